@@ -54,7 +54,7 @@ line { stroke: #999; stroke-width: .6 }
 
 def count_imports() -> Counter[tuple[str, str]]:
     """Count the imports for each (importing folder, imported folder)."""
-    pairs = ((floor_of(one.source), floor_of(one.target)) for one in imports())
+    pairs = ((floor_of(link.source), floor_of(link.target)) for link in imports())
     return Counter((a, b) for a, b in pairs if a != b and {a, b} <= {*FLOORS})
 
 

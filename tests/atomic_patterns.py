@@ -1,4 +1,4 @@
-"""Which of an array's ints the 32 lanes of a warp add to, and what that costs.
+"""Patterns of atomic additions to ints by the 32 lanes of a warp, and their costs.
 
 PATTERNS: (indices, sectors, wavefronts). sectors: in global memory, each measured by
 Nsight Compute on an H200 (l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum);

@@ -1,10 +1,10 @@
-"""A hundred cells and more that a session must outlive.
+"""More than a hundred cells that a session must survive.
 
-Each is CUDA C with a kernel `k(int *x, int n)`, which the session compiles and launches
-as k[2, 32](x, 64) with 64 zeros. `says` is a pattern of the one sentence that tells
-what happened. MODES do harm only to what comes after them; some of CELLS, which
-`may_pass`, are faults only to those who watch. LOST end the session unless they are
---isolated.
+Each cell is CUDA C with a kernel `k(int *x, int n)`, which the session compiles and
+launches as k[2, 32](x, 64) with 64 zeros. `says` is a pattern of the one sentence that
+reports the failure. MODES harm only later computations. Some of CELLS are marked
+`may_pass`: only a watch build reports their faults. LOST end the session unless they
+are --isolated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KERNEL = "__global__ void k(int *x, int n) {{ {} }}\n"
 
 @dataclass(frozen=True)
 class Cell:
-    """One bad cell. quick: whether the quick tier has it, too."""
+    """One bad cell. quick: whether the quick tier includes it."""
 
     name: str
     source: str
@@ -31,23 +31,23 @@ LOST: list[Cell] = []
 
 
 def bad(name: str, says: str, body: str, before: str = "", **more: bool) -> None:
-    """Put a cell whose kernel has this body among CELLS."""
+    """Add a cell whose kernel has this body to CELLS."""
     CELLS.append(Cell(name, before + KERNEL.format(body), says, **more))
 
 
 def host(function: str, body: str, declared: str, quick: bool = False) -> None:
-    """Put a cell among CELLS whose kernel calls a function of the host's system."""
+    """Add a cell to CELLS whose kernel calls a function of the host's system."""
     says = rf"\w+\(\) calls {function}\(\), a function of the host"
     bad(function, says, body, f'extern "C" {{ {declared} }}\n', quick=quick)
 
 
 def modes(name: str, body: str, quick: bool = False) -> None:
-    """Put a cell among MODES whose kernel changes how the processor computes."""
+    """Add a cell to MODES whose kernel changes the processor's modes."""
     MODES.append(Cell(name, KERNEL.format(body), "", quick))
 
 
 def lost(name: str, body: str, before: str = "") -> None:
-    """Put a cell among LOST."""
+    """Add a cell to LOST."""
     LOST.append(Cell(name, before + KERNEL.format(body), ""))
 
 
@@ -74,8 +74,8 @@ bad("store to code", WROTE, "*(int *)(void *)f = n;", "__device__ void f() {}\n"
 bad("store through a wild pointer", WROTE, "int **p = (int **)x; *p[3] = 1;")
 bad("atomic on null", WROTE, "atomicAdd((int *)0, 1);")
 bad("atomic past the end", WROTE, "atomicAdd(x + (1 << 28), 1);")
-# 16 TiB down: between the heap and what is mapped, so that no store there can succeed.
-# Further up, a watched cell before it or a library may have mapped memory.
+# 16 TiB lower: between the heap and the mapped memory, so no store there can succeed.
+# Further up, an earlier watched cell or a library may have mapped memory.
 bad(
     "shared memory far before its start",
     WROTE,
@@ -151,7 +151,7 @@ bad(
     "*(volatile char *)malloc(1ul << 60) = 1;",
 )
 
-# ---- what does not end ---------------------------------------------------------------
+# ---- endless kernels -----------------------------------------------------------------
 
 LONG = "k: .*(does not end|ran longer than|waits for ever|deadlock|never come)"
 bad("an empty endless loop", LONG, "for (;;) ;", quick=True)
@@ -337,7 +337,7 @@ MODE = "__builtin_ia32_ldmxcsr(0xffc0); "
 bad("rounding, and then a fault", WROTE, MODE + "*(int *)0 = 1;")
 bad("rounding, and then a loop", LONG, MODE + "for (;;) ;")
 
-# ---- what only --isolated holds ------------------------------------------------------
+# ---- faults that only --isolated contains --------------------------------------------
 
 NONE = 'extern "C" char _Py_NoneStruct[];\n'
 lost("a store to the session's memory", "memset(_Py_NoneStruct, n, 16);", NONE)

@@ -20,8 +20,8 @@ TINY |= {"classes": 2, "max_batch": 1}
 
 @functools.cache
 def arguments() -> dict[Any, tuple[Any, ...]]:
-    """Every body, and arguments of the types that a training step has."""
-    found: dict[Any, tuple[Any, ...]] = {}
+    """Return every body, with arguments of the types that a training step has."""
+    cases: dict[Any, tuple[Any, ...]] = {}
 
     class Note:
         def __init__(self, body: Any) -> None:
@@ -31,7 +31,7 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
             return self
 
         def __call__(self, *args: Any) -> None:
-            found[self.body] = args
+            cases[self.body] = args
 
     step = PythonStep(
         *(Note, torch.device("cpu"), TINY, weights.parameter_shapes(TINY)), eps=1e-5
@@ -42,23 +42,23 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
     for _, launch in (launch for part in parts for launch in part):
         launch()
     floats = torch.zeros(1)
-    found[bodies.grey] = floats, floats, 1
+    cases[bodies.grey] = floats, floats, 1
     for product in bodies.matmul, bodies.matmul_tiled:
-        found[product] = floats, floats, floats, 1, 1, 1
-    return found
+        cases[product] = floats, floats, floats, 1, 1, 1
+    return cases
 
 
 @functools.cache
 def source() -> str:
-    """CUDA C of every body."""
+    """Return the CUDA C of all bodies."""
     texts = [cuda_c(body).source(*args) for body, args in arguments().items()]
-    # Several of them have the same helpers and constants.
+    # Several bodies share helpers and constants.
     pieces = [p for text in texts for p in re.split(r"\n\n(?=\S)", text)]
     return "\n\n".join(dict.fromkeys(piece.strip() for piece in pieces)) + "\n"
 
 
 def in_c(body: Any) -> Any:
-    """A runner, like cuda_c, of which all bodies were compiled at once."""
+    """Return a runner like cuda_c; all bodies are compiled together."""
     return getattr(_module(), body.__name__)
 
 

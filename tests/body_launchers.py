@@ -1,4 +1,4 @@
-"""The ops' launchers as the cases of weft.ops.cases call them, with bodies for kernels.
+"""The ops' launchers as the cases of weft.ops.cases call them, with bodies as kernels.
 
     case.launch(Launchers(run), 0, tensors, None)
 
@@ -17,7 +17,7 @@ from weft.pykernel import bodies
 from weft.pykernel.bodies import THREADS
 from weft.toolchain.native import NULL
 
-# One block for a sum: these take blocks of THREADS threads, the others of any size.
+# These add up in blocks of THREADS threads; the others accept any block size.
 TREES = (
     *(bodies.batchnorm2d_stats, bodies.batchnorm2d_sums),
     bodies.cross_entropy_loss,
@@ -25,7 +25,7 @@ TREES = (
 
 
 class Launchers:
-    """Stands for a native.Library; tensors stand for pointers, NULL for none."""
+    """Replaces a native.Library; tensors replace pointers, and NULL means none."""
 
     def __init__(
         self, run: Callable[..., None], product: Callable[..., None] = bodies.matmul
@@ -33,11 +33,11 @@ class Launchers:
         self.run, self.product = run, product
 
     def call(self, function: str, rung: int, *args: Any) -> None:
-        """What native.Library.call() does; the last argument is the stream."""
+        """Replace native.Library.call(); the last argument is the stream."""
         getattr(self, function.removeprefix("weft_"))(*args[:-1])
 
     def matmul(self, c, a, b, m, n, k, options) -> None:
-        assert options == NULL  # the bodies know no transposes, alpha and beta
+        assert options == NULL  # the bodies support no transposes, alpha and beta
         self.run(self.product, (m, n), c, a, b, m, n, k)
 
     def matmul_workspace(self, bytes_, *sizes) -> None:
@@ -82,17 +82,17 @@ class Launchers:
     def batchnorm2d(self, y, mean, rstd, x, weight, bias, n, c, h, w, eps) -> None:
         sizes, eps = (n, c, h * w), np.float32(eps)
         self.run(bodies.batchnorm2d_stats, c * THREADS, mean, rstd, x, *sizes, eps)
-        given = (x, weight, bias, mean, rstd)
-        self.run(bodies.batchnorm2d, n * c * h * w, y, *given, *sizes)
+        inputs = (x, weight, bias, mean, rstd)
+        self.run(bodies.batchnorm2d, n * c * h * w, y, *inputs, *sizes)
 
     def batchnorm2d_backward(
         self, dx, dweight, dbias, dy, x, weight, mean, rstd, n, c, h, w
     ) -> None:
-        sizes, made = (n, c, h * w), (dweight, dbias)
-        given = (dy, x, mean, rstd)
-        self.run(bodies.batchnorm2d_sums, c * THREADS, *made, *given, *sizes)
-        given = (*made, dy, x, weight, mean, rstd)
-        self.run(bodies.batchnorm2d_dx, n * c * h * w, dx, *given, *sizes)
+        sizes, sums = (n, c, h * w), (dweight, dbias)
+        inputs = (dy, x, mean, rstd)
+        self.run(bodies.batchnorm2d_sums, c * THREADS, *sums, *inputs, *sizes)
+        inputs = (*sums, dy, x, weight, mean, rstd)
+        self.run(bodies.batchnorm2d_dx, n * c * h * w, dx, *inputs, *sizes)
 
     def maxpool2d(self, y, argmax, x, n, c, h, w, kh, kw) -> None:
         oh, ow = h // kh, w // kw
@@ -110,8 +110,8 @@ class Launchers:
 
     def cross_entropy_backward(self, dlogits, dloss, prob, target, n, classes) -> None:
         dloss = torch.ones(1) if dloss is NULL else dloss
-        given = dloss, prob, target, n, classes
-        self.run(bodies.cross_entropy_dlogits, n * classes, dlogits, *given)
+        inputs = dloss, prob, target, n, classes
+        self.run(bodies.cross_entropy_dlogits, n * classes, dlogits, *inputs)
 
 
 def _conv_sizes(n, ic, h, w, oc, kh, kw, options) -> tuple[int, ...]:

@@ -11,11 +11,11 @@ from weft.csource import signature
 
 
 def names(cell) -> tuple[frozenset[str], frozenset[str]]:
-    """The global names that a cell assigns, and those that it uses."""
+    """Return the global names that a cell assigns, and those that it uses."""
     return _names_of(cell.source)
 
 
-@functools.cache  # many tests look at each cell
+@functools.cache  # many tests look up each cell
 def _names_of(source: str) -> tuple[frozenset[str], frozenset[str]]:
     if source.startswith("%%cuda"):
         return frozenset(kernel.name for kernel in signature.parse(source)), frozenset()
@@ -36,7 +36,7 @@ def _names_of(source: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def plain(cell) -> str:
-    """The cell as Python: its % and ! lines become calls of IPython."""
+    """Return the cell as Python: its % and ! lines become calls of IPython."""
     return _plain_of(cell.source)
 
 

@@ -1,4 +1,4 @@
-"""What more than one test needs: the targets that are here, and the zoo."""
+"""Fixtures and settings of several tests: the targets of this machine, and the zoo."""
 
 import contextlib
 import fcntl
@@ -9,8 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-# Before torch is imported: several workers share the cores, and threads that wait
-# for each other by spinning would take from one another what they wait for.
+# This must precede the import of torch. Several workers share the cores, and threads
+# that spin while they wait would slow down the threads that they wait for.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # jsonschema, which nbformat imports, would build 38 parsers for formats of addresses.
@@ -22,8 +22,8 @@ from _pytest.assertion import rewrite
 
 from weft.toolchain import build, native
 
-# What is started in the background ignores Ctrl-C, and so would the processes that
-# tests start and interrupt.
+# A background process ignores Ctrl-C, and its children would inherit that. The tests
+# start such children and interrupt them.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -62,14 +62,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """The tests themselves live to the end: no search for garbage walks over them."""
+    """Keep the tests out of garbage collection, since they live to the end."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def turn(request, tmp_path_factory):
-    """A test marked `alone` has the GPU to itself: it waits until no other runs."""
+    """Give a test marked `alone` the GPU to itself while no other test runs."""
     if "cuda" not in TARGETS or "PYTEST_XDIST_WORKER" not in os.environ:
         yield
         return
@@ -81,7 +81,7 @@ def turn(request, tmp_path_factory):
 
 @pytest.fixture(params=TARGETS)
 def target(request) -> str:
-    """Each target that this machine has: "cpu", and "cuda" with a GPU."""
+    """Return each target of this machine: "cpu", and "cuda" with a GPU."""
     return request.param
 
 
@@ -92,7 +92,7 @@ def device(target) -> torch.device:
 
 @functools.cache  # each lookup hashes all sources of the library
 def zoo_library(op: str, target: str) -> native.Library:
-    """tests/zoo/<op>.cu as a library: wrong kernels, one fault a rung."""
+    """Build tests/zoo/<op>.cu: a library of wrong kernels with one fault per rung."""
     files = [build.KERNELS / "common/common.cu", ZOO / f"{op}.cu"]
     path = build.library_of(f"zoo_{op}", files, build.Flavour.here(target))
     return native.Library(op, target, path)

@@ -1,12 +1,12 @@
-"""A training step in float64 that decides as somebody else did.
+"""A training step in float64 that takes the decisions of another step.
 
-ReLU and max pool decide. A value nearer to a kink than its rounding error may fall
-on either side, in PyTorch as well as in a rung: then a term of the gradient comes or
-goes, which is a thousand times what rounding does to the rest. Whether and where it
-happens is luck: at batch 64 one fp32 step of a few has such a value. So the two are
-told apart. Gradients are compared with a float64 step that takes the same decisions,
-and decisions with float64's own: each that differs has a gap, what was given away
-in terms of batch norm's output (whose deviation is its weight).
+ReLU and max pool decide. A value nearer to a kink than its rounding error may fall on
+either side, in PyTorch as well as in a rung. Then a term of the gradient appears or
+vanishes, which changes the gradient a thousand times as much as rounding does. Whether
+and where this happens is chance: at batch 64, one of a few fp32 steps has such a value.
+So the two effects are separated. Gradients are compared with a float64 step that takes
+the same decisions. Decisions are compared with those of float64: each that differs has
+a gap, the loss in terms of batch norm's output (whose deviation is its weight).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from weft.mnist import Cnn, Twin
 from weft.mnist.data import MEAN, STD
 from weft.mnist.twin import precision, use_half
 
-NOISE = 1e-12  # float64's own rounding: equal values of a plain background
+NOISE = 1e-12  # float64's own rounding: equal values on a plain background
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """code1 (n,196,32), code2 (n,49,64): a window's winner 0..3, 4 where the ReLU is
-    zero; live (n,128): where the last ReLU is not."""
+    """code1 (n,196,32), code2 (n,49,64): a window's winner 0..3, or 4 where the ReLU is
+    zero; live (n,128): where the last ReLU is not zero."""
 
     code1: torch.Tensor
     code2: torch.Tensor
@@ -39,7 +39,7 @@ class Decisions:
 
 @dataclass(frozen=True)
 class Decided:
-    """A step's result, and the gaps of what float64 would decide otherwise."""
+    """A step's result, and the gaps of decisions that float64 would take otherwise."""
 
     loss: float
     gradients: dict[str, np.ndarray]
@@ -47,36 +47,37 @@ class Decided:
 
 
 def pixels64(images: np.ndarray, device: torch.device) -> torch.Tensor:
-    """uint8 (n,28,28) -> float64 (n,1,28,28) in fp32's scale."""
+    """Convert uint8 (n,28,28) to float64 (n,1,28,28) in fp32's scale."""
     mean, std = float(np.float32(MEAN)), float(np.float32(STD))
     pixels = torch.from_numpy(images.copy()).to(device)[:, None]
     return (pixels.double() / 255 - mean) / std
 
 
 def of_cnn(cnn: Cnn, weights: Mapping[str, np.ndarray], device: Any) -> Decisions:
-    """What a fused rung decided in its last step, which began with `weights`."""
-    seen = {
+    """Return the decisions of a fused rung in its last step, which began with
+    `weights`."""
+    arrays = {
         name: torch.from_numpy(cnn.peek(name)).to(device).double()
         for name in ("code1", "code2", "m2", "sum2", "dp2", "h")
     }
-    m2 = seen["m2"]
-    mean, squares = seen["sum2"].sum(0) / (len(m2) * 196)
+    m2 = arrays["m2"]
+    mean, squares = arrays["sum2"].sum(0) / (len(m2) * 196)
     gamma, beta = (
         torch.from_numpy(weights[f"bn2.{n}"]).to(device).double()
         for n in ("weight", "bias")
     )
     scale = gamma / (squares - mean**2 + 1e-5).sqrt()
     shift = beta - mean * scale
-    # A gradient of zero tells only where the ReLU itself is not clear.
+    # A zero gradient is significant only where the ReLU itself is not clear.
     clear = 1e-5 * ((m2 * scale).abs() + shift.abs())
-    alive = (seen["dp2"] != 0) | (m2 * scale + shift > clear)
-    code2 = torch.where(alive, seen["code2"], 4.0)
-    return Decisions(seen["code1"].long(), code2.long(), seen["h"] > 0)
+    alive = (arrays["dp2"] != 0) | (m2 * scale + shift > clear)
+    code2 = torch.where(alive, arrays["code2"], 4.0)
+    return Decisions(arrays["code1"].long(), code2.long(), arrays["h"] > 0)
 
 
 @torch.no_grad()
 def of_twin(model: Twin, x: torch.Tensor, name: str) -> Decisions:
-    """What PyTorch decides in that precision on x, normalised and in fp32."""
+    """Return PyTorch's decisions in that precision on x, normalised and in fp32."""
     codes = []
     with precision(name), use_half(name, x.device):
         for i in "12":
@@ -94,25 +95,25 @@ def step(
     weights: Mapping[str, np.ndarray],
     images: np.ndarray,
     labels: np.ndarray,
-    taken: Decisions,
+    decisions: Decisions,
     device: Any,
 ) -> Decided:
-    """One step in float64 on uint8 images (n,28,28) that decides as `taken`."""
+    """Run one float64 step on uint8 images (n,28,28) with given decisions."""
     model = Twin().double().to(device)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(weights[name]))
     gaps = []
     x = pixels64(images, device)
-    for i, code in (("1", taken.code1), ("2", taken.code2)):
+    for i, code in (("1", decisions.code1), ("2", decisions.code2)):
         y = windows(model.layer(f"bn{i}", model.layer(f"conv{i}", x)))
         picked = y.gather(-1, code.clamp(max=3)[..., None])[..., 0]
         picked = torch.where(code < 4, picked, 0.0)
         gaps.append((y.detach().amax(-1).clamp(min=0) - picked.detach()).abs())
         x = planes(picked, round(code.shape[1] ** 0.5))
     h = model.fc1(x.flatten(1))
-    gaps.append(torch.where(taken.live, -h, h).detach().clamp(min=0))
-    logits = model.fc2(torch.where(taken.live, h, 0.0))
+    gaps.append(torch.where(decisions.live, -h, h).detach().clamp(min=0))
+    logits = model.fc2(torch.where(decisions.live, h, 0.0))
     loss = F.cross_entropy(logits, torch.from_numpy(labels.astype(np.int64)).to(device))
     loss.backward()
     gap = torch.cat([g.flatten() for g in gaps])

@@ -11,15 +11,15 @@ from weft.base import style
 
 
 def drawn(draw: Callable, *args: object, **options: object) -> str:
-    """The SVG of draw(axes, ...)."""
+    """Return the SVG of draw(axes, ...)."""
     with style.style():
-        made = Figure(figsize=(9, 4))
-        draw(made.subplots(), *args, **options)
-        return style.write_svg(made)
+        figure = Figure(figsize=(9, 4))
+        draw(figure.subplots(), *args, **options)
+        return style.write_svg(figure)
 
 
 def texts(figure) -> list[str]:
-    """List the texts of the SVG: they must stay text."""
+    """List the texts of the SVG, which must remain text."""
     tree = ElementTree.fromstring(style.write_svg(figure))
-    found = tree.iter("{http://www.w3.org/2000/svg}text")
-    return [" ".join("".join(text.itertext()).split()) for text in found]
+    elements = tree.iter("{http://www.w3.org/2000/svg}text")
+    return [" ".join("".join(text.itertext()).split()) for text in elements]

@@ -1,4 +1,4 @@
-"""A lab of one's own, and machines on which something is wrong."""
+"""Copies of the lab for tests, and machines on which something is wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _PR_CAPBSET_DROP = 24
 
 
 def copy_lab(folder: Path) -> Path:
-    """The lab in `folder`, with the runtime built: the rest takes a second."""
+    """Copy the lab to `folder`, with the runtime built; building the rest takes a
+    second."""
     skipped = shutil.ignore_patterns("data")
     shutil.copytree(build.ROOT / "kernels", folder / "kernels")
     shutil.copytree(build.ROOT / "lib/weft", folder / "lib/weft", ignore=skipped)
@@ -27,33 +28,35 @@ def copy_lab(folder: Path) -> Path:
 
 
 def libraries(lab: Path) -> list[str]:
-    """What lies in its lib/ but for the package and the runtime."""
+    """List the contents of its lib/ except the package and the runtime."""
     names = sorted(path.name for path in (lab / "lib").iterdir())
     return [name for name in names if name != "weft" and "_simt_" not in name]
 
 
 def bind_by_modes() -> None:
-    """In a child: a file's mode holds for root, too, from its next exec on."""
+    """In a child, make file modes bind root as well, from its next exec on."""
     libc = ctypes.CDLL(None)
     for capability in _DROPPED:
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 def surroundings(lab: Path, cache: Path, **env: str | None) -> dict[str, str]:
-    """The environment for a child that works with `lab`. None: without the name."""
-    # PYTHONPATH cannot name every folder; the lab itself follows the link.
+    """Return the environment of a child that uses `lab`; None removes a variable."""
+    # PYTHONPATH cannot contain every folder name, so it names a link to the lab.
     link = lab.parent / "imported"
     if not link.is_symlink():
         link.symlink_to(lab / "lib", target_is_directory=True)
     changed = {"PYTHONPATH": str(link), "WEFT_CACHE": str(cache), **env}
-    kept = {name: text for name, text in os.environ.items() if name not in changed}
-    return kept | {name: text for name, text in changed.items() if text is not None}
+    inherited = {name: text for name, text in os.environ.items() if name not in changed}
+    return inherited | {
+        name: text for name, text in changed.items() if text is not None
+    }
 
 
 def start(
     lab: Path, cache: Path, *words: str, env: dict | None = None, **more
 ) -> subprocess.Popen:
-    """Start Python with these words: "-m", "weft", ..., or "-c" and a script."""
+    """Start Python with these arguments: "-m", "weft", ..., or "-c" and a script."""
     words = tuple(textwrap.dedent(word) for word in words)
     return subprocess.Popen(
         [sys.executable, *words],
@@ -64,7 +67,7 @@ def start(
 
 
 def python(lab: Path, cache: Path, *words: str, **more) -> subprocess.CompletedProcess:
-    """Run it to its end; see start()."""
+    """Run Python to its end; see start()."""
     with start(lab, cache, *words, **more) as child:
         out, err = child.communicate(timeout=300)
     return subprocess.CompletedProcess(words, child.returncode, out, err)

@@ -1,7 +1,7 @@
-"""Kernels with one fault each, and clean ones that look as if they had one.
+"""Kernels with one fault each, and clean kernels that look faulty.
 
-The line of a fault ends in `# !` (a race has two; either may be named first). CASES
-has them all, with the launch that shows the fault; CLEAN has those without.
+The line of a fault ends in `# !` (a race has two; a report may name either first).
+CASES has all of them with launches that show the faults; CLEAN has those without.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ TILE = 4
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel, its launch, and what must be found in it (kinds; none: clean).
+    """A kernel, its launch, and the kinds of its findings (none: it is clean).
 
-    shared: bytes of dynamic memory. seconds: that a block may run.
+    shared: bytes of dynamic memory. seconds: time limit of a block.
     """
 
     kernel: Callable[..., None]
@@ -41,7 +41,7 @@ class Case:
 
     @property
     def lines(self) -> set[int]:
-        """The numbers of the lines that are marked."""
+        """The numbers of the marked lines."""
         text, first = inspect.getsourcelines(self.kernel)
         return {
             n for n, line in enumerate(text, first) if line.rstrip().endswith("# !")
@@ -53,7 +53,7 @@ CLEAN: list[Case] = []
 
 
 def array(*shape: int, dtype: Any = float32) -> np.ndarray:
-    """Small whole numbers, different from their neighbours."""
+    """Return an array of small integers, each different from its neighbours."""
     count = int(np.prod(shape))
     return (np.arange(count) * 7 % 31 + 1).astype(dtype).reshape(shape)
 
@@ -70,7 +70,7 @@ def faulty(
     shared: int = 0,
     seconds: float = 60.0,
 ) -> Callable[[Callable], Callable]:
-    """Put a kernel among CASES."""
+    """Add a kernel to CASES."""
 
     def put(kernel: Callable[..., None]) -> Callable[..., None]:
         CASES.append(Case(kernel, grid, block, args, frozenset(kinds), shared, seconds))
@@ -82,7 +82,7 @@ def faulty(
 def clean(
     args: Callable[[], list], grid: Any = 1, block: Any = N, shared: int = 0
 ) -> Callable[[Callable], Callable]:
-    """Put a kernel among CLEAN."""
+    """Add a kernel to CLEAN."""
 
     def put(kernel: Callable[..., None]) -> Callable[..., None]:
         CLEAN.append(Case(kernel, grid, block, args, frozenset(), shared))
@@ -237,7 +237,7 @@ def a_buffer_too_few(out, x):
 
 @faulty("race", args=lambda: [zeros(N), array(N)])
 def the_same_array_twice(out, x):
-    # It runs on one array under two names: see ALIASED.
+    # The launch passes one array under two names: see ALIASED.
     t = cuda.threadIdx.x
     out[t] = x[(t + 1) % N]  # !
 
@@ -305,7 +305,7 @@ def overlapping_blocks(out):
     out[i] = cuda.blockIdx.x  # !
 
 
-# ---- reads of what nobody wrote ----
+# ---- reads of what nobody wrote => reads of unwritten memory
 
 
 @faulty("uninitialised", args=lambda: [zeros(N), array(N)])

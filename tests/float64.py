@@ -1,23 +1,22 @@
-"""The CNN's training step in float64, and how far fp32 may be from it.
+"""The CNN's training step in float64, and bounds on the errors of fp32.
 
-Rounding.  A gradient is a sum of products, and behind each of its terms lie the
-sums of all the layers before. With K the number of terms of all the sums on that
-path, independent roundings make an error of at most LAMBDA sqrt(K) 2^-24 times
-the sum of the terms' magnitudes, except with a probability below
-2 K exp(-LAMBDA^2 / 2) (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019).
+Rounding. A gradient is a sum of products, and each of its terms depends on the sums of
+all earlier layers. Let K be the number of terms of all sums on that path. Independent
+roundings cause an error of at most LAMBDA sqrt(K) 2^-24 times the sum of the terms'
+magnitudes, except with a probability below 2 K exp(-LAMBDA^2 / 2) (Higham and Mary,
+SIAM J. Sci. Comput. 41(5), 2019).
 
-Decisions.  ReLU and max pool are kinked: a value nearer to a kink than its own
-rounding error may fall on either side, and then a whole term of the gradient
-comes or goes. At batch 64 every step has such values. So the forward pass also
-carries an error bound for each value: for an inner product of terms t of mixed
-sign, LAMBDA 2^-24 sqrt(k) ||t||_2 (the same authors, SIAM J. Sci. Comput. 42(5),
-2020), added in squares from layer to layer. Where a decision is within its
-bound, what it can change in the gradient there is carried back through the
-layers, all such changes at once with signs drawn at random. Of SAMPLES draws the
-largest norm, times SIGNS, is added: sums of vectors with independent signs stay
-below that, and few of the changes do happen. Images without ties are needed: in
-a plain background the values of a window are all equal, and which one is taken
-is open.
+Decisions. ReLU and max pool have kinks: a value nearer to a kink than its own rounding
+error may fall on either side, and then a whole term of the gradient appears or
+vanishes. At batch 64 every step has such values. So the forward pass also computes an
+error bound for each value: for an inner product of k terms t of mixed sign, LAMBDA
+2^-24 sqrt(k) ||t||_2 (the same authors, SIAM J. Sci. Comput. 42(5), 2020), added in
+squares from layer to layer. Where a decision is within its bound, its possible change
+of the gradient there is propagated back through the layers, together with all such
+changes and with random signs. The largest norm of SAMPLES draws, times SIGNS, is added
+to the bound: sums of vectors with independent signs stay below that, and few of the
+changes occur. The images must have no ties: on a plain background all values of a
+window are equal, and any of them may win.
 
 Bounds and errors are compared in the Frobenius norm, tensor by tensor.
 """
@@ -35,7 +34,7 @@ from torch.nn.grad import conv2d_weight
 from weft.mnist.data import MEAN, STD
 from weft.mnist.twin import LAYERS, Twin
 
-LAMBDA = 8.0  # 2 K exp(-32) is below 1e-8 for the K here
+LAMBDA = 8.0  # 2 K exp(-32) is below 1e-8 for these K
 ULP = 2.0**-24
 UNIT = LAMBDA * ULP
 SAMPLES, SIGNS = 3, 4.0
@@ -44,9 +43,9 @@ WINOGRAD = 4.0  # F(2x2, 3x3) adds up to 4 x 4 inputs before it multiplies
 
 @dataclass
 class Step:
-    """One step in float64: its results and, by the same names, their bounds.
+    """One step in float64: its results and, under the same names, their bounds.
 
-    clear: no decision is within its bound of a kink, so the bounds are of rounding.
+    clear: no decision is within its bound of a kink, so the bounds cover only rounding.
     """
 
     loss: float
@@ -55,7 +54,7 @@ class Step:
     clear: bool
 
     def refuse(self, loss: float, gradients: dict[str, np.ndarray]) -> list[str]:
-        """What is out of bounds, NaN included."""
+        """Return the errors that exceed their bounds, NaN included."""
         errors = {"loss": abs(loss - self.loss)}
         for name, want in self.gradients.items():
             got = torch.from_numpy(gradients[name]).double()
@@ -69,8 +68,8 @@ class Step:
 
 @dataclass
 class Error:
-    """A bound on each value's error in two parts: what differs from value to value,
-    and what the values of a channel have in common (batch norm's statistics)."""
+    """A bound on each value's error in two parts: one that is independent for each
+    value, and one that a channel's values share (batch norm's statistics)."""
 
     own: torch.Tensor
     common: torch.Tensor
@@ -81,14 +80,14 @@ class Error:
 
 
 def normalise(images: np.ndarray) -> torch.Tensor:
-    """uint8 (n,h,w) -> float64 (n,1,h,w), as the model reads them."""
+    """Convert uint8 (n,h,w) to float64 (n,1,h,w), as the model reads them."""
     mean, std = float(np.float32(MEAN)), float(np.float32(STD))
     return (torch.tensor(images, dtype=torch.float64)[:, None] / 255 - mean) / std
 
 
 @torch.no_grad()
 def forward(model: Twin, images: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-    """The logits of a float64 model, and what each of them may be off by."""
+    """Return the logits of a float64 model and their error bounds."""
     x, into = normalise(images), {}
     for name in LAYERS:
         into[name] = x
@@ -97,7 +96,7 @@ def forward(model: Twin, images: np.ndarray) -> tuple[torch.Tensor, torch.Tensor
 
 
 def step(model: Twin, images: np.ndarray, labels: np.ndarray) -> Step:
-    """Forward and backward of a float64 model on one batch, with bounds."""
+    """Run a float64 model forward and backward on one batch, with bounds."""
     x = normalise(images)
     into, out = {}, {}
     for name in LAYERS:
@@ -124,7 +123,7 @@ def step(model: Twin, images: np.ndarray, labels: np.ndarray) -> Step:
 
 
 def _forward_errors(model, into) -> dict[str, Error]:
-    """The Error of every layer's output."""
+    """Return the Error of every layer's output."""
     x = into["conv1"]
     error = Error(4 * ULP * (x.abs() + MEAN / STD), torch.zeros_like(x))
     errors = {}
@@ -141,7 +140,7 @@ def _forward_errors(model, into) -> dict[str, Error]:
 
 
 def _product_error(layer, name: str, x, error: Error) -> Error:
-    """Of a convolution or linear layer: sums of k products."""
+    """Return the Error of a convolution or linear layer: sums of k products."""
     weight2 = layer.weight.square()
 
     def squares(values):
@@ -150,7 +149,8 @@ def _product_error(layer, name: str, x, error: Error) -> Error:
         return F.linear(values.flatten(1).square(), weight2)
 
     terms = layer.weight[0].numel()
-    # Values of one channel: by Cauchy and Schwarz, (sum of s)^2 <= s sum of squares.
+    # The values of one channel: by Cauchy and Schwarz, (sum of s)^2 <= s sum of
+    # squares.
     same = 9 if name.startswith("conv") else x[0, 0].numel() if x.dim() == 4 else 1
     growth = WINOGRAD if name == "conv2" else 1.0
     size = squares(x) + _per_channel(layer.bias.square(), squares(x))
@@ -166,7 +166,7 @@ def _batchnorm_error(layer, x, error: Error) -> Error:
     xhat = (x - _per_channel(mean, x)) * _per_channel(rstd, x)
     weight, bias = (_per_channel(p.abs(), x) for p in (layer.weight, layer.bias))
     scale = weight * _per_channel(rstd, x)
-    # The variance is a difference: the more the mean, the more it has lost.
+    # The variance is a difference: the larger the mean, the more digits are lost.
     lost = 1 + _per_channel((mean * rstd).square(), x)
     fresh = 4 * UNIT * (weight * (1 + xhat.abs()) * lost + bias)
     return Error(scale * error.own, scale * error.common + fresh)
@@ -176,7 +176,7 @@ def _batchnorm_error(layer, x, error: Error) -> Error:
 
 
 def _magnitudes(model, into, out) -> dict[str, torch.Tensor]:
-    """Per gradient, the sums of the magnitudes of the terms it is made of."""
+    """Return for each gradient the sums of its terms' magnitudes."""
     sizes = {}
     for name in LAYERS:
         layer = getattr(model, name, None)
@@ -186,7 +186,7 @@ def _magnitudes(model, into, out) -> dict[str, torch.Tensor]:
 
 
 def _terms_of(layer, name: str, x, dy) -> dict[str, torch.Tensor]:
-    """dweight and dbias of a layer with all terms made positive."""
+    """Return dweight and dbias of a layer with all terms made positive."""
     if name.startswith("conv"):
         weight = conv2d_weight(x.abs(), layer.weight.shape, dy, padding=1)
         bias = dy.sum((0, 2, 3))
@@ -198,20 +198,21 @@ def _terms_of(layer, name: str, x, dy) -> dict[str, torch.Tensor]:
 
 
 def _flips(model, out, errors) -> dict[str, float]:
-    """Per gradient, the most that decisions within their errors may change."""
+    """Return for each gradient the largest change by decisions within their errors."""
     generator = torch.Generator().manual_seed(0)
     changes = {"fc1": _relu_changes(out, errors)}
     changes |= {f"bn{i}": _pool_changes(out, errors, i) for i in "12"}
     parameters = dict(model.named_parameters())
     norms = dict.fromkeys(parameters, 0.0)
     for _ in range(SAMPLES):
-        # The gradient of sum(y * p) is what p, added to y's gradient, changes.
+        # The gradient of sum(y * p) is the change that p, added to y's gradient,
+        # causes.
         added = 0.0
         for name, change in changes.items():
             coin = torch.randint(0, 2, change.shape, generator=generator)
             added = added + (out[name] * change * (2 * coin - 1)).sum()
-        found = torch.autograd.grad(added, parameters.values(), **_MORE)
-        for name, gradient in zip(parameters, found):
+        gradients = torch.autograd.grad(added, parameters.values(), **_MORE)
+        for name, gradient in zip(parameters, gradients):
             if gradient is not None:
                 norms[name] = max(norms[name], float(torch.linalg.norm(gradient)))
     return {name: SIGNS * norm for name, norm in norms.items()}
@@ -221,17 +222,17 @@ _MORE = {"retain_graph": True, "allow_unused": True}
 
 
 def _relu_changes(out, errors) -> torch.Tensor:
-    """The last ReLU: what comes or goes in the gradient of its input."""
+    """Return the possible change in the gradient of the last ReLU's input."""
     near = out["fc1"].abs() <= errors["fc1"].total
     return (near * out["relu3"].grad).detach()
 
 
 def _pool_changes(out, errors, i: str) -> torch.Tensor:
-    """ReLU and max pool of 2: what comes or goes in the gradient of their input."""
+    """Return the possible change in the gradient of the input of ReLU and pool."""
     y = out[f"bn{i}"].detach()
     windows, off = _windows(y), _windows(errors[f"bn{i}"].total)
     best, at = windows.max(-1, keepdim=True)
-    # Whoever may reach what the best one has at least may be taken.
+    # Any element that may reach the minimum of the best one may win.
     near = (windows + off >= best - off.gather(-1, at)) & (windows + off >= 0)
     sure = (near.sum(-1) == 1) & (best > off.gather(-1, at)).squeeze(-1)
     change = torch.where(sure, 0.0, out[f"pool{i}"].grad)
@@ -243,15 +244,15 @@ def _pool_changes(out, errors, i: str) -> torch.Tensor:
 
 
 def _terms(model, images: tuple[int, ...]) -> int:
-    """Terms of all the sums on the way to a gradient, forward and back."""
+    """Count the terms of all sums on the path to a gradient, forward and backward."""
     batch, height, width = images
     pixels = batch * height * width
     inner = sum(
         getattr(model, name).weight[0].numel() + len(getattr(model, name).weight) * 9
         for name in ("conv1", "conv2")
     ) + sum(sum(getattr(model, name).weight.shape) for name in ("fc1", "fc2"))
-    # Batch norm sums over pixels, twice forward and twice back, the second
-    # layer over a quarter; the gradient itself is one more sum over them.
+    # Batch norm sums over pixels, twice forward and twice backward, the second layer
+    # over a quarter of them; the gradient itself is one more sum over pixels.
     return inner + 4 * (pixels + pixels // 4) + pixels
 
 
@@ -260,7 +261,7 @@ def _xhat(layer, x) -> torch.Tensor:
 
 
 def _windows(x) -> torch.Tensor:
-    """(n,c,h,w) -> (n,c,h/2,w/2,4)"""
+    """Convert (n,c,h,w) to (n,c,h/2,w/2,4)."""
     return x.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4)
 
 

@@ -1,40 +1,39 @@
 """Each kernel of the fused step in float64, from that kernel's own inputs.
 
-A step is taken and all arrays between its kernels are looked at (Cnn.peek). Then
-each kernel's outputs are compared with what float64 makes of its inputs, which are
-the outputs of the kernels before: errors do not add up from kernel to kernel, and a
-wrong one is told by its name.
+The test takes a step and reads all arrays between its kernels (Cnn.peek). Then it
+compares each kernel's outputs with a float64 computation from the same inputs, which
+are the outputs of the kernels before. So errors do not add up from kernel to kernel,
+and a failure names the wrong kernel.
 
-Bounds. T is the rung's type for factors, EPS[T] half a unit in its last place, ULP
-that of fp32. A short sum has the bound of the worst case, the terms' magnitudes
-times ULP times its length. A sum of k products has LAMBDA ULP sqrt(k) ||terms||_2
-(Higham and Mary, SIAM J. Sci. Comput. 42(5), 2020), and LAMBDA times the root of the
-squares of what its factors are wrong by. Tensor cores cut off where others round:
-MMA times that.
+Bounds. T is the rung's type for factors, EPS[T] half a unit in its last place, ULP that
+of fp32. A short sum has the worst-case bound: the terms' magnitudes times ULP times its
+length. A sum of k products has LAMBDA ULP sqrt(k) ||terms||_2 (Higham and Mary, SIAM J.
+Sci. Comput. 42(5), 2020), and LAMBDA times the root of the sum of its factors' squared
+errors. Tensor cores truncate where others round, so their bound is MMA times as large.
 
-Like terms. Both roots take roundings for independent of each other; where two places
-of a batch are alike they are the same. Most of a black image's 196 pixels have the
-same c2, and what rounding one is wrong by, all are. If m places are alike their errors
-add up to m times one of them: its square counts m^2 times, or each of theirs m times,
+Like terms. Both roots assume that roundings are independent, but where two places of a
+batch are alike, their roundings are equal. Most of a black image's 196 pixels have the
+same c2, and so the same rounding error. If m places are alike, their errors add up to m
+times one of them. So its square counts m^2 times, or each of theirs m times,
 
     |sum of errors| <= LAMBDA sqrt(sum of m_i e_i^2)
 
-with m_i the number of places like place i, itself included. (Of like errors times
-unlike factors that is an upper bound, by Cauchy and Schwarz.) No rounding can exceed
-the sum of all e_i, so the bound is the smaller of the two (`added`). Where no place is
-like another all m are 1 and the first is the root of above.
+with m_i the number of places like place i, itself included. (For like errors times
+unlike factors this is an upper bound, by Cauchy and Schwarz.) No rounding can exceed
+the sum of all e_i, so the bound is the smaller of the two (`added`). If no places are
+alike, all m are 1, and the first bound is the root from above.
 
-A sum itself rounds alike, too: between two powers of two, adding the same number
-rounds off the same amount. Then only the worst case holds: a term goes through at most
-as many additions as its chain has, and each rounds by at most ULP of what is there
-(Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 4.2). A tensor core
-adds 8 products or more at once and cuts off MMA = 8 ULP: as much. So terms with m > 1
-add ULP chain |term| to the root.
+The roundings inside a sum are alike, too: between two powers of two, adding the same
+number rounds off the same amount. Then only the worst case holds: a term takes part in
+at most as many additions as its chain has, and each addition rounds by at most ULP of
+the partial sum (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 4.2).
+A tensor core adds 8 products or more at once and truncates by MMA = 8 ULP, which is as
+much. So terms with m > 1 add ULP chain |term| to the root.
 
-Alike are: places of conv2's output whose 3 x 3 pixels of p1 are equal in all channels;
-of dy, those that get the same dp2 as well; of BN2's output, windows of four such places
-each, at the same pixel of two images; images with the same dh, where it is what is
-wrong. Equal numbers at unlike places (16 bits have few) do not count as alike.
+The following are alike: places of conv2's output whose 3 x 3 pixels of p1 are equal in
+all channels; of dy, those that also get the same dp2; of BN2's output, windows of four
+such places each, at the same pixel of two images; images with the same dh, if dh has
+the error. Equal numbers at unlike places (16 bits have few) do not count as alike.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from weft.mnist import Cnn
 EPS = {"fp32": 0.0, "tf32": 2.0**-11, "bf16": 2.0**-8, "fp16": 2.0**-11}
 LEAST = {"fp32": 0.0, "tf32": 0.0, "bf16": 0.0, "fp16": 2.0**-24}  # a subnormal
 MMA = 8.0
-CHAIN = 64 * ULP  # sums in parts: no chain of additions is longer
+CHAIN = 64 * ULP  # sums in parts: no longer chain of additions
 C1, C2, HIDDEN, CLASSES = 32, 64, 128, 10
 
 Tensors = dict[str, torch.Tensor]
@@ -60,7 +59,7 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class Look:
-    """One step: what went in, what lay between its kernels, what came out."""
+    """One step: its inputs, the arrays between its kernels, and its outputs."""
 
     precision: str
     eps_bn: float
@@ -78,20 +77,20 @@ class Look:
 
     @cached_property
     def places(self) -> torch.Tensor:
-        """What conv2 reads for each of its outputs, as a number: (n,14,14)."""
+        """The input of each of conv2's outputs, hashed to a number: (n,14,14)."""
         pixels = F.pad(planes(self.seen["p1"], 14), (1, 1, 1, 1)).movedim(1, 3)
         return mixed(mixed(pixels).unfold(1, 3, 1).unfold(2, 3, 1).flatten(3))
 
     @cached_property
     def like_windows(self) -> torch.Tensor:
-        """In how many images each of BN2's outputs is the same: (n,3136)."""
+        """Number of images in which each of BN2's outputs is the same: (n,3136)."""
         four = mixed(windows(self.places[:, None]))[..., 0]  # (n,49)
         pixel = torch.arange(49, device=four.device).expand_as(four)
         return alike(torch.stack([four, pixel], -1)).repeat(1, C2)
 
     @cached_property
     def like_images(self) -> torch.Tensor:
-        """How many have the same dh: (n)."""
+        """Number of images with the same dh: (n)."""
         return alike(self.seen["dh"])
 
     @property
@@ -104,16 +103,16 @@ class Look:
 
     @property
     def stored(self) -> float:
-        """Of values that are kept in fp32 unless T has 16 bits."""
+        """Relative error of stored values, which are fp32 unless T has 16 bits."""
         return 0.0 if self.precision == "tf32" else self.eps
 
     def product(self, terms: int) -> float:
-        """Of a sum of products, times its terms' 2-norm."""
+        """Return the bound of a sum of products, relative to its terms' 2-norm."""
         unit = ULP if self.precision == "fp32" else MMA * ULP
         return LAMBDA * unit * terms**0.5
 
     def narrow(self, name: str) -> torch.Tensor:
-        """That weight in T."""
+        """Return that weight in T."""
         w = self.before[name].float()
         if self.precision == "tf32":
             w = ((w.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
@@ -149,7 +148,7 @@ def look(cnn: Cnn, precision: str, order: np.ndarray, split, lr: float) -> Look:
 
 
 def agree(name: str, got: torch.Tensor, want: torch.Tensor, bound) -> None:
-    """AssertionError, with the worst place, unless |got - want| <= bound throughout."""
+    """Raise AssertionError at the worst place unless |got - want| <= bound."""
     assert got.shape == want.shape, (name, got.shape, want.shape)
     error = (got - want).abs()
     over = torch.where(error <= bound, 0.0, error / (bound + 1e-300))
@@ -162,25 +161,25 @@ def agree(name: str, got: torch.Tensor, want: torch.Tensor, bound) -> None:
     )
 
 
-# ---- what is alike ---------------------------------------------------------------
+# ---- like terms ------------------------------------------------------------------
 
 
 def mixed(x: torch.Tensor) -> torch.Tensor:
-    """(...,k) -> (...), whole numbers: equal where all k are. Where they are not, it
-    happens once in 2^64."""
+    """Hash (...,k) to integers (...): equal if all k numbers are; for unequal numbers
+    with probability 2^-64."""
     of = torch.Generator().manual_seed(x.shape[-1])
     factors = torch.randint(2**62, x.shape[-1:], generator=of) * 2 + 1
     return (x.unique(return_inverse=True)[1] * factors.to(x.device)).sum(-1)
 
 
 def alike(x: torch.Tensor) -> torch.Tensor:
-    """(...,k) -> (...): how many there are with the same k numbers."""
-    _, which, counts = mixed(x).unique(return_inverse=True, return_counts=True)
-    return counts[which].double()
+    """Return for (...,k) how many places have the same k numbers: (...)."""
+    _, number, counts = mixed(x).unique(return_inverse=True, return_counts=True)
+    return counts[number].double()
 
 
 def added(squares: torch.Tensor, most: torch.Tensor) -> torch.Tensor:
-    """The bound of a sum of errors: the sums of m times their squares, and of them."""
+    """Return the bound of a sum of errors. squares: sum of m e^2; most: sum of e."""
     return torch.minimum(LAMBDA * squares.sqrt(), most)
 
 
@@ -188,17 +187,17 @@ def added(squares: torch.Tensor, most: torch.Tensor) -> torch.Tensor:
 
 
 def planes(x: torch.Tensor, side: int) -> torch.Tensor:
-    """(n,pixels,c) -> (n,c,side,side)"""
+    """Convert (n,pixels,c) to (n,c,side,side)."""
     return x.transpose(1, 2).unflatten(2, (side, side))
 
 
 def windows(x: torch.Tensor) -> torch.Tensor:
-    """(n,c,h,w) -> (n,pooled pixels,c,4)"""
+    """Convert (n,c,h,w) to (n,pooled pixels,c,4)."""
     return x.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4).flatten(2, 3).transpose(1, 2)
 
 
 def spread(x: torch.Tensor, code: torch.Tensor) -> torch.Tensor:
-    """(n,pooled pixels,c), each to where its window's winner is: (n,c,h,w)"""
+    """Move each of (n,pooled pixels,c) to its window's winner: (n,c,h,w)."""
     n, pixels, c = x.shape
     side = round(pixels**0.5)
     hot = torch.stack([(code == q) * x for q in range(4)], -1)
@@ -207,12 +206,12 @@ def spread(x: torch.Tensor, code: torch.Tensor) -> torch.Tensor:
 
 
 def features(x: torch.Tensor) -> torch.Tensor:
-    """(n,49,64) -> (n,3136) in PyTorch's order"""
+    """Convert (n,49,64) to (n,3136) in PyTorch's order."""
     return x.transpose(1, 2).flatten(1)
 
 
 def patches(x: torch.Tensor) -> torch.Tensor:
-    """Images (n,1,28,28) -> (n,9,28,28)"""
+    """Convert images (n,1,28,28) to (n,9,28,28)."""
     return F.unfold(x, 3, padding=1).unflatten(2, (28, 28))
 
 
@@ -225,7 +224,7 @@ def conv(x, w):
 
 @dataclass(frozen=True)
 class Bn2:
-    """What the sums of conv2 say: (64) each."""
+    """Statistics from the sums of conv2: (64) each."""
 
     count: int
     mean: torch.Tensor
@@ -243,7 +242,7 @@ def bn2(s: Look) -> Bn2:
 
 
 def activation(s: Look) -> tuple[torch.Tensor, torch.Tensor]:
-    """BN2's output at m2 (n,49,64), and what it may be wrong by in fp32."""
+    """Return BN2's output at m2 (n,49,64), and its error bound in fp32."""
     bn, m2 = bn2(s), s.seen["m2"]
     y = m2 * bn.scale + bn.shift
     return y, 4 * ULP * ((m2 * bn.scale).abs() + bn.shift.abs())
@@ -256,8 +255,8 @@ def bn2_gradients(s: Look) -> Tensors:
 
 
 def dy(s: Look) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The gradient of conv2's output (n,64,14,14), what T makes it wrong by, and how
-    many like it there are."""
+    """Return the gradient of conv2's output (n,64,14,14), its error by T, and the
+    number of places alike."""
     bn, d = bn2(s), bn2_gradients(s)
     scale = bn.scale[:, None, None]
     slope = (-bn.scale * bn.rstd * d["weight"] / bn.count)[:, None, None]
@@ -269,17 +268,17 @@ def dy(s: Look) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     terms = (scale * g).abs() + constant.abs() + (slope * c2).abs()
     terms = terms + (slope * mean).abs()
     off = 8 * ULP * terms + s.eps * value.abs() + LEAST[s.precision]
-    which = g.unique(return_inverse=True)[1]
-    channel = torch.arange(C2, device=g.device)[:, None, None].expand_as(which)
-    place = s.places[:, None].expand_as(which)
-    return value, off, alike(torch.stack([place, channel, which], -1))
+    numbers = g.unique(return_inverse=True)[1]
+    channel = torch.arange(C2, device=g.device)[:, None, None].expand_as(numbers)
+    place = s.places[:, None].expand_as(numbers)
+    return value, off, alike(torch.stack([place, channel, numbers], -1))
 
 
 # ---- the kernels -----------------------------------------------------------------
 
 
 def conv1(s: Look) -> None:
-    """moments and conv1: p1, code1 from the images."""
+    """Check moments and conv1: p1, code1 from the images."""
     w, gamma = s.before["conv1.weight"], s.before["bn1.weight"]
     raw = conv(s.x, w)
     mean, var = raw.mean((0, 2, 3)), raw.var((0, 2, 3), correction=0)
@@ -295,16 +294,16 @@ def conv1(s: Look) -> None:
         off + s.eps * best.abs() + LEAST[s.precision],
     )
     assert ((code >= 0) & (code <= 4) & (code % 1 == 0)).all()
-    taken = y.gather(-1, code.long().clamp(max=3)[..., None])[..., 0]
+    chosen = y.gather(-1, code.long().clamp(max=3)[..., None])[..., 0]
     live = code < 4
-    agree("code1", torch.where(live, taken, best), best, 2 * off)
-    assert not (live & (taken < -off)).any(), "code1: lives where the ReLU is 0"
+    agree("code1", torch.where(live, chosen, best), best, 2 * off)
+    assert not (live & (chosen < -off)).any(), "code1: lives where the ReLU is 0"
     assert not (~live & (best > off)).any(), "code1: dead where the ReLU is not"
     assert (code[..., gamma == 0] % 4 == 0).all(), "code1: of equals not the first"
 
 
 def conv2(s: Look) -> None:
-    """c2, m2, code2, sum2 from p1."""
+    """Check c2, m2, code2, sum2 from p1."""
     p1, w = planes(s.seen["p1"], 14), s.narrow("conv2.weight")
     want = conv(p1, w)
     norm = conv(p1**2, w**2).sqrt()
@@ -315,15 +314,15 @@ def conv2(s: Look) -> None:
     sign, code = s.before["bn2.weight"].sign(), s.seen["code2"]
     values = windows(c2)
     assert ((code >= 0) & (code <= 3) & (code % 1 == 0)).all()
-    taken = values.gather(-1, code.long()[..., None])[..., 0]
-    agree("m2", s.seen["m2"], taken, 0.0)
+    chosen = values.gather(-1, code.long()[..., None])[..., 0]
+    agree("m2", s.seen["m2"], chosen, 0.0)
     best = (values * sign[:, None]).amax(-1)
-    agree("code2", taken * sign, best, 0.0)
+    agree("code2", chosen * sign, best, 0.0)
     assert (code[..., sign == 0] == 0).all(), "code2: of equals not the first"
 
     like = alike(s.places[..., None])[:, None]
     for i, v in enumerate((want, want**2)):
-        # Of what was rounded when it was stored, or of what it was before.
+        # The error of values that were rounded when stored, or of those before.
         off = s.stored * (i + 1) * v.abs()
         off = added((like * off**2).sum((0, 2, 3)), off.sum((0, 2, 3)))
         sizes = v.abs().sum((0, 2, 3))
@@ -332,7 +331,7 @@ def conv2(s: Look) -> None:
 
 
 def fc1(s: Look) -> None:
-    """hidden, in parts, from m2 and sum2."""
+    """Check hidden, in parts, from m2 and sum2."""
     y, off = activation(s)
     a = features(y.clamp(min=0))
     off = features(off) + s.eps * a + LEAST[s.precision]
@@ -343,16 +342,16 @@ def fc1(s: Look) -> None:
 
 
 def head(s: Look) -> None:
-    """h, logits, dh and the parts of head from hidden."""
-    seen, w2 = s.seen, s.before["fc2.weight"]
-    hidden, bias = seen["hidden"], s.before["fc1.bias"]
+    """Check h, logits, dh and the parts of head from hidden."""
+    arrays, w2 = s.seen, s.before["fc2.weight"]
+    hidden, bias = arrays["hidden"], s.before["fc1.bias"]
     sizes = hidden.abs().sum(0) + bias.abs()
-    agree("h", seen["h"], (hidden.sum(0) + bias).clamp(min=0), 32 * ULP * sizes)
-    h = seen["h"]
+    agree("h", arrays["h"], (hidden.sum(0) + bias).clamp(min=0), 32 * ULP * sizes)
+    h = arrays["h"]
     sizes = h @ w2.abs().T + s.before["fc2.bias"].abs()
-    agree("logits", seen["logits"], h @ w2.T + s.before["fc2.bias"], 32 * ULP * sizes)
+    agree("logits", arrays["logits"], h @ w2.T + s.before["fc2.bias"], 32 * ULP * sizes)
 
-    logits = seen["logits"]
+    logits = arrays["logits"]
     onehot = F.one_hot(s.labels, CLASSES)
     p = logits.softmax(1)
     d = p - onehot
@@ -361,9 +360,9 @@ def head(s: Look) -> None:
     live = h > 0
     dh = (d @ w2) * live
     fine = (off @ w2.abs() + 16 * ULP * (d.abs() @ w2.abs())) * live
-    agree("dh", seen["dh"], dh, fine + s.eps * dh.abs() + LEAST[s.precision])
+    agree("dh", arrays["dh"], dh, fine + s.eps * dh.abs() + LEAST[s.precision])
 
-    sums = seen["head"].sum(0)
+    sums = arrays["head"].sum(0)
     parts = sums.split([CLASSES * HIDDEN, CLASSES, HIDDEN, 1])
     loss = F.cross_entropy(logits, s.labels, reduction="none")
     wants = {
@@ -377,7 +376,7 @@ def head(s: Look) -> None:
 
 
 def fc1_back(s: Look) -> None:
-    """dp2, sum4 and fc1's gradient from dh, m2 and sum2."""
+    """Check dp2, sum4 and fc1's gradient from dh, m2 and sum2."""
     w, dh = s.narrow("fc1.weight"), s.seen["dh"]
     y, off = activation(s)
     dp2 = (dh @ w).unflatten(1, (C2, 49)).transpose(1, 2)
@@ -408,7 +407,7 @@ def fc1_back(s: Look) -> None:
 
 
 def conv2_dx(s: Look) -> None:
-    """winners from c2, code2, dp2, the sums and code1."""
+    """Check winners from c2, code2, dp2, the sums and code1."""
     w, (value, off, like) = s.narrow("conv2.weight"), dy(s)
     images = s.like_images[:, None, None, None]
 
@@ -431,7 +430,7 @@ def conv2_dx(s: Look) -> None:
 
 
 def conv2_dw(s: Look) -> None:
-    """conv2's weight gradient from p1 and what conv2_dx reads."""
+    """Check conv2's weight gradient from p1 and the inputs of conv2_dx."""
     value, off, like = dy(s)
     p1 = planes(s.seen["p1"], 14)
 
@@ -448,7 +447,7 @@ def conv2_dw(s: Look) -> None:
 
 
 def update(s: Look) -> None:
-    """Gradients of the mean loss from the parts, and the weights' step."""
+    """Check the gradients of the mean loss from the parts, and the weights' step."""
     want, off = _conv1_gradients(s)
     bn, d = bn2(s), bn2_gradients(s)
     sizes = s.seen["sum4"].abs().sum(0)
@@ -479,7 +478,7 @@ def update(s: Look) -> None:
 
 
 def _conv1_gradients(s: Look) -> tuple[Tensors, Tensors]:
-    """Of the sum of the losses, from winners and the images' patches."""
+    """Return gradients of the summed losses, from winners and the images' patches."""
     w = s.before["conv1.weight"].flatten(1)  # (32,9)
     gamma = s.before["bn1.weight"]
     taps = patches(s.x).transpose(0, 1).flatten(1)  # (9,n)
@@ -509,7 +508,7 @@ def _conv1_gradients(s: Look) -> tuple[Tensors, Tensors]:
 
 
 KERNELS = (conv1, conv2, fc1, head, fc1_back, conv2_dx, conv2_dw, update)
-# What each of them writes, of what Look.seen has.
+# The outputs of each kernel among the arrays of Look.seen.
 WRITES = {
     "conv1": ("p1", "code1"),
     "conv2": ("c2", "m2", "code2", "sum2"),

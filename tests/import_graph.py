@@ -1,4 +1,4 @@
-"""Which module of weft imports which, read from the sources, and the floors."""
+"""The graph of imports between weft modules, read from the sources, and the floors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLOORS = (
     *("cuda", "pykernel", "ops", "check", "see", "mnist", "tune", "puzzles"),
     *("benchmarks", "lessons", "commands"),
 )
-LAZY_IMPORTS = 40  # inside functions, at most
+LAZY_IMPORTS = 40  # maximum number of imports inside functions
 TOP = ("", "__main__")
 
 
@@ -43,7 +43,7 @@ def modules() -> dict[str, Path]:
 @cache
 def imports() -> tuple[Import, ...]:
     """List every import of a weft module by another."""
-    return tuple(one for name in modules() for one in _imports_of(name))
+    return tuple(link for name in modules() for link in _imports_of(name))
 
 
 def _imports_of(name: str) -> Iterator[Import]:
@@ -63,7 +63,7 @@ def _imports_of(name: str) -> Iterator[Import]:
 
 
 def _has_reason(lines: list[str], node: ast.stmt) -> bool:
-    """Whether a comment is on the import, or above it and the imports next to it."""
+    """Return whether a comment explains the import or its group of imports."""
     first = node.lineno - 1
     while lines[first - 1].lstrip().startswith(("from ", "import ")):
         first -= 1
@@ -72,16 +72,16 @@ def _has_reason(lines: list[str], node: ast.stmt) -> bool:
 
 def _targets(name: str, path: Path, node: ast.ImportFrom) -> list[str]:
     if node.level:
-        here = name.split(".") if name else []
+        package = name.split(".") if name else []
         up = node.level - (path.name == "__init__.py")
-        base = [*here[: len(here) - up], *(node.module or "").split(".")]
+        base = [*package[: len(package) - up], *(node.module or "").split(".")]
     elif (node.module or "").split(".")[0] == "weft":
         base = (node.module or "").split(".")[1:]
     else:
         return []
     stem = ".".join(part for part in base if part)
     inner = [f"{stem}.{alias.name}".lstrip(".") for alias in node.names]
-    return [one if one in modules() else stem for one in inner]
+    return [name if name in modules() else stem for name in inner]
 
 
 def _visit(node: ast.AST, lazy: bool) -> Iterator[tuple[ast.AST, bool]]:

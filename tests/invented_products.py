@@ -1,4 +1,4 @@
-"""Rows as `weft bench matmul` writes them, of a GPU that there is not."""
+"""Rows like those of `weft bench matmul`, for a GPU that does not exist."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ def row(impl: str, rung: str, precision: str, tflops: float, size, **more) -> Ro
 
 
 def rows(sizes=((1024,) * 3, (4096,) * 3), **more) -> list[Row]:
-    found = []
+    products = []
     for size in sizes:
         for rung, kind, tflops in RUNGS:
             peer = CUBLAS["fp32" if kind == "3xtf32" else kind]
             ratio = {"vs_cublas": tflops / peer, "vs_torch": tflops / peer}
-            found.append(row("weft", rung, kind, tflops, size, **ratio, **more))
+            products.append(row("weft", rung, kind, tflops, size, **ratio, **more))
         for race in (*CUBLAS, "3xtf32"):
             kind = "fp32" if race == "3xtf32" else race
-            told = {"vs_cublas": 1.0, "vs_torch": 1.0, "race": race, **more}
+            common = {"vs_cublas": 1.0, "vs_torch": 1.0, "race": race, **more}
             for impl, rung in (("cublas", "gemm_ex"), ("torch", "mm")):
-                found.append(row(impl, rung, kind, CUBLAS[kind], size, **told))
-    return found
+                products.append(row(impl, rung, kind, CUBLAS[kind], size, **common))
+    return products
 
 
 def peak_rows() -> list[Row]:
-    told = {"op": "peak", "impl": "weft", "target": "cuda", "device": "This GPU"}
+    common = {"op": "peak", "impl": "weft", "target": "cuda", "device": "This GPU"}
     names = ("rung", "precision", "gbs", "tflops")
-    return [told | dict(zip(names, peak)) for peak in PEAKS]
+    return [common | dict(zip(names, peak)) for peak in PEAKS]
 
 
 def elsewhere() -> dict[str, Any]:
-    """The same from another machine, as bench.read_json() has it."""
+    """Return the same rows from another machine, in the format of bench.read_json()."""
     machine = {"device": "That GPU", "date": "2026-01-03", "torch": "2.11"}
     machine |= {"driver": "580", "toolkit": "13.0"}
     return {"machine": machine, "rows": [*peak_rows(), *rows(device="That GPU")]}

@@ -1,9 +1,10 @@
-"""Which share of a lesson's code is plumbing: `python tests/lesson_plumbing.py`.
+"""Reports the share of plumbing in each lesson's code: `python
+tests/lesson_plumbing.py`.
 
-Counted are the lines of a lesson's source that are neither blank nor a comment, in the
-cells that the reader gets, without puzzles and without the cell that fetches the lab.
-All lines under a cell magic (%%cuda, %%writefile) are the lesson's matter. A statement
-of Python is plumbing if it is of one of these kinds:
+The script counts the lines of a lesson's source that are neither blank nor comments. It
+considers the cells that the reader gets, except those of puzzles and the one that
+fetches the lab. All lines under a cell magic (%%cuda, %%writefile) belong to the
+lesson's subject. A Python statement is plumbing if it is of one of these kinds:
 
 imports   an import
 paths     it builds a path or reads a file: ROOT, Path, glob(), read_json() ...
@@ -15,7 +16,7 @@ helpers   a function that the lesson's text does not name, if it is no kernel, l
           or calls what is neither Python's, NumPy's, PyTorch's nor one that computes
 
 A statement that launches (kernel[...](...), inspect(), train(), backward()), guesses,
-checks or asserts is none of them. The head of a block is plumbing if all of it is.
+checks or asserts is not plumbing. The head of a block is plumbing if all of it is.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ COMPUTE |= {"namedtuple"} | set(dir(builtins)) - {"print", "open"}
 FILES = {"ROOT", "Path", "glob", "read_json", "read_text", "load_elsewhere"}
 FIGURES = {"figure", "sheet"}
 AXES = {"ax", "axes", "plt", "fig"}
-PADDED = re.compile(r"f'([<>^]|\d)")  # a format that has a width
+PADDED = re.compile(r"f'([<>^]|\d)")  # a format with a width
 
 
 @dataclass(frozen=True)
 class Plumbing:
-    """What is counted in a lesson: its lines, those of each kind, its imports."""
+    """The counts of a lesson: its lines, those of each kind, its imports."""
 
     lines: int
     kinds: Counter[str]
     import_cells: int
-    import_lines: int  # of the cell that has the most
+    import_lines: int  # of the cell with the most
 
     @property
     def share(self) -> float:
-        """The share of the lines that is plumbing."""
+        """The share of the lines that are plumbing."""
         return sum(self.kinds.values()) / max(self.lines, 1)
 
 
@@ -73,21 +74,21 @@ def count_plumbing(source: NotebookNode) -> Plumbing:
         code, kind_of = _find_code(text), {}
         for kind, first, last in _list_plumbing(ast.parse(text).body, matter, answers):
             kind_of |= dict.fromkeys(code & {*range(first, last + 1)}, kind)
-        found = Counter(kind_of.values())
-        kinds += found
-        imports += [found["imports"]] * (found["imports"] > 0)
+        counts = Counter(kind_of.values())
+        kinds += counts
+        imports += [counts["imports"]] * (counts["imports"] > 0)
     return Plumbing(lines, kinds, len(imports), max(imports, default=0))
 
 
 def _list_named(source: NotebookNode) -> set[str]:
-    """The names that the text has in backticks, alone or in a piece of code."""
+    """List the names that the text has in backticks, alone or in a piece of code."""
     texts = (cell.source for cell in source.cells if cell.cell_type == "markdown")
     pieces = (piece for text in texts for piece in re.findall(r"`([^`\n]+)`", text))
     return {name for piece in pieces for name in re.findall(r"\w+", piece)}
 
 
 def _find_code(text: str) -> set[int]:
-    """The numbers of the lines that are code."""
+    """Return the numbers of the lines that are code."""
     lines = enumerate(map(str.strip, text.splitlines()), 1)
     return {at for at, line in lines if line and not re.match(r"# |//", line)}
 
@@ -95,9 +96,9 @@ def _find_code(text: str) -> set[int]:
 def _list_plumbing(
     body: Iterable[ast.stmt], matter: set[str], answers: bool
 ) -> Iterator[tuple[str, int, int]]:
-    """The plumbing among statements: its kind, its first and its last line.
+    """Yield the plumbing among statements: its kind, its first and its last line.
 
-    matter: the functions that are none; those that are found to be none are added.
+    matter: the functions that are not plumbing; newly found ones are added.
     """
     for statement in body:
         kind = _find_kind(statement, matter, answers)
@@ -107,20 +108,20 @@ def _list_plumbing(
             matter.add(statement.name)
         else:
             children = ast.iter_child_nodes(statement)
-            inside = [one for one in children if isinstance(one, ast.stmt)]
-            found = list(_list_plumbing(inside, matter, answers))
-            yield from found
-            if inside and len(found) == len(inside):  # so is the head of the block
-                yield found[0][0], statement.lineno, inside[0].lineno - 1
+            inside = [child for child in children if isinstance(child, ast.stmt)]
+            plumbing = list(_list_plumbing(inside, matter, answers))
+            yield from plumbing
+            if inside and len(plumbing) == len(inside):  # the head of the block is, too
+                yield plumbing[0][0], statement.lineno, inside[0].lineno - 1
 
 
 def _find_first_line(statement: ast.stmt) -> int:
     decorators = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(one.lineno for one in decorators)])
+    return min([statement.lineno, *(d.lineno for d in decorators)])
 
 
 def _find_kind(statement: ast.stmt, matter: set[str], answers: bool) -> str | None:
-    """The kind of plumbing that a whole statement is, if it is any."""
+    """Return the kind of plumbing of a whole statement, or None."""
     used = _list_used(statement)
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return "imports"
@@ -129,10 +130,10 @@ def _find_kind(statement: ast.stmt, matter: set[str], answers: bool) -> str | No
     if _asks(statement) or _launches(statement):
         return None
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        known = answers or statement.name in matter or "cuda" in used
-        return None if known or _computes(statement, matter) else "helpers"
-    if any(isinstance(one, ast.stmt) for one in ast.iter_child_nodes(statement)):
-        return None  # a block: its statements are judged one by one
+        is_matter = answers or statement.name in matter or "cuda" in used
+        return None if is_matter or _computes(statement, matter) else "helpers"
+    if any(isinstance(x, ast.stmt) for x in ast.iter_child_nodes(statement)):
+        return None  # a block: its statements are judged separately
     if FILES & (used | _list_called(statement)):
         return "paths"
     if used & AXES:
@@ -141,70 +142,74 @@ def _find_kind(statement: ast.stmt, matter: set[str], answers: bool) -> str | No
 
 
 def _computes(function: ast.FunctionDef | ast.ClassDef, matter: set[str]) -> bool:
-    """Whether a function only computes: all that it calls is matter or its own."""
-    own = {one.arg for one in ast.walk(function) if isinstance(one, ast.arg)}
+    """Return whether a function only computes: it calls only matter or its own."""
+    own = {x.arg for x in ast.walk(function) if isinstance(x, ast.arg)}
     own |= {
-        one.id
-        for one in ast.walk(function)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+        x.id
+        for x in ast.walk(function)
+        if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
     }
-    own |= {one.name for one in ast.walk(function) if isinstance(one, ast.FunctionDef)}
-    if any(isinstance(one, ast.JoinedStr) for one in ast.walk(function)):
+    own |= {x.name for x in ast.walk(function) if isinstance(x, ast.FunctionDef)}
+    if any(isinstance(x, ast.JoinedStr) for x in ast.walk(function)):
         return False
-    calls = (one.func for one in ast.walk(function) if isinstance(one, ast.Call))
+    calls = (x.func for x in ast.walk(function) if isinstance(x, ast.Call))
     return all(_list_used(call) <= own | matter for call in calls)
 
 
 def _list_used(node: ast.AST) -> set[str]:
-    """The names that a piece of code uses."""
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    """Return the names in a piece of code."""
+    return {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
 
 
 def _list_called(node: ast.AST) -> set[str]:
-    """The names of the functions and methods that a piece of code calls."""
-    called = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
-    return {getattr(f, "attr", getattr(f, "id", "")) for f in called}
+    """Return the names of the functions and methods that a piece of code calls."""
+    functions = (x.func for x in ast.walk(node) if isinstance(x, ast.Call))
+    return {getattr(f, "attr", getattr(f, "id", "")) for f in functions}
 
 
 def _asks(node: ast.AST) -> bool:
-    asserts = any(isinstance(one, ast.Assert) for one in ast.walk(node))
+    asserts = any(isinstance(x, ast.Assert) for x in ast.walk(node))
     return asserts or not ASKS.isdisjoint(_list_called(node))
 
 
 def _launches(node: ast.AST) -> bool:
-    """Whether there is a kernel[grid, block](...), or a call that launches kernels."""
+    """Return whether the code has kernel[grid, block](...) or a call that launches."""
     if LAUNCHES & _list_called(node):
         return True
-    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    calls = (x.func for x in ast.walk(node) if isinstance(x, ast.Call))
     return any(isinstance(function, ast.Subscript) for function in calls)
 
 
 def _lays_out_text(statement: ast.stmt) -> bool:
-    """Whether a statement prints a table's row or heading, or puts text together."""
-    texts = [one for one in ast.walk(statement) if isinstance(one, ast.JoinedStr)]
+    """Return whether a statement prints a row or heading, or assembles text."""
+    texts = [x for x in ast.walk(statement) if isinstance(x, ast.JoinedStr)]
     if isinstance(statement, ast.Assign | ast.AugAssign):
         return bool(texts) and isinstance(statement.value, ast.JoinedStr | ast.BinOp)
     value = getattr(statement, "value", None)
     if not isinstance(value, ast.Call) or "print" not in _list_called(value):
         return False
-    formats = (one for text in texts for one in ast.walk(text))
+    formats = (x for text in texts for x in ast.walk(text))
     padded = any(
-        isinstance(one, ast.FormattedValue)
-        and one.format_spec is not None
-        and PADDED.match(ast.unparse(one.format_spec))
-        for one in formats
+        isinstance(x, ast.FormattedValue)
+        and x.format_spec is not None
+        and PADDED.match(ast.unparse(x.format_spec))
+        for x in formats
     )
-    return padded or all(isinstance(one, ast.Constant) for one in value.args)
+    return padded or all(isinstance(x, ast.Constant) for x in value.args)
 
 
 def main() -> None:
     """Print a row for each lesson."""
     print(f"{'lesson':<26}{'lines':>6}{'share':>7}" + "".join(f"{k:>9}" for k in KINDS))
     for path in sorted(SOURCES.glob("[0-9]*.md")):
-        found = count_plumbing(read_source(path))
-        counts = "".join(f"{found.kinds[kind]:>9}" for kind in KINDS)
-        cells = f"  imports in {found.import_cells} cells, {found.import_lines} lines"
-        print(f"{path.stem:<26}{found.lines:>6}{found.share:>7.0%}{counts}{cells}")
+        plumbing = count_plumbing(read_source(path))
+        counts = "".join(f"{plumbing.kinds[kind]:>9}" for kind in KINDS)
+        cells = (
+            f"  imports in {plumbing.import_cells} cells, {plumbing.import_lines} lines"
+        )
+        print(
+            f"{path.stem:<26}{plumbing.lines:>6}{plumbing.share:>7.0%}{counts}{cells}"
+        )
 
 
 if __name__ == "__main__":

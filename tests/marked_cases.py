@@ -1,9 +1,9 @@
 """The cases of tests/report/corpus/*/*.cu, and the faults that their sources mark.
 
-The line of a fault ends in `// FAULT: kind`, after which may follow what is known of
-it: `block 3`, `thread (1,2)`, `x[100]`, `x` or `[100]`; of a race between two threads
-`threads 3 and 40`, and of one between two blocks `blocks 0 and 1`. `kind|kind`: either
-will do. A line that may be told with it ends in `// OTHER`.
+The line of a fault ends in `// FAULT: kind`, followed by known details: `block 3`,
+`thread (1,2)`, `x[100]`, `x` or `[100]`; for a race between two threads `threads 3 and
+40`, and for one between two blocks `blocks 0 and 1`. `kind|kind` accepts either kind. A
+line that may also be reported ends in `// OTHER`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weft.report.cures import KINDS
 from weft.report.model import Finding
 
 FOLDER = Path(__file__).parent / "report" / "corpus"
-GO_ON = {  # the launch goes on
+GO_ON = {  # the launch continues
     "race",
     "unwaited",
     "conflict",
@@ -29,7 +29,8 @@ GO_ON = {  # the launch goes on
 
 @dataclass(frozen=True)
 class Mark:
-    """What a source says of one fault. several: `and` stood between two of them."""
+    """One marked fault of a source. several: whether `and` joined two threads or
+    blocks."""
 
     line: int
     kinds: frozenset[str]
@@ -38,25 +39,26 @@ class Mark:
     array: str = ""
     index: int | None = None
 
-    def tells(self, found: Finding) -> bool:
-        """Whether a finding is about this fault, and right in all that is marked."""
-        lines = {found.line, found.other_line}
+    def tells(self, finding: Finding) -> bool:
+        """Return whether a finding reports this fault, with all marked details."""
+        lines = {finding.line, finding.other_line}
         between_blocks = len(self.blocks) == 2
-        blocks = {found.block} | ({found.other} if between_blocks else set())
-        threads = {found.thread} | ({found.other} if len(self.threads) == 2 else set())
+        blocks = {finding.block} | ({finding.other} if between_blocks else set())
+        two = len(self.threads) == 2
+        threads = {finding.thread} | ({finding.other} if two else set())
         return (
             self.line in lines
-            and found.kind in self.kinds
+            and finding.kind in self.kinds
             and (not self.blocks or blocks == self.blocks)
             and (not self.threads or threads == self.threads)
-            and (not self.array or found.array == self.array)
-            and (self.index is None or found.index == (self.index,))
+            and (not self.array or finding.array == self.array)
+            and (self.index is None or finding.index == (self.index,))
         )
 
 
 @dataclass(frozen=True)
 class Case:
-    """A case of a program. marks: of its faults; lines: all that may be told."""
+    """A case of a program. marks: its faults; lines: all that may be reported."""
 
     name: str
     marks: tuple[Mark, ...]
@@ -68,36 +70,36 @@ class Case:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the program can go on after it."""
+        """Whether the program can continue after it."""
         return self.kinds <= GO_ON
 
     def complaints(self, findings: list[Finding]) -> list[str]:
-        """What is wrong with the findings that a run of this case had."""
-        missed = [
+        """Return the complaints about the findings of a run of this case."""
+        missing = [
             f"line {mark.line}: not found: {mark}"
             for mark in self.marks
-            if not any(self._told(mark, found) for found in findings)
+            if not any(self._is_reported(mark, finding) for finding in findings)
         ]
         strays = [
-            f"line {found.line}, {found.other_line}: false alarm: {found}"
-            for found in findings
-            if found.kind not in self.kinds
-            or not {found.line, found.other_line} - {0} <= self.lines
-            or not found.line
+            f"line {finding.line}, {finding.other_line}: false alarm: {finding}"
+            for finding in findings
+            if finding.kind not in self.kinds
+            or not {finding.line, finding.other_line} - {0} <= self.lines
+            or not finding.line
         ]
-        return [f"{self.name}, {text}" for text in missed + strays]
+        return [f"{self.name}, {text}" for text in missing + strays]
 
-    def _told(self, mark: Mark, found: Finding) -> bool:
-        # A stack is full wherever it is used next, and threads that wait for each
+    def _is_reported(self, mark: Mark, finding: Finding) -> bool:
+        # A stack overflows wherever it is used next, and threads that wait for each
         # other do so at several lines.
-        anywhere = found.kind in {"stack", "deadlock", "hang"} & mark.kinds
-        return mark.tells(found) or (anywhere and found.line in self.lines)
+        anywhere = finding.kind in {"stack", "deadlock", "hang"} & mark.kinds
+        return mark.tells(finding) or (anywhere and finding.line in self.lines)
 
 
 @cache
 def cases(path: Path) -> list[Case]:
-    """The cases of a program, in the order of its source."""
-    found: list[Case] = []
+    """Return the cases of a program, in the order of its source."""
+    result: list[Case] = []
     marks: list[Mark] = []
     lines: set[int] = set()
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -106,26 +108,26 @@ def cases(path: Path) -> list[Case]:
         if fault or re.search(r"// OTHER\b", line):
             lines.add(number)
         if case := re.match(r"CASE\((\w+)\)", line):
-            found.append(Case(case[1], tuple(marks), frozenset(lines)))
+            result.append(Case(case[1], tuple(marks), frozenset(lines)))
             marks, lines = [], set()
-    return found
+    return result
 
 
-def mark_of(line: int, kinds: str, rest: str) -> Mark:
-    """A mark from its words; ValueError if they make no sense."""
-    known: dict = {"line": line, "kinds": frozenset(kinds.split("|"))}
-    if not known["kinds"] <= KINDS.keys():
+def mark_of(line: int, kinds: str, words: str) -> Mark:
+    """Return a mark from its words; ValueError if they are invalid."""
+    fields: dict = {"line": line, "kinds": frozenset(kinds.split("|"))}
+    if not fields["kinds"] <= KINDS.keys():
         raise ValueError(f"line {line}: no kind of finding: {kinds}")
-    for word in re.split(r", (?![^(]*\))", rest)[1:]:
+    for word in re.split(r", (?![^(]*\))", words)[1:]:
         if numbers := re.fullmatch(r"(block|thread)s? (.*)", word):
-            some = (_position(text) for text in numbers[2].split(" and "))
-            known[f"{numbers[1]}s"] = frozenset(some)
+            location = (_position(text) for text in numbers[2].split(" and "))
+            fields[f"{numbers[1]}s"] = frozenset(location)
         elif array := re.fullmatch(r"(\w*)(?:\[(-?\d+)\])?", word):
-            known["array"] = array[1]
-            known["index"] = int(array[2]) if array[2] else None
+            fields["array"] = array[1]
+            fields["index"] = int(array[2]) if array[2] else None
         else:
             raise ValueError(f"line {line}: what is '{word}'?")
-    return Mark(**known)
+    return Mark(**fields)
 
 
 def _position(text: str) -> tuple[int, ...]:

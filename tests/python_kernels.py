@@ -1,6 +1,6 @@
-"""Kernels in Python that use all of the language, each with a launch of it.
+"""Python kernels that use all of the language, each with a launch.
 
-CASES: name -> Case. Every one spells its types, so that the simulator and CUDA C on
+CASES: name -> Case. Every kernel states its types, so that the simulator and CUDA C on
 the CPU give the same bits.
 """
 
@@ -23,7 +23,7 @@ FULL = 0xFFFFFFFF
 
 @dataclass
 class Case:
-    """kernel[grid, block, 0, shared](*arguments()); inexact: bound on the ulps."""
+    """kernel[grid, block, 0, shared](*arguments()); inexact: maximum error in ulps."""
 
     kernel: object
     grid: object
@@ -39,14 +39,14 @@ CASES = {}
 def case(grid, block, *arguments, shared=0, ulps=0):
     """Register a kernel; an argument is a number or (dtype, shape[, low, high])."""
 
-    def made():
+    def make_arguments():
         rng = np.random.default_rng(7)
         out = []
-        for one in arguments:
-            if not isinstance(one, tuple):
-                out.append(one)
+        for spec in arguments:
+            if not isinstance(spec, tuple):
+                out.append(spec)
                 continue
-            dtype, shape, low, high = (*one, -100, 100)[:4] if len(one) == 2 else one
+            dtype, shape, low, high = (*spec, -100, 100)[:4]
             if np.dtype(dtype).kind == "f":
                 out.append(rng.uniform(low, high, shape).astype(dtype))
             elif np.dtype(dtype).kind == "b":
@@ -59,7 +59,7 @@ def case(grid, block, *arguments, shared=0, ulps=0):
         return out
 
     def register(kernel):
-        CASES[kernel.__name__] = Case(kernel, grid, block, made, shared, ulps)
+        CASES[kernel.__name__] = Case(kernel, grid, block, make_arguments, shared, ulps)
         return kernel
 
     return register
@@ -113,7 +113,7 @@ def saxpy(y, x, alpha, n):
 
 @case(2, 32, (F, 300), (F, 300), 300)
 def grid_stride(y, x, n):
-    """As many threads as there are: each takes every gridsize-th element."""
+    """Work with any number of threads: each takes every gridsize-th element."""
     for i in range(cuda.grid(1), n, cuda.gridsize(1)):
         y[i] = x[i] * float32(2) - GAIN
 
@@ -135,7 +135,7 @@ def volume(b, a):
 
 @case(3, 32, (F, 3), (F, 96))
 def block_sum(out, x):
-    """Half of the threads add the other half's, until one is left."""
+    """Let half of the threads add the other half's numbers, until one is left."""
     s = cuda.shared.array(32, float32)
     tx = cuda.threadIdx.x
     s[tx] = x[cuda.grid(1)]
@@ -190,7 +190,7 @@ def hashes(out, x):
 
 @case(1, 32, (F, 32), (N, 32), (F, 32))
 def mixed(out, a, x):
-    """Converted where whole numbers meet floats."""
+    """Convert numbers where integers meet floats."""
     i = cuda.threadIdx.x
     out[i] = float32(a[i]) * x[i] + float32(i) / float32(7) + i * x[i] / 3
 
@@ -252,7 +252,7 @@ def roots(out, x):
 
 @case(1, 32, (F, 32), (F, 32, -5, 5), ulps=4)
 def transcendental(out, x):
-    """Not exactly rounded anywhere: within a few units of the last place."""
+    """Use functions that are exact only within a few units of the last place."""
     i = cuda.threadIdx.x
     out[i] = math.exp(x[i])
 
@@ -297,7 +297,7 @@ def loops(out, a):
 
 
 def clamp(x, low, high):
-    """x, but not below low or above high."""
+    """Return x, limited to the range from low to high."""
     if x < low:
         return low
     return high if x > high else x
@@ -377,7 +377,7 @@ def compare_and_swap(best, x):
 
 @case(2, (8, 8), (F, 4), (F, 128), (N, 128), (U, 128))
 def warps(out, x, whole, bits):
-    """The sum of a warp by shuffles, and what its lanes say of each other."""
+    """Sum a warp by shuffles, and test its votes."""
     linear = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     i = cuda.blockIdx.x * 64 + linear
     v = x[i]
@@ -415,7 +415,7 @@ def doubles(out, x, wide, a):
 
 @case(1, 32, (F, 32), (F, 32), 0.25, 3)
 def python_floats(out, x, alpha, n):
-    """In double among themselves, rounded where they meet a float32."""
+    """Compute in double among Python floats, and round where they meet a float32."""
     i = cuda.threadIdx.x
     beta = 1.0 - alpha
     scale = 1.0 / n
@@ -443,7 +443,7 @@ def late(out, x):
 
 @case(1, 32, (F, 32), (np.float16, 32, -5, 5), 3)
 def halves(out, h, n):
-    """Every operation rounded to a float16."""
+    """Round every operation to a float16."""
     i = cuda.threadIdx.x
     v = h[i] * h[i] + np.float16(0.5)
     h[i] = v * n - h[i] / 3 if h[i] < 2 else v + i
@@ -477,7 +477,7 @@ def helpers_with_arrays(out, a, t):
 
 @case(1, 32, (F, 32), (F, 32))
 def carried(out, x):
-    """A local that keeps its value from turn to turn, assigned in branches."""
+    """Keep a local's value from iteration to iteration, assigned in branches."""
     i = cuda.threadIdx.x
     for r in range(3):
         if r > 0:  # noqa: SIM102

@@ -1,5 +1,5 @@
 """Kernels of random expressions, each of them safe: no overflow of a Python int, no
-division by zero, no conversion out of range. Made by a seeded generator.
+division by zero, no conversion out of range. A seeded generator makes them.
 """
 
 import linecache
@@ -71,7 +71,7 @@ LIMIT = 2**31 - 1
 
 
 class Refused(Exception):
-    """An expression that is not safe, or not the same everywhere."""
+    """An expression that is unsafe, or not the same everywhere."""
 
 
 class Maker:
@@ -85,7 +85,7 @@ class Maker:
         ]
 
     def expression(self, depth):
-        """(text, values): the text in brackets where it needs some."""
+        """Return (text, values): the text, in brackets if necessary."""
         for _ in range(200):
             try:
                 return self._expression(depth)
@@ -144,14 +144,14 @@ class Maker:
     def _comparison(self, depth):
         a, b = self.expression(depth), self.expression(depth)
         sign = self.random.choice(["<", "<=", ">", ">=", "==", "!="])
-        made = self._made(f"({{}} {sign} {{}})", a, b, boolean=True)
+        comparison = self._made(f"({{}} {sign} {{}})", a, b, boolean=True)
         if self.random.random() < 0.3:
             other = self._comparison(max(depth - 1, 0))
             word = self.random.choice(["and", "or"])
-            return self._made(f"({{}} {word} {{}})", made, other, boolean=True)
+            return self._made(f"({{}} {word} {{}})", comparison, other, boolean=True)
         if self.random.random() < 0.2:
-            return self._made("(not {})", made, boolean=True)
-        return made
+            return self._made("(not {})", comparison, boolean=True)
+        return comparison
 
     def _leaf(self):
         choice = self.random.random()
@@ -169,11 +169,11 @@ class Maker:
             ]
         )
         text = f"({value})" if not isinstance(value, str) and value < 0 else str(value)
-        one = eval(text, dict(_FUNCTIONS))
-        return text, [one] * THREADS
+        number = eval(text, dict(_FUNCTIONS))
+        return text, [number] * THREADS
 
-    def _floats(self, one):
-        return any(isinstance(v, (float, np.floating)) for v in one[1])
+    def _floats(self, expression):
+        return any(isinstance(v, (float, np.floating)) for v in expression[1])
 
     def _made(self, form, *parts, boolean=False):
         text = form.format(*[part[0] for part in parts])
@@ -191,11 +191,11 @@ class Maker:
                     raise Refused from None
                 values.append(self._checked(value, boolean))
         if len({type(value) for value in values}) != 1:
-            raise Refused  # C has one type for it
+            raise Refused  # C requires one type
         return text, values
 
     def _agree(self, form, lane):
-        """What chooses has one type; int64 and uint64 do not meet."""
+        """Reject a choice between types, and int64 with uint64."""
         kinds = [type(v) for v in lane]
         if form.startswith(("min", "max")) and kinds[0] is not kinds[1]:
             raise Refused
@@ -217,7 +217,7 @@ class Maker:
         return value
 
     def _safe(self, form, lane):
-        """Conversions stay in range."""
+        """Reject conversions that are out of range."""
         first = lane[0]
         if not isinstance(first, (float, np.floating)):
             if form.startswith(("int32(", "int64(", "uint32(", "int16(", "uint8(")):
@@ -234,7 +234,7 @@ class Maker:
 
 
 def kernels(count, seed=1, stores=4, depth=3):
-    """`count` kernels, in one made-up file so that each has a source."""
+    """Return `count` kernels in one invented file, so that each has a source."""
     maker = Maker(seed)
     parameters = ", ".join([*OUTPUTS, *INPUTS, *NUMBERS])
     lines = []
@@ -257,7 +257,7 @@ def kernels(count, seed=1, stores=4, depth=3):
 
 
 def _output(values):
-    """An array that holds these values whatever they are."""
+    """Return an array type that can hold these values."""
     value = values[0]
     if isinstance(value, np.float32):
         return "out_f"
@@ -273,7 +273,7 @@ def _output(values):
 
 
 def arguments(stores=4):
-    """Fresh outputs, the inputs and the numbers."""
+    """Return new outputs, the inputs and the numbers."""
     size = stores * THREADS
     return [
         *(np.zeros(size, dtype) for dtype in OUTPUTS.values()),

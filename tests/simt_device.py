@@ -1,5 +1,5 @@
-"""Kernels of tests/kernels/simt/ for tests: built, loaded, and run in three orders
-of the threads' turns. A test file takes the fixtures by name:
+"""Kernels of tests/kernels/simt/: built, loaded, and run in three orders of the
+threads' turns. A test file imports the fixtures by name:
 
     simt, ordered = simt_device.simt, simt_device.ordered
 """
@@ -17,7 +17,7 @@ from weft.toolchain import build
 FOLDER = Path(__file__).parent / "kernels" / "simt"
 ORDERS = {"forward": 0, "reverse": 1, "shuffled": 7}
 HERE = "asm" if os.uname().machine == "x86_64" else "ucontext"
-# Where it is not this machine's own kind, a second runtime has to be built for it.
+# Fibers of the other kind require a second runtime.
 OTHER = [pytest.mark.slow] * (HERE != "ucontext")
 FIBERS = ["asm", pytest.param("ucontext", marks=OTHER)]
 
@@ -47,7 +47,7 @@ def simt():
 
 @pytest.fixture(params=ORDERS)
 def ordered(simt, request):
-    """`simt` with the turns in each order."""
+    """`simt` in each order of the threads' turns."""
     simt.runtime.simt_set_order(ORDERS[request.param])
     yield simt
     simt.runtime.simt_set_order(0)
@@ -58,7 +58,7 @@ def pointer(array: np.ndarray) -> ctypes.c_void_p:
 
 
 def poison(shape, dtype=np.int32) -> np.ndarray:
-    """An array that no kernel is expected to write like this."""
+    """Return an array of values that no kernel is expected to write."""
     return np.full(shape, -777 if np.dtype(dtype).kind in "if" else 777, dtype)
 
 

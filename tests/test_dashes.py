@@ -1,4 +1,4 @@
-"""Dashed lines are for references only, in every picture; base/style.py says why."""
+"""Only references have dashed lines, in every picture; base/style.py explains why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.base import style
 from weft.base.paths import ROOT
 
 STYLE = ROOT / "lib" / "weft" / "base" / "style.py"
-CODE = re.compile(r"[\w^]{0,2}(--|-\.)")  # a mark with its line, or a line
+CODE = re.compile(r"[\w^]{0,2}(--|-\.)")  # a marker with its line, or a line
 DASHES = re.compile(r"[\w^]{0,2}:|dashed|dotted|dashdot")
 LOOKS = {"ls", "linestyle", "linestyles", "dashes"}
 LESSONS = [*(ROOT / "notebooks").glob("*.ipynb")]
@@ -23,7 +23,7 @@ LESSONS += (ROOT / "notebooks" / "solutions").glob("*.ipynb")
 
 
 def dashes(source: str) -> Iterator[str]:
-    """Where a program draws a dashed line with its own means."""
+    """Yield where a program draws a dashed line without the style."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and CODE.fullmatch(str(node.value)):
             yield f"line {node.lineno}: {node.value!r}"
@@ -48,7 +48,7 @@ def dashes(source: str) -> Iterator[str]:
 
 
 def _literals(value: ast.AST) -> Iterator[str]:
-    """The texts that an expression may be, but not those that it calls with."""
+    """Yield the texts that an expression may be, except those in its calls."""
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         yield value.value
     elif isinstance(value, ast.IfExp | ast.Tuple | ast.List | ast.Dict | ast.BinOp):
@@ -57,7 +57,7 @@ def _literals(value: ast.AST) -> Iterator[str]:
 
 
 def draws(source: str) -> bool:
-    """Whether a module draws with matplotlib."""
+    """Return whether a module draws with matplotlib."""
     return bool(re.search(r"\b(ax|axes|Axes)\b", source))
 
 
@@ -86,28 +86,28 @@ def test_the_scan_leaves_the_rest(source):
 
 
 def test_only_the_style_draws_dashes():
-    found = []
+    places = []
     for path in (ROOT / "lib" / "weft").rglob("*"):
         if path == STYLE or path.suffix not in (".py", ".js"):
             continue
         text = path.read_text()
         if re.search("dasharray|setLineDash", text):
-            found.append(f"{path.relative_to(ROOT)}: dasharray")
+            places.append(f"{path.relative_to(ROOT)}: dasharray")
         if path.suffix == ".py" and draws(text):
-            found += [f"{path.relative_to(ROOT)}, {one}" for one in dashes(text)]
-    assert not found
+            places += [f"{path.relative_to(ROOT)}, {dash}" for dash in dashes(text)]
+    assert not places
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_lessons_draw_dashes_by_the_style(path: Path):
-    found = []
+    places = []
     for number, cell in enumerate(json.loads(path.read_text())["cells"]):
         source = "".join(cell["source"])
         if cell["cell_type"] != "code" or source.startswith("%%"):
             continue
         plain = re.sub(r"^(\s*)[!%](.*\\\n)*.*$", r"\1pass", source, flags=re.M)
-        found += [f"cell {number}, {one}" for one in dashes(plain)]
-    assert not found
+        places += [f"cell {number}, {dash}" for dash in dashes(plain)]
+    assert not places
 
 
 def test_a_reference_is_dashed_and_what_was_measured_elsewhere_is_not():

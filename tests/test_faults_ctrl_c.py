@@ -1,7 +1,8 @@
 """Ctrl-C at 200 random moments of builds, cells, launches, trainings and commands.
 
-Each ends in KeyboardInterrupt (a command: in one line and status 130), or came too
-late; the same work done again is right, and no process, file or handler is left.
+Each ends in KeyboardInterrupt (a command: in one line and status 130), or the signal
+came too late. The same work, done again, gives the right result, and no process, file
+or handler is left.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from weft.toolchain import build
 COUNTS = {"build": 40, "cell": 60, "launch": 60, "train": 10, "run": 30}
 SEED = 22
 
-# A script gets work(number), right() and a time in seconds that the work takes. The
-# signal is sent by a thread, at a random moment; it may come after the end.
+# A script defines work(number), right() and the work's time in seconds. A thread sends
+# the signal at a random moment, which may be after the end.
 LOOP = """
 import os, random, signal, sys, threading, time
 
@@ -120,7 +121,7 @@ def right(number):
 @pytest.mark.slow
 @pytest.mark.parametrize("what", WORK)
 def test_ctrl_c_at_random_moments_leaves_nothing_broken(tmp_path, what):
-    train = what == "train"  # its library takes a minute to build
+    train = what == "train"  # building its library takes a minute
     lab = build.ROOT if train else copy_lab(tmp_path / "lab")
     if train:
         build.library("mnist", build.Flavour.here("cpu"))
@@ -128,9 +129,11 @@ def test_ctrl_c_at_random_moments_leaves_nothing_broken(tmp_path, what):
     argument = str(tmp_path / "w.npz") if train else str(lab)
     last = f"session(work, right, {COUNTS[what]}, {SEED})"
     script = f"{LOOP}\n{WORK[what]}\n{last}"
-    done = python(lab, tmp_path / "cache", "-c", script, argument)
-    assert done.stdout == f"{COUNTS[what]} times\n", done.stderr[-3000:]
-    assert "Exception ignored" not in done.stderr and "Traceback" not in done.stderr
+    process = python(lab, tmp_path / "cache", "-c", script, argument)
+    assert process.stdout == f"{COUNTS[what]} times\n", process.stderr[-3000:]
+    assert (
+        "Exception ignored" not in process.stderr and "Traceback" not in process.stderr
+    )
     assert not list(tmp_path.rglob("libweft_part_*"))
 
 
@@ -147,7 +150,7 @@ int main() {
 
 @pytest.mark.slow
 def test_ctrl_c_at_random_moments_of_a_command(tmp_path):
-    """From the moment that Python has read the command's own code."""
+    """Interrupt commands from the moment that Python has read their own code."""
     lab, source = copy_lab(tmp_path / "lab"), tmp_path / "a.cu"
     words = ["-m", "weft", "run", str(source), "-O0"]
     source.write_text(PROGRAM)
@@ -163,18 +166,18 @@ def test_ctrl_c_at_random_moments_of_a_command(tmp_path):
         assert child.stdout.readline() == "on\n"
         time.sleep(generator.uniform(0, seconds))
         child.send_signal(signal.SIGINT)
-        _, said = child.communicate(timeout=60)
+        _, stderr = child.communicate(timeout=60)
         statuses.append(child.returncode)
-        assert child.returncode in (130, -signal.SIGINT, 7), said
-        assert "Traceback" not in said
+        assert child.returncode in (130, -signal.SIGINT, 7), stderr
+        assert "Traceback" not in stderr
         if child.returncode == 7:  # it had ended: the machine was busier before
             seconds *= 0.8
         if child.returncode == 130:
-            assert re.fullmatch("(weft: .*\n)*weft run: stopped.*\n", said)
+            assert re.fullmatch("(weft: .*\n)*weft run: stopped.*\n", stderr)
         assert python(lab, tmp_path / "cache", *words).returncode == 7
-    assert statuses.count(130) > 3  # the others came after the end
-    left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True)
-    assert not left.stdout and not list(tmp_path.rglob("libweft_part_*"))
+    assert statuses.count(130) > 3  # the other signals came after the end
+    survivors = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True)
+    assert not survivors.stdout and not list(tmp_path.rglob("libweft_part_*"))
 
 
 def test_there_are_200():

@@ -1,7 +1,7 @@
-"""Folders that cannot be written, are another's, are full or are not there.
+"""Folders that cannot be written, belong to another user, are full or do not exist.
 
-Each ends in a result or in one error of the lab's, and the same command works once the
-folder is as it should be.
+Each ends in a result or in one error of the lab's own. The same command works once the
+folder is usable.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def lab(tmp_path):
 
 
 def lock(folder):
-    """Nobody may write in it, nor in what is in it."""
+    """Forbid writing to the folder and everything in it."""
     for path, _, _ in os.walk(folder):
         os.chmod(path, 0o555)
 
@@ -120,11 +120,11 @@ def test_a_cache_that_cannot_be_used_is_said_in_a_line(lab, tmp_path, harm):
     harm(cache)
     script, right = (CELL, "3\n") if harm is break_part else (LIBRARY, "reference\n")
     env = {"env": {"TMPDIR": str(temporary)}}
-    done = python(lab, cache, "-c", script, **env)
-    assert done.stdout == right, done.stderr
-    said = [line for line in done.stderr.splitlines() if "building" not in line]
-    assert len(said) == 1 and re.search(BROKEN[harm], said[0]), said
-    assert "WEFT_CACHE names another" in said[0]
+    result = python(lab, cache, "-c", script, **env)
+    assert result.stdout == right, result.stderr
+    lines = [line for line in result.stderr.splitlines() if "building" not in line]
+    assert len(lines) == 1 and re.search(BROKEN[harm], lines[0]), lines
+    assert "WEFT_CACHE names another" in lines[0]
     assert not list(temporary.iterdir())
     unlock(cache.parent)
     shutil.rmtree(cache) if cache.is_dir() else cache.unlink(missing_ok=True)
@@ -140,7 +140,7 @@ pwd.getpwuid = unknown
 
 
 @pytest.mark.parametrize(
-    "home, before, told",
+    "home, before, warning",
     [
         (None, "", ""),
         pytest.param(
@@ -154,32 +154,32 @@ pwd.getpwuid = unknown
     ],
     ids=["unset", "of_nobody", "locked"],
 )
-def test_without_a_home_there_is_a_result(lab, tmp_path, home, before, told):
-    """The system's own list of users knows the home, or nobody does."""
+def test_without_a_home_there_is_a_result(lab, tmp_path, home, before, warning):
+    """A result needs no home, whether or not the system's list of users has one."""
     (tmp_path / "locked").mkdir(mode=0o500)
     env = {"HOME": home and str(tmp_path / home)}
     env |= {"WEFT_CACHE": None, "XDG_CACHE_HOME": None}
-    if not told:  # the user's own cache is not for tests
+    if not warning:  # the tests must not use the user's own cache
         env["XDG_CACHE_HOME"] = str(tmp_path / "xdg")
-    done = python(lab, tmp_path / "no", "-c", before + LIBRARY, env=env, cwd=tmp_path)
-    assert done.stdout == "reference\n", done.stderr
-    said = [line for line in done.stderr.splitlines() if "building" not in line]
-    assert len(said) == bool(told) and re.search(told, done.stderr)
+    result = python(lab, tmp_path / "no", "-c", before + LIBRARY, env=env, cwd=tmp_path)
+    assert result.stdout == "reference\n", result.stderr
+    lines = [line for line in result.stderr.splitlines() if "building" not in line]
+    assert len(lines) == bool(warning) and re.search(warning, result.stderr)
     assert not (tmp_path / "~").exists()
 
 
 def test_no_folder_at_all_is_one_error(lab, tmp_path):
     (tmp_path / "cache").mkdir(mode=0o500)
     script = "import tempfile; tempfile.tempdir = '/nonexistent'\n" + LIBRARY
-    done = python(lab, tmp_path / "cache", "-c", script)
-    last = done.stderr.splitlines()[-1]
-    assert done.returncode == 1 and last.startswith("weft.base.store.CannotWrite: ")
+    result = python(lab, tmp_path / "cache", "-c", script)
+    last = result.stderr.splitlines()[-1]
+    assert result.returncode == 1 and last.startswith("weft.base.store.CannotWrite: ")
     assert "let WEFT_CACHE or TMPDIR name a folder of yours" in last
 
 
 # ---- a full disk ---------------------------------------------------------------------
 
-# In a mount namespace of its own: nothing of it is left.
+# This runs in a separate mount namespace, so nothing of it remains.
 TWICE = """
 mount -t tmpfs -o size=$SIZE weft "$DISK" || exit 77
 "$@"; echo "== $?" >&2
@@ -190,25 +190,30 @@ ls -R "$DISK" >&2
 
 
 def on_a_small_disk(lab, disk, size, cache, *words, **env):
-    """The command on a disk of that size, then on a larger one: what each said and
-    its exit status; and what is on the disk then."""
+    """Run the command on a disk of that size, then on a larger one. Return the output
+    and exit status of each, and the files on the disk afterwards."""
     disk.mkdir(parents=True)
     command = ["unshare", "--mount", *["--map-root-user"] * (os.geteuid() != 0)]
     if not shutil.which("unshare"):
         pytest.skip("no unshare here")
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, "sh", "-c", TWICE, "sh", sys.executable, *words],
         env=surroundings(lab, cache, SIZE=size, DISK=str(disk), **env),
         text=True,
         capture_output=True,
         timeout=300,
     )
-    if "== " not in done.stderr:
-        pytest.skip(f"no disk can be mounted here: {done.stderr.strip()}")
-    said = re.fullmatch(
-        r"(.*?)== (\d+)\n(.*?)== (\d+)\n(.*)", done.stderr, re.DOTALL
+    if "== " not in result.stderr:
+        pytest.skip(f"no disk can be mounted here: {result.stderr.strip()}")
+    groups = re.fullmatch(
+        r"(.*?)== (\d+)\n(.*?)== (\d+)\n(.*)", result.stderr, re.DOTALL
     ).groups()
-    return done.stdout, (said[0], int(said[1])), (said[2], int(said[3])), said[4]
+    return (
+        result.stdout,
+        (groups[0], int(groups[1])),
+        (groups[2], int(groups[3])),
+        groups[4],
+    )
 
 
 @pytest.mark.parametrize(
@@ -224,12 +229,12 @@ def test_a_full_cache_is_one_error_and_works_when_there_is_room(
     lab, tmp_path, script, right, size
 ):
     disk = tmp_path / "disk"
-    out, full, well, left = on_a_small_disk(
+    out, full, well, files = on_a_small_disk(
         lab, disk, size, disk / "cache", "-c", script
     )
     assert well[1] == 0 and out in (right, 2 * right), well
-    assert "libweft_part_" not in left
-    if full[1] == 0:  # the precompiled header alone had no room
+    assert "libweft_part_" not in files
+    if full[1] == 0:  # only the precompiled header did not fit
         assert out == 2 * right and script == CELL, full
         return
     assert re.search(OURS, full[0].splitlines()[-1]), full[0]
@@ -252,27 +257,27 @@ def test_a_program_on_a_full_disk_is_one_line(lab, tmp_path):
     disk = tmp_path / "disk"
     words = ("-m", "weft", "run", str(tmp_path / "a.cu"))
     out, full, well, _ = on_a_small_disk(lab, disk, "16k", disk / "cache", *words)
-    said = [line for line in full[0].splitlines() if "building" not in line]
-    assert full[1] == 1 and len(said) == 1
-    assert said[0].startswith("weft run: ") and "No space left" in said[0]
+    lines = [line for line in full[0].splitlines() if "building" not in line]
+    assert full[1] == 1 and len(lines) == 1
+    assert lines[0].startswith("weft run: ") and "No space left" in lines[0]
     assert out == "it runs\n" and well[1] == 0
 
 
 def test_weights_on_a_full_disk_leave_those_of_before(lab, tmp_path):
     disk = tmp_path / "disk"
     words = ("-c", f"{SAVE}", str(disk / "w.npz"))
-    out, full, well, left = on_a_small_disk(
+    out, full, well, files = on_a_small_disk(
         lab, disk, "64k", tmp_path / "cache", *words
     )
     last = full[0].splitlines()[-1]
     assert re.search(OURS, last) and str(disk / "w.npz") in last
-    assert out == "saved\n" and well[1] == 0 and left.split()[1:] == ["w.npz"]
+    assert out == "saved\n" and well[1] == 0 and files.split()[1:] == ["w.npz"]
 
 
 def test_modes_bind_the_children_of_these_tests(tmp_path):
-    """Else the tests above try nothing: root may write everywhere."""
+    """Verify that the tests above test anything: root may write everywhere."""
     tmp_path.chmod(0o555)
-    done = subprocess.run(
+    result = subprocess.run(
         ["touch", str(tmp_path / "file")], preexec_fn=bind_by_modes, capture_output=True
     )
-    assert done.returncode and b"Permission denied" in done.stderr
+    assert result.returncode and b"Permission denied" in result.stderr

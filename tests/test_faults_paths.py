@@ -1,4 +1,4 @@
-"""Folders and files of any name, and a system that speaks plain ASCII."""
+"""Folders and files of any name, and a system with plain ASCII."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = {
     "backslash": "a\\n",
     "dash": "-o",
 }
-UNKNOWN_TO_GXX = ("quote", "newline", "backslash")  # where the lab itself lies
+UNKNOWN_TO_GXX = ("quote", "newline", "backslash")  # in the path of the lab itself
 NOT_UTF8 = os.fsdecode(b"a\xffb")
 LIBRARY = """
 from weft.toolchain import native
@@ -54,18 +54,19 @@ def lab(tmp_path_factory):
 
 @pytest.mark.parametrize("name", only(["letters"], NAMES))
 def test_programs_and_caches_may_have_any_name(lab, tmp_path, name):
-    """The folder one is in, the cache, the program, and its header's folder."""
-    here = tmp_path / NAMES[name]
-    here.mkdir()
-    (here / "head er.cuh").write_text("#include <cstdio>\nenum { ONE = 1 };\n")
-    (here / f"{NAMES[name]}.cu").write_text(PROGRAM)
+    """Use such names for the current folder, the cache, the program, and its header's
+    folder."""
+    folder = tmp_path / NAMES[name]
+    folder.mkdir()
+    (folder / "head er.cuh").write_text("#include <cstdio>\nenum { ONE = 1 };\n")
+    (folder / f"{NAMES[name]}.cu").write_text(PROGRAM)
     path = f"./{NAMES[name]}.cu"
-    words = ["-m", "weft", "run", path, "-O0", "-I", str(here)]
-    first = python(lab, here / "cache", *words, cwd=here)
+    words = ["-m", "weft", "run", path, "-O0", "-I", str(folder)]
+    first = python(lab, folder / "cache", *words, cwd=folder)
     assert (first.stdout, first.returncode) == ("42\n", 0), first.stderr
-    again = python(lab, here / "cache", *words, cwd=here)
+    again = python(lab, folder / "cache", *words, cwd=folder)
     assert (again.stdout, again.stderr) == ("42\n", "")
-    assert list((here / "cache/programs").iterdir())
+    assert list((folder / "cache/programs").iterdir())
 
 
 @pytest.mark.slow
@@ -75,83 +76,85 @@ def test_findings_name_files_of_any_name(lab, tmp_path, name):
     (tmp_path / "head er.cuh").write_text("#include <cstdio>\nenum { ONE = 1 };\n")
     (tmp_path / file).write_text(PROGRAM.replace("41;", "x[1];"))
     words = ["-m", "weft", "inspect", f"./{file}", "-O0"]
-    done = python(lab, tmp_path / "cache", *words, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "bounds: thread 0 reads x[1]: x has 1 element" in done.stderr
-    if name != "newline":  # addr2line's answer is one of lines
-        assert f"\n{file}:2: bounds" in done.stderr
+    result = python(lab, tmp_path / "cache", *words, cwd=tmp_path)
+    assert result.returncode == 1
+    assert "bounds: thread 0 reads x[1]: x has 1 element" in result.stderr
+    if name != "newline":  # addr2line answers in lines
+        assert f"\n{file}:2: bounds" in result.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["letters", "quote", "newline"])
 def test_cells_in_folders_of_any_name(lab, tmp_path, name):
-    here = tmp_path / NAMES[name]
-    here.mkdir()
-    done = python(lab, here / "cache", "-c", CELL, cwd=here)
-    assert done.stdout == "3\n", done.stderr
+    folder = tmp_path / NAMES[name]
+    folder.mkdir()
+    result = python(lab, folder / "cache", "-c", CELL, cwd=folder)
+    assert result.stdout == "3\n", result.stderr
 
 
 def test_an_error_in_a_header_names_it_with_its_spaces(lab, tmp_path):
     (tmp_path / "head er.cuh").write_text("#include <cstdio>\nint x = undeclared;\n")
     (tmp_path / "a program.cu").write_text(PROGRAM)
     words = ["-m", "weft", "run", "a program.cu"]
-    done = python(lab, tmp_path / "cache", *words, cwd=tmp_path)
-    assert "weft run: head er.cuh:2:9: error: 'undeclared' was not" in done.stderr
+    result = python(lab, tmp_path / "cache", *words, cwd=tmp_path)
+    assert "weft run: head er.cuh:2:9: error: 'undeclared' was not" in result.stderr
     (tmp_path / "head er.cuh").write_text('\n#include "no such.cuh"\n')
-    done = python(lab, tmp_path / "cache", *words, cwd=tmp_path)
-    assert re.search(r"head er\.cuh:2: .*no such\.cuh", done.stderr)
+    result = python(lab, tmp_path / "cache", *words, cwd=tmp_path)
+    assert re.search(r"head er\.cuh:2: .*no such\.cuh", result.stderr)
 
 
 @pytest.mark.parametrize("name", only(["letters", "quote"], NAMES))
 def test_the_lab_itself_may_lie_anywhere_but_where_gxx_cannot_read(tmp_path, name):
     lab = copy_lab(tmp_path / NAMES[name])
-    done = python(lab, tmp_path / "cache", "-c", LIBRARY)
+    result = python(lab, tmp_path / "cache", "-c", LIBRARY)
     if name in UNKNOWN_TO_GXX:
-        last = done.stderr.splitlines()[-1]
+        last = result.stderr.splitlines()[-1]
         assert last.startswith("weft.base.errors.BuildError: the lab lies in ")
         assert last.endswith("in its name: rename it or move the lab")
         return
-    assert done.stdout == "reference\n", done.stderr
+    assert result.stdout == "reference\n", result.stderr
     (tmp_path / "a.cu").write_text("int main() { return 3; }\n")
     words = ["-m", "weft", "run", "a.cu", "-O0"]
-    done = python(lab, tmp_path / "cache", *words, cwd=tmp_path)
-    if name == "colon":  # a linker's list of folders has colons between them
-        assert done.returncode == 1 and "a folder with ':' in its name" in done.stderr
+    result = python(lab, tmp_path / "cache", *words, cwd=tmp_path)
+    if name == "colon":  # colons separate the folders in a linker's list
+        assert (
+            result.returncode == 1 and "a folder with ':' in its name" in result.stderr
+        )
         return
-    assert done.returncode == 3, done.stderr
+    assert result.returncode == 3, result.stderr
 
 
 @pytest.mark.slow
 def test_a_name_that_is_not_utf8_is_one_line(lab, tmp_path):
-    here = tmp_path / NOT_UTF8
-    here.mkdir()
-    done = python(lab, here / "cache", "-c", LIBRARY, cwd=here)
-    assert done.stdout == "reference\n"
-    assert "has a name that is not UTF-8; this session uses a temp" in done.stderr
-    (here / f"{NOT_UTF8}.cu").write_text("int main() { return 3; }\n")
+    folder = tmp_path / NOT_UTF8
+    folder.mkdir()
+    result = python(lab, folder / "cache", "-c", LIBRARY, cwd=folder)
+    assert result.stdout == "reference\n"
+    assert "has a name that is not UTF-8; this session uses a temp" in result.stderr
+    (folder / f"{NOT_UTF8}.cu").write_text("int main() { return 3; }\n")
     words = ["-m", "weft", "run", f"{NOT_UTF8}.cu", "-O0"]
-    done = python(lab, tmp_path / "cache", *words, cwd=here)
-    assert done.returncode == 3, done.stderr
-    done = python(copy_lab(here / "lab"), tmp_path / "cache", "-c", LIBRARY)
-    assert "BuildError: the lab lies in '" in done.stderr.splitlines()[-1]
+    result = python(lab, tmp_path / "cache", *words, cwd=folder)
+    assert result.returncode == 3, result.stderr
+    result = python(copy_lab(folder / "lab"), tmp_path / "cache", "-c", LIBRARY)
+    assert "BuildError: the lab lies in '" in result.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("locale", only(["C"], ["C", "POSIX", "de_DE.UTF-8", "xx_YY"]))
 def test_any_locale_gives_the_same_words(lab, tmp_path, locale):
     env = {"LANG": locale, "LC_ALL": locale, "LANGUAGE": "de"}
-    done = python(lab, tmp_path / "cache", "-c", LIBRARY, env=env)
-    assert done.stdout == "reference\n", done.stderr
+    result = python(lab, tmp_path / "cache", "-c", LIBRARY, env=env)
+    assert result.stdout == "reference\n", result.stderr
     text = "// größe\nint main() { return größe; }\n"
     (tmp_path / "größe.cu").write_text(text, encoding="utf-8")
     words = ["-m", "weft", "run", "größe.cu"]
-    done = python(lab, tmp_path / "cache", *words, env=env, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "größe.cu:2:21: error: 'größe' was not declared" in done.stderr
+    result = python(lab, tmp_path / "cache", *words, env=env, cwd=tmp_path)
+    assert result.returncode == 1
+    assert "größe.cu:2:21: error: 'größe' was not declared" in result.stderr
 
 
 @pytest.mark.slow
 def test_cells_in_a_plain_locale(lab, tmp_path):
     env = {"LANG": "C", "LC_ALL": "C"}
     script = CELL.replace("= g;", "= g; /* ö → λ */")
-    done = python(lab, tmp_path / "cache", "-c", script, env=env, encoding="utf-8")
-    assert done.stdout == "3\n", done.stderr
+    result = python(lab, tmp_path / "cache", "-c", script, env=env, encoding="utf-8")
+    assert result.stdout == "3\n", result.stderr

@@ -1,4 +1,4 @@
-"""One long session of edits: what it holds of the system stays bounded."""
+"""One long session of edits: its use of system resources stays bounded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from faults import copy_lab, python
 
 EDITS, LIBRARIES = 480, 20
-# A library stays open, since somebody may still hold a kernel of it: it costs five
-# mappings, of the 65,530 that Linux gives, and a few pages.
+# A library stays open, since a kernel of it may still be in use. It costs a few pages
+# and five mappings, of the 65,530 that Linux allows.
 MAPPINGS, KILOBYTES = 6, 120
 
 SESSION = f"""
@@ -66,9 +66,9 @@ state()
 def test_after_500_edits_a_session_holds_little_more(tmp_path):
     lab = copy_lab(tmp_path / "lab")
     source = lab / "kernels/relu.cu"
-    done = python(lab, tmp_path / "cache", "-c", SESSION, str(source))
-    assert done.returncode == 0, done.stderr
-    lines = re.findall(r"^(\d+) (\d+) (\d+) (\d+)$", done.stdout, re.M)
+    result = python(lab, tmp_path / "cache", "-c", SESSION, str(source))
+    assert result.returncode == 0, result.stderr
+    lines = re.findall(r"^(\d+) (\d+) (\d+) (\d+)$", result.stdout, re.M)
     before, after = [[int(n) for n in line] for line in lines]
     more = [b - a for a, b in zip(before, after)]
     edits = EDITS + LIBRARIES - 33

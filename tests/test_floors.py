@@ -1,4 +1,4 @@
-"""The architecture is in the folders: imports run down the list below, and show.
+"""The folders reflect the architecture: imports run down the list of floors.
 
 weft/__init__.py and __main__.py are above all floors: they name modules as text.
 """
@@ -18,25 +18,26 @@ def test_every_folder_is_a_floor():
 
 @pytest.mark.parametrize("floor", FLOORS)
 def test_imports_run_down(floor):
-    """No folder imports one above it, at the top of a module or inside a function."""
+    """Check that no folder imports a higher one, at the top of a module or in a
+    function."""
     below = FLOORS[: FLOORS.index(floor) + 1]
     up = [
-        f"{one.where} imports {one.target}"
-        for one in imports()
-        if floor_of(one.source) == floor and floor_of(one.target) not in below
-        # `from .. import show` would import the whole package's public names
+        f"{link.where} imports {link.target}"
+        for link in imports()
+        if floor_of(link.source) == floor and floor_of(link.target) not in below
+        # `from .. import show` would import the public names of the whole package.
     ]
     assert not up
 
 
 def test_imports_in_functions_are_few_and_say_why():
-    lazy = [one for one in imports() if one.lazy and one.source != one.target]
-    silent = [f"{one.where} imports {one.target}" for one in lazy if not one.reason]
+    lazy = [link for link in imports() if link.lazy and link.source != link.target]
+    silent = [f"{link.where} imports {link.target}" for link in lazy if not link.reason]
     assert not silent
     assert len(lazy) <= LAZY_IMPORTS
 
 
 def test_the_diagram_is_made_from_the_imports():
-    """Each dot of the committed diagram is an import, and each import a dot."""
-    drawn = re.findall(r"<title>(\w+) imports (\w+)", architecture.DIAGRAM.read_text())
-    assert {*drawn} == {*architecture.count_imports()}, architecture.COMMAND
+    """Check that the committed diagram has a dot for each import, and no other."""
+    arrows = re.findall(r"<title>(\w+) imports (\w+)", architecture.DIAGRAM.read_text())
+    assert {*arrows} == {*architecture.count_imports()}, architecture.COMMAND

@@ -1,4 +1,4 @@
-"""README.md's measured numbers come from the committed rows."""
+"""The measured numbers of README.md come from the committed rows."""
 
 import json
 import re
@@ -33,9 +33,9 @@ def test_a_page_is_what_the_generator_writes(page):
 
 @pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.name)
 def test_no_measured_number_is_typed_by_hand(page):
-    found = MEASURED.findall(outside_blocks(page.read_text(encoding="utf-8"), page))
-    assert not found, (
-        f"{found}: measured? weft.benchmarks.sentences writes such sentences"
+    numbers = MEASURED.findall(outside_blocks(page.read_text(encoding="utf-8"), page))
+    assert not numbers, (
+        f"{numbers}: measured? weft.benchmarks.sentences writes such sentences"
     )
 
 
@@ -63,7 +63,8 @@ def test_only_what_is_between_the_marks_is_written():
 
 
 def words_and_marks(text):
-    """The words of a picture and the places of its marks, without ids and versions."""
+    """Return the words of a picture and the positions of its marks, without ids and
+    versions."""
     words = re.findall(r"<text[^>]*>([^<]*)</text>", text)
     marks = re.findall(r'<use [^>]*?x="([-.\d]+)" y="([-.\d]+)"', text)
     return words, [tuple(map(float, mark)) for mark in marks]
@@ -73,10 +74,11 @@ def words_and_marks(text):
 def test_the_pictures_beside_the_results_are_of_these_results(name):
     path = sentences.RESULTS / f"{name}.svg"
     words, marks = words_and_marks(path.read_text())
-    now, there = words_and_marks(write_svg(readme.PICTURES[name]()))
+    now, committed = words_and_marks(write_svg(readme.PICTURES[name]()))
     assert words == now, readme.COMMAND
-    assert len(marks) == len(there) > 15
-    for old, new in zip(marks, there):  # another matplotlib may set its letters wider
+    assert len(marks) == len(committed) > 15
+    # another matplotlib may space its letters differently
+    for old, new in zip(marks, committed):
         assert old == pytest.approx(new, abs=3)
 
 
@@ -91,18 +93,18 @@ def test_make_test_is_described_as_it_is():
 
 
 def results_of(*rows, **machine):
-    known = {"device": "A CPU", "cores": 2, "driver": "1", "toolkit": "2"}
-    known |= {"torch": "2.9.1+cpu", "date": "2026-01-02"} | machine
+    fields = {"device": "A CPU", "cores": 2, "driver": "1", "toolkit": "2"}
+    fields |= {"torch": "2.9.1+cpu", "date": "2026-01-02"} | machine
     base = {"target": "cpu", "device": "A CPU"}
-    return {"machine": known, "rows": [base | row for row in rows]}
+    return {"machine": fields, "rows": [base | row for row in rows]}
 
 
 def test_the_newest_results_are_taken_of_a_gpu_or_of_a_processor(monkeypatch, tmp_path):
     monkeypatch.setattr(sentences, "RESULTS", tmp_path)
     gpu = {"target": "cuda", "device": "GPU"}
-    absent = {"target": "cuda", "device": None, "us": None}  # nvcc, without a GPU
+    row = {"target": "cuda", "device": None, "us": None}  # nvcc, without a GPU
     for stem, rows, date in (
-        ("edit_a", [{}, absent], "2026-01-02"),
+        ("edit_a", [{}, row], "2026-01-02"),
         ("edit_b", [{}], "2026-01-03"),
         ("edit_c", [{}, gpu], "2026-01-01"),
     ):
@@ -178,7 +180,7 @@ def test_a_layout_that_did_not_race_is_not_claimed():
 
 
 def test_the_committed_stronger_race_has_the_factors_of_its_times():
-    """Times are known to half of their last digit, factors too."""
+    """Times are known to half of their last digit, and so are their factors."""
     rows = sentences.load_newest("stronger_torch", "cuda")["rows"]
     ours = sentences.select(rows, impl="weft")
     assert len(ours) == 3
@@ -190,7 +192,7 @@ def test_the_committed_stronger_race_has_the_factors_of_its_times():
 
 
 def test_what_limits_a_step_is_what_the_committed_rows_say():
-    """README's sentence, of our fastest rung in each precision and batch."""
+    """Check README's sentence for our fastest rung in each precision and batch."""
     rows = sentences.load_newest("race", "cuda")["rows"]
     launch_us = plot_graphs.find_value(
         "chain", "a graph", [], load_elsewhere("graphs"), count=100

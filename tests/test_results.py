@@ -1,4 +1,4 @@
-"""What lies in notebooks/results."""
+"""The files in notebooks/results."""
 
 import json
 import re
@@ -17,14 +17,15 @@ def test_there_are_results():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_committed_rows_were_measured_at_a_commit(path):
-    """bench.commit() ends in "+" where the files differed from it."""
-    found = json.loads(path.read_text())
-    commits = {part.get("commit") for part in (found["machine"], *found["rows"])}
+    """bench.commit() ends in "+" if files differ from it."""
+    record = json.loads(path.read_text())
+    commits = {part.get("commit") for part in (record["machine"], *record["rows"])}
     assert not [name for name in commits if name and name.endswith("+")]
 
 
 def test_no_committed_product_is_faster_than_the_roof_of_the_race():
-    """Of the same card and precision; a floor rests on the roof."""
+    """Compare with the roof of the same card and precision; a floor depends on the
+    roof."""
     read = {path.stem: json.loads(path.read_text())["rows"] for path in FILES}
     roofs = {
         (row["device"], row["precision"]): row["tflops"]
@@ -43,7 +44,7 @@ def test_no_committed_product_is_faster_than_the_roof_of_the_race():
 
 @pytest.mark.parametrize("rung", ["ijk", "ikj", "blocked", "simd", "reference"])
 def test_a_plain_c_rung_quotes_its_committed_rows(rung):
-    """All that were measured of its own at 1024 and 2048, and nothing else."""
+    """Check that it quotes all rows at 1024 and 2048, and nothing else."""
     rows = json.loads((RESULTS / "matmul_amd_epyc.json").read_text())["rows"]
     name = "matmul.c" if rung == "reference" else f"matmul_{rung}.c"
     cores = {1, 2} if rung == "reference" else {1}

@@ -1,4 +1,4 @@
-"""The sources are as `make format` leaves them."""
+"""The sources have the format of `make format`."""
 
 import re
 import shutil
@@ -10,7 +10,7 @@ import pytest
 
 from weft.base.paths import KERNELS, ROOT
 
-BIN = Path(sys.executable).parent  # pip's programs stand beside its python
+BIN = Path(sys.executable).parent  # pip installs programs beside its python
 NOTEBOOKS = ROOT / "notebooks"
 PYTHON = ["lib", "tests", "utils.py"]
 
@@ -22,8 +22,8 @@ def run(*command):
 @pytest.mark.parametrize("arguments", [["check"], ["format", "--check"]], ids=str)
 def test_ruff_has_nothing_to_say(arguments):
     ruff = shutil.which("ruff", path=BIN) or pytest.skip("ruff is not installed")
-    done = run(ruff, *arguments, *PYTHON)
-    assert done.returncode == 0, done.stdout
+    result = run(ruff, *arguments, *PYTHON)
+    assert result.returncode == 0, result.stdout
 
 
 def test_clang_format_has_nothing_to_say():
@@ -31,8 +31,8 @@ def test_clang_format_has_nothing_to_say():
     zoo = (ROOT / "tests").rglob("*.cu")
     files = [p for p in KERNELS.rglob("*.*") if p.suffix != ".pyc"]
     lessons = [p for p in NOTEBOOKS.rglob("*.*") if p.suffix in (".c", ".cu")]
-    done = run(tool, "--dry-run", "-Werror", *files, *zoo, *lessons)
-    assert done.returncode == 0, done.stderr[-2000:]
+    result = run(tool, "--dry-run", "-Werror", *files, *zoo, *lessons)
+    assert result.returncode == 0, result.stderr[-2000:]
 
 
 PACKAGES = sorted((ROOT / "lib/weft").rglob("__init__.py"))
@@ -40,11 +40,14 @@ PACKAGES = sorted((ROOT / "lib/weft").rglob("__init__.py"))
 
 @pytest.mark.parametrize("init", PACKAGES, ids=lambda path: path.parent.name)
 def test_a_package_names_all_of_its_modules(init):
-    """In the map of its docstring, or by importing them; bench* stands for several."""
+    """Check that the docstring's map or imports name each module; bench* covers
+    several."""
     text = init.read_text()
-    if 'import_module(f".{' in text:  # whatever is there
+    if 'import_module(f".{' in text:  # it imports any module
         return
     named = {word.replace("*", r"\w*") for word in re.findall(r"\w+\*?", text)}
-    found = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}
-    missing = {stem for stem in found if not any(re.fullmatch(w, stem) for w in named)}
+    modules = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}
+    missing = {
+        stem for stem in modules if not any(re.fullmatch(w, stem) for w in named)
+    }
     assert not missing

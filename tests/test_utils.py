@@ -1,4 +1,4 @@
-"""What lessons call: sources shown from their files, whole or by function."""
+"""The functions that lessons call: sources from files, whole or by function."""
 
 import html
 import re
@@ -120,7 +120,7 @@ def test_listing_prints_a_difference(capsys):
 
 
 def test_code_brings_its_own_font():
-    """The style sheets of an exported page and of a preview may have another one."""
+    """The style sheets of an exported page and of a preview may set another font."""
     for page in (highlight_text("x = 1", "python"), with_code("Let `x` be 1 < 2.")):
         (style,) = re.findall(r'<(?:pre|code) style="([^"]*)"', page)
         assert re.search(r"font-family:[^;]*\bmonospace(;|$)", style)

@@ -1,4 +1,4 @@
-"""Which cases of a test run in the quick tier; all of them run in one of the two."""
+"""Selects the quick tier's cases of a test; each case runs in one of the tiers."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ def first_of_each(
 ) -> list[Any]:
     """Mark each case as slow whose key an earlier case has; for parametrize().
 
-    So the quick tier runs one case of each kind. names: how many parameters a case is.
+    So the quick tier runs one case of each kind. names: number of parameters of a case.
     """
-    seen: set[Any] = set()
+    keys: set[Any] = set()
     marked = []
     for case in cases:
-        marked.append(_make_slow(case, names) if key(case) in seen else case)
-        seen.add(key(case))
+        marked.append(_make_slow(case, names) if key(case) in keys else case)
+        keys.add(key(case))
     return marked
 
 
 def only(quick: Iterable[Any], cases: Iterable[Any], names: int = 1) -> list[Any]:
     """Mark as slow the cases that are not in `quick`; for parametrize()."""
-    chosen, cases = list(quick), list(cases)
+    selected, cases = list(quick), list(cases)
     values = [
         tuple(getattr(case, "values", case)) if names > 1 else case for case in cases
     ]
-    assert all(case in values for case in chosen), "the quick tier has lost a case"
+    assert all(case in values for case in selected), "the quick tier has lost a case"
     return [
-        case if value in chosen else _make_slow(case, names)
+        case if value in selected else _make_slow(case, names)
         for case, value in zip(cases, values)
     ]
 
 
 def _make_slow(case: Any, names: int) -> Any:
-    """The case with the mark; it may be a pytest.param() itself."""
+    """Return the case with the mark; it may be a pytest.param() itself."""
     if hasattr(case, "marks"):
         return pytest.param(
             *case.values, id=case.id, marks=[*case.marks, pytest.mark.slow]

@@ -44,14 +44,14 @@ rect { fill: #f6f6f6; stroke: #ccc }
 
 
 def run_cell(source: str) -> tuple[str, list[str]]:
-    """Run the cell watched; return y's first elements, and its report by lines."""
+    """Run the cell watched; return the first elements of y, and its report by lines."""
     x, y = np.arange(1000, dtype=np.float32), np.ones(1000, np.float32)
     kernel = load_cuda(source, target="cpu", watched=True).saxpy
     with contextlib.suppress(KernelFault):  # the report has it
         kernel[4, 256](y, x, 2.0, 1000)
     report = str(last_report()).splitlines()
-    head, *rest = report[0].split("; ")
-    return str(y[:4]), [head, *(f"  {part}" for part in rest), *report[1:]]
+    head, *causes = report[0].split("; ")
+    return str(y[:4]), [head, *(f"  {part}" for part in causes), *report[1:]]
 
 
 def draw() -> str:

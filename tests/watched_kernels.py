@@ -1,4 +1,4 @@
-"""Kernels of the ops launched under the watch build, and what it finds."""
+"""Launches of the ops' kernels under the watch build, and its findings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from weft.ops.check import compare
 from weft.see.inspect import WatchedTensor, report_watched
 from weft.toolchain import native
 
-ORDERS = (0, 1, 2)  # forward, reverse, and one by chance
-LARGEST = 15_000  # elements of a case's inputs: small ones, of awkward sizes
+ORDERS = (0, 1, 2)  # forward, reverse, and a random one
+LARGEST = 15_000  # elements of a case's inputs: only small inputs of awkward sizes
 
 
 def findings() -> list:
@@ -19,7 +19,7 @@ def findings() -> list:
 
 
 def run(lib: native.Library, rung: native.Rung, case: Case) -> None:
-    """Launch a case; its outputs are right."""
+    """Launch a case, and check its outputs."""
     arrays = {
         name: WatchedTensor(tensor, name, True)
         for name, tensor in (case.inputs | case.initial).items()

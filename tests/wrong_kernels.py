@@ -1,7 +1,7 @@
-"""Wrong kernels for check(), each with the mistake it makes; and right ones.
+"""Wrong kernels for check(), each with its mistake; and right ones.
 
-Kernels of Python and CUDA C. Sizes come last, outputs first. WRONG and RIGHT are
-what test_check.py runs; the words are what a guess at the mistake must say.
+The kernels are in Python and CUDA C. Outputs come first and sizes last. test_check.py
+runs WRONG and RIGHT. The words must occur in the suggested cause of the mistake.
 """
 
 import numpy as np
@@ -457,7 +457,8 @@ _seen = {}
 
 
 def remembers(a, b):
-    """The right answer the first time, and that one again for every such size."""
+    """Return the right answer the first time, and the same one again for every such
+    size."""
     return _seen.setdefault((a.shape, b.shape), a @ b)
 
 
@@ -500,7 +501,7 @@ def lists(a, b):
 
 
 def into(c, a, b, m, n, k):
-    """The three loops, on flat arrays."""
+    """Multiply by the three loops, on flat arrays."""
     for row in range(m):
         for col in range(n):
             acc = float32(0)
@@ -510,7 +511,7 @@ def into(c, a, b, m, n, k):
 
 
 ADD, MM = (add_reference, MAP), (np.matmul, MATMUL)
-# what is checked, its reference and options, and what the refusal must say
+# The subject of the check, its reference and options, and the words of the refusal.
 WRONG = [
     (writes_nan, *ADD, "arithmetic without a result, .* 0 / 0"),
     (writes_nothing, *ADD, "no thread stores into it"),

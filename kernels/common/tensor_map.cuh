@@ -1,7 +1,7 @@
 /* tensor_map.cuh -- maps that describe the layout of an array to the tensor
- * memory accelerator (TMA, sm_90). The host makes a map, and a kernel receives
- * it by value as `const __grid_constant__ tensor_map map`, and tma_load() of
- * hopper.cuh uses it.
+ * memory accelerator (TMA, sm_90). The host makes a map. A kernel receives it
+ * by value as `const __grid_constant__ tensor_map map` and passes it to
+ * tma_load() of hopper.cuh.
  *
  * All maps of the lab have three dimensions: columns, rows, and matrices of a
  * batch. Elements of a box beyond the edges of its matrix are loaded as 0 and

@@ -14,9 +14,9 @@
  * Measured:    H200, 4096^3: 37.4 -> 40.6 TFLOP/s, 79 % of cuBLAS.
  * Limit:       64 multiply-adds of a lane take 16 cycles. For these, a warp
  *              issues 4 loads from shared memory, which take 16 wavefronts. In
- *              SASS, 369 of 512 multiply-adds wait for a register bank: ptxas
- *              at -O1 orders them so that 87 do, and reaches 43.3. Rung 10
- *              attacks both.
+ *              SASS, 369 of 512 multiply-adds wait for a register bank: at -O1,
+ *              ptxas orders them so that only 87 wait, which reaches 43.3. Rung
+ *              10 attacks both.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 #include <cuda_pipeline.h>
 

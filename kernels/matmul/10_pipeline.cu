@@ -6,9 +6,8 @@
  *              starts, fills its stages, multiplies, stores and ends for a
  *              single tile of c.
  * Idea:        - Keep STAGES stages in a ring. Copies start two or more steps
- *              ahead,
- *                even across the end of a tile: while its results are stored,
- *                the next tile's copies are in flight.
+ *                ahead, even across the end of a tile: while its results are
+ *                stored, the next tile's copies are in flight.
  *              - Launch as many blocks as run at the same time; each takes
  *                every gridDim.x-th tile. Tiles are ordered in groups of GROUP
  *                rows, so those computed at the same time share their rows of a

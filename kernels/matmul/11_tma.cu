@@ -17,8 +17,8 @@
  *          4. The last round's tiles are cut along k: see tma_work.cuh.
  * Prediction: of 536 instructions for four steps of k, 512 are multiply-adds:
  *          95 % of the peak at most. Gain from cutting: 4096 has 512 tiles,
- *          3.88 rounds of 132, which took 4: 3 %. 5120x256x5120 has 6.06
- *          rounds, which took 7: 15 %.
+ *          3.88 rounds of 132 instead of 4: 3 %. 5120x256x5120 has 6.06 rounds
+ *          instead of 7: 15 %.
  * Measured: H200: 4096^3 55.9 TFLOP/s; cuBLAS reaches 51.4. Through rung tuned
  *          8192^3 56.1 (51.3), 5120x256x5120, as tma_pairs, 49.3 (40.9). 55 of
  *          1024 multiply-adds wait for a bank, counted in SASS. Tried, H200,

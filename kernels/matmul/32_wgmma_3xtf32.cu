@@ -33,7 +33,7 @@
  *          cuBLAS fp32, 4096 and 8192:
  *           lo of b made in the kernel, by four warps  2.48  2.48
  *           by the pass, hi cut out of b by wgmma      2.62  2.66
- *           by the pass, hi rounded by TMA: as it is   2.74  2.78
+ *           by the pass, hi rounded by TMA: this file  2.74  2.78
  *           the last without the pass                  2.83  2.83
  *          Zero bits save power, which explains the gain in the third line.
  *          Sums over 64 steps of k are as fast, with an error of 5.8e-7. b

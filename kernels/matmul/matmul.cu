@@ -19,7 +19,7 @@
  *     pack.*               operands copied to the layout that a rung takes
  *     awkward_sizes.h, partials.cu
  *                          k in parts, and how these are added; the device;
- *                          estimates that 40_tuned takes of the fp32 rungs
+ *                          estimates of the fp32 rungs for 40_tuned
  *     tma_*                rungs 11 and 12_k_groups: work (which block computes
  *                          which tile), tile (the ring), multiply, launch
  *     wmma_tile, mma_tile, recompute

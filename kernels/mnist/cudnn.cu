@@ -257,8 +257,8 @@ int vendor_maxpool2d_backward(struct vendor *v, float *dx, const float *dy,
 /* ---- linear -------------------------------------------------------------- */
 
 /* Compute c (rows,cols) = a @ b, all row-major. cuBLAS stores columns
- * contiguously, so it takes these arrays for their transposes and computes c^T
- * = b^T a^T. `a_turned`, `b_turned`: whether the array holds the factor's
+ * contiguously, so it reads these arrays as their transposes and computes c^T =
+ * b^T a^T. `a_turned`, `b_turned`: whether the array holds the factor's
  * transpose. */
 static int product(struct vendor *v, float *c, const float *a, bool a_turned,
                    const float *b, bool b_turned, int rows, int cols,

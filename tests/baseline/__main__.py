@@ -1,31 +1,31 @@
-"""The safety net of a reorganisation: what must not change, recorded and compared.
+"""Records results that a reorganisation must not change, and compares them.
 
     make baseline                                    record every section
     make baseline ARGS="sass puzzles"                ... these only
     make baseline ARGS="--compare OLD.json"          record again, report differences
-    make baseline ARGS="--compare OLD.json --keep"   ... with what is recorded already
+    make baseline ARGS="--compare OLD.json --keep"   ... except in this commit
 
-Sections, and what a record has of them:
+Sections of a record:
 
     losses     each rung of the CNN on the CPU: the losses, a hash of the weights
-    losses_gpu the same on a GPU; left out where there is none
+    losses_gpu the same on a GPU; skipped if there is none
     puzzles    the verdict and the message on each answer, right or wrong
-    findings   what each corpus of faulty and clean kernels is told
-    counters   what their accesses cost
+    findings   the findings in each corpus of faulty and clean kernels
+    counters   the costs of their accesses
     sass       every kernel's machine code for sm_90a, by nvcc, and its resources
     tests      every test's outcome and tier
     timings    medians and spread of edit, sim, simt, mnist and of the imports
 
-Nothing in a record depends on where a file is. It is JSON of a few hundred kilobytes:
-hashes of texts, not the texts. These are beside it, in build/baseline/SECTION.json: if
-a hash differs, the two commits' files show what does. Each section is written as it
-ends, with its commit, date and seconds, so a run that was stopped goes on by naming the
-sections that are missing, or by --keep.
+No entry depends on the location of a file. A record is JSON of a few hundred kilobytes,
+with hashes instead of texts. The texts are in build/baseline/SECTION.json: if a hash
+differs, compare these files of the two commits. Each section is written when it ends,
+with its commit, date and seconds. To continue a run that was stopped, name the missing
+sections or use --keep.
 
-A comparison exits with 1 if something differs. Two differences may be meant:
---reworded accepts that messages say the same in other words (kinds, places and counts
-must be equal), --moved FILE tells which test became which (outcomes.py). A timing
-may be slower by 3 % or by the spread of either record, whichever is most.
+A comparison exits with 1 if something differs. Two options allow for intended
+differences. --reworded accepts messages in other words; kinds, places and counts must
+be equal. --moved FILE maps old tests to new ones (outcomes.py). A timing may be slower
+by 3 % or by the spread of either record, whichever is largest.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def main(words: list[str] | None = None) -> int:
     old = record.read(options.compare) if options.compare else None
     out = options.out or (AGAIN if old else RECORD)
     names = options.sections or [n for n in sections.NAMES if sections.is_here(n)]
-    kept = record.of_this_commit(out) if options.keep else set()
+    current = record.of_this_commit(out) if options.keep else set()
     for name in names:
-        if name not in kept:
+        if name not in current:
             record.add(out, name, options)
     print(f"baseline: {out}")
     if old is None:
@@ -69,15 +69,16 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    known = [[], *sections.NAMES]  # argparse holds that none of them is a choice, too
-    add("sections", nargs="*", metavar="SECTION", choices=known)
+    # argparse also compares the empty list with the choices
+    choices = [[], *sections.NAMES]
+    add("sections", nargs="*", metavar="SECTION", choices=choices)
     add("--compare", type=Path, metavar="OLD", help="report differences from OLD")
     add("--out", type=Path, metavar="FILE", help=f"default: {RECORD.name} here")
-    add("--keep", action="store_true", help="sections of this commit in FILE stay")
-    add("--reworded", action="store_true", help="messages may have other words")
+    add("--keep", action="store_true", help="keep this commit's sections in FILE")
+    add("--reworded", action="store_true", help="accept reworded messages")
     add("--moved", type=Path, metavar="FILE", help="JSON: old test -> new, or reason")
-    add("--runs", type=int, default=5, help="of each timing (default: 5)")
-    add("--pytest", default="", metavar="WORDS", help='for a try: "-k relu"')
+    add("--runs", type=int, default=5, help="runs of each timing (default: 5)")
+    add("--pytest", default="", metavar="WORDS", help='e.g. "-k relu"')
     return parser
 
 

@@ -1,4 +1,4 @@
-"""What differs between two records."""
+"""The differences between two records."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from baseline import sections
 
-TEXTS = ("text", "said")  # fields with words for people
+TEXTS = ("text", "said")  # fields that people read
 Entries = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One line of a report. allowed: whether it is only mentioned."""
+    """One line of a report. allowed: whether it is no failure."""
 
     text: str
     allowed: bool = False
@@ -23,25 +23,25 @@ class Difference:
 
 @dataclass
 class Report:
-    """Differences by section, and what could not be compared."""
+    """Differences by section, and notes on sections that were not compared."""
 
-    found: dict[str, list[Difference]] = field(default_factory=dict)
+    differences: dict[str, list[Difference]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing differs that must be equal."""
-        return all(one.allowed for lines in self.found.values() for one in lines)
+        """Whether all differences are allowed."""
+        return all(d.allowed for lines in self.differences.values() for d in lines)
 
     def text(self) -> str:
-        """The report for a terminal."""
+        """Return the report for a terminal."""
         lines = [f"note: {note}" for note in self.notes]
-        for name, found in self.found.items():
-            wrong = sum(not one.allowed for one in found)
-            more = f", {len(found) - wrong} allowed" if len(found) > wrong else ""
+        for name, changes in self.differences.items():
+            wrong = sum(not d.allowed for d in changes)
+            more = f", {len(changes) - wrong} allowed" if len(changes) > wrong else ""
             lines.append(f"{name}: {wrong or 'no'} differences{more}")
-            for one in sorted(found, key=lambda one: one.allowed):
-                lines.append(f"  {'(allowed) ' * one.allowed}{one.text}")
+            for d in sorted(changes, key=lambda d: d.allowed):
+                lines.append(f"  {'(allowed) ' * d.allowed}{d.text}")
         return "\n".join([*lines, "as before" if self.ok else "NOT as before"])
 
 
@@ -51,35 +51,35 @@ def report(
     names: Iterable[str],
     options: argparse.Namespace,
 ) -> Report:
-    """The differences of these sections, as far as both records have them."""
-    whole = Report()
+    """Compare the sections that both records have."""
+    result = Report()
     for name in names:
-        before, after = (one["sections"].get(name) for one in (old, new))
+        before, after = (record["sections"].get(name) for record in (old, new))
         if not before or not after:
             where = "old" if not before else "new"
-            whole.notes.append(f"{name}: not compared, the {where} record has none")
+            result.notes.append(f"{name}: not compared, the {where} record has none")
             continue
         if before["machine"] != after["machine"]:
-            whole.notes.append(
+            result.notes.append(
                 f"{name}: {before['machine']} before, {after['machine']} now"
             )
         module = sections.module(name)
         judge = getattr(module, "differences", differences)
-        whole.found[name] = judge(before["entries"], after["entries"], options)
-    return whole
+        result.differences[name] = judge(before["entries"], after["entries"], options)
+    return result
 
 
 def differences(
     old: Entries, new: Entries, options: argparse.Namespace
 ) -> list[Difference]:
-    """Entries that are missing, new or different in some field."""
-    found = [Difference(f"{key}: missing now") for key in old if key not in new]
-    found += [Difference(f"{key}: new") for key in new if key not in old]
+    """List the entries that are missing, new or different in some field."""
+    changes = [Difference(f"{key}: missing now") for key in old if key not in new]
+    changes += [Difference(f"{key}: new") for key in new if key not in old]
     for key in old.keys() & new.keys():
         for name in sorted(old[key].keys() | new[key].keys()):
             before, after = old[key].get(name), new[key].get(name)
             if before != after:
                 text = f"{key}: {name}: {before} before, {after} now"
                 reworded = name in TEXTS and options.reworded
-                found.append(Difference(text, allowed=reworded))
-    return sorted(found, key=lambda one: one.text)
+                changes.append(Difference(text, allowed=reworded))
+    return sorted(changes, key=lambda change: change.text)

@@ -1,6 +1,6 @@
-"""The corpora of tests/ that the baseline runs: where they are, what they hold.
+"""The corpora of tests/ that the baseline runs: their places and contents.
 
-A reorganisation moves these, too; as of product.py, no other file knows.
+A reorganisation moves these, too. As with product.py, only this file must change.
 """
 
 from __future__ import annotations
@@ -36,6 +36,6 @@ __all__ = [
 ]
 
 TESTS = Path(__file__).resolve().parents[1]
-INSPECT = TESTS / "report/corpus"  # faulty/*.cu and clean/*.cu, each of marked cases
+INSPECT = TESTS / "report/corpus"  # faulty/*.cu and clean/*.cu, with marked cases
 RACES = TESTS / "programs/races"  # racy.cu and clean.cu
-PROGRAMS = TESTS / "programs"  # whole ones
+PROGRAMS = TESTS / "programs"  # whole programs

@@ -1,7 +1,7 @@
-"""What accesses cost, as the simulator and the watch build count it.
+"""The costs of accesses, as counted by the simulator and the watch build.
 
-How often a thread looks at a flag until another raises it is chance: a case in CUDA C
-runs three times, and what these do not agree on is not compared.
+The number of times that a thread polls a flag is chance. So a case in CUDA C runs three
+times, and counters that differ between these runs are not compared.
 """
 
 from __future__ import annotations
@@ -21,49 +21,50 @@ TURNS = 3
 
 
 def record(options: argparse.Namespace) -> dict[str, Any]:
-    """An entry for each kernel in Python, run both ways, and each case in CUDA C."""
-    found: dict[str, Any] = {}
+    """Return an entry for each Python kernel, run both ways, and each CUDA C case."""
+    entries: dict[str, Any] = {}
     for name, case in COUNTED.items():
         launch = case.grid, case.block, 0, case.shared
-        seen = weft.sim(case.kernel, quiet=True)[launch](*case.arguments())
-        found[f"simulator {name}"] = {"kernel": costs(seen.counters)}
+        report = weft.sim(case.kernel, quiet=True)[launch](*case.arguments())
+        entries[f"simulator {name}"] = {"kernel": costs(report.counters)}
         kernel = weft.inspect(weft.cuda_c(case.kernel), quiet=True)
-        seen = kernel[launch](*case.arguments())
-        found[f"watched {name}"] = {"kernel": costs(seen.counters)}
+        report = kernel[launch](*case.arguments())
+        entries[f"watched {name}"] = {"kernel": costs(report.counters)}
     turns = [watched.corpus(turn) for turn in range(TURNS)]
     for name in turns[0]:
-        first, *others = ([kernels_of(run) for run in turn[name]] for turn in turns)
-        kinds = {one.kind for run in turns[0][name] for one in run.report.findings}
-        sure = not kinds & watched.CHANCE and all(one == first for one in others)
-        found[name] = {"kernels": first if sure else CHANCE}
-    return found
+        first, *later = ([kernels_of(run) for run in turn[name]] for turn in turns)
+        kinds = {f.kind for run in turns[0][name] for f in run.report.findings}
+        constant = not kinds & watched.CHANCE and all(x == first for x in later)
+        entries[name] = {"kernels": first if constant else CHANCE}
+    return entries
 
 
 def differences(
     old: Entries, new: Entries, options: argparse.Namespace
 ) -> list[compare.Difference]:
-    """What differs; where one record found chance that is only mentioned."""
-    chance = {k for one in (old, new) for k, v in one.items() if CHANCE in v.values()}
-    found = []
+    """List the differences; where one record found chance, they are allowed."""
+    pairs = [*old.items(), *new.items()]
+    chance = {name for name, entry in pairs if CHANCE in entry.values()}
+    changes = []
     for key in sorted(old.keys() | new.keys()):
-        pair = ({key: one[key]} if key in one else {} for one in (old, new))
+        pair = ({key: entries[key]} if key in entries else {} for entries in (old, new))
         allowed = key in chance and key in old and key in new
-        for one in compare.differences(*pair, options):
-            found.append(replace(one, allowed=allowed))
-    return found
+        for change in compare.differences(*pair, options):
+            changes.append(replace(change, allowed=allowed))
+    return changes
 
 
 def kernels_of(run: watched.Run) -> list[dict[str, Any]]:
-    """What each kernel of a run cost."""
-    return [costs(one.counters) for one in run.report.kernels]
+    """Return the costs of each kernel of a run."""
+    return [costs(kernel.counters) for kernel in run.report.kernels]
 
 
 def costs(counters: Any) -> dict[str, Any]:
-    """Counters without the files that their places are in."""
+    """Return counters without the files of their places."""
     if counters is None:
         return {}
-    whole = counters.json()
-    return {**whole, "places": [_without_file(place) for place in counters.places]}
+    result = counters.json()
+    return {**result, "places": [_without_file(place) for place in counters.places]}
 
 
 def _without_file(place: Any) -> dict[str, Any]:

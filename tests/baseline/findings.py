@@ -2,7 +2,7 @@
 
 inspect, races    CUDA C under the watch build, each case in three orders
 simulator         Python kernels, each in three orders
-check             kernels that weft.check() refuses, and those it takes
+check             kernels that weft.check() refuses, and those it accepts
 zoo               libraries in which each rung has one fault
 run, inspect      whole programs by `weft run` and `weft inspect`
 """
@@ -41,58 +41,57 @@ _COSTS = re.compile(r"^(?:\S+\[[^]]*\](?:;.*)?|slow: .*)\n?", re.M)
 
 
 def record(options: argparse.Namespace) -> dict[str, Any]:
-    """An entry for each case."""
+    """Return an entry for each case."""
     return {**in_cuda_c(), **in_python(), **checked(), **in_the_zoo(), **programs()}
 
 
 def in_cuda_c() -> dict[str, Any]:
-    """The findings of every case under the watch build."""
+    """Return the findings of every case under the watch build."""
     return {
         name: {
             "status": [run.status for run in runs],
-            **told([run.report for run in runs]),
+            **summarise([run.report for run in runs]),
         }
         for name, runs in watched.corpus().items()
     }
 
 
 def in_python() -> dict[str, Any]:
-    """The findings of the simulator."""
+    """Return the findings of the simulator."""
     return {
-        f"simulator {case.name}": told([simulated(case, order) for order in ORDERS])
+        f"simulator {case.name}": summarise([simulated(case, o) for o in ORDERS])
         for case in [*CASES, *CLEAN]
     }
 
 
-def told(reports: list[Any]) -> dict[str, Any]:
-    """Of a case's runs: the findings' kinds, what else is no words, and the words.
+def summarise(reports: list[Any]) -> dict[str, Any]:
+    """Return the findings of a case's runs: their kinds, their places, and their texts.
 
-    Where a kernel is when it counts as hanging, or its stack is full, is chance.
+    The place of a kernel that counts as hanging, or whose stack is full, is chance.
     """
-    kinds = [" ".join(one.kind for one in report.findings) for report in reports]
-    found = {"kinds": kinds[0] if len({*kinds}) == 1 else kinds}
+    kinds = [" ".join(f.kind for f in report.findings) for report in reports]
+    entry = {"kinds": kinds[0] if len({*kinds}) == 1 else kinds}
     if any(kinds) and not watched.CHANCE & {*kinds[0].split()}:
-        found["places"] = [places(report) for report in reports]
-        found["text"] = [_COSTS.sub("", normalised(one.text())) for one in reports]
-    return found
+        entry["places"] = [places(report) for report in reports]
+        entry["text"] = [_COSTS.sub("", normalised(r.text())) for r in reports]
+    return entry
 
 
 def places(report: Any) -> list[list[Any]]:
-    """Where each finding is, and how often it was seen.
+    """Return the place of each finding, and how often it occurred.
 
-    Which of many blocks met, and where, is chance; that some did is not.
+    Which of many blocks conflict, and where, is chance; that some do is not.
     """
-    between_blocks = [
-        one.other is not None and one.thread is None for one in report.findings
-    ]
+    findings = report.findings
+    between_blocks = [f.other is not None and f.thread is None for f in findings]
     return [
-        [getattr(one, key) for key in (SURE if blocks else (*SURE, *MORE))]
-        for one, blocks in zip(report.findings, between_blocks)
+        [getattr(finding, key) for key in (SURE if blocks else (*SURE, *MORE))]
+        for finding, blocks in zip(findings, between_blocks)
     ]
 
 
 def simulated(case: Any, order: str) -> Any:
-    """The simulator's report of a case, also of one that it ends."""
+    """Return the simulator's report of a case, even if the simulator ends the case."""
     args = case.args()
     if case.name in ALIASED:
         args[1] = args[0]
@@ -104,30 +103,30 @@ def simulated(case: Any, order: str) -> Any:
 
 
 def checked() -> dict[str, Any]:
-    """weft.check()'s verdicts."""
-    found: dict[str, Any] = {}
+    """Return the verdicts of weft.check()."""
+    entries: dict[str, Any] = {}
     for subject, reference, options, *_ in [*WRONG_CHECKS, *RIGHT_CHECKS]:
         kernel = getattr(subject, "kernel", subject)
         key = f"check {type(subject).__name__} {getattr(kernel, '__name__', '')}"
-        while key in found:
+        while key in entries:
             key += " again"
-        found[key] = verdict(partial(weft.check, subject, reference, **options))
-    return found
+        entries[key] = verdict(partial(weft.check, subject, reference, **options))
+    return entries
 
 
 def in_the_zoo() -> dict[str, Any]:
-    """The verdict on each rung of the zoo."""
-    found = {}
+    """Return the verdict on each rung of the zoo."""
+    entries = {}
     for path in sorted(ZOO.glob("*.cu")):
         library = zoo_library(path.stem, "cpu")
         for rung in library.rungs:
             key = f"zoo {path.stem} {rung.name}"
-            found[key] = verdict(partial(check_rung, library, rung))
-    return found
+            entries[key] = verdict(partial(check_rung, library, rung))
+    return entries
 
 
 def verdict(judge: Callable[[], Any]) -> dict[str, str]:
-    """What a judge returns, or the error with which it refuses."""
+    """Return a judge's result, or the error with which it refuses."""
     try:
         return {"verdict": "right", "text": normalised(str(judge()))}
     except Exception as error:
@@ -135,21 +134,21 @@ def verdict(judge: Callable[[], Any]) -> dict[str, str]:
 
 
 def programs() -> dict[str, Any]:
-    """What `weft run` and `weft inspect` print of whole programs."""
+    """Return the output of `weft run` and `weft inspect` for whole programs."""
     jobs = {path.name: ([path.name, "-O1"], PROGRAMS) for path in PROGRAMS.glob("*.cu")}
     jobs["files"] = (_HOST.split(), PROGRAMS / "files")
-    found = {}
+    entries = {}
     for name, (words, folder) in sorted(jobs.items()):
         for command, more in (("run", []), ("inspect", ["--listing", "none"])):
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, "-m", "weft", command, *words, *more],
                 **{"cwd": folder, "text": True, "capture_output": True},
                 stdin=subprocess.DEVNULL,
                 timeout=watched.SECONDS,
             )
-            found[f"{command} {name}"] = {
-                "status": done.returncode,
-                "printed": done.stdout,
-                "said": normalised(done.stderr),
+            entries[f"{command} {name}"] = {
+                "status": process.returncode,
+                "printed": process.stdout,
+                "said": normalised(process.stderr),
             }
-    return found
+    return entries

@@ -1,6 +1,6 @@
 """pytest with a plugin that writes every test's outcome: listener.py FILE WORDS...
 
-A program of its own, so that the tests run in the environment that they always have.
+It is a separate program, so that the tests run in their usual environment.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ import pytest
 
 
 class Listener:
-    """Lives in the main process, to which xdist's workers send their reports."""
+    """Collects outcomes in the main process, to which xdist's workers send reports."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.outcomes: dict[str, dict[str, Any]] = {}
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Take a phase of a test: the worst of three counts."""
+        """Record a phase of a test; the worst of the three phases counts."""
         start = {"outcome": "passed", "slow": False, "seconds": 0.0}
-        one = self.outcomes.setdefault(report.nodeid, start)
-        one["slow"] |= "slow" in report.keywords
-        one["seconds"] += report.duration
+        test = self.outcomes.setdefault(report.nodeid, start)
+        test["slow"] |= "slow" in report.keywords
+        test["seconds"] += report.duration
         if hasattr(report, "wasxfail"):
-            one["outcome"] = "xfailed" if report.skipped else "xpassed"
+            test["outcome"] = "xfailed" if report.skipped else "xpassed"
         elif report.failed:
-            one["outcome"] = "failed" if report.when == "call" else "error"
+            test["outcome"] = "failed" if report.when == "call" else "error"
         elif report.skipped:
-            one["outcome"] = "skipped"
+            test["outcome"] = "skipped"
 
     def pytest_sessionfinish(self) -> None:
-        """Write what was heard, also if the run was stopped."""
+        """Write the outcomes, even if the run was stopped."""
         self.path.write_text(json.dumps(self.outcomes))
 
 

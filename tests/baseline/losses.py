@@ -1,7 +1,8 @@
-"""Each rung of the CNN on the CPU: its losses, and the weights that it ends with.
+"""The losses and the final weights of each rung of the CNN on the CPU.
 
-A rung in plain C trains for an epoch. One in CUDA C is simulated, and takes up to six
-seconds for a step: it trains for so many steps as STEPS has, which the record tells.
+A rung in plain C trains for an epoch. A rung in CUDA C is simulated and takes up to six
+seconds per step, so it trains only for the steps in STEPS. The record contains their
+number.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import weft
 from weft import mnist
 
 BATCH, RATE, SEED = 64, 0.1, 0
-# graph captures 64 steps at once, and queues those that are left over one by one.
+# graph captures 64 steps together, and queues the remaining ones one by one.
 STEPS = {"naive": 64, "tiled": 64, "fused": 16, "graph": 66}
-FEW = 4  # of any other simulated rung
-SHOWN = (1, 2, 4, 16, 64, 256)  # steps whose losses are recorded as they are
+FEW = 4  # steps of any other simulated rung
+SHOWN = (1, 2, 4, 16, 64, 256)  # steps whose losses are recorded in full
 
 
 def record(options: argparse.Namespace) -> dict[str, Any]:
-    """An entry for each rung that runs on the CPU."""
+    """Return an entry for each rung that runs on the CPU."""
     return {
         rung.name: trained(rung.name, "cpu", steps_of(rung))
         for rung in weft.rungs("mnist")
@@ -31,12 +32,12 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def steps_of(rung: Any) -> int | None:
-    """How many steps a rung trains for on the CPU; None: an epoch."""
+    """Return a rung's number of steps on the CPU; None: an epoch."""
     return STEPS.get(rung.name, FEW) if "cuda" in rung.targets else None
 
 
 def trained(rung: str, device: str, steps: int | None, rate: float = RATE) -> dict:
-    """What a rung has after so many steps of the first epoch."""
+    """Return a rung's losses and weights after these steps of the first epoch."""
     images = mnist.load("train")
     order = mnist.epoch_order(SEED, 0, len(images), BATCH)
     order = order[: steps * BATCH] if steps else order

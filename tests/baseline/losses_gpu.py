@@ -1,4 +1,4 @@
-"""Each rung of the CNN on the GPU that is here: an epoch, as losses.py has it."""
+"""The losses of an epoch of each rung of the CNN on this machine's GPU."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import weft
 
 
 def record(options: argparse.Namespace) -> dict[str, Any]:
-    """An entry for each rung that this GPU runs."""
-    found: dict[str, Any] = {}
+    """Return an entry for each rung that this GPU runs."""
+    entries: dict[str, Any] = {}
     for rung in weft.rungs("mnist", "cuda"):
         if "cuda" in rung.targets:
             try:
-                found[rung.name] = trained(rung.name, "cuda", None)
-            except weft.KernelError as error:  # of a later GPU, or without cuDNN
-                found[rung.name] = {"said": str(error)}
-    return found
+                entries[rung.name] = trained(rung.name, "cuda", None)
+            except weft.KernelError as error:  # it requires a later GPU or cuDNN
+                entries[rung.name] = {"said": str(error)}
+    return entries

@@ -1,13 +1,13 @@
-"""A table of tests that changed their place since a commit: moved_tests.py COMMIT.
+"""Writes a table of the tests that moved since a commit: moved_tests.py COMMIT.
 
-It collects the tests of both tiers, there and here, and writes Markdown: what moved to
-the slow tier, what another test does now, what was dropped, and why. moved_tests.json
-has the reasons:
+The script collects the tests of both tiers, in the commit and in this checkout. It
+writes Markdown: the tests that became slow, that another test replaces or that were
+dropped, and why. moved_tests.json contains the reasons:
 
     {"slow": {"why": ["test_name"]}, "moved": {"test_old": "test_new, or dropped: why"}}
 
-A change without a reason ends the script with status 1. Parameters that moved are
-counted and named; --old FILE reads the tests of the commit, or keeps them, in FILE.
+A change without a reason ends the script with status 1. It counts and names moved
+parameters. --old FILE stores the commit's tests in FILE, or reads them from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TIERS = {"quick": "not slow", "slow": "slow"}
-NAMED = 4  # parameters that a row of the table names, at most
+NAMED = 4  # maximum of parameters that a row of the table names
 Tests = dict[str, dict[str, list[str]]]  # tier -> function -> parameters
 
 
@@ -49,12 +49,12 @@ def main() -> int:
     print(f"# Tests that moved since {options.commit}\n")
     print("Before: {} quick, {} slow. Now: {} quick, {} slow.\n".format(*counts))
     print("| test | what changed | why |\n|---|---|---|")
-    print("\n".join(f"| {name} | {what} | {why} |" for name, what, why in rows))
+    print("\n".join(f"| {name} | {change} | {why} |" for name, change, why in rows))
     return int(any(not why for _, _, why in rows))
 
 
 def collect_commit(commit: str) -> Tests:
-    """The tests of a commit, in a checkout of its own."""
+    """Return the tests of a commit, in a separate checkout."""
     with tempfile.TemporaryDirectory() as folder:
         git = ["git", "-C", str(ROOT), "worktree"]
         subprocess.run([*git, "add", "-q", "--detach", folder, commit], check=True)
@@ -65,64 +65,62 @@ def collect_commit(commit: str) -> Tests:
 
 
 def collect(checkout: Path) -> Tests:
-    """The tests of a checkout by tier and function."""
-    found: Tests = {}
+    """Return the tests of a checkout by tier and function."""
+    collected: Tests = {}
     for tier, marks in TIERS.items():
         words = ["--collect-only", "-q", "-m", marks, "-p", "no:cacheprovider"]
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "pytest", *words],
             cwd=checkout,
             env={**os.environ, "PYTHONPATH": str(checkout / "lib")},
             text=True,
             stdout=subprocess.PIPE,
         )
-        if done.returncode:
-            raise SystemExit(done.stdout[-2000:])
+        if process.returncode:
+            raise SystemExit(process.stdout[-2000:])
         tests = defaultdict(list)
-        for line in done.stdout.splitlines():
+        for line in process.stdout.splitlines():
             if "::" in line:
                 node, _, parameters = line.partition("[")
                 name = node.rpartition("::")[2]
                 tests[name].append(parameters.removesuffix("]"))
-        found[tier] = tests
-    return found
+        collected[tier] = tests
+    return collected
 
 
 def compare(
     old: Tests, new: Tests, reasons: dict[str, dict]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield a row for each function with a change: its name, what, and why."""
+    """Yield a row for each changed function: its name, the change and the reason."""
     whys = {name: why for why, names in reasons["slow"].items() for name in names}
     for name in sorted({*old["quick"], *old["slow"]}):
-        was = {tier: old[tier].get(name, []) for tier in TIERS}
-        now = {tier: new[tier].get(name, []) for tier in TIERS}
+        before = {tier: old[tier].get(name, []) for tier in TIERS}
+        after = {tier: new[tier].get(name, []) for tier in TIERS}
         target = reasons["moved"].get(name, "")
-        if not any(now.values()):
+        if not any(after.values()):
             yield (
                 name,
                 target if target.startswith("dropped") else f"now {target}",
                 target,
             )
             continue
-        moved = [one for one in was["quick"] if one in now["slow"]]
+        moved = [p for p in before["quick"] if p in after["slow"]]
         if moved:
-            share = f"{len(moved)} of {len(was['quick'])} are slow now"
+            share = f"{len(moved)} of {len(before['quick'])} are slow now"
             yield name, share + name_some(moved), whys.get(name, "")
-        every = [*now["quick"], *now["slow"]]
-        lost = [one for one in [*was["quick"], *was["slow"]] if one not in every]
-        if lost:
-            yield name, f"{len(lost)} are gone{name_some(lost)}", target
+        current = [*after["quick"], *after["slow"]]
+        missing = [p for p in [*before["quick"], *before["slow"]] if p not in current]
+        if missing:
+            yield name, f"{len(missing)} are gone{name_some(missing)}", target
     for name in sorted({*new["quick"], *new["slow"]} - {*old["quick"], *old["slow"]}):
         yield name, "new", reasons["moved"].get(name, "a test of its own")
 
 
 def name_some(parameters: list[str]) -> str:
-    """The first parameters, for a table."""
-    shown = [f"`{one}`".replace("|", "\\|") for one in parameters[:NAMED] if one]
-    more = len(parameters) - len(shown)
-    return (
-        (": " + ", ".join(shown) + f", and {more} more" * (more > 0)) if shown else ""
-    )
+    """Return the first parameters, for a table."""
+    some = [f"`{p}`".replace("|", "\\|") for p in parameters[:NAMED] if p]
+    more = len(parameters) - len(some)
+    return (": " + ", ".join(some) + f", and {more} more" * (more > 0)) if some else ""
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Every test's outcome and tier, by the test's function and parameters.
 
-A test that moves to another file stays the same test. One that is renamed, merged into
-another or dropped is named in a table, --moved FILE, JSON:
+A test that moves to another file stays the same test. A table, --moved FILE, maps tests
+that were renamed, merged into others or dropped. It is JSON:
 
     {"test_old": "test_new", "test_a[x]": "test_b[y]", "test_gone": "dropped: why"}
 
-test_old stands for all its parameters. What a test became must have passed.
+test_old includes all its parameters. The new test must have passed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DROPPED = "dropped:"
 
 
 def record(options: argparse.Namespace) -> dict[str, Any]:
-    """An entry for each test function: the tests that passed, and all others."""
+    """Return an entry for each test function: the tests that passed, and all others."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "outcomes.json"
         env = {name: text for name, text in os.environ.items() if name != "WEFT_SMALL"}
@@ -39,73 +39,76 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
         subprocess.run([*command, *shlex.split(options.pytest)], cwd=ROOT, env=env)
         outcomes = json.loads(file.read_text())
     for tier, slow in (("quick", False), ("slow", True)):
-        times = [one["seconds"] for one in outcomes.values() if one["slow"] == slow]
+        times = [test["seconds"] for test in outcomes.values() if test["slow"] == slow]
         print(f"baseline: {tier}: {len(times)} tests, {sum(times):.0f} core-seconds")
     return grouped(outcomes)
 
 
 def grouped(outcomes: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """{node: {outcome, slow, seconds}} by function: {"passed": [parameters], ...}."""
-    found: dict[str, Any] = defaultdict(lambda: defaultdict(list))
-    for node, one in sorted(outcomes.items()):
+    """Group {node: {outcome, slow, seconds}} by function: {"passed": [parameters]}."""
+    groups: dict[str, Any] = defaultdict(lambda: defaultdict(list))
+    for node, outcome in sorted(outcomes.items()):
         name, _, parameters = node.rpartition("::")[2].partition("[")
-        tier = ", slow" if one["slow"] else ""
-        found[name][one["outcome"] + tier].append(parameters.removesuffix("]"))
+        tier = ", slow" if outcome["slow"] else ""
+        groups[name][outcome["outcome"] + tier].append(parameters.removesuffix("]"))
     return {
-        name: {key: sorted(p) for key, p in one.items()} for name, one in found.items()
+        name: {key: sorted(p) for key, p in outcome.items()}
+        for name, outcome in groups.items()
     }
 
 
 def differences(
     old: Entries, new: Entries, options: argparse.Namespace
 ) -> list[Difference]:
-    """Tests that are missing, or have another outcome than before; new ones may be."""
+    """List tests that are missing or have another outcome; new tests are allowed."""
     moved = json.loads(options.moved.read_text()) if options.moved else {}
     before, after = _tests(old), _tests(new)
-    found = []
+    changes = []
     for test, states in sorted(before.items()):
         target = _target(test, moved)
         if target.startswith(DROPPED):
-            found.append(Difference(f"{test}: {target}", allowed=True))
+            changes.append(Difference(f"{test}: {target}", allowed=True))
             continue
-        now = after.get(target) or after.get(target.partition("[")[0], [])
-        if target != test and now:
-            found.append(Difference(f"{test}: now {target}", allowed=True))
-        if not now:
-            found.append(Difference(f"{test}: missing now"))
-        elif len(now) < len(states) and target == test:
-            found.append(Difference(f"{test}: {len(states)} before, {len(now)} now"))
-        elif worse := _worse(states, now):
-            found.append(Difference(f"{test}: {worse}"))
-        elif sorted(states) != sorted(now):
-            text = f"{test}: {', '.join(states)} before, {', '.join(now)} now"
-            found.append(Difference(text, allowed=True))
-    known = {*before, *(_target(test, moved) for test in before)}
-    found += [
-        Difference(f"{test}: new", allowed=True) for test in sorted({*after} - known)
+        current = after.get(target) or after.get(target.partition("[")[0], [])
+        if target != test and current:
+            changes.append(Difference(f"{test}: now {target}", allowed=True))
+        if not current:
+            changes.append(Difference(f"{test}: missing now"))
+        elif len(current) < len(states) and target == test:
+            changes.append(
+                Difference(f"{test}: {len(states)} before, {len(current)} now")
+            )
+        elif worse := _worse(states, current):
+            changes.append(Difference(f"{test}: {worse}"))
+        elif sorted(states) != sorted(current):
+            text = f"{test}: {', '.join(states)} before, {', '.join(current)} now"
+            changes.append(Difference(text, allowed=True))
+    expected = {*before, *(_target(test, moved) for test in before)}
+    changes += [
+        Difference(f"{test}: new", allowed=True) for test in sorted({*after} - expected)
     ]
-    return found
+    return changes
 
 
 def _worse(before: list[str], now: list[str]) -> str:
-    """A test that passed, and does not now."""
+    """Describe a test that passed and now fails; "" for any other."""
     passed = all(state.startswith("passed") for state in before)
-    bad = [state for state in now if not state.startswith("passed")]
-    return f"{before[0]} before, {bad[0]} now" if passed and bad else ""
+    failures = [state for state in now if not state.startswith("passed")]
+    return f"{before[0]} before, {failures[0]} now" if passed and failures else ""
 
 
 def _tests(entries: Entries) -> dict[str, list[str]]:
-    """The states of each test: several if files have tests of one name."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for name, states in entries.items():
-        for state, every in states.items():
-            for parameters in every:
-                found[f"{name}[{parameters}]" if parameters else name].append(state)
-    return found
+    """Return each test's outcomes: several if files have tests of the same name."""
+    collected: dict[str, list[str]] = defaultdict(list)
+    for name, outcomes in entries.items():
+        for state, cases in outcomes.items():
+            for parameters in cases:
+                collected[f"{name}[{parameters}]" if parameters else name].append(state)
+    return collected
 
 
 def _target(test: str, moved: dict[str, str]) -> str:
-    """What a test is called now."""
+    """Return the current name of a test."""
     if test in moved:
         return moved[test]
     name, bracket, parameters = test.partition("[")

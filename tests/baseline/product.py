@@ -1,7 +1,7 @@
 """The only place where the baseline imports internal names of the product.
 
-A reorganisation moves these names: then this file changes, and no other of the
-baseline. Beside it the sections use public names alone: weft.check, weft.sim, ...
+If a reorganisation moves these names, only this file of the baseline changes. The
+sections use public names otherwise: weft.check, weft.sim, ...
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ __all__ = [
 ]
 
 KERNELS = build.KERNELS
-# A Python that prints the rows of `bench edit` without its peers, which take a minute.
+# A Python command that prints the rows of `bench edit` without its peers, which take a
+# minute.
 EDIT = [
     *(sys.executable, "-c"),
     "import json; from weft.benchmarks import edit;"
@@ -34,10 +35,10 @@ EDIT = [
 
 
 def watched_program(path: Path) -> Path:
-    """The executable of a program under the watch build."""
+    """Return the executable of a program under the watch build."""
     return build_executable(Program([str(path)], optimise="1", check=True))
 
 
 def nvcc_command(source: Path) -> list[str]:
-    """The call of nvcc that compiles a kernel for sm_90a, without input and output."""
+    """Return the nvcc command for a kernel on sm_90a, without input and output."""
     return build._make_command(source, build.Flavour("cuda", sm="90a"))

@@ -1,4 +1,4 @@
-"""The file of a record: machine and sections, each written as soon as it is made."""
+"""The file of a record: machine and sections, each written when it ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Record = dict[str, Any]
 
 
 def read(path: Path) -> Record:
-    """A record; SystemExit naming the file if it is none."""
+    """Read a record; SystemExit naming the file if it is not one."""
     try:
         record = json.loads(path.read_text())
         if record["format"] != FORMAT:
@@ -31,8 +31,9 @@ def read(path: Path) -> Record:
 
 
 def add(path: Path, name: str, options: argparse.Namespace) -> None:
-    """Make a section and put it into the file, in place of an older one."""
-    os.environ["WEFT_SMALL"] = "1"  # what is solved here is no reader's progress
+    """Record a section in the file, in place of an older one."""
+    # solved exercises must not count as a reader's progress
+    os.environ["WEFT_SMALL"] = "1"
     print(f"baseline: {name} ...", flush=True)
     load, start = os.getloadavg()[0], time.perf_counter()
     entries = sections.module(name).record(options)
@@ -47,30 +48,30 @@ def add(path: Path, name: str, options: argparse.Namespace) -> None:
         **{"digest": digest(entries), "entries": _shortened(entries, name)},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".new")
-    beside.write_text(_text(record))
-    os.replace(beside, path)
+    temporary = path.with_suffix(".new")
+    temporary.write_text(_text(record))
+    os.replace(temporary, path)
     print(f"baseline: {name}: {len(entries)} entries, {seconds:.0f} s", flush=True)
 
 
 def of_this_commit(path: Path) -> set[str]:
-    """The sections in the file that were made from this commit, nothing changed."""
+    """Return the sections recorded at this commit, if no file differs from it."""
     now = commit()
     if not path.exists() or now.endswith("+"):
         return set()
-    made = read(path)["sections"]
-    return {name for name, section in made.items() if section["commit"] == now}
+    recorded = read(path)["sections"]
+    return {name for name, section in recorded.items() if section["commit"] == now}
 
 
 def commit() -> str:
-    """The checkout's commit, "+" behind it if files differ."""
+    """Return the checkout's commit, followed by "+" if files differ."""
     command = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
-    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
-    return done.stdout.strip() or "unknown+"
+    process = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
+    return process.stdout.strip() or "unknown+"
 
 
 def machine() -> str:
-    """Processor, cores and compiler: what else decides bits and times."""
+    """Return processor, cores and compiler, on which bits and times depend."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(": ")[2] for line in lines if line[:10] == "model name"]
     compiler = subprocess.run(["g++", "-dumpfullversion"], text=True, capture_output=1)
@@ -79,7 +80,7 @@ def machine() -> str:
 
 
 def _shortened(entries: Record, name: str) -> Record:
-    """Hashes for long texts; a module whose texts a comparison needs says WHOLE."""
+    """Replace long texts by hashes, unless the section's module sets WHOLE."""
     if getattr(sections.module(name), "WHOLE", False):
         return entries
     return {
@@ -89,7 +90,7 @@ def _shortened(entries: Record, name: str) -> Record:
 
 
 def _text(record: Record) -> str:
-    """JSON that a diff can read: one line per entry."""
+    """Return JSON for a diff: one line per entry."""
     parts = []
     for name, section in record["sections"].items():
         head = {key: value for key, value in section.items() if key != "entries"}

@@ -1,9 +1,9 @@
-"""Every kernel's machine code: what nvcc makes of kernels/**/*.cu for sm_90a.
+"""Every kernel's machine code, as nvcc compiles kernels/**/*.cu for sm_90a.
 
-A kernel is known by its mangled name, an entry has the hashes of all kernels of that
-name. What depends on the file's place is taken out: internal names hold a hash of its
-path, and labels are numbered through a file. Beside the instructions the record has
-registers, shared memory, stack and spills, and constants that kernels read.
+An entry is named by the mangled name, and has the hashes of all kernels of that name.
+Parts that depend on the file's path are normalised: internal names contain a hash of
+it, and labels are numbered throughout a file. Besides the instructions, the record has
+registers, shared memory, stack and spills, and the constants that kernels read.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from baseline.texts import digest
 from tqdm import tqdm
 
 WHOLE = True
-# _ZN38_GLOBAL__N__f3b6351e_6_one_cu_c9585e276insideEPf: the 38 counts from the first
-# underscore to the second hash's end, and 6 the letters of the file's name.
+# In _ZN38_GLOBAL__N__f3b6351e_6_one_cu_c9585e276insideEPf, 38 is the length from the
+# first underscore to the second hash's end, and 6 that of the file's name.
 _HASHED = re.compile(
     r"\d+_(?:INTERNAL|GLOBAL__N_)_[0-9a-f]{8}_\d+_\w+?_cu_[0-9a-f]{8}(?:_\d+)?"
 )
@@ -38,7 +38,8 @@ _NONE = re.compile(r", 0 bytes [a-z ]+|, used 0 barriers|, \d+ bytes cmem\[0\]")
 
 
 def record(options: argparse.Namespace) -> dict[str, Any]:
-    """An entry for each kernel's name: hashes and resources, one of each per file."""
+    """Return an entry for each kernel's name: hashes and resources, one of each per
+    file."""
     sources = [p for p in KERNELS.rglob("*.cu") if not _is_hidden(p)]
     return kernels_of(sorted(sources, key=lambda path: -path.stat().st_size))
 
@@ -48,51 +49,51 @@ def _is_hidden(path: Path) -> bool:
 
 
 def kernels_of(sources: list[Path], kernels: Path = KERNELS) -> dict[str, Any]:
-    """The entries of these files; kernels: the folder that their headers are in."""
-    found: dict[str, Any] = defaultdict(lambda: defaultdict(list))
+    """Return the entries of these files; kernels: the folder of their headers."""
+    entries: dict[str, Any] = defaultdict(lambda: defaultdict(list))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        done = pool.map(lambda source: compiled(source, kernels), sources)
-        bar = tqdm(done, "machine code", len(sources), disable=None)
+        compilations = pool.map(lambda source: compiled(source, kernels), sources)
+        bar = tqdm(compilations, "machine code", len(sources), disable=None)
         for text, resources in bar:
             for name, body in parts(text):
                 lines = body.count("\n") + 1
-                found[name]["code"].append(f"{digest(body)}, {lines} lines")
+                entries[name]["code"].append(f"{digest(body)}, {lines} lines")
                 if name in resources:
-                    found[name]["resources"].append(resources[name])
+                    entries[name]["resources"].append(resources[name])
     return {
         name: {field: sorted(values) for field, values in fields.items()}
-        for name, fields in found.items()
+        for name, fields in entries.items()
     }
 
 
 def compiled(source: Path, kernels: Path = KERNELS) -> tuple[str, dict[str, str]]:
-    """A file's machine code as text, and the resources of its kernels by name."""
+    """Return a file's machine code, and the resources of its kernels by name."""
     command = [
         word.replace(str(KERNELS), str(kernels)) for word in nvcc_command(source)
     ]
     command = ["-cubin" if word == "-c" else word for word in command]
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "kernels.cubin"
-        words = [*command, "-Xptxas", "-v", "-o", str(cubin), str(source)]
-        said = subprocess.run(words, text=True, capture_output=True)
-        if said.returncode:
-            raise RuntimeError(f"{source}: {said.stderr}")
+        arguments = [*command, "-Xptxas", "-v", "-o", str(cubin), str(source)]
+        process = subprocess.run(arguments, text=True, capture_output=True)
+        if process.returncode:
+            raise RuntimeError(f"{source}: {process.stderr}")
         text = subprocess.run(
             [disassembler(), str(cubin)], text=True, capture_output=True, check=True
         ).stdout
-    return text, resources_of(said.stderr)
+    return text, resources_of(process.stderr)
 
 
-def resources_of(said: str) -> dict[str, str]:
-    """What ptxas says that each kernel uses, without what is none."""
+def resources_of(text: str) -> dict[str, str]:
+    """Return the nonzero resources that ptxas reports for each kernel."""
     return {
-        normal_name(name): _NONE.sub("", f"{used}, {stack}")
-        for name, stack, used in _PROPERTIES.findall(said)
+        normal_name(name): _NONE.sub("", f"{registers}, {stack}")
+        for name, stack, registers in _PROPERTIES.findall(text)
     }
 
 
 def parts(text: str) -> Iterator[tuple[str, str]]:
-    """The kernels of a disassembly, and its constants: name and normal text of each."""
+    """Yield the kernels and constants of a disassembly: name and normalised text."""
     _, *pieces = _SECTION.split(text)
     for name, body in zip(pieces[::2], pieces[1::2]):
         if name.startswith(".text."):
@@ -102,12 +103,12 @@ def parts(text: str) -> Iterator[tuple[str, str]]:
 
 
 def normal_name(text: str) -> str:
-    """Names without the hashes of paths and texts, and the file's name."""
+    """Remove the hashes of paths and texts, and the file's name, from names."""
     return _HASHED.sub("INTERNAL", text)
 
 
 def normal_code(body: str) -> str:
-    """Instructions and labels of a kernel, the labels numbered from 0."""
+    """Return a kernel's instructions and labels, the labels numbered from 0."""
     lines, labels = [], {}
     for line in body.splitlines():
         if instruction := _INSTRUCTION.match(line):
@@ -127,21 +128,23 @@ def normal_code(body: str) -> str:
 def differences(
     old: Entries, new: Entries, options: argparse.Namespace
 ) -> list[Difference]:
-    """Kernels whose code or resources differ; a new name for the same is allowed."""
-    found = []
-    gone = {key: old[key] for key in sorted(old.keys() - new.keys())}
+    """List kernels whose code or resources differ; a mere new name is allowed."""
+    changes = []
+    removed = {key: old[key] for key in sorted(old.keys() - new.keys())}
     added = {key: new[key] for key in sorted(new.keys() - old.keys())}
-    for key, before in gone.items():
+    for key, before in removed.items():
         twin = next((name for name, after in added.items() if after == before), "")
         if twin:
             added.pop(twin)
-            found.append(Difference(f"{key}: called {twin} now", allowed=True))
+            changes.append(Difference(f"{key}: called {twin} now", allowed=True))
         else:
-            found.append(Difference(f"{key}: missing now"))
-    found += [Difference(f"{key}: new") for key in added]
+            changes.append(Difference(f"{key}: missing now"))
+    changes += [Difference(f"{key}: new") for key in added]
     for key in sorted(old.keys() & new.keys()):
         for name in sorted(old[key].keys() | new[key].keys()):
             before, after = old[key].get(name), new[key].get(name)
             if before != after:
-                found.append(Difference(f"{key}: {name}: {before} before, {after} now"))
-    return found
+                changes.append(
+                    Difference(f"{key}: {name}: {before} before, {after} now")
+                )
+    return changes

@@ -1,12 +1,13 @@
-"""The sections of a record: which there are, and the module that makes each."""
+"""The sections of a record, and the module of each."""
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
 
-# A module has record(options) -> {key: {field: value}}; and, if fields are not simply
-# equal or different, differences(old, new, options) -> list of compare.Difference.
+# A module has record(options) -> {key: {field: value}}. It also has differences(old,
+# new, options) -> list of compare.Difference if comparing fields for equality does not
+# suffice.
 _MODULES = {
     "sass": "sass",
     "puzzles": "verdicts",
@@ -21,12 +22,12 @@ NAMES = list(_MODULES)
 
 
 def module(name: str) -> ModuleType:
-    """The module of a section, imported now: some need PyTorch."""
+    """Import the module of a section, only when needed: some import PyTorch."""
     return importlib.import_module(f"baseline.{_MODULES[name]}")
 
 
 def is_here(name: str) -> bool:
-    """Whether this machine has what the section needs."""
+    """Return whether this machine can record the section."""
     if name != "losses_gpu":
         return True
     import torch

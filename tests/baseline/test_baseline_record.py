@@ -12,9 +12,9 @@ from baseline import compare, outcomes, record, sections, texts, timings
 PLAIN = argparse.Namespace(reworded=False, moved=None, runs=1, pytest="")
 
 
-def lines(found):
+def lines(differences):
     """The differences that are not allowed."""
-    return [one.text for one in found if not one.allowed]
+    return [d.text for d in differences if not d.allowed]
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def test_a_second_record_is_as_the_first_until_a_field_differs(
     assert command.main(again) == 0 and "as before" in capsys.readouterr().out
     section.entries["map"]["verdict"] = "Mismatch"
     assert command.main(again) == 1
-    said = capsys.readouterr().out
-    assert "map: verdict: solved before, Mismatch now" in said
+    output = capsys.readouterr().out
+    assert "map: verdict: solved before, Mismatch now" in output
 
 
 def test_other_words_are_a_difference_that_may_be_allowed(section, tmp_path):
@@ -63,8 +63,8 @@ def test_a_record_has_hashes_and_the_details_have_the_texts(section, tmp_path):
 
 def test_a_section_takes_the_place_of_its_older_self_alone(section, tmp_path):
     path = tmp_path / "record.json"
-    made = {"format": 1, "sections": {"sass": {"commit": "1", "entries": {}}}}
-    path.write_text(json.dumps(made))
+    content = {"format": 1, "sections": {"sass": {"commit": "1", "entries": {}}}}
+    path.write_text(json.dumps(content))
     record.add(path, "puzzles", PLAIN)
     assert record.read(path)["sections"].keys() == {"sass", "puzzles"}
 
@@ -86,8 +86,8 @@ def test_keep_leaves_sections_of_this_commit_and_no_others(
 
 def test_entries_that_are_missing_or_new_are_differences():
     old, new = {"a": {"x": 1}, "b": {}}, {"a": {"x": 1}, "c": {}}
-    found = compare.differences(old, new, PLAIN)
-    assert lines(found) == ["b: missing now", "c: new"]
+    changes = compare.differences(old, new, PLAIN)
+    assert lines(changes) == ["b: missing now", "c: new"]
 
 
 def test_what_only_one_record_has_is_noted():
@@ -98,8 +98,8 @@ def test_what_only_one_record_has_is_noted():
 
 
 def test_a_text_has_no_places_of_files_and_no_addresses(tmp_path):
-    said = f"{tmp_path}/b.h:3: in tests/a.cu: memory at 0x7f12a4b5c6d8, n / 2, "
-    assert texts.normalised(said + "mask 0xffff0000") == (
+    text = f"{tmp_path}/b.h:3: in tests/a.cu: memory at 0x7f12a4b5c6d8, n / 2, "
+    assert texts.normalised(text + "mask 0xffff0000") == (
         "FILE:3: in a.cu: memory at 0x..., n / 2, mask 0xffff0000"
     )
 
@@ -178,9 +178,9 @@ def test_an_import_that_takes_longer_is_reported(monkeypatch):
     monkeypatch.setattr(timings, "edits", dict)
     monkeypatch.setattr(timings, "simulators", dict)
     monkeypatch.setattr(timings, "epochs", dict)
-    made = []
+    entries = []
     for code in ("pass", "import time; time.sleep(0.5)"):
         monkeypatch.setattr(timings, "IMPORTS", {"import weft": code})
-        made.append(timings.record(argparse.Namespace(runs=1)))
-    (line,) = lines(timings.differences(*made, PLAIN))
+        entries.append(timings.record(argparse.Namespace(runs=1)))
+    (line,) = lines(timings.differences(*entries, PLAIN))
     assert line.startswith("import weft: ")

@@ -66,10 +66,10 @@ def test_a_constant_changes_its_kernel_and_a_file_that_moves_none(tmp_path):
 def test_a_checkouts_kernels_are_the_same_in_another_folder(tmp_path):
     copy = tmp_path / "kernels"
     shutil.copytree(sass.KERNELS, copy, ignore=shutil.ignore_patterns(".*"))
-    here = sass.kernels_of([sass.KERNELS / "relu.cu", sass.KERNELS / "linear.cu"])
+    original = sass.kernels_of([sass.KERNELS / "relu.cu", sass.KERNELS / "linear.cu"])
     (copy / "relu.cu").rename(copy / "rectify.cu")
-    there = sass.kernels_of([copy / "linear.cu", copy / "rectify.cu"], copy)
-    assert here == there and len(here) >= 8
+    moved = sass.kernels_of([copy / "linear.cu", copy / "rectify.cu"], copy)
+    assert original == moved and len(original) >= 8
 
 
 def test_labels_are_numbered_in_their_kernel():
@@ -83,8 +83,8 @@ def test_a_kernel_with_another_name_and_the_same_code_is_only_mentioned():
     code = {"code": ["0123, 4 lines"]}
     (only,) = sass.differences({"f": code}, {"g": code}, PLAIN)
     assert only.allowed and "called g now" in only.text
-    found = sass.differences({"f": code}, {"g": {"code": ["4567, 4 lines"]}}, PLAIN)
-    assert not any(one.allowed for one in found) and len(found) == 2
+    changes = sass.differences({"f": code}, {"g": {"code": ["4567, 4 lines"]}}, PLAIN)
+    assert not any(change.allowed for change in changes) and len(changes) == 2
 
 
 # ---- puzzles ---------------------------------------------------------------------
@@ -97,8 +97,8 @@ def test_a_puzzle_that_wants_something_else_changes_its_verdict(monkeypatch):
     assert old["map"]["verdict"] == "solved"
     monkeypatch.setattr(puzzle, "spec", lambda a: a + 11)
     new = {"map": verdicts.verdict(puzzle, lambda: puzzle.answer)}
-    found = differences(old, new, REWORDED)
-    assert "map: verdict: solved before, Mismatch now" in [one.text for one in found]
+    changes = differences(old, new, REWORDED)
+    assert "map: verdict: solved before, Mismatch now" in [d.text for d in changes]
 
 
 # ---- findings and counters -------------------------------------------------------
@@ -117,13 +117,13 @@ def reports(last):
 
 
 def test_a_finding_at_another_thread_is_more_than_other_words():
-    old, same, other = ({"a": findings.told(reports(n))} for n in (10, 10, 12))
+    old, same, other = ({"a": findings.summarise(reports(n))} for n in (10, 10, 12))
     assert old["a"]["kinds"] == "bounds" and not differences(old, same, PLAIN)
-    found = differences(old, other, REWORDED)
-    assert [one.allowed for one in found] == [False, True]
-    clean = {"a": findings.told(reports(8))}
+    changes = differences(old, other, REWORDED)
+    assert [change.allowed for change in changes] == [False, True]
+    clean = {"a": findings.summarise(reports(8))}
     assert "a: kinds: bounds before,  now" in [
-        one.text for one in differences(old, clean, PLAIN)
+        d.text for d in differences(old, clean, PLAIN)
     ]
 
 
@@ -136,7 +136,7 @@ def test_a_watched_program_that_moves_has_its_findings_still(tmp_path):
     shutil.copy(path.parent.parent / "cases.h", tmp_path)
     shutil.copy(path, moved)
     old, new = (
-        {"a": findings.told([watched._run(p, case, "forward").report])}
+        {"a": findings.summarise([watched._run(p, case, "forward").report])}
         for p in (path, moved)
     )
     assert old["a"]["kinds"] == "bounds" and old == new
@@ -147,13 +147,13 @@ def test_a_stride_changes_the_counters():
         i = cuda.grid(1)
         out[i] = x[i * stride]
 
-    def seen(stride):
+    def counted(stride):
         launch = sim(strided, quiet=True)[1, 32]
         report = launch(np.zeros(32, "f4"), np.zeros(64, "f4"), stride)
         return {"a": {"kernel": counters.costs(report.counters)}}
 
-    assert not differences(seen(1), seen(1), PLAIN)
-    assert differences(seen(1), seen(2), PLAIN)
+    assert not differences(counted(1), counted(1), PLAIN)
+    assert differences(counted(1), counted(2), PLAIN)
 
 
 def test_counters_that_two_runs_do_not_share_are_only_mentioned():
@@ -175,5 +175,5 @@ def test_a_rate_that_differs_by_one_bit_changes_the_weights():
         {"reference": losses.trained("reference", "cpu", 2, rate)} for rate in rates
     )
     assert old["reference"]["steps"] == 2 and not differences(old, same, PLAIN)
-    names = [one.text.split(": ")[1] for one in differences(old, other, PLAIN)]
+    names = [d.text.split(": ")[1] for d in differences(old, other, PLAIN)]
     assert "weights" in names and "loss 1" not in names

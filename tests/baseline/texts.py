@@ -1,4 +1,4 @@
-"""Texts that do not depend on where a checkout is, and their hashes."""
+"""Texts that do not depend on the checkout's location, and their hashes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 _SOURCES = "cuh?|h|c|cpp|py|ipynb|so"
-LONGEST = 40  # characters of a text that a record holds as it is
+LONGEST = 40  # characters of a text that a record contains in full
 
 
 def digest(value: Any) -> str:
-    """64 bits of the SHA-256 of a text, of bytes or of anything JSON can hold."""
+    """Return 64 bits of the SHA-256 of a text, of bytes or of any JSON value."""
     if not isinstance(value, bytes | str):
         value = json.dumps(value, sort_keys=True)
     if isinstance(value, str):
@@ -23,7 +23,7 @@ def digest(value: Any) -> str:
 
 
 def short(value: Any) -> Any:
-    """What a record holds of a field: itself if it is short, else its hash."""
+    """Return a field's value for a record: itself if it is short, else its hash."""
     if isinstance(value, dict | list):
         return digest(value) if len(json.dumps(value)) > LONGEST else value
     if isinstance(value, str) and len(value) > LONGEST:
@@ -32,10 +32,10 @@ def short(value: Any) -> Any:
 
 
 def normalised(text: str) -> str:
-    """A text without colours, addresses, and the names of files before lines.
+    """Remove colours, addresses, and file names before line numbers from a text.
 
-    Numbers are left out where chance decides: where a launch was that did not end, and
-    which blocks met.
+    Numbers that depend on chance are replaced: the place of an endless launch, and the
+    blocks of a race.
     """
     text = re.sub(r"(?m)^weft: (?:building|waiting) .*\n", "", text)
     text = re.sub(r"(?s)(?<=ran for longer than ).*", _without_numbers, text)

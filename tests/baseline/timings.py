@@ -1,8 +1,8 @@
-"""Medians, in microseconds, of what a user waits for, and how far runs are apart.
+"""Medians of the times that users wait, in microseconds, and their spread.
 
-Each is measured in --runs processes, one after the other. The median is that of the
-runs' medians; low and high are the lowest and the highest of them, whose distance is
-the spread. Record them on a machine that does nothing else.
+Each time is measured in --runs processes, one after the other. The record has the
+median of the runs' medians, and the lowest and highest of them; the spread is the
+distance of these two. Record timings on an idle machine.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from baseline.product import EDIT
 from baseline.texts import ROOT
 from tqdm import tqdm
 
-SLOWER = 0.03  # that a timing may be slower, at least
-STARTS = 5  # of each import, a run
+SLOWER = 0.03  # relative increase of a timing that is always allowed
+STARTS = 5  # starts per import and run
 IMPORTS = {"import weft": "import weft", "import utils": "from utils import *"}
 
 
 def record(options: argparse.Namespace) -> dict[str, Any]:
-    """An entry for each number of each benchmark."""
-    every: dict[str, list[float]] = defaultdict(list)
+    """Return an entry for each number of each benchmark."""
+    samples: dict[str, list[float]] = defaultdict(list)
     for number in tqdm(range(options.runs + 1), "timings", unit="run", disable=None):
         for measure in (edits, simulators, epochs, imports):
             for name, us in measure().items():
-                if number:  # the first one fills caches
-                    every[name].append(us)
-    return {name: summary(values) for name, values in every.items()}
+                if number:  # the first run fills caches
+                    samples[name].append(us)
+    return {name: summary(values) for name, values in samples.items()}
 
 
 def summary(medians: list[float]) -> dict[str, float]:
-    """The median of medians, and the range that they are in."""
+    """Return the median of medians, and their range."""
     low, high = min(medians), max(medians)
     middle = statistics.median(medians)
     return {"us": _short(middle), "low": _short(low), "high": _short(high)}
@@ -49,21 +49,23 @@ def summary(medians: list[float]) -> dict[str, float]:
 def differences(
     old: Entries, new: Entries, options: argparse.Namespace
 ) -> list[Difference]:
-    """Timings slower than 3 % and than either spread; all others are mentioned."""
-    found = [Difference(f"{key}: missing now") for key in old if key not in new]
-    found += [Difference(f"{key}: new", allowed=True) for key in new if key not in old]
+    """List timings; allow those within 3 % or within either spread."""
+    changes = [Difference(f"{key}: missing now") for key in old if key not in new]
+    changes += [
+        Difference(f"{key}: new", allowed=True) for key in new if key not in old
+    ]
     for key in sorted(old.keys() & new.keys()):
         before, after = old[key], new[key]
         limit = max(SLOWER, spread(before), spread(after))
         change = after["us"] / before["us"] - 1
         text = f"{key}: {before['us']:g} us before, {after['us']:g} us now"
         text += f", {change:+.1%} (limit {limit:.1%})"
-        found.append(Difference(text, allowed=change <= limit))
-    return found
+        changes.append(Difference(text, allowed=change <= limit))
+    return changes
 
 
 def spread(timing: dict[str, float]) -> float:
-    """How far the runs are apart, as a share of the median."""
+    """Return the spread of the runs, as a share of the median."""
     return (timing["high"] - timing["low"]) / timing["us"]
 
 
@@ -75,13 +77,13 @@ def edits() -> dict[str, float]:
 
 def simulators() -> dict[str, float]:
     """Time a simulated thread in Python and in CUDA C on the CPU."""
-    found = {}
+    times = {}
     for name in ("sim", "simt"):
         for row in _rows("bench", name):
             if row["impl"] == "weft":
                 key = f"{name} {row['rung']} {row.get('checks', '')}".strip()
-                found[key] = row["us"]
-    return found
+                times[key] = row["us"]
+    return times
 
 
 def epochs() -> dict[str, float]:
@@ -93,19 +95,19 @@ def epochs() -> dict[str, float]:
 
 def imports() -> dict[str, float]:
     """Time a process that imports a module and exits."""
-    found = {}
+    medians = {}
     for name, code in IMPORTS.items():
         times = []
         for _ in range(STARTS):
             start = time.perf_counter()
             _output([sys.executable, "-c", code])
             times.append(1e6 * (time.perf_counter() - start))
-        found[name] = statistics.median(times)
-    return found
+        medians[name] = statistics.median(times)
+    return medians
 
 
 def _rows(*words: str) -> list[dict[str, Any]]:
-    """The rows that a command of ours writes."""
+    """Return the rows that a `weft` command writes."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.json"
         _output([sys.executable, "-m", "weft", *words, "--json", str(file)])
@@ -113,12 +115,12 @@ def _rows(*words: str) -> list[dict[str, Any]]:
 
 
 def _output(command: list[str]) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=ROOT, text=True, capture_output=True, stdin=subprocess.DEVNULL
     )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
-    return done.stdout
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {process.stderr}")
+    return process.stdout
 
 
 def _short(us: float) -> float:

@@ -1,6 +1,6 @@
 """Puzzles: the verdict and the message on each answer, in Python and in CUDA C.
 
-Answers are the published ones and those of the corpus, right and wrong.
+The answers are the published ones, and the right and wrong ones of the corpus.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from weft import cuda_c, puzzles
 
 
 def record(options: argparse.Namespace) -> dict[str, Any]:
-    """An entry for each answer: solved, not solved, or the error that refuses it."""
-    found: dict[str, Any] = {}
+    """Return an entry for each answer: solved, not solved, or the error that refuses
+    it."""
+    entries: dict[str, Any] = {}
     for puzzle in tqdm(list(puzzles), "published answers", disable=None):
-        found[f"{puzzle.name} published"] = verdict(puzzle, lambda p=puzzle: p.answer)
+        entries[f"{puzzle.name} published"] = verdict(puzzle, lambda p=puzzle: p.answer)
         if puzzle.is_kernel:
-            found[f"{puzzle.name} published in C"] = verdict(
+            entries[f"{puzzle.name} published in C"] = verdict(
                 puzzle, lambda p=puzzle: cuda_c(p.answer)
             )
     for case in tqdm([*RIGHT, *WRONG], "answers", disable=None):
         puzzle = puzzles[case.puzzle]
-        found[f"{case}"] = verdict(puzzle, lambda c=case: c.answer)
-    return found
+        entries[f"{case}"] = verdict(puzzle, lambda c=case: c.answer)
+    return entries
 
 
 def verdict(puzzle: Any, answer: Callable[[], Any]) -> dict[str, str]:
-    """What a puzzle's check() does with an answer, which is compiled now."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    """Return the verdict of a puzzle's check() on an answer, which is compiled now."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         try:
             solved = puzzle.check(answer())
         except Exception as error:
             return {"verdict": type(error).__name__, "text": normalised(str(error))}
     if solved is None:
-        return {"verdict": "not solved", "text": normalised(printed.getvalue())}
+        return {"verdict": "not solved", "text": normalised(output.getvalue())}
     text = f"{solved.language}. {solved.verdict}. {solved.score}"
     return {"verdict": "solved", "text": normalised(text)}

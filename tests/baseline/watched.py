@@ -18,44 +18,45 @@ from baseline.product import Files, program_report, watched_program
 from tqdm import tqdm
 
 HANGS = {"hang", "deadlock"}  # kinds of findings
-CHANCE = {"hang", "stack"}  # ... whose kernels get how far they get
+CHANCE = {"hang", "stack"}  # ... with kernels that chance stops at different places
 ORDERS = {"forward": "0", "reverse": "1", "shuffled": "7"}
-ONE_WORKER = {"WEFT_RUN_THREADS": "1"}  # else chance decides which blocks meet
-SECONDS = 600  # for a program; a hang is found after some of its own CPU time
+ONE_WORKER = {"WEFT_RUN_THREADS": "1"}  # otherwise chance decides which blocks conflict
+SECONDS = 600  # time limit of a program; a hang is found after some CPU time of its own
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run of one case. status: of its program's exit, or its CUDA error. seen: what
-    the runtime wrote of it."""
+    """A run of one case. status: the program's exit status, or its CUDA error. text:
+    the runtime's report."""
 
     path: Path
     name: str
     status: int
-    seen: str
+    text: str
 
     @cached_property
     def report(self) -> Any:
-        """What was seen, on the source's lines; one report at a time is made."""
+        """The report with the source's lines; one report at a time is converted."""
         files = Files(str(self.path.parent))
-        report = program_report(self.seen, files, "PROGRAM")
+        report = program_report(self.text, files, "PROGRAM")
         report.listing = "none"
         return report
 
 
 def corpus(turn: int = 0) -> dict[str, list[Run]]:
-    """The runs of each case, by its name: one for each order. Each turn runs anew."""
-    found: dict[str, list[Run]] = defaultdict(list)
+    """Return the runs of each case by its name, one for each order; each turn runs
+    anew."""
+    runs: dict[str, list[Run]] = defaultdict(list)
     for run in _runs(turn):
-        found[run.name].append(run)
-    return found
+        runs[run.name].append(run)
+    return runs
 
 
 @cache
 def _runs(turn: int) -> tuple[Run, ...]:
-    """Every case of the corpora, each in a process of its own, in every order.
+    """Run every case of the corpora in a separate process, in every order.
 
-    A kernel that hangs runs in one order alone: that takes seconds.
+    A kernel that hangs takes seconds, so it runs in one order only.
     """
     jobs = [
         (path, case, order)
@@ -66,11 +67,11 @@ def _runs(turn: int) -> tuple[Run, ...]:
     ]
     workers = len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(workers) as pool:
-        # First all executables, so that no two runs build the same.
+        # Build all executables first, so that no two runs build the same one.
         list(pool.map(watched_program, dict.fromkeys(path for path, *_ in jobs)))
-        done = pool.map(lambda job: _run(*job), jobs)
-        found = list(tqdm(done, "watched cases", len(jobs), disable=None))
-    return (*found, *_races())
+        results = pool.map(lambda job: _run(*job), jobs)
+        runs = list(tqdm(results, "watched cases", len(jobs), disable=None))
+    return (*runs, *_races())
 
 
 def _run(path: Path, case: Any, order: str) -> Run:
@@ -79,17 +80,17 @@ def _run(path: Path, case: Any, order: str) -> Run:
         env = {**os.environ, "WEFT_CHECK_REPORT": str(file)}
         env |= {"WEFT_RUN_ORDER": ORDERS[order], **ONE_WORKER}
         command = [watched_program(path), case.name]
-        done = subprocess.run(command, env=env, capture_output=True, timeout=SECONDS)
+        process = subprocess.run(command, env=env, capture_output=True, timeout=SECONDS)
         text = file.read_text() if file.exists() else '{"findings":[],"kernels":[]}'
     name = f"{path.parent.name} {case.name}"
-    return Run(path, name, done.returncode, text)
+    return Run(path, name, process.returncode, text)
 
 
 def _races() -> list[Run]:
-    """These programs write what was seen of each of their cases, in every order."""
-    found = []
+    """Run programs that print a report for each of their cases, in every order."""
+    runs = []
     for path in sorted(RACES.glob("*.cu")):
-        done = subprocess.run(
+        process = subprocess.run(
             [watched_program(path)],
             env={**os.environ, **ONE_WORKER},
             capture_output=True,
@@ -97,9 +98,9 @@ def _races() -> list[Run]:
             timeout=SECONDS,
             check=True,
         )
-        for line in done.stdout.splitlines():
+        for line in process.stdout.splitlines():
             if match := re.match(r"(\w+) \d (\d+) (\{.*)", line):
                 case, error, text = match.groups()
                 name = f"races {path.stem} {case}"
-                found.append(Run(path, name, int(error), text))
-    return found
+                runs.append(Run(path, name, int(error), text))
+    return runs

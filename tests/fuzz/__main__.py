@@ -1,10 +1,10 @@
-"""The long run: every fuzzer in rounds, each in a process of its own.
+"""The long run: every fuzzer in rounds, each in a separate process.
 
     python tests/fuzz [--only NAME ...] [--seed N] [--share S]
 
-A round that fails, crashes, grows beyond 6 GB or takes longer than ten minutes is
-printed with the command that repeats it, and the others go on; the exit status is then
-1. --share: of the goals, e.g. 0.01. --seed: of the first round.
+A round fails if it raises, crashes, grows beyond 6 GB or takes longer than ten minutes.
+Then the command that repeats it is printed, the other rounds continue, and the exit
+status is 1. --share: of the goals, e.g. 0.01. --seed: of the first round.
 """
 
 import argparse
@@ -23,44 +23,45 @@ sys.path[:0] = [str(ROOT / "lib"), str(ROOT), str(HERE.parent)]
 from fuzz.fuzzers import FUZZERS  # noqa: E402
 
 ROUND = 1000  # tries
-SECONDS = 600  # that a round may take
-MEMORY = 6 << 30  # bytes of memory that a round may write to
+SECONDS = 600  # time limit of a round
+MEMORY = 6 << 30  # bytes that a round may allocate
 
 
 def main():
-    given = _parser().parse_args()
-    if given.round:
-        return one_round(given.round, given.seed, given.count)
-    failed = 0
-    for name in given.only:
-        goal = max(1, round(FUZZERS[name].goal * given.share))
+    options = _parser().parse_args()
+    if options.round:
+        return one_round(options.round, options.seed, options.count)
+    failures = 0
+    for name in options.only:
+        goal = max(1, round(FUZZERS[name].goal * options.share))
         with tqdm(total=goal, desc=name, unit=" tries") as bar:
-            for at in range(0, goal, ROUND):
-                count = min(ROUND, goal - at)
-                failed += not passes(name, given.seed + at // ROUND, count, bar)
+            for first in range(0, goal, ROUND):
+                count = min(ROUND, goal - first)
+                failures += not passes(name, options.seed + first // ROUND, count, bar)
                 bar.update(count)
-    print(f"{failed} rounds failed" if failed else "all rounds passed")
-    return failed > 0
+    print(f"{failures} rounds failed" if failures else "all rounds passed")
+    return failures > 0
 
 
 def passes(name, seed, count, bar):
-    """Whether a round ends well, in a process of its own."""
-    run = [sys.executable, str(HERE), "--round", name]
-    run += ["--seed", str(seed), "--count", str(count)]
+    """Run a round in a separate process; return whether it passes."""
+    command = [sys.executable, str(HERE), "--round", name]
+    command += ["--seed", str(seed), "--count", str(count)]
     try:
-        done = subprocess.run(run, text=True, capture_output=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        bar.write(f"{name}: longer than {SECONDS} s: {' '.join(run)}")
-        return False
-    if done.returncode:
-        bar.write(
-            f"{done.stdout}{done.stderr}status {done.returncode}: {' '.join(run)}"
+        process = subprocess.run(
+            command, text=True, capture_output=True, timeout=SECONDS
         )
-    return done.returncode == 0
+    except subprocess.TimeoutExpired:
+        bar.write(f"{name}: longer than {SECONDS} s: {' '.join(command)}")
+        return False
+    if process.returncode:
+        status = f"status {process.returncode}: {' '.join(command)}"
+        bar.write(f"{process.stdout}{process.stderr}{status}")
+    return process.returncode == 0
 
 
 def one_round(name, seed, count):
-    """Tries in this process."""
+    """Run the tries in this process."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     with tempfile.TemporaryDirectory() as folder:
         FUZZERS[name].run(count, seed, Path(folder))

@@ -1,5 +1,5 @@
-"""What is tried with random input, and what may come of it: an error of the lab's own,
-in a few lines, or none.
+"""The fuzzers' targets. Each try must end without an error, or in an error of the lab's
+own in a few lines.
 """
 
 import contextlib
@@ -32,22 +32,22 @@ from weft.csource.scanner import RewriteError
 from weft.mnist import data, weights
 from weft.mnist.data import DataError
 
-set_hypothesis_home_dir(store.cache_folder("hypothesis"))  # and not the checkout
+set_hypothesis_home_dir(store.cache_folder("hypothesis"))  # not in the checkout
 OURS = Short, BuildError, RewriteError, DataError
-LONGEST = 3000  # letters of an error
+LONGEST = 3000  # characters of an error message
 
 
 @dataclass(frozen=True)
 class Fuzzer:
-    """try_one: with input from a random source and a folder to write to; raises what
-    must not be. short: of `make test-slow`; goal: of `make fuzz`."""
+    """try_one: runs one try with a random source and a folder to write to; raises any
+    forbidden error. short: tries in `make test-slow`; goal: tries in `make fuzz`."""
 
     try_one: Callable[[Random, Path], None]
     short: int
     goal: int
 
     def run(self, count: int, seed: int, folder: Path) -> None:
-        """Try so many; the first failure is made as small as possible, and raised."""
+        """Run `count` tries; shrink the first failure, and raise it."""
 
         @hypothesis.settings(
             max_examples=count,
@@ -66,8 +66,8 @@ class Fuzzer:
 
 
 def refused(call: Callable[[], object], readers: Sequence[str] = ()) -> None:
-    """Call; an error of the lab's own is right, or one at a line of the files of
-    `readers`, where kernels in Python are."""
+    """Call; accept an error of the lab's own, or one at a line of a file in `readers`,
+    the files with kernels in Python."""
     try:
         call()
     except Exception as error:
@@ -85,7 +85,7 @@ launched = functools.cache(mixed_launches.kernels)
 
 
 def try_arguments(random, folder):
-    """A launch with arguments of every kind."""
+    """Launch with arguments of every kind."""
     kernel, params = random.choice(launched())
     args = launch_arguments.arguments(random, params, 600)
     shape = random.randint(1, 4), random.choice([1, 32])
@@ -96,7 +96,7 @@ TEMPLATE = signature.parse("template <class T, int N> __global__ void k(T *y) {}
 
 
 def try_shapes(random, folder):
-    """What stands in the brackets: of a kernel, and of a template."""
+    """Try the contents of the brackets of a kernel and of a template."""
     kernel = random.choice([*shaped(), None])
     if kernel is None:
         args = [launch_arguments.anything(random, 9) for _ in range(2)]
@@ -117,14 +117,14 @@ def shaped():
 
 
 def try_kernel(random, folder):
-    """A kernel from a grammar, simulated and translated."""
+    """Simulate and translate a kernel from a grammar."""
     try:
         kernel = kernel_grammar.kernel(random)
     except SyntaxError:
         return
     name = kernel.__code__.co_filename
     args = kernel_grammar.arguments()
-    readers = [name, kernel_grammar.__file__]  # a helper is there
+    readers = [name, kernel_grammar.__file__]  # it contains a helper
     hypothesis.note("".join(linecache.getlines(name)))
     refused(lambda: sim(kernel, quiet=True, timeout=1)[1, 4](*args), readers)
     refused(lambda: to_cuda(kernel, args))
@@ -135,7 +135,7 @@ def try_kernel(random, folder):
 
 
 def try_source(random, folder):
-    """CUDA C of this tree with slips of the hand, as far as it comes without g++."""
+    """Rewrite and check CUDA C of this tree with typing errors, without g++."""
     source = mutations.source(random)
     hypothesis.note(source)
     refused(lambda: line_by_line(source))
@@ -144,7 +144,7 @@ def try_source(random, folder):
 
 
 def line_by_line(source: str) -> None:
-    """Rewrite a source, whose lines stay as many as they are."""
+    """Rewrite a source; its number of lines must not change."""
     assert rewrite(source, "cell.cu").count("\n") == source.count("\n") + 2
 
 
@@ -152,7 +152,7 @@ def line_by_line(source: str) -> None:
 
 
 def try_data(random, folder):
-    """MNIST's files: damaged, or damaged before their hash was taken."""
+    """Load MNIST files that were damaged after or before their hash was computed."""
     images = b"\0\0\x08\x03\0\0\0\x05\0\0\0\x1c\0\0\0\x1c" + bytes(5 * 28 * 28)
     labels = b"\0\0\x08\x01\0\0\0\x05" + bytes(5)
     sums = ""
@@ -166,7 +166,7 @@ def try_data(random, folder):
 
 
 def try_weights(random, folder):
-    """A damaged file of weights, or a right one of something else."""
+    """Load a damaged weights file, or one with other contents."""
     file, shape = io.BytesIO(), random.choice([(2, 3), (3, 2), (6,), ()])
     dtype = random.choice(["f4", "f4", "f8", "S4", "O"])
     save = random.choice([np.savez, np.savez, np.savez_compressed])

@@ -1,4 +1,4 @@
-"""Kernels in Python from a grammar: right ones, and ones that no GPU could run."""
+"""Python kernels from a grammar: valid ones, and ones that no GPU can run."""
 
 import itertools
 import linecache
@@ -65,19 +65,20 @@ ODD_SIGNS = ["/=", "//=", "%=", "**=", "<<=", "@=", "&="]
 
 
 def pick(random, usual, odd):
-    """One that a kernel may have, or now and then one that is odd."""
+    """Return a usual alternative or, now and then, an odd one."""
     return random.choice(odd if random.randint(0, 14) == 0 else usual)
 
 
 def kernel(random):
-    """A function of x, y, grid2, whole, n and alpha, with its source."""
+    """Return a function of x, y, grid2, whole, n and alpha, with its source."""
     lines = ["def made(x, y, grid2, whole, n, alpha):"]
     lines += ["    i = cuda.grid(1)"] if random.randint(0, 4) else []
     if random.randint(0, 2) == 0:
         place = random.choice(["shared", "local"])
-        what = f"{pick(random, SHAPES, ODD_SHAPES)}, {pick(random, TYPES, ODD_TYPES)}"
-        made = random.choice(["shared", "own", "own"])
-        lines.append(f"    {made} = cuda.{place}.array({what})")
+        shape = pick(random, SHAPES, ODD_SHAPES)
+        dtype = pick(random, TYPES, ODD_TYPES)
+        name = random.choice(["shared", "own", "own"])
+        lines.append(f"    {name} = cuda.{place}.array({shape}, {dtype})")
     for _ in range(random.randint(1, 4)):
         lines += statement(random, 1, 2)
     return _defined("\n".join(lines) + "\n")
@@ -96,7 +97,7 @@ def _defined(text):
 
 
 def forget(function):
-    """Let the source go."""
+    """Remove the source from the cache."""
     linecache.cache.pop(function.__code__.co_filename, None)
 
 
@@ -105,7 +106,7 @@ def helper(a, b):
 
 
 def statement(random, indent, depth):
-    """The lines of one statement; depth: how many more may be inside of it."""
+    """Return the lines of one statement; depth: maximum levels of nested statements."""
     pad = "    " * indent
     kind = random.randint(0, 9 if depth else 6)
     value = expression(random, 2)
@@ -126,14 +127,14 @@ def statement(random, indent, depth):
 
 
 def target(random):
-    """What is assigned to."""
+    """Return the target of an assignment."""
     if random.randint(0, 2):
         return subscript(random, 1)
     return pick(random, TARGETS, ODD_TARGETS)
 
 
 def subscript(random, depth):
-    """An element, or a part, of an array or of what is none."""
+    """Return an element or a slice of an array, or of another object."""
     array = pick(random, ARRAYS, [*NAMES, *ODD_NAMES])
     count = pick(random, [2 if array == "grid2" else 1], [0, 1, 2, 3])
     parts = [index(random, depth) for _ in range(count)]
@@ -141,7 +142,7 @@ def subscript(random, depth):
 
 
 def index(random, depth):
-    """Mostly one that is in bounds; else anything, slices among it."""
+    """Return an index, mostly in bounds; otherwise anything, including slices."""
     kind = random.randint(0, 9)
     if kind <= 7:
         return random.choice(["i", "0", "i % 4", "cuda.threadIdx.x"])
@@ -152,17 +153,19 @@ def index(random, depth):
 
 
 def call(random, depth):
-    """A call; now and then of anything with anything, keywords among it."""
+    """Return a call; now and then of anything with any arguments, even keywords."""
     a, b = expression(random, depth - 1), expression(random, depth - 1)
     if random.randint(0, 14):
         return random.choice(CALLS).format(a, b)
-    given = [a, b, "i"][: random.randint(0, 3)]
-    given += [pick(random, ["1"], ["dtype=float32", "shape=4", "*x", "**k", "key=i"])]
-    return f"{random.choice(ODD_CALLS)}({', '.join(given)})"
+    arguments = [a, b, "i"][: random.randint(0, 3)]
+    arguments += [
+        pick(random, ["1"], ["dtype=float32", "shape=4", "*x", "**k", "key=i"])
+    ]
+    return f"{random.choice(ODD_CALLS)}({', '.join(arguments)})"
 
 
 def expression(random, depth):
-    """Any; depth: how many more may be inside of it."""
+    """Return an expression; depth: maximum levels of nested expressions."""
     kind = random.randint(0, 9 if depth > 0 else 2)
     if kind == 0:
         return pick(random, VALUES, ODD_VALUES)
@@ -183,7 +186,7 @@ def expression(random, depth):
 
 
 def arguments():
-    """What a kernel is launched with."""
+    """Return the arguments of a launch."""
     return [
         *(np.zeros(8, np.float32), np.ones(8, np.float32)),
         *(np.ones((4, 4), np.float32), np.arange(8, dtype=np.int32), 5, 0.5),

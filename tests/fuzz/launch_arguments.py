@@ -1,7 +1,7 @@
-"""Arguments and launch shapes of every kind that Python has, from a random source.
+"""Arguments and launch shapes of every kind in Python, from a random source.
 
-Each function takes a random.Random: a plain one, or hypothesis's, which shrinks what it
-chose.
+Each function takes a random.Random: a plain one, or that of hypothesis, which shrinks
+its choices.
 """
 
 import array
@@ -35,22 +35,22 @@ NUMBERS = [
 
 
 def numpy_array(random, most=4000):
-    """An array of any dtype, shape and strides; most: elements."""
+    """Return an array of any dtype, shape and strides of at most `most` elements."""
     dtype = np.dtype(random.choice(NUMPY))
-    made = _filled(dtype, shape(random, most))
+    array = _filled(dtype, shape(random, most))
     change = random.choice(CHANGES)
     try:
-        return change(made)
-    except (IndexError, ValueError, TypeError):  # it has too few dimensions for that
-        return made
+        return change(array)
+    except (IndexError, ValueError, TypeError):  # the change requires more dimensions
+        return array
 
 
 def shape(random, most):
-    """Of no to three dimensions; some are empty."""
-    one = random.randint(1, most)
-    side = max(1, math.isqrt(one))
+    """Return a shape of zero to three dimensions; some have size 0."""
+    size = random.randint(1, most)
+    side = max(1, math.isqrt(size))
     return random.choice(
-        [(one,), (one,), (one,), (side, side), (3, side, 2), (0,), (0, 3), (1,), ()]
+        [(size,), (size,), (size,), (side, side), (3, side, 2), (0,), (0, 3), (1,), ()]
     )
 
 
@@ -63,56 +63,54 @@ def _filled(dtype, sides):
     )
 
 
-def _at_odd_address(made):
-    room = np.zeros(made.nbytes + 1, np.uint8)
-    return room[1:].view(made.dtype).reshape(made.shape)
+def _at_odd_address(array):
+    room = np.zeros(array.nbytes + 1, np.uint8)
+    return room[1:].view(array.dtype).reshape(array.shape)
 
 
-def _read_only(made):
-    made.flags.writeable = False
-    return made
+def _read_only(array):
+    array.flags.writeable = False
+    return array
 
 
 CHANGES = [
-    *[lambda made: made] * 8,
-    *(lambda made: made[::2], lambda made: made[::-1], lambda made: made.T),
-    *(lambda made: made[1:], lambda made: made[:, 1:], lambda made: made[..., 0]),
-    lambda made: np.broadcast_to(made, (3, *made.shape)),
+    *[lambda x: x] * 8,
+    *(lambda x: x[::2], lambda x: x[::-1], lambda x: x.T),
+    *(lambda x: x[1:], lambda x: x[:, 1:], lambda x: x[..., 0]),
+    lambda x: np.broadcast_to(x, (3, *x.shape)),
     *(np.asfortranarray, _at_odd_address, _read_only),
-    lambda made: np.ma.masked_array(made, made == made),
-    *(np.matrix, lambda made: made.view(np.recarray)),
-    lambda made: np.ma.masked_array(made),
-    *(memoryview, lambda made: made.tolist(), lambda made: list(made)),
-    lambda made: types.SimpleNamespace(
-        owner=made, __array_interface__=made.__array_interface__
-    ),
+    lambda x: np.ma.masked_array(x, x == x),
+    *(np.matrix, lambda x: x.view(np.recarray)),
+    lambda x: np.ma.masked_array(x),
+    *(memoryview, lambda x: x.tolist(), lambda x: list(x)),
+    lambda x: types.SimpleNamespace(owner=x, __array_interface__=x.__array_interface__),
 ]
 
 
 def tensor(random, most=4000):
-    """A tensor of any dtype, layout and strides."""
-    made = torch.zeros(shape(random, most), dtype=random.choice(TORCH))
+    """Return a tensor of any dtype, layout and strides."""
+    result = torch.zeros(shape(random, most), dtype=random.choice(TORCH))
     change = random.choice(TENSOR_CHANGES)
     try:
-        return change(made)
+        return change(result)
     except (RuntimeError, IndexError, TypeError, NotImplementedError):
-        return made
+        return result
 
 
 TENSOR_CHANGES = [
-    *[lambda made: made] * 6,
-    *(lambda made: made[::2], lambda made: made.t(), lambda made: made[1:]),
-    lambda made: made.expand(3, *made.shape),
-    *(lambda made: made.conj(), lambda made: made.to_sparse()),
-    *(lambda made: made.to("meta"), torch.nn.Parameter, torch._neg_view),
-    lambda made: torch.quantize_per_tensor(made, 0.1, 0, torch.quint8),
-    *(lambda made: made.numpy(), lambda made: made.tolist()),
-    lambda made: made.requires_grad_() * 2,
+    *[lambda x: x] * 6,
+    *(lambda x: x[::2], lambda x: x.t(), lambda x: x[1:]),
+    lambda x: x.expand(3, *x.shape),
+    *(lambda x: x.conj(), lambda x: x.to_sparse()),
+    *(lambda x: x.to("meta"), torch.nn.Parameter, torch._neg_view),
+    lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8),
+    *(lambda x: x.numpy(), lambda x: x.tolist()),
+    lambda x: x.requires_grad_() * 2,
 ]
 
 
 class Unwilling:
-    """Raises whatever is asked of it."""
+    """Raises an error in every method."""
 
     def _refuse(self, *_):
         raise RuntimeError("unwilling")
@@ -122,14 +120,14 @@ class Unwilling:
 
 
 class Speechless:
-    """Cannot be shown."""
+    """Raises an error in repr()."""
 
     def __repr__(self):
         raise ValueError("speechless")
 
 
 class Coy:
-    """Answers what it is asked with what nobody wants."""
+    """Returns values of the wrong types."""
 
     def __bool__(self):
         return None
@@ -142,8 +140,8 @@ class Coy:
 
 
 def _on_a_gpu(**interface):
-    whole = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}
-    return types.SimpleNamespace(__cuda_array_interface__={**whole, **interface})
+    defaults = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}
+    return types.SimpleNamespace(__cuda_array_interface__={**defaults, **interface})
 
 
 class Pair(ctypes.Structure):
@@ -172,17 +170,17 @@ ODDITIES = [
 
 
 def number(random):
-    """A number of any kind."""
+    """Return a number of any kind."""
     return random.choice(NUMBERS)
 
 
 def oddity(random):
-    """What is neither an array nor a number."""
+    """Return an object that is neither an array nor a number."""
     return random.choice(ODDITIES)()
 
 
 def anything(random, most=4000):
-    """One argument."""
+    """Return one argument of any kind."""
     kind = random.choice("aaaattnno")
     if kind == "a":
         return numpy_array(random, most)
@@ -192,14 +190,14 @@ def anything(random, most=4000):
 
 
 def arguments(random, params, most=4000):
-    """Those of a launch, for the parameters of a CUDA C kernel: half of the time all
-    fit, else one of them may be anything, or there are too few or too many."""
-    made = [_fitting(random, param, most) for param in params]
+    """Return arguments for a CUDA C kernel's parameters. Half of the time all fit;
+    otherwise one of them may be anything, or there are too few or too many."""
+    values = [_fitting(random, param, most) for param in params]
     if random.randint(0, 1) == 0:
-        return made
-    at = random.randint(-1, len(made))
-    made[max(at, 0) : at + 1] = [anything(random, most)] * (at >= 0)
-    return made
+        return values
+    at = random.randint(-1, len(values))
+    values[max(at, 0) : at + 1] = [anything(random, most)] * (at >= 0)
+    return values
 
 
 FITTING = {
@@ -213,23 +211,29 @@ def _fitting(random, param, most):
     if not param.pointer:
         return VALUES.get(param.type, random.choice([1, 2, 17, 100]))
     dtype = FITTING.get(param.type, "f4")
-    made = np.ones(4 * random.randint(20, most // 4), dtype)
-    return torch.from_numpy(made) if random.randint(0, 2) == 0 else made
+    array = np.ones(4 * random.randint(20, most // 4), dtype)
+    return torch.from_numpy(array) if random.randint(0, 2) == 0 else array
 
 
 def brackets(random):
-    """What may be written in kernel[...]: any number of parts, of any kind."""
+    """Return the contents of kernel[...]: any number of parts, of any kind."""
     parts = [dimension(random) for _ in range(random.choice([1, 2, 2, 2, 3, 4, 5]))]
     return random.choice([tuple(parts), tuple(parts), parts, parts[0]])
 
 
 def dimension(random):
-    """A grid or a block, or not."""
-    whole = [0, 1, 2, 31, 32, 64, 1024, 1025, 65535, 65536, -1, 2**31, 2**40]
-    few = [random.choice(whole) for _ in range(random.randint(0, 4))]
+    """Return a valid or an invalid grid or block."""
+    numbers = [0, 1, 2, 31, 32, 64, 1024, 1025, 65535, 65536, -1, 2**31, 2**40]
+    few = [random.choice(numbers) for _ in range(random.randint(0, 4))]
     return random.choice(
         [
-            *(random.choice(whole), random.choice(whole), tuple(few), tuple(few), few),
+            *(
+                random.choice(numbers),
+                random.choice(numbers),
+                tuple(few),
+                tuple(few),
+                few,
+            ),
             *(number(random), oddity(random), np.array(few), torch.tensor(few)),
         ]
     )

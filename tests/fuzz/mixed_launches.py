@@ -1,8 +1,8 @@
-"""Launches of every kind with random arguments, in one process; what memory it takes.
+"""Launches of every kind with random arguments in one process, and its memory growth.
 
     cd tests; python -m fuzz.mixed_launches COUNT SEED
 
-prints by how many MB the process has grown, and stops at 1000.
+prints the growth of the process in MB, and stops at 1000.
 """
 
 import contextlib
@@ -47,20 +47,20 @@ def add(y, a, b, n):
 
 
 def kernels():
-    """(a kernel, its parameters as CUDA C has them) of every runner on the CPU."""
-    found = []
+    """Return (kernel, its parameters in CUDA C) for every runner on the CPU."""
+    runners = []
     for options in ({}, {"watched": True}):
         cell = load_cuda(SOURCE, target="cpu", **options)
         every = [getattr(cell, name) for name in ("add", "every", "rows")]
-        found += [(kernel, kernel.params) for kernel in every]
+        runners += [(kernel, kernel.params) for kernel in every]
     of_add = parse(SOURCE)[0].params
     simulated = sim(add, quiet=True), sim(add, quiet=True, trace=True)
-    others = cuda_c(add), numba_jit(add)
-    return found + [(runner, of_add) for runner in (*simulated, *others)]
+    compiled = cuda_c(add), numba_jit(add)
+    return runners + [(runner, of_add) for runner in (*simulated, *compiled)]
 
 
 def launch(random, kernel, params):
-    """One launch, whatever comes of it."""
+    """Launch once, and ignore errors."""
     args = launch_arguments.arguments(random, params, MOST)
     shape = random.randint(1, 4), random.choice([1, 32])
     with contextlib.suppress(Exception):
@@ -68,19 +68,19 @@ def launch(random, kernel, params):
 
 
 def memory():
-    """MB of this process in memory."""
+    """Return the resident memory of this process in MB."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
 
 
 def main(count, seed):
     warnings.simplefilter("ignore")
-    chance, every = random.Random(seed), kernels()
-    for kernel, params in every:  # what is made once is made now
+    source, launchers = random.Random(seed), kernels()
+    for kernel, params in launchers:  # exclude one-time allocations from the count
         launch(random.Random(0), kernel, params)
     start = memory()
     for _ in range(count):
-        launch(chance, *chance.choice(every))
+        launch(source, *source.choice(launchers))
         if memory() - start > 1000:
             break
     print(round(memory() - start))

@@ -1,4 +1,4 @@
-"""Sources with a few changes that a slip of the hand might make, and wilder ones."""
+"""Sources with a few typing errors, and with larger damage."""
 
 import functools
 import re
@@ -14,18 +14,18 @@ PIECES = [
     *("\0", "\x01", "é", "\ufeff", "𝄞", "1'000", "0x1p-3", "blockIdx . x", "?", ":"),
 ]
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
-LONGEST = 6000  # letters of a source to which a mutation is made
+LONGEST = 6000  # characters of a source that is mutated
 
 
 @functools.cache
 def sources():
-    """The texts of all CUDA C in the tree, long ones in parts."""
-    found = []
+    """Return the texts of all CUDA C in the tree, long ones in parts."""
+    texts = []
     for suffix in ("*.cu", "*.cuh"):
         for path in sorted(ROOT.rglob(suffix)):
             if not {".venv", "build"} & set(path.relative_to(ROOT).parts):
-                found += _parts(path.read_text(errors="replace"))
-    return found
+                texts += _parts(path.read_text(errors="replace"))
+    return texts
 
 
 def _parts(text):
@@ -38,7 +38,7 @@ def _parts(text):
 
 
 def source(random):
-    """One of the sources, changed in one to four places."""
+    """Return one of the sources, changed in one to four places."""
     text = random.choice(sources())
     for _ in range(random.randint(1, 4)):
         text = change(random, text)
@@ -46,7 +46,7 @@ def source(random):
 
 
 def change(random, text):
-    """The text with one change."""
+    """Return the text with one change."""
     tokens = _TOKEN.findall(text)
     if not tokens:
         return random.choice(PIECES)
@@ -70,17 +70,17 @@ def change(random, text):
 
 
 def damaged(random, data):
-    """Bytes with one to four changes."""
-    made = bytearray(data)
+    """Return the bytes with one to four changes."""
+    result = bytearray(data)
     for _ in range(random.randint(1, 4)):
-        at = random.randint(0, max(len(made) - 1, 0))
+        at = random.randint(0, max(len(result) - 1, 0))
         kind = random.randint(0, 3)
         if kind == 0:
-            made[at : at + 1] = bytes([random.randint(0, 255)])
+            result[at : at + 1] = bytes([random.randint(0, 255)])
         elif kind == 1:
-            del made[at : at + random.randint(1, 100)]
+            del result[at : at + random.randint(1, 100)]
         elif kind == 2:
-            made[at:at] = made[:50]
+            result[at:at] = result[:50]
         else:
-            del made[at:]
-    return bytes(made)
+            del result[at:]
+    return bytes(result)

@@ -1,4 +1,5 @@
-"""What the fuzzers found, each as its smallest input: an error of the lab's own."""
+"""The fuzzers' findings, each as its smallest input: it ends in an error of the lab's
+own."""
 
 import gzip
 import hashlib
@@ -104,14 +105,19 @@ def divides(n):
 
 
 def test_an_error_after_a_meeting_of_a_kernel_without_arrays_is_told():
-    with pytest.raises(ZeroDivisionError) as caught:
+    with pytest.raises(ZeroDivisionError) as info:
         sim(divides, quiet=True)[1, 4](5)
-    assert caught.value.report.block == (4, 1, 1)
+    assert info.value.report.block == (4, 1, 1)
 
 
 def speaks(**interface):
-    whole = {"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}
-    return types.SimpleNamespace(__cuda_array_interface__={**whole, **interface})
+    defaults = {
+        "shape": (4,),
+        "typestr": "<f4",
+        "data": (4096, False),
+        "version": 3,
+    }
+    return types.SimpleNamespace(__cuda_array_interface__={**defaults, **interface})
 
 
 ARGUMENTS = {
@@ -145,9 +151,9 @@ def one(x):
 @pytest.mark.parametrize("runner", [sim, numba_jit])
 def test_an_interface_that_is_none_is_refused_with_its_parameter(runner):
     for value in (speaks(typestr="?!"), types.SimpleNamespace(__array_interface__={})):
-        with pytest.raises(ArgumentError, match=r"^one: x\b") as caught:
+        with pytest.raises(ArgumentError, match=r"^one: x\b") as info:
             runner(one)[1, 4](value)
-        assert str(caught.value).count("one: x") == 1
+        assert str(info.value).count("one: x") == 1
 
 
 @pytest.mark.parametrize("value", [Unwilling(), Speechless()], ids=["hash", "repr"])

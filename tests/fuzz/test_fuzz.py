@@ -1,4 +1,5 @@
-"""Random input ends in an error of the lab's own or in none; `make fuzz` tries more."""
+"""Random input ends without an error or in one of the lab's own; `make fuzz` tries
+more."""
 
 import pytest
 from fuzz.fuzzers import FUZZERS

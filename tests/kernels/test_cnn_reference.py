@@ -1,7 +1,7 @@
 """The trainer's plain C rung against PyTorch in float64, at three vector widths.
 
-The rung is built here by itself, once per instruction set, beside a few lines of C
-that stand in for the rest of the library and fill its memory with NaNs.
+The test builds the rung alone, once per instruction set. A few lines of C replace the
+rest of the library and fill its memory with NaNs.
 """
 
 import ctypes
@@ -104,7 +104,7 @@ class Impl(ctypes.Structure):
 
 @pytest.fixture(scope="session", params=only(["native"], MARCHES))
 def library(request, tmp_path_factory) -> ctypes.CDLL:
-    """The rung, built for one instruction set."""
+    """Build the rung for one instruction set."""
     if not shutil.which("gcc"):
         pytest.skip("gcc is missing")
     folder = tmp_path_factory.mktemp("cnn")
@@ -146,12 +146,12 @@ class Rung:
             self.c.set(self.state, i, pointer(p), 0)
 
     def get(self, kind, like):
-        found = []
+        arrays = []
         for i, p in enumerate(like):
             out = np.full(p.shape, np.nan, np.float32)
             self.c.get(self.state, kind, i, pointer(out), 0)
-            found.append(torch.from_numpy(out))
-        return found
+            arrays.append(torch.from_numpy(out))
+        return arrays
 
     def step(self, order, lr, marks=None):
         order, loss = np.asarray(order, np.int32), np.full(1, np.nan, np.float32)
@@ -169,7 +169,7 @@ class Rung:
 
 
 def parameters(config, generator, gamma=None):
-    """The twelve parameters, float64 of float32 values, gamma of either sign."""
+    """Return the twelve parameters, float64 of float32 values, gamma of either sign."""
     c1, c2, hidden = config.channels1, config.channels2, config.hidden
     fan = c2 * (config.height // 4) * (config.width // 4)
     shapes = [(c1, 1, 3, 3), (c1,), (c1,), (c1,), (c2, c1, 3, 3), (c2,), (c2,), (c2,)]
@@ -186,7 +186,7 @@ def parameters(config, generator, gamma=None):
 
 
 def twin(config, params, images):
-    """The model in PyTorch, in the precision of params: logits."""
+    """Run the model in PyTorch in the precision of params: logits."""
     x = (images.to(params[0].dtype) / 255 - config.mean) / config.std
     x = x[:, None]
     for i in (0, 4):
@@ -225,7 +225,7 @@ def relative_error(got, want):
 
 
 def compare(library, shape, seed, gamma=None, constant=False):
-    """One step beside float64: the relative error of each gradient."""
+    """Compare one step with float64: the relative error of each gradient."""
     *sizes, batch = shape
     g = torch.Generator().manual_seed(seed)
     config = Config(*sizes, batch + 2, 1e-5, 0.1307, 0.3081)
@@ -245,7 +245,7 @@ def compare(library, shape, seed, gamma=None, constant=False):
     for w, p, d in zip(rung.get(0, params), params, gradients, strict=True):
         torch.testing.assert_close(w, p.float() - 0.125 * d, rtol=1e-6, atol=1e-7)
     rung.close()
-    for bias in (1, 5):  # batch norm takes it out: PyTorch's is rounding noise
+    for bias in (1, 5):  # batch norm removes it: PyTorch's gradient is rounding noise
         assert not gradients[bias].any()
         params[bias].grad.zero_()
     pairs = zip(gradients, params, strict=True)
@@ -254,9 +254,9 @@ def compare(library, shape, seed, gamma=None, constant=False):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_loss_and_gradients(library, shape):
-    """Where a ReLU or a pool is within rounding of a kink, fp32 may go the other
-    way than float64, and then a gradient is off by one of very many terms; that is
-    chance, and chance does not strike every seed. What is wrong always is."""
+    """Check several seeds. Where a ReLU or a pool is within rounding of a kink, fp32
+    may decide differently from float64, and then a gradient differs by one of very many
+    terms. That is chance and does not affect every seed, while a mistake does."""
     errors = np.array([compare(library, shape, seed) for seed in range(3)])
     assert (errors.min(0) < 5e-6).all(), errors
     assert (errors < 0.05).all(), errors
@@ -269,7 +269,7 @@ def test_gamma_of_one_sign(library, gamma):
 
 
 def test_constant_images(library):
-    """Patches differ at the borders only."""
+    """Train on images whose patches differ only at the borders."""
     shape = (12, 12, 4, 5, 16, 5, 6)
     errors = compare(library, shape, 2, constant=True)
     assert (errors < 1e-4).all(), errors
@@ -285,19 +285,19 @@ def model(library, batch=9):
 
 
 def test_same_seed_same_bits(library):
-    """Two models, steps of several sizes: nothing lingers, nothing is random."""
-    found = []
+    """Run two models with steps of several sizes: the bits are equal each time."""
+    runs = []
     for _ in range(2):
         rung = model(library)
         losses = [rung.step(range(n, 2 * n), 0.1) for n in (9, 1, 4, 9)]
-        found.append((losses, rung.forward(range(9))))
+        runs.append((losses, rung.forward(range(9))))
         rung.close()
-    assert found[0][0] == found[1][0]
-    assert torch.equal(found[0][1], found[1][1])
+    assert runs[0][0] == runs[1][0]
+    assert torch.equal(runs[0][1], runs[1][1])
 
 
 def test_training_learns(library):
-    """By heart: nine images with random labels."""
+    """Let it memorise nine images with random labels."""
     rung = model(library)
     losses = [rung.step(range(9), 0.05) for _ in range(100)]
     rung.close()
@@ -305,8 +305,8 @@ def test_training_learns(library):
 
 
 def test_a_diverged_model_shows(library):
-    """A NaN among the weights is not swallowed by ReLU or pool, and new weights
-    leave nothing of it."""
+    """Check that ReLU and pool preserve a NaN among the weights, and that new weights
+    remove it completely."""
     rung = model(library)
     params = rung.get(0, parameters(rung.config, torch.Generator()))
     loss = rung.step(range(9), 0.1)

@@ -1,4 +1,4 @@
-"""TMA, mbarriers and what goes with them, by their twins on the CPU target."""
+"""TMA, mbarriers and related features, by their twins on the CPU target."""
 
 import ctypes
 
@@ -25,7 +25,7 @@ def hopper(ordered) -> ctypes.CDLL:
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """A copy that starts at a multiple of 16 bytes."""
+    """Return a copy that starts at a multiple of 16 bytes."""
     room = np.zeros(array.nbytes + 16, np.uint8)
     start = -room.ctypes.data % 16
     copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -34,7 +34,7 @@ def aligned(array: np.ndarray) -> np.ndarray:
 
 
 def boxed(library, x, kind, cols, box_cols, swizzle, col, row, z, step):
-    """What shared memory holds after one load from x (batch,rows,pitch)."""
+    """Return the contents of shared memory after one load from x (batch,rows,pitch)."""
     out = np.full((ROWS, box_cols), 77, x.dtype)
     batch, rows, pitch = x.shape
     sizes = (cols, rows, pitch, batch, step, box_cols, swizzle, col, row, z)
@@ -43,7 +43,7 @@ def boxed(library, x, kind, cols, box_cols, swizzle, col, row, z, step):
 
 
 def window(x, cols, box_cols, col, row):
-    """The box of one matrix, zeros beyond its edges."""
+    """Return the box of one matrix, with zeros beyond its edges."""
     out = np.zeros((ROWS, box_cols), x.dtype)
     part = x[row : row + ROWS, col : min(col + box_cols, cols)]
     out[: part.shape[0], : part.shape[1]] = part
@@ -51,7 +51,7 @@ def window(x, cols, box_cols, col, row):
 
 
 def unswizzled(box):
-    """Rows of 128 bytes whose chunks of 16 bytes are back in their order."""
+    """Return rows of 128 bytes with their chunks of 16 bytes in the original order."""
     chunks = box.view(np.uint8).reshape(ROWS, 8, 16)
     order = np.arange(8)[None] ^ (np.arange(ROWS) % 8)[:, None]
     back = np.take_along_axis(chunks, order[..., None], axis=1)
@@ -80,17 +80,17 @@ def test_tf32_is_rounded_as_it_is_loaded(hopper):
     got = boxed(hopper, x, TF32, 32, 32, 0, 0, 0, 0, 0)
     assert not (got.view(np.uint32) & 0x1FFF).any()
     np.testing.assert_allclose(got, x[0], rtol=2.0**-11)
-    assert (np.abs(got) > np.abs(x[0])).any()  # to the nearest, not cut off
+    assert (np.abs(got) > np.abs(x[0])).any()  # to the nearest, not truncated
 
 
 def test_tf32_takes_the_even_one_of_two_as_near_as_the_hardware_does(hopper):
     x = (np.arange(512, dtype=np.uint32) << 12 | 0x3F800000).view(np.float32)
     x = aligned(x.reshape(1, 16, 32))
     bits = boxed(hopper, x, TF32, 32, 32, 0, 0, 0, 0, 0).view(np.uint32) >> 13
-    own = x[0].view(np.uint32)
-    ties = own & 0x1FFF == 0x1000
+    bits_of_x = x[0].view(np.uint32)
+    ties = bits_of_x & 0x1FFF == 0x1000
     assert ties.sum() == 256 and not (bits[ties] & 1).any()
-    np.testing.assert_array_equal(bits[~ties], own[~ties] >> 13)
+    np.testing.assert_array_equal(bits[~ties], bits_of_x[~ties] >> 13)
 
 
 @pytest.mark.parametrize("rows, cols", [(16, 32), (16, 320), (9, 204), (16, 4)])

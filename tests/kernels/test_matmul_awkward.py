@@ -1,4 +1,4 @@
-"""Products of few rows or columns, k in parts, and the copies that rungs ask for."""
+"""Products of few rows or columns, k in parts, and copies of operands."""
 
 import pytest
 import torch
@@ -45,8 +45,8 @@ def test_a_workspace_at_no_multiple_of_256_is_refused():
     start = room.data_ptr() + -room.data_ptr() % 256
     lib = native.library("matmul", "cpu")
     call = [lib.rung("split_k").index, *map(native.pointer, (c, a, b)), m, n, k]
-    asked = {"alpha": 1.0, "workspace_bytes": wants}
-    options = native.ffi.new("struct weft_matmul_options *", asked)
+    fields = {"alpha": 1.0, "workspace_bytes": wants}
+    options = native.ffi.new("struct weft_matmul_options *", fields)
     for off, fits in (0, True), (4, False), (128, False), (256, True):
         options.workspace = native.ffi.cast("void *", start + off)
         if fits:
@@ -76,14 +76,14 @@ def test_the_parts_of_k_are_added_in_one_order(rung):
 def test_nothing_is_copied_of_what_lies_transposed_or_misaligned(
     rung, trans_a, trans_b
 ):
-    m, n, k = 13, 11, 29  # too small for parts: all of a workspace would be copies
+    m, n, k = 13, 11, 29  # too small for parts: the whole workspace would be copies
     room = _random(m * k + k * n + 1)
     a, b = room[1 : m * k + 1], room[m * k + 1 :]
     assert _workspace(rung, a, b, m, n, k, trans_a, trans_b) == 0
 
 
-# coalesced has its operands copied where they are transposed, vectorised where their
-# rows do not start at 16 bytes as well. A tile that is copied has 64 rows and columns.
+# coalesced requires copies of transposed operands; vectorised also of operands whose
+# rows do not start at 16 bytes. A tile that is copied has 64 rows and columns.
 @pytest.mark.parametrize("rung", ["coalesced", "vectorised"])
 @pytest.mark.parametrize(("rows", "cols"), [(1, 70), (64, 64), (63, 65), (129, 31)])
 def test_copies_hold_every_number_where_it_belongs(rung, rows, cols):
@@ -93,10 +93,10 @@ def test_copies_hold_every_number_where_it_belongs(rung, rows, cols):
     assert torch.equal(ops.matmul(torch.eye(cols), a.T, rung=rung), a.T)
 
 
-# ---- the rungs that pick a rung ------------------------------------------------------
+# ---- the rungs that select a rung ----------------------------------------------------
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
-# Few rows or columns, k in parts, all of a step or not, operands as they lie or turned.
+# Few rows or columns, k in parts, with and without partial steps, any operand layout.
 THIN_HALVES = [(9, 3, 5000), (3, 9, 5001), (1, 13, 4096), (13, 1, 4096), (16, 16, 2003)]
 
 
@@ -110,8 +110,8 @@ def test_few_rows_or_columns_of_16_bits_are_read_as_they_lie(precision, trans):
         a = a.T.contiguous().T if trans[0] == "t" else a
         b = b.T.contiguous().T if trans[1] == "t" else b
         flags = int(trans[0] == "t"), int(trans[1] == "t")
-        # Only the parts' sums, no copies; and no tensor cores, for the sums are exact
-        # but for what fp32 rounds.
+        # The workspace holds only the parts' sums, no copies. No tensor cores are used,
+        # since the sums are exact except for fp32's rounding.
         room = _workspace(rung, a, b, m, n, k, *flags)
         assert room and room % (4 * m * n) == 0
         got = ops.matmul(a, b, alpha=0.5, beta=2, c=c, bias=bias, relu=True)

@@ -1,4 +1,4 @@
-"""weft_matmul() itself: the workspace of calls in slabs, and what it refuses."""
+"""weft_matmul() itself: the workspace of calls in slabs, and invalid calls."""
 
 import pytest
 import torch
@@ -6,8 +6,9 @@ import torch
 from weft.base.errors import ArgumentError
 from weft.toolchain import native
 
-SLAB, GRID = 65535 * 16, 65535  # of matmul.cu: rows, and matrices, of one launch
-AT = native.ffi.cast("void *", 1 << 20)  # an address that nobody reads
+# of matmul.cu: maximum rows, and matrices, of one launch
+SLAB, GRID = 65535 * 16, 65535
+AT = native.ffi.cast("void *", 1 << 20)  # an address that is never accessed
 
 
 @pytest.fixture(scope="module")
@@ -17,13 +18,13 @@ def lib():
 
 def workspace(lib, rung, m, n, k, **options):
     bytes_ = native.ffi.new("size_t *")
-    asked = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0} | options)
+    fields = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0} | options)
     lib.call("weft_matmul_workspace", lib.rung(rung).index, bytes_, AT, AT, m, n, k,
-             asked)  # fmt: skip
+             fields)  # fmt: skip
     return bytes_[0]
 
 
-# The last slab has few rows, whose k is cut into parts; the first has none of it.
+# The last slab has few rows, and its k is cut into parts; that of the first is not.
 @pytest.mark.parametrize("rows", [1, 9])
 def test_the_workspace_is_that_of_the_slab_that_wants_most(lib, rows):
     shape = 7, 5000
@@ -35,21 +36,21 @@ def test_the_workspace_is_that_of_the_slab_that_wants_most(lib, rows):
 
 def test_copies_are_as_large_as_the_largest_slab_of_them(lib):
     """Rows of 5 floats are copied to rows of 8, which start at 16 bytes."""
-    one = workspace(lib, "vectorised", SLAB, 8, 5)
-    assert one >= SLAB * 8 * 4
-    assert workspace(lib, "vectorised", SLAB + 9, 8, 5) == one
-    assert workspace(lib, "vectorised", 1000, 8, 5) < one
+    size = workspace(lib, "vectorised", SLAB, 8, 5)
+    assert size >= SLAB * 8 * 4
+    assert workspace(lib, "vectorised", SLAB + 9, 8, 5) == size
+    assert workspace(lib, "vectorised", 1000, 8, 5) < size
 
 
 def test_a_batch_of_more_matrices_than_a_grid_has_is_made_in_parts(lib):
     """The rest of the batch is one matrix, whose k is cut into parts."""
     shape = 9, 7, 5000
     steps = {"stride_a": 45000, "stride_b": 35000, "stride_c": 63}
-    whole, rest, both = (
+    first, last, total = (
         workspace(lib, "split_k", *shape, batch=batch, **steps)
         for batch in (GRID, 1, GRID + 1)
     )
-    assert rest > 0 and both == max(whole, rest)
+    assert last > 0 and total == max(first, last)
 
 
 def test_the_second_launch_of_a_large_batch_goes_on_where_the_first_ended(lib):
@@ -70,7 +71,7 @@ KINDS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 @pytest.mark.parametrize("rung", native.rungs("matmul"), ids=lambda rung: rung.name)
 def test_the_steps_of_a_batch_of_one_are_not_used(lib, rung):
-    """TMA, too, is not told of them: it wants multiples of 16 bytes."""
+    """TMA must not receive these steps either: it requires multiples of 16 bytes."""
     kind = KINDS.get(rung.precision, torch.float32)
     a, b = torch.ones(8, 24, dtype=kind), torch.ones(24, 16, dtype=kind)
     c = torch.full((8, 16), torch.nan)
@@ -87,7 +88,7 @@ def test_the_steps_of_a_batch_of_one_are_not_used(lib, rung):
     assert (c == 24).all()
 
 
-# ---- what is refused ---------------------------------------------------------
+# ---- invalid calls -----------------------------------------------------------
 
 CALL = {"m": 3, "n": 4, "k": 5, "c": True, "a": True, "b": True}
 BAD = {
@@ -116,24 +117,24 @@ BAD = {
 
 @pytest.mark.parametrize("message", BAD)
 def test_what_makes_no_sense_is_refused_with_its_numbers(lib, message):
-    """And nothing is written: the call may be repeated."""
-    asked = CALL | BAD[message]
+    """An invalid call writes nothing and may be repeated."""
+    call = CALL | BAD[message]
     arrays = {
         "c": torch.full((3, 4), 7.0),
         "a": torch.ones(3, 5),
         "b": torch.ones(5, 4),
     }
-    held = {n: native.pointer(t, "float *") for n, t in arrays.items()}
-    given = [held[name] if asked[name] else native.NULL for name in "cab"]
+    pointers = {n: native.pointer(t, "float *") for n, t in arrays.items()}
+    operands = [pointers[name] if call[name] else native.NULL for name in "cab"]
     room = torch.empty(64, dtype=torch.uint8)
-    more = {name: asked[name] for name in asked if "stride" in name or name == "batch"}
-    if asked.get("workspace"):
+    more = {name: call[name] for name in call if "stride" in name or name == "batch"}
+    if call.get("workspace"):
         more |= {"workspace": native.pointer(room, "void *"), "workspace_bytes": 64}
     options = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0} | more)
-    rung = lib.rung(asked.get("rung", "coalesced")).index
-    sizes = (asked[name] for name in "mnk")
+    rung = lib.rung(call.get("rung", "coalesced")).index
+    sizes = (call[name] for name in "mnk")
     with pytest.raises(ArgumentError, match=message):
-        lib.call("weft_matmul", rung, *given, *sizes, options, native.NULL)
+        lib.call("weft_matmul", rung, *operands, *sizes, options, native.NULL)
     assert (arrays["c"] == 7).all()
 
 

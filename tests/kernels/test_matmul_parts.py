@@ -1,4 +1,4 @@
-"""The wgmma rungs where blocks share k: tiles of the last round, in parts."""
+"""The wgmma rungs whose blocks share k: tiles of the last round, in parts."""
 
 import pytest
 import torch
@@ -13,12 +13,12 @@ from weft.toolchain import native
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 RUNGS = [r for r in native.rungs("matmul") if r.name.startswith("wgmma")]
 ANY_RUNG = pytest.mark.parametrize("rung", RUNGS, ids=lambda r: r.name)
-# One of the two that differ in nothing but the numbers they take.
+# Of two rungs that differ only in the type of their numbers, one suffices.
 ANY_KERNEL = pytest.mark.parametrize(
     "rung", [r for r in RUNGS if r.precision != "fp16"], ids=lambda r: r.name
 )
-# One tile on the CPU target's four blocks: four parts, the last of them short by one
-# stage and a bit; and a tile left over after a round of whole ones.
+# One tile on the CPU target's four blocks: four parts, of which the last is short by
+# one stage and a bit. Then a tile that remains after a round of whole ones.
 DEEP = {"bf16": 23 * 64 - 8, "fp16": 23 * 64 - 8, "tf32": 27 * 32 - 8, "3xtf32": 344}
 
 
@@ -31,7 +31,7 @@ def _operands(precision: str, m: int, n: int, k: int):
 
 
 def _sums(rung: native.Rung, m: int, n: int, k: int) -> int:
-    """Bytes of the parts' sums."""
+    """Return the bytes of the parts' sums."""
     a, b = _operands(rung.precision, m, n, k)
     lib, bytes_ = native.library("matmul", "cpu"), native.ffi.new("size_t *")
     trans = (0, int(rung.precision == "3xtf32"), 1.0)
@@ -49,7 +49,7 @@ def test_k_is_in_parts_where_that_is_worth_a_second_kernel(rung):
     assert _sums(rung, 9, 16, 8) == 0
 
 
-@pytest.mark.slow  # it wants the whole ladder's watch build
+@pytest.mark.slow  # it requires the watch build of the whole ladder
 @ANY_KERNEL
 def test_parts_are_right_and_clean_and_what_comes_last_comes_once(rung):
     q = Product(9, 16, DEEP[rung.precision], alpha=0.5, beta=2.0, bias=True, relu=True)
@@ -59,7 +59,7 @@ def test_parts_are_right_and_clean_and_what_comes_last_comes_once(rung):
     assert not findings(), findings()
 
 
-# Five tiles and four blocks: of one matrix whose rows start anywhere, or of five.
+# Five tiles for four blocks: of one matrix whose rows start anywhere, or of five.
 @ANY_RUNG
 @pytest.mark.parametrize("batch", [1, 5])
 def test_whole_tiles_and_tiles_in_parts_are_one_matrix(rung, batch):

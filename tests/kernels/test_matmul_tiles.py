@@ -1,4 +1,4 @@
-"""Rungs 1 to 3 of the matmul ladder do what their files say of them."""
+"""Rungs 1 to 3 of the matmul ladder have the properties that their files claim."""
 
 import re
 
@@ -31,12 +31,13 @@ def test_the_naive_rung_takes_more_columns_than_a_grid_has_blocks_in_y():
 @pytest.mark.slow
 @pytest.mark.skipif(not nvcc() or not _disassembler(), reason="no nvcc, or no nvdisasm")
 def test_a_tile_is_slow_for_its_unknown_width_not_for_dynamic_memory():
-    """In PTX and in SASS, of one compilation: what lesson 08a reads from both."""
+    """Check PTX and SASS of one compilation, which lesson 08a reads."""
 
-    def told(view, rung):
-        """For each multiply-add shared loads and others; registers with addresses."""
-        made = view(f"kernels/matmul/03_{rung}.cu", f"matmul_{rung}", arch="sm_80")
-        code = made.kernels[0].code
+    def counted(view, rung):
+        """Return, per multiply-add, shared loads and others; and registers with
+        addresses."""
+        inspected = view(f"kernels/matmul/03_{rung}.cu", f"matmul_{rung}", arch="sm_80")
+        code = inspected.kernels[0].code
         loop = max(code.hot, key=lambda loop: code.counts(loop)["FMA"])
         counts = code.counts(loop)
         texts = [code.instructions[i].text for i in loop.body]
@@ -47,13 +48,13 @@ def test_a_tile_is_slow_for_its_unknown_width_not_for_dynamic_memory():
 
     for view in ptx, sass:
         rungs = "tiled", "tiled_dynamic", "tiled_runtime"
-        constant, dynamic, runtime = (told(view, rung) for rung in rungs)
-        if view is sass:  # in PTX tiled has its numbers one by one
+        constant, dynamic, runtime = (counted(view, rung) for rung in rungs)
+        if view is sass:  # in PTX, tiled loads its numbers one by one
             assert constant[0] == dynamic[0] == 1.25
         assert constant[1] == dynamic[1] < 1
         assert len(constant[2]) == len(dynamic[2]) == 2  # one for each tile
         assert runtime[0] == 2 and runtime[1] > 1.5
-        assert len(runtime[2]) > 4  # b_s's rows have one each
+        assert len(runtime[2]) > 4  # each row of b_s has one
 
 
 @pytest.mark.parametrize(
@@ -63,12 +64,12 @@ def test_more_work_per_thread_takes_fewer_numbers_and_changes_nothing_else(
     work, tmp_path
 ):
     tm, tn = work
-    own = vary_thread_work.variant(tm, tn, tmp_path)
-    seen = own.inspect(128, 128, 16).kernels[0].counters
-    assert seen.threads == 128 * 128 / (tm * tn)
-    assert seen.reads["a"] == seen.reads["b"] == 128 * 16
-    assert seen.barriers == 4 and seen.blocks == 1
-    numbers = sum(p.bytes // 4 for p in seen.places
+    kernel = vary_thread_work.variant(tm, tn, tmp_path)
+    counters = kernel.inspect(128, 128, 16).kernels[0].counters
+    assert counters.threads == 128 * 128 / (tm * tn)
+    assert counters.reads["a"] == counters.reads["b"] == 128 * 16
+    assert counters.barriers == 4 and counters.blocks == 1
+    numbers = sum(p.bytes // 4 for p in counters.places
                   if p.kind == "read" and p.array in ("a_s", "b_s"))  # fmt: skip
     assert numbers / (128 * 128 * 16) == (tm + tn) / (tm * tn)
 
@@ -87,14 +88,14 @@ def test_work_per_thread_is_told_as_it_came_with_the_lab_where_there_is_no_gpu(
 
 
 def test_a_readers_product_takes_turns_with_the_rungs_that_are_named():
-    found = bench_matmul.time_mine(
+    rows = bench_matmul.time_mine(
         lambda c, a, b: torch.mm(a, b, out=c),
         *(24, "own"),
         device="cpu",
         rungs=["ikj"],
         seconds=0.02,
     )
-    names = {(row["impl"], row["rung"]) for row in found}
+    names = {(row["impl"], row["rung"]) for row in rows}
     assert {("mine", "own"), ("weft", "ikj"), ("torch", "mm")} <= names
     with pytest.raises(ArgumentError, match="no_such"):
         bench_matmul.time_mine(torch.mm, 24, device="cpu", rungs=["no_such"])

@@ -1,8 +1,8 @@
 """kernels/simt and kernels/reference under g++'s sanitizers.
 
-A process that loads sanitized code has the sanitizer from its start, so each of these
-tests runs others in a process of its own. What faults on purpose is left out: that is
-what a sanitizer stops.
+A process must load the sanitizer at its start to load sanitized code, so each of these
+tests runs others in a separate process. Deliberate faults are left out, since a
+sanitizer stops them.
 """
 
 import dataclasses
@@ -19,15 +19,15 @@ from weft.toolchain import build, tools
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 OPTIONS = {
-    # A process keeps what it has until it ends. The runtime has handlers of its own.
+    # A process keeps its memory until it ends. The runtime has its own handlers.
     "ASAN_OPTIONS": "detect_leaks=0:use_sigaltstack=0:allow_user_segv_handler=1:"
     "handle_segv=0:handle_sigfpe=0:handle_abort=0",
     "TSAN_OPTIONS": f"suppressions={HERE}/sanitized/thread.supp:report_signal_unsafe=0",
 }
 LIBRARIES = {"address,undefined": ("asan", "ubsan"), "thread": ("tsan",)}
-SIMT = [f"test_simt{what}.py" for what in ("", "_api", "_device", "_half", "_math")]
+SIMT = [f"test_simt{end}.py" for end in ("", "_api", "_device", "_half", "_math")]
 SIMT += ["test_simt_curand.py", "test_simt_wmma.py", "test_cnn_reference.py"]
-FAULTS = {  # checks of tests/kernels/simt/api_*.cu whose kernels fault on purpose
+FAULTS = {  # checks of tests/kernels/simt/api_*.cu with deliberate faults
     *("a_fault_in_a_graph_ends_it", "freed_memory_faults"),
     *("a_store_past_the_end_faults", "a_store_before_the_start_faults"),
     "errors_of_kernels_come_when_somebody_waits",
@@ -35,16 +35,16 @@ FAULTS = {  # checks of tests/kernels/simt/api_*.cu whose kernels fault on purpo
 
 
 def environment(sanitizer: str) -> dict[str, str]:
-    """Of a process that has the sanitizer from its start; skips where there is none."""
+    """Return the environment of a process with the sanitizer; skip if it is missing."""
     paths = []
     for name in LIBRARIES[sanitizer]:
         command = [tools.gxx(), f"-print-file-name=lib{name}.so"]
-        found = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-        if not os.path.isabs(found):
+        path = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+        if not os.path.isabs(path):
             pytest.skip(f"g++ has no lib{name}.so")
-        paths.append(found)
-    own = {"WEFT_SANITIZE": sanitizer, "LD_PRELOAD": " ".join(paths)}
-    return os.environ | OPTIONS | own
+        paths.append(path)
+    settings = {"WEFT_SANITIZE": sanitizer, "LD_PRELOAD": " ".join(paths)}
+    return os.environ | OPTIONS | settings
 
 
 def run(sanitizer: str, *words: str) -> subprocess.CompletedProcess:
@@ -63,40 +63,40 @@ def sanitized(name: str, files: list[Path], sanitizer: str) -> Path:
 
 
 def call(path: Path, sanitizer: str, *functions: str) -> subprocess.CompletedProcess:
-    """Call functions of a library in a process of their own, on two threads."""
+    """Call functions of a library in a separate process, on two threads."""
     body = "import ctypes, sys\nlib = ctypes.CDLL(sys.argv[1])\nlib.simt_set_threads(2)"
     body += "\nfor name in sys.argv[2:]: print(name, getattr(lib, name)(), flush=True)"
     return run(sanitizer, "-c", body, str(path), *functions)
 
 
 @pytest.mark.parametrize(
-    "sanitizer, function, said",
+    "sanitizer, function, message",
     [
         ("address,undefined", "run_overrun", "heap-buffer-overflow"),
         ("address,undefined", "run_shift", "shift exponent 40 is too large"),
         ("thread", "run_race", "data race"),
     ],
 )
-def test_a_fault_of_a_fiber_is_seen(sanitizer, function, said):
+def test_a_fault_of_a_fiber_is_seen(sanitizer, function, message):
     files = [HERE / "sanitized" / "faults.cu"]
-    done = call(sanitized("sanitized_faults", files, sanitizer), sanitizer, function)
-    assert said in done.stderr and "faults.cu" in done.stderr
-    assert done.returncode
+    result = call(sanitized("sanitized_faults", files, sanitizer), sanitizer, function)
+    assert message in result.stderr and "faults.cu" in result.stderr
+    assert result.returncode
 
 
 def test_the_runtime_and_the_cnn_in_c_pass_their_tests_under_asan_and_ubsan():
     options = ("-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist")
     files = [str(HERE / name) for name in SIMT]
-    done = run("address,undefined", "-m", "pytest", *options, *files)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 400
+    result = run("address,undefined", "-m", "pytest", *options, *files)
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+    assert int(re.search(r"(\d+) passed", result.stdout)[1]) > 400
 
 
 def test_the_plain_c_of_every_op_is_right_under_asan_and_ubsan():
     words = ("check", "--rung", "reference", "--device", "cpu")
-    done = run("address,undefined", "-m", "weft", *words)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    assert done.stdout.count("ok ") == len(build.list_ops()) - 1  # mnist is no op
+    result = run("address,undefined", "-m", "weft", *words)
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
+    assert result.stdout.count("ok ") == len(build.list_ops()) - 1  # mnist is not an op
 
 
 def test_streams_graphs_and_launches_have_no_race_under_tsan():
@@ -104,7 +104,7 @@ def test_streams_graphs_and_launches_have_no_race_under_tsan():
     texts = "".join(path.read_text() for path in files)
     names = set(re.findall(r"^CHECK\((\w+)\)", texts, re.M)) - FAULTS
     path = sanitized("test_simt_api", files, "thread")
-    done = call(path, "thread", *(f"check_{name}" for name in sorted(names)))
-    assert done.returncode == 0, done.stderr[:6000]
-    assert sorted(done.stdout.split()[::2]) == sorted(f"check_{n}" for n in names)
-    assert set(done.stdout.split()[1::2]) == {"0"}, done.stdout
+    result = call(path, "thread", *(f"check_{name}" for name in sorted(names)))
+    assert result.returncode == 0, result.stderr[:6000]
+    assert sorted(result.stdout.split()[::2]) == sorted(f"check_{n}" for n in names)
+    assert set(result.stdout.split()[1::2]) == {"0"}, result.stdout

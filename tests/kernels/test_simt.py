@@ -166,7 +166,7 @@ def test_many_blocks(ordered):
 
 
 def shuffled(x: np.ndarray, mode: int, by: int, width: int) -> np.ndarray:
-    """What CUDA's documentation says; x (..., 32)."""
+    """Return the result that CUDA's documentation specifies; x (..., 32)."""
     lane = np.arange(32)
     first = lane // width * width
     source = {
@@ -253,10 +253,10 @@ def test_syncwarp(ordered):
 def test_a_deadlock_is_an_error(ordered):
     out = poison(64)
     assert ordered.load("warp").run_deadlock(pointer(out)) == TIMEOUT
-    # Even lanes name the odd ones, which wait at the barrier for them.
+    # Even lanes select the odd ones, which wait at the barrier for them.
     assert (out == -777).all()
     assert "deadlock in block (0,0,0): of 64 threads left, 32" in ordered.fault()
-    test_syncwarp(ordered)  # and the next launch is fine
+    test_syncwarp(ordered)  # the next launch succeeds
 
 
 # ---- device code -------------------------------------------------------------
@@ -406,11 +406,11 @@ def test_number_of_threads(simt):
     runtime.simt_set_threads(0)
 
 
-# ---- what may end a process --------------------------------------------------
+# ---- events that may end a process -------------------------------------------
 
 
 def script(simt: Simt, body: str) -> list[str]:
-    """A Python program with `lib` (launch.cu), `runtime`, `pointer`, np."""
+    """Return a Python program with `lib` (launch.cu), `runtime`, `pointer`, np."""
     head = f"""
 import ctypes, os, signal, sys, threading, time
 import numpy as np
@@ -423,7 +423,7 @@ out = np.zeros(256, np.float32)
 
 
 def cpu_seconds(process: int) -> float:
-    """What all threads of a running process have used."""
+    """Return the CPU time of all threads of a running process."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -454,7 +454,7 @@ assert lib.run_slow(pointer(out), 4, 10, 1) == 0  # and all is well again
         before = cpu_seconds(process.pid)
         process.send_signal(signal.SIGINT)
         line = process.stdout.readline()
-        # Within a second, in time that other processes do not take.
+        # The limit is a second, without the time that other processes take.
         cores = len(os.sched_getaffinity(0))
         assert cpu_seconds(process.pid) - before < cores
         # The interrupt is raised before or after the print.
@@ -486,9 +486,9 @@ runtime.simt_watch_begin()
 os.kill(os.getpid(), signal.SIGINT)  # nobody's: it ends the process
 time.sleep(5)
 """
-    done = subprocess.run(script(simt, body), capture_output=True, text=True)
-    assert done.stdout.count("python heard it") == 2, done.stderr
-    assert done.returncode == -signal.SIGINT
+    result = subprocess.run(script(simt, body), capture_output=True, text=True)
+    assert result.stdout.count("python heard it") == 2, result.stderr
+    assert result.returncode == -signal.SIGINT
 
 
 def test_fork(simt):
@@ -504,8 +504,8 @@ if child == 0:
 busy.join()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    done = subprocess.run(script(simt, body), timeout=60)
-    assert done.returncode == 0
+    result = subprocess.run(script(simt, body), timeout=60)
+    assert result.returncode == 0
 
 
 def test_a_stack_that_overflows_hits_its_guard_page(simt):
@@ -517,7 +517,7 @@ def test_a_stack_that_overflows_hits_its_guard_page(simt):
     assert "thread (1,0,0): stack overflow" in simt.fault()
 
 
-# ---- what it costs -----------------------------------------------------------
+# ---- costs -------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -534,7 +534,7 @@ def test_benchmark_rows():
 @pytest.mark.slow
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="bounds of the asm switch")
 def test_bounds_in_cpu_time():
-    """Half of what two cores must do, on one, in time that others do not take."""
+    """Check that one core does half of the work of two, without the time of others."""
     simt = Simt("asm")
     simt.runtime.simt_set_threads(1)
     lib = bench_simt.open_library("asm")

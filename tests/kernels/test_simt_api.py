@@ -1,5 +1,5 @@
-"""The CUDA runtime API on the CPU: the checks of simt/api_*.cu, each a page of calls
-with known answers, and what can only be seen from outside a process."""
+"""The CUDA runtime API on the CPU. The checks of simt/api_*.cu are calls with known
+answers; other tests observe a process from outside."""
 
 import ctypes
 import re
@@ -22,7 +22,7 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def path():
-    """The library of all checks; the runtime's functions are found through it."""
+    """Build the library of all checks; the runtime is found through it."""
     return build.library_of("test_simt_api", FILES, build.Flavour.here("cpu"))
 
 
@@ -36,31 +36,31 @@ def lib(path):
 
 @pytest.fixture(scope="module")
 def lines(path):
-    """By check the line at which it failed, 0: none. They have a process of their own:
-    where the watch build has been at work, allocations are its affair."""
+    """Return for each check the line at which it failed, or 0. The checks run in a
+    separate process, since the watch build may change allocations in this one."""
     body = "lib.simt_set_threads(2)\nfor name in sys.argv[1:]:\n"
     body += "    print(name, getattr(lib, 'check_' + name)(), flush=True)\n"
-    done = run(path, body, *(name for _, name in CHECKS))
-    found = (line.split() for line in done.stdout.splitlines())
-    return {name: int(line) for name, line in found}, done.stderr
+    result = run(path, body, *(name for _, name in CHECKS))
+    pairs = (line.split() for line in result.stdout.splitlines())
+    return {name: int(line) for name, line in pairs}, result.stderr
 
 
 @pytest.mark.parametrize("file, name", CHECKS)
 def test_check(lines, file, name):
-    found, said = lines
-    assert name in found, f"{name} did not come to its end: {said}"
-    assert found[name] == 0, f"tests/kernels/simt/{file}:{found[name]}"
+    results, output = lines
+    assert name in results, f"{name} did not come to its end: {output}"
+    assert results[name] == 0, f"tests/kernels/simt/{file}:{results[name]}"
 
 
 def run(path: Path, body: str, *words: str) -> subprocess.CompletedProcess:
-    """A Python program with `lib`; what it wrote and returned."""
+    """Run a Python program with `lib`; return its output and status."""
     head = f"import ctypes, sys\nlib = ctypes.CDLL({str(path)!r})\n"
     command = [sys.executable, "-c", head + body, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize(
-    "call, told",
+    "call, message",
     [
         (
             "overrun_and_exit",
@@ -76,20 +76,22 @@ def run(path: Path, body: str, *words: str) -> subprocess.CompletedProcess:
         ),
     ],
 )
-def test_damage_is_told_in_one_line(path, call, told):
-    done = run(path, f"lib.{call}()")
-    assert done.returncode == 0
-    assert told in done.stderr and done.stderr.count("\n") == 1
+def test_damage_is_told_in_one_line(path, call, message):
+    result = run(path, f"lib.{call}()")
+    assert result.returncode == 0
+    assert message in result.stderr and result.stderr.count("\n") == 1
 
 
 def test_a_program_that_behaves_says_nothing(path):
-    done = run(path, "assert lib.check_copies_of_boxes() == 0")
-    assert (done.returncode, done.stderr) == (0, "")
+    result = run(path, "assert lib.check_copies_of_boxes() == 0")
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_errors_stick_in_whole_programs(path):
-    done = run(path, "lib.simt_set_sticky(1); sys.exit(lib.sticky_errors())")
-    assert done.returncode == 0, f"tests/kernels/simt/api_stream.cu:{done.returncode}"
+    result = run(path, "lib.simt_set_sticky(1); sys.exit(lib.sticky_errors())")
+    assert result.returncode == 0, (
+        f"tests/kernels/simt/api_stream.cu:{result.returncode}"
+    )
 
 
 def test_host_memory_is_no_device_memory_in_whole_programs(path):
@@ -107,7 +109,7 @@ def test_a_graph_drawn(lib, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "call, told",
+    "call, message",
     [
         ("cudaArray_t a; cudaMallocArray(&a, 0, 4);", "arrays and textures are not"),
         ("cudaIpcGetMemHandle(0, 0);", "between processes is not simulated"),
@@ -116,21 +118,21 @@ def test_a_graph_drawn(lib, tmp_path):
         ("CUmemAllocationProp prop;", "the driver API is not simulated"),
     ],
 )
-def test_what_is_not_simulated_says_so_at_its_line(call, told):
+def test_what_is_not_simulated_says_so_at_its_line(call, message):
     source = f"#include <cuda.h>\nint main() {{\n    {call}\n}}\n"
     include = [f"-I{folder}" for folder in build.SIMT]
     command = [tools.gxx(), "-x", "c++", "-std=c++17", *include, "-S", "-o-", "-"]
-    done = subprocess.run(command, input=source, capture_output=True, text=True)
-    errors = [line for line in done.stderr.splitlines() if "error:" in line]
-    assert told in errors[0] and all(":3:" in error for error in errors)
+    result = subprocess.run(command, input=source, capture_output=True, text=True)
+    errors = [line for line in result.stderr.splitlines() if "error:" in line]
+    assert message in errors[0] and all(":3:" in error for error in errors)
 
 
 def test_a_cell_sees_nothing_of_the_host_side():
     include = [f"-I{folder}" for folder in build.SIMT]
-    for define, seen in [("-DSIMT_CELL", False), ("-DWHOLE", True)]:
+    for define, visible in [("-DSIMT_CELL", False), ("-DWHOLE", True)]:
         command = [tools.gxx(), "-x", "c++", "-std=c++17", *include, define, "-E", "-"]
         source = '#include "cuda_runtime.h"\n'
-        done = subprocess.run(command, input=source, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert ("cudaGraphLaunch" in done.stdout) is seen
-        assert "cudaGetLastError" in done.stdout
+        result = subprocess.run(command, input=source, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        assert ("cudaGraphLaunch" in result.stdout) is visible
+        assert "cudaGetLastError" in result.stdout

@@ -1,4 +1,4 @@
-"""Random numbers on the device, against cuRAND's and known answers."""
+"""Random numbers on the device, compared with cuRAND's and known answers."""
 
 import ctypes
 import json
@@ -12,7 +12,7 @@ from simt_device import FOLDER, pointer, poison
 simt, ordered = simt_device.simt, simt_device.ordered
 
 
-# What cuRAND 10.4 gives: generator, seed, sequence, offset, then the numbers.
+# The numbers of cuRAND 10.4: generator, seed, sequence, offset, then the numbers.
 CURAND = json.loads((FOLDER / "curand.json").read_text())
 
 
@@ -28,7 +28,7 @@ def test_random_numbers_are_those_of_curand(ordered, generator):
     status = lib.run_numbers(pointer(out), pointer(starts(rows)), len(rows), philox)
     assert status == 0
     want = np.array([row[4:] for row in rows])
-    for column in (*range(9), 17):  # bits, and numbers made of them exactly
+    for column in (*range(9), 17):  # bits, and numbers computed from them exactly
         np.testing.assert_allclose(out[:, column], want[:, column], rtol=1e-8)
         if column < 6 or column == 17:
             np.testing.assert_array_equal(out[:, column], want[:, column])
@@ -47,15 +47,15 @@ def test_four_random_numbers_at_a_time(ordered):
 
 
 def test_philox_by_its_known_answers(simt):
-    """kat_vectors of Random123: a counter and a key of zeros."""
+    """Compare with kat_vectors of Random123: a counter and a key of zeros."""
     out, start = np.zeros((1, 16)), np.zeros((1, 3), np.uint64)
     assert simt.load("curand").run_fours(pointer(out), pointer(start), 1) == 0
-    known = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
-    assert out[0, :4].tolist() == known
+    expected = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    assert out[0, :4].tolist() == expected
 
 
 def xorwow(seed: int, count: int) -> list[int]:
-    """Marsaglia's generator, step by step, started as cuRAND does."""
+    """Run Marsaglia's generator, step by step, started as cuRAND does."""
     mask = 0xFFFFFFFF
     low = ((seed & mask) ^ 0xAAD26B49) * 1099087573 & mask
     high = ((seed >> 32) ^ 0xF7DCEFDD) * 2591861531 & mask

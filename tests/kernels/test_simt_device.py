@@ -1,4 +1,4 @@
-"""Cooperative groups, memory and headers: what CUDA C may say on the device."""
+"""Cooperative groups, memory and headers: device code in CUDA C."""
 
 import ctypes
 import subprocess
@@ -75,19 +75,21 @@ def test_reductions_of_a_warp(ordered):
     lib = ordered.load("cooperative")
     assert lib.run_reductions(pointer(out), pointer(f), pointer(x), 96) == 0
     for warp in range(3):
-        mine = x[32 * warp :][:32]
-        rest = np.fmod(mine, 3)
-        match = [sum(1 << i for i in range(32) if rest[i] == r) for r in rest]
-        row = [mine.min(), mine.max(), np.bitwise_and.reduce(mine)]
-        row += [np.bitwise_or.reduce(mine), np.bitwise_xor.reduce(mine), mine.sum()]
-        row += [mine.min(), mine.astype(np.uint32).max(), np.bitwise_xor.reduce(mine)]
-        same = len(set(rest)) == 1
+        part = x[32 * warp :][:32]
+        remainders = np.fmod(part, 3)
+        match = [
+            sum(1 << i for i in range(32) if remainders[i] == r) for r in remainders
+        ]
+        row = [part.min(), part.max(), np.bitwise_and.reduce(part)]
+        row += [np.bitwise_or.reduce(part), np.bitwise_xor.reduce(part), part.sum()]
+        row += [part.min(), part.astype(np.uint32).max(), np.bitwise_xor.reduce(part)]
+        same = len(set(remainders)) == 1
         for lane in range(32):
             want = [*row, match[lane], 0xFFFFFFFF if same else 0, same]
             want = np.array(want, np.int64).astype(np.int32)
             np.testing.assert_array_equal(out[32 * warp + lane], want)
         assert (f[32 * warp :][:32] == f[32 * warp]).all()
-        np.testing.assert_allclose(f[32 * warp], 0.1 * mine.sum(), atol=1e-3)
+        np.testing.assert_allclose(f[32 * warp], 0.1 * part.sum(), atol=1e-3)
     assert out[64, 11] == 1 and out[0, 11] == 0
 
 
@@ -96,10 +98,10 @@ def test_coalesced_threads_share_an_atomic(ordered, limit):
     x, out, count = ints(2, 96 * 20), poison(96 * 20), np.zeros(1, np.int32)
     lib = ordered.load("cooperative")
     status = lib.run_keep(pointer(out), pointer(count), pointer(x), limit, 20)
-    kept = np.sort(x[x > limit])
-    assert (status, count[0]) == (0, len(kept))
-    np.testing.assert_array_equal(np.sort(out[: len(kept)]), kept)
-    assert (out[len(kept) :] == -777).all()
+    selected = np.sort(x[x > limit])
+    assert (status, count[0]) == (0, len(selected))
+    np.testing.assert_array_equal(np.sort(out[: len(selected)]), selected)
+    assert (out[len(selected) :] == -777).all()
 
 
 def test_parts_of_a_coalesced_group(ordered):
@@ -142,7 +144,7 @@ def test_a_grid_meets(ordered, blocks):
     lib = ordered.load("cooperative")
     assert lib.run_rounds(pointer(out), blocks) == 0
     t = np.arange(blocks * 64)
-    for round_ in range(3):  # each thread reads what its neighbour has written
+    for round_ in range(3):  # each thread reads its neighbour's number
         t = np.roll(t, -1) + 1
         np.testing.assert_array_equal(out[round_ * len(t) :][: len(t)], t)
 
@@ -204,17 +206,17 @@ float use(float x, double d, int i, unsigned u, size_t z) {
 
 
 def compiled(text: str, more: tuple[str, ...] = ()) -> str:
-    """What g++ says about the text."""
+    """Return g++'s messages about the text."""
     command = [tools.gxx(), "-x", "c++", "-std=c++17", "-O1", "-Wall", "-Wextra"]
     command += ["-Werror", *(f"-I{folder}" for folder in build.SIMT), *more, "-"]
-    done = subprocess.run(command, input=text, text=True, capture_output=True)
-    return done.stderr
+    result = subprocess.run(command, input=text, text=True, capture_output=True)
+    return result.stderr
 
 
 @pytest.mark.parametrize("first", only(["simt"], ["simt", "standard"]))
 def test_headers_go_with_those_of_the_standard_library(first):
-    ours = ["cuda_runtime.h", *HEADERS]
-    order = [*ours, *STANDARD] if first == "simt" else [*STANDARD, *ours]
+    simulated = ["cuda_runtime.h", *HEADERS]
+    order = [*simulated, *STANDARD] if first == "simt" else [*STANDARD, *simulated]
     text = "".join(f"#include <{name}>\n" for name in order) + USES
     assert compiled(text, ("-fsyntax-only",)) == ""
 
@@ -232,8 +234,8 @@ NOT_HERE = {
 
 @pytest.mark.parametrize("line", NOT_HERE)
 def test_what_is_not_simulated_says_so(line):
-    said = compiled(f"#include <cooperative_groups.h>\n{line}\n", ("-S", "-o-"))
-    assert NOT_HERE[line] in said
+    messages = compiled(f"#include <cooperative_groups.h>\n{line}\n", ("-S", "-o-"))
+    assert NOT_HERE[line] in messages
 
 
 def test_atomics_of_libcu(ordered):

@@ -1,5 +1,5 @@
-"""Kernels that go wrong on the CPU: each ends its launch with an error that says
-who did what, and the process and its next launch live on."""
+"""Faulty kernels on the CPU: each ends its launch with an error that names the thread
+and the fault, and the process and its next launch succeed."""
 
 import ctypes
 import os
@@ -85,12 +85,12 @@ class Simt:
     def text(self) -> str:
         return self.fault().text.decode()
 
-    def faulty(self, what: str, data: np.ndarray, blocks=1, where=0, who=37, wait=0):
-        """Launch the kernel whose thread `who` of block `where` does `what`."""
+    def faulty(self, what: str, data: np.ndarray, blocks=1, where=0, thread=37, wait=0):
+        """Launch the kernel in which thread `thread` of block `where` does `what`."""
         assert data.dtype == np.int32 and data.size >= 4
         address = data.ctypes.data + 4 if what == "MISALIGNED" else NULL
-        args = [WHAT.index(what), data.ctypes.data, address, blocks, where, who, wait]
-        return self.lib.run_faulty(*args)
+        args = data.ctypes.data, address, blocks, where, thread, wait
+        return self.lib.run_faulty(WHAT.index(what), *args)
 
     def works(self) -> None:
         data = np.zeros(4, np.int32)
@@ -107,7 +107,7 @@ def simt(request):
 
 @pytest.fixture
 def limited(simt):
-    """`simt` with a time limit, so that what should end cannot hang the suite."""
+    """`simt` with a time limit, so that a hang cannot block the suite."""
     simt.runtime.simt_set_timeout(30_000)
     yield simt
     simt.runtime.simt_set_timeout(0)
@@ -150,7 +150,7 @@ def test_an_assertion_prints_cudas_line(simt, capfd):
         f"{SOURCE}:{line}: void go_wrong(int, int*, uintptr_t): block: [2,0,0], "
         'thread: [1,0,0] Assertion `data[2] == 1 && "a message"` failed.\n'
     )
-    data = np.array([0, 0, 1, 0], np.int32)  # it holds
+    data = np.array([0, 0, 1, 0], np.int32)  # the assertion holds
     assert simt.faulty("ASSERT", data) == 0 and data[0] == 128
 
 
@@ -175,7 +175,8 @@ def test_many_faults_leak_nothing(simt):
         growth.append(memory() - before)
     # Stacks that are used for the first time count once; a leak counts every time.
     assert min(growth) < 1024  # KiB
-    # A few may have been added for blocks that stood still; not one for each fault.
+    # A few threads may have been added for blocks that stood still, but not one per
+    # fault.
     assert len(os.listdir("/proc/self/task")) < threads + 100
     simt.works()
 
@@ -300,7 +301,7 @@ def test_a_grid_barrier_that_not_all_reach(simt, what):
 
 
 def script(simt: Simt, body: str) -> list[str]:
-    """A Python program with `lib` (faults.cu), `runtime`, `data`, `p`, `faulty`."""
+    """Return a program with `lib` (faults.cu), `runtime`, `data`, `p`, `faulty`."""
     head = f"""
 import ctypes, faulthandler, os, signal, sys, threading, time
 lib = ctypes.CDLL({str(simt.path)!r})
@@ -339,10 +340,10 @@ time.sleep(0.05)  # a launch is running, elsewhere
 lib.host_fault({WHAT.index("STORE")}, p, ctypes.c_size_t(0))
 """
     run = script(simt, body)
-    done = subprocess.run(run, capture_output=True, text=True, preexec_fn=no_core)
-    assert done.returncode == -signal.SIGSEGV, done.stderr
-    said = "Fatal Python error: Segmentation fault" in done.stderr
-    assert said == (handler == "faulthandler")
+    result = subprocess.run(run, capture_output=True, text=True, preexec_fn=no_core)
+    assert result.returncode == -signal.SIGSEGV, result.stderr
+    dumped = "Fatal Python error: Segmentation fault" in result.stderr
+    assert dumped == (handler == "faulthandler")
 
 
 @pytest.mark.parametrize("thread", ["main", "another"])
@@ -397,8 +398,8 @@ for pause in 0, 0.05, 1:  # the watchdog is awake; has removed them; sleeps
     assert not caught() & mine
 assert caught() - {{signal.SIGURG}} == before  # that one stays once it was needed
 """
-    done = subprocess.run(script(simt, body), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(script(simt, body), capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 def test_handlers_that_come_between_launches_are_below_ours(simt):
@@ -413,9 +414,9 @@ assert faulty({WHAT.index("DIVIDE")}) == 719
 os.abort()
 """
     run = script(simt, body)
-    done = subprocess.run(run, capture_output=True, text=True, preexec_fn=no_core)
-    assert done.returncode == -signal.SIGABRT, done.stderr
-    assert done.stderr.count("Fatal Python error") == 1
+    result = subprocess.run(run, capture_output=True, text=True, preexec_fn=no_core)
+    assert result.returncode == -signal.SIGABRT, result.stderr
+    assert result.stderr.count("Fatal Python error") == 1
 
 
 def test_a_forked_child_has_faults_and_limits_of_its_own(simt):
@@ -432,5 +433,5 @@ if child == 0:
     os._exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 """
-    done = subprocess.run(script(simt, body), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(script(simt, body), capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -17,14 +17,14 @@ FORMATS = {"half": (11, -24, 65504.0), "bfloat16": (8, -133, 3.3895313892515355e
 
 
 def widened(bits: np.ndarray, name: str) -> np.ndarray:
-    """The floats with these bits, as NumPy or PyTorch sees them."""
+    """Return the floats with these bits, as NumPy or PyTorch reads them."""
     if name == "half":
         return bits.view(np.float16).astype(np.float32)
     return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16).float().numpy()
 
 
 def nearest(x: np.ndarray, name: str) -> np.ndarray:
-    """The bits of the floats x, rounded; every NaN is 0x7fff."""
+    """Return the bits of the floats x, rounded; every NaN is 0x7fff."""
     if name == "half":
         with np.errstate(over="ignore"):
             bits = x.astype(np.float16).view(np.uint16)
@@ -34,7 +34,7 @@ def nearest(x: np.ndarray, name: str) -> np.ndarray:
 
 
 def exactly(value: Fraction, name: str, direction: str = "nearest") -> float:
-    """A finite number rounded to the format, by the definition."""
+    """Return a finite number rounded to the format, by the definition."""
     digits, lowest, most = FORMATS[name]
     if value == 0:
         return 0.0
@@ -53,7 +53,7 @@ def exactly(value: Fraction, name: str, direction: str = "nearest") -> float:
 
 
 def same_bits(got: np.ndarray, want: np.ndarray, name: str, what: str = "") -> None:
-    """The same numbers with the same signs; a NaN is as good as another."""
+    """Check for the same numbers with the same signs; all NaNs are equal."""
     nan = np.isnan(widened(want, name))
     np.testing.assert_array_equal(np.isnan(widened(got, name)), nan, what)
     np.testing.assert_array_equal(got[~nan], want[~nan], what)
@@ -67,7 +67,7 @@ def test_all_numbers_of_16_bits_become_floats(simt, name):
     want = widened(bits, name)
     number = ~np.isnan(want)
     np.testing.assert_array_equal(np.isnan(out), ~number)
-    # Bits, not values: 0 and -0 are different.
+    # Compare bits, not values: 0 and -0 are different.
     np.testing.assert_array_equal(
         out.view(np.uint32)[number], want.view(np.uint32)[number]
     )
@@ -75,7 +75,7 @@ def test_all_numbers_of_16_bits_become_floats(simt, name):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_floats_are_rounded_to_16_bits(simt, name):
-    """Each number there is, the middles between two, and what is next to these."""
+    """Test every number, the midpoints between two, and the floats next to these."""
     each = widened(BITS, name)
     with np.errstate(invalid="ignore", over="ignore"):
         middle = (each[:-1].astype(np.float64) + each[1:]).astype(np.float32) / 2
@@ -95,15 +95,15 @@ def test_floats_are_rounded_to_16_bits(simt, name):
 def test_arithmetic_of_16_bits_rounds_once(simt, name):
     rng = np.random.default_rng(5)
     a, b, c = rng.integers(0, 1 << 16, (3, 3000)).astype(np.uint16)
-    one = nearest(np.ones(1, np.float32), name)[0]
-    for i in range(1000):  # near 1, where sums do not vanish in a term
-        a[i], b[i], c[i] = one + rng.integers(-40, 40, 3)
+    bits_of_1 = nearest(np.ones(1, np.float32), name)[0]
+    for i in range(1000):  # near 1, where no term vanishes in a sum
+        a[i], b[i], c[i] = bits_of_1 + rng.integers(-40, 40, 3)
         c[i] ^= 0x8000 * (i % 2)
     out = poison((3000, 11), np.uint16)
     run = simt.load("half")[f"run_arithmetic_{name}"]
     assert run(*map(pointer, (out, a, b, c)), 3000) == 0
     with np.errstate(all="ignore"):
-        # Times 1: fmax() of C gives NaN for a number and a signalling NaN.
+        # Multiply by 1: C's fmax() gives NaN for a number and a signalling NaN.
         x, y, z = (widened(v, name) * np.float32(1) for v in (a, b, c))
         total, zero = x + y, np.float32(0)
         columns = {0: total, 1: x - y, 2: x * y, 3: x / y, 5: np.sqrt(abs(x))}
@@ -142,7 +142,7 @@ def test_comparisons_of_16_bits(simt, name):
 def test_directed_rounding_to_16_bits(simt):
     rng = np.random.default_rng(6)
     x = rng.normal(size=600) * 10.0 ** rng.integers(-9, 6, 600)
-    ties = 1 + np.arange(40) / 4096 + np.tile([0, 1e-12], 20)  # not for a float
+    ties = 1 + np.arange(40) / 4096 + np.tile([0, 1e-12], 20)  # too fine for a float
     x = np.concatenate([x, ties, -ties, [0, 65504, 65519, 65521, 3.39e38, -1e38]])
     out = poison((len(x), 8), np.uint16)
     assert simt.load("half").run_directed(pointer(out), pointer(x), len(x)) == 0

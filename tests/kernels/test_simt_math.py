@@ -1,4 +1,4 @@
-"""Mathematics, rounding and bits on the device, against the definitions."""
+"""Mathematics, rounding and bits on the device, compared with the definitions."""
 
 import math
 from fractions import Fraction
@@ -13,7 +13,7 @@ simt, ordered = simt_device.simt, simt_device.ordered
 
 
 def functions(x: np.ndarray) -> np.ndarray:
-    """What math.cu's doubles() computes, from NumPy and PyTorch; (n, 20)."""
+    """Return the results of math.cu's doubles(), from NumPy and PyTorch; (n, 20)."""
     p = np.abs(x) - np.floor(np.abs(x))
     v, q = torch.from_numpy(x), torch.from_numpy(p)
     special = torch.special
@@ -39,20 +39,20 @@ def functions(x: np.ndarray) -> np.ndarray:
             sinpi + 2 * cospi,
             np.sin(x) + 2 * np.cos(x),
         ]
-        whole = np.floor(np.log2(np.abs(x)))
+        exponent = np.floor(np.log2(np.abs(x)))
         columns.append(
             np.array([math.remainder(t, 1.5) for t in x])
             + np.copysign(3, x)
             + np.maximum(x - 1, 0)
         )
-        columns.append(8 * x + 2 * whole + np.rint(x))
+        columns.append(8 * x + 2 * exponent + np.rint(x))
     return np.stack([np.asarray(column) for column in columns], 1)
 
 
 @pytest.mark.parametrize("kind", ["double", "float"])
 def test_functions_of_mathematics(ordered, kind):
     rng = np.random.default_rng(9)
-    x = np.clip(rng.normal(size=150) * 4, -8, 12)  # erfcx(-10): not for a float
+    x = np.clip(rng.normal(size=150) * 4, -8, 12)  # erfcx(-10) overflows a float
     x = np.concatenate([x, [0.5, -0.25, 1e-4, 20.25, -5.5]])
     dtype = np.float64 if kind == "double" else np.float32
     x = x.astype(dtype)
@@ -61,10 +61,10 @@ def test_functions_of_mathematics(ordered, kind):
     assert run(pointer(out), pointer(x), len(x)) == 0
     want = functions(x.astype(np.float64))
     for column in range(20):
-        if column == 11:  # PyTorch's j0() has seven digits
+        if column == 11:  # PyTorch's j0() has only seven digits
             np.testing.assert_allclose(out[:, 11], want[:, 11], atol=1e-6)
             continue
-        # sin(pi x) vanishes: absolutely, too.
+        # sin(pi x) vanishes, so an absolute bound applies, too.
         np.testing.assert_allclose(
             out[:, column],
             want[:, column],
@@ -75,7 +75,8 @@ def test_functions_of_mathematics(ordered, kind):
 
 
 def test_inverse_functions_at_their_ends(simt):
-    """Where p is 0, erfinv and its like are 0 or infinite; near it, exact."""
+    """Test where p is 0, and erfinv and similar functions are 0 or infinite; near it,
+    exact."""
     x = np.array([1.0, 3 + 2.0**-40, 2 + 2.0**-50, 5 - 2.0**-48])
     out = poison((4, 20), np.float64)
     assert simt.load("math").run_doubles(pointer(out), pointer(x), 4) == 0
@@ -90,7 +91,7 @@ MODES = ["nearest", "zero", "up", "down"]
 
 
 def rounded(value: Fraction, dtype: type, mode: str) -> float:
-    """An exact value as a floating-point number, rounded as `mode` says."""
+    """Return an exact value as a floating-point number, rounded by `mode`."""
     near = dtype(float(value)) if dtype is np.float64 else nearest_float(value)
     exact = Fraction(float(near))
     if mode == "zero":
@@ -110,11 +111,11 @@ def nearest_float(value: Fraction) -> np.float32:
 
 
 def root_up_to(value: Fraction, digits: int) -> Fraction:
-    """The square root, cut off far behind the last digit that matters; a tail
-    that is not 0 stays one."""
+    """Return the square root, truncated far behind the last relevant digit; a nonzero
+    tail remains nonzero."""
     scale = 1 << digits
-    whole = math.isqrt(int(value * scale * scale))
-    tail = Fraction(whole, scale)
+    root = math.isqrt(int(value * scale * scale))
+    tail = Fraction(root, scale)
     return tail if tail * tail == value else tail + Fraction(1, 2 * scale)
 
 
@@ -146,22 +147,22 @@ def test_conversions_saturate(simt):
     assert simt.load("math").run_conversions(*arrays, 16) == 0
     f = x.astype(np.float32)
     hows = {"n": np.rint, "z": np.trunc, "u": np.ceil, "d": np.floor}
-    # By column: of the float or the double, how rounded, bits, signed.
+    # By column: conversion from a float or a double, its rounding, bits, and sign.
     columns = ["fn32s", "fz32s", "fu32s", "fd32s", "dn32s", "dz32u", "fn32u"]
     columns += ["dd64s", "du64u", "fn64s"]
-    for column, what in enumerate(columns):
-        bits, signed = int(what[2:4]), what[4] == "s"
+    for column, name in enumerate(columns):
+        bits, signed = int(name[2:4]), name[4] == "s"
         low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, 0)
         high = high or (1 << bits) - 1
-        for i, value in enumerate((f if what[0] == "f" else x).astype(float)):
+        for i, value in enumerate((f if name[0] == "f" else x).astype(float)):
             if math.isnan(value):
                 top = low or 1 << bits - 1
-                want = top if bits == 64 or what[0] == "d" else 0
+                want = top if bits == 64 or name[0] == "d" else 0
             elif math.isinf(value):
                 want = high if value > 0 else low
             else:
-                want = min(max(int(hows[what[1]](value)), low), high)
-            assert (int(out[i, column]) - want) % (1 << 64) == 0, (what, value)
+                want = min(max(int(hows[name[1]](value)), low), high)
+            assert (int(out[i, column]) - want) % (1 << 64) == 0, (name, value)
     words = x.view(np.int64)
     finite = ~np.isnan(x)
     np.testing.assert_array_equal(out[finite, 10], (words >> 32)[finite])
@@ -191,14 +192,14 @@ def joined(values: list[int]) -> int:
     return sum((v & (1 << width) - 1) << width * i for i, v in enumerate(values))
 
 
-def of_pairs(x: int, y: int, count: int, signed: bool, what) -> int:
+def of_pairs(x: int, y: int, count: int, signed: bool, function) -> int:
     pairs = zip(parts(x, count, signed), parts(y, count, signed), strict=True)
-    return joined([what(a, b) for a, b in pairs])
+    return joined([function(a, b) for a, b in pairs])
 
 
 def bit_functions(x: int, y: int) -> list[int]:
-    """What math.cu's bits() computes, by the definitions."""
-    both, mask = x << 32 | y, (1 << 64) - 1
+    """Return the results of math.cu's bits(), by the definitions."""
+    pair, mask = x << 32 | y, (1 << 64) - 1
     sx, sy = (v - (1 << 32) if v >> 31 else v for v in (x, y))
 
     def clamp(v: int, bits: int, signed: bool) -> int:
@@ -206,12 +207,12 @@ def bit_functions(x: int, y: int) -> list[int]:
         return min(max(v, low), low + (1 << bits) - 1)
 
     def perm(selector: int) -> int:
-        chosen = []
+        bytes_ = []
         for i in range(4):
             pick = selector >> 4 * i & 15
             byte = (y << 32 | x) >> 8 * (pick & 7) & 255
-            chosen.append(255 * (byte >> 7) if pick & 8 else byte)
-        return joined(chosen)
+            bytes_.append(255 * (byte >> 7) if pick & 8 else byte)
+        return joined(bytes_)
 
     def low24(v: int) -> int:
         v &= 0xFFFFFF
@@ -226,10 +227,10 @@ def bit_functions(x: int, y: int) -> list[int]:
         32 - x.bit_length(),
         (x & -x).bit_length(),
         int(f"{x:032b}"[::-1], 2),
-        both.bit_count(),
+        pair.bit_count(),
         64 - x.bit_length(),
         (x & -x).bit_length() + 32 if x else 0,
-        int(f"{both:064b}"[::-1], 2) >> 32,
+        int(f"{pair:064b}"[::-1], 2) >> 32,
         perm(0x5270),
         perm(y),
         (wide << 4 & mask) >> 32,

@@ -1,4 +1,4 @@
-"""nvcuda::wmma on the CPU: products of a warp's matrices, and what no GPU takes."""
+"""nvcuda::wmma on the CPU: products of a warp's matrices, and invalid arguments."""
 
 import ctypes
 import json
@@ -36,13 +36,13 @@ DTYPES = {
 
 
 def aligned(size: int, dtype: torch.dtype) -> torch.Tensor:
-    """`size` elements of -777 at an address that wmma takes."""
+    """Return `size` elements of -777 at an address that is valid for wmma."""
     memory = torch.full((size + 32,), -777, dtype=dtype)
     return memory[-memory.data_ptr() % 32 // memory.element_size() :][:size]
 
 
 def stored(matrices: torch.Tensor, by_rows: bool, gap: int) -> tuple:
-    """Matrices as wmma reads them, `gap` elements between lines, and their stride."""
+    """Return matrices as wmma reads them, `gap` between lines, and their stride."""
     lines = matrices if by_rows else matrices.mT
     wide = aligned(
         lines.shape[0] * lines.shape[1] * (lines.shape[2] + gap), lines.dtype
@@ -53,7 +53,7 @@ def stored(matrices: torch.Tensor, by_rows: bool, gap: int) -> tuple:
 
 
 def numbers(shape: tuple, kind: str, seed: int) -> torch.Tensor:
-    """Signed numbers that the kind holds exactly."""
+    """Return signed numbers that the kind represents exactly."""
     x = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
     if kind == "tf32":
         return (x.view(torch.int32) & ~0x1FFF).view(torch.float32)
@@ -169,12 +169,13 @@ SEEN = {
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
-    """What the watch build says of the kernel above, by what it is told to do."""
+    """Return the watch build's report of the kernel above, for each of its modes."""
     folder = tmp_path_factory.mktemp("wmma")
     source = folder / "k.cu"
     source.write_text(WATCHED)
-    built = program.Program([str(source)], optimise="1", check=True)
-    executable = program.build_executable(built)
+    executable = program.build_executable(
+        program.Program([str(source)], optimise="1", check=True)
+    )
 
     def run(how: str) -> list[dict]:
         report = folder / f"{how}.json"

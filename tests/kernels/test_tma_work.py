@@ -1,4 +1,4 @@
-"""How rung tma divides c among its blocks: every step of every tile once."""
+"""The division of c among blocks in rung tma: every step of every tile once."""
 
 import ctypes
 
@@ -21,12 +21,15 @@ def run(simt):
 
 
 def divided(run, tiles, steps, blocks, worth=1):
-    made, block = np.zeros((tiles, steps), np.int32), np.zeros((tiles, steps), np.int32)
-    expected, whole = np.ones(tiles, np.int32), ctypes.c_int()
-    arrays = [pointer(x) for x in (made, block, expected)]
+    counts, block = (
+        np.zeros((tiles, steps), np.int32),
+        np.zeros((tiles, steps), np.int32),
+    )
+    expected, uncut = np.ones(tiles, np.int32), ctypes.c_int()
+    arrays = [pointer(x) for x in (counts, block, expected)]
     sizes = (tiles, steps, blocks, ctypes.c_double(worth))
-    assert run(*arrays, ctypes.byref(whole), *sizes) == 0
-    return made, block, expected, whole.value
+    assert run(*arrays, ctypes.byref(uncut), *sizes) == 0
+    return counts, block, expected, uncut.value
 
 
 @pytest.mark.parametrize("steps", [1, 4, 7, 64, 128])
@@ -34,16 +37,16 @@ def divided(run, tiles, steps, blocks, worth=1):
 def test_every_step_is_made_once_and_every_piece_is_waited_for(
     run, tiles, blocks, steps
 ):
-    made, block, expected, _ = divided(run, tiles, steps, blocks)
-    assert (made == 1).all()
+    counts, block, expected, _ = divided(run, tiles, steps, blocks)
+    assert (counts == 1).all()
     pieces = [len(np.unique(of_tile)) for of_tile in block]
-    np.testing.assert_array_equal(expected, pieces)  # or the last never comes
+    np.testing.assert_array_equal(expected, pieces)  # otherwise the last never comes
     assert max(pieces) <= 5
 
 
 def test_a_last_round_that_is_not_full_is_shared_evenly(run):
-    _, block, _, whole = divided(run, 512, 128, 132)
-    assert whole == 396
+    _, block, _, uncut = divided(run, 512, 128, 132)
+    assert uncut == 396
     work = np.bincount(block.ravel(), minlength=132)
     assert work.max() - work.min() <= 1
 

@@ -1,11 +1,11 @@
-"""Every published answer with one slip each must be refused: `make mutants`.
+"""Checks that every published answer with one slip is refused: `make mutants`.
 
     python tests/mutants [--only NAME ...] [--sample N] [--seed N] [--jobs N]
 
-equivalent.txt lists the mutants that are right answers, each below the reason. The
-run fails on one that passes and is not listed, on one that is listed and refused, and
-on one that hangs, ends the process or raises what is no error of the lab's own.
---sample: so many mutants, drawn by --seed.
+equivalent.txt lists the mutants that are right answers, each below the reason. The run
+fails on a mutant that passes and is not listed, or is listed and refused. It also fails
+on one that hangs, ends the process or raises an error that is not the lab's own.
+--sample: number of mutants, drawn by --seed.
 """
 
 import argparse
@@ -27,8 +27,8 @@ def main():
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    given = parser.parse_args()
-    return bool(run(given.only, given.sample, Random(given.seed), given.jobs))
+    options = parser.parse_args()
+    return bool(run(options.only, options.sample, Random(options.seed), options.jobs))
 
 
 if __name__ == "__main__":

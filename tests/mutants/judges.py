@@ -1,5 +1,5 @@
-"""What is mutated, and who judges it: the published answers of puzzles by their checks,
-and those of exercises in Python by the cells below them.
+"""The answers to mutate, and their judges: the checks of puzzles, and the check cells
+of exercises in Python.
 """
 
 import contextlib
@@ -22,29 +22,30 @@ from weft.lessons.progress import EXERCISE
 from weft.puzzles import puzzle as puzzle_module
 from weft.puzzles.lessons import NOTEBOOKS, SOLUTIONS
 
-SECONDS = 2.0  # that a launch may take; a right one takes far less
-CHECK = 30.0  # seconds that the check of an exercise may take
+SECONDS = 2.0  # time limit of a launch; a right one takes far less
+CHECK = 30.0  # time limit in seconds of an exercise's check
 
 
 @functools.cache
 def answers() -> dict[str, str]:
-    """The source of each published answer, by its puzzle's or exercise's name."""
-    found = {puzzle.name: puzzle.solved_text for puzzle in puzzles}
-    return found | {
+    """Return each published answer's source by its puzzle's or exercise's name."""
+    sources = {puzzle.name: puzzle.solved_text for puzzle in puzzles}
+    return sources | {
         name: lessons.remove_marks(answer.source)
         for name, (_, answer, _) in exercises().items()
     }
 
 
 def is_refused(name: str, source: str) -> bool:
-    """Whether a check refuses an answer; a puzzle's raises errors of the lab alone.
+    """Return whether a check refuses an answer; a puzzle's check may raise only the
+    lab's errors.
 
-    What it prints, and its warnings, are nobody's concern.
+    Its output and its warnings are ignored.
     """
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()) as said:
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()) as output:
         warnings.simplefilter("ignore")
         if name in exercises():
-            return not _solves(name, source, said)
+            return not _solves(name, source, output)
         return not _is_solved(puzzles[name], source)
 
 
@@ -55,7 +56,8 @@ def _is_solved(puzzle, source: str) -> bool:
     puzzle_module.TIMEOUT = SECONDS
     with _compiled(source, puzzle.answer) as answer:
         try:
-            return puzzle.check(answer) is not None  # None: the stub of a repair
+            # None: the answer is the stub of a repair
+            return puzzle.check(answer) is not None
         except Exception as error:
             if not isinstance(error, Short):
                 raise
@@ -64,7 +66,7 @@ def _is_solved(puzzle, source: str) -> bool:
 
 @contextlib.contextmanager
 def _compiled(source: str, like: Callable):
-    """A function from its text, beside the names of another's module."""
+    """Compile a function from its text, in the namespace of another's module."""
     file = f"<mutant of {like.__module__}>"
     linecache.cache[file] = len(source), None, source.splitlines(True), file
     scope = dict(vars(importlib.import_module(like.__module__)))
@@ -78,29 +80,29 @@ def _compiled(source: str, like: Callable):
 
 @functools.cache
 def exercises() -> dict[str, tuple]:
-    """Those in Python, by name: the notebook, the answer's cell and its check's."""
-    found = {}
+    """Return the exercises in Python by name: notebook, answer cell and check cell."""
+    by_name = {}
     for path in sorted(SOLUTIONS.glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         for answer, check, *_ in lessons.exercises(notebook):
             (name,) = map("".join, EXERCISE.findall(check.source))
             if not answer.source.startswith("%%"):
-                found[name] = notebook, answer, check
-    return found
+                by_name[name] = notebook, answer, check
+    return by_name
 
 
-def _solves(name: str, source: str, said: io.StringIO) -> bool:
+def _solves(name: str, source: str, output: io.StringIO) -> bool:
     """Return whether the check refuses; any exception counts as a refusal."""
     shell, check = _before(name), exercises()[name][2]
     shell.run_cell(source)
     with contextlib.suppress(Exception), time_limit(name, CHECK):
         shell.run_cell(check.source)
-    return f"{name}: solved" in said.getvalue()
+    return f"{name}: solved" in output.getvalue()
 
 
 @functools.lru_cache(maxsize=1)
 def _before(name: str) -> InteractiveShell:
-    """A session in which all cells have run that the check needs."""
+    """Return a session in which all cells that the check requires have run."""
     notebook, answer, check = exercises()[name]
     shell = InteractiveShell()
     shell.run_line_magic("cd", f"-q {NOTEBOOKS}")
@@ -110,14 +112,14 @@ def _before(name: str) -> InteractiveShell:
 
 
 def _needed(notebook, check, end: int) -> list:
-    """The cells above that define what a check uses, and what these use in turn."""
+    """Return the cells above on which a check depends, directly or indirectly."""
     above = [c for c in notebook.cells[:end] if c.cell_type == "code"]
     above = [c for c in above if not lessons.is_withheld(c)]
-    _, wanted = names(check)
-    chosen = []
+    _, required = names(check)
+    cells = []
     for cell in reversed(above):
         assigned, used = names(cell)
-        if assigned & wanted or "import *" in cell.source:
-            chosen.insert(0, cell)
-            wanted |= used
-    return chosen
+        if assigned & required or "import *" in cell.source:
+            cells.insert(0, cell)
+            required |= used
+    return cells

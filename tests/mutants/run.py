@@ -1,4 +1,4 @@
-"""A run: which mutants pass, and whether they may."""
+"""A run: the mutants that pass, compared with the list of those that may."""
 
 from pathlib import Path
 from random import Random
@@ -13,29 +13,34 @@ NAMES = list(answers())
 
 
 def run(names: list[str], sample: int | None, random: Random, jobs: int) -> list[str]:
-    """Judge the mutants of these answers, or a sample; what is not as it must be."""
-    every, listed = tasks(names), equivalents()
-    chosen = sorted(random.sample(list(every), sample)) if sample else list(every)
-    failures = unknown(every, listed, names)
+    """Judge the mutants of these answers, or a sample; return the complaints."""
+    candidates, listed = tasks(names), equivalents()
+    selected = (
+        sorted(random.sample(list(candidates), sample)) if sample else list(candidates)
+    )
+    failures = unknown(candidates, listed, names)
     counts = {REFUSED: 0, SURVIVES: 0}
-    with tqdm(total=len(chosen), unit=" mutants") as bar:
-        for slip, came in judged({s: every[s] for s in chosen}, is_refused, jobs):
+    with tqdm(total=len(selected), unit=" mutants") as bar:
+        for slip, outcome in judged(
+            {s: candidates[s] for s in selected}, is_refused, jobs
+        ):
             bar.update()
-            if came in counts:
-                counts[came] += 1
-            said = wrong(slip, came, listed)
-            if said:
-                failures.append(said)
-                bar.write(said)
+            if outcome in counts:
+                counts[outcome] += 1
+            complaint = wrong(slip, outcome, listed)
+            if complaint:
+                failures.append(complaint)
+                bar.write(complaint)
     print(
-        f"{len(chosen)} mutants of {len(names)} answers: {counts[REFUSED]} refused, "
+        f"{len(selected)} mutants of {len(names)} answers: {counts[REFUSED]} refused, "
         f"{counts[SURVIVES]} pass, {len(failures)} of them not as they must"
     )
     return failures
 
 
 def tasks(names: list[str]) -> dict[str, tuple[str, str]]:
-    """The mutants of these answers: "name: slip" -> what is_refused() takes."""
+    """Return the mutants of these answers: "name: slip" -> the arguments of
+    is_refused()."""
     sources = answers()
     return {
         f"{name}: {mutant.slip}": (name, mutant.source)
@@ -45,32 +50,33 @@ def tasks(names: list[str]) -> dict[str, tuple[str, str]]:
 
 
 def equivalents() -> dict[str, str]:
-    """The mutants that are right answers, and why: the line above that is not indented.
+    """Return the mutants that are right answers, with the last unindented line above
+    each.
 
-    Raises ValueError for one that is listed twice.
+    Raises ValueError for a mutant that is listed twice.
     """
-    why, found = "", {}
+    reason, reasons = "", {}
     for line in LISTED.read_text(encoding="utf-8").splitlines():
         slip = line.strip()
         if line and line == slip:
-            why = line
-        elif slip in found:
+            reason = line
+        elif slip in reasons:
             raise ValueError(f"{LISTED.name}: twice: {slip}")
         elif slip:
-            found[slip] = why
-    return found
+            reasons[slip] = reason
+    return reasons
 
 
 def unknown(every: dict, listed: dict, names: list[str]) -> list[str]:
     """Return the listed names that no mutant of these answers has."""
-    ours = (slip for slip in listed if slip.partition(":")[0] in names)
-    return [f"no such mutant, but listed: {slip}" for slip in ours if slip not in every]
+    slips = (slip for slip in listed if slip.partition(":")[0] in names)
+    return [f"no such mutant, but listed: {s}" for s in slips if s not in every]
 
 
-def wrong(slip: str, came: str, listed: dict[str, str]) -> str:
+def wrong(slip: str, outcome: str, listed: dict[str, str]) -> str:
     """Return a complaint if a mutant's outcome is not the expected one; else ""."""
-    if came == REFUSED:
+    if outcome == REFUSED:
         return f"listed, but refused: {slip}" if slip in listed else ""
-    if came == SURVIVES:
+    if outcome == SURVIVES:
         return "" if slip in listed else f"passes: {slip}"
-    return f"{came.strip()}\n{slip}"
+    return f"{outcome.strip()}\n{slip}"

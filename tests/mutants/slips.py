@@ -1,8 +1,8 @@
-"""Mutants of a function: its text with one slip of the hand each.
+"""Mutants of a function: its text with one slip each.
 
-A constant, a bound or an index off by one, a zero, another comparison or operator,
-exchanged indices, `and` for `or`, min() for max(), a condition without one of its
-sides, one that always or never holds, a statement that is not there.
+A slip is a constant, a bound or an index off by one, a zero, another comparison or
+operator, exchanged indices, `and` for `or`, min() for max(), a condition without one of
+its sides or with a constant value, or a missing statement.
 """
 
 import ast
@@ -28,50 +28,50 @@ OPERATORS = {
 }
 NAMES = {"min": "max", "floor": "ceil", "sin": "cos", "x": "y"}
 NAMES |= {new: old for old, new in NAMES.items()}
-Slip = tuple[ast.AST, ast.AST]  # what stands there, and what stands there instead
+Slip = tuple[ast.AST, ast.AST]  # the original and its replacement
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """slip: the statement -> what it became; with #2 if it is the second that reads so.
-    source: the whole function's."""
+    """slip: the statement -> its replacement; with #2 if it is the second such
+    statement. source: that of the whole function."""
 
     slip: str
     source: str
 
 
 def mutants(source: str) -> list[Mutant]:
-    """Yield every distinct function that differs from this one by one slip."""
+    """Return every distinct function that differs from this one by one slip."""
     tree = ast.parse(source)
-    seen, made, times = {ast.unparse(tree)}, [], Counter()
+    sources, variants, times = {ast.unparse(tree)}, [], Counter()
     for statement in _statements(tree):
         before = _head(statement)
         times[before] += 1
-        which = f" #{times[before]}" if times[before] > 1 else ""
+        position = f" #{times[before]}" if times[before] > 1 else ""
         for old, new in _slips(statement):
             memo = {id(old): new}
             text = ast.unparse(copy.deepcopy(tree, memo))
-            if text not in seen:
-                seen.add(text)
+            if text not in sources:
+                sources.add(text)
                 after = _head(memo[id(statement)])
-                made.append(Mutant(f"{before}{which} -> {after}", text))
-    return made
+                variants.append(Mutant(f"{before}{position} -> {after}", text))
+    return variants
 
 
 def _statements(tree: ast.AST) -> list[ast.stmt]:
-    """Yield statements in source order; skip definitions, docstrings and jumps."""
-    found = [
+    """Return statements in source order; skip definitions, docstrings and jumps."""
+    nodes = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.stmt)
         and not isinstance(node, ast.FunctionDef | ast.Pass | ast.Break | ast.Continue)
         and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
     ]
-    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+    return sorted(nodes, key=lambda node: (node.lineno, node.col_offset))
 
 
 def _head(statement: ast.stmt) -> str:
-    """A statement's first line: of an `if` or a loop, without what is below."""
+    """Return a statement's first line: the head of an `if` or a loop."""
     return ast.unparse(statement).partition("\n")[0]
 
 
@@ -90,7 +90,7 @@ def _slips(statement: ast.stmt) -> Iterator[Slip]:
             yield statement.op, other()
     for node in _expressions(statement):
         yield from ((node, new) for new in _others(node))
-        yield from ((one, new) for one in _counts(node) for new in _near(one))
+        yield from ((number, new) for number in _counts(node) for new in _near(number))
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
@@ -137,18 +137,19 @@ def _others(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _exchanged(node: ast.Subscript) -> Iterator[ast.Subscript]:
-    """a[row * n + col] with each two of its names exchanged."""
+    """Yield a[row * n + col] with each two of its names exchanged."""
     names = [each for each in ast.walk(node.slice) if isinstance(each, ast.Name)]
-    for at, one in enumerate(names):
+    for at, first in enumerate(names):
         for other in names[at + 1 :]:
-            memo = {id(one): other, id(other): one}
+            memo = {id(first): other, id(other): first}
             place = copy.deepcopy(node.slice, memo)
             if _ordered(place) != _ordered(node.slice):
                 yield ast.Subscript(node.value, place)
 
 
 def _ordered(node: ast.AST) -> object:
-    """Equal for expressions that differ only in the order of a sum or a product."""
+    """Return a key that is equal for expressions that differ only in the order of a sum
+    or a product."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult):
         parts, todo = [], [node]
         while todo:
@@ -163,7 +164,7 @@ def _ordered(node: ast.AST) -> object:
 
 
 def _counts(node: ast.expr) -> Iterator[ast.expr]:
-    """The bounds and indices in an expression, which are often off by one."""
+    """Yield the bounds and indices in an expression, which are often off by one."""
     match node:
         case ast.Call(func=ast.Name(id="range")):
             yield from node.args

@@ -43,7 +43,8 @@ def test_slips_of_every_kind():
         (store, "out[i * n + 1] = max(a[i - 1], n + i)"),
     ):
         assert f"{before} -> {after}" in slips
-    assert f"{store} -> out[n * i + 1] = max(a[i], n + i)" not in slips  # the same
+    # the same mutant
+    assert f"{store} -> out[n * i + 1] = max(a[i], n + i)" not in slips
 
 
 def test_mutants_are_compiled_and_none_is_the_answer_or_comes_twice():
@@ -77,7 +78,7 @@ def test_a_run_fails_on_what_is_listed_or_passes_wrongly():
 
 
 def behave(how):
-    """A judge of what does not come back as it should."""
+    """A judge that does not return as it should."""
     if how == "hang":
         time.sleep(1000)
     if how == "die":
@@ -89,7 +90,9 @@ def behave(how):
 def test_a_mutant_that_hangs_dies_or_raises_does_not_end_the_run(monkeypatch):
     monkeypatch.setattr(workers, "SECONDS", 10)
     tasks = {how: (how,) for how in ("refuse", "hang", "accept", "die", "raise")}
-    came = dict(workers.judged(tasks, behave, jobs=1))
-    assert came["refuse"] == workers.REFUSED and came["accept"] == workers.SURVIVES
-    assert came["hang"] == workers.HANGS and "status 3" in came["die"]
-    assert "KeyError: 'raise'" in came["raise"]
+    results = dict(workers.judged(tasks, behave, jobs=1))
+    assert (
+        results["refuse"] == workers.REFUSED and results["accept"] == workers.SURVIVES
+    )
+    assert results["hang"] == workers.HANGS and "status 3" in results["die"]
+    assert "KeyError: 'raise'" in results["raise"]

@@ -1,4 +1,4 @@
-"""Processes that judge mutants, and are ended when one of them hangs."""
+"""Processes that judge mutants and are ended if they hang."""
 
 import multiprocessing
 import os
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
-SECONDS = 120  # that a mutant may take
+SECONDS = 120  # time limit of a mutant
 REFUSED, SURVIVES, HANGS = "refused", "survives", "hangs"
 
 
 def judged(tasks: dict[str, tuple], judge, jobs: int) -> Iterator[tuple[str, str]]:
-    """Each task's name with what came of it: REFUSED, SURVIVES, HANGS or an error.
+    """Yield each task's name with its outcome: REFUSED, SURVIVES, HANGS or an error.
 
-    judge(*task): whether it is refused. In the order of the tasks.
+    judge(*task) returns whether it is refused. Outcomes are in the order of the tasks.
     """
     idle = SimpleQueue()
     for _ in range(jobs):
@@ -46,12 +46,12 @@ class Worker:
         try:
             if self.pipe.poll(SECONDS):
                 return self.pipe.recv()
-            came = HANGS
+            outcome = HANGS
         except EOFError:
             self.process.join()
-            came = f"ends the process with status {self.process.exitcode}"
+            outcome = f"ends the process with status {self.process.exitcode}"
         self.end()
-        return came
+        return outcome
 
     def end(self):
         if self.process is not None:
@@ -66,16 +66,16 @@ class Worker:
         self.process = context.Process(target=_serve, args=args, daemon=True)
         self.process.start()
         theirs.close()
-        self.pipe.recv()  # it has imported what it needs
+        self.pipe.recv()  # the worker has imported its modules
 
 
 def _serve(judge, pipe):
-    os.environ["WEFT_SMALL"] = "1"  # what is solved here is remembered nowhere
+    os.environ["WEFT_SMALL"] = "1"  # solved exercises must not be stored
     pipe.send("ready")
     while True:
         task = pipe.recv()
         try:
-            came = REFUSED if judge(*task) else SURVIVES
+            outcome = REFUSED if judge(*task) else SURVIVES
         except BaseException as error:
-            came = "".join(traceback.format_exception(error, limit=-4, chain=False))
-        pipe.send(came)
+            outcome = "".join(traceback.format_exception(error, limit=-4, chain=False))
+        pipe.send(outcome)

@@ -6,7 +6,7 @@
  *          minimum if batch norm's weight is negative). conv1's weights take
  *          that sign, so the maximum always wins. The kernel writes a quarter
  *          of conv1's output.
- * Binds:   multiply-adds, 36 for each value written; at B = 64 the launch, and
+ * Limit:   multiply-adds, 36 for each value written; at B = 64 the launch, and
  *          the latency from the order to the image to the first
  *          multiply-add. */
 #include "bn1.cuh"

@@ -5,7 +5,7 @@
  *          next image during the products of this one. Half of the warps take
  *          every other group of windows. The halves are added at the end, and
  *          each block stores a slot of sums.
- * Binds:   tensor cores, and the construction of dy before the products.
+ * Limit:   tensor cores, and the construction of dy before the products.
  * Shared:  tf32 208 KB, 16 bits 106 KB. */
 /* g++: -O1 */
 #include "dw_tiles.cuh"

@@ -6,7 +6,7 @@
  *          shared memory (dy_lines.cuh). dp1 goes to shared memory as well, and
  *          from there into conv1's winner sums (winners.cuh). Neither array is
  *          ever in global memory.
- * Binds:   the construction of dy and the sums of winners, before and after the
+ * Limit:   the construction of dy and the sums of winners, before and after the
  *          products; other blocks on the multiprocessor fill the gaps.
  * Shared:  tf32 185 KB, 16 bits 110 KB. */
 /* g++: -O1 */

@@ -9,7 +9,7 @@
  *          two output channels, and COT / 2 such groups compute the block's
  *          output channels. SPLIT groups of warps each take a part of the input
  *          channels, so that even a small batch fills the GPU.
- * Binds:   the issue of FFMA, one instruction per cycle and quarter of an
+ * Limit:   the issue of FFMA, one instruction per cycle and quarter of an
  *          SM. */
 #ifndef WEFT_CONV2_FP32_CUH
 #define WEFT_CONV2_FP32_CUH

@@ -10,7 +10,7 @@
  *          copies the next one while this one is multiplied. The weights are
  *          loaded once. Of the two blocks that a multiprocessor holds, one
  *          stores its results while the other multiplies.
- * Binds:   for large batches, tensor cores and the loads of the weights'
+ * Limit:   for large batches, tensor cores and the loads of the weights'
  *          fragments; for small ones, the time until the image arrives.
  * Shared:  tf32 68 KB (small), 100 KB (large); 16 bits 34 KB, 50 KB.
  *

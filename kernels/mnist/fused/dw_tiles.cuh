@@ -9,7 +9,7 @@
  *          tf32 must load single words. K runs over windows as in
  *          conv_tiles.cuh: the 4x4 pixels around 8 windows are loaded once and
  *          serve 9 taps of 4 pixels.
- * Binds:   tensor cores and, in tf32, the loads of single words. */
+ * Limit:   tensor cores and, in tf32, the loads of single words. */
 #ifndef WEFT_DW_TILES_CUH
 #define WEFT_DW_TILES_CUH
 #include "lines.cuh"

@@ -3,7 +3,7 @@
  * Idea:    conv1's mean and variance follow from 70 sums over the images, which
  *          are exact because they are integers (moments.cuh). So no pass over
  *          conv1's output is needed.
- * Binds:   at B = 64, the launch and the latency from order to image to sum;
+ * Limit:   at B = 64, the launch and the latency from order to image to sum;
  *          for larger batches, dp4a. */
 #include "bn1.cuh"
 #include "common/ptx.cuh"

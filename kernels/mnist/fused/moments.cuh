@@ -9,7 +9,7 @@
  * for all channels. These are sums over the images alone, so they need not wait
  * for any weight.
  *
- * A weight vector that finds edges makes var a small difference of large
+ * A weight vector that detects edges makes var a small difference of large
  * numbers. No accuracy is lost, however: pixels are integers, so their sums are
  * exact. p is 0 outside of the image, though padding applies to the normalised
  * pixel x = scale * q + shift, q in 0..255. With q = 0 outside,
@@ -22,7 +22,7 @@
  * two columns at an edge. So in addition to the 45 sums Q, sums of pixels over
  * zones suffice: rows 0, 1, 2..25, 26, 27 times the same columns (25 sums).
  *
- * Binds:   four multiply-adds of bytes per instruction (dp4a): 48 instructions
+ * Limit:   four multiply-adds of bytes per instruction (dp4a): 48 instructions
  *          for four pixels. A float version needs 54 for each. */
 #ifndef WEFT_MOMENTS_H
 #define WEFT_MOMENTS_H

@@ -6,11 +6,10 @@
  *          each parameter immediately, together with the copies that the next
  *          step's kernels read. There is one launch, and a block's role is the
  *          set of parameters that it updates.
- * Limit:   it is a separate kernel, though it does little except read.
- * Binds:   at B = 64, the launch and conv1's path from sums over slots through
- *          the new weights to the next step's batch norm (update_conv1.cuh);
- *          for larger batches, the reads of conv2's slots (up to 9 MB) and of
- *          fc1's.
+ * Limit:   a separate launch for a kernel that does little except read. At
+ *          B = 64, also conv1's path from sums over slots through the new
+ *          weights to the next step's batch norm (update_conv1.cuh); for larger
+ *          batches, the reads of conv2's slots (up to 9 MB) and of fc1's.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 #include "element.cuh"
 #include "launch.cuh"

@@ -8,7 +8,7 @@
  *          over the batch of d * x[tap] (nine) and of d (one). update_conv1.cuh
  *          computes the gradients from these sums. The gradient of conv1's
  *          output, four times the size of p1, is never stored.
- * Binds:   reads of shared memory, nine for every ten multiply-adds.
+ * Limit:   reads of shared memory, nine for every ten multiply-adds.
  *
  * A block adds in registers over all its images, then over its threads, and
  * stores the sums in a slot. */

@@ -1,6 +1,6 @@
 /* device_print.cpp -- printf() in a kernel.
  *
- * The text is made before stdout is locked. Otherwise a thread that faults
+ * The text is formatted before stdout is locked. Otherwise a thread that faults
  * meanwhile, because of an invalid pointer for %s, would be taken out of its
  * code and hold the lock forever. */
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* api.h -- how tests/kernels/simt/api_*.cu are written. */
+/* api.h -- the macros of tests/kernels/simt/api_*.cu. */
 #include <cuda_runtime.h>
 #include <initializer_list>
 #include <stdint.h>
@@ -9,6 +9,6 @@
 #define CHECK(name) EXPORT int check_##name(void)
 #define EXPECT(condition) \
     if (!(condition)) return __LINE__
-/* The call fails like this, and leaves it as the last error. */
+/* The call fails with this error, which becomes the last error. */
 #define EXPECT_ERROR(call, error) \
     if ((call) != (error) || cudaGetLastError() != (error)) return __LINE__

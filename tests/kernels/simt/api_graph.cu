@@ -45,7 +45,7 @@ CHECK(capture_and_replay) {
                             stream));
     int by = 3;
     add<<<2, 64, 0, stream>>>(x, N, by);
-    by = 1000; // the launch has its own copy of what it was called with
+    by = 1000; // the launch has its own copy of its arguments
     times<<<2, 64, 0, stream>>>(x, N, 2);
     EXPECT(!cudaLaunchHostFunc(stream, count, &calls));
     EXPECT(!cudaMemcpyToSymbolAsync(symbol, &seven, 4, 0,
@@ -147,7 +147,7 @@ CHECK(captures_that_a_gpu_refuses) {
     END(cudaErrorStreamCaptureInvalidated);
     BEGIN();
     EXPECT(!cudaEventRecord(event, a) && !cudaStreamWaitEvent(b, event));
-    EXPECT(!cudaMemsetAsync(p, 0, 4, b)); // and nobody waits for it
+    EXPECT(!cudaMemsetAsync(p, 0, 4, b)); // no thread waits for it
     END(cudaErrorStreamCaptureUnjoined);
     BEGIN();
     EXPECT(!cudaEventRecord(event, a) && !cudaStreamWaitEvent(b, event));
@@ -176,7 +176,7 @@ CHECK(what_a_relaxed_capture_allows) {
     EXPECT(!cudaStreamCreate(&free_stream));
     EXPECT(!cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
     EXPECT(!cudaMalloc(&p, 4) && !cudaMemset(p, 0, 4));
-    add<<<1, 1>>>(p, 1, 3); // legacy, but the stream that captures is not its
+    add<<<1, 1>>>(p, 1, 3); // legacy, but not its capturing stream
     add<<<1, 1, 0, free_stream>>>(p, 1, 4);
     EXPECT(!cudaGetLastError() && !cudaStreamSynchronize(free_stream));
     EXPECT(*p == 7);
@@ -203,11 +203,11 @@ CHECK(memory_of_a_captured_graph) {
     EXPECT(!cudaGraphLaunch(exec, stream) && back == 8);
     EXPECT(!cudaGraphLaunch(exec, stream) && back == 8);
     EXPECT(!cudaGraphExecDestroy(exec) && !cudaStreamDestroy(stream));
-    EXPECT_ERROR(cudaFree(p), cudaErrorInvalidValue); // it went with the graph
+    EXPECT_ERROR(cudaFree(p), cudaErrorInvalidValue); // freed with the graph
     return 0;
 }
 
-/* ---- graphs made by hand ------------------------------------------------ */
+/* ---- graphs of explicit nodes ------------------------------------------- */
 
 /* x = (0 + 5) * 3, and a host function, in a diamond. */
 CHECK(explicit_nodes) {
@@ -240,7 +240,7 @@ CHECK(explicit_nodes) {
     EXPECT(!cudaGraphNodeGetType(copy, &type));
     EXPECT(type == cudaGraphNodeTypeMemcpy);
     EXPECT_ERROR(cudaGraphAddDependencies(graph, &last, &set, 1),
-                 cudaErrorInvalidValue); // a circle
+                 cudaErrorInvalidValue); // a cycle
     EXPECT(!cudaGraphInstantiate(&exec, graph, 0));
     EXPECT(!cudaGraphLaunch(exec, 0) && back == 15 && calls == 1);
     five = 6;
@@ -298,7 +298,7 @@ CHECK(memory_that_a_program_frees_between_launches) {
     EXPECT(!cudaGraphLaunch(exec, 0) && ((int *)memory.dptr)[8] == 7);
     EXPECT(!cudaGraphExecDestroy(exec) && !cudaGraphDestroy(graph));
     EXPECT_ERROR(cudaFree(memory.dptr), cudaErrorInvalidValue);
-    EXPECT(!cudaGraphCreate(&graph, 0)); // and one that outlives its graph
+    EXPECT(!cudaGraphCreate(&graph, 0)); // one outlives its graph
     EXPECT(!cudaGraphAddMemAllocNode(&get, graph, 0, 0, &memory));
     EXPECT(!cudaGraphDestroy(graph) && !cudaMemset(memory.dptr, 0, 4));
     EXPECT(!cudaFree(memory.dptr));

@@ -52,7 +52,7 @@ CHECK(large_memory_is_poisoned_when_it_is_touched) {
     EXPECT(p[0] == 0xff && p[n / 2] == 0xff && p[n - 1] == 0xff);
     p[n / 2] = 1;
     EXPECT(p[n / 2] == 1 && p[n / 2 + 1] == 0xff && p[n / 2 - 1] == 0xff);
-    EXPECT(p[n / 2 + (4 << 20)] == 0xff); // another copy of the same page
+    EXPECT(p[n / 2 + (4 << 20)] == 0xff); // a second copy of the same page
     EXPECT(!cudaFree(p));
     return 0;
 }
@@ -74,7 +74,7 @@ CHECK(frees_that_a_gpu_refuses) {
 CHECK(more_than_there_is) {
     void *p = &p, *first;
     size_t free_before, free_after, total;
-    // While any is held, what other programs take and give back does not count.
+    // While an allocation exists, those of other programs do not count.
     EXPECT(!cudaMalloc(&first, 1));
     EXPECT(!cudaMemGetInfo(&free_before, &total) && free_before <= total);
     EXPECT_ERROR(cudaMalloc(&p, total + 1), cudaErrorMemoryAllocation);
@@ -130,13 +130,13 @@ CHECK(red_zones_find_an_overrun) {
     const int told = simt_warnings();
     fill_too_much<<<4, 256>>>(p, 1);
     EXPECT(!cudaDeviceSynchronize() && simt_warnings() == told + 1);
-    EXPECT(simt_check_memory() == 0); // told once
+    EXPECT(simt_check_memory() == 0); // reported once
     EXPECT(*q == -1);                 // and no neighbour was hit
     EXPECT(!cudaFree(p) && !cudaFree(q));
     return 0;
 }
 
-/* So many allocations that Linux would run out of mappings. */
+/* Makes so many allocations that Linux would run out of mappings. */
 static cudaError_t use_up_mappings(void) {
     int *p;
     cudaError_t error = cudaSuccess;
@@ -177,7 +177,7 @@ CHECK(copies_that_a_gpu_refuses) {
     EXPECT_ERROR(cudaMemcpy(host, p + 2, 12, cudaMemcpyDeviceToHost),
                  cudaErrorInvalidValue);
     EXPECT_ERROR(cudaMemcpy(host, p, 16, cudaMemcpyHostToDevice),
-                 cudaErrorInvalidValue); // from the device, so it is no host
+                 cudaErrorInvalidValue); // it is device memory, not the host's
     EXPECT_ERROR(cudaMemcpy(p, host, 16, cudaMemcpyDeviceToHost),
                  cudaErrorInvalidValue);
     EXPECT_ERROR(cudaMemcpy(p, host, 16, (cudaMemcpyKind)5),
@@ -358,7 +358,7 @@ CHECK(reset_frees_everything) {
     return 0;
 }
 
-/* What a process does whose memory is looked at when it ends. */
+/* For a process whose memory is checked when it ends. */
 EXPORT void overrun_and_exit(void) {
     int *p;
     cudaMalloc(&p, 1000 * sizeof *p);
@@ -374,7 +374,7 @@ EXPORT void underrun_and_free(void) {
 
 EXPORT void write_after_free(void) {
     int *p;
-    use_up_mappings(); // else it would fault at once
+    use_up_mappings(); // otherwise it would fault immediately
     cudaMalloc(&p, 64);
     cudaFree(p);
     fill<<<1, 1>>>(p + 2, 1, 1);
@@ -390,7 +390,7 @@ EXPORT int copy_to_a_host_pointer(void) {
     return 10000 * wrong + 100 * right + symbol;
 }
 
-/* The nanoseconds of one cudaMalloc() and cudaFree() of `size` bytes. */
+/* Returns the nanoseconds of a cudaMalloc() and cudaFree() of `size` bytes. */
 EXPORT long long time_of_malloc(size_t size, int repeats) {
     const long long start = simt_nanoseconds();
     for (int i = 0; i < repeats; i++) {

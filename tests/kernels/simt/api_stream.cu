@@ -106,7 +106,7 @@ CHECK(errors_of_kernels_come_when_somebody_waits) {
     EXPECT(!cudaEventCreate(&event) && !cudaEventRecord(event));
     wild<<<1, 1>>>((int *)16);
     EXPECT(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
-    EXPECT(!cudaDeviceSynchronize()); // told once, in a process that goes on
+    EXPECT(!cudaDeviceSynchronize()); // reported once
     wild<<<1, 1, 0, stream>>>((int *)16);
     EXPECT(cudaStreamSynchronize(stream) == cudaErrorIllegalAddress);
     wild<<<1, 1>>>((int *)16);
@@ -256,7 +256,7 @@ CHECK(launches_with_attributes) {
     config.numAttrs = 2;
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[1].id = cudaLaunchAttributePriority;
-    // An int for a float, a float * for a const float *: converted.
+    // An int becomes a float, and a float * a const float *.
     EXPECT(!cudaLaunchKernelEx(&config, add, x, x, 5, 64) && x[63] == 68);
     attributes[0].id = cudaLaunchAttributeCooperative;
     attributes[0].val.cooperative = 1;
@@ -306,7 +306,7 @@ CHECK(occupancy_by_the_rules_of_an_sm_90) {
     size_t bytes;
     EXPECT(!cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount,
                                    0));
-    EXPECT(processors == 2); // set by the caller of this
+    EXPECT(processors == 2); // set by the caller
 #define BLOCKS(threads, shared)                                               \
     (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, nothing, threads, \
                                                    shared)                    \
@@ -314,7 +314,7 @@ CHECK(occupancy_by_the_rules_of_an_sm_90) {
          : blocks)
     EXPECT(BLOCKS(1024, 0) == 2 && BLOCKS(256, 0) == 8 && BLOCKS(257, 0) == 7);
     EXPECT(BLOCKS(768, 0) == 2 && BLOCKS(32, 0) == 32 && BLOCKS(1, 0) == 32);
-    EXPECT(BLOCKS(128, 48 << 10) == 4); // 4 times 49 KB of 228
+    EXPECT(BLOCKS(128, 48 << 10) == 4); // 4 times 49 KB fit into 228
     EXPECT(BLOCKS(128, 49 << 10) == 0); // not without opting in
     EXPECT(BLOCKS(2000, 0) == 0 && BLOCKS(0, 0) == -1);
     cudaGetLastError();

@@ -33,7 +33,7 @@ static __global__ void counters(Counters *c, int *out, double *plain) {
         while (most.load(cuda::memory_order_acquire) < 100) {
         }
         int seen = 99;
-        // Not what is there: refused, and told what is.
+        // An unexpected value: the exchange fails and returns the actual value.
         row[1] = most.compare_exchange_strong(seen, 0);
         row[2] = seen;
     }

@@ -1,4 +1,4 @@
-/* block.cu -- what the threads of a block do together, and alone. */
+/* block.cu -- joint and separate work of a block's threads. */
 #include <cuda_runtime.h>
 #include <stdint.h>
 
@@ -22,7 +22,7 @@ EXPORT int run_block_sum(float *out, const float *x, int blocks, int threads) {
     return cudaGetLastError();
 }
 
-/* The same with the barrier missing that separates writing from reading. */
+/* The same without the barrier that separates writing from reading. */
 static __global__ void neighbour_without_barrier(int *out) {
     __shared__ int s[256];
     s[threadIdx.x] = threadIdx.x + 1;
@@ -50,7 +50,7 @@ EXPORT int run_early_return(int *out, int blocks, int threads, int stay) {
     return cudaGetLastError();
 }
 
-/* In turn, thread after thread leaves, and the others go on. */
+/* Threads leave one after another, and the others continue. */
 static __global__ void leave_one_by_one(int *left) {
     for (unsigned i = 0; i < threadIdx.x; i++) {
         const int here = __syncthreads_count(1);
@@ -63,7 +63,7 @@ EXPORT int run_leave_one_by_one(int *left, int threads) {
     return cudaGetLastError();
 }
 
-/* Votes of three successive barriers: how many, any, all. */
+/* Votes of three successive barriers: count, any, all. */
 static __global__ void barrier_votes(int *out) {
     const int t = threadIdx.x, n = blockDim.x;
     const int count = __syncthreads_count(t % 3 == 0);
@@ -80,13 +80,13 @@ EXPORT int run_barrier_votes(int *out, int threads) {
 }
 
 static __device__ int reversed(int value) {
-    __shared__ int buffer[1024]; // of a device function: its own memory
+    __shared__ int buffer[1024]; // each device function has its own memory
     buffer[threadIdx.x] = value;
     __syncthreads();
     return buffer[blockDim.x - 1 - threadIdx.x];
 }
 
-/* Several shared arrays in one declaration, in several, in a callee. */
+/* Several shared arrays in one declaration, in several, and in a callee. */
 static __global__ void many_arrays(int *out) {
     __shared__ int a[32][33], b[4], c;
     __shared__ struct {
@@ -112,7 +112,7 @@ EXPORT int run_many_arrays(int *out) {
     return cudaGetLastError();
 }
 
-/* out[i] = x[i] moved N places on within its block. */
+/* out = x, rotated by N places within each block. */
 template <int N, class T> __global__ void rotate(T *out, const T *x) {
     __shared__ T tile[128];
     tile[threadIdx.x] = x[blockIdx.x * 128 + threadIdx.x];
@@ -137,7 +137,7 @@ EXPORT int run_templates(float *f, double *d, const float *x, int blocks) {
     return cudaGetLastError();
 }
 
-/* Every thread writes who it is: n = gridDim * blockDim rows of 12. */
+/* Every thread writes its indices: n = gridDim * blockDim rows of 12. */
 __global__ void who(unsigned *out) {
     const unsigned block =
         (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;

@@ -8,7 +8,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 namespace cg = cooperative_groups;
 
-/* Per thread: who it is in its block, its tile of SIZE and the tile's half. */
+/* Per thread: its ranks in its block, its tile of SIZE and the tile's half. */
 template <int SIZE> static __global__ void ranks(int *out) {
     cg::thread_block block = cg::this_thread_block();
     cg::thread_block_tile<SIZE> tile = cg::tiled_partition<SIZE>(block);
@@ -33,7 +33,7 @@ EXPORT int run_ranks(int *out, int blocks, int x, int y) {
     return cudaGetLastError();
 }
 
-/* The sum over a group of any kind, as NVIDIA's first article has it. */
+/* The sum over a group of any kind, as in NVIDIA's first article. */
 static __device__ int sum_of(cg::thread_group g, int *part, int value) {
     const int rank = g.thread_rank();
     for (int step = g.size() / 2; step > 0; step /= 2) {
@@ -129,7 +129,7 @@ EXPORT int run_reductions(int *out, float *f, const int *x, int threads) {
     return cudaGetLastError();
 }
 
-/* The threads with a number over the limit find their places by one atomic. */
+/* The threads with numbers over the limit get their places by one atomic. */
 static __global__ void keep(int *out, int *count, const int *x, int limit) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
     if (x[t] > limit) {
@@ -189,8 +189,8 @@ EXPORT int run_reversed(int *out, const int *x, int n, int blocks) {
     return cudaGetLastError();
 }
 
-/* Three rounds in which each thread of the grid reads what its neighbour, maybe
- * of another block, wrote in the round before. */
+/* Three rounds in which each thread of the grid reads what its neighbour,
+ * possibly of another block, wrote in the previous round. */
 static __global__ void rounds(int *out) {
     cg::grid_group grid = cg::this_grid();
     const int n = grid.size(), t = grid.thread_rank();

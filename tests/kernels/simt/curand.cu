@@ -58,13 +58,13 @@ EXPORT int run_fours(double *out, const u64 *from, int n) {
     return cudaGetLastError();
 }
 
-/* States that lie in global memory from one kernel to the next. */
+/* States that remain in global memory from one kernel to the next. */
 static __global__ void start(curandState *states, u64 seed) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
     curand_init(seed, t, 0, &states[t]);
 }
 
-/* skip: how many of its numbers each thread leaves out. */
+/* skip: number of values that each thread skips. */
 static __global__ void one_each(unsigned *out, curandState *states, u64 skip) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
     curandState mine = states[t];

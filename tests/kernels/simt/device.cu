@@ -55,7 +55,7 @@ EXPORT int run_locks(int *total, int *order, int threads) {
     return cudaGetLastError();
 }
 
-/* The last block to finish adds up what all have written. */
+/* The last block to finish adds up the results of all blocks. */
 static __device__ unsigned finished;
 static __global__ void last_block_sums(int *out, int *part) {
     __shared__ bool last;

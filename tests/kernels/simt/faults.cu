@@ -1,4 +1,4 @@
-/* faults.cu -- kernels that go wrong, each in its own way. */
+/* faults.cu -- faulty kernels, each with a different fault. */
 #include <assert.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-/* What the thread `who` of block `where` does; the others add 1 to *data. */
+/* The action of thread `who` of block `where`; the others add 1 to *data. */
 enum {
     STORE,
     LOAD,
@@ -78,20 +78,20 @@ static __global__ void faulty(int what, int *data, uintptr_t address, int where,
     atomicAdd(data, 1);
 }
 
-/* Returns what cudaGetLastError() says after it. */
+/* Returns the result of cudaGetLastError() after the launch. */
 EXPORT int run_faulty(int what, int *data, uintptr_t address, int blocks,
                       int where, int who, int wait) {
     faulty<<<blocks, dim3(32, 4)>>>(what, data, address, where, who, wait);
     return cudaGetLastError();
 }
 
-/* Faults of the host's own. */
+/* Faults in host code. */
 EXPORT int host_fault(int what, int *data, uintptr_t address) {
     go_wrong(what, data, address);
     return 0;
 }
 
-/* ---- kernels that do not end -------------------------------------------- */
+/* ---- endless kernels ---------------------------------------------------- */
 
 enum { LOOP, BARRIERS, AFTER_BARRIER, PRINTF, VOLATILE, LIBRARY, ATOMIC };
 
@@ -120,15 +120,15 @@ EXPORT int run_endless(int what, int *data, int blocks) {
 
 /* ---- threads that wait for each other, without a barrier ---------------- */
 
-/* Thread i waits until all those after it, in the order of the ring or not,
- * have said that they are there. data[0..n) is 0. */
+/* Thread i waits until all threads after it, in the order of the ring or not,
+ * have reported their arrival. data[0..n) is 0. */
 static __global__ void wait_for_all(volatile int *data, double *sums, int n) {
     const int i = threadIdx.x;
     double x = i, y = 1.0 / (i + 1);
     long double z = i;
     data[i] = 1;
     for (int j = 0; j < n; j++)
-        while (data[j] == 0) { // every register counts
+        while (data[j] == 0) { // all registers are in use
             x = x * 1.0 + 0.0;
             y += 0.0;
             z += 0.0L;
@@ -142,7 +142,7 @@ EXPORT int run_wait_for_all(int *data, double *sums, int n) {
     return cudaGetLastError();
 }
 
-/* Each thread is let on by the one after it, the last one begins. */
+/* Each thread is released by the next one; the last one begins. */
 static __global__ void chain_of_threads(volatile int *data) {
     const int i = threadIdx.x;
     if (i < (int)blockDim.x - 1)
@@ -173,7 +173,7 @@ EXPORT int run_ping_pong(int *data, int blocks, int turns) {
 
 /* ---- cooperative launches ----------------------------------------------- */
 
-/* Rounds in which block b adds what block b + 1 wrote in the round before. */
+/* Rounds in which block b adds what block b + 1 wrote in the previous round. */
 static __global__ void rotate(int *out, int *data, int rounds) {
     const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x;
     for (int i = 0; i < rounds; i++) {

@@ -1,5 +1,6 @@
 /* hopper.cu -- the CPU twins of kernels/common/hopper.cuh: boxes that TMA
- * moves, and a ring of stages between one who fills it and warps that empty it.
+   moves, and a ring of stages between a thread that fills it and warps that
+   empty it.
  */
 #include "common/hopper.cuh"
 
@@ -7,7 +8,7 @@
 
 enum { ROWS = 16, STAGES = 3, CONSUMERS = 64 };
 
-/* out (box): the bytes of one box as they lie in shared memory. */
+/* out (box): the bytes of one box in the order of shared memory. */
 static __global__ void one_box(char *out,
                                const __grid_constant__ tensor_map map,
                                int bytes, int col, int row, int z) {
@@ -42,7 +43,7 @@ EXPORT int run_one_box(char *out, const void *data, int type, int cols,
 
 /* Store rows of numbers, twice the loaded ones, through a ring: x (rows,cols)
  * comes by boxes of ROWS x 32 floats. The last warp fills, two warps double,
- * and when they have, the first thread stores. */
+ * and then the first thread stores. */
 static __global__ void __launch_bounds__(CONSUMERS + 32)
     doubled(const __grid_constant__ tensor_map to,
             const __grid_constant__ tensor_map from, int boxes) {
@@ -73,7 +74,7 @@ static __global__ void __launch_bounds__(CONSUMERS + 32)
     for (int i = 0; i < boxes; i++) {
         const int s = i % STAGES;
         mbarrier_wait(&full[s], i / STAGES & 1);
-        if (threadIdx.x == 0) tma_store_wait<0>(); // the last box has gone
+        if (threadIdx.x == 0) tma_store_wait<0>(); // the last box is stored
         named_barrier(1, CONSUMERS);
         for (int j = threadIdx.x; j < ROWS * 32; j += CONSUMERS)
             out_s[j] = 2 * ring_s[s * ROWS * 32 + j];

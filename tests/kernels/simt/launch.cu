@@ -1,4 +1,4 @@
-/* launch.cu -- launches that are refused, that last, that overflow. */
+/* launch.cu -- rejected launches, long launches, and stack overflows. */
 #include <cuda_runtime.h>
 #include <stdint.h>
 
@@ -6,13 +6,13 @@
 
 static __global__ void touch(int *count) { atomicAdd(count, 1); }
 
-/* A launch of any shape; *peeked is what cudaPeekAtLastError() says. */
+/* Launches any shape; *peeked receives the result of cudaPeekAtLastError(). */
 EXPORT int run_shape(int *count, const unsigned *g, const unsigned *b,
                      size_t shared, int *peeked) {
     touch<<<dim3(g[0], g[1], g[2]), dim3(b[0], b[1], b[2]), shared>>>(count);
     *peeked = cudaPeekAtLastError();
     const int error = cudaGetLastError();
-    return cudaGetLastError() == cudaSuccess ? error : -1; // asked for: gone
+    return cudaGetLastError() == cudaSuccess ? error : -1; // already fetched
 }
 
 /* out[0] = the sum of `bytes` bytes of dynamic shared memory, each 1. */
@@ -36,7 +36,7 @@ EXPORT int run_opt_in(int *out, int bytes) {
     return error;
 }
 
-/* Two arrays that only together are too much. */
+/* Two arrays that are too large only together. */
 static __global__ void too_much_static(int *out) {
     __shared__ int a[8192], b[1];
     __shared__ int c[8192];
@@ -63,7 +63,7 @@ EXPORT int run_slow(float *out, int blocks, int work, int barriers) {
     return cudaGetLastError();
 }
 
-/* Waits for what never comes. */
+/* Waits for a flag that is never set. */
 static __global__ void wait_for_ever(int *flag) {
     while (atomicAdd(flag, 0) == 0) {
     }
@@ -105,7 +105,7 @@ EXPORT int run_nested(int *count) {
     return direct + 1000 * cudaGetLastError();
 }
 
-/* The host side: returns the number of the first line that is wrong. */
+/* The host side; returns the number of the first line that fails. */
 #define EXPECT(condition) \
     if (!(condition)) return __LINE__
 EXPORT int run_host_api(void) {

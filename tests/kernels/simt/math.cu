@@ -41,7 +41,7 @@ EXPORT int run_doubles(double *out, const double *x, int n) {
     return cudaGetLastError();
 }
 
-/* The same by their names for float, and overloads. */
+/* The same under their names for float, and overloads. */
 static __global__ void floats(float *out, const float *x, int n) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
     if (t >= n) return;
@@ -140,7 +140,7 @@ EXPORT int run_rounded(float *f, double *d, const float *fa, const float *fb,
     return cudaGetLastError();
 }
 
-/* From floating point to integers and back, with all that is out of range. */
+/* From floating point to integers and back, with values out of range. */
 static __global__ void conversions(long long *out, float *back, const double *x,
                                    const long long *n) {
     const double d = x[threadIdx.x];
@@ -197,7 +197,7 @@ EXPORT int run_bits(unsigned *out, const unsigned *a, const unsigned *b,
     return cudaGetLastError();
 }
 
-/* min() and max() of mixed types, abs() and tests of all that has them. */
+/* min() and max() of mixed types, abs() and tests of all types. */
 static __global__ void overloads(double *out) {
     const float f = -1.5f, nan = __int_as_float(0x7fffffff);
     const double d = -2.5;
@@ -216,7 +216,7 @@ EXPORT int run_overloads(double *out) {
     return cudaGetLastError();
 }
 
-/* What device code may do with memory, and what it prints. */
+/* Memory operations and output of device code. */
 struct Node {
     int value;
     Node *next;

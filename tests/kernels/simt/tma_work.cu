@@ -1,10 +1,10 @@
-/* tma_work.cu -- the pieces of tiles that each block makes, as it sees them. */
+/* tma_work.cu -- the pieces of tiles that each block computes. */
 #include "matmul/tma_work.cuh"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-/* Per step of each tile: how often it is made, and by which block; per tile
- * whose steps are cut: how many pieces its last one waits for. */
+/* Per step of each tile: its number of computations, and its block. Per cut
+ * tile: the number of pieces for which its last block waits. */
 static __global__ void pieces(int *made, int *block, int *expected,
                               const struct work w) {
     const int count = pieces_of_block(w);

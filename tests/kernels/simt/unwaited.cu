@@ -1,19 +1,19 @@
-/* unwaited.cu -- copies and products that are waited for, or are not: what is
- * late on a GPU is late here, too, without the watch build. */
+/* unwaited.cu -- copies and products with and without a wait: operations that
+ * are late on a GPU are also late here, without the watch build. */
 #include "matmul/wgmma.cuh"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 enum { N = 64, ROWS = 16, COLS = 32 };
 
-/* out (4 N): x, copied by cp.async; `groups` of two may be under way. */
+/* out (4 N): x, copied by cp.async; `groups` groups of two may be in flight. */
 static __global__ void copied(int *out, const int *x, int groups) {
     __shared__ __align__(16) int s[4 * N];
     const int t = threadIdx.x;
     for (int i = 0; i < 4; i++) s[4 * t + i] = -1;
     copy16_async(&s[4 * t], &x[4 * t]);
     copy_commit();
-    copy_commit(); // of none
+    copy_commit(); // an empty group
     if (groups == 0) copy_wait<0>();
     if (groups == 1) copy_wait<1>();
     if (groups == 2) copy_wait<2>();
@@ -25,7 +25,7 @@ EXPORT int run_copied(int *out, const int *x, int groups) {
     return cudaGetLastError();
 }
 
-/* out (ROWS,COLS): x, there and back by TMA, each way waited for or not. */
+/* out (ROWS,COLS): x, loaded and stored by TMA, each with or without a wait. */
 static __global__ void boxed(const __grid_constant__ tensor_map to,
                              const __grid_constant__ tensor_map from, int in,
                              int back) {

@@ -1,4 +1,4 @@
-/* warp.cu -- shuffles, votes and meetings of part of a warp. */
+/* warp.cu -- shuffles, votes and meetings of parts of a warp. */
 #include <cuda_runtime.h>
 #include <stdint.h>
 
@@ -34,7 +34,7 @@ static __device__ float warp_sum(float v) {
     return v;
 }
 
-/* Sums of blocks, with a warp primitive that only the first warp meets. */
+/* Sums of blocks, with a warp primitive that only the first warp calls. */
 static __global__ void two_level_sum(float *out, const float *x) {
     __shared__ float part[32];
     const int t = threadIdx.x, lane = t % warpSize, warp = t / warpSize;
@@ -71,7 +71,7 @@ EXPORT int run_partial_masks(int *out, int threads) {
     return cudaGetLastError();
 }
 
-/* Per thread: ballot, any, all, any of none, all of true. */
+/* Per thread: ballot, any, all, any of no votes, all of true votes. */
 static __global__ void votes(unsigned *out) {
     const int t = threadIdx.x;
     unsigned *row = out + 5 * t;
@@ -98,7 +98,7 @@ EXPORT int run_lanes_leave(unsigned *out, int threads) {
     return cudaGetLastError();
 }
 
-/* Who is together: all, then the two sides of a branch. */
+/* The active lanes: all, then the two sides of a branch. */
 static __global__ void active(unsigned *out) {
     unsigned *row = out + 2 * threadIdx.x;
     row[0] = __activemask();
@@ -113,7 +113,7 @@ EXPORT int run_active(unsigned *out, int threads) {
     return cudaGetLastError();
 }
 
-/* With __syncwarp() a warp's write is there for its other lanes. */
+/* After __syncwarp(), a lane's write is visible to the other lanes. */
 static __global__ void through_shared(int *out) {
     __shared__ int s[64];
     s[threadIdx.x] = 3 * threadIdx.x;
@@ -126,7 +126,8 @@ EXPORT int run_through_shared(int *out) {
     return cudaGetLastError();
 }
 
-/* A barrier for half of a block, a warp primitive for the other: for ever. */
+/* Half of a block waits at a barrier and the other at a warp primitive,
+ * forever. */
 static __global__ void deadlock(int *out) {
     if (threadIdx.x % 2)
         __syncthreads();
