@@ -212,12 +212,15 @@ def test_device_variables_begin_afresh_in_every_module(k):
     ("args", "words"),
     [
         ((0, 1), r"add takes 4 arguments, 2 are given: add\(float \*out, const"),
-        ((torch.zeros(2, dtype=torch.float64), 1, 1, 1), r"wants float32, .*float64"),
+        ((torch.zeros(2, dtype=torch.float64), 1, 1, 1), r"expects float32, .*float64"),
         ((torch.zeros(4, 4).T, 1, 1, 1), r"not contiguous .*\.contiguous\(\)"),
         ((torch.zeros(2, requires_grad=True), 1, 1, 1), r"\.detach\(\)"),
-        ((1.0, 1, 1, 1), r"float \*out: wants an array, this is 1.0 \(float\)"),
+        ((1.0, 1, 1, 1), r"float \*out: expects an array, this is 1.0 \(float\)"),
         ((floats(2), floats(2), floats(2), 2.5), r"int n: .*whole number.*n // 2"),
-        ((floats(2), floats(2), floats(2), 2**31), r"holds -2147483648 to 2147483647"),
+        (
+            (floats(2), floats(2), floats(2), 2**31),
+            r"ranges from -2147483648 to 2147483647",
+        ),
         ((floats(2), floats(2), floats(2), None), r"int n: .*this is None"),
     ],
 )
@@ -434,7 +437,7 @@ def test_time_launches_on_copies_and_says_that_it_is_simulated(capsys):
     k.sums[1, 2](x)
     assert x.item() == pytest.approx(0.1)
     said = capsys.readouterr().out
-    assert "says nothing about a GPU" in said and "unchecked (--check)" in said
+    assert "not a prediction for a GPU" in said and "unchecked (--check)" in said
 
 
 def test_a_time_after_a_check_is_not_said_to_be_unchecked(capsys):
@@ -518,7 +521,7 @@ def test_a_header_that_changes_recompiles_who_includes_it():
     k.k[1, 1](x)
     assert x.item() == 3
     for name in ("../a.cuh", "/tmp/a.cuh", "a", "a/../../b.cuh", "a b.cuh"):
-        with pytest.raises(ArgumentError, match="no name for a header"):
+        with pytest.raises(ArgumentError, match="is not a header name"):
             headers.add(name, "")
 
 
@@ -529,7 +532,7 @@ def test_flags_reach_the_compiler_and_no_shell(tmp_path):
     k[1, 1](x)
     assert x[0] == 42
     touched = tmp_path / "touched"
-    with pytest.raises(ArgumentError, match="no flag for a cell"):
+    with pytest.raises(ArgumentError, match="is not a flag of cells"):
         load_cuda(source, target="cpu", flags=f"-DN=1 ; touch {touched}")
     assert not touched.exists()
 
@@ -635,7 +638,7 @@ def test_host_memory_behind_the_interface_of_gpus_is_refused(k):
             **{"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}
         }
 
-    with pytest.raises(ArgumentError, match="on a GPU, but there is no GPU"):
+    with pytest.raises(ArgumentError, match="but there is no GPU"):
         k.add[1, 4](Claims(), floats(4), floats(4), 4)
 
 
@@ -674,7 +677,7 @@ def test_isolated_launches_from_several_threads_take_turns():
 
 def test_a_source_that_is_no_text_is_refused():
     for bad in ("\0", "\ud800"):
-        with pytest.raises(ArgumentError, match="no text"):
+        with pytest.raises(ArgumentError, match="is not text"):
             load_cuda(f"__global__ void k(int *x) {{ *x = 1; }} // {bad}")
 
 

@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_read_is_named(path, words):
 
 def test_a_file_that_is_no_text_is_named(tmp_path):
     (tmp_path / "x.cu").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ArgumentError, match=r"x\.cu: it is no text in UTF-8"):
+    with pytest.raises(ArgumentError, match=r"x\.cu: it is not UTF-8 text"):
         load_cuda(tmp_path / "x.cu")
 
 

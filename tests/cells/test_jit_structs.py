@@ -134,28 +134,28 @@ REFUSED = [
         [lambda x, y: (x, y)],
         r"a tuple \(const float \*x, .*\), this is 2 values",
     ),
-    ("add", [lambda x, y: x], r"Pair p: Pair comes as a tuple .* this is float32\[4\]"),
+    ("add", [lambda x, y: x], r"Pair p: pass Pair as a tuple .* this is float32\[4\]"),
     ("add", [lambda x, y: (x, y, 4.5)], r"int n of Pair p: .*this is 4\.5"),
     (
         "add",
         [lambda x, y: (x.double(), y, 4)],
-        r"\*x of Pair p: wants float32.*float64",
+        r"\*x of Pair p: expects float32.*float64",
     ),
     ("add", [lambda x, y: (x, y[::2], 4)], r"\*y of Pair p: .*not contiguous"),
-    ("add", [lambda x, y: (x, "y", 4)], r"\*y of Pair p: wants an array"),
+    ("add", [lambda x, y: (x, "y", 4)], r"\*y of Pair p: expects an array"),
     ("add", [lambda x, y: bytes(20)], r"has 24 bytes, 20 are given"),
     (
         "two",
         [lambda x, y: (x, y, 4, 3)],
         r"a tuple \(Pair p, int k\), this is 4 values",
     ),
-    ("ends", [lambda x, y: ((x,),)], r"\*ends of Ends e: wants \[2\]"),
-    ("rows", [lambda x, y: [x, y.double()], 2], r"float \*\*r: wants float32"),
-    ("rows", [lambda x, y: x, 2], r"wants addresses .* or a list of arrays"),
+    ("ends", [lambda x, y: ((x,),)], r"\*ends of Ends e: expects \[2\]"),
+    ("rows", [lambda x, y: [x, y.double()], 2], r"float \*\*r: expects float32"),
+    ("rows", [lambda x, y: x, 2], r"expects addresses .* or a list of arrays"),
     (
         "bits",
         [lambda x, y: y.int(), (1, 2)],
-        r"Bits comes as one element .* or as bytes",
+        r"pass Bits as one element .* or bytes",
     ),
 ]
 
@@ -171,7 +171,7 @@ def test_what_does_not_fit_names_the_member(k, name, args, words):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ([("x", "u8"), ("y", "u8"), ("n", "f4")], r"int n: wants int32, not float32"),
+        ([("x", "u8"), ("y", "u8"), ("n", "f4")], r"int n: expects int32, not float32"),
         ([("x", "u8"), ("n", "i4"), ("y", "u8")], r"float \*y has 8 bytes, n 4"),
         ([("x", "u8"), ("y", "u8")], r"Pair has 24 bytes, 16 are given"),
     ],

@@ -197,16 +197,16 @@ def test_arrays_in_a_struct_are_addresses(stand_in):
 
 
 WRONG = [
-    ({0: torch.zeros(12, dtype=torch.float64)}, "float \\*out: wants float32"),
+    ({0: torch.zeros(12, dtype=torch.float64)}, "float \\*out: expects float32"),
     ({1: torch.ones(4, 3).t()}, "const float \\*a: the array is not contiguous"),
-    ({3: torch.ones(5, dtype=torch.int64)}, "const int \\*c: wants int32"),
+    ({3: torch.ones(5, dtype=torch.int64)}, "const int \\*c: expects int32"),
     ({0: torch.zeros(12, requires_grad=True)}, "requires a gradient"),
-    ({4: 3}, "wants an array, this is 3"),
+    ({4: 3}, "expects an array, this is 3"),
     ({5: "x"}, "float scale: .*'x'"),
     ({5: 1e39}, "float scale: .*1e\\+39"),
-    ({6: 2.0}, "int n: int wants a whole number.*2.0"),
-    ({6: 2**31}, "int n: int holds -2147483648 to 2147483647.*2147483648"),
-    ({7: -1}, "size_t m: .*holds 0 to"),
+    ({6: 2.0}, "int n: int takes a whole number.*2.0"),
+    ({6: 2**31}, "int n: int ranges from -2147483648 to 2147483647.*2147483648"),
+    ({7: -1}, "size_t m: .*ranges from 0 to"),
     ({5: torch.zeros(2)}, "float scale"),
 ]
 
@@ -255,7 +255,7 @@ def test_null_and_other_streams(stand_in):
     protocol = type("S", (), {"__cuda_stream__": lambda self: (0, 13)})()
     kernel(x, None, stream=protocol)
     assert stand_in.seen.stream == 13
-    with pytest.raises(ArgumentError, match="no stream"):
+    with pytest.raises(ArgumentError, match="is not a stream"):
         kernel(x, None, stream="fast")
 
 
@@ -268,7 +268,7 @@ def test_float4_arrays_must_lie_where_a_float4_may(stand_in):
         kernel(good)
         with pytest.raises(ArgumentError, match="not a multiple of 16"):
             kernel(bad)
-        with pytest.raises(ArgumentError, match="no whole number of float4"):
+        with pytest.raises(ArgumentError, match="not a multiple of the 16 of float4"):
             kernel(good[:6])
 
 

@@ -93,7 +93,7 @@ def test_options_reach_the_launch(shell, capsys):
     run(shell, f"%%cuda --cpu --time --check --flags '-DN=2 -O1' --timeout 5\n{ADD}")
     run(shell, "o = torch.zeros(3); add[1, 4](o, o, 3)")
     out = capsys.readouterr().out
-    assert "checked in 3 orders" in out and "says nothing about a GPU" in out
+    assert "checked in 3 orders" in out and "not a prediction for a GPU" in out
     for line, words in {
         "--nix": "unrecognized arguments: --nix; options: --gpu",
         "--cpu --gpu": "not allowed with",

@@ -74,9 +74,9 @@ def test_an_error_points_at_the_token_and_says_what_was_meant(case):
     [
         ("int main() { return 0; }", 1, "a cell has no main"),
         ("\n__global__ void k() {}\nvoid f() { k<<<1, 2>>>(); }", 3, "Python launches"),
-        ("#include <iostream>\n__global__ void k() {}", 1, "<iostream> is the host's"),
+        ("#include <iostream>\n__global__ void k() {}", 1, "<iostream> is a host head"),
         ("__global__ void k(float *x) {\n std::vector<int> v; }", 2, "std::vector"),
-        ("__global__ void k(int **x) {\n cudaMalloc(x, 4); }", 2, "belongs to the"),
+        ("__global__ void k(int **x) {\n cudaMalloc(x, 4); }", 2, "is a host function"),
         ("__global__ int k() { }", 1, "a kernel returns nothing"),
         ("static __global__ k() { }", 1, "a kernel returns nothing"),
         ("__global__ void k(int n) {\n  if (n) return 3; }", 2, "into an array"),
@@ -204,7 +204,7 @@ K = "__global__ void k(float *o, int n) {\n%s\n}\n"
 @pytest.mark.parametrize(
     ("source", "line", "words"),
     [
-        ("int N = 4;\n" + K % "o[0] = N;", 1, "N is a variable of the host"),
+        ("int N = 4;\n" + K % "o[0] = N;", 1, "N is a host variable"),
         (K % "try { o[0] = n; } catch (...) {}", 2, "no exceptions"),
         (K % "throw n;", 2, "no exceptions"),
         (K % "float t[n]; t[0] = 1; o[0] = t[0];", 2, "variable length array"),
@@ -248,7 +248,7 @@ def test_globals_that_a_cell_may_have():
         ("o[n = 1;", "count the [ and ]", ""),
         ("o[0] = 1; # one", "C writes comments with //", ""),
         ("int i = ThreadIdx.x; o[i] = 1;", "CUDA writes it threadIdx", "did you mean"),
-        ("o[0] = max(o[1], 0);", "both must have one type", ""),
+        ("o[0] = max(o[1], 0);", "both need the same type", ""),
         ("atomicAdd(o[0], 1);", "atomicAdd(&x[0]", ""),
         ("tex1Dfetch<float>(0, n);", "textures are not simulated", ""),
     ],

@@ -182,7 +182,7 @@ def test_a_long_program_gives_signs_of_life_on_a_terminal_alone():
     os.close(ours)
     assert re.fullmatch(r"weft: \d+ s: the kernel wait, launch 2\r\n", said)
     done = weft("--timeout", "6", *program)
-    assert done.stderr == "weft: ended after 6 seconds (--timeout)\n"
+    assert done.stderr == "weft: stopped after 6 seconds (--timeout)\n"
 
 
 def test_is_found_again_until_a_file_that_was_read_changes(tmp_path, monkeypatch):
@@ -283,8 +283,8 @@ def test_a_file_without_main_is_told_in_one_line(tmp_path, monkeypatch):
     Path("a.cu").write_text("int f() { return 0; }\n")
     Path("b.cu").write_text("int g() { return 0; } // MATMUL_RUNG(b, ...)\n")
     for files, told in {
-        ("a.cu",): "no main() in a.cu: a whole program is wanted",
-        ("a.cu", "b.cu"): "no main() in a.cu, b.cu: a whole program is wanted; "
+        ("a.cu",): "no main() in a.cu: a whole program is needed",
+        ("a.cu", "b.cu"): "no main() in a.cu, b.cu: a whole program is needed; for "
         "a rung alone: weft.lessons.ladder.one_rung('b.cu').inspect(m, n, k)",
     }.items():
         with pytest.raises(BuildError) as caught:
