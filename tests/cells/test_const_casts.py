@@ -1,4 +1,4 @@
-"""A store through a pointer whose const a cast took away: it happens, as on a GPU."""
+"""Stores through a pointer whose const was cast away take effect, as on a GPU."""
 
 import numpy as np
 import pytest

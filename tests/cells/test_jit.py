@@ -1,4 +1,4 @@
-"""load_cuda() on the CPU: what a kernel is given, and what happens when it fails."""
+"""load_cuda() on the CPU: the arguments of kernels, faults, options and the cache."""
 
 import os
 import signal
@@ -96,7 +96,7 @@ def floats(n: int) -> torch.Tensor:
     return torch.arange(float(n))
 
 
-# ---- what a kernel is given ----------------------------------------------------
+# ---- arguments -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1, 31, 1001, 1024])
@@ -118,10 +118,10 @@ def test_numpy_torch_and_dlpack_arrays_are_worked_on_in_place(k, n):
 
 def test_every_kind_of_number_arrives_as_its_type(k):
     out = np.zeros(11)
-    passed = (-3, 255, -300, 2**32 - 1, -(2**40), 2**63, True, 0.1, 0.1)
-    k.scalars[1, 1](out, *passed, (1, 2, 3, 4.5), np.array([5, 6], np.int32))
-    wanted = [*passed[:7], np.float32(0.1), 0.1, 4.5, 6]
-    assert out.tolist() == [float(value) for value in wanted]
+    values = (-3, 255, -300, 2**32 - 1, -(2**40), 2**63, True, 0.1, 0.1)
+    k.scalars[1, 1](out, *values, (1, 2, 3, 4.5), np.array([5, 6], np.int32))
+    expected = [*values[:7], np.float32(0.1), 0.1, 4.5, 6]
+    assert out.tolist() == [float(value) for value in expected]
 
 
 def test_structs_come_from_structured_arrays(k):
@@ -141,9 +141,9 @@ def test_vector_types_take_arrays_of_their_components(k):
 
 
 def test_a_sum_in_volatile_memory_goes_in_step_however_it_is_spaced():
-    """Harris' last warp; `s[t] +=s[t + 2]` did not compile."""
+    """Harris's last warp. `s[t] +=s[t + 2]` did not compile once."""
     halves = "s[t] +=s[t + 16]; s[t]+=s[t+8]; s[t] += s[t + 4]; s[t]+=s[t+2];"
-    made = load_cuda(
+    cell = load_cuda(
         f"__device__ void add(volatile float *s, int t) {{ {halves} s[t]+=s[t+1]; }}"
         """
         __global__ void sum(float *out, const float *x) {
@@ -156,7 +156,7 @@ def test_a_sum_in_volatile_memory_goes_in_step_however_it_is_spaced():
         }"""
     )
     out = np.zeros(1, np.float32)
-    made.sum[1, 32](out, np.arange(32, dtype=np.float32))
+    cell.sum[1, 32](out, np.arange(32, dtype=np.float32))
     assert out == 496
 
 
@@ -202,9 +202,9 @@ def test_overlapping_arrays_stay_one_memory(k):
 def test_device_variables_begin_afresh_in_every_module(k):
     out = torch.zeros(1, dtype=torch.int32)
     for _ in range(2):
-        fresh = load_cuda(SOURCE, target="cpu")
-        fresh.count[1, 1](out)
-        fresh.count[1, 1](out)
+        cell = load_cuda(SOURCE, target="cpu")
+        cell.count[1, 1](out)
+        cell.count[1, 1](out)
         assert out.item() == 2
 
 
@@ -316,7 +316,7 @@ def test_flags_reach_the_cell_and_not_our_headers(flags):
 # ---- faults ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [256, 250])  # a whole number of 16-byte steps, and not
+@pytest.mark.parametrize("n", [256, 250])  # a multiple of 16 bytes, and none
 def test_an_overrun_is_told_by_element_and_changes_nothing(k, n):
     out = torch.zeros(n)
     with pytest.raises(
@@ -329,7 +329,7 @@ def test_an_overrun_is_told_by_element_and_changes_nothing(k, n):
 
 
 def test_an_underrun_and_a_read_past_the_end(k):
-    # In front of an array may be some bytes that belong to nobody: no page fault.
+    # Some bytes of slack may precede an array, so this write may cause no page fault.
     with pytest.raises(KernelFault, match=r"wrote out\[-1\], 1 element before"):
         k.unguarded[1, 1](torch.zeros(1000), torch.ones(1), -1)
     with pytest.raises(KernelFault, match=r"read a\[3\], just past the end of its 3"):
@@ -375,15 +375,15 @@ for line in open("/proc/self/maps"):
 
 @pytest.mark.slow
 def test_wild_stores_fault_beside_the_check_builds_memory(k):
-    """Its shadows are terabytes of addresses: nobody may write there unnoticed.
+    """Its shadows span terabytes of addresses, where no stray write may go unnoticed.
 
-    In a process of its own: what large arrays have opened stays open.
+    The test needs a separate process, since memory opened for large arrays stays open.
     """
     program = [sys.executable, "-c", WRITABLE, str(Path(__file__).parent)]
-    done = subprocess.run(program, text=True, capture_output=True, check=True)
-    writable = [int(size) for size in done.stdout.split()]
-    if not torch.cuda.is_available():  # the driver has such mappings of its own
-        # Nor are there terabytes of stacks: 2048 workers have 64 MB each.
+    result = subprocess.run(program, text=True, capture_output=True, check=True)
+    writable = [int(size) for size in result.stdout.split()]
+    if not torch.cuda.is_available():  # the driver has such mappings, too
+        # Stacks do not take terabytes either: 2048 workers have 64 MB each.
         assert sum(size for size in writable if size > 128 << 30) == 0
     with pytest.raises(KernelFault, match=r"in none of its arrays"):
         k.far[1, 1](floats(4), 1 << 40)
@@ -436,15 +436,15 @@ def test_time_launches_on_copies_and_says_that_it_is_simulated(capsys):
     k, x = load_cuda(SOURCE, target="cpu", time=True), torch.zeros(1)
     k.sums[1, 2](x)
     assert x.item() == pytest.approx(0.1)
-    said = capsys.readouterr().out
-    assert "not a prediction for a GPU" in said and "unchecked (--check)" in said
+    out = capsys.readouterr().out
+    assert "not a prediction for a GPU" in out and "unchecked (--check)" in out
 
 
 def test_a_time_after_a_check_is_not_said_to_be_unchecked(capsys):
     k = load_cuda(SOURCE, target="cpu", time=True, check=True)
     k.sums[1, 2](torch.zeros(1))
-    said = capsys.readouterr().out
-    assert "a launch (" in said and "unchecked" not in said
+    out = capsys.readouterr().out
+    assert "a launch (" in out and "unchecked" not in out
 
 
 def test_isolated_launches_and_what_ends_them(capsys):
@@ -531,10 +531,10 @@ def test_flags_reach_the_compiler_and_no_shell(tmp_path):
     k = load_cuda(source, target="cpu", flags="-DN='40 + 2' --use_fast_math -O1")
     k[1, 1](x)
     assert x[0] == 42
-    touched = tmp_path / "touched"
+    marker = tmp_path / "touched"
     with pytest.raises(ArgumentError, match="is not a flag of cells"):
-        load_cuda(source, target="cpu", flags=f"-DN=1 ; touch {touched}")
-    assert not touched.exists()
+        load_cuda(source, target="cpu", flags=f"-DN=1 ; touch {marker}")
+    assert not marker.exists()
 
 
 def test_blocks_of_a_cooperative_kernel_wait_for_each_other():
@@ -561,7 +561,7 @@ def test_blocks_of_a_cooperative_kernel_wait_for_each_other():
 
 
 def test_signatures_of_what_people_write():
-    found = signature.parse(
+    parsed = signature.parse(
         """
         // __global__ void no(int a) {}
         #define REAL float
@@ -576,8 +576,8 @@ def test_signatures_of_what_people_write():
         __global__ void declared(int n);
         """
     )
-    assert [s.name for s in found] == ["a", "b", "c"]
-    kinds = [(p.type, p.pointer, p.const) for p in found[0].params]
+    assert [s.name for s in parsed] == ["a", "b", "c"]
+    kinds = [(p.type, p.pointer, p.const) for p in parsed[0].params]
     assert kinds == [
         ("float", True, False),
         ("float", True, True),
@@ -585,9 +585,9 @@ def test_signatures_of_what_people_write():
         ("float", True, False),
         ("unsigned int", False, False),
     ]
-    assert found[1].instantiate([np.float16])[0] == "b<__half, (3 > 2)>"
-    assert found[2].instantiate([])[0] == "m::c"
-    assert found[0].line == 8
+    assert parsed[1].instantiate([np.float16])[0] == "b<__half, (3 > 2)>"
+    assert parsed[2].instantiate([])[0] == "m::c"
+    assert parsed[0].line == 8
 
 
 def test_errors_name_both_places_of_arrays_that_lie_apart(k):
@@ -631,7 +631,7 @@ def test_an_array_that_is_none_for_a_kernel_is_named_with_its_parameter(k):
             k.add[1, 4](a, bad, a, 4)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="the array would lie on the GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the array would be on the GPU")
 def test_host_memory_behind_the_interface_of_gpus_is_refused(k):
     class Claims:
         __cuda_array_interface__ = {  # noqa: RUF012
@@ -656,7 +656,7 @@ def test_an_enum_is_passed_as_its_number():
 def test_isolated_launches_from_several_threads_take_turns():
     text = "__global__ void put(int *x, int n) { x[0] = n; }"
     k = load_cuda(text, target="cpu", isolated=True)
-    wrong = []
+    failures = []
 
     def launch(n):
         for _ in range(10):
@@ -664,15 +664,15 @@ def test_isolated_launches_from_several_threads_take_turns():
             try:
                 k.put[1, 1](x, n)
             except Exception as error:
-                wrong.append(error)
-            wrong.extend(x[x != n])
+                failures.append(error)
+            failures.extend(x[x != n])
 
     threads = [threading.Thread(target=launch, args=(n,)) for n in range(1, 5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong
+    assert not failures
 
 
 def test_a_source_that_is_no_text_is_refused():

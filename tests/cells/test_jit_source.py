@@ -1,4 +1,4 @@
-"""What a cell's source may be: C++ as nvcc takes it, and a file instead of a text."""
+"""The sources that a cell accepts: the C++ of nvcc, and files instead of text."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from weft.cells.gpu import nvrtc
 
 KERNEL = "__global__ void k(float *y) {{ int i = threadIdx.x; {} }}"
 
-# A body of k() and what it makes of y[i] = i, for each thread i.
+# Bodies of k(), and the number that each adds to y[i] = i; None: y[i] becomes 0.
 BODIES = {
     "trailing": ("auto f = [](float x) -> float { return x + 1; }; y[i] = f(y[i]);", 1),
     "device": ("auto f = [=] __device__ (float x) { return x + i; }; y[i] = f(1);", 1),
@@ -42,8 +42,8 @@ INCLUDES = "".join(
 )
 
 
-def expected(added: int | None) -> list[int]:
-    return [0] * 4 if added is None else [i + added for i in range(4)]
+def expected(addend: int | None) -> list[int]:
+    return [0] * 4 if addend is None else [i + addend for i in range(4)]
 
 
 @pytest.mark.parametrize("case", BODIES)
@@ -51,10 +51,10 @@ def expected(added: int | None) -> list[int]:
 def test_a_cell_takes_the_c_plus_plus_that_nvcc_takes(case, head):
     if head and "std::" not in BODIES[case][0]:
         pytest.skip("needs no header")
-    body, added = BODIES[case]
+    body, addend = BODIES[case]
     y = np.arange(4, dtype=np.float32)
     load_cuda(head + KERNEL.format(body)).k[1, 4](y)
-    assert y.tolist() == expected(added)
+    assert y.tolist() == expected(addend)
 
 
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="needs NVRTC")

@@ -1,4 +1,4 @@
-"""Structs and arrays of arrays as a cell's arguments: what they point to is reached."""
+"""Structs and arrays of arrays as arguments: kernels reach the arrays in them."""
 
 import numpy as np
 import pytest
@@ -78,9 +78,9 @@ def test_a_tuple_with_arrays_is_a_struct(k):
 @pytest.mark.parametrize("form", ["scalar", "zero-dimensional", "bytes"])
 def test_a_structured_scalar_holds_addresses(k, form):
     x, y = arrays(4, 4)
-    given = np.array((x.data_ptr(), y.data_ptr(), 4), PAIR)
-    forms = {"scalar": given[()], "bytes": given.tobytes()}
-    k.add[1, 8](forms.get(form, given))
+    pair = np.array((x.data_ptr(), y.data_ptr(), 4), PAIR)
+    forms = {"scalar": pair[()], "bytes": pair.tobytes()}
+    k.add[1, 8](forms.get(form, pair))
     assert y.tolist() == [0, 2, 4, 6]
 
 
@@ -123,9 +123,9 @@ def test_what_lies_behind_a_struct_is_fenced(k):
     with pytest.raises(KernelFault, match=r"p\.y\[4\]"):
         k.unguarded[1, 5]((x, y, 4))
     assert y.tolist() == [0, 1, 2, 3]
-    given = np.array((0, y.data_ptr(), 4), PAIR)
+    pair = np.array((0, y.data_ptr(), 4), PAIR)
     with pytest.raises(KernelFault, match=r"p\.y\[4\]"):
-        k.unguarded[1, 5](given)
+        k.unguarded[1, 5](pair)
 
 
 REFUSED = [
@@ -217,18 +217,19 @@ def test_what_the_reader_of_structs_does_not_know_has_no_layout():
         "struct A { void (*f)(int); };",
     ):
         assert structs.find_layout(text, "A") is None
-    found = structs.find_layout(
+    layout = structs.find_layout(
         "enum { M = 1 << 2 }; struct alignas(32) A { int a = 3, *b, c[M][2u]; "
         "A() : a(1) {} __device__ int get() const { return a; } static int s; };",
         "A",
     )
-    assert [m.offset for m in found.members] == [0, 8, 16]
-    assert (found.size, found.align, [at for at, _ in found.pointers]) == (64, 32, [8])
+    assert [m.offset for m in layout.members] == [0, 8, 16]
+    assert (layout.size, layout.align) == (64, 32)
+    assert [at for at, _ in layout.pointers] == [8]
 
 
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_nvrtc_lays_the_structs_out_as_their_reader_does():
     layouts = structs.list_layouts(SOURCE)
-    same = [f"static_assert(sizeof({n}) == {s.size});" for n, s in layouts.items()]
-    text = gpu.compile_ptx("\n".join([SOURCE, *same]), sm="sm_80")
+    checks = [f"static_assert(sizeof({n}) == {s.size});" for n, s in layouts.items()]
+    text = gpu.compile_ptx("\n".join([SOURCE, *checks]), sm="sm_80")
     assert len(layouts) == 7 and ".entry" in text

@@ -67,8 +67,8 @@ def cell():
 
 
 def findings(kernel, shape, *args):
-    found = inspect(kernel, quiet=True)[shape](*args).findings
-    return [(one.kind, one.line, one.text) for one in found]
+    reported = inspect(kernel, quiet=True)[shape](*args).findings
+    return [(one.kind, one.line, one.text) for one in reported]
 
 
 def line_of(text: str) -> int:
@@ -118,6 +118,6 @@ def test_a_watched_cell_tells_and_check_counts_it(capsys):
     cell = load_cuda(SOURCE, target="cpu", watched=True, check=True)
     y, x = np.zeros(1, np.float32), np.ones(8, np.float32)
     cell.member[1, 1](y, x, 8)
-    said = capsys.readouterr()
-    assert "sums is read before anything" in said.out + said.err
-    assert "orders of threads: 1 finding" in said.out
+    captured = capsys.readouterr()
+    assert "sums is read before anything" in captured.out + captured.err
+    assert "orders of threads: 1 finding" in captured.out

@@ -1,4 +1,4 @@
-"""Variables of a cell in device memory: given by Python, read back, used by kernels."""
+"""Variables of a cell in device memory: set by Python, read back, used by kernels."""
 
 import numpy as np
 import pytest
@@ -116,7 +116,7 @@ def test_a_struct_is_given_as_a_tuple_and_read_by_its_members(cell, device):
 
 
 @pytest.mark.parametrize(
-    "name, value, said",
+    "name, value, message",
     [
         ("filt", np.zeros(8, np.float32), r"expects shape \(9,\), this has \(8,\)"),
         (
@@ -142,9 +142,11 @@ def test_a_struct_is_given_as_a_tuple_and_read_by_its_members(cell, device):
         ("where", 1, "contains an address"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence_and_changes_nothing(cell, name, value, said):
+def test_what_does_not_fit_is_one_sentence_and_changes_nothing(
+    cell, name, value, message
+):
     before = cell.filt.tolist(), cell.sum, cell.line.tolist()
-    with pytest.raises(ArgumentError, match=said):
+    with pytest.raises(ArgumentError, match=message):
         setattr(cell, name, value)
     assert (cell.filt.tolist(), cell.sum, cell.line.tolist()) == before
 
@@ -156,9 +158,9 @@ def test_an_unknown_name_is_an_attribute_error_with_those_there_are(cell):
         _ = cell.flit
     with pytest.raises(AttributeError, match="k is a kernel"):
         cell.k = 1
-    none = load_cuda("__global__ void k(int *x) { x[0] = 1; }", target="cpu")
+    bare_cell = load_cuda("__global__ void k(int *x) { x[0] = 1; }", target="cpu")
     with pytest.raises(AttributeError, match="it has none"):
-        none.x = 1
+        bare_cell.x = 1
     assert {"filt", "sum", "k", "t"} <= set(dir(cell))
 
 

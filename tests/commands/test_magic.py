@@ -85,7 +85,7 @@ def test_headers_are_shared_between_cells(shell, capsys):
         "__global__ void h(int *x) { *x = twice(4); }",
     )
     run(shell, "x = np.zeros(1, np.int32); h[1, 1](x); assert x[0] == 8")
-    with pytest.raises(Exception, match="no name for a header"):
+    with pytest.raises(Exception, match="is not a header name"):
         run(shell, "%%cuda_header ../twice.cuh\nint x;")
 
 

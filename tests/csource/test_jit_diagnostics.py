@@ -1,4 +1,4 @@
-"""What a reader sees of a cell that does not compile: line, caret, hint."""
+"""The errors of a cell that does not compile: line, caret and hint."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def error(source: str) -> CompileError:
     return caught.value
 
 
-# Where the caret must stand (^) in the line above it, and what is said.
+# Cells with the expected caret (^) below its line, and a part of the message.
 CASES = {
     "case": (
         "__global__ void k(int *x) {\n"
@@ -61,12 +61,12 @@ def test_an_error_points_at_the_token_and_says_what_was_meant(case):
     marked, hint = CASES[case]
     lines = marked.split("\n")
     at = next(i for i, line in enumerate(lines) if line.strip() == "^")
-    wanted = [lines[at - 1].expandtabs(4), lines[at].expandtabs(4)]
+    expected = [lines[at - 1].expandtabs(4), lines[at].expandtabs(4)]
     del lines[at]
-    found = str(error("\n".join(lines))).split("\n")
-    assert found[0].startswith(f"cell [7], line {at}: error: ")
-    assert found[1] == "    " + wanted[0] and found[2] == "    " + wanted[1]
-    assert hint in found[0] + found[-1]
+    raised = str(error("\n".join(lines))).split("\n")
+    assert raised[0].startswith(f"cell [7], line {at}: error: ")
+    assert raised[1] == "    " + expected[0] and raised[2] == "    " + expected[1]
+    assert hint in raised[0] + raised[-1]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_an_error_points_at_the_token_and_says_what_was_meant(case):
     ],
 )  # fmt: skip
 def test_what_only_one_of_two_compilers_would_refuse_is_refused(source, line, words):
-    found = error(source).diagnostics[0]
-    assert found.line == line and words in found.message
+    first = error(source).diagnostics[0]
+    assert first.line == line and words in first.message
 
 
 @pytest.mark.parametrize(
@@ -192,11 +192,11 @@ def test_an_error_in_an_included_header_names_the_header():
     from weft.cells import headers
 
     headers.add("broken.cuh", "\n__device__ int f() { return nix; }\n")
-    found = error('#include "broken.cuh"\n__global__ void k(int *x) { *x = f(); }')
-    assert str(found).startswith("broken.cuh, line 2: error: 'nix' was not declared")
+    raised = error('#include "broken.cuh"\n__global__ void k(int *x) { *x = f(); }')
+    assert str(raised).startswith("broken.cuh, line 2: error: 'nix' was not declared")
 
 
-# ---- what one target takes and the other does not, and hints that mislead --------
+# ---- code that only one target accepts, and hints that mislead -------------------
 
 K = "__global__ void k(float *o, int n) {\n%s\n}\n"
 
@@ -271,5 +271,5 @@ def test_a_templates_argument_that_does_not_exist_is_named():
 
 
 def test_an_error_of_the_compiler_is_never_lost():
-    found = diagnostics.with_error([], "x: cannot find -lnothing")
-    assert found[0].severity == "error" and "-lnothing" in found[0].message
+    raised = diagnostics.with_error([], "x: cannot find -lnothing")
+    assert raised[0].severity == "error" and "-lnothing" in raised[0].message
