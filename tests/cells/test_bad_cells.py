@@ -158,11 +158,11 @@ def test_modes_of_the_processor_do_not_outlive_the_launch(session, cell, options
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", LOST, ids=lambda cell: cell.name)
-def test_isolated_holds_what_nothing_else_does(session, cell):
+def test_an_isolated_cell_loses_only_its_process(session, cell):
     message = run_bad_cell(session, cell, "--isolated")
     assert message.startswith("KernelFault: k: its process ended (exit status -")
 
 
-def test_there_are_a_hundred():
+def test_there_are_a_hundred_cells():
     cells = [*CELLS, *MODES, *LOST]
     assert len(cells) >= 100 and len({cell.name for cell in cells}) == len(cells)

@@ -40,7 +40,7 @@ def ring(tiles, **sizes):
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 3])
-def test_a_copy_is_as_many_barriers_ahead_as_there_are_tiles_before_its_own(ahead):
+def test_a_copy_is_ahead_by_the_tiles_before_its_own(ahead):
     counters = ring(10, stages=ahead + 1, ahead=ahead, wait=ahead - 1)
     # The first copies are requested together.
     ahead_of_each = [min(t, ahead - 1) for t in range(10)]
@@ -48,7 +48,7 @@ def test_a_copy_is_as_many_barriers_ahead_as_there_are_tiles_before_its_own(ahea
     assert (counters.copied, counters.shared) == (10 * 128, (ahead + 1) * 128)
 
 
-def test_who_waits_for_all_copies_at_once_has_none_ahead():
+def test_a_kernel_that_waits_for_all_copies_has_none_ahead():
     counters = ring(10, stages=3, ahead=2, wait=0)
     assert counters.copies_ahead == 0 and counters.copied == 10 * 128
 
@@ -71,7 +71,7 @@ __global__ void places(unsigned long long *at) {
 """
 
 
-def test_arrays_that_ask_for_1024_bytes_begin_at_multiples_of_them():
+def test_arrays_aligned_to_1024_bytes_begin_at_multiples_of_them():
     kernel = load_cuda(ALIGNED, target="cpu").places
     plain, watched = np.zeros((2, 3), np.uint64)
     kernel[1, 1](plain)

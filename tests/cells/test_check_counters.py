@@ -81,7 +81,7 @@ def test_wide_and_narrow_elements(ctype, dtype, width, sectors):
     assert counts.reads == {"x": 64}
 
 
-def test_a_gather_touches_the_sectors_that_its_indices_lie_in():
+def test_a_gather_touches_the_sectors_of_its_indices():
     text = """
     __global__ void gather(float *out, const float *x, const int *index) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -364,7 +364,7 @@ __global__ void adding(int *out, const int *at) {
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", PATTERNS)
-def test_lanes_whose_atomics_are_for_one_element_go_one_after_the_other(name, order):
+def test_atomics_of_lanes_at_one_element_are_serialised(name, order):
     at, sectors, wavefronts = PATTERNS[name]
     args = zeros(1024, "i4"), np.array(at, "i4")
     counts = counters(ADDING, 1, 64, *args, order=order)

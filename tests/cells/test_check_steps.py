@@ -48,7 +48,7 @@ __global__ void object(int *y, const int *x) {
 
 
 @pytest.mark.parametrize("name", ["add_float", "most", "exchange", "swap", "object"])
-def test_what_an_atomic_is_made_of_is_no_step(name):
+def test_the_parts_of_an_atomic_are_no_steps(name):
     """Some lanes find the value that they would write; they must not diverge."""
     kernel, x = getattr(load_cuda(ATOMICS), name), np.arange(256, dtype=np.int32) % 3
     y = np.zeros(256, np.float32 if name == "add_float" else np.int32)

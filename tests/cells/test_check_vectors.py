@@ -16,7 +16,7 @@ __global__ void apart2(float *out, const float *b) {
 """
 
 
-def test_vectors_that_are_taken_apart_are_loaded_at_once():
+def test_a_vector_whose_members_are_used_is_loaded_at_once():
     module = load_cuda(SOURCE)
     b, out = np.random.default_rng(0).random((32, 4), np.float32), np.zeros(32, "f")
     counters = inspect(module.apart4)[1, 32](out, b).counters

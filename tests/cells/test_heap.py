@@ -31,7 +31,7 @@ def count_allocations(kernel, bytes_, threads=64):
     return int(is_allocated.sum())
 
 
-def test_what_no_gpu_has_is_null(k):
+def test_allocations_larger_than_the_heap_are_null(k):
     assert count_allocations(k.each, 1 << 30) == count_allocations(k.each, 2**63) == 0
     assert count_allocations(k.each, 1 << 20) == 64
 

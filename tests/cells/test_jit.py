@@ -140,7 +140,7 @@ def test_vector_types_take_arrays_of_their_components(k):
     assert out.tolist() == [[5, 6, 0, 0], [5, 6, 1, 0]]
 
 
-def test_a_sum_in_volatile_memory_goes_in_step_however_it_is_spaced():
+def test_a_sum_in_volatile_memory_runs_in_lockstep_with_any_spacing():
     """Harris's last warp. `s[t] +=s[t + 2]` did not compile once."""
     halves = "s[t] +=s[t + 16]; s[t]+=s[t+8]; s[t] += s[t + 4]; s[t]+=s[t+2];"
     cell = load_cuda(
@@ -251,7 +251,7 @@ def test_a_read_only_array_is_for_const_parameters(k):
         (1, r"1 are given"),
     ],
 )
-def test_a_launch_outside_of_the_limits_says_the_limit(k, key, words):
+def test_a_launch_outside_the_limits_names_the_limit(k, key, words):
     with pytest.raises(ArgumentError, match=words):
         k.where[key]
 
@@ -265,7 +265,7 @@ def test_a_launch_outside_of_the_limits_says_the_limit(k, key, words):
         (((2, 2), 256), ((2, 2.0), 256)),
     ],
 )
-def test_a_float_is_refused_after_an_equal_int_was_taken(k, whole, other):
+def test_a_float_is_refused_after_an_equal_int_was_accepted(k, whole, other):
     assert k.where[whole] is k.where[whole]
     with pytest.raises(ArgumentError, match=r"whole numbers, this is .*\.0"):
         k.where[other]
@@ -317,7 +317,7 @@ def test_flags_reach_the_cell_and_not_our_headers(flags):
 
 
 @pytest.mark.parametrize("n", [256, 250])  # a multiple of 16 bytes, and none
-def test_an_overrun_is_told_by_element_and_changes_nothing(k, n):
+def test_an_overrun_names_its_element_and_changes_no_array(k, n):
     out = torch.zeros(n)
     with pytest.raises(
         KernelFault,
@@ -374,7 +374,7 @@ for line in open("/proc/self/maps"):
 
 
 @pytest.mark.slow
-def test_wild_stores_fault_beside_the_check_builds_memory(k):
+def test_wild_stores_fault_beside_the_watch_builds_memory(k):
     """Its shadows span terabytes of addresses, where no stray write may go unnoticed.
 
     The test needs a separate process, since memory opened for large arrays stays open.
@@ -398,7 +398,7 @@ def test_in_place_nothing_is_copied():
     assert torch.equal(out, 2 * floats(4))
 
 
-def test_a_kernel_that_does_not_end_is_ended():
+def test_a_kernel_that_does_not_end_is_stopped():
     k = load_cuda(SOURCE, target="cpu", timeout=0.2)
     with pytest.raises(KernelFault, match=r"longer than 0.2 s .*--timeout"):
         k.forever[1, 1](np.zeros(1, np.int32))
@@ -416,7 +416,7 @@ def test_ctrl_c_ends_a_kernel(k):
 
 
 @pytest.mark.parametrize("name", ["races", "neighbours"])
-def test_check_finds_what_depends_on_the_order_of_threads(name):
+def test_check_finds_results_that_depend_on_the_order_of_threads(name):
     k, x = load_cuda(SOURCE, target="cpu", check=True), floats(64)
     with pytest.raises(
         OrderDependence, match=rf"{name}: x\[\d+\] depends on the order"
@@ -432,7 +432,7 @@ def test_check_allows_the_rounding_of_atomics(capsys):
     assert "checked in 3 orders" in capsys.readouterr().out
 
 
-def test_time_launches_on_copies_and_says_that_it_is_simulated(capsys):
+def test_time_launches_on_copies_and_marks_simulated_times(capsys):
     k, x = load_cuda(SOURCE, target="cpu", time=True), torch.zeros(1)
     k.sums[1, 2](x)
     assert x.item() == pytest.approx(0.1)
@@ -440,14 +440,14 @@ def test_time_launches_on_copies_and_says_that_it_is_simulated(capsys):
     assert "not a prediction for a GPU" in out and "unchecked (--check)" in out
 
 
-def test_a_time_after_a_check_is_not_said_to_be_unchecked(capsys):
+def test_a_time_after_a_check_is_not_marked_as_unchecked(capsys):
     k = load_cuda(SOURCE, target="cpu", time=True, check=True)
     k.sums[1, 2](torch.zeros(1))
     out = capsys.readouterr().out
     assert "a launch (" in out and "unchecked" not in out
 
 
-def test_isolated_launches_and_what_ends_them(capsys):
+def test_isolated_launches_and_their_faults(capsys):
     text = SOURCE + '__global__ void says(int n) { printf("n is %d\\n", n); }'
     k = load_cuda(text, target="cpu", isolated=True, timeout=0.5)
     x = torch.ones(11)
@@ -489,7 +489,7 @@ def test_printf_appears_where_print_does(capsys):
     assert capsys.readouterr().out == "before\nthread 0\nthread 1\nafter\n"
 
 
-def test_every_kernel_of_a_cell_sees_that_a_header_has_changed():
+def test_every_kernel_of_a_cell_uses_a_changed_header():
     headers.add("ten.cuh", "#define TEN 9\n")
     cell = load_cuda(
         """
@@ -508,7 +508,7 @@ def test_every_kernel_of_a_cell_sees_that_a_header_has_changed():
     assert x[0] == -10
 
 
-def test_a_header_that_changes_recompiles_who_includes_it():
+def test_a_changed_header_recompiles_its_cells():
     headers.add("factor.cuh", "__device__ float f(float x) { return 2 * x; }\n")
     k = load_cuda(
         '#include "factor.cuh"\n__global__ void k(float *x) { x[0] = f(1); }',
@@ -560,7 +560,7 @@ def test_blocks_of_a_cooperative_kernel_wait_for_each_other():
 # ---- signatures ----------------------------------------------------------------
 
 
-def test_signatures_of_what_people_write():
+def test_signatures_of_common_declarations():
     parsed = signature.parse(
         """
         // __global__ void no(int a) {}
@@ -590,7 +590,7 @@ def test_signatures_of_what_people_write():
     assert parsed[0].line == 8
 
 
-def test_errors_name_both_places_of_arrays_that_lie_apart(k):
+def test_errors_name_both_devices_of_arrays(k):
     class OnGpu:
         device = type("Device", (), {"id": 0})()
 
@@ -603,7 +603,7 @@ def test_errors_name_both_places_of_arrays_that_lie_apart(k):
         k.add[1, 4](floats(4), OnGpu(), floats(4), 4)
 
 
-def test_a_failed_compile_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_a_failed_compilation_leaves_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "_root", tmp_path)
     with pytest.raises(CompileError):
         load_cuda("__global__ void k(int n) { n = }", target="cpu")
@@ -620,7 +620,7 @@ def test_a_pointer_that_is_cast_to_float4_stays_aligned():
     assert x.tolist() == [1, 2, 3, 4, 0]
 
 
-def test_an_array_that_is_none_for_a_kernel_is_named_with_its_parameter(k):
+def test_an_unusable_array_is_named_with_its_parameter(k):
     a = floats(4)
     for bad, words in {
         "byte order": (np.zeros(4, ">f4"), "byte order"),
@@ -675,25 +675,25 @@ def test_isolated_launches_from_several_threads_take_turns():
     assert not failures
 
 
-def test_a_source_that_is_no_text_is_refused():
+def test_a_source_that_is_not_text_is_refused():
     for bad in ("\0", "\ud800"):
         with pytest.raises(ArgumentError, match="is not text"):
             load_cuda(f"__global__ void k(int *x) {{ *x = 1; }} // {bad}")
 
 
 @pytest.mark.parametrize("timeout", ["3", -1, float("nan"), 1e6])
-def test_a_timeout_that_is_no_time_is_refused(timeout):
+def test_an_invalid_timeout_is_refused(timeout):
     with pytest.raises(ArgumentError, match=r"timeout=.*want 0 \(none\) to 86400"):
         load_cuda("__global__ void k() {}", target="cpu", timeout=timeout)
 
 
-def test_timing_a_launch_prints_what_one_launch_prints(capfd):
+def test_timing_a_launch_prints_its_output_once(capfd):
     text = '__global__ void p() { printf("once\\n"); }'
     load_cuda(text, target="cpu", time=True).p[1, 1]()
     out = capfd.readouterr().out
     assert out.count("once") == 1 and "a launch" in out
 
 
-def test_an_older_language_is_refused_in_a_word():
+def test_an_older_language_is_refused():
     with pytest.raises(ArgumentError, match=r"-std=c\+\+11: .*C\+\+17"):
         load_cuda("__global__ void k() {}", target="cpu", flags="-std=c++11")

@@ -31,7 +31,7 @@ __global__ void saxpy(float *y, const float *x, float a, int n) {
 
 
 @pytest.mark.skipif(HERE, reason="there is a GPU")
-def test_without_a_gpu_it_says_so():
+def test_without_a_gpu_the_error_names_the_cause():
     with pytest.raises(BuildError, match="no CUDA GPU"):
         gpu.compile(SAXPY, expressions=["saxpy"])
 
@@ -197,7 +197,7 @@ def test_arrays_of_every_kind():
 
 
 @on_gpu
-def test_what_does_not_fit_is_named():
+def test_an_argument_that_does_not_fit_is_named():
     k, x = jit.load_cuda(SAXPY, target="cuda"), torch.zeros(8, device="cuda")
     for _ in range(2):
         for argument in (x.double(), x[::2], x.cpu(), np.zeros(8, np.float32), 3.0):
@@ -209,7 +209,7 @@ def test_what_does_not_fit_is_named():
 
 
 @on_gpu
-def test_a_launch_that_cannot_be_is_refused_and_nothing_is_lost():
+def test_an_impossible_launch_is_refused_and_later_ones_work():
     k = jit.load_cuda("""
     __global__ void __launch_bounds__(128) small(float *o) { o[threadIdx.x] = 1; }
     extern __shared__ float s[];
@@ -250,7 +250,7 @@ def test_printf_comes_out_in_the_cell_and_in_order(capfd):
 
 
 @on_gpu
-def test_launches_go_to_torchs_current_stream_or_the_one_given():
+def test_launches_use_torchs_current_stream_or_their_argument():
     k, n = jit.load_cuda(SAXPY), 1000
     y, x = torch.zeros(n, device="cuda"), torch.ones(n, device="cuda")
     k[4, 256](y, x, 0.0, n)
@@ -273,7 +273,7 @@ def test_launches_go_to_torchs_current_stream_or_the_one_given():
 
 
 @on_gpu
-def test_memory_that_another_stream_still_uses_is_not_given_away():
+def test_memory_that_another_stream_still_uses_is_not_reused():
     k, n = jit.load_cuda(SAXPY), 1 << 20
     side, out = torch.cuda.Stream(), torch.zeros(n, device="cuda")
     x = torch.ones(n, device="cuda")
@@ -395,7 +395,7 @@ def test_globals_begin_afresh_with_each_compilation():
 
 
 @on_gpu
-def test_the_report_names_what_a_kernel_needs():
+def test_the_report_names_a_kernels_resources():
     source = """__global__ void __launch_bounds__(1024, 2) k(float *x, int n) {
         __shared__ float s[1024];
         s[threadIdx.x] = x[threadIdx.x];
@@ -420,7 +420,7 @@ def test_an_error_is_shown_on_the_readers_line():
 
 
 @on_gpu
-def test_the_quick_way_is_taken():
+def test_later_launches_take_the_quick_way():
     """The test does not measure speed, only that later launches bind nothing."""
     k, n = jit.load_cuda(SAXPY), 1000
     y, x = torch.zeros(n, device="cuda"), torch.ones(n, device="cuda")
@@ -446,7 +446,7 @@ FAULTS = {
 
 
 @on_gpu
-def test_a_fault_is_said_once_and_then_every_launch_is_refused():
+def test_a_fault_is_reported_once_and_then_every_launch_is_refused():
     """Each fault has a separate process, which must end by itself; all run at once."""
     script = """
     import sys, torch

@@ -58,7 +58,7 @@ def arrays(*sizes):
     return [torch.arange(float(size)) for size in sizes]
 
 
-def test_members_of_every_kind_lie_where_c_has_them(k):
+def test_members_of_every_kind_have_the_offsets_of_c(k):
     out = np.zeros(6)
     k.all[1, 1](out, (1, ((2, 3.0), (4, 5.0)), ((1, 2, 3), (4, 5, 6)), True, 0.5))
     assert out.tolist() == [1, 4, 5, 6, 1, 0.5]
@@ -118,7 +118,7 @@ def test_a_list_of_nodes_is_walked_through_its_own_addresses(k):
     assert total[0] == 15
 
 
-def test_what_lies_behind_a_struct_is_fenced(k):
+def test_arrays_in_a_struct_are_fenced(k):
     x, y = arrays(4, 4)
     with pytest.raises(KernelFault, match=r"p\.y\[4\]"):
         k.unguarded[1, 5]((x, y, 4))
@@ -161,7 +161,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "args", "words"), REFUSED)
-def test_what_does_not_fit_names_the_member(k, name, args, words):
+def test_an_error_names_the_member_that_does_not_fit(k, name, args, words):
     x, y = arrays(4, 4)
     with pytest.raises(ArgumentError, match=words) as error:
         getattr(k, name)[1, 4](*(a(x, y) if callable(a) else a for a in args))
@@ -176,18 +176,18 @@ def test_what_does_not_fit_names_the_member(k, name, args, words):
         ([("x", "u8"), ("y", "u8")], r"Pair has 24 bytes, 16 are given"),
     ],
 )
-def test_a_dtype_that_is_not_the_structs_is_told_by_its_member(k, fields, words):
+def test_an_error_names_the_member_that_a_dtype_misfits(k, fields, words):
     with pytest.raises(ArgumentError, match=words):
         k.add[1, 1](np.zeros((), np.dtype(fields, align=True)))
 
 
-def test_check_compares_what_structs_point_to():
+def test_check_compares_arrays_in_structs():
     checked = load_cuda(SOURCE, target="cpu", check=True)
     with pytest.raises(OrderDependence, match=r"p\.y\[0\] depends on the order"):
         checked.last[1, 4]((None, torch.zeros(1), 0))
 
 
-def test_inspect_takes_what_a_launch_takes():
+def test_inspect_accepts_the_arguments_of_a_launch():
     x, y = np.zeros(4, np.float32), np.arange(4, dtype=np.float32)
     source = """
     struct Pair { float *x; const float *y; };
@@ -206,7 +206,7 @@ def test_in_place_the_addresses_are_the_arrays_own():
     assert y.tolist() == [0, 2, 4, 6]
 
 
-def test_what_the_reader_of_structs_does_not_know_has_no_layout():
+def test_structs_with_unsupported_parts_have_no_layout():
     for text in (
         "struct A { virtual void f(); int a; };",
         "struct A : B { int a; };",
@@ -228,7 +228,7 @@ def test_what_the_reader_of_structs_does_not_know_has_no_layout():
 
 
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
-def test_nvrtc_lays_the_structs_out_as_their_reader_does():
+def test_nvrtc_and_python_agree_on_the_layout_of_structs():
     layouts = structs.list_layouts(SOURCE)
     checks = [f"static_assert(sizeof({n}) == {s.size});" for n, s in layouts.items()]
     text = gpu.compile_ptx("\n".join([SOURCE, *checks]), sm="sm_80")

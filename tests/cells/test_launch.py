@@ -170,7 +170,7 @@ def test_many_kinds_of_scalars(stand_in):
     assert np.frombuffer(data[12], "f4").tolist() == [1, 2, 3, 4]
 
 
-def test_structs_and_bfloat16_go_the_careful_way(stand_in):
+def test_structs_and_bfloat16_take_the_careful_way(stand_in):
     source = """struct P { float x; int n; };
     __global__ void k(float *out, P p, __nv_bfloat16 b) {}"""
     kernel = Kernel(stand_in, source, sizes=[8, 8, 2])
@@ -214,7 +214,7 @@ WRONG = [
 
 @pytest.mark.parametrize("change, message", WRONG)
 @pytest.mark.parametrize("warm", [False, True])
-def test_what_does_not_fit_is_named(stand_in, change, message, warm):
+def test_an_argument_that_does_not_fit_is_named(stand_in, change, message, warm):
     kernel, args = Kernel(stand_in, EIGHT), [*tensors(), 0.1, 7, 8]
     for _ in range(3 * warm):
         kernel(*args)
@@ -224,7 +224,7 @@ def test_what_does_not_fit_is_named(stand_in, change, message, warm):
         kernel(*args)
 
 
-def test_a_wrong_count_is_told_with_the_parameters(stand_in):
+def test_a_wrong_count_is_refused_with_the_parameters(stand_in):
     kernel, args = Kernel(stand_in, EIGHT), [*tensors(), 0.1, 7, 8]
     for count, arguments_ in ((7, args[:-1]), (9, [*args, 9])):
         with pytest.raises(ArgumentError, match=f"takes 8 .* {count} are given"):
@@ -232,7 +232,7 @@ def test_a_wrong_count_is_told_with_the_parameters(stand_in):
 
 
 @pytest.mark.parametrize("shape", [0, -1, 1.5, (1, 2, 3, 4), (), "4", (4, 0), None])
-def test_a_grid_that_is_none(stand_in, shape):
+def test_an_invalid_grid_is_refused(stand_in, shape):
     kernel, args = Kernel(stand_in, EIGHT), [*tensors(), 0.1, 7, 8]
     with pytest.raises(ArgumentError, match="eight: grid = .*want one to three whole"):
         kernel(*args, grid=shape)
@@ -260,7 +260,7 @@ def test_null_and_other_streams(stand_in):
         kernel(x, None, stream="fast")
 
 
-def test_float4_arrays_must_lie_where_a_float4_may(stand_in):
+def test_float4_arrays_must_be_aligned(stand_in):
     kernel = Kernel(stand_in, "__global__ void k(float4 *o) {}")
     x = torch.zeros(20)
     start = -x.data_ptr() % 16 // 4
@@ -273,7 +273,7 @@ def test_float4_arrays_must_lie_where_a_float4_may(stand_in):
             kernel(good[:6])
 
 
-def test_cooperative_launches_say_so(stand_in):
+def test_cooperative_launches_have_the_attribute(stand_in):
     kernel = Kernel(
         stand_in, "__global__ void k(float *o) {}", attributes=launch.COOPERATIVE
     )
@@ -300,7 +300,7 @@ def test_a_failing_launch_and_a_lost_context(stand_in, monkeypatch):
         kernel(x)
 
 
-def test_a_thread_without_a_context_is_given_one(stand_in):
+def test_a_thread_without_a_context_gets_one(stand_in):
     devices = []
 
     def call(*args):
@@ -318,7 +318,7 @@ def test_a_thread_without_a_context_is_given_one(stand_in):
     assert devices == [-1]
 
 
-def test_after_each_launch_what_was_asked_for_is_called(stand_in):
+def test_after_is_called_after_each_launch(stand_in):
     calls = []
     kernel = Kernel(
         *(stand_in, "__global__ void k(float *o) {}"),
@@ -329,7 +329,7 @@ def test_after_each_launch_what_was_asked_for_is_called(stand_in):
     assert calls == 3 * [(-1, 5)]
 
 
-def test_another_current_device_goes_the_careful_way(stand_in):
+def test_another_current_device_takes_the_careful_way(stand_in):
     current = [-1]
     source = "__global__ void k(float *o) {}"
     kernel = Kernel(stand_in, source, current=lambda: current[0])
@@ -375,7 +375,7 @@ def test_threads_do_not_share_the_memory_of_a_launch(stand_in):
     assert not failures
 
 
-def test_numpy_arrays_and_numbers_are_taken(stand_in):
+def test_numpy_arrays_and_numbers_are_accepted(stand_in):
     kernel = Kernel(stand_in, "__global__ void k(float *o, float a, int n) {}")
     x = np.zeros(3, np.float32)
     for scalars in [(np.float32(2), np.int64(3)), (torch.tensor(2.0), torch.tensor(3))]:

@@ -74,7 +74,7 @@ def test_no_array_outlives_its_launch(runner, end):
 
 
 @pytest.mark.slow
-def test_many_launches_take_no_more_memory_than_a_few():
+def test_many_launches_use_no_more_memory_than_a_few():
     """20,000 launches have random arguments, and some are watched. Shadows of freed
     arrays and fenced copies once took a megabyte per launch."""
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

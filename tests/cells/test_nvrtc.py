@@ -45,7 +45,7 @@ def test_kernels_and_templates_become_machine_code(arch):
     assert program.log == "" and program.seconds > 0
 
 
-def test_ptxas_tells_registers_again_of_what_was_compiled_before():
+def test_ptxas_reports_registers_again_for_a_second_compilation():
     """On a machine with a GPU, NVRTC's own cache would suppress the report."""
     programs = [nvrtc.compile(SAXPY, expressions=["saxpy"]) for _ in range(2)]
     assert programs[0].usage == programs[1].usage and programs[1].usage
@@ -71,7 +71,7 @@ def test_kernels_of_every_linkage_are_found():
         assert f".entry {name}(" in program.ptx and name.encode() in program.cubin
 
 
-def test_spills_are_told():
+def test_spills_are_reported():
     source = """
     __global__ void __launch_bounds__(1024, 2) k(float *x, int n) {
         float v[64]; // all alive at once, in at most 32 registers
@@ -121,13 +121,13 @@ def test_a_constexpr_function_needs_no_device_as_with_nvcc():
         nvrtc.compile(good + "float twice(float x) { return 2 * x; }")
 
 
-def test_warnings_are_kept_and_nothing_else():
+def test_the_log_contains_only_warnings():
     log = nvrtc.compile("__global__ void k() {\n    int unused;\n}").log
     assert "cell(2): warning" in log and "unused" in log
     assert "Remark" not in log and "ptxas" not in log
 
 
-def test_what_nvcc_includes_by_itself_is_there():
+def test_nvccs_implicit_includes_are_available():
     types = "".join(f"a[{i}] = sizeof({t});" for i, t in enumerate(_INTEGERS))
     program = nvrtc.compile(f"""
     __global__ void k(float *o, size_t *a, const char *text) {{
@@ -310,7 +310,7 @@ def test_an_error_carries_the_readers_line_and_is_not_cached(empty_cache):
     assert not list(empty_cache.glob("*"))
 
 
-def test_a_template_argument_that_makes_no_sense_is_told(empty_cache):
+def test_an_invalid_template_argument_is_reported(empty_cache):
     with pytest.raises(CompileError) as error:
         load_saxpy(expressions=("fill<nonsense, 3>",))
     (one,) = error.value.diagnostics

@@ -48,7 +48,7 @@ def test_an_omission_is_found(call):
 
 
 @pytest.mark.parametrize("fence", only(FENCES[:1], FENCES))
-def test_a_missing_fence_is_not_found_as_the_lesson_says(fence):
+def test_a_missing_fence_is_not_found(fence):
     report, is_right = run(text_without(fence))
     assert report.ok and is_right
 

@@ -57,7 +57,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_error_points_at_the_token_and_says_what_was_meant(case):
+def test_an_error_points_at_the_token_and_has_a_hint(case):
     marked, hint = CASES[case]
     lines = marked.split("\n")
     at = next(i for i, line in enumerate(lines) if line.strip() == "^")
@@ -94,7 +94,7 @@ def test_an_error_points_at_the_token_and_says_what_was_meant(case):
         ("__global__ void k(int n) {\n  if (n) {\n}", 1, "never closed"),
     ],
 )  # fmt: skip
-def test_what_only_one_of_two_compilers_would_refuse_is_refused(source, line, words):
+def test_code_that_only_one_compiler_would_refuse_is_refused(source, line, words):
     first = error(source).diagnostics[0]
     assert first.line == line and words in first.message
 
@@ -117,7 +117,7 @@ def test_what_only_one_of_two_compilers_would_refuse_is_refused(source, line, wo
         "    auto g = [](int n) { return n; };\n    *x = g(n::f());\n}",
     ],
 )
-def test_what_both_compilers_take_is_left_alone(source):
+def test_code_that_both_compilers_accept_is_accepted(source):
     load_cuda(source, target="cpu")
 
 
@@ -153,7 +153,7 @@ def test_hints(body, hint):
     assert hint in str(error(f"__global__ void k(float *x) {{\n{body}\n}}"))
 
 
-def test_an_error_in_a_template_is_told_when_it_is_instantiated():
+def test_an_error_in_a_template_is_reported_when_it_is_instantiated():
     k = load_cuda(
         "template <class T> __global__ void k(T *x) {\n    x[0].y = 1;\n}", target="cpu"
     )
@@ -167,7 +167,7 @@ def test_notebooks_show_an_error_in_red_without_our_frames():
     assert shown[0].startswith("\x1b[31mcell [7], line 1: error: ")
 
 
-def test_nvrtc_says_the_same_in_its_own_words():
+def test_nvrtcs_messages_are_parsed_to_the_same_form():
     log = (
         'cell(2): error: identifier "threadidx" is undefined\n'
         "      int i = threadidx.x;\n"

@@ -362,14 +362,14 @@ const void *pointer() {{ return {cast}; }}
     assert compiles(source) == ""
 
 
-def test_launches_as_an_editor_that_does_not_know_cuda_writes_them():
+def test_launches_formatted_without_cuda_support():
     lines = rewrite("void f() { k << <1, n >> > (a, b); }", "x.cu").split("\n")[2]
     assert lines == "void f() { (simt::Launch(1, n ), k  (a, b)); }"
     plain = "ostream &operator<< <T>(ostream &, A<B<T> > (x));"
     assert rewrite(plain, "x.cu").split("\n")[2] == plain
 
 
-def test_lanes_go_in_step_where_volatile_says_so():
+def test_lanes_run_in_lockstep_if_the_pointer_is_volatile():
     lines = rewrite(
         """__device__ void add(volatile float *s, float *t, int i) {
     if (n > 32) s[i] += s[i + 32];
@@ -383,13 +383,13 @@ def test_lanes_go_in_step_where_volatile_says_so():
     assert lines[4].strip() == "s[i] = 1; t[i] += t[i + 1]; t[i] = s[i];"
 
 
-def test_lanes_go_in_step_without_a_space_after_the_equals_sign():
+def test_lockstep_needs_no_space_after_the_equals_sign():
     for value in ("s[t + 2]", "max(s[t], s[t + 2])"):
         lines = rewrite(f"void add(volatile float *s, int t) {{ s[t] ={value}; }}", "x")
         assert f"simt::lockstep([&] {{ return {value}; }});" in lines
 
 
-def test_only_the_names_that_are_volatile_where_they_stand_go_in_step():
+def test_lockstep_is_limited_to_the_scope_of_the_volatile_name():
     """Other functions of the file have their own s: lockstep would hide its races."""
     step = "s[i] += s[i + 1];"
     unchanged = [
@@ -421,7 +421,7 @@ def test_a_type_may_be_declared_with_its_shared_variables(kind):
     assert "auto &u = simt_0_arrays.u;" in lines and "auto &w = " in lines
 
 
-def test_functions_of_the_device_say_that_they_are_left_and_kernels_do_not():
+def test_early_returns_of_device_functions_are_marked():
     text = "__device__ void f(int n) { if (n) return; g(); }\n"
     text += "__global__ void k(int n) { if (n) return; f(n); }\n"
     text += "void h(int n) { if (n) return; }"

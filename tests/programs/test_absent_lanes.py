@@ -312,7 +312,7 @@ def run_case(tmp_path_factory):
 
 @pytest.mark.parametrize("order", [0, 1, 7])
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_the_check_build_uses_the_same_words(run_case, case, order):
+def test_the_watch_build_uses_the_same_words(run_case, case, order):
     kernel, *_, expected = case
     findings = run_case(kernel.__name__, order)
     assert [f["text"] for f in findings] == [expected] * bool(expected)

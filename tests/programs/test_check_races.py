@@ -60,7 +60,7 @@ def test_clean_kernel_has_no_race_in_any_order(reports, case):
     assert [f["text"] for findings in orders for f in races(findings)] == []
 
 
-def test_both_threads_and_the_element_are_told(reports):
+def test_a_race_names_both_threads_and_the_element(reports):
     for findings in reports["racy.cu"]["no_barrier"]:
         (race,) = races(findings)
         assert race["text"] == (
@@ -80,13 +80,13 @@ def test_writes_of_two_values_are_a_conflict(reports):
         assert (conflict["thread"], conflict["other"]) == ([3, 0, 0], [200, 0, 0])
 
 
-def test_lanes_of_a_warp_are_told_that_they_are(reports):
+def test_a_race_between_lanes_of_a_warp_names_the_warp(reports):
     for findings in reports["racy.cu"]["in_step"]:
         (race,) = races(findings)
         assert "both are in one warp" in race["text"]
 
 
-def test_blocks_are_told_that_nothing_orders_them(reports):
+def test_a_race_between_blocks_names_the_missing_order(reports):
     for findings in reports["racy.cu"]["fence_too_early"]:
         kinds = [f for f in races(findings) if f["kind"] == "race"]
         assert any("nothing orders these two" in f["text"] for f in kinds)

@@ -60,7 +60,7 @@ def weft(*words: str, **options) -> subprocess.CompletedProcess:
 
 @pytest.mark.parametrize("name", only(["language.cu", "groups.cu"], PRINTS))
 @pytest.mark.parametrize("order", only(["forward"], ["forward", "reverse", "7"]))
-def test_prints(name, order):
+def test_a_program_prints_the_expected_lines(name, order):
     result = weft(name, *OPTIONS, "--order", order)
     assert (result.stdout, result.returncode) == (PRINTS[name], 0)
 
@@ -73,7 +73,7 @@ def test_stdin_arguments_folder_and_exit_status(tmp_path):
     assert (tmp_path / "scale.out").exists()
 
 
-def test_dies_of_its_signal(tmp_path):
+def test_a_program_ends_by_its_own_signal(tmp_path):
     for options in ([], ["--timeout", "60"]):
         words = [str(PROGRAMS / "scale.cu"), "-O1", *options, "--", "1", "-1"]
         result = weft(*words, stdin=subprocess.DEVNULL, cwd=tmp_path)
@@ -138,7 +138,7 @@ int main() {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("terminal", [False, True])
-def test_what_an_overrun_names_shows_the_line(terminal, tmp_path):
+def test_the_command_in_an_overruns_message_shows_the_line(terminal, tmp_path):
     """The message names the kernel, the thread, and a command that can be typed."""
     (tmp_path / "over it.cu").write_text(OVER)
     words = [sys.executable, "-m", "weft", "run", "over it.cu", "-O0"]
@@ -163,7 +163,7 @@ def test_a_program_keeps_its_own_status_after_a_fault():
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_a_fault_of_the_host_in_memory_that_it_shares_is_told():
+def test_a_fault_of_the_host_in_shared_memory_is_reported():
     result = weft("overrun.cu", *OPTIONS, "--", "100", "host")
     assert result.returncode == -signal.SIGSEGV and result.stderr.count("\n") == 1
     assert "the host, not a kernel, touches" in result.stderr
@@ -171,7 +171,7 @@ def test_a_fault_of_the_host_in_memory_that_it_shares_is_told():
 
 
 @pytest.mark.slow
-def test_a_long_program_gives_signs_of_life_on_a_terminal_alone():
+def test_a_long_program_reports_progress_only_on_a_terminal():
     program = ["overrun.cu", *OPTIONS, "--", "100", "wait"]
     command = [sys.executable, "-m", "weft", "run", *program]
     terminal_end, program_end = os.openpty()
@@ -185,7 +185,7 @@ def test_a_long_program_gives_signs_of_life_on_a_terminal_alone():
     assert result.stderr == "weft: stopped after 6 seconds (--timeout)\n"
 
 
-def test_is_found_again_until_a_file_that_was_read_changes(tmp_path, monkeypatch):
+def test_a_program_is_cached_until_a_file_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.cuh").write_text("enum { STATUS = 3 };\n")
     Path("a.cu").write_text('#include "a.cuh"\nint main() { return STATUS; }\n')
@@ -202,13 +202,13 @@ def test_is_found_again_until_a_file_that_was_read_changes(tmp_path, monkeypatch
     assert subprocess.run([second]).returncode == 4
 
 
-def test_a_program_that_takes_too_long_is_ended(tmp_path):
+def test_a_program_over_its_time_limit_is_stopped(tmp_path):
     (tmp_path / "a.cu").write_text("int main() { for (;;) clock(); }")
     result = weft("a.cu", "-O0", "--timeout", "0.2", cwd=tmp_path)
     assert result.returncode == run.TIMED_OUT and "0.2 seconds" in result.stderr
 
 
-def test_ctrl_c_ends_it(tmp_path):
+def test_ctrl_c_ends_a_program(tmp_path):
     source = '#include <unistd.h>\nint main() { puts("on"); fflush(stdout); pause(); }'
     (tmp_path / "a.cu").write_text(source)
     for options in ([], ["--timeout", "60"]):
@@ -278,7 +278,7 @@ int main() {
     assert len(lines) == 5  # no line of the standard library is shown
 
 
-def test_a_file_without_main_is_told_in_one_line(tmp_path, monkeypatch):
+def test_a_file_without_main_is_reported_in_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.cu").write_text("int f() { return 0; }\n")
     Path("b.cu").write_text("int g() { return 0; } // MATMUL_RUNG(b, ...)\n")
@@ -311,7 +311,7 @@ def test_host_code_may_hold_assembly(tmp_path, monkeypatch):
         (["scale.cu", "-I"], "-I needs a value"),
     ],
 )
-def test_a_command_line_that_makes_no_sense(words, message, capsys):
+def test_an_invalid_command_line_is_refused(words, message, capsys):
     if message is None:
         with pytest.raises(SystemExit):
             run.parse(words)
