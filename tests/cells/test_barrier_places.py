@@ -1,5 +1,4 @@
-"""Barriers at different places of the source differ, however often the compiler has
-copied them."""
+"""A barrier is identified by its place in the source, even if g++ copies it."""
 
 import numpy as np
 

@@ -141,7 +141,7 @@ def test_vector_types_take_arrays_of_their_components(k):
 
 
 def test_a_sum_in_volatile_memory_runs_in_lockstep_with_any_spacing():
-    """Harris's last warp. `s[t] +=s[t + 2]` did not compile once."""
+    """Harris's last warp. At first, `s[t] +=s[t + 2]` did not compile."""
     halves = "s[t] +=s[t + 16]; s[t]+=s[t+8]; s[t] += s[t + 4]; s[t]+=s[t+2];"
     cell = load_cuda(
         f"__device__ void add(volatile float *s, int t) {{ {halves} s[t]+=s[t+1]; }}"
@@ -195,7 +195,7 @@ def test_empty_and_zero_dimensional_arrays(k):
 
 def test_overlapping_arrays_stay_one_memory(k):
     x = torch.ones(11)
-    k.add[1, 1024](x[1:], x[:-1], x[:-1], 10)  # one thread after the other
+    k.add[1, 1024](x[1:], x[:-1], x[:-1], 10)  # threads run one after another
     assert x.tolist() == [2.0**i for i in range(11)]
 
 
@@ -257,7 +257,7 @@ def test_a_launch_outside_the_limits_names_the_limit(k, key, words):
 
 
 @pytest.mark.parametrize(
-    ("whole", "other"),
+    ("ints", "floats_"),
     [
         ((4, 256), (4.0, 256)),
         ((4, 256), (4, np.float64(256))),
@@ -265,11 +265,11 @@ def test_a_launch_outside_the_limits_names_the_limit(k, key, words):
         (((2, 2), 256), ((2, 2.0), 256)),
     ],
 )
-def test_a_float_is_refused_after_an_equal_int_was_accepted(k, whole, other):
-    assert k.where[whole] is k.where[whole]
+def test_a_float_is_refused_after_an_equal_int_was_accepted(k, ints, floats_):
+    assert k.where[ints] is k.where[ints]
     with pytest.raises(ArgumentError, match=r"whole numbers, this is .*\.0"):
-        k.where[other]
-    assert k.where[whole] is k.where[tuple(whole)]
+        k.where[floats_]
+    assert k.where[ints] is k.where[tuple(ints)]
 
 
 def test_only_kernels_are_attributes(k):
@@ -375,7 +375,7 @@ for line in open("/proc/self/maps"):
 
 @pytest.mark.slow
 def test_wild_stores_fault_beside_the_watch_builds_memory(k):
-    """Its shadows span terabytes of addresses, where no stray write may go unnoticed.
+    """Shadow memory spans terabytes of addresses; no stray write may go unnoticed.
 
     The test needs a separate process, since memory opened for large arrays stays open.
     """
@@ -622,13 +622,13 @@ def test_a_pointer_that_is_cast_to_float4_stays_aligned():
 
 def test_an_unusable_array_is_named_with_its_parameter(k):
     a = floats(4)
-    for bad, words in {
+    for array, words in {
         "byte order": (np.zeros(4, ">f4"), "byte order"),
         "meta": (torch.zeros(4, device="meta"), "a tensor on meta"),
         "sparse": (floats(4).to_sparse(), "no plain memory"),
     }.values():
         with pytest.raises(ArgumentError, match=rf"add: const float \*a: .*{words}"):
-            k.add[1, 4](a, bad, a, 4)
+            k.add[1, 4](a, array, a, 4)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the array would be on the GPU")
@@ -676,9 +676,9 @@ def test_isolated_launches_from_several_threads_take_turns():
 
 
 def test_a_source_that_is_not_text_is_refused():
-    for bad in ("\0", "\ud800"):
+    for character in ("\0", "\ud800"):
         with pytest.raises(ArgumentError, match="is not text"):
-            load_cuda(f"__global__ void k(int *x) {{ *x = 1; }} // {bad}")
+            load_cuda(f"__global__ void k(int *x) {{ *x = 1; }} // {character}")
 
 
 @pytest.mark.parametrize("timeout", ["3", -1, float("nan"), 1e6])

@@ -56,7 +56,7 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_no_array_outlives_its_launch(runner, end):
-    """No array may wait for the collector of cycles: low memory does not start it."""
+    """Arrays must be freed at once: low memory does not start the cycle collector."""
     if runner in ("in place", "numba_jit") and end == "out of bounds":
         pytest.skip("memory beyond the arrays may contain anything")
     launch = RUNNERS[runner]()[1, 32]

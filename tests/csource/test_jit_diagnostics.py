@@ -19,13 +19,13 @@ CASES = {
         "__global__ void k(int *x) {\n"
         "    x[0] = blockIdx.x * blockDim.x + threadidx.x;\n"
         "                                     ^\n}",
-        "CUDA writes it threadIdx",
+        "CUDA spells it threadIdx",
     ),
     "after a rewritten name": (
         "__global__ void k(int *x) {\n"
         "    x[threadIdx.x + blockIdx.y] = syncthreads();\n"
         "                                  ^\n}",
-        "CUDA writes it __syncthreads",
+        "CUDA spells it __syncthreads",
     ),
     "near one's own": (
         "__global__ void k(float *out, int width) {\n"
@@ -144,7 +144,7 @@ def test_a_literal_of_double_is_noted_once_and_only_where_it_surprises():
         ("half h;", "#include <cuda_fp16.h> declares it"),
         ("extern __shared__ t[];\n t[0] = 1;", "the type is missing"),
         ("__shared__ float t[1 << 14];\n t[0] = 1;", "name[grid, block, bytes]"),
-        ("x[0] = True;", "C writes true"),
+        ("x[0] = True;", "in C, write true"),
         ("x[0] = 1.5f % 2;", "fmodf"),
         ("float y;\n y[0] = 1;", "only an array or a pointer can be indexed"),
     ],
@@ -185,7 +185,7 @@ def test_nvrtcs_messages_are_parsed_to_the_same_form():
         Diagnostic("tiles.cuh", 1, 0, "error", 'cannot open source file "no.h"'),
     ]
     message = 'identifier "threadidx" is undefined'
-    assert diagnostics.find_hint(message, "", "") == "CUDA writes it threadIdx"
+    assert diagnostics.find_hint(message, "", "") == "CUDA spells it threadIdx"
 
 
 def test_an_error_in_an_included_header_names_the_header():
@@ -243,11 +243,11 @@ def test_globals_that_a_cell_may_have():
     ("code", "hint", "not_said"),
     [
         ("o[0] = o[n] ** 2;", "C has no **", ""),
-        ("for j in range(n):\n o[j] = 1;", "C counts with for", ""),
+        ("for j in range(n):\n o[j] = 1;", "in C, write for", ""),
         ("if (n < 3 o[0] = 1;", "count the ( and )", "a statement ends with ;"),
         ("o[n = 1;", "count the [ and ]", ""),
-        ("o[0] = 1; # one", "C writes comments with //", ""),
-        ("int i = ThreadIdx.x; o[i] = 1;", "CUDA writes it threadIdx", "did you mean"),
+        ("o[0] = 1; # one", "C comments begin with //", ""),
+        ("int i = ThreadIdx.x; o[i] = 1;", "CUDA spells it threadIdx", "did you mean"),
         ("o[0] = max(o[1], 0);", "both need the same type", ""),
         ("atomicAdd(o[0], 1);", "atomicAdd(&x[0]", ""),
         ("tex1Dfetch<float>(0, n);", "textures are not simulated", ""),

@@ -121,7 +121,7 @@ ARGUMENTS = {
     "bytes": ("a", np.array(b"abcd"), "float takes a number"),
     "a digit": ("a", np.array(b"1"), "float takes a number"),
     "a masked number": ("a", np.ma.masked, "float takes a number"),
-    "a mask": ("y", np.ma.masked_less(FLOATS, 9), r"masked array, .* \.filled"),
+    "a mask": ("y", np.ma.masked_less(FLOATS, 9), r"masked array: .* \.filled"),
     "no float": ("a", Unwilling(), "float takes a number"),
     "no index": ("n", Unwilling(), "int takes a whole number"),
     "no parts": ("p", Unwilling(), "float2 takes 2 numbers"),

@@ -277,7 +277,7 @@ def test_the_simulator_names_the_lane(case):
 
 @pytest.fixture(scope="module")
 def run_case(tmp_path_factory):
-    """Return a function that runs one kernel under the watch build: its findings."""
+    """Return a function that returns a kernel's findings under the watch build."""
     folder = tmp_path_factory.mktemp("lanes")
     bodies = {kernel.__name__: (body, *shape) for kernel, body, shape, _ in CASES}
     bodies |= {name: (body, 32, 16) for name, (body, _) in C_ONLY.items()}

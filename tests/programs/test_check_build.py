@@ -1,4 +1,4 @@
-"""The watch build's own report: each kind of fault at its array, index and thread."""
+"""The watch build's report: each kind of fault at its array, index and thread."""
 
 import json
 import os

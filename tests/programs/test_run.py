@@ -86,19 +86,19 @@ def test_several_files_with_headers_and_device_code_of_their_own():
 
 
 @pytest.mark.parametrize(
-    "what, error, launch, status",
+    "fault, error, launch, status",
     [
         (0, "cudaErrorAssert", "cudaErrorAssert", 710),
         (1, "cudaErrorIllegalAddress", "cudaErrorIllegalAddress", 700),
         (2, "cudaSuccess", "cudaErrorInvalidConfiguration", 0),
     ],
 )
-def test_faults_are_cuda_errors_that_stay(what, error, launch, status):
-    result = weft("faults.cu", *OPTIONS, "--", str(what))
+def test_faults_are_cuda_errors_that_stay(fault, error, launch, status):
+    result = weft("faults.cu", *OPTIONS, "--", str(fault))
     assert result.stdout == f"launch {launch}\nsync {error}\nafter {error}\n"
     assert result.returncode == status % 256
-    assert ("faults.cu:7:" in result.stderr) == (what == 0)
-    assert result.stderr.count("\n") == (what != 2)
+    assert ("faults.cu:7:" in result.stderr) == (fault == 0)
+    assert result.stderr.count("\n") == (fault != 2)
 
 
 @pytest.mark.parametrize(

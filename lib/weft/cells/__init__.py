@@ -1,4 +1,4 @@
-"""CUDA C from a string to a Python callable, on the GPU and on the CPU.
+"""Compile CUDA C from a string to Python callables, for the GPU and for the CPU.
 
     k = load_cuda(source)
     k.saxpy[grid, block](y, x, 2.0, n)
@@ -61,9 +61,9 @@ def load_cuda(
     watched: on the CPU, launch under the watch build, which is about 20 times slower.
         It finds accesses out of bounds, races, reads of unwritten memory and more, and
         shows them below the cell. kernel.report has them with the cost of each line.
-    check: before each launch, run it watched in three thread orders, and refuse the
-        launch if the result depends on the order.
-    time: after each launch, time it on copies of the arrays.
+    check: before each launch, run the kernel watched in three thread orders, and refuse
+        the launch if the result depends on the order.
+    time: after each launch, time the kernel on copies of the arrays.
     name: name of the source in messages; by default the file's name or "cell".
 
     Raises CompileError, which quotes lines of the source, and ArgumentError.

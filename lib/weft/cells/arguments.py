@@ -115,7 +115,7 @@ class Binder:
     def pack(
         self, bound: Sequence[Any], addresses: Sequence[int]
     ) -> tuple[bytes, tuple[int, ...]]:
-        """Return the bytes of the arguments in the kernel's memory, and their offsets.
+        """Pack the arguments as the kernel reads them; return the bytes and offsets.
 
         addresses: addresses of the pointer arguments, in the order of the parameters.
         """
@@ -181,7 +181,7 @@ class Binder:
             return self._pack_list(param, layout, [arg])
         if isinstance(arg, ctypes.Structure):
             return Packed(arg)
-        if isinstance(arg, np.generic):  # an enum, given as np.int32(1)
+        if isinstance(arg, np.generic):  # an enum, passed as np.int32(1)
             return Packed(arg.tobytes())
         raise self._error(
             param,
@@ -416,7 +416,7 @@ def _strides_of(owner: Any) -> Any:
 
 def _describe_value(value: Any) -> str:
     """Describe an argument in a few words."""
-    with contextlib.suppress(ArgumentError):  # an array that no kernel can take
+    with contextlib.suppress(ArgumentError):  # an array that no kernel can use
         array = describe(value)
         if array is not None:
             return str(array)

@@ -35,18 +35,18 @@ def advise_converted(param: Param, owner: Any, dtype: str) -> str:
     return ""
 
 
-def _write_advice(param: Param, owner: Any, way: str) -> str:
+def _write_advice(param: Param, owner: Any, conversion: str) -> str:
     """Advise to pass a copy and, if the kernel may write to it, to copy it back."""
-    method = way.startswith(".")
+    method = conversion.startswith(".")
     name = param.name or "x"
     if param.const:
-        return f"pass its {way}" if method else f"pass {way}({name})"
-    copy = f"{name}{way}" if method else f"{way}({name})"
-    back = f"{name}.copy_(c)" if isinstance(owner, torch.Tensor) else f"{name}[...] = c"
-    return f"pass a copy c = {copy}, and after the launch {back}, as it may be written"
+        return f"pass its {conversion}" if method else f"pass {conversion}({name})"
+    copy = f"{name}{conversion}" if method else f"{conversion}({name})"
+    line = f"{name}.copy_(c)" if isinstance(owner, torch.Tensor) else f"{name}[...] = c"
+    return f"pass a copy c = {copy}, and after the launch {line}, as it may be written"
 
 
-MASKED = "a masked array, and kernels ignore masks: pass its .data, or .filled(...)"
+MASKED = "kernels ignore the mask of a masked array: pass its .data, or .filled(...)"
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Array:
 
 
 def describe(value: Any) -> Array | None:
-    """Return `value` as an Array; None if it is no array.
+    """Return `value` as an Array; None if it is not an array.
 
     Accepts torch tensors, NumPy arrays, and objects with __cuda_array_interface__ or
     DLPack, and copies nothing. NumPy's scalars are numbers, not arrays. Raises

@@ -281,8 +281,7 @@ def _check_undecorated(code: str) -> Iterator[Diagnostic]:
 
 
 def _list_functions(code: str) -> Iterator[tuple[str, int, str]]:
-    """Yield the functions outside any class: the text before the body, the body's
-    offset, and the body."""
+    """Yield (head, offset of the head, body) for each function outside any class."""
     for head, start, body in scanner.list_outermost(code):
         if (
             body

@@ -71,16 +71,16 @@ def follow_includes(
 
     read: function of a bracket (" or <) and a name that returns the text or None
     """
-    used: dict[str, str] = {}
+    included: dict[str, str] = {}
     texts = [source]
     while texts:
         for match in INCLUDE.finditer(texts.pop()):
             name = match["name"]
-            text = None if name in used else read(match["bracket"], name)
+            text = None if name in included else read(match["bracket"], name)
             if text is not None:
-                used[name] = text
+                included[name] = text
                 texts.append(text)
-    return used
+    return included
 
 
 def _read_beside(folder: Path, name: str) -> str | None:

@@ -53,12 +53,12 @@ class Process:
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         self.owner = os.getpid()
-        self.pipe, theirs = connection.Pipe()
+        self.pipe, child_end = connection.Pipe()
         paths = os.pathsep.join(p for p in sys.path if p)
-        with theirs:
+        with child_end:
             self.child = subprocess.Popen(
-                [sys.executable, *arguments, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, *arguments, str(child_end.fileno())],
+                pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # this process handles Ctrl-C
                 env={**os.environ, "PYTHONPATH": paths, **environment},
@@ -197,7 +197,7 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
     patience = job.timeout + GRACE if job.timeout else None
     try:
         process.pipe.send(job)
-        reply = process.pipe.recv()  # LAUNCHED; the result if an error occurred first
+        reply = process.pipe.recv()  # LAUNCHED, or the result after an error
         if reply == LAUNCHED:
             if not process.pipe.poll(patience):
                 process.end()

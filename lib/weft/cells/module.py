@@ -53,8 +53,8 @@ class Module:
             return self._cell.state.read(name)
         if name in ("report", "warnings", "source", "signatures"):
             return getattr(self._cell, name)
-        known = ", ".join(kernels) or "none"
-        raise AttributeError(f"this source has no kernel '{name}'; it has {known}")
+        names = ", ".join(kernels) or "none"
+        raise AttributeError(f"this source has no kernel '{name}'; it has {names}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "_cell":
@@ -122,7 +122,7 @@ class Cell:
         self.default = target or ("cuda" if torch.cuda.is_available() else "cpu")
         self._compiled: dict[tuple[str, tuple[str, ...], bool], Any] = {}
         self.state = VariableState(self)
-        self.shown_findings: set[Any] = set()  # keys of findings
+        self.shown_findings: set[Any] = set()  # keys of findings already shown
         self.finding_count = 0  # in the last --check
         self._load()
 
@@ -207,9 +207,9 @@ class Cell:
         """Return the launcher of one kernel on one target; compile it if necessary."""
         compiled = self.compiled_for(target, expression, checked)
         if self.isolated and not checked:
-            together = self._together(expression)
+            expressions = self._together(expression)
             return isolated.make_launcher(
-                self, target, together, expression, params, self.timeout
+                self, target, expressions, expression, params, self.timeout
             )
         return compiled.launcher(
             expression, params, timeout=self.timeout, inplace=self.inplace
@@ -340,7 +340,7 @@ class Kernel:
             raise
 
     def _launch(self, shape: launch_config.LaunchConfig) -> Callable[..., None]:
-        """Return the result of [grid, block]; on a GPU, a function of the quick way."""
+        """Return the callable for [grid, block]; on a GPU it tries the quick way."""
         launch, module = Launch(self, shape), self.module
         slow = module.check or module.time or module.isolated
         plain = not (slow or module.state.variables)
@@ -387,9 +387,9 @@ class Kernel:
             self.module.compiled_for(target, self.expression, checked)
         return launch
 
-    def _watch(self, seen: Any) -> None:
-        self._seen = seen
-        keep_report(seen)
+    def _watch(self, launch: Any) -> None:
+        self._seen = launch
+        keep_report(launch)
 
     @property
     def report(self) -> Any:
@@ -485,8 +485,8 @@ class Launch:
         """
         kernel, module = self.kernel, self.kernel.module
         target = kernel.target_of(args)
-        more = (rooms,) if target == "cuda" and rooms is not None else ()
+        extra = (rooms,) if target == "cuda" and rooms is not None else ()
         launcher = kernel.launcher(target)
-        launcher(self.grid, self.block, self.shared, self.stream, args, *more)
+        launcher(self.grid, self.block, self.shared, self.stream, args, *extra)
         if target == "cpu" and module.watched and not shown:
             tell(module, kernel._seen)

@@ -31,7 +31,7 @@ class Reached:
 
     params, arrays: the reached arrays, each with the declaration that points to it
     holders: the arrays of addresses or structs, with their declarations and layouts
-    lists: those among the holders that were built from Python lists
+    lists: the holders that were built from Python lists
     """
 
     params: list[Param] = field(default_factory=list)

@@ -79,7 +79,7 @@ def for_cpu(flags: Sequence[str]) -> list[str]:
 
 
 def split_defines(flags: Sequence[str]) -> tuple[list[str], str]:
-    """Return flags of for_cpu() without -D and -U, and these two as lines of C.
+    """Return the flags of for_cpu() without -D and -U, and these macros as lines of C.
 
     The lines are placed after Weft's own headers, and so do not affect the headers.
     """

@@ -261,11 +261,11 @@ def list_layouts(source: str) -> dict[str, StructLayout]:
     for match in _STRUCT.finditer(code):
         opening = match.end() - 1
         closing = scanner.find_close(code, opening)
-        before = code[: match.start()].rstrip()
-        after = re.match(r"\s*([\w\s]*?)\s*;", code[closing + 1 :])
-        if closing < 0 or before.endswith(">") or not after:
+        head = code[: match.start()].rstrip()
+        tail = re.match(r"\s*([\w\s]*?)\s*;", code[closing + 1 :])
+        if closing < 0 or head.endswith(">") or not tail:
             continue
-        names = [match["name"], *(after[1].split() if match["typedef"] else ())]
+        names = [match["name"], *(tail[1].split() if match["typedef"] else ())]
         layout = _make_layout(code[opening + 1 : closing], aliases, numbers, known)
         align = numbers_of(match["align"] or "1", numbers)
         for name in filter(None, names):

@@ -94,7 +94,7 @@ def describe_check(kernel: Kernel) -> str:
     return f"checked in {len(ORDERS)} orders of threads: {findings}"
 
 
-def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
+def compare(kernel: Kernel, args: Sequence[Any], reference: Sequence[Any]) -> None:
     """Compare a launch's results on the GPU with check()'s results on the CPU.
 
     Raises KernelFault for the first element that differs: for integers by any amount,
@@ -105,7 +105,7 @@ def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
     bound = Binder(kernel.__name__, kernel.params, text).bind(args)
     hosts = _to_host(args, bound)
     pointers = [(p, h, v) for p, h, v in zip(kernel.params, hosts, bound) if p.pointer]
-    for (param, host, array), expected in zip(pointers, wanted):
+    for (param, host, array), expected in zip(pointers, reference):
         if expected is None:
             continue
         result = _view_numbers(host.numpy().tobytes(), array)
@@ -182,10 +182,10 @@ def _view_numbers(data: bytes, array: Array) -> np.ndarray:
 def _find_different(a: np.ndarray, b: np.ndarray, rounding: float) -> int | None:
     """Return the index of the first element that differs; NaN equals NaN."""
     if a.dtype.kind not in "fc" or not rounding:
-        same = a.view(np.uint8).reshape(a.size, -1) == b.view(np.uint8).reshape(
+        equal = a.view(np.uint8).reshape(a.size, -1) == b.view(np.uint8).reshape(
             b.size, -1
         )
-        differs = ~same.all(axis=1) if a.size else np.zeros(0, bool)
+        differs = ~equal.all(axis=1) if a.size else np.zeros(0, bool)
         if a.dtype.kind in "fc":
             differs &= ~(np.isnan(a) & np.isnan(b))
     else:

@@ -1,7 +1,7 @@
 """The __constant__ and __device__ variables of a cell: module.filt = array.
 
-A cell may be compiled several times: for the CPU and for the GPU, watched and not, and
-once per instance of a template. Each library has separate variables. VariableState
+A cell may be compiled several times: for the CPU and the GPU, watched and unwatched,
+and once per instance of a template. Each library has separate variables. VariableState
 presents them as one set: it moves the values before a launch in another library.
 """
 
@@ -157,7 +157,7 @@ class Variable:
             raise self._error(f"expects shape {expected}, this has {array_shape}")
 
     def _list_elements(self, value: Any, shape: tuple[int, ...]) -> Iterator[Any]:
-        """Yield the elements of nested lists row by row; a single value unchanged."""
+        """Yield the elements of nested lists row by row, or a single value itself."""
         if not shape:
             yield value
             return
@@ -324,8 +324,8 @@ class VariableState:
     def contents(self) -> dict[str, bytes]:
         """Return the bytes of all variables that Python can set, by C++ name."""
         library = self._current_library()
-        known = [v.qualified for v in self.variables.values() if not v.refusal]
-        return {name: library.read(name) for name in known if library.size(name)}
+        names = [v.qualified for v in self.variables.values() if not v.refusal]
+        return {name: library.read(name) for name in names if library.size(name)}
 
     def restore(self, values: Mapping[str, bytes]) -> None:
         """Set the variables to values that contents() returned."""
@@ -359,8 +359,8 @@ class VariableState:
 
     def near(self, name: str) -> str:
         """Return a hint in parentheses with the name probably meant, or ""."""
-        known = [*self._cell.signatures, *self.variables]
-        close = difflib.get_close_matches(name, known, 1, 0.5)
+        names = [*self._cell.signatures, *self.variables]
+        close = difflib.get_close_matches(name, names, 1, 0.5)
         return f" (did you mean {close[0]}?)" if close else ""
 
     def _variable(self, name: str) -> Variable:

@@ -30,19 +30,19 @@ _CUDA = [
     *("unsigned", "float", "double", "int", "return", "const", "printf"),
 ]
 _PYTHON = {
-    "True": "C writes true",
-    "False": "C writes false",
+    "True": "in C, write true",
+    "False": "in C, write false",
     "None": "C has no None: use nullptr for a pointer, or a number",
-    "elif": "C writes else if",
+    "elif": "in C, write else if",
     "def": "a cell of %%cuda contains CUDA C, not Python",
-    "range": "C counts with for (int i = 0; i < n; i++)",
+    "range": "in C, write for (int i = 0; i < n; i++)",
     "len": "C does not store an array's length: pass it as a parameter",
     "self": "a cell of %%cuda contains CUDA C, not Python",
-    "print": 'C prints with printf("%d\\n", i)',
+    "print": 'in C, call printf("%d\\n", i)',
     "pass": "C needs nothing there: an empty body is {}",
-    "lambda": "C++ writes [=](float x) { return ...; }",
-    "cuda": "CUDA C needs no cuda. before threadIdx and the like",
-    "math": "C needs no math. before a function: sqrtf(x), expf(x)",
+    "lambda": "in C++, write [=](float x) { return ...; }",
+    "cuda": "in CUDA C, leave cuda. out: threadIdx.x, blockIdx.x",
+    "math": "in C, leave math. out: sqrtf(x), expf(x)",
     "np": "C has no NumPy: write the loop, or call a function such as sqrtf(x)",
 }
 _HEADERS = {
@@ -115,12 +115,12 @@ def _hint_name(message: str, line: str, source: str) -> str:
         return (
             ""
             if find_near_name(name) == ""
-            else f"CUDA writes it {find_near_name(name)}"
+            else f"CUDA spells it {find_near_name(name)}"
         )
     meant = find_near_name(name, source)
     if not meant:
         return ""
-    return f"CUDA writes it {meant}" if meant in _CUDA else f"did you mean {meant}?"
+    return f"CUDA spells it {meant}" if meant in _CUDA else f"did you mean {meant}?"
 
 
 def _hint_python(message: str, line: str, source: str) -> str:
@@ -133,7 +133,7 @@ def _hint_python(message: str, line: str, source: str) -> str:
     if "preprocessing directive" in message or re.search(
         r"stray '#'|\"#\" not expected", message
     ):
-        return "C writes comments with //"
+        return "C comments begin with //"
     if line.startswith("%%"):
         return "%%cuda must be a cell's first line and occur only once"
     if re.search(r"^\s*for\s+\w+\s+in\b", line):
@@ -371,7 +371,7 @@ def in_source(
 ) -> list[Diagnostic]:
     """Convert g++'s diagnostics for the rewritten cell to diagnostics for the cell."""
     lines, rewritten_lines = source.split("\n"), rewritten.split("\n")[2:]
-    shown: list[Diagnostic] = []
+    converted: list[Diagnostic] = []
     messages = _template_arguments(list(messages))
     has_own = any(
         one.severity == "error" and not _is_foreign(one.file) for one in messages
@@ -387,13 +387,13 @@ def in_source(
                 continue  # not about the reader's code, or only a consequence of it
             text = f"{one.message} (in the code that calls the kernels)"
             one = replace(one, file="", line=_last_line(lines), column=0, message=text)
-        if one not in shown:
-            shown.append(one)
-    return shown
+        if one not in converted:
+            converted.append(one)
+    return converted
 
 
 def with_error(parsed: list[Diagnostic], log: str) -> list[Diagnostic]:
-    """Return `found`; if it contains no error, add the first error in `log`."""
+    """Return `parsed`; if it contains no error, add the first error in `log`."""
     if any(one.severity == "error" for one in parsed):
         return parsed
     first = re.search(r"(?:error|undefined|cannot)\b.*", log)
@@ -439,7 +439,7 @@ def render(diagnostics: Sequence[Diagnostic], source: str, name: str = "cell") -
     cell [7], line 3: error: 'threadidx' was not declared in this scope
         int i = threadidx.x;
                 ^
-    hint: CUDA writes it threadIdx
+    hint: CUDA spells it threadIdx
     """
     lines = source.split("\n")
     parts, keys = [], set()

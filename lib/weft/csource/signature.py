@@ -120,13 +120,13 @@ def _parse_signature(
     parts = scanner.split_commas(code, function.opening + 1, function.closing)
     params = [_parse_param(code[a:b], source[a:b], aliases) for a, b in parts]
     start = max(code.rfind(c, 0, function.start) for c in ";}") + 1
-    before = code[start : function.start]
+    head = code[start : function.start]
     words = scanner.SPECIFIER.sub(" ", code[start : function.name_at]).split()
     qualifiers = {"static", "inline", "extern", ">"}
     return Signature(
         function.name,
         tuple(p for p in params if p),
-        _parse_template(before),
+        _parse_template(head),
         source.count("\n", 0, function.start) + 1,
         scanner.scope_at(code, function.start) or "",
         words[-1] if words and not words[-1].endswith(tuple(qualifiers)) else "",
@@ -171,10 +171,10 @@ _WORDS = {
 }
 
 
-def _is_type(word: str, before: str) -> bool:
+def _is_type(word: str, head: str) -> bool:
     """Return whether the last word of a parameter is its type, not its name."""
-    word, before = word.strip(), before.strip()
-    return word in _WORDS or before in ("", "const") or before.endswith("::")
+    word, head = word.strip(), head.strip()
+    return word in _WORDS or head in ("", "const") or head.endswith("::")
 
 
 def spell_type(kind: str) -> str:
@@ -195,15 +195,15 @@ def spell_type(kind: str) -> str:
 # ---- templates, namespaces, typedefs ------------------------------------------
 
 
-def _parse_template(before: str) -> tuple[TemplateParam, ...]:
-    match = re.search(r"\btemplate\s*<", before)
+def _parse_template(head: str) -> tuple[TemplateParam, ...]:
+    match = re.search(r"\btemplate\s*<", head)
     if not match:
         return ()
     opening = match.end() - 1
-    closing = before.rfind(">")
+    closing = head.rfind(">")
     params = []
-    for start, end in scanner.split_commas(before, opening + 1, closing):
-        declared, _, default = before[start:end].partition("=")
+    for start, end in scanner.split_commas(head, opening + 1, closing):
+        declared, _, default = head[start:end].partition("=")
         words = declared.replace("...", " ... ").split()
         if not words:
             continue

@@ -1,7 +1,7 @@
 """python -m weft inspect: run a whole CUDA program on the CPU, watched.
 
-The program runs as under `weft run`. However it ends, a report of its kernels' faults
-and costs is then written to stderr.
+The program runs as under `weft run`. However it ends, the command then writes a report
+of its kernels' faults and costs to stderr.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def main(options: InspectOptions) -> int:
             "WEFT_CHECK_REPORT": str(file),
         }
         if limit := options.run.timeout:
-            # A launch that exceeds this limit is reported before the program is ended.
+            # A launch over this limit is reported before the program is stopped.
             environment["WEFT_RUN_LAUNCH_MS"] = str(int(LAUNCH * limit * 1000))
         sys.stdout.flush()
         status = run.run_child(

@@ -191,7 +191,7 @@ def _from_manifest(manifest: Path) -> Path | None:
         path = manifest.parent / manifest_data["executable"]
         if not store.has_file(path):
             return None
-        os.utime(path)  # recently used: store.prune() deletes the oldest first
+        os.utime(path)  # mark as recently used: store.prune() deletes the oldest
         os.utime(manifest)
         return path
     except (OSError, ValueError, KeyError):
@@ -382,7 +382,7 @@ def _link(
 
 
 def _localize_symbols(objects: list[str], names: set[str], path: Path) -> list[str]:
-    """Return the objects, with the symbols called `names` made local to each object."""
+    """Return the objects, or copies of them in which the symbols `names` are local."""
     localized = []
     for i, file in enumerate(objects):
         symbols = _list_symbols(file, names)

@@ -188,40 +188,40 @@ class _Words:
         return self._words.pop(0)
 
 
-def _parse_option(rest: _Words, options: RunOptions) -> None:
+def _parse_option(remaining: _Words, options: RunOptions) -> None:
     """Parse one option with its value, or one file."""
-    word = rest.take()
+    word = remaining.take()
     program = options.program
     if not word.startswith("-"):
         return _parse_file(word, program)
     option, equals, value = word.partition("=")
     if option in _OURS:
         return _parse_own_option(
-            option, value if equals else rest.take(option), options
+            option, value if equals else remaining.take(option), options
         )
     if option in ("-o", "--output-file"):
-        options.name = value if equals else rest.take(option)
+        options.name = value if equals else remaining.take(option)
     elif _IGNORED.fullmatch(option):
         pass  # so that -lineinfo is not read as -l ineinfo
     elif match := re.fullmatch(r"-([IDULl])(.*)", word):
-        _parse_short_option(match[1], match[2] or rest.take(word), program)
+        _parse_short_option(match[1], match[2] or remaining.take(word), program)
     elif option in ("-isystem", "-include", "--pre-include", "--include-path"):
         flag = {"--pre-include": "-include", "--include-path": "-I"}.get(option, option)
-        program.preprocess += [flag, value if equals else rest.take(option)]
+        program.preprocess += [flag, value if equals else remaining.take(option)]
     elif option in ("-std", "--std"):
-        program.std = value if equals else rest.take(option)
+        program.std = value if equals else remaining.take(option)
     elif option in ("-x", "--x"):
-        program.all_cuda = (value if equals else rest.take(option)) == "cu"
+        program.all_cuda = (value if equals else remaining.take(option)) == "cu"
     elif option in ("-O", "--optimize") or re.fullmatch(r"-O[0-3s]|-Ofast", word):
         level = word[2:] if word[2:] in ("0", "1", "2", "3", "s", "fast") else ""
-        level = level or value or rest.take(option)
+        level = level or value or remaining.take(option)
         program.optimise = {"fast": "3"}.get(level, level)
     elif option in ("-Xcompiler", "--compiler-options"):
-        _host_flags(value if equals else rest.take(option), program)
+        _host_flags(value if equals else remaining.take(option), program)
     elif _HOST_FLAGS.fullmatch(word):
         program.compile.append(word)
     elif option in _IGNORED_WITH_VALUE:
-        value = value if equals else rest.take(option)
+        value = value if equals else remaining.take(option)
         if match := re.search(r"(?:sm|compute)_(\d+)", value):
             program.arch = int(match[1]) * 10
     else:
@@ -247,14 +247,14 @@ def _parse_own_option(option: str, value: str, options: RunOptions) -> None:
         options.environment["WEFT_RUN_ORDER"] = order
 
 
-def _number(option: str, value: str, kind: type, what: str):
+def _number(option: str, value: str, kind: type, description: str):
     try:
         number = kind(value)
         if number > 0:
             return number
     except ValueError:
         pass
-    raise ValueError(f"{option} {value}: want {what}, more than 0")
+    raise ValueError(f"{option} {value}: want {description}, more than 0")
 
 
 def _parse_file(word: str, program: programs.Program) -> None:
@@ -262,8 +262,7 @@ def _parse_file(word: str, program: programs.Program) -> None:
     if suffix not in programs.SUFFIXES and not program.all_cuda:
         known = " ".join(sorted(programs.SUFFIXES))
         raise ValueError(
-            f"'{word}' is not a source, which ends in one of {known}; a program's own "
-            "arguments follow --"
+            f"'{word}' is not a source ({known}); a program's own arguments follow --"
         )
     program.sources.append(word)
 

@@ -104,13 +104,13 @@ def find(launch: Prepared, kernel: str, texts: Mapping[str, str]) -> list[Findin
     for (param, _, array, _), written in zip(launch.scene.pointers(), launch.written):
         if not written or array is None or array.dtype not in FLOATS:
             continue
-        stored = _find_stored(launch, array)
-        if not stored.size:
+        indices = _find_stored(launch, array)
+        if not indices.size:
             continue
         if any(map(_had_pattern, launch.arrays)):
             return []
         file, line, column, names = _find_declared(kernel, texts)
-        first = int(stored[0])
+        first = int(indices[0])
         findings.append(
             Finding(
                 "uninitialised",
@@ -120,7 +120,7 @@ def find(launch: Prepared, kernel: str, texts: Mapping[str, str]) -> list[Findin
                 *(file, line, column),
                 array=param.name,
                 index=(first, 0, 0),
-                count=int(stored.size),
+                count=int(indices.size),
                 cure="give it a value where it is declared, as in float a[4][4] = {};",
             )
         )

@@ -111,7 +111,7 @@ def compile(
     *,
     checked: bool = False,
 ) -> CpuLibrary:
-    """Return the cell as a library for this CPU, from the cache if it is there.
+    """Return the cell as a library for this CPU, from the cache if possible.
 
     name: name of the source in messages.
     expressions: C++ names of the kernels to launch ("add", "fill<float, 16>").
@@ -387,7 +387,7 @@ _opened: dict[Path, Any] = {}  # never closed
 
 
 def _open(path: Path, inputs: _LibraryInputs) -> Any:
-    open_runtime()  # makes the runtime's name known to the loader
+    open_runtime()  # registers the runtime's name with the loader
     if _STATE.search(scanner.blank_comments(inputs.everything())):
         # A copy gives the library fresh global variables, like a newly loaded module.
         # The loader opens the same library a second time only under another name.

@@ -5,7 +5,7 @@ cffi.
 
 An entry receives the block of memory that Python has packed (arguments.Binder.pack),
 and the offset of each argument in it. The compiler derives the parameters' types, so a
-cell may use any type. Its sizes are compared with Python's before the first launch.
+cell may use any type. Python compares the sizes with its own before the first launch.
 """
 
 from __future__ import annotations
@@ -308,12 +308,12 @@ class CpuLauncher:
     def _find_written(self, launch: Prepared, arena: Arena) -> list[bool]:
         """Return which arrays to copy back.
 
-        They are those that are not const, and const arrays that the kernel has written
-        through a cast, as a GPU would allow.
+        These are all arrays that are not const, and the const arrays that the kernel
+        has written through a cast, as a GPU would allow.
         """
         changed = arena.changed(launch.written)
-        for (param, _, array, _), stored in zip(launch.scene.pointers(), changed):
-            if stored and array is not None and not array.writable:
+        for (param, _, array, _), differs in zip(launch.scene.pointers(), changed):
+            if differs and array is not None and not array.writable:
                 raise faults.read_only(self.name, param)
         return [a or b for a, b in zip(launch.written, changed)]
 

@@ -1,6 +1,6 @@
 """Launch a kernel under the watch build, and show the findings below the cell.
 
-The arrays' copies are in memory of the runtime, which tracks where each copy begins and
+The arrays' copies are in the runtime's memory. It tracks where each copy begins and
 ends, and which of its bytes have been written. The runtime returns its findings as JSON
 text (simt_check.h). The text is parsed into a report only on demand, so a launch
 without errors costs only the text.
@@ -160,7 +160,7 @@ class CheckedLauncher(CpuLauncher):
         super().__init__(*args, **options)
         self.readers = readers
         self.last: WatchedLaunch | None = None
-        self.watch: Callable[[WatchedLaunch], None] = lambda seen: None
+        self.watch: Callable[[WatchedLaunch], None] = lambda launch: None
 
     def _make_arena(
         self, arrays: Sequence[Array | None], reached: Reached | None

@@ -23,7 +23,7 @@ ffi = device.driver_ffi()
 # These statuses are sticky: every later call in the process fails.
 STICKY = {
     **{214: "an uncorrectable memory error", 700: "an illegal address"},
-    **{702: "the driver's time limit", 709: "its context is destroyed"},
+    **{702: "the driver's time limit", 709: "a destroyed context"},
     **{710: "a failed assert()", 714: "a hardware stack error"},
     **{715: "an illegal instruction", 716: "a misaligned address"},
     **{717: "an address in the wrong memory space", 718: "an invalid program counter"},

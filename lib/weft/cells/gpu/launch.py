@@ -1,4 +1,4 @@
-"""From Python's arguments to a launch on the GPU, in a few microseconds.
+"""Turn Python's arguments into a launch on the GPU, in a few microseconds.
 
 The module generates one function per kernel, which checks and packs the kernel's
 arguments. Arguments that the function does not recognize take the careful way
@@ -55,7 +55,7 @@ class LaunchTarget:
     after:   (device, stream); called once a launch is queued, unless None
     default: () -> the device of a launch without any array
     kind:    the device type of the arrays
-    attributes: CUlaunchAttributes, COOPERATIVE for example
+    attributes: CUlaunchAttributes, for example COOPERATIVE
     """
 
     call: Callable[[int, int, int, int], int]
@@ -177,7 +177,7 @@ class GpuLauncher:
         return self._make(rooms, otherwise)
 
 
-def parse_dimensions(value: Any, what: str, kernel: str) -> tuple[int, int, int]:
+def parse_dimensions(value: Any, name: str, kernel: str) -> tuple[int, int, int]:
     """Parse a grid or a block: 7, (4, 4), or an object with x, y and z."""
     if all(hasattr(value, axis) for axis in "xyz"):
         value = (value.x, value.y, value.z)
@@ -188,7 +188,7 @@ def parse_dimensions(value: Any, what: str, kernel: str) -> tuple[int, int, int]
         sizes = []
     if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
         raise ArgumentError(
-            f"{kernel}: {what} = {value!r}: want one to three whole numbers of at "
+            f"{kernel}: {name} = {value!r}: want one to three whole numbers of at "
             f"least 1"
         )
     return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
@@ -306,8 +306,8 @@ def _bind_dtypes(binder: Binder) -> dict[str, Any]:
     dtypes: dict[str, Any] = {}
     for i, (param, kind) in enumerate(zip(binder.params, binder.types)):
         if param.pointer and kind:
-            known = _dtypes_of(kind)
-            dtypes[f"dtypes_a{i}"] = next(iter(known)) if len(known) == 1 else known
+            kinds = _dtypes_of(kind)
+            dtypes[f"dtypes_a{i}"] = next(iter(kinds)) if len(kinds) == 1 else kinds
     return dtypes
 
 

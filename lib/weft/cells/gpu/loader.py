@@ -2,8 +2,8 @@
 
     NVRTC -> cubin in the cache -> cuModuleLoadData in torch's context -> launch.py
 
-A cell takes about 30 ms. A launch is queued on torch's current stream and returns.
-Kernels that print or assert are waited for, so that their messages appear. A fault
+A cell takes about 30 ms. A launch is queued on torch's current stream and returns. If a
+kernel prints or asserts, its launcher waits, so that the messages appear. A fault
 becomes visible at the next wait. wait_for_device() then reports it, and refuses the GPU
 from then on.
 """
@@ -444,12 +444,12 @@ def _plan_launch(
     """Return a launch's shape, checked against the limits of the kernel and the GPU."""
     grids = launch.parse_dimensions(grid, "grid", kernel)
     blocks = launch.parse_dimensions(block, "block", kernel)
-    for what, sizes in (("grid", grids), ("block", blocks)):
+    for dimension, sizes in (("grid", grids), ("block", blocks)):
         for axis, size in zip("xyz", sizes):
-            most = driver.device_attribute(device, f"{what}_{axis}")
+            most = driver.device_attribute(device, f"{dimension}_{axis}")
             if size > most:
                 raise ArgumentError(
-                    f"{kernel}: {what} = {sizes}: {axis} is at most {most}"
+                    f"{kernel}: {dimension} = {sizes}: {axis} is at most {most}"
                 )
     threads = blocks[0] * blocks[1] * blocks[2]
     limit = driver.device_attribute(device, "threads")

@@ -112,7 +112,7 @@ def compile(
     try:
         return _compile(source, name, options, requested, texts)
     except Rejected as error:
-        # NVRTC reports this if a kernel is named like a CUDA function: all or max.
+        # A kernel has the name of a CUDA function, such as all or max.
         if _OVERLOADED in error.log:
             requested = _cast_to_types(expressions, [source, *(headers or {}).values()])
             return _compile(source, name, options, requested, texts)
@@ -335,17 +335,17 @@ def _lower_name(program: Any, expression: str) -> str:
     return ffi.string(name[0]).decode()
 
 
-def _get(program: Any, what: str) -> bytes:
+def _get(program: Any, part: str) -> bytes:
     size = ffi.new("size_t *")
     library = _open_library()
-    _check(getattr(library, f"nvrtcGet{what}Size")(program, size))
+    _check(getattr(library, f"nvrtcGet{part}Size")(program, size))
     data = ffi.new("char[]", size[0])
-    _check(getattr(library, f"nvrtcGet{what}")(program, data))
+    _check(getattr(library, f"nvrtcGet{part}")(program, data))
     return bytes(ffi.buffer(data))
 
 
-def _read_text(program: Any, what: str) -> str:
-    return _get(program, what).rstrip(b"\0").decode(errors="replace")
+def _read_text(program: Any, part: str) -> str:
+    return _get(program, part).rstrip(b"\0").decode(errors="replace")
 
 
 def _make_strings(texts: Any) -> list[Any]:
@@ -412,8 +412,9 @@ def _check_arch(arch: str) -> None:
     if arch.rstrip("af") not in supported:
         version = ".".join(map(str, nvrtc_version()))
         raise BuildError(
-            f"NVRTC {version} does not compile for {arch}, but {', '.join(supported)}. "
-            f"A newer GPU needs a newer NVRTC ({_CURE} --upgrade)"
+            f"NVRTC {version} does not compile for {arch}, but for "
+            f"{', '.join(supported)}. A newer GPU needs a newer NVRTC "
+            f"({_CURE} --upgrade)"
         )
 
 

@@ -53,7 +53,7 @@ _GAP = 99  # maximum number of blank lines that replace skipped lines
 
 @dataclass(frozen=True)
 class PreprocessedSource:
-    """Preprocessed text: `own` is the program's, with //@aside lines in it."""
+    """Preprocessed text: `own` is the program's, with //@aside lines for `aside`."""
 
     own: str
     aside: tuple[str, ...]  # the texts of system headers
@@ -100,8 +100,8 @@ def unquote_name(name: str) -> str:
 
 def find_position(text: str, offset: int) -> tuple[str, int] | None:
     """Return the file and line at `offset` of a text with `# line "file"` in it."""
-    before = text[:offset].split("\n")[:-1]
-    for distance, row in enumerate(reversed(before)):
+    previous = text[:offset].split("\n")[:-1]
+    for distance, row in enumerate(reversed(previous)):
         if mark := MARKER.fullmatch(row):
             return unquote_name(mark[2]), int(mark[1]) + distance
     return None
@@ -145,11 +145,11 @@ def merge(
 
 
 def _after_program_h(marks: list[re.Match[str] | None], simt: str) -> int:
-    inside = False
+    in_program_h = False
     for i, mark in enumerate(marks):
         if mark and mark[2] == f"{simt}/program.h" and mark[3].startswith(" 1"):
-            inside = True
-        elif inside and mark and mark[2] == "<command-line>":
+            in_program_h = True
+        elif in_program_h and mark and mark[2] == "<command-line>":
             return i + 1
     raise ValueError(f"{simt}/program.h is not in the preprocessed text")
 
@@ -177,7 +177,7 @@ class _Sorter:
         self._glue = False
 
     def mark(self, text: str, number: int, file: str, flags: str, own: bool) -> None:
-        """Process a `# number "file" flags`."""
+        """Process a line `# number "file" flags`."""
         if not own:
             self._away = [] if self._away is None else self._away
             self._away.append(text)

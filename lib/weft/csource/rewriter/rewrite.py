@@ -95,14 +95,14 @@ def _device_variables(text: ScannedText) -> set[str]:
 
 
 def _apply_steps(text: ScannedText) -> ScannedText:
-    before = (
+    first_steps = (
         _rewrite_clocks,
         _rewrite_casts,
         _rewrite_launches,
         rewrite_lockstep,
         _rewrite_returns,
     )
-    for step in (*before, _rewrite_kernels, rewrite_shared, _rewrite_names):
+    for step in (*first_steps, _rewrite_kernels, rewrite_shared, _rewrite_names):
         text = ScannedText(step(text), text.path)
     return text
 
@@ -115,8 +115,8 @@ def _rewrite_clocks(text: ScannedText) -> str:
     matches = re.finditer(r"(?<![\w.>:])(?:::\s*)?\bclock(?=\s*\(\s*\))", text.code)
     matches = list(matches)
     bodies = device_bodies(text) if matches else []
-    inside = [m for m in matches if any(a < m.start() < b for a, b, _ in bodies)]
-    return replace_spans(text, [(m.start(), m.end(), "clock64") for m in inside])
+    in_device = [m for m in matches if any(a < m.start() < b for a, b, _ in bodies)]
+    return replace_spans(text, [(m.start(), m.end(), "clock64") for m in in_device])
 
 
 # ---- kernels as `void *` -------------------------------------------------------
@@ -167,23 +167,23 @@ def _find_callee(text: ScannedText, end: int) -> int:
             i = text.skip_back(text.open(i - 1))
         elif i and code[i - 1] in ")]":
             i = text.open(i - 1)
-            before = text.skip_back(i)
-            if not (before and re.match(r"[\w)\]]", code[before - 1])):
+            previous = text.skip_back(i)
+            if not (previous and re.match(r"[\w)\]]", code[previous - 1])):
                 return i
-            i = before
+            i = previous
             continue
         start = i
         while start and re.match(r"\w", code[start - 1]):
             start -= 1
         if start == i:
             raise text.error(end, "a launch needs a kernel before <<<")
-        before = text.skip_back(start)
-        joint = re.search(r"(?:::|\.|->)$", code[max(0, before - 2) : before])
+        previous = text.skip_back(start)
+        joint = re.search(r"(?:::|\.|->)$", code[max(0, previous - 2) : previous])
         if not joint:
             return start
-        i = text.skip_back(before - len(joint.group()))
+        i = text.skip_back(previous - len(joint.group()))
         if joint.group() == "::" and not (i and re.match(r"[\w>]", code[i - 1])):
-            return before - 2  # ::kernel
+            return previous - 2  # ::kernel
 
 
 def _end_of_config(text: ScannedText, opening: re.Match[str]) -> tuple[int, int]:
@@ -198,10 +198,10 @@ def _end_of_config(text: ScannedText, opening: re.Match[str]) -> tuple[int, int]
             break
         closing_match = closing.match(text.code, i) if depth == 0 else None
         if closing_match:
-            after = text.skip(closing_match.end())
+            next_code = text.skip(closing_match.end())
             # In <<<size<B<C<int>>>(n)>>> the first >>> is followed by a ( but is not
             # the end.
-            if text.code[after : after + 1] == "(" and not text.code.startswith(
+            if text.code[next_code : next_code + 1] == "(" and not text.code.startswith(
                 ">", closing_match.end()
             ):
                 return i, closing_match.end()
@@ -324,9 +324,9 @@ _INLINE_AFTER = re.compile(r"[\w\s]*?\b(?:inline|__inline__|__inline)\b")
 def _rewrite_names(text: ScannedText) -> str:
     edits = []
     for match in _NAMES.finditer(text.code):
-        before = text.code[: match.start()].rstrip()[-2:]
+        previous = text.code[: match.start()].rstrip()[-2:]
         if match["noinline"]:
-            if not before.endswith("(") and not before.endswith(","):
+            if not previous.endswith("(") and not previous.endswith(","):
                 edits.append((match.start(), match.end(), "SIMT_NOINLINE"))
         elif match["forceinline"]:
             # Unlike nvcc, g++ refuses a second `inline`.
@@ -336,7 +336,7 @@ def _rewrite_names(text: ScannedText) -> str:
         elif match["cast"]:
             # The kernel's type determines those of its arguments.
             edits.append((match.start("cast"), match.end("cast"), ""))
-        elif not before.endswith((".", "->", "::")) and "\n" not in match.group():
+        elif not previous.endswith((".", "->", "::")) and "\n" not in match.group():
             new = f"simt::{match['axis']}({match['index']})"
             edits.append((match.start(), match.end(), new))
     return replace_spans(text, edits)

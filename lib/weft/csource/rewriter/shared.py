@@ -67,8 +67,8 @@ def rewrite_lockstep(text: ScannedText) -> str:
         ):
             # In s[i]=s[j]; no space precedes the value, but `return` needs one.
             space = "" if value[0].isspace() else " "
-            before = f" simt::lockstep([&] {{ return{space}"
-            edits.append((match.end(), match.end(), before))
+            opening = f" simt::lockstep([&] {{ return{space}"
+            edits.append((match.end(), match.end(), opening))
             edits.append((end, end, "; })"))
     return replace_spans(text, edits)
 
@@ -119,27 +119,27 @@ def rewrite_shared(text: ScannedText) -> str:
             end = text.code.find(";", text.close(brace))
         if end < 0:
             raise text.error(match.start(), "this __shared__ has no ;")
-        start, before = _before_shared(text, match.start())
-        after = match.end()
+        start, head = _before_shared(text, match.start())
+        rest_start = match.end()
         in_function = depths(start)
         # `__shared__ extern` means the same as `extern __shared__`.
-        extern = re.match(r"\s*extern\b", text.code[after:end])
-        after += extern.end() if extern else 0
-        kind = _NOT_OF_THE_TYPE.sub("", before).strip()
-        if extern or re.search(r"\bextern\b", before):
-            new = _rewrite_dynamic(text, start, after, end, in_function, kind)
+        extern = re.match(r"\s*extern\b", text.code[rest_start:end])
+        rest_start += extern.end() if extern else 0
+        kind = _NOT_OF_THE_TYPE.sub("", head).strip()
+        if extern or re.search(r"\bextern\b", head):
+            new = _rewrite_dynamic(text, start, rest_start, end, in_function, kind)
             edits.append((start, end + 1, new))
             continue
         if not in_function:
             raise text.error(
                 start, "move this __shared__ array into the kernel that uses it"
             )
-        parts = split_commas(text.code, after, end)
+        parts = split_commas(text.code, rest_start, end)
         names = [_declared_name(text, *part) for part in parts]
         references = " ".join(
             f"[[maybe_unused]] auto &{n} = simt_{number}_arrays.{n};" for n in names
         )
-        edits.append((start, after, f"struct simt_shared_{number} {{{kind}"))
+        edits.append((start, rest_start, f"struct simt_shared_{number} {{{kind}"))
         kind = f"simt_shared_{number}"
         member_names = " ".join(f"SIMT_NAMED({kind}, {name})" for name in names)
         tail = f"; }}; SIMT_SHARED(simt_{number}, {kind}, {member_names}); {references}"
@@ -149,20 +149,25 @@ def rewrite_shared(text: ScannedText) -> str:
 
 def _before_shared(text: ScannedText, end: int) -> tuple[int, str]:
     """Return the start of the declaration with a __shared__ at `end`, and its head."""
-    begin = max(text.code.rfind(c, 0, end) for c in "\n;{}")
-    line = text.code[begin + 1 : end].replace(BLANK, " ")
+    line_start = max(text.code.rfind(c, 0, end) for c in "\n;{}")
+    line = text.code[line_start + 1 : end].replace(BLANK, " ")
     match = _BEFORE_SHARED.search(line)
     if not match:
         return end, ""
-    return begin + 1 + match.start(), match.group()
+    return line_start + 1 + match.start(), match.group()
 
 
 def _rewrite_dynamic(
-    text: ScannedText, start: int, after: int, end: int, inside: bool, before: str
+    text: ScannedText,
+    start: int,
+    rest_start: int,
+    end: int,
+    in_function: bool,
+    head: str,
 ) -> str:
-    """Return the replacement for `extern before __shared__ T name[];`."""
-    raw, breaks = on_one_line(text, after, end)
-    raw = f"{before} {raw}"
+    """Return the replacement for `extern head __shared__ T name[];`."""
+    raw, breaks = on_one_line(text, rest_start, end)
+    raw = f"{head} {raw}"
     match = re.fullmatch(
         r"\s*(?P<type>.*?[\s*&>])\s*(?P<name>\w+)\s*(?P<dims>\[\s*\].*?)\s*",
         ATTRIBUTE.sub(" ", raw),
@@ -170,7 +175,7 @@ def _rewrite_dynamic(
     if not match:
         raise text.error(start, "write it as: extern __shared__ T name[];")
     kind, name, dims = match["type"].strip(), match["name"], match["dims"]
-    if not inside:
+    if not in_function:
         named = f"{name} SIMT_CALLED({name})"
         return f"static const simt::DynamicShared<{kind}> {named};{breaks}"
     return (

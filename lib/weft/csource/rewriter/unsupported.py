@@ -1,4 +1,4 @@
-"""Refuse the features of CUDA programs that a CPU does not have, with their line."""
+"""Refuse the features of CUDA programs that a CPU lacks, and name their line."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ LIBRARIES = {
 def refuse(text: ScannedText) -> None:
     """Raise RewriteError for the first construct in `text` without a CPU meaning."""
     for pattern, message in _UNSUPPORTED:
-        if found := pattern.search(text.code):
+        if match := pattern.search(text.code):
             raise text.error(
-                found.start(), f"{message}: '{found.group().strip('(< ')}'"
+                match.start(), f"{message}: '{match.group().strip('(< ')}'"
             )
     bodies = device_bodies(text)
-    for found in ASM.finditer(text.code):
-        if _is_within(bodies, found.start()) and not _is_empty(text, found.end()):
-            raise text.error(found.start(), "inline PTX cannot run on the CPU")
-    for found in scanner.LAUNCH.finditer(text.code):
-        if _is_within(bodies, found.start()):
+    for match in ASM.finditer(text.code):
+        if _is_within(bodies, match.start()) and not _is_empty(text, match.end()):
+            raise text.error(match.start(), "inline PTX cannot run on the CPU")
+    for match in scanner.LAUNCH.finditer(text.code):
+        if _is_within(bodies, match.start()):
             raise text.error(
-                found.start(),
+                match.start(),
                 "a kernel that launches kernels (dynamic parallelism) does not run "
                 "on the CPU",
             )
@@ -136,13 +136,13 @@ def device_names(text: ScannedText) -> set[str]:
 def kind_of_code(text: ScannedText) -> Callable[[int], str]:
     """Return a function that maps an offset to "device", "host" or "" (neither)."""
     bodies = device_bodies(text)
-    inside = scanner.function_depths(text.code)
+    in_function = scanner.function_depths(text.code)
 
     def kind(offset: int) -> str:
         for start, end, owner in bodies:
             if start < offset < end and owner == "device":
                 return "device"
-        return "host" if inside(offset) else ""
+        return "host" if in_function(offset) else ""
 
     return kind
 
