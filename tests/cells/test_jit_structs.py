@@ -152,11 +152,7 @@ REFUSED = [
     ("ends", [lambda x, y: ((x,),)], r"\*ends of Ends e: expects \[2\]"),
     ("rows", [lambda x, y: [x, y.double()], 2], r"float \*\*r: expects float32"),
     ("rows", [lambda x, y: x, 2], r"expects addresses .* or a list of arrays"),
-    (
-        "bits",
-        [lambda x, y: y.int(), (1, 2)],
-        r"pass Bits as one element .* or bytes",
-    ),
+    ("bits", [lambda x, y: y.int(), (1, 2)], r"pass Bits as one element .* or bytes"),
 ]
 
 

@@ -129,11 +129,7 @@ def test_a_struct_is_set_as_a_tuple_and_read_by_its_members(cell, device):
         ("filt", [[1], [1, 2]], r"expects an array of shape \(9,\)"),
         ("filt", "nine", r"expects an array of shape \(9,\).*this is 'nine'"),
         ("filt", None, r"expects an array of shape \(9,\).*this is None"),
-        (
-            "sum",
-            2**40,
-            "int ranges from -2147483648 to 2147483647, this is 1099511",
-        ),
+        ("sum", 2**40, "int ranges from -2147483648 to 2147483647, this is 1099511"),
         ("sum", 1.5, "takes a whole number"),
         ("sum", np.zeros(3, np.int32), r"expects shape \(\), this has \(3,\)"),
         ("fixed", [1, 2], "it is const, so only the source sets its value"),

@@ -149,14 +149,11 @@ def list_includes(source: str, folders: Sequence[str]) -> list[Path]:
 
 def _drop_name_errors(messages: list[Diagnostic]) -> list[Diagnostic]:
     """Drop NVRTC's messages about the requested names if there are other errors."""
-    name_errors = [one for one in messages if one.file == "__nv_name_map"]
-    other_errors = [one for one in messages if one not in name_errors]
-    if any(one.severity == "error" for one in other_errors):
-        return other_errors
-    return [
-        *other_errors,
-        *(replace(one, file="", line=0, column=0) for one in name_errors[:1]),
-    ]
+    named = [one for one in messages if one.file == "__nv_name_map"]
+    other = [one for one in messages if one not in named]
+    if any(one.severity == "error" for one in other):
+        return other
+    return [*other, *(replace(one, file="", line=0, column=0) for one in named[:1])]
 
 
 def _stored_path(source, arch, flags, expressions, headers) -> Path:

@@ -90,9 +90,7 @@ class Variable:
         array = None if isinstance(value, np.void) else describe(value)
         if array is not None and not (shape == () and not array.shape and self.kind):
             return self._encode_array(value, array.dtype, tuple(array.shape), shape)
-        return b"".join(
-            self._encode_element(one) for one in self._list_elements(value, shape)
-        )
+        return b"".join(self._encode_one(one) for one in self._flatten(value, shape))
 
     def decode(self, data: bytes) -> Any:
         """Decode the variable's bytes as a number or a read-only NumPy array."""
@@ -126,11 +124,7 @@ class Variable:
         return self.extents  # type: ignore
 
     def _encode_array(
-        self,
-        value: Any,
-        dtype: str,
-        array_shape: tuple[int, ...],
-        shape: tuple[int, ...],
+        self, value: Any, dtype: str, actual: tuple[int, ...], shape: tuple[int, ...]
     ) -> bytes:
         host = _on_host(value)
         if self.layout:
@@ -141,22 +135,20 @@ class Variable:
             )
             if misfit or not host.dtype.fields:
                 raise self._error(misfit or f"expects a structured array, not {dtype}")
-            self._check_shape(array_shape, shape)
+            self._check_shape(actual, shape)
             return host.tobytes()
         assert self.kind
         if dtype not in self.kind.dtypes or dtype.startswith("complex"):
             raise self._error(f"expects {self.kind.dtypes[0]}, this is {dtype}")
         vector = (self.kind.count,) if self.kind.count > 1 else ()
-        self._check_shape(array_shape, shape + vector)
+        self._check_shape(actual, shape + vector)
         return host.tobytes()
 
-    def _check_shape(
-        self, array_shape: tuple[int, ...], expected: tuple[int, ...]
-    ) -> None:
-        if array_shape != expected:
-            raise self._error(f"expects shape {expected}, this has {array_shape}")
+    def _check_shape(self, actual: tuple[int, ...], expected: tuple[int, ...]) -> None:
+        if actual != expected:
+            raise self._error(f"expects shape {expected}, this has {actual}")
 
-    def _list_elements(self, value: Any, shape: tuple[int, ...]) -> Iterator[Any]:
+    def _flatten(self, value: Any, shape: tuple[int, ...]) -> Iterator[Any]:
         """Yield the elements of nested lists row by row, or a single value itself."""
         if not shape:
             yield value
@@ -169,9 +161,9 @@ class Variable:
                 f"this is {description}"
             )
         for one in value:
-            yield from self._list_elements(one, shape[1:])
+            yield from self._flatten(one, shape[1:])
 
-    def _encode_element(self, value: Any) -> bytes:
+    def _encode_one(self, value: Any) -> bytes:
         if self.layout:
             data = bytes(Binder("variable", [self.param], self.text).bind([value])[0])
             if len(data) != self.layout.size:

@@ -288,7 +288,7 @@ def parse_gcc(text: str) -> list[Diagnostic]:
     it, if g++ names that line. g++ does so before the message (`required from`) or in a
     note after it.
     """
-    parsed: list[Diagnostic] = []
+    diags: list[Diagnostic] = []
     cause: tuple[int, int] | None = None
     for line in text.splitlines():
         match = _GCC.match(line)
@@ -297,7 +297,7 @@ def parse_gcc(text: str) -> list[Diagnostic]:
                 cause = int(frame[1]), int(frame[2] or 0)
             ld = re.search(r"undefined reference to [`'](.+)'", line)
             if ld:
-                parsed.append(Diagnostic(CELL, 0, 0, "error", f"undefined: {ld[1]}"))
+                diags.append(Diagnostic(CELL, 0, 0, "error", f"undefined: {ld[1]}"))
             continue
         severity = match["severity"]
         severity = severity if severity in ("warning", "note") else "error"
@@ -307,18 +307,16 @@ def parse_gcc(text: str) -> list[Diagnostic]:
         if re.match(r"variable or field '\w+' declared void", one.message):
             continue  # the next message gives the reason
         if severity == "note":
-            if is_own and parsed and _is_foreign(parsed[-1].file):
-                parsed[-1] = replace(
-                    parsed[-1], file=one.file, line=at[0], column=at[1]
-                )
+            if is_own and diags and _is_foreign(diags[-1].file):
+                diags[-1] = replace(diags[-1], file=one.file, line=at[0], column=at[1])
             elif is_own and "to match this" in one.message:
-                parsed.append(one)
+                diags.append(one)
             continue
         if not is_own and cause:
             one = replace(one, file=CELL, line=cause[0], column=cause[1])
-        parsed.append(one)
+        diags.append(one)
         cause = None
-    return parsed
+    return diags
 
 
 def parse_nvrtc(text: str, name: str = "cell") -> list[Diagnostic]:

@@ -232,8 +232,8 @@ def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set
         return path.resolve(), [source], set()
     if not program.is_cuda(source):
         return *_compile_plain(program, path), set()
-    parsed = _preprocess(program, source)
-    text = rewrite_program(parsed, source)
+    unit = _preprocess(program, source)
+    text = rewrite_program(unit, source)
     command = [*_compile(program, "c++", program.std), *_list_macros(program)]
     command += build.CHECK_FLAGS if program.check else []
     # The report covers lines of files below the folder of compilation.
@@ -244,11 +244,7 @@ def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set
     target = store.cache_folder("objects") / f"{path.stem}-{digest}.o"
     if not store.has_file(target):
         _run_gxx([*command, "-"], target, text)
-    return (
-        target,
-        [source, *parsed.files],
-        device_names(ScannedText(parsed.own, source)),
-    )
+    return (target, [source, *unit.files], device_names(ScannedText(unit.own, source)))
 
 
 def _run_gxx(command: list[str], target: Path, text: str | None = None) -> None:

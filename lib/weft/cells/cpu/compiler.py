@@ -190,7 +190,7 @@ class _LibraryInputs:
                     # A variable inside an #if may not exist, so try without variables.
                     text = replace(self, variables=())._text()
                     result = _run_gxx(flags_, macros + text, output, self.checked)
-                errors = self._parse_messages(result, text)
+                errors = self._parse_log(result, text)
                 library = output.read_bytes()
                 if not library:
                     raise BuildError(tools.said_by(result))
@@ -200,9 +200,7 @@ class _LibraryInputs:
                 os.chmod(output, 0o755)
             return errors
 
-    def _parse_messages(
-        self, result: CompletedProcess[str], text: str
-    ) -> list[Diagnostic]:
+    def _parse_log(self, result: CompletedProcess[str], text: str) -> list[Diagnostic]:
         """Return g++'s messages about `text`; raise CompileError if g++ failed."""
         messages = diagnostics.parse_gcc(result.stderr)
         messages = diagnostics.in_source(messages, self.source, text)
@@ -410,10 +408,8 @@ def _open_library(path: Path, inputs: _LibraryInputs) -> Any:
             raise
         path.unlink(missing_ok=True)
         name = _demangle(missing[1])
-        diagnosis = diagnostics.diagnose_undefined(name, inputs.source)
-        raise CompileError(
-            [diagnosis], inputs.source, inputs.name, str(error)
-        ) from None
+        cause = diagnostics.diagnose_undefined(name, inputs.source)
+        raise CompileError([cause], inputs.source, inputs.name, str(error)) from None
 
 
 def _demangle(symbol: str) -> str:

@@ -266,13 +266,13 @@ class CpuLauncher:
         device = common_device(self.name, arrays + list_held_arrays(bound))
         if device and device[0] != "cpu":
             raise ArgumentError(
-                f"{self.name}: its arrays are on {device[0]}, not on the CPU"
+                f"{self.name}: its arrays are on {device[0]}, not the CPU"
             )
         reached, written = None, self.written
         if self.binder.holds_addresses:
             reached = reach_arrays(self.binder, bound)
             arrays, written = arrays + reached.arrays, written + reached.written
-        arena = None if self.inplace else self._make_arena(arrays, reached)
+        arena = None if self.inplace else self._fence(arrays, reached)
         try:
             addresses = place(arena, arrays)
             if reached is not None and arena is not None:
@@ -290,9 +290,7 @@ class CpuLauncher:
             if arena is not None:
                 arena.release()
 
-    def _make_arena(
-        self, arrays: Sequence[Array | None], reached: Reached | None
-    ) -> Arena:
+    def _fence(self, arrays: Sequence[Array | None], reached: Reached | None) -> Arena:
         return Arena(arrays, self._alignments(reached))
 
     def _alignments(self, reached: Reached | None) -> list[int]:

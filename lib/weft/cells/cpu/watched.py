@@ -162,7 +162,7 @@ class CheckedLauncher(CpuLauncher):
         self.last: WatchedLaunch | None = None
         self.watch: Callable[[WatchedLaunch], None] = lambda launch: None
 
-    def _make_arena(
+    def _fence(
         self, arrays: Sequence[Array | None], reached: Reached | None
     ) -> CheckedArena:
         kinds = [t for p, t in zip(self.params, self.binder.types) if p.pointer]

@@ -257,7 +257,7 @@ def compile_only(
     program, cached = stored.load_program(source, name, sm, flags, expressions, headers)
     module = GpuModule(
         *(source, name, tuple(flags), tuple(expressions), dict(headers), -1),
-        *(program, cached, _describe_program(program, expressions, sm)),
+        *(program, cached, _summarize(program, expressions, sm)),
     )
     module.warnings = diagnostics.parse_nvrtc(program.log, stored.CELL)
     module.seconds = time.perf_counter() - begin
@@ -276,7 +276,7 @@ def compile_ptx(
 
     sm: target such as "sm_80"; "": the current GPU's, or sm_80 without a GPU.
     """
-    return _compile_for_reading(source, name, flags, expressions, headers, sm).ptx
+    return _compile_text(source, name, flags, expressions, headers, sm).ptx
 
 
 def compile_sass(
@@ -288,7 +288,7 @@ def compile_sass(
     sm: str = "",
 ) -> str:
     """Return the cell's SASS; raise BuildError if there is no disassembler."""
-    program = _compile_for_reading(source, name, flags, expressions, headers, sm)
+    program = _compile_text(source, name, flags, expressions, headers, sm)
     return tools.disassemble(program.cubin)
 
 
@@ -349,9 +349,7 @@ def _load_program(module: GpuModule, sm: str) -> tuple[CompiledProgram, bool]:
     return stored.load_program(*inputs, module.expressions, module.headers)
 
 
-def _compile_for_reading(
-    source, name, flags, expressions, headers, sm
-) -> CompiledProgram:
+def _compile_text(source, name, flags, expressions, headers, sm) -> CompiledProgram:
     if not sm:
         has_gpu = torch.cuda.is_available()
         sm = name_arch(torch.cuda.current_device()) if has_gpu else "sm_80"
@@ -390,9 +388,7 @@ def _report(module: GpuModule) -> str:
     )
 
 
-def _describe_program(
-    program: CompiledProgram, expressions: Sequence[str], sm: str
-) -> str:
+def _summarize(program: CompiledProgram, expressions: Sequence[str], sm: str) -> str:
     """Return one line that describes kernels for a GPU that this machine lacks.
 
     For example: saxpy · 10 registers · sm_90 · there is no GPU here to run it

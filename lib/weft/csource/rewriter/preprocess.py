@@ -131,10 +131,10 @@ def merge(
         if tag != "equal":
             place = kind(starts[min(j, len(device_lines) - 1)])
             is_empty = not any(line.strip() for line in device_part)
-            is_host_only = (
+            host_only = (
                 place == "" and is_empty and "__device__" not in "".join(host_part)
             )
-            device_part = host_part if place == "host" or is_host_only else device_part
+            device_part = host_part if place == "host" or host_only else device_part
         merged += device_part
     # Both passes must read the same system headers in the same order. Otherwise the
     # text could name one that is missing from the device's list.
@@ -182,13 +182,11 @@ class _Sorter:
             self._away = [] if self._away is None else self._away
             self._away.append(text)
             return
-        is_near = self._away is None and file == self._file
-        is_near = (
-            is_near and flags[:2] not in (" 1", " 2") and number <= self._next + _GAP
-        )
-        if is_near and number >= self._next:
+        near = self._away is None and file == self._file
+        near = near and flags[:2] not in (" 1", " 2") and number <= self._next + _GAP
+        if near and number >= self._next:
             self.own += [""] * (number - self._next)
-        elif is_near and not self.own[-1].startswith("#"):
+        elif near and not self.own[-1].startswith("#"):
             # Words of a macro, or the text after them, continue the previous line.
             self._glue = True
             return

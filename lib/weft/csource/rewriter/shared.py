@@ -120,26 +120,26 @@ def rewrite_shared(text: ScannedText) -> str:
         if end < 0:
             raise text.error(match.start(), "this __shared__ has no ;")
         start, head = _before_shared(text, match.start())
-        rest_start = match.end()
+        at = match.end()
         in_function = depths(start)
         # `__shared__ extern` means the same as `extern __shared__`.
-        extern = re.match(r"\s*extern\b", text.code[rest_start:end])
-        rest_start += extern.end() if extern else 0
+        extern = re.match(r"\s*extern\b", text.code[at:end])
+        at += extern.end() if extern else 0
         kind = _NOT_OF_THE_TYPE.sub("", head).strip()
         if extern or re.search(r"\bextern\b", head):
-            new = _rewrite_dynamic(text, start, rest_start, end, in_function, kind)
+            new = _rewrite_dynamic(text, start, at, end, in_function, kind)
             edits.append((start, end + 1, new))
             continue
         if not in_function:
             raise text.error(
                 start, "move this __shared__ array into the kernel that uses it"
             )
-        parts = split_commas(text.code, rest_start, end)
+        parts = split_commas(text.code, at, end)
         names = [_declared_name(text, *part) for part in parts]
         references = " ".join(
             f"[[maybe_unused]] auto &{n} = simt_{number}_arrays.{n};" for n in names
         )
-        edits.append((start, rest_start, f"struct simt_shared_{number} {{{kind}"))
+        edits.append((start, at, f"struct simt_shared_{number} {{{kind}"))
         kind = f"simt_shared_{number}"
         member_names = " ".join(f"SIMT_NAMED({kind}, {name})" for name in names)
         tail = f"; }}; SIMT_SHARED(simt_{number}, {kind}, {member_names}); {references}"
@@ -158,15 +158,10 @@ def _before_shared(text: ScannedText, end: int) -> tuple[int, str]:
 
 
 def _rewrite_dynamic(
-    text: ScannedText,
-    start: int,
-    rest_start: int,
-    end: int,
-    in_function: bool,
-    head: str,
+    text: ScannedText, start: int, at: int, end: int, in_function: bool, head: str
 ) -> str:
     """Return the replacement for `extern head __shared__ T name[];`."""
-    raw, breaks = on_one_line(text, rest_start, end)
+    raw, breaks = on_one_line(text, at, end)
     raw = f"{head} {raw}"
     match = re.fullmatch(
         r"\s*(?P<type>.*?[\s*&>])\s*(?P<name>\w+)\s*(?P<dims>\[\s*\].*?)\s*",
