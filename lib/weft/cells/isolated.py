@@ -1,9 +1,9 @@
 """Launches in a separate process, which protect the notebook from damage.
 
 The process starts with the first launch and is reused by later launches. Arrays travel
-through shared memory, and are copied back after a successful launch. If a launch
-exceeds its time limit or is interrupted, its process is killed, since a launch on a GPU
-cannot be stopped in any other way.
+through shared memory, and are copied back after a successful launch. A launch that
+exceeds its time limit or is interrupted loses its process. A launch on a GPU cannot be
+stopped in any other way.
 
 Process starts another Python, for work that may ruin or block its process.
 """

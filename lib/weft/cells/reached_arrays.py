@@ -1,9 +1,9 @@
 """The arrays that a launch's arguments reach through structs or through a `float **`.
 
-On the CPU a kernel works on copies, so each address in a struct, in a list or in an
-array of structs must become the address of a copy. An address that Python passed as a
-number is looked up among the launch's arrays, then among the variables of the calling
-functions. An address that is found nowhere stays unchanged.
+On the CPU a kernel works on copies. Each address in a struct, in a list or in an array
+of structs must therefore become the address of a copy. An address that Python passed as
+a number is looked up among the launch's arrays, then among the variables of the calling
+functions. An unknown address stays unchanged.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 StructLayout lists the offsets of a struct's members, and marks the addresses.
 
-Like scanner.py, this module reads declarations rather than all of C++. A struct with an
-unsupported part (a base, a union, bit fields, an array of unknown length) has no layout
-and is passed from Python as bytes. The compilers' sizes take precedence.
+Like scanner.py, this module reads declarations rather than all of C++. A struct with a
+base, a union, bit fields or an array of unknown length has no layout, and Python passes
+it as bytes. The compilers' sizes take precedence.
 """
 
 from __future__ import annotations
