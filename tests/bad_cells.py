@@ -37,7 +37,7 @@ def bad(name: str, says: str, body: str, before: str = "", **more: bool) -> None
 
 def host(function: str, body: str, declared: str, quick: bool = False) -> None:
     """Add a cell to CELLS whose kernel calls a function of the host's system."""
-    says = rf"\w+\(\) calls {function}\(\), a function of the host"
+    says = rf"\w+\(\) calls {function}\(\), a host function"
     bad(function, says, body, f'extern "C" {{ {declared} }}\n', quick=quick)
 
 
@@ -315,13 +315,13 @@ host("munmap", "munmap(x, 4096);", "int munmap(void *, size_t);")
 host("syscall", "syscall(231, 0);", "long syscall(long, ...);")
 bad(
     "exit in a function",
-    r"f\(\) calls exit\(\), a function of the host",
+    r"f\(\) calls exit\(\), a host function",
     "f();",
     'extern "C" void exit(int);\n__device__ void f() { exit(1); }\n',
 )
 bad(
     "terminate",
-    "calls std::terminate.., a function of the host",
+    "calls std::terminate.., a host function",
     "terminate();",
     "namespace std { void terminate() noexcept; }\nusing namespace std;\n",
 )

@@ -1,7 +1,7 @@
-"""No cell ends the session: the cells of bad_cells.py in a real Jupyter kernel.
+"""The cells of bad_cells.py in a real Jupyter kernel: none of them ends the session.
 
-After each, one sentence has named what went wrong, and the next cell is right: its
-kernel, NumPy's arithmetic, and what it prints.
+After each cell, one sentence has named its fault, and the next cell works: its kernel,
+NumPy's arithmetic and its output.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 from bad_cells import CELLS, LONG, LOST, MODES, Cell
 from jupyter_client.manager import KernelManager
 
-MEMORY = 8 << 30  # bytes that the session may take: the machine is not ours alone
-MODES_OF_LAUNCH = ["", "--fast"]  # watched, and not
+MEMORY = 8 << 30  # the session's limit in bytes, since other programs need memory, too
+MODES_OF_LAUNCH = ["", "--fast"]  # watched and unwatched
 START = f"""
 %load_ext weft
 import os, resource, numpy as np
@@ -50,8 +50,8 @@ print("the next cell is right")
 
 
 @dataclass
-class Ran:
-    """What a cell came to. ended: the session with it."""
+class Outcome:
+    """The outcome of a cell. ended: whether the session ended with it."""
 
     error: str = ""
     out: str = ""
@@ -59,7 +59,7 @@ class Ran:
 
 
 class Session:
-    """A Jupyter kernel, started anew after its end."""
+    """A Jupyter kernel, which can be started again after its end."""
 
     def __init__(self) -> None:
         self.start()
@@ -71,16 +71,16 @@ class Session:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=120)
         for cell in (START, GOOD, NEXT):
-            ran = self.run(cell)
-            assert not ran.error and not ran.ended, ran
+            outcome = self.run(cell)
+            assert not outcome.error and not outcome.ended, outcome
 
     def end(self) -> None:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
 
-    def run(self, cell: str, seconds: float = 120) -> Ran:
-        """Run a cell to its end, or to that of the session."""
-        ran, number = Ran(), self.client.execute(cell, stop_on_error=False)
+    def run(self, cell: str, seconds: float = 120) -> Outcome:
+        """Run a cell until it or the session ends."""
+        outcome, number = Outcome(), self.client.execute(cell, stop_on_error=False)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:
@@ -93,13 +93,13 @@ class Session:
             if message["parent_header"].get("msg_id") != number:
                 continue
             if kind == "stream":
-                ran.out += content["text"]
+                outcome.out += content["text"]
             elif kind == "error":
-                ran.error = f"{content['ename']}: {content['evalue']}"
+                outcome.error = f"{content['ename']}: {content['evalue']}"
             elif kind == "status" and content["execution_state"] == "idle":
-                return ran
-        ran.ended = True
-        return ran
+                return outcome
+        outcome.ended = True
+        return outcome
 
 
 @pytest.fixture(scope="module")
@@ -109,24 +109,26 @@ def session() -> Iterator[Session]:
     session.end()
 
 
-def outlives(session: Session, cell: Cell, options: str) -> str:
-    """What the session said of the cell; it lives, and its next cell is right."""
+def run_bad_cell(session: Session, cell: Cell, options: str) -> str:
+    """Run a bad cell and return its error; the session must run the next cell."""
     limit = "--timeout 1" if cell.says == LONG else ""
-    ran = session.run(f"%%cuda --cpu {limit} {options}\n{cell.source}")
-    if not ran.error and not ran.ended:
-        ran = session.run("k[2, 32](x, 64)")
-    after = Ran(ended=True) if ran.ended else session.run(NEXT)
-    if after.ended or after.error:
-        session.end()  # those that follow are not to blame
+    outcome = session.run(f"%%cuda --cpu {limit} {options}\n{cell.source}")
+    if not outcome.error and not outcome.ended:
+        outcome = session.run("k[2, 32](x, 64)")
+    next_outcome = Outcome(ended=True) if outcome.ended else session.run(NEXT)
+    if next_outcome.ended or next_outcome.error:
+        session.end()  # the following cells need a working session
         session.start()
-    assert not ran.ended, "the cell ended the session"
-    assert not after.ended, f"the cell after it ended the session: {ran.error}"
-    assert (after.error, after.out) == ("", "the next cell is right\n")
-    return ran.error
+    assert not outcome.ended, "the cell ended the session"
+    assert not next_outcome.ended, (
+        f"the cell after it ended the session: {outcome.error}"
+    )
+    assert (next_outcome.error, next_outcome.out) == ("", "the next cell is right\n")
+    return outcome.error
 
 
 def tiers(cells: list[Cell]) -> list:
-    """Each cell, with and without watching; all but the quick ones are slow."""
+    """Return each cell, watched and unwatched; all but the quick ones are slow."""
     return [
         pytest.param(
             cell,
@@ -141,26 +143,26 @@ def tiers(cells: list[Cell]) -> list:
 
 @pytest.mark.parametrize("cell, options", tiers(CELLS))
 def test_one_sentence_names_the_kernel_and_the_session_goes_on(session, cell, options):
-    said = outlives(session, cell, options)
-    if not said:
+    message = run_bad_cell(session, cell, options)
+    if not message:
         assert cell.may_pass and options
         return
-    assert re.match(r"KernelFault: k: |CompileError: ", said)
-    assert re.search(cell.says, said.splitlines()[0]), said
+    assert re.match(r"KernelFault: k: |CompileError: ", message)
+    assert re.search(cell.says, message.splitlines()[0]), message
 
 
 @pytest.mark.parametrize("cell, options", tiers(MODES))
 def test_modes_of_the_processor_do_not_outlive_the_launch(session, cell, options):
-    assert outlives(session, cell, options) == ""
+    assert run_bad_cell(session, cell, options) == ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", LOST, ids=lambda cell: cell.name)
-def test_isolated_holds_what_nothing_else_does(session, cell):
-    said = outlives(session, cell, "--isolated")
-    assert said.startswith("KernelFault: k: its process ended (exit status -")
+def test_an_isolated_cell_loses_only_its_process(session, cell):
+    message = run_bad_cell(session, cell, "--isolated")
+    assert message.startswith("KernelFault: k: its process ended (exit status -")
 
 
-def test_there_are_a_hundred():
-    every = [*CELLS, *MODES, *LOST]
-    assert len(every) >= 100 and len({cell.name for cell in every}) == len(every)
+def test_there_are_a_hundred_cells():
+    cells = [*CELLS, *MODES, *LOST]
+    assert len(cells) >= 100 and len({cell.name for cell in cells}) == len(cells)

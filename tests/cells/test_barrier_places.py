@@ -1,5 +1,4 @@
-"""Two barriers are two if they stand at two places of the source, however often the
-compiler has copied them."""
+"""A barrier is identified by its place in the source, even if g++ copies it."""
 
 import numpy as np
 
@@ -38,7 +37,7 @@ def test_one_grid_barrier_is_one_though_the_compiler_copies_it():
 def test_barriers_of_groups_in_two_branches_are_two(capsys):
     cell = load_cuda(SOURCE, target="cpu")
     for kernel, line in (cell.grids, 13), (cell.blocks, 18):
-        (found,) = inspect(kernel)[2, 32](16).findings
-        assert found.kind == "barrier"
-        assert (found.line, found.other_line) == (line, line + 1)
-        assert "16 threads (16, 17, 18 ...) wait at another" in found.text
+        (finding,) = inspect(kernel)[2, 32](16).findings
+        assert finding.kind == "barrier"
+        assert (finding.line, finding.other_line) == (line, line + 1)
+        assert "16 threads (16, 17, 18 ...) wait at another" in finding.text

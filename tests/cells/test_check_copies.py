@@ -1,4 +1,4 @@
-"""What the watch build counts of copies by cp.async, and where it puts tiles."""
+"""The watch build's counters of cp.async copies, and the alignment of its tiles."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from weft import inspect, load_cuda
 
 RING = """
 #include <cuda_pipeline.h>
-/* out = the sums of x (tiles,32), tile by tile through a ring of STAGES. */
+/* out = the column sums of x (tiles,32), reversed. x passes through STAGES tiles. */
 __global__ void ring(float *out, const float *x, int tiles) {
     __shared__ float x_s[STAGES][32];
     const int i = threadIdx.x;
@@ -40,25 +40,24 @@ def ring(tiles, **sizes):
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 3])
-def test_a_copy_is_as_many_barriers_ahead_as_there_are_tiles_before_its_own(ahead):
-    seen = ring(10, stages=ahead + 1, ahead=ahead, wait=ahead - 1)
-    past = [
-        min(t, ahead - 1) for t in range(10)
-    ]  # the first ones are asked for at once
-    assert seen.copies_ahead == np.mean(past)
-    assert (seen.copied, seen.shared) == (10 * 128, (ahead + 1) * 128)
+def test_a_copy_is_ahead_by_the_tiles_before_its_own(ahead):
+    counters = ring(10, stages=ahead + 1, ahead=ahead, wait=ahead - 1)
+    # The first copies are requested together.
+    ahead_of_each = [min(t, ahead - 1) for t in range(10)]
+    assert counters.copies_ahead == np.mean(ahead_of_each)
+    assert (counters.copied, counters.shared) == (10 * 128, (ahead + 1) * 128)
 
 
-def test_who_waits_for_all_copies_at_once_has_none_ahead():
-    seen = ring(10, stages=3, ahead=2, wait=0)
-    assert seen.copies_ahead == 0 and seen.copied == 10 * 128
+def test_a_kernel_that_waits_for_all_copies_has_none_ahead():
+    counters = ring(10, stages=3, ahead=2, wait=0)
+    assert counters.copies_ahead == 0 and counters.copied == 10 * 128
 
 
 def test_a_kernel_without_copies_has_none_ahead():
     text = "__global__ void set(float *x) { x[threadIdx.x] = 1; }"
     launch = inspect(load_cuda(text, target="cpu"), quiet=True)[1, 32]
-    seen = launch(np.zeros(32, "f4")).counters
-    assert (seen.copied, seen.copies_ahead, seen.shared) == (0, 0, 0)
+    counters = launch(np.zeros(32, "f4")).counters
+    assert (counters.copied, counters.copies_ahead, counters.shared) == (0, 0, 0)
 
 
 ALIGNED = """
@@ -72,7 +71,7 @@ __global__ void places(unsigned long long *at) {
 """
 
 
-def test_arrays_that_ask_for_1024_bytes_begin_at_multiples_of_them():
+def test_arrays_aligned_to_1024_bytes_begin_at_multiples_of_them():
     kernel = load_cuda(ALIGNED, target="cpu").places
     plain, watched = np.zeros((2, 3), np.uint64)
     kernel[1, 1](plain)

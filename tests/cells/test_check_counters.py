@@ -1,6 +1,6 @@
-"""What the watch build counts: known answers, and what the simulator counts.
+"""The watch build's counters, compared with known values and with the simulator's.
 
-Each kernel is CUDA C that runs on the CPU; the answers are those of a GPU's profiler.
+Each kernel is CUDA C that runs on the CPU; the known values are a GPU profiler's.
 """
 
 import ctypes
@@ -46,19 +46,20 @@ __global__ void strided(TYPE *out, const TYPE *x, int stride, int offset) {
 def test_strided_loads(stride, sectors, order):
     text = STRIDED.replace("TYPE", "float")
     x = zeros(128 * stride)
-    seen = counters(text, 2, 64, zeros(128), x, stride, 0, order=order)
-    assert seen.load_sectors_per_request == {"x": sectors}
-    assert seen.store_sectors_per_request == {"out": 4}
-    assert seen.bytes == {"x": 4 * sectors * 32, "out": 4 * 4 * 32}
-    assert seen.requests == {"x": 4, "out": 4}
-    assert (seen.blocks, seen.threads, seen.warps, seen.barriers) == (2, 128, 4, 0)
+    counts = counters(text, 2, 64, zeros(128), x, stride, 0, order=order)
+    assert counts.load_sectors_per_request == {"x": sectors}
+    assert counts.store_sectors_per_request == {"out": 4}
+    assert counts.bytes == {"x": 4 * sectors * 32, "out": 4 * 4 * 32}
+    assert counts.requests == {"x": 4, "out": 4}
+    assert (counts.blocks, counts.threads, counts.warps) == (2, 128, 4)
+    assert counts.barriers == 0
 
 
 @pytest.mark.parametrize("offset, sectors", [(1, 5), (7, 5), (8, 4), (3, 5)])
 def test_misaligned_loads(offset, sectors):
     text = STRIDED.replace("TYPE", "float")
-    seen = counters(text, 1, 64, zeros(64), zeros(128), 1, offset)
-    assert seen.load_sectors_per_request == {"x": sectors}
+    counts = counters(text, 1, 64, zeros(64), zeros(128), 1, offset)
+    assert counts.load_sectors_per_request == {"x": sectors}
 
 
 @pytest.mark.parametrize(
@@ -74,13 +75,13 @@ def test_misaligned_loads(offset, sectors):
 def test_wide_and_narrow_elements(ctype, dtype, width, sectors):
     text = STRIDED.replace("TYPE", ctype)
     x, out = zeros(64 * width, dtype), zeros(64 * width, dtype)
-    seen = counters(text, 1, 64, out, x, 1, 0)
-    assert seen.sectors_per_request == {"x": sectors, "out": sectors}
-    assert seen.requests == {"x": 2, "out": 2}
-    assert seen.reads == {"x": 64}
+    counts = counters(text, 1, 64, out, x, 1, 0)
+    assert counts.sectors_per_request == {"x": sectors, "out": sectors}
+    assert counts.requests == {"x": 2, "out": 2}
+    assert counts.reads == {"x": 64}
 
 
-def test_a_gather_touches_the_sectors_that_its_indices_lie_in():
+def test_a_gather_touches_the_sectors_of_its_indices():
     text = """
     __global__ void gather(float *out, const float *x, const int *index) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -88,17 +89,17 @@ def test_a_gather_touches_the_sectors_that_its_indices_lie_in():
     }
     """
     index = np.random.default_rng(1).integers(0, 4096, 256).astype(np.int32)
-    seen = counters(text, 2, 128, zeros(256), zeros(4096), index)
+    counts = counters(text, 2, 128, zeros(256), zeros(4096), index)
     sectors = sum(len(set(warp)) for warp in (index // 8).reshape(-1, 32).tolist())
-    assert seen.sectors == {"x": sectors, "index": 8 * 4, "out": 8 * 4}
+    assert counts.sectors == {"x": sectors, "index": 8 * 4, "out": 8 * 4}
 
 
 def test_all_lanes_at_one_word_take_one_sector():
     text = """
     __global__ void same(float *out, const float *x) { out[threadIdx.x] = x[3]; }
     """
-    seen = counters(text, 1, 64, zeros(64), zeros(8))
-    assert seen.load_sectors_per_request == {"x": 1}
+    counts = counters(text, 1, 64, zeros(64), zeros(8))
+    assert counts.load_sectors_per_request == {"x": 1}
 
 
 def test_struct_of_three_floats_moves_word_by_word():
@@ -107,10 +108,10 @@ def test_struct_of_three_floats_moves_word_by_word():
         out[threadIdx.x] = x[threadIdx.x];
     }
     """
-    seen = counters(text, 1, 32, zeros(96), zeros(96))
+    counts = counters(text, 1, 32, zeros(96), zeros(96))
     # Three requests of 32 words, 12 bytes apart: 12 sectors each.
-    assert seen.sectors_per_request == {"x": 12, "out": 12}
-    assert seen.requests == {"x": 3, "out": 3}
+    assert counts.sectors_per_request == {"x": 12, "out": 12}
+    assert counts.requests == {"x": 3, "out": 3}
 
 
 # ---- shared memory -------------------------------------------------------------
@@ -131,9 +132,9 @@ __global__ void banked(TYPE *out, int stride) {
 )
 def test_bank_conflicts(stride, wavefronts):
     text = BANKED.replace("TYPE", "float").replace("COUNT", "2048")
-    seen = counters(text, 1, 32, zeros(32), stride)
-    assert seen.wavefronts == {"s": 2 * wavefronts}
-    assert seen.bank_conflicts == {"s": 2 * (wavefronts - 1)}
+    counts = counters(text, 1, 32, zeros(32), stride)
+    assert counts.wavefronts == {"s": 2 * wavefronts}
+    assert counts.bank_conflicts == {"s": 2 * (wavefronts - 1)}
 
 
 @pytest.mark.parametrize(
@@ -152,9 +153,9 @@ def test_bank_conflicts_of_other_sizes(ctype, stride, wavefronts, conflicts):
     text = BANKED.replace("TYPE", ctype).replace("COUNT", "512")
     width = {"float2": 2, "float4": 4}.get(ctype, 1)
     out = zeros(32 * width, "u1" if "char" in ctype else "f4")
-    seen = counters(text, 1, 32, out, stride)
-    assert seen.wavefronts == {"s": 2 * wavefronts}
-    assert seen.bank_conflicts == {"s": 2 * conflicts}
+    counts = counters(text, 1, 32, out, stride)
+    assert counts.wavefronts == {"s": 2 * wavefronts}
+    assert counts.bank_conflicts == {"s": 2 * conflicts}
 
 
 TRANSPOSE = """
@@ -182,11 +183,11 @@ __global__ void padded(float *out, const float *x, int n) { tiled<33>(out, x, n)
 def test_transposes(name, store, conflicts):
     kernel = getattr(load_cuda(TRANSPOSE, target="cpu"), name)
     x, out = np.arange(64 * 64, dtype="f4"), zeros(64 * 64)
-    seen = inspect(kernel, quiet=True)[(2, 2), (32, 32)](out, x, 64).counters
+    counts = inspect(kernel, quiet=True)[(2, 2), (32, 32)](out, x, 64).counters
     assert (out.reshape(64, 64) == x.reshape(64, 64).T).all()
-    assert seen.load_sectors_per_request == {"x": 4}
-    assert seen.store_sectors_per_request == {"out": store}
-    assert seen.bank_conflicts == (
+    assert counts.load_sectors_per_request == {"x": 4}
+    assert counts.store_sectors_per_request == {"out": store}
+    assert counts.bank_conflicts == (
         conflicts or ({} if name == "naive" else {"tile": 0})
     )
 
@@ -219,16 +220,16 @@ def test_a_tiled_matmul(tile, order):
     c = zeros((n, n))
     text = MATMUL.replace("TILE", str(tile))
     args = c.reshape(-1), a.reshape(-1), b.reshape(-1), n
-    seen = counters(text, (n // tile,) * 2, (tile, tile), *args, order=order)
+    counts = counters(text, (n // tile,) * 2, (tile, tile), *args, order=order)
     assert (c == a @ b).all()
     tiles, warps = n // tile, n * n // 32
-    assert (seen.warps, seen.barriers) == (warps, 2 * tiles**3)
+    assert (counts.warps, counts.barriers) == (warps, 2 * tiles**3)
     each = {"a": tiles, "b": tiles, "a_s": n, "b_s": n}
-    assert seen.reads_per_thread == each
+    assert counts.reads_per_thread == each
     # A warp of a 16 x 16 block loads two rows of 16: two sectors for each half.
-    assert seen.load_sectors_per_request == {"a": 4, "b": 4}
-    assert seen.bank_conflicts == {"a_s": 0, "b_s": 0}
-    assert seen.wavefronts == {"a_s": warps * (n + tiles), "b_s": warps * (n + tiles)}
+    assert counts.load_sectors_per_request == {"a": 4, "b": 4}
+    assert counts.bank_conflicts == {"a_s": 0, "b_s": 0}
+    assert counts.wavefronts == {"a_s": warps * (n + tiles), "b_s": warps * (n + tiles)}
 
 
 def test_a_reduction_has_fewer_requests_from_step_to_step():
@@ -246,14 +247,14 @@ def test_a_reduction_has_fewer_requests_from_step_to_step():
     }
     """
     x, out = np.arange(256, dtype="f4"), zeros(1)
-    seen = counters(text, 1, 256, out, x)
+    counts = counters(text, 1, 256, out, x)
     assert out[0] == x.sum()
-    assert seen.barriers == 9
-    # 4 + 2 + 1 warps, then five steps of one; two loads and a store each, and more:
-    # filling s, and the sum that is read at the end.
-    assert seen.requests == {"x": 8, "s": 3 * 12 + 8 + 1, "out": 1}
-    assert seen.reads == {"x": 256, "s": 2 * 255 + 1}
-    assert seen.bank_conflicts == {"s": 0}
+    assert counts.barriers == 9
+    # Steps of 4, 2 and 1 warps, then five steps of one warp, with two loads and a
+    # store each. Filling s adds 8 requests, and reading the sum adds 1.
+    assert counts.requests == {"x": 8, "s": 3 * 12 + 8 + 1, "out": 1}
+    assert counts.reads == {"x": 256, "s": 2 * 255 + 1}
+    assert counts.bank_conflicts == {"s": 0}
 
 
 DIVERGENT = """
@@ -270,11 +271,11 @@ __global__ void branch(float *out, const float *x) {
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_lanes_of_a_branch(order):
-    seen = counters(DIVERGENT, 1, 64, zeros(64), zeros(64), order=order)
-    places = {(p.array, p.kind): p for p in seen.places if p.kind == "read"}
+    counts = counters(DIVERGENT, 1, 64, zeros(64), zeros(64), order=order)
+    places = {(p.array, p.kind): p for p in counts.places if p.kind == "read"}
     assert places["x", "read"].lanes == 16
     assert places["x", "read"].sectors_per_request == 4
-    assert 16 <= seen.active_lanes < 32
+    assert 16 <= counts.active_lanes < 32
 
 
 def test_lanes_of_a_loop_that_some_leave_earlier():
@@ -286,12 +287,12 @@ def test_lanes_of_a_loop_that_some_leave_earlier():
         out[t] = sum;
     }
     """
-    seen = counters(text, 1, 32, zeros(32), zeros(1024))
-    # The k-th request is that of the 32 - k lanes that are still in the loop.
-    assert seen.requests == {"x": 32, "out": 1}
-    assert seen.reads == {"x": 528}
+    counts = counters(text, 1, 32, zeros(32), zeros(1024))
+    # The k-th request comes from the 32 - k lanes that are still in the loop.
+    assert counts.requests == {"x": 32, "out": 1}
+    assert counts.reads == {"x": 528}
     sectors = sum(4 - k // 8 for k in range(32))
-    assert seen.sectors == {"x": sectors, "out": 4}
+    assert counts.sectors == {"x": sectors, "out": 4}
 
 
 def test_threads_beyond_the_end_have_no_part():
@@ -301,16 +302,16 @@ def test_threads_beyond_the_end_have_no_part():
         if (i < n) out[i] = x[i];
     }
     """
-    seen = counters(text, 2, 64, zeros(70), zeros(70), 70)
-    assert seen.requests == {"x": 3, "out": 3}
-    assert seen.sectors == {"x": 4 + 4 + 1, "out": 4 + 4 + 1}
+    counts = counters(text, 2, 64, zeros(70), zeros(70), 70)
+    assert counts.requests == {"x": 3, "out": 3}
+    assert counts.sectors == {"x": 4 + 4 + 1, "out": 4 + 4 + 1}
 
 
 def test_a_warp_that_is_not_full():
     text = STRIDED.replace("TYPE", "float")
-    seen = counters(text, 3, 40, zeros(120), zeros(120), 1, 0)
-    assert (seen.warps, seen.requests["x"]) == (6, 6)
-    assert seen.sectors["x"] == 3 * (4 + 1)
+    counts = counters(text, 3, 40, zeros(120), zeros(120), 1, 0)
+    assert (counts.warps, counts.requests["x"]) == (6, 6)
+    assert counts.sectors["x"] == 3 * (4 + 1)
 
 
 # ---- atomics -------------------------------------------------------------------
@@ -334,18 +335,18 @@ __global__ void inside(int *out, int spread) {
 def test_atomics_in_global_memory(spread, sectors):
     kernel = load_cuda(ATOMICS, target="cpu").count
     bins = zeros(512, "i4")
-    seen = inspect(kernel, quiet=True)[1, 64](bins, spread).counters
+    counts = inspect(kernel, quiet=True)[1, 64](bins, spread).counters
     assert bins.sum() == 64
-    assert seen.atomics == {"bins": 64}
-    assert (seen.requests, seen.sectors) == ({"bins": 2}, {"bins": 2 * sectors})
+    assert counts.atomics == {"bins": 64}
+    assert (counts.requests, counts.sectors) == ({"bins": 2}, {"bins": 2 * sectors})
 
 
 @pytest.mark.parametrize("spread, wavefronts", [(0, 32), (1, 1), (4, 4), (32, 32)])
 def test_atomics_in_shared_memory(spread, wavefronts):
     kernel = load_cuda(ATOMICS, target="cpu").inside
-    seen = inspect(kernel, quiet=True)[1, 32](zeros(32, "i4"), spread).counters
-    assert seen.atomics == {"bins": 32}
-    (atomic,) = [p for p in seen.places if p.kind == "atomic"]
+    counts = inspect(kernel, quiet=True)[1, 32](zeros(32, "i4"), spread).counters
+    assert counts.atomics == {"bins": 32}
+    (atomic,) = [p for p in counts.places if p.kind == "atomic"]
     assert (atomic.requests, atomic.wavefronts) == (1, wavefronts)
 
 
@@ -363,11 +364,11 @@ __global__ void adding(int *out, const int *at) {
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", PATTERNS)
-def test_lanes_whose_atomics_are_for_one_element_go_one_after_the_other(name, order):
+def test_atomics_of_lanes_at_one_element_are_serialised(name, order):
     at, sectors, wavefronts = PATTERNS[name]
     args = zeros(1024, "i4"), np.array(at, "i4")
-    seen = counters(ADDING, 1, 64, *args, order=order)
-    atomics = {p.array: p for p in seen.places if p.kind == "atomic"}
+    counts = counters(ADDING, 1, 64, *args, order=order)
+    atomics = {p.array: p for p in counts.places if p.kind == "atomic"}
     assert atomics["out"].sectors == 2 * sectors
     assert atomics["s"].wavefronts == 2 * wavefronts
     assert atomics["s"].conflicts == 2 * (wavefronts - 1)
@@ -410,19 +411,19 @@ def test_atomic_loads_and_stores_are_loads_and_stores():
         out[threadIdx.x] = one.load();
     }
     """
-    seen = counters(text, 1, 64, *zeros((3, 64), "i4"))
-    assert seen.sectors == {"flag": 2, "set": 2, "out": 8}
-    assert (seen.reads, seen.writes["set"]) == ({"flag": 64}, 64)
-    assert seen.atomics == {}
+    counts = counters(text, 1, 64, *zeros((3, 64), "i4"))
+    assert counts.sectors == {"flag": 2, "set": 2, "out": 8}
+    assert (counts.reads, counts.writes["set"]) == ({"flag": 64}, 64)
+    assert counts.atomics == {}
 
 
 def cost(key, words):
-    """Sectors of x and y, wavefronts of s and r; y and r are updated atomically."""
-    times = Counter(words)
+    """Return a warp's sectors (x, y) or wavefronts (s, r); atomics access y and r."""
+    visits = Counter(words)
     if key[1] == "read":
-        times = dict.fromkeys(times, 1)
-    units = defaultdict(list)  # sectors or banks: how often each of its words
-    for word, count in times.items():
+        visits = dict.fromkeys(visits, 1)
+    units = defaultdict(list)  # accesses of each word, by sector or bank
+    for word, count in visits.items():
         units[word // 8 if key[0] in "xy" else word % 32].append(count)
     if key[0] in "xy":
         return sum(map(max, units.values()))
@@ -430,18 +431,18 @@ def cost(key, words):
 
 
 def expected(op, at, length, rounds):
-    """By the definition: the k-th time that a lane comes to a site."""
+    """Count by the definition: the k-th visits of a warp to a site are one request."""
     sums = {key: [0, 0, 0, 0] for key in OPS}
     blocks, _, threads = op.shape
     for block in range(blocks):
         for warp in range(0, threads, 32):
             rows = defaultdict(list)
             for t in range(warp, min(warp + 32, threads)):
-                times = defaultdict(int)
+                visits = defaultdict(int)
                 for k in range(length[block, t]):
                     site = op[block, k, t]
-                    rows[site, times[site]].append(at[block, k, t])
-                    times[site] += 1
+                    rows[site, visits[site]].append(at[block, k, t])
+                    visits[site] += 1
             for (site, _), words in rows.items():
                 (key,) = [key for key, value in OPS.items() if value == site]
                 sums[key][0] += len(words) * rounds
@@ -452,29 +453,29 @@ def expected(op, at, length, rounds):
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(
-    "steps, shortest, alike",
+    "steps, shortest, in_step",
     [
-        (12, 0, False),  # every lane goes its own way
-        (300, 300, True),  # full logs, in step
-        (300, 20, True),  # full logs, and lanes that leave the loop earlier
+        (12, 0, False),  # each lane takes another path
+        (300, 300, True),  # full logs, and lanes in step
+        (300, 20, True),  # full logs, and lanes that leave the loop early
     ],
 )
-def test_any_ways_of_any_lanes(steps, shortest, alike, order):
+def test_any_ways_of_any_lanes(steps, shortest, in_step, order):
     rng = np.random.default_rng(steps + shortest)
     blocks, threads, rounds = 2, 80, 2
-    op = rng.integers(0, 4, (blocks, steps, 1 if alike else threads))
+    op = rng.integers(0, 4, (blocks, steps, 1 if in_step else threads))
     op = np.broadcast_to(op, (blocks, steps, threads)).astype(np.int32)
     at = rng.integers(0, 1024, (blocks, steps, threads)).astype(np.int32)
     length = rng.integers(shortest, steps + 1, (blocks, threads)).astype(np.int32)
     args = [np.ascontiguousarray(a).reshape(-1) for a in (length, op, at)]
     x, y = zeros((2, 1024), "i4")
-    seen = counters(ANY, blocks, threads, x, y, *args, steps, rounds, order=order)
-    found = {
+    counts = counters(ANY, blocks, threads, x, y, *args, steps, rounds, order=order)
+    places = {
         (p.array, p.kind): (p.accesses, p.requests, p.sectors, p.wavefronts)
-        for p in seen.places
+        for p in counts.places
         if (p.array, p.kind) in OPS
     }
-    assert found == expected(op, at, length, rounds)
+    assert places == expected(op, at, length, rounds)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -486,29 +487,29 @@ def test_counters_do_not_depend_on_threads_and_workers(order):
     for workers in (1, 3):
         simt.simt_set_threads(workers)
         try:
-            seen = counters(text, (4, 4), (16, 16), *args, 64, order=order)
+            counts = counters(text, (4, 4), (16, 16), *args, 64, order=order)
         finally:
             simt.simt_set_threads(0)
-        assert by_array(seen) == first
+        assert by_array(counts) == first
 
 
 # ---- against the simulator -----------------------------------------------------
 
 
-def by_array(seen):
-    """The sums of all places of an array and kind, and the launch's own."""
+def by_array(counts):
+    """Return the launch's own counters, and those of its places by array and kind."""
     sums = defaultdict(lambda: np.zeros(len(PLACES), np.int64))
-    for place in seen.places:
+    for place in counts.places:
         if place.kind != "step" and place.space in ("global", "shared"):
-            # A name that C reserves has an underscore there.
+            # In C, an underscore is appended to reserved names.
             key = place.array.rstrip("_"), place.kind, place.space
             sums[key] += [getattr(place, name) for name in PLACES]
-    own = (seen.blocks, seen.threads, seen.warps, seen.barriers)
-    return own, {key: tuple(map(int, value)) for key, value in sums.items()}
+    launch_counts = (counts.blocks, counts.threads, counts.warps, counts.barriers)
+    return launch_counts, {key: tuple(map(int, value)) for key, value in sums.items()}
 
 
 def columns(out, x, n):
-    """Each thread a column: loads stride by rows."""
+    """Sum one row of x per thread, so that the loads of a warp are n elements apart."""
     i = cuda.grid(1)
     if i < n:
         total = np.float32(0)

@@ -1,4 +1,4 @@
-"""Steps of the watch build are the kernel's own, and none of the engine's."""
+"""The watch build counts the kernel's own steps, and none of the engine's."""
 
 import numpy as np
 import pytest
@@ -22,12 +22,12 @@ __global__ void part(float *y, const float *x, int group) {
 def test_first_lines_two_loops_and_last_lines(group, steps, lanes):
     part, blocks = load_cuda(SOURCE).part, 3
     x, y = np.ones(128 * blocks, np.float32), np.zeros(128 * blocks, np.float32)
-    seen = inspect(part)[blocks, 128](y, x, group).counters
+    counts = inspect(part)[blocks, 128](y, x, group).counters
     even = np.arange(128 * blocks) // group % 2 == 0
     assert np.array_equal(y, np.where(even, x / 16, x + 4))
-    places = [place for place in seen.places if place.kind == "step"]
+    places = [place for place in counts.places if place.kind == "step"]
     assert sum(place.requests for place in places) == steps * 4 * blocks
-    assert seen.active_lanes == pytest.approx(lanes)
+    assert counts.active_lanes == pytest.approx(lanes)
     assert min(place.line for place in places) <= 3, "the first lines are no step"
 
 
@@ -48,8 +48,8 @@ __global__ void object(int *y, const int *x) {
 
 
 @pytest.mark.parametrize("name", ["add_float", "most", "exchange", "swap", "object"])
-def test_what_an_atomic_is_made_of_is_no_step(name):
-    """Some lanes find what they would have written: they must not part."""
+def test_the_parts_of_an_atomic_are_no_steps(name):
+    """Some lanes find the value that they would write; they must not diverge."""
     kernel, x = getattr(load_cuda(ATOMICS), name), np.arange(256, dtype=np.int32) % 3
     y = np.zeros(256, np.float32 if name == "add_float" else np.int32)
     assert inspect(kernel)[2, 128](y, x).counters.active_lanes == 32

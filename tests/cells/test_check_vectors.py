@@ -1,4 +1,4 @@
-"""The watch build counts a vector's load as a GPU makes it: as one request."""
+"""The watch build counts a vector's load as one request, as on a GPU."""
 
 import numpy as np
 
@@ -16,12 +16,12 @@ __global__ void apart2(float *out, const float *b) {
 """
 
 
-def test_vectors_that_are_taken_apart_are_loaded_at_once():
+def test_a_vector_whose_members_are_used_is_loaded_at_once():
     module = load_cuda(SOURCE)
     b, out = np.random.default_rng(0).random((32, 4), np.float32), np.zeros(32, "f")
-    seen = inspect(module.apart4)[1, 32](out, b).counters
+    counters = inspect(module.apart4)[1, 32](out, b).counters
     assert np.allclose(out, b[:, 3] * b[:, :3].sum(1), rtol=1e-6)
-    assert seen.requests["b"] == 1 and seen.sectors["b"] == 16
-    seen = inspect(module.apart2)[1, 32](out, b).counters
+    assert counters.requests["b"] == 1 and counters.sectors["b"] == 16
+    counters = inspect(module.apart2)[1, 32](out, b).counters
     assert np.array_equal(out, b.reshape(-1, 2)[:32, 0] - b.reshape(-1, 2)[:32, 1])
-    assert seen.requests["b"] == 1 and seen.sectors["b"] == 8
+    assert counters.requests["b"] == 1 and counters.sectors["b"] == 8

@@ -1,4 +1,4 @@
-"""A store through a pointer whose const a cast took away: it happens, as on a GPU."""
+"""Stores through a pointer whose const was cast away take effect, as on a GPU."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_the_store_is_in_the_array(cell, make):
     assert x.tolist() == y.tolist() == [2.0] * 4
 
 
-def test_an_array_that_may_not_be_written_to_says_so_and_stays(cell):
+def test_a_store_into_a_read_only_array_is_refused(cell):
     x, y = np.ones(4, np.float32), np.zeros(4, np.float32)
     x.flags.writeable = False
     with pytest.raises(
@@ -54,7 +54,7 @@ def test_a_read_only_view_of_an_output_is_no_store_through_a_cast(cell):
     assert base.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
 
 
-def test_the_array_of_a_struct_as_well():
+def test_the_store_into_an_array_of_a_struct_takes_effect():
     x = np.zeros(3, np.float32)
     load_cuda(SOURCE, target="cpu").member[1, 1]((x, 1))
     assert x.tolist() == [0, 5, 0]
@@ -68,7 +68,7 @@ def test_inspect_shows_it_too():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU here")
 @pytest.mark.parametrize("isolated", [False, True])
-def test_a_gpu_does_so(isolated):
+def test_a_gpu_stores_through_the_cast(isolated):
     x, y = torch.ones(4, device="cuda"), torch.zeros(4, device="cuda")
     load_cuda(SOURCE, target="cuda", isolated=isolated).twice[1, 4](x, y)
     assert x.tolist() == [2.0] * 4

@@ -25,18 +25,18 @@ def k(request):
     return load_cuda(SOURCE, target="cpu", watched=request.param == "watched")
 
 
-def launched(kernel, bytes_, threads=64):
-    given = np.full(threads, -1, np.int32)
-    kernel[1, threads](given, bytes_)
-    return int(given.sum())
+def count_allocations(kernel, bytes_, threads=64):
+    is_allocated = np.full(threads, -1, np.int32)
+    kernel[1, threads](is_allocated, bytes_)
+    return int(is_allocated.sum())
 
 
-def test_what_no_gpu_has_is_null(k):
-    assert launched(k.each, 1 << 30) == launched(k.each, 2**63) == 0
-    assert launched(k.each, 1 << 20) == 64
+def test_allocations_larger_than_the_heap_are_null(k):
+    assert count_allocations(k.each, 1 << 30) == count_allocations(k.each, 2**63) == 0
+    assert count_allocations(k.each, 1 << 20) == 64
 
 
 def test_the_threads_share_8_mb_and_free_gives_it_back(k):
     for _ in range(3):
-        assert launched(k.together, 1 << 20) == 7
-    assert launched(k.together, 1 << 10) == 64
+        assert count_allocations(k.together, 1 << 20) == 7
+    assert count_allocations(k.together, 1 << 10) == 64

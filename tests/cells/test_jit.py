@@ -1,4 +1,4 @@
-"""load_cuda() on the CPU: what a kernel is given, and what happens when it fails."""
+"""load_cuda() on the CPU: the arguments of kernels, faults, options and the cache."""
 
 import os
 import signal
@@ -96,7 +96,7 @@ def floats(n: int) -> torch.Tensor:
     return torch.arange(float(n))
 
 
-# ---- what a kernel is given ----------------------------------------------------
+# ---- arguments -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1, 31, 1001, 1024])
@@ -118,10 +118,10 @@ def test_numpy_torch_and_dlpack_arrays_are_worked_on_in_place(k, n):
 
 def test_every_kind_of_number_arrives_as_its_type(k):
     out = np.zeros(11)
-    passed = (-3, 255, -300, 2**32 - 1, -(2**40), 2**63, True, 0.1, 0.1)
-    k.scalars[1, 1](out, *passed, (1, 2, 3, 4.5), np.array([5, 6], np.int32))
-    wanted = [*passed[:7], np.float32(0.1), 0.1, 4.5, 6]
-    assert out.tolist() == [float(value) for value in wanted]
+    values = (-3, 255, -300, 2**32 - 1, -(2**40), 2**63, True, 0.1, 0.1)
+    k.scalars[1, 1](out, *values, (1, 2, 3, 4.5), np.array([5, 6], np.int32))
+    expected = [*values[:7], np.float32(0.1), 0.1, 4.5, 6]
+    assert out.tolist() == [float(value) for value in expected]
 
 
 def test_structs_come_from_structured_arrays(k):
@@ -140,10 +140,10 @@ def test_vector_types_take_arrays_of_their_components(k):
     assert out.tolist() == [[5, 6, 0, 0], [5, 6, 1, 0]]
 
 
-def test_a_sum_in_volatile_memory_goes_in_step_however_it_is_spaced():
-    """Harris' last warp; `s[t] +=s[t + 2]` did not compile."""
+def test_a_sum_in_volatile_memory_runs_in_lockstep_with_any_spacing():
+    """Harris's last warp. At first, `s[t] +=s[t + 2]` did not compile."""
     halves = "s[t] +=s[t + 16]; s[t]+=s[t+8]; s[t] += s[t + 4]; s[t]+=s[t+2];"
-    made = load_cuda(
+    cell = load_cuda(
         f"__device__ void add(volatile float *s, int t) {{ {halves} s[t]+=s[t+1]; }}"
         """
         __global__ void sum(float *out, const float *x) {
@@ -156,7 +156,7 @@ def test_a_sum_in_volatile_memory_goes_in_step_however_it_is_spaced():
         }"""
     )
     out = np.zeros(1, np.float32)
-    made.sum[1, 32](out, np.arange(32, dtype=np.float32))
+    cell.sum[1, 32](out, np.arange(32, dtype=np.float32))
     assert out == 496
 
 
@@ -195,16 +195,16 @@ def test_empty_and_zero_dimensional_arrays(k):
 
 def test_overlapping_arrays_stay_one_memory(k):
     x = torch.ones(11)
-    k.add[1, 1024](x[1:], x[:-1], x[:-1], 10)  # one thread after the other
+    k.add[1, 1024](x[1:], x[:-1], x[:-1], 10)  # threads run one after another
     assert x.tolist() == [2.0**i for i in range(11)]
 
 
 def test_device_variables_begin_afresh_in_every_module(k):
     out = torch.zeros(1, dtype=torch.int32)
     for _ in range(2):
-        fresh = load_cuda(SOURCE, target="cpu")
-        fresh.count[1, 1](out)
-        fresh.count[1, 1](out)
+        cell = load_cuda(SOURCE, target="cpu")
+        cell.count[1, 1](out)
+        cell.count[1, 1](out)
         assert out.item() == 2
 
 
@@ -212,12 +212,15 @@ def test_device_variables_begin_afresh_in_every_module(k):
     ("args", "words"),
     [
         ((0, 1), r"add takes 4 arguments, 2 are given: add\(float \*out, const"),
-        ((torch.zeros(2, dtype=torch.float64), 1, 1, 1), r"wants float32, .*float64"),
+        ((torch.zeros(2, dtype=torch.float64), 1, 1, 1), r"expects float32, .*float64"),
         ((torch.zeros(4, 4).T, 1, 1, 1), r"not contiguous .*\.contiguous\(\)"),
         ((torch.zeros(2, requires_grad=True), 1, 1, 1), r"\.detach\(\)"),
-        ((1.0, 1, 1, 1), r"float \*out: wants an array, this is 1.0 \(float\)"),
+        ((1.0, 1, 1, 1), r"float \*out: expects an array, this is 1.0 \(float\)"),
         ((floats(2), floats(2), floats(2), 2.5), r"int n: .*whole number.*n // 2"),
-        ((floats(2), floats(2), floats(2), 2**31), r"holds -2147483648 to 2147483647"),
+        (
+            (floats(2), floats(2), floats(2), 2**31),
+            r"ranges from -2147483648 to 2147483647",
+        ),
         ((floats(2), floats(2), floats(2), None), r"int n: .*this is None"),
     ],
 )
@@ -248,13 +251,13 @@ def test_a_read_only_array_is_for_const_parameters(k):
         (1, r"1 are given"),
     ],
 )
-def test_a_launch_outside_of_the_limits_says_the_limit(k, key, words):
+def test_a_launch_outside_the_limits_names_the_limit(k, key, words):
     with pytest.raises(ArgumentError, match=words):
         k.where[key]
 
 
 @pytest.mark.parametrize(
-    ("whole", "other"),
+    ("ints", "floats_"),
     [
         ((4, 256), (4.0, 256)),
         ((4, 256), (4, np.float64(256))),
@@ -262,11 +265,11 @@ def test_a_launch_outside_of_the_limits_says_the_limit(k, key, words):
         (((2, 2), 256), ((2, 2.0), 256)),
     ],
 )
-def test_a_float_is_refused_after_an_equal_int_was_taken(k, whole, other):
-    assert k.where[whole] is k.where[whole]
+def test_a_float_is_refused_after_an_equal_int_was_accepted(k, ints, floats_):
+    assert k.where[ints] is k.where[ints]
     with pytest.raises(ArgumentError, match=r"whole numbers, this is .*\.0"):
-        k.where[other]
-    assert k.where[whole] is k.where[tuple(whole)]
+        k.where[floats_]
+    assert k.where[ints] is k.where[tuple(ints)]
 
 
 def test_only_kernels_are_attributes(k):
@@ -313,8 +316,8 @@ def test_flags_reach_the_cell_and_not_our_headers(flags):
 # ---- faults ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [256, 250])  # a whole number of 16-byte steps, and not
-def test_an_overrun_is_told_by_element_and_changes_nothing(k, n):
+@pytest.mark.parametrize("n", [256, 250])  # a multiple of 16 bytes, and none
+def test_an_overrun_names_its_element_and_changes_no_array(k, n):
     out = torch.zeros(n)
     with pytest.raises(
         KernelFault,
@@ -326,7 +329,7 @@ def test_an_overrun_is_told_by_element_and_changes_nothing(k, n):
 
 
 def test_an_underrun_and_a_read_past_the_end(k):
-    # In front of an array may be some bytes that belong to nobody: no page fault.
+    # Some bytes of slack may precede an array, so this write may cause no page fault.
     with pytest.raises(KernelFault, match=r"wrote out\[-1\], 1 element before"):
         k.unguarded[1, 1](torch.zeros(1000), torch.ones(1), -1)
     with pytest.raises(KernelFault, match=r"read a\[3\], just past the end of its 3"):
@@ -371,16 +374,16 @@ for line in open("/proc/self/maps"):
 
 
 @pytest.mark.slow
-def test_wild_stores_fault_beside_the_check_builds_memory(k):
-    """Its shadows are terabytes of addresses: nobody may write there unnoticed.
+def test_wild_stores_fault_beside_the_watch_builds_memory(k):
+    """Shadow memory spans terabytes of addresses; no stray write may go unnoticed.
 
-    In a process of its own: what large arrays have opened stays open.
+    The test needs a separate process, since memory opened for large arrays stays open.
     """
     program = [sys.executable, "-c", WRITABLE, str(Path(__file__).parent)]
-    done = subprocess.run(program, text=True, capture_output=True, check=True)
-    writable = [int(size) for size in done.stdout.split()]
-    if not torch.cuda.is_available():  # the driver has such mappings of its own
-        # Nor are there terabytes of stacks: 2048 workers have 64 MB each.
+    result = subprocess.run(program, text=True, capture_output=True, check=True)
+    writable = [int(size) for size in result.stdout.split()]
+    if not torch.cuda.is_available():  # the driver has such mappings, too
+        # Stacks do not take terabytes either: 2048 workers have 64 MB each.
         assert sum(size for size in writable if size > 128 << 30) == 0
     with pytest.raises(KernelFault, match=r"in none of its arrays"):
         k.far[1, 1](floats(4), 1 << 40)
@@ -395,7 +398,7 @@ def test_in_place_nothing_is_copied():
     assert torch.equal(out, 2 * floats(4))
 
 
-def test_a_kernel_that_does_not_end_is_ended():
+def test_a_kernel_that_does_not_end_is_stopped():
     k = load_cuda(SOURCE, target="cpu", timeout=0.2)
     with pytest.raises(KernelFault, match=r"longer than 0.2 s .*--timeout"):
         k.forever[1, 1](np.zeros(1, np.int32))
@@ -413,7 +416,7 @@ def test_ctrl_c_ends_a_kernel(k):
 
 
 @pytest.mark.parametrize("name", ["races", "neighbours"])
-def test_check_finds_what_depends_on_the_order_of_threads(name):
+def test_check_finds_results_that_depend_on_the_order_of_threads(name):
     k, x = load_cuda(SOURCE, target="cpu", check=True), floats(64)
     with pytest.raises(
         OrderDependence, match=rf"{name}: x\[\d+\] depends on the order"
@@ -429,22 +432,22 @@ def test_check_allows_the_rounding_of_atomics(capsys):
     assert "checked in 3 orders" in capsys.readouterr().out
 
 
-def test_time_launches_on_copies_and_says_that_it_is_simulated(capsys):
+def test_time_launches_on_copies_and_marks_simulated_times(capsys):
     k, x = load_cuda(SOURCE, target="cpu", time=True), torch.zeros(1)
     k.sums[1, 2](x)
     assert x.item() == pytest.approx(0.1)
-    said = capsys.readouterr().out
-    assert "says nothing about a GPU" in said and "unchecked (--check)" in said
+    out = capsys.readouterr().out
+    assert "not a prediction for a GPU" in out and "unchecked (--check)" in out
 
 
-def test_a_time_after_a_check_is_not_said_to_be_unchecked(capsys):
+def test_a_time_after_a_check_is_not_marked_as_unchecked(capsys):
     k = load_cuda(SOURCE, target="cpu", time=True, check=True)
     k.sums[1, 2](torch.zeros(1))
-    said = capsys.readouterr().out
-    assert "a launch (" in said and "unchecked" not in said
+    out = capsys.readouterr().out
+    assert "a launch (" in out and "unchecked" not in out
 
 
-def test_isolated_launches_and_what_ends_them(capsys):
+def test_isolated_launches_and_their_faults(capsys):
     text = SOURCE + '__global__ void says(int n) { printf("n is %d\\n", n); }'
     k = load_cuda(text, target="cpu", isolated=True, timeout=0.5)
     x = torch.ones(11)
@@ -486,7 +489,7 @@ def test_printf_appears_where_print_does(capsys):
     assert capsys.readouterr().out == "before\nthread 0\nthread 1\nafter\n"
 
 
-def test_every_kernel_of_a_cell_sees_that_a_header_has_changed():
+def test_every_kernel_of_a_cell_uses_a_changed_header():
     headers.add("ten.cuh", "#define TEN 9\n")
     cell = load_cuda(
         """
@@ -505,7 +508,7 @@ def test_every_kernel_of_a_cell_sees_that_a_header_has_changed():
     assert x[0] == -10
 
 
-def test_a_header_that_changes_recompiles_who_includes_it():
+def test_a_changed_header_recompiles_its_cells():
     headers.add("factor.cuh", "__device__ float f(float x) { return 2 * x; }\n")
     k = load_cuda(
         '#include "factor.cuh"\n__global__ void k(float *x) { x[0] = f(1); }',
@@ -518,7 +521,7 @@ def test_a_header_that_changes_recompiles_who_includes_it():
     k.k[1, 1](x)
     assert x.item() == 3
     for name in ("../a.cuh", "/tmp/a.cuh", "a", "a/../../b.cuh", "a b.cuh"):
-        with pytest.raises(ArgumentError, match="no name for a header"):
+        with pytest.raises(ArgumentError, match="is not a header name"):
             headers.add(name, "")
 
 
@@ -528,10 +531,10 @@ def test_flags_reach_the_compiler_and_no_shell(tmp_path):
     k = load_cuda(source, target="cpu", flags="-DN='40 + 2' --use_fast_math -O1")
     k[1, 1](x)
     assert x[0] == 42
-    touched = tmp_path / "touched"
-    with pytest.raises(ArgumentError, match="no flag for a cell"):
-        load_cuda(source, target="cpu", flags=f"-DN=1 ; touch {touched}")
-    assert not touched.exists()
+    marker = tmp_path / "touched"
+    with pytest.raises(ArgumentError, match="is not a flag of cells"):
+        load_cuda(source, target="cpu", flags=f"-DN=1 ; touch {marker}")
+    assert not marker.exists()
 
 
 def test_blocks_of_a_cooperative_kernel_wait_for_each_other():
@@ -557,8 +560,8 @@ def test_blocks_of_a_cooperative_kernel_wait_for_each_other():
 # ---- signatures ----------------------------------------------------------------
 
 
-def test_signatures_of_what_people_write():
-    found = signature.parse(
+def test_signatures_of_common_declarations():
+    parsed = signature.parse(
         """
         // __global__ void no(int a) {}
         #define REAL float
@@ -573,8 +576,8 @@ def test_signatures_of_what_people_write():
         __global__ void declared(int n);
         """
     )
-    assert [s.name for s in found] == ["a", "b", "c"]
-    kinds = [(p.type, p.pointer, p.const) for p in found[0].params]
+    assert [s.name for s in parsed] == ["a", "b", "c"]
+    kinds = [(p.type, p.pointer, p.const) for p in parsed[0].params]
     assert kinds == [
         ("float", True, False),
         ("float", True, True),
@@ -582,12 +585,12 @@ def test_signatures_of_what_people_write():
         ("float", True, False),
         ("unsigned int", False, False),
     ]
-    assert found[1].instantiate([np.float16])[0] == "b<__half, (3 > 2)>"
-    assert found[2].instantiate([])[0] == "m::c"
-    assert found[0].line == 8
+    assert parsed[1].instantiate([np.float16])[0] == "b<__half, (3 > 2)>"
+    assert parsed[2].instantiate([])[0] == "m::c"
+    assert parsed[0].line == 8
 
 
-def test_errors_name_both_places_of_arrays_that_lie_apart(k):
+def test_errors_name_both_devices_of_arrays(k):
     class OnGpu:
         device = type("Device", (), {"id": 0})()
 
@@ -600,7 +603,7 @@ def test_errors_name_both_places_of_arrays_that_lie_apart(k):
         k.add[1, 4](floats(4), OnGpu(), floats(4), 4)
 
 
-def test_a_failed_compile_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_a_failed_compilation_leaves_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "_root", tmp_path)
     with pytest.raises(CompileError):
         load_cuda("__global__ void k(int n) { n = }", target="cpu")
@@ -617,25 +620,25 @@ def test_a_pointer_that_is_cast_to_float4_stays_aligned():
     assert x.tolist() == [1, 2, 3, 4, 0]
 
 
-def test_an_array_that_is_none_for_a_kernel_is_named_with_its_parameter(k):
+def test_an_unusable_array_is_named_with_its_parameter(k):
     a = floats(4)
-    for bad, words in {
+    for array, words in {
         "byte order": (np.zeros(4, ">f4"), "byte order"),
         "meta": (torch.zeros(4, device="meta"), "a tensor on meta"),
         "sparse": (floats(4).to_sparse(), "no plain memory"),
     }.values():
         with pytest.raises(ArgumentError, match=rf"add: const float \*a: .*{words}"):
-            k.add[1, 4](a, bad, a, 4)
+            k.add[1, 4](a, array, a, 4)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="the array would lie on the GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the array would be on the GPU")
 def test_host_memory_behind_the_interface_of_gpus_is_refused(k):
     class Claims:
         __cuda_array_interface__ = {  # noqa: RUF012
             **{"shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3}
         }
 
-    with pytest.raises(ArgumentError, match="on a GPU, but there is no GPU"):
+    with pytest.raises(ArgumentError, match="but there is no GPU"):
         k.add[1, 4](Claims(), floats(4), floats(4), 4)
 
 
@@ -653,7 +656,7 @@ def test_an_enum_is_passed_as_its_number():
 def test_isolated_launches_from_several_threads_take_turns():
     text = "__global__ void put(int *x, int n) { x[0] = n; }"
     k = load_cuda(text, target="cpu", isolated=True)
-    wrong = []
+    failures = []
 
     def launch(n):
         for _ in range(10):
@@ -661,36 +664,36 @@ def test_isolated_launches_from_several_threads_take_turns():
             try:
                 k.put[1, 1](x, n)
             except Exception as error:
-                wrong.append(error)
-            wrong.extend(x[x != n])
+                failures.append(error)
+            failures.extend(x[x != n])
 
     threads = [threading.Thread(target=launch, args=(n,)) for n in range(1, 5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong
+    assert not failures
 
 
-def test_a_source_that_is_no_text_is_refused():
-    for bad in ("\0", "\ud800"):
-        with pytest.raises(ArgumentError, match="no text"):
-            load_cuda(f"__global__ void k(int *x) {{ *x = 1; }} // {bad}")
+def test_a_source_that_is_not_text_is_refused():
+    for character in ("\0", "\ud800"):
+        with pytest.raises(ArgumentError, match="is not text"):
+            load_cuda(f"__global__ void k(int *x) {{ *x = 1; }} // {character}")
 
 
 @pytest.mark.parametrize("timeout", ["3", -1, float("nan"), 1e6])
-def test_a_timeout_that_is_no_time_is_refused(timeout):
+def test_an_invalid_timeout_is_refused(timeout):
     with pytest.raises(ArgumentError, match=r"timeout=.*want 0 \(none\) to 86400"):
         load_cuda("__global__ void k() {}", target="cpu", timeout=timeout)
 
 
-def test_timing_a_launch_prints_what_one_launch_prints(capfd):
+def test_timing_a_launch_prints_its_output_once(capfd):
     text = '__global__ void p() { printf("once\\n"); }'
     load_cuda(text, target="cpu", time=True).p[1, 1]()
     out = capfd.readouterr().out
     assert out.count("once") == 1 and "a launch" in out
 
 
-def test_an_older_language_is_refused_in_a_word():
+def test_an_older_language_is_refused():
     with pytest.raises(ArgumentError, match=r"-std=c\+\+11: .*C\+\+17"):
         load_cuda("__global__ void k() {}", target="cpu", flags="-std=c++11")

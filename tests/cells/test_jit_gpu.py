@@ -1,4 +1,4 @@
-"""Cells on a GPU: arguments, streams, graphs, faults. Skipped where there is none."""
+"""Cells on a GPU: arguments, streams, graphs and faults. Most tests need a GPU."""
 
 import re
 import subprocess
@@ -31,7 +31,7 @@ __global__ void saxpy(float *y, const float *x, float a, int n) {
 
 
 @pytest.mark.skipif(HERE, reason="there is a GPU")
-def test_without_a_gpu_it_says_so():
+def test_without_a_gpu_the_error_names_the_cause():
     with pytest.raises(BuildError, match="no CUDA GPU"):
         gpu.compile(SAXPY, expressions=["saxpy"])
 
@@ -58,7 +58,7 @@ def test_a_cell_has_ptx_cuh_on_the_gpu_too():
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 @pytest.mark.parametrize("sm", only(["sm_90a"], ["sm_80", "sm_90a", ""]))
 def test_machine_code_can_be_read(sm):
-    """An empty name is the GPU that is here; without one it is sm_80."""
+    """An empty name selects this machine's GPU, or sm_80 if there is none."""
     try:
         text = gpu.compile_sass(SAXPY, sm=sm)
     except BuildError as error:
@@ -83,9 +83,9 @@ def test_without_a_disassembler_the_cure_is_named(monkeypatch):
 def test_a_kernel_computes(n):
     k = jit.load_cuda(SAXPY)
     y, x = torch.randn(n, device="cuda"), torch.randn(n, device="cuda")
-    want = y.double() + 2.5 * x.double()
+    expected = y.double() + 2.5 * x.double()
     k[-(-n // 256), 256](y, x, 2.5, n)
-    torch.testing.assert_close(y.double(), want, atol=1e-5, rtol=1e-6)
+    torch.testing.assert_close(y.double(), expected, atol=1e-5, rtol=1e-6)
 
 
 @on_gpu
@@ -115,7 +115,7 @@ def test_scalars_of_every_type_arrive():
     out = torch.full((14,), torch.nan, dtype=torch.float64, device="cuda")
     values = [True, -128, 255, -32768, 65535, -(2**31), 2**32 - 1, -(2**62), 2**62]
     values += [2**63, 2**40, 0.5, 0.1]
-    for _ in range(3):  # the careful way, then twice the quick one
+    for _ in range(3):  # the careful way once, then the quick way twice
         out.fill_(torch.nan)
         k.all[1, 1](out, *values)
         assert out[:13].tolist() == [float(v) for v in values]
@@ -125,8 +125,8 @@ def test_scalars_of_every_type_arrive():
     for _ in range(2):
         out.fill_(torch.nan)
         k.more[1, 1](out, *args)
-        want = [0.5, 1.5, 1, 2, 3, 4, 5, 6, 7, 8, 9, 7.5, 8.25, -9]
-        assert out.tolist() == want
+        expected = [0.5, 1.5, 1, 2, 3, 4, 5, 6, 7, 8, 9, 7.5, 8.25, -9]
+        assert out.tolist() == expected
     with pytest.raises(ArgumentError, match=r"Point p has 24 bytes, 4 are given"):
         k.more[1, 1](out, *args[:-1], b"1234")
 
@@ -159,7 +159,7 @@ def test_arrays_of_every_dtype_through_a_template():
 
 
 class Interface:
-    """An array that speaks only __cuda_array_interface__."""
+    """An array with __cuda_array_interface__ alone."""
 
     def __init__(self, tensor, **more):
         self.tensor = tensor
@@ -188,8 +188,8 @@ def test_arrays_of_every_kind():
             __import__(module)
         except Exception:
             continue
-        found = sys.modules[module]
-        kinds[name] = found.asarray if name == "cupy" else found.as_cuda_array
+        library = sys.modules[module]
+        kinds[name] = library.asarray if name == "cupy" else library.as_cuda_array
     for name, make in kinds.items():
         y, x = torch.zeros(n, device="cuda"), torch.randn(n, device="cuda")
         k[4, 256](make(y), make(x), 2.0, n)
@@ -197,19 +197,19 @@ def test_arrays_of_every_kind():
 
 
 @on_gpu
-def test_what_does_not_fit_is_named():
+def test_an_argument_that_does_not_fit_is_named():
     k, x = jit.load_cuda(SAXPY, target="cuda"), torch.zeros(8, device="cuda")
     for _ in range(2):
-        for wrong in (x.double(), x[::2], x.cpu(), np.zeros(8, np.float32), 3.0):
+        for argument in (x.double(), x[::2], x.cpu(), np.zeros(8, np.float32), 3.0):
             with pytest.raises(ArgumentError, match="saxpy"):
-                k[1, 8](x, wrong, 1.0, 8)
+                k[1, 8](x, argument, 1.0, 8)
         with pytest.raises(ArgumentError, match="int n"):
             k[1, 8](x, x, 1.0, 8.0)
         k[1, 8](x, x, 1.0, 8)
 
 
 @on_gpu
-def test_a_launch_that_cannot_be_is_refused_and_nothing_is_lost():
+def test_an_impossible_launch_is_refused_and_later_ones_work():
     k = jit.load_cuda("""
     __global__ void __launch_bounds__(128) small(float *o) { o[threadIdx.x] = 1; }
     extern __shared__ float s[];
@@ -226,11 +226,11 @@ def test_a_launch_that_cannot_be_is_refused_and_nothing_is_lost():
         k.small[1, 2000](out)
     with pytest.raises(ArgumentError, match="65535"):
         k.small[(1, 70_000), 1](out)
-    most = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
-    if most < 227 << 10:
-        with pytest.raises(ArgumentError, match=str(most)):
-            k.shared[1, 64, most + 4](out, 1)
-    for kb in (4, 48, 60, most >> 10, 4):  # more than 48 KB must be asked for
+    limit = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
+    if limit < 227 << 10:
+        with pytest.raises(ArgumentError, match=str(limit)):
+            k.shared[1, 64, limit + 4](out, 1)
+    for kb in (4, 48, 60, limit >> 10, 4):  # more than 48 KB must be requested
         k.shared[1, 64, kb << 10](out, kb << 8)
         assert out[0].item() == (kb << 8) - 1
     k.small[1, 128](out)
@@ -245,35 +245,35 @@ def test_printf_comes_out_in_the_cell_and_in_order(capfd):
     print("before")
     k[1, 2](2)
     print("after")
-    said = capfd.readouterr().out
-    assert said == "before\nthread 0 of 2\nthread 1 of 2\nafter\n"
+    out = capfd.readouterr().out
+    assert out == "before\nthread 0 of 2\nthread 1 of 2\nafter\n"
 
 
 @on_gpu
-def test_launches_go_to_torchs_current_stream_or_the_one_given():
+def test_launches_use_torchs_current_stream_or_their_argument():
     k, n = jit.load_cuda(SAXPY), 1000
     y, x = torch.zeros(n, device="cuda"), torch.ones(n, device="cuda")
     k[4, 256](y, x, 0.0, n)
     torch.cuda.synchronize()
     side = torch.cuda.Stream()
     protocol = type("S", (), {"__cuda_stream__": lambda self: (0, side.cuda_stream)})
-    for given in (None, side, side.cuda_stream, protocol()):
+    for stream in (None, side, side.cuda_stream, protocol()):
         y.zero_()
         torch.cuda.synchronize()
         with torch.cuda.stream(side):
             torch.cuda._sleep(200_000_000)  # about 0.1 s
-            if given is None:
+            if stream is None:
                 k[4, 256](y, x, 2.0, n)
-        if given is not None:
-            k[4, 256, 0, given](y, x, 2.0, n)
-        early = y.clone()  # on the default stream, which does not wait
-        assert early.sum().item() == 0
+        if stream is not None:
+            k[4, 256, 0, stream](y, x, 2.0, n)
+        snapshot = y.clone()  # on the default stream, which does not wait
+        assert snapshot.sum().item() == 0
         side.synchronize()
         assert y.sum().item() == 2 * n
 
 
 @on_gpu
-def test_memory_that_another_stream_still_uses_is_not_given_away():
+def test_memory_that_another_stream_still_uses_is_not_reused():
     k, n = jit.load_cuda(SAXPY), 1 << 20
     side, out = torch.cuda.Stream(), torch.zeros(n, device="cuda")
     x = torch.ones(n, device="cuda")
@@ -282,7 +282,7 @@ def test_memory_that_another_stream_still_uses_is_not_given_away():
         torch.cuda._sleep(100_000_000)
     k[n // 256, 256, 0, side](out, x, 3.0, n)
     del x
-    torch.full((n,), torch.nan, device="cuda")  # would get x's memory at once
+    torch.full((n,), torch.nan, device="cuda")  # would reuse x's memory immediately
     side.synchronize()
     assert out.sum().item() == 3 * n
 
@@ -330,7 +330,7 @@ def test_blocks_wait_for_each_other_in_a_cooperative_launch():
 
 @on_gpu
 def test_a_thread_that_never_saw_cuda_may_launch():
-    k, n, wrong = jit.load_cuda(SAXPY), 1000, []
+    k, n, failures = jit.load_cuda(SAXPY), 1000, []
     y, x = torch.zeros(n, device="cuda"), torch.ones(n, device="cuda")
     k[4, 256](y, x, 1.0, n)
 
@@ -340,7 +340,7 @@ def test_a_thread_that_never_saw_cuda_may_launch():
                 k[4, 256](y, x, 1.0, n)
             torch.cuda.synchronize()
         except Exception as error:
-            wrong.append(error)
+            failures.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -348,8 +348,8 @@ def test_a_thread_that_never_saw_cuda_may_launch():
     for thread in threads:
         thread.join()
     torch.cuda.synchronize()
-    assert not wrong
-    # Threads share a stream: their launches follow each other, none is lost.
+    assert not failures
+    # The threads share a stream, so their launches follow each other, and none is lost.
     assert y.eq(401).all()
 
 
@@ -370,9 +370,9 @@ def test_the_arrays_choose_the_gpu():
 def test_a_cell_comes_from_the_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "_root", tmp_path)
     first = gpu.compile(SAXPY, expressions=["saxpy"])
-    again = gpu.compile(SAXPY, "cell [8]", expressions=["saxpy"])
-    assert (first.cached, again.cached) == (False, True)
-    assert again.report == first.report and again.program.ptx == first.program.ptx
+    second = gpu.compile(SAXPY, "cell [8]", expressions=["saxpy"])
+    assert (first.cached, second.cached) == (False, True)
+    assert second.report == first.report and second.program.ptx == first.program.ptx
     for change in (
         {"flags": ["-DX"]},
         {"headers": {"a.h": ""}},
@@ -389,13 +389,13 @@ def test_globals_begin_afresh_with_each_compilation():
     __global__ void count(int *out) { out[0] = ++calls; }"""
     out = torch.zeros(1, dtype=torch.int32, device="cuda")
     first, second = jit.load_cuda(source), jit.load_cuda(source)
-    for k, want in [(first, 1), (first, 2), (second, 1), (first, 3)]:
+    for k, expected in [(first, 1), (first, 2), (second, 1), (first, 3)]:
         k[1, 1](out)
-        assert out.item() == want
+        assert out.item() == expected
 
 
 @on_gpu
-def test_the_report_names_what_a_kernel_needs():
+def test_the_report_names_a_kernels_resources():
     source = """__global__ void __launch_bounds__(1024, 2) k(float *x, int n) {
         __shared__ float s[1024];
         s[threadIdx.x] = x[threadIdx.x];
@@ -420,8 +420,8 @@ def test_an_error_is_shown_on_the_readers_line():
 
 
 @on_gpu
-def test_the_quick_way_is_taken():
-    """Not how fast it is: that the careful way is not the usual one."""
+def test_later_launches_take_the_quick_way():
+    """The test does not measure speed, only that later launches bind nothing."""
     k, n = jit.load_cuda(SAXPY), 1000
     y, x = torch.zeros(n, device="cuda"), torch.ones(n, device="cuda")
     k[4, 256](y, x, 1.0, n)
@@ -446,8 +446,8 @@ FAULTS = {
 
 
 @on_gpu
-def test_a_fault_is_said_once_and_then_every_launch_is_refused():
-    """Each in a process of its own, which must end by itself; all at once."""
+def test_a_fault_is_reported_once_and_then_every_launch_is_refused():
+    """Each fault has a separate process, which must end by itself; all run at once."""
     script = """
     import sys, torch
     from weft import cells as jit, ops; from weft.toolchain import native

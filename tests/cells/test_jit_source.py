@@ -1,4 +1,4 @@
-"""What a cell's source may be: C++ as nvcc takes it, and a file instead of a text."""
+"""The sources that a cell accepts: the C++ of nvcc, and files instead of text."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from weft.cells.gpu import nvrtc
 
 KERNEL = "__global__ void k(float *y) {{ int i = threadIdx.x; {} }}"
 
-# A body of k() and what it makes of y[i] = i, for each thread i.
+# Bodies of k(), and the number that each adds to y[i] = i; None: y[i] becomes 0.
 BODIES = {
     "trailing": ("auto f = [](float x) -> float { return x + 1; }; y[i] = f(y[i]);", 1),
     "device": ("auto f = [=] __device__ (float x) { return x + i; }; y[i] = f(1);", 1),
@@ -42,24 +42,24 @@ INCLUDES = "".join(
 )
 
 
-def expected(added: int | None) -> list[int]:
-    return [0] * 4 if added is None else [i + added for i in range(4)]
+def expected(addend: int | None) -> list[int]:
+    return [0] * 4 if addend is None else [i + addend for i in range(4)]
 
 
 @pytest.mark.parametrize("case", BODIES)
 @pytest.mark.parametrize("head", ["", INCLUDES], ids=["bare", "includes"])
-def test_a_cell_takes_the_c_plus_plus_that_nvcc_takes(case, head):
+def test_a_cell_accepts_the_c_plus_plus_of_nvcc(case, head):
     if head and "std::" not in BODIES[case][0]:
         pytest.skip("needs no header")
-    body, added = BODIES[case]
+    body, addend = BODIES[case]
     y = np.arange(4, dtype=np.float32)
     load_cuda(head + KERNEL.format(body)).k[1, 4](y)
-    assert y.tolist() == expected(added)
+    assert y.tolist() == expected(addend)
 
 
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="needs NVRTC")
 @pytest.mark.parametrize("case", only(["array"], BODIES))
-def test_nvrtc_takes_the_same_source(case):
+def test_nvrtc_accepts_the_same_source(case):
     assert nvrtc.compile(KERNEL.format(BODIES[case][0]), expressions=["k"]).cubin
 
 
@@ -84,7 +84,7 @@ def test_cuda_std_is_std_on_the_cpu():
     ("body", "name"),
     [("std::vector<int> v;", "vector"), ('std::cout << "x";', "cout")],
 )
-def test_what_runs_on_the_host_only_is_refused_by_name(body, name):
+def test_host_only_names_are_refused(body, name):
     with pytest.raises(CompileError, match=f"std::{name} runs on the host only"):
         load_cuda(KERNEL.format(body))
 
@@ -122,7 +122,7 @@ def test_a_default_type_decides_how_arguments_are_passed():
     assert y.tolist() == [2.5]
 
 
-def test_a_template_that_lacks_a_default_still_wants_its_arguments():
+def test_a_template_without_a_default_requires_arguments():
     source = "template <class T, int N = 4> __global__ void k(T *y) { y[0] = N; }"
     with pytest.raises(ArgumentError, match="T is a type, 1 is not"):
         load_cuda(source).k[1, 4]
@@ -142,7 +142,7 @@ def write(folder: Path, factor: int) -> Path:
 
 
 @pytest.mark.parametrize("kind", [str, Path])
-def test_a_file_is_loaded_with_what_lies_beside_it(tmp_path, kind):
+def test_a_file_is_loaded_with_headers_in_its_folder(tmp_path, kind):
     y = np.zeros(4, np.float32)
     for factor in (2, 3):  # the header's text decides, not its name
         module = load_cuda(kind(write(tmp_path, factor)))
@@ -160,14 +160,14 @@ def test_a_file_that_cannot_be_read_is_named(path, words):
         load_cuda(path)
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path):
+def test_a_file_that_is_not_text_is_named(tmp_path):
     (tmp_path / "x.cu").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ArgumentError, match=r"x\.cu: it is no text in UTF-8"):
+    with pytest.raises(ArgumentError, match=r"x\.cu: it is not UTF-8 text"):
         load_cuda(tmp_path / "x.cu")
 
 
 @pytest.mark.parametrize("name", ["../mine.cuh", "/etc/mine.cuh"])
-def test_only_headers_below_the_files_folder_are_taken_along(tmp_path, name):
+def test_only_headers_below_the_files_folder_are_included(tmp_path, name):
     (tmp_path / "mine.cuh").write_text("")
     folder = tmp_path / "below"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Structs and arrays of arrays as a cell's arguments: what they point to is reached."""
+"""Structs and arrays of arrays as arguments: kernels reach the arrays in them."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def arrays(*sizes):
     return [torch.arange(float(size)) for size in sizes]
 
 
-def test_members_of_every_kind_lie_where_c_has_them(k):
+def test_members_of_every_kind_have_the_offsets_of_c(k):
     out = np.zeros(6)
     k.all[1, 1](out, (1, ((2, 3.0), (4, 5.0)), ((1, 2, 3), (4, 5, 6)), True, 0.5))
     assert out.tolist() == [1, 4, 5, 6, 1, 0.5]
@@ -78,9 +78,9 @@ def test_a_tuple_with_arrays_is_a_struct(k):
 @pytest.mark.parametrize("form", ["scalar", "zero-dimensional", "bytes"])
 def test_a_structured_scalar_holds_addresses(k, form):
     x, y = arrays(4, 4)
-    given = np.array((x.data_ptr(), y.data_ptr(), 4), PAIR)
-    forms = {"scalar": given[()], "bytes": given.tobytes()}
-    k.add[1, 8](forms.get(form, given))
+    pair = np.array((x.data_ptr(), y.data_ptr(), 4), PAIR)
+    forms = {"scalar": pair[()], "bytes": pair.tobytes()}
+    k.add[1, 8](forms.get(form, pair))
     assert y.tolist() == [0, 2, 4, 6]
 
 
@@ -118,14 +118,14 @@ def test_a_list_of_nodes_is_walked_through_its_own_addresses(k):
     assert total[0] == 15
 
 
-def test_what_lies_behind_a_struct_is_fenced(k):
+def test_arrays_in_a_struct_are_fenced(k):
     x, y = arrays(4, 4)
     with pytest.raises(KernelFault, match=r"p\.y\[4\]"):
         k.unguarded[1, 5]((x, y, 4))
     assert y.tolist() == [0, 1, 2, 3]
-    given = np.array((0, y.data_ptr(), 4), PAIR)
+    pair = np.array((0, y.data_ptr(), 4), PAIR)
     with pytest.raises(KernelFault, match=r"p\.y\[4\]"):
-        k.unguarded[1, 5](given)
+        k.unguarded[1, 5](pair)
 
 
 REFUSED = [
@@ -134,34 +134,30 @@ REFUSED = [
         [lambda x, y: (x, y)],
         r"a tuple \(const float \*x, .*\), this is 2 values",
     ),
-    ("add", [lambda x, y: x], r"Pair p: Pair comes as a tuple .* this is float32\[4\]"),
+    ("add", [lambda x, y: x], r"Pair p: pass Pair as a tuple .* this is float32\[4\]"),
     ("add", [lambda x, y: (x, y, 4.5)], r"int n of Pair p: .*this is 4\.5"),
     (
         "add",
         [lambda x, y: (x.double(), y, 4)],
-        r"\*x of Pair p: wants float32.*float64",
+        r"\*x of Pair p: expects float32.*float64",
     ),
     ("add", [lambda x, y: (x, y[::2], 4)], r"\*y of Pair p: .*not contiguous"),
-    ("add", [lambda x, y: (x, "y", 4)], r"\*y of Pair p: wants an array"),
+    ("add", [lambda x, y: (x, "y", 4)], r"\*y of Pair p: expects an array"),
     ("add", [lambda x, y: bytes(20)], r"has 24 bytes, 20 are given"),
     (
         "two",
         [lambda x, y: (x, y, 4, 3)],
         r"a tuple \(Pair p, int k\), this is 4 values",
     ),
-    ("ends", [lambda x, y: ((x,),)], r"\*ends of Ends e: wants \[2\]"),
-    ("rows", [lambda x, y: [x, y.double()], 2], r"float \*\*r: wants float32"),
-    ("rows", [lambda x, y: x, 2], r"wants addresses .* or a list of arrays"),
-    (
-        "bits",
-        [lambda x, y: y.int(), (1, 2)],
-        r"Bits comes as one element .* or as bytes",
-    ),
+    ("ends", [lambda x, y: ((x,),)], r"\*ends of Ends e: expects \[2\]"),
+    ("rows", [lambda x, y: [x, y.double()], 2], r"float \*\*r: expects float32"),
+    ("rows", [lambda x, y: x, 2], r"expects addresses .* or a list of arrays"),
+    ("bits", [lambda x, y: y.int(), (1, 2)], r"pass Bits as one element .* or bytes"),
 ]
 
 
 @pytest.mark.parametrize(("name", "args", "words"), REFUSED)
-def test_what_does_not_fit_names_the_member(k, name, args, words):
+def test_an_error_names_the_member_that_does_not_fit(k, name, args, words):
     x, y = arrays(4, 4)
     with pytest.raises(ArgumentError, match=words) as error:
         getattr(k, name)[1, 4](*(a(x, y) if callable(a) else a for a in args))
@@ -171,23 +167,23 @@ def test_what_does_not_fit_names_the_member(k, name, args, words):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ([("x", "u8"), ("y", "u8"), ("n", "f4")], r"int n: wants int32, not float32"),
+        ([("x", "u8"), ("y", "u8"), ("n", "f4")], r"int n: expects int32, not float32"),
         ([("x", "u8"), ("n", "i4"), ("y", "u8")], r"float \*y has 8 bytes, n 4"),
         ([("x", "u8"), ("y", "u8")], r"Pair has 24 bytes, 16 are given"),
     ],
 )
-def test_a_dtype_that_is_not_the_structs_is_told_by_its_member(k, fields, words):
+def test_an_error_names_the_member_that_a_dtype_misfits(k, fields, words):
     with pytest.raises(ArgumentError, match=words):
         k.add[1, 1](np.zeros((), np.dtype(fields, align=True)))
 
 
-def test_check_compares_what_structs_point_to():
+def test_check_compares_arrays_in_structs():
     checked = load_cuda(SOURCE, target="cpu", check=True)
     with pytest.raises(OrderDependence, match=r"p\.y\[0\] depends on the order"):
         checked.last[1, 4]((None, torch.zeros(1), 0))
 
 
-def test_inspect_takes_what_a_launch_takes():
+def test_inspect_accepts_the_arguments_of_a_launch():
     x, y = np.zeros(4, np.float32), np.arange(4, dtype=np.float32)
     source = """
     struct Pair { float *x; const float *y; };
@@ -206,7 +202,7 @@ def test_in_place_the_addresses_are_the_arrays_own():
     assert y.tolist() == [0, 2, 4, 6]
 
 
-def test_what_the_reader_of_structs_does_not_know_has_no_layout():
+def test_structs_with_unsupported_parts_have_no_layout():
     for text in (
         "struct A { virtual void f(); int a; };",
         "struct A : B { int a; };",
@@ -217,18 +213,19 @@ def test_what_the_reader_of_structs_does_not_know_has_no_layout():
         "struct A { void (*f)(int); };",
     ):
         assert structs.find_layout(text, "A") is None
-    found = structs.find_layout(
+    layout = structs.find_layout(
         "enum { M = 1 << 2 }; struct alignas(32) A { int a = 3, *b, c[M][2u]; "
         "A() : a(1) {} __device__ int get() const { return a; } static int s; };",
         "A",
     )
-    assert [m.offset for m in found.members] == [0, 8, 16]
-    assert (found.size, found.align, [at for at, _ in found.pointers]) == (64, 32, [8])
+    assert [m.offset for m in layout.members] == [0, 8, 16]
+    assert (layout.size, layout.align) == (64, 32)
+    assert [at for at, _ in layout.pointers] == [8]
 
 
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
-def test_nvrtc_lays_the_structs_out_as_their_reader_does():
+def test_nvrtc_and_python_agree_on_the_layout_of_structs():
     layouts = structs.list_layouts(SOURCE)
-    same = [f"static_assert(sizeof({n}) == {s.size});" for n, s in layouts.items()]
-    text = gpu.compile_ptx("\n".join([SOURCE, *same]), sm="sm_80")
+    checks = [f"static_assert(sizeof({n}) == {s.size});" for n, s in layouts.items()]
+    text = gpu.compile_ptx("\n".join([SOURCE, *checks]), sm="sm_80")
     assert len(layouts) == 7 and ".entry" in text

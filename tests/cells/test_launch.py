@@ -1,4 +1,4 @@
-"""The arguments of a GPU launch, seen by a C function in cuLaunchKernelEx's place."""
+"""The arguments of a GPU launch, received by a C function in the driver's place."""
 
 import contextlib
 import subprocess
@@ -16,7 +16,7 @@ from weft.cells.gpu import launch
 from weft.csource import signature
 from weft.toolchain import native
 
-# Copies what a driver would copy: 16 bytes behind each address, the configuration.
+# Copies the configuration and 16 bytes at each address, as a driver would.
 STAND_IN = """
 #include <stdint.h>
 #include <string.h>
@@ -65,7 +65,7 @@ def stand_in(tmp_path_factory):
 
 
 class Kernel:
-    """A kernel whose launches go to the stand-in; arrays lie on the CPU."""
+    """A kernel whose launches go to the stand-in; its arrays are on the CPU."""
 
     def __init__(self, stand_in, source, sizes=None, **target):
         (self.signature,) = signature.parse(source)
@@ -135,17 +135,18 @@ def number(data, dtype):
 
 @pytest.mark.parametrize("launches", [1, 2, 3])
 def test_every_argument_arrives_as_its_c_type(stand_in, launches):
-    """The first launch goes the careful way, later ones the quick one."""
+    """The first launch takes the careful way, and later ones take the quick way."""
     kernel, arrays = Kernel(stand_in, EIGHT), tensors()
     for _ in range(launches):
-        got = kernel(*arrays, 0.1, -7, 2**63, grid=(2, 3), block=64, shared=48)
-    for data, array in zip(got, arrays):
-        assert number(data, np.uint64) == array.data_ptr()
-    assert number(got[5], np.float32) == np.float32(0.1)
-    assert (number(got[6], np.int32), number(got[7], np.uint64)) == (-7, 2**63)
-    seen = stand_in.seen
-    assert (*seen.grid, *seen.block, seen.shared) == (2, 3, 1, 64, 1, 1, 48)
-    assert (seen.stream, seen.count, stand_in.function) == (5, 0, 77)
+        data = kernel(*arrays, 0.1, -7, 2**63, grid=(2, 3), block=64, shared=48)
+    for address, array in zip(data, arrays):
+        assert number(address, np.uint64) == array.data_ptr()
+    assert number(data[5], np.float32) == np.float32(0.1)
+    assert (number(data[6], np.int32), number(data[7], np.uint64)) == (-7, 2**63)
+    launched = stand_in.seen
+    shape = *launched.grid, *launched.block, launched.shared
+    assert shape == (2, 3, 1, 64, 1, 1, 48)
+    assert (launched.stream, launched.count, stand_in.function) == (5, 0, 77)
     assert len(kernel.plans) == 1
 
 
@@ -158,18 +159,18 @@ def test_many_kinds_of_scalars(stand_in):
     vectors = (1.0, 2.0), (3, 4, 5), (1.0, 2.0, 3.0, 4.0)
     kernel(x, *args, *vectors)
     kernel(x, *args, *vectors)
-    got = kernel(x, *args, *vectors)
-    assert len(kernel.plans) == 1  # the later ones went the quick way
+    data = kernel(x, *args, *vectors)
+    assert len(kernel.plans) == 1  # later launches took the quick way
     codes = ["?", "i1", "u1", "i2", "u2", "u4", "i8", "f8", "f2"]
-    assert [number(d[: np.dtype(c).itemsize], c) for d, c in zip(got[1:], codes)] == [
+    assert [number(d[: np.dtype(c).itemsize], c) for d, c in zip(data[1:], codes)] == [
         *args
     ]
-    assert np.frombuffer(got[10][:8], "f4").tolist() == [1, 2]
-    assert np.frombuffer(got[11][:12], "i4").tolist() == [3, 4, 5]
-    assert np.frombuffer(got[12], "f4").tolist() == [1, 2, 3, 4]
+    assert np.frombuffer(data[10][:8], "f4").tolist() == [1, 2]
+    assert np.frombuffer(data[11][:12], "i4").tolist() == [3, 4, 5]
+    assert np.frombuffer(data[12], "f4").tolist() == [1, 2, 3, 4]
 
 
-def test_structs_and_bfloat16_go_the_careful_way(stand_in):
+def test_structs_and_bfloat16_take_the_careful_way(stand_in):
     source = """struct P { float x; int n; };
     __global__ void k(float *out, P p, __nv_bfloat16 b) {}"""
     kernel = Kernel(stand_in, source, sizes=[8, 8, 2])
@@ -191,29 +192,29 @@ def test_arrays_in_a_struct_are_addresses(stand_in):
     p, rows = kernel((x, 7), addresses)
     assert (number(p, "u8"), number(p[8:], "i4")) == (x.data_ptr(), 7)
     assert number(rows, "u8") == addresses.data_ptr()
-    for wrong in ((x.double(), 7), (x, 7.5), (x,)):
+    for struct in ((x.double(), 7), (x, 7.5), (x,)):
         with pytest.raises(ArgumentError, match="P p"):
-            kernel(wrong, None)
+            kernel(struct, None)
 
 
 WRONG = [
-    ({0: torch.zeros(12, dtype=torch.float64)}, "float \\*out: wants float32"),
+    ({0: torch.zeros(12, dtype=torch.float64)}, "float \\*out: expects float32"),
     ({1: torch.ones(4, 3).t()}, "const float \\*a: the array is not contiguous"),
-    ({3: torch.ones(5, dtype=torch.int64)}, "const int \\*c: wants int32"),
+    ({3: torch.ones(5, dtype=torch.int64)}, "const int \\*c: expects int32"),
     ({0: torch.zeros(12, requires_grad=True)}, "requires a gradient"),
-    ({4: 3}, "wants an array, this is 3"),
+    ({4: 3}, "expects an array, this is 3"),
     ({5: "x"}, "float scale: .*'x'"),
     ({5: 1e39}, "float scale: .*1e\\+39"),
-    ({6: 2.0}, "int n: int wants a whole number.*2.0"),
-    ({6: 2**31}, "int n: int holds -2147483648 to 2147483647.*2147483648"),
-    ({7: -1}, "size_t m: .*holds 0 to"),
+    ({6: 2.0}, "int n: int takes a whole number.*2.0"),
+    ({6: 2**31}, "int n: int ranges from -2147483648 to 2147483647.*2147483648"),
+    ({7: -1}, "size_t m: .*ranges from 0 to"),
     ({5: torch.zeros(2)}, "float scale"),
 ]
 
 
 @pytest.mark.parametrize("change, message", WRONG)
 @pytest.mark.parametrize("warm", [False, True])
-def test_what_does_not_fit_is_named(stand_in, change, message, warm):
+def test_an_argument_that_does_not_fit_is_named(stand_in, change, message, warm):
     kernel, args = Kernel(stand_in, EIGHT), [*tensors(), 0.1, 7, 8]
     for _ in range(3 * warm):
         kernel(*args)
@@ -223,15 +224,15 @@ def test_what_does_not_fit_is_named(stand_in, change, message, warm):
         kernel(*args)
 
 
-def test_a_wrong_count_is_told_with_the_parameters(stand_in):
+def test_a_wrong_count_is_refused_with_the_parameters(stand_in):
     kernel, args = Kernel(stand_in, EIGHT), [*tensors(), 0.1, 7, 8]
-    for wrong in (args[:-1], [*args, 9]):
-        with pytest.raises(ArgumentError, match=rf"takes 8 .* {len(wrong)} are given"):
-            kernel(*wrong)
+    for count, arguments_ in ((7, args[:-1]), (9, [*args, 9])):
+        with pytest.raises(ArgumentError, match=f"takes 8 .* {count} are given"):
+            kernel(*arguments_)
 
 
 @pytest.mark.parametrize("shape", [0, -1, 1.5, (1, 2, 3, 4), (), "4", (4, 0), None])
-def test_a_grid_that_is_none(stand_in, shape):
+def test_an_invalid_grid_is_refused(stand_in, shape):
     kernel, args = Kernel(stand_in, EIGHT), [*tensors(), 0.1, 7, 8]
     with pytest.raises(ArgumentError, match="eight: grid = .*want one to three whole"):
         kernel(*args, grid=shape)
@@ -249,17 +250,17 @@ def test_null_and_other_streams(stand_in):
     kernel = Kernel(stand_in, "__global__ void k(float *o, const int *maybe) {}")
     x = torch.zeros(1)
     assert number(kernel(x, None)[1], np.uint64) == 0
-    for stream, want in [(9, 9), (type("S", (), {"cuda_stream": 11})(), 11)]:
+    for stream, expected in [(9, 9), (type("S", (), {"cuda_stream": 11})(), 11)]:
         kernel(x, None, stream=stream)
-        assert stand_in.seen.stream == want
+        assert stand_in.seen.stream == expected
     protocol = type("S", (), {"__cuda_stream__": lambda self: (0, 13)})()
     kernel(x, None, stream=protocol)
     assert stand_in.seen.stream == 13
-    with pytest.raises(ArgumentError, match="no stream"):
+    with pytest.raises(ArgumentError, match="is not a stream"):
         kernel(x, None, stream="fast")
 
 
-def test_float4_arrays_must_lie_where_a_float4_may(stand_in):
+def test_float4_arrays_must_be_aligned(stand_in):
     kernel = Kernel(stand_in, "__global__ void k(float4 *o) {}")
     x = torch.zeros(20)
     start = -x.data_ptr() % 16 // 4
@@ -268,11 +269,11 @@ def test_float4_arrays_must_lie_where_a_float4_may(stand_in):
         kernel(good)
         with pytest.raises(ArgumentError, match="not a multiple of 16"):
             kernel(bad)
-        with pytest.raises(ArgumentError, match="no whole number of float4"):
+        with pytest.raises(ArgumentError, match="not a multiple of the 16 of float4"):
             kernel(good[:6])
 
 
-def test_cooperative_launches_say_so(stand_in):
+def test_cooperative_launches_have_the_attribute(stand_in):
     kernel = Kernel(
         stand_in, "__global__ void k(float *o) {}", attributes=launch.COOPERATIVE
     )
@@ -299,61 +300,62 @@ def test_a_failing_launch_and_a_lost_context(stand_in, monkeypatch):
         kernel(x)
 
 
-def test_a_thread_without_a_context_is_given_one(stand_in):
-    entered = []
+def test_a_thread_without_a_context_gets_one(stand_in):
+    devices = []
 
     def call(*args):
-        return 0 if entered else 201
+        return 0 if devices else 201
 
     @contextlib.contextmanager
     def enter(device):
-        entered.append(device)
+        devices.append(device)
         yield
 
     kernel = Kernel(stand_in, "__global__ void k(float *o) {}", call=call, enter=enter)
     kernel(torch.zeros(1))
-    entered.clear()
+    devices.clear()
     kernel(torch.zeros(1))
-    assert entered == [-1]
+    assert devices == [-1]
 
 
-def test_after_each_launch_what_was_asked_for_is_called(stand_in):
-    seen = []
+def test_after_is_called_after_each_launch(stand_in):
+    calls = []
     kernel = Kernel(
         *(stand_in, "__global__ void k(float *o) {}"),
-        after=lambda device, stream: seen.append((device, stream)),
+        after=lambda device, stream: calls.append((device, stream)),
     )
     for _ in range(3):
         kernel(torch.zeros(1))
-    assert seen == 3 * [(-1, 5)]
+    assert calls == 3 * [(-1, 5)]
 
 
-def test_another_current_device_goes_the_careful_way(stand_in):
-    here = [-1]
-    kernel = Kernel(stand_in, "__global__ void k(float *o) {}", current=lambda: here[0])
+def test_another_current_device_takes_the_careful_way(stand_in):
+    current = [-1]
+    source = "__global__ void k(float *o) {}"
+    kernel = Kernel(stand_in, source, current=lambda: current[0])
     x = torch.zeros(1)
     for _ in range(3):
         kernel(x)
     assert len(kernel.plans) == 1
-    here[0] = 1
+    current[0] = 1
     kernel(x)
     assert len(kernel.plans) == 2
 
 
 def test_threads_do_not_share_the_memory_of_a_launch(stand_in):
-    """cffi lets go of the GIL in the call: another thread packs meanwhile."""
-    wrong, x = [], torch.zeros(1)
+    """cffi releases the GIL during the call, so another thread packs meanwhile."""
+    failures, x = [], torch.zeros(1)
     local = threading.local()
 
     def call(configuration, function, table, extra):
         value = np.ctypeslib.as_array(
             (np.ctypeslib.ctypes.c_uint64 * 2).from_address(table)
         )[1]
-        before = np.ctypeslib.ctypes.c_int.from_address(int(value)).value
+        first = np.ctypeslib.ctypes.c_int.from_address(int(value)).value
         threading.Event().wait(0.0005)
-        after = np.ctypeslib.ctypes.c_int.from_address(int(value)).value
-        if not before == after == local.number:
-            wrong.append((before, after, local.number))
+        second = np.ctypeslib.ctypes.c_int.from_address(int(value)).value
+        if not first == second == local.number:
+            failures.append((first, second, local.number))
         return 0
 
     kernel = Kernel(stand_in, "__global__ void k(float *o, int n) {}", call=call)
@@ -370,13 +372,13 @@ def test_threads_do_not_share_the_memory_of_a_launch(stand_in):
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong
+    assert not failures
 
 
-def test_numpy_arrays_and_numbers_are_taken(stand_in):
+def test_numpy_arrays_and_numbers_are_accepted(stand_in):
     kernel = Kernel(stand_in, "__global__ void k(float *o, float a, int n) {}")
     x = np.zeros(3, np.float32)
     for scalars in [(np.float32(2), np.int64(3)), (torch.tensor(2.0), torch.tensor(3))]:
-        got = kernel(x, *scalars)
-        assert number(got[0], np.uint64) == x.ctypes.data
-        assert (number(got[1], "f4"), number(got[2], "i4")) == (2, 3)
+        data = kernel(x, *scalars)
+        assert number(data[0], np.uint64) == x.ctypes.data
+        assert (number(data[1], "f4"), number(data[2], "i4")) == (2, 3)

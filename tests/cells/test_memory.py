@@ -1,4 +1,4 @@
-"""What a launch leaves behind: no array, however it ends, and no memory."""
+"""A launch leaves no array and no memory behind, however it ends."""
 
 import contextlib
 import gc
@@ -56,29 +56,29 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_no_array_outlives_its_launch(runner, end):
-    """Not even until the next collection of cycles, which memory does not hasten."""
+    """Arrays must be freed at once: low memory does not start the cycle collector."""
     if runner in ("in place", "numba_jit") and end == "out of bounds":
-        pytest.skip("what is beyond the arrays may be anything")
+        pytest.skip("memory beyond the arrays may contain anything")
     launch = RUNNERS[runner]()[1, 32]
-    launch(*ENDS["right"](32))  # what is made once is made now
+    launch(*ENDS["right"](32))  # creates all objects that are created only once
     gc.disable()
     try:
         args = ENDS[end](32)
-        kept = [weakref.ref(one) for one in args if isinstance(one, np.ndarray)]
+        references = [weakref.ref(one) for one in args if isinstance(one, np.ndarray)]
         with contextlib.suppress(Exception):
             launch(*args)
         del args
-        assert not [one for one in kept if one() is not None]
+        assert not [one for one in references if one() is not None]
     finally:
         gc.enable()
 
 
 @pytest.mark.slow
-def test_many_launches_take_no_more_memory_than_a_few():
-    """20,000 of random arguments, watched ones among them; shadows of freed arrays and
-    fenced copies once took a megabyte for each."""
+def test_many_launches_use_no_more_memory_than_a_few():
+    """20,000 launches have random arguments, and some are watched. Shadows of freed
+    arrays and fenced copies once took a megabyte per launch."""
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = [sys.executable, "-m", "fuzz.mixed_launches", "20000", "1"]
-    done = subprocess.run(run, text=True, capture_output=True, env=paths)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 300
+    result = subprocess.run(run, text=True, capture_output=True, env=paths)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) < 300

@@ -1,4 +1,4 @@
-"""NVRTC compiles what nvcc does, for any GPU, without one."""
+"""NVRTC compiles the sources that nvcc accepts, for any GPU, on any machine."""
 
 import subprocess
 
@@ -35,26 +35,26 @@ def test_kernels_and_templates_become_machine_code(arch):
     if arch.rstrip("a") not in nvrtc.list_architectures():
         pytest.skip(f"NVRTC {nvrtc.nvrtc_version()} is older than {arch}")
     names = ["saxpy", "fill<float, 16>", "fill<unsigned char, 32>"]
-    made = nvrtc.compile(SAXPY, arch=arch, expressions=names)
-    assert made.cubin[:4] == b"\x7fELF" and f".target {arch}" in made.ptx
-    assert made.lowered["saxpy"] == "_Z5saxpyPfPKffi"
-    assert len(set(made.lowered.values())) == 3
-    assert all(name.encode() in made.cubin for name in made.lowered.values())
-    fill = made.usage[made.lowered["fill<float, 16>"]]
+    program = nvrtc.compile(SAXPY, arch=arch, expressions=names)
+    assert program.cubin[:4] == b"\x7fELF" and f".target {arch}" in program.ptx
+    assert program.lowered["saxpy"] == "_Z5saxpyPfPKffi"
+    assert len(set(program.lowered.values())) == 3
+    assert all(name.encode() in program.cubin for name in program.lowered.values())
+    fill = program.usage[program.lowered["fill<float, 16>"]]
     assert fill.registers > 0 and (fill.shared, fill.spill_stores) == (64, 0)
-    assert made.log == "" and made.seconds > 0
+    assert program.log == "" and program.seconds > 0
 
 
-def test_ptxas_tells_registers_again_of_what_was_compiled_before():
-    """NVRTC has a cache of its own where there is a GPU: it would say nothing then."""
-    made = [nvrtc.compile(SAXPY, expressions=["saxpy"]) for _ in range(2)]
-    assert made[0].usage == made[1].usage and made[1].usage
+def test_ptxas_reports_registers_again_for_a_second_compilation():
+    """On a machine with a GPU, NVRTC's own cache would suppress the report."""
+    programs = [nvrtc.compile(SAXPY, expressions=["saxpy"]) for _ in range(2)]
+    assert programs[0].usage == programs[1].usage and programs[1].usage
 
 
-@pytest.mark.parametrize("version, told", [((12, 8), 0), ((12, 9), 1), ((13, 0), 1)])
-def test_nvrtcs_own_cache_is_off_where_it_has_one(monkeypatch, version, told):
+@pytest.mark.parametrize("version, count", [((12, 8), 0), ((12, 9), 1), ((13, 0), 1)])
+def test_nvrtcs_own_cache_is_off_where_it_has_one(monkeypatch, version, count):
     monkeypatch.setattr(nvrtc, "nvrtc_version", lambda: version)
-    assert nvrtc.default_options("sm_80", []).count("--no-cache") == told
+    assert nvrtc.default_options("sm_80", []).count("--no-cache") == count
 
 
 def test_kernels_of_every_linkage_are_found():
@@ -65,13 +65,13 @@ def test_kernels_of_every_linkage_are_found():
     namespace { __global__ void nameless(int *o) { o[0] = 4; } }
     """
     names = ["plain", "hidden", "outer::inner", "nameless"]
-    made = nvrtc.compile(source, expressions=names)
-    assert list(made.lowered) == names and made.lowered["plain"] == "plain"
-    for name in made.lowered.values():
-        assert f".entry {name}(" in made.ptx and name.encode() in made.cubin
+    program = nvrtc.compile(source, expressions=names)
+    assert list(program.lowered) == names and program.lowered["plain"] == "plain"
+    for name in program.lowered.values():
+        assert f".entry {name}(" in program.ptx and name.encode() in program.cubin
 
 
-def test_spills_are_told():
+def test_spills_are_reported():
     source = """
     __global__ void __launch_bounds__(1024, 2) k(float *x, int n) {
         float v[64]; // all alive at once, in at most 32 registers
@@ -121,15 +121,15 @@ def test_a_constexpr_function_needs_no_device_as_with_nvcc():
         nvrtc.compile(good + "float twice(float x) { return 2 * x; }")
 
 
-def test_warnings_are_kept_and_nothing_else():
+def test_the_log_contains_only_warnings():
     log = nvrtc.compile("__global__ void k() {\n    int unused;\n}").log
     assert "cell(2): warning" in log and "unused" in log
     assert "Remark" not in log and "ptxas" not in log
 
 
-def test_what_nvcc_includes_by_itself_is_there():
+def test_nvccs_implicit_includes_are_available():
     types = "".join(f"a[{i}] = sizeof({t});" for i, t in enumerate(_INTEGERS))
-    made = nvrtc.compile(f"""
+    program = nvrtc.compile(f"""
     __global__ void k(float *o, size_t *a, const char *text) {{
         {types}
         o[0] = INFINITY + NAN + HUGE_VAL + FLT_MAX + FLT_EPSILON + DBL_MAX + M_PI;
@@ -139,26 +139,27 @@ def test_what_nvcc_includes_by_itself_is_there():
         assert(o[0] > 0);
         memset(o, 0, 4);
     }}""")
-    assert made.log == ""
+    assert program.log == ""
 
 
 def test_macros_of_the_prelude_have_the_values_of_c():
     """g++ compares them with those of the system's headers."""
 
-    skipped = {"HUGE_VALF", "HUGE_VAL", "NAN", "INFINITY"}  # CUDA's own functions
+    # These macros call functions of CUDA.
+    excluded = {"HUGE_VALF", "HUGE_VAL", "NAN", "INFINITY"}
     checks = "".join(
         f"static_assert({name} == ({value}), {name!r});\n".replace("'", '"')
         for name, value in MACROS.items()
-        if name not in skipped
+        if name not in excluded
     )
     heads = (
         "#include <cfloat>\n#include <climits>\n#include <cmath>\n#include <cstdint>"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         ["g++", "-x", "c++", "-std=c++17", "-fsyntax-only", "-"],
         **{"input": f"{heads}\n{checks}", "text": True, "capture_output": True},
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
 
 
 def test_the_headers_that_teaching_programs_include_are_empty():
@@ -180,7 +181,7 @@ def test_a_cells_own_headers_come_first():
 
 @pytest.mark.skipif(not TOOLKIT, reason="the toolkit's headers are not installed")
 def test_the_toolkits_headers_are_found():
-    made = nvrtc.compile(
+    program = nvrtc.compile(
         """
         #include <cooperative_groups.h>
         #include <cooperative_groups/reduce.h>
@@ -202,7 +203,7 @@ def test_the_toolkits_headers_are_found():
         }""",
         arch="sm_90a",
     )
-    assert made.log == ""
+    assert program.log == ""
 
 
 def test_flags_are_taken_as_nvcc_spells_them():
@@ -210,9 +211,9 @@ def test_flags_are_taken_as_nvcc_spells_them():
     slow = nvrtc.compile(source, flags=["-D", "SCALE=3", "-O3", "-Wall"])
     fast = nvrtc.compile(source, flags=["-DSCALE=3", "--use_fast_math", "-std=c++20"])
     assert "sin.approx" in fast.ptx and "sin.approx" not in slow.ptx
-    given = ["-Xptxas", "-O1", "-I", "/a b", "-march=native", "-maxrregcount=32"]
-    given += ["-fopenmp", "-arch", "sm_80", "-isystem", "/c", "-fmad=false"]
-    assert nvrtc.translate(given) == [
+    flags = ["-Xptxas", "-O1", "-I", "/a b", "-march=native", "-maxrregcount=32"]
+    flags += ["-fopenmp", "-arch", "sm_80", "-isystem", "/c", "-fmad=false"]
+    assert nvrtc.translate(flags) == [
         *["-Xptxas=-O1", "-I/a b", "-maxrregcount=32", "-I/c", "-fmad=false"],
     ]
     with pytest.raises(nvrtc.BuildError, match="-no-such-option"):
@@ -238,7 +239,7 @@ def test_lines_of_the_source_are_in_the_code():
 # ---- the cache ----------------------------------------------------------------
 
 
-def kept(source=SAXPY, arch="sm_80", expressions=("saxpy",), **more):
+def load_saxpy(source=SAXPY, arch="sm_80", expressions=("saxpy",), **more):
     arguments = {"name": "cell", "flags": (), "headers": {}, **more}
     return stored.load_program(
         *(source, arguments["name"], arch, arguments["flags"], expressions),
@@ -253,11 +254,13 @@ def empty_cache(tmp_path, monkeypatch):
 
 
 def test_a_program_is_compiled_once(empty_cache, monkeypatch):
-    made, cached = kept()
+    program, cached = load_saxpy()
     assert not cached
     monkeypatch.setattr(nvrtc, "compile", None)  # would fail if it were called
-    again, cached = kept(name="cell [8]")  # as the same cell run again is called
-    assert cached and again == made and again.usage == made.usage
+    second, cached = load_saxpy(
+        name="cell [8]"
+    )  # the same cell's name when it runs again
+    assert cached and second == program and second.usage == program.usage
 
 
 def test_whatever_makes_a_program_changes_its_name(empty_cache, monkeypatch):
@@ -266,10 +269,10 @@ def test_whatever_makes_a_program_changes_its_name(empty_cache, monkeypatch):
         *({"flags": ("-DX",)}, {"headers": {"a.h": ""}}, {"headers": {"a.h": "//"}}),
         {"expressions": ("saxpy", "fill<float, 8>")},
     ]
-    assert not any(kept(**change)[1] for change in changes)
-    assert all(kept(**change)[1] for change in changes)
+    assert not any(load_saxpy(**change)[1] for change in changes)
+    assert all(load_saxpy(**change)[1] for change in changes)
     monkeypatch.setattr(nvrtc, "nvrtc_version", lambda: (99, 0))
-    assert not kept()[1]
+    assert not load_saxpy()[1]
     assert len(list(empty_cache.iterdir())) == len(changes) + 1
 
 
@@ -281,42 +284,42 @@ def test_a_file_that_is_included_counts(empty_cache, tmp_path):
     three.write_text("__device__ float f() { return 1; }")
     source = '#include "one.cuh"\n__global__ void k(float *o) { o[0] = f(); }'
     flags = ("-I", str(tmp_path), f"-I{tmp_path / 'deep'}")
-    first, cached = kept(source, expressions=("k",), flags=flags)
-    assert not cached and kept(source, expressions=("k",), flags=flags)[1]
+    first, cached = load_saxpy(source, expressions=("k",), flags=flags)
+    assert not cached and load_saxpy(source, expressions=("k",), flags=flags)[1]
     three.write_text("__device__ float f() { return 2; }")
-    second, cached = kept(source, expressions=("k",), flags=flags)
+    second, cached = load_saxpy(source, expressions=("k",), flags=flags)
     assert not cached and second.ptx != first.ptx
 
 
 def test_a_damaged_file_is_made_again(empty_cache):
-    made, _ = kept()
+    program, _ = load_saxpy()
     (path,) = empty_cache.iterdir()
-    whole = path.read_bytes()
-    for broken in (b"", b"{}\n", whole[: len(whole) // 2], b"\xff" + whole[1:]):
-        path.write_bytes(broken)
-        again, cached = kept()
-        assert not cached and again.cubin == made.cubin
+    content = path.read_bytes()
+    for damaged in (b"", b"{}\n", content[: len(content) // 2], b"\xff" + content[1:]):
+        path.write_bytes(damaged)
+        second, cached = load_saxpy()
+        assert not cached and second.cubin == program.cubin
 
 
 def test_an_error_carries_the_readers_line_and_is_not_cached(empty_cache):
     with pytest.raises(CompileError) as error:
-        kept("__global__ void k(float *o) {\n    o[0] = y;\n}", name="cell [3]")
+        load_saxpy("__global__ void k(float *o) {\n    o[0] = y;\n}", name="cell [3]")
     (one,) = error.value.diagnostics
     assert (one.line, one.column, one.severity, one.file) == (2, 12, "error", "")
     assert "cell [3], line 2" in str(error.value) and "o[0] = y;" in str(error.value)
     assert not list(empty_cache.glob("*"))
 
 
-def test_a_template_argument_that_makes_no_sense_is_told(empty_cache):
+def test_an_invalid_template_argument_is_reported(empty_cache):
     with pytest.raises(CompileError) as error:
-        kept(expressions=("fill<nonsense, 3>",))
+        load_saxpy(expressions=("fill<nonsense, 3>",))
     (one,) = error.value.diagnostics
     assert "nonsense" in one.message and (one.file, one.line) == ("", 0)
 
 
 @pytest.mark.skipif(not TOOLKIT, reason="the toolkit's headers are not installed")
 def test_only_a_kernel_that_waits_for_its_grid_is_launched_cooperatively():
-    made = nvrtc.compile(
+    program = nvrtc.compile(
         """
         #include <cooperative_groups.h>
         using namespace cooperative_groups;
@@ -326,10 +329,9 @@ def test_only_a_kernel_that_waits_for_its_grid_is_launched_cooperatively():
         """,
         expressions=["ranks", "waits", "block"],
     )
-    found = [
-        n for n in made.lowered if gpu.waits_for_its_grid(made.ptx, made.lowered[n])
-    ]
-    assert found == ["waits"]
+    lowered = program.lowered.items()
+    waiting = [name for name, n in lowered if gpu.waits_for_its_grid(program.ptx, n)]
+    assert waiting == ["waits"]
 
 
 def test_kernels_may_have_the_names_of_cudas_own_functions():

@@ -67,8 +67,8 @@ def cell():
 
 
 def findings(kernel, shape, *args):
-    found = inspect(kernel, quiet=True)[shape](*args).findings
-    return [(one.kind, one.line, one.text) for one in found]
+    reported = inspect(kernel, quiet=True)[shape](*args).findings
+    return [(one.kind, one.line, one.text) for one in reported]
 
 
 def line_of(text: str) -> int:
@@ -99,7 +99,7 @@ def test_a_struct_and_a_scalar(cell):
 
 
 @pytest.mark.parametrize("n", [1, 2, 33])
-def test_what_is_written_first_is_no_finding(n):
+def test_a_variable_that_is_written_first_is_no_finding(n):
     good = load_cuda(GOOD, target="cpu")
     x, y = np.full(n, 1e30, np.float32), np.zeros(64, np.float32)
     assert findings(good.tiles, (2, 32), y, x, n) == []
@@ -114,10 +114,10 @@ def test_numbers_that_were_in_an_array_are_no_finding():
     assert findings(good.copied, (1, 2), y, np.ones(4, np.float32)) == []
 
 
-def test_a_watched_cell_tells_and_check_counts_it(capsys):
+def test_a_watched_cell_shows_the_finding_and_check_counts_it(capsys):
     cell = load_cuda(SOURCE, target="cpu", watched=True, check=True)
     y, x = np.zeros(1, np.float32), np.ones(8, np.float32)
     cell.member[1, 1](y, x, 8)
-    said = capsys.readouterr()
-    assert "sums is read before anything" in said.out + said.err
-    assert "orders of threads: 1 finding" in said.out
+    captured = capsys.readouterr()
+    assert "sums is read before anything" in captured.out + captured.err
+    assert "orders of threads: 1 finding" in captured.out

@@ -1,4 +1,4 @@
-"""Variables of a cell in device memory: given by Python, read back, used by kernels."""
+"""Variables of a cell in device memory: set by Python, read back, used by kernels."""
 
 import numpy as np
 import pytest
@@ -48,14 +48,14 @@ def launch(kernel, device) -> list[float]:
 
 
 @pytest.mark.parametrize("array", [np.arange(9, dtype=np.float32), torch.arange(9.0)])
-def test_what_python_gives_is_what_a_kernel_reads(cell, device, array):
+def test_a_kernel_reads_values_that_python_has_set(cell, device, array):
     cell.filt = array
     assert launch(cell.k, device) == list(range(9))
     assert cell.filt.tolist() == list(range(9))
     assert cell.filt.dtype == np.float32
 
 
-def test_what_a_kernel_writes_is_read_back(cell, device):
+def test_values_that_a_kernel_writes_are_read_back(cell, device):
     assert cell.sum == 0
     launch(cell.k, device)
     assert cell.sum == 9
@@ -107,7 +107,7 @@ def test_numbers_vectors_structs_and_open_lengths(cell):
     assert cell.quads.shape == (2, 4) and cell.quads[1, 3] == 7
 
 
-def test_a_struct_is_given_as_a_tuple_and_read_by_its_members(cell, device):
+def test_a_struct_is_set_as_a_tuple_and_read_by_its_members(cell, device):
     cell.line = (1.5, 2)
     assert launch(cell.k, device) == [1.5] * 9
     assert (cell.line["slope"], cell.line["at"]) == (1.5, 2)
@@ -116,49 +116,51 @@ def test_a_struct_is_given_as_a_tuple_and_read_by_its_members(cell, device):
 
 
 @pytest.mark.parametrize(
-    "name, value, said",
+    "name, value, message",
     [
-        ("filt", np.zeros(8, np.float32), r"wants shape \(9,\), this has \(8,\)"),
+        ("filt", np.zeros(8, np.float32), r"expects shape \(9,\), this has \(8,\)"),
         (
             "filt",
             np.zeros((3, 3), np.float32),
-            r"wants shape \(9,\), this has \(3, 3\)",
+            r"expects shape \(9,\), this has \(3, 3\)",
         ),
-        ("filt", np.zeros(9), "wants float32, this is float64"),
-        ("filt", 3, r"wants an array of shape \(9,\).*this is 3"),
-        ("filt", [[1], [1, 2]], r"wants an array of shape \(9,\)"),
-        ("filt", "nine", r"wants an array of shape \(9,\).*this is 'nine'"),
-        ("filt", None, r"wants an array of shape \(9,\).*this is None"),
-        ("sum", 2**40, "int holds -2147483648 to 2147483647, this is 1099511627776"),
-        ("sum", 1.5, "wants a whole number"),
-        ("sum", np.zeros(3, np.int32), r"wants shape \(\), this has \(3,\)"),
-        ("fixed", [1, 2], "it is const, so its value is in the source"),
-        ("line", 3, r"Line comes as a tuple \(float slope, int at\)"),
+        ("filt", np.zeros(9), "expects float32, this is float64"),
+        ("filt", 3, r"expects an array of shape \(9,\).*this is 3"),
+        ("filt", [[1], [1, 2]], r"expects an array of shape \(9,\)"),
+        ("filt", "nine", r"expects an array of shape \(9,\).*this is 'nine'"),
+        ("filt", None, r"expects an array of shape \(9,\).*this is None"),
+        ("sum", 2**40, "int ranges from -2147483648 to 2147483647, this is 1099511"),
+        ("sum", 1.5, "takes a whole number"),
+        ("sum", np.zeros(3, np.int32), r"expects shape \(\), this has \(3,\)"),
+        ("fixed", [1, 2], "it is const, so only the source sets its value"),
+        ("line", 3, r"pass Line as a tuple \(float slope, int at\)"),
         ("line", b"1234", "has 8 bytes, 4 are given"),
-        ("where", 1, "holds an address"),
+        ("where", 1, "contains an address"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence_and_changes_nothing(cell, name, value, said):
+def test_a_value_that_does_not_fit_is_refused_in_one_sentence(
+    cell, name, value, message
+):
     before = cell.filt.tolist(), cell.sum, cell.line.tolist()
-    with pytest.raises(ArgumentError, match=said):
+    with pytest.raises(ArgumentError, match=message):
         setattr(cell, name, value)
     assert (cell.filt.tolist(), cell.sum, cell.line.tolist()) == before
 
 
-def test_an_unknown_name_is_an_attribute_error_with_those_there_are(cell):
+def test_an_unknown_name_is_an_attribute_error_with_the_known_names(cell):
     with pytest.raises(AttributeError, match=r"'flit' \(did you mean filt\?\); it has"):
         cell.flit = 1
     with pytest.raises(AttributeError, match="no kernel 'flit'"):
         _ = cell.flit
     with pytest.raises(AttributeError, match="k is a kernel"):
         cell.k = 1
-    none = load_cuda("__global__ void k(int *x) { x[0] = 1; }", target="cpu")
+    bare_cell = load_cuda("__global__ void k(int *x) { x[0] = 1; }", target="cpu")
     with pytest.raises(AttributeError, match="it has none"):
-        none.x = 1
+        bare_cell.x = 1
     assert {"filt", "sum", "k", "t"} <= set(dir(cell))
 
 
-def test_what_one_build_has_written_the_next_one_finds(cell, device):
+def test_a_build_finds_values_that_another_has_written(cell, device):
     launch(cell.k, device)
     assert inspect(cell.k)[1, 9](np.zeros(9, np.float32)).ok
     assert cell.sum == 18
@@ -194,7 +196,7 @@ def test_a_variable_that_an_if_leaves_out_does_not_hinder_the_cell(device):
         cell.maybe = 1
 
 
-def test_what_is_no_global_variable_is_left_out():
+def test_only_global_variables_are_parsed():
     source = """
     __device__ float twice(float x) { __shared__ int s; return 2 * x; }
     #if 0

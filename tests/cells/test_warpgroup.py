@@ -1,4 +1,4 @@
-"""Lesson 08c's kernel of one warpgroup: right, and what its omissions lead to."""
+"""Lesson 08c's kernel of one warpgroup: its result, and the effects of omissions."""
 
 import subprocess
 
@@ -36,21 +36,21 @@ def run(text: str):
 
 
 def test_the_product_is_right():
-    report, right = run(text_without())
-    assert report.ok and right
+    report, is_right = run(text_without())
+    assert report.ok and is_right
 
 
 @pytest.mark.parametrize("call", only(CALLS[:1], CALLS))
 def test_an_omission_is_found(call):
-    report, right = run(text_without(call))
+    report, is_right = run(text_without(call))
     kinds = {finding.kind for finding in report.findings}
-    assert ("race" if "sync" in call else "unwaited") in kinds and not right
+    assert ("race" if "sync" in call else "unwaited") in kinds and not is_right
 
 
 @pytest.mark.parametrize("fence", only(FENCES[:1], FENCES))
-def test_a_missing_fence_is_not_found_as_the_lesson_says(fence):
-    report, right = run(text_without(fence))
-    assert report.ok and right
+def test_a_missing_fence_is_not_found(fence):
+    report, is_right = run(text_without(fence))
+    assert report.ok and is_right
 
 
 @pytest.mark.slow
@@ -58,12 +58,12 @@ def test_a_missing_fence_is_not_found_as_the_lesson_says(fence):
     "old, new", [("swizzled(2 * i) / 2", "i"), ("wgmma_step(a_d, 2 * k)", "a_d")]
 )
 def test_a_descriptor_that_does_not_fit_reads_other_numbers(old, new):
-    report, right = run(text_without().replace(old, new))
-    assert report.ok and not right
+    report, is_right = run(text_without().replace(old, new))
+    assert report.ok and not is_right
 
 
 def test_a_longer_k_takes_one_more_barrier():
-    """As the lesson's folded answer says."""
+    """The lesson's folded answer describes this kernel."""
     text = text_without().replace("const bf16 *b)", "const bf16 *b, int k_all)")
     begin, end = (
         text.index("    for (int i = threadIdx"),
@@ -91,9 +91,9 @@ def test_a_gpu_gets_the_instructions():
 @pytest.mark.slow
 @pytest.mark.skipif(not build.nvcc(), reason="no nvcc")
 @pytest.mark.parametrize(
-    "call, said", [("", ""), ("wgmma_fence();", "warpgroup.arrive is injected")]
+    "call, message", [("", ""), ("wgmma_fence();", "warpgroup.arrive is injected")]
 )
-def test_ptxas_puts_in_a_missing_fence_of_registers(call, said, tmp_path):
+def test_ptxas_puts_in_a_missing_fence_of_registers(call, message, tmp_path):
     source = tmp_path / "one.cu"
     source.write_text(text_without(call))
     command = [str(build.nvcc()), "-arch=sm_90a", "-std=c++17", "-cubin"]
@@ -104,6 +104,6 @@ def test_ptxas_puts_in_a_missing_fence_of_registers(call, said, tmp_path):
         str(tmp_path / "one.cubin"),
         str(source),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert said in done.stderr + done.stdout
-    assert bool(said) == ("injected" in done.stderr + done.stdout)
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert message in result.stderr + result.stdout
+    assert bool(message) == ("injected" in result.stderr + result.stdout)

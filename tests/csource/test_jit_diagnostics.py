@@ -1,4 +1,4 @@
-"""What a reader sees of a cell that does not compile: line, caret, hint."""
+"""The errors of a cell that does not compile: line, caret and hint."""
 
 import pytest
 
@@ -13,19 +13,19 @@ def error(source: str) -> CompileError:
     return caught.value
 
 
-# Where the caret must stand (^) in the line above it, and what is said.
+# Cells with the expected caret (^) below its line, and a part of the message.
 CASES = {
     "case": (
         "__global__ void k(int *x) {\n"
         "    x[0] = blockIdx.x * blockDim.x + threadidx.x;\n"
         "                                     ^\n}",
-        "CUDA writes it threadIdx",
+        "CUDA spells it threadIdx",
     ),
     "after a rewritten name": (
         "__global__ void k(int *x) {\n"
         "    x[threadIdx.x + blockIdx.y] = syncthreads();\n"
         "                                  ^\n}",
-        "CUDA writes it __syncthreads",
+        "CUDA spells it __syncthreads",
     ),
     "near one's own": (
         "__global__ void k(float *out, int width) {\n"
@@ -57,16 +57,16 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_error_points_at_the_token_and_says_what_was_meant(case):
+def test_an_error_points_at_the_token_and_has_a_hint(case):
     marked, hint = CASES[case]
     lines = marked.split("\n")
     at = next(i for i, line in enumerate(lines) if line.strip() == "^")
-    wanted = [lines[at - 1].expandtabs(4), lines[at].expandtabs(4)]
+    expected = [lines[at - 1].expandtabs(4), lines[at].expandtabs(4)]
     del lines[at]
-    found = str(error("\n".join(lines))).split("\n")
-    assert found[0].startswith(f"cell [7], line {at}: error: ")
-    assert found[1] == "    " + wanted[0] and found[2] == "    " + wanted[1]
-    assert hint in found[0] + found[-1]
+    raised = str(error("\n".join(lines))).split("\n")
+    assert raised[0].startswith(f"cell [7], line {at}: error: ")
+    assert raised[1] == "    " + expected[0] and raised[2] == "    " + expected[1]
+    assert hint in raised[0] + raised[-1]
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_an_error_points_at_the_token_and_says_what_was_meant(case):
     [
         ("int main() { return 0; }", 1, "a cell has no main"),
         ("\n__global__ void k() {}\nvoid f() { k<<<1, 2>>>(); }", 3, "Python launches"),
-        ("#include <iostream>\n__global__ void k() {}", 1, "<iostream> is the host's"),
+        ("#include <iostream>\n__global__ void k() {}", 1, "<iostream> is a host head"),
         ("__global__ void k(float *x) {\n std::vector<int> v; }", 2, "std::vector"),
-        ("__global__ void k(int **x) {\n cudaMalloc(x, 4); }", 2, "belongs to the"),
+        ("__global__ void k(int **x) {\n cudaMalloc(x, 4); }", 2, "is a host function"),
         ("__global__ int k() { }", 1, "a kernel returns nothing"),
         ("static __global__ k() { }", 1, "a kernel returns nothing"),
         ("__global__ void k(int n) {\n  if (n) return 3; }", 2, "into an array"),
@@ -94,9 +94,9 @@ def test_an_error_points_at_the_token_and_says_what_was_meant(case):
         ("__global__ void k(int n) {\n  if (n) {\n}", 1, "never closed"),
     ],
 )  # fmt: skip
-def test_what_only_one_of_two_compilers_would_refuse_is_refused(source, line, words):
-    found = error(source).diagnostics[0]
-    assert found.line == line and words in found.message
+def test_code_that_only_one_compiler_would_refuse_is_refused(source, line, words):
+    first = error(source).diagnostics[0]
+    assert first.line == line and words in first.message
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_only_one_of_two_compilers_would_refuse_is_refused(source, line, wo
         "    auto g = [](int n) { return n; };\n    *x = g(n::f());\n}",
     ],
 )
-def test_what_both_compilers_take_is_left_alone(source):
+def test_code_that_both_compilers_accept_is_accepted(source):
     load_cuda(source, target="cpu")
 
 
@@ -144,7 +144,7 @@ def test_a_literal_of_double_is_noted_once_and_only_where_it_surprises():
         ("half h;", "#include <cuda_fp16.h> declares it"),
         ("extern __shared__ t[];\n t[0] = 1;", "the type is missing"),
         ("__shared__ float t[1 << 14];\n t[0] = 1;", "name[grid, block, bytes]"),
-        ("x[0] = True;", "C writes true"),
+        ("x[0] = True;", "in C, write true"),
         ("x[0] = 1.5f % 2;", "fmodf"),
         ("float y;\n y[0] = 1;", "only an array or a pointer can be indexed"),
     ],
@@ -153,7 +153,7 @@ def test_hints(body, hint):
     assert hint in str(error(f"__global__ void k(float *x) {{\n{body}\n}}"))
 
 
-def test_an_error_in_a_template_is_told_when_it_is_instantiated():
+def test_an_error_in_a_template_is_reported_when_it_is_instantiated():
     k = load_cuda(
         "template <class T> __global__ void k(T *x) {\n    x[0].y = 1;\n}", target="cpu"
     )
@@ -167,7 +167,7 @@ def test_notebooks_show_an_error_in_red_without_our_frames():
     assert shown[0].startswith("\x1b[31mcell [7], line 1: error: ")
 
 
-def test_nvrtc_says_the_same_in_its_own_words():
+def test_nvrtcs_messages_are_parsed_to_the_same_form():
     log = (
         'cell(2): error: identifier "threadidx" is undefined\n'
         "      int i = threadidx.x;\n"
@@ -185,18 +185,18 @@ def test_nvrtc_says_the_same_in_its_own_words():
         Diagnostic("tiles.cuh", 1, 0, "error", 'cannot open source file "no.h"'),
     ]
     message = 'identifier "threadidx" is undefined'
-    assert diagnostics.find_hint(message, "", "") == "CUDA writes it threadIdx"
+    assert diagnostics.find_hint(message, "", "") == "CUDA spells it threadIdx"
 
 
 def test_an_error_in_an_included_header_names_the_header():
     from weft.cells import headers
 
     headers.add("broken.cuh", "\n__device__ int f() { return nix; }\n")
-    found = error('#include "broken.cuh"\n__global__ void k(int *x) { *x = f(); }')
-    assert str(found).startswith("broken.cuh, line 2: error: 'nix' was not declared")
+    raised = error('#include "broken.cuh"\n__global__ void k(int *x) { *x = f(); }')
+    assert str(raised).startswith("broken.cuh, line 2: error: 'nix' was not declared")
 
 
-# ---- what one target takes and the other does not, and hints that mislead --------
+# ---- code that only one target accepts, and hints that mislead -------------------
 
 K = "__global__ void k(float *o, int n) {\n%s\n}\n"
 
@@ -204,7 +204,7 @@ K = "__global__ void k(float *o, int n) {\n%s\n}\n"
 @pytest.mark.parametrize(
     ("source", "line", "words"),
     [
-        ("int N = 4;\n" + K % "o[0] = N;", 1, "N is a variable of the host"),
+        ("int N = 4;\n" + K % "o[0] = N;", 1, "N is a host variable"),
         (K % "try { o[0] = n; } catch (...) {}", 2, "no exceptions"),
         (K % "throw n;", 2, "no exceptions"),
         (K % "float t[n]; t[0] = 1; o[0] = t[0];", 2, "variable length array"),
@@ -243,12 +243,12 @@ def test_globals_that_a_cell_may_have():
     ("code", "hint", "not_said"),
     [
         ("o[0] = o[n] ** 2;", "C has no **", ""),
-        ("for j in range(n):\n o[j] = 1;", "C counts with for", ""),
+        ("for j in range(n):\n o[j] = 1;", "in C, write for", ""),
         ("if (n < 3 o[0] = 1;", "count the ( and )", "a statement ends with ;"),
         ("o[n = 1;", "count the [ and ]", ""),
-        ("o[0] = 1; # one", "C writes comments with //", ""),
-        ("int i = ThreadIdx.x; o[i] = 1;", "CUDA writes it threadIdx", "did you mean"),
-        ("o[0] = max(o[1], 0);", "both must have one type", ""),
+        ("o[0] = 1; # one", "C comments begin with //", ""),
+        ("int i = ThreadIdx.x; o[i] = 1;", "CUDA spells it threadIdx", "did you mean"),
+        ("o[0] = max(o[1], 0);", "both need the same type", ""),
         ("atomicAdd(o[0], 1);", "atomicAdd(&x[0]", ""),
         ("tex1Dfetch<float>(0, n);", "textures are not simulated", ""),
     ],
@@ -271,5 +271,5 @@ def test_a_templates_argument_that_does_not_exist_is_named():
 
 
 def test_an_error_of_the_compiler_is_never_lost():
-    found = diagnostics.with_error([], "x: cannot find -lnothing")
-    assert found[0].severity == "error" and "-lnothing" in found[0].message
+    raised = diagnostics.with_error([], "x: cannot find -lnothing")
+    assert raised[0].severity == "error" and "-lnothing" in raised[0].message

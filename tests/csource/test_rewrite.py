@@ -1,4 +1,4 @@
-"""CUDA C -> C++: what is changed, what is left alone, and on which line."""
+"""The rewriter from CUDA C to C++: changed text, unchanged text, and line numbers."""
 
 import subprocess
 import sys
@@ -13,27 +13,27 @@ PRELUDE = 2  # an #include and a #line before the source's own lines
 
 
 def rewritten(source: str) -> str:
-    """The source's own lines, rewritten."""
+    """Return the source's own lines, rewritten."""
     return "\n".join(rewrite(source, "x.cu").split("\n")[PRELUDE:])
 
 
 def compiles(source: str, *flags: str, only: str = "-fsyntax-only") -> str:
-    """g++'s messages about the rewritten source; "" if it has none."""
+    """Return g++'s messages about the rewritten source; "" if there are none."""
     command = [tools.gxx(), "-x", "c++", "-std=c++17", only, "-Wall"]
     command += ["-Wextra", "-Werror", *(f"-I{folder}" for folder in build.SIMT)]
     command += [*flags, "-"]
-    done = subprocess.run(
+    result = subprocess.run(
         command, input=rewrite(source, "x.cu"), text=True, capture_output=True
     )
-    assert bool(done.returncode) == bool(done.stderr), done.stderr
-    return done.stderr
+    assert bool(result.returncode) == bool(result.stderr), result.stderr
+    return result.stderr
 
 
 # ---- launches ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "launch, want",
+    "launch, expected",
     [
         ("k<<<g, b>>>(x);", "(simt::Launch(g, b), k(x));"),
         ("k<<<g, b, 4 * n, s>>>();", "(simt::Launch(g, b, 4 * n, s), k());"),
@@ -50,11 +50,11 @@ def compiles(source: str, *flags: str, only: str = "-fsyntax-only") -> str:
         ("if (n) k<<<1, 2>>>(x); else j<<<3, 4>>>(y);", None),
     ],
 )
-def test_launch(launch, want):
-    got = rewritten(launch)
-    assert "<<<" not in got and got.count("simt::Launch(") == launch.count("<<<")
-    if want:
-        assert got == want
+def test_launch(launch, expected):
+    result = rewritten(launch)
+    assert "<<<" not in result and result.count("simt::Launch(") == launch.count("<<<")
+    if expected:
+        assert result == expected
 
 
 def test_launch_over_several_lines_keeps_them():
@@ -67,12 +67,12 @@ def test_launch_over_several_lines_keeps_them():
                               b);
     after();
 """
-    got = rewritten(source)
-    assert got.count("\n") == source.count("\n")
-    lines = got.split("\n")
+    result = rewritten(source)
+    assert result.count("\n") == source.count("\n")
+    lines = result.split("\n")
     config, name = lines[0].split(", k<float,")
     assert config.split() == ["(simt::Launch(grid,", "block", ")"] and not name
-    assert "as many" not in got
+    assert "as many" not in result
     assert lines[5].strip() == "b));" and lines[6].strip() == "after();"
 
 
@@ -244,11 +244,11 @@ def test_every_kernel_of_the_lab_keeps_its_lines():
     assert sources
     for path in sources:
         text = path.read_text()
-        got = rewrite(text, str(path)).split("\n")
-        assert len(got) == len(text.split("\n")) + PRELUDE, path
-        assert got[1] == f'#line 1 "{path}"'
-        for before, after in zip(text.split("\n"), got[PRELUDE:], strict=True):
-            # Directives and comments stay where they are.
+        result = rewrite(text, str(path)).split("\n")
+        assert len(result) == len(text.split("\n")) + PRELUDE, path
+        assert result[1] == f'#line 1 "{path}"'
+        for before, after in zip(text.split("\n"), result[PRELUDE:], strict=True):
+            # Directives and comments remain unchanged.
             if before.lstrip().startswith(("#include", "#if", "//")):
                 assert after == before
 
@@ -291,7 +291,7 @@ def test_shared_variables_cannot_be_initialised():
 def test_a_kernel_in_an_included_file_is_not_called_by_mistake(tmp_path):
     (tmp_path / "k.cuh").write_text("static __global__ void k(int *p) { *p = 1; }\n")
     source = '#include "k.cuh"\nvoid run(int *p) { k<<<1, 1>>>(p); }\n'
-    # The attribute speaks when the call is compiled, not when it is parsed.
+    # The attribute takes effect when the call is compiled, not when it is parsed.
     flags = [f"-iquote{tmp_path}", "-o", "/dev/null"]
     assert "included file" in compiles(source, *flags, only="-S")
 
@@ -303,10 +303,10 @@ def test_the_standard_library_is_all_it_needs():
         weft.__path__ = [sys.argv[1]]
         from weft.csource.rewriter import rewrite"""
     folder = build.ROOT / "lib" / "weft"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-S", "-I", "-c", code, str(folder)], capture_output=True
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_kernel_writes_through_its_references():
@@ -341,7 +341,7 @@ long run(long *t) { k<<<1, 1>>>(t); return clock(); }
 
 
 @pytest.mark.parametrize(
-    "cast, want",
+    "cast, expected",
     [
         ("(void *)k", "(void *)simt::typed(k)"),
         ("(const void*)&k", "(const void*)simt::typed(&k)"),
@@ -351,48 +351,48 @@ long run(long *t) { k<<<1, 1>>>(t); return clock(); }
         ("(void **)&k", "(void **)&k"),
     ],
 )
-def test_a_kernel_as_void_pointer_keeps_its_type(cast, want):
+def test_a_kernel_as_void_pointer_keeps_its_type(cast, expected):
     source = f"""\
 __global__ void __launch_bounds__(max(2, 3)) k(int) {{}}
 namespace ns {{ template <class T, bool B> __global__ void t(T) {{}} }}
 int *other;
 const void *pointer() {{ return {cast}; }}
 """
-    assert f"return {want};" in rewritten(source)
+    assert f"return {expected};" in rewritten(source)
     assert compiles(source) == ""
 
 
-def test_launches_as_an_editor_that_does_not_know_cuda_writes_them():
-    made = rewrite("void f() { k << <1, n >> > (a, b); }", "x.cu").split("\n")[2]
-    assert made == "void f() { (simt::Launch(1, n ), k  (a, b)); }"
+def test_launches_formatted_without_cuda_support():
+    lines = rewrite("void f() { k << <1, n >> > (a, b); }", "x.cu").split("\n")[2]
+    assert lines == "void f() { (simt::Launch(1, n ), k  (a, b)); }"
     plain = "ostream &operator<< <T>(ostream &, A<B<T> > (x));"
     assert rewrite(plain, "x.cu").split("\n")[2] == plain
 
 
-def test_lanes_go_in_step_where_volatile_says_so():
-    made = rewrite(
+def test_lanes_run_in_lockstep_if_the_pointer_is_volatile():
+    lines = rewrite(
         """__device__ void add(volatile float *s, float *t, int i) {
     if (n > 32) s[i] += s[i + 32];
     s[i] = 1; t[i] += t[i + 1]; t[i] = s[i];
 }""",
         "x.cu",
     ).split("\n")
-    assert made[3].strip() == (
+    assert lines[3].strip() == (
         "if (n > 32) s[i] += simt::lockstep([&] { return s[i + 32]; });"
     )
-    assert made[4].strip() == "s[i] = 1; t[i] += t[i + 1]; t[i] = s[i];"
+    assert lines[4].strip() == "s[i] = 1; t[i] += t[i + 1]; t[i] = s[i];"
 
 
-def test_lanes_go_in_step_without_a_space_after_the_equals_sign():
+def test_lockstep_needs_no_space_after_the_equals_sign():
     for value in ("s[t + 2]", "max(s[t], s[t + 2])"):
-        made = rewrite(f"void add(volatile float *s, int t) {{ s[t] ={value}; }}", "x")
-        assert f"simt::lockstep([&] {{ return {value}; }});" in made
+        lines = rewrite(f"void add(volatile float *s, int t) {{ s[t] ={value}; }}", "x")
+        assert f"simt::lockstep([&] {{ return {value}; }});" in lines
 
 
-def test_only_the_names_that_are_volatile_where_they_stand_go_in_step():
-    """Other functions of the file have their own s: there it would hide a race."""
+def test_lockstep_is_limited_to_the_scope_of_the_volatile_name():
+    """Other functions of the file have their own s: lockstep would hide its races."""
     step = "s[i] += s[i + 1];"
-    kept = [
+    unchanged = [
         f"template <class T> void plain(T *s, int i) {{ {step} }}",
         f"void local() {{ {{ volatile int *s = a; }} {step} }}",
         f"void declared(volatile int *s); void plain_too(int *s) {{ {step} }}",
@@ -402,10 +402,10 @@ def test_only_the_names_that_are_volatile_where_they_stand_go_in_step():
         f"__global__ void g() {{ volatile int *s = a; if (i) {{ {step} }} }}",
         f"struct S {{ volatile int *s; void f() {{ {step} }} }};",
     ]
-    for last in changed:  # a member's scope is all that follows
-        made = rewrite("\n".join([*kept, last]), "x.cu").split("\n")
-        assert made[2:5] == kept
-        assert "simt::lockstep([&] { return s[i + 1]; });" in made[5]
+    for last in changed:  # a member's scope extends to the end of the file
+        lines = rewrite("\n".join([*unchanged, last]), "x.cu").split("\n")
+        assert lines[2:5] == unchanged
+        assert "simt::lockstep([&] { return s[i + 1]; });" in lines[5]
     member = "struct S { volatile int *s; void f(); };\nvoid S::f() { s[i] = s[j]; }"
     assert "lockstep" in rewrite(member, "x.cu")
     shared = "extern volatile __shared__ int s[];\nvoid f() { s[i] = s[j]; }"
@@ -417,11 +417,11 @@ def test_only_the_names_that_are_volatile_where_they_stand_go_in_step():
 @pytest.mark.parametrize("kind", ["struct", "union", "class"])
 def test_a_type_may_be_declared_with_its_shared_variables(kind):
     text = "__global__ void k() { __shared__ %s { float f[2]; int i; } u, w[2]; }"
-    made = rewrite(text % kind, "a.cu")
-    assert "auto &u = simt_0_arrays.u;" in made and "auto &w = " in made
+    lines = rewrite(text % kind, "a.cu")
+    assert "auto &u = simt_0_arrays.u;" in lines and "auto &w = " in lines
 
 
-def test_functions_of_the_device_say_that_they_are_left_and_kernels_do_not():
+def test_early_returns_of_device_functions_are_marked():
     text = "__device__ void f(int n) { if (n) return; g(); }\n"
     text += "__global__ void k(int n) { if (n) return; f(n); }\n"
     text += "void h(int n) { if (n) return; }"

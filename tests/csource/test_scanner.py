@@ -1,4 +1,4 @@
-"""The reader of CUDA C: brackets, scopes and functions."""
+"""The scanner of CUDA C: brackets, scopes and functions."""
 
 import pytest
 
@@ -54,10 +54,10 @@ def test_functions_are_found_by_their_specifier():
         "__global__ void __launch_bounds__(64) k(int n); __device__ float f() { }"
         "__device__ int x; template <> __global__ void t<int>(int) { }"
     )
-    found = list(scanner.list_functions(code, scanner.DEVICE))
-    assert [one.name for one in found] == ["k", "f", "t"]
-    assert [one.brace and code[one.brace] for one in found] == [None, "{", "{"]
-    assert [one.is_specialised for one in found] == [False, False, True]
+    functions = list(scanner.list_functions(code, scanner.DEVICE))
+    assert [one.name for one in functions] == ["k", "f", "t"]
+    assert [one.brace and code[one.brace] for one in functions] == [None, "{", "{"]
+    assert [one.is_specialised for one in functions] == [False, False, True]
 
 
 def test_a_body_is_that_of_the_definition():

@@ -1,5 +1,5 @@
-/* Tiles of several warps, cuda::barrier, and pipelines of a thread and a block;
- * launches as an editor that does not know CUDA spaces them. */
+/* groups.cu -- tiles of several warps, cuda::barrier, pipelines of a block, and
+ * arguments with destructors. */
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cuda/barrier>
@@ -18,7 +18,7 @@ __global__ void tiles(int *out) {
         out[tile.meta_group_rank()] = sum + 100000 * any;
 }
 
-/* Each phase adds what the last one left; half of the threads drop out. */
+/* All threads add 1; half of them drop out, and the others add 1 again. */
 __global__ void phases(int *out) {
     __shared__ cuda::barrier<cuda::thread_scope_block> bar;
     __shared__ int sum;
@@ -39,7 +39,7 @@ __global__ void phases(int *out) {
     if (threadIdx.x == 0) out[blockIdx.x] += 1000 * sum;
 }
 
-/* The last warp copies what the others add, two tiles ahead. */
+/* The second warp copies tiles, two ahead, and the first warp adds them. */
 __global__ void pipelined(const int *in, int *out, int count) {
     enum { STAGES = 2, WIDTH = 32 };
     __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, STAGES>
@@ -66,7 +66,7 @@ __global__ void pipelined(const int *in, int *out, int count) {
     if (!copies) atomicAdd(out, sum);
 }
 
-/* The destructor is the host's affair: no thread runs it. */
+/* Only the host runs the destructor; no thread does. */
 struct Owner {
     int *memory;
     Owner() { cudaMallocManaged(&memory, sizeof *memory); }

@@ -31,7 +31,7 @@ int main() {
     cudaDeviceGetLimit(&limit, cudaLimitMallocHeapSize);
     const int before = holders(1 << 20);
     keep<<<1, 1>>>(4 << 20);
-    const int beside = holders(1 << 20); // what is kept stays taken
+    const int beside = holders(1 << 20); // kept memory remains allocated
     let_go<<<1, 1>>>();
     cudaDeviceSetLimit(cudaLimitMallocHeapSize, 33 << 20);
     const int after = holders(1 << 20);

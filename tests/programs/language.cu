@@ -1,5 +1,5 @@
-/* language.cu -- kernels as people write them: in macros, namespaces and
- * classes, as templates and arguments, launched from anywhere. */
+/* language.cu -- kernels in macros, namespaces and classes, as templates and as
+ * arguments, launched from any place. */
 #include <cstdio>
 #include <iostream>
 #include <utility>

@@ -1,5 +1,5 @@
-/* overrun.cu -- a program that asks for no error: argv[1] of 100 elements are
- * written, and then it does what the other words are. */
+/* overrun.cu -- a program that ignores errors. It writes argv[1] elements into
+ * an array of 100, and then performs the actions that the other words name. */
 #include <iostream>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@ __global__ void fill(float *out, int n) {
     if (i < n) out[i] = 1;
 }
 __global__ void fill_down(float *out) { out[-1 - (int)threadIdx.x] = 1; }
-/* The upper half of the blocks, which another CPU thread runs. */
+/* Only the upper half of the blocks prints; another CPU thread runs it. */
 __global__ void print(const char *text) {
     if (blockIdx.x >= gridDim.x / 2) printf("%d %s\n", blockIdx.x, text);
 }
@@ -20,7 +20,7 @@ int main(int, char **argv) {
     const int n = atoi(argv[1]);
     std::string then;
     for (int i = 2; argv[i]; i++) then += std::string(argv[i]) + " ";
-    const auto wants = [&](const char *what) {
+    const auto is_named = [&](const char *what) {
         return then.find(std::string(what) + " ") != then.npos;
     };
     float *out, *other;
@@ -28,16 +28,16 @@ int main(int, char **argv) {
     cudaMalloc(&other, 400);
     cudaMalloc(&out, 400);
     fill<<<(n + 255) / 256, 256>>>(out, n);
-    if (wants("down")) fill_down<<<1, 20>>>(out);
-    if (wants("sync")) cudaDeviceSynchronize();
-    if (wants("free")) cudaFree(out);
-    if (wants("reset")) cudaDeviceReset();
-    if (wants("print")) print<<<9000, 1>>>((const char *)64);
-    if (wants("host")) {
+    if (is_named("down")) fill_down<<<1, 20>>>(out);
+    if (is_named("sync")) cudaDeviceSynchronize();
+    if (is_named("free")) cudaFree(out);
+    if (is_named("reset")) cudaDeviceReset();
+    if (is_named("print")) print<<<9000, 1>>>((const char *)64);
+    if (is_named("host")) {
         cudaMallocHost(&out, 400);
         out[128] = 1;
     }
-    if (wants("wait")) {
+    if (is_named("wait")) {
         int *forever;
         cudaMallocManaged(&forever, sizeof *forever);
         *forever = 1;
@@ -45,5 +45,5 @@ int main(int, char **argv) {
     }
     printf("printed\n");
     std::cout << "to its end\n";
-    return wants("status") ? 7 : 0;
+    return is_named("status") ? 7 : 0;
 }

@@ -1,4 +1,4 @@
-/* passes.cu -- nvcc compiles twice, and programs know it. */
+/* passes.cu -- a program that depends on nvcc's two passes. */
 #include <stdio.h>
 
 #ifndef __CUDACC__
@@ -31,7 +31,7 @@ __host__ __device__ int both_see() {
 #endif
 }
 
-/* For GPUs that lack it; the others have their own. */
+/* For GPUs without this function; newer ones have it built in. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 600
 #else
 __device__ double atomicAdd(double *a, double b) { return not_for_us; }

@@ -1,4 +1,4 @@
-/* reduce.cu -- one sum in six ways, timed, as courses do it. */
+/* reduce.cu -- one sum in six ways, as in courses. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ __global__ void by_warps(int *out, const int *in) {
         v += __shfl_down_sync(0xffffffff, v, o);
     if (threadIdx.x % warpSize == 0) atomicAdd(out, v);
 }
-/* As kernels of old do: the lanes of a warp go in step, volatile says so. */
+/* As in old kernels: `volatile` marks lanes that run in lockstep. */
 __global__ void in_step(int *out, const int *in) {
     extern __shared__ int s[];
     const unsigned t = threadIdx.x;

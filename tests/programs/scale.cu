@@ -1,4 +1,4 @@
-/* scale.cu -- numbers from stdin times argv[1]; exit status argv[2]. */
+/* scale.cu -- multiplies numbers from stdin by argv[1]; exits with argv[2]. */
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

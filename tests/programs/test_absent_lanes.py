@@ -1,5 +1,5 @@
-"""Lanes that a warp's call names or reads and that take no part: in `sim` and in the
-watch build of CUDA C, in the same words."""
+"""Lanes that a warp's call names or reads, but that take no part: `sim` and the watch
+build of CUDA C report them in the same words."""
 
 import json
 import os
@@ -142,7 +142,7 @@ def neutral_beyond_the_end(y, x, n):
 
 SUM = "for (int o = 16; o; o /= 2) v += __shfl_down_sync({mask}, v, o);"
 TREE = "for (int o = 4; o; o /= 2) v += __shfl_down_sync({mask}, v, o);"
-# The Python kernel, the same in CUDA C, the block, n, and what is found; "": nothing.
+# A kernel in Python, its body in CUDA C, (block, n), and the finding ("": none).
 CASES = [
     (
         guarded_scan,
@@ -276,8 +276,8 @@ def test_the_simulator_names_the_lane(case):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    """What the watch build reports of each body; one program has them all."""
+def run_case(tmp_path_factory):
+    """Return a function that returns a kernel's findings under the watch build."""
     folder = tmp_path_factory.mktemp("lanes")
     bodies = {kernel.__name__: (body, *shape) for kernel, body, shape, _ in CASES}
     bodies |= {name: (body, 32, 16) for name, (body, _) in C_ONLY.items()}
@@ -296,13 +296,15 @@ def found(tmp_path_factory):
     )
     source = folder / "lanes.cu"
     source.write_text("\n".join(text))
-    built = program.Program([str(source)], optimise="1", check=True)
-    executable = program.build_executable(built)
+    options = program.Program([str(source)], optimise="1", check=True)
+    executable = program.build_executable(options)
 
     def run(name: str, order: int = 0) -> list[dict]:
         report = folder / f"{name}{order}.json"
-        more = {"WEFT_CHECK_REPORT": str(report), "WEFT_RUN_ORDER": str(order)}
-        subprocess.run([executable, name], env=os.environ | more, check=True, stderr=-3)
+        variables = {"WEFT_CHECK_REPORT": str(report), "WEFT_RUN_ORDER": str(order)}
+        subprocess.run(
+            [executable, name], env=os.environ | variables, check=True, stderr=-3
+        )
         return json.loads(report.read_text())["findings"]
 
     return run
@@ -310,15 +312,15 @@ def found(tmp_path_factory):
 
 @pytest.mark.parametrize("order", [0, 1, 7])
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_the_check_build_uses_the_same_words(found, case, order):
+def test_the_watch_build_uses_the_same_words(run_case, case, order):
     kernel, *_, expected = case
-    findings = found(kernel.__name__, order)
+    findings = run_case(kernel.__name__, order)
     assert [f["text"] for f in findings] == [expected] * bool(expected)
     assert all(f["site"] is not None for f in findings)
 
 
 @pytest.mark.parametrize("name", C_ONLY)
-def test_matches_and_reductions_are_judged_at_the_kernels_line(found, name):
-    (finding,) = found(name)
+def test_matches_and_reductions_are_judged_at_the_kernels_line(run_case, name):
+    (finding,) = run_case(name)
     assert C_ONLY[name][1] in finding["text"]
     assert finding["site"] is not None

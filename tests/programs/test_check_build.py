@@ -1,4 +1,4 @@
-"""The watch build's own report: each kind of fault at its array, index and thread."""
+"""The watch build's report: each kind of fault at its array, index and thread."""
 
 import json
 import os
@@ -24,8 +24,8 @@ static int *blank(int n) {
     return x;
 }
 """
-# name: the kernel k, its launch, and the kind, array, index and text of what is found
-# (None: nothing is).
+# name: the kernel k, its launch, and the kind, array, index and text of the expected
+# finding (None: no finding).
 CASES = {
     "past_the_end": (
         "__global__ void k(int *x, int n) { x[threadIdx.x * n] = 1; }",
@@ -200,8 +200,8 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    """What the runtime reports of each case; one program has them all."""
+def run_case(tmp_path_factory):
+    """Return a function that runs one case and returns its findings."""
     folder = tmp_path_factory.mktemp("check")
     parts, calls = [HEAD], []
     for name, (kernel, launch, _) in CASES.items():
@@ -213,22 +213,22 @@ def found(tmp_path_factory):
     parts.append(f"int main(int, char **v) {{\n{body}\ncudaDeviceSynchronize(); }}\n")
     source = folder / "cases.cu"
     source.write_text("".join(parts))
-    built = program.Program([str(source)], optimise="1", check=True)
-    executable = program.build_executable(built)
+    options = program.Program([str(source)], optimise="1", check=True)
+    executable = program.build_executable(options)
 
     def run(name: str, order: int) -> list[dict]:
         report = folder / f"{name}{order}.json"
-        more = {"WEFT_CHECK_REPORT": str(report), "WEFT_RUN_ORDER": str(order)}
-        subprocess.run([executable, name], env=os.environ | more, check=True)
+        variables = {"WEFT_CHECK_REPORT": str(report), "WEFT_RUN_ORDER": str(order)}
+        subprocess.run([executable, name], env=os.environ | variables, check=True)
         return json.loads(report.read_text())["findings"]
 
     return run
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_fault_is_found_with_its_array_and_index(found, name):
+def test_a_fault_is_found_with_its_array_and_index(run_case, name):
     expected = CASES[name][2]
-    findings = found(name, 0)
+    findings = run_case(name, 0)
     if expected is None:
         assert not findings
         return
@@ -242,7 +242,7 @@ def test_a_fault_is_found_with_its_array_and_index(found, name):
 
 @pytest.mark.parametrize("name", ["past_the_end", "shared_blank", "guard", "padding"])
 @pytest.mark.parametrize("order", [1, 7])
-def test_the_verdict_does_not_depend_on_the_order(found, name, order):
-    mine, other = found(name, 0), found(name, order)
+def test_the_verdict_does_not_depend_on_the_order(run_case, name, order):
+    first, other = run_case(name, 0), run_case(name, order)
     for key in ("kind", "array", "index", "text", "thread"):
-        assert [f[key] for f in mine] == [f[key] for f in other]
+        assert [f[key] for f in first] == [f[key] for f in other]

@@ -1,7 +1,7 @@
-"""Races of CUDA C under the watch build: found where they are, and only there.
+"""Races of CUDA C under the watch build, which must find each one and no others.
 
-The kernels stand in tests/races: one fault in each of racy.cu, none in clean.cu. Each
-runs in three orders of threads and blocks, and every order must tell the same.
+The kernels are in races/. Each kernel of racy.cu has one race, and those of clean.cu
+have none. Each runs in three orders of threads and blocks, with the same findings.
 """
 
 import json
@@ -19,25 +19,25 @@ KINDS = {"race", "conflict"}
 
 
 def cases(name):
-    """The names of a file's kernels."""
+    """Return the names of a file's kernels."""
     return re.findall(r"^CASE\((\w+)\)", (HERE / name).read_text(), re.M)
 
 
 @pytest.fixture(scope="module")
-def seen():
-    """What was found, by file and kernel: a list of findings for each order."""
-    found = {}
+def reports():
+    """Run all kernels; return a list of findings per order, by file and kernel."""
+    findings = {}
     for name in ("racy.cu", "clean.cu"):
         source = program.Program(sources=[str(HERE / name)], check=True)
         path = program.build_executable(source)
-        done = subprocess.run([path], capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        found[name] = defaultdict(list)
-        for line in done.stdout.splitlines():
+        result = subprocess.run([path], capture_output=True, text=True, timeout=120)
+        assert result.returncode == 0, result.stderr
+        findings[name] = defaultdict(list)
+        for line in result.stdout.splitlines():
             case, _, error, report = line.split(" ", 3)
             assert error == "0", line
-            found[name][case].append(json.loads(report)["findings"])
-    return found
+            findings[name][case].append(json.loads(report)["findings"])
+    return findings
 
 
 def races(findings):
@@ -45,23 +45,23 @@ def races(findings):
 
 
 @pytest.mark.parametrize("case", cases("racy.cu"))
-def test_race_is_found_in_every_order(seen, case):
-    orders = seen["racy.cu"][case]
+def test_race_is_found_in_every_order(reports, case):
+    orders = reports["racy.cu"][case]
     assert len(orders) == 3
     assert all(races(findings) for findings in orders)
-    told = [{(f["kind"], f["array"]) for f in races(findings)} for findings in orders]
-    assert told[0] == told[1] == told[2]
+    kinds = [{(f["kind"], f["array"]) for f in races(findings)} for findings in orders]
+    assert kinds[0] == kinds[1] == kinds[2]
 
 
 @pytest.mark.parametrize("case", cases("clean.cu"))
-def test_clean_kernel_has_no_race_in_any_order(seen, case):
-    orders = seen["clean.cu"][case]
+def test_clean_kernel_has_no_race_in_any_order(reports, case):
+    orders = reports["clean.cu"][case]
     assert len(orders) == 3
     assert [f["text"] for findings in orders for f in races(findings)] == []
 
 
-def test_both_threads_and_the_element_are_told(seen):
-    for findings in seen["racy.cu"]["no_barrier"]:
+def test_a_race_names_both_threads_and_the_element(reports):
+    for findings in reports["racy.cu"]["no_barrier"]:
         (race,) = races(findings)
         assert race["text"] == (
             "thread 0 reads s[255] while thread 255 writes it: no barrier between them"
@@ -72,21 +72,21 @@ def test_both_threads_and_the_element_are_told(seen):
         assert race["site"] != race["other_site"]
 
 
-def test_writes_of_two_values_are_a_conflict(seen):
-    for findings in seen["racy.cu"]["two_values"]:
+def test_writes_of_two_values_are_a_conflict(reports):
+    for findings in reports["racy.cu"]["two_values"]:
         (conflict,) = races(findings)
         assert conflict["kind"] == "conflict"
         assert conflict["index"] == 7
         assert (conflict["thread"], conflict["other"]) == ([3, 0, 0], [200, 0, 0])
 
 
-def test_lanes_of_a_warp_are_told_that_they_are(seen):
-    for findings in seen["racy.cu"]["in_step"]:
+def test_a_race_between_lanes_of_a_warp_names_the_warp(reports):
+    for findings in reports["racy.cu"]["in_step"]:
         (race,) = races(findings)
         assert "both are in one warp" in race["text"]
 
 
-def test_blocks_are_told_that_nothing_orders_them(seen):
-    for findings in seen["racy.cu"]["fence_too_early"]:
-        told = [f for f in races(findings) if f["kind"] == "race"]
-        assert any("nothing orders these two" in f["text"] for f in told)
+def test_a_race_between_blocks_names_the_missing_order(reports):
+    for findings in reports["racy.cu"]["fence_too_early"]:
+        kinds = [f for f in races(findings) if f["kind"] == "race"]
+        assert any("nothing orders these two" in f["text"] for f in kinds)

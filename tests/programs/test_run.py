@@ -38,21 +38,21 @@ PRINTS = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def built():
-    """What several tests run, two at a time; later runs find it in the cache."""
-    before = os.getcwd()
+def build_programs():
+    """Build the programs of several tests, two at a time, and so fill the cache."""
+    folder = os.getcwd()
     os.chdir(PROGRAMS)
     try:
-        todo = [["faults.cu"], ["overrun.cu"], SCALE, FILES]
-        parsed = [run.parse([*words, *OPTIONS]).program for words in todo]
+        programs = [["faults.cu"], ["overrun.cu"], SCALE, FILES]
+        parsed = [run.parse([*words, *OPTIONS]).program for words in programs]
         with ThreadPoolExecutor(2) as pool:
             return list(pool.map(program.build_executable, parsed))
     finally:
-        os.chdir(before)
+        os.chdir(folder)
 
 
 def weft(*words: str, **options) -> subprocess.CompletedProcess:
-    """The command, with its output as text."""
+    """Run the command; its output is text."""
     command = [sys.executable, "-m", "weft", "run", *words]
     options = {"text": True, "capture_output": True, "cwd": PROGRAMS, **options}
     return subprocess.run(command, **options)
@@ -60,49 +60,49 @@ def weft(*words: str, **options) -> subprocess.CompletedProcess:
 
 @pytest.mark.parametrize("name", only(["language.cu", "groups.cu"], PRINTS))
 @pytest.mark.parametrize("order", only(["forward"], ["forward", "reverse", "7"]))
-def test_prints(name, order):
-    done = weft(name, *OPTIONS, "--order", order)
-    assert (done.stdout, done.returncode) == (PRINTS[name], 0)
+def test_a_program_prints_the_expected_lines(name, order):
+    result = weft(name, *OPTIONS, "--order", order)
+    assert (result.stdout, result.returncode) == (PRINTS[name], 0)
 
 
 def test_stdin_arguments_folder_and_exit_status(tmp_path):
     words = [str(PROGRAMS / SCALE[0]), "-O1", "-o", "there"]
-    done = weft(*words, "--", "2", "5", input="1 2\n3.5", cwd=tmp_path)
-    assert done.stdout == "./there 3: 2 4 7\n"
-    assert done.stderr.endswith("3 numbers\n") and done.returncode == 5
+    result = weft(*words, "--", "2", "5", input="1 2\n3.5", cwd=tmp_path)
+    assert result.stdout == "./there 3: 2 4 7\n"
+    assert result.stderr.endswith("3 numbers\n") and result.returncode == 5
     assert (tmp_path / "scale.out").exists()
 
 
-def test_dies_of_its_signal(tmp_path):
-    for more in ([], ["--timeout", "60"]):
-        words = [str(PROGRAMS / "scale.cu"), "-O1", *more, "--", "1", "-1"]
-        done = weft(*words, stdin=subprocess.DEVNULL, cwd=tmp_path)
-        assert done.returncode == -signal.SIGABRT
+def test_a_program_ends_by_its_own_signal(tmp_path):
+    for options in ([], ["--timeout", "60"]):
+        words = [str(PROGRAMS / "scale.cu"), "-O1", *options, "--", "1", "-1"]
+        result = weft(*words, stdin=subprocess.DEVNULL, cwd=tmp_path)
+        assert result.returncode == -signal.SIGABRT
 
 
 def test_several_files_with_headers_and_device_code_of_their_own():
-    done = weft(*FILES, *OPTIONS)
-    assert (done.stdout, done.returncode) == ("3 3 0 2 0 2 8 15 40\n", 9)
+    result = weft(*FILES, *OPTIONS)
+    assert (result.stdout, result.returncode) == ("3 3 0 2 0 2 8 15 40\n", 9)
 
 
 @pytest.mark.parametrize(
-    "what, error, launch, status",
+    "fault, error, launch, status",
     [
         (0, "cudaErrorAssert", "cudaErrorAssert", 710),
         (1, "cudaErrorIllegalAddress", "cudaErrorIllegalAddress", 700),
         (2, "cudaSuccess", "cudaErrorInvalidConfiguration", 0),
     ],
 )
-def test_faults_are_cuda_errors_that_stay(what, error, launch, status):
-    done = weft("faults.cu", *OPTIONS, "--", str(what))
-    assert done.stdout == f"launch {launch}\nsync {error}\nafter {error}\n"
-    assert done.returncode == status % 256
-    assert ("faults.cu:7:" in done.stderr) == (what == 0)
-    assert done.stderr.count("\n") == (what != 2)
+def test_faults_are_cuda_errors_that_stay(fault, error, launch, status):
+    result = weft("faults.cu", *OPTIONS, "--", str(fault))
+    assert result.stdout == f"launch {launch}\nsync {error}\nafter {error}\n"
+    assert result.returncode == status % 256
+    assert ("faults.cu:7:" in result.stderr) == (fault == 0)
+    assert result.stderr.count("\n") == (fault != 2)
 
 
 @pytest.mark.parametrize(
-    "elements, then, told",
+    "elements, then, message",
     [
         (500, "nothing", "fill: block (0,0,0), thread (128,0,0): illegal address"),
         (500, "sync", "112 bytes past the end of allocation 2 (cudaMalloc, 400 bytes"),
@@ -116,14 +116,14 @@ def test_faults_are_cuda_errors_that_stay(what, error, launch, status):
         (100, "print", "thread (0,0,0): illegal address: load from 0x40 (a null"),
     ],
 )
-def test_a_store_out_of_bounds_is_one_line_and_a_status(elements, then, told):
+def test_a_store_out_of_bounds_is_one_line_and_a_status(elements, then, message):
     words = ["--", str(elements), *then.split()]
-    done = weft("overrun.cu", *OPTIONS, *words, timeout=60)
+    result = weft("overrun.cu", *OPTIONS, *words, timeout=60)
     line = f"To see the line: weft inspect overrun.cu {' '.join([*OPTIONS, *words])}\n"
-    assert told in done.stderr and done.stderr.endswith(line)
-    assert done.stderr.count("\n") == 1 and done.stderr.startswith("weft: ")
-    assert done.returncode == 1
-    assert sorted(done.stdout.splitlines()) == ["printed", "to its end"]
+    assert message in result.stderr and result.stderr.endswith(line)
+    assert result.stderr.count("\n") == 1 and result.stderr.startswith("weft: ")
+    assert result.returncode == 1
+    assert sorted(result.stdout.splitlines()) == ["printed", "to its end"]
 
 
 OVER = """__global__ void over(float *x) { x[threadIdx.x] = 1.0f; }
@@ -138,81 +138,81 @@ int main() {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("terminal", [False, True])
-def test_what_an_overrun_names_shows_the_line(terminal, tmp_path):
-    """Kernel, thread and the command to see more, which is one that can be typed."""
+def test_the_command_in_an_overruns_message_shows_the_line(terminal, tmp_path):
+    """The message names the kernel, the thread, and a command that can be typed."""
     (tmp_path / "over it.cu").write_text(OVER)
     words = [sys.executable, "-m", "weft", "run", "over it.cu", "-O0"]
-    ours, theirs = os.openpty() if terminal else os.pipe()
-    begun = subprocess.Popen(words, cwd=tmp_path, stderr=theirs)
-    os.close(theirs)
-    assert begun.wait(60) == 1
-    said = os.read(ours, 9999).decode().splitlines()[-1]
-    os.close(ours)
-    assert said.startswith("weft: over: block (0,0,0), thread (128,0,0): illegal ad")
-    command = said.partition(". To see the line: ")[2]
+    terminal_end, program_end = os.openpty() if terminal else os.pipe()
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=program_end)
+    os.close(program_end)
+    assert process.wait(60) == 1
+    lines = os.read(terminal_end, 9999).decode().splitlines()[-1]
+    os.close(terminal_end)
+    assert lines.startswith("weft: over: block (0,0,0), thread (128,0,0): illegal ad")
+    command = lines.partition(". To see the line: ")[2]
     assert command == "weft inspect 'over it.cu' -O0"
-    more = [sys.executable, "-m", *shlex.split(command)]
-    done = subprocess.run(more, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1 and "over it.cu:1: bounds" in done.stderr
+    options = [sys.executable, "-m", *shlex.split(command)]
+    result = subprocess.run(options, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 1 and "over it.cu:1: bounds" in result.stderr
 
 
 def test_a_program_keeps_its_own_status_after_a_fault():
-    done = weft("overrun.cu", *OPTIONS, "--", "500", "status")
-    assert done.returncode == 7 and done.stderr.count("\n") == 1
-    done = weft("overrun.cu", *OPTIONS, "--", "100", "nothing")
-    assert (done.returncode, done.stderr) == (0, "")
+    result = weft("overrun.cu", *OPTIONS, "--", "500", "status")
+    assert result.returncode == 7 and result.stderr.count("\n") == 1
+    result = weft("overrun.cu", *OPTIONS, "--", "100", "nothing")
+    assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_a_fault_of_the_host_in_memory_that_it_shares_is_told():
-    done = weft("overrun.cu", *OPTIONS, "--", "100", "host")
-    assert done.returncode == -signal.SIGSEGV and done.stderr.count("\n") == 1
-    assert "the host, not a kernel, touches" in done.stderr
-    assert "112 bytes past the end of allocation 3 (cudaMallocHost, 4" in done.stderr
+def test_a_fault_of_the_host_in_shared_memory_is_reported():
+    result = weft("overrun.cu", *OPTIONS, "--", "100", "host")
+    assert result.returncode == -signal.SIGSEGV and result.stderr.count("\n") == 1
+    assert "the host, not a kernel, touches" in result.stderr
+    assert "112 bytes past the end of allocation 3 (cudaMallocHost, 4" in result.stderr
 
 
 @pytest.mark.slow
-def test_a_long_program_gives_signs_of_life_on_a_terminal_alone():
+def test_a_long_program_reports_progress_only_on_a_terminal():
     program = ["overrun.cu", *OPTIONS, "--", "100", "wait"]
     command = [sys.executable, "-m", "weft", "run", *program]
-    ours, theirs = os.openpty()
-    with subprocess.Popen(command, cwd=PROGRAMS, stderr=theirs) as child:
-        os.close(theirs)
-        said = os.read(ours, 999).decode()
+    terminal_end, program_end = os.openpty()
+    with subprocess.Popen(command, cwd=PROGRAMS, stderr=program_end) as child:
+        os.close(program_end)
+        lines = os.read(terminal_end, 999).decode()
         child.kill()
-    os.close(ours)
-    assert re.fullmatch(r"weft: \d+ s: the kernel wait, launch 2\r\n", said)
-    done = weft("--timeout", "6", *program)
-    assert done.stderr == "weft: ended after 6 seconds (--timeout)\n"
+    os.close(terminal_end)
+    assert re.fullmatch(r"weft: \d+ s: the kernel wait, launch 2\r\n", lines)
+    result = weft("--timeout", "6", *program)
+    assert result.stderr == "weft: stopped after 6 seconds (--timeout)\n"
 
 
-def test_is_found_again_until_a_file_that_was_read_changes(tmp_path, monkeypatch):
+def test_a_program_is_cached_until_a_file_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.cuh").write_text("enum { STATUS = 3 };\n")
     Path("a.cu").write_text('#include "a.cuh"\nint main() { return STATUS; }\n')
-    first = program.build_executable(run.parse(["a.cu", "-O0"]).program)
-    assert subprocess.run([first]).returncode == 3
+    executable = program.build_executable(run.parse(["a.cu", "-O0"]).program)
+    assert subprocess.run([executable]).returncode == 3
     monkeypatch.setattr(program, "_build", None)
-    assert program.build_executable(run.parse(["a.cu", "-O0"]).program) == first
+    assert program.build_executable(run.parse(["a.cu", "-O0"]).program) == executable
     os.utime("a.cuh", (1, 1))  # touched, not changed
-    assert program.build_executable(run.parse(["a.cu", "-O0"]).program) == first
+    assert program.build_executable(run.parse(["a.cu", "-O0"]).program) == executable
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     Path("a.cuh").write_text("enum { STATUS = 4 };\n")
-    again = program.build_executable(run.parse(["a.cu", "-O0"]).program)
-    assert subprocess.run([again]).returncode == 4
+    second = program.build_executable(run.parse(["a.cu", "-O0"]).program)
+    assert subprocess.run([second]).returncode == 4
 
 
-def test_a_program_that_takes_too_long_is_ended(tmp_path):
+def test_a_program_over_its_time_limit_is_stopped(tmp_path):
     (tmp_path / "a.cu").write_text("int main() { for (;;) clock(); }")
-    done = weft("a.cu", "-O0", "--timeout", "0.2", cwd=tmp_path)
-    assert done.returncode == run.TIMED_OUT and "0.2 seconds" in done.stderr
+    result = weft("a.cu", "-O0", "--timeout", "0.2", cwd=tmp_path)
+    assert result.returncode == run.TIMED_OUT and "0.2 seconds" in result.stderr
 
 
-def test_ctrl_c_ends_it(tmp_path):
+def test_ctrl_c_ends_a_program(tmp_path):
     source = '#include <unistd.h>\nint main() { puts("on"); fflush(stdout); pause(); }'
     (tmp_path / "a.cu").write_text(source)
-    for more in ([], ["--timeout", "60"]):
-        command = [sys.executable, "-m", "weft", "run", "a.cu", "-O0", *more]
+    for options in ([], ["--timeout", "60"]):
+        command = [sys.executable, "-m", "weft", "run", "a.cu", "-O0", *options]
         child = subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True
         )
@@ -221,7 +221,7 @@ def test_ctrl_c_ends_it(tmp_path):
         assert child.wait(30) == -signal.SIGINT
 
 
-# ---- what cannot be built ------------------------------------------------------
+# ---- programs that cannot be built ---------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -269,27 +269,27 @@ int main() {
     Path("a.cu").write_text(text)
     with pytest.raises(BuildError) as caught:
         program.build_executable(run.parse(["a.cu"]).program)
-    said = str(caught.value).split("\n")
+    lines = str(caught.value).split("\n")
     line = "    " + text.split("\n")[3]
     caret = " " * line.index("threadidx") + "^"
-    assert said[0].startswith(f"a.cu:4:{len(caret) - 4}: error: 'threadidx' was not")
-    assert said[1:3] == [line, caret]
-    assert said[3].startswith("a.cu:6: error: no match for 'operator<'")
-    assert len(said) == 5  # and nothing of the standard library's own lines
+    assert lines[0].startswith(f"a.cu:4:{len(caret) - 4}: error: 'threadidx' was not")
+    assert lines[1:3] == [line, caret]
+    assert lines[3].startswith("a.cu:6: error: no match for 'operator<'")
+    assert len(lines) == 5  # no line of the standard library is shown
 
 
-def test_a_file_without_main_is_told_in_one_line(tmp_path, monkeypatch):
+def test_a_file_without_main_is_reported_in_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.cu").write_text("int f() { return 0; }\n")
     Path("b.cu").write_text("int g() { return 0; } // MATMUL_RUNG(b, ...)\n")
-    for files, told in {
-        ("a.cu",): "no main() in a.cu: a whole program is wanted",
-        ("a.cu", "b.cu"): "no main() in a.cu, b.cu: a whole program is wanted; "
+    for files, message in {
+        ("a.cu",): "no main() in a.cu: a whole program is needed",
+        ("a.cu", "b.cu"): "no main() in a.cu, b.cu: a whole program is needed; for "
         "a rung alone: weft.lessons.ladder.one_rung('b.cu').inspect(m, n, k)",
     }.items():
         with pytest.raises(BuildError) as caught:
             program.build_executable(run.parse(list(files)).program)
-        assert str(caught.value) == told
+        assert str(caught.value) == message
 
 
 def test_host_code_may_hold_assembly(tmp_path, monkeypatch):
@@ -311,7 +311,7 @@ def test_host_code_may_hold_assembly(tmp_path, monkeypatch):
         (["scale.cu", "-I"], "-I needs a value"),
     ],
 )
-def test_a_command_line_that_makes_no_sense(words, message, capsys):
+def test_an_invalid_command_line_is_refused(words, message, capsys):
     if message is None:
         with pytest.raises(SystemExit):
             run.parse(words)
@@ -329,9 +329,9 @@ def test_options_of_nvcc(tmp_path, monkeypatch):
     )
     line += " --expt-extended-lambda -Xptxas=-v -ccbin g++ -o prog -g -G -lineinfo"
     options = run.parse([*line.split(), "--", "-x", "1"])
-    built = options.program
-    assert built.sources == ["scale.cu"] and options.arguments == ["-x", "1"]
-    assert built.preprocess == ["-Iinc", "-Iinc2", "-DA", "-DB=1"]
-    assert (built.optimise, built.std, built.arch) == ("3", "c++14", 800)
-    assert built.compile == ["-fopenmp"] and built.link == ["-lm"]
+    parsed = options.program
+    assert parsed.sources == ["scale.cu"] and options.arguments == ["-x", "1"]
+    assert parsed.preprocess == ["-Iinc", "-Iinc2", "-DA", "-DB=1"]
+    assert (parsed.optimise, parsed.std, parsed.arch) == ("3", "c++14", 800)
+    assert parsed.compile == ["-fopenmp"] and parsed.link == ["-lm"]
     assert options.name == "prog"

@@ -185,7 +185,7 @@ def test_the_advice_for_an_input_is_a_copy_alone():
     y = torch.zeros(4)
     for x, said in (
         (torch.zeros(8)[::2], r"pass its \.contiguous\(\)$"),
-        (np.zeros(8, np.float32)[::2], r"pass np\.ascontiguousarray\(\) of it$"),
+        (np.zeros(8, np.float32)[::2], r"pass np\.ascontiguousarray\(x\)$"),
         (np.zeros(4), r"pass its \.astype\(np\.float32\)$"),
     ):
         with pytest.raises(ArgumentError, match=said):

@@ -1,11 +1,11 @@
-"""CUDA C from a string to a Python callable, on the GPU and on the CPU.
+"""Compile CUDA C from a string to Python callables, for the GPU and for the CPU.
 
     k = load_cuda(source)
     k.saxpy[grid, block](y, x, 2.0, n)
 
-The arrays decide the target: NVRTC compiles for arrays on a GPU, and g++ on top of
-kernels/simt for arrays on the host. A launch returns when it is queued (GPU) or done
-(CPU).
+The device of the arrays selects the target. NVRTC compiles for arrays on a GPU, and g++
+on top of kernels/simt for arrays on the host. On a GPU, a launch returns as soon as it
+is queued; on the CPU, it returns when it is finished.
 
     module                      the callables: module.add[grid, block](out, a, ...)
     structs                     C types of parameters: sizes, dtypes, members
@@ -61,9 +61,9 @@ def load_cuda(
     watched: on the CPU, launch under the watch build, which is about 20 times slower.
         It finds accesses out of bounds, races, reads of unwritten memory and more, and
         shows them below the cell. kernel.report has them with the cost of each line.
-    check: before each launch, run it watched in three thread orders, and refuse the
-        launch if the result depends on the order.
-    time: after each launch, time it on copies of the arrays.
+    check: before each launch, run the kernel watched in three thread orders, and refuse
+        the launch if the result depends on the order.
+    time: after each launch, time the kernel on copies of the arrays.
     name: name of the source in messages; by default the file's name or "cell".
 
     Raises CompileError, which quotes lines of the source, and ArgumentError.
@@ -73,11 +73,13 @@ def load_cuda(
         source, name = _read(path), name or path.name
     if not isinstance(source, str):
         raise ArgumentError(
-            f"load_cuda wants CUDA C as a string, or the path of a file, not "
+            f"load_cuda takes CUDA C as a string, or the path of a file, not "
             f"{source!r:.60}"
         )
     if "\0" in source or any("\ud800" <= c <= "\udfff" for c in source):
-        raise ArgumentError("the source holds a NUL or half a character: no text")
+        raise ArgumentError(
+            "the source is not text: it contains a NUL or a lone surrogate"
+        )
     if target not in (None, "cpu", "cuda"):
         raise ArgumentError(f"target={target!r}, want 'cpu', 'cuda' or None")
     if watched and (inplace or isolated):
@@ -85,8 +87,8 @@ def load_cuda(
         raise ArgumentError(f"watched and {other} exclude each other: choose one")
     if inplace and isolated:
         raise ArgumentError("inplace and isolated exclude each other: choose one")
-    number = isinstance(timeout, (int, float))
-    if timeout is not None and not (number and 0 <= timeout <= 86400):
+    is_number = isinstance(timeout, (int, float))
+    if timeout is not None and not (is_number and 0 <= timeout <= 86400):
         raise ArgumentError(f"timeout={timeout!r}, want 0 (none) to 86400 seconds")
     cell = Cell(
         source,
@@ -117,8 +119,8 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
-        raise ArgumentError(f"load_cuda: {path}: {why}") from None
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ArgumentError(f"load_cuda: {path}: {reason}") from None
 
 
 __all__ = [

@@ -63,7 +63,7 @@ class Binder:
         )
         self._layout: tuple[struct.Struct, tuple[int, ...]] | None = None
         if not self.has_structs:
-            self._layout = self._laid_out([None] * len(self.params))
+            self._layout = self._lay_out([None] * len(self.params))
 
     def _read_layouts(self) -> None:
         self.layouts = [
@@ -99,8 +99,9 @@ class Binder:
     def bind(self, args: Sequence[Any]) -> list[Any]:
         """Check the arguments and return them in the order of the parameters.
 
-        A pointer becomes an Array (None: NULL), a struct bytes, another value a tuple
-        of numbers. Raises ArgumentError for a value that does not fit.
+        A pointer becomes an Array (or None for NULL), a struct becomes bytes, and any
+        other value becomes a tuple of numbers. Raises ArgumentError for a value that
+        does not fit.
         """
         if len(args) != len(self.params):
             raise ArgumentError(self._count(len(args)))
@@ -114,11 +115,11 @@ class Binder:
     def pack(
         self, bound: Sequence[Any], addresses: Sequence[int]
     ) -> tuple[bytes, tuple[int, ...]]:
-        """Return the arguments as the kernel's memory holds them, and their offsets.
+        """Pack the arguments as the kernel reads them; return the bytes and offsets.
 
         addresses: addresses of the pointer arguments, in the order of the parameters.
         """
-        layout = self._layout or self._laid_out(bound)
+        layout = self._layout or self._lay_out(bound)
         pointers = iter(addresses)
         flat: list[Any] = []
         for param, value in zip(self.params, bound):
@@ -130,7 +131,7 @@ class Binder:
                 flat += value
         return layout[0].pack(*flat), layout[1]
 
-    def _laid_out(self, bound: Sequence[Any]) -> tuple[struct.Struct, tuple[int, ...]]:
+    def _lay_out(self, bound: Sequence[Any]) -> tuple[struct.Struct, tuple[int, ...]]:
         form, offsets, end = "=", [], 0
         for param, kind, value in zip(self.params, self.types, bound):
             if param.pointer:
@@ -147,10 +148,10 @@ class Binder:
 
     # ---- one argument ----
 
-    def _count(self, given: int) -> str:
-        wanted = len(self.params)
-        text = f"{self.kernel} takes {wanted} argument{'s' * (wanted != 1)}, "
-        text += f"{given} {'is' if given == 1 else 'are'} given: "
+    def _count(self, count: int) -> str:
+        expected = len(self.params)
+        text = f"{self.kernel} takes {expected} argument{'s' * (expected != 1)}, "
+        text += f"{count} {'is' if count == 1 else 'are'} given: "
         return text + f"{self.kernel}({', '.join(map(str, self.params))})"
 
     def _error(self, param: Param, message: str) -> ArgumentError:
@@ -177,30 +178,30 @@ class Binder:
                 self._check_fields(param, layout, arg.dtype)
             return Packed(arg.tobytes())
         if layout is not None and isinstance(arg, (tuple, list)):
-            return self._packed(param, layout, [arg])
+            return self._pack_list(param, layout, [arg])
         if isinstance(arg, ctypes.Structure):
             return Packed(arg)
-        if isinstance(arg, np.generic):  # an enum, given as np.int32(1)
+        if isinstance(arg, np.generic):  # an enum, passed as np.int32(1)
             return Packed(arg.tobytes())
         raise self._error(
             param,
-            f"{param.type} comes as {structs.tuple_of(layout)}one element of a "
-            "structured NumPy array (align=True), or as bytes; this is "
+            f"pass {param.type} as {structs.tuple_of(layout)}one element of a "
+            "structured NumPy array (align=True), or bytes; this is "
             f"{_describe_value(arg)}",
         )
 
     # ---- structs, and lists of them or of arrays ----
 
-    def _packed(
+    def _pack_list(
         self, param: Param, layout: StructLayout, values: Sequence[Any]
     ) -> Packed:
         """Pack the values one after another, like a C array."""
         data, holds = bytearray(layout.size * len(values)), []
         for i, value in enumerate(values):
             self._fill(data, i * layout.size, param, layout, value, holds)
-        made = Packed(data)
-        made.holds = holds
-        return made
+        packed = Packed(data)
+        packed.holds = holds
+        return packed
 
     def _fill(
         self,
@@ -212,28 +213,28 @@ class Binder:
         holds: list[tuple[Param, Array]],
     ) -> None:
         if isinstance(value, (np.void, bytes)):
-            data[at : at + layout.size] = self._whole(param, layout, value)
+            data[at : at + layout.size] = self._encode_struct(param, layout, value)
             return
         members = layout.members
         if not isinstance(value, (tuple, list)) or len(value) != len(members):
             count = f"{len(value)} values" if isinstance(value, (tuple, list)) else ""
-            given = f"this is {count or _describe_value(value)}"
-            raise self._error(param, f"wants {structs.tuple_of(layout)}{given}")
+            description = f"this is {count or _describe_value(value)}"
+            raise self._error(param, f"expects {structs.tuple_of(layout)}{description}")
         for member, part in zip(members, value):
-            named = structs.member_of(member.param, param)
-            for i, one in enumerate(self._elements(named, member, part)):
+            declaration = structs.member_of(member.param, param)
+            for i, one in enumerate(self._elements(declaration, member, part)):
                 start = at + member.offset + i * member.size
                 if member.param.pointer:
-                    number = self._address(named, one, holds)
+                    number = self._address(declaration, one, holds)
                     struct.pack_into("=Q", data, start, number)
                 elif member.kind:
-                    numbers = self._value(named, member.kind, one)
+                    numbers = self._value(declaration, member.kind, one)
                     form = "=" + member.kind.code * member.kind.count
                     struct.pack_into(form, data, start, *numbers)
                 else:
-                    self._fill(data, start, named, member.inner, one, holds)
+                    self._fill(data, start, declaration, member.inner, one, holds)
 
-    def _whole(self, param: Param, layout: StructLayout, value: Any) -> bytes:
+    def _encode_struct(self, param: Param, layout: StructLayout, value: Any) -> bytes:
         if isinstance(value, np.void) and value.dtype.fields:
             self._check_fields(param, layout, value.dtype)
         data = value if isinstance(value, bytes) else value.tobytes()
@@ -245,17 +246,17 @@ class Binder:
 
     def _elements(self, param: Param, member: Member, value: Any) -> list[Any]:
         """List the elements of a member array, row by row; else return [value]."""
-        found = [value]
+        flat = [value]
         for length in member.extents:
-            rows = [list(one) if hasattr(one, "__len__") else [] for one in found]
+            rows = [list(one) if hasattr(one, "__len__") else [] for one in flat]
             if any(len(row) != length for row in rows):
                 shape = "".join(f"[{extent}]" for extent in member.extents)
                 raise self._error(
                     param,
-                    f"wants {shape}, nested tuples; this is {_describe_value(value)}",
+                    f"expects {shape}, nested tuples; this is {_describe_value(value)}",
                 )
-            found = [one for row in rows for one in row]
-        return found
+            flat = [one for row in rows for one in row]
+        return flat
 
     def _address(
         self, param: Param, value: Any, holds: list[tuple[Param, Array]]
@@ -264,7 +265,7 @@ class Binder:
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             if not 0 <= value < 1 << 64:
                 raise self._error(
-                    param, f"wants an array, this is {_describe_value(value)}"
+                    param, f"expects an array, this is {_describe_value(value)}"
                 )
             return int(value)
         array = self._pointer(param, find_scalar(param.type), value)
@@ -274,18 +275,18 @@ class Binder:
         return array.address
 
     def _list(self, param: Param, layout: StructLayout, values: Sequence[Any]) -> Array:
-        """Build the array of addresses or of structs that a list stands for.
+        """Build the array of addresses or structs that a list represents.
 
         The values are arrays for a `float **`, and tuples for an array of structs.
         """
         if layout.name.endswith("*"):
             values = [(value,) for value in values]
-        packed = self._packed(param, layout, values)
+        packed = self._pack_list(param, layout, values)
         data: Any = np.frombuffer(bytearray(packed) or bytearray(1), np.uint8)
         data = data[: len(packed)]
-        where = common_device(self.kernel, [array for _, array in packed.holds])
-        if where is not None and where[0] == "cuda":
-            data = torch.from_numpy(data).to(f"cuda:{where[1]}")
+        device = common_device(self.kernel, [array for _, array in packed.holds])
+        if device is not None and device[0] == "cuda":
+            data = torch.from_numpy(data).to(f"cuda:{device[1]}")
         array = describe(data)
         assert array is not None
         array.holds = packed.holds
@@ -294,10 +295,10 @@ class Binder:
     def _check_fields(
         self, param: Param, layout: StructLayout, dtype: np.dtype
     ) -> None:
-        """Check each member's offset and type against C's; ignore the names."""
-        wrong = structs.describe_misfit(layout, dtype)
-        if wrong:
-            raise self._error(param, f"{wrong} (C's order of fields, align=True)")
+        """Compare each member's offset and type with C's; ignore the names."""
+        misfit = structs.describe_misfit(layout, dtype)
+        if misfit:
+            raise self._error(param, f"{misfit} (C's order of fields, align=True)")
 
     def _pointer(self, param: Param, kind: CScalar | None, arg: Any) -> Array | None:
         if arg is None:
@@ -311,7 +312,9 @@ class Binder:
         except ArgumentError as error:
             raise self._error(param, str(error)) from None
         if array is None:
-            raise self._error(param, f"wants an array, this is {_describe_value(arg)}")
+            raise self._error(
+                param, f"expects an array, this is {_describe_value(arg)}"
+            )
         if not array.contiguous:
             raise self._error(
                 param,
@@ -332,8 +335,8 @@ class Binder:
         if getattr(array.owner, "requires_grad", False):
             raise self._error(
                 param,
-                "the tensor requires a gradient, which would not see what a kernel "
-                "writes: pass its .detach()",
+                "the tensor requires a gradient, and autograd does not track what a "
+                "kernel writes: pass its .detach()",
             )
 
     def _check_dtype(self, param: Param, kind: CScalar | None, array: Array) -> None:
@@ -341,7 +344,7 @@ class Binder:
             if param.type.endswith("*") and array.itemsize != 8:
                 raise self._error(
                     param,
-                    f"wants addresses (int64 or uint64) or a list of arrays, this is "
+                    f"expects addresses (int64 or uint64) or a list of arrays, this is "
                     f"{array}",
                 )
             layout = self.layout_of(param.type)
@@ -351,21 +354,21 @@ class Binder:
             elif layout is not None and array.nbytes % layout.size:
                 raise self._error(
                     param,
-                    f"{array} has {array.nbytes} bytes, no whole number of "
-                    f"{layout.name} of {layout.size}",
+                    f"{array} has {array.nbytes} bytes, not a multiple of the "
+                    f"{layout.size} of {layout.name}",
                 )
             return
         if array.dtype not in kind.dtypes and not array.dtype.startswith("void"):
             raise self._error(
                 param,
-                f"wants {kind.dtypes[0]}, this is {array}"
+                f"expects {kind.dtypes[0]}, this is {array}"
                 f"{arrays.advise_converted(param, array.owner, kind.dtypes[0])}",
             )
         if array.nbytes % kind.size:
             raise self._error(
                 param,
-                f"{array} has {array.nbytes} bytes, no whole number of {kind.name} "
-                f"of {kind.size}",
+                f"{array} has {array.nbytes} bytes, not a multiple of the {kind.size} "
+                f"of {kind.name}",
             )
         if array.nbytes and array.address % kind.align:
             raise self._error(
@@ -377,11 +380,11 @@ class Binder:
 
 def list_held_arrays(values: Sequence[Any]) -> list[Array]:
     """List the arrays in structs and lists among bound arguments, at any depth."""
-    found: list[Array] = []
+    members: list[Array] = []
     for value in values:
         inner = [array for _, array in getattr(value, "holds", ())]
-        found += [*inner, *list_held_arrays(inner)]
-    return found
+        members += [*inner, *list_held_arrays(inner)]
+    return members
 
 
 def common_device(kernel: str, bound: Sequence[Any]) -> tuple[str, int] | None:
@@ -413,7 +416,7 @@ def _strides_of(owner: Any) -> Any:
 
 def _describe_value(value: Any) -> str:
     """Describe an argument in a few words."""
-    with contextlib.suppress(ArgumentError):  # an array that no kernel can take
+    with contextlib.suppress(ArgumentError):  # an array that no kernel can use
         array = describe(value)
         if array is not None:
             return str(array)

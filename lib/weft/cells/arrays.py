@@ -23,7 +23,7 @@ def advise_contiguous(param: Param, owner: Any) -> str:
         return _write_advice(param, owner, ".contiguous()")
     if isinstance(owner, np.ndarray):
         return _write_advice(param, owner, "np.ascontiguousarray")
-    return "pass np.ascontiguousarray() of it"
+    return f"pass np.ascontiguousarray({param.name or 'x'})"
 
 
 def advise_converted(param: Param, owner: Any, dtype: str) -> str:
@@ -35,18 +35,18 @@ def advise_converted(param: Param, owner: Any, dtype: str) -> str:
     return ""
 
 
-def _write_advice(param: Param, owner: Any, way: str) -> str:
-    """Return how to make a copy and, if the kernel may write to it, to copy it back."""
-    method = way.startswith(".")
-    if param.const:
-        return f"pass its {way}" if method else f"pass {way}() of it"
+def _write_advice(param: Param, owner: Any, conversion: str) -> str:
+    """Advise to pass a copy and, if the kernel may write to it, to copy it back."""
+    method = conversion.startswith(".")
     name = param.name or "x"
-    copy = f"{name}{way}" if method else f"{way}({name})"
-    back = f"{name}.copy_(c)" if isinstance(owner, torch.Tensor) else f"{name}[...] = c"
-    return f"pass a copy c = {copy}, and after the launch {back}, as it may be written"
+    if param.const:
+        return f"pass its {conversion}" if method else f"pass {conversion}({name})"
+    copy = f"{name}{conversion}" if method else f"{conversion}({name})"
+    line = f"{name}.copy_(c)" if isinstance(owner, torch.Tensor) else f"{name}[...] = c"
+    return f"pass a copy c = {copy}, and after the launch {line}, as it may be written"
 
 
-MASKED = "a masked array, whose mask no kernel sees: pass its .data, or .filled(...)"
+MASKED = "kernels ignore the mask of a masked array: pass its .data, or .filled(...)"
 
 
 @dataclass(slots=True)
@@ -73,12 +73,12 @@ class Array:
 
     def __str__(self) -> str:
         """Return a description such as `float32[1024] on cuda:0`."""
-        where = "the CPU" if self.device_type == "cpu" else f"cuda:{self.device_index}"
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}] on {where}"
+        place = "the CPU" if self.device_type == "cpu" else f"cuda:{self.device_index}"
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}] on {place}"
 
 
 def describe(value: Any) -> Array | None:
-    """Return `value` as an Array; None if it is no array.
+    """Return `value` as an Array; None if it is not an array.
 
     Accepts torch tensors, NumPy arrays, and objects with __cuda_array_interface__ or
     DLPack, and copies nothing. NumPy's scalars are numbers, not arrays. Raises
@@ -117,7 +117,7 @@ def _from_torch(tensor: torch.Tensor) -> Array:
         raise ArgumentError(f"a {tensor.layout} tensor has no plain memory")
     device = tensor.device
     if device.type not in ("cpu", "cuda"):
-        raise ArgumentError(f"a tensor on {device}: want one on the CPU or on CUDA")
+        raise ArgumentError(f"a tensor on {device} is neither on the CPU nor on CUDA")
     return Array(
         tensor.data_ptr(),
         tensor.numel() * tensor.element_size(),
@@ -182,8 +182,8 @@ def _cuda_array_interface(value: Any, interface: dict[str, Any]) -> Array:
 def _current_gpu(value: Any) -> int:
     if not torch.cuda.is_available():
         raise ArgumentError(
-            f"{type(value).__name__} reports by its __cuda_array_interface__ "
-            f"that it is on a GPU, but there is no GPU"
+            f"{type(value).__name__} is on a GPU, according to its "
+            f"__cuda_array_interface__, but there is no GPU"
         )
     return torch.cuda.current_device()
 

@@ -33,15 +33,15 @@ _HOST_HEADERS = {
 def check(source: str, kernels: Sequence[Signature]) -> list[Diagnostic]:
     """Return the errors in the cell; [] if there are none."""
     code = scanner.blank_comments(source)
-    found = [
+    errors = [
         *_check_host_calls(source, code),
         *_check_kernels(code, kernels),
         *_check_undecorated(code),
     ]
-    found += [*_check_language(code), *_check_variables(code)]
-    if not kernels and not found:
-        found.append(_no_kernel(code))
-    return sorted(found, key=lambda one: (one.line, one.column))
+    errors += [*_check_language(code), *_check_variables(code)]
+    if not kernels and not errors:
+        errors.append(_no_kernel(code))
+    return sorted(errors, key=lambda one: (one.line, one.column))
 
 
 def find_doubles(source: str) -> list[Diagnostic]:
@@ -73,14 +73,14 @@ def _make_diagnostic(
 
 def _no_kernel(code: str) -> Diagnostic:
     """Report a missing kernel; a misspelled __global__ may be the cause."""
-    none = "there is no kernel in this cell"
-    text = f"{none}: __global__ void name(...)"
+    message = "there is no kernel in this cell"
+    text = f"{message}: __global__ void name(...)"
     for match in re.finditer(r"\b_*glob[al]{1,3}_*\b", code, re.I):
         if match.group() != "__global__":
             return _make_diagnostic(code, match.start(), f"{text}, not {match.group()}")
     for match in scanner.DIRECTIVE.finditer(code):
         if match[1] == "define" and re.search(r"\b__global__\b", match[2]):
-            text = f"{none}: write __global__ out, not in a macro"
+            text = f"{message}: write __global__ out, not in a macro"
             return _make_diagnostic(code, match.start(), text)
     return _make_diagnostic(code, 0, text)
 
@@ -98,14 +98,14 @@ def _check_language(code: str) -> Iterator[Diagnostic]:
             code,
             match.start(),
             "device code has no exceptions: write an error code into an array, or "
-            "assert()",
+            "use assert()",
         )
-    seen: dict[str, tuple[str, int]] = {}
+    types: dict[str, tuple[str, int]] = {}
     extern = r"\bextern\s+__shared__\s+((?:[\w:<>]|\s)+?)\s*\b(\w+)\s*\["
     for match in re.finditer(extern, code):
         kind = " ".join(re.sub(r"__align__|alignas", " ", match[1]).split())
         line = code.count("\n", 0, match.start()) + 1
-        first = seen.setdefault(match[2], (kind, line))
+        first = types.setdefault(match[2], (kind, line))
         if first[0] != kind:
             yield _make_diagnostic(
                 code,
@@ -127,14 +127,14 @@ def _check_variables(code: str) -> Iterator[Diagnostic]:
     """Report global host variables that a kernel uses, since g++ accepts them."""
     bodies = [body for _, _, body in _list_functions(code)]
     for head, at, _ in scanner.list_outermost(code):
-        found = _DECLARED.match(head.strip())
-        if not found or not any(re.search(rf"\b{found['name']}\b", b) for b in bodies):
+        match = _DECLARED.match(head.strip())
+        if not match or not any(re.search(rf"\b{match['name']}\b", b) for b in bodies):
             continue
         yield _make_diagnostic(
             code,
-            at + head.index(found["name"], len(head) - len(head.lstrip())),
-            f"{found['name']} is a variable of the host: write __device__ before it, "
-            f"or const if nothing changes it",
+            at + head.index(match["name"], len(head) - len(head.lstrip())),
+            f"{match['name']} is a host variable: write __device__ before it, or const "
+            f"if nothing changes it",
         )
 
 
@@ -163,7 +163,7 @@ def _check_host_calls(source: str, code: str) -> Iterator[Diagnostic]:
         yield _make_diagnostic(
             code,
             match.start(),
-            f"{match.group()}() belongs to the host, and a cell is all device code: "
+            f"{match.group()}() is a host function, and a cell is all device code: "
             f"make arrays in Python and pass them; {_RUNS}",
         )
     for match in scanner.INCLUDE.finditer(source):
@@ -172,28 +172,28 @@ def _check_host_calls(source: str, code: str) -> Iterator[Diagnostic]:
             yield _make_diagnostic(
                 code,
                 match.start(),
-                f"<{name}> is the host's: kernels do without it (printf, math and "
+                f"<{name}> is a host header: kernels do not need it (printf, math and "
                 f"fixed-width integers need no #include)",
             )
     if match := _HOST_NAMES.search(code):
         yield _make_diagnostic(
             code,
             match.start(),
-            f"std::{match[1]} runs on the host only; a kernel has plain arrays, and of "
-            f"std:: what needs no memory: numeric_limits, move, is_same_v, min, sqrt",
+            f"std::{match[1]} runs on the host only; a kernel has plain arrays, and "
+            f"names of std:: such as numeric_limits, move, is_same_v, min and sqrt",
         )
 
 
 def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnostic]:
-    seen: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for kernel in kernels:
         start = _find_offset(code, kernel.line)
         name = re.compile(rf"\b{kernel.name}\b").search(code, start)
-        where = name.start() if name else start
+        offset = name.start() if name else start
         if kernel.returns != "void":
             yield _make_diagnostic(
                 code,
-                where,
+                offset,
                 f"a kernel returns nothing: __global__ void {kernel.name}(...), with "
                 f"an array for its result",
             )
@@ -201,19 +201,19 @@ def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnost
             if "&" in param.type:
                 yield _make_diagnostic(
                     code,
-                    where,
+                    offset,
                     f"a kernel's parameter cannot be a reference ({param}): pass an "
                     f"array, or the value",
                 )
-        if kernel.name in seen:
+        if kernel.name in lines:
             yield _make_diagnostic(
                 code,
-                where,
+                offset,
                 f"there are two kernels {kernel.name}; the other one is on line "
-                f"{seen[kernel.name]}: give them different names",
+                f"{lines[kernel.name]}: give them different names",
             )
-        seen[kernel.name] = kernel.line
-        yield from _check_returns(code, kernel, where)
+        lines[kernel.name] = kernel.line
+        yield from _check_returns(code, kernel, offset)
 
 
 def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
@@ -229,7 +229,7 @@ def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnos
         )
 
 
-# The text between the ] and the body of a lambda, or up to the body of a local class.
+# Matches the text between the ] and the body of a lambda, or the head of a local class.
 _QUALIFIED = r"(?:(?:mutable|noexcept|constexpr|__\w+__)\b\s*(?:\([^()]*\)\s*)?)*"
 _NESTED = re.compile(
     rf"\]\s*(?:<[^<>]*>\s*)?{_QUALIFIED}(?:\((?:[^()]|\([^()]*\))*\)\s*)?"
@@ -275,14 +275,13 @@ def _check_undecorated(code: str) -> Iterator[Diagnostic]:
             yield _make_diagnostic(
                 code,
                 offset,
-                f"a kernel calls {name}(), which runs on the device only if it says "
-                f"__device__: write __device__ before it",
+                f"a kernel calls {name}(), which is a host function: write __device__ "
+                f"before it",
             )
 
 
 def _list_functions(code: str) -> Iterator[tuple[str, int, str]]:
-    """Yield the functions outside any class: the text before the body, the body's
-    offset, and the body."""
+    """Yield (head, offset of the head, body) for each function outside any class."""
     for head, start, body in scanner.list_outermost(code):
         if (
             body

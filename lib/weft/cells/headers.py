@@ -27,7 +27,7 @@ version = 0  # incremented by every change
 
 
 def add(name: str, text: str) -> None:
-    """Let later cells include `name`; replace a header of the same name.
+    """Add a header for later cells to include, or replace the one of that name.
 
     The name may contain folders ("tiles/load.cuh"). Raises ArgumentError for names with
     an unknown suffix, and for names such as "../a.cuh" or "/a.cuh".
@@ -35,7 +35,7 @@ def add(name: str, text: str) -> None:
     global version
     if not re.fullmatch(r"(?:[\w-][\w.-]*/)*[\w-][\w.-]*\.(?:cuh?|hpp|h|inc)", name):
         raise ArgumentError(
-            f"{name!r} is no name for a header: letters, digits, - and _, ending in "
+            f"{name!r} is not a header name: use letters, digits, - and _, and end in "
             f".cuh or .h, e.g. tiles.cuh"
         )
     if _texts.get(name) != text:
@@ -69,18 +69,18 @@ def follow_includes(
 ) -> dict[str, str]:
     """Return the headers, by name, that `source` includes, directly or indirectly.
 
-    read: function that takes a bracket (" or <) and a name; returns the text or None
+    read: function of a bracket (" or <) and a name that returns the text or None
     """
-    found: dict[str, str] = {}
-    todo = [source]
-    while todo:
-        for match in INCLUDE.finditer(todo.pop()):
+    included: dict[str, str] = {}
+    texts = [source]
+    while texts:
+        for match in INCLUDE.finditer(texts.pop()):
             name = match["name"]
-            text = None if name in found else read(match["bracket"], name)
+            text = None if name in included else read(match["bracket"], name)
             if text is not None:
-                found[name] = text
-                todo.append(text)
-    return found
+                included[name] = text
+                texts.append(text)
+    return included
 
 
 def _read_beside(folder: Path, name: str) -> str | None:
@@ -103,12 +103,12 @@ _INTEGERS = {
     **{"int8_t": "signed char", "uint8_t": "unsigned char"},
     **{"int16_t": "short", "uint16_t": "unsigned short"},
     **{"int32_t": "int", "uint32_t": "unsigned int"},
-    # As in NVIDIA's C++ library under NVRTC, since different types would clash.
+    # NVIDIA's C++ library defines the same types under NVRTC; others would clash.
     **{"int64_t": "long long", "uint64_t": "unsigned long long"},
     **{"intptr_t": "long long", "uintptr_t": "unsigned long long"},
 }
 
-# C17 5.2.4.2, 7.12 and POSIX's constants in <math.h>, for x86-64 and Arm Linux.
+# Macros of C17 5.2.4.2 and 7.12, and of POSIX's <math.h>, for x86-64 and Arm Linux.
 MACROS = {
     **{"CHAR_BIT": "8", "SCHAR_MIN": "(-128)", "SCHAR_MAX": "127"},
     **{"UCHAR_MAX": "255", "SHRT_MIN": "(-32768)", "SHRT_MAX": "32767"},
@@ -212,7 +212,8 @@ def _std_header(name: str) -> str:
     )
 
 
-# Headers that `#include <name>` finds before any file: for g++, and for NVRTC.
+# Headers that `#include <name>` finds before any file: CPU_HEADERS for g++, HEADERS for
+# NVRTC.
 CPU_HEADERS = {
     "cmath": _CMATH,
     "weft_min_max.h": "#include <bits/stl_algobase.h>\n",  # <algorithm> needs <cstdlib>

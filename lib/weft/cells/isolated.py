@@ -1,9 +1,9 @@
 """Launches in a separate process, which protect the notebook from damage.
 
 The process starts with the first launch and is reused by later launches. Arrays travel
-through shared memory, and are copied back after a successful launch. If a launch
-exceeds its time limit or is interrupted, its process is killed, since a launch on a GPU
-cannot be stopped in any other way.
+through shared memory, and are copied back after a successful launch. A launch that
+exceeds its time limit or is interrupted loses its process. A launch on a GPU cannot be
+stopped in any other way.
 
 Process starts another Python, for work that may ruin or block its process.
 """
@@ -53,12 +53,12 @@ class Process:
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         self.owner = os.getpid()
-        self.pipe, theirs = connection.Pipe()
+        self.pipe, child_end = connection.Pipe()
         paths = os.pathsep.join(p for p in sys.path if p)
-        with theirs:
+        with child_end:
             self.child = subprocess.Popen(
-                [sys.executable, *arguments, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, *arguments, str(child_end.fileno())],
+                pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # this process handles Ctrl-C
                 env={**os.environ, "PYTHONPATH": paths, **environment},
@@ -92,7 +92,7 @@ class Process:
 
 START = 60.0  # seconds allowed for the start of the process, including PyTorch's import
 GRACE = 1.0  # seconds added to the timeout, since a launch on the CPU ends itself
-# Sent by the process when it has compiled the cell and begins the launch.
+# The process sends this when it has compiled the cell and begins the launch.
 LAUNCHED = "launched"
 _ERRORS = {
     "ArgumentError": ArgumentError,
@@ -118,7 +118,7 @@ class Job:
     timeout: float
     shape: tuple[Any, Any, int]
     memory: str  # name of the shared memory
-    args: list[Any]  # a SharedArray stands for an array
+    args: list[Any]  # a SharedArray represents an array
     variables: dict[str, bytes]  # content of each variable before the launch
 
 
@@ -169,7 +169,7 @@ def make_launcher(
             )
         arrays = [v if isinstance(v, Array) else None for v in bound]
         with _share_arrays(arrays) as (memory, offsets):
-            sent = [
+            values = [
                 _place_array(array, offsets)
                 if array is not None
                 else value
@@ -180,7 +180,7 @@ def make_launcher(
             job = Job(
                 *(module.source, module.name, module.flags, module.headers, target),
                 *(expressions, expression, params, limit),
-                *((grid, block, shared), memory.name, sent, module.state.contents()),
+                *((grid, block, shared), memory.name, values, module.state.contents()),
             )
             with _turn:
                 variables = _send_job(_running_process(), job, kernel)
@@ -197,8 +197,8 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
     patience = job.timeout + GRACE if job.timeout else None
     try:
         process.pipe.send(job)
-        answer = process.pipe.recv()  # LAUNCHED, or the result if an error came before
-        if answer == LAUNCHED:
+        reply = process.pipe.recv()  # LAUNCHED, or the result after an error
+        if reply == LAUNCHED:
             if not process.pipe.poll(patience):
                 process.end()
                 raise KernelFault(
@@ -206,8 +206,8 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
                     f"with its process. Its arrays are as they were.",
                     kernel,
                 )
-            answer = process.pipe.recv()
-        printed, error, variables = answer
+            reply = process.pipe.recv()
+        printed, error, variables = reply
     except KeyboardInterrupt:
         process.end()
         raise
@@ -224,7 +224,7 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
     sys.stdout.flush()
     if error is None:
         return variables
-    kind, message, found = error
+    kind, message, diagnostics = error
     if kind == "DeviceLost":
         # The next process gets a new context, so only this launch is lost.
         process.end()
@@ -235,7 +235,7 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
             kernel,
         )
     if kind == "CompileError":
-        raise CompileError(found, job.source, job.name)
+        raise CompileError(diagnostics, job.source, job.name)
     raise _ERRORS.get(kind, KernelError)(message)
 
 
@@ -249,14 +249,14 @@ def _running_process() -> Process:
 def _start_process() -> Process:
     process = Process("-c", "from weft.cells.isolated import serve_jobs; serve_jobs()")
     try:
-        ready = process.first_word(START) == "ready"
+        is_ready = process.first_word(START) == "ready"
     except EOFError:
-        ready = False
-    if not ready:
+        is_ready = False
+    if not is_ready:
         process.end()
         raise KernelError(
             f"the process for --isolated does not start (exit status "
-            f"{process.child.returncode}): its words are above, or in the terminal"
+            f"{process.child.returncode}): its messages are above, or in the terminal"
         )
     return process
 
@@ -312,7 +312,7 @@ def _bytes_of(array: Array) -> Any:
 def _copy_out(
     array: Array, memory: shared_memory.SharedMemory, at: int, const: bool
 ) -> None:
-    """Copy the data back, to a const array only if a cast let the kernel write it."""
+    """Copy the data back; a const array only if the kernel wrote it through a cast."""
     data = memory.buf[at : at + array.nbytes]
     if const and bytes(data) == bytes(_bytes_of(array)):
         pass
@@ -328,7 +328,7 @@ def _copy_out(
 
 
 def serve_jobs() -> None:
-    """Run the main loop of the process: one job after another, to the pipe's end."""
+    """Run the process's main loop: perform jobs until the pipe's other end closes."""
     pipe = connection.Connection(int(sys.argv[-1]))
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     launchers: dict[Any, Any] = {}
@@ -353,7 +353,7 @@ def serve_jobs() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End when the parent is gone, even if a kernel loops forever."""
+    """End this process when its parent is gone, even if a kernel loops forever."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
@@ -394,12 +394,14 @@ def _perform_job(
 
 
 def _compile_job(job: Job) -> Any:
-    where: Any = cpu
+    compiler: Any = cpu
     if job.target == "cuda":
         # Imported only for a launch on a GPU.
-        from .gpu import loader as where
-    made = where.compile(job.source, job.name, job.flags, job.expressions, job.headers)
-    return made, made.launcher(job.expression, job.params, timeout=job.timeout)
+        from .gpu import loader as compiler
+    cell = compiler.compile(
+        job.source, job.name, job.flags, job.expressions, job.headers
+    )
+    return cell, cell.launcher(job.expression, job.params, timeout=job.timeout)
 
 
 def _open_array(

@@ -53,8 +53,8 @@ class Module:
             return self._cell.state.read(name)
         if name in ("report", "warnings", "source", "signatures"):
             return getattr(self._cell, name)
-        known = ", ".join(kernels) or "none"
-        raise AttributeError(f"this source has no kernel '{name}'; it has {known}")
+        names = ", ".join(kernels) or "none"
+        raise AttributeError(f"this source has no kernel '{name}'; it has {names}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "_cell":
@@ -122,22 +122,22 @@ class Cell:
         self.default = target or ("cuda" if torch.cuda.is_available() else "cpu")
         self._compiled: dict[tuple[str, tuple[str, ...], bool], Any] = {}
         self.state = VariableState(self)
-        self.told: set[Any] = set()  # findings already shown
-        self.found = 0  # number of findings in the last --check
+        self.shown_findings: set[Any] = set()  # keys of findings already shown
+        self.finding_count = 0  # in the last --check
         self._load()
 
     def _load(self) -> None:
         self.version = headers.version
         self.headers = headers.select_used(self.source, self.folder)
-        found = signature.parse(self.source)
-        wrong = checks.check(self.source, found + self._in_headers())
-        if wrong:
-            raise CompileError(wrong, self.source, self.name)
-        self.signatures = {s.name: s for s in found + self._in_headers()}
+        parsed = signature.parse(self.source)
+        errors = checks.check(self.source, parsed + self._parse_headers())
+        if errors:
+            raise CompileError(errors, self.source, self.name)
+        self.signatures = {s.name: s for s in parsed + self._parse_headers()}
         self._compiled.clear()
         self.state.reload()
         begin = time.perf_counter()
-        compiled = self._first_compiled()
+        compiled = self._compile_first()
         self.milliseconds = (time.perf_counter() - begin) * 1e3
         self.report = self._report(compiled)
         self.warnings: list[Diagnostic] = [
@@ -146,14 +146,14 @@ class Cell:
         ]
         self.kernels = {name: Kernel(self, s) for name, s in self.signatures.items()}
 
-    def _first_compiled(self) -> Any:
+    def _compile_first(self) -> Any:
         if not self.compile_only:
             return self.compiled(self.default, self.ordinary(), self.watched)
 
-        what = self.source, self.name, self.flags, self.ordinary(), self.headers
-        return gpu.compile_only(*what, self.compile_only)
+        inputs = self.source, self.name, self.flags, self.ordinary(), self.headers
+        return gpu.compile_only(*inputs, self.compile_only)
 
-    def _in_headers(self) -> list[Signature]:
+    def _parse_headers(self) -> list[Signature]:
         return [s for text in self.headers.values() for s in signature.parse(text)]
 
     def text(self) -> str:
@@ -178,12 +178,12 @@ class Cell:
         checked = checked and target == "cpu"
         key = target, expressions, checked
         if key not in self._compiled:
-            where: Any = cpu
-            more: dict[str, Any] = {"checked": checked}
+            compiler: Any = cpu
+            opts: dict[str, Any] = {"checked": checked}
             if target == "cuda":
-                where, more = gpu, {}
-            self._compiled[key] = where.compile(
-                *(self.source, self.name, self.flags, expressions, self.headers), **more
+                compiler, opts = gpu, {}
+            self._compiled[key] = compiler.compile(
+                *(self.source, self.name, self.flags, expressions, self.headers), **opts
             )
         return self._compiled[key]
 
@@ -207,18 +207,17 @@ class Cell:
         """Return the launcher of one kernel on one target; compile it if necessary."""
         compiled = self.compiled_for(target, expression, checked)
         if self.isolated and not checked:
-            together = self._together(expression)
+            expressions = self._together(expression)
             return isolated.make_launcher(
-                self, target, together, expression, params, self.timeout
+                self, target, expressions, expression, params, self.timeout
             )
         return compiled.launcher(
             expression, params, timeout=self.timeout, inplace=self.inplace
         )
 
     def _report(self, compiled: Any) -> str:
-        took = f"{self.milliseconds:.0f} ms"
-        how = f"from the cache in {took}" if compiled.cached else f"compiled in {took}"
-        return f"{compiled.report} · {how}"
+        origin = "from the cache" if compiled.cached else "compiled"
+        return f"{compiled.report} · {origin} in {self.milliseconds:.0f} ms"
 
     def refresh(self) -> None:
         """Compile again if an included header of the session has changed."""
@@ -277,16 +276,16 @@ class Kernel:
         if self._version != headers.version:
             self._refresh()
         try:
-            found = self._configs[key]
+            launch_or_kernel = self._configs[key]
             # [4.0, 256] finds the entry of [4, 256], so the key must be checked. Two
             # ints, the usual key, are recognized quickly.
             ints = key[0].__class__ is int is key[1].__class__ and len(key) == 2
             if ints or launch_config.is_whole(key):
-                return found
+                return launch_or_kernel
         # The key is new. A list has no hash, and other keys may raise anything.
         except Exception:
             pass
-        kernel = self._chosen(key)
+        kernel = self._choose_instance(key)
         if kernel is not self:
             return kernel
         try:
@@ -302,10 +301,10 @@ class Kernel:
         return launch
 
     def at(self, key: Any) -> Launch | Kernel:
-        """Return [grid, block] as a Launch on any target, or a template's instance."""
+        """Return [grid, block] as a Launch for any target, or a template's instance."""
         if self._version != headers.version:
             self._refresh()
-        kernel = self._chosen(key)
+        kernel = self._choose_instance(key)
         if kernel is not self:
             return kernel
         return Launch(self, launch_config.parse(self.expression, key))
@@ -322,7 +321,7 @@ class Kernel:
             return self.signature.instantiate([])
         return self.signature.name, self.signature.params
 
-    def _chosen(self, key: Any) -> Kernel:
+    def _choose_instance(self, key: Any) -> Kernel:
         """Return the template's instance for `key`.
 
         Return the kernel itself if it is not a template, or if `key` is [grid, block]
@@ -341,7 +340,7 @@ class Kernel:
             raise
 
     def _launch(self, shape: launch_config.LaunchConfig) -> Callable[..., None]:
-        """Return the result of [grid, block]; on a GPU it first tries the quick way."""
+        """Return the callable for [grid, block]; on a GPU it tries the quick way."""
         launch, module = Launch(self, shape), self.module
         slow = module.check or module.time or module.isolated
         plain = not (slow or module.state.variables)
@@ -351,8 +350,7 @@ class Kernel:
         return launch
 
     def _refresh(self) -> None:
-        # This is the first kernel of the module to refresh.
-        if self.module.version != headers.version:
+        if self.module.version != headers.version:  # no other kernel has refreshed it
             self.module.refresh()
         self._version = headers.version
         self.signature = self.module.signatures.get(self.__name__, self.signature)
@@ -366,9 +364,9 @@ class Kernel:
         args = key if isinstance(key, tuple) else (key,)
         instance = self.signature.instantiate(args)
         if instance[0] not in self._instances:
-            made = Kernel(self.module, self.signature, instance)
-            made.launcher(self.module.default)  # raises compilation errors
-            self._instances[instance[0]] = made
+            kernel = Kernel(self.module, self.signature, instance)
+            kernel.launcher(self.module.default)  # raises compilation errors
+            self._instances[instance[0]] = kernel
         return self._instances[instance[0]]
 
     def launcher(self, target: str, checked: bool | None = None) -> Callable[..., None]:
@@ -379,19 +377,19 @@ class Kernel:
         if checked is None:
             checked = self.module.watched
         checked = checked and target == "cpu"
-        found = self._launchers.get((target, checked))
-        if found is None:
-            found = self.module.launcher(target, self.expression, self.params, checked)
+        launch = self._launchers.get((target, checked))
+        if launch is None:
+            launch = self.module.launcher(target, self.expression, self.params, checked)
             if checked:
-                found.watch = self._watch  # type: ignore[attr-defined]
-            self._launchers[target, checked] = found
+                launch.watch = self._watch  # type: ignore[attr-defined]
+            self._launchers[target, checked] = launch
         elif self.module.state.variables:
             self.module.compiled_for(target, self.expression, checked)
-        return found
+        return launch
 
-    def _watch(self, seen: Any) -> None:
-        self._seen = seen
-        keep_report(seen)
+    def _watch(self, launch: Any) -> None:
+        self._seen = launch
+        keep_report(launch)
 
     @property
     def report(self) -> Any:
@@ -407,27 +405,27 @@ class Kernel:
             value = args[i] if i < len(args) else None
             kind = type(value)
             if kind is torch.Tensor:
-                found = "cuda" if value.is_cuda else "cpu"
+                device = "cuda" if value.is_cuda else "cpu"
             elif kind is np.ndarray:
-                found = "cpu"
+                device = "cpu"
             else:
                 try:
                     array = first_array(value)
                 except ArgumentError as error:
-                    where = f"{self.__name__}: {self.params[i]}"
-                    raise ArgumentError(f"{where}: {error}") from None
+                    parameter = f"{self.__name__}: {self.params[i]}"
+                    raise ArgumentError(f"{parameter}: {error}") from None
                 if array is None:
                     continue
-                found = array.device_type
-            wanted = self.module.target
-            if wanted and found != wanted:
+                device = array.device_type
+            target = self.module.target
+            if target and device != target:
                 names = {"cpu": "the CPU", "cuda": "the GPU"}
                 raise ArgumentError(
-                    f"{self.__name__}: {self.params[i]} is on {names[found]}, and "
-                    f"the cell was compiled for {names[wanted]}: move it, or leave "
+                    f"{self.__name__}: {self.params[i]} is on {names[device]}, and "
+                    f"the cell was compiled for {names[target]}: move it, or leave "
                     f"the choice to the arrays"
                 )
-            return found
+            return device
         return self.module.default
 
     def __call__(self, *args: Any) -> None:
@@ -460,7 +458,7 @@ class Launch:
         module = self.kernel.module
         try:
             if module.check or module.time:
-                self._tried(args)
+                self._launch_with_trial(args)
             else:
                 self.run(args, rooms)
         except (KernelError, CompileError) as error:
@@ -468,27 +466,27 @@ class Launch:
         except KeyboardInterrupt:
             raise Stopped(f"{self.kernel.__name__} was stopped") from None
 
-    def _tried(self, args: Sequence[Any]) -> None:
+    def _launch_with_trial(self, args: Sequence[Any]) -> None:
         """Launch with --check before the launch and --time after it."""
         kernel, module = self.kernel, self.kernel.module
-        wanted = trial.check(kernel, self, args) if module.check else None
-        self.run(args, told=module.check)
-        if wanted is not None and kernel.target_of(args) == "cuda":
-            trial.compare(kernel, args, wanted)
+        expected = trial.check(kernel, self, args) if module.check else None
+        self.run(args, shown=module.check)
+        if expected is not None and kernel.target_of(args) == "cuda":
+            trial.compare(kernel, args, expected)
         if module.check:
             print(f"{kernel.__name__}: {trial.describe_check(kernel)}")
         if module.time:
             print(trial.time_launches(kernel, self, args))
 
-    def run(self, args: Sequence[Any], rooms: Any = None, told: bool = False) -> None:
+    def run(self, args: Sequence[Any], rooms: Any = None, shown: bool = False) -> None:
         """Launch without --check and --time.
 
-        told: whether the findings have been shown already.
+        shown: whether the findings have been shown already.
         """
         kernel, module = self.kernel, self.kernel.module
         target = kernel.target_of(args)
-        more = (rooms,) if target == "cuda" and rooms is not None else ()
+        extra = (rooms,) if target == "cuda" and rooms is not None else ()
         launcher = kernel.launcher(target)
-        launcher(self.grid, self.block, self.shared, self.stream, args, *more)
-        if target == "cpu" and module.watched and not told:
+        launcher(self.grid, self.block, self.shared, self.stream, args, *extra)
+        if target == "cpu" and module.watched and not shown:
             tell(module, kernel._seen)

@@ -26,7 +26,7 @@ _libc = ffi.dlopen(None)
 
 @contextlib.contextmanager
 def capture_output(prints: bool = True, shown: bool = True) -> Iterator[None]:
-    """Show C's output inside the block where Python's output goes.
+    """Redirect C's output in the block to the place of Python's output.
 
     The function does nothing unless `prints`. The text appears when the block ends,
     even with an exception; with shown=False it is dropped.
@@ -43,14 +43,14 @@ def capture_output(prints: bool = True, shown: bool = True) -> Iterator[None]:
         return
     flush()  # earlier output does not belong to this block
     with tempfile.TemporaryFile() as file:
-        before = os.dup(1)
+        saved = os.dup(1)
         os.dup2(file.fileno(), 1)
         try:
             yield
         finally:
             flush()
-            os.dup2(before, 1)
-            os.close(before)
+            os.dup2(saved, 1)
+            os.close(saved)
             if shown:
                 sys.stdout.write(read_output(file))
                 sys.stdout.flush()
@@ -65,8 +65,8 @@ def read_output(file: IO[bytes]) -> str:
     """Return the content of a binary file, at most its first MOST bytes."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    found = file.read(MOST).decode(errors="replace")
-    return found + (f"\n... and {size - MOST} more bytes\n" if size > MOST else "")
+    text = file.read(MOST).decode(errors="replace")
+    return text + (f"\n... and {size - MOST} more bytes\n" if size > MOST else "")
 
 
 def _is_descriptor_1() -> bool:

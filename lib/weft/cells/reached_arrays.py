@@ -1,9 +1,9 @@
-"""The arrays that a launch's arguments reach: in structs, and behind a `float **`.
+"""The arrays that a launch's arguments reach through structs or through a `float **`.
 
-On the CPU a kernel works on copies, so each address in a struct, in a list or in an
-array of structs must become the address of a copy. An address that Python passed as a
-number is looked up among the launch's arrays, then among the variables of the calling
-functions. An address that is found nowhere stays unchanged.
+On the CPU a kernel works on copies. Each address in a struct, in a list or in an array
+of structs must therefore become the address of a copy. An address that Python passed as
+a number is looked up among the launch's arrays, then among the variables of the calling
+functions. An unknown address stays unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Reached:
 
     params, arrays: the reached arrays, each with the declaration that points to it
     holders: the arrays of addresses or structs, with their declarations and layouts
-    lists: those among the holders that were built from Python lists
+    lists: the holders that were built from Python lists
     """
 
     params: list[Param] = field(default_factory=list)
@@ -42,8 +42,8 @@ class Reached:
     def has(self, param: Param, array: Array) -> bool:
         """Return whether the same memory was already reached as the same type."""
         same = (array.address, array.nbytes, param.type, param.const)
-        every = zip(self.params, self.arrays)
-        return any(same == (a.address, a.nbytes, p.type, p.const) for p, a in every)
+        pairs = zip(self.params, self.arrays)
+        return any(same == (a.address, a.nbytes, p.type, p.const) for p, a in pairs)
 
     @property
     def types(self) -> list[CScalar | None]:
@@ -58,65 +58,65 @@ class Reached:
 
 def reach_arrays(binder: Binder, bound: Sequence[Any]) -> Reached:
     """Return everything on the host that the bound arguments point to."""
-    found = Reached()
+    reached = Reached()
     known = [value for value in bound if isinstance(value, Array)]
-    todo = list(zip(binder.params, bound))
-    while todo:
-        param, value = todo.pop(0)
+    pending = list(zip(binder.params, bound))
+    while pending:
+        param, value = pending.pop(0)
         layout = binder.layout_of(param.type)
         if value is None or layout is None or not layout.pointers:
             continue
         if isinstance(value, Array):
-            found.holders.append((param, layout, value))
+            reached.holders.append((param, layout, value))
             if value.holds:
-                found.lists.append((param, value))
+                reached.lists.append((param, value))
         new = [*value.holds]
-        new += _looked_up(param, layout, value, [*known, *(a for _, a in new)])
+        new += _find_unknown(param, layout, value, [*known, *(a for _, a in new)])
         for inner, array in new:
-            if not found.has(inner, array):
-                found.params.append(inner)
-                found.arrays.append(array)
-                todo.append((inner, array))
+            if not reached.has(inner, array):
+                reached.params.append(inner)
+                reached.arrays.append(array)
+                pending.append((inner, array))
             known.append(array)
-    return found
+    return reached
 
 
 # ---- addresses -----------------------------------------------------------------
 
 
 def translate(
-    binder: Binder, bound: Sequence[Any], found: Reached, fenced: arena.Arena
+    binder: Binder, bound: Sequence[Any], reached: Reached, copies: arena.Arena
 ) -> list[Any]:
-    """In the copies, replace the arrays' addresses by those of the copies.
+    """Replace the arrays' addresses in the copies by the addresses of the copies.
 
-    Returns the arguments, in which the addresses in structs are replaced as well.
+    Returns the arguments, with the addresses in structs replaced as well.
     """
-    there = [(r.source, r.source + r.nbytes, r.start) for r in fenced.regions]
-    for _, layout, array in found.holders:
-        _replace(fenced.memory_of(array), layout, there)
-    made = list(bound)
+    spans = [(r.source, r.source + r.nbytes, r.start) for r in copies.regions]
+    for _, layout, array in reached.holders:
+        _replace(copies.memory_of(array), layout, spans)
+    translated = list(bound)
     for i, (value, layout) in enumerate(zip(bound, binder.layouts)):
         if isinstance(value, Packed) and layout is not None and layout.pointers:
             data = bytearray(value)
-            _replace(memoryview(data), layout, there)
-            made[i] = Packed(data)
-    return made
+            _replace(memoryview(data), layout, spans)
+            translated[i] = Packed(data)
+    return translated
 
 
-def take_back(binder: Binder, found: Reached, fenced: arena.Arena) -> None:
+def take_back(binder: Binder, reached: Reached, copies: arena.Arena) -> None:
     """Restore the original addresses in the copies, before the copies are copied back.
 
     Raises ArgumentError if the kernel has written into a list.
     """
-    back = [(r.start, r.start + r.nbytes, r.source) for r in fenced.regions]
-    for _, layout, array in found.holders:
-        _replace(fenced.memory_of(array), layout, back)
-    for param, array in found.lists:
-        given = arena.view_memory(array.address, array.nbytes)
-        if fenced.memory_of(array) != given:
+    spans = [(r.start, r.start + r.nbytes, r.source) for r in copies.regions]
+    for _, layout, array in reached.holders:
+        _replace(copies.memory_of(array), layout, spans)
+    for param, array in reached.lists:
+        original = arena.view_memory(array.address, array.nbytes)
+        if copies.memory_of(array) != original:
             raise ArgumentError(
-                f"{binder.kernel}: {param}: the kernel wrote into what was a list, "
-                f"where Python would not see it: pass an array (of addresses, or a "
+                f"{binder.kernel}: {param}: the kernel wrote into the copy of a list, "
+                f"and the list cannot change: pass an array (of addresses, or a "
                 f"structured one)"
             )
 
@@ -144,24 +144,24 @@ def _replace(
                 done |= inside
 
 
-def _looked_up(
+def _find_unknown(
     param: Param, layout: StructLayout, value: Packed | Array, known: Sequence[Array]
 ) -> Iterator[tuple[Param, Array]]:
-    """Yield the callers' arrays at addresses that are in no known array."""
+    """Yield the callers' arrays that contain addresses outside the known arrays."""
     if isinstance(value, Array):
         data = arena.view_memory(value.address, value.nbytes)
     else:
         data = memoryview(value)
-    seen = list(known)
+    known_arrays = list(known)
     visible: list[Array] | None = None
     for inner, values in _list_slots(data, layout):
         for address in np.unique(values).tolist():
-            if not address or any(_has(one, address) for one in seen):
+            if not address or any(_has(one, address) for one in known_arrays):
                 continue
             visible = _list_visible() if visible is None else visible
             for array in visible:
                 if _has(array, address):
-                    seen.append(array)
+                    known_arrays.append(array)
                     yield member_of(inner, param), array
                     break
 
@@ -172,16 +172,16 @@ def _has(array: Array, address: int) -> bool:
 
 def _list_visible() -> list[Array]:
     """List the host arrays in the callers' variables, and in lists among them."""
-    found: dict[int, Any] = {}
+    by_id: dict[int, Any] = {}
     frame: Any = sys._getframe(1)
     while frame is not None:
         if not frame.f_globals.get("__name__", "").startswith("weft."):
             for names in (frame.f_locals, frame.f_globals):
                 for value in list(names.values()):
-                    _note(value, found)
+                    _collect_arrays(value, by_id)
         frame = frame.f_back
     arrays = []
-    for value in found.values():
+    for value in by_id.values():
         try:
             array = describe(value)
         except ArgumentError:
@@ -191,10 +191,10 @@ def _list_visible() -> list[Array]:
     return sorted(arrays, key=lambda one: -one.nbytes)
 
 
-def _note(value: Any, found: dict[int, Any]) -> None:
+def _collect_arrays(value: Any, by_id: dict[int, Any]) -> None:
     if isinstance(value, (np.ndarray, torch.Tensor)):
-        found[id(value)] = value
+        by_id[id(value)] = value
     elif isinstance(value, (list, tuple, dict)) and len(value) <= MOST:
         for one in list(value.values() if isinstance(value, dict) else value):
             if isinstance(one, (np.ndarray, torch.Tensor)):
-                found[id(one)] = one
+                by_id[id(one)] = one

@@ -55,45 +55,45 @@ def split(text: str | Sequence[str]) -> list[str]:
 
 def for_cpu(flags: Sequence[str]) -> list[str]:
     """Return the flags for g++; raise ArgumentError for an unknown option."""
-    out, todo = [], list(flags)
-    while todo:
-        flag = todo.pop(0)
+    selected, pending = [], list(flags)
+    while pending:
+        flag = pending.pop(0)
         if flag in _NVCC_PAIRS:
-            todo = todo[1:]
+            pending = pending[1:]
         elif _NVCC.fullmatch(flag):
             continue
         elif flag in _GXX_PAIRS:
-            if not todo:
+            if not pending:
                 raise ArgumentError(f"the flag {flag} needs a value after it")
-            out += [flag, todo.pop(0)]
+            selected += [flag, pending.pop(0)]
         elif re.fullmatch(r"-std=(?:c|gnu)\+\+(?:98|03|0x|11|1y|14)", flag):
-            raise ArgumentError(f"{flag}: on the CPU a cell is C++17 or later")
+            raise ArgumentError(f"{flag}: a cell on the CPU needs C++17 or later")
         elif _GXX.fullmatch(flag):
-            out.append(flag)
+            selected.append(flag)
         else:
             raise ArgumentError(
-                f"{flag!r} is no flag for a cell: -DNAME=value, -I folder, -O3, -W... "
-                f"and NVRTC's are"
+                f"{flag!r} is not a flag of cells, which accept -DNAME=value, "
+                f"-I folder, -O3, -W... and NVRTC's flags"
             )
-    return out
+    return selected
 
 
 def split_defines(flags: Sequence[str]) -> tuple[list[str], str]:
-    """Return flags of for_cpu() without -D and -U, and these two as lines of C.
+    """Return the flags of for_cpu() without -D and -U, and these macros as lines of C.
 
     The lines are placed after Weft's own headers, and so do not affect the headers.
     """
-    more, lines, todo = [], [], list(flags)
-    while todo:
-        flag = todo.pop(0)
+    options, lines, pending = [], [], list(flags)
+    while pending:
+        flag = pending.pop(0)
         if flag[:2] not in ("-D", "-U"):
-            more.append(flag)
+            options.append(flag)
             continue
-        name, given, value = (flag[2:] or todo.pop(0)).partition("=")
-        value = value if given else "1"
+        name, equals, value = (flag[2:] or pending.pop(0)).partition("=")
+        value = value if equals else "1"
         undef = flag[1] == "U"
         lines.append(f"#undef {name}" if undef else f"#define {name} {value}")
-    return more, "".join(f"{line}\n" for line in lines)
+    return options, "".join(f"{line}\n" for line in lines)
 
 
 CELL = "cell"
@@ -110,58 +110,58 @@ def load_program(
     """Return nvrtc.compile()'s program, and whether it was cached. Raises CompileError.
 
     name: name of the source in messages. The source is compiled under the name CELL, so
-        the same cell run as number 7 and as number 8 shares one program.
+        a cell that runs as number 7 and then as number 8 is compiled once.
     """
     path = _stored_path(source, arch, flags, expressions, headers)
-    found = _read(path) if store.has_file(path) else None
-    if found:
+    cached = _read(path) if store.has_file(path) else None
+    if cached:
         os.utime(path)  # mark as recently used: prune() deletes the oldest files first
-        return found, True
+        return cached, True
     try:
-        made = nvrtc.compile(source, CELL, arch, flags, expressions, headers)
+        program = nvrtc.compile(source, CELL, arch, flags, expressions, headers)
     except nvrtc.Rejected as error:
-        found = _of_the_source(diagnostics.parse_nvrtc(error.log, CELL))
-        raise CompileError(found, source, name, error.log) from None
-    _write(path, made)
+        errors = _drop_name_errors(diagnostics.parse_nvrtc(error.log, CELL))
+        raise CompileError(errors, source, name, error.log) from None
+    _write(path, program)
     store.prune_at_exit()
-    return made, False
+    return program, False
 
 
 def list_includes(source: str, folders: Sequence[str]) -> list[Path]:
-    """List the files that `#include` names, directly or indirectly, found in folders.
+    """List the files in `folders` that a source includes, directly or indirectly.
 
-    The toolkit's files are left out, since the toolkit's version covers them.
+    The toolkit's files are omitted, since the cache's key contains its version.
     """
-    found: list[Path] = []
-    todo = [(source, [Path(folder) for folder in folders])]
-    while todo:
-        text, where = todo.pop()
+    files: list[Path] = []
+    pending = [(source, [Path(folder) for folder in folders])]
+    while pending:
+        text, search_folders = pending.pop()
         for match in INCLUDE.finditer(text):
-            for folder in where:
+            for folder in search_folders:
                 path = folder / match["name"]
-                if path.is_file() and path not in found:
-                    found.append(path)
+                if path.is_file() and path not in files:
+                    files.append(path)
                     text = path.read_text(errors="replace")
-                    todo.append((text, [path.parent, *where]))
+                    pending.append((text, [path.parent, *search_folders]))
                     break
-    return found
+    return files
 
 
-def _of_the_source(found: list[Diagnostic]) -> list[Diagnostic]:
-    """Drop NVRTC's lines about the requested names if there are other errors."""
-    own = [one for one in found if one.file == "__nv_name_map"]
-    others = [one for one in found if one not in own]
-    if any(one.severity == "error" for one in others):
-        return others
-    return [*others, *(replace(one, file="", line=0, column=0) for one in own[:1])]
+def _drop_name_errors(messages: list[Diagnostic]) -> list[Diagnostic]:
+    """Drop NVRTC's messages about the requested names if there are other errors."""
+    named = [one for one in messages if one.file == "__nv_name_map"]
+    other = [one for one in messages if one not in named]
+    if any(one.severity == "error" for one in other):
+        return other
+    return [*other, *(replace(one, file="", line=0, column=0) for one in named[:1])]
 
 
 def _stored_path(source, arch, flags, expressions, headers) -> Path:
     options = nvrtc.default_options(arch, flags)
-    given = [flag[2:] for flag in nvrtc.translate(flags) if flag.startswith("-I")]
+    folders = [flag[2:] for flag in nvrtc.translate(flags) if flag.startswith("-I")]
     texts = [source, *headers.values()]
     files = list_includes(
-        "\n".join(texts), [os.getcwd(), *given, str(build.KERNELS), str(COMMON)]
+        "\n".join(texts), [os.getcwd(), *folders, str(build.KERNELS), str(COMMON)]
     )
     parts = [
         *(
@@ -181,26 +181,26 @@ def _stored_path(source, arch, flags, expressions, headers) -> Path:
 def _read(path: Path) -> CompiledProgram | None:
     """Read a file written by _write(); None if it is missing or damaged."""
     try:
-        head, _, rest = path.read_bytes().partition(b"\n")
-        about = json.loads(head)
-        cubin, ptx = about.pop("sizes")
-        numbers = about.pop("usage")
-        if len(rest) != cubin + ptx:
+        head, _, code = path.read_bytes().partition(b"\n")
+        header = json.loads(head)
+        cubin, ptx = header.pop("sizes")
+        numbers = header.pop("usage")
+        if len(code) != cubin + ptx:
             return None
         usage = {kernel: Usage(**values) for kernel, values in numbers.items()}
         return CompiledProgram(
-            rest[:cubin], rest[cubin:].decode(), usage=usage, **about
+            code[:cubin], code[cubin:].decode(), usage=usage, **header
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _write(path: Path, made: CompiledProgram) -> None:
-    ptx = made.ptx.encode()
-    about = {
-        **{"sizes": [len(made.cubin), len(ptx)], "lowered": dict(made.lowered)},
-        "log": made.log,
-        **{"usage": {kernel: asdict(u) for kernel, u in made.usage.items()}},
-        "seconds": made.seconds,
+def _write(path: Path, program: CompiledProgram) -> None:
+    ptx = program.ptx.encode()
+    header = {
+        **{"sizes": [len(program.cubin), len(ptx)], "lowered": dict(program.lowered)},
+        "log": program.log,
+        **{"usage": {kernel: asdict(u) for kernel, u in program.usage.items()}},
+        "seconds": program.seconds,
     }
-    store.write(path, json.dumps(about).encode() + b"\n" + made.cubin + ptx)
+    store.write(path, json.dumps(header).encode() + b"\n" + program.cubin + ptx)

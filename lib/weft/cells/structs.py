@@ -2,9 +2,9 @@
 
 StructLayout lists the offsets of a struct's members, and marks the addresses.
 
-Like scanner.py, this module reads declarations rather than all of C++. A struct with an
-unsupported part (a base, a union, bit fields, an array of unknown length) has no layout
-and is passed from Python as bytes. The compilers' sizes take precedence.
+Like scanner.py, this module reads declarations rather than all of C++. A struct with a
+base, a union, bit fields or an array of unknown length has no layout, and Python passes
+it as bytes. The compilers' sizes take precedence.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CScalar:
         except Exception:  # __iter__ of a foreign class may raise anything
             parts = ()
         if len(parts) != self.count or isinstance(value, (str, bytes)):
-            raise TypeError(f"{self.name} wants {self.count} numbers, e.g. a tuple")
+            raise TypeError(f"{self.name} takes {self.count} numbers, e.g. a tuple")
         return tuple(self._number(part) for part in parts)
 
     def _number(self, value: Any) -> Any:
@@ -95,30 +95,30 @@ def _convert_whole(value: Any, name: str, low: int, high: int) -> int:
         hint = ""
         if isinstance(value, float):
             hint = " (in Python n / 2 is a float, n // 2 a whole number)"
-        raise TypeError(f"{name} wants a whole number{hint}")
+        raise TypeError(f"{name} takes a whole number{hint}")
     try:
         number = operator.index(value)
     except Exception as error:  # torch.tensor(1.5) has __index__, which raises
-        raise TypeError(f"{name} wants a whole number") from error
+        raise TypeError(f"{name} takes a whole number") from error
     if not low <= number <= high:
-        raise OverflowError(f"{name} holds {low} to {high}")
+        raise OverflowError(f"{name} ranges from {low} to {high}")
     return number
 
 
 def _convert_real(value: Any, name: str) -> float:
     if getattr(value, "ndim", 0):
-        raise TypeError(f"{name} wants one number, not an array")
-    unfit = isinstance(value, (str, bytes, bytearray))
+        raise TypeError(f"{name} takes one number, not an array")
+    is_unfit = isinstance(value, (str, bytes, bytearray))
     if isinstance(value, np.ndarray):  # this includes np.ma.masked
-        unfit = value.dtype.kind in "SU" or isinstance(value, np.ma.MaskedArray)
-    if unfit or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
-        raise TypeError(f"{name} wants a number")
+        is_unfit = value.dtype.kind in "SU" or isinstance(value, np.ma.MaskedArray)
+    if is_unfit or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
+        raise TypeError(f"{name} takes a number")
     try:
         return float(value)
     except OverflowError:
         raise OverflowError(f"it does not fit into {name}") from None
     except Exception as error:  # __float__ of a foreign class may raise anything
-        raise TypeError(f"{name} wants a number") from error
+        raise TypeError(f"{name} takes a number") from error
 
 
 def _bfloat16_bits(number: float) -> int:
@@ -177,13 +177,13 @@ def _make_table() -> dict[str, CScalar]:
 
 
 def _add_vector(table: dict[str, CScalar], name: str, base: str, count: int) -> None:
-    one = table[base]
-    align = one.size if count in (1, 3) else min(16, one.size * count)
-    dtypes = one.dtypes
-    if count == 2 and one.kind == "float":
+    scalar = table[base]
+    align = scalar.size if count in (1, 3) else min(16, scalar.size * count)
+    dtypes = scalar.dtypes
+    if count == 2 and scalar.kind == "float":
         dtypes += ("complex64",) if base == "float" else ("complex128",)
-    size = one.size * count
-    table[name] = CScalar(name, one.code, count, size, align, dtypes, one.kind)
+    size = scalar.size * count
+    table[name] = CScalar(name, scalar.code, count, size, align, dtypes, scalar.kind)
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,8 @@ class Member:
     """One member of a struct.
 
     extents: lengths of an array's dimensions; () for a single value.
-    kind: scalar type of an element. inner: layout of an element that is a struct.
+    kind: scalar type of an element; None for a struct and for an address.
+    inner: layout of an element that is a struct; otherwise None.
     """
 
     param: Param
@@ -219,18 +220,18 @@ class StructLayout:
     @functools.cached_property
     def pointers(self) -> tuple[tuple[int, Param], ...]:
         """The offsets of all addresses, including those in members that are structs."""
-        found = []
+        offsets = []
         for member in self.members:
             inner = member.inner.pointers if member.inner else ()
             inner = ((0, member.param),) if member.param.pointer else inner
             for i in range(member.count):
                 start = member.offset + i * member.size
-                found += [(start + at, param) for at, param in inner]
-        return tuple(found)
+                offsets += [(start + at, param) for at, param in inner]
+        return tuple(offsets)
 
 
 def member_of(member: Param, owner: Param) -> Param:
-    """Return a member with a name for messages: p.x, or rows[] in a list."""
+    """Return a member under its name in messages: p.x, or rows[] in a list."""
     if not member.name:
         return replace(member, name=f"{owner.name}[]", text=owner.text)
     text = f"{member} of {owner.text or owner.name}"
@@ -260,42 +261,43 @@ def list_layouts(source: str) -> dict[str, StructLayout]:
     for match in _STRUCT.finditer(code):
         opening = match.end() - 1
         closing = scanner.find_close(code, opening)
-        before = code[: match.start()].rstrip()
-        after = re.match(r"\s*([\w\s]*?)\s*;", code[closing + 1 :])
-        if closing < 0 or before.endswith(">") or not after:
+        head = code[: match.start()].rstrip()
+        tail = re.match(r"\s*([\w\s]*?)\s*;", code[closing + 1 :])
+        if closing < 0 or head.endswith(">") or not tail:
             continue
-        names = [match["name"], *(after[1].split() if match["typedef"] else ())]
-        made = _make_layout(code[opening + 1 : closing], aliases, numbers, known)
+        names = [match["name"], *(tail[1].split() if match["typedef"] else ())]
+        layout = _make_layout(code[opening + 1 : closing], aliases, numbers, known)
         align = numbers_of(match["align"] or "1", numbers)
         for name in filter(None, names):
             known.pop(name, None)
-            if made is not None and align:
-                known[name] = _align_layout(replace(made, name=name), align)
+            if layout is not None and align:
+                known[name] = _align_layout(replace(layout, name=name), align)
     return known
 
 
-def tuple_of(made: StructLayout | None) -> str:
+def tuple_of(layout: StructLayout | None) -> str:
     """Describe how Python passes a struct, such as `a tuple (float *x, int n), `."""
-    if made is None:
+    if layout is None:
         return ""
-    if made.name.endswith("*"):
+    if layout.name.endswith("*"):
         return "a list of arrays, "
-    return f"a tuple ({', '.join(str(m.param) for m in made.members)}), "
+    return f"a tuple ({', '.join(str(m.param) for m in layout.members)}), "
 
 
-def describe_misfit(made: StructLayout, dtype: np.dtype) -> str:
+def describe_misfit(layout: StructLayout, dtype: np.dtype) -> str:
     """Describe how a structured dtype differs from a struct; "" if it matches."""
-    if dtype.itemsize != made.size:
-        return f"{made.name} has {made.size} bytes, {dtype.itemsize} are given"
+    if dtype.itemsize != layout.size:
+        return f"{layout.name} has {layout.size} bytes, {dtype.itemsize} are given"
     fields = sorted(dtype.fields.items(), key=lambda item: item[1][1])
-    if len(fields) != len(made.members):
-        return f"{made.name} has {len(made.members)} members, the dtype {len(fields)}"
-    for member, (name, (field, offset, *_)) in zip(made.members, fields):
+    count = len(layout.members)
+    if len(fields) != count:
+        return f"{layout.name} has {count} members, the dtype {len(fields)}"
+    for member, (name, (field, offset, *_)) in zip(layout.members, fields):
         if offset != member.offset:
-            where = f"at byte {member.offset}, the dtype's {name} at {offset}"
-            return f"{member.param} of {made.name} lies {where}"
-        if wrong := _member_misfit(member, name, field):
-            return wrong
+            places = f"at byte {member.offset}, the dtype's {name} at {offset}"
+            return f"{member.param} of {layout.name} is {places}"
+        if misfit := _member_misfit(member, name, field):
+            return misfit
     return ""
 
 
@@ -306,11 +308,11 @@ def _member_misfit(member: Member, name: str, field: np.dtype) -> str:
         return f"{member.param} has {size} bytes, {name} {field.itemsize}"
     if member.inner:
         return describe_misfit(member.inner, base) if base.fields else ""
-    wanted = member.kind.dtypes if member.kind else ("uint64", "int64")
+    allowed = member.kind.dtypes if member.kind else ("uint64", "int64")
     is_vector = member.kind is not None and member.kind.count > 1
-    if is_vector or base.kind == "V" or base.name in wanted:
+    if is_vector or base.kind == "V" or base.name in allowed:
         return ""
-    return f"{member.param}: wants {wanted[0]}, not {base.name}"
+    return f"{member.param}: expects {allowed[0]}, not {base.name}"
 
 
 _ALIGN = r"(?:(?:__align__|alignas)\s*\((?P<align>[^)]*)\)\s*)?"
@@ -319,9 +321,9 @@ _STRUCT = re.compile(
 )
 
 
-def _align_layout(made: StructLayout, align: int) -> StructLayout:
-    align = max(align, made.align)
-    return replace(made, align=align, size=-(-made.size // align) * align)
+def _align_layout(layout: StructLayout, align: int) -> StructLayout:
+    align = max(align, layout.align)
+    return replace(layout, align=align, size=-(-layout.size // align) * align)
 
 
 def _make_layout(
@@ -330,25 +332,25 @@ def _make_layout(
     numbers: dict[str, int],
     known: dict[str, StructLayout],
 ) -> StructLayout | None:
-    members, end, most = [], 0, 1
+    members, end, widest = [], 0, 1
     for base, stars, name, brackets in list_declarators(body):
         param = signature.declare(f"{base} {stars}", name, aliases)
         param = replace(param, text=" ".join(f"{base} {stars}{name}".split()))
         kind = None if param.pointer else find_scalar(param.type)
         inner = None if param.pointer else known.get(param.type.split("::")[-1])
-        found = (kind.size, kind.align) if kind else (8, 8) if param.pointer else None
-        found = (inner.size, inner.align) if inner and not kind else found
+        slot = (kind.size, kind.align) if kind else (8, 8) if param.pointer else None
+        slot = (inner.size, inner.align) if inner and not kind else slot
         lengths = re.findall(r"\[([^\]]*)\]", brackets)
         extents = [numbers_of(length, numbers) for length in lengths]
-        if found is None or None in extents:
+        if slot is None or None in extents:
             return None
-        size, align = found
+        size, align = slot
         end += -end % align
         one = Member(param, end, size, tuple(extents), kind, None if kind else inner)
         members.append(one)
         end += size * one.count
-        most = max(most, align)
-    return _align_layout(StructLayout("", max(end, 1), most, tuple(members)), most)
+        widest = max(widest, align)
+    return _align_layout(StructLayout("", max(end, 1), widest, tuple(members)), widest)
 
 
 _DECLARATOR = re.compile(r"(.*?)([\s*]*)\b(\w+)\s*((?:\[[^\]]*\]\s*)*)", re.S)
@@ -378,12 +380,12 @@ def list_declarators(body: str) -> Iterator[tuple[str, str, str, str]]:
         for i, (start, end) in enumerate(scanner.split_commas(text, 0, len(text))):
             part = text[start:end]
             part = re.sub(r"=.*|\{.*", "", part, flags=re.S).strip()
-            found = _DECLARATOR.fullmatch(part)
-            if not found or (i and found[1].strip()):
+            match = _DECLARATOR.fullmatch(part)
+            if not match or (i and match[1].strip()):
                 yield _UNKNOWN
                 continue
-            base = base or found[1].strip()
-            yield base or "?", found[2].strip(), found[3], found[4]
+            base = base or match[1].strip()
+            yield base or "?", match[2].strip(), match[3], match[4]
 
 
 def _split_statements(body: str) -> Iterator[str]:
@@ -409,22 +411,22 @@ def _split_statements(body: str) -> Iterator[str]:
 
 def list_constants(code: str) -> dict[str, int]:
     """Return the named integers and their values, from #define, const and enum."""
-    found: dict[str, int] = {}
+    constants: dict[str, int] = {}
     const = r"\b(?:constexpr|const)\s+[\w\s]*?\b(?P<name>\w+)\s*=(?P<value>[^;,]+);"
     for pattern in (scanner.DEFINE, re.compile(const)):
         for match in pattern.finditer(code):
-            if (value := numbers_of(match["value"], found)) is not None:
-                found[match["name"]] = value
+            if (value := numbers_of(match["value"], constants)) is not None:
+                constants[match["name"]] = value
     for match in re.finditer(r"\benum\b[^{;]*\{([^}]*)\}", code):
-        following = 0
+        next_value = 0
         for item in match[1].split(","):
             name, _, value = item.partition("=")
-            number = numbers_of(value, found) if value.strip() else following
+            number = numbers_of(value, constants) if value.strip() else next_value
             if number is None or not name.strip():
                 break
-            found[name.strip()] = number
-            following = number + 1
-    return found
+            constants[name.strip()] = number
+            next_value = number + 1
+    return constants
 
 
 _OPERATORS = {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .module import Kernel, Launch
 
 ORDERS = {"forward": 0, "in reverse": 1, "in a random order": 2}
-# The possible effect of the order of float atomics. If thousands of terms are added in
+# Bound on the effect of the order of float atomics. If thousands of terms are added in
 # another order, the sums differ in a few of the last bits of the largest partial sum.
 ATOMIC_ROUNDING = 1e-5
 # Between GPU and CPU, fused multiply-adds and different implementations of functions
@@ -38,9 +38,9 @@ class OrderDependence(KernelError):
 def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     """Run the launch under the watch build in three thread orders, and compare results.
 
-    Findings are shown; the arrays stay unchanged. In all but the first order, shared
-    memory is poisoned before every block. Without atomics every bit must agree; with
-    atomics, floats may differ by 1e-5 of the array's largest value.
+    The function shows findings, and leaves the arrays unchanged. In all but the first
+    order, shared memory is poisoned before every block. Without atomics every bit must
+    agree; with atomics, floats may differ by 1e-5 of the array's largest value.
 
     Returns the expected content of the written arrays: a flat NumPy array, or None, for
     each pointer parameter. Raises KernelFault, or OrderDependence, which names the
@@ -63,24 +63,24 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
         results[name] = launcher.results(*shape, hosts, order)
         counts.append(kernel._seen.count)
         watched.tell(kernel.module, kernel._seen)
-    kernel.module.found = max(counts)
+    kernel.module.finding_count = max(counts)
     pointers = [(p, v) for p, v in zip(kernel.params, bound) if p.pointer]
     if launcher.reached is not None:
         pointers += zip(launcher.reached.params, launcher.reached.arrays)
     for name in list(ORDERS)[1:]:
-        both = zip(pointers, results["forward"], results[name])
-        for (param, array), first, second in both:
+        compared = zip(pointers, results["forward"], results[name])
+        for (param, array), first, second in compared:
             if first is None or second is None:
                 continue
-            a, b = _view_numbers(first, array), _view_numbers(second, array)
-            bad = _find_different(a, b, rounding)
-            if bad is not None:
+            forward, other = _view_numbers(first, array), _view_numbers(second, array)
+            index = _find_different(forward, other, rounding)
+            if index is not None:
                 raise OrderDependence(
-                    f"{kernel.__name__}: {param.name}[{bad}] depends on the order of "
-                    f"the threads: {a[bad]} forward, {b[bad]} {name}. Two threads "
-                    f"touch the same element, a __syncthreads() is missing, or shared "
-                    f"memory is read where nothing was written. Its arrays are as they "
-                    f"were."
+                    f"{kernel.__name__}: {param.name}[{index}] depends on the order of "
+                    f"the threads: {forward[index]} forward, {other[index]} {name}. "
+                    f"Two threads access the same element, a __syncthreads() is "
+                    f"missing, or shared memory is read before it is written. Its "
+                    f"arrays are as they were."
                 )
     return [
         None if data is None else _view_numbers(data, array)
@@ -90,11 +90,11 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
 
 def describe_check(kernel: Kernel) -> str:
     """Describe the result of check() in a few words."""
-    what = how_many(kernel.module.found)
-    return f"checked in {len(ORDERS)} orders of threads: {what}"
+    findings = how_many(kernel.module.finding_count)
+    return f"checked in {len(ORDERS)} orders of threads: {findings}"
 
 
-def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
+def compare(kernel: Kernel, args: Sequence[Any], reference: Sequence[Any]) -> None:
     """Compare a launch's results on the GPU with check()'s results on the CPU.
 
     Raises KernelFault for the first element that differs: for integers by any amount,
@@ -105,15 +105,15 @@ def compare(kernel: Kernel, args: Sequence[Any], wanted: Sequence[Any]) -> None:
     bound = Binder(kernel.__name__, kernel.params, text).bind(args)
     hosts = _to_host(args, bound)
     pointers = [(p, h, v) for p, h, v in zip(kernel.params, hosts, bound) if p.pointer]
-    for (param, host, array), want in zip(pointers, wanted):
-        if want is None:
+    for (param, host, array), expected in zip(pointers, reference):
+        if expected is None:
             continue
-        got = _view_numbers(host.numpy().tobytes(), array)
-        bad = _find_different(got, want, TARGET_ROUNDING)
-        if bad is not None:
+        result = _view_numbers(host.numpy().tobytes(), array)
+        index = _find_different(result, expected, TARGET_ROUNDING)
+        if index is not None:
             raise KernelFault(
-                f"{kernel.__name__}: {param.name}[{bad}] is {got[bad]} on the GPU and "
-                f"{want[bad]} on the CPU",
+                f"{kernel.__name__}: {param.name}[{index}] is {result[index]} on the "
+                f"GPU and {expected[index]} on the CPU",
                 kernel.__name__,
             )
 
@@ -126,7 +126,7 @@ def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
     compiled = kernel.module.compiled_for(target, kernel.expression)
     launcher = compiled.launcher(kernel.expression, kernel.params, **options)
     shape = launch.grid, launch.block, launch.shared, launch.stream
-    # The previous launch has shown the output.
+    # The launch before the timing has shown the output.
     prints = getattr(launcher, "prints", False)
     if prints:
         launcher.prints = False
@@ -135,11 +135,11 @@ def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
         launcher(*shape, copies)
 
     state = kernel.module.state
-    kept = state.contents() if state.variables else {}
+    contents = state.contents() if state.variables else {}
     with output.capture_output(prints, shown=False):
         timing, samples, calls = _time_call(call, target)
-    if kept:
-        state.restore(kept)
+    if contents:
+        state.restore(contents)
     text = (
         f"{kernel.__name__}: {_time(timing.median)} a launch ({_time(timing.low)} to "
         f"{_time(timing.high)}; {samples} x {calls}, {timing.timer})"
@@ -147,7 +147,7 @@ def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
     if not kernel.module.check:
         text += " · unchecked (--check)"
     if target == "cpu":
-        text += " · simulated: says nothing about a GPU"
+        text += " · simulated: not a prediction for a GPU"
     return text
 
 
@@ -182,19 +182,19 @@ def _view_numbers(data: bytes, array: Array) -> np.ndarray:
 def _find_different(a: np.ndarray, b: np.ndarray, rounding: float) -> int | None:
     """Return the index of the first element that differs; NaN equals NaN."""
     if a.dtype.kind not in "fc" or not rounding:
-        same = a.view(np.uint8).reshape(a.size, -1) == b.view(np.uint8).reshape(
+        equal = a.view(np.uint8).reshape(a.size, -1) == b.view(np.uint8).reshape(
             b.size, -1
         )
-        bad = ~same.all(axis=1) if a.size else np.zeros(0, bool)
+        differs = ~equal.all(axis=1) if a.size else np.zeros(0, bool)
         if a.dtype.kind in "fc":
-            bad &= ~(np.isnan(a) & np.isnan(b))
+            differs &= ~(np.isnan(a) & np.isnan(b))
     else:
         with np.errstate(all="ignore"):
             finite = np.abs(a[np.isfinite(a)])
             limit = rounding * float(finite.max()) if finite.size else 0.0
             close = (np.abs(a - b) <= limit) | (a == b) | (np.isnan(a) & np.isnan(b))
-        bad = ~close
-    return int(np.argmax(bad)) if bad.any() else None
+        differs = ~close
+    return int(np.argmax(differs)) if differs.any() else None
 
 
 def _to_host(args: Sequence[Any], bound: Sequence[Any]) -> list[Any]:
@@ -229,14 +229,14 @@ def _copy_arguments(args: Sequence[Any]) -> list[Any]:
 
 def _map_arguments(args: Sequence[Any], make: Callable[[Any], Any]) -> list[Any]:
     """Apply make() to each argument once, including those in tuples and lists."""
-    made: dict[int, Any] = {}
+    results: dict[int, Any] = {}
 
     def of(arg: Any) -> Any:
         if type(arg) in (tuple, list):
             return type(arg)(map(of, arg))
-        if id(arg) not in made:
-            made[id(arg)] = make(arg)
-        return made[id(arg)]
+        if id(arg) not in results:
+            results[id(arg)] = make(arg)
+        return results[id(arg)]
 
     return [of(arg) for arg in args]
 

@@ -1,8 +1,8 @@
 """The __constant__ and __device__ variables of a cell: module.filt = array.
 
-A cell may be compiled several times: for the CPU and for the GPU, watched and not, and
-once per instance of a template. Each library has separate variables. VariableState
-presents them as one set: before a launch in another library, it moves the values there.
+A cell may be compiled several times: for the CPU and the GPU, watched and unwatched,
+and once per instance of a template. Each library has separate variables. VariableState
+presents them as one set: it moves the values before a launch in another library.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Variable:
     @functools.cached_property
     def layout(self) -> structs.StructLayout | None:
         """The layout of one element, if its type is a known struct; otherwise None."""
-        known = not (self.param.pointer or self.kind)
-        return structs.find_layout(self.text, self.param.type) if known else None
+        is_struct = not (self.param.pointer or self.kind)
+        return structs.find_layout(self.text, self.param.type) if is_struct else None
 
     def __str__(self) -> str:
         shape = "".join(f"[{'' if n is None else n}]" for n in self.extents)
@@ -75,11 +75,11 @@ class Variable:
     def refusal(self) -> str:
         """The reason why Python can neither set nor read the variable; "" if it can."""
         if self.const:
-            return "it is const, so its value is in the source: leave const out"
+            return "it is const, so only the source sets its value: leave const out"
         if self.param.pointer or (self.layout and self.layout.pointers):
-            return "it holds an address: pass arrays as arguments of the kernel"
+            return "it contains an address: pass arrays as arguments of the kernel"
         if not (self.kind or self.layout):
-            return f"Python does not know the type {self.param.type}"
+            return f"its type {self.param.type} has no counterpart in Python"
         return ""
 
     # ---- conversion to bytes and back ----
@@ -89,81 +89,81 @@ class Variable:
         shape = self._shape(size)
         array = None if isinstance(value, np.void) else describe(value)
         if array is not None and not (shape == () and not array.shape and self.kind):
-            return self._of_array(value, array.dtype, tuple(array.shape), shape)
-        return b"".join(self._element(one) for one in self._elements(value, shape))
+            return self._encode_array(value, array.dtype, tuple(array.shape), shape)
+        return b"".join(self._encode_one(one) for one in self._flatten(value, shape))
 
     def decode(self, data: bytes) -> Any:
         """Decode the variable's bytes as a number or a read-only NumPy array."""
         shape = self._shape(len(data))
         if self.layout:
-            found = np.frombuffer(data, _struct_dtype(self.layout)).reshape(shape)
-            return found if shape else found[()]
+            values = np.frombuffer(data, _struct_dtype(self.layout)).reshape(shape)
+            return values if shape else values[()]
         assert self.kind
         shape += (self.kind.count,) if self.kind.count > 1 else ()
         if self.kind.kind == "bfloat16":
             bits = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
-            found = bits.view(np.float32).reshape(shape)
-            found.flags.writeable = False
+            values = bits.view(np.float32).reshape(shape)
+            values.flags.writeable = False
         else:
-            found = np.frombuffer(data, self.kind.dtypes[0]).reshape(shape)
-        return found if shape else found.item()
+            values = np.frombuffer(data, self.kind.dtypes[0]).reshape(shape)
+        return values if shape else values.item()
 
     def _shape(self, size: int) -> tuple[int, ...]:
         """Return the declared lengths; derive an undeclared first one from the size."""
         one = self.kind.size if self.kind else self.layout.size if self.layout else 1
-        first, rest = self.extents[:1], self.extents[1:]
-        if None in rest:
-            raise self._error("its lengths are no numbers that Python could read")
+        first, inner = self.extents[:1], self.extents[1:]
+        if None in inner:
+            raise self._error("its lengths could not be evaluated")
         if first == (None,):
-            return (size // max(one * math.prod(rest), 1), *rest)  # type: ignore
+            return (size // max(one * math.prod(inner), 1), *inner)  # type: ignore
         if one * math.prod(self.extents) != size:  # type: ignore
             raise self._error(
                 f"it has {size} bytes, not the {one * math.prod(self.extents)} "  # type: ignore
-                f"that its declaration says: write its type without a macro"
+                f"of its declaration: write its type without a macro"
             )
         return self.extents  # type: ignore
 
-    def _of_array(
-        self, value: Any, dtype: str, given: tuple[int, ...], shape: tuple[int, ...]
+    def _encode_array(
+        self, value: Any, dtype: str, actual: tuple[int, ...], shape: tuple[int, ...]
     ) -> bytes:
         host = _on_host(value)
         if self.layout:
-            wrong = (
+            misfit = (
                 structs.describe_misfit(self.layout, host.dtype)
                 if host.dtype.fields
                 else ""
             )
-            if wrong or not host.dtype.fields:
-                raise self._error(wrong or f"wants a structured array, not {dtype}")
-            self._check_shape(given, shape)
+            if misfit or not host.dtype.fields:
+                raise self._error(misfit or f"expects a structured array, not {dtype}")
+            self._check_shape(actual, shape)
             return host.tobytes()
         assert self.kind
         if dtype not in self.kind.dtypes or dtype.startswith("complex"):
-            raise self._error(f"wants {self.kind.dtypes[0]}, this is {dtype}")
+            raise self._error(f"expects {self.kind.dtypes[0]}, this is {dtype}")
         vector = (self.kind.count,) if self.kind.count > 1 else ()
-        self._check_shape(given, shape + vector)
+        self._check_shape(actual, shape + vector)
         return host.tobytes()
 
-    def _check_shape(self, given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-        if given != wanted:
-            raise self._error(f"wants shape {wanted}, this has {given}")
+    def _check_shape(self, actual: tuple[int, ...], expected: tuple[int, ...]) -> None:
+        if actual != expected:
+            raise self._error(f"expects shape {expected}, this has {actual}")
 
-    def _elements(self, value: Any, shape: tuple[int, ...]) -> Iterator[Any]:
-        """Yield the elements of nested lists row by row; a single value unchanged."""
+    def _flatten(self, value: Any, shape: tuple[int, ...]) -> Iterator[Any]:
+        """Yield the elements of nested lists row by row, or a single value itself."""
         if not shape:
             yield value
             return
         if not isinstance(value, (list, tuple)) or len(value) != shape[0]:
             is_list = isinstance(value, (list, tuple))
-            this = f"a list of {len(value)}" if is_list else shorten_repr(value)
+            description = f"a list of {len(value)}" if is_list else shorten_repr(value)
             raise self._error(
-                f"wants an array of shape {shape}, or {shape[0]} values in a list; "
-                f"this is {this}"
+                f"expects an array of shape {shape}, or {shape[0]} values in a list; "
+                f"this is {description}"
             )
         for one in value:
-            yield from self._elements(one, shape[1:])
+            yield from self._flatten(one, shape[1:])
 
-    def _element(self, value: Any) -> bytes:
+    def _encode_one(self, value: Any) -> bytes:
         if self.layout:
             data = bytes(Binder("variable", [self.param], self.text).bind([value])[0])
             if len(data) != self.layout.size:
@@ -184,7 +184,7 @@ class Variable:
 
 
 def _on_host(value: Any) -> np.ndarray:
-    """Return an array of any library as a NumPy array on the host; bfloat16 as bits."""
+    """Return any library's array as a NumPy array on the host; bfloat16 as its bits."""
     if not isinstance(value, np.ndarray):
         if not isinstance(value, torch.Tensor):
             is_cuda = hasattr(value, "__cuda_array_interface__")
@@ -230,13 +230,13 @@ def parse(texts: Sequence[str], flags: Sequence[str] = ()) -> dict[str, Variable
 
     This includes variables in namespaces, but not in functions, classes or templates.
     """
-    whole = "\n".join([*_define_lines(flags), *texts])
-    found: dict[str, Variable] = {}
+    full_text = "\n".join([*_define_lines(flags), *texts])
+    variables: dict[str, Variable] = {}
     for text in texts:
         if _QUALIFIER.search(text):
-            for one in _list_variables(text, whole):
-                found.setdefault(one.name, one)
-    return found
+            for one in _list_variables(text, full_text):
+                variables.setdefault(one.name, one)
+    return variables
 
 
 def list_settable(texts: Sequence[str]) -> tuple[str, ...]:
@@ -250,17 +250,17 @@ def _define_lines(flags: Sequence[str]) -> Iterator[str]:
         yield f"#define {flag.replace('=', ' ', 1)}"
 
 
-def _list_variables(source: str, whole: str) -> Iterator[Variable]:
+def _list_variables(source: str, full_text: str) -> Iterator[Variable]:
     code = scanner.blank_directives(scanner.blank_comments(source))
-    aliases = signature.read_aliases(scanner.blank_comments(whole))
-    numbers = structs.list_constants(scanner.blank_comments(whole))
-    seen = set()
+    aliases = signature.read_aliases(scanner.blank_comments(full_text))
+    numbers = structs.list_constants(scanner.blank_comments(full_text))
+    starts = set()
     for match in _QUALIFIER.finditer(code):
         start = max(code.rfind(c, 0, match.start()) for c in ";{}") + 1
         scope = scanner.scope_at(code, start)
-        if start in seen or scope is None:
+        if start in starts or scope is None:
             continue
-        seen.add(start)
+        starts.add(start)
         end = scanner.find_outside(code, match.end(), ";") + 1
         text = scanner.ATTRIBUTE.sub(" ", code[start:end])
         text = scanner.SPECIFIER.sub(" ", text)
@@ -278,7 +278,7 @@ def _list_variables(source: str, whole: str) -> Iterator[Variable]:
                 structs.numbers_of(length, numbers)
                 for length in re.findall(r"\[([^\]]*)\]", brackets)
             )
-            yield Variable(param, scope, extents, const, whole)
+            yield Variable(param, scope, extents, const, full_text)
 
 
 # ---- state of a cell ---------------------------------------------------------------
@@ -288,13 +288,13 @@ class VariableState:
     """The content of a cell's variables, shared by all its compiled libraries.
 
     The library of the last launch has the current values. Values that Python has set
-    are also kept as bytes, for when the cell is recompiled.
+    are also kept as bytes, to be restored when the cell is recompiled.
     """
 
     def __init__(self, cell: Any) -> None:
-        self._cell, self._where = cell, None
+        self._cell, self._library = cell, None
         self.variables: dict[str, Variable] = {}
-        self._given: dict[str, bytes] = {}
+        self._set_values: dict[str, bytes] = {}
 
     def reload(self) -> None:
         """Parse the variables of a changed source; forget values stored by kernels.
@@ -303,47 +303,47 @@ class VariableState:
         """
         cell = self._cell
         self.variables = parse([cell.source, *cell.headers.values()], cell.flags)
-        self._where = None
+        self._library = None
 
     def enter(self, compiled: Any) -> None:
         """Move the values to this library, for its next launch."""
-        if compiled is self._where or not self.variables:
+        if compiled is self._library or not self.variables:
             return
-        values = self._given if self._where is None else self.contents()
-        self._where = compiled
+        values = self._set_values if self._library is None else self.contents()
+        self._library = compiled
         self.restore(values)
 
     def contents(self) -> dict[str, bytes]:
         """Return the bytes of all variables that Python can set, by C++ name."""
-        where = self._place()
-        known = [v.qualified for v in self.variables.values() if not v.refusal]
-        return {name: where.read(name) for name in known if where.size(name)}
+        library = self._current_library()
+        names = [v.qualified for v in self.variables.values() if not v.refusal]
+        return {name: library.read(name) for name in names if library.size(name)}
 
     def restore(self, values: Mapping[str, bytes]) -> None:
         """Set the variables to values that contents() returned."""
-        where = self._place()
+        library = self._current_library()
         for name, data in values.items():
-            if where.size(name) == len(data):
-                where.write(name, data)
+            if library.size(name) == len(data):
+                library.write(name, data)
 
     def read(self, name: str) -> Any:
         """Return the value: a number, or a NumPy array (a read-only copy)."""
         variable = self._variable(name)
-        return variable.decode(self._place().read(variable.qualified))
+        return variable.decode(self._current_library().read(variable.qualified))
 
     def write(self, name: str, value: Any) -> None:
         """Set a variable; raise ArgumentError for another dtype or shape."""
         variable = self._variable(name)
-        where = self._place()
-        data = variable.encode(value, where.size(variable.qualified))
-        where.write(variable.qualified, data)
-        self._given[variable.qualified] = data
+        library = self._current_library()
+        data = variable.encode(value, library.size(variable.qualified))
+        library.write(variable.qualified, data)
+        self._set_values[variable.qualified] = data
 
     def unknown(self, name: str) -> AttributeError:
         """Return the error for an unknown variable name."""
         cell = self._cell
         if name in cell.signatures:
-            return AttributeError(f"{name} is a kernel, no variable: it cannot be set")
+            return AttributeError(f"{name} is a kernel: it cannot be set")
         return AttributeError(
             f"{cell.name} has no __device__ or __constant__ variable '{name}'"
             f"{self.near(name)}; it has {', '.join(self.variables) or 'none'}"
@@ -351,8 +351,8 @@ class VariableState:
 
     def near(self, name: str) -> str:
         """Return a hint in parentheses with the name probably meant, or ""."""
-        known = [*self._cell.signatures, *self.variables]
-        close = difflib.get_close_matches(name, known, 1, 0.5)
+        names = [*self._cell.signatures, *self.variables]
+        close = difflib.get_close_matches(name, names, 1, 0.5)
         return f" (did you mean {close[0]}?)" if close else ""
 
     def _variable(self, name: str) -> Variable:
@@ -361,13 +361,13 @@ class VariableState:
             raise self.unknown(name)
         if variable.refusal:
             raise variable._error(variable.refusal)
-        if not self._place().size(variable.qualified):
-            raise variable._error("the compiler does not see it: is it under an #if?")
+        if not self._current_library().size(variable.qualified):
+            raise variable._error("it is not in the compiled cell: is it under an #if?")
         return variable
 
-    def _place(self) -> Any:
-        """Return the library that holds the values: the last or next launch's."""
-        if self._where is None:
+    def _current_library(self) -> Any:
+        """Return the library with the current values: the last or next launch's."""
+        if self._library is None:
             cell = self._cell
             self.enter(cell.compiled(cell.default, cell.ordinary(), cell.watched))
-        return self._where
+        return self._library

@@ -30,20 +30,20 @@ _CUDA = [
     *("unsigned", "float", "double", "int", "return", "const", "printf"),
 ]
 _PYTHON = {
-    "True": "C writes true",
-    "False": "C writes false",
+    "True": "in C, write true",
+    "False": "in C, write false",
     "None": "C has no None: use nullptr for a pointer, or a number",
-    "elif": "C writes else if",
-    "def": "a cell of %%cuda holds CUDA C, not Python",
-    "range": "C counts with for (int i = 0; i < n; i++)",
-    "len": "an array does not know its length in C: pass it as a parameter",
-    "self": "a cell of %%cuda holds CUDA C, not Python",
-    "print": 'C prints with printf("%d\\n", i)',
+    "elif": "in C, write else if",
+    "def": "a cell of %%cuda contains CUDA C, not Python",
+    "range": "in C, write for (int i = 0; i < n; i++)",
+    "len": "C does not store an array's length: pass it as a parameter",
+    "self": "a cell of %%cuda contains CUDA C, not Python",
+    "print": 'in C, call printf("%d\\n", i)',
     "pass": "C needs nothing there: an empty body is {}",
-    "lambda": "C++ writes [=](float x) { return ...; }",
-    "cuda": "CUDA C needs no cuda. before threadIdx and the like",
-    "math": "C needs no math.: sqrtf(x), expf(x)",
-    "np": "NumPy is Python's: in C write the loop, or a function such as sqrtf(x)",
+    "lambda": "in C++, write [=](float x) { return ...; }",
+    "cuda": "in CUDA C, leave cuda. out: threadIdx.x, blockIdx.x",
+    "math": "in C, leave math. out: sqrtf(x), expf(x)",
+    "np": "C has no NumPy: write the loop, or call a function such as sqrtf(x)",
 }
 _HEADERS = {
     **dict.fromkeys(
@@ -54,7 +54,7 @@ _HEADERS = {
     **dict.fromkeys(("cg", "cooperative_groups"), "cooperative_groups.h"),
 }
 _HOST = (
-    "a cell holds what runs on the GPU, and Python does the rest: launch with "
+    "a cell contains only device code, and Python does the rest: launch with "
     "name[grid, block](...); a whole program runs with python -m weft run"
 )
 _PTX = (
@@ -71,25 +71,25 @@ def find_hint(message: str, line: str, source: str) -> str:
     """
     if message.startswith("inline PTX"):
         return _PTX
-    for test in (_unknown_name, _hint_python, _hint_types, _hint_syntax):
-        found = test(message, line, source)
-        if found:
-            return found
+    for find in (_hint_name, _hint_python, _hint_types, _hint_syntax):
+        hint = find(message, line, source)
+        if hint:
+            return hint
     return ""
 
 
 def find_near_name(name: str, source: str = "") -> str:
     """Return the CUDA name, or the name in `source`, that `name` probably misspells."""
-    squeezed = name.strip("_").lower()
-    for known in _CUDA:
-        if known.strip("_").lower() == squeezed and known != name:
-            return known
-    own = sorted({w for w in re.findall(r"\b[A-Za-z_]\w*\b", source) if w != name})
-    close = difflib.get_close_matches(name, [*_CUDA, *own], 1, 0.8)
+    plain_name = name.strip("_").lower()
+    for cuda_name in _CUDA:
+        if cuda_name.strip("_").lower() == plain_name and cuda_name != name:
+            return cuda_name
+    words = sorted({w for w in re.findall(r"\b[A-Za-z_]\w*\b", source) if w != name})
+    close = difflib.get_close_matches(name, [*_CUDA, *words], 1, 0.8)
     return close[0] if close else ""
 
 
-def _unknown_name(message: str, line: str, source: str) -> str:
+def _hint_name(message: str, line: str, source: str) -> str:
     match = re.search(
         r"'(\w+)'(?: was not declared| does not name a type| has not been declared)"
         r"|identifier \"(\w+)\" is undefined|'(\w+)' in namespace",
@@ -115,12 +115,12 @@ def _unknown_name(message: str, line: str, source: str) -> str:
         return (
             ""
             if find_near_name(name) == ""
-            else f"CUDA writes it {find_near_name(name)}"
+            else f"CUDA spells it {find_near_name(name)}"
         )
     meant = find_near_name(name, source)
     if not meant:
         return ""
-    return f"CUDA writes it {meant}" if meant in _CUDA else f"did you mean {meant}?"
+    return f"CUDA spells it {meant}" if meant in _CUDA else f"did you mean {meant}?"
 
 
 def _hint_python(message: str, line: str, source: str) -> str:
@@ -133,7 +133,7 @@ def _hint_python(message: str, line: str, source: str) -> str:
     if "preprocessing directive" in message or re.search(
         r"stray '#'|\"#\" not expected", message
     ):
-        return "C writes comments with //"
+        return "C comments begin with //"
     if line.startswith("%%"):
         return "%%cuda must be a cell's first line and occur only once"
     if re.search(r"^\s*for\s+\w+\s+in\b", line):
@@ -165,13 +165,13 @@ def _hint_types(message: str, line: str, source: str) -> str:
     if re.search(r"\bextern\s+__shared__\s+\w+\s*\[", line):
         return "the type is missing: extern __shared__ float tile[];"
     if "overloaded" in message and re.search(r"\b(?:max|min)\b", message):
-        return "both must have one type: fmaxf(x, 0.0f) for float, max(i, 0) for int"
+        return "both need the same type: fmaxf(x, 0.0f) for float, max(i, 0) for int"
     if re.search(r"no (?:matching function|instance).*\batomic", message):
         return "it takes an address and a number of that type: atomicAdd(&x[0], 1.0f)"
     if re.search(r"variable length array|must have a constant value", message):
         return (
-            "an array in a kernel has a size known when it compiles: constexpr int N, "
-            "or extern __shared__ with bytes in the launch"
+            "the size of a kernel's array must be known at compile time: use "
+            "constexpr int N, or extern __shared__ with bytes in the launch"
         )
     if re.search(r"size of array '.*' is not an integral constant", message):
         return "extern __shared__ float s[]; takes its size: name[grid, block, bytes]"
@@ -179,9 +179,9 @@ def _hint_types(message: str, line: str, source: str) -> str:
         r"invalid operands.*'(?:float|double)'.*'%'|modulo|to binary 'operator%'",
         message,
     ):
-        return "% is for whole numbers; fmodf(x, y) is the one for float"
+        return "% takes whole numbers; for float, call fmodf(x, y)"
     if re.search(r"read-only|must be a modifiable lvalue", message):
-        return "it is const: what a kernel writes must be a parameter without const"
+        return "it is const: a kernel writes only through parameters without const"
     if "__host__ function" in message or 'host function("' in message:
         return "write __device__ before the function that a kernel calls"
     if re.search(
@@ -193,7 +193,7 @@ def _hint_types(message: str, line: str, source: str) -> str:
     if missing and re.search(r"\bc?u(?:blas|dnn|fft|sparse|solver)\w*\.h\b", message):
         return "that library is called by the host: in Python use torch"
     if missing and re.search(r"curand_kernel\.h", message):
-        return "on a GPU pip install nvidia-curand brings it; --cpu has its own"
+        return "for a GPU, pip install nvidia-curand provides it; --cpu has its own"
     if missing and re.search(r"\b(?:cuda/|cub/|thrust/|cute/|cutlass/)", message):
         return "NVIDIA's C++ libraries are not simulated on the CPU: this needs a GPU"
     if missing:
@@ -205,13 +205,13 @@ def _hint_syntax(message: str, line: str, source: str) -> str:
     code = scanner.blank_comments(line)
     for opening, closing in ("()", "[]"):
         if "expected" in message and code.count(opening) != code.count(closing):
-            what = f"the {opening} and {closing} of this line"
+            brackets = f"the {opening} and {closing} of this line"
             if not re.search(r"^\s*for\b", code):
-                return f"count {what}: one of them has no partner"
+                return f"count {brackets}: one of them has no partner"
     if "unterminated #" in message or "#endif for this directive" in message:
         return "its #endif is missing"
     if re.search(r"extended character|unrecognized token", message):
-        return "that character only looks like C's: retype it, \" ' - and the like"
+        return "that character only resembles C's \" ' - or the like: retype it"
     if re.search(r"expected '?(?:,' or ')?;'?|expected a \";\"", message):
         return "a statement ends with ;"
     if re.search(r"expected '}' at end|'{' is never closed", message):
@@ -288,41 +288,41 @@ def parse_gcc(text: str) -> list[Diagnostic]:
     it, if g++ names that line. g++ does so before the message (`required from`) or in a
     note after it.
     """
-    found: list[Diagnostic] = []
-    via: tuple[int, int] | None = None
+    diags: list[Diagnostic] = []
+    cause: tuple[int, int] | None = None
     for line in text.splitlines():
         match = _GCC.match(line)
         if not match:
-            way = _VIA.match(line)
-            via = (int(way[1]), int(way[2] or 0)) if way else via
+            if frame := _VIA.match(line):
+                cause = int(frame[1]), int(frame[2] or 0)
             ld = re.search(r"undefined reference to [`'](.+)'", line)
             if ld:
-                found.append(Diagnostic(CELL, 0, 0, "error", f"undefined: {ld[1]}"))
+                diags.append(Diagnostic(CELL, 0, 0, "error", f"undefined: {ld[1]}"))
             continue
         severity = match["severity"]
         severity = severity if severity in ("warning", "note") else "error"
         at = int(match["line"]), int(match["column"] or 0)
         one = Diagnostic(match["file"], *at, severity, _clean(match["message"]))
-        ours = one.file == CELL or not _is_foreign(one.file)
+        is_own = one.file == CELL or not _is_foreign(one.file)
         if re.match(r"variable or field '\w+' declared void", one.message):
             continue  # the next message gives the reason
         if severity == "note":
-            if ours and found and _is_foreign(found[-1].file):
-                found[-1] = replace(found[-1], file=one.file, line=at[0], column=at[1])
-            elif ours and "to match this" in one.message:
-                found.append(one)
+            if is_own and diags and _is_foreign(diags[-1].file):
+                diags[-1] = replace(diags[-1], file=one.file, line=at[0], column=at[1])
+            elif is_own and "to match this" in one.message:
+                diags.append(one)
             continue
-        if not ours and via:
-            one = replace(one, file=CELL, line=via[0], column=via[1])
-        found.append(one)
-        via = None
-    return found
+        if not is_own and cause:
+            one = replace(one, file=CELL, line=cause[0], column=cause[1])
+        diags.append(one)
+        cause = None
+    return diags
 
 
 def parse_nvrtc(text: str, name: str = "cell") -> list[Diagnostic]:
     """Parse NVRTC's messages: `cell(3): error: ...`, the line, and a caret below it."""
     lines = text.splitlines()
-    found = []
+    messages = []
     pattern = re.compile(
         r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?"
         r"(?P<severity>error|warning|remark)(?: #[\w-]+)?: (?P<message>.*)$"
@@ -339,10 +339,10 @@ def parse_nvrtc(text: str, name: str = "cell") -> list[Diagnostic]:
                 break
         file = "" if match["file"] == name else match["file"]
         severity = "note" if match["severity"] == "remark" else match["severity"]
-        found.append(
+        messages.append(
             Diagnostic(file, int(match["line"]), column, severity, match["message"])
         )
-    return found
+    return messages
 
 
 def parse_rewriter(text: str) -> list[Diagnostic]:
@@ -358,68 +358,69 @@ def parse_rewriter(text: str) -> list[Diagnostic]:
 def diagnose_undefined(name: str, source: str) -> Diagnostic:
     """Diagnose a function that is declared and called but not defined."""
     base = re.sub(r"\(.*", "", name).split("::")[-1]
-    where = re.search(rf"\b{re.escape(base)}\b", source)
-    line = source.count("\n", 0, where.start()) + 1 if where else 0
-    column = where.start() - source.rfind("\n", 0, where.start()) if where else 0
+    match = re.search(rf"\b{re.escape(base)}\b", source)
+    line = source.count("\n", 0, match.start()) + 1 if match else 0
+    column = match.start() - source.rfind("\n", 0, match.start()) if match else 0
     return Diagnostic("", line, column, "error", f"'{name}' has no definition")
 
 
 def in_source(
-    found: Iterable[Diagnostic], source: str, rewritten: str
+    messages: Iterable[Diagnostic], source: str, rewritten: str
 ) -> list[Diagnostic]:
     """Convert g++'s diagnostics for the rewritten cell to diagnostics for the cell."""
-    lines, theirs = source.split("\n"), rewritten.split("\n")[2:]
-    out: list[Diagnostic] = []
-    found = list(found)
-    found = _template_arguments(found)
-    own = any(one.severity == "error" and not _is_foreign(one.file) for one in found)
-    for one in found:
+    lines, rewritten_lines = source.split("\n"), rewritten.split("\n")[2:]
+    converted: list[Diagnostic] = []
+    messages = _template_arguments(list(messages))
+    has_own = any(
+        one.severity == "error" and not _is_foreign(one.file) for one in messages
+    )
+    for one in messages:
         if one.file == CELL and 1 <= one.line <= len(lines):
             column = original_column(
-                lines[one.line - 1], theirs[one.line - 1], one.column
+                lines[one.line - 1], rewritten_lines[one.line - 1], one.column
             )
             one = replace(one, file="", column=column)
         elif one.file == CELL or _is_foreign(one.file):
-            if one.severity != "error" or own:
-                continue  # It is not about the reader's code, or only a consequence.
-            told = f"{one.message} (in the code that calls the kernels)"
-            one = replace(one, file="", line=_last_line(lines), column=0, message=told)
-        if one not in out:
-            out.append(one)
-    return out
+            if one.severity != "error" or has_own:
+                continue  # not about the reader's code, or only a consequence of it
+            text = f"{one.message} (in the code that calls the kernels)"
+            one = replace(one, file="", line=_last_line(lines), column=0, message=text)
+        if one not in converted:
+            converted.append(one)
+    return converted
 
 
-def with_error(found: list[Diagnostic], log: str) -> list[Diagnostic]:
-    """Return `found`; if it contains no error, add the first error in `log`."""
-    if any(one.severity == "error" for one in found):
-        return found
+def with_error(parsed: list[Diagnostic], log: str) -> list[Diagnostic]:
+    """Return `parsed`; if it contains no error, add the first error in `log`."""
+    if any(one.severity == "error" for one in parsed):
+        return parsed
     first = re.search(r"(?:error|undefined|cannot)\b.*", log)
     text = _clean(first.group().removeprefix("error: ")) if first else log.strip()
-    return [Diagnostic("", 0, 0, "error", text or "g++ ended without a word"), *found]
+    return [Diagnostic("", 0, 0, "error", text or "g++ failed silently"), *parsed]
 
 
-def _template_arguments(found: list[Diagnostic]) -> list[Diagnostic]:
+def _template_arguments(messages: list[Diagnostic]) -> list[Diagnostic]:
     """Add the reason to an error about template arguments, as in `t["flaot"]`.
 
     g++ reports the reason in a separate message before the error.
     """
-    out: list[Diagnostic] = []
+    explained: list[Diagnostic] = []
     reason = ""
-    for one in found:
+    for one in messages:
         if _is_foreign(one.file) and "was not declared" in one.message:
             reason = one.message
         match = re.match(r"no matches converting function '(\w+)'", one.message)
         if match:
-            why = reason or "they are not what its template<...> names"
-            one = replace(one, message=f"{match[1]}'s template arguments: {why}")
-        if one not in out:
-            out.append(one)
-    return out
+            cause = reason or "they do not match its template<...>"
+            one = replace(one, message=f"{match[1]}'s template arguments: {cause}")
+        if one not in explained:
+            explained.append(one)
+    return explained
 
 
-def dump(found: Iterable[Diagnostic]) -> str:
+def dump(messages: Iterable[Diagnostic]) -> str:
     """Serialise the diagnostics as text, which load() can read."""
-    return json.dumps([asdict(one) for one in found])
+    return json.dumps([asdict(one) for one in messages])
 
 
 def load(text: str) -> list[Diagnostic]:
@@ -436,15 +437,15 @@ def render(diagnostics: Sequence[Diagnostic], source: str, name: str = "cell") -
     cell [7], line 3: error: 'threadidx' was not declared in this scope
         int i = threadidx.x;
                 ^
-    hint: CUDA writes it threadIdx
+    hint: CUDA spells it threadIdx
     """
     lines = source.split("\n")
-    parts, seen = [], set()
+    parts, keys = [], set()
     for one in diagnostics:
         key = one.file, one.line, one.message
-        if key in seen:
+        if key in keys:
             continue
-        seen.add(key)
+        keys.add(key)
         if len(parts) == LIMIT:
             parts.append(f"... and {len(diagnostics) - LIMIT} more")
             break
@@ -453,17 +454,17 @@ def render(diagnostics: Sequence[Diagnostic], source: str, name: str = "cell") -
 
 
 def _show_line(one: Diagnostic, lines: list[str], source: str, name: str) -> str:
-    where = f"{name}, line {one.line}" if one.line else name
+    place = f"{name}, line {one.line}" if one.line else name
     if one.file:
-        where = f"{one.file}, line {one.line}"
-    text = f"{where}: {one.severity}: {one.message}"
+        place = f"{one.file}, line {one.line}"
+    text = f"{place}: {one.severity}: {one.message}"
     line = ""
     if not one.file and 1 <= one.line <= len(lines):
         line = lines[one.line - 1]
         text += f"\n    {line.expandtabs(4)}"
         if one.column:
-            before = line.encode()[: one.column - 1].decode(errors="replace")
-            text += f"\n    {' ' * len(before.expandtabs(4))}^"
+            prefix = line.encode()[: one.column - 1].decode(errors="replace")
+            text += f"\n    {' ' * len(prefix.expandtabs(4))}^"
     hint = find_hint(one.message, line, source)
     return text + (f"\n  hint: {hint}" if hint else "")
 
@@ -472,7 +473,7 @@ def _show_line(one: Diagnostic, lines: list[str], source: str, name: str) -> str
 
 
 def _is_foreign(file: str) -> bool:
-    """Return whether the file belongs to the lab or the system, not to the reader."""
+    """Return whether a file belongs to the lab or the system, not to the reader."""
     return file.startswith("/") or file in ("weft-launcher", "<command-line>")
 
 

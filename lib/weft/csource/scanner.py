@@ -16,7 +16,7 @@ from .rewriter import preprocess
 
 
 class RewriteError(ValueError):
-    """Raised for a source that cannot run on the CPU; gives place, reason and cure."""
+    """Raised for a source that cannot run on the CPU, with place, reason and cure."""
 
 
 BLANK = "\x01"  # replaces characters that are not code; never occurs in code
@@ -122,25 +122,25 @@ def _blank_skipped(code: str, blank: str) -> str:
 
     If `blank` is BLANK, also blank out code that only nvcc compiles: g++ skips it.
     """
-    out, end = [], 0
+    parts, end = [], 0
     skipped: list[bool | None] = []  # one entry per open #if; None: unknown
     for match in DIRECTIVE.finditer(code):
-        word, rest = match.groups()
+        word, condition = match.groups()
         part = code[end : match.start()]
-        out.append(fill(part, blank) if True in skipped else part)
-        hidden = True in skipped and not word.startswith(("if", "el", "endif"))
-        out.append(fill(match.group(), blank) if hidden else match.group())
+        parts.append(fill(part, blank) if True in skipped else part)
+        is_hidden = True in skipped and not word.startswith(("if", "el", "endif"))
+        parts.append(fill(match.group(), blank) if is_hidden else match.group())
         end = match.end()
         if word in ("ifdef", "ifndef", "if"):
-            known = _is_skipped(word, rest.replace(BLANK, " "), blank == BLANK)
-            skipped.append(known)
+            condition = condition.replace(BLANK, " ")
+            skipped.append(_is_skipped(word, condition, blank == BLANK))
         elif word == "else" and skipped:
             skipped[-1] = None if skipped[-1] is None else not skipped[-1]
         elif word == "elif" and skipped:
             skipped[-1] = None
         elif word == "endif" and skipped:
             skipped.pop()
-    return "".join(out) + code[end:]
+    return "".join(parts) + code[end:]
 
 
 def _is_skipped(word: str, condition: str, without_nvcc: bool) -> bool | None:
@@ -161,11 +161,11 @@ def _is_skipped(word: str, condition: str, without_nvcc: bool) -> bool | None:
 
 def replace_spans(text: ScannedText, edits: list[tuple[int, int, str]]) -> str:
     """Replace the text at each [start, end) by its string; edits must not overlap."""
-    out, done = [], 0
+    parts, end_of_last = [], 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
-        out += [text.raw[done:start], new]
-        done = end
-    return "".join(out) + text.raw[done:]
+        parts += [text.raw[end_of_last:start], new]
+        end_of_last = end
+    return "".join(parts) + text.raw[end_of_last:]
 
 
 def on_one_line(text: ScannedText, start: int, end: int) -> tuple[str, str]:
@@ -242,17 +242,17 @@ def find_outside(code: str, start: int, marks: str) -> int:
 
 def split_commas(code: str, start: int, end: int) -> list[tuple[int, int]]:
     """Split [start, end) at its commas, except those in brackets."""
-    parts, depth, angle = [], 0, 0
-    first = start
+    parts, depth, angle_depth = [], 0, 0
+    part_start = start
     for i in range(start, end):
         c = code[i]
         depth += (c in "([{") - (c in ")]}")
         if depth == 0:
-            angle += (c == "<") - (c == ">")
-        if c == "," and depth == 0 and angle == 0:
-            parts.append((first, i))
-            first = i + 1
-    return [*parts, (first, end)]
+            angle_depth += (c == "<") - (c == ">")
+        if c == "," and depth == 0 and angle_depth == 0:
+            parts.append((part_start, i))
+            part_start = i + 1
+    return [*parts, (part_start, end)]
 
 
 _BRACE = re.compile(
@@ -267,19 +267,19 @@ def _list_scopes(code: str, end: int | None = None) -> Iterator[tuple[int, list]
     A scope is a namespace's name, "" for `extern "C"`, or None for anything else. The
     same list is modified for the next brace.
     """
-    around: list[str | None] = []
+    scopes: list[str | None] = []
     for match in _BRACE.finditer(code, 0, len(code) if end is None else end):
         if match["open"]:
-            around.append((match["name"] or "") if match["space"] else None)
-        elif around:
-            around.pop()
-        yield match.end() - 1, around
+            scopes.append((match["name"] or "") if match["space"] else None)
+        elif scopes:
+            scopes.pop()
+        yield match.end() - 1, scopes
 
 
 def scope_at(code: str, end: int) -> str | None:
     """Return the namespaces around an offset, as `outer::`; None in any other scope."""
-    *_, (_, around) = [(0, []), *_list_scopes(code, end)]
-    return None if None in around else "".join(f"{name}::" for name in around if name)
+    *_, (_, scopes) = [(0, []), *_list_scopes(code, end)]
+    return None if None in scopes else "".join(f"{name}::" for name in scopes if name)
 
 
 def function_depths(code: str) -> Callable[[int], bool]:
@@ -295,8 +295,11 @@ def function_depths(code: str) -> Callable[[int], bool]:
 
 
 def list_outermost(code: str) -> Iterator[tuple[str, int, str]]:
-    """Yield, for each declaration at namespace scope, its text up to ; or {, the text's
-    offset, and the text between the braces."""
+    """Yield (head, offset, body) for each declaration at namespace scope.
+
+    The head is the text up to ; or {, which begins at the offset. The body is the text
+    from { to }; "" if there is none.
+    """
     code, start = blank_directives(code), 0
     for match in re.finditer(r"[{};]", code):
         at = match.start()
@@ -355,16 +358,16 @@ def list_functions(code: str, specifier: str) -> Iterator[Function]:
     """
     for match in re.finditer(rf"\b{specifier}\b", code):
         at = match.end()
-        while found := _HEAD.match(code, at):
-            opening = found.end() - 1
+        while head := _HEAD.match(code, at):
+            opening = head.end() - 1
             closing = find_close(code, opening)
             if closing < 0:
                 break
-            if not SPECIFIER.fullmatch(found["name"]):
+            if not SPECIFIER.fullmatch(head["name"]):
                 body = _BODY.match(code, closing + 1)
                 yield Function(
-                    *(found["name"], match.start(), found.start("name"), opening),
-                    *(closing, body and body.end() - 1, bool(found["arguments"])),
+                    *(head["name"], match.start(), head.start("name"), opening),
+                    *(closing, body and body.end() - 1, bool(head["arguments"])),
                 )
                 break
             at = closing + 1  # after __launch_bounds__(256)
@@ -398,8 +401,8 @@ def find_definition(code: str, name: str) -> tuple[int, int] | None:
 def read_body(source: str, name: str) -> str | None:
     """Return a function's body without its braces, comments and strings.
 
-    Return None if the source does not define the function; a header may define it.
+    The result is None if the source does not define the function; a header may do so.
     """
     code = blank_comments(source)
-    found = find_definition(code, name)
-    return code[found[0] + 1 : found[1]] if found else None
+    span = find_definition(code, name)
+    return code[span[0] + 1 : span[1]] if span else None

@@ -1,6 +1,6 @@
 """Parse the kernels of a cell: their names, parameters and templates.
 
-Declared types decide how Python's arguments are converted: 2.0 becomes a float where
+Python's arguments are converted to the declared types: 2.0 becomes a float where
 `float` is declared. The module resolves `typedef`, `using` and `#define` of a type.
 """
 
@@ -67,8 +67,9 @@ class Signature:
         """Return the instance's C++ name and its parameters.
 
         args: template arguments: strings of C++, ints, bools, NumPy or torch dtypes, or
-        the types int, float and bool. Arguments with a default may be omitted. Raises
-        ArgumentError if the arguments do not fit the template.
+            the types int, float and bool. Arguments with a default may be omitted.
+
+        Raises ArgumentError if the arguments do not fit the template.
         """
         values = [_template_argument(self, arg) for arg in args]
         for param, arg in zip(self.template, args):
@@ -76,10 +77,10 @@ class Signature:
         defaults = [p.default for p in self.template]
         missing = [p.name for p in self.template[len(values) :] if not p.default]
         if len(values) > len(self.template) or missing:
-            wanted = ", ".join(p.name for p in self.template)
+            expected = ", ".join(p.name for p in self.template)
             raise ArgumentError(
                 f"{self.name} takes {len(self.template)} template arguments"
-                f"{f' ({wanted})' if wanted else ''}, {len(values)} are given"
+                f"{f' ({expected})' if expected else ''}, {len(values)} are given"
             )
         if not self.template:
             return self.scope + self.name, self.params
@@ -119,16 +120,16 @@ def _parse_signature(
     parts = scanner.split_commas(code, function.opening + 1, function.closing)
     params = [_parse_param(code[a:b], source[a:b], aliases) for a, b in parts]
     start = max(code.rfind(c, 0, function.start) for c in ";}") + 1
-    before = code[start : function.start]
+    head = code[start : function.start]
     words = scanner.SPECIFIER.sub(" ", code[start : function.name_at]).split()
-    dropped = {"static", "inline", "extern", ">"}
+    qualifiers = {"static", "inline", "extern", ">"}
     return Signature(
         function.name,
         tuple(p for p in params if p),
-        _parse_template(before),
+        _parse_template(head),
         source.count("\n", 0, function.start) + 1,
         scanner.scope_at(code, function.start) or "",
-        words[-1] if words and not words[-1].endswith(tuple(dropped)) else "",
+        words[-1] if words and not words[-1].endswith(tuple(qualifiers)) else "",
     )
 
 
@@ -141,10 +142,10 @@ def _parse_param(code: str, raw: str, aliases: dict[str, str]) -> Param | None:
     code = QUALIFIERS.sub(" ", code)
     array = re.search(r"\[[^\]]*\]\s*$", code)  # float a[] is a pointer
     code = code[: array.start()] if array else code
-    found = re.search(r"(?<!:)\b([A-Za-z_]\w*)\s*$", code)
+    match = re.search(r"(?<!:)\b([A-Za-z_]\w*)\s*$", code)
     name, kind = "", code
-    if found and not _is_type(code[found.start() :], code[: found.start()]):
-        name, kind = found[1], code[: found.start()]
+    if match and not _is_type(code[match.start() :], code[: match.start()]):
+        name, kind = match[1], code[: match.start()]
     return replace(declare(kind + "*" * bool(array), name, aliases), text=text)
 
 
@@ -170,17 +171,17 @@ _WORDS = {
 }
 
 
-def _is_type(word: str, before: str) -> bool:
+def _is_type(word: str, head: str) -> bool:
     """Return whether the last word of a parameter is its type, not its name."""
-    word, before = word.strip(), before.strip()
-    return word in _WORDS or before in ("", "const") or before.endswith("::")
+    word, head = word.strip(), head.strip()
+    return word in _WORDS or head in ("", "const") or head.endswith("::")
 
 
 def spell_type(kind: str) -> str:
     """Normalise C's integer types: `long unsigned int` becomes `unsigned long`."""
     words = kind.split()
-    core = {"unsigned", "signed", "char", "short", "int", "long"}
-    if not words or not set(words) <= core:
+    integer_words = {"unsigned", "signed", "char", "short", "int", "long"}
+    if not words or not set(words) <= integer_words:
         return " ".join(words)
     sign = "unsigned " if "unsigned" in words else ""
     if "char" in words:
@@ -194,15 +195,15 @@ def spell_type(kind: str) -> str:
 # ---- templates, namespaces, typedefs ------------------------------------------
 
 
-def _parse_template(before: str) -> tuple[TemplateParam, ...]:
-    found = re.search(r"\btemplate\s*<", before)
-    if not found:
+def _parse_template(head: str) -> tuple[TemplateParam, ...]:
+    match = re.search(r"\btemplate\s*<", head)
+    if not match:
         return ()
-    opening = found.end() - 1
-    closing = before.rfind(">")
+    opening = match.end() - 1
+    closing = head.rfind(">")
     params = []
-    for start, end in scanner.split_commas(before, opening + 1, closing):
-        declared, _, default = before[start:end].partition("=")
+    for start, end in scanner.split_commas(head, opening + 1, closing):
+        declared, _, default = head[start:end].partition("=")
         words = declared.replace("...", " ... ").split()
         if not words:
             continue
@@ -216,19 +217,19 @@ def _parse_template(before: str) -> tuple[TemplateParam, ...]:
 def read_aliases(code: str) -> dict[str, str]:
     """Return aliases of types: typedef, using, enum, and #define of one type."""
     kind = r"((?:[\w:]|[ \t*])+?)"
-    found = {}
+    aliases = {}
     for match in re.finditer(rf"\busing\s+(\w+)\s*=\s*{kind}\s*;", code):
-        found[match[1]] = match[2]
+        aliases[match[1]] = match[2]
     for match in re.finditer(rf"\btypedef\s+{kind}\s*\b(\w+)\s*;", code):
-        found[match[2]] = match[1]
+        aliases[match[2]] = match[1]
     for match in scanner.DEFINE.finditer(code):
         if set(match["value"].replace("*", " ").split()) <= _WORDS:
-            found[match["name"]] = match["value"]
+            aliases[match["name"]] = match["value"]
     for match in re.finditer(
         r"\benum\s+(?:class\s+|struct\s+)?(\w+)\s*(?::([\w\s]+))?\{", code
     ):
-        found[match[1]] = match[2] or "int"  # Python passes the number
-    return {name: text.strip() for name, text in found.items()}
+        aliases[match[1]] = match[2] or "int"  # Python passes the number
+    return {name: text.strip() for name, text in aliases.items()}
 
 
 def _substitute(text: str, known: dict[str, str]) -> str:
@@ -238,13 +239,13 @@ def _substitute(text: str, known: dict[str, str]) -> str:
 
 
 def _with_types(param: Param, known: dict[str, str]) -> Param:
-    made = declare(
+    declared = declare(
         f"{'const ' * param.const}{_substitute(param.type, known)}"
         f"{' *' * param.pointer}",
         param.name,
         {},
     )
-    return replace(made, text=param.text)
+    return replace(declared, text=param.text)
 
 
 _DTYPES = {
@@ -280,9 +281,9 @@ def _check_kind(signature: Signature, param: TemplateParam, arg: Any) -> None:
         return
     is_value = hasattr(arg, "__index__") and not isinstance(arg, type)
     if is_value != bool(param.kind):
-        wanted = f"a value ({param.kind})" if param.kind else "a type"
+        kind = f"a value ({param.kind})" if param.kind else "a type"
         raise ArgumentError(
-            f"{signature.name}: {param.name} is {wanted}, {shorten_repr(arg)} is not; "
+            f"{signature.name}: {param.name} is {kind}, {shorten_repr(arg)} is not; "
             f"the template's arguments come before the grid: "
             f"{signature.name}[{', '.join(p.name for p in signature.template)}]"
             f"[grid, block](...)"
@@ -299,10 +300,10 @@ def _template_argument(signature: Signature, arg: Any) -> str:
     if hasattr(arg, "__index__") and not isinstance(arg, type):
         with contextlib.suppress(Exception):  # arrays have __index__, but it may raise
             return str(operator.index(arg))
-    if found := c_type(arg):
-        return found
+    if name := c_type(arg):
+        return name
     raise ArgumentError(
-        f"{signature.name}: {shorten_repr(arg)} is no template argument; give a "
+        f"{signature.name}: {shorten_repr(arg)} is not a template argument: pass a "
         f"number, a dtype or C++ as a string, e.g. "
         f'{signature.name}["float", 16][grid, block](...)'
     )

@@ -1,7 +1,7 @@
 """python -m weft inspect: run a whole CUDA program on the CPU, watched.
 
-The program runs as under `weft run`. However it ends, a report of its kernels' faults
-and costs is then written to stderr.
+The program runs as under `weft run`. However it ends, the command then writes a report
+of its kernels' faults and costs to stderr.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from . import run
 USAGE = """\
 usage: weft inspect PROG.cu [MORE.cu MORE.cpp MORE.c] [options] [-- ARGUMENTS]
 
-Run a CUDA program on the CPU, about 20 times slower than `weft run`, and tell what
-its kernels do wrong (accesses out of bounds, races, reads of what nobody has
-written, deadlocks, ...) and what each line of them costs. Sources, arguments and
-options are those of `weft run`, and besides:
+Run a CUDA program on the CPU, about 20 times slower than `weft run`, and report the
+faults of its kernels (accesses out of bounds, races, reads of unwritten memory,
+deadlocks, ...) and the cost of each line. Sources, arguments and options are those
+of `weft run`, and in addition:
 
-  --json PATH     write findings and counters there; -: on stdout, after the
+  --json PATH     write findings and counters to PATH; -: to stdout, after the
                   program's own output
-  --listing WHICH lines shown with their costs: all, hot (the default) or none
-  --order WHICH   the order of threads and blocks: forward, reverse, shuffled, or
-                  a seed > 1
+  --listing WHICH show the costs of these lines: all, hot (the default) or none
+  --order WHICH   order of threads and blocks: forward, reverse, shuffled, or a
+                  seed > 1
 
-The exit status is 1 if anything was found, else the program's own.
+The exit status is 1 if there are findings, and otherwise the program's own.
 """
 LAUNCH = 0.7  # fraction of --timeout allowed for one launch
-FOUND = 1  # the exit status if there are findings
+FOUND = 1  # exit status if there are findings
 
 
 @dataclass
@@ -57,9 +57,9 @@ def parse(words: Sequence[str]) -> InspectOptions:
     if not words or words[0] in ("-h", "--help"):
         print(USAGE, end="", file=sys.stdout if words else sys.stderr)
         raise SystemExit(0 if words else 2)
-    split = words.index("--") if "--" in words else len(words)
-    own, rest = words[:split], words[split:]
-    target = _take(own, "--json")
+    separator = words.index("--") if "--" in words else len(words)
+    own, program_words = words[:separator], words[separator:]
+    json_path = _take(own, "--json")
     listing = _take(own, "--listing") or "hot"
     if listing not in LISTINGS:
         raise ValueError(f"--listing {listing}: want {', '.join(LISTINGS)}")
@@ -68,11 +68,11 @@ def parse(words: Sequence[str]) -> InspectOptions:
         own += ["--order", "2" if order == "shuffled" else order]
     if not own:
         raise ValueError("no program: want a .cu file")
-    options = run.parse([*own, *rest])
+    options = run.parse([*own, *program_words])
     if options.build:
-        raise ValueError("--build makes a program that nobody watches: use weft run")
+        raise ValueError("--build makes an unwatched program: use weft run")
     options.program.check = True
-    return InspectOptions(options, target, listing)
+    return InspectOptions(options, json_path, listing)
 
 
 def main(options: InspectOptions) -> int:
@@ -86,19 +86,19 @@ def main(options: InspectOptions) -> int:
             "WEFT_CHECK_REPORT": str(file),
         }
         if limit := options.run.timeout:
-            # A launch that exceeds this limit is reported before the program is ended.
+            # A launch over this limit is reported before the program is stopped.
             environment["WEFT_RUN_LAUNCH_MS"] = str(int(LAUNCH * limit * 1000))
         sys.stdout.flush()
         status = run.run_child(
             path, run.program_words(options.run), environment, options.run.timeout
         )
         report = _report(file, options)
-    told = (
+    text = (
         report.text()
         if report.kernels or report.findings
         else _describe_nothing(report)
     )
-    print(colour_report(told) if sys.stderr.isatty() else told, file=sys.stderr)
+    print(colour_report(text) if sys.stderr.isatty() else text, file=sys.stderr)
     if status < 0 and not report.ok:  # otherwise end_like() shows the signal
         run.report_progress(
             f"the program itself was ended by {signal.Signals(-status).name}"
@@ -113,16 +113,16 @@ def _take(words: list[str], option: str) -> str:
     value = ""
     i = 0
     while i < len(words):
-        name, equals, given = words[i].partition("=")
+        name, equals, argument = words[i].partition("=")
         if name != option:
             i += 1
             continue
         if not equals:
             if i + 1 == len(words):
                 raise ValueError(f"{option} needs a value")
-            given = words.pop(i + 1)
+            argument = words.pop(i + 1)
         words.pop(i)
-        value = given
+        value = argument
     return value
 
 
@@ -136,17 +136,17 @@ def _report(file: Path, options: InspectOptions) -> ProgramReport:
 
 
 def _describe_nothing(report: ProgramReport) -> str:
-    return f"{report.program}: no kernel was seen: none ran, or it ended too early"
+    return f"{report.program}: no kernel was seen: none ran, or the program ended early"
 
 
 def _write(target: str, report: ProgramReport, status: int) -> None:
-    whole = {
+    record = {
         "machine": machine(),
         "program": report.program,
         "status": status,
         **report.json(),
     }
-    text = json.dumps(whole, indent=1)
+    text = json.dumps(record, indent=1)
     if target == "-":
         print(text)
     else:

@@ -36,7 +36,7 @@ from ..csource.scanner import RewriteError, ScannedText
 from ..toolchain import build, keys, tools
 
 LIMIT = 8  # number of errors shown; later ones seldom help
-_SAID = re.compile(
+_MESSAGE = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? "
     r"(?P<severity>fatal error|error|warning|note|sorry, unimplemented): "
     r"(?P<message>.*)$"
@@ -47,45 +47,45 @@ _WAY = re.compile(
 _REQUIRED = re.compile(r"^(?P<at>\S.*?:\d+)(?::\d+)?:\s+(?:required|recursively) ")
 
 
-def rewrite_messages(said: str, simt: str, rewritten: str = "") -> str:
-    """Return the errors in g++'s output `said`, on the lines of the program's files.
+def rewrite_messages(output: str, simt: str, rewritten: str = "") -> str:
+    """Return the errors in g++'s `output`, on the lines of the program's files.
 
     simt: path of kernels/simt, whose files do not belong to the program
     rewritten: the text that g++ read, needed to map columns
     """
     errors: list[list] = []  # file, line, column, message
-    way = ""  # the program's line that led g++ to this place
-    foreign = None  # an error not yet traced to a line of the program
-    for row in said.splitlines():
-        if found := _WAY.match(row) or _REQUIRED.match(row):
-            way = way if way or _is_foreign(found["at"], simt) else found["at"]
+    cause = ""  # the program's line that caused the following message
+    foreign_error = None  # an error not yet traced to a line of the program
+    for row in output.splitlines():
+        if trace := _WAY.match(row) or _REQUIRED.match(row):
+            cause = cause if cause or _is_foreign(trace["at"], simt) else trace["at"]
             continue
-        match = _SAID.match(row)
+        match = _MESSAGE.match(row)
         if not match:
             continue
         at = [match["file"], int(match["line"]), int(match["column"] or 0)]
-        ours = not _is_foreign(match["file"], simt)
+        is_own = not _is_foreign(match["file"], simt)
         if match["severity"] == "note":
-            if foreign is not None and ours:
-                errors.append([*at, foreign])
-                foreign = None
+            if foreign_error is not None and is_own:
+                errors.append([*at, foreign_error])
+                foreign_error = None
             continue
         if match["severity"] == "warning":
-            way = ""
+            cause = ""
             continue
-        if ours:
+        if is_own:
             errors.append([*at, match["message"]])
-        elif way:
-            file, line = way.rsplit(":", 1)
+        elif cause:
+            file, line = cause.rsplit(":", 1)
             errors.append([file, int(line), 0, match["message"]])
         else:
-            foreign = match["message"]
-        way = ""
+            foreign_error = match["message"]
+        cause = ""
     lines = _map_lines(rewritten)
-    shown = list(dict.fromkeys(_show_line(*error, lines) for error in errors))
-    if len(shown) > LIMIT:
-        shown[LIMIT:] = [f"... and {len(shown) - LIMIT} more"]
-    return "\n".join(shown) or said.strip()
+    messages = list(dict.fromkeys(_show_line(*error, lines) for error in errors))
+    if len(messages) > LIMIT:
+        messages[LIMIT:] = [f"... and {len(messages) - LIMIT} more"]
+    return "\n".join(messages) or output.strip()
 
 
 def _is_foreign(file: str, simt: str) -> bool:
@@ -116,8 +116,8 @@ def _show_line(file: str, line: int, column: int, message: str, lines: dict) -> 
     text = f"{file}:{line}:{f'{column}:' if column else ''} error: {_clean(message)}"
     text += f"\n    {source.expandtabs(4)}"
     if column:
-        before = source.encode()[: column - 1].decode(errors="replace")
-        text += f"\n    {' ' * len(before.expandtabs(4))}^"
+        prefix = source.encode()[: column - 1].decode(errors="replace")
+        text += f"\n    {' ' * len(prefix.expandtabs(4))}^"
     return text
 
 
@@ -154,8 +154,8 @@ def build_executable(program: Program) -> Path:
     with the line that uses a feature the CPU lacks.
     """
     manifest = store.cache_folder("programs") / f"{_make_key(program)}.json"
-    if found := _from_manifest(manifest):
-        return found
+    if executable := _from_manifest(manifest):
+        return executable
     path, files = _build(program)
     entries = {name: _file_state(name) for name in files}
     store.write(manifest, json.dumps({"executable": path.name, "files": entries}))
@@ -167,8 +167,8 @@ def build_executable(program: Program) -> Path:
 
 def _make_key(program: Program) -> str:
     """Return the name of a program's manifest: a hash of everything but file texts."""
-    surroundings = [os.environ.get(name) for name in ("CXX", "WEFT_FIBERS", "CPATH")]
-    parts = [os.getcwd(), str(SIMT), repr(program), repr(surroundings)]
+    environment = [os.environ.get(name) for name in ("CXX", "WEFT_FIBERS", "CPATH")]
+    parts = [os.getcwd(), str(SIMT), repr(program), repr(environment)]
     text = "\0".join(parts).encode(errors="surrogateescape")
     return hashlib.sha256(text).hexdigest()[:16]
 
@@ -182,16 +182,16 @@ def _file_state(name: str) -> list[int | str]:
 def _from_manifest(manifest: Path) -> Path | None:
     """Return the executable, or None if a file that was read for it has changed."""
     try:
-        found = json.loads(manifest.read_text())
-        for name, (time, size, digest) in found["files"].items():
+        manifest_data = json.loads(manifest.read_text())
+        for name, (time, size, digest) in manifest_data["files"].items():
             stat = os.stat(name)
-            same = stat.st_mtime_ns == time and stat.st_size == size
-            if not same and _file_state(name)[2] != digest:
+            is_unchanged = stat.st_mtime_ns == time and stat.st_size == size
+            if not is_unchanged and _file_state(name)[2] != digest:
                 return None
-        path = manifest.parent / found["executable"]
+        path = manifest.parent / manifest_data["executable"]
         if not store.has_file(path):
             return None
-        os.utime(path)  # recently used: store.prune() deletes the oldest first
+        os.utime(path)  # mark as recently used: store.prune() deletes the oldest
         os.utime(manifest)
         return path
     except (OSError, ValueError, KeyError):
@@ -212,8 +212,8 @@ def _build(program: Program) -> tuple[Path, list[str]]:
         objects = [job.result() for job in jobs]
     objects.append((build._compile_object(start, flavour), [str(start)], set()))
     names = [str(path) for path, _, _ in objects]
-    linked = [*program.link, repr(program.compile), str(program.check)]
-    digest = build._hash(*names, str(runtime), *linked)
+    link_inputs = [*program.link, repr(program.compile), str(program.check)]
+    digest = build._hash(*names, str(runtime), *link_inputs)
     path = store.cache_folder("programs") / f"{Path(program.sources[0]).stem}-{digest}"
     if not store.has_file(path):
         device = set().union(*(names for _, _, names in objects))
@@ -231,9 +231,9 @@ def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set
     if path.suffix in _LINKED:
         return path.resolve(), [source], set()
     if not program.is_cuda(source):
-        return *_plain_object(program, path), set()
-    read = _preprocess(program, source)
-    text = rewrite_program(read, source)
+        return *_compile_plain(program, path), set()
+    unit = _preprocess(program, source)
+    text = rewrite_program(unit, source)
     command = [*_compile(program, "c++", program.std), *_list_macros(program)]
     command += build.CHECK_FLAGS if program.check else []
     # The report covers lines of files below the folder of compilation.
@@ -244,7 +244,7 @@ def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set
     target = store.cache_folder("objects") / f"{path.stem}-{digest}.o"
     if not store.has_file(target):
         _run_gxx([*command, "-"], target, text)
-    return target, [source, *read.files], device_names(ScannedText(read.own, source))
+    return (target, [source, *unit.files], device_names(ScannedText(unit.own, source)))
 
 
 def _run_gxx(command: list[str], target: Path, text: str | None = None) -> None:
@@ -252,24 +252,24 @@ def _run_gxx(command: list[str], target: Path, text: str | None = None) -> None:
     try:
         build._run(command, target, text)
     except BuildError as error:
-        said = rewrite_messages(str(error), str(SIMT), text or "")
-        raise BuildError(said) from None
+        message = rewrite_messages(str(error), str(SIMT), text or "")
+        raise BuildError(message) from None
 
 
-def _plain_object(program: Program, source: Path) -> tuple[Path, list[str]]:
+def _compile_plain(program: Program, source: Path) -> tuple[Path, list[str]]:
     """Compile a .cpp or .c file, which nvcc also passes to the host compiler."""
     language, std = ("c", "") if source.suffix == ".c" else ("c++", program.std)
     command = [*_compile(program, language, std), *program.preprocess]
     command.append("-DSIMT_HOST_FILE")
-    done = tools.run([*command, "-E", str(source)])
-    if done.returncode:
-        raise _preprocessor_error(done.stderr)
-    refuse_driver_api(done.stdout, str(SIMT))
-    digest = build._hash(build.version_of(command[0]), *command, done.stdout)
+    result = tools.run([*command, "-E", str(source)])
+    if result.returncode:
+        raise _preprocessor_error(result.stderr)
+    refuse_driver_api(result.stdout, str(SIMT))
+    digest = build._hash(build.version_of(command[0]), *command, result.stdout)
     target = store.cache_folder("objects") / f"{source.stem}-{digest}.o"
     if not store.has_file(target):
         _run_gxx([*command, str(source)], target)
-    files = set(re.findall(r'^# \d+ "([^"<]+)"', done.stdout, re.M))
+    files = set(re.findall(r'^# \d+ "([^"<]+)"', result.stdout, re.M))
     return target, [str(source), *sorted(f for f in files if os.path.isfile(f))]
 
 
@@ -305,25 +305,25 @@ def _list_macros(program: Program) -> list[str]:
 
 def _preprocess(program: Program, source: str):
     """Return the source as read by nvcc's two passes; see preprocess.merge()."""
-    host = _one_pass(program, source, [])
+    host = _run_pass(program, source, [])
     if not _mentions_arch(host.files):
         return host
-    device = _one_pass(program, source, [f"-D__CUDA_ARCH__={program.arch}"])
+    device = _run_pass(program, source, [f"-D__CUDA_ARCH__={program.arch}"])
     if host.own == device.own:
         return host
 
     return preprocess.merge(host, device, kind_of_code(ScannedText(device.own, source)))
 
 
-def _one_pass(program: Program, source: str, more: list[str]):
+def _run_pass(program: Program, source: str, more: list[str]):
     command = _compile(program, "c++", program.std) + _list_macros(program) + more
     command += [*program.preprocess, "-DSIMT_PREPROCESS", "-E"]
     command += ["-DSIMT_CHECK"] if program.check else []
-    done = tools.run([*command, "-include", f"{SIMT}/program.h", source])
-    if done.returncode:
-        raise _preprocessor_error(done.stderr)
-    refuse_driver_api(done.stdout, str(SIMT))
-    return preprocess.split(done.stdout, str(SIMT))
+    result = tools.run([*command, "-include", f"{SIMT}/program.h", source])
+    if result.returncode:
+        raise _preprocessor_error(result.stderr)
+    refuse_driver_api(result.stdout, str(SIMT))
+    return preprocess.split(result.stdout, str(SIMT))
 
 
 def _mentions_arch(files: tuple[str, ...]) -> bool:
@@ -340,10 +340,10 @@ def _preprocessor_error(stderr: str) -> Exception:
         file, line, header = missing.groups()
         return RewriteError(f"{file}:{line}: {missing_header(header)}")
     # Headers of kernels/simt use #error for features that the CPU lacks.
-    ours = re.search(rf'^{re.escape(str(SIMT))}/.*#error "?(.*?)"?$', stderr, re.M)
-    where = re.search(r"\bfrom (\S.*?):(\d+)[:,]", stderr)
-    if ours and where:
-        return RewriteError(f"{where[1]}:{where[2]}: {ours[1]}")
+    reason = re.search(rf'^{re.escape(str(SIMT))}/.*#error "?(.*?)"?$', stderr, re.M)
+    place = re.search(r"\bfrom (\S.*?):(\d+)[:,]", stderr)
+    if reason and place:
+        return RewriteError(f"{place[1]}:{place[2]}: {reason[1]}")
     return BuildError(rewrite_messages(stderr, str(SIMT)))
 
 
@@ -356,66 +356,66 @@ def _link(
     command = [build.find_tool("g++"), "-pthread", *program.compile]
     if ":" in str(runtime.parent):  # the system loader would split at the colon
         raise BuildError(
-            f"the lab's runtime lies in {runtime.parent}, and a program cannot name "
-            f"a folder with ':' in its name: rename it"
+            f"the lab's runtime is in {runtime.parent}, and a program cannot load "
+            f"from a folder with ':' in its name: rename it"
         )
     # -Wl would split a folder's name that contains a comma.
-    rest = [str(runtime), "-Xlinker", "-rpath", "-Xlinker", str(runtime.parent)]
-    rest += [*program.link, "-lm"]
-    rest += build.CHECK_LINK if program.check else build.HEAP_LINK
+    link_words = [str(runtime), "-Xlinker", "-rpath", "-Xlinker", str(runtime.parent)]
+    link_words += [*program.link, "-lm"]
+    link_words += build.CHECK_LINK if program.check else build.HEAP_LINK
     try:
-        build._run([*command, *objects, *rest], path)
+        build._run([*command, *objects, *link_words], path)
     except BuildError as error:
-        twice = set(re.findall(r"multiple definition of `(.*?)'", str(error)))
+        doubled = set(re.findall(r"multiple definition of `(.*?)'", str(error)))
         # Without -rdc, device functions and variables are local to each file.
-        if not twice or not all(re.findall(r"\w+", t)[0] in device for t in twice):
-            said = _without_main(program, str(error)) or _link_message(str(error))
-            raise BuildError(said) from None
-        own = _with_own(objects, twice, path)
-        build._run([*command, *own, *rest], path)
-        for file in set(own) - set(objects):
+        if not doubled or not all(re.findall(r"\w+", t)[0] in device for t in doubled):
+            message = _explain_main(program, str(error)) or _link_message(str(error))
+            raise BuildError(message) from None
+        local_objects = _localize_symbols(objects, doubled, path)
+        build._run([*command, *local_objects, *link_words], path)
+        for file in set(local_objects) - set(objects):
             os.unlink(file)
 
 
-def _with_own(objects: list[str], names: set[str], path: Path) -> list[str]:
-    """Return the objects, with the symbols called `names` made local to each object."""
-    found = []
+def _localize_symbols(objects: list[str], names: set[str], path: Path) -> list[str]:
+    """Return the objects, or copies of them in which the symbols `names` are local."""
+    localized = []
     for i, file in enumerate(objects):
         symbols = _list_symbols(file, names)
         if symbols:
             words = [f"--localize-symbol={symbol}" for symbol in symbols]
             copy = f"{path}.{os.getpid()}.{i}.o"
             objcopy = ["objcopy", *words, file, copy]
-            done = subprocess.run(objcopy, text=True, capture_output=True)
-            if done.returncode:
-                raise BuildError(done.stderr.strip())
+            result = subprocess.run(objcopy, text=True, capture_output=True)
+            if result.returncode:
+                raise BuildError(result.stderr.strip())
             file = copy
-        found.append(file)
-    return found
+        localized.append(file)
+    return localized
 
 
 def _list_symbols(file: str, names: set[str]) -> list[str]:
     """List the symbols that the object defines with these demangled names."""
     columns = []
-    for more in ([], ["--demangle"]):
-        command = ["nm", "--defined-only", "--no-sort", *more, file]
-        done = subprocess.run(command, text=True, capture_output=True)
-        columns.append([row.split(" ", 2)[2] for row in done.stdout.splitlines()])
+    for options in ([], ["--demangle"]):
+        command = ["nm", "--defined-only", "--no-sort", *options, file]
+        result = subprocess.run(command, text=True, capture_output=True)
+        columns.append([row.split(" ", 2)[2] for row in result.stdout.splitlines()])
     return [symbol for symbol, name in zip(*columns, strict=True) if name in names]
 
 
-def _without_main(program: Program, said: str) -> str:
+def _explain_main(program: Program, message: str) -> str:
     """Return a one-line message if no file has a main(), otherwise ""."""
-    if "undefined reference to `main'" not in said:
+    if "undefined reference to `main'" not in message:
         return ""
     files = ", ".join(program.sources)
-    said = f"no main() in {files}: a whole program is wanted"
+    message = f"no main() in {files}: a whole program is needed"
     texts = {file: Path(file).read_text(errors="replace") for file in program.sources}
     rungs = [file for file, text in texts.items() if "MATMUL_RUNG(" in text]
     if rungs:
-        alone = f"weft.lessons.ladder.one_rung('{rungs[0]}').inspect(m, n, k)"
-        said += f"; a rung alone: {alone}"
-    return said
+        call = f"weft.lessons.ladder.one_rung('{rungs[0]}').inspect(m, n, k)"
+        message += f"; for a rung alone: {call}"
+    return message
 
 
 def _link_message(text: str) -> str:

@@ -26,20 +26,20 @@ from . import program as programs
 USAGE = """\
 usage: weft run PROG.cu [MORE.cu MORE.cpp MORE.c] [options] [-- ARGUMENTS]
 
-Build a CUDA program for the CPU and run it here. The first time takes about a
-second; after that, until a file changes, it starts at once.
+Build a CUDA program for the CPU and run it. The first build takes about a second;
+until a file changes, later runs start at once.
 
   -I DIR  -D X[=V]  -U X  -include FILE  -O0 ... -O3  -std=c++17  -L DIR  -l LIB
-  -rdc=true  -x cu  -Xcompiler WORDS    as nvcc takes them; what concerns only a
-                                        GPU (-arch=sm_80, -lineinfo, ...) is ignored
-  -o NAME         what the program is called in its argv[0]
-  --build PATH    do not run: put the executable there
-  --timeout S     end it after S seconds, with exit status 124
+  -rdc=true  -x cu  -Xcompiler WORDS    as for nvcc; options that affect only a GPU
+                                        (-arch=sm_80, -lineinfo, ...) are ignored
+  -o NAME         name of the program in its argv[0]
+  --build PATH    write the executable to PATH, and do not run it
+  --timeout S     stop the program after S seconds, with exit status 124
   --threads N     run blocks on N threads (default: all cores)
-  --order WHICH   the order of threads and blocks: forward, reverse or a seed > 1,
-                  for a random one (a missing barrier then shows)
+  --order WHICH   order of threads and blocks: forward, reverse, or a seed > 1 for a
+                  random order, which may reveal a missing barrier
 """
-TIMED_OUT = 124  # the exit status of timeout(1)
+TIMED_OUT = 124  # exit status of timeout(1)
 
 # Options of nvcc and g++ that have no effect here.
 _IGNORED_WITH_VALUE = [
@@ -120,12 +120,12 @@ def parse(words: Sequence[str]) -> RunOptions:
         raise SystemExit(0 if words else 2)
     options = RunOptions(programs.Program(), words=[*words])
     if "--" in words:
-        split = words.index("--")
-        options.arguments = words[split + 1 :]
-        words = words[:split]
-    rest = _Words(words)
-    while rest:
-        _parse_option(rest, options)
+        separator = words.index("--")
+        options.arguments = words[separator + 1 :]
+        words = words[:separator]
+    remaining = _Words(words)
+    while remaining:
+        _parse_option(remaining, options)
     sources = options.program.sources
     if not sources:
         raise ValueError("no program: want a .cu file")
@@ -155,17 +155,17 @@ def main(options: RunOptions) -> int:
 def build_program(options: RunOptions) -> Path:
     """Build the program if necessary, and report a long build."""
     names = " ".join(Path(s).name for s in options.program.sources)
-    late = threading.Timer(1.0, report_progress, [f"building {names} for the CPU"])
-    late.daemon = True
-    late.start()
+    timer = threading.Timer(1.0, report_progress, [f"building {names} for the CPU"])
+    timer.daemon = True
+    timer.start()
     try:
         return programs.build_executable(options.program)
     finally:
-        late.cancel()
+        timer.cancel()
 
 
 def program_words(options: RunOptions) -> list[str]:
-    """Return the command line with which the program is started."""
+    """Return the command line that starts the program."""
     name = options.name or f"./{Path(options.program.sources[0]).stem}"
     return [name if "/" in name else f"./{name}", *options.arguments]
 
@@ -188,44 +188,44 @@ class _Words:
         return self._words.pop(0)
 
 
-def _parse_option(rest: _Words, options: RunOptions) -> None:
+def _parse_option(remaining: _Words, options: RunOptions) -> None:
     """Parse one option with its value, or one file."""
-    word = rest.take()
+    word = remaining.take()
     program = options.program
     if not word.startswith("-"):
         return _parse_file(word, program)
     option, equals, value = word.partition("=")
     if option in _OURS:
         return _parse_own_option(
-            option, value if equals else rest.take(option), options
+            option, value if equals else remaining.take(option), options
         )
     if option in ("-o", "--output-file"):
-        options.name = value if equals else rest.take(option)
+        options.name = value if equals else remaining.take(option)
     elif _IGNORED.fullmatch(option):
         pass  # so that -lineinfo is not read as -l ineinfo
-    elif found := re.fullmatch(r"-([IDULl])(.*)", word):
-        _parse_short_option(found[1], found[2] or rest.take(word), program)
+    elif match := re.fullmatch(r"-([IDULl])(.*)", word):
+        _parse_short_option(match[1], match[2] or remaining.take(word), program)
     elif option in ("-isystem", "-include", "--pre-include", "--include-path"):
         flag = {"--pre-include": "-include", "--include-path": "-I"}.get(option, option)
-        program.preprocess += [flag, value if equals else rest.take(option)]
+        program.preprocess += [flag, value if equals else remaining.take(option)]
     elif option in ("-std", "--std"):
-        program.std = value if equals else rest.take(option)
+        program.std = value if equals else remaining.take(option)
     elif option in ("-x", "--x"):
-        program.all_cuda = (value if equals else rest.take(option)) == "cu"
+        program.all_cuda = (value if equals else remaining.take(option)) == "cu"
     elif option in ("-O", "--optimize") or re.fullmatch(r"-O[0-3s]|-Ofast", word):
         level = word[2:] if word[2:] in ("0", "1", "2", "3", "s", "fast") else ""
-        level = level or value or rest.take(option)
+        level = level or value or remaining.take(option)
         program.optimise = {"fast": "3"}.get(level, level)
     elif option in ("-Xcompiler", "--compiler-options"):
-        _host_flags(value if equals else rest.take(option), program)
+        _host_flags(value if equals else remaining.take(option), program)
     elif _HOST_FLAGS.fullmatch(word):
         program.compile.append(word)
     elif option in _IGNORED_WITH_VALUE:
-        value = value if equals else rest.take(option)
-        if found := re.search(r"(?:sm|compute)_(\d+)", value):
-            program.arch = int(found[1]) * 10
+        value = value if equals else remaining.take(option)
+        if match := re.search(r"(?:sm|compute)_(\d+)", value):
+            program.arch = int(match[1]) * 10
     else:
-        raise ValueError(f"unknown option '{word}' (a program's own follow --)")
+        raise ValueError(f"unknown option '{word}' (a program's options follow --)")
     return None
 
 
@@ -247,14 +247,14 @@ def _parse_own_option(option: str, value: str, options: RunOptions) -> None:
         options.environment["WEFT_RUN_ORDER"] = order
 
 
-def _number(option: str, value: str, kind: type, what: str):
+def _number(option: str, value: str, kind: type, description: str):
     try:
         number = kind(value)
         if number > 0:
             return number
     except ValueError:
         pass
-    raise ValueError(f"{option} {value}: want {what}, more than 0")
+    raise ValueError(f"{option} {value}: want {description}, more than 0")
 
 
 def _parse_file(word: str, program: programs.Program) -> None:
@@ -262,8 +262,7 @@ def _parse_file(word: str, program: programs.Program) -> None:
     if suffix not in programs.SUFFIXES and not program.all_cuda:
         known = " ".join(sorted(programs.SUFFIXES))
         raise ValueError(
-            f"what is '{word}'? A source ends in one of {known}; a program's own "
-            "arguments follow --"
+            f"'{word}' is not a source ({known}); a program's own arguments follow --"
         )
     program.sources.append(word)
 
@@ -295,22 +294,22 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
 
     Returns its exit status, -n if signal n ended it, or TIMED_OUT if it was stopped.
     """
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child handles it
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child handles it
     try:
         child = subprocess.Popen(
             argv,
             executable=path,
             env=environment,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, before),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, handler),
         )
         return child.wait(seconds or None)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
-        report_progress(f"ended after {seconds:g} seconds (--timeout)")
+        report_progress(f"stopped after {seconds:g} seconds (--timeout)")
         return TIMED_OUT
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, handler)
 
 
 def end_like(status: int) -> int:

@@ -1,4 +1,4 @@
-/* shapes.cuh -- what both files include: no -rdc, so each has its own. */
+/* shapes.cuh -- included by both files; without -rdc each has its own copy. */
 #pragma once
 #include "deep/point.h"
 

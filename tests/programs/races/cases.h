@@ -1,7 +1,7 @@
-/* cases.h -- what both files of kernels share: main(), which runs each of them
- * in three orders of threads and writes what the watch build says of it.
+/* cases.h -- shared by both files of kernels. main() runs each case in three
+ * orders of threads, and writes one line with the watch build's report:
  *
- *     NAME ORDER ERROR JSON, one line each */
+ *     NAME ORDER ERROR JSON */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ inline Case::Case(const char *name, void (*run)(int *))
     first_case = this;
 }
 
-/* A case's launches; `memory` is on the device, full of zeros. */
+/* A case's launches; `memory` is on the device, and filled with zeros. */
 #define CASE(name)                              \
     static void run_##name(int *memory);        \
     static Case case_##name(#name, run_##name); \

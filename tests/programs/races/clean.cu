@@ -1,10 +1,9 @@
-// Kernels without a race that look as if they had one.
+// Kernels that seem to have a race, but have none.
 #include "cases.h"
 
 #define TID ((int)threadIdx.x)
 
-// ---- a block
-// --------------------------------------------------------------------
+// ---- a block ----------------------------------------------------------------
 
 __global__ void map(int *x) {
     int i = blockIdx.x * blockDim.x + TID;
@@ -50,7 +49,7 @@ __global__ void bytes(unsigned char *out) {
 }
 CASE(bytes) { bytes<<<4, 250>>>((unsigned char *)memory); }
 
-__global__ void own_bytes(unsigned char *x) { // four threads to a word
+__global__ void own_bytes(unsigned char *x) { // four threads share a word
     unsigned char mine = x[TID];
     x[TID] = (unsigned char)(mine + 1);
     x[TID] = (unsigned char)(x[TID] * 2);
@@ -94,8 +93,7 @@ __global__ void counted(int *out) {
 }
 CASE(counted) { counted<<<4, 256>>>(memory); }
 
-// ---- a warp
-// ---------------------------------------------------------------------
+// ---- a warp -----------------------------------------------------------------
 
 __global__ void tree_of_a_warp(int *out) {
     __shared__ int s[64];
@@ -201,8 +199,7 @@ __global__ void coalesced(int *out) {
 }
 CASE(coalesced) { coalesced<<<1, 32>>>(memory); }
 
-// ---- threads of a block that wait for some others
-// -------------------------------
+// ---- threads of a block that wait for some others ---------------------------
 
 __global__ void barrier_object(int *out) {
     __shared__ cuda::barrier<cuda::thread_scope_block> bar;
@@ -220,7 +217,7 @@ CASE(barrier_object) { barrier_object<<<2, 128>>>(memory); }
 
 struct Total {
     int *s;
-    __device__ void operator()() { // what all have written by then
+    __device__ void operator()() { // runs once all threads have written
         int sum = 0;
         for (int i = 0; i < 64; i++) sum += s[i];
         s[64] = sum;
@@ -241,7 +238,7 @@ __global__ void barrier_that_completes(int *out) {
 }
 CASE(barrier_that_completes) { barrier_that_completes<<<1, 64>>>(memory); }
 
-__global__ void producer(int *out) { // warp 0 fills, the others empty
+__global__ void producer(int *out) { // warp 0 fills s, and the others read it
     __shared__ cuda::barrier<cuda::thread_scope_block> full, empty;
     __shared__ int s[32];
     if (TID == 0) init(&full, 128), init(&empty, 128);
@@ -304,8 +301,7 @@ __global__ void big_tiles(int *out) {
 }
 CASE(big_tiles) { big_tiles<<<2, 128>>>(memory); }
 
-// ---- blocks
-// ---------------------------------------------------------------------
+// ---- blocks -----------------------------------------------------------------
 
 __global__ void last_block(int *m, int *parts, int *count) {
     __shared__ int s[64];
@@ -332,7 +328,7 @@ CASE(last_block) {
     last_block<<<16, 64>>>(memory, memory + 64, memory + 32);
 }
 
-__global__ void all_fence(int *m) { // all write and fence, and then one counts
+__global__ void all_fence(int *m) { // all threads write and fence, one counts
     __shared__ bool last;
     int *parts = m + 1024;
     parts[blockIdx.x * 64 + TID] = TID;
@@ -346,7 +342,7 @@ __global__ void all_fence(int *m) { // all write and fence, and then one counts
 }
 CASE(all_fence) { all_fence<<<8, 64>>>(memory); }
 
-__global__ void warp_fence(int *m) { // the same by a warp
+__global__ void warp_fence(int *m) { // the same within a warp
     int *parts = m + 1024;
     parts[blockIdx.x * 32 + TID] = TID;
     __threadfence();
@@ -399,7 +395,7 @@ __global__ void lock_of_every_thread(int *m) {
 }
 CASE(lock_of_every_thread) { lock_of_every_thread<<<2, 48>>>(memory); }
 
-__global__ void tickets(int *m) { // served in turn
+__global__ void tickets(int *m) { // blocks are served in turn
     if (TID) return;
     int mine = atomicAdd(m + 32, 1);
     volatile int *serving = m + 64;
@@ -435,7 +431,7 @@ __global__ void look_back(int *m) { // a scan in one pass
 }
 CASE(look_back) { look_back<<<12, 32>>>(memory); }
 
-__global__ void chain(int *m) { // each block hands on what it got
+__global__ void chain(int *m) { // each block continues where the last one ended
     volatile int *flag = m + 64;
     if (TID) return;
     int me = atomicAdd(m + 32, 1);
@@ -444,7 +440,7 @@ __global__ void chain(int *m) { // each block hands on what it got
         }
         __threadfence();
     }
-    m[256] += 1; // as written by all before
+    m[256] += 1; // all previous blocks have written it
     if (me == 7) m[257] = m[300];
     if (me == 0) m[300] = 5;
     __threadfence();
@@ -533,7 +529,7 @@ CASE(device_variables) {
     read_variables<<<4, 64>>>(memory);
 }
 
-__global__ void own_heap(int *out) { // what was freed comes back, another's
+__global__ void own_heap(int *out) { // other threads reuse freed memory
     int *mine = (int *)malloc(64);
     for (int i = 0; i < 16; i++) mine[i] = TID;
     out[blockIdx.x * 32 + TID] = mine[7];

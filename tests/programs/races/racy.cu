@@ -1,10 +1,9 @@
-// Kernels with races: one in each, found whatever the order of threads.
+// Kernels with one race each, which is found in every order of threads.
 #include "cases.h"
 
 #define TID ((int)threadIdx.x)
 
-// ---- a block: what a barrier should have ordered
-// --------------------------------
+// ---- a block without a necessary barrier ------------------------------------
 
 __global__ void no_barrier(int *out) {
     __shared__ int s[256];
@@ -39,8 +38,7 @@ __global__ void next_door(int *x) {
 }
 CASE(next_door) { next_door<<<1, 256>>>(memory); }
 
-__global__ void
-in_step(int *out) { // one warp, and nothing says it runs in step
+__global__ void in_step(int *out) { // one warp, but nothing keeps it in step
     __shared__ int s[32];
     s[TID] = TID;
     out[TID] = s[31 - TID];
@@ -86,7 +84,7 @@ __global__ void part_of_vector(float *out) {
 }
 CASE(part_of_vector) { part_of_vector<<<1, 256>>>((float *)memory); }
 
-__global__ void many_readers(int *out) { // all read, and the last one writes
+__global__ void many_readers(int *out) { // all read, the last one writes
     __shared__ int s;
     if (TID == 0) s = 5;
     __syncthreads();
@@ -104,8 +102,7 @@ __global__ void first_writes(int *out) {
 }
 CASE(first_writes) { first_writes<<<1, 256>>>(memory); }
 
-// ---- a warp
-// ---------------------------------------------------------------------
+// ---- a warp -----------------------------------------------------------------
 
 __global__ void half_synchronised(int *out) {
     __shared__ int s[32];
@@ -114,7 +111,7 @@ __global__ void half_synchronised(int *out) {
         __syncwarp(0x0000ffff);
     else
         __syncwarp(0xffff0000);
-    out[TID] = s[(TID + 16) % 32]; // of the other half
+    out[TID] = s[(TID + 16) % 32]; // from the other half
 }
 CASE(half_synchronised) { half_synchronised<<<1, 32>>>(memory); }
 
@@ -122,7 +119,7 @@ __global__ void warp_for_block(int *out) {
     __shared__ int s[64];
     s[TID] = TID;
     __syncwarp();
-    out[TID] = s[63 - TID]; // of the other warp
+    out[TID] = s[63 - TID]; // from the other warp
 }
 CASE(warp_for_block) { warp_for_block<<<1, 64>>>(memory); }
 
@@ -144,10 +141,9 @@ __global__ void after_shuffle(int *out) {
 }
 CASE(after_shuffle) { after_shuffle<<<1, 32>>>(memory); }
 
-// ---- atomics
-// --------------------------------------------------------------------
+// ---- atomics ----------------------------------------------------------------
 
-__global__ void late_zero(int *out) { // cleared, but nobody waits for that
+__global__ void late_zero(int *out) { // no thread waits for the cleared count
     __shared__ int count;
     if (TID == 0) count = 0;
     atomicAdd(&count, 1);
@@ -170,8 +166,7 @@ __global__ void plain_maximum(int *out) {
 }
 CASE(plain_maximum) { plain_maximum<<<2, 64>>>(memory); }
 
-// ---- blocks
-// ---------------------------------------------------------------------
+// ---- blocks -----------------------------------------------------------------
 
 __global__ void blocks_write(int *out) { out[TID] = (int)blockIdx.x; }
 CASE(blocks_write) { blocks_write<<<4, 64>>>(memory); }
@@ -283,7 +278,7 @@ __global__ void relaxed(int *m) {
 }
 CASE(relaxed) { relaxed<<<2, 32>>>(memory); }
 
-__global__ void block_for_grid(int *m) { // __syncthreads() is none for the grid
+__global__ void block_for_grid(int *m) { // __syncthreads() stops only its block
     int i = blockIdx.x * blockDim.x + TID;
     m[i] = i;
     __syncthreads();
@@ -309,7 +304,7 @@ __device__ int variable;
 __global__ void device_variable(int *) { variable = (int)blockIdx.x; }
 CASE(device_variable) { device_variable<<<4, 32>>>(memory); }
 
-__global__ void half_warps(int *out) { // tiles of 16 wait for themselves only
+__global__ void half_warps(int *out) { // tiles of 16 wait only for their lanes
     __shared__ int s[32];
     auto tile = cg::tiled_partition<16>(cg::this_thread_block());
     s[TID] = TID;
@@ -330,8 +325,8 @@ __global__ void arrive_only(int *out) {
 }
 CASE(arrive_only) { arrive_only<<<1, 64>>>(memory); }
 
-// The last one to come goes on at once: that the others hear of it when they
-// leave the phase does not order what it has done since.
+// The last thread to arrive continues at once. The others' wait orders what it
+// did before it arrived, and not what it has done since.
 __global__ void one_phase_short(int *out) {
     __shared__ cuda::barrier<cuda::thread_scope_block> bar;
     __shared__ int s[64];

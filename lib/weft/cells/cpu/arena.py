@@ -55,8 +55,8 @@ _VECTOR = re.compile(
     rf"\b{_TYPES}[\s\w]*[*&][\s*]*[)>]|\b(?:using|typedef)\b[^;]*\b{_TYPES}"
     r"|\balignas\b|\b__align__\b"
 )
-_held = ffi.new("char[]", bytes([FILL]) * 2 * PAGE)
-_filled = int(ffi.cast("uintptr_t", _held))
+_filled_memory = ffi.new("char[]", bytes([FILL]) * 2 * PAGE)
+_canary = int(ffi.cast("uintptr_t", _filled_memory))
 
 
 @dataclass(slots=True)
@@ -76,20 +76,20 @@ class Region:
 
     def fill(self) -> None:
         """Write the copy, and the canary around it."""
-        front, back = self.start - self.base, self.start + self.nbytes
+        front, after = self.start - self.base, self.start + self.nbytes
         _libc.memset(self.base, FILL, front)
-        _libc.memset(back, FILL, self.base + self.room - back)
+        _libc.memset(after, FILL, self.base + self.room - after)
         if self.nbytes:
             _libc.memmove(self.start, self.source, self.nbytes)
 
     def strayed(self) -> int | None:
         """Return the address of the nearest overwritten canary byte, or None."""
-        back = self.start + self.nbytes
-        slack = self.base + self.room - back
-        if _libc.memcmp(back, _filled, slack):
-            return back + _find_first(_view_bytes(back, slack))
+        after = self.start + self.nbytes
+        slack = self.base + self.room - after
+        if _libc.memcmp(after, _canary, slack):
+            return after + _find_first(_view_bytes(after, slack))
         front = self.start - self.base
-        if _libc.memcmp(self.base, _filled, front):
+        if _libc.memcmp(self.base, _canary, front):
             return self.start - 1 - _find_first(_view_bytes(self.base, front)[::-1])
         return None
 
@@ -105,9 +105,9 @@ class Arena:
         self.arrays = arrays
         self.regions: list[Region] = []
         self.failed = False
-        parts = merge_spans(arrays, align)
-        self._ends = [end for _, end, _ in parts]
-        for start, end, alignment in parts:
+        spans = merge_spans(arrays, align)
+        self._ends = [end for _, end, _ in spans]
+        for start, end, alignment in spans:
             region = _take(end - start + -end % alignment)
             region.source, region.nbytes = start, end - start
             top = region.base + region.room - region.nbytes
@@ -145,30 +145,31 @@ class Arena:
 
     def copy_back(self, written: Sequence[bool]) -> None:
         """Copy the arrays marked in `written` back to their origin."""
-        for array, at, yes in zip(self.arrays, self.addresses(), written):
-            if yes and array is not None and array.nbytes:
+        for array, at, marked in zip(self.arrays, self.addresses(), written):
+            if marked and array is not None and array.nbytes:
                 _libc.memmove(array.address, at, array.nbytes)
 
     def changed(self, written: Sequence[bool]) -> list[bool]:
-        """Return which of the arrays not marked in `written` were written nevertheless.
+        """Return, per array, whether it was written although `written` excludes it.
 
         An array that shares its copy with a marked one counts as unchanged.
         """
-        every = list(zip(self.arrays, self.addresses(), written))
-        shared = {id(self._region_of(a)) for a, _, yes in every if yes and a}
+        rows = list(zip(self.arrays, self.addresses(), written))
+        shared = {id(self._region_of(a)) for a, _, marked in rows if marked and a}
         return [
-            not yes
+            not marked
             and array is not None
             and id(self._region_of(array)) not in shared
             and bool(_libc.memcmp(array.address, at, array.nbytes))
-            for array, at, yes in every
+            for array, at, marked in rows
         ]
 
     def contents(self, written: Sequence[bool]) -> list[bytes | None]:
         """Return the content of marked arrays' copies; None for other arrays."""
-        every = zip(self.arrays, self.addresses(), written)
+        rows = zip(self.arrays, self.addresses(), written)
         return [
-            _view_bytes(at, a.nbytes) if yes and a else None for a, at, yes in every
+            _view_bytes(at, a.nbytes) if marked and a else None
+            for a, at, marked in rows
         ]
 
     def release(self) -> None:
@@ -203,15 +204,15 @@ def move(to: int, start: int, nbytes: int) -> None:
 # ---- memory ------------------------------------------------------------------
 
 _free: dict[int, list[Region]] = {}  # free regions by room in bytes, the oldest first
-_kept = _pieces = 0
+_kept_bytes = _kept_count = 0
 
 
 def _take(nbytes: int) -> Region:
     """Return a fenced region with at least `nbytes` accessible bytes."""
     room = -(-max(nbytes, 1) // PAGE) * PAGE
-    waiting = _free.get(room)
-    if waiting:
-        return _take_region(waiting, room)
+    regions = _free.get(room)
+    if regions:
+        return _take_region(regions, room)
     guard = GUARD
     while guard >= 16 * PAGE:
         total = guard + room + guard
@@ -230,13 +231,13 @@ def _take(nbytes: int) -> Region:
 
 
 def _give_back(region: Region) -> None:
-    global _kept, _pieces
+    global _kept_bytes, _kept_count
     if region.room > KEEP:
         return _unmap_region(region)
-    _kept += region.room
-    _pieces += 1
+    _kept_bytes += region.room
+    _kept_count += 1
     _free.setdefault(region.room, []).append(region)
-    while _kept > KEEP or _pieces > KEEP_REGIONS:
+    while _kept_bytes > KEEP or _kept_count > KEEP_REGIONS:
         room, oldest = next(iter(_free.items()))
         _unmap_region(_take_region(oldest, room))
 
@@ -245,12 +246,12 @@ def _unmap_region(region: Region) -> None:
     _libc.munmap(region.base - region.guard, region.room + 2 * region.guard)
 
 
-def _take_region(waiting: list[Region], room: int) -> Region:
-    global _kept, _pieces
-    _kept -= room
-    _pieces -= 1
-    region = waiting.pop()
-    if not waiting:
+def _take_region(regions: list[Region], room: int) -> Region:
+    global _kept_bytes, _kept_count
+    _kept_bytes -= room
+    _kept_count -= 1
+    region = regions.pop()
+    if not regions:
         del _free[room]
     return region
 
@@ -259,15 +260,15 @@ def merge_spans(
     arrays: Sequence[Array | None], align: Sequence[int]
 ) -> list[tuple[int, int, int]]:
     """Return the arrays' memory as sorted (start, end, alignment), overlaps merged."""
-    found: list[list[int]] = []
-    every = [(a.address, a.address + a.nbytes, n) for a, n in zip(arrays, align) if a]
-    for start, end, alignment in sorted(every):
-        if found and (start < found[-1][1] or (start, end) == tuple(found[-1][:2])):
-            found[-1][1] = max(end, found[-1][1])
-            found[-1][2] = max(alignment, found[-1][2])
+    merged: list[list[int]] = []
+    spans = [(a.address, a.address + a.nbytes, n) for a, n in zip(arrays, align) if a]
+    for start, end, alignment in sorted(spans):
+        if merged and (start < merged[-1][1] or (start, end) == tuple(merged[-1][:2])):
+            merged[-1][1] = max(end, merged[-1][1])
+            merged[-1][2] = max(alignment, merged[-1][2])
         else:
-            found.append([start, end, alignment])
-    return [(start, end, alignment) for start, end, alignment in found]
+            merged.append([start, end, alignment])
+    return [(start, end, alignment) for start, end, alignment in merged]
 
 
 def _find_first(data: bytes | bytearray) -> int:

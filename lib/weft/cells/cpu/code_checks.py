@@ -67,18 +67,19 @@ def list_called(library: bytes) -> list[str]:
 
 def refuse_call(name: str, source: str) -> Diagnostic:
     """Return the error for a cell that calls `name`, at the call in device code."""
-    shown = "std::terminate" if name == "_ZSt9terminatev" else name
-    code, what = scanner.blank_comments(source), f"{shown}(), a function of the host"
+    called = "std::terminate" if name == "_ZSt9terminatev" else name
+    code = scanner.blank_comments(source)
     for function in scanner.list_functions(code, scanner.DEVICE):
         if function.brace is None:
             continue
         body = code[function.brace : scanner.find_close(code, function.brace)]
-        if call := re.search(rf"\b{shown.split('::')[-1]}\s*\(", body):
+        if call := re.search(rf"\b{called.split('::')[-1]}\s*\(", body):
             at = function.brace + call.start()
             line = code.count("\n", 0, at) + 1
-            text = f"{function.name}() calls {what}: no GPU has it"
+            text = f"{function.name}() calls {called}(), a host function: no GPU has it"
             return Diagnostic("", line, at - code.rfind("\n", 0, at), "error", text)
-    return Diagnostic("", 0, 0, "error", f"a kernel calls {what}: no GPU has it")
+    text = f"a kernel calls {called}(), a host function: no GPU has it"
+    return Diagnostic("", 0, 0, "error", text)
 
 
 _FLOAT, _DOUBLE = 0xFEFEFEFE, 0xFEFEFEFEFEFEFEFE
@@ -99,41 +100,41 @@ def find(launch: Prepared, kernel: str, texts: Mapping[str, str]) -> list[Findin
 
     texts: the cell and its headers, by name.
     """
-    made: list[Finding] = []
-    for (param, _, array, _), yes in zip(launch.scene.pointers(), launch.written):
-        if not yes or array is None or array.dtype not in FLOATS:
+    findings: list[Finding] = []
+    for (param, _, array, _), written in zip(launch.scene.pointers(), launch.written):
+        if not written or array is None or array.dtype not in FLOATS:
             continue
-        stored = _find_stored(launch, array)
-        if not stored.size:
+        indices = _find_stored(launch, array)
+        if not indices.size:
             continue
-        if any(map(_known_before, launch.arrays)):
+        if any(map(_had_pattern, launch.arrays)):
             return []
         file, line, column, names = _find_declared(kernel, texts)
-        first = int(stored[0])
-        made.append(
+        first = int(indices[0])
+        findings.append(
             Finding(
                 "uninitialised",
-                f"{param.name}[{first}] got {_PATTERN:g}, which the watched build puts "
+                f"{param.name}[{first}] got {_PATTERN:g}, which the watch build puts "
                 f"into local variables: {names or 'one'} is read before anything is "
                 f"written to it",
                 *(file, line, column),
                 array=param.name,
                 index=(first, 0, 0),
-                count=int(stored.size),
+                count=int(indices.size),
                 cure="give it a value where it is declared, as in float a[4][4] = {};",
             )
         )
-    return made
+    return findings
 
 
 def _find_stored(launch: Prepared, array: Array) -> np.ndarray:
     """Return the indices at which the copy of an array contains the pattern."""
-    fenced = launch.scene.arena
-    assert fenced is not None
-    return _list_indices(fenced.memory_of(array), array.dtype)
+    copies = launch.scene.arena
+    assert copies is not None
+    return _list_indices(copies.memory_of(array), array.dtype)
 
 
-def _known_before(array: Array | None) -> bool:
+def _had_pattern(array: Array | None) -> bool:
     """Return whether an array on the host contained the pattern before the launch."""
     if array is None or array.dtype not in FLOATS:
         return False
@@ -146,10 +147,10 @@ def _known_before(array: Array | None) -> bool:
 def _list_indices(data: memoryview, dtype: str) -> np.ndarray:
     if dtype == "float32":
         return np.flatnonzero(np.frombuffer(data, np.uint32) == _FLOAT)
-    found = np.frombuffer(data, np.uint64)
-    # A float pattern may have been converted to double.
-    as_double = found.view(np.float64) == float(_PATTERN)
-    return np.flatnonzero((found == _DOUBLE) | as_double)
+    values = np.frombuffer(data, np.uint64)
+    # The kernel may have converted a float with the pattern to double.
+    as_double = values.view(np.float64) == float(_PATTERN)
+    return np.flatnonzero((values == _DOUBLE) | as_double)
 
 
 # ---- which variable --------------------------------------------------------------
@@ -174,24 +175,24 @@ def _find_declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int
     """
     for file, text in texts.items():
         code = scanner.blank_directives(scanner.blank_comments(text))
-        found = list(_list_locals(code, kernel))
-        if found:
-            names = [name for name, _ in found]
-            at = found[0][1]
+        places = list(_list_locals(code, kernel))
+        if places:
+            names = [name for name, _ in places]
+            at = places[0][1]
             line = code.count("\n", 0, at) + 1
             column = len(text[text.rfind("\n", 0, at) + 1 : at].encode())
-            return file, line, column, _one_of(names)
+            return file, line, column, _join_names(names)
     return "", 0, 0, ""
 
 
 def _list_locals(code: str, kernel: str) -> Iterator[tuple[str, int]]:
-    found = scanner.find_definition(code, kernel)
-    for match in _DECLARATION.finditer(code, *found) if found else ():
+    span = scanner.find_definition(code, kernel)
+    for match in _DECLARATION.finditer(code, *span) if span else ():
         if _OTHERS & set(re.findall(r"\w+", match["type"])):
             continue
         for name in re.finditer(r"(?:^|,)\s*(\w+)", match["names"]):
             yield name[1], match.start("names") + name.start(1)
 
 
-def _one_of(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"one of {', '.join(names)}"

@@ -1,9 +1,9 @@
-"""Compilation of a cell for the CPU: CUDA C through the rewriter and g++ to a library.
+"""Compile a cell for the CPU: CUDA C through the rewriter and g++ to a library.
 
     rewrite -> g++ (the headers of kernels/simt precompiled) -> <hash>.so -> dlopen
 
 A cell takes about 40 ms on an idle core. The cache keeps libraries under the hash of
-all their inputs. They are never closed, since kernels may still be in use.
+all their inputs. An opened library is never closed, since its kernels may be in use.
 """
 
 from __future__ import annotations
@@ -68,33 +68,33 @@ class CpuLibrary:
         timeout: time limit in seconds; None: the default.
         inplace: work on the arrays themselves, not on fenced copies.
         """
-        number, made = self.expressions.index(expression), self.made
-        what = self.C, number, expression, params, made.everything()
-        if made.checked:
-            readers = CellSource(made.name, made.source, dict(made.headers))
-            return CheckedLauncher(*what, timeout=timeout, readers=readers)
-        return CpuLauncher(*what, timeout=timeout, inplace=inplace)
+        number, inputs = self.expressions.index(expression), self.made
+        kernel_args = self.C, number, expression, params, inputs.everything()
+        if inputs.checked:
+            readers = CellSource(inputs.name, inputs.source, dict(inputs.headers))
+            return CheckedLauncher(*kernel_args, timeout=timeout, readers=readers)
+        return CpuLauncher(*kernel_args, timeout=timeout, inplace=inplace)
 
     def afresh(self) -> CpuLibrary:
         """Reopen the library; its separate variables get the current values."""
-        made = replace(self, C=_open(self.path, self.made))
+        library = replace(self, C=_open(self.path, self.made))
         for name in filter(self.size, self.made.variables):
-            made.write(name, self.read(name))
-        return made
+            library.write(name, self.read(name))
+        return library
 
     def size(self, variable: str) -> int:
         """Return a variable's size in bytes, by its C++ name; 0 if there is none."""
-        return self._found(variable)[1]
+        return self._find_variable(variable)[1]
 
     def read(self, variable: str) -> bytes:
         """Return the content of a variable, by its C++ name."""
-        return bytes(ffi.buffer(*self._found(variable)))
+        return bytes(ffi.buffer(*self._find_variable(variable)))
 
     def write(self, variable: str, data: bytes) -> None:
         """Set all bytes of a variable, by its C++ name."""
-        ffi.buffer(*self._found(variable))[:] = data
+        ffi.buffer(*self._find_variable(variable))[:] = data
 
-    def _found(self, variable: str) -> tuple[Any, int]:
+    def _find_variable(self, variable: str) -> tuple[Any, int]:
         if variable not in self.made.variables:
             return ffi.NULL, 0
         size = ffi.new("size_t *")
@@ -111,7 +111,7 @@ def compile(
     *,
     checked: bool = False,
 ) -> CpuLibrary:
-    """Return the cell as a library for this CPU, from the cache if it is there.
+    """Return the cell as a library for this CPU, from the cache if possible.
 
     name: name of the source in messages.
     expressions: C++ names of the kernels to launch ("add", "fill<float, 16>").
@@ -121,26 +121,26 @@ def compile(
     Raises CompileError, or BuildError without a compiler.
     """
     begin = time.perf_counter()
-    made = _build_library(
+    inputs = _build_library(
         source, name, tuple(flags_), tuple(expressions), headers or {}
     )
-    made = replace(made, checked=checked)
-    digest = made.digest()
+    inputs = replace(inputs, checked=checked)
+    digest = inputs.digest()
     path = store.cache_folder("cells") / f"{digest}.so"
     cached = store.has_file(path)
     if cached:
         os.utime(path)
     else:
-        warnings = made.build(path)
+        warnings = inputs.build(path)
         store.write(path.with_suffix(".txt"), diagnostics.dump(warnings))
         _prune_at_exit()
     warnings = []
     with contextlib.suppress(OSError, ValueError):
         warnings = diagnostics.load(path.with_suffix(".txt").read_text())
-    library = _open(path, made)
+    library = _open(path, inputs)
     return CpuLibrary(
-        *(path, source, made.expressions, made.counts, _report(made), cached),
-        *(time.perf_counter() - begin, warnings, library, made),
+        *(path, source, inputs.expressions, inputs.counts, _report(inputs), cached),
+        *(time.perf_counter() - begin, warnings, library, inputs),
     )
 
 
@@ -154,7 +154,7 @@ def _prune_at_exit() -> None:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _LibraryInputs:
     """All inputs of a cell's library."""
 
     source: str
@@ -176,40 +176,40 @@ class _Made:
         return "\n".join([self.source, *(text for _, text in self.headers)])
 
     def build(self, path: Path) -> list[Diagnostic]:
-        """Compile to `path`, written completely or not at all; return the warnings."""
+        """Compile to `path` completely or not at all, and return the warnings."""
         text = self._text()
         with _header_folder(self.headers) as folder:
             include = ["-iquote", str(folder)] if folder else []
             for name in std_headers(scanner.blank_comments(self.everything())):
                 include += ["-include", name]
-            with store.replace_file(path) as beside:
-                more, macros = stored.split_defines(self.flags)
-                flags_ = [*more, *include]
-                done = _run_gxx(flags_, macros + text, beside, self.checked)
-                if done.returncode and self.variables and FILE in done.stderr:
+            with store.replace_file(path) as output:
+                flags, macros = stored.split_defines(self.flags)
+                flags_ = [*flags, *include]
+                result = _run_gxx(flags_, macros + text, output, self.checked)
+                if result.returncode and self.variables and FILE in result.stderr:
                     # A variable inside an #if may not exist, so try without variables.
                     text = replace(self, variables=())._text()
-                    done = _run_gxx(flags_, macros + text, beside, self.checked)
-                found = self._said(done, text)
-                library = beside.read_bytes()
+                    result = _run_gxx(flags_, macros + text, output, self.checked)
+                errors = self._parse_log(result, text)
+                library = output.read_bytes()
                 if not library:
-                    raise BuildError(tools.said_by(done))
-                if refused := code_checks.list_called(library):
-                    found = [code_checks.refuse_call(refused[0], self.source)]
-                    raise CompileError(found, self.source, self.name)
-                os.chmod(beside, 0o755)
-            return found
+                    raise BuildError(tools.said_by(result))
+                if host_calls := code_checks.list_called(library):
+                    errors = [code_checks.refuse_call(host_calls[0], self.source)]
+                    raise CompileError(errors, self.source, self.name)
+                os.chmod(output, 0o755)
+            return errors
 
-    def _said(self, done: CompletedProcess[str], text: str) -> list[Diagnostic]:
+    def _parse_log(self, result: CompletedProcess[str], text: str) -> list[Diagnostic]:
         """Return g++'s messages about `text`; raise CompileError if g++ failed."""
-        found = diagnostics.parse_gcc(done.stderr)
-        found = diagnostics.in_source(found, self.source, text)
-        if done.returncode:
-            if not done.stderr.strip():
-                raise BuildError(tools.said_by(done))
-            found = diagnostics.with_error(found, done.stderr)
-            raise CompileError(found, self.source, self.name, done.stderr)
-        return found
+        messages = diagnostics.parse_gcc(result.stderr)
+        messages = diagnostics.in_source(messages, self.source, text)
+        if result.returncode:
+            if not result.stderr.strip():
+                raise BuildError(tools.said_by(result))
+            messages = diagnostics.with_error(messages, result.stderr)
+            raise CompileError(messages, self.source, self.name, result.stderr)
+        return messages
 
     def _text(self) -> str:
         try:
@@ -217,8 +217,8 @@ class _Made:
             for name, header in self.headers:
                 rewriter.rewrite(header, name)
         except rewriter.RewriteError as error:
-            found = diagnostics.parse_rewriter(str(error))
-            raise CompileError(found, self.source, self.name, str(error)) from None
+            errors = diagnostics.parse_rewriter(str(error))
+            raise CompileError(errors, self.source, self.name, str(error)) from None
         code = scanner.blank_comments(self.everything())
         cooperative = bool(_COOPERATIVE.search(code))
         kernels = list(zip(self.expressions, self.counts))
@@ -231,13 +231,13 @@ def _build_library(
     flags_: tuple[str, ...],
     expressions: tuple[str, ...],
     headers: Mapping[str, str],
-) -> _Made:
+) -> _LibraryInputs:
     kernels = {s.scope + s.name: len(s.params) for s in signature.parse(source)}
     used = follow_includes(source, lambda _, included: headers.get(included))
     for text in used.values():
         kernels |= {s.scope + s.name: len(s.params) for s in signature.parse(text)}
     counts = tuple(kernels[e.split("<")[0]] for e in expressions)
-    return _Made(
+    return _LibraryInputs(
         *(source, name, tuple(stored.for_cpu(flags_)), expressions, counts),
         *(
             tuple(sorted(used.items())),
@@ -247,23 +247,23 @@ def _build_library(
 
 
 def _run_gxx(
-    more: list[str], text: str, output: Path, checked: bool
+    flags: list[str], text: str, output: Path, checked: bool
 ) -> CompletedProcess[str]:
     """Compile and link `text`, which g++ reads from a pipe; no shell is involved."""
     runtime = str(runtime_path())
     header = _precompile_header(checked)
     # With another language or optimisation level g++ would misread the precompiled
     # form.
-    other = any(
-        flag.startswith(("-O", "-f", "-g", "-m", "-std", "-p")) for flag in more
+    is_incompatible = any(
+        flag.startswith(("-O", "-f", "-g", "-m", "-std", "-p")) for flag in flags
     )
-    name = header.with_name("plain.h") if other else header
-    head = ["-include", str(name), f"-I{header.parent / 'c'}"]
+    name = header.with_name("plain.h") if is_incompatible else header
+    include_flags = ["-include", str(name), f"-I{header.parent / 'c'}"]
     command = [
         build.find_tool("g++"),
-        *head,
+        *include_flags,
         *_list_flags(checked),
-        *more,
+        *flags,
         "-x",
         "c++",
         "-",
@@ -324,18 +324,18 @@ def _fiber_flags() -> list[str]:
 
 def _list_flags(checked: bool) -> list[str]:
     """List the flags with which every cell is compiled."""
-    more = [*build.CHECK_FLAGS, *code_checks.unset_flags()] if checked else []
-    return [*_FLAGS, *more, *_fiber_flags()]
+    watch_flags = [*build.CHECK_FLAGS, *code_checks.unset_flags()] if checked else []
+    return [*_FLAGS, *watch_flags, *_fiber_flags()]
 
 
 @functools.cache
 def _hash_toolchain(checked: bool) -> str:
     """Hash every input of a library besides the cell itself."""
     version = build.version_of(build.find_tool("g++"))
-    given = [_HEADER, *CPU_HEADERS.values()]
+    headers = [_HEADER, *CPU_HEADERS.values()]
     return build._hash(
         version,
-        *given,
+        *headers,
         *_list_flags(checked),
         str(runtime_path()),
         keys.hash_sources(*keys.CELL),
@@ -351,8 +351,8 @@ def _precompile_header(checked: bool) -> Path:
     header = folder / "cell.h"
     if not header.exists() or not Path(f"{header}.gch").exists():
         (folder / "c").mkdir(exist_ok=True)
-        standard = {**dict.fromkeys(_EMPTY, ""), **CPU_HEADERS}
-        for name, text in standard.items():
+        texts = {**dict.fromkeys(_EMPTY, ""), **CPU_HEADERS}
+        for name, text in texts.items():
             store.write(folder / "c" / name, text)
         for name in ("cell.h", "plain.h"):
             store.write(folder / name, _HEADER)
@@ -384,22 +384,22 @@ _STATE = re.compile(r"\b__(?:device|managed|constant)__\b[^(){};]*(?:;|=|\[|\{)"
 _opened: dict[Path, Any] = {}  # never closed
 
 
-def _open(path: Path, made: _Made) -> Any:
-    open_runtime()  # makes the runtime's name known to the loader
-    if _STATE.search(scanner.blank_comments(made.everything())):
+def _open(path: Path, inputs: _LibraryInputs) -> Any:
+    open_runtime()  # registers the runtime's name with the loader
+    if _STATE.search(scanner.blank_comments(inputs.everything())):
         # A copy gives the library fresh global variables, like a newly loaded module.
         # The loader opens the same library a second time only under another name.
         with tempfile.NamedTemporaryFile(suffix=".so", dir=path.parent) as copy:
             shutil.copyfileobj(path.open("rb"), copy)
             copy.flush()
             symbols.note_alias(copy.name, str(path))
-            return _open_library(Path(copy.name), made)
+            return _open_library(Path(copy.name), inputs)
     if path not in _opened:
-        _opened[path] = _open_library(path, made)
+        _opened[path] = _open_library(path, inputs)
     return _opened[path]
 
 
-def _open_library(path: Path, made: _Made) -> Any:
+def _open_library(path: Path, inputs: _LibraryInputs) -> Any:
     try:
         return ffi.dlopen(str(path))
     except OSError as error:
@@ -407,20 +407,20 @@ def _open_library(path: Path, made: _Made) -> Any:
         if not missing:
             raise
         path.unlink(missing_ok=True)
-        named = _demangle(missing[1])
-        found = diagnostics.diagnose_undefined(named, made.source)
-        raise CompileError([found], made.source, made.name, str(error)) from None
+        name = _demangle(missing[1])
+        cause = diagnostics.diagnose_undefined(name, inputs.source)
+        raise CompileError([cause], inputs.source, inputs.name, str(error)) from None
 
 
 def _demangle(symbol: str) -> str:
-    found = shutil.which("c++filt")
-    if not found:
+    tool = shutil.which("c++filt")
+    if not tool:
         return symbol
-    done = subprocess.run([found, symbol], text=True, capture_output=True)
-    return done.stdout.strip() or symbol
+    result = subprocess.run([tool, symbol], text=True, capture_output=True)
+    return result.stdout.strip() or symbol
 
 
-def _report(made: _Made) -> str:
-    kernels = ", ".join(made.expressions) or "compiled"
+def _report(inputs: _LibraryInputs) -> str:
+    kernels = ", ".join(inputs.expressions) or "compiled"
     threads = open_runtime().simt_threads()
     return f"{kernels} · CPU, {threads} core{'s' * (threads != 1)}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
-NOBODY = 2**32 - 1  # stands for an index when no single thread is to blame
+NOBODY = 2**32 - 1  # the index if no single thread is to blame
 LAUNCH, ADDRESS, STACK, ARITHMETIC, ILLEGAL, ASSERT, TRAP = range(1, 8)
 EXCEPTION, TIMEOUT, INTERRUPT, DEADLOCK = range(8, 12)
 AS_BEFORE = ". Its arrays are as they were."
@@ -59,35 +59,35 @@ class FaultScene:
 
     def pointers(self) -> list[tuple[Param, CScalar | None, Array | None, int]]:
         """Return the pointers: parameters, types, arrays and the kernel's addresses."""
-        every = zip(self.params, self.types, self.bound)
-        chosen = [(p, kind, value) for p, kind, value in every if p.pointer]
-        if (more := self.reached) is not None:
-            chosen += zip(more.params, more.types, more.arrays)
+        bound_params = zip(self.params, self.types, self.bound)
+        pointers = [(p, kind, value) for p, kind, value in bound_params if p.pointer]
+        if (reached := self.reached) is not None:
+            pointers += zip(reached.params, reached.types, reached.arrays)
         return [
             (p, kind, value if isinstance(value, Array) else None, address)
-            for (p, kind, value), address in zip(chosen, self.addresses)
+            for (p, kind, value), address in zip(pointers, self.addresses)
         ]
 
 
 def explain(fault: Fault, scene: FaultScene) -> KernelFault:
     """Return the exception for a failed launch."""
-    who = f"thread {_write_index(fault.thread)} of block {_write_index(fault.block)}"
-    what = {
-        ADDRESS: lambda: f"{who} {_describe_address(fault, scene)}",
+    thread = f"thread {_write_index(fault.thread)} of block {_write_index(fault.block)}"
+    text = {
+        ADDRESS: lambda: f"{thread} {_describe_address(fault, scene)}",
         STACK: lambda: (
-            f"{who} used up its stack of 64 KB: make its local arrays smaller, or end "
-            f"the recursion"
+            f"{thread} used up its stack of 64 KB: make its local arrays smaller, or "
+            f"end the recursion"
         ),
         ARITHMETIC: lambda: (
-            f"{who} divided a whole number by zero, or the least one by -1 (a GPU "
+            f"{thread} divided a whole number by zero, or the least one by -1 (a GPU "
             f"would go on with some number): check the divisor"
         ),
         ILLEGAL: lambda: (
-            f"{who} reached code that must not be reached: look for a missing return "
-            f"or an index that is undefined"
+            f"{thread} reached code that must not be reached: look for a missing "
+            f"return or an undefined index"
         ),
         ASSERT: lambda: fault.text.replace(f"{CELL}:", "line "),
-        TRAP: lambda: f"{who} called __trap()",
+        TRAP: lambda: f"{thread} called __trap()",
         EXCEPTION: lambda: fault.text,
         TIMEOUT: lambda: (
             f"it ran longer than {scene.timeout:g} s and was stopped: look for a loop "
@@ -95,22 +95,22 @@ def explain(fault: Fault, scene: FaultScene) -> KernelFault:
         ),
         DEADLOCK: lambda: fault.text,
     }.get(fault.kind, lambda: fault.text)()
-    what = re.sub(rf"^{re.escape(scene.kernel)}: ", "", what)
-    made = KernelFault(
-        f"{scene.kernel}: {what}{_describe_state(scene)}",
+    text = re.sub(rf"^{re.escape(scene.kernel)}: ", "", text)
+    error = KernelFault(
+        f"{scene.kernel}: {text}{_describe_state(scene)}",
         scene.kernel,
         _known_place(fault.block),
         _known_place(fault.thread),
     )
-    made.kind = fault.kind
-    return made
+    error.kind = fault.kind
+    return error
 
 
 def make_stray_fault(address: int, scene: FaultScene) -> KernelFault:
     """Return the exception for an overwritten canary, which is found after a launch."""
-    where = _describe_nearest(address, scene)
+    place = _describe_nearest(address, scene)
     return KernelFault(
-        f"{scene.kernel}: a thread wrote {where}{_guard()}{_describe_state(scene)}",
+        f"{scene.kernel}: a thread wrote {place}{_guard()}{_describe_state(scene)}",
         scene.kernel,
     )
 
@@ -149,7 +149,7 @@ def _describe_address(fault: Fault, scene: FaultScene) -> str:
 
 def _describe_nearest(address: int, scene: FaultScene) -> str:
     """Describe an address: `out[1030], 6 elements past the end of its 1024`."""
-    best: tuple[int, str] | None = None
+    nearest: tuple[int, str] | None = None
     for param, kind, array, start in scene.pointers():
         if array is None:
             continue
@@ -167,12 +167,12 @@ def _describe_nearest(address: int, scene: FaultScene) -> str:
             past = f"{_count_elements(beyond)} past" if beyond else "just past"
             text = f"{name}, {past} the end of its {count}"
         else:
-            text = f"{name} of {count}, which it may not"
-        if best is None or distance < best[0]:
-            best = distance, text
-    if best is None or (scene.arena is None and best[0] > 1 << 20):
-        return f"to address 0x{address:x}, which is in none of its arrays"
-    return best[1]
+            text = f"{name} of {count}, which is not allowed"
+        if nearest is None or distance < nearest[0]:
+            nearest = distance, text
+    if nearest is None or (scene.arena is None and nearest[0] > 1 << 20):
+        return f"address 0x{address:x}, which is in none of its arrays"
+    return nearest[1]
 
 
 def _count_elements(count: int) -> str:

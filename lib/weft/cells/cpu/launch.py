@@ -5,7 +5,7 @@ cffi.
 
 An entry receives the block of memory that Python has packed (arguments.Binder.pack),
 and the offset of each argument in it. The compiler derives the parameters' types, so a
-cell may use any type. Its sizes are compared with Python's before the first launch.
+cell may use any type. Python compares the sizes with its own before the first launch.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ struct weft_any { /* becomes the parameter's type when the kernel is called */
         return *(const weft_t *)weft_at;
     }
 };
-/* Of all functions of its name (div() is one of C's) the one that is a kernel. */
+/* Selects the kernel among all functions of its name (div() is also one of C's). */
 template <class... weft_p>
 static auto weft_only(void (*weft_k)(weft_p...)) { return weft_k; }
 template <class... weft_p>
@@ -83,7 +83,7 @@ def write_launcher(
     variables: C++ names of the variables in device memory. weft_variable() takes an
         index into this list, and returns the variable's address and size.
     """
-    more = ", (cudaStream_t)0, true" if cooperative else ""
+    extra_config = ", (cudaStream_t)0, true" if cooperative else ""
     launches, sizes = [], []
     for number, (expression, count) in enumerate(expressions):
         # Name the kernel from the outermost scope, since a local name, such as c, must
@@ -95,12 +95,12 @@ def write_launcher(
             f" if (weft_shared > 48 << 10) cudaFuncSetAttribute(weft_k,"
             f" cudaFuncAttributeMaxDynamicSharedMemorySize, (int)weft_shared);"
             f" weft_k<<<dim3(weft_c[0], weft_c[1], weft_c[2]),"
-            f" dim3(weft_c[3], weft_c[4], weft_c[5]), weft_shared{more}>>>"
+            f" dim3(weft_c[3], weft_c[4], weft_c[5]), weft_shared{extra_config}>>>"
             f"({args}); break; }}"
         )
         call = f"weft_measure({kernel}, weft_out, weft_room)"
         sizes.append(f"case {number}: return {call};")
-    found = " ".join(
+    cases = " ".join(
         f"case {number}: *weft_size = sizeof(::{name}); return (char *)&::{name};"
         for number, name in enumerate(variables)
     )
@@ -122,7 +122,7 @@ int weft_launch(unsigned weft_n, const unsigned *weft_c, size_t weft_shared,
 extern "C" __attribute__((visibility("default")))
 char *weft_variable(unsigned weft_n, size_t *weft_size) {{
     *weft_size = 0;
-    switch (weft_n) {{ {found} }}
+    switch (weft_n) {{ {cases} }}
     return 0;
 }}
 }}
@@ -224,7 +224,7 @@ class CpuLauncher:
             arena = launch.scene.arena
             if arena is not None:
                 self._take_back(launch)
-                arena.copy_back(self._stored(launch, arena))
+                arena.copy_back(self._find_written(launch, arena))
 
     def results(
         self,
@@ -263,53 +263,55 @@ class CpuLauncher:
         bound = self.binder.bind(args)
         self._check_structs(bound)
         arrays = [v for p, v in zip(self.params, bound) if p.pointer]
-        where = common_device(self.name, arrays + list_held_arrays(bound))
-        if where and where[0] != "cpu":
-            raise ArgumentError(f"{self.name}: its arrays are on {where[0]}, not here")
-        found, written = None, self.written
+        device = common_device(self.name, arrays + list_held_arrays(bound))
+        if device and device[0] != "cpu":
+            raise ArgumentError(
+                f"{self.name}: its arrays are on {device[0]}, not the CPU"
+            )
+        reached, written = None, self.written
         if self.binder.holds_addresses:
-            found = reach_arrays(self.binder, bound)
-            arrays, written = arrays + found.arrays, written + found.written
-        arena = None if self.inplace else self._fenced(arrays, found)
+            reached = reach_arrays(self.binder, bound)
+            arrays, written = arrays + reached.arrays, written + reached.written
+        arena = None if self.inplace else self._fence(arrays, reached)
         try:
             addresses = place(arena, arrays)
-            if found is not None and arena is not None:
-                bound = translate(self.binder, bound, found, arena)
+            if reached is not None and arena is not None:
+                bound = translate(self.binder, bound, reached, arena)
             packed, offsets = self.binder.pack(bound, addresses)
             scene = faults.FaultScene(
                 *(self.name, self.params, self.binder.types, bound, addresses, arena),
-                *(self.timeout, found),
+                *(self.timeout, reached),
             )
             yield Prepared(
                 *(scene, arrays, written, packed, offsets, [*grid, *block], shared),
-                found,
+                reached,
             )
         finally:
             if arena is not None:
                 arena.release()
 
-    def _fenced(self, arrays: Sequence[Array | None], found: Reached | None) -> Arena:
-        return Arena(arrays, self._alignments(found))
+    def _fence(self, arrays: Sequence[Array | None], reached: Reached | None) -> Arena:
+        return Arena(arrays, self._alignments(reached))
 
-    def _alignments(self, found: Reached | None) -> list[int]:
-        if found is None:
+    def _alignments(self, reached: Reached | None) -> list[int]:
+        if reached is None:
             return self.align
-        return self.align + list_alignments(self.source, found.types)
+        return self.align + list_alignments(self.source, reached.types)
 
     def _take_back(self, launch: Prepared) -> None:
         """Restore the original addresses in the copies."""
         if launch.reached is not None:
             take_back(self.binder, launch.reached, launch.scene.arena)
 
-    def _stored(self, launch: Prepared, arena: Arena) -> list[bool]:
+    def _find_written(self, launch: Prepared, arena: Arena) -> list[bool]:
         """Return which arrays to copy back.
 
-        They are those that are not const, and const arrays that the kernel has written
-        through a cast, as a GPU would allow.
+        These are all arrays that are not const, and the const arrays that the kernel
+        has written through a cast, as a GPU would allow.
         """
         changed = arena.changed(launch.written)
-        for (param, _, array, _), yes in zip(launch.scene.pointers(), changed):
-            if yes and array is not None and not array.writable:
+        for (param, _, array, _), differs in zip(launch.scene.pointers(), changed):
+            if differs and array is not None and not array.writable:
                 raise faults.read_only(self.name, param)
         return [a or b for a, b in zip(launch.written, changed)]
 

@@ -1,6 +1,6 @@
 """Launch a kernel under the watch build, and show the findings below the cell.
 
-The arrays' copies are in memory of the runtime, which tracks where each copy begins and
+The arrays' copies are in the runtime's memory. It tracks where each copy begins and
 ends, and which of its bytes have been written. The runtime returns its findings as JSON
 text (simt_check.h). The text is parsed into a report only on demand, so a launch
 without errors costs only the text.
@@ -22,7 +22,7 @@ from ...base.tracebacks import running_shell
 from ...report import raw
 from ...report.html import show
 from ...report.model import CellSource, Finding, Report
-from ...report.text import write_finding as told
+from ...report.text import write_finding
 from ..arguments import Array
 from ..reached_arrays import Reached
 from . import arena, code_checks, faults
@@ -37,13 +37,13 @@ _last: WatchedLaunch | None = None
 _gathering: list[list[Finding]] = []  # one list for each open gather()
 
 
-def keep_report(seen: WatchedLaunch) -> None:
-    """Keep a launch's observations, and add its findings to all open gather()s."""
+def keep_report(launch: WatchedLaunch) -> None:
+    """Store a launch's observations, and add its findings to all open gather()s."""
     global _last
-    _last = seen
-    if _gathering and not seen.ok:
+    _last = launch
+    if _gathering and not launch.ok:
         for findings in _gathering:
-            findings += seen.report.findings
+            findings += launch.report.findings
 
 
 @contextlib.contextmanager
@@ -68,29 +68,29 @@ def last_report() -> Report | None:
     return _last.report if _last is not None else None
 
 
-def tell(module: Cell, seen: WatchedLaunch, always: bool = False) -> None:
+def tell(module: Cell, launch: WatchedLaunch, always: bool = False) -> None:
     """Show the findings of a completed launch, each once per run of a cell.
 
     always: also show findings that have been shown before.
     """
-    if seen.ok:
+    if launch.ok:
         return
     running = running_shell()
     run = running.execution_count if running is not None else None
-    fresh = []
-    for one in seen.report.findings:
+    new_findings = []
+    for one in launch.report.findings:
         key = run, one.kind, one.file, one.line, one.column, one.array
-        if always or key not in module.told:
-            module.told.add(key)
-            fresh.append(one)
-    if fresh:
-        part = copy.copy(seen.report)
-        part.findings = fresh
-        show(part)
-        seen.report.cell = part.cell
+        if always or key not in module.shown_findings:
+            module.shown_findings.add(key)
+            new_findings.append(one)
+    if new_findings:
+        shown_report = copy.copy(launch.report)
+        shown_report.findings = new_findings
+        show(shown_report)
+        launch.report.cell = shown_report.cell
 
 
-TIMEOUT = 60.0  # default time limit of a checked launch, in seconds
+TIMEOUT = 60.0  # default time limit of a watched launch, in seconds
 SLOWDOWN = "about 20 times slower than the plain build"
 ENDING = {
     *("bounds", "use-after-free", "misaligned", "host-pointer", "deadlock", "hang"),
@@ -121,7 +121,7 @@ class WatchedLaunch:
         seconds: float,
         more: Sequence[Finding] = (),
     ) -> None:
-        """Keep the runtime's JSON `text`.
+        """Store the runtime's JSON `text`.
 
         more: findings in addition to those in the text.
         """
@@ -160,20 +160,21 @@ class CheckedLauncher(CpuLauncher):
         super().__init__(*args, **options)
         self.readers = readers
         self.last: WatchedLaunch | None = None
-        self.watch: Callable[[WatchedLaunch], None] = lambda seen: None
+        self.watch: Callable[[WatchedLaunch], None] = lambda launch: None
 
-    def _fenced(
-        self, arrays: Sequence[Array | None], found: Reached | None
+    def _fence(
+        self, arrays: Sequence[Array | None], reached: Reached | None
     ) -> CheckedArena:
         kinds = [t for p, t in zip(self.params, self.binder.types) if p.pointer]
         names = [""] * len(kinds)
-        if found is not None:
-            kinds, names = kinds + found.types, names + [p.name for p in found.params]
+        if reached is not None:
+            kinds = kinds + reached.types
+            names += [p.name for p in reached.params]
         sizes = [
             kind.size if kind else array.itemsize if array else 1
             for kind, array in zip(kinds, arrays)
         ]
-        return CheckedArena(arrays, self._alignments(found), sizes, names)
+        return CheckedArena(arrays, self._alignments(reached), sizes, names)
 
     def _run(self, launch: Prepared) -> None:
         simt = open_runtime()
@@ -190,12 +191,12 @@ class CheckedLauncher(CpuLauncher):
             text = raw_report()
         config = launch.config
         shape = tuple(config[:3]), tuple(config[3:])
-        more = (
+        extra = (
             code_checks.find(launch, self.name, self.readers.texts)
             if not failure
             else []
         )
-        self.last = WatchedLaunch(text, self.readers, self.name, shape, seconds, more)
+        self.last = WatchedLaunch(text, self.readers, self.name, shape, seconds, extra)
         self.watch(self.last)
         if failure is not None:
             raise _explain_fault(failure, self.last, self.timeout)
@@ -220,16 +221,16 @@ class CheckedArena(arena.Arena):
         parts = arena.merge_spans(arrays, align)
         self._ends = [end for _, end, _ in parts]
         starts = {a.address: size for a, size in zip(arrays, sizes) if a}
-        called = {a.address: name.encode() for a, name in zip(arrays, names) if a}
+        labels = {a.address: name.encode() for a, name in zip(arrays, names) if a}
         for start, end, _ in parts:
             nbytes = end - start
             memory = open_runtime().simt_check_alloc(
-                nbytes, starts.get(start, 1), called.get(start) or ffi.NULL, 1
+                nbytes, starts.get(start, 1), labels.get(start) or ffi.NULL, 1
             )
             if memory == ffi.NULL:
                 self.release()
                 raise MemoryError(
-                    f"no memory for a checked copy of {nbytes} bytes; --fast takes "
+                    f"no memory for a watched copy of {nbytes} bytes; --fast selects "
                     f"the plain build"
                 )
             at = int(ffi.cast("uintptr_t", memory))
@@ -250,22 +251,22 @@ class CheckedArena(arena.Arena):
 
 def raw_report() -> str:
     """Return the runtime's data since simt_check_begin(), as JSON (simt_check.h)."""
-    made = open_runtime().simt_check_report()
-    if made == ffi.NULL:
-        raise MemoryError("no memory for the report of a checked launch")
+    text = open_runtime().simt_check_report()
+    if text == ffi.NULL:
+        raise MemoryError("no memory for the report of a watched launch")
     try:
-        return ffi.string(made).decode(errors="replace")
+        return ffi.string(text).decode(errors="replace")
     finally:
-        open_runtime().simt_check_free(made)
+        open_runtime().simt_check_free(text)
 
 
 def _explain_fault(
-    fault: KernelFault, seen: WatchedLaunch, timeout: float
+    fault: KernelFault, launch: WatchedLaunch, timeout: float
 ) -> KernelFault:
     """Return the fault with its source line, its findings and the report."""
-    report = seen.report
+    report = launch.report
     ending = next((one for one in report.findings if one.kind in ENDING), None)
-    said, block, thread = str(fault), fault.block, fault.thread
+    message, block, thread = str(fault), fault.block, fault.thread
     if ending is not None:
         text = ending.text
         if "ran longer than the limit" in text:
@@ -274,23 +275,23 @@ def _explain_fault(
                 f"and was stopped: allow it more with timeout= (--timeout), or run it "
                 f"unwatched (--fast)"
             )
-        said = _with_line(report, ending, f"{seen.kernel}: {text}")
+        message = _with_line(report, ending, f"{launch.kernel}: {text}")
         block, thread = ending.block, ending.thread
     else:  # an assertion or a division by zero: the fault itself is clearer
         raised = (one for one in report.findings if one.kind == "exception")
         if ending := next(raised, None):
-            text = said.removesuffix(faults.AS_BEFORE)
+            text = message.removesuffix(faults.AS_BEFORE)
             text = re.sub(r" \(line \d+\)$", "", text)
-            said = _with_line(report, ending, text)
-    others = [one for one in report.findings if one is not ending]
-    parts = [said, *(told(report, one) for one in others[:3])]
-    made = KernelFault("\n".join(parts), seen.kernel, block, thread)
-    made.report, made.kind = report, fault.kind
-    return made
+            message = _with_line(report, ending, text)
+    other_findings = [one for one in report.findings if one is not ending]
+    parts = [message, *(write_finding(report, one) for one in other_findings[:3])]
+    error = KernelFault("\n".join(parts), launch.kernel, block, thread)
+    error.report, error.kind = report, fault.kind
+    return error
 
 
 def _with_line(report: Report, one: Finding, text: str) -> str:
     """Return a sentence on a finding, its source line with a caret, and its cure."""
-    rows = told(report, one).splitlines()
-    where = f" ({one.file}, line {one.line})" if one.line else ""
-    return "\n".join([f"{text}{where}{faults.AS_BEFORE}", *rows[1:]])
+    rows = write_finding(report, one).splitlines()
+    place = f" ({one.file}, line {one.line})" if one.line else ""
+    return "\n".join([f"{text}{place}{faults.AS_BEFORE}", *rows[1:]])

@@ -23,7 +23,7 @@ ffi = device.driver_ffi()
 # These statuses are sticky: every later call in the process fails.
 STICKY = {
     **{214: "an uncorrectable memory error", 700: "an illegal address"},
-    **{702: "the driver's time limit", 709: "its context is destroyed"},
+    **{702: "the driver's time limit", 709: "a destroyed context"},
     **{710: "a failed assert()", 714: "a hardware stack error"},
     **{715: "an illegal instruction", 716: "a misaligned address"},
     **{717: "an address in the wrong memory space", 718: "an invalid program counter"},
@@ -42,7 +42,7 @@ def open_library() -> Any:
     """Return libcuda; raise KernelError without a driver."""
     library = device.open_driver()
     if library is None:
-        raise KernelError(f"no NVIDIA driver: {device.DRIVER} is not there")
+        raise KernelError(f"no NVIDIA driver: {device.DRIVER} was not found")
     return library
 
 
@@ -65,11 +65,11 @@ def check(status: int, doing: str) -> None:
 def lost_message(status: int, doing: str) -> str:
     """Return the message for a kernel that has destroyed the CUDA context."""
     cause = STICKY[status]
-    found = f"{doing}: {cause} ended a kernel on the GPU (CUDA error {status})"
+    message = f"{doing}: {cause} ended a kernel on the GPU (CUDA error {status})"
     if status == 710:
-        found += "; the line printed above names the file, line and thread"
+        message += "; the line printed above names the file, line and thread"
     return (
-        f"{found}. CUDA cannot go on in this process: restart the kernel. "
+        f"{message}. CUDA cannot go on in this process: restart the kernel. "
         "The same cell on the CPU (--cpu) names the thread and the array, and "
         "--isolated keeps such a fault away from the notebook"
     )
@@ -78,10 +78,10 @@ def lost_message(status: int, doing: str) -> str:
 def describe_error(status: int) -> str:
     """Describe a CUresult: CUDA_ERROR_INVALID_VALUE (1), invalid argument."""
     texts = []
-    for ask in (open_library().cuGetErrorName, open_library().cuGetErrorString):
+    for function in (open_library().cuGetErrorName, open_library().cuGetErrorString):
         text = ffi.new("char const **")
-        known = ask(status, text) == 0 and text[0] != ffi.NULL
-        texts.append(ffi.string(text[0]).decode() if known else "unknown")
+        is_known = function(status, text) == 0 and text[0] != ffi.NULL
+        texts.append(ffi.string(text[0]).decode() if is_known else "unknown")
     return f"{texts[0]} ({status}), {texts[1]}"
 
 
@@ -150,10 +150,10 @@ def load(image: bytes, doing: str) -> int:
 
 def find_function(module: int, name: str) -> int:
     """Return the kernel with the (mangled) name `name`."""
-    found = ffi.new("uintptr_t *")
-    status = open_library().cuModuleGetFunction(found, module, name.encode())
+    kernel = ffi.new("uintptr_t *")
+    status = open_library().cuModuleGetFunction(kernel, module, name.encode())
     check(status, f"looking for kernel {name}")
-    return found[0]
+    return kernel[0]
 
 
 def find_variable(module: int, name: str) -> tuple[int, int]:
@@ -183,7 +183,7 @@ def download(address: int, size: int, doing: str) -> bytes:
 
 def _wait(doing: str) -> None:
     if torch.cuda.is_current_stream_capturing():
-        raise KernelError(f"{doing}: not while a graph is captured: do so before")
+        raise KernelError(f"{doing}: impossible during a graph's capture: do it before")
     wait_for_stream(None, doing)
 
 
@@ -214,7 +214,7 @@ def best_block(function: int) -> int:
     block = ffi.new("int *")
     grid = ffi.new("int *")
     ask = open_library().cuOccupancyMaxPotentialBlockSize
-    check(ask(grid, block, function, ffi.NULL, 0, 0), "asking for the occupancy")
+    check(ask(grid, block, function, ffi.NULL, 0, 0), "computing the occupancy")
     return block[0]
 
 
@@ -226,7 +226,7 @@ def wait_for_stream(stream: int | None, doing: str) -> None:
         check(open_library().cuStreamSynchronize(stream), doing)
 
 
-def _read_integer(ask: Any, *args: int) -> int:
+def _read_integer(function: Any, *args: int) -> int:
     value = ffi.new("int *")
-    check(ask(value, *args), "asking the CUDA driver")
+    check(function(value, *args), "querying the CUDA driver")
     return value[0]

@@ -1,9 +1,9 @@
-"""From Python's arguments to a launch on the GPU, in a few microseconds.
+"""Turn Python's arguments into a launch on the GPU, in a few microseconds.
 
-For each kernel a function is generated that checks the kernel's parameters. It is
-compiled once. Arguments that it does not recognize take the careful way (arguments.py),
-which accepts every valid argument and explains the errors in the rest. This module
-itself needs no GPU: loader.py supplies the calls.
+The module generates one function per kernel, which checks and packs the kernel's
+arguments. Arguments that the function does not recognize take the careful way
+(arguments.py), which accepts every valid argument and explains the errors in the rest.
+This module itself needs no GPU: loader.py supplies the calls.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LaunchTarget:
     after:   (device, stream); called once a launch is queued, unless None
     default: () -> the device of a launch without any array
     kind:    the device type of the arrays
-    attributes: CUlaunchAttributes, COOPERATIVE for example
+    attributes: CUlaunchAttributes, for example COOPERATIVE
     """
 
     call: Callable[[int, int, int, int], int]
@@ -177,7 +177,7 @@ class GpuLauncher:
         return self._make(rooms, otherwise)
 
 
-def parse_dimensions(value: Any, what: str, kernel: str) -> tuple[int, int, int]:
+def parse_dimensions(value: Any, name: str, kernel: str) -> tuple[int, int, int]:
     """Parse a grid or a block: 7, (4, 4), or an object with x, y and z."""
     if all(hasattr(value, axis) for axis in "xyz"):
         value = (value.x, value.y, value.z)
@@ -188,7 +188,7 @@ def parse_dimensions(value: Any, what: str, kernel: str) -> tuple[int, int, int]
         sizes = []
     if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
         raise ArgumentError(
-            f"{kernel}: {what} = {value!r}: want one to three whole numbers of at "
+            f"{kernel}: {name} = {value!r}: want one to three whole numbers of at "
             f"least 1"
         )
     return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
@@ -202,10 +202,10 @@ def stream_number(stream: Any) -> int:
         if isinstance(number := getattr(stream, name, None), int):
             return number
     if hasattr(stream, "__cuda_stream__"):
-        found = stream.__cuda_stream__
-        return int((found() if callable(found) else found)[1])
+        pair = stream.__cuda_stream__
+        return int((pair() if callable(pair) else pair)[1])
     raise ArgumentError(
-        f"{stream!r} is no stream: pass a torch.cuda.Stream or a stream's number"
+        f"{stream!r} is not a stream: pass a torch.cuda.Stream or a stream's number"
     )
 
 
@@ -267,7 +267,7 @@ def _quick_lines(binder: Binder, target: LaunchTarget, head: bytes) -> list[str]
         f"            pack_into(room.buffer, {STREAM}, number, {', '.join(packed)})",
         "            quick = True",
         "    except Exception:",
-        "        pass  # it is said the careful way",
+        "        pass  # the careful way reports the error",
         "    if not quick:",
         "        return otherwise(args, rooms)",
         "    status = call(room.configuration, function, room.table, 0)",
@@ -287,36 +287,36 @@ def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> li
     Only tensors have a torch dtype. A subclass without memory, such as FakeTensor,
     raises when its address is requested, and so takes the careful way.
     """
-    found = []
-    several = len(_dtypes_of(kind)) != 1  # `is` is twice as fast as `in`
-    found.append(f"{name}.dtype {'in' if several else 'is'} dtypes_{name}")
-    found.append(f"{name}.is_contiguous()")
+    conditions = []
+    has_several = len(_dtypes_of(kind)) != 1  # `is` is twice as fast as `in`
+    conditions.append(f"{name}.dtype {'in' if has_several else 'is'} dtypes_{name}")
+    conditions.append(f"{name}.is_contiguous()")
     if first:
-        found.append(f"{name}.get_device() == device")
+        conditions.append(f"{name}.get_device() == device")
     if not param.const:
-        found.append(f"not {name}.requires_grad")
+        conditions.append(f"not {name}.requires_grad")
     if kind.count > 1:
-        found.append(f"not {name}.data_ptr() % {kind.align}")
-        found.append(f"not {name}.nbytes % {kind.size}")
-    return found
+        conditions.append(f"not {name}.data_ptr() % {kind.align}")
+        conditions.append(f"not {name}.nbytes % {kind.size}")
+    return conditions
 
 
 def _bind_dtypes(binder: Binder) -> dict[str, Any]:
     """Return the torch dtypes allowed for array parameter 0 as dtypes_a0, and so on."""
-    found: dict[str, Any] = {}
+    dtypes: dict[str, Any] = {}
     for i, (param, kind) in enumerate(zip(binder.params, binder.types)):
         if param.pointer and kind:
-            known = _dtypes_of(kind)
-            found[f"dtypes_a{i}"] = next(iter(known)) if len(known) == 1 else known
-    return found
+            kinds = _dtypes_of(kind)
+            dtypes[f"dtypes_a{i}"] = next(iter(kinds)) if len(kinds) == 1 else kinds
+    return dtypes
 
 
 def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
     """Return a type's torch dtypes, except complex ones, which may be conjugated."""
-    known = [getattr(torch, name, None) for name in kind.dtypes]
+    dtypes = [getattr(torch, name, None) for name in kind.dtypes]
     return frozenset(
         dtype
-        for dtype in known
+        for dtype in dtypes
         if isinstance(dtype, torch.dtype) and not dtype.is_complex
     )
 
@@ -344,23 +344,23 @@ def _check_structs(binder: Binder, bound: list[Any], sizes: Sequence[int]) -> No
 
 
 def _device_of(kernel: str, arrays: list[Array | None], target: LaunchTarget) -> int:
-    where = common_device(kernel, arrays)
-    if where is None:
+    device = common_device(kernel, arrays)
+    if device is None:
         return target.default()
-    if where[0] != target.kind:
+    if device[0] != target.kind:
         array = next(filter(None, arrays))
         raise ArgumentError(
-            f"{kernel} is compiled for {target.kind}, its arrays are elsewhere: {array}"
+            f"{kernel} is compiled for {target.kind}, but one array is {array}"
         )
-    return where[1] if target.kind == "cuda" else -1
+    return device[1] if target.kind == "cuda" else -1
 
 
 def _keep(arrays: list[Array | None], number: int, device: int) -> None:
     """If Python frees a tensor, keep its memory until the other stream is done."""
-    other = torch.cuda.ExternalStream(number, device=device)
+    stream = torch.cuda.ExternalStream(number, device=device)
     for array in arrays:
         if array and isinstance(array.owner, torch.Tensor):
-            array.owner.record_stream(other)
+            array.owner.record_stream(stream)
 
 
 def _address_of(memory: Any) -> int:

@@ -2,8 +2,8 @@
 
     NVRTC -> cubin in the cache -> cuModuleLoadData in torch's context -> launch.py
 
-A cell takes about 30 ms. A launch is queued on torch's current stream and returns.
-Kernels that print or assert are waited for, so that their messages appear. A fault
+A cell takes about 30 ms. A launch is queued on torch's current stream and returns. If a
+kernel prints or asserts, its launcher waits, so that the messages appear. A fault
 becomes visible at the next wait. wait_for_device() then reports it, and refuses the GPU
 from then on.
 """
@@ -78,9 +78,9 @@ class GpuModule:
         Raises ArgumentError, DeviceLost, OutOfMemory or KernelError.
         """
         kernel = re.sub(r"^(?:\w+::)*", "", expression)
-        whole = "\n".join([self.source, *self.headers.values()])
-        binder = Binder(kernel, params, whole)
-        sizes = self._checked_sizes(expression, binder)
+        full_text = "\n".join([self.source, *self.headers.values()])
+        binder = Binder(kernel, params, full_text)
+        sizes = self._check_sizes(expression, binder)
         text = "\n".join([scanner.blank_comments(self.source), *self.headers.values()])
         sync = bool(_TALKS.search(text)) if sync is None else sync
         if cooperative is None:
@@ -99,7 +99,7 @@ class GpuModule:
                 with output.capture_output(True):
                     driver.wait_for_stream(stream, kernel)
 
-        several = torch.cuda.device_count() > 1
+        has_several = torch.cuda.device_count() > 1
         return launch.GpuLauncher(
             binder,
             launch.LaunchTarget(
@@ -109,7 +109,7 @@ class GpuModule:
                 enter=driver.use_device,
                 fail=fail,
                 default=torch.cuda.current_device,
-                current=torch._C._cuda_getDevice if several else None,
+                current=torch._C._cuda_getDevice if has_several else None,
                 after=wait if sync else None,
                 attributes=launch.COOPERATIVE if cooperative else b"",
             ),
@@ -137,11 +137,11 @@ class GpuModule:
 
         torch's current GPU is read only if the code is loaded on it.
         """
-        here = torch.cuda.current_device()
-        device = here if here in self._modules else self.device
+        current = torch.cuda.current_device()
+        device = current if current in self._modules else self.device
         with driver.use_device(device):
-            where = self._variable(device, variable)
-            return driver.download(*where, f"reading {variable} on cuda:{device}")
+            span = self._variable(device, variable)
+            return driver.download(*span, f"reading {variable} on cuda:{device}")
 
     def write(self, variable: str, data: bytes) -> None:
         """Set all bytes of a variable on every GPU."""
@@ -185,7 +185,7 @@ class GpuModule:
             return self.program
         return _load_program(self, name_arch(device))[0]
 
-    def _checked_sizes(self, expression: str, binder: Binder) -> list[int] | None:
+    def _check_sizes(self, expression: str, binder: Binder) -> list[int] | None:
         """Return the compiler's sizes of the parameters, checked against Python's.
 
         The result is None if the driver cannot report sizes.
@@ -202,8 +202,8 @@ class GpuModule:
                 )
         if len(sizes) != len(binder.params):
             raise ArgumentError(
-                f"{binder.kernel} has {len(sizes)} parameters, {len(binder.params)} "
-                f"could be read: write its parameters without macros"
+                f"{binder.kernel} has {len(sizes)} parameters, but its source shows "
+                f"{len(binder.params)}: write its parameters without macros"
             )
         binder.compare(sizes)
         return sizes
@@ -231,17 +231,17 @@ def compile(
     if not torch.cuda.is_available():
         raise BuildError("no CUDA GPU here; without --gpu the cell runs on a CPU")
     index = torch.cuda.current_device() if device is None else device
-    made = GpuModule(
+    module = GpuModule(
         *(source, name, tuple(flags), tuple(expressions), dict(headers or {}), index),
         *(CompiledProgram(b"", "", {}, ""), False),
     )
-    made.program, made.cached = _load_program(made, name_arch(index))
-    made.warnings = diagnostics.parse_nvrtc(made.program.log, stored.CELL)
-    for expression in made.expressions:
-        made.function(expression, index)
-    made.report = _report(made)
-    made.seconds = time.perf_counter() - begin
-    return made
+    module.program, module.cached = _load_program(module, name_arch(index))
+    module.warnings = diagnostics.parse_nvrtc(module.program.log, stored.CELL)
+    for expression in module.expressions:
+        module.function(expression, index)
+    module.report = _report(module)
+    module.seconds = time.perf_counter() - begin
+    return module
 
 
 def compile_only(
@@ -255,13 +255,13 @@ def compile_only(
     """Return the cell as machine code for `sm` ("sm_90"), for inspection only."""
     begin = time.perf_counter()
     program, cached = stored.load_program(source, name, sm, flags, expressions, headers)
-    made = GpuModule(
+    module = GpuModule(
         *(source, name, tuple(flags), tuple(expressions), dict(headers), -1),
-        *(program, cached, _read_only(program, expressions, sm)),
+        *(program, cached, _summarize(program, expressions, sm)),
     )
-    made.warnings = diagnostics.parse_nvrtc(program.log, stored.CELL)
-    made.seconds = time.perf_counter() - begin
-    return made
+    module.warnings = diagnostics.parse_nvrtc(program.log, stored.CELL)
+    module.seconds = time.perf_counter() - begin
+    return module
 
 
 def compile_ptx(
@@ -276,7 +276,7 @@ def compile_ptx(
 
     sm: target such as "sm_80"; "": the current GPU's, or sm_80 without a GPU.
     """
-    return _for_reading(source, name, flags, expressions, headers, sm).ptx
+    return _compile_text(source, name, flags, expressions, headers, sm).ptx
 
 
 def compile_sass(
@@ -288,7 +288,7 @@ def compile_sass(
     sm: str = "",
 ) -> str:
     """Return the cell's SASS; raise BuildError if there is no disassembler."""
-    program = _for_reading(source, name, flags, expressions, headers, sm)
+    program = _compile_text(source, name, flags, expressions, headers, sm)
     return tools.disassemble(program.cubin)
 
 
@@ -335,24 +335,24 @@ def name_arch(device: int) -> str:
 # ---- compiling ----------------------------------------------------------------
 
 
-def _load_program(made: GpuModule, sm: str) -> tuple[CompiledProgram, bool]:
+def _load_program(module: GpuModule, sm: str) -> tuple[CompiledProgram, bool]:
     """Return machine code for `sm`, and whether it came from the cache."""
-    what = made.source, made.name, sm, made.flags
-    names = variables.list_settable([made.source, *made.headers.values()])
-    asked = made.expressions + tuple(f"&{name}" for name in names)
+    inputs = module.source, module.name, sm, module.flags
+    names = variables.list_settable([module.source, *module.headers.values()])
+    requested = module.expressions + tuple(f"&{name}" for name in names)
     try:
-        return stored.load_program(*what, asked, made.headers)
+        return stored.load_program(*inputs, requested, module.headers)
     except CompileError as error:
         if not names or "__nv_name_map" not in error.log:
             raise
     # A variable inside an #if may not exist, so try without variables.
-    return stored.load_program(*what, made.expressions, made.headers)
+    return stored.load_program(*inputs, module.expressions, module.headers)
 
 
-def _for_reading(source, name, flags, expressions, headers, sm) -> CompiledProgram:
+def _compile_text(source, name, flags, expressions, headers, sm) -> CompiledProgram:
     if not sm:
-        here = torch.cuda.is_available()
-        sm = name_arch(torch.cuda.current_device()) if here else "sm_80"
+        has_gpu = torch.cuda.is_available()
+        sm = name_arch(torch.cuda.current_device()) if has_gpu else "sm_80"
     if not expressions:
         expressions = [
             s.scope + s.name for s in signature.parse(source) if not s.template
@@ -361,35 +361,35 @@ def _for_reading(source, name, flags, expressions, headers, sm) -> CompiledProgr
 
 
 def _check_driver(doing: str) -> None:
-    """Refuse a driver older than NVRTC's CUDA release: it could not load the code."""
-    ours, drivers = nvrtc.nvrtc_version(), driver.driver_version()
-    if ours[0] > drivers[0]:
+    """Refuse a driver older than NVRTC's CUDA release: it cannot load the code."""
+    required, supported = nvrtc.nvrtc_version(), driver.driver_version()
+    if required[0] > supported[0]:
         raise KernelError(
-            f"{doing}: NVRTC is of CUDA {ours[0]}.{ours[1]}, the driver of "
-            f"{drivers[0]}.{drivers[1]}: update the driver, or "
-            f"pip install nvidia-cuda-nvrtc-cu{drivers[0]}"
+            f"{doing}: NVRTC is from CUDA {required[0]}.{required[1]}, the driver from "
+            f"{supported[0]}.{supported[1]}: update the driver, or "
+            f"pip install nvidia-cuda-nvrtc-cu{supported[0]}"
         )
 
 
-def _report(made: GpuModule) -> str:
-    """Return one line on the kernels' resources.
+def _report(module: GpuModule) -> str:
+    """Return one line that describes the kernels' resources.
 
     For example: saxpy · 10 registers · 100 % occupancy at 1024 threads a block · sm_90a
     """
     parts = []
-    for expression in made.expressions:
-        function = made.function(expression, made.device)
-        usage = made.program.usage.get(made.program.lowered[expression], Usage())
-        with driver.use_device(made.device):
-            parts.append(f"{expression} · {_needs(made, function, usage)}")
+    for expression in module.expressions:
+        function = module.function(expression, module.device)
+        usage = module.program.usage.get(module.program.lowered[expression], Usage())
+        with driver.use_device(module.device):
+            parts.append(f"{expression} · {_describe_usage(module, function, usage)}")
     return (
         "; ".join([*parts, "compiled"][: len(parts) or 1])
-        + f" · {name_arch(made.device)}"
+        + f" · {name_arch(module.device)}"
     )
 
 
-def _read_only(program: CompiledProgram, expressions: Sequence[str], sm: str) -> str:
-    """Return one line on kernels that this machine cannot run.
+def _summarize(program: CompiledProgram, expressions: Sequence[str], sm: str) -> str:
+    """Return one line that describes kernels for a GPU that this machine lacks.
 
     For example: saxpy · 10 registers · sm_90 · there is no GPU here to run it
     """
@@ -397,23 +397,23 @@ def _read_only(program: CompiledProgram, expressions: Sequence[str], sm: str) ->
     for expression in expressions:
         usage = program.usage.get(program.lowered[expression])
         parts.append(expression + (f" · {usage.registers} registers" if usage else ""))
-    said = "; ".join(parts) or "compiled"
-    return f"{said} · {sm} · there is no GPU here to run it"
+    text = "; ".join(parts) or "compiled"
+    return f"{text} · {sm} · there is no GPU here to run it"
 
 
-def _needs(made: GpuModule, function: int, usage: Usage) -> str:
+def _describe_usage(module: GpuModule, function: int, usage: Usage) -> str:
     numbers = {n: driver.function_attribute(function, n) for n in driver.FUNCTION}
-    words = [f"{numbers['registers']} registers"]
+    parts = [f"{numbers['registers']} registers"]
     if numbers["shared"]:
-        words.append(f"{_write_bytes(numbers['shared'])} shared")
+        parts.append(f"{_write_bytes(numbers['shared'])} shared")
     if numbers["local"]:
-        words.append(f"{_write_bytes(numbers['local'])} local")
+        parts.append(f"{_write_bytes(numbers['local'])} local")
     if usage.spill_stores or usage.spill_loads:
-        words.append(f"spills {usage.spill_stores} B out, {usage.spill_loads} B in")
+        parts.append(f"spills {usage.spill_stores} B out, {usage.spill_loads} B in")
     threads = driver.best_block(function)
-    part = driver.count_occupancy(function, threads, 0, made.device)
-    words.append(f"{part:.0%} occupancy at {threads} threads a block")
-    return " · ".join(words)
+    occupancy = driver.count_occupancy(function, threads, 0, module.device)
+    parts.append(f"{occupancy:.0%} occupancy at {threads} threads a block")
+    return " · ".join(parts)
 
 
 def _write_bytes(count: int) -> str:
@@ -440,12 +440,12 @@ def _plan_launch(
     """Return a launch's shape, checked against the limits of the kernel and the GPU."""
     grids = launch.parse_dimensions(grid, "grid", kernel)
     blocks = launch.parse_dimensions(block, "block", kernel)
-    for what, sizes in (("grid", grids), ("block", blocks)):
+    for dimension, sizes in (("grid", grids), ("block", blocks)):
         for axis, size in zip("xyz", sizes):
-            most = driver.device_attribute(device, f"{what}_{axis}")
+            most = driver.device_attribute(device, f"{dimension}_{axis}")
             if size > most:
                 raise ArgumentError(
-                    f"{kernel}: {what} = {sizes}: {axis} is at most {most}"
+                    f"{kernel}: {dimension} = {sizes}: {axis} is at most {most}"
                 )
     threads = blocks[0] * blocks[1] * blocks[2]
     limit = driver.device_attribute(device, "threads")
@@ -467,11 +467,11 @@ def _plan_launch(
 def _allow_shared(kernel: str, function: int, device: int, shared: int) -> None:
     """Request dynamic shared memory above the default 48 KB."""
     static = driver.function_attribute(function, "shared")
-    most = driver.device_attribute(device, "shared") - static
-    if not isinstance(shared, int) or not 0 <= shared <= most:
+    available = driver.device_attribute(device, "shared") - static
+    if not isinstance(shared, int) or not 0 <= shared <= available:
         raise ArgumentError(
             f"{kernel}: {shared} bytes of dynamic shared memory; this GPU has "
-            f"{most} for it, beside {static} of the kernel's own"
+            f"{available} for it, besides the kernel's {static} static bytes"
         )
     if shared + static > _DEFAULT_SHARED:
         current = driver.function_attribute(function, "dynamic")

@@ -107,26 +107,26 @@ def compile(
     options = default_options(
         arch, flags, "\n".join([source, *(headers or {}).values()])
     )
-    asked = {e: e for e in expressions}
+    requested = {e: e for e in expressions}
     source = _LAMBDA.sub(lambda match: " " * len(match.group()), source)
     try:
-        return _compile(source, name, options, asked, texts)
+        return _compile(source, name, options, requested, texts)
     except Rejected as error:
         # A kernel has the name of a CUDA function, such as all or max.
         if _OVERLOADED in error.log:
-            asked = _by_type(expressions, [source, *(headers or {}).values()])
-            return _compile(source, name, options, asked, texts)
+            requested = _cast_to_types(expressions, [source, *(headers or {}).values()])
+            return _compile(source, name, options, requested, texts)
         if not _only_constexpr(error.log, source):
             raise
         # At compile time nvcc runs a constexpr function without __device__, but NVRTC
         # considers it a host function. Only such errors remain, so compiling every
         # function for the device hides no missing __device__.
         options.append("--device-as-default-execution-space")
-        return _compile(source, name, options, asked, texts)
+        return _compile(source, name, options, requested, texts)
 
 
-# The word in [=] __device__ (int i) { ... }: nvcc accepts it with --extended-lambda.
-# NVRTC never does, since it compiles device code only.
+# Matches the __device__ in [=] __device__ (int i) { ... }. nvcc accepts it with
+# --extended-lambda, and NVRTC never does, since it compiles device code only.
 _LAMBDA = re.compile(r"(?<=\])[ \t]*(?:__(?:device|host)__[ \t]*)+(?=[({])")
 
 
@@ -145,7 +145,7 @@ def nvrtc_version() -> tuple[int, int]:
 
 
 def list_architectures() -> list[str]:
-    """List NVRTC's targets: sm_75, sm_80 ... without the letter that some have."""
+    """List NVRTC's targets: sm_75, sm_80 ... without the suffix letter of some."""
     count = ffi.new("int *")
     _check(_open_library().nvrtcGetNumSupportedArchs(count))
     archs = ffi.new("int[]", count[0])
@@ -155,13 +155,13 @@ def list_architectures() -> list[str]:
 
 def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[str]:
     """Return NVRTC's options: nvcc's defaults, the user's flags, the header folders."""
-    given = translate(flags)
+    user_flags = translate(flags)
     options = [f"--gpu-architecture={arch}", "-lineinfo", "--ptxas-options=-v"]
     if nvrtc_version() >= (12, 9):
         # If there is a driver, newer versions cache their results, and ptxas reports
         # nothing about cached ones. stored.py caches both.
         options.append("--no-cache")
-    if not any(re.match(r"--?std=", flag) for flag in given):
+    if not any(re.match(r"--?std=", flag) for flag in user_flags):
         options.append("-std=c++17")
     std = std_headers(scanner.blank_comments(source))
     options += [f"--pre-include={name}" for name in (NAME, *std)]
@@ -171,30 +171,30 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
         options.append("-D_CG_LIMIT_INCLUDED_DEPENDENCIES")
     if any(m["name"].startswith(REDEFINES) for m in scanner.INCLUDE.finditer(source)):
         options.append("--diag-suppress=47")  # incompatible redefinition of a macro
-    return [*options, *given, *(f"-I{path}" for path in include_folders())]
+    return [*options, *user_flags, *(f"-I{path}" for path in include_folders())]
 
 
 def translate(flags: Sequence[str]) -> list[str]:
     """Translate flags from nvcc's spelling to NVRTC's.
 
     An option and its value become one word. Options for the host's optimisation or
-    warnings are dropped, since the same flags may be meant for both.
+    warnings are dropped, since the user may pass the same flags to both compilers.
     """
-    out: list[str] = []
-    todo = list(flags)
-    while todo:
-        flag = todo.pop(0)
-        if flag in ("-I", "-D", "-U") and todo:
-            out.append(flag + todo.pop(0))
-        elif flag in ("-iquote", "-isystem") and todo:
-            out.append(f"-I{todo.pop(0)}")
-        elif flag in ("-Xptxas", "-maxrregcount", "-std", "-include") and todo:
-            out.append(f"{flag}={todo.pop(0)}")
-        elif flag in ("-arch", "-gencode") and todo:
-            todo.pop(0)  # the GPU of the launch determines the target
+    translated: list[str] = []
+    pending = list(flags)
+    while pending:
+        flag = pending.pop(0)
+        if flag in ("-I", "-D", "-U") and pending:
+            translated.append(flag + pending.pop(0))
+        elif flag in ("-iquote", "-isystem") and pending:
+            translated.append(f"-I{pending.pop(0)}")
+        elif flag in ("-Xptxas", "-maxrregcount", "-std", "-include") and pending:
+            translated.append(f"{flag}={pending.pop(0)}")
+        elif flag in ("-arch", "-gencode") and pending:
+            pending.pop(0)  # the GPU of the launch determines the target
         elif not _HOST_ONLY.fullmatch(flag):
-            out.append(flag)
-    return out
+            translated.append(flag)
+    return translated
 
 
 _HOST_ONLY = re.compile(
@@ -208,15 +208,15 @@ def include_folders() -> tuple[str, ...]:
     """Return the existing folders of ptx.cuh and the toolkit's headers."""
     from cuda.pathfinder import find_nvidia_header_directory
 
-    found = {str(KERNELS): None, str(COMMON): None}
+    folders = {str(KERNELS): None, str(COMMON): None}
     for part in ("cudart", "cccl", "nvcc", "curand"):
         try:
             folder = find_nvidia_header_directory(part)
         except Exception:  # an older pathfinder does not know this part
             folder = None
         if folder:
-            found[folder] = None
-    return tuple(found)
+            folders[folder] = None
+    return tuple(folders)
 
 
 # ---- one compilation ----------------------------------------------------------
@@ -225,79 +225,79 @@ def include_folders() -> tuple[str, ...]:
 _OVERLOADED = "cannot determine which instance of overloaded function"
 
 
-def _by_type(expressions: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
+def _cast_to_types(expressions: Sequence[str], texts: Sequence[str]) -> dict[str, str]:
     """Return the kernels' names with parameter types, which select an overload."""
-    found = {e: e for e in expressions}
+    names = {e: e for e in expressions}
     for kernel in [s for text in texts for s in signature.parse(text)]:
         types = ", ".join(
             f"{'const ' * p.const}{p.type} {'*' * p.pointer}" for p in kernel.params
         )
         name = kernel.scope + kernel.name
-        if name in found:
-            found[name] = f"(void (*)({types})){name}"
-    return found
+        if name in names:
+            names[name] = f"(void (*)({types})){name}"
+    return names
 
 
-def _compile(source, name, options, asked, texts) -> CompiledProgram:
-    lib = _open_library()
+def _compile(source, name, options, requested, texts) -> CompiledProgram:
+    library = _open_library()
     start = time.perf_counter()
     program = ffi.new("nvrtcProgram *")
-    held, names = _make_strings(texts.values()), _make_strings(texts.keys())
+    headers, names = _make_strings(texts.values()), _make_strings(texts.keys())
     _check(
-        lib.nvrtcCreateProgram(
+        library.nvrtcCreateProgram(
             *(program, _make_bytes(source), _make_bytes(name), len(texts)),
-            *(ffi.new("char *[]", held), ffi.new("char *[]", names)),
+            *(ffi.new("char *[]", headers), ffi.new("char *[]", names)),
         )
     )
     try:
-        for written in asked.values():
-            _check(lib.nvrtcAddNameExpression(program[0], _make_bytes(written)))
-        words = _make_strings(options)
-        status = lib.nvrtcCompileProgram(
-            program[0], len(words), ffi.new("char *[]", words)
+        for expression in requested.values():
+            _check(library.nvrtcAddNameExpression(program[0], _make_bytes(expression)))
+        arguments = _make_strings(options)
+        status = library.nvrtcCompileProgram(
+            program[0], len(arguments), ffi.new("char *[]", arguments)
         )
         log = _read_text(program[0], "ProgramLog")
         if status == _COMPILATION:
-            raise Rejected(_without_ptxas(log))
+            raise Rejected(_remove_ptxas(log))
         if status:
             raise BuildError(f"NVRTC: {log.strip() or _describe_error(status)}")
         return CompiledProgram(
             _get(program[0], "CUBIN"),
             _read_text(program[0], "PTX"),
-            {e: _lower_name(program[0], written) for e, written in asked.items()},
-            _without_ptxas(log),
+            {e: _lower_name(program[0], text) for e, text in requested.items()},
+            _remove_ptxas(log),
             parse_usage(log),
             time.perf_counter() - start,
         )
     finally:
-        lib.nvrtcDestroyProgram(program)
+        library.nvrtcDestroyProgram(program)
 
 
 def parse_usage(log: str) -> dict[str, Usage]:
     """Parse the output of `--ptxas-options=-v` in the log, by mangled name."""
-    found = {}
+    usage = {}
     pieces = re.split(r"Compiling entry function '([^']+)'", log)
     for kernel, text in zip(pieces[1::2], pieces[2::2]):
 
         def number(pattern: str, text: str = text) -> int:
-            seen = re.search(pattern, text)
-            return int(seen.group(1)) if seen else 0
+            match = re.search(pattern, text)
+            return int(match.group(1)) if match else 0
 
-        found[kernel] = Usage(
+        usage[kernel] = Usage(
             registers=number(r"Used (\d+) registers"),
             shared=number(r"(\d+) bytes smem"),
             stack=number(r"(\d+) bytes stack frame"),
             spill_stores=number(r"(\d+) bytes spill stores"),
             spill_loads=number(r"(\d+) bytes spill loads"),
         )
-    return found
+    return usage
 
 
-def _without_ptxas(log: str) -> str:
+def _remove_ptxas(log: str) -> str:
     """Return the log without ptxas's resource lines and NVRTC's closing remark."""
     noise = re.compile(r"ptxas( info|  )|Remark: The warnings can be suppressed")
-    kept = [line for line in log.splitlines() if not noise.match(line)]
-    text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    lines = [line for line in log.splitlines() if not noise.match(line)]
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     for long, short in _SHORTER:
         text = re.sub(long, short, text)
     return text
@@ -335,17 +335,17 @@ def _lower_name(program: Any, expression: str) -> str:
     return ffi.string(name[0]).decode()
 
 
-def _get(program: Any, what: str) -> bytes:
+def _get(program: Any, part: str) -> bytes:
     size = ffi.new("size_t *")
-    lib = _open_library()
-    _check(getattr(lib, f"nvrtcGet{what}Size")(program, size))
+    library = _open_library()
+    _check(getattr(library, f"nvrtcGet{part}Size")(program, size))
     data = ffi.new("char[]", size[0])
-    _check(getattr(lib, f"nvrtcGet{what}")(program, data))
+    _check(getattr(library, f"nvrtcGet{part}")(program, data))
     return bytes(ffi.buffer(data))
 
 
-def _read_text(program: Any, what: str) -> str:
-    return _get(program, what).rstrip(b"\0").decode(errors="replace")
+def _read_text(program: Any, part: str) -> str:
+    return _get(program, part).rstrip(b"\0").decode(errors="replace")
 
 
 def _make_strings(texts: Any) -> list[Any]:
@@ -365,24 +365,24 @@ def _open_library() -> Any:
     """Open NVRTC of torch's CUDA release, or else the newest version found."""
     from cuda import pathfinder
 
-    wanted = _torch_cuda()
+    release = _torch_cuda()
     try:
         path = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
-        found = ffi.dlopen(path)
+        library = ffi.dlopen(path)
     except Exception as error:  # pathfinder's exceptions depend on its version
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise BuildError(f"no NVRTC ({first}): {_CURE}") from None
-    if wanted in (None, _read_version(found)[0]):
-        return found
-    for other in _of_release(wanted):
+    if release in (None, _read_version(library)[0]):
+        return library
+    for file in _list_candidates(release):
         try:
-            return ffi.dlopen(other)
+            return ffi.dlopen(file)
         except OSError:
             continue
-    return found
+    return library
 
 
-def _of_release(major: int) -> list[str]:
+def _list_candidates(major: int) -> list[str]:
     """Return files installed by pip that may be NVRTC of CUDA release `major`."""
     paths = []
     for name in (f"nvidia-cuda-nvrtc-cu{major}", "nvidia-cuda-nvrtc"):
@@ -408,12 +408,13 @@ def _read_version(lib: Any) -> tuple[int, int]:
 
 
 def _check_arch(arch: str) -> None:
-    known = list_architectures()
-    if arch.rstrip("af") not in known:
-        here = ".".join(map(str, nvrtc_version()))
+    supported = list_architectures()
+    if arch.rstrip("af") not in supported:
+        version = ".".join(map(str, nvrtc_version()))
         raise BuildError(
-            f"NVRTC {here} does not compile for {arch}; it knows {', '.join(known)}. "
-            f"A newer GPU needs a newer one ({_CURE} --upgrade)"
+            f"NVRTC {version} does not compile for {arch}, but for "
+            f"{', '.join(supported)}. A newer GPU needs a newer NVRTC "
+            f"({_CURE} --upgrade)"
         )
 
 

@@ -1,9 +1,9 @@
 """Preprocess a program with its headers, and map columns back to the reader's.
 
 g++'s own preprocessor resolves all macros, conditions and includes. This module sorts
-its output. The program's own text is rewritten; the text of system headers and of
-kernels/simt is set aside meanwhile. Lines keep their numbers, and `# line "file"` marks
-where a file begins or resumes.
+its output. The program's own text is rewritten, and the text of system headers and of
+kernels/simt is set aside unchanged. Lines keep their numbers, and `# line "file"` marks
+the place where a file begins or resumes.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ def original_column(line: str, rewritten: str, column: int) -> int:
     if line == rewritten or not column:
         return column
     old, new = list(_TOKEN.finditer(line)), list(_TOKEN.finditer(rewritten))
-    at = len(rewritten.encode()[: column - 1].decode(errors="replace"))
+    position = len(rewritten.encode()[: column - 1].decode(errors="replace"))
     starts = [token.start() for token in new]
-    index = max(bisect.bisect_right(starts, at) - 1, 0)
+    index = max(bisect.bisect_right(starts, position) - 1, 0)
     matcher = difflib.SequenceMatcher(
         None, [t.group() for t in old], [t.group() for t in new], autojunk=False
     )
-    best = None
+    old_index = None
     for tag, i1, _, j1, j2 in matcher.get_opcodes():
         if not j1 <= index < j2 and not (j1 == j2 == index):
             continue
-        best = i1 + (index - j1) if tag == "equal" else min(i1, len(old) - 1)
-    if best is None or not old:
+        old_index = i1 + (index - j1) if tag == "equal" else min(i1, len(old) - 1)
+    if old_index is None or not old:
         return 0
-    token = old[min(best, len(old) - 1)]
-    within = at - new[index].start() if new else 0
-    same = new and token.group() == new[index].group()
+    token = old[min(old_index, len(old) - 1)]
+    token_offset = position - new[index].start() if new else 0
+    is_same = new and token.group() == new[index].group()
     # g++ points just past the statement that lacks its `;`.
-    offset = token.start() + (min(within, len(token.group())) if same else 0)
+    offset = token.start() + (min(token_offset, len(token.group())) if is_same else 0)
     return len(line[:offset].encode()) + 1
 
 
@@ -53,7 +53,7 @@ _GAP = 99  # maximum number of blank lines that replace skipped lines
 
 @dataclass(frozen=True)
 class PreprocessedSource:
-    """Preprocessed text: `own` is the program's, with //@aside lines in it."""
+    """Preprocessed text: `own` is the program's, with //@aside lines for `aside`."""
 
     own: str
     aside: tuple[str, ...]  # the texts of system headers
@@ -92,67 +92,70 @@ def unquote_name(name: str) -> str:
     """Return the file that a `# line "file"` names, without g++'s backslashes."""
 
     def plain(match: re.Match[bytes]) -> bytes:
-        word = match[1]
-        return bytes([int(word, 8)]) if len(word) == 3 else _LETTERS.get(word, word)
+        code = match[1]
+        return bytes([int(code, 8)]) if len(code) == 3 else _LETTERS.get(code, code)
 
     return os.fsdecode(_QUOTED.sub(plain, os.fsencode(name)))
 
 
 def find_position(text: str, offset: int) -> tuple[str, int] | None:
     """Return the file and line at `offset` of a text with `# line "file"` in it."""
-    before = text[:offset].split("\n")[:-1]
-    for back, row in enumerate(reversed(before)):
+    previous = text[:offset].split("\n")[:-1]
+    for distance, row in enumerate(reversed(previous)):
         if mark := MARKER.fullmatch(row):
-            return unquote_name(mark[2]), int(mark[1]) + back
+            return unquote_name(mark[2]), int(mark[1]) + distance
     return None
 
 
 def merge(
     host: PreprocessedSource, device: PreprocessedSource, kind: Callable[[int], str]
 ) -> PreprocessedSource:
-    """Merge the texts that nvcc's two passes see into one.
+    """Merge the texts of nvcc's two passes into one.
 
     host, device: the texts without and with __CUDA_ARCH__. Where they differ, device
-    code comes from the second and other functions from the first. Between functions,
-    text of either is kept. Device code that only the first has is an exception: it is
-    for GPUs that lack a feature. kind(offset into device.own) returns "device", "host",
-    or "" between functions.
+        code comes from the second and other functions from the first. Between
+        functions, text of either is kept, except device code that only the first
+        contains: it is for GPUs that lack a feature.
+    kind: function that maps an offset into device.own to "device", "host", or ""
+        between functions.
     """
-    a, b = host.own.split("\n"), device.own.split("\n")
+    host_lines, device_lines = host.own.split("\n"), device.own.split("\n")
     starts = [0]
-    for line in b:
+    for line in device_lines:
         starts.append(starts[-1] + len(line) + 1)
-    out: list[str] = []
+    merged: list[str] = []
     for tag, i, i_end, j, j_end in difflib.SequenceMatcher(
-        None, a, b, autojunk=False
+        None, host_lines, device_lines, autojunk=False
     ).get_opcodes():
-        ours, theirs = a[i:i_end], b[j:j_end]
+        host_part, device_part = host_lines[i:i_end], device_lines[j:j_end]
         if tag != "equal":
-            where = kind(starts[min(j, len(b) - 1)])
-            empty = not any(line.strip() for line in theirs)
-            between = where == "" and empty and "__device__" not in "".join(ours)
-            theirs = ours if where == "host" or between else theirs
-        out += theirs
+            place = kind(starts[min(j, len(device_lines) - 1)])
+            is_empty = not any(line.strip() for line in device_part)
+            host_only = (
+                place == "" and is_empty and "__device__" not in "".join(host_part)
+            )
+            device_part = host_part if place == "host" or host_only else device_part
+        merged += device_part
     # Both passes must read the same system headers in the same order. Otherwise the
     # text could name one that is missing from the device's list.
     if host.aside != device.aside:
         return device
     files = tuple(sorted({*host.files, *device.files}))
-    return PreprocessedSource("\n".join(out), device.aside, files)
+    return PreprocessedSource("\n".join(merged), device.aside, files)
 
 
 def _after_program_h(marks: list[re.Match[str] | None], simt: str) -> int:
-    inside = False
+    in_program_h = False
     for i, mark in enumerate(marks):
         if mark and mark[2] == f"{simt}/program.h" and mark[3].startswith(" 1"):
-            inside = True
-        elif inside and mark and mark[2] == "<command-line>":
+            in_program_h = True
+        elif in_program_h and mark and mark[2] == "<command-line>":
             return i + 1
     raise ValueError(f"{simt}/program.h is not in the preprocessed text")
 
 
 class _Sorter:
-    """Takes the lines one by one and keeps the program's own at their numbers."""
+    """Receives the lines one by one, and keeps the program's own at their numbers."""
 
     def __init__(self) -> None:
         self.own: list[str] = []
@@ -174,16 +177,16 @@ class _Sorter:
         self._glue = False
 
     def mark(self, text: str, number: int, file: str, flags: str, own: bool) -> None:
-        """Process a `# number "file" flags`."""
+        """Process a line `# number "file" flags`."""
         if not own:
             self._away = [] if self._away is None else self._away
             self._away.append(text)
             return
-        here = self._away is None and file == self._file
-        here = here and flags[:2] not in (" 1", " 2") and number <= self._next + _GAP
-        if here and number >= self._next:
+        near = self._away is None and file == self._file
+        near = near and flags[:2] not in (" 1", " 2") and number <= self._next + _GAP
+        if near and number >= self._next:
             self.own += [""] * (number - self._next)
-        elif here and not self.own[-1].startswith("#"):
+        elif near and not self.own[-1].startswith("#"):
             # Words of a macro, or the text after them, continue the previous line.
             self._glue = True
             return

@@ -7,19 +7,19 @@ Only constructs that are not C++ are changed, and only within their line:
                                  ... SIMT_END}
     __shared__ float s[2], t;    a struct with these members, placed by the
                                  runtime, and references to its members
-    extern __shared__ T s[];     a reference to where the launch put it
+    extern __shared__ T s[];     a reference to its place in the launch's memory
     threadIdx.x                  simt::x(threadIdx)
     clock()                      clock64(), in device code
     (void *)k                    (void *)simt::typed(k), where k is a kernel
-    return;                      {SIMT_LEAVES return;} in a function of the device
+    return;                      {SIMT_LEAVES return;} in a device function
     s[i] += s[i + 16];           s[i] += simt::lockstep([&] { return s[i + 16]; });
                                  where s is volatile: see shared.py
     __noinline__                 SIMT_NOINLINE
 
-So `threadIdx` stays a name like any other, and a launch evaluates its arguments once,
-as an ordinary call does. The compiler's messages name the lines of the source.
-Comments, strings and code under `#ifdef __CUDACC__` are left alone. Inline PTX is
-refused, because it has no meaning on a CPU.
+Thus `threadIdx` remains an ordinary name, and a launch evaluates its arguments once, as
+an ordinary call does. The compiler's messages name the lines of the source. Comments,
+strings and code under `#ifdef __CUDACC__` remain unchanged. Inline PTX is refused,
+because it has no meaning on a CPU.
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ def _device_variables(text: ScannedText) -> set[str]:
 
 
 def _apply_steps(text: ScannedText) -> ScannedText:
-    before = (
+    first_steps = (
         _rewrite_clocks,
         _rewrite_casts,
         _rewrite_launches,
         rewrite_lockstep,
         _rewrite_returns,
     )
-    for step in (*before, _rewrite_kernels, rewrite_shared, _rewrite_names):
+    for step in (*first_steps, _rewrite_kernels, rewrite_shared, _rewrite_names):
         text = ScannedText(step(text), text.path)
     return text
 
@@ -112,11 +112,11 @@ def _apply_steps(text: ScannedText) -> ScannedText:
 
 def _rewrite_clocks(text: ScannedText) -> str:
     """Replace clock() in device code: the host's clock() counts microseconds."""
-    found = re.finditer(r"(?<![\w.>:])(?:::\s*)?\bclock(?=\s*\(\s*\))", text.code)
-    found = list(found)
-    bodies = device_bodies(text) if found else []
-    inside = [m for m in found if any(a < m.start() < b for a, b, _ in bodies)]
-    return replace_spans(text, [(m.start(), m.end(), "clock64") for m in inside])
+    matches = re.finditer(r"(?<![\w.>:])(?:::\s*)?\bclock(?=\s*\(\s*\))", text.code)
+    matches = list(matches)
+    bodies = device_bodies(text) if matches else []
+    in_device = [m for m in matches if any(a < m.start() < b for a, b, _ in bodies)]
+    return replace_spans(text, [(m.start(), m.end(), "clock64") for m in in_device])
 
 
 # ---- kernels as `void *` -------------------------------------------------------
@@ -128,10 +128,10 @@ _KERNEL_CAST = re.compile(rf"{_CAST}(?P<kernel>&?\s*(?:\w+\s*::\s*)*(?P<name>\w+
 
 def _rewrite_casts(text: ScannedText) -> str:
     """Insert simt::typed() so that a cast does not lose a kernel's type."""
-    found = list(_KERNEL_CAST.finditer(text.code))
-    kernels = list_functions(text.code, "__global__") if found else ()
+    matches = list(_KERNEL_CAST.finditer(text.code))
+    kernels = list_functions(text.code, "__global__") if matches else ()
     names, edits = {kernel.name for kernel in kernels}, []
-    for match in found:
+    for match in matches:
         if match["name"] in names:
             end = match.end()
             if text.code[text.skip(end)] == "<" and not LAUNCH.match(text.code, end):
@@ -167,23 +167,23 @@ def _find_callee(text: ScannedText, end: int) -> int:
             i = text.skip_back(text.open(i - 1))
         elif i and code[i - 1] in ")]":
             i = text.open(i - 1)
-            before = text.skip_back(i)
-            if not (before and re.match(r"[\w)\]]", code[before - 1])):
+            previous = text.skip_back(i)
+            if not (previous and re.match(r"[\w)\]]", code[previous - 1])):
                 return i
-            i = before
+            i = previous
             continue
         start = i
         while start and re.match(r"\w", code[start - 1]):
             start -= 1
         if start == i:
             raise text.error(end, "a launch needs a kernel before <<<")
-        before = text.skip_back(start)
-        joint = re.search(r"(?:::|\.|->)$", code[max(0, before - 2) : before])
+        previous = text.skip_back(start)
+        joint = re.search(r"(?:::|\.|->)$", code[max(0, previous - 2) : previous])
         if not joint:
             return start
-        i = text.skip_back(before - len(joint.group()))
+        i = text.skip_back(previous - len(joint.group()))
         if joint.group() == "::" and not (i and re.match(r"[\w>]", code[i - 1])):
-            return before - 2  # ::kernel
+            return previous - 2  # ::kernel
 
 
 def _end_of_config(text: ScannedText, opening: re.Match[str]) -> tuple[int, int]:
@@ -196,15 +196,15 @@ def _end_of_config(text: ScannedText, opening: re.Match[str]) -> tuple[int, int]
         depth += (c in "([{") - (c in ")]}")
         if depth < 0 or (c == ";" and depth == 0):
             break
-        found = closing.match(text.code, i) if depth == 0 else None
-        if found:
-            after = text.skip(found.end())
+        closing_match = closing.match(text.code, i) if depth == 0 else None
+        if closing_match:
+            next_code = text.skip(closing_match.end())
             # In <<<size<B<C<int>>>(n)>>> the first >>> is followed by a ( but is not
             # the end.
-            if text.code[after : after + 1] == "(" and not text.code.startswith(
-                ">", found.end()
+            if text.code[next_code : next_code + 1] == "(" and not text.code.startswith(
+                ">", closing_match.end()
             ):
-                return i, found.end()
+                return i, closing_match.end()
     raise text.error(start, "this <<< has no >>>, or no arguments after it")
 
 
@@ -224,12 +224,12 @@ def _rewrite_kernels(text: ScannedText) -> str:
                 match.start(), "write __global__ at the kernel, not in a macro"
             )
         close = text.close(brace)
-        taking = "".join(f", &{n}" for n in _list_references(text, match.end(), brace))
-        body = f"SIMT_BODY_TAKING([={taking}])" if taking else "SIMT_BODY"
+        refs = "".join(f", &{n}" for n in _list_references(text, match.end(), brace))
+        body = f"SIMT_BODY_TAKING([={refs}])" if refs else "SIMT_BODY"
         names = ", ".join(_list_parameters(text, match.end(), brace))
-        named = f'"{names}", {names}' if names else '""'
-        begin = f"{{SIMT_PARAMETERS({named}) {body}; "
-        edits.append((brace, brace + 1, begin))
+        arguments = f'"{names}", {names}' if names else '""'
+        opening = f"{{SIMT_PARAMETERS({arguments}) {body}; "
+        edits.append((brace, brace + 1, opening))
         edits.append((close, close + 1, " SIMT_END}"))
     return replace_spans(text, edits)
 
@@ -237,16 +237,16 @@ def _rewrite_kernels(text: ScannedText) -> str:
 def _rewrite_returns(text: ScannedText) -> str:
     """Mark each early `return;` of a device function for the runtime.
 
-    Kernels need no mark: SIMT_END reports a thread that reaches the end of one.
+    Kernels need no mark: SIMT_END reports a thread that reaches a kernel's end.
     """
-    found = [*re.finditer(r"\breturn[ \t]*;", text.code)]
-    bodies = device_bodies(text) if found else []
+    matches = [*re.finditer(r"\breturn[ \t]*;", text.code)]
+    bodies = device_bodies(text) if matches else []
     marks = re.finditer(r"\b__global__\b", text.code)
     kernels = {find_body(text.code, mark.end()) for mark in marks}
     edits = []
-    for match in found:
-        around = {a for a, b, _ in bodies if a < match.start() < b}
-        if around and not around & kernels:
+    for match in matches:
+        enclosing = {a for a, b, _ in bodies if a < match.start() < b}
+        if enclosing and not enclosing & kernels:
             edits.append((*match.span(), "{SIMT_LEAVES return;}"))
     return replace_spans(text, edits)
 
@@ -254,12 +254,12 @@ def _rewrite_returns(text: ScannedText) -> str:
 def _list_references(text: ScannedText, start: int, brace: int) -> list[str]:
     """Return the names of a kernel's parameters that are references.
 
-    [=] captures copies, so the caller would not see what the kernel writes.
+    SIMT_BODY captures copies, so what a kernel writes to a reference would be lost.
     """
     names = []
     for declared in _list_declarations(text, start, brace):
-        if found := re.search(r"&\s*(?:\.\.\.\s*)?(\w+)\s*$", declared):
-            names.append(found[1] + ("..." if "..." in declared else ""))
+        if match := re.search(r"&\s*(?:\.\.\.\s*)?(\w+)\s*$", declared):
+            names.append(match[1] + ("..." if "..." in declared else ""))
     return names
 
 
@@ -282,11 +282,11 @@ def _list_parameters(text: ScannedText, start: int, brace: int) -> list[str]:
     """Return the names of a kernel's named parameters, without packs."""
     names = []
     for declared in _list_declarations(text, start, brace):
-        found = _PARAMETER.search(declared)
-        if not found or "..." in declared or found["name"] in _TYPE_WORDS:
+        match = _PARAMETER.search(declared)
+        if not match or "..." in declared or match["name"] in _TYPE_WORDS:
             continue
-        if not _ONLY_WORDS.match(declared[: found.start("name")]):
-            names.append(found["name"])
+        if not _ONLY_WORDS.match(declared[: match.start("name")]):
+            names.append(match["name"])
     return names
 
 
@@ -324,19 +324,19 @@ _INLINE_AFTER = re.compile(r"[\w\s]*?\b(?:inline|__inline__|__inline)\b")
 def _rewrite_names(text: ScannedText) -> str:
     edits = []
     for match in _NAMES.finditer(text.code):
-        before = text.code[: match.start()].rstrip()[-2:]
+        previous = text.code[: match.start()].rstrip()[-2:]
         if match["noinline"]:
-            if not before.endswith("(") and not before.endswith(","):
+            if not previous.endswith("(") and not previous.endswith(","):
                 edits.append((match.start(), match.end(), "SIMT_NOINLINE"))
         elif match["forceinline"]:
             # Unlike nvcc, g++ refuses a second `inline`.
-            twice = _INLINE_BESIDE.search(text.code[: match.start()][-200:])
-            if twice or _INLINE_AFTER.match(text.code, match.end()):
+            is_inline = _INLINE_BESIDE.search(text.code[: match.start()][-200:])
+            if is_inline or _INLINE_AFTER.match(text.code, match.end()):
                 edits.append((match.start(), match.end(), ""))
         elif match["cast"]:
             # The kernel's type determines those of its arguments.
             edits.append((match.start("cast"), match.end("cast"), ""))
-        elif not before.endswith((".", "->", "::")) and "\n" not in match.group():
+        elif not previous.endswith((".", "->", "::")) and "\n" not in match.group():
             new = f"simt::{match['axis']}({match['index']})"
             edits.append((match.start(), match.end(), new))
     return replace_spans(text, edits)

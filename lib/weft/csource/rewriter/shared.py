@@ -57,18 +57,18 @@ def rewrite_lockstep(text: ScannedText) -> str:
     for match in re.finditer(_ASSIGNED.format(names=names), text.code):
         end = text.code.find(";", match.end())
         value = text.code[match.end() : end]
-        # A single statement that reads elements that other lanes write.
-        balanced = value.count("(") == value.count(")")
-        plain = balanced and not re.search(r"[{}#]", value)
-        if not (end > 0 and plain and is_volatile(match)):
+        # Rewrite only single statements that read elements that other lanes write.
+        is_balanced = value.count("(") == value.count(")")
+        is_plain = is_balanced and not re.search(r"[{}#]", value)
+        if not (end > 0 and is_plain and is_volatile(match)):
             continue
         if any(
             is_volatile(read) for read in reads.finditer(text.code, match.end(), end)
         ):
             # In s[i]=s[j]; no space precedes the value, but `return` needs one.
             space = "" if value[0].isspace() else " "
-            before = f" simt::lockstep([&] {{ return{space}"
-            edits.append((match.end(), match.end(), before))
+            opening = f" simt::lockstep([&] {{ return{space}"
+            edits.append((match.end(), match.end(), opening))
             edits.append((end, end, "; })"))
     return replace_spans(text, edits)
 
@@ -77,28 +77,28 @@ def _scope_before(text: ScannedText, offset: int) -> range:
     """Return the range in which a name declared before `offset` has that meaning.
 
     A parameter's range is the body of its function. Any other name's is the rest of the
-    enclosing braces, or of the file. A class's member has the rest of the file, too.
+    enclosing braces, or of the file. A class member's is the rest of the file.
     """
-    opened: list[int] = []
+    open_brackets: list[int] = []
     for match in re.finditer(r"[(){}]", text.code[:offset]):
         if match.group() in "({":
-            opened.append(match.start())
-        elif opened:
-            opened.pop()
-    everything = range(offset, len(text.code))
-    if not opened:
-        return everything
-    kind = text.code[opened[-1]]
-    if kind == "{" and _CLASS.search(text.code, 0, opened[-1]):
-        return everything
+            open_brackets.append(match.start())
+        elif open_brackets:
+            open_brackets.pop()
+    rest_of_file = range(offset, len(text.code))
+    if not open_brackets:
+        return rest_of_file
+    kind = text.code[open_brackets[-1]]
+    if kind == "{" and _CLASS.search(text.code, 0, open_brackets[-1]):
+        return rest_of_file
     try:
-        end = text.close(opened[-1])
+        end = text.close(open_brackets[-1])
         if kind == "{":
             return range(offset, end)
         start = find_body(text.code, end + 1)
         return range(start, text.close(start)) if start else range(0)
     except RewriteError:  # braces in branches of an #if
-        return everything
+        return rest_of_file
 
 
 # Text that may precede __shared__: `static`, which has no effect here, and words that
@@ -119,60 +119,60 @@ def rewrite_shared(text: ScannedText) -> str:
             end = text.code.find(";", text.close(brace))
         if end < 0:
             raise text.error(match.start(), "this __shared__ has no ;")
-        start, before = _before_shared(text, match.start())
-        after = match.end()
-        inside = depths(start)
+        start, head = _before_shared(text, match.start())
+        at = match.end()
+        in_function = depths(start)
         # `__shared__ extern` means the same as `extern __shared__`.
-        rest = re.match(r"\s*extern\b", text.code[after:end])
-        after += rest.end() if rest else 0
-        kind = _NOT_OF_THE_TYPE.sub("", before).strip()
-        if rest or re.search(r"\bextern\b", before):
-            new = _rewrite_dynamic(text, start, after, end, inside, kind)
+        extern = re.match(r"\s*extern\b", text.code[at:end])
+        at += extern.end() if extern else 0
+        kind = _NOT_OF_THE_TYPE.sub("", head).strip()
+        if extern or re.search(r"\bextern\b", head):
+            new = _rewrite_dynamic(text, start, at, end, in_function, kind)
             edits.append((start, end + 1, new))
             continue
-        if not inside:
+        if not in_function:
             raise text.error(
                 start, "move this __shared__ array into the kernel that uses it"
             )
-        parts = split_commas(text.code, after, end)
+        parts = split_commas(text.code, at, end)
         names = [_declared_name(text, *part) for part in parts]
-        refs = " ".join(
+        references = " ".join(
             f"[[maybe_unused]] auto &{n} = simt_{number}_arrays.{n};" for n in names
         )
-        edits.append((start, after, f"struct simt_shared_{number} {{{kind}"))
+        edits.append((start, at, f"struct simt_shared_{number} {{{kind}"))
         kind = f"simt_shared_{number}"
-        named = " ".join(f"SIMT_NAMED({kind}, {name})" for name in names)
-        tail = f"; }}; SIMT_SHARED(simt_{number}, {kind}, {named}); {refs}"
+        member_names = " ".join(f"SIMT_NAMED({kind}, {name})" for name in names)
+        tail = f"; }}; SIMT_SHARED(simt_{number}, {kind}, {member_names}); {references}"
         edits.append((end, end + 1, tail))
     return replace_spans(text, edits)
 
 
 def _before_shared(text: ScannedText, end: int) -> tuple[int, str]:
-    """Return where the declaration with a __shared__ at `end` begins, and that part."""
-    begin = max(text.code.rfind(c, 0, end) for c in "\n;{}")
-    line = text.code[begin + 1 : end].replace(BLANK, " ")
-    found = _BEFORE_SHARED.search(line)
-    if not found:
+    """Return the start of the declaration with a __shared__ at `end`, and its head."""
+    line_start = max(text.code.rfind(c, 0, end) for c in "\n;{}")
+    line = text.code[line_start + 1 : end].replace(BLANK, " ")
+    match = _BEFORE_SHARED.search(line)
+    if not match:
         return end, ""
-    return begin + 1 + found.start(), found.group()
+    return line_start + 1 + match.start(), match.group()
 
 
 def _rewrite_dynamic(
-    text: ScannedText, start: int, after: int, end: int, inside: bool, before: str
+    text: ScannedText, start: int, at: int, end: int, in_function: bool, head: str
 ) -> str:
-    """Return the replacement for `extern before __shared__ T name[];`."""
-    raw, breaks = on_one_line(text, after, end)
-    raw = f"{before} {raw}"
-    found = re.fullmatch(
+    """Return the replacement for `extern head __shared__ T name[];`."""
+    raw, breaks = on_one_line(text, at, end)
+    raw = f"{head} {raw}"
+    match = re.fullmatch(
         r"\s*(?P<type>.*?[\s*&>])\s*(?P<name>\w+)\s*(?P<dims>\[\s*\].*?)\s*",
         ATTRIBUTE.sub(" ", raw),
     )
-    if not found:
+    if not match:
         raise text.error(start, "write it as: extern __shared__ T name[];")
-    kind, name, dims = found["type"].strip(), found["name"], found["dims"]
-    if not inside:
-        called = f"{name} SIMT_CALLED({name})"
-        return f"static const simt::DynamicShared<{kind}> {called};{breaks}"
+    kind, name, dims = match["type"].strip(), match["name"], match["dims"]
+    if not in_function:
+        named = f"{name} SIMT_CALLED({name})"
+        return f"static const simt::DynamicShared<{kind}> {named};{breaks}"
     return (
         f"[[maybe_unused]] {kind} (&{name}){dims} = "
         f'*({kind} (*){dims})simt::dynamic_shared("{name}", sizeof({kind}));{breaks}'
@@ -185,7 +185,7 @@ def _declared_name(text: ScannedText, start: int, end: int) -> str:
     code = re.sub(r"\b(?:struct|union|class|enum)\b.*\}", " ", code, flags=re.S)
     if "=" in code or "{" in code:
         raise text.error(start, "a __shared__ variable cannot be initialised")
-    found = re.search(r"\b([A-Za-z_]\w*)\s*$", code.split("[")[0])
-    if not found:
+    match = re.search(r"\b([A-Za-z_]\w*)\s*$", code.split("[")[0])
+    if not match:
         raise text.error(start, "cannot find the name of this __shared__ variable")
-    return found[1]
+    return match[1]

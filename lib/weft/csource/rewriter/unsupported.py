@@ -1,4 +1,4 @@
-"""Refuse the features of CUDA programs that a CPU does not have, with their line."""
+"""Refuse the features of CUDA programs that a CPU lacks, and name their line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..scanner import RewriteError, ScannedText
 from .preprocess import MARKER
 
 ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?=[\s\w]*\()")
-_THINGS = [
+_FEATURES = [
     (r"\b(?:tex[123]D(?:fetch|Lod|Grad|Layered\w*)?|tex2Dgather|texCubemap\w*)\s*[(<]"
      r"|\bcudaTextureObject_t\b|\bcudaBindTexture\w*|\btexture\s*<",
      "textures do not run on the CPU"),
@@ -18,7 +18,7 @@ _THINGS = [
      r"|\bsurface\s*<",
      "surfaces do not run on the CPU"),
 ]  # fmt: skip
-_UNSUPPORTED = [(re.compile(pattern), message) for pattern, message in _THINGS]
+_UNSUPPORTED = [(re.compile(pattern), message) for pattern, message in _FEATURES]
 
 # Headers of libraries that have no CPU build here.
 LIBRARIES = {
@@ -54,18 +54,18 @@ LIBRARIES = {
 def refuse(text: ScannedText) -> None:
     """Raise RewriteError for the first construct in `text` without a CPU meaning."""
     for pattern, message in _UNSUPPORTED:
-        if found := pattern.search(text.code):
+        if match := pattern.search(text.code):
             raise text.error(
-                found.start(), f"{message}: '{found.group().strip('(< ')}'"
+                match.start(), f"{message}: '{match.group().strip('(< ')}'"
             )
     bodies = device_bodies(text)
-    for found in ASM.finditer(text.code):
-        if _is_within(bodies, found.start()) and not _is_empty(text, found.end()):
-            raise text.error(found.start(), "inline PTX cannot run on the CPU")
-    for found in scanner.LAUNCH.finditer(text.code):
-        if _is_within(bodies, found.start()):
+    for match in ASM.finditer(text.code):
+        if _is_within(bodies, match.start()) and not _is_empty(text, match.end()):
+            raise text.error(match.start(), "inline PTX cannot run on the CPU")
+    for match in scanner.LAUNCH.finditer(text.code):
+        if _is_within(bodies, match.start()):
             raise text.error(
-                found.start(),
+                match.start(),
                 "a kernel that launches kernels (dynamic parallelism) does not run "
                 "on the CPU",
             )
@@ -89,13 +89,13 @@ def refuse_driver_api(printed: str, simt: str) -> None:
     file, number = "", 0
     for row in printed.split("\n"):
         if mark := MARKER.fullmatch(row):
-            own = not mark[2].startswith((simt, "<")) and "3" not in mark[3]
-            file, number = mark[2] if own else "", int(mark[1])
+            is_own = not mark[2].startswith((simt, "<")) and "3" not in mark[3]
+            file, number = mark[2] if is_own else "", int(mark[1])
             continue
-        found = _DRIVER.search(scanner.NOT_CODE.sub("", row)) if file else None
-        if found:
+        call = _DRIVER.search(scanner.NOT_CODE.sub("", row)) if file else None
+        if call:
             raise RewriteError(
-                f"{file}:{number}: {found.group()}(): the driver API does not run on "
+                f"{file}:{number}: {call.group()}(): the driver API does not run on "
                 "the CPU: use the runtime API, or a GPU"
             )
         number += 1
@@ -105,21 +105,21 @@ def missing_header(name: str) -> str:
     """Explain why a header that g++ did not find is missing."""
     for start, library in LIBRARIES.items():
         if name.startswith(start):
-            return f"{library} needs a GPU, there is none for the CPU: '{name}'"
-    return f"there is no '{name}' (-I DIR names a folder to look in)"
+            return f"{library} needs a GPU, and has no CPU version: '{name}'"
+    return f"there is no '{name}' (-I DIR adds a folder to search)"
 
 
 def device_bodies(text: ScannedText) -> list[tuple[int, int, str]]:
     """List the bodies of device functions: start, end, "device" or "both"."""
-    found = []
+    bodies = []
     for match in re.finditer(r"\b__(?:global|device)__\b", text.code):
         brace = scanner.find_body(text.code, match.end())
         if brace is not None:
             head = max(text.code.rfind(c, 0, match.start()) for c in ";{}")
-            both = re.search(r"\b__host__\b", text.code[head + 1 : brace])
+            is_host_too = re.search(r"\b__host__\b", text.code[head + 1 : brace])
             close = text.close(brace)
-            found.append((brace, close, "both" if both else "device"))
-    return found
+            bodies.append((brace, close, "both" if is_host_too else "device"))
+    return bodies
 
 
 def device_names(text: ScannedText) -> set[str]:
@@ -136,13 +136,13 @@ def device_names(text: ScannedText) -> set[str]:
 def kind_of_code(text: ScannedText) -> Callable[[int], str]:
     """Return a function that maps an offset to "device", "host" or "" (neither)."""
     bodies = device_bodies(text)
-    inside = scanner.function_depths(text.code)
+    in_function = scanner.function_depths(text.code)
 
     def kind(offset: int) -> str:
-        for start, end, whose in bodies:
-            if start < offset < end and whose == "device":
+        for start, end, owner in bodies:
+            if start < offset < end and owner == "device":
                 return "device"
-        return "host" if inside(offset) else ""
+        return "host" if in_function(offset) else ""
 
     return kind
 
