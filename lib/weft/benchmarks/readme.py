@@ -53,9 +53,9 @@ def _race_lines() -> list[str]:
     steps = sentences.select(results["rows"], measure="step", batch=sentences.BATCH)
     lines = []
     for kind in dict.fromkeys(row["precision"] for row in steps):
-        there = sentences.select(steps, precision=kind)
+        candidates = sentences.select(steps, precision=kind)
         ours, theirs = (
-            sentences.fastest_row(there, impl) for impl in ("weft", "torch")
+            sentences.fastest_row(candidates, impl) for impl in ("weft", "torch")
         )
         lines.append(
             _write_line(
@@ -141,10 +141,10 @@ def block_marks(name: str) -> tuple[str, str]:
 
 
 def replace_block(text: str, name: str, block: str) -> str:
-    """Return the text with a block between its marks; ValueError if any is missing."""
+    """Replace a block between its marks; raises ValueError if a mark is missing."""
     begin, end = block_marks(name)
-    before, has_begin, rest = text.partition(begin)
-    _, has_end, after = rest.partition(end)
+    before, has_begin, remainder = text.partition(begin)
+    _, has_end, after = remainder.partition(end)
     if not has_begin or not has_end:
         raise ValueError(f"no {begin} ... {end} in the text")
     return f"{before}{begin}\n{block}\n{end}{after}"
