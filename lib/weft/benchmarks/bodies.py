@@ -174,23 +174,21 @@ def _measure_error(work: Workload, contender: BodyRunner) -> float:
 
 
 def _time(
-    runner: BodyRunner, device: torch.device, patience: float
+    one: BodyRunner, device: torch.device, patience: float
 ) -> tuple[Timing, float | None]:
     """Return the time of a call; on a GPU, also the host's time for a launch."""
     if device.type == "cuda":
-        return _time_on_gpu(runner, device)
-    once = _time_once(runner.call)
+        return _time_on_gpu(one, device)
+    once = _time_once(one.call)
     calls = max(1, int(0.002 / once))
     samples = int(min(20, max(1, patience / (once * calls))))
-    timing = time_call(runner.call, device, samples, calls, warmup=0)
-    return timing.scaled(runner.scale), None
+    timing = time_call(one.call, device, samples, calls, warmup=0)
+    return timing.scaled(one.scale), None
 
 
-def _time_on_gpu(
-    runner: BodyRunner, device: torch.device
-) -> tuple[Timing, float | None]:
-    host = time_host(runner.repeat, BURST, device, samples=20)
-    return time_graph(runner.call, device, launches=LAUNCHES), host
+def _time_on_gpu(one: BodyRunner, device: torch.device) -> tuple[Timing, float | None]:
+    host = time_host(one.repeat, BURST, device, samples=20)
+    return time_graph(one.call, device, launches=LAUNCHES), host
 
 
 def _time_once(call: Call) -> float:
@@ -319,10 +317,7 @@ def _compile_njit(loops: Callable[..., None]) -> Any:
 def _make_simulated(
     work: Workload, body: Any, shape: Shape, arguments: tuple[Any, ...], accesses: int
 ) -> Iterator[BodyRunner]:
-    """Yield the body on the simulator, with and without checks.
-
-    accesses: number of memory accesses per thread.
-    """
+    """Yield the body on the simulator; accesses: memory accesses of one thread."""
     shape, part, scale = _select_blocks(work, shape, SIMULATED // accesses)
 
     def call(checks: bool, out: torch.Tensor) -> torch.Tensor:
@@ -374,8 +369,7 @@ def _make_compiled(
         _compile_c(body)[shape](c_flat, *arguments)
         return c_out
 
-    # A barrier on Numba's simulator takes as long as switching between OS threads.
-    if not (on_simulator and variant):
+    if not (on_simulator and variant):  # barriers are slow on OS threads
         kernel = numba_jit(body)
         name = "its simulator" if on_simulator else "numba_jit"
         yield make_runner("numba", name + variant, by_numba, scale, part)

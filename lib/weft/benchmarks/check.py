@@ -66,15 +66,13 @@ def rows(samples: int = SAMPLES, edits: int = EDITS, scale: int = 1) -> list[dic
 
 def note(rows: list[dict[str, Any]]) -> str:
     """Return the text below the table: the bounds and whether the rows meet them."""
-    checked_rows = [r for r in rows if r["op"] == "check" and r["mode"] == "check"]
-    worst = max(checked_rows, key=lambda r: r["cost"])
+    watched = [r for r in rows if r["op"] == "check" and r["mode"] == "check"]
+    worst = max(watched, key=lambda r: r["cost"])
     lines = [
-        _describe_bound(
-            f"the most expensive, {worst['rung']}", worst["cost"], "cost", "x"
-        )
+        _write_bound(f"the costliest, {worst['rung']}", worst["cost"], "cost", "x")
     ]
     lines += [
-        _describe_bound(
+        _write_bound(
             "from an edit to its checked result", row["us"] / 1e3, "edit", " ms"
         )
         for row in rows
@@ -219,6 +217,6 @@ def _time_edits(edits: int) -> dict[str, Any]:
     return {**row, "mode": "check", "fastest": row["us_low"]}
 
 
-def _describe_bound(what: str, value: float, name: str, unit: str) -> str:
+def _write_bound(what: str, value: float, name: str, unit: str) -> str:
     missed = "" if value <= BOUNDS[name] else " (missed)"
     return f"{what}: {value:.3g}{unit}, bound {BOUNDS[name]:g}{unit}{missed}"

@@ -92,10 +92,10 @@ def _merge(metric: Metric, places: list[CostPlace], code: Code) -> Excuse | None
     )
     cost = max(getattr(p, metric.what) / p.requests for p in on_lines)
     ours = metric.ours_of(places)
-    saved_cost = saved * cost * sum(p.requests for p in on_lines)
-    saved_cost = min(saved_cost, sum(getattr(p, metric.what) for p in on_lines))
+    hidden = saved * cost * sum(p.requests for p in on_lines)
+    hidden = min(hidden, sum(getattr(p, metric.what) for p in on_lines))
     why = f"the compiler merged accesses of {source} bits: {listing}"
-    return Excuse(why, ours - saved_cost, ours)
+    return Excuse(why, ours - hidden, ours)
 
 
 def _share_of_merged(group: Code, least: int, source: int, conflict: bool) -> float:
@@ -129,17 +129,14 @@ def _act_for_warps(
     if metric.kind != "atomic" or not warp_wide:
         return None
     on_lines = _on_lines(places, warp_wide, otherwise=False)
-    kept_per_request = 0 if metric.what == "conflicts" else 1
-    saved_cost = sum(
-        max(0, getattr(p, metric.what) - kept_per_request * p.requests)
-        for p in on_lines
-    )
-    if not saved_cost:
+    base = 0 if metric.what == "conflicts" else 1
+    saved = sum(max(0, getattr(p, metric.what) - base * p.requests) for p in on_lines)
+    if not saved:
         return None
     names = sorted({one.opcode.split(".")[0] for one in warp_wide})
     ours = metric.ours_of(places)
     why = f"one lane acts for its warp: {', '.join(names)} before the atomic"
-    return Excuse(why, ours - saved_cost, ours)
+    return Excuse(why, ours - saved, ours)
 
 
 def _on_lines(

@@ -236,16 +236,12 @@ def _load_inline(target: str) -> dict[str, Any]:
             more |= {"build_directory": folder, "functions": ["run"]}
             cpp_extension.load_inline(name, cpp, **more).run(out, x)
             _finish(target)
-            elapsed_us = (time.perf_counter_ns() - start) / 1e3
+            us = (time.perf_counter_ns() - start) / 1e3
     except Exception as error:
-        reason = (str(error).splitlines() or [""])[0]
-        return _make_absent_row(
-            "torch", "load_inline", target, f"load_inline: {reason}"
-        )
+        first = (str(error).splitlines() or [""])[0]
+        return _make_absent_row("torch", "load_inline", target, f"load_inline: {first}")
     _must_be_close(out, compute(host))
-    return _make_row(
-        "torch", "load_inline", target, summarize([elapsed_us], WallTimer.name)
-    )
+    return _make_row("torch", "load_inline", target, summarize([us], WallTimer.name))
 
 
 _POINTERS = "float *o = out.data_ptr<float>(); const float *in = x.data_ptr<float>();"

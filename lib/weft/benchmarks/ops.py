@@ -55,10 +55,8 @@ def rows(
     make, usual = PROBLEMS[op]
     target = torch.device(device)
     lib = native.library(op, target.type)
-    runnable = [r for r in lib.rungs if target.type in r.targets]
-    plain = [
-        r for r in runnable if r.targets == (target.type,) or target.type == "cuda"
-    ]
+    usable = [r for r in lib.rungs if target.type in r.targets]
+    plain = [r for r in usable if r.targets == (target.type,) or target.type == "cuda"]
     chosen = [lib.rung(name) for name in rungs] or plain
     for rung in chosen:
         check_rung(lib, rung)
@@ -83,14 +81,13 @@ def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
     )
     with precision("fp32"):
         errors = {
-            name: _measure_error(problem, contender.call)
-            for name, contender in contenders.items()
+            name: _measure_error(problem, one.call) for name, one in contenders.items()
         }
         calls = _count_calls(contenders["torch"].call, device)
-        for contender in contenders.values():
-            contender.calls = calls
-        timed_by_name = race(contenders, device, rounds=samples)
-    peer = timed_by_name["torch"].us
+        for one in contenders.values():
+            one.calls = calls
+        results = race(contenders, device, rounds=samples)
+    peer = results["torch"].us
     return [
         {
             **{"op": op, **contenders[name].row},
@@ -102,7 +99,7 @@ def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
             "error": errors[name],
             "vs_torch": peer / timed.us,
         }
-        for name, timed in timed_by_name.items()
+        for name, timed in results.items()
     ]
 
 

@@ -100,33 +100,27 @@ def plot_contenders(
 
     Rows of `others` that did the same work on a GPU have hollow marks.
     """
-    sizes_by_op = _group_works(rows)
-    here_by_op = {
-        op: _group_by_name(_select_same(rows, op, sizes))
-        for op, sizes in sizes_by_op.items()
+    works = _group_works(rows)
+    own = {
+        op: _group_by_name(_select_same(rows, op, sizes)) for op, sizes in works.items()
     }
-    elsewhere = [
+    hollow = [
         {
             op: _group_by_name(_select_same(found["rows"], op, s), "cuda")
-            for op, s in sizes_by_op.items()
+            for op, s in works.items()
         }
         for found in others
     ]
-    drawn_names = {
-        name
-        for by_op in [here_by_op, *elsewhere]
-        for each in by_op.values()
-        for name, _ in each
+    present = {
+        name for by_op in [own, *hollow] for each in by_op.values() for name, _ in each
     }
-    names = [name for name in NAMES.values() if name in drawn_names]
-    for ax, (op, (m, k, n)) in zip(axes, sizes_by_op.items()):
+    names = [name for name in NAMES.values() if name in present]
+    for ax, (op, (m, k, n)) in zip(axes, works.items()):
         ax.set_xscale("log")
-        _draw_dots(ax, here_by_op[op], names, full=True)
-        for found in elsewhere:
+        _draw_dots(ax, own[op], names, full=True)
+        for found in hollow:
             _draw_dots(ax, found[op], names, full=False)
-        (peer,) = [
-            row["us"] for (name, _), row in here_by_op[op].items() if name == "torch"
-        ]
+        (peer,) = [row["us"] for (name, _), row in own[op].items() if name == "torch"]
         ax.axvline(peer, color=OPPONENT, lw=1)
         ax.annotate("torch here ", (peer, -0.9), color=OPPONENT, ha="right")
         kit.name_lines(ax, names, -1.3, 0.3)

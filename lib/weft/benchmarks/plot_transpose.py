@@ -107,14 +107,14 @@ def plot_distances(
         for ax in axes:
             kit.draw_unmeasured(ax, "sectors")
         return
-    for machine, machine_rows in series:
-        ordered = [row for row in machine_rows if row["rung"] == "in order"]
+    for machine, part in series:
+        ordered = [row for row in part if row["rung"] == "in order"]
         limits = {
             row["fetch"]: f"{row['fetch']} bytes" + ", the usual" * row["usual"]
             for row in ordered
         }
         _draw_lines(axes[0], ordered, "stride", "fetch", limits, not machine)
-        runs = [row for row in machine_rows if row["run"] and row["usual"]]
+        runs = [row for row in part if row["run"] and row["usual"]]
         sizes = {row["footprint"]: f"{row['footprint'] / 2**30:g} GiB" for row in runs}
         _draw_lines(axes[1], runs, "run", "footprint", sizes, not machine)
     titles = "fetch limit", "scattered over"
@@ -131,22 +131,12 @@ def plot_distances(
 
 
 def _draw_lines(
-    ax: Axes,
-    rows: list[Row],
-    key: str,
-    group: str,
-    names: dict[int, str],
-    measured_here: bool,
+    ax: Axes, rows: list[Row], key: str, group: str, names: dict[int, str], local: bool
 ) -> None:
     """Draw the rows' speeds over `key`, with a line for each value of `group`."""
     for colour, value in zip(COLOURS, sorted(names)):
         points = sorted((r[key], r["tbs"]) for r in rows if r[group] == value)
-        look = {
-            "color": colour,
-            "mfc": kit.fill_of(colour, measured_here),
-            "ms": 6,
-            "lw": 1,
-        }
+        look = {"color": colour, "mfc": kit.fill_of(colour, local), "ms": 6, "lw": 1}
         ax.plot(*zip(*points), "o-", label=names[value], **look)
 
 
@@ -159,11 +149,8 @@ def measure_effects(rows: list[Row]) -> dict[str, float]:
     runs = {(r["fetch"], r["run"], r["footprint"]): r["tbs"] for r in rows if r["run"]}
     usual = next(row["fetch"] for row in rows if row["usual"])
     near, far = (end({size for *_, size in runs}) for end in (min, max))
-    longest, widest_stride = (
-        max(run for _, run, _ in runs),
-        max(distance for _, distance in ordered),
-    )
-    single_sectors = usual, 32, near
+    longest, widest = (max(run for _, run, _ in runs), max(gap for _, gap in ordered))
+    lone = usual, 32, near
     compared = {
         f"the fetch, in order, limit {limit}: 32 bytes apart over 64": (
             *(ordered, (limit, 32), (limit, 64)),
@@ -177,11 +164,7 @@ def measure_effects(rows: list[Row]) -> dict[str, float]:
         for limit in (64, 128)
     }
     compared |= {
-        f"neighbours: runs of {run} bytes over 32": (
-            runs,
-            (usual, run, near),
-            single_sectors,
-        )
+        f"neighbours: runs of {run} bytes over 32": (runs, (usual, run, near), lone)
         for run in (64, 128, 256)
     }
     compared |= {
@@ -191,11 +174,11 @@ def measure_effects(rows: list[Row]) -> dict[str, float]:
         "neighbours, in order, limit 32: 128 bytes apart over 256": (
             *(ordered, (32, 128), (32, 256)),
         ),
-        f"a row of DRAM, in order, limit 32: 256 apart over {widest_stride:,}": (
-            *(ordered, (32, 256), (32, widest_stride)),
+        f"a row of DRAM, in order, limit 32: 256 apart over {widest:,}": (
+            *(ordered, (32, 256), (32, widest)),
         ),
         f"the TLB: scattered sectors in {near / 2**30:g} GiB over {far / 2**30:g}": (
-            *(runs, single_sectors, (usual, 32, far)),
+            *(runs, lone, (usual, 32, far)),
         ),
     }
     return {

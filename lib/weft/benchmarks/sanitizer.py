@@ -40,9 +40,7 @@ def rows(tools: Sequence[str] = TOOLS, rung: str | None = None) -> list[Row]:
     """
     for tool in tools:
         if tool not in TOOLS:
-            raise ArgumentError(
-                f"{SANITIZER} '{tool}': the tools are {', '.join(TOOLS)}"
-            )
+            raise ArgumentError(f"{SANITIZER} '{tool}': expected {', '.join(TOOLS)}")
     if not devices.count():
         raise ArgumentError(f"{SANITIZER} requires a GPU, and this machine has none")
     if not shutil.which(SANITIZER):
@@ -76,7 +74,7 @@ def _build_program(folder: Path) -> Path:
 
 def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
     """Run one tool and return its row; copy its output to stderr as it runs."""
-    start, lines, finished = time.monotonic(), [], []
+    start, lines, right = time.monotonic(), [], []
     watched = [SANITIZER, "--tool", tool, "--error-exitcode", "1", *map(str, command)]
     with subprocess.Popen(
         watched, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -84,16 +82,13 @@ def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
         for line in process.stdout:
             lines.append(line)
             if line.startswith("done: "):
-                finished.append(line.removeprefix("done: ").strip())
-                _report(f"{tool}: {finished[-1]}, {len(finished)} of {len(names)}")
+                right.append(line.removeprefix("done: ").strip())
+                _report(f"{tool}: {right[-1]}, {len(right)} of {len(names)}")
     errors = _count_errors("".join(lines), process.returncode)
     row = {
         **{"op": "matmul", "impl": SANITIZER, "tool": tool, "version": _tool_version()},
         **{"target": "cuda", "device": device_name("cuda"), "errors": errors},
-        **{
-            "rungs": finished,
-            "missing": [name for name in names if name not in finished],
-        },
+        **{"rungs": right, "missing": [name for name in names if name not in right]},
         **{"seconds": time.monotonic() - start, **stamp_row()},
     }
     if not is_clean(row):

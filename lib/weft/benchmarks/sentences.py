@@ -46,10 +46,8 @@ def load_newest(what: str, target: str) -> Results:
 
     Files with any GPU rows count as a GPU's. Raises ValueError if there are none.
     """
-    every_result = [
-        read_json(p) | {"stem": p.stem} for p in RESULTS.glob(f"{what}_*.json")
-    ]
-    matching = [results for results in every_result if _target_of(results) == target]
+    files = [read_json(p) | {"stem": p.stem} for p in RESULTS.glob(f"{what}_*.json")]
+    matching = [results for results in files if _target_of(results) == target]
     if not matching:
         raise ValueError(f"notebooks/results has no {what}_*.json for {target}")
     return max(matching, key=lambda results: results["machine"]["date"])
@@ -157,8 +155,8 @@ def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
     kinds = [row["precision"] for row in ours]
     committed = [_race_factor(_group_races(rows)[kind, BATCH]) for kind in kinds]
     return fill_lines(
-        "PyTorch can be faster than in this table. A faster step was measured apart "
-        f"({machine['device']}, PyTorch {cut_release(machine)}, {machine['date']}): "
+        "PyTorch can be faster than in this table. A faster step was measured "
+        f"separately ({machine['device']}, PyTorch {cut_release(machine)}, {machine['date']}): "
         f"{theirs[0]['rung']}. A step of {BATCH} "
         f"images takes {write_times(theirs)} in {join_words(kinds)}, ours "
         f"{write_times(ours)}. "
@@ -307,19 +305,15 @@ def describe_edits(
             (gpu["machine"]["device"], gpu),
         )
     )
-    cpu_rows = select(processor["rows"], target="cpu")
-    gpu_rows = select(gpu["rows"], target="cuda")
+    cpu = select(processor["rows"], target="cpu")
+    cuda = select(gpu["rows"], target="cuda")
     contenders = [
-        ("`%%cuda`, watched (g++)", host, fastest_row(cpu_rows, "weft", rung=WATCHED)),
-        (
-            "`%%cuda --fast` (g++)",
-            host,
-            fastest_row(cpu_rows, "weft", rung="load_cuda"),
-        ),
-        ("`%%cuda` (NVRTC)", card, fastest_row(gpu_rows, "weft")),
-        ("CuPy's RawKernel", card, fastest_row(gpu_rows, "cupy")),
-        ("nvcc alone, without a launch", card, fastest_row(gpu_rows, "nvcc")),
-        ("PyTorch's `load_inline`", card, fastest_row(gpu_rows, "torch")),
+        ("`%%cuda`, watched (g++)", host, fastest_row(cpu, "weft", rung=WATCHED)),
+        ("`%%cuda --fast` (g++)", host, fastest_row(cpu, "weft", rung="load_cuda")),
+        ("`%%cuda` (NVRTC)", card, fastest_row(cuda, "weft")),
+        ("CuPy's RawKernel", card, fastest_row(cuda, "cupy")),
+        ("nvcc alone, without a launch", card, fastest_row(cuda, "nvcc")),
+        ("PyTorch's `load_inline`", card, fastest_row(cuda, "torch")),
     ]
     lines = [
         "| from a changed line to the end of its first launch | on | edits | time |"
@@ -364,14 +358,12 @@ def describe_counters(results: Results | None = None) -> str:
     """Describe how our counts compare with Nsight Compute's."""
     results = results or load_newest("counters", "cuda")
     rows = [row for row in results["rows"] if row["agrees"] is not None]
-    active_rows = [row for row in rows if row["metric"].startswith("active threads")]
-    counts = [row for row in rows if row not in active_rows]
+    lanes = [row for row in rows if row["metric"].startswith("active threads")]
+    counts = [row for row in rows if row not in lanes]
     equal = sum(row["difference"] == 0 for row in counts)
     different = [row for row in counts if row["difference"]]
-    close = [
-        row for row in active_rows if row["verdict"].startswith(("same", "within"))
-    ]
-    distances = [abs(row["difference"]) for row in active_rows if row not in close]
+    close = [row for row in lanes if row["verdict"].startswith(("same", "within"))]
+    distances = [abs(row["difference"]) for row in lanes if row not in close]
     return fill_lines(
         f"Our counts are the GPU's: of {len(counts)} that Nsight Compute measured in "
         f"{len({row['rung'] for row in rows})} launches, {equal} are exactly equal "
@@ -381,7 +373,7 @@ def describe_counters(results: Results | None = None) -> str:
         "reductions, tiled products, branches and atomics. "
         f"{_describe_reasons(different)} Active "
         f"threads for each instruction agree within 2 % in {len(close)} of "
-        f"{len(active_rows)} launches"
+        f"{len(lanes)} launches"
         + (
             f". In the other {spell_count(len(distances))} they differ by up to "
             f"{100 * max(distances):.0f} %: Nsight Compute weighs each instruction, "
@@ -389,9 +381,8 @@ def describe_counters(results: Results | None = None) -> str:
             if distances
             else ""
         )
-        + ". `python -m weft bench counters` writes [the table]"
-        + f"(../notebooks/results/{results.get('stem', 'counters')}.json), "
-        + "which lesson 07c shows."
+        + ". `python -m weft bench counters` writes [the table](../notebooks/results/"
+        + f"{results.get('stem', 'counters')}.json), which lesson 07c shows."
     )
 
 

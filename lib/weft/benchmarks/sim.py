@@ -98,16 +98,16 @@ def rows() -> list[dict[str, Any]]:
 
 def note(rows: list[dict[str, Any]]) -> str:
     """Return the text below the table: ratios to Numba's simulator and the costs."""
-    rows_by_case = {(r["rung"], r["checks"]): r for r in rows if r["impl"] == "weft"}
-    off, on = rows_by_case["matmul_tiled", "off"], rows_by_case["matmul_tiled", "on"]
+    ours = {(r["rung"], r["checks"]): r for r in rows if r["impl"] == "weft"}
+    off, on = ours["matmul_tiled", "off"], ours["matmul_tiled", "on"]
     access = max(
-        rows_by_case[name, "on"]["us_per_access"] for name in ("matmul", "matmul_tiled")
+        ours[name, "on"]["us_per_access"] for name in ("matmul", "matmul_tiled")
     )
     figures = {
         "matmul_tiled, checks off, vs numba": off["vs_numba"],
         "checks on": on["vs_numba"],
         "us an access": access,
-        "us a thread at a barrier": rows_by_case["barriers", "on"]["us_per_wait"],
+        "us a thread at a barrier": ours["barriers", "on"]["us_per_wait"],
     }
     texts = [f"{name}: {_write_figure(value)}" for name, value in figures.items()]
     return "; ".join(texts) + ". One core."

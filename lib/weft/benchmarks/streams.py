@@ -45,10 +45,8 @@ def rows(device: str = "cpu", runs: int = RUNS) -> list[Row]:
         command = _make_command(where.type, Path(folder) / "streams")
         samples: dict[str, list[float]] = {}
         for _ in range(runs):
-            process = subprocess.run(
-                command, capture_output=True, text=True, check=True
-            )
-            for name, us in read(process.stdout).items():
+            run = subprocess.run(command, capture_output=True, text=True, check=True)
+            for name, us in read(run.stdout).items():
                 samples.setdefault(name, []).append(us)
     common = {
         **{"op": "streams", "impl": "weft", "precision": "fp32"},

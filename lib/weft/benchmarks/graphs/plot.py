@@ -53,11 +53,11 @@ def plot_chains(
     series = _group_rows(rows, others, "chain", count)
     if not series:
         return kit.draw_unmeasured(ax, "graphs")
-    present = {row["rung"] for series_rows, _ in series for row in series_rows}
+    present = {row["rung"] for part, _ in series for row in part}
     ways = [way for way in WAYS if way in present]
     ax.set_xscale("log")
-    for number, (series_rows, full) in enumerate(series):
-        for row in series_rows:
+    for number, (part, full) in enumerate(series):
+        for row in part:
             y = ways.index(row["rung"]) + 0.3 * number
             ax.plot(
                 [row["us_low"], row["us_high"]], [y, y], color=READ, lw=4, alpha=0.3
@@ -67,7 +67,7 @@ def plot_chains(
     ax.axvline(floor, **kit.reference_line(OPPONENT))
     style = {"rotation": 90, "va": "bottom", "ha": "right", "fontsize": 9}
     ax.text(floor, len(ways) - 0.6, "its bytes", **style)
-    most = max(row["us"] for series_rows, _ in series for row in series_rows)
+    most = max(row["us"] for part, _ in series for row in part)
     kit.name_lines(ax, ways, -0.5)
     label = "µs for each kernel, median (left is better)"
     ax.set(xlim=(floor / 1.6, 2.5 * most), xlabel=label)
@@ -86,16 +86,14 @@ def plot_bars(
     only: rungs to draw, in this order; () draws all.
     """
     series = _group_rows(rows, others, op, count)
-    rungs = [row["rung"] for series_rows, _ in series for row in series_rows]
+    rungs = [row["rung"] for part, _ in series for row in part]
     rungs = [rung for rung in only or dict.fromkeys(rungs) if rung in rungs]
     if not rungs:
         return kit.draw_unmeasured(ax, "graphs")
-    drawn_rows = [
-        row for series_rows, _ in series for row in series_rows if row["rung"] in rungs
-    ]
+    drawn_rows = [row for part, _ in series for row in part if row["rung"] in rungs]
     most, height = max(row["us"] for row in drawn_rows), 0.8 / len(series)
-    for number, (series_rows, full) in enumerate(series):
-        for row in series_rows:
+    for number, (part, full) in enumerate(series):
+        for row in part:
             if row["rung"] not in rungs:
                 continue
             y = rungs.index(row["rung"]) + (number + 0.5) * height - 0.4
@@ -119,7 +117,7 @@ def _group_rows(
         return row["op"] == op and count in (None, row.get("count"))
 
     series = kit.list_series(rows, others, is_wanted)
-    return [(series_rows, machine is None) for machine, series_rows in series]
+    return [(part, machine is None) for machine, part in series]
 
 
 def _describe_row(row: Row) -> str:

@@ -168,11 +168,9 @@ class Operands:
         c = self.sets[0][0]
         c.fill_(torch.nan)
         call(0)
-        difference = c.double() - self.want
-        rms = float(
-            difference.square().mean().sqrt() / self.want.square().mean().sqrt()
-        )
-        worst = float(difference.abs().max() / self.want.abs().max())
+        error = c.double() - self.want
+        rms = float(error.square().mean().sqrt() / self.want.square().mean().sqrt())
+        worst = float(error.abs().max() / self.want.abs().max())
         limit = error_limit(precision, self.size.k)
         if not rms <= limit:  # also true for NaN
             raise Mismatch(
@@ -180,13 +178,13 @@ class Operands:
                 f"c is {rms:.2g} (root mean square), above {precision}'s {limit:.2g}"
             )
         bound = FARTHEST * limit * self.scale
-        bad = ~(difference.abs_() <= bound)
+        bad = ~(error.abs_() <= bound)
         if bad.any():
-            index = tuple(bad.nonzero()[0].tolist())
+            at = tuple(bad.nonzero()[0].tolist())
             raise Mismatch(
-                f"not timed, because it is wrong: at {self.size} c{[*index]} is "
-                f"{float(c[index]):.6g}, expected {float(self.want[index]):.6g}, at "
-                f"most {float(bound[index]):.2g} off; {int(bad.sum())} of "
+                f"not timed, because it is wrong: at {self.size} c{[*at]} is "
+                f"{float(c[at]):.6g}, expected {float(self.want[at]):.6g}, at "
+                f"most {float(bound[at]):.2g} off; {int(bad.sum())} of "
                 f"{bad.numel()} wrong"
             )
         return {"error_rms": rms, "error_max": worst}
@@ -236,24 +234,18 @@ def of_rung(
     size, where = operands.size, operands.device
     sizes = size.m, size.n, size.k
     bytes_ = native.ffi.new("size_t *")
-    option_values = {
-        "alpha": 1.0,
-        "trans_a": layout[0] == "t",
-        "trans_b": layout[1] == "t",
-    }
+    fields = {"alpha": 1.0, "trans_a": layout[0] == "t", "trans_b": layout[1] == "t"}
     if size.batch > 1:
-        option_values |= {"batch": size.batch, "stride_a": size.m * size.k}
-        option_values |= {"stride_b": size.k * size.n, "stride_c": size.m * size.n}
-    options = native.ffi.new("struct weft_matmul_options *", option_values)
-    workspace_bytes = 0
+        fields |= {"batch": size.batch, "stride_a": size.m * size.k}
+        fields |= {"stride_b": size.k * size.n, "stride_c": size.m * size.n}
+    options = native.ffi.new("struct weft_matmul_options *", fields)
+    largest = 0
     for _, a, b in operands.sets:
-        pointers = (native.pointer(a, "void *"), native.pointer(b, "void *"))
-        lib.call(
-            "weft_matmul_workspace", rung.index, bytes_, *pointers, *sizes, options
-        )
-        workspace_bytes = max(workspace_bytes, bytes_[0])
-    workspace = torch.empty(workspace_bytes + 256, dtype=torch.uint8, device=where)
-    if workspace_bytes:
+        inputs = (native.pointer(a, "void *"), native.pointer(b, "void *"))
+        lib.call("weft_matmul_workspace", rung.index, bytes_, *inputs, *sizes, options)
+        largest = max(largest, bytes_[0])
+    workspace = torch.empty(largest + 256, dtype=torch.uint8, device=where)
+    if largest:
         place_workspace(options, workspace)
 
     def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, keep: Any = workspace):
@@ -263,11 +255,9 @@ def of_rung(
             *(*sizes, options, native.stream_of(where)),
         )
 
-    contender = make_contender(
-        "weft", rung.name, rung.precision, operands, call, layout
-    )
-    contender.facts = {"idea": rung.idea, "workspace": workspace_bytes}
-    return contender
+    result = make_contender("weft", rung.name, rung.precision, operands, call, layout)
+    result.facts = {"idea": rung.idea, "workspace": largest}
+    return result
 
 
 def of_numba(operands: Operands) -> Iterator[Contender]:

@@ -73,12 +73,10 @@ def beside_fastest(rows: Sequence[Row]) -> None:
             key = (row["impl"], layout, *_circumstances_of(row, row["precision"]))
             fastest[key] = min(row["us"], fastest.get(key, row["us"]))
     for row in timed:
-        peer_precision = "fp32" if row["race"] == "3xtf32" else row["race"]
+        kind = "fp32" if row["race"] == "3xtf32" else row["race"]
         layout = "any" if row["race"] in BETTER else row["layout"]
-        for peer, peer_layout in (("cublas", layout), ("torch", "any")):
-            us = fastest.get(
-                (peer, peer_layout, *_circumstances_of(row, peer_precision))
-            )
+        for peer, store in (("cublas", layout), ("torch", "any")):
+            us = fastest.get((peer, store, *_circumstances_of(row, kind)))
             row[f"vs_{peer}"] = us / row["us"] if us else None
 
 

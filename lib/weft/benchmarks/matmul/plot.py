@@ -54,15 +54,11 @@ def ladder_plot(
     cuBLAS in the same precision, for 3xtf32 cuBLAS in fp32, and on a CPU torch.mm.
     """
     series = series_of(rows, committed)
-    plotted_size = size_of(size) if size else find_fullest_size(series)
+    shape = size_of(size) if size else find_fullest_size(series)
     series = [
-        (m, select_size(machine_rows, plotted_size))
-        for m, machine_rows in series
-        if select_size(machine_rows, plotted_size)
+        (m, select_size(part, shape)) for m, part in series if select_size(part, shape)
     ]
-    ours = [
-        r for _, machine_rows in series for r in machine_rows if r["impl"] in OURSELVES
-    ]
+    ours = [r for _, part in series for r in part if r["impl"] in OURSELVES]
     order = _order_rungs(series)
     with kit.style():
         places = _place_rungs(order)
@@ -77,10 +73,10 @@ def ladder_plot(
         low = min(50.0, *(0.7 * value for value in values))
         high = 1.15 * max(120.0, *values)
         axes.set_xlim(low, high * (high / low) ** 0.34)  # room for the texts
-        for number, (machine, machine_rows) in enumerate(series):
-            _draw_dots(axes, machine_rows, places, machine is not None)
-            _write_speeds(axes, machine_rows, places, 1.06 * high, number, series)
-            _draw_opponent(axes, machine_rows, places, number)
+        for number, (machine, part) in enumerate(series):
+            _draw_dots(axes, part, places, machine is not None)
+            _write_speeds(axes, part, places, 1.06 * high, number, series)
+            _draw_opponent(axes, part, places, number)
         kit.mark_powers(axes, high)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_yticks(
@@ -89,10 +85,8 @@ def ladder_plot(
         axes.set_ylim(max(places.values()) + 0.7, -1.5)
         kit.hide_lines(axes)
         axes.spines["left"].set_visible(False)
-        peers = " or ".join(
-            dict.fromkeys(peer_name(machine_rows) for _, machine_rows in series)
-        )
-        label = f"% of {peers}'s speed, {size_text(plotted_size)} (right is better)"
+        peers = " or ".join(dict.fromkeys(peer_name(part) for _, part in series))
+        label = f"% of {peers}'s speed, {size_text(shape)} (right is better)"
         axes.set_xlabel(label, loc="left")
         tell(figure, series)
         return figure
@@ -110,34 +104,30 @@ def size_plot(
     to other sides that a line would zigzag.
     """
     series = series_of(rows, committed)
-    series = [
-        (m, [r for r in machine_rows if _is_cube(r)]) for m, machine_rows in series
-    ]
-    series = [
-        (machine, machine_rows) for machine, machine_rows in series if machine_rows
-    ]
-    available = {r["race"] for _, machine_rows in series for r in machine_rows}
+    series = [(m, [r for r in part if _is_cube(r)]) for m, part in series]
+    series = [(machine, part) for machine, part in series if part]
+    available = {r["race"] for _, part in series for r in part}
     panels = [p for p in precisions or PLOTTED if p in available]
     with kit.style():
         figure = kit.new_figure(920, 380)
         if not panels:
             kit.draw_unmeasured(figure.subplots(), "matmul")
             return figure
-        panel_axes = figure.subplots(1, len(panels), squeeze=False)[0]
-        for axes, kind in zip(panel_axes, panels):
-            for machine, machine_rows in series:
-                _draw_lines(axes, machine_rows, kind, machine is not None)
+        every = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, kind in zip(every, panels):
+            for machine, part in series:
+                _draw_lines(axes, part, kind, machine is not None)
             axes.set_xscale("log", base=2)
             axes.set_ylim(0)
-            sides = {r["m"] for _, machine_rows in series for r in machine_rows}
+            sides = {r["m"] for _, part in series for r in part}
             ticks = [2**p for p in range(6, 16) if min(sides) <= 2**p <= max(sides)]
             small = {"fontsize": 11, "rotation": 0 if len(panels) < 4 else 45}
             axes.set_xticks(ticks or sorted(sides), ticks or sorted(sides), **small)
             axes.minorticks_off()
             axes.set_xlabel(f"m = k = n, {kind}")
-        panel_axes[0].set_ylabel("TFLOP/s (up is better)")
-        panel_axes[0].legend(loc="best")
-        sides = [row["m"] for _, machine_rows in series for row in machine_rows]
+        every[0].set_ylabel("TFLOP/s (up is better)")
+        every[0].legend(loc="best")
+        sides = [row["m"] for _, part in series for row in part]
         loose = any(map(_is_loose, sides))
         tell(figure, series, *["on no line: no multiples of 4"] * loose)
         return figure
@@ -213,9 +203,7 @@ def _write_speeds(
     """Write speeds in a column, with those of several machines below each other."""
     for key, place in places.items():
         if row := _find(rows, key):
-            has_row = [
-                _find(machine_rows, key) is not None for _, machine_rows in series
-            ]
+            has_row = [_find(part, key) is not None for _, part in series]
             words = [speed_text(row["tflops"])]
             words += [f"{_per_cent(row):.3g} %"] if _ratio_of(row) else []
             up = 6 * (sum(has_row) - 1) - 12 * sum(has_row[:number])
@@ -249,8 +237,8 @@ def _draw_opponent(
 def _order_rungs(series: Sequence[tuple]) -> list[tuple]:
     """Return each rung's key once, by precision, in the fullest machine's order."""
     keys = [
-        dict.fromkeys(_key_of(row) for row in machine_rows if row["impl"] in OURSELVES)
-        for _, machine_rows in series
+        dict.fromkeys(_key_of(row) for row in part if row["impl"] in OURSELVES)
+        for _, part in series
     ]
     longest_first = sorted(keys, key=len, reverse=True)
     return sorted(
@@ -276,12 +264,12 @@ def _group_of(key: tuple) -> tuple[str, bool]:
 
 
 def _draw_lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> None:
-    race_rows = [row for row in rows if row["race"] == kind]
+    part = [row for row in rows if row["race"] == kind]
     marks = {"weft": "o", "mine": "D", "cublas": "^", "torch": "v"}
     for impl, mark in marks.items():
-        sides = sorted({row["m"] for row in race_rows if row["impl"] == impl})
+        sides = sorted({row["m"] for row in part if row["impl"] == impl})
         fastest = [
-            fastest_row((r for r in race_rows if r["m"] == s), (impl,)) for s in sides
+            fastest_row((r for r in part if r["m"] == s), (impl,)) for s in sides
         ]
         if not fastest:
             continue

@@ -122,11 +122,11 @@ def plan_races(
         if kind not in PRECISIONS:
             names = ", ".join(PRECISIONS)
             raise ArgumentError(f"--precisions {kind}: expected some of {names}")
-    available = _list_rungs(where, rungs)
+    usable = _list_rungs(where, rungs)
     if not name or sizes:
         kinds = precisions or (PRECISIONS if where.type == "cuda" else ("fp32",))
         if rungs and not precisions:
-            named = {rung.precision for rung in available}
+            named = {rung.precision for rung in usable}
             kinds = [kind for kind in PRECISIONS if kind in named]
         plan = [(size, kinds, EVERY) for size in sizes or USUAL[where.type]]
     else:
@@ -135,13 +135,11 @@ def plan_races(
     for text, kinds, part in plan:
         size = Size.of(text)
         for kind in (k for k in kinds if not precisions or k in precisions):
-            entrants = (
-                available if part is EVERY or rungs else _best_rung(available, kind)
-            )
-            entrants = tuple(rung for rung in entrants if rung.precision == kind)
+            runners = usable if part is EVERY or rungs else _best_rung(usable, kind)
+            runners = tuple(rung for rung in runners if rung.precision == kind)
             # Precisions without any of the named rungs have no race.
-            if entrants or not rungs:
-                race = race_of(size, kind, entrants, part)
+            if runners or not rungs:
+                race = race_of(size, kind, runners, part)
                 key = size, kind, race.cold, "nn" in race.layouts
                 races.setdefault(key, race)  # the race with more rungs comes first
     return [*races.values()]
@@ -222,16 +220,11 @@ def race_rows(
             race.size, race.precision, where, options.cold or race.cold
         )
         ready, wrong = _select_ready(race, options, speeds, operands)
-        for contender in others:
-            ready.append(
-                (contender, operands.errors(contender.run, contender.row["precision"]))
-            )
-        timed = _time_contenders(
-            race, options, speeds, [contender for contender, _ in ready]
-        )
+        for one in others:
+            ready.append((one, operands.errors(one.run, one.row["precision"])))
+        timed = _time_contenders(race, options, speeds, [one for one, _ in ready])
     results = [
-        _make_row(contender, race.size, where, timed[contender.name], errors)
-        for contender, errors in ready
+        _make_row(one, race.size, where, timed[one.name], err) for one, err in ready
     ]
     for row in (*results, *wrong):
         row |= {"race": race.precision, "run": options.run}
@@ -244,13 +237,10 @@ def _time_contenders(
 ) -> dict[str, Timed]:
     """Time all contenders in turn; far slower ones separately and only three times."""
     where = options.device
-    seconds = {
-        contender.name: speeds.seconds(contender, plan.size) or 0.0
-        for contender in contenders
-    }
+    seconds = {one.name: speeds.seconds(one, plan.size) or 0.0 for one in contenders}
     limit = max(SLOW_SECONDS, SLOW * min(filter(None, seconds.values()), default=0.0))
-    slow = [contender for contender in contenders if seconds[contender.name] > limit]
-    fast = [contender for contender in contenders if contender not in slow]
+    slow = [one for one in contenders if seconds[one.name] > limit]
+    fast = [one for one in contenders if one not in slow]
     cool = plan.precision != "fp32" and plan.size.flop >= COOL_FROM
     cool = cool and where.type == "cuda"
     usual = COOL_SECONDS if cool else SECONDS[where.type]
@@ -258,7 +248,7 @@ def _time_contenders(
     for group, rounds in ((fast, min(options.rounds, plan.rounds)), (slow, THRICE)):
         if group:
             results |= race(
-                {contender.name: contender for contender in group},
+                {one.name: one for one in group},
                 *(str(where), options.timer or TIMER[where.type]),
                 seconds=options.seconds or usual,
                 samples=min(options.rounds, rounds),
@@ -272,19 +262,17 @@ def _select_ready(
 ) -> tuple[list[tuple[Contender, dict[str, float]]], list[Row]]:
     """Return the contenders to time, with their errors, and rows for wrong ones."""
     ready, wrong = [], []
-    for contender in _make_contenders(race, options, operands, wrong):
-        run = contender.run
+    for one in _make_contenders(race, options, operands, wrong):
+        run = one.run
         try:
-            if _is_too_slow(contender, race, options, speeds):
+            if _is_too_slow(one, race, options, speeds):
                 continue
             errors = (
-                {}
-                if "out" in contender.facts
-                else operands.errors(run, contender.row["precision"])
+                {} if "out" in one.facts else operands.errors(run, one.row["precision"])
             )
-            ready.append((contender, errors))
+            ready.append((one, errors))
         except FAILURES as error:
-            wrong.append(_make_wrong_row(contender, race.size, options.device, error))
+            wrong.append(_make_wrong_row(one, race.size, options.device, error))
     return ready, wrong
 
 
@@ -298,14 +286,14 @@ def _make_contenders(
         for layout in race.layouts if rung is race.rungs[-1] else race.layouts[:1]:
             try:
                 check.require(lib, rung)
-                contender = of_rung(lib, rung, operands, layout)
+                one = of_rung(lib, rung, operands, layout)
             except FAILURES as error:
                 row = {"impl": "weft", "rung": rung.name, "precision": rung.precision}
                 placeholder = Contender(row=row | {"layout": "nn"})
                 wrong.append(_make_wrong_row(placeholder, race.size, where, error))
                 break
             else:
-                yield contender
+                yield one
     single, usual = race.size.batch == 1, "nn" in race.layouts
     if where.type == "cuda" and single:  # batches race torch.bmm, which calls cuBLAS
         if options.numba and race.precision == "fp32" and usual and not race.cold:
@@ -319,71 +307,69 @@ def _make_contenders(
 
 
 def _is_too_slow(
-    contender: Contender, race: Race, options: RaceOptions, speeds: Speeds
+    one: Contender, race: Race, options: RaceOptions, speeds: Speeds
 ) -> bool:
     """Return whether one call would take too long, measuring small sizes first."""
     where, longest = options.device, LONGEST[options.device.type]
     side = int(PROBE[where.type])
-    seconds = speeds.seconds(contender, race.size)
+    seconds = speeds.seconds(one, race.size)
     while seconds is None or seconds > longest:
         # The launch may dominate a small product's time, so probe a larger one.
         probe = Size(side, side, side)
-        if race.size.flop <= 8 * probe.flop or contender.row["impl"] != "weft":
+        if race.size.flop <= 8 * probe.flop or one.row["impl"] != "weft":
             break
         small = Operands.random(probe, race.precision, where, False)
         lib = native.library("matmul", where.type)
-        probe_contender = of_rung(
-            lib, lib.rung(contender.row["rung"]), small, contender.row["layout"]
-        )
-        _note_speed(probe_contender, probe, where, speeds)
-        if speeds.seconds(contender, probe) > longest / 8:
+        small_one = of_rung(lib, lib.rung(one.row["rung"]), small, one.row["layout"])
+        _note_speed(small_one, probe, where, speeds)
+        if speeds.seconds(one, probe) > longest / 8:
             break
-        seconds, side = speeds.seconds(contender, race.size), 2 * side
-    seconds = speeds.seconds(contender, race.size)
+        seconds, side = speeds.seconds(one, race.size), 2 * side
+    seconds = speeds.seconds(one, race.size)
     if seconds and seconds > longest:
-        say(f"{contender.name}: left out at {race.size}, about {seconds:.1f} s a call")
+        say(f"{one.name}: left out at {race.size}, about {seconds:.1f} s a call")
         return True
-    _note_speed(contender, race.size, where, speeds)
+    _note_speed(one, race.size, where, speeds)
     return False
 
 
 def _note_speed(
-    contender: Contender, size: Size, where: torch.device, speeds: Speeds
+    one: Contender, size: Size, where: torch.device, speeds: Speeds
 ) -> None:
     """Store the speed of the contender's fastest call among at most five.
 
     The first call is not timed because Numba compiles and libraries are loaded then.
     """
-    if contender.name not in speeds.seen:
-        contender.run(0)
+    if one.name not in speeds.seen:
+        one.run(0)
     times: list[float] = []
     while len(times) < 5 and sum(times) < 1e6 * LONGEST[where.type]:
-        timing = time_call(lambda: contender.run(0), str(where), 1, warmup=0)
+        timing = time_call(lambda: one.run(0), str(where), 1, warmup=0)
         times.append(timing.median)
-    speeds.seen[contender.name] = size.flop / min(times) / 1e6
+    speeds.seen[one.name] = size.flop / min(times) / 1e6
 
 
 def _make_row(
-    contender: Contender,
+    one: Contender,
     size: Size,
     where: torch.device,
     timed: Timed,
     errors: dict[str, float],
 ) -> Row:
-    us, moved = timed.us, size.bytes(contender.row["precision"])
+    us, moved = timed.us, size.bytes(one.row["precision"])
     return {
-        **_make_row_head(contender, size, where),
+        **_make_row_head(one, size, where),
         **{**timed.row(), "checked": bool(errors)},
         **{"tflops": size.flop / us / 1e6, "gbs": moved / us / 1e3},
         **{"bytes": moved, "error_rms": None, "error_max": None, **errors},
         "threads": torch.get_num_threads() if where.type == "cpu" else None,
-        **contender.facts,
+        **one.facts,
         **stamp_row(),
     }
 
 
 def _make_wrong_row(
-    contender: Contender, size: Size, where: torch.device, error: Exception
+    one: Contender, size: Size, where: torch.device, error: Exception
 ) -> Row:
     """Make the row of a kernel that was not timed, with the reason.
 
@@ -392,17 +378,17 @@ def _make_wrong_row(
     if isinstance(error, DeviceLost):
         raise error
     reason = str(error).splitlines()[0]
-    say(f"{contender.name}: {reason}")
+    say(f"{one.name}: {reason}")
     empty = dict.fromkeys(
         ("us", "us_low", "us_high", "tflops", "gbs", "vs_cublas", "vs_torch")
     )
-    row = _make_row_head(contender, size, where) | empty
+    row = _make_row_head(one, size, where) | empty
     return row | {"timer": None, "cache": None, WRONG: reason, **stamp_row()}
 
 
-def _make_row_head(contender: Contender, size: Size, where: torch.device) -> Row:
+def _make_row_head(one: Contender, size: Size, where: torch.device) -> Row:
     return {
-        **{"op": "matmul", **contender.row, "target": where.type},
+        **{"op": "matmul", **one.row, "target": where.type},
         **{"device": device_name(str(where))},
         **{"batch": size.batch, "m": size.m, "k": size.k, "n": size.n},
     }

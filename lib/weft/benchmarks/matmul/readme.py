@@ -30,15 +30,12 @@ LAYOUT_TEXTS = {"nt": ", b stored (n,k)", "tn": ", a stored (k,m)"}
 def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
     """Write every rung at m = k = n = 4096 in Markdown, with the card and the date.
 
-    committed: results from bench.read_json(); the first are a GPU's, the others are
-    processors'. None: those in notebooks/results. Without any, the text explains how to
-    measure.
+    committed: results from bench.read_json(), a GPU's before processors'; None: those
+    in notebooks/results. Without results, the text explains how to measure.
     """
     files = committed_results() if committed is None else committed
-    all_rows = files[0]["rows"] if files else []
-    rows = [
-        row for row in select_size(select_timed(all_rows), SIZE) if not is_cold(row)
-    ]
+    every = files[0]["rows"] if files else []
+    rows = [row for row in select_size(select_timed(every), SIZE) if not is_cold(row)]
     if not rows:
         return f"The ladder has not been measured yet: {RUN}."
     lines = ["Every rung at m = k = n = 4096:", ""]
@@ -60,23 +57,14 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
         f"{machine['toolkit']}, PyTorch {machine['torch']}, "
         f"{_write_dates(rows)}. Medians "
         f"{_write_spread(rows)}, caches warm (a and b are those of the call before), "
-        f"{_write_runs(select_timed(all_rows))} of {RUN}. Ratios are within a run; "
+        f"{_write_runs(select_timed(every))} of {RUN}. Ratios are within a run; "
         "3xtf32 is compared with "
         "cuBLAS in fp32, each in its fastest layout. Error: relative root mean square, "
         "against float64."
     )
-    processor_lines = [
-        line for results in files[1:] for line in _write_processor(results)
-    ]
+    cpu_lines = [line for results in files[1:] for line in _write_processor(results)]
     return "\n".join(
-        [
-            *lines,
-            "",
-            text,
-            *_write_ratios(all_rows),
-            *_write_transposed(all_rows),
-            *processor_lines,
-        ]
+        [*lines, "", text, *_write_ratios(every), *_write_transposed(every), *cpu_lines]
     )
 
 
@@ -85,9 +73,7 @@ def _list_layouts(rows: list[Row]) -> list[tuple[str, str]]:
     fastest: dict[tuple[str, str], Row] = {}
     for row in sorted(rows, key=lambda row: -row["tflops"]):
         fastest.setdefault((row["rung"], row["layout"]), row)
-    usual = {
-        rung: row["tflops"] for (rung, layout), row in fastest.items() if layout == "nn"
-    }
+    usual = {rung: row["tflops"] for (rung, lay), row in fastest.items() if lay == "nn"}
     names = dict.fromkeys((row["rung"], row["layout"]) for row in rows)
     return [
         name
@@ -157,31 +143,24 @@ def _write_transposed(rows: list[Row]) -> list[str]:
             continue
         count = row.get("batch", 1)
         ratio = ratio_of(row)
-        is_cube_or_batch = row["m"] == row["k"] == row["n"] and (
-            count > 1 or row["layout"] != "nn"
-        )
-        if ratio and is_cube_or_batch:
+        fits = row["m"] == row["k"] == row["n"] and (count > 1 or row["layout"] != "nn")
+        if ratio and fits:
             name = f"{count} of {row['m']}" if count > 1 else f"{row['m']}"
             name += f" {row['layout']}" * (row["layout"] != "nn")
-            by_name = ratios.setdefault(row["race"], {})
-            by_name[name] = max(ratio, by_name.get(name, 0.0))
-    names = sorted(
-        {name for by_name in ratios.values() for name in by_name}, key=_sort_key
-    )
+            group = ratios.setdefault(row["race"], {})
+            group[name] = max(ratio, group.get(name, 0.0))
+    names = sorted({name for group in ratios.values() for name in group}, key=_sort_key)
     if not names:
         return []
     lines = ["", "The same for a or b stored transposed, and for batches of products:"]
     lines += ["", f"| times cuBLAS | {' | '.join(names)} |"]
     lines += ["|---" + "|---:" * len(names) + "|"]
-    for kind, by_name in ratios.items():
+    for kind, group in ratios.items():
         cells = [
-            _write_three_digits(by_name[name]) if name in by_name else "–"
-            for name in names
+            _write_three_digits(group[name]) if name in group else "–" for name in names
         ]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
-    text = (
-        "nt: b stored (n,k); tn: a stored (k,m); cuBLAS uses the same layout, except "
-    )
+    text = "nt: b stored (n,k); tn: a stored (k,m); cuBLAS uses the same layout, but "
     text += "its fastest one in tf32 and 3xtf32; batches are compared with torch.bmm."
     return [*lines, "", text]
 
@@ -207,16 +186,12 @@ def _write_processor(results: dict[str, Any]) -> list[str]:
     lines += ["|---|---:|---|---:|---:|---:|---:|"]
     for line in comparisons:
         threads, size = line["threads"], size_of(line["size"])
-        same_threads = [
-            r for r in select_size(rows, size) if r.get("threads") == threads
-        ]
-        racers = [
-            fastest_row(same_threads, (impl,)) for impl in ("weft", "numpy", "torch")
-        ]
+        group = [r for r in select_size(rows, size) if r.get("threads") == threads]
+        racers = [fastest_row(group, (impl,)) for impl in ("weft", "numpy", "torch")]
         speeds = [
             _write_three_digits(1e3 * row["tflops"]) if row else "–" for row in racers
         ]
-        factor = fastest_row(same_threads, ("numpy", "torch"))["us"] / racers[0]["us"]
+        factor = fastest_row(group, ("numpy", "torch"))["us"] / racers[0]["us"]
         cells = [
             line["size"],
             threads,

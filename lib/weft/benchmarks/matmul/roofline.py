@@ -61,15 +61,13 @@ def plot_roofline(
             figure = kit.new_figure(920, 430)
             kit.draw_unmeasured(figure.subplots(), "matmul")
             return figure
-        ((machine, machine_rows),) = series
+        ((machine, part),) = series
         roofs = ceilings(rows if machine is None else _find_rows(files, machine))
-        plotted_size = size_of(size) if size else find_fullest_size(series)
+        shape = size_of(size) if size else find_fullest_size(series)
         kinds = [p for p in PLOTTED if p in (precisions or PLOTTED)]
-        ours = [row for row in machine_rows if row["race"] in kinds]
+        ours = [row for row in part if row["race"] in kinds]
         marked = _select_marked(
-            select_size(ours, plotted_size),
-            select_size(machine_rows, plotted_size),
-            kinds,
+            select_size(ours, shape), select_size(part, shape), kinds
         )
         kinds = [k for k in kinds if k in {row["precision"] for row in marked}]
         figure = kit.new_figure(920, 180 + 16 * max(18, len(marked)))
@@ -81,7 +79,7 @@ def plot_roofline(
         speeds += [roofs[kind] for kind in kinds if kind in roofs]
         axes.set_ylim(0.6 * min(speeds, default=0.1), 2 * max(speeds, default=1.0))
         _draw_roofs(axes, roofs, kinds)
-        has_small = _draw_small(axes, ours, plotted_size)
+        has_small = _draw_small(axes, ours, shape)
         for row in marked:
             _mark(axes, row, machine is not None)
         _write_names(axes, marked, kinds)
@@ -93,9 +91,7 @@ def plot_roofline(
             axis.set_minor_formatter(NullFormatter())
             axis.set_minor_locator(NullLocator())
         axes.set_xticks([10, 100, 1000, 10000])
-        axes.set_xlabel(
-            f"flops per byte that must move; named: {size_text(plotted_size)}"
-        )
+        axes.set_xlabel(f"flops per byte that must move; named: {size_text(shape)}")
         axes.set_ylabel(f"{unit}FLOP/s (up is better)")
         notes = ["bytes: a, b and c once"]
         notes += ["small: our best of other sizes"] * has_small
@@ -138,13 +134,11 @@ def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> No
     for kind, peak in levels.items():
         ends = [peak / slope, NAMES / 1.3]
         axes.plot(ends, [peak] * 2, **kit.reference_line(width=1.4), zorder=1)
-        _write_roof_name(
-            axes, UNITS.get(kind, kind), f"{_write_number(peak)}FLOP/s", peak, slope
-        )
+        _name_roof(axes, UNITS.get(kind, kind), f"{_format(peak)}FLOP/s", peak, slope)
     top = max(levels.values(), default=1.0)
     ends = [0.1, top / slope], [0.1 * slope, top]
     axes.plot(*ends, **kit.reference_line(width=1.6), zorder=1)
-    text = f"copy: {_write_number(slope)}B/s"
+    text = f"copy: {_format(slope)}B/s"
     levels_up = sorted(levels.values())
     gaps = [(b / a, math.sqrt(a * b)) for a, b in itertools.pairwise(levels_up)]
     _, middle = max(gaps, default=(1.0, slope * LEFT))  # the widest gap
@@ -157,9 +151,7 @@ def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> No
         axes.annotate(text, (at_left, at_left * slope), (10, -6), **BESIDE)
 
 
-def _write_roof_name(
-    axes: Axes, unit: str, speed: str, peak: float, slope: float
-) -> None:
+def _name_roof(axes: Axes, unit: str, speed: str, peak: float, slope: float) -> None:
     """Write a roof's name left of the slope, where there is no mark, or on the roof."""
     ridge = peak / slope
     look: dict = {"va": "bottom", "color": INK}
@@ -177,12 +169,12 @@ def _distance_from_left(intensity: float) -> float:
     return DECADE * math.log10(intensity / LEFT)
 
 
-def _write_number(tera: float) -> str:
+def _format(tera: float) -> str:
     """Write a number: "4.2 T" or "185 G"."""
     return f"{tera:.3g} T" if tera >= 1 else f"{1e3 * tera:.3g} G"
 
 
-def _draw_small(axes: Axes, rows: Sequence[Row], plotted_size: tuple) -> bool:
+def _draw_small(axes: Axes, rows: Sequence[Row], shape: tuple) -> bool:
     """Draw our best of each other size and precision; return whether there is any."""
     is_drawn = False
     keys = dict.fromkeys((r["m"], r["k"], r["n"], r["precision"]) for r in rows)
@@ -190,7 +182,7 @@ def _draw_small(axes: Axes, rows: Sequence[Row], plotted_size: tuple) -> bool:
         row = fastest_row(
             r for r in select_size(rows, tuple(size)) if r["precision"] == kind
         )
-        if row and tuple(size) != plotted_size:
+        if row and tuple(size) != shape:
             look = {"ms": 6, "alpha": 0.6, "color": colour_of(row)}
             axes.plot(count_intensity(row), row["tflops"], ".", **look)
             is_drawn = True

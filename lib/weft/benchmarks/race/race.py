@@ -127,15 +127,11 @@ def mean_errors(
     if not errors:
         return dict.fromkeys(("loss_error", "gradient_error", "gradient_errors"))
     mean = {
-        name: float(
-            np.mean([batch_errors["gradient_errors"][name] for batch_errors in errors])
-        )
+        name: float(np.mean([one["gradient_errors"][name] for one in errors]))
         for name in errors[0]["gradient_errors"]
     }
     return {
-        "loss_error": float(
-            np.mean([batch_errors["loss_error"] for batch_errors in errors])
-        ),
+        "loss_error": float(np.mean([one["loss_error"] for one in errors])),
         "gradient_error": float(np.max([*mean.values()])),
         "gradient_errors": mean,
     }
@@ -350,59 +346,47 @@ def _make_twin(heat: Heat, twin: TwinTrainer) -> TrainingContender:
 def _make_rows(heat: Heat, contenders: list[TrainingContender]) -> list[Row]:
     exact = _compute_exact(heat)
     free(heat.device)
-    row_by_name = {
-        contender.name: _measure_alone(heat, contender, exact)
-        for contender in contenders
-    }
-    measurements = {name: row for name, row in row_by_name.items() if row}
-    usable = [contender for contender in contenders if contender.name in measurements]
-    for contender in usable:
-        contender.calls, contender.limit = (
-            measurements[contender.name]["steps"],
-            SLOWEST,
-        )
-    timed = race(
-        {contender.name: contender for contender in usable},
-        heat.device,
-        rounds=heat.rounds,
-    )
+    rows_by_name = {one.name: _measure_alone(heat, one, exact) for one in contenders}
+    measured = {name: row for name, row in rows_by_name.items() if row}
+    usable = [one for one in contenders if one.name in measured]
+    for one in usable:
+        one.calls, one.limit = (measured[one.name]["steps"], SLOWEST)
+    timed = race({one.name: one for one in usable}, heat.device, rounds=heat.rounds)
     timings = {name: result.timing for name, result in timed.items()}
     rows = [
         {
-            **{"op": "mnist", "measure": "step", **contender.row},
+            **{"op": "mnist", "measure": "step", **one.row},
             **{"precision": heat.precision, "target": heat.device.type},
             **{"device": device_name(heat.device)},
-            **timings[contender.name].row(),
-            **{"batch": heat.batch, "samples": timings[contender.name].samples},
-            **measurements[contender.name],
-            **{"peak_bytes": contender.peak(), "seed": heat.seed},
+            **timings[one.name].row(),
+            **{"batch": heat.batch, "samples": timings[one.name].samples},
+            **measured[one.name],
+            **{"peak_bytes": one.peak(), "seed": heat.seed},
             **{"threads": torch.get_num_threads(), **stamp_row()},
         }
-        for contender in usable
+        for one in usable
     ]
     add_torch_ratios(rows)
     return rows
 
 
 def _measure_alone(
-    heat: Heat, contender: TrainingContender, exact: list[TrainingStep]
+    heat: Heat, one: TrainingContender, exact: list[TrainingStep]
 ) -> Row:
     """Measure a contender by itself; return {} if it fails."""
     try:
-        errors = mean_errors(contender.gradients, zip(_split_batches(heat), exact))
-        queued_steps = HOST_STEPS[
-            "torch" if contender.row["impl"] == "torch" else "weft"
-        ]
+        errors = mean_errors(one.gradients, zip(_split_batches(heat), exact))
+        steps = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
         return {
-            "steps": count_steps(contender.block, heat.device),
-            "host_us": time_host(contender.block, queued_steps, heat.device),
-            "layers_us": contender.layers(),
+            "steps": count_steps(one.block, heat.device),
+            "host_us": time_host(one.block, steps, heat.device),
+            "layers_us": one.layers(),
             **errors,
         }
     except DeviceLost:
         raise
     except Exception as error:
-        heat.say(f"absent: {contender.name}: {first_line(error)}")
+        heat.say(f"absent: {one.name}: {first_line(error)}")
         return {}
 
 

@@ -41,7 +41,7 @@ def select_series(
     series = kit.list_series(
         rows, others, lambda row: all(row.get(k) == required[k] for k in required)
     )
-    return [(series_rows, machine is None) for machine, series_rows in series]
+    return [(part, machine is None) for machine, part in series]
 
 
 def find_value(
@@ -49,12 +49,7 @@ def find_value(
 ) -> float:
     """Return row[key] of the first row with this key, preferably a GPU's, else NaN."""
     series = select_series(op, rows, others, **more)
-    matches = [
-        row
-        for series_rows, _ in series
-        for row in series_rows
-        if row.get(key) is not None
-    ]
+    matches = [row for part, _ in series for row in part if row.get(key) is not None]
     matches.sort(key=lambda row: row["target"] != "cuda")
     return matches[0][key] if matches else math.nan
 
@@ -69,22 +64,19 @@ def plot_staircases(
     x = np.linspace(0, 2, 401)
     ax.plot(x, x, **kit.reference_line(), label="exact")
     ax.plot(x, np.round(x), color=INK, lw=1, label="rounded to the nearest float")
-    for series_rows, is_here in series:
-        simulated = series_rows[0]["target"] == "cpu"
+    for part, local in series:
+        simulated = part[0]["target"] == "cpu"
         colour, mark = (SHARED, "s") if simulated else (READ, "o")
-        name = "simulated" if simulated else series_rows[0]["device"]
-        name += "" if is_here else ", committed"
+        name = "simulated" if simulated else part[0]["device"]
+        name += "" if local else ", committed"
         look = {
-            "mfc": kit.fill_of(colour, is_here),
+            "mfc": kit.fill_of(colour, local),
             "mec": colour,
             "ms": 9,
             "mew": 1.5,
             "ls": "none",
         }
-        points = [
-            [row["x"] for row in series_rows],
-            [row["added"] for row in series_rows],
-        ]
+        points = [[row["x"] for row in part], [row["added"] for row in part]]
         ax.plot(*points, mark, label=name, **look)
     ax.set(xlabel="x, in units of 1's last bit", ylabel="result of 1 + x, minus 1")
     ax.set_yticks([0, 1, 2])
@@ -96,25 +88,21 @@ def plot_promotions(
 ) -> None:
     """Draw errors over k, with a line for each length of the tensor cores' sums."""
     series = select_series("promotion", rows, others, signs=signs)
-    series = [
-        (series_rows, is_here)
-        for series_rows, is_here in series
-        if series_rows[0]["target"] == "cuda"
-    ]
+    series = [(part, local) for part, local in series if part[0]["target"] == "cuda"]
     if not series:
         return kit.draw_unmeasured(ax, "tensor")
     ax.set(xscale="log", yscale="log")
     ends = {}
-    for series_rows, is_here in series:
-        for every in dict.fromkeys(row["every"] for row in series_rows):
-            line = [row for row in series_rows if row["every"] == every]
+    for part, local in series:
+        for every in dict.fromkeys(row["every"] for row in part):
+            line = [row for row in part if row["every"] == every]
             name = f"every {every}" if every else "never"
-            ends[name] = _draw_line(ax, line, INKS[every], MARKS[every], is_here)
+            ends[name] = _draw_line(ax, line, INKS[every], MARKS[every], local)
     # Panels for other signs use the same scale.
-    series_rows = [
-        row for part, _ in select_series("promotion", rows, others) for row in part
+    part = [
+        row for other, _ in select_series("promotion", rows, others) for row in other
     ]
-    errors = [row["error_rms"] for row in series_rows if row["target"] == "cuda"]
+    errors = [row["error_rms"] for row in part if row["target"] == "cuda"]
     ax.set_ylim(0.6 * min(errors), 1.8 * max(errors))
     _finish_axes(ax, series, ends)
 
@@ -126,21 +114,15 @@ def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> 
         return kit.draw_unmeasured(ax, "tensor")
     ax.set(xscale="log", yscale="log")
     ends = {}
-    for series_rows, is_here in series:
+    for part, local in series:
         for kind, (colour, mark) in KINDS.items():
-            line = [
-                r for r in series_rows if r["precision"] == kind and r["impl"] == "weft"
-            ]
-            peer = [
-                r
-                for r in series_rows
-                if r["precision"] == kind and r["impl"] == "cublas"
-            ]
+            line = [r for r in part if r["precision"] == kind and r["impl"] == "weft"]
+            peer = [r for r in part if r["precision"] == kind and r["impl"] == "cublas"]
             if peer:
                 points = [r["k"] for r in peer], [r["error_rms"] for r in peer]
                 ax.plot(*points, color=OPPONENT, lw=1, zorder=1)
             if line:
-                ends[kind] = _draw_line(ax, line, colour, mark, is_here)
+                ends[kind] = _draw_line(ax, line, colour, mark, local)
     _finish_axes(ax, series, ends)
 
 
@@ -151,23 +133,21 @@ def plot_heats(
     series = select_series("heat", rows, others, precision="bf16", impl="weft")
     if not series:
         return kit.draw_unmeasured(axes[0], "tensor")
-    for series_rows, is_here in series:
-        for row in series_rows:
+    for part, local in series:
+        for row in part:
             hot, zeros = row["mode"] == "hot", row["numbers"] == "zeros"
             colour = INK if zeros else OPPONENT if hot else READ
             name = "zeros" if zeros else "hot" if hot else "cool"
             ms, speed, _, watts = zip(*row["series"])
             for ax, values in zip(axes, (speed, watts)):
                 if None not in values:
-                    look = {"mfc": kit.fill_of(colour, is_here), "mec": colour, "lw": 1}
+                    look = {"mfc": kit.fill_of(colour, local), "mec": colour, "lw": 1}
                     ax.plot(ms, values, "." if hot else "o", ms=5, ls="none", **look)
                     last = (ms[-1], float(np.median(values[-5:])))
                     kit.label_beside(ax, name, last, fontsize=9, color=colour)
-    for ax, label in zip(
-        axes, ("TFLOP/s of a burst", "watts, as reported by the card")
-    ):
+    for ax, text in zip(axes, ("TFLOP/s of a burst", "watts, as reported by the card")):
         ax.set(xlabel="ms since the first burst", title="")
-        ax.set_ylabel(label)
+        ax.set_ylabel(text)
         ax.set_ylim(0)
         ax.set_xlim(0, 1.2 * ax.get_xlim()[1])
 
@@ -175,20 +155,20 @@ def plot_heats(
 def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> None:
     """Draw each rung's use of the tensor cores, as Nsight Compute reports it."""
     series = [
-        ([row for row in series_rows if row.get("tensor_pipe") is not None], is_here)
-        for series_rows, is_here in select_series("ncu", rows, others)
+        ([row for row in part if row.get("tensor_pipe") is not None], local)
+        for part, local in select_series("ncu", rows, others)
     ]
-    series = [(series_rows, is_here) for series_rows, is_here in series if series_rows]
+    series = [(part, local) for part, local in series if part]
     if not series:
         return kit.draw_unmeasured(ax, "tensor")
-    series_rows, is_here = series[0]
-    series_rows = [row for row in series_rows if row["precision"] != "fp32"]
-    for place, row in enumerate(series_rows):
+    part, local = series[0]
+    part = [row for row in part if row["precision"] != "fp32"]
+    for place, row in enumerate(part):
         colour = OPPONENT if row["impl"] == "cublas" else OURS
-        ax.barh(place, row["tensor_pipe"], 0.7, **kit.bar_look(colour, is_here))
+        ax.barh(place, row["tensor_pipe"], 0.7, **kit.bar_look(colour, local))
         text = f"{row['tensor_pipe']:.0f} %, {row['tflops']:.0f} TFLOP/s"
         kit.label_beside(ax, text, (row["tensor_pipe"], place), fontsize=9)
-    names = [_name(row) for row in series_rows]
+    names = [_name(row) for row in part]
     kit.name_lines(ax, names, -0.5, 0.5)
     ax.set(xlim=(0, 125), xticks=range(0, 101, 20))
     ax.set_xlabel("% of cycles in which the tensor cores were busy")
@@ -215,11 +195,11 @@ def _name(row: Row) -> str:
 
 
 def _draw_line(
-    ax: Axes, line: Sequence[Row], colour: str, mark: str, is_here: bool
+    ax: Axes, line: Sequence[Row], colour: str, mark: str, local: bool
 ) -> tuple[float, float]:
     """Draw a line with marks; return the position of the last mark."""
     k, error = [row["k"] for row in line], [row["error_rms"] for row in line]
-    fill = kit.fill_of(colour, is_here)
+    fill = kit.fill_of(colour, local)
     look = {"mfc": fill, "mec": colour, "color": colour, "lw": 1, "ms": 6}
     ax.plot(k, error, mark, ls="-", **look)
     return k[-1], error[-1]
@@ -229,7 +209,7 @@ def _finish_axes(
     ax: Axes, series: Series, ends: dict[str, tuple[float, float]]
 ) -> None:
     """Format the axes; write each line's name at its end, without overlaps."""
-    depths = sorted({row["k"] for series_rows, _ in series for row in series_rows})
+    depths = sorted({row["k"] for part, _ in series for row in part})
     ax.set_xticks(depths, [str(k) for k in depths])
     ax.minorticks_off()
     ax.set_xlim(depths[0] / 1.3, depths[-1] * (depths[-1] / depths[0]) ** 0.22)
