@@ -156,10 +156,9 @@ def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
     committed = [_race_factor(_group_races(rows)[kind, BATCH]) for kind in kinds]
     return fill_lines(
         "PyTorch can be faster than in this table. A faster step was measured "
-        f"separately ({machine['device']}, PyTorch {cut_release(machine)}, {machine['date']}): "
-        f"{theirs[0]['rung']}. A step of {BATCH} "
-        f"images takes {write_times(theirs)} in {join_words(kinds)}, ours "
-        f"{write_times(ours)}. "
+        f"separately ({machine['device']}, PyTorch {cut_release(machine)}, "
+        f"{machine['date']}): {theirs[0]['rung']}. A step of {BATCH} images takes "
+        f"{write_times(theirs)} in {join_words(kinds)}, ours {write_times(ours)}. "
         f"Against this step, the factors at {BATCH} images are "
         f"{write_factors(row['vs_torch_stronger'] for row in ours)}, instead of "
         f"{write_factors(committed)} in the table. The table's race, "
