@@ -1,4 +1,4 @@
-"""`weft bench bodies`: every contender is checked before it is timed."""
+"""`weft bench bodies` checks every contender before timing it."""
 
 import pytest
 import torch

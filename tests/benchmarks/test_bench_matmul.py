@@ -104,10 +104,10 @@ def test_a_far_slower_contender_is_timed_three_times(monkeypatch):
         return race(contenders, *args, **more)
 
     monkeypatch.setattr(racing, "race", record_race)
-    taken = {"weft ijk fp32 nn": 6e-3, "weft reference fp32 nn": 4e-3}
+    seconds = {"weft ijk fp32 nn": 6e-3, "weft reference fp32 nn": 4e-3}
 
     def set_speed(one, size, where, speeds):
-        speeds.seen[one.name] = size.flop / taken.get(one.name, 1e-3) / 1e12
+        speeds.seen[one.name] = size.flop / seconds.get(one.name, 1e-3) / 1e12
 
     monkeypatch.setattr(racing, "_note_speed", set_speed)
     rungs = ["ijk", "reference"]
@@ -270,9 +270,9 @@ def test_the_union_of_the_sets_has_each_race_once_with_all_its_rungs():
     assert len(kinds) == len({*kinds})
     for name in SETS:
         for race in plan_races(CPU, name, (), (), ()):
-            (same,) = [r for r in plan if kind_of(r) == kind_of(race)]
-            assert {*race.rungs} <= {*same.rungs} and race.rounds <= same.rounds
-            assert {*race.layouts} <= {*same.layouts}
+            (match,) = [r for r in plan if kind_of(r) == kind_of(race)]
+            assert {*race.rungs} <= {*match.rungs} and race.rounds <= match.rounds
+            assert {*race.layouts} <= {*match.layouts}
 
 
 def test_no_race_of_a_set_has_too_few_rounds_for_a_spread():
@@ -333,14 +333,14 @@ def test_a_run_in_parts_keeps_rows_until_they_are_measured_again(tmp_path):
     path, first = tmp_path / "rows.json", rows()
     old = {"op": "matmul", "device": "This GPU", "impl": "weft", "precision": "fp32"}
     bench.write_json(path, [*first, old, first[0] | {"device": "That GPU"}])
-    again = [r | {"tflops": 1.0} for r in rows(sizes=[(1024,) * 3])]
-    results = bench_matmul.merged(path, again)
+    newer = [r | {"tflops": 1.0} for r in rows(sizes=[(1024,) * 3])]
+    results = bench_matmul.merged(path, newer)
     assert len(results) == len(first)
     assert [r["tflops"] == 1.0 for r in results] == [r["m"] == 1024 for r in results]
-    assert bench_matmul.merged(tmp_path / "none.json", again) == again
-    alone = [r | {"threads": 1} for r in first]  # rows with two threads stay
+    assert bench_matmul.merged(tmp_path / "none.json", newer) == newer
+    single = [r | {"threads": 1} for r in first]  # rows with two threads stay
     bench.write_json(path, [r | {"threads": 2} for r in first])
-    assert len(bench_matmul.merged(path, alone)) == 2 * len(first)
+    assert len(bench_matmul.merged(path, single)) == 2 * len(first)
 
 
 def test_the_command_prints_and_writes(tmp_path, capsys):
@@ -555,8 +555,8 @@ def test_rows_contain_their_run():
     results = bench_matmul.rows(**few)
     (run,) = {row["run"] for row in results}
     assert abs(datetime.now(UTC) - datetime.fromisoformat(run)).total_seconds() < 60
-    again = bench_matmul.rows(**few, run="another")
-    assert {row["run"] for row in again} == {"another"}
+    second = bench_matmul.rows(**few, run="another")
+    assert {row["run"] for row in second} == {"another"}
 
 
 def test_the_first_call_does_not_count_for_the_speed():

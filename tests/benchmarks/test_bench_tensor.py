@@ -101,7 +101,7 @@ def test_the_longest_of_several_kernels_supplies_the_counters():
 
 
 def test_charts_with_and_without_measurements():
-    others = committed()
+    files = committed()
     charts = {
         plot_tensor.plot_staircases: "rounded to the nearest float",
         plot_tensor.plot_promotions: "every 32",
@@ -110,7 +110,7 @@ def test_charts_with_and_without_measurements():
     }
     for chart, word in charts.items():
         assert "bench tensor" in drawn(chart, [], []), chart
-        assert word in drawn(chart, [], others), chart
+        assert word in drawn(chart, [], files), chart
     assert math.isnan(plot_tensor.find_value("tflops", "heat", [], [], mode="hot"))
 
 
@@ -125,17 +125,15 @@ def test_heat_is_drawn_over_time():
 def test_the_caption_has_the_days_of_its_rows():
     machine = {"device": "that GPU", "date": "2026-01-05"}
     rows = [{"op": "heat", "date": "2026-01-02"}, {"op": "ncu"}]
-    others = [{"machine": machine, "rows": rows}]
-    assert (
-        plot_tensor.make_caption([], others, "heat") == "hollow: that GPU, 2026-01-02"
-    )
-    assert plot_tensor.make_caption([], others, "ncu") == "hollow: that GPU, 2026-01-05"
-    assert plot_tensor.make_caption([], others, "error") == "nothing measured"
+    files = [{"machine": machine, "rows": rows}]
+    assert plot_tensor.make_caption([], files, "heat") == "hollow: that GPU, 2026-01-02"
+    assert plot_tensor.make_caption([], files, "ncu") == "hollow: that GPU, 2026-01-05"
+    assert plot_tensor.make_caption([], files, "error") == "nothing measured"
 
 
 def test_every_element_has_one_owner_and_all_lanes_own_equally_many():
-    for which, each in {"a": 8, "b": 4, "c": 4}.items():
-        lane, number = tensor_view.owners(which)
+    for operand, each in {"a": 8, "b": 4, "c": 4}.items():
+        lane, number = tensor_view.owners(operand)
         pairs = set(zip(lane.ravel().tolist(), number.ravel().tolist()))
         assert pairs == {(at, i) for at in range(32) for i in range(each)}
 

@@ -37,8 +37,8 @@ def test_a_line_that_is_never_or_always_ahead():
 
 def test_a_gpu_of_another_machine_is_compared_with_this_core(monkeypatch):
     def rows(target, device, times):
-        same = {"target": target, "impl": "weft", "device": device, "timer": "events"}
-        return [same | {"count": n, "us_low": us} for n, us in times.items()]
+        common = {"target": target, "impl": "weft", "device": device, "timer": "events"}
+        return [common | {"count": n, "us_low": us} for n, us in times.items()]
 
     gpu = rows("cuda", "a GPU", line(18.0, 1e-6))
     monkeypatch.setattr(plot_bodies, "load_elsewhere", lambda _: [{"rows": gpu}])

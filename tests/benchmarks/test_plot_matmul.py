@@ -57,11 +57,11 @@ def test_a_row_of_ones_own_is_a_diamond_among_the_others():
 
 def test_the_roofline_has_slope_ceilings_and_every_rung():
     figure = plot_roofline([*rows(), *peak_rows()], [])
-    shown = texts(figure)
+    labels = texts(figure)
     words = {"tuned 54", "naive 0.6", "cuBLAS bf16 800", "copy: 4 TB/s"}
     words |= {"fused multiply-adds:", "65 TFLOP/s", "bf16: 960 TFLOP/s"}
     words |= {"tf32: 480 TFLOP/s", "tf32 / 3: 160 TFLOP/s"}
-    assert not words - {*shown}
+    assert not words - {*labels}
     (tuned,) = [d for d in dots(figure) if d.get_ydata()[0] == 54]
     # 2 * 4096^3 flops, three arrays of 4 * 4096^2 bytes
     assert tuned.get_xdata()[0] == pytest.approx(4096 / 6)
@@ -113,10 +113,10 @@ def test_rungs_keep_the_ladders_order_if_few_were_timed_here():
 
 @pytest.mark.parametrize("draw", DRAW)
 def test_what_was_measured_elsewhere_is_hollow(draw):
-    alone = draw([], [elsewhere()])
-    assert dots(alone)
-    assert all(dot.get_markerfacecolor() == "none" for dot in dots(alone))
-    assert "hollow: That GPU, 2026-01-02" in "\n".join(texts(alone))
+    figure = draw([], [elsewhere()])
+    assert dots(figure)
+    assert all(dot.get_markerfacecolor() == "none" for dot in dots(figure))
+    assert "hollow: That GPU, 2026-01-02" in "\n".join(texts(figure))
     assert all(dot.get_markerfacecolor() != "none" for dot in dots(draw(rows(), [])))
 
 
@@ -299,7 +299,7 @@ def test_fp32_is_compared_with_cublas_in_the_same_layout():
         )
         is nt
     )
-    beside_fastest(all_rows)  # beside nt cuBLAS's own nn has 50 %, its group's 100 %
+    beside_fastest(all_rows)  # over nt, cuBLAS's nn has 50 %; in its group, 100 %
     table = readme.matmul_table([results | {"rows": all_rows}])
     assert "| *cuBLAS* | gemm_ex's idea | fp32 | 50.0 | 100 % |" in table
 

@@ -93,11 +93,11 @@ def test_the_roofline_has_the_sections_whose_work_is_known():
 def test_what_was_measured_elsewhere_is_hollow(draw):
     caption = "hollow: that GPU, 2026-01-02, PyTorch 2.11"
     assert caption in "\n".join(texts(draw([], [THERE])))
-    both = "\n".join(texts(draw(rows(), [THERE])))
+    combined = "\n".join(texts(draw(rows(), [THERE])))
     # The roofline shows one machine, since the sections of two would overlap.
-    assert (caption in both) == (draw is not plot_roofline)
-    alone = draw([], [THERE])
-    dots = [line for axes in alone.axes for line in axes.lines if line.get_marker() in
+    assert (caption in combined) == (draw is not plot_roofline)
+    figure = draw([], [THERE])
+    dots = [line for axes in figure.axes for line in axes.lines if line.get_marker() in
             ("o", "D", "s")]  # fmt: skip
     assert dots and all(dot.get_markerfacecolor() == "none" for dot in dots)
     own = draw(rows())

@@ -157,8 +157,8 @@ def test_conv2s_backward_is_drawn_with_its_fused_parts_and_its_times():
 
 
 def test_conv2s_backward_is_the_sum_of_its_sections_per_64_images():
-    both = "backward.pool2+bn2+conv2+pool1+relu1+bn1+conv1"
-    layers = FUSED | {both: 40.0}
+    section = "backward.pool2+bn2+conv2+pool1+relu1+bn1+conv1"
+    layers = FUSED | {section: 40.0}
     parts = {
         part.section: part
         for part in find_limits(row("weft", "graph", 50.0, layers_us=layers), ROOF, 1.5)
@@ -167,8 +167,8 @@ def test_conv2s_backward_is_the_sum_of_its_sections_per_64_images():
     for batch in 64, 256:
         step = row("weft", "graph", 50.0, layers_us=layers, batch=batch)
         back = conv2_back(step, ROOF, 1.5)
-        assert back.us == pytest.approx(64 / batch * (parts[both].us + weight.us))
-        assert back.products == pytest.approx(parts[both].products + weight.products)
+        assert back.us == pytest.approx(64 / batch * (parts[section].us + weight.us))
+        assert back.products == pytest.approx(parts[section].products + weight.products)
         assert back.launch == pytest.approx(64 / batch * 3)
 
 

@@ -122,8 +122,8 @@ def test_a_finding_of_a_tool_fails_the_command(
     invented, tmp_path, monkeypatch, capsys, name, tool
 ):
     monkeypatch.setenv(name, "2")
-    both = "memcheck,racecheck"
-    status, rows = checked(tmp_path / "rows.json", both, "--rung", "reference")
+    tools = "memcheck,racecheck"
+    status, rows = checked(tmp_path / "rows.json", tools, "--rung", "reference")
     assert status == 1
     assert {row["tool"]: row["errors"] for row in rows} == {
         "memcheck": 2 * (tool == "memcheck"), "racecheck": 2 * (tool == "racecheck")

@@ -359,12 +359,12 @@ def clock(monkeypatch):
 
     def span(self, one, calls):
         one.turn()
-        return float(taken[-1])
+        return float(calls_us[-1])
 
-    taken = []
+    calls_us = []
     monkeypatch.setattr(fit, "race", race)
     monkeypatch.setattr(WallTimer, "span", span)
-    return SimpleNamespace(rounds=rounds, taken=taken)
+    return SimpleNamespace(rounds=rounds, taken=calls_us)
 
 
 def timed_function(clock):
@@ -468,11 +468,11 @@ def test_a_choice_is_remembered_by_source_and_size(remembered, monkeypatch):
     monkeypatch.setattr(fit, "SECONDS", 0.02)
     first = total()
     assert first.us > 0 and not first.cached and first["STEP"] in (1, 8)
-    again = total()
-    assert again.cached and again.constants == first.constants
-    assert again.us == pytest.approx(first.us) and "found before" in repr(again)
+    second = total()
+    assert second.cached and second.constants == first.constants
+    assert second.us == pytest.approx(first.us) and "found before" in repr(second)
     out = torch.zeros(1)
-    again(out, torch.ones(1000), 1000)
+    second(out, torch.ones(1000), 1000)
     assert out == 1000
     assert not total(n=999).cached
     assert not total(SUM.replace("// rows", "// row")).cached
@@ -542,7 +542,7 @@ def test_on_a_gpu_the_fastest_is_found_and_remembered(remembered):
             progress=False,
         )
         assert best.cached is cached and best.us > 0
-        assert best["T"] != 1  # a warp has 32 lanes: far slower on a busy GPU, too
+        assert best["T"] != 1  # one thread uses one lane of 32, slow on any GPU
         assert best.counts == {"not launchable": 1}
         assert re.search(r"timer graph", repr(best))
     best(*args)

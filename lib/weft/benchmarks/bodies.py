@@ -369,7 +369,7 @@ def _make_compiled(
         _compile_c(body)[shape](c_flat, *arguments)
         return c_out
 
-    if not (on_simulator and variant):  # barriers are slow on OS threads
+    if not (on_simulator and variant):  # barriers are slow on the simulator
         kernel = numba_jit(body)
         name = "its simulator" if on_simulator else "numba_jit"
         yield make_runner("numba", name + variant, by_numba, scale, part)

@@ -86,16 +86,16 @@ def _merge(metric: Metric, places: list[CostPlace], code: Code) -> Excuse | None
     lines = {one.place for one in wide}
     candidates = [one for one in accesses if one.place in lines]
     least = 8 * min(p.size for p in on_lines)
-    saved = max(
+    share = max(
         _share_of_merged(group, least, source, conflict=metric.what == "conflicts")
         for group in _by_loop(code, candidates)
     )
     cost = max(getattr(p, metric.what) / p.requests for p in on_lines)
     ours = metric.ours_of(places)
-    hidden = saved * cost * sum(p.requests for p in on_lines)
-    hidden = min(hidden, sum(getattr(p, metric.what) for p in on_lines))
+    reduction = share * cost * sum(p.requests for p in on_lines)
+    reduction = min(reduction, sum(getattr(p, metric.what) for p in on_lines))
     why = f"the compiler merged accesses of {source} bits: {listing}"
-    return Excuse(why, ours - hidden, ours)
+    return Excuse(why, ours - reduction, ours)
 
 
 def _share_of_merged(group: Code, least: int, source: int, conflict: bool) -> float:
@@ -130,13 +130,15 @@ def _act_for_warps(
         return None
     on_lines = _on_lines(places, warp_wide, otherwise=False)
     base = 0 if metric.what == "conflicts" else 1
-    saved = sum(max(0, getattr(p, metric.what) - base * p.requests) for p in on_lines)
-    if not saved:
+    reduction = sum(
+        max(0, getattr(p, metric.what) - base * p.requests) for p in on_lines
+    )
+    if not reduction:
         return None
     names = sorted({one.opcode.split(".")[0] for one in warp_wide})
     ours = metric.ours_of(places)
     why = f"one lane acts for its warp: {', '.join(names)} before the atomic"
-    return Excuse(why, ours - saved, ours)
+    return Excuse(why, ours - reduction, ours)
 
 
 def _on_lines(
@@ -183,7 +185,7 @@ def _pieces_of(one: Instruction, pieces: list[CostPlace]) -> list[CostPlace]:
 
 
 def _compute_shares(pieces: Iterable[CostPlace], warps: int) -> list[Share]:
-    """Return each piece's share if it runs every time, and if once per warp."""
+    """Return each piece's shares: if it runs every time, and if once per warp."""
     shares: list[Share] = []
     for p in pieces:
         once = min(1.0, warps / p.requests)
@@ -194,8 +196,8 @@ def _compute_shares(pieces: Iterable[CostPlace], warps: int) -> list[Share]:
 def _largest_mean(shares: list[list[Share]], sign: int) -> float:
     """Return the largest (sign 1) or smallest (-1) mean of threads over all choices.
 
-    A choice takes one share from each list. By Dinkelbach's method, each choice that
-    improves on the current mean gives the next one.
+    A choice takes one share from each list. By Dinkelbach's method, the best choice for
+    the current mean yields the next mean.
     """
     mean = 0.0
     while True:

@@ -107,21 +107,21 @@ def rows(edits: int = EDITS, peers: bool = True) -> list[dict[str, Any]]:
 
     Raises RuntimeError if a kernel's result is wrong.
     """
-    found = [_time_ours("cpu", edits), _time_ours("cpu", edits, watched=True)]
+    results = [_time_ours("cpu", edits), _time_ours("cpu", edits, watched=True)]
     gpu = torch.cuda.is_available()
     if gpu:
-        found.append(_time_ours("cuda", edits))
+        results.append(_time_ours("cuda", edits))
     if peers:
-        found += _time_nvcc(edits)
-        found += _time_cupy(edits) if gpu else []
-        found += [_load_inline("cuda" if gpu else "cpu")]
-    theirs = {(row["impl"], row["target"]): row["us"] for row in found}
-    for row in found:
+        results += _time_nvcc(edits)
+        results += _time_cupy(edits) if gpu else []
+        results += [_load_inline("cuda" if gpu else "cpu")]
+    theirs = {(row["impl"], row["target"]): row["us"] for row in results}
+    for row in results:
         if row["impl"] == "weft":
             for peer in PEERS:
                 us = theirs.get((peer, row["target"]))
                 row[f"vs_{peer}"] = us / row["us"] if us else None
-    return found
+    return results
 
 
 def note(rows: list[dict[str, Any]]) -> str:
@@ -130,8 +130,8 @@ def note(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         if row["impl"] == "weft":
             how = ", watched" * (row["rung"] == WATCHED)
-            took = f"{row['us'] / 1e3:.0f} ms from the edit to the end of its first"
-            lines.append(f"{row['target']}{how}: {took} launch")
+            text = f"{row['us'] / 1e3:.0f} ms from the edit to the end of its first"
+            lines.append(f"{row['target']}{how}: {text} launch")
     return "\n".join(lines)
 
 
@@ -141,10 +141,10 @@ def make_edits(edits: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndar
     for edit in range(edits):
         text, compute = SOURCES[edit % len(SOURCES)]
         number = 1 + nonce / 1e7 + edit / 10
-        shown = f"{number:.7f}"
+        digits = f"{number:.7f}"
         yield (
-            text.replace("NUMBER", shown),
-            lambda x, c=compute, s=shown: c(x, float(s)),
+            text.replace("NUMBER", digits),
+            lambda x, c=compute, s=digits: c(x, float(s)),
         )
 
 

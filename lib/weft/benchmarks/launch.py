@@ -43,7 +43,7 @@ Call = Callable[[], object]
 
 
 def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
-    """Time launches on the CPU and, if there is a GPU, on it together with the peers'.
+    """Time our launches on the CPU and, if there is a GPU, ours and the peers' there.
 
     Raises RuntimeError if a contender computes a wrong result.
     """

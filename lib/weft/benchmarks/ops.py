@@ -57,12 +57,12 @@ def rows(
     lib = native.library(op, target.type)
     usable = [r for r in lib.rungs if target.type in r.targets]
     plain = [r for r in usable if r.targets == (target.type,) or target.type == "cuda"]
-    chosen = [lib.rung(name) for name in rungs] or plain
-    for rung in chosen:
+    selection = [lib.rung(name) for name in rungs] or plain
+    for rung in selection:
         check_rung(lib, rung)
     results = []
     for size in sizes or usual:
-        results += _side_by_side(op, make(size, target), chosen, target, samples)
+        results += _side_by_side(op, make(size, target), selection, target, samples)
     return results
 
 

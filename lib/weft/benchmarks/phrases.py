@@ -46,8 +46,8 @@ def write_band(row: Row) -> str:
 
 def write_range(values: Sequence[float]) -> str:
     low, high = write_duration(min(values)), write_duration(max(values))
-    same = low.split()[1] == high.split()[1]
-    return f"{low.split()[0] if same else low} to {high}"
+    one_unit = low.split()[1] == high.split()[1]
+    return f"{low.split()[0] if one_unit else low} to {high}"
 
 
 def write_accuracies(rows: Sequence[Row]) -> str:

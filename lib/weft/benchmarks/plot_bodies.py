@@ -106,10 +106,10 @@ def plot_contenders(
     }
     hollow = [
         {
-            op: _group_by_name(_select_same(found["rows"], op, s), "cuda")
+            op: _group_by_name(_select_same(theirs["rows"], op, s), "cuda")
             for op, s in works.items()
         }
-        for found in others
+        for theirs in others
     ]
     present = {
         name for by_op in [own, *hollow] for each in by_op.values() for name, _ in each
@@ -118,8 +118,8 @@ def plot_contenders(
     for ax, (op, (m, k, n)) in zip(axes, works.items()):
         ax.set_xscale("log")
         _draw_dots(ax, own[op], names, full=True)
-        for found in hollow:
-            _draw_dots(ax, found[op], names, full=False)
+        for theirs in hollow:
+            _draw_dots(ax, theirs[op], names, full=False)
         (peer,) = [row["us"] for (name, _), row in own[op].items() if name == "torch"]
         ax.axvline(peer, color=OPPONENT, lw=1)
         ax.annotate("torch here ", (peer, -0.9), color=OPPONENT, ha="right")

@@ -53,7 +53,7 @@ def plot_transposes(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None
             row, y = by_key[key], place + (number + 0.5) * height - 0.4
             ax.barh(y, row["gbs"], 0.85 * height, **look)
             text = f"{row['gbs']:,.0f} GB/s, {100 * row['gbs'] / copied:.0f} %"
-            inside = row["gbs"] > 0.7 * copied  # beside the bar it would cross the line
+            inside = row["gbs"] > 0.7 * copied  # outside, it would cross the line
             side = {"right": -6, "ha": "right"} if inside else {}
             kit.label_beside(ax, text, (row["gbs"], y), fontsize=9, **side)
     most = max(row["gbs"] for by_key in rows_by_key for row in by_key.values())
@@ -148,9 +148,9 @@ def measure_effects(rows: list[Row]) -> dict[str, float]:
     ordered = {(r["fetch"], r["stride"]): r["tbs"] for r in rows if r["stride"]}
     runs = {(r["fetch"], r["run"], r["footprint"]): r["tbs"] for r in rows if r["run"]}
     usual = next(row["fetch"] for row in rows if row["usual"])
-    near, far = (end({size for *_, size in runs}) for end in (min, max))
+    small, large = (end({size for *_, size in runs}) for end in (min, max))
     longest, widest = (max(run for _, run, _ in runs), max(gap for _, gap in ordered))
-    lone = usual, 32, near
+    lone = usual, 32, small
     compared = {
         f"the fetch, in order, limit {limit}: 32 bytes apart over 64": (
             *(ordered, (limit, 32), (limit, 64)),
@@ -159,17 +159,17 @@ def measure_effects(rows: list[Row]) -> dict[str, float]:
     }
     compared |= {
         f"the fetch, scattered sectors: limit {limit} over 32": (
-            *(runs, (limit, 32, near), (32, 32, near)),
+            *(runs, (limit, 32, small), (32, 32, small)),
         )
         for limit in (64, 128)
     }
     compared |= {
-        f"neighbours: runs of {run} bytes over 32": (runs, (usual, run, near), lone)
+        f"neighbours: runs of {run} bytes over 32": (runs, (usual, run, small), lone)
         for run in (64, 128, 256)
     }
     compared |= {
         f"neighbours: runs of {longest:,} bytes over 256": (
-            *(runs, (usual, longest, near), (usual, 256, near)),
+            *(runs, (usual, longest, small), (usual, 256, small)),
         ),
         "neighbours, in order, limit 32: 128 bytes apart over 256": (
             *(ordered, (32, 128), (32, 256)),
@@ -177,8 +177,8 @@ def measure_effects(rows: list[Row]) -> dict[str, float]:
         f"a row of DRAM, in order, limit 32: 256 apart over {widest:,}": (
             *(ordered, (32, 256), (32, widest)),
         ),
-        f"the TLB: scattered sectors in {near / 2**30:g} GiB over {far / 2**30:g}": (
-            *(runs, lone, (usual, 32, far)),
+        f"the TLB: scattered sectors in {small / 2**30:g} GiB over {large / 2**30:g}": (
+            *(runs, lone, (usual, 32, large)),
         ),
     }
     return {

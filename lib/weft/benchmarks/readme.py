@@ -142,12 +142,12 @@ def block_marks(name: str) -> tuple[str, str]:
 
 def replace_block(text: str, name: str, block: str) -> str:
     """Replace a block between its marks; raises ValueError if a mark is missing."""
-    begin, end = block_marks(name)
-    before, has_begin, remainder = text.partition(begin)
-    _, has_end, after = remainder.partition(end)
+    first, last = block_marks(name)
+    before, has_begin, remainder = text.partition(first)
+    _, has_end, after = remainder.partition(last)
     if not has_begin or not has_end:
-        raise ValueError(f"no {begin} ... {end} in the text")
-    return f"{before}{begin}\n{block}\n{end}{after}"
+        raise ValueError(f"no {first} ... {last} in the text")
+    return f"{before}{first}\n{block}\n{last}{after}"
 
 
 def renew_blocks(text: str, page: Path) -> str:

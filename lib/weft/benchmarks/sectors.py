@@ -46,7 +46,7 @@ MOST = {"cuda": 1 << 36, "cpu": 1 << 19}  # bytes of the largest, if memory perm
 ROOM = 0.9  # usable share of the free memory
 RUNS = (1, 2, 4, 8, 32, 256, 2048)  # lengths of runs in sectors
 FETCHES = (32, 64, 128)  # tested fetch limits in bytes
-SECONDS = 0.3  # timing per row
+SECONDS = 0.3  # seconds of timing per row
 SHOWN = ["rung", "fetch", "stride", "run", "footprint", "us", "us_low", "us_high"]
 SHOWN += ["tbs"]
 

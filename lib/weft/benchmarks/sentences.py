@@ -204,9 +204,9 @@ def _describe_host(rows: Sequence[Row]) -> str:
     """Describe the host's cost of queueing a step."""
     races = [race for (_, batch), race in _group_races(rows).items() if batch == BATCH]
     ours = [fastest_row(race, "weft")["host_us"] for race in races]
-    every = [row for race in races for row in select(race, impl="torch")]
-    captured = [row["host_us"] for row in every if "graph" in row["rung"]]
-    eager = [row["host_us"] for row in select(every, rung="eager")]
+    peers = [row for race in races for row in select(race, impl="torch")]
+    captured = [row["host_us"] for row in peers if "graph" in row["rung"]]
+    eager = [row["host_us"] for row in select(peers, rung="eager")]
     return fill_lines(
         f"Queueing a step of {BATCH} images costs the host {write_range(ours)} when "
         f"{HOST_STEPS['weft']} steps are queued by one call. A captured step "
@@ -403,8 +403,8 @@ def _describe_reasons(different: Sequence[Row]) -> str:
         groups.setdefault(next(phrases, f"({row['verdict']})"), []).append(row)
     text = ""
     for words, rows in groups.items():
-        off = max(abs(row["difference"]) for row in rows)
-        share = f" ({100 * off:.1f} % more sectors)" if off < 0.02 else ""
+        largest = max(abs(row["difference"]) for row in rows)
+        share = f" ({100 * largest:.1f} % more sectors)" if largest < 0.02 else ""
         verb = "differ" if len(rows) > 1 else "differs"
         text += f" {spell_count(len(rows)).capitalize()} {verb} {words}{share}."
     return text.strip()

@@ -60,7 +60,7 @@ def read(path: Path) -> dict[str, Any] | None:
     try:
         contents = json.loads(path.read_text())
         contents["rows"], contents["best"]
-        os.utime(path)  # Pruning starts with the files that were not used for longest.
+        os.utime(path)  # Pruning starts with the least recently used files.
         return contents
     except (OSError, ValueError, KeyError, TypeError):
         return None

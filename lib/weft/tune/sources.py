@@ -89,8 +89,8 @@ def _describe_unused(code: str, name: str, defined: bool) -> str:
     if defined:
         return f"the source defines {name}, but nothing depends on it"
     words = set(re.findall(r"[A-Za-z_]\w*", code))
-    near = difflib.get_close_matches(name, words, 1, 0.6)
-    hint = f": did you mean {near[0]}?" if near else ""
+    matches = difflib.get_close_matches(name, words, 1, 0.6)
+    hint = f": did you mean {matches[0]}?" if matches else ""
     return f"the source does not use the constant {name}{hint}"
 
 
@@ -447,7 +447,7 @@ def _choose_kernel(module: Module, name: str | None) -> Kernel:
 
 
 def _is_maker(function: Callable[..., Any], space: Mapping[str, Any]) -> bool:
-    """Return whether a function takes the constants, and so is a maker of kernels."""
+    """Return whether a function takes the constants, as a maker of kernels does."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -1,6 +1,6 @@
 """Measure the time between kernels: `python -m weft bench graphs`.
 
-Lesson 14 explains the measurements, by the op of a row:
+Lesson 14 explains the measurements. The op of a row is one of these:
 
     chain     one of `count` short kernels, launched in several ways
     host      the host's cost of launching one of these kernels
@@ -9,7 +9,7 @@ Lesson 14 explains the measurements, by the op of a row:
     many      dependent launch of kernels with very many short blocks
     fork      two kernels in parallel
     overlap   copies that overlap kernels, on 1 to 4 streams
-    fusion    three kernels, or one; `bytes` must move in each case, at a rate of gbs
+    fusion    three kernels, or one; gbs is the rate of the `bytes` that each must move
     remat     pixels stored as floats, or normalised by each reader
     timeline  activity over time; spans: [row, name, kind, start, us], see timeline.py
     steps     a call of `count` training steps on an idle GPU, see step_rows()

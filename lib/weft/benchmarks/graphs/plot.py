@@ -111,7 +111,7 @@ def make_caption(others: Sequence[ResultFile]) -> str:
 def _group_rows(
     rows: list[Row], others: list[ResultFile], op: str, count: int | None
 ) -> list[tuple[list[Row], bool]]:
-    """Return pairs: the op's rows, and whether they are this machine's, first those."""
+    """Return pairs of rows and whether they are this machine's, which come first."""
 
     def is_wanted(row: Row) -> bool:
         return row["op"] == op and count in (None, row.get("count"))

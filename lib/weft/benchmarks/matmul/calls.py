@@ -26,7 +26,7 @@ from ...toolchain import native
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
-# The opponents' precision, where it differs from the race's: 3xtf32 replaces fp32.
+# The opponents' precision where it differs from the race's: fp32 in races of 3xtf32.
 OPPONENTS = {"3xtf32": "fp32"}
 # The largest allowed error of an element of c, in units of the root mean square error
 # allowed for the lengths of its row and column. Errors are sums of k small ones and
@@ -149,7 +149,7 @@ class Operands:
 
     @functools.cached_property
     def scale(self) -> torch.Tensor:
-        """The scale of c[i,j]: its row's times its column's length, over sqrt(k)."""
+        """The scale of c[i,j]: the lengths of its row and column, over sqrt(k)."""
         _, a, b = self.sets[0]
         rows, cols = a.double().norm(dim=-1), b.double().norm(dim=-2)
         return rows[..., :, None] * cols[..., None, :] / math.sqrt(self.size.k)
@@ -291,7 +291,7 @@ def of_cublas(
 
 
 def of_torch(operands: Operands) -> Contender:
-    """Make torch.mm or torch.bmm; c is float32 if PyTorch supports it for 16 bits."""
+    """Make torch.mm or torch.bmm; for 16 bits, c is float32 if PyTorch supports it."""
     precision = operands.opponents
     name = "bmm" if operands.size.batch > 1 else "mm"
     product = getattr(torch, name)

@@ -113,8 +113,8 @@ def size_plot(
         if not panels:
             kit.draw_unmeasured(figure.subplots(), "matmul")
             return figure
-        every = figure.subplots(1, len(panels), squeeze=False)[0]
-        for axes, kind in zip(every, panels):
+        axes_list = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, kind in zip(axes_list, panels):
             for machine, part in series:
                 _draw_lines(axes, part, kind, machine is not None)
             axes.set_xscale("log", base=2)
@@ -125,8 +125,8 @@ def size_plot(
             axes.set_xticks(ticks or sorted(sides), ticks or sorted(sides), **small)
             axes.minorticks_off()
             axes.set_xlabel(f"m = k = n, {kind}")
-        every[0].set_ylabel("TFLOP/s (up is better)")
-        every[0].legend(loc="best")
+        axes_list[0].set_ylabel("TFLOP/s (up is better)")
+        axes_list[0].legend(loc="best")
         sides = [row["m"] for _, part in series for row in part]
         loose = any(map(_is_loose, sides))
         tell(figure, series, *["on no line: no multiples of 4"] * loose)

@@ -36,10 +36,10 @@ from .comparison import (
 )
 from .plot import KEY, MARKS, colour_of, name_of, tell
 
-LEFT, RIGHT, NAMES = 3.0, 3e5, 1.4e4  # flops per byte: ends, names
+LEFT, RIGHT, NAMES = 3.0, 3e5, 1.4e4  # flops per byte at the ends, and at the names
 DECADE = 840 / math.log10(RIGHT / LEFT)  # approximate SVG points for a factor of ten
 LETTER = 5.8  # approximate width of a letter in SVG points
-UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # names of roofs
+UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # default: the precision
 
 
 def plot_roofline(

@@ -199,9 +199,9 @@ def _draw_bars(
         for name, colour in (("products", SHARED), ("launch", WRITTEN), ("rest", INK))
     }
     for place, part in enumerate(times.values()):
-        rest = max(0.0, part.us - part.products - part.launch)
+        remainder = max(0.0, part.us - part.products - part.launch)
         text = f"{time_text(part.us)}, its products {time_text(part.products)}"
-        pieces = zip((part.products, part.launch, rest), looks.values())
+        pieces = zip((part.products, part.launch, remainder), looks.values())
         kit.draw_stack(ax, place, pieces, text)
     marks = [Patch(label=name, **look) for name, look in looks.items()]
     ax.legend(handles=marks, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)

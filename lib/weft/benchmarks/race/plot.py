@@ -185,7 +185,7 @@ def _draw_steps(
     peers = sorted(
         (row for row in rows if row["impl"] == "torch"), key=lambda row: -row["us"]
     )
-    best_of = {row["precision"]: row for row in peers}  # keeps the last, the fastest
+    best_of = {row["precision"]: row for row in peers}  # the last is the fastest
     precisions = dict.fromkeys(row["precision"] for row in rows)
     # A single line is drawn only if all rows have the same precision.
     best = best_of.get(*precisions) if len(precisions) == 1 else None

@@ -27,7 +27,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 def series_of(
     rows: Sequence[Row], committed: Iterable[ResultFile], wanted: Callable[[Row], bool]
 ) -> kit.Series:
-    """Return (machine, wanted step rows) pairs; this machine is first, as None.
+    """Return (machine, step rows that `wanted` accepts); this machine first, as None.
 
     Only a GPU's rows are used: times of the simulated CPU target are meaningless.
     """

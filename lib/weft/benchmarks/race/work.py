@@ -74,7 +74,7 @@ def count_work(
     """Return a section's flops and bytes, or None for a section without known work.
 
     section: name from Cnn.profile(). sections: names of all sections of the step, which
-    determine the section's products: conv2's gradient may be one or two.
+    determine the section's products: conv2's gradients are in one section or in two.
     """
     flops = _count_flops(section, sections)
     byte_counts = _FUSED.get(section)

@@ -1,6 +1,6 @@
 """The errors and the limits of tensor cores: `python -m weft bench tensor`.
 
-Lesson 08c explains the measurements, by the op of a row:
+Lesson 08c explains the measurements. The op of a row is one of these:
 
     staircase  1 + x / 2^23, added by a tensor core: `added` is the result for x
     promotion  errors of sums that restart after `every` steps of k (0: never)
@@ -261,17 +261,17 @@ def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row
     for _ in range(2):
         call()
     torch.cuda.synchronize()
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start_event, end_event = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start, series, watch = time.perf_counter(), [], Watch(where)
     calls = 1
     while (elapsed := time.perf_counter() - start) < (HOT if mode == "hot" else COOL):
-        begin.record()
+        start_event.record()
         for _ in range(calls):
             call()
-        end.record()
+        end_event.record()
         watch.look()
-        end.synchronize()
-        us = 1e3 * begin.elapsed_time(end) / calls
+        end_event.synchronize()
+        us = 1e3 * start_event.elapsed_time(end_event) / calls
         calls = max(1, round(1e6 * BURST / us))
         reading = watch.seen[-1] if watch.seen else None
         clocks = [reading.clock, reading.power] if reading else [None, None]
@@ -302,20 +302,20 @@ def _count_cycles(call: Callable[[], object], where: AnyDevice) -> Row:
     kernel = load_cuda(SOURCE.read_text(), target="cuda").stamp
     sms = torch.cuda.get_device_properties(where).multi_processor_count
     first, last = torch.zeros(2, 2 * sms, 2, dtype=torch.int64, device=where)
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start_event, end_event = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     us, ghz, watch, calls = [], [], Watch(where), 1
     for _ in range(BURSTS):
         time.sleep(PAUSE)
         kernel[8 * sms, 32](first)
-        begin.record()
+        start_event.record()
         for _ in range(calls):
             call()
-        end.record()
+        end_event.record()
         kernel[8 * sms, 32](last)
         watch.look()
-        end.synchronize()
+        end_event.synchronize()
         torch.cuda.synchronize()
-        us_per_call = 1e3 * begin.elapsed_time(end) / calls
+        us_per_call = 1e3 * start_event.elapsed_time(end_event) / calls
         cycles, ns = (last - first)[(first[:, 0] > 0) & (last[:, 0] > 0)].unbind(1)
         us.append(us_per_call)
         ghz.append(float((cycles / ns).median()))
