@@ -99,7 +99,7 @@ def test_odd_sides_have_marks_but_no_line():
     ours = [x for x in figure.axes[0].lines if x.get_marker() == "o"]
     assert [list(x.get_xdata()) for x in ours] == [[1024, 4096], [1023, 1025]]
     assert [x.get_linestyle() for x in ours] == ["-", "None"]
-    assert "on no line: no multiples of 4" in " ".join(texts(figure))
+    assert "without a line: no multiples of 4" in " ".join(texts(figure))
 
 
 def test_rungs_keep_the_ladders_order_if_few_were_timed_here():

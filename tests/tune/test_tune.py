@@ -470,7 +470,9 @@ def test_a_choice_is_remembered_by_source_and_size(remembered, monkeypatch):
     assert first.us > 0 and not first.cached and first["STEP"] in (1, 8)
     second = total()
     assert second.cached and second.constants == first.constants
-    assert second.us == pytest.approx(first.us) and "found before" in repr(second)
+    assert second.us == pytest.approx(first.us) and "from an earlier call" in repr(
+        second
+    )
     out = torch.zeros(1)
     second(out, torch.ones(1000), 1000)
     assert out == 1000

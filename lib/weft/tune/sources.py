@@ -232,7 +232,7 @@ class CudaSource(TunableSource):
             kernel = _choose_kernel(module, self.options.name)
             if kernel._needs_arguments:
                 raise ArgumentError(
-                    f"{kernel.__name__} is a template: hand over a function that loads "
+                    f"{kernel.__name__} is a template: pass a function that loads "
                     f"it, e.g. lambda TILE: module.{kernel.__name__}[TILE]"
                 )
         kernel.launcher(target)
@@ -339,9 +339,8 @@ class MakerSource(TunableSource):
             kernel._of(self.args).compiled.launcher(self.options.target)
         elif not callable(kernel) and not isinstance(kernel, NumbaKernel):
             raise ArgumentError(
-                f"{self.name}({_write_keywords(constants)}) returns "
-                f"{kernel!r:.60}: want a "
-                f"kernel, or a function to call"
+                f"{self.name}({_write_keywords(constants)}) returned "
+                f"{kernel!r:.60}: expected a kernel or a function to call"
             )
         if is_cuda(kernel):
             self.name = kernel.__name__

@@ -129,7 +129,7 @@ def size_plot(
         axes_list[0].legend(loc="best")
         sides = [row["m"] for _, part in series for row in part]
         loose = any(map(_is_loose, sides))
-        tell(figure, series, *["on no line: no multiples of 4"] * loose)
+        tell(figure, series, *["without a line: no multiples of 4"] * loose)
         return figure
 
 

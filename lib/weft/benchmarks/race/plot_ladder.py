@@ -228,7 +228,7 @@ def plot_sections(
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel(f"µs, batch {batch} (left is better)")
         axes.legend(loc="upper right")
-        tell(figure, series, "a clock between sections: together more than a step")
+        tell(figure, series, "clocks between sections add to their times")
         return figure
 
 
@@ -309,8 +309,11 @@ def plot_roofline(
             _draw_roof(axes, roofs, precision)
             _draw_sections(axes, panel_rows, machine is not None)
         panels[0].set_ylabel("TFLOP/s of the products (up is better)")
-        roofs_are = "roofs: a copy and multiply-adds there"
-        tell(figure, series[:1], roofs_are, "lines: largest batch")
+        notes = (
+            "roofs: rates of a copy and of multiply-adds",
+            "names: the largest batch",
+        )
+        tell(figure, series[:1], *notes)
         return figure
 
 
