@@ -82,13 +82,13 @@ def _merge(metric: Metric, places: list[CostPlace], code: Code) -> Excuse | None
         return None
     names = Counter(f"{one.opcode.split('.')[0]}.{one.bits}" for one in wide)
     listing = ", ".join(f"{count} {name}" for name, count in names.items())
-    on_lines = _on_lines(places, wide)
+    on_lines = _select_places(places, wide)
     lines = {one.place for one in wide}
     candidates = [one for one in accesses if one.place in lines]
     least = 8 * min(p.size for p in on_lines)
     share = max(
-        _share_of_merged(group, least, source, conflict=metric.what == "conflicts")
-        for group in _by_loop(code, candidates)
+        _compute_merged_share(group, least, source, conflict=metric.what == "conflicts")
+        for group in _group_by_loop(code, candidates)
     )
     cost = max(getattr(p, metric.what) / p.requests for p in on_lines)
     ours = metric.ours_of(places)
@@ -98,7 +98,9 @@ def _merge(metric: Metric, places: list[CostPlace], code: Code) -> Excuse | None
     return Excuse(why, ours - reduction, ours)
 
 
-def _share_of_merged(group: Code, least: int, source: int, conflict: bool) -> float:
+def _compute_merged_share(
+    group: Code, least: int, source: int, conflict: bool
+) -> float:
     """Return the share of a group's source accesses that the machine code lacks.
 
     least, source: widths in bits of the narrowest and widest source access. conflict:
@@ -109,7 +111,7 @@ def _share_of_merged(group: Code, least: int, source: int, conflict: bool) -> fl
     return lacking / max(1, len(group) - len(merged) + sum(merged))
 
 
-def _by_loop(code: Code, selected: Code) -> list[Code]:
+def _group_by_loop(code: Code, selected: Code) -> list[Code]:
     """Group instructions by innermost loop; those outside loops form another group."""
     loops = sorted(find_loops(code), key=lambda loop: len(loop.body))
     selected_ids = {id(one) for one in selected}
@@ -128,7 +130,7 @@ def _act_for_warps(
     warp_wide = [one for one in code if one.opcode.split(".")[0] in _TOGETHER]
     if metric.kind != "atomic" or not warp_wide:
         return None
-    on_lines = _on_lines(places, warp_wide, otherwise=False)
+    on_lines = _select_places(places, warp_wide, otherwise=False)
     base = 0 if metric.what == "conflicts" else 1
     reduction = sum(
         max(0, getattr(p, metric.what) - base * p.requests) for p in on_lines
@@ -141,7 +143,7 @@ def _act_for_warps(
     return Excuse(why, ours - reduction, ours)
 
 
-def _on_lines(
+def _select_places(
     places: list[CostPlace], code: Code, otherwise: bool = True
 ) -> list[CostPlace]:
     """Return the places on the instructions' lines; all if one has no known line.
@@ -168,14 +170,14 @@ def _weigh(counters: Counters, code: Code) -> Excuse | None:
     if not pieces:
         return None
     shares = [
-        _compute_shares(_pieces_of(one, pieces), counters.warps)
+        _compute_shares(_find_pieces(one, pieces), counters.warps)
         for one in code
         if one.opcode != "NOP"
     ] or [[(p.lanes, 1.0) for p in pieces]]
     return Excuse(WEIGHED, *(_largest_mean(shares, sign) for sign in (-1, 1)))
 
 
-def _pieces_of(one: Instruction, pieces: list[CostPlace]) -> list[CostPlace]:
+def _find_pieces(one: Instruction, pieces: list[CostPlace]) -> list[CostPlace]:
     """Return the pieces that an instruction may be part of."""
     on_line = [p for p in pieces if p.file == one.file and p.line <= one.line <= p.last]
     if on_line and one.guard:
@@ -326,7 +328,7 @@ def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
         raise ValueError(f"--rungs {args.rungs}: the kernels are {names}")
     try:
         ncu.require()
-        theirs: Sequence[dict[str, float]] | None = _by_ncu(cases)
+        theirs: Sequence[dict[str, float]] | None = _run_ncu(cases)
     except ncu.NoCounters as error:
         print(f"weft: only the CPU's counters: {error}", file=sys.stderr)
         theirs = None
@@ -341,7 +343,7 @@ def status(rows: list[dict[str, Any]]) -> int:
     return int(any(row["agrees"] is False for row in rows))
 
 
-def _by_ncu(cases: Sequence[CounterCase]) -> list[dict[str, float]]:
+def _run_ncu(cases: Sequence[CounterCase]) -> list[dict[str, float]]:
     kernels = [_find_kernel(case.kernel, case.template) for case in cases]
     launches = [
         replay.record(kernel, case.shape, case.args)[1]

@@ -62,11 +62,11 @@ def rows(
         check_rung(lib, rung)
     results = []
     for size in sizes or usual:
-        results += _side_by_side(op, make(size, target), selection, target, samples)
+        results += _race_rungs(op, make(size, target), selection, target, samples)
     return results
 
 
-def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
+def _race_rungs(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
     inputs = problem.inputs
     contenders = {
         r.name: Contender(

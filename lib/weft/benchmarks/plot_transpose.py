@@ -68,9 +68,9 @@ def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
     if not series:
         return kit.draw_unmeasured(ax, "transpose")
     ax.set_xscale("log", base=2)
-    for machine, rows_of_machine in series:
+    for machine, part in series:
         name = machine["device"] if machine else "this machine"
-        strided = [row for row in rows_of_machine if row["op"] == "strided"]
+        strided = [row for row in part if row["op"] == "strided"]
         strides = [int(row["rung"].partition(" ")[2]) for row in strided]
         speeds = [row["gbs"] for row in strided]
         ax.plot(
@@ -149,7 +149,7 @@ def measure_effects(rows: list[Row]) -> dict[str, float]:
     runs = {(r["fetch"], r["run"], r["footprint"]): r["tbs"] for r in rows if r["run"]}
     usual = next(row["fetch"] for row in rows if row["usual"])
     small, large = (end({size for *_, size in runs}) for end in (min, max))
-    longest, widest = (max(run for _, run, _ in runs), max(gap for _, gap in ordered))
+    longest, widest = max(run for _, run, _ in runs), max(gap for _, gap in ordered)
     lone = usual, 32, small
     compared = {
         f"the fetch, in order, limit {limit}: 32 bytes apart over 64": (
@@ -203,7 +203,7 @@ def runs_a_second(rows: list[Row]) -> dict[int, float]:
 def describe_sectors(rows: list[Row], others: list[ResultFile]) -> list[str]:
     """Describe the effects and the runs per second, one line for each card."""
     lines = []
-    for card_rows in [rows] * bool(rows) + [card_rows["rows"] for card_rows in others]:
+    for card_rows in [rows] * bool(rows) + [results["rows"] for results in others]:
         lines.append(card_rows[0]["device"])
         for name, ratio in measure_effects(card_rows).items():
             lines.append(f"    {name:<60}{ratio:5.2f} times the speed")

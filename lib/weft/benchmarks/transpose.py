@@ -54,7 +54,7 @@ def rows(
     for size in sizes or (SIZES[where.type],):
         if size < 1:
             raise ValueError(f"--sizes {size}: the side of a matrix is at least 1")
-        results += _of_size(where, size, samples)
+        results += _time_size(where, size, samples)
     return results
 
 
@@ -66,7 +66,7 @@ def note(rows: list[dict[str, Any]]) -> str:
     return text
 
 
-def _of_size(where: torch.device, size: int, samples: int) -> list[dict[str, Any]]:
+def _time_size(where: torch.device, size: int, samples: int) -> list[dict[str, Any]]:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(size, size, generator=generator).to(where)
     y = torch.empty_like(x)

@@ -55,8 +55,8 @@ def compare_fastest(rows: Sequence[Row]) -> list[Row]:
     cold = [r for r in timed if is_cold(r)]
     timed = [r for r in timed if not is_cold(r)] or timed
     gpus = [r for r in timed if r["target"] == "cuda"]
-    worst = [line for kind in PRECISIONS for line in _worst_ratios(gpus, kind)]
-    return [*_compare_sizes(timed, cold), *_geometric_means(gpus), *worst]
+    worst = [line for kind in PRECISIONS for line in _find_worst(gpus, kind)]
+    return [*_compare_sizes(timed, cold), *_compute_means(gpus), *worst]
 
 
 def beside_fastest(rows: Sequence[Row]) -> None:
@@ -70,13 +70,13 @@ def beside_fastest(rows: Sequence[Row]) -> None:
     fastest: dict[tuple, float] = {}
     for row in timed:
         for layout in (row["layout"], "any"):
-            key = (row["impl"], layout, *_circumstances_of(row, row["precision"]))
+            key = (row["impl"], layout, *_make_key(row, row["precision"]))
             fastest[key] = min(row["us"], fastest.get(key, row["us"]))
     for row in timed:
         kind = "fp32" if row["race"] == "3xtf32" else row["race"]
         layout = "any" if row["race"] in BETTER else row["layout"]
-        for peer, store in (("cublas", layout), ("torch", "any")):
-            us = fastest.get((peer, store, *_circumstances_of(row, kind)))
+        for peer, storage in (("cublas", layout), ("torch", "any")):
+            us = fastest.get((peer, storage, *_make_key(row, kind)))
             row[f"vs_{peer}"] = us / row["us"] if us else None
 
 
@@ -134,11 +134,11 @@ def _select_rows(
     ]
 
 
-def _geometric_means(rows: Sequence[Row]) -> Iterator[Row]:
+def _compute_means(rows: Sequence[Row]) -> Iterator[Row]:
     """Yield the mean over MEAN's sizes, if the rows contain at least two of them."""
     sizes = {(1, s, s, s) for s in MEAN}
     usual = [row for row in rows if _size_of(row) in sizes and is_usual(row)]
-    fastest = [*_fastest_of_ours(usual, "fp32")]
+    fastest = [*_find_our_fastest(usual, "fp32")]
     if len(fastest) < 2:
         return
     mean = math.exp(sum(math.log(r["vs_cublas"]) for r in fastest) / len(fastest))
@@ -146,9 +146,9 @@ def _geometric_means(rows: Sequence[Row]) -> Iterator[Row]:
     yield _make_line("fp32", name, mean, None)
 
 
-def _worst_ratios(rows: Sequence[Row], precision: str) -> Iterator[Row]:
+def _find_worst(rows: Sequence[Row], precision: str) -> Iterator[Row]:
     """Yield a line for the size and layout with the lowest ratio, if there is one."""
-    fastest = list(_fastest_of_ours(rows, precision))
+    fastest = list(_find_our_fastest(rows, precision))
     row = min(fastest, key=ratio_of, default=None)
     if row is None:
         return
@@ -157,7 +157,7 @@ def _worst_ratios(rows: Sequence[Row], precision: str) -> Iterator[Row]:
     yield _make_line(precision, name, ratio_of(row), row)
 
 
-def _fastest_of_ours(rows: Sequence[Row], precision: str) -> Iterator[Row]:
+def _find_our_fastest(rows: Sequence[Row], precision: str) -> Iterator[Row]:
     """Yield our fastest row of each size and layout, if an opponent ran too."""
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
@@ -191,7 +191,7 @@ def _make_line(
     }
 
 
-def _circumstances_of(row: Row, precision: str) -> tuple:
+def _make_key(row: Row, precision: str) -> tuple:
     """Return the properties that a row and its opponents share."""
     return run_of(row), row.get("threads"), _size_of(row), precision, is_cold(row)
 

@@ -34,8 +34,8 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
     in notebooks/results. Without results, the text explains how to measure.
     """
     files = committed_results() if committed is None else committed
-    pool = files[0]["rows"] if files else []
-    rows = [row for row in select_size(select_timed(pool), SIZE) if not is_cold(row)]
+    source = files[0]["rows"] if files else []
+    rows = [row for row in select_size(select_timed(source), SIZE) if not is_cold(row)]
     if not rows:
         return f"The ladder has not been measured yet: {RUN}."
     lines = ["Every rung at m = k = n = 4096:", ""]
@@ -57,14 +57,14 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
         f"{machine['toolkit']}, PyTorch {machine['torch']}, "
         f"{_write_dates(rows)}. Medians "
         f"{_write_spread(rows)}, caches warm (a and b are those of the call before), "
-        f"{_write_runs(select_timed(pool))} of {RUN}. Ratios are within a run; "
+        f"{_write_runs(select_timed(source))} of {RUN}. Ratios are within a run; "
         "3xtf32 is compared with "
         "cuBLAS in fp32, each in its fastest layout. Error: relative root mean square, "
         "against float64."
     )
-    cpu_lines = [line for results in files[1:] for line in _write_processor(results)]
+    plain = [line for results in files[1:] for line in _write_processor(results)]
     return "\n".join(
-        [*lines, "", text, *_write_ratios(pool), *_write_transposed(pool), *cpu_lines]
+        [*lines, "", text, *_write_ratios(source), *_write_transposed(source), *plain]
     )
 
 
@@ -73,7 +73,9 @@ def _list_layouts(rows: list[Row]) -> list[tuple[str, str]]:
     fastest: dict[tuple[str, str], Row] = {}
     for row in sorted(rows, key=lambda row: -row["tflops"]):
         fastest.setdefault((row["rung"], row["layout"]), row)
-    usual = {rung: row["tflops"] for (rung, lay), row in fastest.items() if lay == "nn"}
+    usual = {
+        rung: row["tflops"] for (rung, form), row in fastest.items() if form == "nn"
+    }
     names = dict.fromkeys((row["rung"], row["layout"]) for row in rows)
     return [
         name

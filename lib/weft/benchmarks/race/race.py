@@ -347,10 +347,10 @@ def _make_rows(heat: Heat, contenders: list[TrainingContender]) -> list[Row]:
     exact = _compute_exact(heat)
     free(heat.device)
     rows_by_name = {one.name: _measure_alone(heat, one, exact) for one in contenders}
-    measured = {name: row for name, row in rows_by_name.items() if row}
-    usable = [one for one in contenders if one.name in measured]
+    valid = {name: row for name, row in rows_by_name.items() if row}
+    usable = [one for one in contenders if one.name in valid]
     for one in usable:
-        one.calls, one.limit = (measured[one.name]["steps"], SLOWEST)
+        one.calls, one.limit = (valid[one.name]["steps"], SLOWEST)
     timed = race({one.name: one for one in usable}, heat.device, rounds=heat.rounds)
     timings = {name: result.timing for name, result in timed.items()}
     rows = [
@@ -360,7 +360,7 @@ def _make_rows(heat: Heat, contenders: list[TrainingContender]) -> list[Row]:
             **{"device": device_name(heat.device)},
             **timings[one.name].row(),
             **{"batch": heat.batch, "samples": timings[one.name].samples},
-            **measured[one.name],
+            **valid[one.name],
             **{"peak_bytes": one.peak(), "seed": heat.seed},
             **{"threads": torch.get_num_threads(), **stamp_row()},
         }
