@@ -112,7 +112,7 @@ def test_the_newest_results_are_taken_of_a_gpu_or_of_a_processor(monkeypatch, tm
         (tmp_path / f"{stem}.json").write_text(text)
     assert sentences.load_newest("edit", "cpu")["stem"] == "edit_b"
     assert sentences.load_newest("edit", "cuda")["stem"] == "edit_c"
-    with pytest.raises(ValueError, match=r"no race_\*\.json of cuda"):
+    with pytest.raises(ValueError, match=r"no race_\*\.json for cuda"):
         sentences.load_newest("race", "cuda")
 
 
@@ -161,14 +161,14 @@ def test_the_race_is_between_the_fastest_of_both_sides():
     assert "costs the host 0.500 to 0.500 µs" in text
     assert "of PyTorch costs it 20.0 to 30.0 µs, an eager one 1.50 to 1.50 ms" in text
     assert "takes 10.0 ms in fp32, PyTorch's 30.0 ms (medians of five)" in text
-    assert "accuracy of 99.00 %, PyTorch's reach 98.00 %" in text
+    assert "accuracy is 99.00 %, and PyTorch's is 98.00 %" in text
 
 
 def test_a_stronger_pytorch_stands_beside_the_race():
     text = one_line(sentences.describe_race(results_of(*RACE, *MILESTONES), STRONGER))
-    assert "measured apart (GPU, PyTorch 2.9, 2026-01-02): without biases." in text
+    assert "measured separately (GPU, PyTorch 2.9, 2026-01-02): without biases." in text
     assert "images takes 30.6 µs in fp32, ours 10.2 µs" in text
-    assert "factors at 64 images are 3.00, not 4.10 as in the table" in text
+    assert "factors at 64 images are 3.00, instead of 4.10 in the table" in text
 
 
 def test_a_layout_that_did_not_race_is_not_claimed():
@@ -246,7 +246,7 @@ def test_reasons_of_counts_that_differ_are_grouped():
         base | {"difference": None, "agrees": None, "verdict": ""},
     ]
     text = one_line(sentences.describe_counters(results_of(*rows)))
-    assert "of 5 that Nsight Compute took of 1 launches, 1 are equal" in text
+    assert "of 5 that Nsight Compute measured in 1 launches, 1 are exactly" in text
     assert "Two differ because the compiler merged" in text
     assert "One differs because the GPU takes scattered" in text
     assert "(1.0 % more sectors)" in text and "One differs (something new)" in text

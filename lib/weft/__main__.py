@@ -15,7 +15,7 @@ COMMANDS = {
     "mnist": ("weft.commands.mnist", "train the CNN, alone or against PyTorch"),
     "bench": (
         "weft.commands.bench",
-        "an op's rungs side by side with PyTorch's; the simulator",
+        "time an op's rungs and PyTorch's, or run a benchmark",
     ),
     "check": (
         "weft.commands.check",

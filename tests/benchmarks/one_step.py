@@ -1,4 +1,4 @@
-"""Small programs for a sanitizer: every op on the GPU, or steps of the rungs named.
+"""Small programs for a sanitizer: every op on the GPU, or steps of the named rungs.
 
 python one_step.py ops
 python one_step.py naive fused pdl
@@ -12,7 +12,7 @@ import weft
 from weft.mnist import Cnn, initial_weights, load
 from weft.ops import cases
 
-BATCHES = (9, 140)  # a large GPU has kernels for fewer images than blocks, and more
+BATCHES = (9, 140)  # a large GPU runs other kernels for fewer images than blocks
 
 
 def ops() -> None:
@@ -21,7 +21,7 @@ def ops() -> None:
 
 
 def steps(rung: str, batch: int) -> None:
-    """Two of one size, which may work ahead, a smaller one, a forward pass."""
+    """Run two equal steps, which may work ahead, a smaller one, and a forward pass."""
     with Cnn(rung, "cuda", max_batch=batch) as cnn:
         cnn.data(load("train").first(500), load("test").first(500))
         cnn.set_weights(initial_weights(0))

@@ -1,4 +1,4 @@
-"""Timing that can be trusted, and the JSON that every measurement is written in."""
+"""Timing, and the JSON in which every measurement is written."""
 
 import json
 import math
@@ -25,7 +25,7 @@ def test_summary_is_median_and_band():
         bench.summarize([], "a timer")
 
 
-def test_a_sleep_takes_as_long_as_it_sleeps():
+def test_a_sleep_is_timed_at_its_length():
     timing = bench.time_call(lambda: time.sleep(0.004), samples=5, calls=2)
     assert timing.timer == "wall" and timing.samples == 5
     assert 4000 <= timing.low <= timing.median < 40_000
@@ -37,10 +37,10 @@ def test_contenders_take_turns_and_each_runs_all_its_iterations():
         name: Contender(block=lambda n, name=name: calls.append((name, n)), calls=5)
         for name in "ab"
     }
-    found = race(pair, "cpu", rounds=3, tick=lambda: ticks.append(1))
+    results = race(pair, "cpu", rounds=3, tick=lambda: ticks.append(1))
     one_round = [("a", 1), ("a", 5), ("b", 1), ("b", 5)]
     assert calls == 3 * one_round and len(ticks) == 6
-    assert found["a"].timing.samples == found["b"].timing.samples == 3
+    assert results["a"].timing.samples == results["b"].timing.samples == 3
 
 
 def test_a_block_is_divided_by_its_iterations():
@@ -56,13 +56,13 @@ def test_a_round_may_be_discarded_and_samples_may_have_no_lead():
         before=lambda: events.append("before"),
         after=lambda: events.append("after"),
     )
-    found = race({"it": one}, "cpu", rounds=4, discard=1)
+    results = race({"it": one}, "cpu", rounds=4, discard=1)
     assert events == ["before", "call", "call", "after"] * 3
-    assert found["it"].timing.samples == 2
+    assert results["it"].timing.samples == 2
 
 
 @pytest.mark.parametrize("bad", [{"samples": 0}, {"calls": 0}])
-def test_nothing_to_time(bad):
+def test_zero_samples_or_calls_are_refused(bad):
     with pytest.raises(ValueError, match="=0"):
         bench.time_call(time.time, **bad)
 
@@ -87,7 +87,7 @@ def test_json_has_the_machine_and_one_line_per_row(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_json_that_is_none(tmp_path):
+def test_a_file_without_results_is_refused(tmp_path):
     path = tmp_path / "results.json"
     for text in ("", "[1, 2]", json.dumps({"rows": []})):
         path.write_text(text)
@@ -109,8 +109,8 @@ def test_an_op_is_timed_beside_pytorch_with_its_error(op, target):
     assert {*(keys + "error vs_torch").split()} <= ours.keys() == theirs.keys()
     assert (ours["impl"], theirs["impl"], theirs["rung"]) == ("weft", "torch", "eager")
     assert ours["vs_torch"] == theirs["us"] / ours["us"]
-    # A sum of 3136 products, the longest here, in fp32; with TF32 left on a
-    # single product is off by 5e-4.
+    # The bound holds for sums of 3136 products, the longest here, in fp32. In TF32,
+    # even a single product is off by 5e-4.
     for row in (row for row in rows if row["precision"] == "fp32"):
         assert row["error"] <= 3136 * 2.0**-24 and (row["error"] > 0 or op in EXACT)
 
@@ -119,10 +119,10 @@ EXACT = ("relu", "maxpool2d")
 
 
 def test_pytorch_is_timed_in_the_precision_that_the_row_names(monkeypatch):
-    seen = []
+    flags = []
 
     def theirs(x):
-        seen.append(torch.backends.cudnn.allow_tf32)
+        flags.append(torch.backends.cudnn.allow_tf32)
         return x.relu()
 
     def make(size, device):
@@ -133,7 +133,7 @@ def test_pytorch_is_timed_in_the_precision_that_the_row_names(monkeypatch):
     monkeypatch.setitem(bench_ops.PROBLEMS, "relu", (make, (8,)))
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     bench_ops.rows("relu", samples=1)
-    assert seen and not any(seen)
+    assert flags and not any(flags)
     assert torch.backends.cudnn.allow_tf32
 
 
@@ -149,8 +149,8 @@ def test_commands_are_listed_and_unknown_ones_refused(capsys):
     with pytest.raises(SystemExit) as stop:
         command.main(["--help"])
     assert stop.value.code == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in command.COMMANDS)
+    output = capsys.readouterr().out
+    assert all(name in output for name in command.COMMANDS)
     with pytest.raises(SystemExit) as stop:
         command.main(["nonsense"])
     assert stop.value.code == 2
@@ -165,6 +165,6 @@ def test_every_command_has_a_help(name, capsys):
     assert f"weft {name}" in capsys.readouterr().out
 
 
-def test_the_cache_tells_its_size(capsys):
+def test_the_cache_command_prints_the_size(capsys):
     assert command.main(["cache"]) == 0
     assert "MiB" in capsys.readouterr().out

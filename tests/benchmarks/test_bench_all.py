@@ -1,4 +1,4 @@
-"""What holds for `weft bench graphs` and `weft bench transpose` alike."""
+"""Tests that `weft bench graphs` and `weft bench transpose` share."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def test_a_wrong_kernel_is_not_timed(
         ("transpose", plot_transpose.plot_strides, ([], [])),
     ],
 )
-def test_with_nothing_measured_anywhere_the_chart_says_so(command, draw, args):
+def test_a_chart_without_measurements_explains_how_to_make_one(command, draw, args):
     assert f"weft bench {command}" in drawn(draw, *args)

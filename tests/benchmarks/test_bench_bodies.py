@@ -1,4 +1,4 @@
-"""`weft bench bodies`: every contender is checked before it is timed."""
+"""`weft bench bodies` checks every contender before timing it."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from weft import bench
 from weft.benchmarks import bodies as bench_bodies
 
 
-def test_everybody_does_the_same_work(target):
+def test_all_contenders_do_the_same_work(target):
     rows = bench_bodies.rows(target, ["70", "3x4x5"], patience=0.001)
     assert {row["op"] for row in rows} == {"grey", "matmul"}
     impls = {"python", "numpy", "numba", "weft", "torch"}
@@ -21,7 +21,7 @@ def test_everybody_does_the_same_work(target):
     assert bench.table(rows, bench_bodies.SHOWN)
 
 
-def test_a_part_in_python_counts_as_the_whole(monkeypatch):
+def test_a_part_in_python_is_scaled_up(monkeypatch):
     monkeypatch.setattr(bench_bodies, "LOOPS", 20)
     rows = bench_bodies.rows("cpu", ["8x4x5"], patience=0.001)
     (loops,) = [row for row in rows if row["impl"] == "python"]
@@ -29,7 +29,7 @@ def test_a_part_in_python_counts_as_the_whole(monkeypatch):
 
 
 def test_simulators_run_some_of_the_blocks(monkeypatch):
-    """And what these have written is what is compared, once scaled up it is timed."""
+    """Only the results of these blocks are compared, and the time is scaled up."""
     monkeypatch.setattr(bench_bodies, "SIMULATED", 600 * 2 * 5)  # threads * accesses
     monkeypatch.setattr(bench_bodies, "SIMULATED_THREADS", 1)
     rows = bench_bodies.rows("cpu", ["40x5x40", "600"], patience=0.001)
@@ -48,7 +48,7 @@ def test_a_wrong_contender_is_not_timed(monkeypatch):
     monkeypatch.setattr(bench_bodies.bodies, "grey", nothing)
     with pytest.raises(RuntimeError, match="is wrong"):
         bench_bodies.rows("cpu", ["8"])
-    with pytest.raises(ValueError, match="--sizes 3x4: want MxKxN"):
+    with pytest.raises(ValueError, match="--sizes 3x4: expected MxKxN"):
         bench_bodies.rows("cpu", ["3x4"])
 
 

@@ -1,4 +1,4 @@
-"""`weft bench graphs`: all of it is checked before it is timed, and has its row."""
+"""`weft bench graphs` checks everything before timing, and returns rows."""
 
 import json
 
@@ -21,16 +21,16 @@ CHAIN = {
 }
 
 
-def test_rows_of_a_chain_by_every_road_and_length(target):
+def test_rows_of_a_chain_for_every_launch_and_length(target):
     rows = bench_graphs.rows(target, ["chain", "host"], samples=2)
     for count in 5, 20, 100:
-        there = {r["rung"] for r in rows if r.get("count") == count}
-        assert there >= CHAIN, count
-    assert set(plot_graphs.ROADS) <= {row["rung"] for row in rows}
+        rungs = {r["rung"] for r in rows if r.get("count") == count}
+        assert rungs >= CHAIN, count
+    assert set(plot_graphs.WAYS) <= {row["rung"] for row in rows}
     assert all(row["us"] > 0 for row in rows)
     assert {row["op"] for row in rows} == {"chain", "host"}
     assert bench.table(rows, bench_graphs.SHOWN)
-    assert ("no signal" in bench_graphs.note(rows)) == (target == "cpu")
+    assert ("do not represent" in bench_graphs.note(rows)) == (target == "cpu")
 
 
 def test_rows_of_forks_copies_and_dependent_launches(target):
@@ -49,7 +49,7 @@ def test_rows_of_forks_copies_and_dependent_launches(target):
     )
 
 
-def test_fused_and_rematerialised_move_fewer_bytes(target):
+def test_fusion_and_rematerialisation_move_fewer_bytes(target):
     rows = bench_graphs.rows(target, ["fusion", "remat"], samples=1)
     by_name = {(row["op"], row["rung"], row["count"]): row for row in rows}
     size = bench_graphs.FUSION_SIZES[target][0]
@@ -74,18 +74,20 @@ def test_a_program_that_computes_something_else_is_refused(monkeypatch, tmp_path
         bench_graphs.rows("cpu", ["fetch"], samples=1)
 
 
-def test_an_op_that_there_is_not_is_refused():
-    with pytest.raises(ValueError, match="--rungs chains: want chain, host"):
+def test_an_unknown_op_is_refused():
+    with pytest.raises(
+        ValueError, match="--rungs chains: expected some of chain, host"
+    ):
         bench_graphs.rows("cpu", ["chains"])
 
 
-def test_timelines_are_a_gpus(target):
+def test_timelines_require_a_gpu(target):
     if target == "cuda":
         pytest.skip("takes a minute: torch.compile")
     assert bench_graphs.rows("cpu", ["timeline"]) == []
 
 
-def test_calls_of_steps_are_a_gpus(target):
+def test_calls_of_steps_require_a_gpu(target):
     rows = bench_graphs.rows(target, ["steps"], samples=2)
     if target == "cpu":
         return
@@ -101,18 +103,18 @@ def test_the_last_steps_of_a_run_are_kept_without_its_start():
         for i, name in enumerate(names)
     ]
     spans += [Span("host", "launch", HOST, start, 5) for start in (1, 55, 85)]
-    kept = bench_timelines.last_steps(Timeline(spans, "that GPU"), run=4, kept=2)
-    work = [(span.name, span.start) for span in kept.work]
+    last = bench_timelines.last_steps(Timeline(spans, "that GPU"), run=4, kept=2)
+    work = [(span.name, span.start) for span in last.work]
     assert work == [("a", 0), ("b", 10), ("a", 20), ("b", 30)]
-    assert kept.us == 42 and kept.device == "that GPU"
-    assert [s.start for s in kept.spans if s.kind == HOST] == [25]
+    assert last.us == 42 and last.device == "that GPU"
+    assert [s.start for s in last.spans if s.kind == HOST] == [25]
 
 
 def test_a_timeline_is_a_row():
-    seen = Timeline([Span("stream 7", "k", KERNEL, 0, 3)], "that GPU")
-    row = bench_timelines.timeline_row("weft", "mnist, tf32", timing(5.0), seen)
+    record = Timeline([Span("stream 7", "k", KERNEL, 0, 3)], "that GPU")
+    row = bench_timelines.timeline_row("weft", "mnist, tf32", timing(5.0), record)
     assert row["us"] == 5 and row["span_us"] == row["busy_us"] == 3
-    assert row["precision"] == "tf32" and row["spans"] == seen.json()
+    assert row["precision"] == "tf32" and row["spans"] == record.json()
 
 
 # ---- charts -------------------------------------------------------------------------
@@ -138,10 +140,10 @@ THERE = {
 }
 
 
-def test_chains_by_road_with_the_floor():
+def test_chains_for_each_launch_with_the_floor():
     text = drawn(plot_graphs.plot_chains, HERE, [THERE], 0.12)
     assert "1.25 µs" in text and "3.75 µs" in text and "its bytes" in text
-    assert "1.50 µs" not in text  # of a shorter chain
+    assert "1.50 µs" not in text  # the time of a shorter chain
     assert "that GPU, 2026-01-02" in plot_graphs.make_caption([THERE])
 
 
@@ -151,7 +153,7 @@ def test_bars_of_an_op():
     assert "stroke-dasharray" not in drawn(plot_graphs.plot_bars, "fork", HERE, [THERE])
 
 
-def test_a_value_is_this_machines_or_anothers():
+def test_a_value_comes_from_this_machine_or_another():
     assert plot_graphs.find_value("chain", "a graph", HERE, [THERE], count=5) == 1.5
     assert plot_graphs.find_value("fork", "a", HERE, [THERE]) == 7
     missing = plot_graphs.find_value("fork", "b", HERE, [THERE])
@@ -159,7 +161,7 @@ def test_a_value_is_this_machines_or_anothers():
 
 
 def read_source(lesson):
-    """A lesson's text, with its answers."""
+    """Return a lesson's text, with its answers."""
     (path,) = (ROOT / "notebooks" / "solutions").glob(f"{lesson}_*.ipynb")
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return "\n".join("".join(cell["source"]) for cell in cells)

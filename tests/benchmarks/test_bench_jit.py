@@ -1,4 +1,4 @@
-"""The two benchmarks of cells: they time what they say, and check it first."""
+"""The benchmarks of edits and launches, which check each result."""
 
 import numpy as np
 import pytest
@@ -35,11 +35,11 @@ def test_an_edit_that_computes_something_else_is_refused():
     x = torch.zeros(4)
     bench_edit._must_be_close(x, np.zeros(4))
     for wrong in (1.0, torch.nan):
-        with pytest.raises(RuntimeError, match="1 of 4 wrong"):
+        with pytest.raises(RuntimeError, match="1 of 4 elements are wrong"):
             bench_edit._must_be_close(torch.tensor([0, 0, wrong, 0]), np.zeros(4))
 
 
-def test_what_is_missing_is_null_and_says_why(monkeypatch):
+def test_a_missing_compiler_has_a_row_with_the_reason(monkeypatch):
     monkeypatch.setattr(bench_edit.build, "nvcc", lambda: None)
     monkeypatch.setattr(bench_edit.shutil, "which", lambda name: None)
     monkeypatch.setattr(bench_edit.importlib.util, "find_spec", lambda name: None)
@@ -61,5 +61,5 @@ def test_launches_are_timed_in_bursts_and_in_a_loop():
 
 def test_a_contender_that_computes_something_else_is_refused():
     arguments = bench_launch._make_arguments("cpu")
-    with pytest.raises(RuntimeError, match="computes .*nan"):
+    with pytest.raises(RuntimeError, match="wrong result: .*nan"):
         bench_launch._check_call(lambda: None, arguments)

@@ -1,4 +1,4 @@
-"""The ladder beside cuBLAS and PyTorch: who races, who is refused, what is reached."""
+"""`weft bench matmul`: its races, refused contenders, and ratios to cuBLAS."""
 
 from __future__ import annotations
 
@@ -53,16 +53,18 @@ def test_a_size_is_a_cube_or_m_k_n():
 
 
 def test_the_plain_c_rungs_race_numpy_and_pytorch():
-    found = bench_matmul.rows(sizes=["33x41x17"], seconds=0.02, rungs=["reference"])
-    assert [r["impl"] for r in found] == ["weft", "numpy", "torch"]
-    for one in found:
-        assert (one["m"], one["k"], one["n"]) == (33, 41, 17)
-        assert 0 < one["error_rms"] < 1e-6 and one["error_rms"] < one["error_max"]
-        assert one["tflops"] == pytest.approx(2 * 33 * 41 * 17 / one["us"] / 1e6)
-        assert one["timer"] == "wall" and one["cache"] == "warm"
-        assert one["threads"] == torch.get_num_threads()
-        assert one["vs_torch"] == found[2]["us"] / one["us"]
-        assert one["vs_cublas"] is None
+    results = bench_matmul.rows(sizes=["33x41x17"], seconds=0.02, rungs=["reference"])
+    assert [r["impl"] for r in results] == ["weft", "numpy", "torch"]
+    for result in results:
+        assert (result["m"], result["k"], result["n"]) == (33, 41, 17)
+        assert (
+            0 < result["error_rms"] < 1e-6 and result["error_rms"] < result["error_max"]
+        )
+        assert result["tflops"] == pytest.approx(2 * 33 * 41 * 17 / result["us"] / 1e6)
+        assert result["timer"] == "wall" and result["cache"] == "warm"
+        assert result["threads"] == torch.get_num_threads()
+        assert result["vs_torch"] == results[2]["us"] / result["us"]
+        assert result["vs_cublas"] is None
 
 
 def test_a_batch_races_bmm():
@@ -73,15 +75,15 @@ def test_a_batch_races_bmm():
     assert 0 < ours["error_rms"] < 1e-6
 
 
-def test_our_fastest_rung_in_tf32_has_a_and_b_stored_either_way():
-    """Also where an operand lies otherwise the same product comes out."""
-    there = bench_matmul.rows(sizes=["33"], seconds=0.01,
+def test_our_fastest_rung_in_tf32_races_in_every_layout():
+    """The product is the same in every layout of the operands."""
+    results = bench_matmul.rows(sizes=["33"], seconds=0.01,
                               rungs=["mma_tf32", "wgmma_tf32"],
                               precisions=["tf32"])  # fmt: skip
-    ours = [(r["rung"], r["layout"]) for r in there if r["impl"] == "weft"]
+    ours = [(r["rung"], r["layout"]) for r in results if r["impl"] == "weft"]
     last = [("wgmma_tf32", layout) for layout in ("nn", "nt", "tn")]
     assert ours == [("mma_tf32", "nn"), *last]
-    assert all(1e-5 < r["error_rms"] < 1e-3 for r in there if r["impl"] == "weft")
+    assert all(1e-5 < r["error_rms"] < 1e-3 for r in results if r["impl"] == "weft")
     a, b = (x.sets[0] for x in _two_layouts())
     assert a[2].shape == (41, 17) and b[2].shape == (17, 41) and b[2].is_contiguous()
     assert torch.equal(a[2].T, b[2]) and a[1] is b[1]
@@ -92,53 +94,53 @@ def _two_layouts() -> tuple[Operands, Operands]:
     return operands, operands.stored("nt")
 
 
-def test_who_is_far_slower_than_the_fastest_is_timed_thrice(monkeypatch):
+def test_a_far_slower_contender_is_timed_three_times(monkeypatch):
     monkeypatch.setattr(racing, "SLOW_SECONDS", 0)
-    asked = []
+    races = []
     race = racing.race
 
-    def seen(contenders, *args, **more):
-        asked.append(({*contenders}, more["samples"]))
+    def record_race(contenders, *args, **more):
+        races.append(({*contenders}, more["samples"]))
         return race(contenders, *args, **more)
 
-    monkeypatch.setattr(racing, "race", seen)
-    taken = {"weft ijk fp32 nn": 6e-3, "weft reference fp32 nn": 4e-3}
+    monkeypatch.setattr(racing, "race", record_race)
+    seconds = {"weft ijk fp32 nn": 6e-3, "weft reference fp32 nn": 4e-3}
 
-    def see(one, size, where, speeds):
-        speeds.seen[one.name] = size.flop / taken.get(one.name, 1e-3) / 1e12
+    def set_speed(one, size, where, speeds):
+        speeds.seen[one.name] = size.flop / seconds.get(one.name, 1e-3) / 1e12
 
-    monkeypatch.setattr(racing, "_note_speed", see)
+    monkeypatch.setattr(racing, "_note_speed", set_speed)
     rungs = ["ijk", "reference"]
-    found = bench_matmul.rows(sizes=["128"], rungs=rungs, seconds=0.01, rounds=9)
-    (fast, nine), (slow, thrice) = asked
+    results = bench_matmul.rows(sizes=["128"], rungs=rungs, seconds=0.01, rounds=9)
+    (fast, nine), (slow, thrice) = races
     assert slow == {"weft ijk fp32 nn"} and "weft reference fp32 nn" in fast
-    assert (nine, thrice) == (9, 3) and len(fast | slow) == len(found) == 4
+    assert (nine, thrice) == (9, 3) and len(fast | slow) == len(results) == 4
 
 
 def test_cold_operands_take_turns(monkeypatch):
     monkeypatch.setattr(bench_matmul_calls.timers, "cache_size", lambda device: 10_000)
     operands = Operands.random(Size(20, 20, 20), "fp32", CPU, cold=True)
     assert len(operands.sets) == 6  # 4800 bytes each
-    assert len({t.data_ptr() for one in operands.sets for t in one}) == 18
-    (found, *_) = bench_matmul.rows(sizes=["20"], rungs=["reference"], cold=True,
+    assert len({t.data_ptr() for copy in operands.sets for t in copy}) == 18
+    (first, *_) = bench_matmul.rows(sizes=["20"], rungs=["reference"], cold=True,
                                     seconds=0.01)  # fmt: skip
-    assert found["cache"] == "cold, rotated" and found["checked"] is True
+    assert first["cache"] == "cold, rotated" and first["checked"] is True
 
 
 def test_operands_too_small_to_take_turns_are_flushed(monkeypatch):
-    """64 copies of a product of 100 x 100 are 7 MiB, and were called cold."""
+    """64 copies of a product of 100 x 100 are only 7 MiB and fit in the cache."""
     flushed = []
     monkeypatch.setattr(
         bench_matmul_calls.timers, "cache_size", lambda device: 60 << 20
     )
     monkeypatch.setattr(bench_matmul_calls.timers, "make_flusher",
                         lambda device: lambda: flushed.append(1))  # fmt: skip
-    (found, *_) = bench_matmul.rows(sizes=["7"], rungs=["reference"], cold=True,
+    (first, *_) = bench_matmul.rows(sizes=["7"], rungs=["reference"], cold=True,
                                     seconds=0.01)  # fmt: skip
-    assert found["cache"] == "cold, flushed" and flushed
+    assert first["cache"] == "cold, flushed" and flushed
 
 
-# ---- what is wrong is not timed ----------------------------------------------
+# ---- wrong contenders are not timed ------------------------------------------
 
 
 def as_tf32(x):
@@ -153,7 +155,7 @@ def test_one_wrong_element_of_four_million_is_refused(kind):
     assert operands.errors(lambda i: c.copy_(right), kind)["error_max"] < 2e-3
     right[1234, 56] += 0.1 * right.std()
     rms = float((right - operands.want).square().mean().sqrt() / right.std())
-    assert rms < bench_matmul_calls.error_limit(kind, 9)  # which says nothing of it
+    assert rms < bench_matmul_calls.error_limit(kind, 9)  # so this limit misses it
     with pytest.raises(Mismatch, match=r"c\[1234, 56\] is .* off; 1 of 4000000 wrong"):
         operands.errors(lambda i: c.copy_(right), kind)
 
@@ -174,32 +176,32 @@ def test_a_readers_wrong_product_is_refused(product):
         bench_matmul.time_mine(product, 50, device="cpu")
 
 
-def test_a_readers_own_product_stands_beside_the_others():
+def test_a_readers_own_product_races_the_others():
     def product(c, a, b):
         c.copy_(torch.from_numpy(np.dot(a.numpy(), b.numpy())))
 
-    found = bench_matmul.time_mine(
+    results = bench_matmul.time_mine(
         product, "20x30x40", "dot", device="cpu", seconds=0.02
     )
-    assert {(r["impl"], r["rung"]) for r in found} == {
+    assert {(r["impl"], r["rung"]) for r in results} == {
         *[("mine", "dot"), ("numpy", "matmul"), ("torch", "mm")],
     }
 
 
-def test_a_rung_that_fails_its_check_is_told_and_not_timed(monkeypatch, capsys):
+def test_a_rung_that_fails_its_check_is_reported_and_not_timed(monkeypatch, capsys):
     def require(lib, rung):
         raise checked.NotChecked("not timed, since it is wrong: c[0] is 3")
 
     monkeypatch.setattr(checked, "require", require)
-    found = bench_matmul.rows(sizes=["8"], rungs=["reference"], seconds=0.01)
-    (wrong,) = [r for r in found if r["impl"] == "weft"]
+    results = bench_matmul.rows(sizes=["8"], rungs=["reference"], seconds=0.01)
+    (wrong,) = [r for r in results if r["impl"] == "weft"]
     assert wrong["us"] is None and "c[0] is 3" in wrong["wrong"]
     assert "c[0] is 3" in capsys.readouterr().err
-    assert bench_matmul.status(found) == 1
-    assert bench_matmul.status([r for r in found if r is not wrong]) == 0
+    assert bench_matmul.status(results) == 1
+    assert bench_matmul.status([r for r in results if r is not wrong]) == 0
 
 
-def test_that_a_build_has_passed_is_remembered(monkeypatch, tmp_path):
+def test_a_passed_build_is_remembered(monkeypatch, tmp_path):
     runs = []
 
     def check(lib, rung):
@@ -222,7 +224,7 @@ def test_that_a_build_has_passed_is_remembered(monkeypatch, tmp_path):
     assert runs == ["old.so", "new.so"]
 
 
-def test_what_failed_is_checked_again(monkeypatch, tmp_path):
+def test_a_failed_build_is_checked_again(monkeypatch, tmp_path):
     def check(lib, rung):
         raise Mismatch("c[0] is 3")
 
@@ -235,11 +237,11 @@ def test_what_failed_is_checked_again(monkeypatch, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-def test_who_would_take_too_long_is_left_out(monkeypatch, capsys):
+def test_a_contender_that_would_take_too_long_is_left_out(monkeypatch, capsys):
     monkeypatch.setitem(racing.LONGEST, "cpu", 1e-9)
     monkeypatch.setitem(racing.PROBE, "cpu", "8")
-    found = bench_matmul.rows(sizes=["40"], rungs=["reference"], seconds=0.01)
-    assert [row["impl"] for row in found] == ["numpy", "torch"]
+    results = bench_matmul.rows(sizes=["40"], rungs=["reference"], seconds=0.01)
+    assert [row["impl"] for row in results] == ["numpy", "torch"]
     assert "reference fp32 nn: left out at 40" in capsys.readouterr().err
 
 
@@ -250,7 +252,9 @@ def test_every_set_is_made_of_sizes():
     for name in SETS:
         for race in plan_races(CPU, name, (), ("reference",), ()):
             assert race.size.flop > 0
-    with pytest.raises(ArgumentError, match="--set nice: want one of ladder, summary"):
+    with pytest.raises(
+        ArgumentError, match="--set nice: expected one of ladder, summary"
+    ):
         plan_races(CPU, "nice", (), (), ())
     with pytest.raises(ArgumentError, match="--precisions fp64"):
         plan_races(CPU, "", (), (), ("fp64",))
@@ -260,15 +264,15 @@ def kind_of(race) -> tuple:
     return race.size, race.precision, race.cold, "nn" in race.layouts
 
 
-def test_all_of_the_sets_have_each_race_once_with_every_rung_where_one_set_has_it():
+def test_the_union_of_the_sets_has_each_race_once_with_all_its_rungs():
     plan = plan_races(CPU, "all", (), (), ())
-    every = [kind_of(race) for race in plan]
-    assert len(every) == len({*every})
+    kinds = [kind_of(race) for race in plan]
+    assert len(kinds) == len({*kinds})
     for name in SETS:
         for race in plan_races(CPU, name, (), (), ()):
-            (same,) = [r for r in plan if kind_of(r) == kind_of(race)]
-            assert {*race.rungs} <= {*same.rungs} and race.rounds <= same.rounds
-            assert {*race.layouts} <= {*same.layouts}
+            (match,) = [r for r in plan if kind_of(r) == kind_of(race)]
+            assert {*race.rungs} <= {*match.rungs} and race.rounds <= match.rounds
+            assert {*race.layouts} <= {*match.layouts}
 
 
 def test_no_race_of_a_set_has_too_few_rounds_for_a_spread():
@@ -277,7 +281,7 @@ def test_no_race_of_a_set_has_too_few_rounds_for_a_spread():
 
 
 def test_every_precision_races_with_a_and_with_b_transposed_and_in_batches():
-    there = {
+    races = {
         (str(race.size), race.precision, layout)
         for name in ("layouts", "ladder")
         for race in plan_races(CPU, name, (), (), ())
@@ -285,66 +289,66 @@ def test_every_precision_races_with_a_and_with_b_transposed_and_in_batches():
     }
     for kind in PRECISIONS:
         for size in ("1023", "1024", "4096"):
-            assert {(size, kind, "nt"), (size, kind, "tn")} <= there
-        assert ("64of256", kind, "nn") in there
+            assert {(size, kind, "nt"), (size, kind, "tn")} <= races
+        assert ("64of256", kind, "nn") in races
 
 
-def test_the_cold_set_is_of_the_summary_and_its_rows_say_cold(monkeypatch):
+def test_the_cold_set_is_part_of_the_summary_and_its_rows_are_cold(monkeypatch):
     plan = plan_races(CPU, "cold", (), ("reference",), ())
     assert all(race.cold for race in plan)
-    asked = {(kind, size) for kind, size, target in SUMMARY if target == "cuda"}
-    every = plan_races(CPU, "cold", (), (), ())
-    assert {(r.precision, (r.size.m, r.size.k, r.size.n)) for r in every} <= asked
+    sizes = {(kind, size) for kind, size, target in SUMMARY if target == "cuda"}
+    races = plan_races(CPU, "cold", (), (), ())
+    assert {(r.precision, (r.size.m, r.size.k, r.size.n)) for r in races} <= sizes
     monkeypatch.setattr(timers, "cache_size", lambda device: 10_000)
     small = replace(plan[0], size=Size(20, 20, 20))
     options = racing.RaceOptions(CPU, seconds=0.01)
-    found = racing.race_rows(small, options, racing.Speeds())
-    assert found and all(row["cache"].startswith("cold") for row in found)
+    results = racing.race_rows(small, options, racing.Speeds())
+    assert results and all(row["cache"].startswith("cold") for row in results)
 
 
-def test_a_race_of_transposed_operands_leaves_the_others_to_the_usual_one():
+def test_a_race_of_transposed_operands_omits_other_layouts():
     (race, *_) = plan_races(CPU, "layouts", (), ("reference",), ())
     small, options = (
         replace(race, size=Size(9, 8, 7)),
         racing.RaceOptions(CPU, seconds=0.01),
     )
-    found = racing.race_rows(small, options, racing.Speeds())
-    assert [(r["rung"], r["layout"]) for r in found] == [
+    results = racing.race_rows(small, options, racing.Speeds())
+    assert [(r["rung"], r["layout"]) for r in results] == [
         ("reference", "nt"), ("reference", "tn")
     ]  # fmt: skip
-    assert all(0 < row["error_rms"] < 1e-6 for row in found)
+    assert all(0 < row["error_rms"] < 1e-6 for row in results)
 
 
 def test_the_summary_set_has_every_size_of_the_summary():
-    there = {Size.of(size) for size, *_ in SETS["summary"]}
-    assert {Size(side, side, side) for side in MEAN} <= there
-    assert {Size(5120, 256, 5120), Size(50000, 784, 10)} <= there
+    sizes = {Size.of(size) for size, *_ in SETS["summary"]}
+    assert {Size(side, side, side) for side in MEAN} <= sizes
+    assert {Size(5120, 256, 5120), Size(50000, 784, 10)} <= sizes
     (kinds,) = [kinds for size, kinds, _ in SETS["summary"] if size == "50000x784x10"]
     assert {*kinds} == {*PRECISIONS}
     tall = [r for r in plan_races(CPU, "summary", (), (), ()) if r.size.m == 50000]
     assert {race.layouts for race in tall} == {("nn",)}
 
 
-def test_a_run_in_parts_keeps_what_is_not_measured_anew(tmp_path):
+def test_a_run_in_parts_keeps_rows_until_they_are_measured_again(tmp_path):
     path, first = tmp_path / "rows.json", rows()
     old = {"op": "matmul", "device": "This GPU", "impl": "weft", "precision": "fp32"}
     bench.write_json(path, [*first, old, first[0] | {"device": "That GPU"}])
-    again = [r | {"tflops": 1.0} for r in rows(sizes=[(1024,) * 3])]
-    found = bench_matmul.merged(path, again)
-    assert len(found) == len(first)
-    assert [r["tflops"] == 1.0 for r in found] == [r["m"] == 1024 for r in found]
-    assert bench_matmul.merged(tmp_path / "none.json", again) == again
-    alone = [r | {"threads": 1} for r in first]  # of a CPU; those with two stay
+    newer = [r | {"tflops": 1.0} for r in rows(sizes=[(1024,) * 3])]
+    results = bench_matmul.merged(path, newer)
+    assert len(results) == len(first)
+    assert [r["tflops"] == 1.0 for r in results] == [r["m"] == 1024 for r in results]
+    assert bench_matmul.merged(tmp_path / "none.json", newer) == newer
+    single = [r | {"threads": 1} for r in first]  # rows with two threads stay
     bench.write_json(path, [r | {"threads": 2} for r in first])
-    assert len(bench_matmul.merged(path, alone)) == 2 * len(first)
+    assert len(bench_matmul.merged(path, single)) == 2 * len(first)
 
 
 def test_the_command_prints_and_writes(tmp_path, capsys):
     path = tmp_path / "rows.json"
     words = f"bench matmul --sizes 16,9x8x7 --rungs reference --rounds 1 --json {path}"
     assert command.main(words.split()) == 0
-    shown = capsys.readouterr().out
-    assert "vs_torch" in shown and "cache warm" in shown
+    output = capsys.readouterr().out
+    assert "vs_torch" in output and "cache warm" in output
     assert len(bench.read_json(path)["rows"]) == 6
 
 
@@ -352,23 +356,23 @@ def test_the_command_prints_and_writes(tmp_path, capsys):
 
 
 def test_the_summary_has_the_best_rung_in_time_and_accuracy():
-    found = {(g["precision"], g["size"]): g for g in compare_fastest(rows())}
-    assert found["fp32", "4096"]["ours"] == "tuned"
-    assert found["fp32", "4096"]["ratio"] == pytest.approx(1.08)
-    assert found["3xtf32", "4096"]["ratio"] == pytest.approx(2.86, abs=0.01)
-    assert found["bf16", "4096"]["ratio"] == pytest.approx(1.0)
-    assert ("fp32", "geometric mean of 2 of 12") in found
-    assert found["3xtf32", "4096"]["error"] == "no larger"
+    lines = {(g["precision"], g["size"]): g for g in compare_fastest(rows())}
+    assert lines["fp32", "4096"]["ours"] == "tuned"
+    assert lines["fp32", "4096"]["ratio"] == pytest.approx(1.08)
+    assert lines["3xtf32", "4096"]["ratio"] == pytest.approx(2.86, abs=0.01)
+    assert lines["bf16", "4096"]["ratio"] == pytest.approx(1.0)
+    assert ("fp32", "geometric mean of 2 of 12") in lines
+    assert lines["3xtf32", "4096"]["error"] == "no larger"
     worse = [
         r | {"error_rms": 2e-6} if r["precision"] == "3xtf32" else r for r in rows()
     ]
-    (found, _) = [g for g in compare_fastest(worse) if g["precision"] == "3xtf32"]
-    assert found["error"] == "larger than cuBLAS fp32's"
+    (lines, _) = [g for g in compare_fastest(worse) if g["precision"] == "3xtf32"]
+    assert lines["error"] == "larger than cuBLAS fp32's"
 
 
-def test_the_mean_is_over_all_sizes_that_are_there():
-    found = compare_fastest(rows(sizes=[(side,) * 3 for side in MEAN]))
-    (mean,) = [g for g in found if "mean" in g["size"]]
+def test_the_mean_is_over_all_measured_sizes():
+    lines = compare_fastest(rows(sizes=[(side,) * 3 for side in MEAN]))
+    (mean,) = [g for g in lines if "mean" in g["size"]]
     assert mean["ratio"] == pytest.approx(1.08)
     assert mean["size"] == f"geometric mean of {len(MEAN)} of {len(MEAN)}"
 
@@ -377,33 +381,33 @@ def test_the_worst_size_is_named():
     slow = [row("weft", "tuned", "fp32", 1.0, (7, 8, 9), vs_cublas=0.4)]
     (line,) = [g for g in compare_fastest(slow) if g["size"].startswith("worst")]
     assert (line["size"], line["ratio"]) == ("worst of 1: 7x8x9", 0.4)
-    lying = slow[0] | {"layout": "tn", "vs_cublas": 0.3}
+    transposed = slow[0] | {"layout": "tn", "vs_cublas": 0.3}
     (line,) = [
-        g for g in compare_fastest([*slow, lying]) if g["size"].startswith("worst")
+        g for g in compare_fastest([*slow, transposed]) if g["size"].startswith("worst")
     ]
     assert line["size"] == "worst of 2: 7x8x9 tn"
 
 
-def test_a_cpus_ratios_are_beside_torch_with_as_many_threads():
-    here = {"target": "cpu", "vs_cublas": None}
-    there = [
-        row("weft", rung, "fp32", speed, (1024,) * 3, threads=threads, **here)
+def test_a_cpus_ratios_are_to_torch_with_equally_many_threads():
+    cpu = {"target": "cpu", "vs_cublas": None}
+    results = [
+        row("weft", rung, "fp32", speed, (1024,) * 3, threads=threads, **cpu)
         for threads, rung, speed in ((1, "simd", 0.06), (1, "reference", 0.05),
                                      (2, "simd", 0.06), (2, "reference", 0.1))
     ]  # fmt: skip
-    there += [
-        row("torch", "mm", "fp32", speed, (1024,) * 3, threads=threads, **here)
+    results += [
+        row("torch", "mm", "fp32", speed, (1024,) * 3, threads=threads, **cpu)
         for threads, speed in ((1, 0.08), (2, 0.2))
     ]
-    beside_fastest(there)
-    one, two = compare_fastest(there)
+    beside_fastest(results)
+    one, two = compare_fastest(results)
     assert (one["threads"], one["ours"]) == (1, "simd")
     assert one["ratio"] == pytest.approx(0.75) and one["beside"] == "torch.mm"
     assert (two["threads"], two["ours"]) == (2, "reference")
     assert two["ratio"] == pytest.approx(0.5)
 
 
-def test_a_ratio_is_of_warm_inputs_with_the_cold_one_beside_it():
+def test_a_line_has_the_ratios_with_warm_and_with_cold_inputs():
     warm, cold = rows(), [r | {"cache": "cold, rotated", "us": 2 * r["us"],
                                "vs_cublas": 0.9} for r in rows()]  # fmt: skip
     (line,) = [g for g in compare_fastest([*cold, *warm]) if
@@ -414,19 +418,21 @@ def test_a_ratio_is_of_warm_inputs_with_the_cold_one_beside_it():
 
 def test_tall_and_narrow_has_a_line_in_every_precision():
     tall = (50000, 784, 10)
-    there = [row("weft", kind, kind, 1.0, tall, vs_cublas=0.99) for kind in PRECISIONS]
-    found = [g for g in compare_fastest(there) if g["size"] == "50000x784x10"]
-    assert [g["precision"] for g in found] == [*PRECISIONS]
+    results = [
+        row("weft", kind, kind, 1.0, tall, vs_cublas=0.99) for kind in PRECISIONS
+    ]
+    lines = [g for g in compare_fastest(results) if g["size"] == "50000x784x10"]
+    assert [g["precision"] for g in lines] == [*PRECISIONS]
 
 
-# The least speed of our fastest rung over the opponent's, by precision and, where it
-# differs, by size.
+# The lowest allowed ratio of our fastest rung's speed to the opponent's: by precision,
+# and by size where it differs.
 FLOORS = {"fp32": 1.02, "3xtf32": 2.3, "tf32": 0.96, "bf16": 0.97, "fp16": 1.0}
 SIZE_FLOORS = {("fp32", "1024"): 1.08, ("fp32", "5120x256x5120"): 1.12}
 
 
 def floor_of(line):
-    """The least ratio that a line of a committed result may have."""
+    """Return the lowest allowed ratio of a line of a committed result."""
     if line["target"] == "cpu":
         return 0.6
     if line["size"].startswith("worst"):
@@ -447,36 +453,36 @@ def test_no_committed_result_falls_below_the_floors(path):
     assert lines and not below
 
 
-def test_the_worst_is_looked_for_in_every_precision():
+def test_every_precision_has_its_worst_size():
     sizes = {(7, 8, 9): 0.4, (64, 64, 64): 0.9}
-    there = [row("weft", kind, kind, 1.0, size, vs_cublas=ratio)
+    results = [row("weft", kind, kind, 1.0, size, vs_cublas=ratio)
              for kind in ("fp32", "tf32", "bf16", "fp16")
              for size, ratio in sizes.items()]  # fmt: skip
     batch = row("weft", "tuned", "fp32", 1.0, (64, 64, 64), vs_cublas=None)
-    found = compare_fastest([*there, batch | {"batch": 1000, "vs_torch": 0.3}])
-    worst = {g["precision"]: (g["size"], g["ratio"]) for g in found}
+    lines = compare_fastest([*results, batch | {"batch": 1000, "vs_torch": 0.3}])
+    worst = {g["precision"]: (g["size"], g["ratio"]) for g in lines}
     assert worst == {
         "fp32": ("worst of 3: 1000of64", 0.3),
         **{kind: ("worst of 2: 7x8x9", 0.4) for kind in ("tf32", "bf16", "fp16")},
     }
 
 
-def test_a_batch_has_no_line_and_no_part_in_the_mean():
+def test_a_batch_has_no_line_and_does_not_change_the_mean():
     batches = [r | {"batch": 64} for r in rows()]
     assert all(g["size"].startswith("worst") for g in compare_fastest(batches))
 
 
 def test_each_side_has_the_layout_in_which_it_is_fastest():
     cube = (4096, 4096, 4096)
-    there = [
+    results = [
         row("weft", "wgmma_tf32", "tf32", 390.0, cube, vs_cublas=0.95),
         row("weft", "wgmma_tf32", "tf32", 408.0, cube, vs_cublas=0.99),
         row("cublas", "gemm_ex", "tf32", 400.0, cube, vs_cublas=0.97),
         row("cublas", "gemm_ex", "tf32", 412.0, cube, vs_cublas=1.0),
     ]
     layouts = ("nn", "nt", "nn", "nt")
-    there = [r | {"layout": layout} for r, layout in zip(there, layouts)]
-    line = compare_fastest(there)[0]
+    results = [r | {"layout": layout} for r, layout in zip(results, layouts)]
+    line = compare_fastest(results)[0]
     assert line["ratio"] == 0.99
     assert line["layout"] == "nt, cuBLAS nt"
 
@@ -488,99 +494,99 @@ def test_3xtf32_races_fp32_in_a_race_of_its_own():
         race.precision for race in plan_races(CPU, "", ["8"], (), ("fp32", "3xtf32"))
     ]
     assert kinds == ["fp32", "3xtf32"]
-    found = bench_matmul.time_mine(
+    results = bench_matmul.time_mine(
         lambda c, a, b: torch.mm(a, b, out=c),
         *(8, "it", "3xtf32"),
         device="cpu",
         seconds=0.01,
     )
-    assert {row["race"] for row in found} == {"3xtf32"}
-    assert {row["precision"] for row in found} == {"3xtf32", "fp32"}
+    assert {row["race"] for row in results} == {"3xtf32"}
+    assert {row["precision"] for row in results} == {"3xtf32", "fp32"}
 
 
-def test_ctrl_c_leaves_what_was_measured(monkeypatch, capsys):
-    real, done = bench_matmul.race_rows, []
+def test_ctrl_c_keeps_the_measured_rows(monkeypatch, capsys):
+    race_rows, raced = bench_matmul.race_rows, []
 
     def one_race(race, *more):
-        if done:
+        if raced:
             raise KeyboardInterrupt
-        done.append(race)
-        return real(race, *more)
+        raced.append(race)
+        return race_rows(race, *more)
 
     monkeypatch.setattr(bench_matmul, "race_rows", one_race)
-    asked = ["bench", "matmul", "--sizes", "8,16", "--rungs", "simd", "--rounds", "2"]
-    assert command.main(asked) == 0
-    said = capsys.readouterr()
-    assert "stopped: here is what was measured" in said.err
-    assert re.search("weft +simd +fp32 +nn +1 +8 +8 +8 ", said.out)
+    words = ["bench", "matmul", "--sizes", "8,16", "--rungs", "simd", "--rounds", "2"]
+    assert command.main(words) == 0
+    output = capsys.readouterr()
+    assert "stopped: these rows were measured" in output.err
+    assert re.search("weft +simd +fp32 +nn +1 +8 +8 +8 ", output.out)
 
 
-def test_a_ratio_is_of_one_run():
-    """Of two runs in one file each has its own opponent; so have threads and caches."""
+def test_a_ratio_compares_rows_of_one_run():
+    """Each run in a file has its own opponent; so does each thread count and cache."""
     cube = (4096,) * 3
     ours, peer = (row(*who, "fp32", 50.0, cube) for who in
                   (("weft", "tuned"), ("cublas", "gemm_ex")))  # fmt: skip
     for key, first, second in (("run", "2026-01-02T03:04:05", "2026-01-02T04:05:06"),
                                ("commit", "abc", "def"), ("threads", 1, 2),
                                ("cache", "warm", "cold, rotated")):  # fmt: skip
-        those = [
+        results = [
             ours | {key: first, "us": 100.0},
             peer | {key: first, "us": 90.0},
             ours | {key: second, "us": 60.0},
             peer | {key: second, "us": 50.0},
         ]
-        beside_fastest(those)
-        assert [r["vs_cublas"] for r in those] == pytest.approx([0.9, 1, 50 / 60, 1])
+        beside_fastest(results)
+        assert [r["vs_cublas"] for r in results] == pytest.approx([0.9, 1, 50 / 60, 1])
 
 
-def test_a_transposed_product_stands_beside_the_same_of_cublas_but_in_tf32():
+def test_a_transposed_product_is_compared_in_its_layout_except_in_tf32():
     for kind, ratio in (("fp32", 0.8), ("tf32", 0.5)):
-        those = [
+        results = [
             row(impl, "it", kind, 50.0, (4096,) * 3) | {"layout": layout, "us": us}
             for impl, layout, us in (("weft", "nn", 100.0), ("weft", "nt", 100.0),
                                      ("cublas", "nn", 50.0), ("cublas", "nt", 80.0))
         ]  # fmt: skip
-        beside_fastest(those)
-        assert those[1]["vs_cublas"] == ratio
+        beside_fastest(results)
+        assert results[1]["vs_cublas"] == ratio
 
 
-def test_rows_say_of_which_run_they_are():
+def test_rows_contain_their_run():
     few = {"sizes": ["8"], "rungs": ["simd"], "seconds": 0.01}
-    found = bench_matmul.rows(**few)
-    (run,) = {row["run"] for row in found}
+    results = bench_matmul.rows(**few)
+    (run,) = {row["run"] for row in results}
     assert abs(datetime.now(UTC) - datetime.fromisoformat(run)).total_seconds() < 60
-    again = bench_matmul.rows(**few, run="another")
-    assert {row["run"] for row in again} == {"another"}
+    second = bench_matmul.rows(**few, run="another")
+    assert {row["run"] for row in second} == {"another"}
 
 
-def test_the_first_call_of_all_is_no_measure_of_speed():
-    """Numba compiles in it: its slowest kernel was taken for far too slow."""
+def test_the_first_call_does_not_count_for_the_speed():
+    """Numba compiles in the first call, which once excluded its slowest kernel."""
     calls = []
 
     def run(i):
         time.sleep(0.0 if calls else 0.3)
         calls.append(i)
 
-    one = Contender(run, row={"impl": "numba", "rung": "it", "precision": "fp32"})
+    contender = Contender(run, row={"impl": "numba", "rung": "it", "precision": "fp32"})
     speeds = racing.Speeds()
-    racing._note_speed(one, Size(8, 8, 8), CPU, speeds)
-    assert speeds.seconds(one, Size(8, 8, 8)) < 0.1
+    racing._note_speed(contender, Size(8, 8, 8), CPU, speeds)
+    assert speeds.seconds(contender, Size(8, 8, 8)) < 0.1
 
 
-def test_a_size_that_has_no_room_is_one_line(capsys):
-    asked = ["bench", "matmul", "--sizes", "9999999", "--rungs", "simd"]
-    assert command.main(asked) == 1
+def test_a_size_that_exceeds_the_memory_is_reported_in_one_line(capsys):
+    words = ["bench", "matmul", "--sizes", "9999999", "--rungs", "simd"]
+    assert command.main(words) == 1
     assert "9999999 x 9999999 random floats" in capsys.readouterr().err
 
 
-def test_rungs_that_are_named_race_in_their_own_precision():
+def test_named_rungs_race_in_their_own_precision():
     plan = plan_races(CPU, "", ["8"], ["mma_bf16", "simd"], [])
-    asked = [(race.precision, *(r.name for r in race.rungs)) for race in plan]
-    assert asked == [("fp32", "simd"), ("bf16", "mma_bf16")]
+    races = [(race.precision, *(r.name for r in race.rungs)) for race in plan]
+    assert races == [("fp32", "simd"), ("bf16", "mma_bf16")]
 
 
-def test_a_ratio_is_to_the_peers_fastest_race_of_that_size():
-    """Heat slows cuBLAS in a long race: what counts is what it can at its best."""
+def test_a_ratio_uses_the_peers_fastest_race_of_that_size():
+    """Heat slows cuBLAS in a long race, so its fastest race counts."""
     cube = (4096, 4096, 4096)
     hot = [
         row("weft", "tuned", "fp32", 54.0, cube) | {"us": 100.0},
@@ -588,6 +594,8 @@ def test_a_ratio_is_to_the_peers_fastest_race_of_that_size():
     ]
     split = row("weft", "wgmma_3xtf32", "3xtf32", 130.0, cube) | {"us": 40.0}
     cool = row("cublas", "gemm_ex", "fp32", 51.0, cube) | {"us": 106.0}
-    those = [*hot, split, cool | {"race": "3xtf32"}]
-    beside_fastest(those)
-    assert [r["vs_cublas"] for r in those] == pytest.approx([1.06, 106 / 109, 2.65, 1])
+    results = [*hot, split, cool | {"race": "3xtf32"}]
+    beside_fastest(results)
+    assert [r["vs_cublas"] for r in results] == pytest.approx(
+        [1.06, 106 / 109, 2.65, 1]
+    )

@@ -1,4 +1,4 @@
-"""`weft bench sectors`: as many sectors each time, none of them twice."""
+"""`weft bench sectors` reads equally many sectors in each row, each one once."""
 
 import numpy as np
 import pytest
@@ -19,13 +19,13 @@ def test_rows_read_the_same_number_of_sectors(target):
     assert len({footprint for _, footprint in scattered}) > 1
     assert [r["stride"] for r in rows if r["rung"] == "in order"][:3] == [32, 64, 128]
     assert bench.table(rows, bench_sectors.SHOWN)
-    assert ("no signal" in bench_sectors.note(rows)) == (target == "cpu")
+    assert ("do not represent" in bench_sectors.note(rows)) == (target == "cpu")
 
 
 @pytest.mark.parametrize("run_bits", [0, 1, 3, 9])
 @pytest.mark.parametrize("bits", [12, 13])
-def test_scattered_runs_are_whole_distinct_and_without_order(run_bits, bits):
-    """x holds the number of each sector; a thread reads one and leaves that."""
+def test_scattered_runs_are_complete_distinct_and_unordered(run_bits, bits):
+    """x contains each sector's number; each thread reads one and stores it."""
     kernels = load_cuda(
         bench_sectors.SOURCE.read_text().replace("EACH = 8", "EACH = 1")
     )
@@ -46,11 +46,11 @@ def test_a_kernel_that_sums_wrongly_is_not_timed(monkeypatch, tmp_path):
     text = bench_sectors.SOURCE.read_text()
     broken.write_text(text.replace("sum += x[place", "sum += 2 * x[place"))
     monkeypatch.setattr(bench_sectors, "SOURCE", broken)
-    with pytest.raises(RuntimeError, match="read_scattered .* has a wrong sum"):
+    with pytest.raises(RuntimeError, match="read_scattered .* computed a wrong sum"):
         bench_sectors.rows("cpu", seconds=0.01)
 
 
 def test_too_little_memory_is_refused_with_the_numbers(monkeypatch):
     monkeypatch.setitem(bench_sectors.MOST, "cpu", 1000)
-    with pytest.raises(ValueError, match="131,072 bytes are needed, 1,000 free"):
+    with pytest.raises(ValueError, match="requires 131,072 bytes, 1,000 are free"):
         bench_sectors.rows("cpu")

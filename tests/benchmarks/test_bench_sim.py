@@ -1,4 +1,4 @@
-"""The simulator's benchmark: its kernels are right, its rows of the one form."""
+"""`weft bench sim`: its kernels are correct, and its rows have the common keys."""
 
 from weft.benchmarks import sim as bench_sim
 

@@ -1,4 +1,4 @@
-"""`weft bench streams`: what lesson 06's program prints becomes rows."""
+"""`weft bench streams` returns the output of lesson 06's program as rows."""
 
 import pytest
 
@@ -17,10 +17,10 @@ def test_rows_of_the_program_itself(target):
         for count in ("1 stream", "4 streams")
     ]
     assert all(row["us"] > 0 and row["op"] == "streams" for row in rows)
-    assert ("no signal" in streams.note(rows)) == (target == "cpu")
+    assert ("do not represent" in streams.note(rows)) == (target == "cpu")
 
 
-def test_what_was_printed_is_read_in_microseconds():
+def test_printed_times_are_read_in_microseconds():
     want = {"pinned, 1 stream": 2000.0, "pinned, 4 streams": 1250.0}
     assert streams.read(PRINTED.format(0)) == want
 
@@ -32,15 +32,15 @@ def test_what_was_printed_is_read_in_microseconds():
         ("", "printed no times"),
     ],
 )
-def test_wrong_results_and_silence_are_refused(printed, refusal):
+def test_wrong_results_and_empty_output_are_refused(printed, refusal):
     with pytest.raises(RuntimeError, match=refusal):
         streams.read(printed)
 
 
-def test_the_committed_rows_are_what_lesson_06_says_of_them():
-    (found,) = load_elsewhere("streams")
-    assert "H100" in found["machine"]["device"]
-    rows = {row["rung"]: row for row in found["rows"]}
+def test_the_committed_rows_confirm_lesson_06():
+    (results,) = load_elsewhere("streams")
+    assert "H100" in results["machine"]["device"]
+    rows = {row["rung"]: row for row in results["rows"]}
     us = {name: row["us"] for name, row in rows.items()}
     gain = us["pageable, 1 stream"] - us["pinned, 1 stream"]
     assert gain > 0.8 * (us["pageable, 1 stream"] - us["pinned, 4 streams"])

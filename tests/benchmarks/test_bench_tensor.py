@@ -31,30 +31,30 @@ def test_simulated_tensor_cores_round_and_promotion_changes_little():
     assert {row["commit"] for row in rows} == {bench.commit()}
 
 
-def test_errors_are_those_of_the_bits_that_each_precision_keeps():
+def test_errors_follow_from_the_bits_of_each_precision():
     rows = bench_tensor.rows("cpu", ["error"])
-    wrong = {(row["precision"], row["k"]): row["error_rms"] for row in rows}
-    depths = {k for _, k in wrong}
-    assert {kind for kind, _ in wrong} == set(bench_tensor_sums.PRECISIONS)
+    errors = {(row["precision"], row["k"]): row["error_rms"] for row in rows}
+    depths = {k for _, k in errors}
+    assert {kind for kind, _ in errors} == set(bench_tensor_sums.PRECISIONS)
     for k in depths:
-        assert wrong["bf16", k] == pytest.approx(8 * wrong["fp16", k], rel=0.2)
-        assert wrong["tf32", k] == pytest.approx(wrong["fp16", k], rel=0.05)
-        assert wrong["3xtf32", k] < wrong["tf32", k] / 200
+        assert errors["bf16", k] == pytest.approx(8 * errors["fp16", k], rel=0.2)
+        assert errors["tf32", k] == pytest.approx(errors["fp16", k], rel=0.05)
+        assert errors["3xtf32", k] < errors["tf32", k] / 200
 
 
-def test_a_gpu_cuts_off_and_promotion_cures_it_in_the_results_that_came_along():
+def test_in_committed_results_a_gpu_truncates_and_promotion_helps():
     assert committed()
-    for found in committed():
-        steps = [row for row in found["rows"] if row["op"] == "staircase"]
+    for results in committed():
+        steps = [row for row in results["rows"] if row["op"] == "staircase"]
         assert [row["added"] for row in steps] == [math.floor(r["x"]) for r in steps]
-        assert any(row["x"] % 1 > 0.5 for row in steps)  # where rounding goes up
-        lost = {
+        assert any(row["x"] % 1 > 0.5 for row in steps)  # rounding would go up here
+        errors = {
             (row["every"], row["k"]): row["error_rms"]
-            for row in found["rows"]
+            for row in results["rows"]
             if row["op"] == "promotion" and row["signs"] == "positive"
         }
-        deepest = max(k for _, k in lost)
-        assert lost[0, deepest] > 100 * lost[32, deepest]
+        deepest = max(k for _, k in errors)
+        assert errors[0, deepest] > 100 * errors[32, deepest]
 
 
 def test_an_unknown_op_is_named():
@@ -67,8 +67,8 @@ def test_results_are_kept_part_by_part(tmp_path):
     old = [{"op": op, "device": "it", "x": 1} for op in ("staircase", "heat", "ncu")]
     bench.write_json(path, old)
     new = [{"op": "heat", "device": "it", "x": 2}]
-    made = bench_tensor.merged(path, new)
-    assert [(row["op"], row["x"]) for row in made] == [
+    merged = bench_tensor.merged(path, new)
+    assert [(row["op"], row["x"]) for row in merged] == [
         ("staircase", 1),
         ("heat", 2),
         ("ncu", 1),
@@ -78,7 +78,7 @@ def test_results_are_kept_part_by_part(tmp_path):
     ]
 
 
-def test_counters_of_ncu_are_told_apart_by_kernel():
+def test_counters_of_ncu_are_separated_by_kernel():
     text = '"ID","Kernel Name","Metric Name","Metric Value"\n'
     text += '"0","bitwise_not_kernel","gpu__time_duration.sum","1,000"\n'
     text += '"1","matmul_x","gpu__time_duration.sum","2,000"\n'
@@ -88,7 +88,7 @@ def test_counters_of_ncu_are_told_apart_by_kernel():
     ]
 
 
-def test_of_several_kernels_the_longest_ones_counters_are_told():
+def test_the_longest_of_several_kernels_supplies_the_counters():
     launches = [
         ("copy", {"gpu__time_duration.sum": 2e3, "sm__cycles_active.avg": 1}),
         ("void matmul_x<4>(float *)", {"gpu__time_duration.sum": 8e3}),
@@ -100,8 +100,8 @@ def test_of_several_kernels_the_longest_ones_counters_are_told():
     assert (row["m"], row["k"], row["n"]) == (100, 40, 100)
 
 
-def test_charts_of_what_was_measured_and_of_nothing():
-    others = committed()
+def test_charts_with_and_without_measurements():
+    files = committed()
     charts = {
         plot_tensor.plot_staircases: "rounded to the nearest float",
         plot_tensor.plot_promotions: "every 32",
@@ -110,40 +110,38 @@ def test_charts_of_what_was_measured_and_of_nothing():
     }
     for chart, word in charts.items():
         assert "bench tensor" in drawn(chart, [], []), chart
-        assert word in drawn(chart, [], others), chart
+        assert word in drawn(chart, [], files), chart
     assert math.isnan(plot_tensor.find_value("tflops", "heat", [], [], mode="hot"))
 
 
 def test_heat_is_drawn_over_time():
     with style.style():
-        made = Figure()
-        plot_tensor.plot_heats(made.subplots(1, 2), [], committed())
-        text = style.write_svg(made)
+        figure = Figure()
+        plot_tensor.plot_heats(figure.subplots(1, 2), [], committed())
+        text = style.write_svg(figure)
     assert all(f">{word}<" in text for word in ("hot", "cool", "zeros"))
 
 
-def test_the_caption_tells_the_days_of_the_rows_that_it_is_of():
+def test_the_caption_has_the_days_of_its_rows():
     machine = {"device": "that GPU", "date": "2026-01-05"}
     rows = [{"op": "heat", "date": "2026-01-02"}, {"op": "ncu"}]
-    others = [{"machine": machine, "rows": rows}]
-    assert (
-        plot_tensor.make_caption([], others, "heat") == "hollow: that GPU, 2026-01-02"
-    )
-    assert plot_tensor.make_caption([], others, "ncu") == "hollow: that GPU, 2026-01-05"
-    assert plot_tensor.make_caption([], others, "error") == "nothing measured"
+    files = [{"machine": machine, "rows": rows}]
+    assert plot_tensor.make_caption([], files, "heat") == "hollow: that GPU, 2026-01-02"
+    assert plot_tensor.make_caption([], files, "ncu") == "hollow: that GPU, 2026-01-05"
+    assert plot_tensor.make_caption([], files, "error") == "nothing measured"
 
 
-def test_every_element_has_one_owner_and_every_lane_as_many_as_the_others():
-    for which, each in {"a": 8, "b": 4, "c": 4}.items():
-        lane, number = tensor_view.owners(which)
+def test_every_element_has_one_owner_and_all_lanes_own_equally_many():
+    for operand, each in {"a": 8, "b": 4, "c": 4}.items():
+        lane, number = tensor_view.owners(operand)
         pairs = set(zip(lane.ravel().tolist(), number.ravel().tolist()))
         assert pairs == {(at, i) for at in range(32) for i in range(each)}
 
 
-def test_a_ring_hides_a_latency_that_its_places_cover():
+def test_a_ring_with_enough_places_hides_the_latency():
     def share(places, stages=1000):
-        begun = tensor_view.stages_of(stages, places, latency=3, apart=0.5)[2]
-        return stages / (begun[-1] + 1)
+        starts = tensor_view.stages_of(stages, places, latency=3, apart=0.5)[2]
+        return stages / (starts[-1] + 1)
 
     assert share(1) == pytest.approx(1 / 4, rel=0.01)
     assert share(2) == pytest.approx(1 / 2, rel=0.01)
@@ -151,14 +149,16 @@ def test_a_ring_hides_a_latency_that_its_places_cover():
     assert share(8) == pytest.approx(1, rel=0.01)
 
 
-def test_drawings_show_what_they_say(monkeypatch):
-    made = []
-    monkeypatch.setattr("weft.see.view.show_figure", made.append)
+def test_drawings_contain_their_texts(monkeypatch):
+    figures = []
+    monkeypatch.setattr("weft.see.view.show_figure", figures.append)
     tensor_view.bits({"fp32": (8, 23), "tf32": (8, 10), "bf16": (8, 7)})
     tensor_view.fragments({"c": tensor_view.owners("c")[0]}, lane=5)
     assert tensor_view.ring(stages=4, places=2, latency=1) > 0.5
-    bits, lanes, ring = ([t.get_text() for t in one.axes[0].texts] for one in made)
+    bits, lanes, ring = (
+        [t.get_text() for t in figure.axes[0].texts] for figure in figures
+    )
     assert [bits.count(kind) for kind in "sem"] == [3, 24, 40]
-    assert bits.count("") == 13  # of tf32's word
+    assert bits.count("") == 13  # unused bits of tf32
     assert lanes.count("5") == 4
-    assert ring.count("3") == 3  # on its way, used, and the tensor cores
+    assert ring.count("3") == 3  # as in flight, in use, and on the tensor cores

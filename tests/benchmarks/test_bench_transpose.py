@@ -1,4 +1,4 @@
-"""`weft bench transpose`: every contender is checked before it is timed."""
+"""`weft bench transpose` checks every contender before timing it."""
 
 import pytest
 from drawings import drawn
@@ -21,7 +21,7 @@ def test_rows_of_each_transpose_and_of_a_copy(target):
         assert row["gbs"] == pytest.approx(8 * 33 * 33 / row["us"] / 1e3)
     assert by_name["strided", "weft", "stride 32"]["count"] == 35  # 0, 32, ... 1088
     assert bench.table(rows, bench_transpose.SHOWN)
-    assert ("no signal" in bench_transpose.note(rows)) == (target == "cpu")
+    assert ("do not represent" in bench_transpose.note(rows)) == (target == "cpu")
     assert all(("graph" in row["timer"]) == (target == "cuda") for row in rows)
 
 
@@ -58,14 +58,14 @@ def test_this_machine_is_full_and_another_one_hollow():
     assert "that GPU, 2026-01-02" in plot_transpose.make_caption([THERE])
 
 
-def test_no_transpose_beats_the_fastest_copy_of_its_card_unseen():
-    """A copy with more under way than ours is the one to compare with."""
+def test_transposes_are_compared_with_the_fastest_copy_of_their_card():
+    """PyTorch's copy may be faster than ours, with more loads in flight."""
     faster = row("copy", "torch", "copy_", 5.0, 6000.0)
     text = drawn(plot_transpose.plot_transposes, [*HERE, faster], [])
     assert "750 GB/s, 12 %" in text and "6,000 GB/s, 100 %" in text
 
 
-def test_strides():
+def test_strides_of_both_machines_are_drawn():
     text = drawn(plot_transpose.plot_strides, HERE, [THERE])
     assert "that GPU" in text and "400" in text
     assert "that GPU" not in drawn(plot_transpose.plot_strides, HERE, [])
@@ -92,7 +92,7 @@ SECTORS = [
 ]
 
 
-def test_what_a_count_of_sectors_leaves_out_has_a_line_each():
+def test_each_effect_that_a_count_of_sectors_misses_has_a_line():
     device, *lines = plot_transpose.describe_sectors(SECTORS, [])
     assert (
         device == "this GPU"
@@ -111,7 +111,7 @@ def test_what_a_count_of_sectors_leaves_out_has_a_line_each():
     ]
 
 
-def test_sectors_near_and_far():
+def test_a_chart_of_sectors_names_its_footprints_once():
     def both(ax, *args):
         plot_transpose.plot_distances([ax, ax.figure.add_subplot()], *args)
 
@@ -121,7 +121,7 @@ def test_sectors_near_and_far():
     assert "weft bench sectors" in drawn(both, [], [])
 
 
-def test_a_strided_copy_stands_beside_reads_of_the_same_card():
+def test_a_strided_copy_is_paired_with_reads_on_the_same_card():
     copies = [row("strided", "weft", "stride 16", 9.0, 1.0, count=50)]
     reads = [
         {"device": "that GPU", "stride": 64, "fetch": fetch, "usual": fetch == 64}
@@ -130,19 +130,19 @@ def test_a_strided_copy_stands_beside_reads_of_the_same_card():
     ]
     assert plot_transpose.strided_reads(copies, reads) == [(64, 50, 9.0, 8.0, 6.0)]
     one, other = ({"machine": {"device": f"{name} GPU"}} for name in ("that", "no"))
-    found = [one | {"rows": copies}], [one | {"rows": reads}, other | {"rows": reads}]
-    device, _, line = plot_transpose.describe_copies([], [], *found)
+    results = [one | {"rows": copies}], [one | {"rows": reads}, other | {"rows": reads}]
+    device, _, line = plot_transpose.describe_copies([], [], *results)
     assert device == "that GPU" and line.split() == ["64", "50", "9.0", "8.0", "6.0"]
 
 
-# ---- what lesson 07a says of the rows that came with the lab -------------------------
+# ---- statements of lesson 07a about the committed rows -------------------------------
 
 (CARD,) = load_elsewhere("sectors")
 ROWS = CARD["rows"]
 
 
 def speeds(limit, run):
-    """TB/s in every footprint."""
+    """Return TB/s in every footprint."""
     return [r["tbs"] for r in ROWS if r["fetch"] == limit and r["run"] == run]
 
 
@@ -156,31 +156,31 @@ def test_lesson_07a_names_the_card_of_the_rows_and_has_its_copies_too():
 
 
 def test_in_order_a_fetch_brings_two_sectors_and_explains_the_strided_copies():
-    found = plot_transpose.measure_effects(ROWS)
-    assert found["the fetch, in order, limit 64: 32 bytes apart over 64"] > 1.9
-    assert found["the fetch, in order, limit 32: 32 bytes apart over 64"] < 1.15
+    effects = plot_transpose.measure_effects(ROWS)
+    assert effects["the fetch, in order, limit 64: 32 bytes apart over 64"] > 1.9
+    assert effects["the fetch, in order, limit 32: 32 bytes apart over 64"] < 1.15
     (copies,) = load_elsewhere("transpose")
     reads = plot_transpose.strided_reads(copies["rows"], ROWS)
-    assert [apart for apart, *_ in reads] == [32, 64, 128]
-    for _, _, copy, read, _ in reads:  # reading is nine tenths of a copy, or more
+    assert [distance for distance, *_ in reads] == [32, 64, 128]
+    for _, _, copy, read, _ in reads:  # reading takes over 90 % of the copy's time
         assert 0.9 < read / copy < 1
     (_, _, _, all_of_them, _), (_, _, _, half, half_short), _ = reads
     assert 0.95 < half / all_of_them < 1 and half_short < 0.6 * half
 
 
 def test_scattered_sectors_are_slow_for_lack_of_neighbours_and_nothing_else():
-    found = plot_transpose.measure_effects(ROWS)
-    assert found["the fetch, scattered sectors: limit 64 over 32"] == pytest.approx(
+    effects = plot_transpose.measure_effects(ROWS)
+    assert effects["the fetch, scattered sectors: limit 64 over 32"] == pytest.approx(
         1, abs=0.01
     )
-    assert found["the fetch, scattered sectors: limit 128 over 32"] < 0.8
+    assert effects["the fetch, scattered sectors: limit 128 over 32"] < 0.8
     for limit in 32, 64:
         for run in 32, 64, 128, 256, 1024, 8192, 65536:
-            found_there = speeds(limit, run)
-            assert len(found_there) == 5
-            assert max(found_there) < (1.04 if run == 32 else 1.03) * min(found_there)
-        lone, two, four, eight = (speeds(limit, r) for r in (32, 64, 128, 256))
-        assert min(two) > 1.8 * max(lone) and min(four) > 2.5 * max(lone)
+            rates = speeds(limit, run)
+            assert len(rates) == 5
+            assert max(rates) < (1.04 if run == 32 else 1.03) * min(rates)
+        single, two, four, eight = (speeds(limit, r) for r in (32, 64, 128, 256))
+        assert min(two) > 1.8 * max(single) and min(four) > 2.5 * max(single)
         assert 1.04 < min(eight) / max(four) < max(eight) / min(four) < 1.07
         assert max(speeds(limit, 65536)) < 1.03 * min(eight)
 
@@ -192,7 +192,7 @@ def test_lone_sectors_and_pairs_begin_equally_often():
 
 
 def test_in_order_neighbours_within_256_bytes_count_and_no_others():
-    found = plot_transpose.measure_effects(ROWS)
+    effects = plot_transpose.measure_effects(ROWS)
     wide = "neighbours, in order, limit 32: 128 bytes apart over 256"
     row_of_dram = "a row of DRAM, in order, limit 32: 256 apart over 8,192"
-    assert found[wide] > 1.5 and 1 < found[row_of_dram] < 1.05
+    assert effects[wide] > 1.5 and 1 < effects[row_of_dram] < 1.05

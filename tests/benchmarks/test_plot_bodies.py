@@ -11,8 +11,8 @@ from weft.toolchain import native
 def row(op, impl, rung, us, target="cpu", **more):
     sizes = {"m": 2, "n": 3, "k": 4} if op == "matmul" else {"n": 9}
     band = {"us": us, "us_low": us, "us_high": us}
-    told = {"op": op, "impl": impl, "rung": rung, "target": target, "device": "this"}
-    return told | band | sizes | {"timer": "a clock", "host_us": None} | more
+    head = {"op": op, "impl": impl, "rung": rung, "target": target, "device": "this"}
+    return head | band | sizes | {"timer": "a clock", "host_us": None} | more
 
 
 HERE = [
@@ -36,10 +36,10 @@ THERE = {
 
 def drawn(columns, draw, *args):
     with style.style():
-        made = Figure(figsize=(9, 4))
-        axes = made.subplots(1, columns)
+        figure = Figure(figsize=(9, 4))
+        axes = figure.subplots(1, columns)
         draw(axes, *args)
-        return style.write_svg(made)
+        return style.write_svg(figure)
 
 
 def test_this_machine_is_full_and_another_ones_gpu_hollow():
@@ -49,8 +49,8 @@ def test_this_machine_is_full_and_another_ones_gpu_hollow():
     assert "4 µs, fast" in text and "best" not in text
     for other in "90 µs", "44 µs", "55 µs":  # slower rungs, other sizes, its CPU
         assert other not in text
-    said = plot_bodies.make_caption(HERE, [THERE])
-    assert "that GPU, 2026-01-02" in said and "a clock" in said
+    caption = plot_bodies.make_caption(HERE, [THERE])
+    assert "that GPU, 2026-01-02" in caption and "a clock" in caption
 
 
 def test_without_results_of_others_there_is_no_hollow_mark():
@@ -59,37 +59,37 @@ def test_without_results_of_others_there_is_no_hollow_mark():
     assert "hollow" not in plot_bodies.make_caption(HERE, [])
 
 
-def test_two_clocks():
+def test_two_clocks_differ_by_a_factor():
     text = drawn(1, plot_bodies.plot_clocks, THERE["rows"], False)
-    assert "8 x the truth" in text and "0.25 x the truth" in text
-    assert text.count("x the truth") == 3
-    with pytest.raises(ValueError, match="not measured on a GPU"):
+    assert "8 x the kernel's" in text and "0.25 x the kernel's" in text
+    assert text.count("x the kernel's") == 3
+    with pytest.raises(ValueError, match="no row was measured on a GPU"):
         drawn(1, plot_bodies.plot_clocks, HERE, True)
 
 
-def test_launches_of_every_result_in_the_lab():
-    found = plot_bodies.load_elsewhere("launch")
-    assert found
-    for each in found:
-        assert "numba jit" in drawn(1, plot_bodies.plot_launches, each["rows"])
+def test_launches_of_every_committed_result_can_be_drawn():
+    results = plot_bodies.load_elsewhere("launch")
+    assert results
+    for result in results:
+        assert "numba jit" in drawn(1, plot_bodies.plot_launches, result["rows"])
 
 
-def test_results_in_the_lab_can_be_drawn():
+def test_committed_results_can_be_drawn():
     assert plot_bodies.load_elsewhere()
-    for found in plot_bodies.load_elsewhere():
-        assert "numba_jit" in drawn(1, plot_bodies.plot_clocks, found["rows"], False)
+    for results in plot_bodies.load_elsewhere():
+        assert "numba_jit" in drawn(1, plot_bodies.plot_clocks, results["rows"], False)
 
 
-def test_results_in_the_lab_are_of_one_card_with_every_fp32_rung():
-    """Two cards would look alike, and a missing rung may be the fastest."""
-    (found,) = plot_bodies.load_elsewhere()
+def test_committed_results_are_from_one_card_with_every_fp32_rung():
+    """Two cards would have the same marks, and a missing rung may be the fastest."""
+    (results,) = plot_bodies.load_elsewhere()
     rungs = {
         rung.name
         for rung in native.library("matmul", "cpu").rungs
         if "cuda" in rung.targets and rung.precision == "fp32"
     }
     for side in 5, 512:
-        rows = [row for row in found["rows"] if row.get("m") == side]
+        rows = [row for row in results["rows"] if row.get("m") == side]
         assert rungs <= {row["rung"] for row in rows if row["impl"] == "weft"}
 
 

@@ -1,4 +1,4 @@
-"""The pictures of the matmul ladder, and README's table: from rows alone."""
+"""The pictures and the table of the matmul ladder, from invented rows."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def dots(figure):
 
 
 def test_the_ladder_is_in_per_cent_of_cublas():
-    shown = texts(ladder_plot(rows(), []))
-    assert {"naive", "tuned", "wgmma_3xtf32", "wgmma_bf16"} <= {*shown}
-    assert "54 TFLOP/s · 108 %" in shown and "600 GFLOP/s · 1.2 %" in shown
-    assert "143 TFLOP/s · 286 %" in shown  # of cuBLAS in fp32
-    assert shown.count("cuBLAS fp32, 50 TFLOP/s") == 2
-    assert "% of cuBLAS's speed, m = k = n = 4096 (right is better)" in shown
-    assert "This GPU, 2026-01-02, timer: graph, warm caches" in "\n".join(shown)
+    words = texts(ladder_plot(rows(), []))
+    assert {"naive", "tuned", "wgmma_3xtf32", "wgmma_bf16"} <= {*words}
+    assert "54 TFLOP/s · 108 %" in words and "600 GFLOP/s · 1.2 %" in words
+    assert "143 TFLOP/s · 286 %" in words  # of cuBLAS in fp32
+    assert words.count("cuBLAS fp32, 50 TFLOP/s") == 2
+    assert "% of cuBLAS's speed, m = k = n = 4096 (right is better)" in words
+    assert "This GPU, 2026-01-02, timer: graph, warm caches" in "\n".join(words)
     at = [line.get_xdata()[0] for line in dots(ladder_plot(rows(), [], "1024"))]
     assert at == pytest.approx([1.2, 16, 108, 286, 100, 102.5])
 
 
-def test_the_words_stand_right_of_the_widest_band():
+def test_the_texts_are_right_of_the_widest_band():
     wide = [r | {"us_low": 0.5 * r["us"]} for r in rows()]
     (axes,) = ladder_plot(wide, [], "4096").axes
     ends = [max(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 2]
@@ -42,9 +42,9 @@ def test_the_words_stand_right_of_the_widest_band():
 
 
 def test_without_cublas_the_ladder_is_in_per_cent_of_torch():
-    mine = [r | {"vs_cublas": None} for r in rows() if r["impl"] != "cublas"]
-    shown = texts(ladder_plot(mine, []))
-    assert "torch.mm fp32, 50 TFLOP/s" in shown and "54 TFLOP/s · 108 %" in shown
+    own_rows = [r | {"vs_cublas": None} for r in rows() if r["impl"] != "cublas"]
+    words = texts(ladder_plot(own_rows, []))
+    assert "torch.mm fp32, 50 TFLOP/s" in words and "54 TFLOP/s · 108 %" in words
 
 
 def test_a_row_of_ones_own_is_a_diamond_among_the_others():
@@ -57,11 +57,11 @@ def test_a_row_of_ones_own_is_a_diamond_among_the_others():
 
 def test_the_roofline_has_slope_ceilings_and_every_rung():
     figure = plot_roofline([*rows(), *peak_rows()], [])
-    shown = texts(figure)
+    labels = texts(figure)
     words = {"tuned 54", "naive 0.6", "cuBLAS bf16 800", "copy: 4 TB/s"}
     words |= {"fused multiply-adds:", "65 TFLOP/s", "bf16: 960 TFLOP/s"}
     words |= {"tf32: 480 TFLOP/s", "tf32 / 3: 160 TFLOP/s"}
-    assert not words - {*shown}
+    assert not words - {*labels}
     (tuned,) = [d for d in dots(figure) if d.get_ydata()[0] == 54]
     # 2 * 4096^3 flops, three arrays of 4 * 4096^2 bytes
     assert tuned.get_xdata()[0] == pytest.approx(4096 / 6)
@@ -94,45 +94,48 @@ def test_sizes_have_a_panel_for_each_precision():
     assert list(ours.get_ydata()) == [54, 54]
 
 
-def test_odd_sides_are_marks_beside_the_line():
+def test_odd_sides_have_marks_but_no_line():
     figure = size_plot(rows(sizes=[(n,) * 3 for n in (1023, 1024, 1025, 4096)]), [])
     ours = [x for x in figure.axes[0].lines if x.get_marker() == "o"]
     assert [list(x.get_xdata()) for x in ours] == [[1024, 4096], [1023, 1025]]
     assert [x.get_linestyle() for x in ours] == ["-", "None"]
-    assert "on no line: no multiples of 4" in " ".join(texts(figure))
+    assert "without a line: no multiples of 4" in " ".join(texts(figure))
 
 
-def test_rungs_stand_in_the_ladders_order_whatever_was_timed_here():
+def test_rungs_keep_the_ladders_order_if_few_were_timed_here():
     few = [r for r in rows() if r["impl"] != "weft" or r["rung"] == "tuned"]
     (axes,) = ladder_plot(few, [elsewhere()]).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
-    (whole,) = ladder_plot([], [elsewhere()]).axes
-    assert names == [label.get_text() for label in whole.get_yticklabels()]
+    (full,) = ladder_plot([], [elsewhere()]).axes
+    assert names == [label.get_text() for label in full.get_yticklabels()]
     assert names.index("naive") < names.index("tuned")
 
 
 @pytest.mark.parametrize("draw", DRAW)
 def test_what_was_measured_elsewhere_is_hollow(draw):
-    alone = draw([], [elsewhere()])
-    assert dots(alone)
-    assert all(dot.get_markerfacecolor() == "none" for dot in dots(alone))
-    assert "hollow: That GPU, 2026-01-02" in "\n".join(texts(alone))
+    figure = draw([], [elsewhere()])
+    assert dots(figure)
+    assert all(dot.get_markerfacecolor() == "none" for dot in dots(figure))
+    assert "hollow: That GPU, 2026-01-02" in "\n".join(texts(figure))
     assert all(dot.get_markerfacecolor() != "none" for dot in dots(draw(rows(), [])))
 
 
 @pytest.mark.parametrize("draw", DRAW)
-def test_without_any_result_the_picture_says_how_to_get_one(draw):
+def test_a_picture_without_results_explains_how_to_get_one(draw):
     assert "python -m weft bench matmul --device cuda" in write_svg(draw([], []))
 
 
-# ---- README --------------------------------------------------------------------
+# ---- the results page ----------------------------------------------------------
 
 
-def test_results_of_a_processor_are_not_taken_for_a_gpus(monkeypatch, tmp_path):
+def test_results_of_a_processor_are_not_mistaken_for_a_gpus(monkeypatch, tmp_path):
     monkeypatch.setattr(comparison, "RESULTS", tmp_path)
-    here = [r | {"target": "cpu", "device": "A CPU", "threads": 2} for r in rows()]
-    for name, found in ("matmul_amd.json", here), ("matmul_nvidia.json", rows()):
-        write_json(tmp_path / name, found)
+    cpu_rows = [r | {"target": "cpu", "device": "A CPU", "threads": 2} for r in rows()]
+    for name, file_rows in (
+        ("matmul_amd.json", cpu_rows),
+        ("matmul_nvidia.json", rows()),
+    ):
+        write_json(tmp_path / name, file_rows)
     first, second = comparison.committed_results()
     assert {r["target"] for r in first["rows"]} == {"cuda"}
     assert {r["device"] for r in second["rows"]} == {"A CPU"}
@@ -140,44 +143,44 @@ def test_results_of_a_processor_are_not_taken_for_a_gpus(monkeypatch, tmp_path):
     assert "54 TFLOP/s · 108 %" in texts(ladder_plot([], size="4096"))
 
 
-def test_the_table_says_how_many_runs_it_is_of_and_how_well_it_is_known():
+def test_the_table_states_its_runs_and_its_precision():
     one, two = "2026-01-02T03:04:05+00:00", "2026-01-02T09:10:11+00:00"
-    told = {"spread": 0.004, "run": one}
-    there = [row | told for row in rows()]
-    found = elsewhere() | {"rows": there}
-    table = readme.matmul_table([found])
+    facts = {"spread": 0.004, "run": one}
+    measured = [row | facts for row in rows()]
+    results = elsewhere() | {"rows": measured}
+    table = readme.matmul_table([results])
     assert "in one run (2026-01-02 03:04 UTC) of `python" in table
     assert "Medians (known to 0.4 % or better), caches warm" in table
-    there[0] |= {"run": two, "spread": None, "m": 4096, "k": 4096, "n": 4096}
-    table = readme.matmul_table([found])
+    measured[0] |= {"run": two, "spread": None, "m": 4096, "k": 4096, "n": 4096}
+    table = readme.matmul_table([results])
     assert "in 2 runs (2026-01-02 03:04 UTC, 2026-01-02 09:10 UTC) of" in table
-    assert "1 of " in table and "of too few samples to say" in table
-    assert "2 runs" in " ".join(texts(ladder_plot([], [found], "4096")))
+    assert "1 of " in table and "have too few samples for this" in table
+    assert "2 runs" in " ".join(texts(ladder_plot([], [results], "4096")))
 
 
-def test_readme_tells_cold_transposed_and_batched_products_in_tables_of_their_own():
-    found, cube = elsewhere(), (4096,) * 3
-    lying = row("weft", "tuned", "fp32", 54.0, cube, vs_cublas=0.97, layout="nt")
-    many = row("weft", "tuned", "fp32", 9.0, (256,) * 3, vs_torch=1.5, batch=64)
+def test_cold_transposed_and_batched_products_have_their_own_tables():
+    results, cube = elsewhere(), (4096,) * 3
+    transposed = row("weft", "tuned", "fp32", 54.0, cube, vs_cublas=0.97, layout="nt")
+    batched = row("weft", "tuned", "fp32", 9.0, (256,) * 3, vs_torch=1.5, batch=64)
     cold = [r | {"cache": "cold, rotated", "vs_cublas": 0.91} for r in rows()]
-    alone = readme.matmul_table([found])
+    plain = readme.matmul_table([results])
     table = readme.matmul_table(
-        [found | {"rows": [*cold, *found["rows"], lying, many]}]
+        [results | {"rows": [*cold, *results["rows"], transposed, batched]}]
     )
     assert "| times cuBLAS | 4096 nt | 64 of 256 |" in table
     assert "| fp32 | 0.970 | 1.50 |" in table
     assert "| fp32 | 4096 | 1.08 | 0.910 |" in table
-    assert "| fp32 | 4096 | 1.08 | – |" in alone
-    assert "times cuBLAS | 4096 nt" not in alone
+    assert "| fp32 | 4096 | 1.08 | – |" in plain
+    assert "times cuBLAS | 4096 nt" not in plain
     rungs = [line for line in table.splitlines() if " idea " in line]
-    assert rungs == [line for line in alone.splitlines() if " idea " in line]
+    assert rungs == [line for line in plain.splitlines() if " idea " in line]
 
 
 def a_processors(threads=(1, 2)):
-    """Results of a processor, as read_json() has them."""
-    told = {"target": "cpu", "device": "A CPU", "vs_cublas": None}
-    there = [
-        row(impl, rung, "fp32", speed * count, (1024,) * 3, threads=count, **told)
+    """Return results of a processor, in the form of read_json()."""
+    cpu = {"target": "cpu", "device": "A CPU", "vs_cublas": None}
+    results = [
+        row(impl, rung, "fp32", speed * count, (1024,) * 3, threads=count, **cpu)
         for count in threads
         for impl, rung, speed in (
             ("weft", "reference", 0.1),
@@ -185,12 +188,12 @@ def a_processors(threads=(1, 2)):
             ("numpy", "matmul", 0.16 / count),
         )
     ]
-    beside_fastest(there)
+    beside_fastest(results)
     machine = {"device": "A CPU", "date": "2026-01-04", "torch": "2.13"}
-    return {"machine": machine, "rows": there}
+    return {"machine": machine, "rows": results}
 
 
-def test_readme_has_plain_c_beside_the_faster_of_numpy_and_torch():
+def test_plain_c_is_compared_with_the_faster_of_numpy_and_torch():
     table = readme.matmul_table([elsewhere(), a_processors()])
     assert "| threads | rung | ours | NumPy | torch.mm | factor |" in table
     assert "| 1024 | 1 | reference | 100 | 160 | 125 | 0.625 |" in table
@@ -200,54 +203,54 @@ def test_readme_has_plain_c_beside_the_faster_of_numpy_and_torch():
 
 
 def test_committed_rows_of_a_processor_have_both_opponents_at_each_size():
-    (found,) = (
+    (results,) = (
         f for f in comparison.committed_results() if f["rows"][0]["target"] == "cpu"
     )
-    rows = comparison.select_timed(found["rows"])
+    rows = comparison.select_timed(results["rows"])
     for size in (1024, 2048):
         for threads in (1, 2):
-            there = [
+            same_threads = [
                 r
                 for r in comparison.select_size(rows, (size,) * 3)
                 if r["threads"] == threads
             ]
             ours, *peers = (
-                min(r["us"] for r in there if r["impl"] == impl)
+                min(r["us"] for r in same_threads if r["impl"] == impl)
                 for impl in ("weft", "numpy", "torch")
             )
             factor = readme._write_three_digits(min(peers) / ours)
-            lines = readme.matmul_table([elsewhere(), found]).splitlines()
+            lines = readme.matmul_table([elsewhere(), results]).splitlines()
             (line,) = (x for x in lines if x.startswith(f"| {size} | {threads} | "))
             assert line.endswith(f" | {factor} |")
 
 
-def test_a_processor_elsewhere_stands_beside_processors_alone():
-    told = [elsewhere(), a_processors()]
-    gpus = comparison.series_of([], told)
+def test_another_machines_processor_is_shown_only_with_a_processor():
+    files = [elsewhere(), a_processors()]
+    gpus = comparison.series_of([], files)
     assert [machine["device"] for machine, _ in gpus] == ["That GPU"]
-    here = a_processors(threads=(1,))["rows"]
-    assert len(comparison.series_of(here, told)) == 3
-    (_, most) = comparison.series_of([], told[1:])[0]
+    own = a_processors(threads=(1,))["rows"]
+    assert len(comparison.series_of(own, files)) == 3
+    (_, most) = comparison.series_of([], files[1:])[0]
     assert {r["threads"] for r in most} == {2}
 
 
-def test_the_words_of_several_machines_stand_below_each_other():
-    """Also where a machine between them has no such rung."""
-    there = a_processors()
-    figure = ladder_plot(there["rows"], [elsewhere(), there], "1024")
+def test_the_texts_of_several_machines_are_below_each_other():
+    """This also holds if a machine between them lacks the rung."""
+    results = a_processors()
+    figure = ladder_plot(results["rows"], [elsewhere(), results], "1024")
     words = [
         t for axes in figure.axes for t in axes.texts if "200 GFLOP" in t.get_text()
     ]
     assert [word.xyann[1] for word in words] == [6, -6]
 
 
-def test_pictures_are_of_warm_caches_where_there_are_both():
+def test_pictures_prefer_rows_with_warm_caches():
     cold = [r | {"cache": "cold, rotated", "us": 0.5 * r["us"]} for r in rows()]
     assert comparison.series_of([*cold, *rows()], []) == [(None, rows())]
     assert comparison.series_of(cold, []) == [(None, cold)]
 
 
-def test_the_table_has_every_rung_beside_cublas():
+def test_the_table_compares_every_rung_with_cublas():
     table = readme.matmul_table([elsewhere()])
     lines = table.splitlines()
     assert "| naive | naive's idea | fp32 | 0.600 | 1.20 % | 1.0e-06 |" in lines
@@ -258,61 +261,61 @@ def test_the_table_has_every_rung_beside_cublas():
     assert "has not been measured yet" in readme.matmul_table([])
 
 
-def test_the_table_has_a_line_for_each_way_in_which_b_is_stored():
-    found = elsewhere()
+def test_the_table_has_a_line_for_each_faster_layout():
+    results = elsewhere()
     tf32 = (r for r in rows(device="That GPU") if r["rung"] == "wgmma_tf32")
     (nn,) = (r for r in tf32 if r["m"] == 4096)
     nt = nn | {"layout": "nt", "tflops": 420.0}
-    table = readme.matmul_table([found | {"rows": [*found["rows"], nt]}])
+    table = readme.matmul_table([results | {"rows": [*results["rows"], nt]}])
     assert "| wgmma_tf32 | wgmma_tf32's idea | tf32 | 410 |" in table
     assert "| wgmma_tf32, b stored (n,k) | wgmma_tf32's idea | tf32 | 420 |" in table
     tn = nn | {"layout": "tn", "tflops": 400.0}  # slower: in the table of layouts
-    table = readme.matmul_table([found | {"rows": [*found["rows"], tn]}])
+    table = readme.matmul_table([results | {"rows": [*results["rows"], tn]}])
     assert "wgmma_tf32, a stored" not in table
 
 
-def test_layouts_stand_beside_each_other_and_batches_behind_them():
+def test_layouts_are_sorted_by_size_and_batches_follow():
     names = ["64 of 256", "4096 nt", "1023 tn", "1000 of 32", "1023 nt"]
     want = ["1023 nt", "1023 tn", "4096 nt", "64 of 256", "1000 of 32"]
-    assert sorted(names, key=readme._in_order) == want
+    assert sorted(names, key=readme._sort_key) == want
 
 
-def test_fp32_stands_beside_cublas_in_its_own_layout():
-    """In the race of 3xtf32 cuBLAS's fp32 has b stored (n,k) as well."""
-    found = elsewhere()
-    (peer, *_) = (r for r in found["rows"] if r["impl"] == "cublas" and r["m"] == 4096
+def test_fp32_is_compared_with_cublas_in_the_same_layout():
+    """In the race of 3xtf32, cuBLAS also runs in fp32 with b stored (n,k)."""
+    results = elsewhere()
+    (peer, *_) = (r for r in results["rows"] if r["impl"] == "cublas" and r["m"] == 4096
                   and r["race"] == "3xtf32")  # fmt: skip
     nt = peer | {"layout": "nt", "us": 0.5 * peer["us"], "tflops": 100.0}
-    there = [*found["rows"], nt]
+    all_rows = [*results["rows"], nt]
     assert (
         comparison.find_opponent(
-            comparison.select_size(select_timed(there), (4096,) * 3), "fp32"
+            comparison.select_size(select_timed(all_rows), (4096,) * 3), "fp32"
         )["us"]
         > nt["us"]
     )
     assert (
         comparison.find_opponent(
-            comparison.select_size(select_timed(there), (4096,) * 3), "3xtf32"
+            comparison.select_size(select_timed(all_rows), (4096,) * 3), "3xtf32"
         )
         is nt
     )
-    beside_fastest(there)  # beside nt cuBLAS's own nn has 50 %, its group's 100 %
-    table = readme.matmul_table([found | {"rows": there}])
+    beside_fastest(all_rows)  # over nt, cuBLAS's nn has 50 %; in its group, 100 %
+    table = readme.matmul_table([results | {"rows": all_rows}])
     assert "| *cuBLAS* | gemm_ex's idea | fp32 | 50.0 | 100 % |" in table
 
 
-def test_the_roofline_has_the_ladders_cublas_from_whichever_race():
+def test_the_roofline_and_the_ladder_use_cublass_fastest_race():
     cube = (4096,) * 3
     cooler = row("cublas", "gemm_ex", "fp32", 52.0, cube, race="3xtf32", vs_cublas=1)
     for figure in (
         ladder_plot([*rows(), cooler], [], "4096"),
         plot_roofline([*rows(), cooler], [], "4096", ["fp32"]),
     ):
-        told = " ".join(texts(figure)).replace(",", "")
-        assert "cuBLAS fp32 52" in told and "cuBLAS fp32 50" not in told
+        text = " ".join(texts(figure)).replace(",", "")
+        assert "cuBLAS fp32 52" in text and "cuBLAS fp32 50" not in text
 
 
-def test_the_roofline_tells_of_small_marks_where_it_has_some():
+def test_the_roofline_explains_small_marks_if_there_are_any():
     note = "small: our best of other sizes"
     assert note in " ".join(texts(plot_roofline(rows(), [])))
     assert note not in " ".join(texts(plot_roofline(rows(((4096,) * 3,)), [])))
@@ -323,18 +326,18 @@ def test_batches_are_in_no_picture():
     assert select_timed([*batch, *rows()]) == rows()
 
 
-def test_the_roofline_has_a_rung_once_in_its_fastest_layout():
+def test_the_roofline_shows_a_rung_once_in_its_fastest_layout():
     faster = [r | {"layout": "nt", "us": 0.9 * r["us"], "tflops": r["tflops"] / 0.9}
               for r in rows() if r["rung"] == "wgmma_tf32"]  # fmt: skip
-    shown = texts(plot_roofline([*rows(), *faster], []))
-    assert [word for word in shown if "wgmma_tf32" in word] == ["wgmma_tf32 456"]
+    words = texts(plot_roofline([*rows(), *faster], []))
+    assert [word for word in words if "wgmma_tf32" in word] == ["wgmma_tf32 456"]
 
 
 # ---- peaks ---------------------------------------------------------------------
 
 
-def test_the_highest_of_each_is_the_ceiling():
-    found = peaks.ceilings(peak_rows())
+def test_the_highest_peak_of_each_kind_is_the_ceiling():
+    ceilings = peaks.ceilings(peak_rows())
     want = {"gbs": 4000, "fp32": 65, "tf32": 480, "3xtf32": 160, "bf16": 960}
-    assert found == want | {"fp16": 960}
+    assert ceilings == want | {"fp16": 960}
     assert peaks.ceilings(rows()) == {}

@@ -1,4 +1,4 @@
-"""The pictures of the race: drawn from rows, committed ones hollow."""
+"""The pictures of the race, drawn from rows; marks of committed rows are hollow."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ LAYERS = {"forward.conv2+pool2": 10.0, "backward.conv2.weight": 20.0, "update": 
 
 
 def row(impl, rung, us, precision="fp32", batch=64, **more):
-    found = {"op": "mnist", "measure": "step", "impl": impl, "rung": rung, "us": us}
-    found |= {"us_low": 0.99 * us, "us_high": 1.01 * us, "layers_us": None}
-    found |= {"precision": precision, "batch": batch, "layout": "nchw"}
-    found |= {"device": "this GPU", "target": "cuda", "timer": "events"}
-    return found | {"date": "2026-01-02"} | more
+    head = {"op": "mnist", "measure": "step", "impl": impl, "rung": rung, "us": us}
+    head |= {"us_low": 0.99 * us, "us_high": 1.01 * us, "layers_us": None}
+    head |= {"precision": precision, "batch": batch, "layout": "nchw"}
+    head |= {"device": "this GPU", "target": "cuda", "timer": "events"}
+    return head | {"date": "2026-01-02"} | more
 
 
 def rows() -> list[dict]:
-    found = []
+    results = []
     for batch in (64, 4096):
         scale = batch / 64
-        found += [
+        results += [
             *[row("weft", "naive", 7150.0 * scale, batch=batch)],
             *[row("weft", "pdl", 57.0 * scale, batch=batch, layers_us=LAYERS)],
             *[row("weft", "tf32", 40.0 * scale, "tf32", batch, layers_us=LAYERS)],
@@ -36,9 +36,9 @@ def rows() -> list[dict]:
             *[row("torch", "eager", 1900.0 * scale, batch=batch)],
             *[row("torch", "compile+graph", 252.0 * scale, "tf32", batch)],
         ]
-    add_torch_ratios(found)
+    add_torch_ratios(results)
     roof = {"measure": "roof", "tflops": 51.0, "gbs": 4200.0, "batch": None}
-    return [*found, row("weft", "peaks", 1.0) | roof]
+    return [*results, row("weft", "peaks", 1.0) | roof]
 
 
 THERE = {
@@ -48,18 +48,18 @@ THERE = {
 DRAW = [plot_ladder, plot_batches, plot_roofline]
 
 
-def test_the_ladder_says_times_ratios_and_gains():
-    shown = "\n".join(texts(plot_ladder(rows())))
+def test_the_ladder_shows_times_ratios_and_gains():
+    words = "\n".join(texts(plot_ladder(rows())))
     for word in ("naive", "pdl", "tf32", "cudnn", "7.15 ms", "57.0 µs"):
-        assert word in shown
-    assert "5.7×" in shown and "÷1.3e+02" not in shown and "÷125" in shown
-    assert "PyTorch compile+graph, fp32: 326 µs" in shown
+        assert word in words
+    assert "5.7×" in words and "÷1.3e+02" not in words and "÷125" in words
+    assert "PyTorch compile+graph, fp32: 326 µs" in words
     # 2 x 9 x 32 x (2 x 784 + 3 x 64 x 196) + 3 x 2 x 128 x (3136 + 10) = 24,995,328
-    assert "floor 31.4 µs: 25 MFLOP an image" in shown
-    assert "batch 64 (left is better)" in shown and "this GPU, 2026-01-02" in shown
+    assert "floor 31.4 µs: 25 MFLOP an image" in words
+    assert "batch 64 (left is better)" in words and "this GPU, 2026-01-02" in words
 
 
-def test_the_versions_stand_below_one_another_the_slowest_on_top():
+def test_the_slowest_version_is_on_top():
     (ax,) = plot_versions(rows(), [THERE], python_us=3e9).axes
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names[0] == "~ Python, by sim" and "naive" in names[1]
@@ -71,8 +71,8 @@ def test_the_versions_stand_below_one_another_the_slowest_on_top():
 def test_the_batches_have_a_panel_for_each_precision():
     figure = plot_batches(rows())
     assert [axes.get_xlabel() for axes in figure.axes] == ["batch, fp32", "batch, tf32"]
-    shown = texts(figure)
-    assert {"5.7×", "6.3×", "PyTorch eager", "cuDNN and cuBLAS", "4096"} <= {*shown}
+    words = texts(figure)
+    assert {"5.7×", "6.3×", "PyTorch eager", "cuDNN and cuBLAS", "4096"} <= {*words}
     (ours,) = [line for line in figure.axes[0].lines if line.get_label() == "weft"]
     assert list(ours.get_xdata()) == [64, 4096]
     assert ours.get_ydata() == pytest.approx([57 / 64] * 2)
@@ -80,9 +80,9 @@ def test_the_batches_have_a_panel_for_each_precision():
 
 def test_the_roofline_has_the_sections_whose_work_is_known():
     figure = plot_roofline(rows())
-    shown = texts(figure)
-    assert {"conv2", "conv2 dw", "batch 4096"} <= {*shown}
-    assert "roofs: 51 TFLOP/s, 4.2 TB/s" in shown
+    words = texts(figure)
+    assert {"conv2", "conv2 dw", "batch 4096"} <= {*words}
+    assert "roofs: 51 TFLOP/s, 4.2 TB/s" in words
     marks = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 1]
     assert len(marks) == 4  # two sections at two batches; the update has no product
     conv2 = 2 * 9 * 32 * 64 * 196  # flops an image
@@ -91,21 +91,21 @@ def test_the_roofline_has_the_sections_whose_work_is_known():
 
 @pytest.mark.parametrize("draw", only(DRAW[:1], DRAW))
 def test_what_was_measured_elsewhere_is_hollow(draw):
-    told = "hollow: that GPU, 2026-01-02, PyTorch 2.11"
-    assert told in "\n".join(texts(draw([], [THERE])))
-    both = "\n".join(texts(draw(rows(), [THERE])))
-    # Two machines' sections would lie on each other.
-    assert (told in both) == (draw is not plot_roofline)
-    alone = draw([], [THERE])
-    dots = [line for axes in alone.axes for line in axes.lines if line.get_marker() in
+    caption = "hollow: that GPU, 2026-01-02, PyTorch 2.11"
+    assert caption in "\n".join(texts(draw([], [THERE])))
+    combined = "\n".join(texts(draw(rows(), [THERE])))
+    # The roofline shows one machine, since the sections of two would overlap.
+    assert (caption in combined) == (draw is not plot_roofline)
+    figure = draw([], [THERE])
+    dots = [line for axes in figure.axes for line in axes.lines if line.get_marker() in
             ("o", "D", "s")]  # fmt: skip
     assert dots and all(dot.get_markerfacecolor() == "none" for dot in dots)
-    mine = draw(rows())
-    assert "that GPU" not in "\n".join(texts(mine))
+    own = draw(rows())
+    assert "that GPU" not in "\n".join(texts(own))
 
 
 @pytest.mark.parametrize("draw", DRAW)
-def test_without_any_result_the_picture_says_how_to_get_one(draw):
+def test_a_picture_without_results_explains_how_to_get_one(draw):
     assert "python -m weft bench mnist --device cuda" in write_svg(draw([]))
     simulated = [r | {"target": "cpu"} for r in rows()]
     assert "nothing measured yet" in write_svg(draw(simulated))

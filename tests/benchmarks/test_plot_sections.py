@@ -1,4 +1,4 @@
-"""What binds a section, its pictures, and one image's way through a step."""
+"""The limits of a step's sections, their pictures, and one image's path."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ FUSED = {
 LAYERS = {"forward.conv2": 300.0, "forward.pool2": 40.0, "backward.conv2": 900.0}
 
 
-def test_sections_are_scaled_to_the_step_and_know_their_floors():
+def test_sections_are_scaled_to_the_step_and_have_floors():
     parts = find_limits(row("weft", "graph", 48.0, layers_us=FUSED), ROOF, 1.5)
-    assert [part.section for part in parts] == [*FUSED][1:]  # a run's, not a step's
+    assert [part.section for part in parts] == [*FUSED][
+        1:
+    ]  # without the first, "batch"
     forward, loss, weight = parts
     assert [part.us for part in parts] == pytest.approx([16, 8, 24])
     assert forward.products == pytest.approx(64 * CONV2 / 50e6)  # 9.25 µs
@@ -66,12 +68,12 @@ def test_a_section_faster_than_its_floor_waits_for_nothing():
     assert part.waiting == 0 and part.binds == "products"
 
 
-def test_sections_of_rungs_stand_on_the_lines_they_share():
-    found = [
+def test_sections_of_several_rungs_share_lines():
+    results = [
         *[row("weft", "tiled", 1240.0, layers_us=LAYERS)],
         *[row("weft", "graph", 48.0, layers_us=FUSED)],
     ]
-    figure = plot_sections(found, rungs=("tiled", "graph"))
+    figure = plot_sections(results, rungs=("tiled", "graph"))
     names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert names == ["conv2 pool2", "back: conv2", *names[2:]]
     tiled, graph = [
@@ -82,13 +84,15 @@ def test_sections_of_rungs_stand_on_the_lines_they_share():
     assert {"tiled: 1.24 ms a step", "graph: 48.0 µs a step"} <= {*texts(figure)}
 
 
-def test_sections_of_another_machine_are_hollow_and_none_are_told():
+def test_another_machines_sections_are_hollow_and_none_are_explained():
     figure = plot_sections([], [THERE], ("pdl", "tf32"))
     marks = [line for line in figure.axes[0].lines if line.get_marker() in "sDo^"]
     assert marks and all(line.get_markerfacecolor() == "none" for line in marks)
     assert any("hollow: that GPU" in text for text in texts(figure))
-    (said,) = texts(plot_sections(rows(), rungs=("naive",)))  # has no sections
-    assert "nothing measured yet" in said
+    (text,) = texts(
+        plot_sections(rows(), rungs=("naive",))
+    )  # this rung has no sections
+    assert "nothing measured yet" in text
 
 
 def test_bars_of_the_limits_add_up_to_the_section():
@@ -99,9 +103,9 @@ def test_bars_of_the_limits_add_up_to_the_section():
             bar for bar in figure.axes[0].patches if round(bar.get_y() + 0.3) == place
         ]
         assert sum(bar.get_width() for bar in bars) == pytest.approx(part.us)
-    shown = texts(figure)
-    assert {"16.0 µs, products", "8.0 µs, waiting", "launch"} <= {*shown}
-    assert "µs, graph, batch 64 (left is better)" in shown
+    words = texts(figure)
+    assert {"16.0 µs, products", "8.0 µs, waiting", "launch"} <= {*words}
+    assert "µs, graph, batch 64 (left is better)" in words
     write_svg(figure)
 
 
@@ -126,51 +130,51 @@ def test_maps_are_the_pixels_of_one_image(stepped):
     assert maps[5, 3, 7] == stepped.peek("p1")[1, 3 * 14 + 7, 5]
 
 
-def test_an_images_way_shows_every_array_and_every_winner(stepped):
+def test_an_images_path_shows_every_array_and_every_winner(stepped):
     figure = draw_inside(stepped, load("train").images[1], 1)
-    shown = texts(figure)
+    words = texts(figure)
     titles = {axes.get_title() for axes in figure.axes}
     assert {"p1: 32 of 14x14", "c2: 64 of 14x14", "dp2: 64 of 7x7"} <= titles
-    assert {*WINNERS} <= {*shown}
+    assert {*WINNERS} <= {*words}
     codes = next(a for a in figure.axes if a.get_title().startswith("code1"))
     picture = codes.images[0].get_array()
     assert (picture[..., 3] > 0).sum() == (stepped.peek("code1")[1] < 4).sum() > 0
 
 
-def test_conv2s_backward_is_drawn_with_what_it_fuses_and_its_times():
+def test_conv2s_backward_is_drawn_with_its_fused_parts_and_its_times():
     parts = {"64 images": StepPart("it", 27.0, 14.5, 1.2, 1.2)}
-    shown = " ".join(texts(draw_conv2_back(parts, "that GPU")))
+    words = " ".join(texts(draw_conv2_back(parts, "that GPU")))
     for word in ("c2", "dp2, code2", "dy", "dp1", "winners", "dw2", "batch norm 2"):
-        assert word in shown
-    assert "27.0 µs, its products 14.5 µs" in shown and "that GPU" in shown
+        assert word in words
+    assert "27.0 µs, its products 14.5 µs" in words and "that GPU" in words
     fills = [
         {patch.get_facecolor()[3] for patch in axes.patches}
         for here in (True, False)
         for axes in draw_conv2_back(parts, "it", here).axes[1:]
     ]
-    assert fills == [{0.25}, {0.0}]  # hollow: it did not run here
+    assert fills == [{0.25}, {0.0}]  # hollow if measured elsewhere
     assert "nothing measured yet" in " ".join(texts(draw_conv2_back({})))
 
 
-def test_conv2s_backward_is_the_sum_of_its_sections_for_each_64_images():
-    both = "backward.pool2+bn2+conv2+pool1+relu1+bn1+conv1"
-    apart = FUSED | {both: 40.0}
+def test_conv2s_backward_is_the_sum_of_its_sections_per_64_images():
+    section = "backward.pool2+bn2+conv2+pool1+relu1+bn1+conv1"
+    layers = FUSED | {section: 40.0}
     parts = {
         part.section: part
-        for part in find_limits(row("weft", "graph", 50.0, layers_us=apart), ROOF, 1.5)
+        for part in find_limits(row("weft", "graph", 50.0, layers_us=layers), ROOF, 1.5)
     }
     weight = parts["backward.conv2.weight"]
     for batch in 64, 256:
-        there = row("weft", "graph", 50.0, layers_us=apart, batch=batch)
-        back = conv2_back(there, ROOF, 1.5)
-        assert back.us == pytest.approx(64 / batch * (parts[both].us + weight.us))
-        assert back.products == pytest.approx(parts[both].products + weight.products)
+        step = row("weft", "graph", 50.0, layers_us=layers, batch=batch)
+        back = conv2_back(step, ROOF, 1.5)
+        assert back.us == pytest.approx(64 / batch * (parts[section].us + weight.us))
+        assert back.products == pytest.approx(parts[section].products + weight.products)
         assert back.launch == pytest.approx(64 / batch * 3)
 
 
 def test_conv2s_backward_is_drawn_with_the_models_sizes():
-    shown = " ".join(texts(draw_conv2_back({})))
+    words = " ".join(texts(draw_conv2_back({})))
     sizes = PIXELS2, C2, C1, PIXELS3, TAPS
-    assert sizes == (196, 64, 32, 49, 9)  # as the picture has them
+    assert sizes == (196, 64, 32, 49, 9)  # as in the picture
     for text in ("196 x 64", "196 x 32", "49 x 64", "9 x 64 x 32", "784 bytes"):
-        assert text in shown
+        assert text in words

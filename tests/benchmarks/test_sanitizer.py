@@ -1,4 +1,4 @@
-"""NVIDIA's compute-sanitizer finds nothing in any op or rung. Most needs a GPU."""
+"""NVIDIA's compute-sanitizer finds nothing in any op or rung; most tests need a GPU."""
 
 import json
 import shutil
@@ -18,10 +18,10 @@ SANITIZER = shutil.which(sanitizer.SANITIZER)
 
 
 def on_a_gpu(test):
-    """Marks what runs the real compute-sanitizer."""
-    there = torch.cuda.is_available() and SANITIZER
+    """Mark a test that runs the real compute-sanitizer."""
+    available = torch.cuda.is_available() and SANITIZER
     reason = f"needs a GPU and {sanitizer.SANITIZER}"
-    return pytest.mark.slow(pytest.mark.skipif(not there, reason=reason)(test))
+    return pytest.mark.slow(pytest.mark.skipif(not available, reason=reason)(test))
 
 
 def programs() -> list[str]:
@@ -37,11 +37,11 @@ def programs() -> list[str]:
 def test_the_sanitizer_finds_nothing(tool, name):
     one_step = str(Path(__file__).with_name("one_step.py"))
     options = ["--tool", tool, "--error-exitcode", "1", sys.executable]
-    done = subprocess.run(
+    process = subprocess.run(
         [SANITIZER, *options, one_step, name], text=True, capture_output=True
     )
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert f"done: {name}" in done.stdout
+    assert process.returncode == 0, process.stdout[-3000:]
+    assert f"done: {name}" in process.stdout
 
 
 @on_a_gpu
@@ -74,16 +74,16 @@ fi
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """every_rung for the CPU's library."""
-    made = tmp_path_factory.mktemp("program") / "every_rung"
-    source = ["-x", "c++", "-I", build.KERNELS, sanitizer.SOURCE, "-o", made, "-ldl"]
+    """Build every_rung for the CPU's library."""
+    path = tmp_path_factory.mktemp("program") / "every_rung"
+    source = ["-x", "c++", "-I", build.KERNELS, sanitizer.SOURCE, "-o", path, "-ldl"]
     subprocess.run([tools.gxx(), *map(str, source)], check=True)
-    return made
+    return path
 
 
 @pytest.fixture
 def invented(monkeypatch, tmp_path, program):
-    """A compute-sanitizer that runs a program and says what the real one says."""
+    """Install a fake compute-sanitizer that runs a program and prints a summary."""
     script = tmp_path / sanitizer.SANITIZER
     script.write_text(INVENTED)
     script.chmod(0o755)
@@ -104,24 +104,26 @@ def checked(path, *more):
     return status, json.loads(path.read_text())["rows"]
 
 
-def test_a_clean_rung_is_told_by_every_tool(invented, tmp_path, capsys):
+def test_every_tool_reports_a_clean_rung(invented, tmp_path, capsys):
     status, rows = checked(tmp_path / "rows.json", "--rung", "naive")
     assert status == 0 and [row["tool"] for row in rows] == list(sanitizer.TOOLS)
     for row in rows:
         assert (row["errors"], row["rungs"], row["missing"]) == (0, ["naive"], [])
         assert row["version"] == "2025.3.1.0" and row["device"] == "Invented GPU"
         assert row["commit"] and row["date"] and row["seconds"] > 0
-    said = capsys.readouterr()
-    assert "weft: racecheck: naive, 1 of 1" in said.err and "memcheck" in said.out
+    output = capsys.readouterr()
+    assert "weft: racecheck: naive, 1 of 1" in output.err and "memcheck" in output.out
 
 
 @pytest.mark.parametrize(
     "name, tool", [("ERRORS", "memcheck"), ("HAZARDS", "racecheck")]
 )
-def test_what_a_tool_finds_fails(invented, tmp_path, monkeypatch, capsys, name, tool):
+def test_a_finding_of_a_tool_fails_the_command(
+    invented, tmp_path, monkeypatch, capsys, name, tool
+):
     monkeypatch.setenv(name, "2")
-    both = "memcheck,racecheck"
-    status, rows = checked(tmp_path / "rows.json", both, "--rung", "reference")
+    tools = "memcheck,racecheck"
+    status, rows = checked(tmp_path / "rows.json", tools, "--rung", "reference")
     assert status == 1
     assert {row["tool"]: row["errors"] for row in rows} == {
         "memcheck": 2 * (tool == "memcheck"), "racecheck": 2 * (tool == "racecheck")
@@ -129,7 +131,7 @@ def test_what_a_tool_finds_fails(invented, tmp_path, monkeypatch, capsys, name, 
     assert "SUMMARY: 2" in capsys.readouterr().err
 
 
-def test_a_rung_that_is_not_done_fails(invented, tmp_path, monkeypatch, capsys):
+def test_an_unfinished_rung_fails_the_command(invented, tmp_path, monkeypatch, capsys):
     program = tmp_path / "every_rung"
     monkeypatch.setattr(sanitizer, "_build_program", lambda folder: program)
     for text, errors in (("exit 0", 0), ("echo Segmentation fault; exit 139", None)):
@@ -145,23 +147,23 @@ def test_a_rung_that_is_not_done_fails(invented, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["matmul", "--sanitizer", "nope"], "'nope': want of memcheck, racecheck"),
+        (["matmul", "--sanitizer", "nope"], "'nope': expected memcheck, racecheck"),
         (["matmul", "--sanitizer", "--rung", "nope"], "nope"),
         (["relu", "--sanitizer"], "takes every rung of matmul on a GPU"),
         (["matmul", "--sanitizer", "--device", "cpu"], "takes every rung of matmul"),
     ],
 )
-def test_what_makes_no_sense_is_one_sentence(invented, words, said, capsys):
+def test_an_invalid_command_is_refused_in_one_sentence(invented, words, said, capsys):
     assert command.main(["check", *words]) == 1
     assert said in capsys.readouterr().err
 
 
-def test_what_is_missing_is_named(monkeypatch, capsys):
+def test_a_missing_gpu_or_sanitizer_is_named(monkeypatch, capsys):
     words = ["check", "matmul", "--sanitizer"]
     monkeypatch.setattr(sanitizer.devices, "count", lambda: 0)
     assert command.main(words) == 1
-    assert "watches a GPU, and there is none here" in capsys.readouterr().err
+    assert "requires a GPU, and this machine has none" in capsys.readouterr().err
     monkeypatch.setattr(sanitizer.devices, "count", lambda: 1)
     monkeypatch.setenv("PATH", "")
     assert command.main(words) == 1
-    assert "compute-sanitizer is not on the PATH" in capsys.readouterr().err
+    assert "CUDA toolkit is not on the PATH" in capsys.readouterr().err

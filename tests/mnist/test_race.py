@@ -338,7 +338,7 @@ def test_compiling_ahead_starts_a_process_for_each_cell(monkeypatch):
     names = ["compile nchw", "eager nchw"]
     race.warm_twins(cells, "cpu", names, told.append)
     assert started == [["fp32", "8", "cpu", names[0]], ["bf16", "16", "cpu", names[0]]]
-    assert told[-1] == "not compiled ahead: bf16, batch 16: no compiler"
+    assert told[-1] == "not compiled in advance: bf16, batch 16: no compiler"
 
 
 @pytest.mark.slow
@@ -450,9 +450,9 @@ def test_the_command_line_writes_and_merges(tmp_path, capsys, monkeypatch, train
 @pytest.mark.parametrize(
     "words, message",
     [
-        ("--batches 8,x", "--batches x: want whole numbers"),
-        ("--measure speed", "--measure speed: want some of step"),
-        ("--rounds 0", "--rounds 0: want at least 1"),
+        ("--batches 8,x", "--batches x: expected whole numbers"),
+        ("--measure speed", "--measure speed: expected some of step"),
+        ("--rounds 0", "--rounds 0: must be at least 1"),
         pytest.param(
             "--precisions fp4", "nothing could be measured", marks=pytest.mark.slow
         ),

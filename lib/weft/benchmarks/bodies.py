@@ -4,8 +4,8 @@ The work is the grey values of an image and two matrix products. The contenders 
 loops, the Python bodies on each of their runners, the lab's op and the libraries.
 With --device cuda, Numba, C and PyTorch use the GPU. The time is then that of the
 kernel alone, from a CUDA graph of many launches. host_us is the cost of a launch in
-Python. A contender that takes too long computes only part of the rows or blocks, and
-its time is scaled up; `part` is the share that it computes.
+Python. A slow contender computes only some rows or blocks, and its time is scaled up;
+`part` is the share that it computes.
 
 --sizes 5x784x10,512x512x512,786432: m x k x n of a product, or the pixels of an image.
 """
@@ -36,16 +36,16 @@ from ..timing.timers import time_graph, time_host
 from ..toolchain import native
 
 Call = Callable[[], torch.Tensor]
-_in_c = functools.cache(cuda_c)  # compiles each body only once
+_compile_c = functools.cache(cuda_c)  # compiles each body only once
 Part = slice | tuple[slice, ...]
 Shape = tuple[Any, Any]  # grid, block
 SIZES = ("786432", "5x784x10", "512x512x512")
 SHOWN = ["op", "impl", "rung", "m", "k", "n", "us", "us_low", "us_high", "host_us"]
 SHOWN += ["error", "vs_torch"]
 WEIGHTS = (0.2989, 0.587, 0.114)  # for red, green and blue, as in bodies.grey
-LAUNCHES = 20  # in one graph
+LAUNCHES = 20  # launches in one CUDA graph
 BURST = 50  # successive launches, for the host's time
-PATIENCE = 1.0  # seconds of timing for one contender, about
+PATIENCE = 1.0  # approximate timing per contender, in seconds
 LOOPS = 1 << 20  # multiplications in Python's loops
 SIMULATED = 1 << 20  # memory accesses on the simulator
 HANGS = 300.0  # time limit in seconds for a simulated block, even on a busy machine
@@ -73,14 +73,14 @@ def make_runner(
     part: Part = slice(None),
     host: bool = False,
 ) -> BodyRunner:
-    """Return a BodyRunner; the parameters are its attributes and its row's."""
+    """Return a BodyRunner with these attributes; impl and rung form its row."""
     row = {"impl": impl, "rung": rung}
     return BodyRunner(call=call, row=row, scale=scale, part=part, host=host)
 
 
 @dataclass
 class Workload:
-    """The work: its sizes, its inputs, the float64 result and the error bound."""
+    """One problem: its op, sizes, inputs, float64 result and error bound."""
 
     op: str
     sizes: dict[str, int]
@@ -109,7 +109,7 @@ def rows(
     sizes: "MxKxN" for a product or "N" for an image of N pixels. Raises ValueError for
     other sizes and RuntimeError for a wrong result.
     """
-    found = []
+    all_rows = []
     for text in sizes:
         works = [_make_work(text, torch.device(device))]
         if works[0].inputs[0].is_cuda:
@@ -118,9 +118,9 @@ def rows(
             rows = [
                 row for work in works for row in _measure(work, works[-1], patience)
             ]
-        (torchs,) = [row["us"] for row in rows if row["impl"] == "torch"]
-        found += [{**row, "vs_torch": torchs / row["us"]} for row in rows]
-    return found
+        (torch_us,) = [row["us"] for row in rows if row["impl"] == "torch"]
+        all_rows += [{**row, "vs_torch": torch_us / row["us"]} for row in rows]
+    return all_rows
 
 
 def note(rows: list[dict[str, Any]]) -> str:
@@ -134,43 +134,43 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, Any]]:
     """Return all contenders' rows, or only the host's if `last` is not `work`."""
-    found = []
+    measured_rows = []
     device = work.inputs[0].device
-    for one in work.contenders(work):
-        if work is not last and not one.host:
+    for contender in work.contenders(work):
+        if work is not last and not contender.host:
             continue
         try:
-            error = _measure_error(work, one)
+            error = _measure_error(work, contender)
         except (ImportError, NotImplementedError) as missing:
-            print(f"weft: without {one.name}: {missing}", file=sys.stderr)
+            print(f"weft: skipping {contender.name}: {missing}", file=sys.stderr)
             continue
-        timing, host = _time(one, device, patience)
+        timing, host = _time(contender, device, patience)
         row = {
-            **{"op": work.op, **one.row, "precision": "fp32"},
+            **{"op": work.op, **contender.row, "precision": "fp32"},
             **{"target": device.type, "device": device_name(device)},
             **timing.row(),
             **work.sizes,
             **{"host_us": host, "error": error},
         }
-        if one.scale != 1:
-            row["part"] = 1 / one.scale
-        found.append(row)
-    return found
+        if contender.scale != 1:
+            row["part"] = 1 / contender.scale
+        measured_rows.append(row)
+    return measured_rows
 
 
-def _measure_error(work: Workload, one: BodyRunner) -> float:
+def _measure_error(work: Workload, contender: BodyRunner) -> float:
     """Return the largest difference from float64, divided by the largest number.
 
     Raises an error if the result is wrong.
     """
-    want, bound = work.want[one.part], work.bound[one.part]
-    off = (one.call().double().cpu().reshape(want.shape) - want).abs()
-    if (bad := ~(off <= bound)).any():
+    want, bound = work.want[contender.part], work.bound[contender.part]
+    difference = (contender.call().double().cpu().reshape(want.shape) - want).abs()
+    if (bad := ~(difference <= bound)).any():
         raise RuntimeError(
-            f"{one.name} is wrong: {int(bad.sum())} of {bad.numel()} "
-            f"numbers of {work.op} are further from float64 than float32 may round"
+            f"{contender.name} is wrong: {int(bad.sum())} of {bad.numel()} "
+            f"numbers of {work.op} differ from float64 by more than float32 rounding"
         )
-    return float(off.max() / want.abs().max())
+    return float(difference.max() / want.abs().max())
 
 
 def _time(
@@ -178,20 +178,20 @@ def _time(
 ) -> tuple[Timing, float | None]:
     """Return the time of a call; on a GPU, also the host's time for a launch."""
     if device.type == "cuda":
-        return _on_gpu(one, device)
-    once = _parse_seconds(one.call)
+        return _time_on_gpu(one, device)
+    once = _time_once(one.call)
     calls = max(1, int(0.002 / once))
     samples = int(min(20, max(1, patience / (once * calls))))
     timing = time_call(one.call, device, samples, calls, warmup=0)
     return timing.scaled(one.scale), None
 
 
-def _on_gpu(one: BodyRunner, device: torch.device) -> tuple[Timing, float | None]:
+def _time_on_gpu(one: BodyRunner, device: torch.device) -> tuple[Timing, float | None]:
     host = time_host(one.repeat, BURST, device, samples=20)
     return time_graph(one.call, device, launches=LAUNCHES), host
 
 
-def _parse_seconds(call: Call) -> float:
+def _time_once(call: Call) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
@@ -206,14 +206,12 @@ def _make_work(text: str, device: torch.device) -> Workload:
     except ValueError:
         sizes = []
     if len(sizes) not in (1, 3) or min(sizes) < 1:
-        raise ValueError(f"--sizes {text}: want MxKxN or a number of pixels")
+        raise ValueError(f"--sizes {text}: expected MxKxN or a number of pixels")
     generator = torch.Generator().manual_seed(0)
     if len(sizes) == 1:
         x = torch.rand(3, sizes[0], generator=generator)
         want = (x.double() * torch.tensor(WEIGHTS, dtype=torch.double)[:, None]).sum(0)
-        bound = sum_bound(
-            4, want
-        )  # three products, and one more rounding of the weights
+        bound = sum_bound(4, want)  # three products, and the rounding of the weights
         return Workload(
             "grey", {"n": sizes[0]}, (x.to(device),), want, bound, _make_grey
         )
@@ -261,15 +259,15 @@ def _make_matmul(work: Workload) -> Iterator[BodyRunner]:
     (a, b), (m, n, k) = work.inputs, work.sizes.values()
     side = bodies.TILE
     shape = (-(-n // side), -(-m // side)), (side, side)
-    given = a.view(-1), b.view(-1), m, n, k
+    arguments = a.view(-1), b.view(-1), m, n, k
     if a.device.type == "cpu":
         rows = min(m, -(-LOOPS // (n * k)))
         yield from _make_loops(matmul_loops, (a, b), (n, k, rows), rows, m / rows)
         an, bn = a.numpy(), b.numpy()
         yield _make_numpy(lambda: an @ bn)
-        yield from _make_simulated(work, bodies.matmul, shape, given, 2 * k)
-    yield from _make_compiled(work, bodies.matmul, "", shape, given)
-    yield from _make_compiled(work, bodies.matmul_tiled, " tiled", shape, given)
+        yield from _make_simulated(work, bodies.matmul, shape, arguments, 2 * k)
+    yield from _make_compiled(work, bodies.matmul, "", shape, arguments)
+    yield from _make_compiled(work, bodies.matmul_tiled, " tiled", shape, arguments)
     lib = native.library("matmul", a.device.type)
     on_cpu = [lib.rung()]  # the time of a simulated CUDA kernel is meaningless
     on_cuda = [r for r in lib.rungs if "cuda" in r.targets and r.precision == "fp32"]
@@ -290,7 +288,7 @@ def _make_loops(
     rows: int,
     scale: float,
 ) -> Iterator[BodyRunner]:
-    """Yield loops over lists in Python, and the same loops compiled by Numba."""
+    """Yield Python loops over lists, and the same loops compiled by Numba."""
     lists = [tensor.flatten().tolist() for tensor in inputs]
     flat = [tensor.flatten().numpy() for tensor in inputs]
     count = rows * (sizes[0] if len(sizes) == 3 else 1)
@@ -311,28 +309,28 @@ def _make_loops(
 
 @functools.cache
 def _compile_njit(loops: Callable[..., None]) -> Any:
-    import numba  # imported lazily: it takes a second
+    import numba  # imported lazily because it takes a second
 
     return numba.njit(loops)
 
 
 def _make_simulated(
-    work: Workload, body: Any, shape: Shape, given: tuple[Any, ...], accesses: int
+    work: Workload, body: Any, shape: Shape, arguments: tuple[Any, ...], accesses: int
 ) -> Iterator[BodyRunner]:
-    """Run the body on the simulator; accesses: memory accesses of one thread."""
-    shape, part, scale = _some_blocks(work, shape, SIMULATED // accesses)
+    """Yield the body on the simulator; accesses: memory accesses of one thread."""
+    shape, part, scale = _select_blocks(work, shape, SIMULATED // accesses)
 
     def call(checks: bool, out: torch.Tensor) -> torch.Tensor:
         runner = sim(body, checks=checks, quiet=True, timeout=HANGS)
-        runner[shape](out.view(-1), *given)
+        runner[shape](out.view(-1), *arguments)
         return out[part]
 
     for name, checks in ("sim", True), ("sim, no checks", False):
-        call_it = functools.partial(call, checks, work.out())
-        yield make_runner("weft", name, call_it, scale, part, host=True)
+        bound_call = functools.partial(call, checks, work.out())
+        yield make_runner("weft", name, bound_call, scale, part, host=True)
 
 
-def _some_blocks(
+def _select_blocks(
     work: Workload, shape: Shape, threads: int
 ) -> tuple[Shape, Part, float]:
     """Return the first blocks of a launch, with about `threads` threads in total.
@@ -342,37 +340,37 @@ def _some_blocks(
     """
     (blocks, *rows), (side, *sides) = (np.atleast_1d(each) for each in shape)
     rows, sides = int(rows[0]) if rows else 1, int(sides[0]) if sides else 1
-    most = max(1, threads // int(side * sides))
-    rows_of_blocks = max(1, min(rows, most // int(blocks)))
-    columns = int(blocks) if most >= blocks else most
-    done = (slice(0, rows_of_blocks * sides), slice(0, columns * int(side)))
-    part = done[1] if work.want.dim() == 1 else done
+    max_blocks = max(1, threads // int(side * sides))
+    rows_of_blocks = max(1, min(rows, max_blocks // int(blocks)))
+    columns = int(blocks) if max_blocks >= blocks else max_blocks
+    slices = (slice(0, rows_of_blocks * sides), slice(0, columns * int(side)))
+    part = slices[1] if work.want.dim() == 1 else slices
     scale = work.want.numel() / work.want[part].numel()
     block = shape[1]
     return ((columns, rows_of_blocks), block), part, scale
 
 
 def _make_compiled(
-    work: Workload, body: Any, what: str, shape: Shape, given: tuple[Any, ...]
+    work: Workload, body: Any, variant: str, shape: Shape, arguments: tuple[Any, ...]
 ) -> Iterator[BodyRunner]:
-    """Run the body with numba_jit, on its usual device, and with cuda_c."""
-    mine, other = work.out(), work.out()
-    flat, flat_other = mine.view(-1), other.view(-1)
-    on_simulator = not on_gpu() or mine.device.type == "cpu"
+    """Yield the body compiled by numba_jit, for its usual device, and by cuda_c."""
+    numba_out, c_out = work.out(), work.out()
+    numba_flat, c_flat = numba_out.view(-1), c_out.view(-1)
+    on_simulator = not on_gpu() or numba_out.device.type == "cpu"
     launch, part, scale = shape, slice(None), 1.0
     if on_simulator:
-        launch, part, scale = _some_blocks(work, shape, SIMULATED_THREADS)
+        launch, part, scale = _select_blocks(work, shape, SIMULATED_THREADS)
 
     def by_numba() -> torch.Tensor:
-        kernel[launch](flat, *given)
-        return mine[part]
+        kernel[launch](numba_flat, *arguments)
+        return numba_out[part]
 
     def by_c() -> torch.Tensor:
-        _in_c(body)[shape](flat_other, *given)
-        return other
+        _compile_c(body)[shape](c_flat, *arguments)
+        return c_out
 
-    if not (on_simulator and what):  # its barriers are as slow as threads
+    if not (on_simulator and variant):  # barriers are slow on the simulator
         kernel = numba_jit(body)
         name = "its simulator" if on_simulator else "numba_jit"
-        yield make_runner("numba", name + what, by_numba, scale, part)
-    yield make_runner("weft", "cuda_c" + what, by_c)
+        yield make_runner("numba", name + variant, by_numba, scale, part)
+    yield make_runner("weft", "cuda_c" + variant, by_c)

@@ -1,11 +1,11 @@
-/* check.cu -- kernels that show what the watch build costs. */
+/* check.cu -- kernels that measure the cost of the watch build. */
 #include <cuda_runtime.h>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 enum { TILE = 16, THREADS = 256, BINS = 256 };
 
-/* Return device memory with a copy of host's bytes; NULL if out of memory. */
+/* Return device memory with a copy of the host's bytes; NULL if out of memory. */
 EXPORT void *bench_upload(const void *host, size_t bytes) {
     void *made = 0;
     if (cudaMalloc(&made, bytes)) return 0;
@@ -47,7 +47,7 @@ EXPORT int bench_matmul_tiled(float *c, const float *a, const float *b, int n) {
     return finished();
 }
 
-/* The same, with elements read from global memory and without barriers. */
+/* The same product without tiles: all reads are from global memory. */
 static __global__ void matmul_naive(float *c, const float *a, const float *b,
                                     int n) {
     const int row = blockIdx.y * blockDim.y + threadIdx.y;

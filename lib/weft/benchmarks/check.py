@@ -58,54 +58,58 @@ def rows(samples: int = SAMPLES, edits: int = EDITS, scale: int = 1) -> list[dic
     result is wrong or the watch build reports a finding.
     """
     libraries = {check: open_library(check) for check in (False, True)}
-    found: list[dict[str, Any]] = []
+    result_rows: list[dict[str, Any]] = []
     for name, case in make_cases(scale).items():
-        found += _measure(name, case, libraries, samples)
-    return found + ([_time_edits(edits)] if edits else [])
+        result_rows += _measure(name, case, libraries, samples)
+    return result_rows + ([_time_edits(edits)] if edits else [])
 
 
 def note(rows: list[dict[str, Any]]) -> str:
     """Return the text below the table: the bounds and whether the rows meet them."""
-    every = [r for r in rows if r["op"] == "check" and r["mode"] == "check"]
-    worst = max(every, key=lambda r: r["cost"])
-    said = [_bound(f"the dearest, {worst['rung']}", worst["cost"], "cost", "x")]
-    said += [
-        _bound("from an edit to its checked result", row["us"] / 1e3, "edit", " ms")
+    watched = [r for r in rows if r["op"] == "check" and r["mode"] == "check"]
+    worst = max(watched, key=lambda r: r["cost"])
+    lines = [
+        _write_bound(f"the costliest, {worst['rung']}", worst["cost"], "cost", "x")
+    ]
+    lines += [
+        _write_bound(
+            "from an edit to its checked result", row["us"] / 1e3, "edit", " ms"
+        )
         for row in rows
         if row["op"] == "edit"
     ]
-    return "; ".join(said)
+    return "; ".join(lines)
 
 
 def make_cases(scale: int = 1) -> dict[str, WatchCase]:
-    """Return the kernels by name."""
+    """Return the cases by kernel name; `scale` is the divisor of rows()."""
     rng = np.random.default_rng(0)
     sides = {"matmul_tiled": 512 // scale, "matmul_naive": 256 // scale}
-    made: dict[str, WatchCase] = {}
+    cases: dict[str, WatchCase] = {}
     for name, n in sides.items():
         a, b = rng.standard_normal((2, n, n), np.float32)
         wide = np.float64(a), np.float64(b)
         bound = sum_bound(n, abs(wide[0]) @ abs(wide[1]))
-        made[name] = WatchCase(a, b, n, wide[0] @ wide[1], bound)
+        cases[name] = WatchCase(a, b, n, wide[0] @ wide[1], bound)
     x, y = rng.standard_normal((2, (1 << 22) // scale**2), np.float32)
-    made["add"] = WatchCase(x, y, x.size, x + y)
+    cases["add"] = WatchCase(x, y, x.size, x + y)
     parts = np.float64(x[: x.size // 4]).reshape(-1, 256)
-    bound = sum_bound(8, abs(parts).sum(1))  # 8 sums contribute to each number
-    made["reduction"] = WatchCase(x, y, parts.size, parts.sum(1), bound)
+    bound = sum_bound(8, abs(parts).sum(1))  # a tree of 256 numbers has 8 levels
+    cases["reduction"] = WatchCase(x, y, parts.size, parts.sum(1), bound)
     square = x[: (1024 // scale) ** 2].reshape(-1, 1024 // scale)
-    made["transpose"] = WatchCase(square, y, len(square), square.T.copy())
+    cases["transpose"] = WatchCase(square, y, len(square), square.T.copy())
     u = rng.random((1 << 20) // scale**2, np.float32)
     counts = np.bincount((u * np.float32(BINS)).astype(int), minlength=BINS)
-    made["histogram"] = WatchCase(u, y, u.size, counts.astype(float))
-    return made
+    cases["histogram"] = WatchCase(u, y, u.size, counts.astype(float))
+    return cases
 
 
 def open_library(check: bool) -> ctypes.CDLL:
     """Build check.cu, plainly or for the watch build, and open the library."""
     flavour = build.Flavour("cpu", check=check)
-    made = ctypes.CDLL(str(build.library_of("bench_check", [SOURCE], flavour)))
-    made.bench_upload.restype = ctypes.c_void_p
-    return made
+    library = ctypes.CDLL(str(build.library_of("bench_check", [SOURCE], flavour)))
+    library.bench_upload.restype = ctypes.c_void_p
+    return library
 
 
 # ---- one kernel ----------------------------------------------------------------
@@ -171,8 +175,8 @@ def _measure(
         arrays.release()
     plain = timed["plain"].fastest
     return [
-        _make_row(name, mode, found, plain, accesses.get(mode))
-        for mode, found in timed.items()
+        _make_row(name, mode, result, plain, accesses.get(mode))
+        for mode, result in timed.items()
     ]
 
 
@@ -213,6 +217,6 @@ def _time_edits(edits: int) -> dict[str, Any]:
     return {**row, "mode": "check", "fastest": row["us_low"]}
 
 
-def _bound(what: str, value: float, name: str, unit: str) -> str:
+def _write_bound(what: str, value: float, name: str, unit: str) -> str:
     missed = "" if value <= BOUNDS[name] else " (missed)"
     return f"{what}: {value:.3g}{unit}, bound {BOUNDS[name]:g}{unit}{missed}"

@@ -1,16 +1,15 @@
-/* counters.cu -- kernels whose cost is known, for `weft bench counters`.
+/* counters.cu -- kernels with known costs, for `weft bench counters`.
  *
- * Each is counted on the CPU by the watch build and on a GPU by Nsight
- * Compute; the two must agree. `#pragma unroll 1` keeps the compiler from
- * unrolling loops and merging their accesses. matmul has both forms, to show
- * the effect of merging.
+ * The watch build counts each kernel's costs on the CPU, Nsight Compute counts
+ * them on a GPU, and the two must agree. `#pragma unroll 1` keeps the compiler
+ * from unrolling loops and merging their accesses. matmul has both forms, to
+ * show the effect of merging.
  */
 enum { SIDE = 32, THREADS = 256 };
 
 #define GLOBAL_INDEX (blockIdx.x * blockDim.x + threadIdx.x)
 
-// ---- global memory
-// -------------------------------------------------------------
+// ---- global memory ----------------------------------------------------------
 
 __global__ void coalesced(float *y, const float *x) {
     const int i = GLOBAL_INDEX;
@@ -53,8 +52,7 @@ __global__ void copy_bytes(unsigned char *y, const unsigned char *x) {
     y[i] = x[i];
 }
 
-// ---- transposes of a square matrix
-// -----------------------------------------------
+// ---- transposes of a square matrix ------------------------------------------
 
 __global__ void transpose_naive(float *y, const float *x, int n) {
     const int row = blockIdx.y * SIDE + threadIdx.y;
@@ -78,10 +76,9 @@ __global__ void transpose_padded(float *y, const float *x, int n) {
     y[(blockIdx.x * SIDE + ty) * n + blockIdx.y * SIDE + tx] = s[tx][ty];
 }
 
-// ---- shared memory
-// ---------------------------------------------------------------
+// ---- shared memory ----------------------------------------------------------
 
-/* Adjacent threads use shared memory `stride` words apart, at most 32. */
+/* Adjacent threads access shared memory `stride` words apart; stride <= 32. */
 __global__ void shared_stride(float *y, const float *x, int stride) {
     __shared__ float s[32 * THREADS];
     const int i = GLOBAL_INDEX, at = threadIdx.x * stride;
@@ -98,10 +95,9 @@ __global__ void shared_float4(float4 *y, const float4 *x) {
     y[i] = s[THREADS - 1 - t];
 }
 
-// ---- sums of a block
-// ---------------------------------------------------------------
+// ---- sums of a block --------------------------------------------------------
 
-/* Threads with a multiple of a growing step add: few threads of each warp. */
+/* The adding threads are a growing step apart: few are active in each warp. */
 __global__ void sum_interleaved(float *y, const float *x) {
     __shared__ float s[THREADS];
     const int t = threadIdx.x;
@@ -130,7 +126,7 @@ __global__ void sum_strided(float *y, const float *x) {
     if (t == 0) y[blockIdx.x] = s[0];
 }
 
-/* The first half of the threads adds each time: whole adjacent warps. */
+/* Half of the adding threads, the first, add again: whole warps are active. */
 __global__ void sum_halves(float *y, const float *x) {
     __shared__ float s[THREADS];
     const int t = threadIdx.x;
@@ -144,7 +140,8 @@ __global__ void sum_halves(float *y, const float *x) {
     if (t == 0) y[blockIdx.x] = s[0];
 }
 
-/* Warps add by shuffles, then the first warp: almost no shared memory. */
+/* Each warp adds by shuffles, then the first warp adds the warps' sums: almost
+ * no shared memory is used. */
 __global__ void sum_shuffles(float *y, const float *x) {
     __shared__ float s[32];
     const int t = threadIdx.x;
@@ -161,8 +158,7 @@ __global__ void sum_shuffles(float *y, const float *x) {
     }
 }
 
-// ---- tiled products: c (n,n) = a (n,n) @ b (n,n)
-// -----------------------------------
+// ---- tiled products: c (n,n) = a (n,n) @ b (n,n) ----------------------------
 
 /* UNROLL: unroll factor of the inner loop; 1 prevents unrolling. */
 template <int TILE, int UNROLL>
@@ -183,8 +179,7 @@ __global__ void matmul(float *c, const float *a, const float *b, int n) {
     c[row * n + col] = acc;
 }
 
-// ---- branches
-// --------------------------------------------------------------------
+// ---- branches ---------------------------------------------------------------
 
 /* Odd and even threads branch differently: 16 of 32 are active at a time. */
 __global__ void odd_and_even(float *y, const float *x, int rounds) {
@@ -200,7 +195,7 @@ __global__ void odd_and_even(float *y, const float *x, int rounds) {
     y[i] = v;
 }
 
-/* Whole warps branch together: 32 of 32 active, with as many branches. */
+/* Whole warps branch together: 32 of 32 are active, in equally many branches. */
 __global__ void by_warp(float *y, const float *x, int rounds) {
     const int i = GLOBAL_INDEX;
     float v = x[i];
@@ -223,8 +218,7 @@ __global__ void by_lane(float *y, const float *x, int rounds) {
     y[i] = v;
 }
 
-// ---- atomics
-// ---------------------------------------------------------------------
+// ---- atomics ----------------------------------------------------------------
 
 __global__ void atomic_one(int *sum, const int *x) {
     atomicMax(sum, x[GLOBAL_INDEX]);
@@ -244,7 +238,7 @@ __global__ void atomic_histogram(int *sums, const int *x, const int *bin) {
     atomicAdd(&sums[bin[i]], x[i]);
 }
 
-/* The old value is used, which prevents a plain reduction. */
+/* The kernel uses the old value, so the compiler cannot emit a reduction. */
 __global__ void atomic_old(int *old, int *sums, const int *x, const int *bin) {
     const int i = GLOBAL_INDEX;
     old[i] = atomicExch(&sums[bin[i]], x[i]);

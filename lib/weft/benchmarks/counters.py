@@ -1,15 +1,15 @@
 """Compare the CPU's counters with ncu's: `python -m weft bench counters`.
 
-The kernels of counters.cu are counted by the watch build on the CPU and by Nsight
-Compute on the GPU. Counts must be equal, except that a GPU may have 2 % more sectors of
-atomics. Ratios must agree within 2 %. Without ncu or a GPU, only the CPU's counts are
-printed. The exit status is 1 if a row differs without a reason.
+The watch build counts the costs of the kernels in counters.cu on the CPU, and Nsight
+Compute counts them on the GPU. Counts must be equal, except that a GPU may have 2 %
+more sectors of atomics. Ratios must agree within 2 %. Without ncu or a GPU, only the
+CPU's counts are printed. The exit status is 1 if a row differs without a reason.
 
-find_excuse() looks for the reason of a difference. The compiler merges accesses, lets
+find_excuse() looks for the reason for a difference. The compiler merges accesses, lets
 one lane act for its warp, and generates more instructions for one piece of the source
 than for another. Each reason explains a range of ncu's numbers, which is computed from
-our counts and the instructions. The row then gives the reason and the instruction that
-shows it. A larger difference is reported with its numbers.
+our counts and the instructions. The row then contains the reason and the instruction
+that shows it. A difference outside this range is reported with its numbers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WEIGHED = "ncu weighs each instruction, the CPU each straight piece of the sourc
 _TOGETHER = {"REDUX", "CREDUX", "POPC", "UPOPC", "MATCH"}
 
 Code = Sequence[Instruction]
-Share = tuple[float, float]  # threads, and executions by warps
+Share = tuple[float, float]  # executions by threads, and by warps
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Excuse:
 
 
 def find_excuse(metric: Metric, counters: Counters, code: Code) -> Excuse | None:
-    """Return the reason why a metric may differ, by the machine code, or None."""
+    """Return the reason that the machine code gives for a difference, or None."""
     if metric.tight:
         return _weigh(counters, code)
     places = [
@@ -81,42 +81,44 @@ def _merge(metric: Metric, places: list[CostPlace], code: Code) -> Excuse | None
     if not wide:
         return None
     names = Counter(f"{one.opcode.split('.')[0]}.{one.bits}" for one in wide)
-    which = ", ".join(f"{count} {name}" for name, count in names.items())
-    near = _on_lines(places, wide)
+    listing = ", ".join(f"{count} {name}" for name, count in names.items())
+    on_lines = _select_places(places, wide)
     lines = {one.place for one in wide}
-    same = [one for one in accesses if one.place in lines]
-    least = 8 * min(p.size for p in near)
-    saved = max(
-        _share_of_merged(group, least, source, conflict=metric.what == "conflicts")
-        for group in _by_loop(code, same)
+    candidates = [one for one in accesses if one.place in lines]
+    least = 8 * min(p.size for p in on_lines)
+    share = max(
+        _compute_merged_share(group, least, source, conflict=metric.what == "conflicts")
+        for group in _group_by_loop(code, candidates)
     )
-    cost = max(getattr(p, metric.what) / p.requests for p in near)
+    cost = max(getattr(p, metric.what) / p.requests for p in on_lines)
     ours = metric.ours_of(places)
-    lost = saved * cost * sum(p.requests for p in near)
-    lost = min(lost, sum(getattr(p, metric.what) for p in near))
-    why = f"the compiler merged accesses of {source} bits: {which}"
-    return Excuse(why, ours - lost, ours)
+    reduction = share * cost * sum(p.requests for p in on_lines)
+    reduction = min(reduction, sum(getattr(p, metric.what) for p in on_lines))
+    why = f"the compiler merged accesses of {source} bits: {listing}"
+    return Excuse(why, ours - reduction, ours)
 
 
-def _share_of_merged(group: Code, least: int, source: int, conflict: bool) -> float:
+def _compute_merged_share(
+    group: Code, least: int, source: int, conflict: bool
+) -> float:
     """Return the share of a group's source accesses that the machine code lacks.
 
     least, source: widths in bits of the narrowest and widest source access. conflict:
     count every merged access, since a wide access may have no conflict at all.
     """
     merged = [one.bits // least for one in group if one.bits > max(32, source)]
-    gone = sum(merged) - (0 if conflict else len(merged))
-    return gone / max(1, len(group) - len(merged) + sum(merged))
+    lacking = sum(merged) - (0 if conflict else len(merged))
+    return lacking / max(1, len(group) - len(merged) + sum(merged))
 
 
-def _by_loop(code: Code, those: Code) -> list[Code]:
+def _group_by_loop(code: Code, selected: Code) -> list[Code]:
     """Group instructions by innermost loop; those outside loops form another group."""
-    found = sorted(find_loops(code), key=lambda loop: len(loop.body))
-    wanted = {id(one) for one in those}
+    loops = sorted(find_loops(code), key=lambda loop: len(loop.body))
+    selected_ids = {id(one) for one in selected}
     groups: dict[int, list[Instruction]] = {}
     for at, one in enumerate(code):
-        if id(one) in wanted:
-            inside = (loop.head for loop in found if at in loop.body)
+        if id(one) in selected_ids:
+            inside = (loop.head for loop in loops if at in loop.body)
             groups.setdefault(next(inside, -1), []).append(one)
     return list(groups.values())
 
@@ -125,21 +127,23 @@ def _act_for_warps(
     metric: Metric, places: list[CostPlace], code: Code
 ) -> Excuse | None:
     """Return the excuse that one lane adds for its warp, once per request."""
-    together = [one for one in code if one.opcode.split(".")[0] in _TOGETHER]
-    if metric.kind != "atomic" or not together:
+    warp_wide = [one for one in code if one.opcode.split(".")[0] in _TOGETHER]
+    if metric.kind != "atomic" or not warp_wide:
         return None
-    near = _on_lines(places, together, otherwise=False)
-    left = 0 if metric.what == "conflicts" else 1
-    lost = sum(max(0, getattr(p, metric.what) - left * p.requests) for p in near)
-    if not lost:
+    on_lines = _select_places(places, warp_wide, otherwise=False)
+    base = 0 if metric.what == "conflicts" else 1
+    reduction = sum(
+        max(0, getattr(p, metric.what) - base * p.requests) for p in on_lines
+    )
+    if not reduction:
         return None
-    names = sorted({one.opcode.split(".")[0] for one in together})
+    names = sorted({one.opcode.split(".")[0] for one in warp_wide})
     ours = metric.ours_of(places)
     why = f"one lane acts for its warp: {', '.join(names)} before the atomic"
-    return Excuse(why, ours - lost, ours)
+    return Excuse(why, ours - reduction, ours)
 
 
-def _on_lines(
+def _select_places(
     places: list[CostPlace], code: Code, otherwise: bool = True
 ) -> list[CostPlace]:
     """Return the places on the instructions' lines; all if one has no known line.
@@ -147,9 +151,9 @@ def _on_lines(
     otherwise: whether to return all places if none of them is on these lines.
     """
     lines = {one.place for one in code}
-    found = [p for p in places if (p.file, p.line) in lines]
-    unknown = not all(one.line for one in code) or (otherwise and not found)
-    return places if unknown else found
+    matches = [p for p in places if (p.file, p.line) in lines]
+    unknown = not all(one.line for one in code) or (otherwise and not matches)
+    return places if unknown else matches
 
 
 # ---- active threads -------------------------------------------------------------
@@ -166,44 +170,44 @@ def _weigh(counters: Counters, code: Code) -> Excuse | None:
     if not pieces:
         return None
     shares = [
-        _compute_shares(_pieces_of(one, pieces), counters.warps)
+        _compute_shares(_find_pieces(one, pieces), counters.warps)
         for one in code
         if one.opcode != "NOP"
     ] or [[(p.lanes, 1.0) for p in pieces]]
     return Excuse(WEIGHED, *(_largest_mean(shares, sign) for sign in (-1, 1)))
 
 
-def _pieces_of(one: Instruction, pieces: list[CostPlace]) -> list[CostPlace]:
+def _find_pieces(one: Instruction, pieces: list[CostPlace]) -> list[CostPlace]:
     """Return the pieces that an instruction may be part of."""
-    here = [p for p in pieces if p.file == one.file and p.line <= one.line <= p.last]
-    if here and one.guard:
-        most = max(p.lanes for p in here)
-        here += [p for p in pieces if p.lanes > most]
-    return here or pieces
+    on_line = [p for p in pieces if p.file == one.file and p.line <= one.line <= p.last]
+    if on_line and one.guard:
+        most = max(p.lanes for p in on_line)
+        on_line += [p for p in pieces if p.lanes > most]
+    return on_line or pieces
 
 
 def _compute_shares(pieces: Iterable[CostPlace], warps: int) -> list[Share]:
-    """Return the largest and smallest share that an instruction of the pieces adds."""
-    found: list[Share] = []
+    """Return each piece's shares: if it runs every time, and if once per warp."""
+    shares: list[Share] = []
     for p in pieces:
         once = min(1.0, warps / p.requests)
-        found += [(p.accesses * part, p.requests * part) for part in (1.0, once)]
-    return found
+        shares += [(p.accesses * part, p.requests * part) for part in (1.0, once)]
+    return shares
 
 
 def _largest_mean(shares: list[list[Share]], sign: int) -> float:
     """Return the largest (sign 1) or smallest (-1) mean of threads over all choices.
 
-    A choice takes one share from each list. By Dinkelbach's method, each choice that
-    improves on the current mean gives the next one.
+    A choice takes one share from each list. By Dinkelbach's method, the best choice for
+    the current mean yields the next mean.
     """
     mean = 0.0
     while True:
         best = [max(some, key=lambda s: sign * (s[0] - mean * s[1])) for some in shares]
-        found = sum(s[0] for s in best) / sum(s[1] for s in best)
-        if abs(found - mean) <= 1e-9 * mean:
-            return found
-        mean = found
+        new_mean = sum(s[0] for s in best) / sum(s[1] for s in best)
+        if abs(new_mean - mean) <= 1e-9 * mean:
+            return new_mean
+        mean = new_mean
 
 
 SOURCE = Path(__file__).with_suffix(".cu")
@@ -235,7 +239,7 @@ class CounterCase:
 
 
 def list_cases() -> list[CounterCase]:
-    """Return every launch that is compared."""
+    """Return the launches to compare."""
     rng = np.random.default_rng(0)
     line, square = (N // THREADS, THREADS), ((SIDE // 32,) * 2, (32, 32))
 
@@ -261,15 +265,15 @@ def list_cases() -> list[CounterCase]:
     x, bins = rng.integers(1, 9, N, np.int32), rng.integers(0, 1024, N, np.int32)
     order = rng.permutation(N).astype(np.int32)
     bytes_ = rng.integers(0, 255, N, np.uint8)
-    made = [CounterCase("coalesced", "coalesced", line, (floats(N), floats(N)))]
+    cases = [CounterCase("coalesced", "coalesced", line, (floats(N), floats(N)))]
     for s in (2, 4, 8):
-        made.append(
+        cases.append(
             CounterCase(f"stride {s}", "strided", line, (floats(N), floats(s * N), s))
         )
-    made.append(
+    cases.append(
         CounterCase("stores 4", "scattered", line, (floats(4 * N), floats(N), 4))
     )
-    made += [
+    cases += [
         CounterCase("random gather", "gather", line, (floats(N), floats(N), order)),
         CounterCase("misaligned", "misaligned", line, (floats(N), floats(N), N)),
         CounterCase(
@@ -283,22 +287,22 @@ def list_cases() -> list[CounterCase]:
     ]
     for s in (1, 2, 32):
         arrays = floats(N), floats(N)
-        made.append(
+        cases.append(
             CounterCase(f"shared, stride {s}", "shared_stride", line, (*arrays, s))
         )
-    made.append(
+    cases.append(
         CounterCase(
             "shared float4", "shared_float4", line, (floats(4 * N), floats(4 * N))
         )
     )
     for kernel in ("sum_interleaved", "sum_strided", "sum_halves", "sum_shuffles"):
-        made.append(
+        cases.append(
             CounterCase(kernel, kernel, line, (floats(N // THREADS), floats(N)))
         )
-    made += [matmul(tile, unroll) for tile in (16, 32) for unroll in (1, tile)]
-    made += [branches("odd_and_even"), branches("by_warp"), branches("by_lane", 16)]
+    cases += [matmul(tile, unroll) for tile in (16, 32) for unroll in (1, tile)]
+    cases += [branches("odd_and_even"), branches("by_warp"), branches("by_lane", 16)]
     sums = np.zeros(N, np.int32)
-    made += [
+    cases += [
         CounterCase("atomic, one address", "atomic_one", line, (sums[:1].copy(), x)),
         CounterCase(
             "atomic, one float", "atomic_one_float", line, (floats(1), floats(N))
@@ -312,24 +316,24 @@ def list_cases() -> list[CounterCase]:
         ),
         CounterCase("atomic, shared", "atomic_shared", line, (sums.copy(), x, bins)),
     ]
-    return made
+    return cases
 
 
 def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Count every case, or those that --rungs names, on the CPU and the GPU."""
-    wanted = {name.strip() for name in args.rungs.split(",") if name}
-    chosen = [c for c in list_cases() if not wanted or {c.name, c.kernel} & wanted]
-    if not chosen:
+    requested = {name.strip() for name in args.rungs.split(",") if name}
+    cases = [c for c in list_cases() if not requested or {c.name, c.kernel} & requested]
+    if not cases:
         names = ", ".join(dict.fromkeys(c.kernel for c in list_cases()))
-        raise ValueError(f"--rungs {args.rungs}: there are {names}")
+        raise ValueError(f"--rungs {args.rungs}: the kernels are {names}")
     try:
         ncu.require()
-        theirs: Sequence[dict[str, float]] | None = _by_ncu(chosen)
+        theirs: Sequence[dict[str, float]] | None = _run_ncu(cases)
     except ncu.NoCounters as error:
-        print(f"weft: the CPU's counters alone: {error}", file=sys.stderr)
+        print(f"weft: only the CPU's counters: {error}", file=sys.stderr)
         theirs = None
     rows = []
-    for at, case in enumerate(chosen):
+    for at, case in enumerate(cases):
         rows += _compare_case(case, theirs[at] if theirs else None)
     return rows
 
@@ -339,14 +343,14 @@ def status(rows: list[dict[str, Any]]) -> int:
     return int(any(row["agrees"] is False for row in rows))
 
 
-def _by_ncu(chosen: Sequence[CounterCase]) -> list[dict[str, float]]:
-    kernels = [_find_kernel(case.kernel, case.template) for case in chosen]
+def _run_ncu(cases: Sequence[CounterCase]) -> list[dict[str, float]]:
+    kernels = [_find_kernel(case.kernel, case.template) for case in cases]
     launches = [
         replay.record(kernel, case.shape, case.args)[1]
-        for kernel, case in zip(kernels, chosen)
+        for kernel, case in zip(kernels, cases)
     ]
     names = ncu.ncu_names(ncu.ALL)
-    return ncu.measure(launches, [case.kernel for case in chosen], names)
+    return ncu.measure(launches, [case.kernel for case in cases], names)
 
 
 def _compare_case(
@@ -359,7 +363,7 @@ def _compare_case(
         raise RuntimeError(f"{case.name}: {report.text()}")
     code = _read_instructions(case.kernel, case.template)
     grid, block = (list(np.atleast_1d(side).tolist()) for side in case.shape)
-    known = {
+    common = {
         **{"op": "counters", "impl": "weft", "rung": case.name},
         **{"kernel": case.kernel, "grid": grid, "block": block},
         **{"target": "cuda" if theirs else "cpu", "sass": _list_accesses(code)},
@@ -367,19 +371,19 @@ def _compare_case(
     }
     rows = []
     for metric in (*ncu.COUNTS, *ncu.LANES):
-        ours, found = metric.ours(report.counters), metric.theirs(theirs or {})
-        if not (ours or found):
+        ours, measured = metric.ours(report.counters), metric.theirs(theirs or {})
+        if not (ours or measured):
             continue
         excuse = None
         if not (metric.tight and case.lanes):
             excuse = find_excuse(metric, report.counters, code)
-        agrees, verdict = judge_counts(metric, ours, found, excuse)
+        agrees, verdict = judge_counts(metric, ours, measured, excuse)
         rows.append(
             {
-                **known,
+                **common,
                 **{"metric": metric.name, "ncu_metric": metric.formula},
-                **{"cpu": ours, "ncu": found},
-                "difference": ncu.difference(ours, found),
+                **{"cpu": ours, "ncu": measured},
+                "difference": ncu.difference(ours, measured),
                 **{"agrees": agrees, "verdict": verdict},
             }
         )
@@ -389,18 +393,18 @@ def _compare_case(
 def judge_counts(
     metric: Metric, ours: float | None, theirs: float | None, excuse: Excuse | None
 ) -> tuple[bool | None, str]:
-    """Return whether the counts agree, or None if not comparable, and a verdict.
+    """Return whether the counts agree (None if not comparable), and a verdict.
 
     excuse: the reason and range of an allowed difference; None if there is none.
     """
     if ours is None or theirs is None or not (metric.exact or metric.tight):
         return None, ""
-    off = ncu.difference(ours, theirs)
-    if off == 0:
+    difference = ncu.difference(ours, theirs)
+    if difference == 0:
         return True, "same"
-    if metric.tight and off is not None and abs(off) <= RATIO:
+    if metric.tight and difference is not None and abs(difference) <= RATIO:
         return True, f"within {RATIO:.0%}"
-    if metric.more and off is not None and -RATIO <= off < 0:
+    if metric.more and difference is not None and -RATIO <= difference < 0:
         return True, f"within {RATIO:.0%}: {SCATTERED}"
     if excuse is None:
         return False, "DIFFERS"
@@ -435,10 +439,10 @@ def _read_instructions(name: str, template: tuple[int, ...]) -> list[Instruction
     try:
         return sass(_find_kernel(name, template)).kernels[0].code.instructions
     except BuildError as error:
-        _say_once(f"no machine code to look at: {error}")
+        _warn_once(f"machine code is not available: {error}")
         return []
 
 
 @cache
-def _say_once(text: str) -> None:
+def _warn_once(text: str) -> None:
     print(f"weft: {text}", file=sys.stderr)

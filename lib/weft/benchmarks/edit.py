@@ -33,7 +33,7 @@ from ..timing.race import Contender, race
 from ..toolchain import build
 
 EDITS = 20
-WATCHED = "load_cuda watched"  # what %%cuda does on the CPU
+WATCHED = "load_cuda watched"  # the default of %%cuda on the CPU
 PEERS = ("nvcc", "torch", "cupy")
 SHOWN = ["impl", "rung", "target", "edits", "us", "us_low", "us_high"]
 SHOWN += [f"vs_{peer}" for peer in PEERS]
@@ -107,21 +107,21 @@ def rows(edits: int = EDITS, peers: bool = True) -> list[dict[str, Any]]:
 
     Raises RuntimeError if a kernel's result is wrong.
     """
-    found = [_time_ours("cpu", edits), _time_ours("cpu", edits, watched=True)]
+    results = [_time_ours("cpu", edits), _time_ours("cpu", edits, watched=True)]
     gpu = torch.cuda.is_available()
     if gpu:
-        found.append(_time_ours("cuda", edits))
+        results.append(_time_ours("cuda", edits))
     if peers:
-        found += _time_nvcc(edits)
-        found += _time_cupy(edits) if gpu else []
-        found += [_load_inline("cuda" if gpu else "cpu")]
-    theirs = {(row["impl"], row["target"]): row["us"] for row in found}
-    for row in found:
+        results += _time_nvcc(edits)
+        results += _time_cupy(edits) if gpu else []
+        results += [_load_inline("cuda" if gpu else "cpu")]
+    theirs = {(row["impl"], row["target"]): row["us"] for row in results}
+    for row in results:
         if row["impl"] == "weft":
             for peer in PEERS:
                 us = theirs.get((peer, row["target"]))
                 row[f"vs_{peer}"] = us / row["us"] if us else None
-    return found
+    return results
 
 
 def note(rows: list[dict[str, Any]]) -> str:
@@ -130,21 +130,21 @@ def note(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         if row["impl"] == "weft":
             how = ", watched" * (row["rung"] == WATCHED)
-            took = f"{row['us'] / 1e3:.0f} ms from the edit to the end of its first"
-            lines.append(f"{row['target']}{how}: {took} launch")
+            text = f"{row['us'] / 1e3:.0f} ms from the edit to the end of its first"
+            lines.append(f"{row['target']}{how}: {text} launch")
     return "\n".join(lines)
 
 
 def make_edits(edits: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]:
-    """Yield `edits` sources that no cache contains, and their NumPy computations."""
+    """Yield sources that no cache contains, each with its computation in NumPy."""
     nonce = time.time_ns() % 10**6  # a new number in each run
     for edit in range(edits):
         text, compute = SOURCES[edit % len(SOURCES)]
         number = 1 + nonce / 1e7 + edit / 10
-        shown = f"{number:.7f}"
+        digits = f"{number:.7f}"
         yield (
-            text.replace("NUMBER", shown),
-            lambda x, c=compute, s=shown: c(x, float(s)),
+            text.replace("NUMBER", digits),
+            lambda x, c=compute, s=digits: c(x, float(s)),
         )
 
 
@@ -177,8 +177,8 @@ def _time_cupy(edits: int) -> list[dict[str, Any]]:
 
 
 def _time_nvcc(edits: int) -> list[dict[str, Any]]:
-    found = build.nvcc()
-    if not found:
+    compiler = build.nvcc()
+    if not compiler:
         return [
             _make_absent_row("nvcc", "nvcc -cubin", "cuda", "nvcc is not installed")
         ]
@@ -189,16 +189,16 @@ def _time_nvcc(edits: int) -> list[dict[str, Any]]:
     times = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "edit.cu"
-        command = [found, "-cubin", f"-arch={arch}", "-o", f"{file}bin", str(file)]
+        command = [compiler, "-cubin", f"-arch={arch}", "-o", f"{file}bin", str(file)]
         edits = min(edits, 5)
         with _show_progress("nvcc", edits) as bar:
             for source, _ in make_edits(edits):
                 file.write_text(source)
                 start = time.perf_counter_ns()
-                done = subprocess.run(command, text=True, capture_output=True)
+                process = subprocess.run(command, text=True, capture_output=True)
                 times.append((time.perf_counter_ns() - start) / 1e3)
-                if done.returncode:
-                    why = f"nvcc: {done.stderr.strip().splitlines()[-1]}"
+                if process.returncode:
+                    why = f"nvcc: {process.stderr.strip().splitlines()[-1]}"
                     return [_make_absent_row("nvcc", "nvcc -cubin", "cuda", why)]
                 bar.update()
     timing = summarize(times, WallTimer.name)
@@ -236,12 +236,12 @@ def _load_inline(target: str) -> dict[str, Any]:
             more |= {"build_directory": folder, "functions": ["run"]}
             cpp_extension.load_inline(name, cpp, **more).run(out, x)
             _finish(target)
-            taken = (time.perf_counter_ns() - start) / 1e3
+            us = (time.perf_counter_ns() - start) / 1e3
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         return _make_absent_row("torch", "load_inline", target, f"load_inline: {first}")
     _must_be_close(out, compute(host))
-    return _make_row("torch", "load_inline", target, summarize([taken], WallTimer.name))
+    return _make_row("torch", "load_inline", target, summarize([us], WallTimer.name))
 
 
 _POINTERS = "float *o = out.data_ptr<float>(); const float *in = x.data_ptr<float>();"
@@ -301,7 +301,7 @@ def _finish(target: str) -> None:
 def _must_be_close(out: torch.Tensor, want: np.ndarray) -> None:
     bad = ~(np.abs(out.cpu().numpy() - want) <= 1e-3)
     if bad.any():
-        raise RuntimeError(f"an edit computes {bad.sum()} of {bad.size} wrong elements")
+        raise RuntimeError(f"an edit: {bad.sum()} of {bad.size} elements are wrong")
 
 
 def _make_row(impl: str, rung: str, target: str, timing: Timing) -> dict[str, Any]:
@@ -313,12 +313,12 @@ def _make_row(impl: str, rung: str, target: str, timing: Timing) -> dict[str, An
 
 
 def _make_absent_row(impl: str, rung: str, target: str, why: str) -> dict[str, Any]:
-    nothing = dict.fromkeys(("us", "us_low", "us_high", "us_mean", "edits"))
+    empty = dict.fromkeys(("us", "us_low", "us_high", "us_mean", "edits"))
     where = device_name(target) if _is_installed(target) else None
     return {
         **{"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"},
         **{"target": target, "device": where, "timer": WallTimer.name},
-        **{**nothing, "why": why},
+        **{**empty, "why": why},
     }
 
 
@@ -330,11 +330,11 @@ def _is_installed(target: str) -> bool:
 def _silence_compilers() -> Iterator[None]:
     """Discard the output of ninja and compilers, which would break up the table."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    saved_stdout = os.dup(1)
     try:
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), 1)
             yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved_stdout, 1)
+        os.close(saved_stdout)

@@ -88,7 +88,7 @@ static int number(int z, int row, int col, int seed) {
     return (int)(mixed * 2654435761u >> 16) % 5 - 2;
 }
 
-/* (rows,cols) of each matrix of the batch, stored transposed or not. */
+/* Return `batch` matrices of (rows,cols) on the device, transposed or not. */
 static void *operand(int batch, int rows, int cols, int transposed, int seed,
                      const char *precision) {
     const size_t count = (size_t)batch * rows * cols;

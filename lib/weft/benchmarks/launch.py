@@ -43,11 +43,11 @@ Call = Callable[[], object]
 
 
 def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
-    """Time launches on the CPU and, if there is a GPU, on it together with the peers'.
+    """Time our launches on the CPU and, if there is a GPU, ours and the peers' there.
 
     Raises RuntimeError if a contender computes a wrong result.
     """
-    found = _compare(
+    results = _compare(
         "cpu", [_make_contender("weft", "load_cuda", _make_ours("cpu"))], samples
     )
     if torch.cuda.is_available():
@@ -61,10 +61,10 @@ def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
             try:
                 contenders.append(_make_contender(name, rung, make()))
             except Exception as error:  # not installed, or for another CUDA release
-                first = (str(error).splitlines() or [type(error).__name__])[0]
-                print(f"weft: without {name}: {first}", file=sys.stderr)
-        found += _compare("cuda", contenders, samples)
-    return found
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                print(f"weft: skipping {name}: {reason}", file=sys.stderr)
+        results += _compare("cuda", contenders, samples)
+    return results
 
 
 def note(rows: list[dict[str, Any]]) -> str:
@@ -85,30 +85,30 @@ def _compare(
         "burst": (BURST, HostTimer(where), samples),
         "loop": (LOOP, WallTimer(where), max(1, samples // 10)),
     }
-    found = []
+    results = []
     for how, (launches, clock, rounds) in shapes.items():
-        for one in contenders:
+        for contender in contenders:
             # A CPU has no queue: a launch runs the kernel, so fewer calls are enough.
-            one.calls = launches if target == "cuda" else BURST
+            contender.calls = launches if target == "cuda" else BURST
         discard = int(rounds > 1)  # the first round warms up
         timed = race(
-            {one.row["impl"]: one for one in contenders},
+            {contender.row["impl"]: contender for contender in contenders},
             *(where, clock),
             **{"rounds": rounds - discard, "discard": discard},
         )
-        for one in contenders:
-            timing = timed[one.row["impl"]].timing
+        for contender in contenders:
+            timing = timed[contender.row["impl"]].timing
             row = {
-                **{"op": "launch", "impl": one.row["impl"]},
-                **{"rung": f"{how} {one.row['rung']}", "precision": "fp32"},
+                **{"op": "launch", "impl": contender.row["impl"]},
+                **{"rung": f"{how} {contender.row['rung']}", "precision": "fp32"},
                 **{"target": target, "device": device_name(target), **timing.row()},
-                **one.facts,
+                **contender.facts,
             }
-            for peer in PEERS if one.row["impl"] == "weft" else ():
+            for peer in PEERS if contender.row["impl"] == "weft" else ():
                 theirs = timed[peer].us if peer in timed else None
                 row[f"vs_{peer}"] = theirs and theirs / timing.median
-            found.append(row)
-    return found
+            results.append(row)
+    return results
 
 
 # ---- the contenders -----------------------------------------------------------
@@ -132,7 +132,7 @@ def _check_call(call: Call, arguments: list[Any]) -> Call:
     call()
     want = scale * a.double() + b.double() * c.double()[index.long()] + offset
     if not (out.double() - want).abs().max().item() < 1e-5:
-        raise RuntimeError(f"a contender computes {out.tolist()}")
+        raise RuntimeError(f"a contender computed a wrong result: {out.tolist()}")
     return call
 
 
@@ -160,7 +160,7 @@ def _make_driver_call() -> Call:
     launched = driver.open_library().cuLaunchKernelEx
     configuration, table = room.configuration, room.table
 
-    def call(held: Any = (room, compiled, arguments)) -> None:
+    def call(keep: Any = (room, compiled, arguments)) -> None:  # keeps them alive
         launched(configuration, function, table, 0)
 
     return _check_call(call, arguments)
@@ -180,8 +180,8 @@ def _make_cupy_call() -> Call:
     code = SOURCE.replace("__global__", 'extern "C" __global__')
     kernel = cupy.RawKernel(code, "eight")
     numbers = (cupy.float32(0.5), cupy.int32(N), cupy.int32(3))
-    given = (*arrays, *numbers)
-    return _check_call(lambda: kernel((1,), (N,), given), arguments)
+    kernel_arguments = (*arrays, *numbers)
+    return _check_call(lambda: kernel((1,), (N,), kernel_arguments), arguments)
 
 
 def _make_numba_call() -> Call:
@@ -195,6 +195,6 @@ def _make_numba_call() -> Call:
 
     arguments = _make_arguments("cuda")
     arrays = [cuda.as_cuda_array(tensor) for tensor in arguments[:5]]
-    given = (*arrays, *arguments[5:])
+    kernel_arguments = (*arrays, *arguments[5:])
     warnings.filterwarnings("ignore", "Grid size", module="numba")
-    return _check_call(lambda: eight[1, N](*given), arguments)
+    return _check_call(lambda: eight[1, N](*kernel_arguments), arguments)

@@ -1,4 +1,4 @@
-"""Time an op's rungs and PyTorch in turn, after a check of each result.
+"""Check an op's rungs, then time them and PyTorch in turn.
 
 python -m weft bench conv2d --sizes 64,256 --rungs reference
 """
@@ -34,8 +34,8 @@ class SizedProblem:
     inputs: Sequence[torch.Tensor]
     ours: Callable[..., torch.Tensor]
     torch: Callable[..., torch.Tensor]
-    flop: float  # 0: flops are not the limit
-    bytes: float  # each input read once, each output written once
+    flop: float  # 0 if flops are not the limit
+    bytes: float  # if each input is read once and each output is written once
 
 
 def rows(
@@ -47,26 +47,26 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Time `op`'s rungs and PyTorch on problems of the given sizes.
 
-    sizes: one number per problem, as PROBLEMS defines; () takes the usual ones. rungs:
-    names; () takes all that run on `device`. On a CPU these are the rungs in plain C,
-    since the time of a simulated CUDA kernel is meaningless. Raises ArgumentError for
-    an unknown rung and Mismatch for a wrong result.
+    sizes: one number per problem, as PROBLEMS defines; () selects the usual ones.
+    rungs: names; () selects all that run on `device`. On a CPU these are the rungs in
+    plain C, since the time of a simulated CUDA kernel is meaningless. Raises
+    ArgumentError for an unknown rung and Mismatch for a wrong result.
     """
     make, usual = PROBLEMS[op]
     target = torch.device(device)
     lib = native.library(op, target.type)
-    there = [r for r in lib.rungs if target.type in r.targets]
-    plain = [r for r in there if r.targets == (target.type,) or target.type == "cuda"]
-    chosen = [lib.rung(name) for name in rungs] or plain
-    for rung in chosen:
+    usable = [r for r in lib.rungs if target.type in r.targets]
+    plain = [r for r in usable if r.targets == (target.type,) or target.type == "cuda"]
+    selection = [lib.rung(name) for name in rungs] or plain
+    for rung in selection:
         check_rung(lib, rung)
-    found = []
+    results = []
     for size in sizes or usual:
-        found += _side_by_side(op, make(size, target), chosen, target, samples)
-    return found
+        results += _race_rungs(op, make(size, target), selection, target, samples)
+    return results
 
 
-def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
+def _race_rungs(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
     inputs = problem.inputs
     contenders = {
         r.name: Contender(
@@ -86,8 +86,8 @@ def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
         calls = _count_calls(contenders["torch"].call, device)
         for one in contenders.values():
             one.calls = calls
-        found = race(contenders, device, rounds=samples)
-    peer = found["torch"].us
+        results = race(contenders, device, rounds=samples)
+    peer = results["torch"].us
     return [
         {
             **{"op": op, **contenders[name].row},
@@ -99,7 +99,7 @@ def _side_by_side(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
             "error": errors[name],
             "vs_torch": peer / timed.us,
         }
-        for name, timed in found.items()
+        for name, timed in results.items()
     ]
 
 
@@ -120,17 +120,17 @@ def _count_calls(call: Callable[[], object], device: torch.device) -> int:
 
 
 def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
-    """Return the problem from the op's cases file, in the given size."""
-    of, bench = cases_file(op).OP, cases_file(op).BENCH
+    """Return the problem of the given size from the op's cases file."""
+    spec, bench = cases_file(op).OP, cases_file(op).BENCH
     sizes = {bench.size: size, **bench.others}
-    inputs = of.draw(sizes, device)
+    inputs = spec.draw(sizes, device)
     arrays = [x for x in inputs if isinstance(x, torch.Tensor)]
     options = inputs[len(arrays) :]
     return SizedProblem(
         *(sizes, arrays),
-        lambda *given, rung: of.run([*given, *options], rung),
-        lambda *given: of.twin(*given, *options),
-        *(bench.flop(sizes), of.count_bytes(sizes)),
+        lambda *tensors, rung: spec.run([*tensors, *options], rung),
+        lambda *tensors: spec.twin(*tensors, *options),
+        *(bench.flop(sizes), spec.count_bytes(sizes)),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..timing.results import Row
 
-Results = dict[str, Any]  # as read_json() returns them: "machine" and "rows"
+Results = dict[str, Any]  # the result of read_json(): "machine" and "rows"
 WIDTH = 120  # columns of README's lines
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
@@ -22,7 +22,7 @@ def write_digits(value: float, digits: int = 3) -> str:
 
 
 def write_duration(us: float, digits: int = 3) -> str:
-    """Write a time, given in microseconds, in a suitable unit."""
+    """Write a time, passed in microseconds, in a suitable unit."""
     for unit, size in (("µs", 1.0), ("ms", 1e3)):
         if us < 999.5 * size:
             return f"{write_digits(us / size, digits)} {unit}"
@@ -46,8 +46,8 @@ def write_band(row: Row) -> str:
 
 def write_range(values: Sequence[float]) -> str:
     low, high = write_duration(min(values)), write_duration(max(values))
-    same = low.split()[1] == high.split()[1]
-    return f"{low.split()[0] if same else low} to {high}"
+    one_unit = low.split()[1] == high.split()[1]
+    return f"{low.split()[0] if one_unit else low} to {high}"
 
 
 def write_accuracies(rows: Sequence[Row]) -> str:
@@ -101,5 +101,5 @@ def join_words(words: Iterable[str]) -> str:
 
 def fill_lines(text: str) -> str:
     """Wrap text to README's width; no line begins with a Markdown list marker."""
-    whole = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(" ".join(text.split()), WIDTH, **whole)
+    options = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(" ".join(text.split()), WIDTH, **options)

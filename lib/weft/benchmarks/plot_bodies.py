@@ -36,7 +36,7 @@ from . import ops
 def lowest_times(rows: Iterable[Mapping[str, Any]], target: str) -> dict[int, float]:
     """Map each size to the microseconds of our fastest rung on a target.
 
-    rows: as ops.py returns them. Uses each row's lowest sample, not the median, since
+    rows: the result of ops.rows(). Uses each row's lowest sample, not the median, since
     other work on the machine only adds time.
     """
     lowest: dict[int, float] = {}
@@ -86,11 +86,11 @@ NAMES = {  # a row's label, by its (impl, rung)
 
 
 def load_elsewhere(what: str = "bodies") -> list[ResultFile]:
-    """Return the results of `weft bench WHAT` that came with the lab."""
+    """Return the committed results of `weft bench WHAT`."""
     return [read_json(path) for path in sorted(RESULTS.glob(f"{what}_*.json"))]
 
 
-# ---- everybody at the same work ---------------------------------------------------
+# ---- all contenders on the same work ----------------------------------------------
 
 
 def plot_contenders(
@@ -101,26 +101,26 @@ def plot_contenders(
     Rows of `others` that did the same work on a GPU have hollow marks.
     """
     works = _group_works(rows)
-    mine = {
+    own = {
         op: _group_by_name(_select_same(rows, op, sizes)) for op, sizes in works.items()
     }
-    ghosts = [
+    hollow = [
         {
-            op: _group_by_name(_select_same(found["rows"], op, s), "cuda")
+            op: _group_by_name(_select_same(theirs["rows"], op, s), "cuda")
             for op, s in works.items()
         }
-        for found in others
+        for theirs in others
     ]
-    drawn = {
-        name for by_op in [mine, *ghosts] for each in by_op.values() for name, _ in each
+    present = {
+        name for by_op in [own, *hollow] for each in by_op.values() for name, _ in each
     }
-    names = [name for name in NAMES.values() if name in drawn]
+    names = [name for name in NAMES.values() if name in present]
     for ax, (op, (m, k, n)) in zip(axes, works.items()):
         ax.set_xscale("log")
-        _draw_dots(ax, mine[op], names, full=True)
-        for found in ghosts:
-            _draw_dots(ax, found[op], names, full=False)
-        (peer,) = [row["us"] for (name, _), row in mine[op].items() if name == "torch"]
+        _draw_dots(ax, own[op], names, full=True)
+        for theirs in hollow:
+            _draw_dots(ax, theirs[op], names, full=False)
+        (peer,) = [row["us"] for (name, _), row in own[op].items() if name == "torch"]
         ax.axvline(peer, color=OPPONENT, lw=1)
         ax.annotate("torch here ", (peer, -0.9), color=OPPONENT, ha="right")
         kit.name_lines(ax, names, -1.3, 0.3)
@@ -131,13 +131,13 @@ def plot_contenders(
 
 
 def make_caption(rows: list[Row], others: list[ResultFile]) -> str:
-    """Write the machines, the clock and the statistic."""
-    here = ", ".join(dict.fromkeys(row["device"] for row in rows))
+    """Return the caption: the machines, the timers and the statistic."""
+    devices = ", ".join(dict.fromkeys(row["device"] for row in rows))
     timers = ", ".join(dict.fromkeys(row["timer"] for row in rows))
-    told = kit.list_machines(others)
-    below = f"; hollow, below: {told}" if told else ""
+    machines = kit.list_machines(others)
+    hollow = f"; hollow, below: {machines}" if machines else ""
     return (
-        f"full, above: {here}{below}. Blue: on a GPU. ~: only a part was run.\n"
+        f"full, above: {devices}{hollow}. Blue: on a GPU. ~: only a part was run.\n"
         f"{timers}; {STATISTIC}"
     )
 
@@ -152,21 +152,21 @@ def _select_same(rows: list[Row], op: str, sizes: list[int | None]) -> list[Row]
 
 def _group_by_name(rows: list[Row], target: str = "") -> dict[tuple[str, str], Row]:
     """Group rows by name and target; keep only the fastest of the lab's own rungs."""
-    found = {}
+    grouped = {}
     for row in sorted(rows, key=lambda row: -row["us"]):
         key = row["impl"], row["rung"]
         if key not in NAMES and key[0] == "weft" and not key[1].startswith("sim"):
             key = "weft", "best"
         if key in NAMES and target in ("", row["target"]):
-            found[NAMES[key], row["target"]] = row
-    return found
+            grouped[NAMES[key], row["target"]] = row
+    return grouped
 
 
 def _draw_dots(
-    ax: Axes, found: dict[tuple[str, str], Row], names: list[str], full: bool
+    ax: Axes, rows_by_name: dict[tuple[str, str], Row], names: list[str], full: bool
 ) -> None:
     """Draw a mark, its band and its time for each row, on the line of its name."""
-    for (name, target), row in found.items():
+    for (name, target), row in rows_by_name.items():
         colour = READ if target == "cuda" else INK
         place, us = names.index(name), row["us"]
         ax.plot([row["us_low"], row["us_high"]], [place] * 2, color=colour, lw=2)
@@ -194,15 +194,15 @@ def _time(us: float) -> str:
 def plot_clocks(ax: Axes, rows: list[Row], full: bool) -> None:
     """Draw two clocks' times for each Python body on a GPU.
 
-    One time comes from events around the kernel. The other is the host's, which does
-    not wait for the kernel.
+    One time comes from events around the kernel. The other comes from the host's clock,
+    which does not wait for the kernel.
     """
-    found = list(_list_clocks(rows))
-    if not found:
-        raise ValueError("no row has a host_us: these were not measured on a GPU")
+    clocks = list(_list_clocks(rows))
+    if not clocks:
+        raise ValueError("no row has a host_us: no row was measured on a GPU")
     ax.set_xscale("log")
     inside = kit.fill_of(READ, full)
-    for place, (_, event, host) in enumerate(found):
+    for place, (_, event, host) in enumerate(clocks):
         first = place == 0
         ax.plot([event, host], [place, place], color=INK, lw=1)
         ax.plot(
@@ -215,10 +215,10 @@ def plot_clocks(ax: Axes, rows: list[Row], full: bool) -> None:
             **{"color": OPPONENT, "mfc": "none", "ms": 8},
             label="a clock that does not wait" if first else None,
         )
-        text = f"{host / event:.2g} x the truth"
+        text = f"{host / event:.2g} x the kernel's"
         ax.text(1.25 * max(event, host), place, text, va="center")
-    times = [time for _, *both in found for time in both]
-    kit.name_lines(ax, [name for name, *_ in found])
+    times = [time for _, *pair in clocks for time in pair]
+    kit.name_lines(ax, [name for name, *_ in clocks])
     ax.set(xlim=(0.5 * min(times), 30 * max(times)), xlabel="µs, fp32, median")
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
 
@@ -244,7 +244,7 @@ def plot_launches(ax: Axes, rows: list[Row]) -> None:
     kit.name_lines(ax, names, -0.5, 0.5)
     ax.set(
         xlim=(0, 1.2 * max(row["us_high"] for row in burst)),
-        xlabel="µs a launch costs Python, median and band (left is better)",
+        xlabel="µs per launch in Python, median and band (left is better)",
     )
 
 
@@ -278,11 +278,11 @@ def time_relu(sizes: Sequence[int], device: str) -> list[Row]:
 
 
 def plot_times(rows: Sequence[Row]) -> Figure:
-    """Draw time over size for this machine and, hollow, for other machines' GPUs."""
+    """Draw time over size for this machine and for other GPUs, with hollow marks."""
     elsewhere = load_elsewhere("relu")
     lines = [(rows, "cpu", "o-", WRITTEN), (rows, "cuda", "o-", READ)]
     lines += [
-        (found["rows"], "cuda", mark, READ) for found, mark in zip(elsewhere, MARKS)
+        (results["rows"], "cuda", mark, READ) for results, mark in zip(elsewhere, MARKS)
     ]
     with kit.style():
         figure = Figure(figsize=(9.2, 4), layout="constrained")
@@ -305,7 +305,7 @@ def list_crossings(rows: Sequence[Row]) -> dict[str, float]:
     elsewhere = load_elsewhere("relu")
     host = lowest_times(rows, "cpu")
     crossings = {}
-    for measured in (rows, *(found["rows"] for found in elsewhere)):
+    for measured in (rows, *(results["rows"] for results in elsewhere)):
         size = find_crossing(host, lowest_times(measured, "cuda"))
         if size:
             row = next(row for row in measured if row["target"] == "cuda")

@@ -3,8 +3,8 @@
     with figure(9, 4) as ax:
         plot_transposes(ax, rows, load_elsewhere("transpose"))
 
-Filled marks were measured here; hollow ones were measured elsewhere and came with the
-lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are not meaningful. A
+Filled marks were measured on this machine; hollow marks are committed results from
+notebooks/results/. `rows` are a GPU's, or empty: a CPU's times are not meaningful. A
 chart without any measurement explains how to make one.
 """
 
@@ -40,23 +40,23 @@ def plot_transposes(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None
     series = kit.list_series(rows, others)
     if not series:
         return kit.draw_unmeasured(ax, "transpose")
-    named = [{_key_of(row): row for row in found} for _, found in series]
-    keys = [key for key in NAMES if any(key in found for found in named)]
+    rows_by_key = [{_key_of(row): row for row in measured} for _, measured in series]
+    keys = [key for key in NAMES if any(key in by_key for by_key in rows_by_key)]
     height = 0.8 / len(series)
-    for number, (found, (machine, _)) in enumerate(zip(named, series)):
+    for number, (by_key, (machine, _)) in enumerate(zip(rows_by_key, series)):
         look = kit.bar_look(READ, machine is None)
-        copied = max(row["gbs"] for row in found.values() if row["op"] == "copy")
+        copied = max(row["gbs"] for row in by_key.values() if row["op"] == "copy")
         ax.axvline(copied, **kit.reference_line(OPPONENT), zorder=0)
         for place, key in enumerate(keys):
-            if key not in found:
+            if key not in by_key:
                 continue
-            row, y = found[key], place + (number + 0.5) * height - 0.4
+            row, y = by_key[key], place + (number + 0.5) * height - 0.4
             ax.barh(y, row["gbs"], 0.85 * height, **look)
             text = f"{row['gbs']:,.0f} GB/s, {100 * row['gbs'] / copied:.0f} %"
-            inside = row["gbs"] > 0.7 * copied  # beside the bar it would cross the line
+            inside = row["gbs"] > 0.7 * copied  # outside, it would cross the line
             side = {"right": -6, "ha": "right"} if inside else {}
             kit.label_beside(ax, text, (row["gbs"], y), fontsize=9, **side)
-    most = max(row["gbs"] for found in named for row in found.values())
+    most = max(row["gbs"] for by_key in rows_by_key for row in by_key.values())
     kit.name_lines(ax, [NAMES[key] for key in keys], -0.5, 0.5)
     label = "GB/s read and written, fp32 (right is better); % of the fastest copy"
     ax.set(xlim=(0, 1.05 * most), xlabel=label)
@@ -68,13 +68,13 @@ def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
     if not series:
         return kit.draw_unmeasured(ax, "transpose")
     ax.set_xscale("log", base=2)
-    for machine, every in series:
+    for machine, part in series:
         name = machine["device"] if machine else "this machine"
-        found = [row for row in every if row["op"] == "strided"]
-        where = [int(row["rung"].partition(" ")[2]) for row in found]
-        speeds = [row["gbs"] for row in found]
+        strided = [row for row in part if row["op"] == "strided"]
+        strides = [int(row["rung"].partition(" ")[2]) for row in strided]
+        speeds = [row["gbs"] for row in strided]
         ax.plot(
-            where,
+            strides,
             speeds,
             "o-",
             color=READ,
@@ -82,14 +82,14 @@ def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
             ms=7,
             label=name,
         )
-        for x, y in zip(where, speeds):
+        for x, y in zip(strides, speeds):
             offset = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
             above = 9 if machine else -16
             ax.annotate(f"{y:,.0f}", (x, y), (0, above), **offset)
     ax.set(xlabel="stride, in floats", ylabel="GB/s of numbers copied")
     top = ax.get_ylim()[1]
     ax.set_ylim(-0.08 * top, 1.15 * top)
-    ax.set_xticks(where, where)
+    ax.set_xticks(strides, strides)
     ax.minorticks_off()
     ax.legend(loc="upper right")
 
@@ -107,50 +107,50 @@ def plot_distances(
         for ax in axes:
             kit.draw_unmeasured(ax, "sectors")
         return
-    for machine, found in series:
-        ordered = [row for row in found if row["rung"] == "in order"]
+    for machine, part in series:
+        ordered = [row for row in part if row["rung"] == "in order"]
         limits = {
             row["fetch"]: f"{row['fetch']} bytes" + ", the usual" * row["usual"]
             for row in ordered
         }
         _draw_lines(axes[0], ordered, "stride", "fetch", limits, not machine)
-        runs = [row for row in found if row["run"] and row["usual"]]
+        runs = [row for row in part if row["run"] and row["usual"]]
         sizes = {row["footprint"]: f"{row['footprint'] / 2**30:g} GiB" for row in runs}
         _draw_lines(axes[1], runs, "run", "footprint", sizes, not machine)
-    titles = "limit of a fetch", "scattered all over"
+    titles = "fetch limit", "scattered over"
     for ax, title, place in zip(axes, titles, ("upper right", "lower right")):
         ax.set_xscale("log", base=2)
         ax.xaxis.set_major_formatter(lambda size, _: f"{size:,.0f}")
         ax.set_ylim(0)
         handles, names = ax.get_legend_handles_labels()
-        once = dict(zip(names, handles))  # two cards have the same names
-        ax.legend(once.values(), once.keys(), title=title, loc=place)
+        unique = dict(zip(names, handles))  # two cards have the same names
+        ax.legend(unique.values(), unique.keys(), title=title, loc=place)
     axes[0].set(xlabel="bytes from sector to sector, in order")
-    axes[0].set_ylabel("TB/s of wanted sectors")
+    axes[0].set_ylabel("TB/s of requested sectors")
     axes[1].set(xlabel="bytes in a run, runs scattered")
 
 
 def _draw_lines(
-    ax: Axes, rows: list[Row], key: str, group: str, names: dict[int, str], here: bool
+    ax: Axes, rows: list[Row], key: str, group: str, names: dict[int, str], local: bool
 ) -> None:
-    """Draw the rows' speeds over one of their numbers, one line per group."""
+    """Draw the rows' speeds over `key`, with a line for each value of `group`."""
     for colour, value in zip(COLOURS, sorted(names)):
         points = sorted((r[key], r["tbs"]) for r in rows if r[group] == value)
-        look = {"color": colour, "mfc": kit.fill_of(colour, here), "ms": 6, "lw": 1}
+        look = {"color": colour, "mfc": kit.fill_of(colour, local), "ms": 6, "lw": 1}
         ax.plot(*zip(*points), "o-", label=names[value], **look)
 
 
 def measure_effects(rows: list[Row]) -> dict[str, float]:
     """Return the factor in speed of each effect that a sector count does not include.
 
-    rows: rows of one card; comparisons for which rows are missing are omitted.
+    rows: the rows of one card. Comparisons without the necessary rows are omitted.
     """
     ordered = {(r["fetch"], r["stride"]): r["tbs"] for r in rows if r["stride"]}
     runs = {(r["fetch"], r["run"], r["footprint"]): r["tbs"] for r in rows if r["run"]}
     usual = next(row["fetch"] for row in rows if row["usual"])
-    near, far = (end({size for *_, size in runs}) for end in (min, max))
-    longest, widest = max(run for _, run, _ in runs), max(apart for _, apart in ordered)
-    lone = usual, 32, near
+    small, large = (end({size for *_, size in runs}) for end in (min, max))
+    longest, widest = max(run for _, run, _ in runs), max(gap for _, gap in ordered)
+    lone = usual, 32, small
     compared = {
         f"the fetch, in order, limit {limit}: 32 bytes apart over 64": (
             *(ordered, (limit, 32), (limit, 64)),
@@ -159,17 +159,17 @@ def measure_effects(rows: list[Row]) -> dict[str, float]:
     }
     compared |= {
         f"the fetch, scattered sectors: limit {limit} over 32": (
-            *(runs, (limit, 32, near), (32, 32, near)),
+            *(runs, (limit, 32, small), (32, 32, small)),
         )
         for limit in (64, 128)
     }
     compared |= {
-        f"neighbours: runs of {run} bytes over 32": (runs, (usual, run, near), lone)
+        f"neighbours: runs of {run} bytes over 32": (runs, (usual, run, small), lone)
         for run in (64, 128, 256)
     }
     compared |= {
         f"neighbours: runs of {longest:,} bytes over 256": (
-            *(runs, (usual, longest, near), (usual, 256, near)),
+            *(runs, (usual, longest, small), (usual, 256, small)),
         ),
         "neighbours, in order, limit 32: 128 bytes apart over 256": (
             *(ordered, (32, 128), (32, 256)),
@@ -177,8 +177,8 @@ def measure_effects(rows: list[Row]) -> dict[str, float]:
         f"a row of DRAM, in order, limit 32: 256 apart over {widest:,}": (
             *(ordered, (32, 256), (32, widest)),
         ),
-        f"the TLB: scattered sectors in {near / 2**30:g} GiB over {far / 2**30:g}": (
-            *(runs, lone, (usual, 32, far)),
+        f"the TLB: scattered sectors in {small / 2**30:g} GiB over {large / 2**30:g}": (
+            *(runs, lone, (usual, 32, large)),
         ),
     }
     return {
@@ -203,11 +203,11 @@ def runs_a_second(rows: list[Row]) -> dict[int, float]:
 def describe_sectors(rows: list[Row], others: list[ResultFile]) -> list[str]:
     """Describe the effects and the runs per second, one line for each card."""
     lines = []
-    for found in [rows] * bool(rows) + [found["rows"] for found in others]:
-        lines.append(found[0]["device"])
-        for name, ratio in measure_effects(found).items():
+    for card_rows in [rows] * bool(rows) + [results["rows"] for results in others]:
+        lines.append(card_rows[0]["device"])
+        for name, ratio in measure_effects(card_rows).items():
             lines.append(f"    {name:<60}{ratio:5.2f} times the speed")
-        for size, count in [*runs_a_second(found).items()][:4]:
+        for size, count in [*runs_a_second(card_rows).items()][:4]:
             name = f"runs of {size} bytes that begin in a second"
             lines.append(f"    {name:<60}{count / 1e9:5.1f} * 10^9")
     return lines or [kit.describe_unmeasured("sectors")]
@@ -217,21 +217,21 @@ def strided_reads(copies: list[Row], sectors: list[Row]) -> list[tuple[float, ..
     """Pair a card's strided copies with reads of as many sectors at equal distances.
 
     Each tuple is (distance in bytes, sectors, µs of the copy, µs of the reads, µs of
-    the reads with fetch limit 32). From stride 8, each number has its own sector.
+    the reads with fetch limit 32). From stride 8 on, each number has its own sector.
     """
     us = {
         (row["stride"], fetch): row["us"] / row["sectors"]
         for row in sectors
         for fetch in (row["fetch"], "usual" if row["usual"] else row["fetch"])
     }
-    found = []
+    pairs = []
     for row in copies:
-        apart = 4 * int(row["rung"].split()[1]) if row["op"] == "strided" else 0
-        if (apart, 32) in us:
+        distance = 4 * int(row["rung"].split()[1]) if row["op"] == "strided" else 0
+        if (distance, 32) in us:
             count = row["count"]
-            reads = (count * us[apart, fetch] for fetch in ("usual", 32))
-            found.append((apart, count, row["us"], *reads))
-    return found
+            reads = (count * us[distance, fetch] for fetch in ("usual", 32))
+            pairs.append((distance, count, row["us"], *reads))
+    return pairs
 
 
 def describe_copies(
@@ -240,26 +240,26 @@ def describe_copies(
     others: list[ResultFile],
     other_sectors: list[ResultFile],
 ) -> list[str]:
-    """Write the strided reads of each card that has both kinds of rows, as a table."""
+    """Return a table of the strided reads of each card that has both kinds of rows."""
     pairs = [(rows, sectors)] * bool(rows and sectors)
     pairs += [
-        (found["rows"], beside["rows"])
-        for found in others
-        for beside in other_sectors
-        if found["machine"]["device"] == beside["machine"]["device"]
+        (copy_results["rows"], sector_rows["rows"])
+        for copy_results in others
+        for sector_rows in other_sectors
+        if copy_results["machine"]["device"] == sector_rows["machine"]["device"]
     ]
     lines = []
-    for copies, beside in pairs:
-        lines += [beside[0]["device"], "    bytes apart    sectors  µs: copy"]
+    for copies, sector_rows in pairs:
+        lines += [sector_rows[0]["device"], "    bytes apart    sectors  µs: copy"]
         lines[-1] += "  reads alone  with a fetch of 32"
-        for apart, count, *us in strided_reads(copies, beside):
+        for distance, count, *us in strided_reads(copies, sector_rows):
             copy, read, short = (f"{time:.1f}" for time in us)
-            lines += [f"    {apart:>11}{count:>11,}{copy:>10}{read:>13}{short:>20}"]
+            lines += [f"    {distance:>11}{count:>11,}{copy:>10}{read:>13}{short:>20}"]
     return lines
 
 
 def make_caption(others: list[ResultFile], what: str = "transpose") -> str:
-    """Write the names of the cards measured elsewhere and the dates."""
+    """Return the names of the cards measured elsewhere, and the dates."""
     return kit.describe_hollow(others, what)
 
 

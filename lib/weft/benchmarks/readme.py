@@ -53,9 +53,9 @@ def _race_lines() -> list[str]:
     steps = sentences.select(results["rows"], measure="step", batch=sentences.BATCH)
     lines = []
     for kind in dict.fromkeys(row["precision"] for row in steps):
-        there = sentences.select(steps, precision=kind)
+        candidates = sentences.select(steps, precision=kind)
         ours, theirs = (
-            sentences.fastest_row(there, impl) for impl in ("weft", "torch")
+            sentences.fastest_row(candidates, impl) for impl in ("weft", "torch")
         )
         lines.append(
             _write_line(
@@ -141,13 +141,13 @@ def block_marks(name: str) -> tuple[str, str]:
 
 
 def replace_block(text: str, name: str, block: str) -> str:
-    """Return the text with a block between its marks; ValueError if any is missing."""
-    begin, end = block_marks(name)
-    before, has_begin, rest = text.partition(begin)
-    _, has_end, after = rest.partition(end)
+    """Replace a block between its marks; raises ValueError if a mark is missing."""
+    first, last = block_marks(name)
+    before, has_begin, remainder = text.partition(first)
+    _, has_end, after = remainder.partition(last)
     if not has_begin or not has_end:
-        raise ValueError(f"no {begin} ... {end} in the text")
-    return f"{before}{begin}\n{block}\n{end}{after}"
+        raise ValueError(f"no {first} ... {last} in the text")
+    return f"{before}{first}\n{block}\n{last}{after}"
 
 
 def renew_blocks(text: str, page: Path) -> str:

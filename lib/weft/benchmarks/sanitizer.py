@@ -34,20 +34,20 @@ LAST = 3000  # number of characters shown from the end of a tool's output
 def rows(tools: Sequence[str] = TOOLS, rung: str | None = None) -> list[Row]:
     """Run each tool over all rungs, or over `rung` alone, and return a row for each.
 
-    A row has `errors`, the number found (None if the tool did not finish), `rungs` with
-    correct results, and `missing` ones without. Findings are printed. Raises
-    ArgumentError for an unknown tool or rung, or a missing sanitizer, nvcc or GPU.
+    In a row, `errors` is a count (None if the tool did not finish), `rungs` lists the
+    rungs with correct results, and `missing` lists the others. Findings are printed.
+    Raises ArgumentError for an unknown tool or rung, or without sanitizer, nvcc or GPU.
     """
     for tool in tools:
         if tool not in TOOLS:
-            raise ArgumentError(f"{SANITIZER} '{tool}': want of {', '.join(TOOLS)}")
+            raise ArgumentError(f"{SANITIZER} '{tool}': expected {', '.join(TOOLS)}")
     if not devices.count():
-        raise ArgumentError(f"{SANITIZER} watches a GPU, and there is none here")
+        raise ArgumentError(f"{SANITIZER} requires a GPU, and this machine has none")
     if not shutil.which(SANITIZER):
-        raise ArgumentError(f"{SANITIZER} is not on the PATH; the CUDA toolkit has it")
+        raise ArgumentError(f"{SANITIZER} of the CUDA toolkit is not on the PATH")
     lib = native.library("matmul", "cuda")
-    wanted = [lib.rung(rung)] if rung else lib.here()
-    names = [one.name for one in wanted]
+    rungs = [lib.rung(rung)] if rung else lib.here()
+    names = [one.name for one in rungs]
     with tempfile.TemporaryDirectory() as folder:
         command = [_build_program(Path(folder)), lib.path, *([rung] if rung else [])]
         with ThreadPoolExecutor(len(tools)) as pool:
@@ -60,21 +60,21 @@ def is_clean(row: Row) -> bool:
 
 
 def _build_program(folder: Path) -> Path:
-    """Compile every_rung into the folder."""
+    """Compile every_rung.cu into the folder and return the program's path."""
     nvcc = toolchain.nvcc()
     if not nvcc:
-        raise ArgumentError(f"nvcc is missing: {SOURCE.name} is compiled with it")
+        raise ArgumentError(f"compiling {SOURCE.name} requires nvcc, which is missing")
     program = folder / SOURCE.stem
     command = [nvcc, "-I", build.KERNELS, SOURCE, "-o", program, "-ldl"]
-    done = subprocess.run([*map(str, command)], text=True, capture_output=True)
-    if done.returncode:
-        raise BuildError(f"{SOURCE.name}: {done.stderr[-LAST:]}")
+    process = subprocess.run([*map(str, command)], text=True, capture_output=True)
+    if process.returncode:
+        raise BuildError(f"{SOURCE.name}: {process.stderr[-LAST:]}")
     return program
 
 
 def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
     """Run one tool and return its row; copy its output to stderr as it runs."""
-    begin, lines, done = time.monotonic(), [], []
+    start, lines, right = time.monotonic(), [], []
     watched = [SANITIZER, "--tool", tool, "--error-exitcode", "1", *map(str, command)]
     with subprocess.Popen(
         watched, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -82,22 +82,22 @@ def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
         for line in process.stdout:
             lines.append(line)
             if line.startswith("done: "):
-                done.append(line.removeprefix("done: ").strip())
-                _report(f"{tool}: {done[-1]}, {len(done)} of {len(names)}")
+                right.append(line.removeprefix("done: ").strip())
+                _report(f"{tool}: {right[-1]}, {len(right)} of {len(names)}")
     errors = _count_errors("".join(lines), process.returncode)
-    found = {
+    row = {
         **{"op": "matmul", "impl": SANITIZER, "tool": tool, "version": _tool_version()},
         **{"target": "cuda", "device": device_name("cuda"), "errors": errors},
-        **{"rungs": done, "missing": [name for name in names if name not in done]},
-        **{"seconds": time.monotonic() - begin, **stamp_row()},
+        **{"rungs": right, "missing": [name for name in names if name not in right]},
+        **{"seconds": time.monotonic() - start, **stamp_row()},
     }
-    if not is_clean(found):
+    if not is_clean(row):
         _report("".join(lines)[-LAST:])
-    return found
+    return row
 
 
 def _count_errors(text: str, status: int) -> int | None:
-    """Return the number of errors or hazards in the summaries; None if it broke off."""
+    """Return the number of errors or hazards; None if the tool stopped early."""
     counts = re.findall(r"SUMMARY: (\d+) (?:error|hazard)", text)
     if not counts or (status and not any(map(int, counts))):
         return None
@@ -105,9 +105,9 @@ def _count_errors(text: str, status: int) -> int | None:
 
 
 def _tool_version() -> str | None:
-    done = subprocess.run([SANITIZER, "--version"], text=True, capture_output=True)
-    found = re.search(r"Version (\S+)", done.stdout)
-    return found and found[1]
+    process = subprocess.run([SANITIZER, "--version"], text=True, capture_output=True)
+    match = re.search(r"Version (\S+)", process.stdout)
+    return match and match[1]
 
 
 def _report(line: str) -> None:

@@ -1,9 +1,9 @@
 /* sectors.cu -- reads of equally many sectors in different places, for `weft
  * bench sectors`.
  *
- * A thread reads one float of each of EACH sectors; no sector is read twice, so
- * no cache can help. Both kernels make as many requests of as many sectors:
- * what differs in time is due to where the sectors are.
+ * A thread reads one float in each of EACH sectors. No sector is read twice, so
+ * no cache can help. Both kernels request equally many sectors in equally many
+ * requests, so any difference in time comes from the places of the sectors.
  *
  * Lesson:  notebooks/07a_memory.ipynb, "What sectors leave out".
  */

@@ -10,8 +10,8 @@ This separates three effects that a count of sectors does not include:
 
     the fetch  if L2 fetches two sectors for a missing one, sectors 64 bytes apart
                in order arrive at half the speed of all. `fetch` is the context's fetch
-               limit in bytes, a hint that the driver may ignore; `usual`: the default
-               limit. A limit of 32 should prevent extra fetches
+               limit in bytes, a hint that the driver may ignore; `usual` marks the
+               default limit. A limit of 32 should prevent extra fetches
     DRAM rows  if opening a row of DRAM costs time, longer runs become faster up to the
                length of a row, in the smallest footprint
     the TLB    if a footprint has more pages than the TLBs hold, short runs are slower
@@ -46,7 +46,7 @@ MOST = {"cuda": 1 << 36, "cpu": 1 << 19}  # bytes of the largest, if memory perm
 ROOM = 0.9  # usable share of the free memory
 RUNS = (1, 2, 4, 8, 32, 256, 2048)  # lengths of runs in sectors
 FETCHES = (32, 64, 128)  # tested fetch limits in bytes
-SECONDS = 0.3  # timing per row
+SECONDS = 0.3  # seconds of timing per row
 SHOWN = ["rung", "fetch", "stride", "run", "footprint", "us", "us_low", "us_high"]
 SHOWN += ["tbs"]
 
@@ -64,33 +64,33 @@ def rows(device: str = "cpu", seconds: float = SECONDS) -> list[Row]:
     """
     where = torch.device(device)
     x = torch.ones(_largest_footprint(where) // 4, device=where)
-    timer, found = "graph" if where.type == "cuda" else "wall", []
+    timer, results = "graph" if where.type == "cuda" else "wall", []
     for fetch in FETCHES if where.type == "cuda" else (None,):
         with _fetch_limit(where, fetch) as (limit, usual):
-            for what, call in _make_contenders(x):
-                timed = time_it(call, timer=timer, device=where, seconds=seconds)
+            for names, call in _make_contenders(x):
+                timing = time_it(call, timer=timer, device=where, seconds=seconds)
                 sectors = WANTED[where.type]
-                found.append(
+                results.append(
                     {
                         **{"op": "sectors", "impl": "weft", "precision": "fp32"},
-                        **{"target": where.type, "device": timed.device},
-                        **what,
+                        **{"target": where.type, "device": timing.device},
+                        **names,
                         **{"fetch": limit, "usual": usual, "sectors": sectors},
-                        **timed.row(),
-                        "tbs": SECTOR * sectors / timed.us / 1e6,
+                        **timing.row(),
+                        "tbs": SECTOR * sectors / timing.us / 1e6,
                         **stamp_row(),
                     }
                 )
-    return found
+    return results
 
 
 def note(rows: list[Row]) -> str:
     """Return the text below the table."""
-    said = f"{rows[0]['sectors']:,} sectors of {SECTOR} bytes each time; "
-    said += f"stride, run, footprint and fetch in bytes; {rows[0]['device']}"
+    text = f"{rows[0]['sectors']:,} sectors of {SECTOR} bytes each time; "
+    text += f"stride, run, footprint and fetch in bytes; {rows[0]['device']}"
     if rows[0]["target"] == "cpu":
-        said += "\nOn a CPU threads are simulated: these times are no signal of a GPU's"
-    return said
+        text += "\nOn a CPU threads are simulated: these times do not represent a GPU"
+    return text
 
 
 def _largest_footprint(where: torch.device) -> int:
@@ -99,7 +99,7 @@ def _largest_footprint(where: torch.device) -> int:
     if where.type == "cuda":
         most = min(most, int(ROOM * torch.cuda.mem_get_info(where)[0]))
     if most < least:
-        raise ValueError(f"bench sectors: {least:,} bytes are needed, {most:,} free")
+        raise ValueError(f"bench sectors requires {least:,} bytes, {most:,} are free")
     return 1 << (most.bit_length() - 1)
 
 
@@ -113,7 +113,7 @@ def _list_footprints(largest: int, target: str) -> list[int]:
 
 
 def _make_contenders(x: torch.Tensor) -> Iterator[tuple[Row, Callable[[], object]]]:
-    """Yield each row's names and its checked call; `x` must be full of ones."""
+    """Yield the names and the checked call of each row; all numbers of x must be 1."""
     target = x.device.type
     kernels = load_cuda(SOURCE.read_text(), target=target, name=SOURCE.name)
     sectors = WANTED[target]
@@ -125,21 +125,21 @@ def _make_contenders(x: torch.Tensor) -> Iterator[tuple[Row, Callable[[], object
         sums.fill_(torch.nan)
         launch(sums, x, *numbers)
         if not bool((sums == EACH).all()):
-            raise RuntimeError(f"{kernel} {numbers} has a wrong sum")
+            raise RuntimeError(f"{kernel} {numbers} computed a wrong sum")
         return functools.partial(launch, sums, x, *numbers)
 
     bytes_of_x = 4 * x.numel()
     stride = 1
     while (footprint := stride * sectors * SECTOR) <= bytes_of_x:
-        what = {"stride": SECTOR * stride, "run": None, "footprint": footprint}
-        yield {"rung": "in order"} | what, checked("read_in_order", stride)
+        names = {"stride": SECTOR * stride, "run": None, "footprint": footprint}
+        yield {"rung": "in order"} | names, checked("read_in_order", stride)
         stride *= 2
     for footprint in _list_footprints(bytes_of_x, target):
         for run in RUNS:
             slots = footprint // (SECTOR * run)
             bits = run.bit_length() - 1, slots.bit_length() - 1
-            what = {"stride": None, "run": SECTOR * run, "footprint": footprint}
-            yield {"rung": "scattered"} | what, checked("read_scattered", *bits)
+            names = {"stride": None, "run": SECTOR * run, "footprint": footprint}
+            yield {"rung": "scattered"} | names, checked("read_scattered", *bits)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
-"""Write README's paragraphs about measurements from the committed rows.
+"""Write the paragraphs about measurements in README.md and docs/results.md.
 
 Each describe function returns Markdown; by default it reads notebooks/results/.
-weft.benchmarks.readme puts the paragraphs between their marks in README.md.
+weft.benchmarks.readme inserts the paragraphs between their marks.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def load_newest(what: str, target: str) -> Results:
 
     Files with any GPU rows count as a GPU's. Raises ValueError if there are none.
     """
-    found = [read_json(p) | {"stem": p.stem} for p in RESULTS.glob(f"{what}_*.json")]
-    there = [results for results in found if _target_of(results) == target]
-    if not there:
-        raise ValueError(f"notebooks/results has no {what}_*.json of {target}")
-    return max(there, key=lambda results: results["machine"]["date"])
+    files = [read_json(p) | {"stem": p.stem} for p in RESULTS.glob(f"{what}_*.json")]
+    matching = [results for results in files if _target_of(results) == target]
+    if not matching:
+        raise ValueError(f"notebooks/results has no {what}_*.json for {target}")
+    return max(matching, key=lambda results: results["machine"]["date"])
 
 
 def _target_of(results: Results) -> str:
@@ -60,8 +60,8 @@ def _target_of(results: Results) -> str:
 
 def fastest_row(rows: Iterable[Row], impl: str, **wanted: Any) -> Row:
     """Return the fastest row of `impl` among the rows with the wanted values."""
-    there = (row for row in select(rows, impl=impl, **wanted) if row["us"])
-    return min(there, key=lambda row: row["us"])
+    candidates = (row for row in select(rows, impl=impl, **wanted) if row["us"])
+    return min(candidates, key=lambda row: row["us"])
 
 
 def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
@@ -83,8 +83,8 @@ def describe_opponent(results: Results | None = None) -> str:
         for rows in races.values()
     )
     left_out = (
-        f" In {narrow} of the {len(races)} races below, the uncompiled step runs in "
-        "channels-last alone."
+        f" In {narrow} of the {len(races)} races below, the uncompiled step runs only "
+        "in channels-last."
         if narrow
         else ""
     )
@@ -117,10 +117,10 @@ def describe_race(
 
 def _group_races(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
     """Group the rows of each race of steps, by precision and batch."""
-    found: dict[tuple[str, int], list[Row]] = {}
+    races: dict[tuple[str, int], list[Row]] = {}
     for row in select(rows, measure="step"):
-        found.setdefault((row["precision"], row["batch"]), []).append(row)
-    return found
+        races.setdefault((row["precision"], row["batch"]), []).append(row)
+    return races
 
 
 def _race_factor(rows: Iterable[Row]) -> float:
@@ -138,12 +138,12 @@ def _race_table(rows: Sequence[Row]) -> str:
     for batch in sorted({batch for _, batch in races}):
         cells = [str(batch)]
         for kind in precisions:
-            there = races[kind, batch]
+            race = races[kind, batch]
             times = [
-                write_duration(fastest_row(there, impl)["us"])
+                write_duration(fastest_row(race, impl)["us"])
                 for impl in ("weft", "torch")
             ]
-            cells += [*times, f"{_race_factor(there):.2f}"]
+            cells += [*times, f"{_race_factor(race):.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -155,17 +155,16 @@ def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
     kinds = [row["precision"] for row in ours]
     committed = [_race_factor(_group_races(rows)[kind, BATCH]) for kind in kinds]
     return fill_lines(
-        "This PyTorch is not yet at its best. A faster one was measured apart "
-        f"({machine['device']}, PyTorch {cut_release(machine)}, {machine['date']}): "
-        f"{theirs[0]['rung']}. Its step of {BATCH} "
-        f"images takes {write_times(theirs)} in {join_words(kinds)}, ours "
-        f"{write_times(ours)}. "
-        f"Beside it the factors at {BATCH} images are "
-        f"{write_factors(row['vs_torch_stronger'] for row in ours)}, not "
-        f"{write_factors(committed)} as in the table. The table's race, "
+        "PyTorch can be faster than in this table. A faster step was measured "
+        f"separately ({machine['device']}, PyTorch {cut_release(machine)}, "
+        f"{machine['date']}): {theirs[0]['rung']}. A step of {BATCH} images takes "
+        f"{write_times(theirs)} in {join_words(kinds)}, ours {write_times(ours)}. "
+        f"Against this step, the factors at {BATCH} images are "
+        f"{write_factors(row['vs_torch_stronger'] for row in ours)}, instead of "
+        f"{write_factors(committed)} in the table. The table's race, "
         "repeated that day, "
-        f"gave {write_factors(row['vs_torch_best'] for row in ours)}. The whole race "
-        "against the faster PyTorch is still to come."
+        f"gave {write_factors(row['vs_torch_best'] for row in ours)}. The full race "
+        "against the faster PyTorch has not been run yet."
     )
 
 
@@ -174,14 +173,14 @@ def _describe_epochs(rows: Sequence[Row]) -> str:
     kinds = _list_precisions(rows)
 
     def both(measure: str) -> tuple[list[Row], list[Row]]:
-        there = select(rows, measure=measure)
+        candidates = select(rows, measure=measure)
         return tuple(
-            [fastest_row(there, i, precision=k) for k in kinds]
+            [fastest_row(candidates, i, precision=k) for k in kinds]
             for i in ("weft", "torch")
         )
 
     ours, theirs = both("epoch")
-    told = (
+    text = (
         f"An epoch at {BATCH} images a step, with its shuffle and its evaluation, "
         f"takes {write_times(ours)} in {join_words(kinds)}, PyTorch's "
         f"{write_times(theirs)} (medians "
@@ -190,26 +189,24 @@ def _describe_epochs(rows: Sequence[Row]) -> str:
     for measure in ("target", "seeds"):
         ours, theirs = both(measure)
         epochs, seeds = ours[0]["epochs"], ours[0]["samples"]
-        told += (
+        text += (
             f"{spell_count(epochs).capitalize()} epochs"
             f"{' with a one-cycle schedule' * ours[0]['one_cycle']} take "
             f"{write_times(ours)}, PyTorch's {write_times(theirs)}. Over "
             f"{spell_count(seeds)} seeds "
-            f"they reach a mean accuracy of {write_accuracies(ours)}, PyTorch's reach "
+            f"their mean accuracy is {write_accuracies(ours)}, and PyTorch's is "
             f"{write_accuracies(theirs)}. "
         )
-    return fill_lines(told)
+    return fill_lines(text)
 
 
 def _describe_host(rows: Sequence[Row]) -> str:
     """Describe the host's cost of queueing a step."""
-    races = [
-        there for (_, batch), there in _group_races(rows).items() if batch == BATCH
-    ]
-    ours = [fastest_row(there, "weft")["host_us"] for there in races]
-    every = [row for there in races for row in select(there, impl="torch")]
-    captured = [row["host_us"] for row in every if "graph" in row["rung"]]
-    eager = [row["host_us"] for row in select(every, rung="eager")]
+    races = [race for (_, batch), race in _group_races(rows).items() if batch == BATCH]
+    ours = [fastest_row(race, "weft")["host_us"] for race in races]
+    peers = [row for race in races for row in select(race, impl="torch")]
+    captured = [row["host_us"] for row in peers if "graph" in row["rung"]]
+    eager = [row["host_us"] for row in select(peers, rung="eager")]
     return fill_lines(
         f"Queueing a step of {BATCH} images costs the host {write_range(ours)} when "
         f"{HOST_STEPS['weft']} steps are queued by one call. A captured step "
@@ -269,7 +266,7 @@ def describe_processor_race(results: Results | None = None) -> str:
         f"{epochs[1]['epoch_s'] / epochs[0]['epoch_s']:.1f} times as long. Steps: "
         f"medians and 20th to 80th percentiles{samples}, taken side by side{spread}; "
         f"fp32, {write_days(rows, machine)}. "
-        "`make mnist` measures yours."
+        "`make mnist` measures your machine."
     )
     stem = results.get("stem", "")
     if not (RESULTS / f"{stem}.svg").is_file():
@@ -307,15 +304,15 @@ def describe_edits(
             (gpu["machine"]["device"], gpu),
         )
     )
-    here = select(processor["rows"], target="cpu")
-    there = select(gpu["rows"], target="cuda")
+    cpu = select(processor["rows"], target="cpu")
+    cuda = select(gpu["rows"], target="cuda")
     contenders = [
-        ("`%%cuda`, watched (g++)", host, fastest_row(here, "weft", rung=WATCHED)),
-        ("`%%cuda --fast` (g++)", host, fastest_row(here, "weft", rung="load_cuda")),
-        ("`%%cuda` (NVRTC)", card, fastest_row(there, "weft")),
-        ("CuPy's RawKernel", card, fastest_row(there, "cupy")),
-        ("nvcc alone, without a launch", card, fastest_row(there, "nvcc")),
-        ("PyTorch's `load_inline`", card, fastest_row(there, "torch")),
+        ("`%%cuda`, watched (g++)", host, fastest_row(cpu, "weft", rung=WATCHED)),
+        ("`%%cuda --fast` (g++)", host, fastest_row(cpu, "weft", rung="load_cuda")),
+        ("`%%cuda` (NVRTC)", card, fastest_row(cuda, "weft")),
+        ("CuPy's RawKernel", card, fastest_row(cuda, "cupy")),
+        ("nvcc alone, without a launch", card, fastest_row(cuda, "nvcc")),
+        ("PyTorch's `load_inline`", card, fastest_row(cuda, "torch")),
     ]
     lines = [
         "| from a changed line to the end of its first launch | on | edits | time |"
@@ -328,7 +325,7 @@ def describe_edits(
         "Each time is the median of its edits in a live session, with the 20th to 80th "
         f"percentile. {_describe_launches(launches)} `python -m weft bench "
         "edit` and `bench "
-        "launch` measure yours."
+        "launch` measure your machine."
     )
     return "\n".join([*lines, "", text])
 
@@ -362,29 +359,29 @@ def describe_counters(results: Results | None = None) -> str:
     rows = [row for row in results["rows"] if row["agrees"] is not None]
     lanes = [row for row in rows if row["metric"].startswith("active threads")]
     counts = [row for row in rows if row not in lanes]
-    same = sum(row["difference"] == 0 for row in counts)
-    apart = [row for row in counts if row["difference"]]
-    near = [row for row in lanes if row["verdict"].startswith(("same", "within"))]
-    far = [abs(row["difference"]) for row in lanes if row not in near]
+    equal = sum(row["difference"] == 0 for row in counts)
+    different = [row for row in counts if row["difference"]]
+    close = [row for row in lanes if row["verdict"].startswith(("same", "within"))]
+    distances = [abs(row["difference"]) for row in lanes if row not in close]
     return fill_lines(
-        f"The counts are the GPU's: of {len(counts)} that Nsight Compute took of "
-        f"{len({row['rung'] for row in rows})} launches, {same} are equal to the last "
-        f"integer ({write_machine(results)}, "
+        f"Our counts are the GPU's: of {len(counts)} that Nsight Compute measured in "
+        f"{len({row['rung'] for row in rows})} launches, {equal} are exactly equal "
+        f"({write_machine(results)}, "
         f"{write_days([], results['machine'])}). The "
         "launches are strided, gathered and misaligned copies, `float4`, transposes, "
         "reductions, tiled products, branches and atomics. "
-        f"{_describe_reasons(apart)} Active "
-        f"threads for each instruction agree within 2 % in {len(near)} of "
+        f"{_describe_reasons(different)} Active "
+        f"threads for each instruction agree within 2 % in {len(close)} of "
         f"{len(lanes)} launches"
         + (
-            f". In the other {spell_count(len(far))} they differ by up to "
-            f"{100 * max(far):.0f} %: Nsight Compute weighs each instruction, ours "
-            "each straight piece of the source"
-            if far
+            f". In the other {spell_count(len(distances))} they differ by up to "
+            f"{100 * max(distances):.0f} %: Nsight Compute weighs each instruction, "
+            "and Weft weighs each straight piece of the source"
+            if distances
             else ""
         )
-        + f". [The table](../notebooks/results/{results.get('stem', 'counters')}.json) "
-        + "is what `python -m weft bench counters` writes, and lesson 07c shows it."
+        + ". `python -m weft bench counters` writes [the table](../notebooks/results/"
+        + f"{results.get('stem', 'counters')}.json), which lesson 07c shows."
     )
 
 
@@ -396,18 +393,18 @@ REASONS = {
 }
 
 
-def _describe_reasons(apart: Sequence[Row]) -> str:
+def _describe_reasons(different: Sequence[Row]) -> str:
     """Describe why some counts differ, and how many have each reason."""
     groups: dict[str, list[Row]] = {}
-    for row in apart:
-        known = (
+    for row in different:
+        phrases = (
             words for key, words in REASONS.items() if row["verdict"].startswith(key)
         )
-        groups.setdefault(next(known, f"({row['verdict']})"), []).append(row)
+        groups.setdefault(next(phrases, f"({row['verdict']})"), []).append(row)
     text = ""
     for words, rows in groups.items():
-        off = max(abs(row["difference"]) for row in rows)
-        share = f" ({100 * off:.1f} % more sectors)" if off < 0.02 else ""
+        largest = max(abs(row["difference"]) for row in rows)
+        share = f" ({100 * largest:.1f} % more sectors)" if largest < 0.02 else ""
         verb = "differ" if len(rows) > 1 else "differs"
         text += f" {spell_count(len(rows)).capitalize()} {verb} {words}{share}."
     return text.strip()
@@ -440,7 +437,7 @@ def describe_simulator(results: Results | None = None) -> str:
     return fill_lines(
         f"On {write_cores(machine)} a tiled matrix product runs {off:.0f} "
         "times as fast as "
-        f"on Numba's own simulator, and {on:.0f} times with all of this watched "
+        f"on Numba's own simulator, and {on:.0f} times as fast with all checks "
         f"(medians, `python -m weft bench sim`, {write_days([], machine)})."
     )
 

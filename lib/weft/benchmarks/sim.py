@@ -33,7 +33,7 @@ SHOWN += ["us_per_access", "us_per_wait", "vs_numba"]
 
 
 def barriers(x, rounds):
-    """Wait at a barrier `rounds` times and do nothing else."""
+    """Wait at a barrier `rounds` times, then write `rounds`."""
     for _ in range(rounds):
         cuda.syncthreads()
     x[cuda.grid(1)] = rounds
@@ -66,49 +66,51 @@ def make_cases() -> dict[str, Case]:
     product, tiles = np.float64(a) @ b, N // 16
     bound = sum_bound(N, abs(np.float64(a)) @ abs(b)).reshape(-1)
     flat = [a.reshape(-1), b.reshape(-1), N, N, N]
-    made: dict[str, Case] = {}
+    cases: dict[str, Case] = {}
     for name in ("matmul", "matmul_tiled"):
         c, square = np.full(N * N, np.nan, np.float32), (tiles, tiles)
         waits = 2 * tiles if name == "matmul_tiled" else 0
         kernel = getattr(bodies, name)
-        right = product.reshape(-1), bound
-        made[name] = kernel, square, (16, 16), (c, *flat), *right, waits
+        expected = product.reshape(-1), bound
+        cases[name] = kernel, square, (16, 16), (c, *flat), *expected, waits
     y = np.full(8, np.nan, np.float32)
     sums = x.reshape(8, THREADS).sum(1, dtype=np.float64)
     depth = THREADS.bit_length() - 1  # additions that contribute to each number
     bound = sum_bound(depth, abs(x).reshape(8, THREADS).sum(1, dtype=np.float64))
-    made["reduction"] = reduction, 8, THREADS, (y, x), sums, bound, 9
+    cases["reduction"] = reduction, 8, THREADS, (y, x), sums, bound, 9
     z = np.full(2 * THREADS, np.nan, np.float32)
     want = np.full(z.shape, ROUNDS)
-    made["barriers"] = barriers, 2, THREADS, (z, ROUNDS), want, 0 * want, ROUNDS
-    return made
+    cases["barriers"] = barriers, 2, THREADS, (z, ROUNDS), want, 0 * want, ROUNDS
+    return cases
 
 
 def rows() -> list[dict[str, Any]]:
-    """Time all contenders; raises RuntimeError if any result is wrong."""
+    """Time all contenders. Raises RuntimeError if a result is wrong."""
     env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", "from weft.benchmarks import sim; sim.run_child()"],
         **{"env": env, "text": True, "stdout": subprocess.PIPE},
     )
-    if done.returncode:
-        raise RuntimeError(f"the benchmark's process ended with {done.returncode}")
-    return json.loads(done.stdout.splitlines()[-1])
+    if process.returncode:
+        raise RuntimeError(f"the benchmark's process exited with {process.returncode}")
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def note(rows: list[dict[str, Any]]) -> str:
     """Return the text below the table: ratios to Numba's simulator and the costs."""
-    by = {(r["rung"], r["checks"]): r for r in rows if r["impl"] == "weft"}
-    off, on = by["matmul_tiled", "off"], by["matmul_tiled", "on"]
-    access = max(by[name, "on"]["us_per_access"] for name in ("matmul", "matmul_tiled"))
+    ours = {(r["rung"], r["checks"]): r for r in rows if r["impl"] == "weft"}
+    off, on = ours["matmul_tiled", "off"], ours["matmul_tiled", "on"]
+    access = max(
+        ours[name, "on"]["us_per_access"] for name in ("matmul", "matmul_tiled")
+    )
     figures = {
         "matmul_tiled, checks off, vs numba": off["vs_numba"],
         "checks on": on["vs_numba"],
         "us an access": access,
-        "us a thread at a barrier": by["barriers", "on"]["us_per_wait"],
+        "us a thread at a barrier": ours["barriers", "on"]["us_per_wait"],
     }
-    said = [f"{name}: {_write_figure(value)}" for name, value in figures.items()]
-    return "; ".join(said) + ". One core."
+    texts = [f"{name}: {_write_figure(value)}" for name, value in figures.items()]
+    return "; ".join(texts) + ". One core."
 
 
 def _write_figure(value: float | None) -> str:
@@ -117,10 +119,10 @@ def _write_figure(value: float | None) -> str:
 
 def run_child() -> None:
     """Time all cases in the child process; print the rows as JSON on the last line."""
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for name, case in make_cases().items():
-        found += _measure(name, case)
-    print(json.dumps(found))
+        results += _measure(name, case)
+    print(json.dumps(results))
 
 
 def _measure(name: str, case: Case) -> list[dict[str, Any]]:
@@ -135,7 +137,7 @@ def _measure(name: str, case: Case) -> list[dict[str, Any]]:
 
     def require_right(key: str) -> None:
         if not (abs(args[0].astype(np.float64) - want) <= bound).all():
-            raise RuntimeError(f"{name} on {key}: wrong")
+            raise RuntimeError(f"{name}, {key}: the result is wrong")
 
     contenders = {
         key: Contender(
@@ -174,7 +176,7 @@ def _run_numba(kernel: FunctionType) -> Any:
     try:
         from numba import cuda as peer
     except ImportError as error:
-        print(f"weft: without numba: {error}", file=sys.stderr)
+        print(f"weft: skipping numba: {error}", file=sys.stderr)
         return None
     scope = {**kernel.__globals__, "cuda": peer}
     return peer.jit(FunctionType(kernel.__code__, scope, kernel.__name__))

@@ -1,4 +1,4 @@
-/* simt.cu -- three kernels that show what the CPU target costs. */
+/* simt.cu -- three kernels that measure the cost of the CPU target. */
 #include <cuda_runtime.h>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

@@ -45,8 +45,8 @@ def rows(device: str = "cpu", runs: int = RUNS) -> list[Row]:
         command = _make_command(where.type, Path(folder) / "streams")
         samples: dict[str, list[float]] = {}
         for _ in range(runs):
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            for name, us in read(done.stdout).items():
+            run = subprocess.run(command, capture_output=True, text=True, check=True)
+            for name, us in read(run.stdout).items():
                 samples.setdefault(name, []).append(us)
     common = {
         **{"op": "streams", "impl": "weft", "precision": "fp32"},
@@ -61,23 +61,23 @@ def rows(device: str = "cpu", runs: int = RUNS) -> list[Row]:
 
 def read(printed: str) -> dict[str, float]:
     """Return the printed times in microseconds, by kind of memory and stream count."""
-    found = {}
+    times = {}
     for kind, one, count, many, wrong in LINE.findall(printed):
         if int(wrong):
             raise RuntimeError(f"streams.cu: {wrong} elements are wrong, from {kind}")
-        found[f"{kind}, 1 stream"] = 1e3 * float(one)
-        found[f"{kind}, {count} streams"] = 1e3 * float(many)
-    if not found:
+        times[f"{kind}, 1 stream"] = 1e3 * float(one)
+        times[f"{kind}, {count} streams"] = 1e3 * float(many)
+    if not times:
         raise RuntimeError(f"streams.cu printed no times: {printed!r:.80}")
-    return found
+    return times
 
 
 def note(rows: list[Row]) -> str:
     """Return the text below the table."""
-    said = f"4 MiB there and back; {rows[0]['device']}"
+    text = f"4 MiB there and back; {rows[0]['device']}"
     if rows[0]["target"] == "cpu":
-        said += "\nOn a CPU streams are simulated: these times are no signal of a GPU's"
-    return said
+        text += "\nOn a CPU streams are simulated: these times do not represent a GPU"
+    return text
 
 
 def _make_command(target: str, program: Path) -> list[str]:

@@ -1,8 +1,7 @@
 """The kernels of PyTorch's own training step: `python -m weft bench torch-kernels`.
 
 The step is an eager step of the MNIST model's twin, in fp32 and in tf32. torch.profiler
-gets the time of each kernel from CUPTI. Lesson 07c shows the committed rows if there is
-no GPU:
+reads each kernel's time from CUPTI. Without a GPU, lesson 07c shows the committed rows:
 
     python -m weft bench torch-kernels --json notebooks/results/torch_kernels_CARD.json
 """
@@ -37,18 +36,18 @@ def rows(device: str, kind: str, batch: int = BATCH) -> list[dict[str, Any]]:
     with precision(kind):
         trainer = _make_trainer(device, batch)
         index = torch.arange(batch, device=device)
-        found = torch_kernels(trainer.step, index, repeat=REPEAT, ghost=False)
-    total = found.us
+        profile = torch_kernels(trainer.step, index, repeat=REPEAT, ghost=False)
+    total = profile.us
     return [
         {
             **{"op": "torch_kernels", "impl": "torch", "rung": "eager"},
-            **{"precision": kind, "target": found.target, "device": found.device},
+            **{"precision": kind, "target": profile.target, "device": profile.device},
             **{"timer": "torch.profiler", "batch": batch, "us": row.us},
             **{"share": row.us / total, "calls": row.calls, "short": row.name.short},
             **{"library": row.name.library, "tile": row.name.tile},
             **{"layout": row.name.layout, "kernel": row.raw},
         }
-        for row in found.rows
+        for row in profile.rows
     ]
 
 
@@ -57,9 +56,9 @@ def note(rows: list[dict[str, Any]]) -> str:
     steps = {row["precision"]: 0.0 for row in rows}
     for row in rows:
         steps[row["precision"]] += row["us"]
-    said = ", ".join(f"{kind} {us:.0f} us" for kind, us in steps.items())
+    times = ", ".join(f"{kind} {us:.0f} us" for kind, us in steps.items())
     first = rows[0]
-    return f"one step at batch {first['batch']} on {first['device']}: {said}"
+    return f"one step at batch {first['batch']} on {first['device']}: {times}"
 
 
 def _make_trainer(device: str, batch: int) -> TwinTrainer:

@@ -1,4 +1,4 @@
-/* transpose.cu -- five transposes, and two copies to compare them with.
+/* transpose.cu -- five transposes, and three copies for comparison.
  *
  * A transpose moves each number once and computes nothing, so at best it is as
  * fast as the best copy. Each kernel changes one thing in the one above it.

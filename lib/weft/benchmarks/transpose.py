@@ -3,7 +3,7 @@
 Lesson 07a derives the kernels of transpose.cu step by step: copies, copies of every
 stride-th number, and transposes of a matrix. Each is checked, then timed. gbs is the
 rate in GB/s if each number is read once and written once. vs_copy is the time of the
-first copy, with one number per thread, divided by the kernel's. On a GPU the time is
+first copy, with one number per thread, divided by this kernel's. On a GPU the time is
 that of the kernel alone, from a CUDA graph of several launches, and the matrix is
 larger than any cache. On a CPU, threads are simulated: the results are checked, but
 the times do not represent a GPU.
@@ -50,45 +50,45 @@ def rows(
     ValueError for a side below 1 and RuntimeError for a wrong result.
     """
     where = torch.device(device)
-    found = []
+    results = []
     for size in sizes or (SIZES[where.type],):
         if size < 1:
             raise ValueError(f"--sizes {size}: the side of a matrix is at least 1")
-        found += _of_size(where, size, samples)
-    return found
+        results += _time_size(where, size, samples)
+    return results
 
 
 def note(rows: list[dict[str, Any]]) -> str:
     """Return the text below the table."""
-    said = f"fp32; {rows[0]['timer']} on {rows[0]['device']}; GB/s of the bytes needed"
+    text = f"fp32; {rows[0]['timer']} on {rows[0]['device']}; GB/s of the bytes needed"
     if rows[0]["target"] == "cpu":
-        said += "\nOn a CPU threads are simulated: these times are no signal of a GPU's"
-    return said
+        text += "\nOn a CPU threads are simulated: these times do not represent a GPU"
+    return text
 
 
-def _of_size(where: torch.device, size: int, samples: int) -> list[dict[str, Any]]:
+def _time_size(where: torch.device, size: int, samples: int) -> list[dict[str, Any]]:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(size, size, generator=generator).to(where)
     y = torch.empty_like(x)
-    found = []
-    for one in _make_contenders(y, x):
+    results = []
+    for contender in _make_contenders(y, x):
         y.fill_(torch.nan)
-        one.call()
-        op, impl, rung = one.row.values()
-        if not torch.equal(one.out, one.want.reshape(-1)):
+        contender.call()
+        op, impl, rung = contender.row.values()
+        if not torch.equal(contender.out, contender.want.reshape(-1)):
             raise RuntimeError(f"{impl} {op} {rung} is wrong for {size} x {size}")
-        timing = time_on(one, where, samples)
+        timing = time_on(contender, where, samples)
         row = {
-            **{**one.row, "precision": "fp32"},
+            **{**contender.row, "precision": "fp32"},
             **{"target": where.type, "device": device_name(where)},
             **timing.row(),
-            **{"rows": size, "cols": size, "count": one.want.numel()},
-            "gbs": one.bytes / timing.median / 1e3,
+            **{"rows": size, "cols": size, "count": contender.want.numel()},
+            "gbs": contender.bytes / timing.median / 1e3,
         }
         if op != "strided":
-            row["vs_copy"] = (found or [row])[0]["us"] / timing.median
-        found.append(row)
-    return found
+            row["vs_copy"] = (results or [row])[0]["us"] / timing.median
+        results.append(row)
+    return results
 
 
 def _make_contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[Contender]:
@@ -100,9 +100,9 @@ def _make_contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[Contender]:
     def make(op: str, impl: str, rung: str, call: Any, want: torch.Tensor) -> Contender:
         row = {"op": op, "impl": impl, "rung": rung}
         count = want.numel()
-        needed = 2 * x.element_size() * count
+        bytes_moved = 2 * x.element_size() * count
         out = y.view(-1)[:count]
-        return Contender(call=call, row=row, out=out, want=want, bytes=needed)
+        return Contender(call=call, row=row, out=out, want=want, bytes=bytes_moved)
 
     kernels = load_cuda(
         SOURCE.read_text(), target=x.device.type, name=SOURCE.name, inplace=True
@@ -134,9 +134,9 @@ def _count_blocks(numbers: torch.Tensor) -> int:
     return -(-numbers.numel() // 256)
 
 
-def time_on(one: Contender, where: torch.device, samples: int) -> Timing:
+def time_on(contender: Contender, where: torch.device, samples: int) -> Timing:
     """Return the time of one call; on a GPU, this excludes the cost of a launch."""
     if where.type == "cpu":
-        return time_call(one.call, where, samples=min(samples, 5), warmup=1)
-    one.call()  # compiles the kernel before the graph records it
-    return time_graph(one.call, where, samples, LAUNCHES)
+        return time_call(contender.call, where, samples=min(samples, 5), warmup=1)
+    contender.call()  # compiles the kernel before the graph records it
+    return time_graph(contender.call, where, samples, LAUNCHES)

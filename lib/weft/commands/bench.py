@@ -39,12 +39,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     # `bench --help` works without PyTorch.
     from ..benchmarks.ops import PROBLEMS
 
-    parser.add_argument("what", choices=[*BENCHMARKS, *PROBLEMS])
-    parser.add_argument("--device", default="cpu", help="of an op: cpu, cuda, cuda:N")
-    sizes = "of an op: 256,512; of matmul 5120x256x5120 (m x k x n), 64of256 too"
+    what = f"a benchmark ({', '.join(BENCHMARKS)}) or an op ({', '.join(PROBLEMS)})"
+    parser.add_argument(
+        "what", metavar="WHAT", choices=[*BENCHMARKS, *PROBLEMS], help=what
+    )
+    device = "device to measure: cpu, cuda or cuda:N (default: %(default)s)"
+    parser.add_argument("--device", default="cpu", help=device)
+    sizes = "sizes to measure: 256,512; for matmul also 5120x256x5120 (m x k x n) or "
+    sizes += "64of256 (64 products)"
     parser.add_argument("--sizes", metavar="N,N", default="", help=sizes)
-    parser.add_argument("--rungs", metavar="NAME,NAME", default="", help="of an op")
-    parser.add_argument("--json", metavar="PATH", help="write the rows there")
+    rungs = "rungs to measure, kernels of counters, or ops of graphs and tensor"
+    parser.add_argument("--rungs", metavar="NAME,NAME", default="", help=rungs)
+    parser.add_argument(
+        "--json", metavar="PATH", help="file to which to write the rows"
+    )
     for module in (importlib.import_module(BENCHMARKS[name]) for name in OPTIONS):
         module.add_arguments(parser.add_argument_group(module.TITLE))
 

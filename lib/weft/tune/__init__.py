@@ -7,12 +7,12 @@
                     args=(c, a, b, m, n, k), check=lambda a, b: a @ b)
     best(c, a, b, m, n, k)
 
-space       every combination, and those that `where` or a launch excludes
+space       all combinations, without those that `where` or a launch excludes
 sources     kernels whose constants can be set: CUDA C, a Python kernel;
             plain_c: C without a GPU
 fit         compile candidates, leave out those with too few warps, time them in turn
 right       check against the reference, before any timing
-session     all of these steps in turn, and the results of earlier calls
+session     these steps in sequence, and the results of earlier calls
 tuned       the winner and all rows; picture: drawings of them
 """
 
@@ -51,44 +51,43 @@ def autotune(
     """Try every combination of constants; return the fastest, ready to launch.
 
     kernel: one of %%cuda or load_cuda(), CUDA C as a string, or the path of a .cu file.
-    Its enumerators, macros and const numbers with names in `space` get the values;
-    names that it uses but does not define become -DNAME=value. Plain C, as a string or
-    a .c file, works too. So does a Python kernel, numba_jit(k) or cuda_c(k), whose
-    module defines the names. It may also be a function of the constants that returns a
-    kernel, or any function to call. space: the values of each constant. where: a
-    function of constants, by their names; False excludes a combination. launch: a
-    function of constants that returns (grid, block), or (grid, block, bytes of dynamic
-    shared memory); None for a plain function. args: the arguments of a launch, whose
-    sizes the result is tuned for. The kernel writes to copies. check: the reference for
-    a check before timing. It is a function of the inputs (floats as float64), by the
-    kernel's names or in order, that returns the written arrays. outputs: names of the
-    arrays that are only written, by default all pointers without const; inout: names of
-    those that are also read. terms: the number of products summed into an element; by
-    default derived from the arrays' shapes. occupancy: a candidate with less than this
-    share of the best occupancy is not timed. The default is low, since fast kernels
-    have few warps that keep much in registers. timer: a timer of bench(); "graph" by
-    default on a GPU. flags: compiler flags; name: the kernel's name, if a source has
-    several. retune: ignore the cache and measure again. progress: whether to show
-    progress bars.
+    Its enumerators, macros and const numbers with names in `space` are set to the
+    values; names that it uses but does not define become -DNAME=value. It may also be
+    plain C, as a string or a .c file, or a Python kernel, numba_jit(k) or cuda_c(k),
+    whose module defines the names. Finally, it may be a function of the constants that
+    returns a kernel, or any function to call. space: the values of each constant.
+    where: a function of constants, by their names; False excludes a combination.
+    launch: a function of constants that returns (grid, block), or (grid, block, bytes
+    of dynamic shared memory); None for a plain function. args: the arguments of a
+    launch; the result is tuned for their sizes, and the kernel writes to copies.
+    check: the reference for a check before timing. It is a function of the inputs
+    (floats as float64), by the kernel's names or in order, that returns the written
+    arrays. outputs: names of the arrays that are only written, by default all pointers
+    without const; inout: names of those that are also read. terms: the number of
+    products summed into an element; by default derived from the arrays' shapes.
+    occupancy: a candidate with less than this share of the best occupancy is not timed.
+    The default is low, since fast kernels may have few warps that use many registers.
+    timer: a timer of bench(); "graph" by default on a GPU. flags: compiler flags; name:
+    the kernel's name, if a source has several. retune: ignore the cache and measure
+    again. progress: whether to show progress bars.
 
     A CUDA kernel's time on a processor is meaningless, so candidates are only pruned
-    (as for the GPU of arch sm_90) and checked. After Ctrl-C during the timing, the
-    results so far are returned. Raises ArgumentError for invalid arguments, or if
-    nothing is left to try; CompileError if nothing compiles; Mismatch if all candidates
-    are wrong.
+    (as for the GPU of arch sm_90) and checked. Ctrl-C during the timing returns the
+    results so far. Raises ArgumentError for invalid arguments, or if no candidate is
+    left; CompileError if none compiles; Mismatch if all are wrong.
     """
-    named, (device, target) = checked_space(space), _find_device(args)
+    constants, (device, target) = checked_space(space), _find_device(args)
     options = SourceOptions(flags, name, target)
-    source = source_for(kernel, named, args, options)
-    candidates, excluded = list_combinations(named, where)
-    for one in candidates:
-        set_shape(source.name, one, launch)
+    source = source_for(kernel, constants, args, options)
+    candidates, excluded = list_combinations(constants, where)
+    for candidate in candidates:
+        set_shape(source.name, candidate, launch)
     require_some(candidates, excluded)
     session = Session(source, candidates, excluded, device, target, progress)
     session.inspect(args, outputs, inout)
     path = session.path((timer, occupancy))
-    if path and not retune and (found := session.recall(path, check, terms)):
-        return found
+    if path and not retune and (result := session.recall(path, check, terms)):
+        return result
     session.compile(occupancy)
     session.check(check, terms)
     return session.race(timer, path)
@@ -97,12 +96,12 @@ def autotune(
 def _find_device(args: Sequence[Any]) -> tuple[torch.device, str]:
     """Return the device of the arrays, and the target's name ("cpu" or "cuda")."""
     if not isinstance(args, (tuple, list)):
-        raise ArgumentError(f"args={args!r:.40}: want a tuple of what a launch takes")
+        raise ArgumentError(f"args={args!r:.40}: expected a tuple of launch arguments")
     places = [torch.device(a.device) for a in args if isinstance(a, torch.Tensor)]
     if not places and any(hasattr(a, "__cuda_array_interface__") for a in args):
         places = [torch.device("cuda", torch.cuda.current_device())]
     if not places and not any(hasattr(a, "__array_interface__") for a in args):
-        raise ArgumentError("args has no array: there is nothing to write to")
+        raise ArgumentError("args contains no array that the kernel could write to")
     for place in places:
         if place.type == "cuda":
             return place, "cuda"

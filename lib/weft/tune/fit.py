@@ -1,13 +1,13 @@
 """Compile candidates, time them in turn, and drop the slow ones early.
 
-ptxas reports a kernel's registers and shared memory, which limit how many of its warps
-a multiprocessor holds. If it holds none, the kernel cannot be launched. If it holds far
-fewer than for other candidates, there is nothing to run while warps wait for memory.
+ptxas reports a kernel's registers and shared memory, which limit the number of its
+warps on a multiprocessor. If no warp fits, the kernel cannot be launched. With far
+fewer warps than other candidates, it has nothing to run while warps wait for memory.
 
-Timing is by successive halving: all candidates run a little, the slower half is
+Timing is by successive halving: all candidates run for a short time, the slower half is
 dropped, the rest run twice as long, and so on (Karnin, Koren and Somekh, ICML 2013;
 Jamieson and Talwalkar, AISTATS 2016, for tuning). The last few are timed until their
-medians are known.
+medians are reliable.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def compile_all(
 ) -> None:
     """Compile each candidate's kernel, and record its resources.
 
-    A candidate that does not compile is pruned (a static_assert rejects an invalid
-    combination). If none compiles, raise CompileError. tick: called after each
+    A candidate that does not compile is pruned (a static_assert may reject an invalid
+    combination). Raises CompileError if none compiles. tick: called after each
     candidate.
     """
     ready = [one for one in candidates if one.state == "ready"]
@@ -57,9 +57,9 @@ def compile_all(
 
 def keep_occupied(candidates: Sequence[Candidate], least: float) -> None:
     """Prune candidates whose occupancy is below `least` times the best one's."""
-    known = [one for one in candidates if one.state == "ready" and one.occupancy]
-    best = max(known, key=lambda one: one.occupancy, default=None)
-    for one in known:
+    rated = [one for one in candidates if one.state == "ready" and one.occupancy]
+    best = max(rated, key=lambda one: one.occupancy, default=None)
+    for one in rated:
         if one.occupancy < least * best.occupancy:
             one.out(
                 "pruned",
@@ -74,14 +74,14 @@ def _make(source: TunableSource, one: Candidate, arch: str) -> None:
         one.kernel = source.make(one.constants)
         usage = source.usage(one.kernel, arch) if arch else None
     except CompileError as error:
-        said = str(error) + error.log
-        shared = "too much shared" in said or "48 KB of static" in said
+        text = str(error) + error.log
+        shared = "too much shared" in text or "48 KB of static" in text
         reason = "shared memory" if shared else "does not compile"
         one.out("pruned", reason, _first_line(error))
         raise
     except (ArgumentError, DeviceLost, OutOfMemory):
         raise
-    except KernelError as error:  # The driver rejects the machine code.
+    except KernelError as error:  # The driver rejected the machine code.
         one.out("pruned", "not launchable", _first_line(error))
         return
     one.run = bound(one.kernel, one)
@@ -96,8 +96,8 @@ def _check_occupancy(one: Candidate, name: str, usage: Any, arch: str) -> None:
     if usage.spill_stores or usage.spill_loads:
         one.more["spills"] = usage.spill_stores + usage.spill_loads
     try:
-        room = Occupancy(name, arch, one.threads, usage.registers, shared)
-        one.occupancy = room.occupancy
+        fit = Occupancy(name, arch, one.threads, usage.registers, shared)
+        one.occupancy = fit.occupancy
     except ArgumentError:  # The limits of this GPU are unknown.
         return
     if usage.shared > STATIC:
@@ -106,40 +106,40 @@ def _check_occupancy(one: Candidate, name: str, usage: Any, arch: str) -> None:
             f"{usage.shared} bytes of static shared memory, at most {STATIC} (48 KB): "
             f"use extern __shared__",
         )
-    elif not room.blocks:
-        why = room.resident().partition(": ")[2] or room.resident()
-        one.out("pruned", " and ".join(room.binding), why)
+    elif not fit.blocks:
+        why = fit.resident().partition(": ")[2] or fit.resident()
+        one.out("pruned", " and ".join(fit.binding), why)
 
 
 def _map_candidates(
     work: Callable[[Candidate], None], candidates: Sequence[Candidate]
 ) -> Iterator[tuple[Candidate, BaseException | None]]:
-    """Call work() for all candidates in threads; yield (candidate, error) at each end.
+    """Call work() for all candidates in threads; yield each candidate and its error.
 
     The first candidate runs alone and creates the shared parts: a precompiled header, a
     context. The error is None after success.
     """
     for one in candidates[:1]:
-        yield one, _error_of(work, one)
+        yield one, _catch_error(work, one)
     with ThreadPoolExecutor(min(WORKERS, max(2, count_cores()))) as pool:
         stop = threading.Event()
 
-        def unless_stopped(one: Candidate) -> BaseException | None:
-            return None if stop.is_set() else _error_of(work, one)
+        def run_unless_stopped(one: Candidate) -> BaseException | None:
+            return None if stop.is_set() else _catch_error(work, one)
 
-        left: dict[Future, Candidate] = {
-            pool.submit(unless_stopped, one): one for one in candidates[1:]
+        pending: dict[Future, Candidate] = {
+            pool.submit(run_unless_stopped, one): one for one in candidates[1:]
         }
         try:
-            while left:
-                done, _ = wait(left, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield left.pop(future), future.result()
+            while pending:
+                completed, _ = wait(pending, return_when=FIRST_COMPLETED)
+                for future in completed:
+                    yield pending.pop(future), future.result()
         finally:  # Even after Ctrl-C, no waiting candidate may begin.
             stop.set()
 
 
-def _error_of(work: Callable[[Candidate], None], one: Candidate) -> Exception | None:
+def _catch_error(work: Callable[[Candidate], None], one: Candidate) -> Exception | None:
     try:
         work(one)
     except Exception as error:
@@ -154,15 +154,15 @@ def _first_line(error: Exception) -> str:
         if errors:
             line = f", line {errors[0].line}" if errors[0].line else ""
             return f"{errors[0].message}{line}"
-    return lines[0] if lines else "the compiler ended without a word"
+    return lines[0] if lines else "the compiler failed without a message"
 
 
-# Candidates slower than this multiple of the fastest are dropped at first sight.
+# Candidates slower than this multiple of the fastest are dropped after two calls.
 FAR = 3.0
 NEAR = 1.01  # Candidates within 1 % of the best are not dropped.
 FIRST = 3  # samples in the first round
 MOST = 50  # samples in the last round that drops candidates
-LAST = 3  # number of candidates that are timed until their medians are known
+LAST = 3  # number of candidates that are timed until their medians are reliable
 SECONDS = 0.6  # time for each of those candidates
 
 RaceTick = Callable[[int], object]
@@ -175,7 +175,7 @@ def run_tournament(
     timer: str,
     tick: RaceTick,
 ) -> None:
-    """Time the ready candidates; those that end as "timed" have reliable times.
+    """Time the ready candidates; the times of those in state "timed" are reliable.
 
     tick: called after each round with the number of candidates finished since the
     previous round.
@@ -185,51 +185,51 @@ def run_tournament(
         name: Contender(lambda i, run=one.run: run(*args), checked=True)
         for name, one in runs.items()
     }
-    _first_sight(runs, contenders, device)
-    samples, done = FIRST, 0
+    _drop_far_slower(runs, contenders, device)
+    samples, finished = FIRST, 0
     while True:
         alive = {n: c for n, c in contenders.items() if runs[n].state == "ready"}
-        tick(len(runs) - len(alive) - done)
-        done = len(runs) - len(alive)
-        last = len(alive) <= LAST or samples > MOST
-        found = race(
+        tick(len(runs) - len(alive) - finished)
+        finished = len(runs) - len(alive)
+        is_last = len(alive) <= LAST or samples > MOST
+        results = race(
             alive,
             *(device, timer),
-            seconds=SECONDS if last else 60.0,
-            samples=200 if last else samples,
-            spread=SPREAD if last else 0.0,
+            seconds=SECONDS if is_last else 60.0,
+            samples=200 if is_last else samples,
+            spread=SPREAD if is_last else 0.0,
         )
-        for name, timed in found.items():
+        for name, timed in results.items():
             runs[name].timed = timed
-        if last:
+        if is_last:
             break
-        _let_go([runs[name] for name in alive], samples)
+        _drop_slower_half([runs[name] for name in alive], samples)
         samples *= 2
     for name in alive:
         runs[name].state = "timed"
     tick(len(alive))
 
 
-def _first_sight(
+def _drop_far_slower(
     runs: dict[str, Candidate], contenders: dict[str, Contender], device: torch.device
 ) -> None:
     """Drop candidates that are far slower than the fastest, after two calls of each."""
-    clock, seen = WallTimer(device), {}
-    for name, one in contenders.items():
-        one.turn()
-        seen[name] = min(clock.span(one, 1) for _ in range(2))
-    fastest = min(seen.values())
-    for name, us in seen.items():
+    clock, times = WallTimer(device), {}
+    for name, contender in contenders.items():
+        contender.turn()
+        times[name] = min(clock.span(contender, 1) for _ in range(2))
+    fastest = min(times.values())
+    for name, us in times.items():
         # Below 50 µs, the host's launch dominates the time.
         if us > FAR * max(fastest, 50.0):
             runs[name].more["us_at_sight"] = us
             runs[name].out(
                 *("dropped", "slow"),
-                f"let go at first sight: {us / fastest:.1f} times the fastest",
+                f"dropped after two calls: {us / fastest:.1f} times the fastest's time",
             )
 
 
-def _let_go(alive: list[Candidate], samples: int) -> None:
+def _drop_slower_half(alive: list[Candidate], samples: int) -> None:
     """Drop the slower half, except candidates about as fast as the best."""
     alive.sort(key=lambda one: one.timed.us)
     best = alive[0].timed.us
@@ -237,5 +237,5 @@ def _let_go(alive: list[Candidate], samples: int) -> None:
         if one.timed.us > NEAR * best:
             one.out(
                 *("dropped", "slow"),
-                f"let go after {samples} samples, in the slower half",
+                f"dropped after {samples} samples, in the slower half",
             )

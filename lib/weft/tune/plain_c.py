@@ -1,8 +1,8 @@
 """A plain C function as a Python callable: a tunable kernel that needs no GPU.
 
-It is compiled like the lab's own C (-O3 for this processor, OpenMP), or taken from the
-cache. Arrays are checked like a kernel's, but the function's accesses are not: C code
-that leaves its arrays may crash the process.
+It is compiled like the lab's own C (-O3 for this processor, OpenMP), or loaded from the
+cache. Arrays are checked like a kernel's, but the function's accesses are not: an
+access outside an array may crash the process.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class CFunction:
         self.signature, self.__name__ = kind, kind.name
         self._binder = Binder(kind.name, kind.params)
         ffi = FFI()
-        declared = ", ".join(_plain_type(str(p)) for p in kind.params) or "void"
+        parameters = ", ".join(_plain_type(str(p)) for p in kind.params) or "void"
         try:
-            ffi.cdef(f"{kind.returns} {kind.name}({declared});")
+            ffi.cdef(f"{kind.returns} {kind.name}({parameters});")
         except Exception as error:  # cffi's parser raises several kinds of exceptions.
             first = str(error).splitlines()[0]
-            raise ArgumentError(f"{kind.name}: cffi cannot read it: {first}") from None
+            raise ArgumentError(f"{kind.name}: cffi cannot parse it: {first}") from None
         # The library stays open for the function's lifetime.
         self._library = ffi.dlopen(str(path))
         self._call = getattr(self._library, kind.name)
@@ -67,7 +67,7 @@ class CFunction:
 
 
 def is_c(text: str) -> bool:
-    """Return whether a text is plain C, not CUDA C, and defines a function to call."""
+    """Return whether a text is plain C, not CUDA C, and defines a callable function."""
     code = scanner.blank_comments(text)
     return "__global__" not in code and bool(_DEFINED.search(code))
 
@@ -77,25 +77,25 @@ def load_c(
 ) -> CFunction:
     """Load the function `name`, by default the only one that is not static.
 
-    called: the source's name for messages. Raises CompileError or ArgumentError.
+    called: the source's name in messages. Raises CompileError or ArgumentError.
     """
-    found = _list_functions(source)
-    if name is None and len(found) == 1:
-        name = next(iter(found))
-    if name not in found:
-        known = ", ".join(found) or "none"
-        raise ArgumentError(f"{called} has these functions: {known}; say which, name=")
-    return CFunction(found[name], _build_library(source, flags, called))
+    functions = _list_functions(source)
+    if name is None and len(functions) == 1:
+        name = next(iter(functions))
+    if name not in functions:
+        names = ", ".join(functions) or "none"
+        raise ArgumentError(f"{called} has these functions: {names}; pass one as name=")
+    return CFunction(functions[name], _build_library(source, flags, called))
 
 
 def _list_functions(source: str) -> dict[str, Signature]:
     code = re.sub(r"\brestrict\b", "__restrict__", scanner.blank_comments(source))
-    found = {}
+    functions = {}
     for match in _DEFINED.finditer(code):
         head = match.group().rstrip("{")
-        for one in signature.parse(f"__global__ {head} {{}}"):
-            found[one.name] = one
-    return found
+        for function in signature.parse(f"__global__ {head} {{}}"):
+            functions[function.name] = function
+    return functions
 
 
 def _build_library(source: str, flags: Sequence[str], called: str) -> Path:
@@ -107,21 +107,21 @@ def _build_library(source: str, flags: Sequence[str], called: str) -> Path:
     if store.has_file(path):
         os.utime(path)
         return path
-    with store.replace_file(path) as beside:
+    with store.replace_file(path) as temporary:
         text = f'#line 1 "{CELL}"\n{source}'
-        done = tools.run([*command, "-", "-lm", "-o", str(beside)], text)
-        if done.returncode:
-            found = parse_gcc(done.stderr)
+        process = tools.run([*command, "-", "-lm", "-o", str(temporary)], text)
+        if process.returncode:
+            errors = parse_gcc(process.stderr)
             raise CompileError(
-                [_of_the_source(one) for one in found], source, called, done.stderr
+                [_strip_cell(one) for one in errors], source, called, process.stderr
             )
-        os.chmod(beside, 0o755)
+        os.chmod(temporary, 0o755)
     store.prune_at_exit()
     return path
 
 
-def _of_the_source(one: Diagnostic) -> Diagnostic:
-    return replace(one, file="") if one.file == CELL else one
+def _strip_cell(diagnostic: Diagnostic) -> Diagnostic:
+    return replace(diagnostic, file="") if diagnostic.file == CELL else diagnostic
 
 
 def _plain_type(param: str) -> str:

@@ -1,9 +1,9 @@
 """Check a candidate: compare its outputs with a reference in float64.
 
 Outputs start as NaN between guard zones, as everywhere in the lab. A float may differ
-from the answer by 1.01 * terms * 2^-24 * reference(|inputs|). This bounds a sum of
-`terms` products in any order (Higham, Accuracy and Stability of Numerical Algorithms,
-2nd ed., section 3.1). Everything is computed on the arrays' device.
+from the answer by 1.01 * terms * 2^-24 * reference(|inputs|). This is a bound for a sum
+of `terms` products in any order (Higham, Accuracy and Stability of Numerical
+Algorithms, 2nd ed., section 3.1). Everything is computed on the arrays' device.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ class Arguments:
         self.names = list(names) or [str(i) for i in range(len(values))]
         if len(self.names) != len(self.values):
             raise ArgumentError(
-                f"args: {len(self.values)} are given, the kernel takes "
+                f"args: got {len(self.values)} values, the kernel takes "
                 f"{len(self.names)}: {', '.join(self.names)}"
             )
         for name in (*outputs, *inout):
             if name not in self.names:
                 raise ArgumentError(
-                    f"{name} is no parameter of the kernel; it has "
+                    f"{name} is no parameter of the kernel; the parameters are "
                     f"{', '.join(self.names)}"
                 )
         self.inout = list(inout)
         self.outputs = [n for n in outputs if n not in inout]
         for name in self.written:
             if not isinstance(self.at(name), torch.Tensor):
-                raise ArgumentError(f"{name} is written, and is no array")
+                raise ArgumentError(f"{name} must be an array to be written")
 
     def at(self, name: str) -> Any:
         """Return the value of a parameter."""
@@ -80,10 +80,9 @@ class Arguments:
 class ReferenceAnswer:
     """The expected outputs, and their error bounds.
 
-    reference: a function that takes inputs (floats as float64), numbers and sizes by
-    the kernel's names for them, or the inputs in order. It returns the outputs, then
-    the inout arrays. terms: the number of products summed into an element; None:
-    estimated.
+    reference: a function of inputs (floats as float64), numbers and sizes by their
+    names in the kernel, or of the inputs in order. It returns the outputs, then the
+    inout arrays. terms: the number of products summed into an element; None: estimated.
     """
 
     def __init__(
@@ -91,12 +90,12 @@ class ReferenceAnswer:
     ) -> None:
         if not callable(reference):
             raise ArgumentError(
-                f"check={reference!r:.40}: want a function of the inputs that returns "
-                f"what the kernel has to write"
+                f"check={reference!r:.40}: expected a function of the inputs that "
+                f"returns the correct outputs"
             )
         self.arguments = arguments
-        self.want = self._ask(reference, lambda x: x)
-        sizes = self._ask(reference, torch.abs)
+        self.want = self._apply(reference, lambda x: x)
+        sizes = self._apply(reference, torch.abs)
         self.bound = {}
         for name, want in self.want.items():
             kind = arguments.at(name).dtype
@@ -105,8 +104,10 @@ class ReferenceAnswer:
                 continue
             count = terms
             if terms is None:
-                seen = self._terms(name)
-                count = MORE + (seen if seen > 1 else self._fan_in(reference, name))
+                products = self._estimate_terms(name)
+                count = MORE + (
+                    products if products > 1 else self._estimate_fan_in(reference, name)
+                )
             size = torch.maximum(sizes[name].abs(), want.abs())
             bound = 1.01 * count * 2.0**-24 * size + 1e-38
             bound += UNIT.get(kind, 0.0) * want.abs()
@@ -122,81 +123,83 @@ class ReferenceAnswer:
         worst = 0.0
         for name, array in fenced.items():
             array.require_guards()
-            worst = max(worst, self._near(name, array.array))
+            worst = max(worst, self._compare(name, array.array))
         return worst
 
-    def _near(self, name: str, got: torch.Tensor) -> float:
+    def _compare(self, name: str, got: torch.Tensor) -> float:
         want, bound = self.want[name], self.bound[name]
-        off = (got.to(want.dtype) - want).abs()
+        error = (got.to(want.dtype) - want).abs()
         # Written this way, a NaN in `got` is bad unless it is expected.
-        good = (off <= bound) | (got == want) | (got.isnan() & want.isnan())
+        good = (error <= bound) | (got == want) | (got.isnan() & want.isnan())
         if good.all():
-            ratio = torch.where(off > 0, off / bound, 0.0).nan_to_num(0.0, 0.0, 0.0)
+            ratio = torch.where(error > 0, error / bound, 0.0).nan_to_num(0.0, 0.0, 0.0)
             return float(ratio.max()) if ratio.numel() else 0.0
         sides = [_convert_numpy(one) for one in (got, want, bound, ~good)]
         raise describe_mismatch(name, *sides)
 
-    def _ask(
+    def _apply(
         self, reference: Call, how: Call | dict[str, Call]
     ) -> dict[str, torch.Tensor]:
         """Call the reference with the inputs as float64, changed by `how`.
 
         how: one function for all inputs, or a dict with functions for some of them.
         """
-        args, made = self.arguments, {}
-        for name, given, value in zip(args.names, args.given, args.values):
+        args, inputs = self.arguments, {}
+        for name, original, value in zip(args.names, args.given, args.values):
             if isinstance(value, torch.Tensor):
                 real = value.is_floating_point()
                 change = how.get(name) if isinstance(how, dict) else how
                 value = value.double() if real else value.clone()
                 value = change(value) if real and change else value
-                made[name] = value.numpy() if isinstance(given, np.ndarray) else value
+                inputs[name] = (
+                    value.numpy() if isinstance(original, np.ndarray) else value
+                )
             else:
-                made[name] = (
+                inputs[name] = (
                     abs(value) if how is torch.abs and _is_real(value) else value
                 )
-        wanted = _list_parameters(reference)
-        if wanted and set(wanted) <= set(made):
-            result = reference(**{name: made[name] for name in wanted})
+        parameters = _list_parameters(reference)
+        if parameters and set(parameters) <= set(inputs):
+            result = reference(**{name: inputs[name] for name in parameters})
         else:
             arrays = [
-                made[n]
+                inputs[n]
                 for n in args.names
                 if n not in args.outputs and isinstance(args.at(n), torch.Tensor)
             ]
             result = reference(*arrays)
-        return self._named(result)
+        return self._match_outputs(result)
 
-    def _named(self, result: Any) -> dict[str, torch.Tensor]:
+    def _match_outputs(self, result: Any) -> dict[str, torch.Tensor]:
         written = self.arguments.written
-        several = result if isinstance(result, tuple) else (result,)
-        if len(several) != len(written):
+        results = result if isinstance(result, tuple) else (result,)
+        if len(results) != len(written):
             raise ArgumentError(
-                f"check returns {len(several)} arrays, the kernel writes "
+                f"check returned {len(results)} arrays, the kernel writes "
                 f"{len(written)}: {', '.join(written)}"
             )
-        found = {}
-        for name, value in zip(written, several):
+        expected = {}
+        for name, value in zip(written, results):
             out = self.arguments.at(name)
             try:
                 want = torch.as_tensor(value, device=out.device)
-                same = want.numel() == out.numel()
+                same_size = want.numel() == out.numel()
             except (TypeError, ValueError, RuntimeError):
                 raise ArgumentError(
-                    f"check returns {value!r:.40} for {name}: want an array"
+                    f"check returned {value!r:.40} for {name}: expected an array"
                 ) from None
-            if not same:
+            if not same_size:
                 raise ArgumentError(
-                    f"check gives {name} the shape {tuple(want.shape)}, it has "
-                    f"{tuple(out.shape)}"
+                    f"check returned {name} with shape {tuple(want.shape)}, the "
+                    f"kernel's has {tuple(out.shape)}"
                 )
             real = out.is_floating_point()
-            found[name] = want.reshape(out.shape).to(
+            expected[name] = want.reshape(out.shape).to(
                 torch.float64 if real else out.dtype
             )
-        return found
+        return expected
 
-    def _terms(self, name: str) -> float:
+    def _estimate_terms(self, name: str) -> float:
         """Estimate the largest number of products summed into an element.
 
         It is the product of the sides that the inputs have and the output lacks, each
@@ -204,43 +207,42 @@ class ReferenceAnswer:
         for them, it is the largest whole number among the arguments.
         """
         args = self.arguments
-        left = Counter(
+        sides = Counter(
             side
             for n, value in zip(args.names, args.values)
             if isinstance(value, torch.Tensor) and n not in args.outputs
             for side in value.shape
         )
-        left -= Counter(args.at(name).shape)
-        count = math.prod(left)
-        whole = [v for v in args.values if isinstance(v, int) and v > 0]
-        return min(count, max(whole)) if whole else count
+        sides -= Counter(args.at(name).shape)
+        count = math.prod(sides)
+        integers = [v for v in args.values if isinstance(v, int) and v > 0]
+        return min(count, max(integers)) if integers else count
 
-    def _fan_in(self, reference: Call, name: str) -> int:
+    def _estimate_fan_in(self, reference: Call, name: str) -> int:
         """Estimate how many elements of one input an element depends on: 1 or more.
 
-        This is used if the sides show no sum, as for a softmax. The middle element of
-        an input is changed, and the elements of the output that change with it are
-        counted.
+        This is used if the sides show no sum, as for a softmax. It changes the middle
+        element of an input and counts the output's elements that change with it.
         """
-        args, want, most = self.arguments, self.want[name], 1
+        args, want, largest = self.arguments, self.want[name], 1
         for other, value in zip(args.names, args.values):
-            array = isinstance(value, torch.Tensor) and other not in args.outputs
-            if not array or not value.is_floating_point() or not value.numel():
+            is_input = isinstance(value, torch.Tensor) and other not in args.outputs
+            if not is_input or not value.is_floating_point() or not value.numel():
                 continue
 
-            def moved(one: torch.Tensor) -> torch.Tensor:
+            def perturb(one: torch.Tensor) -> torch.Tensor:
                 one = one.clone(memory_format=torch.contiguous_format)
                 one.view(-1)[one.numel() // 2] += 1 / 16
                 return one
 
             try:
-                off = (self._ask(reference, {other: moved})[name] - want).abs()
-            # The reference rejects these inputs, which reveals nothing.
+                error = (self._apply(reference, {other: perturb})[name] - want).abs()
+            # If the reference rejects the changed input, nothing can be counted.
             except Exception:
                 continue
-            changed = value.numel() * int((off > 1e-12 * want.abs()).sum())
-            most = max(most, -(-changed // want.numel()))
-        return most
+            changed = value.numel() * int((error > 1e-12 * want.abs()).sum())
+            largest = max(largest, -(-changed // want.numel()))
+        return largest
 
 
 class Fenced:
@@ -253,8 +255,8 @@ class Fenced:
         plain = torch.float32 if array.dtype == torch.bfloat16 else array.dtype
         numpy = torch.empty(0, dtype=plain).numpy().dtype
         self._guard = kind.new_tensor(guard_value(numpy).item()).to(array.device)
-        self._whole = self._guard.repeat(count + 2 * GUARD)
-        self.array = self._whole[GUARD : GUARD + count].view(array.shape)
+        self._memory = self._guard.repeat(count + 2 * GUARD)
+        self.array = self._memory[GUARD : GUARD + count].view(array.shape)
         if name in arguments.inout:
             self.array.copy_(array)
         else:
@@ -264,15 +266,15 @@ class Fenced:
         """Raise Mismatch if an element before or past the array was written."""
         count = self.array.numel()
         for zone, first in (
-            (self._whole[:GUARD], -GUARD),
-            (self._whole[GUARD + count :], count),
+            (self._memory[:GUARD], -GUARD),
+            (self._memory[GUARD + count :], count),
         ):
             bad = (zone != self._guard).nonzero()
             if len(bad):
                 index = first + int(bad[-1 if first < 0 else 0])
                 side = "before its start" if first < 0 else "past its end"
                 raise Mismatch(
-                    f"{self.name}[{index}] was written: that is {side}",
+                    f"{self.name}[{index}] was written, which is {side}",
                     array=self.name,
                     index=(index,),
                 )

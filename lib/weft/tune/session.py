@@ -1,6 +1,6 @@
-"""Run one call of autotune(), from the first look at the kernel to the winner.
+"""Run one call of autotune(), from reading the kernel's parameters to the winner.
 
-place(), read() and write() keep earlier results: a file in the cache for each kernel,
+place(), read() and write() store earlier results: a file in the cache for each kernel,
 device and set of sizes. The files can be recreated in seconds, so they are pruned and
 cleared with the rest of the cache.
 """
@@ -45,8 +45,8 @@ def place(
 ) -> Path:
     """Return the file for these candidates, device and argument sizes.
 
-    texts: the source texts of each candidate; settings: other values the result depends
-    on.
+    texts: the source texts of each candidate; settings: other values that determine the
+    result.
     """
     compiler = "" if nvrtc.explain_missing() else str(nvrtc.nvrtc_version())
     parts = [str(FORM), device, compiler, *map(repr, settings), *map(_write_size, args)]
@@ -58,16 +58,16 @@ def place(
 def read(path: Path) -> dict[str, Any] | None:
     """Return the contents that write() stored; None if missing or damaged."""
     try:
-        found = json.loads(path.read_text())
-        found["rows"], found["best"]
-        os.utime(path)  # The files unused for the longest are pruned first.
-        return found
+        contents = json.loads(path.read_text())
+        contents["rows"], contents["best"]
+        os.utime(path)  # Pruning starts with the least recently used files.
+        return contents
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def write(path: Path, found: dict[str, Any]) -> None:
-    """Write the whole file or nothing; without a file, the next call measures again."""
+    """Write the complete file or none; without it, the next call measures again."""
     with contextlib.suppress(OSError):
         store.write(path, json.dumps(found))
         store.prune_at_exit()
@@ -130,7 +130,7 @@ class Session:
     def path(self, settings: Sequence[Any]) -> Path | None:
         """Return the file for the result.
 
-        None if nothing is timed, or if the candidates' sources are unknown.
+        Returns None if nothing is timed, or if the candidates' sources are unknown.
         """
         if self.target == "cpu" and self.launched:
             return None
@@ -144,11 +144,11 @@ class Session:
         return place(where, self.arguments.values, self.ready, texts, settings)
 
     def recall(self, path: Path, check: Any, terms: float | None) -> Tuned | None:
-        """Return the earlier result, if its winner still passes the check."""
-        found = read(path)
-        if found is None:
+        """Return the earlier result if its winner still passes the check, else None."""
+        data = read(path)
+        if data is None:
             return None
-        one = next((c for c in self.ready if c.constants == found["best"]), None)
+        one = next((c for c in self.ready if c.constants == data["best"]), None)
         if one is None:
             return None
         try:
@@ -157,8 +157,8 @@ class Session:
             ReferenceAnswer(check, self.arguments, terms).require(run)
         except (BuildError, Mismatch):
             return None
-        known = found["rows"], found["counts"], self.target, self._shapes(one)
-        return Tuned(self.source.name, one.constants, kernel, run, *known, cached=True)
+        stored = (data["rows"], data["counts"], self.target, self._shapes(one))
+        return Tuned(self.source.name, one.constants, kernel, run, *stored, cached=True)
 
     def compile(self, occupancy: float) -> None:
         """Compile all ready candidates, and prune those with low occupancy."""
@@ -177,12 +177,12 @@ class Session:
                 try:
                     one.more["error"] = answer.require(one.run)
                 except DeviceLost as error:
-                    error.add_note(f"autotune: {one} did this")
+                    error.add_note(f"autotune: the candidate is {one}")
                     raise
                 except (Mismatch, KernelFault) as error:
                     wrong.append((one, error))
                     one.out("wrong", "wrong", str(error).splitlines()[0])
-                except KernelError as error:  # CUDA refuses the launch.
+                except KernelError as error:  # CUDA refused the launch.
                     one.out("pruned", "not launchable", str(error).splitlines()[0])
                 bar.update()
         if wrong and not self.ready:
@@ -192,16 +192,16 @@ class Session:
                 f"so none is timed; {wrong[0][0]}: {wrong[0][0].why}"
             ) from None
         if wrong and self.progress:
-            told = f"{count_things(len(wrong), 'candidate')} wrong, and not timed"
+            message = f"{count_things(len(wrong), 'candidate')} wrong, and not timed"
             first = f"{wrong[0][0]}: {wrong[0][0].why}"
-            print(f"weft: {self.source.name}: {told}; {first}", file=sys.stderr)
+            print(f"weft: {self.source.name}: {message}; {first}", file=sys.stderr)
         require_some(self.candidates, self.excluded)
 
     def race(self, timer: str, path: Path | None) -> Tuned:
         """Time the candidates that passed; return the winner and all rows."""
-        stopped, timed = False, self.target == "cuda" or not self.launched
+        stopped, is_timed = False, self.target == "cuda" or not self.launched
         ready = self.ready
-        if timed:
+        if is_timed:
             try:
                 with self._bar("time", len(ready)) as bar:
                     fit.run_tournament(
@@ -217,24 +217,24 @@ class Session:
         else:
             for one in ready:
                 one.state = "right"
-        there = [one for one in ready if one.state in ("timed", "right")]
-        if not there:
+        passed = [one for one in ready if one.state in ("timed", "right")]
+        if not passed:
             raise KeyboardInterrupt("autotune: nothing was timed yet")
-        best = min(there, key=lambda one: one.timed.us) if timed else there[0]
+        best = min(passed, key=lambda one: one.timed.us) if is_timed else passed[0]
         kind = self.arguments.at(self.arguments.written[0]).dtype
         kind = PRECISIONS.get(kind, str(kind).removeprefix("torch."))
         rows = rows_of(self.source.name, self.candidates, self.target, kind)
         counts = counts_of(self.candidates, self.excluded)
         if path and not stopped:
-            known = {"best": best.constants, "rows": rows, "counts": counts}
-            write(path, known)
+            record = {"best": best.constants, "rows": rows, "counts": counts}
+            write(path, record)
         return Tuned(
             *(self.source.name, best.constants, best.kernel, best.run, rows, counts),
             *(self.target, self._shapes(best), False, stopped),
         )
 
     def _shapes(self, one: Candidate) -> tuple[Any, ...]:
-        """Return the arguments' shapes; () if the result is not tied to a grid."""
+        """Return the arguments' shapes; () if the result does not depend on a grid."""
         values = self.arguments.values if one.shape is not None else ()
         arrays = [isinstance(value, torch.Tensor) for value in values]
         return tuple(tuple(v.shape) if a else None for v, a in zip(values, arrays))

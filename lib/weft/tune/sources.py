@@ -5,12 +5,12 @@ with_values() sets a constant's value wherever the CUDA C source defines it.
     enum { BM = 128, BN = 128 };    #define TILE 16    constexpr int STAGES = 4;
 
 The value is replaced in place, so that the rest of the kernel stays unchanged. A name
-that the source uses but does not define becomes -DNAME=value. with_globals() gives a
-Python kernel other values for names that it reads from its module.
+that the source uses but does not define becomes -DNAME=value. with_globals() changes
+the values of names that a Python kernel reads from its module.
 
 A TunableSource makes the kernel for a combination of values, and describes it for
-autotune(). The kernel is launched as kernel[grid, block](*args), or, without a
-`launch`, called as a function.
+autotune(). The kernel is launched as kernel[grid, block](*args) or, without a `launch`,
+called as a function.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ def with_values(
     """Return the source with these values, and flags for names that it does not define.
 
     elsewhere: text of the headers, which may also use the constants. Raises
-    ArgumentError for a constant that neither source nor headers use.
+    ArgumentError for a constant that neither the source nor the headers use.
     """
     code = scanner.blank_comments(source)
     spans: list[tuple[int, int, str]] = []
     flags = []
     for name, value in constants.items():
         text = str(int(value)) if isinstance(value, bool) else str(value)
-        found = list(_find_definitions(code, name))
-        used = len(re.findall(rf"\b{name}\b", code)) - len(found)
-        if used <= 0 and not re.search(rf"\b{name}\b", elsewhere):
-            raise ArgumentError(_describe_unused(code, name, bool(found)))
-        spans += [(start, end, text) for start, end in found]
-        flags += [] if found else [f"-D{name}={text}"]
+        definitions = list(_find_definitions(code, name))
+        uses = len(re.findall(rf"\b{name}\b", code)) - len(definitions)
+        if uses <= 0 and not re.search(rf"\b{name}\b", elsewhere):
+            raise ArgumentError(_describe_unused(code, name, bool(definitions)))
+        spans += [(start, end, text) for start, end in definitions]
+        flags += [] if definitions else [f"-D{name}={text}"]
     for start, end, text in sorted(spans, reverse=True):
         source = source[:start] + text + source[end:]
     return source, flags
@@ -70,27 +70,27 @@ def _find_definitions(code: str, name: str) -> Iterator[tuple[int, int]]:
             yield match.span("value")
     for match in re.finditer(rf"\b{name}\s*=(?!=)\s*", code):
         before = code[: match.start()]
-        enum = _inside_enum(before)
+        enum = _is_inside_enum(before)
         declared = re.search(r"\bconst(?:expr)?\b[^;{}()]*$", before)
         if enum or declared:
             end = scanner.find_outside(code, match.end(), ",;)]}")
             yield match.end(), match.end() + len(code[match.end() : end].rstrip())
 
 
-def _inside_enum(before: str) -> bool:
+def _is_inside_enum(before: str) -> bool:
     """Return whether the text ends between the braces of an enum."""
-    opened = before.rfind("{")
-    if opened < 0 or "}" in before[opened:] or ";" in before[opened:]:
+    brace = before.rfind("{")
+    if brace < 0 or "}" in before[brace:] or ";" in before[brace:]:
         return False
-    return bool(re.search(r"\benum\b[\w\s:]*$", before[:opened]))
+    return bool(re.search(r"\benum\b[\w\s:]*$", before[:brace]))
 
 
 def _describe_unused(code: str, name: str, defined: bool) -> str:
     if defined:
-        return f"{name} is defined in the source, and nothing depends on it"
+        return f"the source defines {name}, but nothing depends on it"
     words = set(re.findall(r"[A-Za-z_]\w*", code))
-    near = difflib.get_close_matches(name, words, 1, 0.6)
-    hint = f": did you mean {near[0]}?" if near else ""
+    matches = difflib.get_close_matches(name, words, 1, 0.6)
+    hint = f": did you mean {matches[0]}?" if matches else ""
     return f"the source does not use the constant {name}{hint}"
 
 
@@ -104,24 +104,24 @@ def with_globals(
     """
     function = plain_function(function)
     used: set[str] = set()
-    made = _rebind_function(function, dict(constants), used, {})
+    rebound = _rebind_function(function, dict(constants), used, {})
     unused = [name for name in constants if name not in used]
     if unused:
         raise ArgumentError(
-            f"{function.__name__} does not use the constant {unused[0]}: it has to be "
-            f"a name that the kernel takes from its module"
+            f"{function.__name__} does not use the constant {unused[0]}: it must be "
+            f"a name that the kernel reads from its module"
         )
-    return made
+    return rebound
 
 
 def _rebind_function(
     function: types.FunctionType,
     constants: dict[str, Any],
     used: set[str],
-    done: dict[int, Any],
+    rebound: dict[int, Any],
 ) -> types.FunctionType:
-    if id(function) in done:
-        return done[id(function)]
+    if id(function) in rebound:
+        return rebound[id(function)]
     code = function.__code__
     used |= constants.keys() & {*code.co_names, *code.co_freevars}
     scope = dict(function.__globals__)
@@ -129,19 +129,19 @@ def _rebind_function(
         types.CellType(constants[name]) if name in constants else cell
         for name, cell in zip(code.co_freevars, function.__closure__ or ())
     )
-    made = types.FunctionType(
+    copy = types.FunctionType(
         *(code, scope, function.__name__, function.__defaults__, cells)
     )
-    made.__doc__, made.__module__ = function.__doc__, function.__module__
-    made.__qualname__ = function.__qualname__
-    done[id(function)] = made
+    copy.__doc__, copy.__module__ = function.__doc__, function.__module__
+    copy.__qualname__ = function.__qualname__
+    rebound[id(function)] = copy
     for name in code.co_names:
         value = scope.get(name)
-        own = isinstance(value, types.FunctionType)
-        if own and value.__module__ == function.__module__:
-            scope[name] = _rebind_function(value, constants, used, done)
+        is_function = isinstance(value, types.FunctionType)
+        if is_function and value.__module__ == function.__module__:
+            scope[name] = _rebind_function(value, constants, used, rebound)
     scope.update({n: v for n, v in constants.items() if n in code.co_names})
-    return made
+    return copy
 
 
 Names = Sequence[str]
@@ -150,7 +150,7 @@ Names = Sequence[str]
 def source_for(
     kernel: Any, space: Mapping[str, Any], args: Sequence[Any], options: SourceOptions
 ) -> TunableSource:
-    """Return the source of autotune()'s kernel; refuse other objects."""
+    """Return the source of autotune()'s kernel."""
     if isinstance(kernel, Path) or (isinstance(kernel, str) and _is_path(kernel)):
         return _read_file(Path(kernel), options)
     if isinstance(kernel, str):
@@ -198,14 +198,14 @@ class TunableSource:
 
     def usage(self, kernel: Any, arch: str) -> Any:
         """Return the nvrtc.Usage (registers, static shared memory), or None."""
-        given = ()
+        arguments = ()
         if isinstance(kernel, (Kernel, TranslatedKernel)):
-            return find_usage(kernel, given, arch)[1]
+            return find_usage(kernel, arguments, arch)[1]
         return None
 
 
 class CudaSource(TunableSource):
-    """A kernel of CUDA C, given as a string."""
+    """A kernel in CUDA C, passed as a string."""
 
     def __init__(
         self,
@@ -220,51 +220,53 @@ class CudaSource(TunableSource):
         self.name = options.name or name
 
     def make(self, constants: Constants) -> Kernel:
-        text, more = self._given(constants)
+        text, more = self._set_values(constants)
         flags, target = [*self.flags, *more], self.options.target
         module = load_cuda(text, target=target, flags=flags, name=self.cell)
         if self.like is not None and self.like.signature.template:
             like = self.like
-            made = Kernel(module._cell, like.signature, (like.expression, like.params))
+            kernel = Kernel(
+                module._cell, like.signature, (like.expression, like.params)
+            )
         else:
-            made = _choose_kernel(module, self.options.name)
-            if made._needs_arguments:
+            kernel = _choose_kernel(module, self.options.name)
+            if kernel._needs_arguments:
                 raise ArgumentError(
-                    f"{made.__name__} is a template: hand over a function that loads "
-                    f"it, e.g. lambda TILE: module.{made.__name__}[TILE]"
+                    f"{kernel.__name__} is a template: pass a function that loads "
+                    f"it, e.g. lambda TILE: module.{kernel.__name__}[TILE]"
                 )
-        made.launcher(target)
-        self.name = made.__name__
-        return made
+        kernel.launcher(target)
+        self.name = kernel.__name__
+        return kernel
 
     def texts(self, one: Candidate) -> list[str]:
-        text, more = self._given(one.constants)
+        text, more = self._set_values(one.constants)
         return [text, *self.flags, *more, self.options.name or "", self._headers()]
 
-    def _given(self, constants: Constants) -> tuple[str, list[str]]:
+    def _set_values(self, constants: Constants) -> tuple[str, list[str]]:
         return with_values(self.source, constants, self._headers())
 
     def _headers(self) -> str:
         """Return the text of the source's includes, from the session and folders."""
         of_session = headers.select_used(self.source)
-        given = [f[2:] for f in nvrtc.translate(self.flags) if f.startswith("-I")]
+        folders = [f[2:] for f in nvrtc.translate(self.flags) if f.startswith("-I")]
         files = stored.list_includes(
-            "\n".join([self.source, *of_session.values()]), [os.getcwd(), *given]
+            "\n".join([self.source, *of_session.values()]), [os.getcwd(), *folders]
         )
-        found = [path.read_text(errors="replace") for path in files]
-        return "\n".join([*of_session.values(), *found])
+        texts = [path.read_text(errors="replace") for path in files]
+        return "\n".join([*of_session.values(), *texts])
 
 
 class PlainCSource(CudaSource):
-    """A plain C function, given as a string, to be called and timed on a processor."""
+    """A plain C function, passed as a string, to call and time on a processor."""
 
     def make(self, constants: Constants) -> CFunction:
         if self.options.target != "cpu":
-            raise ArgumentError(f"{self.cell} is plain C: its arrays are on a GPU")
-        text, more = self._given(constants)
-        made = load_c(text, self.options.name, [*self.flags, *more], self.cell)
-        self.name = made.__name__
-        return made
+            raise ArgumentError(f"{self.cell} is plain C, but its arrays are on a GPU")
+        text, more = self._set_values(constants)
+        function = load_c(text, self.options.name, [*self.flags, *more], self.cell)
+        self.name = function.__name__
+        return function
 
     def usage(self, kernel: Any, arch: str) -> None:
         return None
@@ -273,7 +275,7 @@ class PlainCSource(CudaSource):
 class PythonSource(TunableSource):
     """A Python kernel whose constants are names of its module or an enclosing scope.
 
-    It runs as CUDA C generated by to_cuda() or, if given as numba_jit(kernel), with
+    It runs as CUDA C generated by to_cuda() or, if passed as numba_jit(kernel), with
     Numba.
     """
 
@@ -293,13 +295,13 @@ class PythonSource(TunableSource):
         function = with_globals(self.function, constants)
         if self.numba:
             return numba_jit(function)
-        made = cuda_c(function, flags=self.flags)
-        made._of(self.args).compiled.launcher(self.options.target)
-        return made
+        runner = cuda_c(function, flags=self.flags)
+        runner._of(self.args).compiled.launcher(self.options.target)
+        return runner
 
     def texts(self, one: Candidate) -> list[str]:
-        made = cuda_c(with_globals(self.function, one.constants), flags=self.flags)
-        return [made.source(*self.args), *words.split(self.flags), str(self.numba)]
+        runner = cuda_c(with_globals(self.function, one.constants), flags=self.flags)
+        return [runner.source(*self.args), *words.split(self.flags), str(self.numba)]
 
 
 class MakerSource(TunableSource):
@@ -328,42 +330,40 @@ class MakerSource(TunableSource):
         return None
 
     def _load(self, constants: Constants) -> Any:
-        made = self.load(**constants)
-        if isinstance(made, Module):
-            made = _choose_kernel(made, self.options.name)
-        if isinstance(made, Kernel):
-            made.launcher(self.options.target)
-        elif isinstance(made, TranslatedKernel):
-            made._of(self.args).compiled.launcher(self.options.target)
-        elif not callable(made) and not isinstance(made, NumbaKernel):
+        kernel = self.load(**constants)
+        if isinstance(kernel, Module):
+            kernel = _choose_kernel(kernel, self.options.name)
+        if isinstance(kernel, Kernel):
+            kernel.launcher(self.options.target)
+        elif isinstance(kernel, TranslatedKernel):
+            kernel._of(self.args).compiled.launcher(self.options.target)
+        elif not callable(kernel) and not isinstance(kernel, NumbaKernel):
             raise ArgumentError(
-                f"{self.name}({_write_keywords(constants)}) returns "
-                f"{made!r:.60}: want a "
-                f"kernel, or a function to call"
+                f"{self.name}({_write_keywords(constants)}) returned "
+                f"{kernel!r:.60}: expected a kernel or a function to call"
             )
-        if is_cuda(made):
-            self.name = made.__name__
-        return made
+        if is_cuda(kernel):
+            self.name = kernel.__name__
+        return kernel
 
 
 # ---- properties of a kernel ---------------------------------------------------------
 
 
 def bound(kernel: Any, one: Candidate) -> Callable[..., Any]:
-    """Return the kernel bound to the candidate's launch shape, ready to be called."""
+    """Return the kernel bound to the candidate's launch shape, ready to call."""
     if one.shape is None:
         if isinstance(kernel, (Kernel, TranslatedKernel, NumbaKernel)):
             raise ArgumentError(
-                "autotune wants launch=, a function of the constants that returns "
+                "autotune requires launch=, a function of the constants that returns "
                 "(grid, block)"
             )
         return kernel
     shape = one.shape
     if not shape.shared:
         return kernel[shape.grid, shape.block]
-    if isinstance(
-        kernel, TranslatedKernel
-    ):  # None is torch's stream; 0 would be the default stream.
+    if isinstance(kernel, TranslatedKernel):
+        # None is torch's stream; 0 would be the default stream.
         return kernel[shape.grid, shape.block, None, shape.shared]
     if isinstance(kernel, NumbaKernel):
         return kernel[shape.grid, shape.block, 0, shape.shared]
@@ -381,11 +381,11 @@ def parameters_of(kernel: Any) -> list[str]:
     if isinstance(kernel, CFunction):
         return [param.name for param in kernel.signature.params]
     try:
-        found = inspect.signature(kernel).parameters.values()
+        parameters = inspect.signature(kernel).parameters.values()
     except (TypeError, ValueError):
         return []
-    plain = [p.name for p in found if p.kind is p.POSITIONAL_OR_KEYWORD]
-    return plain if len(plain) == len(found) else []
+    plain = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    return plain if len(plain) == len(parameters) else []
 
 
 def written_of(kernel: Any) -> list[str] | None:
@@ -393,8 +393,10 @@ def written_of(kernel: Any) -> list[str] | None:
     if isinstance(kernel, TranslatedKernel) and kernel._last is not None:
         kernel = kernel._last.compiled
     if isinstance(kernel, (Kernel, CFunction)):
-        known = kernel.params if isinstance(kernel, Kernel) else kernel.signature.params
-        return [p.name for p in known if p.pointer and not p.const]
+        params = (
+            kernel.params if isinstance(kernel, Kernel) else kernel.signature.params
+        )
+        return [p.name for p in params if p.pointer and not p.const]
     return None
 
 
@@ -411,10 +413,10 @@ def _is_path(text: str) -> bool:
 
 
 def _read_file(path: Path, options: SourceOptions) -> CudaSource:
-    found = [p for p in (path, ROOT / path) if p.is_file()]
-    if not found:
-        raise ArgumentError(f"{path}: there is no such file, here or in {ROOT}")
-    file = found[0].resolve()
+    paths = [p for p in (path, ROOT / path) if p.is_file()]
+    if not paths:
+        raise ArgumentError(f"{path}: no such file in this folder or in {ROOT}")
+    file = paths[0].resolve()
     text = file.read_text(errors="replace")
     kind = PlainCSource if file.suffix == ".c" else CudaSource
     return kind(text, str(path), options, folder=file.parent)
@@ -422,14 +424,14 @@ def _read_file(path: Path, options: SourceOptions) -> CudaSource:
 
 def _load_kernel(kernel: Kernel | Module, options: SourceOptions) -> CudaSource:
     """Return the source of a %%cuda or load_cuda() kernel."""
-    made = select_only_kernel(kernel) if options.name is None else kernel
-    cell: Cell = made._cell if isinstance(made, Module) else made.module
+    selected = select_only_kernel(kernel) if options.name is None else kernel
+    cell: Cell = selected._cell if isinstance(selected, Module) else selected.module
     options.flags = [*cell.flags, *options.flags]
     like = None
-    if isinstance(made, Kernel):
-        options.name, like = made.__name__, made
+    if isinstance(selected, Kernel):
+        options.name, like = selected.__name__, selected
 
-        complete(made)
+        complete(selected)
     return CudaSource(cell.source, cell.name, options, like)
 
 
@@ -438,19 +440,19 @@ def _choose_kernel(module: Module, name: str | None) -> Kernel:
         return select_only_kernel(module)
     kernels = module._cell.kernels
     if name not in kernels:
-        known = ", ".join(kernels) or "none"
-        raise ArgumentError(f"the source has no kernel {name!r}; it has {known}")
+        names = ", ".join(kernels) or "none"
+        raise ArgumentError(f"the source has no kernel {name!r}; it has {names}")
     return kernels[name]
 
 
 def _is_maker(function: Callable[..., Any], space: Mapping[str, Any]) -> bool:
-    """Return whether a function takes the constants, and therefore returns kernels."""
+    """Return whether a function takes the constants, as a maker of kernels does."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
-    every = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return every or set(space) <= set(parameters)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return takes_any or set(space) <= set(parameters)
 
 
 def _write_keywords(constants: Constants) -> str:

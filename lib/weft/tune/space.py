@@ -12,7 +12,7 @@ from typing import Any
 from ..base.errors import ArgumentError
 from ..toolchain import launch_config
 
-MOST = 200_000  # combinations before `where`; more are taken for a typing error
+MOST = 200_000  # combinations before `where`; more are assumed to be a mistake
 TRIED = f"at most {MOST} are tried"
 Constants = dict[str, Any]
 
@@ -22,7 +22,7 @@ class Candidate:
     """One combination of values.
 
     shape: grid, block and bytes of dynamic shared memory; None: called as a function.
-    state: "ready", then "pruned", "wrong", "dropped" (slow, and so timed only roughly),
+    state: "ready", then "pruned", "wrong", "dropped" (slow, so timed only roughly),
     "timed", or "right" (checked but not timed). reason: the cause of removal in a word
     or two; why: the cause in a sentence. registers (per thread), shared (bytes) and
     occupancy (0 to 1) are None if unknown.
@@ -63,39 +63,39 @@ def checked_space(space: Any) -> dict[str, tuple[Any, ...]]:
     """Return the space with a tuple of values for each name, or raise ArgumentError."""
     if not isinstance(space, Mapping) or not space:
         raise ArgumentError(
-            f'space={space!r:.60}: want names with values, e.g. {{"TILE": (16, 32)}}'
+            f'space={space!r:.60}: expected names and values, e.g. {{"TILE": (16, 32)}}'
         )
-    found: dict[str, tuple[Any, ...]] = {}
+    values_by_name: dict[str, tuple[Any, ...]] = {}
     for name, values in space.items():
         if not isinstance(name, str) or not name.isidentifier():
-            raise ArgumentError(f"space: {name!r} is no name of a constant")
-        one = isinstance(values, str) or not isinstance(values, Iterable)
-        # The range is too long to expand.
+            raise ArgumentError(f"space: {name!r} is not a valid name of a constant")
+        is_single = isinstance(values, str) or not isinstance(values, Iterable)
+        # Expanding such a range could exhaust the memory.
         if isinstance(values, range) and len(values) > MOST:
             raise ArgumentError(f"space: {name} has {len(values)} values, {TRIED}")
-        found[name] = tuple(dict.fromkeys([values] if one else values))
-        if not found[name]:
+        values_by_name[name] = tuple(dict.fromkeys([values] if is_single else values))
+        if not values_by_name[name]:
             raise ArgumentError(f"space: {name} has no values")
-        for value in found[name]:
+        for value in values_by_name[name]:
             if not isinstance(value, (int, float, str)):
                 raise ArgumentError(
-                    f"space: {name} = {value!r}: want numbers, or words of C"
+                    f"space: {name} = {value!r}: expected numbers, or strings of C"
                 )
-    count = math.prod(len(values) for values in found.values())
+    count = math.prod(len(values) for values in values_by_name.values())
     if count > MOST:
         raise ArgumentError(f"space: {count} combinations, {TRIED}")
-    return found
+    return values_by_name
 
 
 def list_combinations(
     space: Mapping[str, Sequence[Any]], where: Callable[..., Any] | None
 ) -> tuple[list[Candidate], int]:
     """Return the candidates that `where` allows, and the number of excluded ones."""
-    every = [dict(zip(space, values)) for values in itertools.product(*space.values())]
+    combos = [dict(zip(space, values)) for values in itertools.product(*space.values())]
     if where is None:
-        return [Candidate(one) for one in every], 0
-    kept = [Candidate(one) for one in every if by_name("where", where, one)]
-    return kept, len(every) - len(kept)
+        return [Candidate(one) for one in combos], 0
+    allowed = [Candidate(one) for one in combos if by_name("where", where, one)]
+    return allowed, len(combos) - len(allowed)
 
 
 def set_shape(name: str, one: Candidate, launch: Callable[..., Any] | None) -> None:
@@ -105,8 +105,8 @@ def set_shape(name: str, one: Candidate, launch: Callable[..., Any] | None) -> N
     key = by_name("launch", launch, one.constants)
     if not isinstance(key, tuple) or not 2 <= len(key) <= 3:
         raise ArgumentError(
-            f"launch gives {key!r} for {one}: want (grid, block), or (grid, block, "
-            f"bytes of shared memory)"
+            f"launch returned {key!r} for {one}: expected (grid, block), or (grid, "
+            f"block, bytes of shared memory)"
         )
     try:
         one.shape = launch_config.parse(name, key)
@@ -117,18 +117,18 @@ def set_shape(name: str, one: Candidate, launch: Callable[..., Any] | None) -> N
 def by_name(what: str, function: Callable[..., Any], constants: Constants) -> Any:
     """Call function(...) with the constants that its parameters name.
 
-    what: the function's name for messages. Raises ArgumentError if a parameter is not a
+    what: the function's name in messages. Raises ArgumentError if a parameter is not a
     constant.
     """
     if not callable(function):
         raise ArgumentError(
-            f"{what}={function!r:.40}: want a function of the constants"
+            f"{what}={function!r:.40}: expected a function of the constants"
         )
     parameters = inspect.signature(function).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        given = constants
+        kwargs = constants
     else:
-        given = {p.name: constants[p.name] for p in parameters if p.name in constants}
+        kwargs = {p.name: constants[p.name] for p in parameters if p.name in constants}
     missing = [
         p.name
         for p in parameters
@@ -138,10 +138,10 @@ def by_name(what: str, function: Callable[..., Any], constants: Constants) -> An
     ]
     if missing:
         raise ArgumentError(
-            f"{what} asks for {', '.join(missing)}; the constants of the space are "
-            f"{', '.join(constants)}"
+            f"{what} has the parameters {', '.join(missing)}; the constants of the "
+            f"space are {', '.join(constants)}"
         )
-    return function(**given)
+    return function(**kwargs)
 
 
 def require_some(candidates: Sequence[Candidate], excluded: int) -> None:
@@ -149,11 +149,11 @@ def require_some(candidates: Sequence[Candidate], excluded: int) -> None:
     if any(one.state == "ready" for one in candidates):
         return
     counts = counts_of(candidates, excluded)
-    told = ", ".join(f"{reason} {count}" for reason, count in counts.items())
+    reasons = ", ".join(f"{reason} {count}" for reason, count in counts.items())
     first = next((one for one in candidates if one.why), None)
     example = f"; e.g. {first}: {first.why}" if first else ""
     total = len(candidates) + excluded
-    raise ArgumentError(f"none of {total} candidates is left ({told}){example}")
+    raise ArgumentError(f"none of {total} candidates is left ({reasons}){example}")
 
 
 def counts_of(candidates: Sequence[Candidate], excluded: int) -> dict[str, int]:

@@ -18,8 +18,8 @@ from .space import Candidate, spell_candidate
 
 SHOWN = 12  # rows shown in the table
 NOT_TIMED = (
-    "not timed: on a processor a CUDA kernel's time says nothing. Shown is the first "
-    "of those that are right:"
+    "not timed: on a processor a CUDA kernel's time is meaningless. This is the first "
+    "of the right candidates:"
 )
 STATES = ("timed", "dropped", "right", "wrong", "pruned", "ready")
 
@@ -29,12 +29,12 @@ class Tuned:
     """The result of autotune(): best(*args) launches the winner in its grid and block.
 
     The arrays must have the tuned shapes. name: the kernel's name. constants: the
-    winner's constants; kernel: the winner, to be launched in another grid; run: the
+    winner's constants; kernel: the winner, for launches in another grid; run: the
     winner in its grid and block. rows: a row for each candidate that `where` allows, in
     the lab's JSON format, best first; counts: the number of excluded candidates by
     reason. shapes: those of the arguments, None for arguments that are not arrays; ()
-    if any shapes will do. cached: whether the result is from an earlier call. stopped:
-    whether Ctrl-C ended the timing.
+    if all shapes are allowed. cached: whether the result is from an earlier call.
+    stopped: whether Ctrl-C ended the timing.
     """
 
     name: str
@@ -50,11 +50,11 @@ class Tuned:
 
     def __call__(self, *args: Any) -> Any:
         __tracebackhide__ = True
-        for number, (wanted, value) in enumerate(zip(self.shapes, args)):
-            if wanted is not None and tuple(getattr(value, "shape", wanted)) != wanted:
+        for number, (want, value) in enumerate(zip(self.shapes, args)):
+            if want is not None and tuple(getattr(value, "shape", want)) != want:
                 raise ArgumentError(
                     f"{self.name}: argument {number + 1} has shape "
-                    f"{tuple(value.shape)}, and the grid was tuned for {wanted}: tune "
+                    f"{tuple(value.shape)}, and the grid was tuned for {want}: tune "
                     f"for this size, or launch .kernel[grid, block](...)"
                 )
         return self.run(*args)
@@ -97,26 +97,26 @@ class Tuned:
 
     def sentence(self) -> str:
         """Summarize the result in one line."""
-        named = spell_candidate(self.constants)
+        values = spell_candidate(self.constants)
         right = sum(row["state"] in ("timed", "dropped", "right") for row in self.rows)
         if self.us is None:
-            return f"{self.name}: {named}, {NOT_TIMED} {right}"
-        ended = "; stopped before the end" * self.stopped
-        known = "; found before, retune=True measures again" * self.cached
+            return f"{self.name}: {values}, {NOT_TIMED} {right}"
+        ending = "; stopped before the end" * self.stopped
+        origin = "; from an earlier call, retune=True measures again" * self.cached
         slow = max(_ratio_of(row, self.us) or 0.0 for row in self.rows)
         factor = f", {slow:.2g} times as fast as the slowest" * (slow >= 1.05)
         return (
-            f"{self.name}: {named} takes {round_number(self.us)} µs, the best of "
-            f"{count_things(right, 'candidate')}{factor}{ended}{known}"
+            f"{self.name}: {values} takes {round_number(self.us)} µs, the best of "
+            f"{count_things(right, 'candidate')}{factor}{ending}{origin}"
         )
 
     def notes(self) -> list[str]:
-        """List the candidates left out, as counts by reason, and the wrong ones."""
+        """Return lines with the excluded candidates by reason, and the wrong ones."""
         lines = []
-        out = {k: v for k, v in self.counts.items() if k != "wrong"}
-        if out:
-            told = ", ".join(f"{reason} {count}" for reason, count in out.items())
-            lines.append(f"left out: {told}")
+        excluded = {k: v for k, v in self.counts.items() if k != "wrong"}
+        if excluded:
+            text = ", ".join(f"{reason} {count}" for reason, count in excluded.items())
+            lines.append(f"left out: {text}")
         lines += [
             f"WRONG, and so not timed: {row['rung']}: {row['why']}"
             for row in self.rows
@@ -126,14 +126,14 @@ class Tuned:
         if first["us"] is not None:
             lines.append(
                 f"{first['device']}; timer {first['timer']}, warm; {STATISTIC}; "
-                f"dropped: timed roughly, then let go"
+                f"dropped: timed only roughly"
             )
         return lines
 
     def table(self) -> str:
         """Format the best rows as text."""
         names = [*self.constants]
-        shown = [
+        table_rows = [
             {**row["constants"], **row, "vs_best": _ratio_of(row, self.us)}
             for row in self.rows
             if row["state"] != "pruned"
@@ -142,9 +142,9 @@ class Tuned:
         columns += ["registers", "shared", "occupancy", "state"]
         if self.us is None:
             columns = [c for c in columns if not c.startswith(("us", "vs"))]
-        known = [c for c in columns if any(r.get(c) is not None for r in shown)]
-        text = timing.table(shown[:SHOWN], known)
-        more = len(shown) - SHOWN
+        columns = [c for c in columns if any(r.get(c) is not None for r in table_rows)]
+        text = timing.table(table_rows[:SHOWN], columns)
+        more = len(table_rows) - SHOWN
         return text + (f"\n... and {more} more in .rows" if more > 0 else "")
 
     def __repr__(self) -> str:
@@ -168,14 +168,14 @@ def rows_of(
 ) -> list[Row]:
     """Return a row for each candidate, the best first."""
     device = device_name(target)
-    none = dict.fromkeys(("timer", "us", "us_low", "us_high", "us_mean"))
+    empty = dict.fromkeys(("timer", "us", "us_low", "us_high", "us_mean"))
     rows = []
     for one in candidates:
         rows.append(
             {
                 **{"op": name, "impl": "mine", "rung": str(one)},
                 **{"precision": precision, "target": target, "device": device},
-                **(one.timed.row() if one.timed else none),
+                **(one.timed.row() if one.timed else empty),
                 **{"constants": one.constants, **_make_row(one)},
                 **{"registers": one.registers, "shared": one.shared},
                 **{"occupancy": one.occupancy, **one.more},

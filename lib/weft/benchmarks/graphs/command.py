@@ -1,15 +1,15 @@
 """Measure the time between kernels: `python -m weft bench graphs`.
 
-Lesson 14 explains the measurements, by the op of a row:
+Lesson 14 explains the measurements. The op of a row is one of these:
 
     chain     one of `count` short kernels, launched in several ways
     host      the host's cost of launching one of these kernels
     fetch     a kernel that fetches its weights before or after it waits
     crowd     dependent launch where blocks of the next kernel crowd this one's
     many      dependent launch of kernels with very many short blocks
-    fork      two kernels side by side
-    overlap   copies beside kernels, on 1 to 4 streams
-    fusion    three kernels and one; gbs: of `bytes`, those that each way needs
+    fork      two kernels in parallel
+    overlap   copies that overlap kernels, on 1 to 4 streams
+    fusion    three kernels, or one; gbs is the rate of the `bytes` that each must move
     remat     pixels stored as floats, or normalised by each reader
     timeline  activity over time; spans: [row, name, kind, start, us], see timeline.py
     steps     a call of `count` training steps on an idle GPU, see step_rows()
@@ -21,7 +21,7 @@ last STEPS, since a run's first step waits for its start. us is measured separat
 without the profiler, which slows the host down. For a training step, us is the time of
 RUN steps. step_rows() measures the cost of a run's start.
 
-graphs.cu is a separate program, since a chain's launches come from C; fusion.cu has the
+graphs.cu is a separate program, since it launches chains from C; fusion.cu contains the
 kernels of fusion and remat. On a CPU everything but timelines and steps runs and is
 checked, but the times do not represent a GPU.
 
@@ -60,7 +60,7 @@ from ..transpose import time_on
 RUN, STEPS = 8, 2  # number of training steps queued together, and of those kept
 BATCH, LR = 64, 0.1
 CALLS = (1, 2, 8, 64)  # training steps in one call, for step_rows()
-PARTS, PART = 8, 2 << 20  # of the copied array; floats in each
+PARTS, PART = 8, 2 << 20  # parts of the copied array; floats in each
 TURNS = 2000
 TIMELINE_KERNELS = """
 __global__ void step(float *x, int n) {
@@ -75,7 +75,7 @@ __global__ void halve(float *y, const float *x, int n, int turns) {
     y[i] = v;
 }
 """
-OURS = ("naive", "tiled", "fused", "graph", "pdl", "tf32", "bf16")  # if there
+OURS = ("naive", "tiled", "fused", "graph", "pdl", "tf32", "bf16")  # if available
 THEIRS = ("eager", "graph", "compile+graph")
 
 
@@ -86,18 +86,18 @@ def timeline_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
     """
     if where.type != "cuda":
         return []
-    found = []
+    results = []
     for impl, name, make in _make_chains(where):
         try:
             call, *closes = make()
             timing = time_call(call, where, samples)
-            found.append(timeline_row(impl, name, timing, _profile(name, call)))
+            results.append(timeline_row(impl, name, timing, _profile(name, call)))
             for close in closes:
                 close()
         except (RuntimeError, ValueError) as error:
             why = (str(error).splitlines() or [type(error).__name__])[0]
-            print(f"weft: without {name}: {why}", file=sys.stderr)
-    return found
+            print(f"weft: skipping {name}: {why}", file=sys.stderr)
+    return results
 
 
 def step_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
@@ -107,50 +107,50 @@ def step_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
     """
     if where.type != "cuda":
         return []
-    there = {rung.name for rung in native.rungs("mnist", "cuda")}
-    found = []
-    for rung in [name for name in OURS if name in there]:
+    available = {rung.name for rung in native.rungs("mnist", "cuda")}
+    results = []
+    for rung in [name for name in OURS if name in available]:
         for count in CALLS:
             call, close = _make_ours(rung, where, count)
             timing = time_call(call, where, samples)
             close()
-            found.append({
+            results.append({
                 **{"op": "steps", "impl": "weft", "rung": rung},
                 **{"precision": rung if rung in ("tf32", "bf16") else "fp32"},
                 **{"target": where.type, "device": device_name(where)},
                 **{**timing.row(), "count": count, "batch": BATCH},
             })  # fmt: skip
-    return found
+    return results
 
 
 def find_timeline(name: str, where: str | torch.device) -> Timeline | None:
-    """Record the named timeline on a GPU; without one, return the committed one."""
+    """Record the named timeline on a GPU; without a GPU, return the committed one."""
     where = torch.device(where)
     if where.type != "cuda":
         return committed(name)
-    makes = {found: make for _, found, make in _make_chains(where)}
-    if name not in makes:
+    makers = {label: make for _, label, make in _make_chains(where)}
+    if name not in makers:
         return None
-    call, *closes = makes[name]()
-    seen = _profile(name, call)
+    call, *closes = makers[name]()
+    record = _profile(name, call)
     for close in closes:
         close()
-    return seen
+    return record
 
 
 def last_steps(seen: Timeline, run: int, kept: int) -> Timeline:
     """Keep the last steps of a run whose steps have the same number of kernels."""
     starts = sorted(span.start for span in seen.spans if span.kind == KERNEL)
-    each = len(starts) // run
-    begin = starts[-kept * each]
+    kernels_per_step = len(starts) // run
+    begin = starts[-kept * kernels_per_step]
     spans = [replace(s, start=s.start - begin) for s in seen.spans if s.start >= begin]
     return replace(seen, spans=spans)
 
 
 def _profile(name: str, call: Callable[[], object]) -> Timeline:
-    """Return the timeline of a call; a run of training steps keeps its last steps."""
-    seen = timeline(call)
-    return last_steps(seen, RUN, STEPS) if name.startswith("mnist") else seen
+    """Return the timeline of a call, or of the last steps of a training run."""
+    record = timeline(call)
+    return last_steps(record, RUN, STEPS) if name.startswith("mnist") else record
 
 
 def timeline_row(
@@ -176,9 +176,9 @@ def _make_chains(
     yield "weft", "chain, graph", lambda: (graph_of(make_chain(where)),)
     for rung in THEIRS:
         yield "torch", f"mnist, torch {rung}", lambda rung=rung: _make_twin(rung, where)
-    there = {rung.name for rung in native.rungs("mnist", "cuda")}
+    available = {rung.name for rung in native.rungs("mnist", "cuda")}
     for rung in OURS:
-        if rung in there:
+        if rung in available:
             yield "weft", f"mnist, {rung}", lambda rung=rung: _make_ours(rung, where)
 
 
@@ -195,7 +195,7 @@ def make_chain(where: torch.device, count: int = 20) -> Callable[[], None]:
 
 
 def graph_of(run: Callable[[], object]) -> Callable[[], None]:
-    """Capture the work that `run` queues in a graph; return a call that launches it."""
+    """Capture the work of `run` in a graph; return a call that launches the graph."""
     run()  # compiles the kernels before the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -213,16 +213,16 @@ def make_parts(count: int, where: torch.device, part: int = PART) -> Callable[[]
     launch = load_cuda(TIMELINE_KERNELS, target="cuda").halve[-(-part // 256), 256]
 
     def run() -> None:
-        now = torch.cuda.current_stream()
+        current = torch.cuda.current_stream()
         for stream in streams:
-            stream.wait_stream(now)
+            stream.wait_stream(current)
         for i in range(PARTS):
             with torch.cuda.stream(streams[i % count]):
                 d_x[i].copy_(x[i], non_blocking=True)
                 launch(d_y[i], d_x[i], part, TURNS)
                 y[i].copy_(d_y[i], non_blocking=True)
         for stream in streams:
-            now.wait_stream(stream)
+            current.wait_stream(stream)
 
     return run
 
@@ -231,7 +231,7 @@ def make_parts(count: int, where: torch.device, part: int = PART) -> Callable[[]
 
 
 def random_data(count: int) -> Split:
-    """Make random images and labels: their contents do not change the time."""
+    """Make random images and labels, since their contents do not change the time."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (count, 28, 28), np.uint8)
     return Split(images, rng.integers(0, 10, count).astype(np.uint8))
@@ -239,16 +239,16 @@ def random_data(count: int) -> Split:
 
 def _make_twin(rung: str, where: torch.device) -> tuple[Callable[[], object]]:
     with precision("fp32"):
-        made = TwinTrainer(
+        twin = TwinTrainer(
             *[initial_weights(0), random_data(RUN * BATCH)],
             **{"rung": rung, "device": where, "batch": BATCH},
         )
-    order = made.order(np.arange(RUN * BATCH))
+    order = twin.order(np.arange(RUN * BATCH))
 
     def run() -> None:
         with precision("fp32"):
             for index in order.split(BATCH):
-                made.step(index)
+                twin.step(index)
 
     return (run,)
 
@@ -256,11 +256,11 @@ def _make_twin(rung: str, where: torch.device) -> tuple[Callable[[], object]]:
 def _make_ours(
     rung: str, where: torch.device, steps: int = RUN
 ) -> tuple[Callable[[], object], ...]:
-    made = trainer(rung, where, max_batch=BATCH)
-    made.set_weights(initial_weights(0))
-    made.data(train=random_data(steps * BATCH))
+    cnn = trainer(rung, where, max_batch=BATCH)
+    cnn.set_weights(initial_weights(0))
+    cnn.data(train=random_data(steps * BATCH))
     order = np.arange(steps * BATCH)
-    return lambda: made.train(order, BATCH, LR), made.close
+    return lambda: cnn.train(order, BATCH, LR), cnn.close
 
 
 HERE = Path(__file__).parent
@@ -290,21 +290,22 @@ def rows(device: str = "cpu", ops: Sequence[str] = (), samples: int = 30) -> lis
     """
     where = torch.device(device)
     if unknown := set(ops) - OPS.keys():
-        raise ValueError(f"--rungs {','.join(sorted(unknown))}: want {', '.join(OPS)}")
-    found = []
+        names = ",".join(sorted(unknown))
+        raise ValueError(f"--rungs {names}: expected some of {', '.join(OPS)}")
+    results = []
     parts = [part for name, part in OPS.items() if name in (ops or OPS)]
     for part in dict.fromkeys(parts):
-        found += part(where, samples)
-    return [row for row in found if row["op"] in (ops or OPS)]
+        results += part(where, samples)
+    return [row for row in results if row["op"] in (ops or OPS)]
 
 
 def note(rows: list[Row]) -> str:
     """Return the text below the table."""
-    told = dict.fromkeys(f"{row['timer']} on {row['device']}" for row in rows)
-    said = f"fp32; {'; '.join(told)}"
+    timers = dict.fromkeys(f"{row['timer']} on {row['device']}" for row in rows)
+    text = f"fp32; {'; '.join(timers)}"
     if rows[0]["target"] == "cpu":
-        said += "\nOn a CPU threads are simulated: these times are no signal of a GPU's"
-    return said
+        text += "\nOn a CPU threads are simulated: these times do not represent a GPU"
+    return text
 
 
 def _make_row(where: torch.device, op: str, rung: str, timing: Timing, **more) -> Row:
@@ -318,41 +319,41 @@ def _make_row(where: torch.device, op: str, rung: str, timing: Timing, **more) -
 # ---- the program --------------------------------------------------------------
 
 
-def _of_program(what: str, where: torch.device, samples: int) -> list[Row]:
+def _run_program(what: str, where: torch.device, samples: int) -> list[Row]:
     """Run an op in graphs.cu; return a row for each line that it prints."""
-    found = []
+    results = []
     with tempfile.TemporaryDirectory(prefix="weft_") as folder:
         words = [str(_build_program(where, Path(folder))), str(samples)]
         words += [str(size) for size in PROGRAM_SIZES[where.type]]
         words.append(what)
-        done = subprocess.run(words, text=True, capture_output=True)
-    if done.returncode:
-        raise RuntimeError(f"bench_graphs: {done.stderr.strip()}")
-    for line in done.stdout.splitlines():
+        process = subprocess.run(words, text=True, capture_output=True)
+    if process.returncode:
+        raise RuntimeError(f"bench_graphs: {process.stderr.strip()}")
+    for line in process.stdout.splitlines():
         op, rung, count, *times = line.split("\t")
         timer = "CUDA events" if op not in ("host", "overlap") else "host's clock"
         timing = summarize(map(float, times), timer)
-        more = {"count": int(count)}
-        if op == "overlap":  # both directions
-            more = {"bytes": 2 * int(count)}
-            more["gbs"] = more["bytes"] / timing.median / 1e3
-        found.append(_make_row(where, op, rung, timing, **more))
-    return found
+        extra = {"count": int(count)}
+        if op == "overlap":  # copies in both directions
+            extra = {"bytes": 2 * int(count)}
+            extra["gbs"] = extra["bytes"] / timing.median / 1e3
+        results.append(_make_row(where, op, rung, timing, **extra))
+    return results
 
 
 def _build_program(where: torch.device, folder: Path) -> Path:
-    """Build the program: by nvcc for a GPU, else as `weft run` builds it."""
+    """Build the program with nvcc for a GPU, otherwise as `weft run` does."""
     sources = [str(path) for path in PROGRAM]
     if where.type == "cpu":
         return build_executable(Program(sources))
     if not (nvcc := build.nvcc()):
         raise BuildError("no nvcc: install the CUDA Toolkit")
     command = [nvcc, "-O3", "-std=c++17", "-arch=native", *sources]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "-o", f"{folder}/program"], text=True, capture_output=True
     )
-    if done.returncode:
-        raise BuildError(done.stderr.strip())
+    if process.returncode:
+        raise BuildError(process.stderr.strip())
     return folder / "program"
 
 
@@ -366,8 +367,8 @@ __global__ void step(float *x, int n) {
 """
 
 
-def _from_python(where: torch.device, samples: int) -> list[Row]:
-    """Time the same chain, launched by a loop of Python."""
+def _time_from_python(where: torch.device, samples: int) -> list[Row]:
+    """Time the same chain, launched by a loop in Python."""
     size = PROGRAM_SIZES[where.type][0]
     x = torch.zeros(size, device=where)
     launch = load_cuda(STEP, target=where.type).step[-(-size // 256), 256]
@@ -375,45 +376,45 @@ def _from_python(where: torch.device, samples: int) -> list[Row]:
         "Python, a launch each": ("weft", lambda: launch(x, size)),
         "Python, x.add_(1)": ("torch", lambda: x.add_(1)),
     }
-    found = []
+    results = []
     for rung, (impl, call) in ways.items():
         x.zero_()
         timing = time_call(call, where, samples, calls=CHAIN, warmup=1)
         if not (x == (samples + 1) * CHAIN).all():
             raise RuntimeError(f"{rung}: x[0] is {x[0]}")
-        found.append(
+        results.append(
             _make_row(where, "chain", rung, timing, count=CHAIN) | {"impl": impl}
         )
-    return found
+    return results
 
 
 def _time_chain(where: torch.device, samples: int) -> list[Row]:
-    return _of_program("chain", where, samples) + _from_python(where, samples)
+    return _run_program("chain", where, samples) + _time_from_python(where, samples)
 
 
 # ---- fusion and rematerialisation ---------------------------------------------
 
 
-def _of_kernels(where: torch.device, samples: int) -> list[Row]:
+def _time_kernels(where: torch.device, samples: int) -> list[Row]:
     kernels = load_cuda(
         KERNELS.read_text(), target=where.type, name=KERNELS.name, inplace=True
     )
-    found = []
+    results = []
     for size in FUSION_SIZES[where.type]:
-        copied = None
-        for one in _make_contenders(kernels, where, size):
-            op, rung = one.row.values()
-            one.out.fill_(torch.nan)
-            one.call()
-            if not torch.allclose(one.out, one.want, rtol=1e-5, atol=1e-5):
+        copy_us = None
+        for contender in _make_contenders(kernels, where, size):
+            op, rung = contender.row.values()
+            contender.out.fill_(torch.nan)
+            contender.call()
+            if not torch.allclose(contender.out, contender.want, rtol=1e-5, atol=1e-5):
                 raise RuntimeError(f"{op}: {rung} is wrong for {size} numbers")
-            timing = time_on(one, where, samples)
-            copied = copied or timing.median
-            more = {"count": size, "bytes": one.bytes}
-            more |= {"gbs": one.bytes / timing.median / 1e3}
-            more |= {"vs_copy": copied / timing.median}
-            found.append(_make_row(where, op, rung, timing, **more))
-    return found
+            timing = time_on(contender, where, samples)
+            copy_us = copy_us or timing.median
+            extra = {"count": size, "bytes": contender.bytes}
+            extra |= {"gbs": contender.bytes / timing.median / 1e3}
+            extra |= {"vs_copy": copy_us / timing.median}
+            results.append(_make_row(where, op, rung, timing, **extra))
+    return results
 
 
 def _make_contenders(
@@ -431,35 +432,35 @@ def _make_contenders(
     fusion = functools.partial(_make_contender, "fusion", y)
     yield fusion("copy", copy, x, 8 * size)
 
-    def apart() -> None:
+    def run_three() -> None:
         launch("add_bias", y, x, bias, quarter, four)
         launch("relu", y, y, quarter)
         launch("scale", y, y, FACTOR, quarter)
 
-    def fused() -> None:
+    def run_one() -> None:
         launch("bias_relu_scale", y, x, bias, FACTOR, quarter, four)
 
     want = (x.view(-1, CHANNELS) + bias).relu().mul(FACTOR).view(-1)
-    yield fusion("three kernels", apart, want, 24 * size)
-    yield fusion("one kernel", fused, want, 8 * size)
+    yield fusion("three kernels", run_three, want, 24 * size)
+    yield fusion("one kernel", run_one, want, 8 * size)
 
     pixels = torch.randint(0, 256, (size,), generator=generator, dtype=torch.uint8)
     pixels, by, less = pixels.to(where), 1 / (255 * STD), MEAN / STD
     small = torch.empty(quarter, device=where)
 
-    def stored() -> None:
+    def read_stored() -> None:
         launch("normalise", y, pixels, by, less, quarter)
         for _ in range(2):
             launch("pool_stored", small, y, quarter)
 
-    def again() -> None:
+    def recompute() -> None:
         for _ in range(2):
             launch("pool_again", small, pixels, by, less, quarter)
 
     want = pixels.view(-1, 4).amax(1).float().mul(by).sub(less)
     remat = functools.partial(_make_contender, "remat", small)
-    yield remat("stored, read twice", stored, want, size * (1 + 4 + 2 * 5))
-    yield remat("worked out twice", again, want, size * 2 * 2)
+    yield remat("stored, read twice", read_stored, want, size * (1 + 4 + 2 * 5))
+    yield remat("worked out twice", recompute, want, size * 2 * 2)
 
 
 def _make_contender(
@@ -485,9 +486,9 @@ def _record_steps(where: torch.device, samples: int) -> list[Row]:
 OPS = {
     **{"chain": _time_chain, "host": _time_chain},
     **{
-        name: functools.partial(_of_program, name)
+        name: functools.partial(_run_program, name)
         for name in ("fetch", "crowd", "many", "fork", "overlap")
     },
-    **{"fusion": _of_kernels, "remat": _of_kernels},
+    **{"fusion": _time_kernels, "remat": _time_kernels},
     **{"timeline": _record_timelines, "steps": _record_steps},
 }

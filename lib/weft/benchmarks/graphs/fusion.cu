@@ -1,6 +1,6 @@
 /* fusion.cu -- the same work in several kernels and in one, and numbers that
- * are stored or recomputed. Each thread handles four adjacent numbers, so that
- * a float4 or a uchar4 is one request.
+ * are stored or recomputed. Each thread handles four adjacent numbers, so it
+ * reads a float4 or a uchar4 in one request.
  *
  * Lesson:  notebooks/14_fusion_and_graphs.ipynb, "Fusion" and
  * "Rematerialisation".
@@ -67,13 +67,13 @@ __global__ void normalise(float4 *x, const uchar4 *pixels, float by, float less,
     if (i < count) x[i] = normal(pixels[i], by, less);
 }
 
-/* A reader of the stored pixels: y = the largest of each four. */
+/* y = the largest of each four stored pixels. */
 __global__ void pool_stored(float *y, const float4 *x, unsigned count) {
     const unsigned i = index_of();
     if (i < count) y[i] = largest(x[i]);
 }
 
-/* The same from raw pixels, which each reader normalises as it loads them. */
+/* The same from raw pixels, which the kernel normalises as it loads them. */
 __global__ void pool_again(float *y, const uchar4 *pixels, float by, float less,
                            unsigned count) {
     const unsigned i = index_of();

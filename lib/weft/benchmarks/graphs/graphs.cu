@@ -3,11 +3,11 @@
  *
  *     bench_graphs SAMPLES FLOATS TURNS PART [WHAT]
  *
- * prints a line for each measurement (of WHAT, if it is said): what, how, a
- * count, and a time in microseconds for each sample, between tabs. SAMPLES of
- * each; FLOATS in the chain's array; TURNS of the loop in a kernel that is to
- * take long; PART floats in each of the parts that are copied. Results are
- * checked: one that is wrong ends the program with status 1.
+ * prints a line for each measurement, or for those of WHAT: what, how, a count,
+ * and each sample's time in microseconds, separated by tabs. SAMPLES: samples
+ * per measurement. FLOATS: size of the chain's array. TURNS: iterations of the
+ * loop in a long kernel. PART: floats in each copied part. A wrong result ends
+ * the program with status 1.
  *
  * Lesson:  notebooks/14_fusion_and_graphs.ipynb. */
 #include "chain.cuh"
@@ -27,8 +27,8 @@ struct chain {
     int n, threads, turns; /* elements, threads per block, WORK's loop count */
     int first;             /* for FETCH, see add_weights() */
     size_t shared; /* bytes that a block of WORK claims but does not use */
-    int uneven;    /* every other launch uses only half of x */
-    int host;      /* also time the host */
+    int uneven;    /* whether every other launch uses only half of x */
+    int host;      /* whether to time the host, too */
 };
 
 /* Queue one launch of the chain. */
@@ -69,18 +69,18 @@ static void queue(const struct chain *c, cudaStream_t stream) {
 }
 
 /* Return the chain as an executable graph, which one call launches. */
-static cudaGraphExec_t captured(const struct chain *c, cudaStream_t stream) {
+static cudaGraphExec_t capture(const struct chain *c, cudaStream_t stream) {
     cudaGraph_t graph;
-    cudaGraphExec_t made;
+    cudaGraphExec_t executable;
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     queue(c, stream); // nothing runs: each launch becomes a node
     CHECK(cudaStreamEndCapture(stream, &graph));
-    CHECK(cudaGraphInstantiate(&made, graph, 0));
+    CHECK(cudaGraphInstantiate(&executable, graph, 0));
     CHECK(cudaGraphDestroy(graph));
-    return made;
+    return executable;
 }
 
-/* ---- how long ------------------------------------------------------------ */
+/* ---- timing -------------------------------------------------------------- */
 
 int samples;
 
@@ -114,7 +114,7 @@ static void time_device(const char *what, const char *how,
     CHECK(cudaStreamDestroy(stream));
 }
 
-/* Print the microseconds on the host's clock until the host can continue. */
+/* Print a line of samples: microseconds until the host can continue. */
 static void time_host(const char *how, const struct chain *c,
                       cudaGraphExec_t graph) {
     cudaStream_t stream;
@@ -150,7 +150,7 @@ static void expect(const struct chain *c, const char *how, float want) {
 static void time_graph(const char *what, const char *how, struct chain c) {
     cudaStream_t stream;
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    cudaGraphExec_t graph = captured(&c, stream);
+    cudaGraphExec_t graph = capture(&c, stream);
     CHECK(cudaMemset(c.x, 0, c.n * sizeof(float)));
     CHECK(cudaDeviceSynchronize());
     CHECK(cudaGraphLaunch(graph, stream));
@@ -164,14 +164,14 @@ static void time_graph(const char *what, const char *how, struct chain c) {
 
 /* ---- a fork and a join --------------------------------------------------- */
 
-/* Time a graph of one launch, then two independent ones, then one that needs
- * both. The independent launches run one after another or side by side, each
- * on half of the array. */
+/* Time a graph of one launch, then two independent ones, then one that depends
+ * on both. The independent launches run in sequence or in parallel, each on
+ * half of the array. */
 static void time_fork(const char *how, const struct chain *all, int side) {
     cudaStream_t main, other;
     cudaEvent_t forked, joined;
     cudaGraph_t graph;
-    cudaGraphExec_t made;
+    cudaGraphExec_t executable;
     CHECK(cudaStreamCreateWithFlags(&main, cudaStreamNonBlocking));
     CHECK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
     CHECK(cudaEventCreate(&forked));
@@ -190,11 +190,11 @@ static void time_fork(const char *how, const struct chain *all, int side) {
     CHECK(cudaStreamWaitEvent(main, joined, 0));
     launch(all, main);
     CHECK(cudaStreamEndCapture(main, &graph));
-    CHECK(cudaGraphInstantiate(&made, graph, 0));
+    CHECK(cudaGraphInstantiate(&executable, graph, 0));
     struct chain whole = *all;
     whole.count = 1;
-    time_device("fork", how, &whole, made);
-    CHECK(cudaGraphExecDestroy(made));
+    time_device("fork", how, &whole, executable);
+    CHECK(cudaGraphExecDestroy(executable));
     CHECK(cudaGraphDestroy(graph));
     CHECK(cudaEventDestroy(forked));
     CHECK(cudaEventDestroy(joined));
@@ -202,7 +202,7 @@ static void time_fork(const char *how, const struct chain *all, int side) {
     CHECK(cudaStreamDestroy(other));
 }
 
-/* ---- all of it ----------------------------------------------------------- */
+/* ---- the measurements ---------------------------------------------------- */
 
 static void time_chains(struct chain c) {
     struct chain early = c, late = c;
@@ -244,8 +244,7 @@ static void time_crowds(struct chain c, int processors) {
     time_graph("crowd", "early, room for one block", c);
 }
 
-/* Time short kernels with more blocks than fit on the GPU: each block waits.
- */
+/* Time short kernels with more blocks than fit on the GPU; each block waits. */
 static void time_many(struct chain c, size_t most) {
     c.n = most;
     time_graph("many", "plain", c);
@@ -263,7 +262,7 @@ static void time_forks(struct chain c) {
     time_fork("long, forked", &c, 1);
 }
 
-static int wanted(const char *only, const char *what) {
+static int is_selected(const char *only, const char *what) {
     return !only || strcmp(only, what) == 0;
 }
 
@@ -289,12 +288,12 @@ int main(int count, char **words) {
     for (int i = 0; i < WEIGHTS; i++) ones[i] = 1;
     CHECK(cudaMemcpy(c.weights, ones, sizeof ones, cudaMemcpyHostToDevice));
     CHECK(cudaMemset(c.x, 0, most * sizeof(float)));
-    if (wanted(only, "chain")) time_chains(c);
-    if (wanted(only, "fetch")) time_fetches(c);
-    if (wanted(only, "crowd")) time_crowds(c, processors);
-    if (wanted(only, "many")) time_many(c, many);
-    if (wanted(only, "fork")) time_forks(c);
-    if (wanted(only, "overlap")) time_overlaps(atoi(words[4]), c.turns);
+    if (is_selected(only, "chain")) time_chains(c);
+    if (is_selected(only, "fetch")) time_fetches(c);
+    if (is_selected(only, "crowd")) time_crowds(c, processors);
+    if (is_selected(only, "many")) time_many(c, many);
+    if (is_selected(only, "fork")) time_forks(c);
+    if (is_selected(only, "overlap")) time_overlaps(atoi(words[4]), c.turns);
     CHECK(cudaFree(c.x));
     CHECK(cudaFree(c.weights));
     return 0;

@@ -12,7 +12,7 @@ static __global__ void halve(float *y, const float *x, int n, int turns) {
     if (i < n) y[i] = halved(x[i], turns);
 }
 
-/* ---- copies beside kernels ----------------------------------------------- */
+/* ---- copies that overlap kernels ----------------------------------------- */
 
 /* Copy the host's x to the device, compute y = halved(x), and copy y back, in
  * PARTS parts that alternate between the streams. Returns before completion. */

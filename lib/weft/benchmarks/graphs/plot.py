@@ -3,8 +3,8 @@
     with figure(9, 4) as ax:
         plot_chains(ax, rows, load_elsewhere("graphs"))
 
-Filled marks were measured here; hollow ones were measured elsewhere and came with the
-lab, in notebooks/results/. rows: of a GPU, or none: a CPU's times are not meaningful. A
+Filled marks were measured on this machine; hollow marks are committed results from
+notebooks/results/. `rows` are a GPU's, or empty: a CPU's times are not meaningful. A
 chart without any measurement explains how to make one.
 """
 
@@ -18,7 +18,7 @@ from ...base import style as kit
 from ...base.style import OPPONENT, READ
 from ...timing.results import ResultFile, Row
 
-ROADS = (  # of a chain: from slow to fast
+WAYS = (  # ways to launch a chain, from slow to fast
     "Python, x.add_(1)",
     "Python, a launch each",
     "C, a launch each",
@@ -34,11 +34,11 @@ def find_value(
 ) -> float:
     """Return a row's us: this machine's if it exists, else the first in `others`.
 
-    more: further keys and values that the row must have. Returns NaN without a match.
+    more: further required keys and values of the row. Returns NaN without a match.
     """
-    wanted = {"op": op, "rung": rung} | more
-    for row in [*rows, *(row for found in others for row in found["rows"])]:
-        if all(row.get(key) == wanted[key] for key in wanted):
+    required = {"op": op, "rung": rung} | more
+    for row in [*rows, *(row for results in others for row in results["rows"])]:
+        if all(row.get(key) == required[key] for key in required):
             return row["us"]
     return float("nan")
 
@@ -48,27 +48,27 @@ def plot_chains(
 ) -> None:
     """Draw µs per kernel of a chain, on a log axis, for each way to launch it.
 
-    floor: time in µs for moving a kernel's bytes alone.
+    floor: time in µs that a kernel's bytes alone would take.
     """
     series = _group_rows(rows, others, "chain", count)
     if not series:
         return kit.draw_unmeasured(ax, "graphs")
-    there = {row["rung"] for found, _ in series for row in found}
-    roads = [road for road in ROADS if road in there]
+    present = {row["rung"] for part, _ in series for row in part}
+    ways = [way for way in WAYS if way in present]
     ax.set_xscale("log")
-    for number, (found, full) in enumerate(series):
-        for row in found:
-            y = roads.index(row["rung"]) + 0.3 * number
+    for number, (part, full) in enumerate(series):
+        for row in part:
+            y = ways.index(row["rung"]) + 0.3 * number
             ax.plot(
                 [row["us_low"], row["us_high"]], [y, y], color=READ, lw=4, alpha=0.3
             )
             ax.plot(row["us"], y, "o", color=READ, ms=8, mfc=kit.fill_of(READ, full))
             kit.label_beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10, fontsize=9)
     ax.axvline(floor, **kit.reference_line(OPPONENT))
-    where = {"rotation": 90, "va": "bottom", "ha": "right", "fontsize": 9}
-    ax.text(floor, len(roads) - 0.6, "its bytes", **where)
-    most = max(row["us"] for found, _ in series for row in found)
-    kit.name_lines(ax, roads, -0.5)
+    style = {"rotation": 90, "va": "bottom", "ha": "right", "fontsize": 9}
+    ax.text(floor, len(ways) - 0.6, "its bytes", **style)
+    most = max(row["us"] for part, _ in series for row in part)
+    kit.name_lines(ax, ways, -0.5)
     label = "µs for each kernel, median (left is better)"
     ax.set(xlim=(floor / 1.6, 2.5 * most), xlabel=label)
 
@@ -81,19 +81,19 @@ def plot_bars(
     count: int | None = None,
     only: Sequence[str] = (),
 ) -> None:
-    """Draw a bar for each way of an op, from 0, in µs, with GB/s if known.
+    """Draw a bar in µs for each rung of an op, with GB/s if known.
 
     only: rungs to draw, in this order; () draws all.
     """
     series = _group_rows(rows, others, op, count)
-    rungs = [row["rung"] for found, _ in series for row in found]
+    rungs = [row["rung"] for part, _ in series for row in part]
     rungs = [rung for rung in only or dict.fromkeys(rungs) if rung in rungs]
     if not rungs:
         return kit.draw_unmeasured(ax, "graphs")
-    kept = [row for found, _ in series for row in found if row["rung"] in rungs]
-    most, height = max(row["us"] for row in kept), 0.8 / len(series)
-    for number, (found, full) in enumerate(series):
-        for row in found:
+    drawn_rows = [row for part, _ in series for row in part if row["rung"] in rungs]
+    most, height = max(row["us"] for row in drawn_rows), 0.8 / len(series)
+    for number, (part, full) in enumerate(series):
+        for row in part:
             if row["rung"] not in rungs:
                 continue
             y = rungs.index(row["rung"]) + (number + 0.5) * height - 0.4
@@ -104,28 +104,28 @@ def plot_bars(
 
 
 def make_caption(others: Sequence[ResultFile]) -> str:
-    """Write the names of the cards measured elsewhere and the dates."""
+    """Return the names of the cards measured elsewhere, and the dates."""
     return kit.describe_hollow(others, "graphs")
 
 
 def _group_rows(
     rows: list[Row], others: list[ResultFile], op: str, count: int | None
 ) -> list[tuple[list[Row], bool]]:
-    """Return (rows of the op, whether this machine's) pairs, this machine's first."""
+    """Return pairs of rows and whether they are this machine's, which come first."""
 
     def is_wanted(row: Row) -> bool:
         return row["op"] == op and count in (None, row.get("count"))
 
     series = kit.list_series(rows, others, is_wanted)
-    return [(found, machine is None) for machine, found in series]
+    return [(part, machine is None) for machine, part in series]
 
 
 def _describe_row(row: Row) -> str:
     us = row["us"]
-    said = f"{us / 1e3:.3g} ms" if us >= 1e4 else f"{us:,.0f} µs"
-    said = f"{us:.2f} µs" if us < 100 else said
+    text = f"{us / 1e3:.3g} ms" if us >= 1e4 else f"{us:,.0f} µs"
+    text = f"{us:.2f} µs" if us < 100 else text
     if row.get("gbs"):
-        said += f", {row['gbs']:,.0f} GB/s"
+        text += f", {row['gbs']:,.0f} GB/s"
     if row.get("vs_copy"):
-        said += f", {1 / row['vs_copy']:.2g} x a copy"
-    return said
+        text += f", {1 / row['vs_copy']:.2g} x a copy"
+    return text

@@ -1,9 +1,9 @@
 """The matmul ladder compared with cuBLAS and PyTorch: `python -m weft bench matmul`.
 
 command   the command line, and rows() and time_mine() for a lesson
-race      plan the races; check, time or leave out their contenders
+race      plans the races; checks, times or leaves out their contenders
 calls     the contenders
-comparison  ratios to cuBLAS, and the rows in the form for pictures and README
+comparison  ratios to cuBLAS, and rows selected for pictures and tables
 plot, roofline  charts of the rows
-readme    the tables in README.md, which weft.benchmarks.readme writes
+readme    the tables for docs/results.md, which weft.benchmarks.readme writes
 """

@@ -26,12 +26,12 @@ from ...toolchain import native
 
 Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
-# The opponents' precision, where it differs from the race's: 3xtf32 replaces fp32.
+# The opponents' precision where it differs from the race's: fp32 in races of 3xtf32.
 OPPONENTS = {"3xtf32": "fp32"}
-# The largest error of an element of c, in units of the root mean square allowed for its
-# row's and column's lengths. Errors are sums of k small ones and nearly normal, so only
-# one in 10^15 exceeds 8 standard deviations. Correct kernels of all precisions reached
-# at most 2.6 on an H200, at sizes up to 8192^3.
+# The largest allowed error of an element of c, in units of the root mean square error
+# allowed for the lengths of its row and column. Errors are sums of k small ones and
+# nearly normal, so only one in 10^15 exceeds 8 standard deviations. Correct kernels of
+# all precisions reached at most 2.6 on an H200, at sizes up to 8192^3.
 FARTHEST = 8
 # Seconds for which OpenBLAS's threads spin while they wait for work. On two cores, a
 # product by PyTorch took 45 ms if it began 60 ms after one by NumPy, but 17 ms if it
@@ -55,15 +55,15 @@ class Size:
 
         Raises ArgumentError for other texts.
         """
-        number = r"([1-9]\d{0,8})"
-        form = rf"(?:{number}of)?{number}(?:x{number}x{number})?"
-        found = re.fullmatch(form, text.strip())
-        if not found:
+        pattern = r"([1-9]\d{0,8})"
+        form = rf"(?:{pattern}of)?{pattern}(?:x{pattern}x{pattern})?"
+        match = re.fullmatch(form, text.strip())
+        if not match:
             raise ArgumentError(
-                f"size '{text}': want 1024, or 5120x256x5120: m x k x n, or 64of256: "
-                "64 such products; each number from 1 to 999999999"
+                f"size '{text}': expected 1024, or 5120x256x5120: m x k x n, or "
+                "64of256: 64 such products; each number from 1 to 999999999"
             )
-        batch, m, k, n = (int(x) if x else None for x in found.groups())
+        batch, m, k, n = (int(x) if x else None for x in match.groups())
         return Size(m, k or m, n or m, batch or 1)
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class Size:
 
     @property
     def stack(self) -> tuple[int, ...]:
-        """The batch dimension as a tuple, which is empty without a batch."""
+        """The batch dimension as a tuple, empty without a batch."""
         return (self.batch,) if self.batch > 1 else ()
 
 
@@ -92,8 +92,8 @@ class Size:
 class Operands:
     """a, b and c in one or several copies, and the expected c.
 
-    precision: the race's precision. flush: a call that empties the cache, for cold
-    operands so small that they would need too many copies.
+    precision: the race's precision. flush: a call that empties the cache. It is used
+    for cold operands that are so small that they would need too many copies.
     """
 
     size: Size
@@ -106,24 +106,24 @@ class Operands:
     def random(
         size: Size, precision: str, device: torch.device, cold: bool
     ) -> Operands:
-        """Make signed random operands; cold: make enough copies to exceed the cache."""
+        """Make signed random operands; cold: enough copies to exceed the cache."""
         needed = int(size.bytes(precision))
         copies = timers.copies_for(needed, device) if cold else 1
         flush = timers.make_flusher(device) if cold and copies == 1 else None
         generator = torch.Generator(device).manual_seed(0)
         kind = TYPES.get(precision, torch.float32)
 
-        def made(rows: int, cols: int) -> torch.Tensor:
+        def draw(rows: int, cols: int) -> torch.Tensor:
             shape = *size.stack, rows, cols
             try:
                 return torch.randn(shape, generator=generator, device=device).to(kind)
             except RuntimeError as error:
                 if "memory" not in str(error):
                     raise
-                told = f"out of memory: {rows} x {cols} random floats"
-                raise OutOfMemory(f"{size}: {told}") from None
+                message = f"out of memory: {rows} x {cols} random floats"
+                raise OutOfMemory(f"{size}: {message}") from None
 
-        a, b, c = made(size.m, size.k), made(size.k, size.n), (size.m, size.n)
+        a, b, c = draw(size.m, size.k), draw(size.k, size.n), (size.m, size.n)
         sets = [
             (torch.empty(*size.stack, *c, device=device), *((a, b) if i == 0 else
              (a.clone(), b.clone()))) for i in range(copies)
@@ -135,10 +135,10 @@ class Operands:
         if layout == "nn":
             return self
 
-        def lying(x: torch.Tensor, way: str) -> torch.Tensor:
+        def lay_out(x: torch.Tensor, way: str) -> torch.Tensor:
             return x.mT.contiguous() if way == "t" else x
 
-        sets = [(c, *map(lying, (a, b), layout)) for c, a, b in self.sets]
+        sets = [(c, *map(lay_out, (a, b), layout)) for c, a, b in self.sets]
         return replace(self, sets=sets)
 
     @functools.cached_property
@@ -149,7 +149,7 @@ class Operands:
 
     @functools.cached_property
     def scale(self) -> torch.Tensor:
-        """The scale of c[i,j]: its row's times its column's length, over sqrt(k)."""
+        """The scale of c[i,j]: the lengths of its row and column, over sqrt(k)."""
         _, a, b = self.sets[0]
         rows, cols = a.double().norm(dim=-1), b.double().norm(dim=-2)
         return rows[..., :, None] * cols[..., None, :] / math.sqrt(self.size.k)
@@ -168,23 +168,24 @@ class Operands:
         c = self.sets[0][0]
         c.fill_(torch.nan)
         call(0)
-        off = c.double() - self.want
-        rms = float(off.square().mean().sqrt() / self.want.square().mean().sqrt())
-        worst = float(off.abs().max() / self.want.abs().max())
+        error = c.double() - self.want
+        rms = float(error.square().mean().sqrt() / self.want.square().mean().sqrt())
+        worst = float(error.abs().max() / self.want.abs().max())
         limit = error_limit(precision, self.size.k)
         if not rms <= limit:  # also true for NaN
             raise Mismatch(
-                f"not timed, because it is wrong: at {self.size} its error is "
-                f"{rms:.2g} of c (root mean square), at most {limit:.2g} is {precision}"
+                f"not timed, because it is wrong: at {self.size} the relative error of "
+                f"c is {rms:.2g} (root mean square), above {precision}'s {limit:.2g}"
             )
         bound = FARTHEST * limit * self.scale
-        bad = ~(off.abs_() <= bound)
+        bad = ~(error.abs_() <= bound)
         if bad.any():
             at = tuple(bad.nonzero()[0].tolist())
             raise Mismatch(
                 f"not timed, because it is wrong: at {self.size} c{[*at]} is "
-                f"{float(c[at]):.6g}, must be {float(self.want[at]):.6g} and at most "
-                f"{float(bound[at]):.2g} off; {int(bad.sum())} of {bad.numel()} wrong"
+                f"{float(c[at]):.6g}, expected {float(self.want[at]):.6g}, at "
+                f"most {float(bound[at]):.2g} off; {int(bad.sum())} of "
+                f"{bad.numel()} wrong"
             )
         return {"error_rms": rms, "error_max": worst}
 
@@ -228,35 +229,35 @@ def make_contender(
 def of_rung(
     lib: native.Library, rung: native.Rung, operands: Operands, layout: str = "nn"
 ) -> Contender:
-    """Make a contender that calls a rung as C does, with its workspace allocated."""
+    """Make a contender that calls a rung of the C library, with its own workspace."""
     operands = operands.stored(layout)
     size, where = operands.size, operands.device
     sizes = size.m, size.n, size.k
     bytes_ = native.ffi.new("size_t *")
-    asked = {"alpha": 1.0, "trans_a": layout[0] == "t", "trans_b": layout[1] == "t"}
+    fields = {"alpha": 1.0, "trans_a": layout[0] == "t", "trans_b": layout[1] == "t"}
     if size.batch > 1:
-        asked |= {"batch": size.batch, "stride_a": size.m * size.k}
-        asked |= {"stride_b": size.k * size.n, "stride_c": size.m * size.n}
-    options = native.ffi.new("struct weft_matmul_options *", asked)
-    most = 0
+        fields |= {"batch": size.batch, "stride_a": size.m * size.k}
+        fields |= {"stride_b": size.k * size.n, "stride_c": size.m * size.n}
+    options = native.ffi.new("struct weft_matmul_options *", fields)
+    largest = 0
     for _, a, b in operands.sets:
-        given = (native.pointer(a, "void *"), native.pointer(b, "void *"))
-        lib.call("weft_matmul_workspace", rung.index, bytes_, *given, *sizes, options)
-        most = max(most, bytes_[0])
-    room = torch.empty(most + 256, dtype=torch.uint8, device=where)
-    if most:
-        place_workspace(options, room)
+        inputs = (native.pointer(a, "void *"), native.pointer(b, "void *"))
+        lib.call("weft_matmul_workspace", rung.index, bytes_, *inputs, *sizes, options)
+        largest = max(largest, bytes_[0])
+    workspace = torch.empty(largest + 256, dtype=torch.uint8, device=where)
+    if largest:
+        place_workspace(options, workspace)
 
-    def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, held: Any = room):
+    def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, keep: Any = workspace):
         lib.call(
             *("weft_matmul", rung.index, native.pointer(c)),
             *(native.pointer(a, "void *"), native.pointer(b, "void *")),
             *(*sizes, options, native.stream_of(where)),
         )
 
-    made = make_contender("weft", rung.name, rung.precision, operands, call, layout)
-    made.facts = {"idea": rung.idea, "workspace": most}
-    return made
+    result = make_contender("weft", rung.name, rung.precision, operands, call, layout)
+    result.facts = {"idea": rung.idea, "workspace": largest}
+    return result
 
 
 def of_numba(operands: Operands) -> Iterator[Contender]:
@@ -273,7 +274,7 @@ def of_numba(operands: Operands) -> Iterator[Contender]:
         yield make_contender("numba", name, "fp32", operands, call)
 
 
-# ---- the others ------------------------------------------------------------------
+# ---- the opponents ---------------------------------------------------------------
 
 
 def of_cublas(
@@ -285,12 +286,12 @@ def of_cublas(
         gemm = peaks.Gemm(kind, operands.device.index)
         for layout in layouts:
             call = functools.partial(gemm, layout=layout)
-            lying = operands.stored(layout)
-            yield make_contender("cublas", "gemm_ex", kind, lying, call, layout)
+            laid_out = operands.stored(layout)
+            yield make_contender("cublas", "gemm_ex", kind, laid_out, call, layout)
 
 
 def of_torch(operands: Operands) -> Contender:
-    """Make torch.mm or torch.bmm, from 16 bits to float32 if PyTorch supports it."""
+    """Make torch.mm or torch.bmm; for 16 bits, c is float32 if PyTorch supports it."""
     precision = operands.opponents
     name = "bmm" if operands.size.batch > 1 else "mm"
     product = getattr(torch, name)
@@ -313,9 +314,9 @@ def of_torch(operands: Operands) -> Contender:
         def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
             product(a, b, out=narrow)
 
-        made = make_contender("torch", name, precision, operands, call)
-        made.facts = {"out": precision}  # writes half as many bytes
-        return made
+        contender = make_contender("torch", name, precision, operands, call)
+        contender.facts = {"out": precision}  # writes half as many bytes
+        return contender
 
 
 def of_numpy(operands: Operands) -> Contender:
@@ -325,6 +326,6 @@ def of_numpy(operands: Operands) -> Contender:
     def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
         np.matmul(a.numpy(), b.numpy(), out=c.numpy())
 
-    one = make_contender("numpy", "matmul", "fp32", operands, call)
-    one.spins = OPENBLAS_SPINS
-    return one
+    contender = make_contender("numpy", "matmul", "fp32", operands, call)
+    contender.spins = OPENBLAS_SPINS
+    return contender

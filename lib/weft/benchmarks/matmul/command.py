@@ -9,8 +9,8 @@ card's power limit and noise. Small products do not reach this limit and need no
 --sizes 1024,5120x256x5120,64of256 (m x k x n; 64 products of 256 cubes), or --set
 summary|ladder|odd|awkward|layouts|cold|peaks|all; --rungs NAME,NAME; --precisions
 fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A file at --json keeps this
-device's rows that were not measured again, so that a run can be made in parts. On a CPU
-the rungs in plain C race NumPy and torch, all with the number of threads in
+device's rows until they are measured again, so a run can be made in parts. On a CPU the
+rungs in plain C race NumPy and torch, all with the number of threads in
 OMP_NUM_THREADS.
 """
 
@@ -42,7 +42,7 @@ from .race import (
     say,
 )
 
-TITLE = "of matmul, besides --precisions (3xtf32 too) and --rounds"
+TITLE = "matmul, which also accepts --precisions (with 3xtf32) and --rounds"
 SHOWN = ["impl", "rung", "precision", "layout", "batch", "m", "k", "n", "us", "us_low"]
 SHOWN += ["us_high", "tflops", "gbs", "vs_cublas", "vs_torch", "error_rms", "error_max"]
 SHOWN += ["cache", "spread", "clock_median", "throttled"]
@@ -53,40 +53,40 @@ KEY += ("cache", "race", "batch", "threads")
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
     """Add the options that only this benchmark has."""
     add = parser.add_argument
-    add("--set", default="", help=f"of sizes: {', '.join(SETS)}")
-    add("--timer", default="", help=f"of {', '.join(clocks.TIMERS)}")
-    add("--cold", action="store_true", help="inputs that are in no cache")
-    add("--numba", action="store_true", help="Numba's kernels too")
+    add("--set", default="", help=f"a set of sizes: {', '.join(SETS)}")
+    add("--timer", default="", help=f"one of {', '.join(clocks.TIMERS)}")
+    add("--cold", action="store_true", help="use inputs that are in no cache")
+    add("--numba", action="store_true", help="also time Numba's kernels")
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
     """Return the rows for the command line's options; write --json part by part."""
     where = _parse_device(args.device)
     if args.rounds < 1:
-        raise ArgumentError(f"--rounds {args.rounds}: want at least 1")
+        raise ArgumentError(f"--rounds {args.rounds}: must be at least 1")
     options = RaceOptions(where, args.timer, args.cold, args.numba, args.rounds)
     plan = plan_races(
         *(where, args.set, _split_words(args.sizes), _split_words(args.rungs)),
         _split_words(args.precisions),
     )
-    found: list[Row] = []
+    results: list[Row] = []
     if args.set in ("peaks", "all"):
         say("peaks")
-        found += peaks.peaks(args.device, again=True)
+        results += peaks.peaks(args.device, again=True)
     speeds = Speeds()
     try:
         for race in plan:
-            found += race_rows(race, options, speeds)
-            beside_fastest(found)
+            results += race_rows(race, options, speeds)
+            beside_fastest(results)
             if args.json:
-                write_json(args.json, merged(args.json, found), args.device)
+                write_json(args.json, merged(args.json, results), args.device)
     except KeyboardInterrupt:
-        if not found:
+        if not results:
             raise
-        say("stopped: here is what was measured")
-    if not found:
+        say("stopped: these rows were measured")
+    if not results:
         raise ArgumentError("nothing could be measured")
-    return found
+    return results
 
 
 def rows(
@@ -98,7 +98,7 @@ def rows(
 ) -> list[Row]:
     """Return the rows of these sizes ("1024", "5120x256x5120").
 
-    rungs: names; () takes all that run on `device`, on a CPU those in plain C. more:
+    rungs: names; () selects all that run on `device`, on a CPU those in plain C. more:
     fields of RaceOptions.
     """
     where, speeds = _parse_device(device), Speeds()
@@ -124,7 +124,7 @@ def time_mine(
     """
     where = _parse_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if kind not in PRECISIONS:
-        raise ArgumentError(f"kind={kind!r}: want one of {', '.join(PRECISIONS)}")
+        raise ArgumentError(f"kind={kind!r}: expected one of {', '.join(PRECISIONS)}")
     ours = tuple(native.library("matmul", where.type).rung(rung) for rung in rungs)
     race, options = race_of(Size.of(str(size)), kind, ours), RaceOptions(where, **more)
     operands = Operands.random(race.size, kind, where, options.cold)
@@ -139,33 +139,33 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
     """
     if not Path(path).exists():
         return rows
-    new, devices = {_row_key(row) for row in rows}, {row["device"] for row in rows}
-    kept = [
+    new_keys, devices = {_row_key(row) for row in rows}, {row["device"] for row in rows}
+    remaining = [
         row
         for row in read_json(path)["rows"]
         if (row["op"] == "peak" or "race" in row)
         and row["device"] in devices
-        and _row_key(row) not in new
+        and _row_key(row) not in new_keys
     ]
-    return sorted([*kept, *rows], key=_place)
+    return sorted([*remaining, *rows], key=_place)
 
 
 def note(rows: list[Row]) -> str:
     """Return the text below the table: the ratios to cuBLAS and the timing method."""
     lines = compare_fastest(rows)
-    said = ["", table(lines, [*lines[0]])] if lines else [""]
+    parts = ["", table(lines, [*lines[0]])] if lines else [""]
     caches = sorted({row["cache"] for row in rows if row.get("cache")})
-    first = next(
+    head = next(
         (row for row in rows if row["timer"] and row["op"] == "matmul"), rows[0]
     )
     pause = max(row.get("pause_ms") or 0 for row in rows)
-    said.append(
-        f"{first['device']}; timer {first['timer']}; cache {', '.join(caches)}; pauses "
-        f"of up to {pause:.0f} ms between bursts; vs: the other's time over this one"
+    parts.append(
+        f"{head['device']}; timer {head['timer']}; cache {', '.join(caches)}; pauses "
+        f"of up to {pause:.0f} ms between bursts; vs: the peer's time over this one"
     )
     why = {row["throttled"] for row in rows if row.get("throttled")}
-    said += [f"throttled: {', '.join(sorted(why))}"] * bool(why)
-    return "\n".join(said)
+    parts += [f"throttled: {', '.join(sorted(why))}"] * bool(why)
+    return "\n".join(parts)
 
 
 def status(rows: list[Row]) -> int:

@@ -5,8 +5,8 @@ GPU the opponent is cuBLAS in its fastest race; on a CPU, it is torch.mm with th
 number of threads.
 
 compare_fastest(rows)   lines of a table that compares our fastest rungs with cuBLAS
-committed_results()     the results that come with the lab
-series_of(rows)         the rows that are shown together, for each machine
+committed_results()     the results in notebooks/results
+series_of(rows)         the rows to show together, for each machine
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...timing.results import ResultFile, Row
 
 CUBLAS = ("cublas",)
 # In these precisions each side uses its best layout of a and b, since tensor cores may
-# need b stored (n,k). In others, each rung is compared with cuBLAS in the same layout.
+# require b stored (n,k). In others, a rung is compared with cuBLAS in the same layout.
 BETTER = ("tf32", "3xtf32")
 Shape = tuple[int, int, int]
 
@@ -55,8 +55,8 @@ def compare_fastest(rows: Sequence[Row]) -> list[Row]:
     cold = [r for r in timed if is_cold(r)]
     timed = [r for r in timed if not is_cold(r)] or timed
     gpus = [r for r in timed if r["target"] == "cuda"]
-    worst = [line for kind in PRECISIONS for line in _worst_ratios(gpus, kind)]
-    return [*_of_sizes(timed, cold), *_geometric_means(gpus), *worst]
+    worst = [line for kind in PRECISIONS for line in _find_worst(gpus, kind)]
+    return [*_compare_sizes(timed, cold), *_compute_means(gpus), *worst]
 
 
 def beside_fastest(rows: Sequence[Row]) -> None:
@@ -64,24 +64,24 @@ def beside_fastest(rows: Sequence[Row]) -> None:
 
     The peer's time is its fastest in any race of that size, since heat slows cuBLAS's
     fp32 by up to 4 % when many kernels take turns. 3xtf32 is compared with fp32. cuBLAS
-    has the row's layout or, in the precisions of BETTER, its fastest one.
+    uses the row's layout or, in the precisions of BETTER, its fastest one.
     """
     timed = [row for row in rows if row["op"] == "matmul" and row.get("us")]
     fastest: dict[tuple, float] = {}
     for row in timed:
         for layout in (row["layout"], "any"):
-            key = (row["impl"], layout, *_circumstances_of(row, row["precision"]))
+            key = (row["impl"], layout, *_make_key(row, row["precision"]))
             fastest[key] = min(row["us"], fastest.get(key, row["us"]))
     for row in timed:
-        against = "fp32" if row["race"] == "3xtf32" else row["race"]
+        kind = "fp32" if row["race"] == "3xtf32" else row["race"]
         layout = "any" if row["race"] in BETTER else row["layout"]
-        for peer, lying in (("cublas", layout), ("torch", "any")):
-            us = fastest.get((peer, lying, *_circumstances_of(row, against)))
+        for peer, storage in (("cublas", layout), ("torch", "any")):
+            us = fastest.get((peer, storage, *_make_key(row, kind)))
             row[f"vs_{peer}"] = us / row["us"] if us else None
 
 
 def run_of(row: Row) -> str | None:
-    """Return the run of a row, by its start; for older rows, the commit."""
+    """Return the start of a row's run, as its name; for older rows, the commit."""
     return row.get("run") or row.get("commit")
 
 
@@ -97,24 +97,24 @@ def is_usual(row: Row) -> bool:
 
 def fastest_row(rows: Iterable[Row], impls: Sequence[str] = ("weft",)) -> Row | None:
     """Return the fastest timed row of `impls`, or None."""
-    those = [row for row in rows if row["impl"] in impls and row.get("us")]
-    return min(those, key=lambda row: row["us"], default=None)
+    candidates = [row for row in rows if row["impl"] in impls and row.get("us")]
+    return min(candidates, key=lambda row: row["us"], default=None)
 
 
-def _of_sizes(rows: Sequence[Row], cold: Sequence[Row]) -> Iterator[Row]:
+def _compare_sizes(rows: Sequence[Row], cold: Sequence[Row]) -> Iterator[Row]:
     for precision, size, target in SUMMARY:
-        wanted = precision, size, target
-        every = _select_rows(rows, *wanted)
-        for threads in dict.fromkeys(row.get("threads") for row in every):
-            there = [row for row in every if row.get("threads") == threads]
-            ours, peer = fastest_row(there), fastest_row(there, CUBLAS)
+        work = precision, size, target
+        matches = _select_rows(rows, *work)
+        for threads in dict.fromkeys(row.get("threads") for row in matches):
+            same_threads = [row for row in matches if row.get("threads") == threads]
+            ours, peer = fastest_row(same_threads), fastest_row(same_threads, CUBLAS)
             if ours is None or ratio_of(ours) is None:
                 continue
             line = _make_line(precision, _size_text(ours), ratio_of(ours), ours, peer)
-            also = fastest_row(
-                r for r in _select_rows(cold, *wanted) if r.get("threads") == threads
+            cold_row = fastest_row(
+                r for r in _select_rows(cold, *work) if r.get("threads") == threads
             )
-            line["cold"] = ratio_of(also) if also else None
+            line["cold"] = ratio_of(cold_row) if cold_row else None
             if precision == "3xtf32" and peer:
                 worse = ours["error_rms"] > peer["error_rms"]
                 line["error"] = "larger than cuBLAS fp32's" if worse else "no larger"
@@ -134,37 +134,37 @@ def _select_rows(
     ]
 
 
-def _geometric_means(rows: Sequence[Row]) -> Iterator[Row]:
+def _compute_means(rows: Sequence[Row]) -> Iterator[Row]:
     """Yield the mean over MEAN's sizes, if the rows contain at least two of them."""
-    wanted = {(1, s, s, s) for s in MEAN}
-    usual = [row for row in rows if _size_of(row) in wanted and is_usual(row)]
-    found = [*_fastest_of_ours(usual, "fp32")]
-    if len(found) < 2:
+    sizes = {(1, s, s, s) for s in MEAN}
+    usual = [row for row in rows if _size_of(row) in sizes and is_usual(row)]
+    fastest = [*_find_our_fastest(usual, "fp32")]
+    if len(fastest) < 2:
         return
-    mean = math.exp(sum(math.log(r["vs_cublas"]) for r in found) / len(found))
-    name = f"geometric mean of {len(found)} of {len(MEAN)}"
+    mean = math.exp(sum(math.log(r["vs_cublas"]) for r in fastest) / len(fastest))
+    name = f"geometric mean of {len(fastest)} of {len(MEAN)}"
     yield _make_line("fp32", name, mean, None)
 
 
-def _worst_ratios(rows: Sequence[Row], precision: str) -> Iterator[Row]:
-    """Yield one line: the size and layout with the lowest ratio."""
-    found = list(_fastest_of_ours(rows, precision))
-    row = min(found, key=ratio_of, default=None)
+def _find_worst(rows: Sequence[Row], precision: str) -> Iterator[Row]:
+    """Yield a line for the size and layout with the lowest ratio, if there is one."""
+    fastest = list(_find_our_fastest(rows, precision))
+    row = min(fastest, key=ratio_of, default=None)
     if row is None:
         return
-    lying = "" if row["layout"] == "nn" else f" {row['layout']}"
-    name = f"worst of {len(found)}: {_size_text(row)}{lying}"
+    layout = "" if row["layout"] == "nn" else f" {row['layout']}"
+    name = f"worst of {len(fastest)}: {_size_text(row)}{layout}"
     yield _make_line(precision, name, ratio_of(row), row)
 
 
-def _fastest_of_ours(rows: Sequence[Row], precision: str) -> Iterator[Row]:
+def _find_our_fastest(rows: Sequence[Row], precision: str) -> Iterator[Row]:
     """Yield our fastest row of each size and layout, if an opponent ran too."""
-    found: dict[tuple, list[Row]] = {}
+    groups: dict[tuple, list[Row]] = {}
     for row in rows:
         if row["race"] == precision:
-            found.setdefault((_size_of(row), row["layout"]), []).append(row)
-    for there in found.values():
-        ours = fastest_row(there)
+            groups.setdefault((_size_of(row), row["layout"]), []).append(row)
+    for group in groups.values():
+        ours = fastest_row(group)
         if ours and ratio_of(ours):
             yield ours
 
@@ -178,7 +178,7 @@ def ratio_of(row: Row) -> float | None:
 def _make_line(
     precision: str, size: str, ratio: float, ours: Row | None, peer: Row | None = None
 ) -> Row:
-    """Make a line of the table. layout: ours, and cuBLAS's fastest."""
+    """Make a line of the table; its layouts are our row's and cuBLAS's fastest."""
     layouts = [row["layout"] for row in (ours, peer) if row]
     on_cpu = ours is not None and ours["target"] == "cpu"
     return {
@@ -191,7 +191,7 @@ def _make_line(
     }
 
 
-def _circumstances_of(row: Row, precision: str) -> tuple:
+def _make_key(row: Row, precision: str) -> tuple:
     """Return the properties that a row and its opponents share."""
     return run_of(row), row.get("threads"), _size_of(row), precision, is_cold(row)
 
@@ -216,13 +216,13 @@ RESULTS = ROOT / "notebooks" / "results"
 
 def committed_results() -> list[ResultFile]:
     """Load notebooks/results/matmul_*.json, those of GPUs first."""
-    found = [read_json(path) for path in sorted(RESULTS.glob("matmul_*.json"))]
-    found = [results for results in found if select_timed(results["rows"])]
-    return sorted(found, key=lambda results: results["rows"][0]["target"] == "cpu")
+    files = [read_json(path) for path in sorted(RESULTS.glob("matmul_*.json"))]
+    files = [results for results in files if select_timed(results["rows"])]
+    return sorted(files, key=lambda results: results["rows"][0]["target"] == "cpu")
 
 
 def select_timed(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of timed products, without batches and transposed ones.
+    """Return the rows of timed products, except batches and transposed operands.
 
     In the precisions of BETTER, all layouts are included.
     """
@@ -237,27 +237,27 @@ def select_timed(rows: Iterable[Row]) -> list[Row]:
 def series_of(
     rows: Sequence[Row], committed: Iterable[ResultFile] | None
 ) -> list[tuple[dict | None, list[Row]]]:
-    """Return (machine, its rows); this machine's are first, with None.
+    """Return a list of (machine, its rows); this machine is first, as None.
 
     Other machines' CPU results are included only if this machine's are for a CPU.
     """
-    others = committed_results() if committed is None else committed
-    every = [(None, rows), *((found["machine"], found["rows"]) for found in others)]
-    every = [(machine, _select_alike(select_timed(found))) for machine, found in every]
-    every = [(machine, found) for machine, found in every if found]
-    first = {row["target"] for row in every[0][1]} if every else set()
+    files = committed_results() if committed is None else committed
+    series = [(None, rows), *((file["machine"], file["rows"]) for file in files)]
+    series = [(machine, _select_alike(select_timed(part))) for machine, part in series]
+    series = [(machine, part) for machine, part in series if part]
+    first = {row["target"] for row in series[0][1]} if series else set()
     return [
-        (machine, found)
-        for machine, found in every
-        if "cpu" in first or found[0]["target"] != "cpu"
+        (machine, part)
+        for machine, part in series
+        if "cpu" in first or part[0]["target"] != "cpu"
     ]
 
 
 def _select_alike(rows: Sequence[Row]) -> list[Row]:
-    """Return the warm rows, if there are any; on a processor, those of most threads."""
-    there = [row for row in rows if not is_cold(row)] or rows
-    most = max((row.get("threads") or 0 for row in there), default=0)
-    return [row for row in there if (row.get("threads") or most) == most]
+    """Return the warm rows, or all without any; on a CPU, those with most threads."""
+    warm = [row for row in rows if not is_cold(row)] or rows
+    max_threads = max((row.get("threads") or 0 for row in warm), default=0)
+    return [row for row in warm if (row.get("threads") or max_threads) == max_threads]
 
 
 def select_size(rows: Iterable[Row], size: Size | None) -> list[Row]:
@@ -287,19 +287,19 @@ def peer_name(rows: Sequence[Row]) -> str:
 
 
 def find_opponent(rows: Iterable[Row], precision: str) -> Row | None:
-    """Return the row that is 100 % for a precision's rungs; see beside_fastest()."""
-    against = "fp32" if precision == "3xtf32" else precision
-    those = [
+    """Return the row that represents 100 % for a precision; see beside_fastest()."""
+    peer_precision = "fp32" if precision == "3xtf32" else precision
+    candidates = [
         row
         for row in rows
-        if row["precision"] == against
+        if row["precision"] == peer_precision
         and (row["layout"] == "nn" or precision in BETTER)
     ]
-    return fastest_row(those, ("cublas",)) or fastest_row(those, ("torch",))
+    return fastest_row(candidates, ("cublas",)) or fastest_row(candidates, ("torch",))
 
 
 def find_fullest_size(series: Sequence[tuple]) -> Size | None:
-    """Return the size with most of our rungs, and the largest among equals."""
+    """Return the size with the most of our rungs; among equals, the largest."""
     first = series[0][1] if series else []
     counts: dict[Size, int] = {}
     for row in first:

@@ -3,9 +3,9 @@
     ladder_plot(rows)       every rung in percent of cuBLAS (on a CPU: of torch.mm)
     size_plot(rows)         TFLOP/s over the sizes: our best and the opponents
 
-roofline.py draws the roofline. `committed` takes results from bench.read_json(), by
-default those in notebooks/results/, drawn as hollow marks with card and date. The
-reader's row from command.time_mine() is drawn as a diamond.
+roofline.py draws the roofline. `committed`, results from bench.read_json(), is drawn as
+hollow marks with card and date; the default is notebooks/results/. The reader's row
+from command.time_mine() is drawn as a diamond.
 """
 
 from __future__ import annotations
@@ -50,18 +50,16 @@ def ladder_plot(
 ) -> Figure:
     """Draw each rung's speed in percent of the opponent's, by group, on a log axis.
 
-    size: "4096" or "5120x256x5120"; None: the size with most rungs. The opponent is
+    size: "4096" or "5120x256x5120"; None: the size with the most rungs. The opponent is
     cuBLAS in the same precision, for 3xtf32 cuBLAS in fp32, and on a CPU torch.mm.
     """
     series = series_of(rows, committed)
-    chosen = size_of(size) if size else find_fullest_size(series)
+    shape = size_of(size) if size else find_fullest_size(series)
     series = [
-        (m, select_size(found, chosen))
-        for m, found in series
-        if select_size(found, chosen)
+        (m, select_size(part, shape)) for m, part in series if select_size(part, shape)
     ]
-    ours = [r for _, found in series for r in found if r["impl"] in OURSELVES]
-    order = _order(series)
+    ours = [r for _, part in series for r in part if r["impl"] in OURSELVES]
+    order = _order_rungs(series)
     with kit.style():
         places = _place_rungs(order)
         high = 20 if len(series) < 2 else 28  # height of a line in SVG points
@@ -75,10 +73,10 @@ def ladder_plot(
         low = min(50.0, *(0.7 * value for value in values))
         high = 1.15 * max(120.0, *values)
         axes.set_xlim(low, high * (high / low) ** 0.34)  # room for the texts
-        for number, (machine, found) in enumerate(series):
-            _draw_dots(axes, found, places, machine is not None)
-            _write_speeds(axes, found, places, 1.06 * high, number, series)
-            _draw_opponent(axes, found, places, number)
+        for number, (machine, part) in enumerate(series):
+            _draw_dots(axes, part, places, machine is not None)
+            _write_speeds(axes, part, places, 1.06 * high, number, series)
+            _draw_opponent(axes, part, places, number)
         kit.mark_powers(axes, high)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_yticks(
@@ -87,9 +85,9 @@ def ladder_plot(
         axes.set_ylim(max(places.values()) + 0.7, -1.5)
         kit.hide_lines(axes)
         axes.spines["left"].set_visible(False)
-        peers = " or ".join(dict.fromkeys(peer_name(found) for _, found in series))
-        what = f"% of {peers}'s speed, {size_text(chosen)} (right is better)"
-        axes.set_xlabel(what, loc="left")
+        peers = " or ".join(dict.fromkeys(peer_name(part) for _, part in series))
+        label = f"% of {peers}'s speed, {size_text(shape)} (right is better)"
+        axes.set_xlabel(label, loc="left")
         tell(figure, series)
         return figure
 
@@ -101,37 +99,37 @@ def size_plot(
 ) -> Figure:
     """Draw a panel for each precision: TFLOP/s over the side of cubes, with bands.
 
-    precisions: () takes all in the rows. 3xtf32 is compared with fp32's opponent. Sides
-    that are not multiples of 4 have marks without a line: they are slower, and so close
+    precisions: () draws all in the rows. 3xtf32 is compared with fp32's opponent. Sides
+    that are not multiples of 4 have marks without a line. They are slower and so close
     to other sides that a line would zigzag.
     """
     series = series_of(rows, committed)
-    series = [(m, [r for r in found if _is_cube(r)]) for m, found in series]
-    series = [(machine, found) for machine, found in series if found]
-    there = {r["race"] for _, found in series for r in found}
-    panels = [p for p in precisions or PLOTTED if p in there]
+    series = [(m, [r for r in part if _is_cube(r)]) for m, part in series]
+    series = [(machine, part) for machine, part in series if part]
+    available = {r["race"] for _, part in series for r in part}
+    panels = [p for p in precisions or PLOTTED if p in available]
     with kit.style():
         figure = kit.new_figure(920, 380)
         if not panels:
             kit.draw_unmeasured(figure.subplots(), "matmul")
             return figure
-        every = figure.subplots(1, len(panels), squeeze=False)[0]
-        for axes, kind in zip(every, panels):
-            for machine, found in series:
-                _draw_lines(axes, found, kind, machine is not None)
+        axes_list = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, kind in zip(axes_list, panels):
+            for machine, part in series:
+                _draw_lines(axes, part, kind, machine is not None)
             axes.set_xscale("log", base=2)
             axes.set_ylim(0)
-            sides = {r["m"] for _, found in series for r in found}
+            sides = {r["m"] for _, part in series for r in part}
             ticks = [2**p for p in range(6, 16) if min(sides) <= 2**p <= max(sides)]
             small = {"fontsize": 11, "rotation": 0 if len(panels) < 4 else 45}
             axes.set_xticks(ticks or sorted(sides), ticks or sorted(sides), **small)
             axes.minorticks_off()
             axes.set_xlabel(f"m = k = n, {kind}")
-        every[0].set_ylabel("TFLOP/s (up is better)")
-        every[0].legend(loc="best")
-        sides = [row["m"] for _, found in series for row in found]
+        axes_list[0].set_ylabel("TFLOP/s (up is better)")
+        axes_list[0].legend(loc="best")
+        sides = [row["m"] for _, part in series for row in part]
         loose = any(map(_is_loose, sides))
-        tell(figure, series, *["on no line: no multiples of 4"] * loose)
+        tell(figure, series, *["without a line: no multiples of 4"] * loose)
         return figure
 
 
@@ -139,19 +137,19 @@ def size_plot(
 
 
 def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
-    """Write each machine with its date and the timing method."""
-    told = []
+    """Write the caption: each machine with its date and timing method."""
+    texts = []
     for machine, rows in series:
-        there = "" if machine is None else "hollow: "
-        words = [f"{there}{rows[0]['device']}", kit.describe_dates(rows)]
+        prefix = "" if machine is None else "hollow: "
+        words = [f"{prefix}{rows[0]['device']}", kit.describe_dates(rows)]
         threads = {row["threads"] for row in rows if row.get("threads")}
         words += [f"{count} thread{'s' * (count > 1)}" for count in sorted(threads)]
         words += [f"timer: {', '.join(sorted({r['timer'] for r in rows}))}"]
         words += ["/".join(sorted({r["cache"] for r in rows})) + " caches"]
         count = len({run_of(row) for row in rows})
         words += [f"{count} runs"] * (count > 1)
-        told.append(", ".join(words))
-    kit.write_caption(figure, " · ".join([*told, STATISTIC, *notes]))
+        texts.append(", ".join(words))
+    kit.write_caption(figure, " · ".join([*texts, STATISTIC, *notes]))
 
 
 def colour_of(row: Row) -> str:
@@ -202,13 +200,13 @@ def _write_speeds(
     number: int,
     series: Sequence[tuple],
 ) -> None:
-    """Write speeds in a column; those of several machines below each other."""
+    """Write speeds in a column, with those of several machines below each other."""
     for key, place in places.items():
         if row := _find(rows, key):
-            have = [_find(found, key) is not None for _, found in series]
+            has_row = [_find(part, key) is not None for _, part in series]
             words = [speed_text(row["tflops"])]
             words += [f"{_per_cent(row):.3g} %"] if _ratio_of(row) else []
-            up = 6 * (sum(have) - 1) - 12 * sum(have[:number])
+            up = 6 * (sum(has_row) - 1) - 12 * sum(has_row[:number])
             axes.annotate(" · ".join(words), (x, place), (0, up), **BESIDE)
 
 
@@ -218,75 +216,77 @@ def _draw_opponent(
     """Draw a line at 100 % by each precision's rungs, with the opponent's speed."""
     groups: dict[tuple, list[float]] = {}
     for key, place in places.items():
-        groups.setdefault(_group(key), []).append(place)
-    timed_here = {_group(key) for key in places if _find(rows, key)}
-    for (kind, where), those in groups.items():
+        groups.setdefault(_group_of(key), []).append(place)
+    timed_here = {_group_of(key) for key in places if _find(rows, key)}
+    for (kind, where), heights in groups.items():
         peer = find_opponent(rows, kind) if (kind, where) in timed_here else None
         if peer is None:
             continue
-        ends = [those[0] - 0.9, those[-1] + 0.45]
+        ends = [heights[0] - 0.9, heights[-1] + 0.45]
         axes.plot([100, 100], ends, color=OPPONENT, lw=1.6, zorder=1)
         name = (
             name_of(peer)
             + f", {speed_text(peer['tflops'])}"
             + " (hollow)" * (number > 0)
         )
-        aside = {"ha": "left"} if number else {"ha": "right"}  # prevents overlaps
-        look = BESIDE | {"color": OPPONENT} | aside
-        axes.annotate(name, (100, those[0] - 0.65), (5 if number else -5, 0), **look)
+        alignment = {"ha": "left"} if number else {"ha": "right"}  # prevents overlaps
+        look = BESIDE | {"color": OPPONENT} | alignment
+        axes.annotate(name, (100, heights[0] - 0.65), (5 if number else -5, 0), **look)
 
 
-def _order(series: Sequence[tuple]) -> list[tuple]:
-    """Return each rung's key once, by precision, as the fullest machine orders them."""
+def _order_rungs(series: Sequence[tuple]) -> list[tuple]:
+    """Return each rung's key once, by precision, in the fullest machine's order."""
     keys = [
-        dict.fromkeys(_key_of(row) for row in found if row["impl"] in OURSELVES)
-        for _, found in series
+        dict.fromkeys(_key_of(row) for row in part if row["impl"] in OURSELVES)
+        for _, part in series
     ]
     longest_first = sorted(keys, key=len, reverse=True)
     return sorted(
-        dict.fromkeys(key for those in longest_first for key in those),
+        dict.fromkeys(key for machine_keys in longest_first for key in machine_keys),
         key=lambda key: (key[3], PLOTTED.index(key[0]), OURSELVES.index(key[1])),
     )
 
 
 def _place_rungs(order: Sequence[tuple]) -> Places:
     """Return each rung's height, with a gap for a title before each precision."""
-    found: Places = {}
+    heights: Places = {}
     place = -1.0
     for number, key in enumerate(order):
-        new = number == 0 or _group(order[number - 1]) != _group(key)
-        place += 1.0 + (new and number > 0)
-        found[key] = place
-    return found
+        begins_group = number == 0 or _group_of(order[number - 1]) != _group_of(key)
+        place += 1.0 + (begins_group and number > 0)
+        heights[key] = place
+    return heights
 
 
-def _group(key: tuple) -> tuple[str, bool]:
-    """Return a rung's group: its precision, and whether it is a CPU's."""
+def _group_of(key: tuple) -> tuple[str, bool]:
+    """Return a rung's group: its precision, and whether it ran on a CPU."""
     return key[0], key[3] == "cpu"
 
 
 def _draw_lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> None:
-    there = [row for row in rows if row["race"] == kind]
+    part = [row for row in rows if row["race"] == kind]
     marks = {"weft": "o", "mine": "D", "cublas": "^", "torch": "v"}
     for impl, mark in marks.items():
-        sides = sorted({row["m"] for row in there if row["impl"] == impl})
-        every = [fastest_row((r for r in there if r["m"] == s), (impl,)) for s in sides]
-        if not every:
+        sides = sorted({row["m"] for row in part if row["impl"] == impl})
+        fastest = [
+            fastest_row((r for r in part if r["m"] == s), (impl,)) for s in sides
+        ]
+        if not fastest:
             continue
-        colour = colour_of(every[0])
-        found = [row for row in every if not _is_loose(row["m"])]
-        loose = [row for row in every if _is_loose(row["m"])]
+        colour = colour_of(fastest[0])
+        regular = [row for row in fastest if not _is_loose(row["m"])]
+        loose = [row for row in fastest if _is_loose(row["m"])]
         low, high = (
-            [row["tflops"] * row["us"] / row[end] for row in found]
+            [row["tflops"] * row["us"] / row[end] for row in regular]
             for end in ("us_high", "us_low")
         )
-        on_line = [row["m"] for row in found]
+        on_line = [row["m"] for row in regular]
         axes.fill_between(on_line, low, high, color=colour, alpha=0.25, lw=0)
         fill = kit.fill_of(colour, not elsewhere)
         name = {"weft": "our best", "mine": "mine", **PEERS}[impl]
         name += " (hollow)" if elsewhere else ""
         look = {"mfc": fill, "mec": colour, "color": colour, "ms": 5, "lw": 1.3}
-        speeds = [row["tflops"] for row in found]
+        speeds = [row["tflops"] for row in regular]
         axes.plot(on_line, speeds, mark, ls="-", label=name, **look)
         points = [row["m"] for row in loose], [row["tflops"] for row in loose]
         axes.plot(*points, mark, **look | {"ls": "none"})
@@ -303,7 +303,7 @@ def _key_of(row: Row) -> tuple[str, str, str, str]:
 
 
 def _find(rows: Iterable[Row], key: tuple) -> Row | None:
-    """Return a rung's row, the fastest if there are several (cold, other timers)."""
+    """Return a rung's fastest row; cold caches or other timers add rows."""
     return fastest_row((row for row in rows if _key_of(row) == key), (key[1],))
 
 

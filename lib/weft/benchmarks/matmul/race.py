@@ -2,7 +2,7 @@
 
 plan_races() lists the races. race_rows() first checks each contender against float64; a
 rung that fails its check is not timed. A contender is left out if its speed at smaller
-sizes predicts too long a time.
+sizes predicts a time above the limit.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
 EVERY, BEST, QUICK, TRANSPOSED, COLD = "every", "best", "quick", "transposed", "cold"
 FEW = LEAST
 CUBES = ("1024", "2048", "5120x256x5120")
-# By name: (size, precisions, part of a race). A race that is listed twice runs only
-# once, in its first form.
+# By name: (size, precisions, part of a race). A race that is listed twice runs once, in
+# its first form.
 SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
     "ladder": [(size, PRECISIONS, EVERY) for size in USUAL["cuda"]],
     "summary": [
@@ -66,7 +66,7 @@ SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
         *((size, ("fp32", "bf16", "fp16"), TRANSPOSED) for size in USUAL["cuda"]),
         (BATCHES[0], PRECISIONS, QUICK),
     ],
-    # 8192 is omitted since no cache holds enough of it for the next call.
+    # 8192 is omitted, since caches hold too little of it to matter for the next call.
     "cold": [
         *((size, ("fp32",), COLD) for size in CUBES),
         ("4096", PRECISIONS[:4], COLD),
@@ -79,7 +79,7 @@ SETS["all"] = [race for name in [*SETS] if name != "peaks" for race in SETS[name
 
 @dataclass(frozen=True)
 class Race:
-    """A race at one size and precision, with the rungs of ours that take part.
+    """A race at one size and precision, with our rungs that take part.
 
     layouts: layouts of a and b for the last rung and cuBLAS; others use the first.
     """
@@ -88,7 +88,7 @@ class Race:
     precision: str
     rungs: tuple[native.Rung, ...]
     layouts: tuple[str, ...] = ("nn",)
-    rounds: int = 1000  # at most
+    rounds: int = 1000  # maximum
     cold: bool = False
 
 
@@ -112,40 +112,40 @@ def plan_races(
     rungs: Sequence[str],
     precisions: Sequence[str],
 ) -> list[Race]:
-    """Return the races of a set or of sizes; empty arguments take the usual values.
+    """Return the races of a set or of sizes; empty arguments select the usual ones.
 
     Raises ArgumentError for an unknown name.
     """
     if name and name not in SETS:
-        raise ArgumentError(f"--set {name}: want one of {', '.join(SETS)}")
+        raise ArgumentError(f"--set {name}: expected one of {', '.join(SETS)}")
     for kind in precisions:
         if kind not in PRECISIONS:
-            known = ", ".join(PRECISIONS)
-            raise ArgumentError(f"--precisions {kind}: want some of {known}")
-    here = _rungs_here(where, rungs)
+            names = ", ".join(PRECISIONS)
+            raise ArgumentError(f"--precisions {kind}: expected some of {names}")
+    usable = _list_rungs(where, rungs)
     if not name or sizes:
         kinds = precisions or (PRECISIONS if where.type == "cuda" else ("fp32",))
         if rungs and not precisions:
-            named = {rung.precision for rung in here}
+            named = {rung.precision for rung in usable}
             kinds = [kind for kind in PRECISIONS if kind in named]
         plan = [(size, kinds, EVERY) for size in sizes or USUAL[where.type]]
     else:
         plan = SETS[name]
-    found: dict[tuple, Race] = {}
+    races: dict[tuple, Race] = {}
     for text, kinds, part in plan:
         size = Size.of(text)
         for kind in (k for k in kinds if not precisions or k in precisions):
-            those = here if part is EVERY or rungs else _best_rung(here, kind)
-            those = tuple(rung for rung in those if rung.precision == kind)
-            # If rungs were named, a precision that none of them has gets no race.
-            if those or not rungs:
-                race = race_of(size, kind, those, part)
-                same = size, kind, race.cold, "nn" in race.layouts
-                found.setdefault(same, race)  # the race with more rungs comes first
-    return [*found.values()]
+            runners = usable if part is EVERY or rungs else _best_rung(usable, kind)
+            runners = tuple(rung for rung in runners if rung.precision == kind)
+            # Precisions without any of the named rungs have no race.
+            if runners or not rungs:
+                race = race_of(size, kind, runners, part)
+                key = size, kind, race.cold, "nn" in race.layouts
+                races.setdefault(key, race)  # the race with more rungs comes first
+    return [*races.values()]
 
 
-def _rungs_here(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
+def _list_rungs(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
     """Return the named rungs, or all for the device; on a CPU those in plain C."""
     lib = native.library("matmul", where.type)
     if names:
@@ -165,12 +165,12 @@ def _best_rung(rungs: Sequence[native.Rung], kind: str) -> list[native.Rung]:
 TIMER = {"cuda": "graph", "cpu": "wall"}
 LONGEST = {"cuda": 0.5, "cpu": 2.5}  # time limit in seconds for one call
 PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first measured
-SECONDS = {"cuda": 0.8, "cpu": 2.0}  # timing of a contender in one race
-COOL_SECONDS = 5.0  # the same, if most of the time is pauses
+SECONDS = {"cuda": 0.8, "cpu": 2.0}  # seconds of timing per contender and race
+COOL_SECONDS = 5.0  # the same, if most of the time is spent in pauses
 # A contender SLOW times slower than the fastest, with calls of SLOW_SECONDS or more, is
 # timed only three times, since long calls vary less.
 SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
-COOL_FROM = 2.0 * 1000**3  # flop of a product: smaller ones do not heat the card
+COOL_FROM = 2.0 * 1000**3  # flops; smaller products do not heat the card
 # Errors that exclude only the contender that raised them.
 FAILURES = (Mismatch, KernelError, torch.OutOfMemoryError)
 WRONG = "wrong"  # a row's key: the reason why its kernel was not timed
@@ -182,7 +182,7 @@ def _current_time() -> str:
 
 @dataclass(frozen=True)
 class RaceOptions:
-    """The options of every race."""
+    """Options for every race."""
 
     device: torch.device
     timer: str = ""
@@ -190,20 +190,18 @@ class RaceOptions:
     numba: bool = False
     rounds: int = 25
     seconds: float = 0.0  # 0: the usual time
-    run: str = field(
-        default_factory=_current_time
-    )  # the run of the rows: when it began
+    run: str = field(default_factory=_current_time)  # start of the run, in each row
 
 
 @dataclass
 class Speeds:
-    """The last TFLOP/s of each contender, which identify those that are too slow."""
+    """Each contender's last TFLOP/s, from which its next time is estimated."""
 
     seen: dict[str, float] = field(default_factory=dict)
 
-    def seconds(self, one: Contender, size: Size) -> float | None:
-        """Estimate the time of a call; None if nothing is known."""
-        speed = self.seen.get(one.name)
+    def seconds(self, contender: Contender, size: Size) -> float | None:
+        """Estimate the seconds of a call; None if no speed was measured."""
+        speed = self.seen.get(contender.name)
         return None if speed is None else size.flop / speed / 1e12
 
 
@@ -221,61 +219,61 @@ def race_rows(
         operands = operands or Operands.random(
             race.size, race.precision, where, options.cold or race.cold
         )
-        there, wrong = _select_ready(race, options, speeds, operands)
+        ready, wrong = _select_ready(race, options, speeds, operands)
         for one in others:
-            there.append((one, operands.errors(one.run, one.row["precision"])))
-        timed = _time_contenders(race, options, speeds, [one for one, _ in there])
-    made = [
-        _make_row(one, race.size, where, timed[one.name], err) for one, err in there
+            ready.append((one, operands.errors(one.run, one.row["precision"])))
+        timed = _time_contenders(race, options, speeds, [one for one, _ in ready])
+    results = [
+        _make_row(one, race.size, where, timed[one.name], err) for one, err in ready
     ]
-    for row in (*made, *wrong):
+    for row in (*results, *wrong):
         row |= {"race": race.precision, "run": options.run}
-    beside_fastest(made)
-    return [*made, *wrong]
+    beside_fastest(results)
+    return [*results, *wrong]
 
 
 def _time_contenders(
-    plan: Race, options: RaceOptions, speeds: Speeds, there: Sequence[Contender]
+    plan: Race, options: RaceOptions, speeds: Speeds, contenders: Sequence[Contender]
 ) -> dict[str, Timed]:
-    """Time all contenders in turn, except far slower ones: separately, three times."""
+    """Time all contenders in turn; far slower ones separately and only three times."""
     where = options.device
-    seconds = {one.name: speeds.seconds(one, plan.size) or 0.0 for one in there}
+    seconds = {one.name: speeds.seconds(one, plan.size) or 0.0 for one in contenders}
     limit = max(SLOW_SECONDS, SLOW * min(filter(None, seconds.values()), default=0.0))
-    slow = [one for one in there if seconds[one.name] > limit]
-    fast = [one for one in there if one not in slow]
+    slow = [one for one in contenders if seconds[one.name] > limit]
+    fast = [one for one in contenders if one not in slow]
     cool = plan.precision != "fp32" and plan.size.flop >= COOL_FROM
     cool = cool and where.type == "cuda"
     usual = COOL_SECONDS if cool else SECONDS[where.type]
-    found = {}
-    for those, rounds in ((fast, min(options.rounds, plan.rounds)), (slow, THRICE)):
-        if those:
-            found |= race(
-                {one.name: one for one in those},
+    results = {}
+    for group, rounds in ((fast, min(options.rounds, plan.rounds)), (slow, THRICE)):
+        if group:
+            results |= race(
+                {one.name: one for one in group},
                 *(str(where), options.timer or TIMER[where.type]),
                 seconds=options.seconds or usual,
                 samples=min(options.rounds, rounds),
                 cool=cool,
             )
-    return found
+    return results
 
 
 def _select_ready(
     race: Race, options: RaceOptions, speeds: Speeds, operands: Operands
 ) -> tuple[list[tuple[Contender, dict[str, float]]], list[Row]]:
     """Return the contenders to time, with their errors, and rows for wrong ones."""
-    there, wrong = [], []
+    ready, wrong = [], []
     for one in _make_contenders(race, options, operands, wrong):
         run = one.run
         try:
-            if _too_slow(one, race, options, speeds):
+            if _is_too_slow(one, race, options, speeds):
                 continue
-            err = (
+            errors = (
                 {} if "out" in one.facts else operands.errors(run, one.row["precision"])
             )
-            there.append((one, err))
+            ready.append((one, errors))
         except FAILURES as error:
             wrong.append(_make_wrong_row(one, race.size, options.device, error))
-    return there, wrong
+    return ready, wrong
 
 
 def _make_contenders(
@@ -291,8 +289,8 @@ def _make_contenders(
                 one = of_rung(lib, rung, operands, layout)
             except FAILURES as error:
                 row = {"impl": "weft", "rung": rung.name, "precision": rung.precision}
-                none = Contender(row=row | {"layout": "nn"})
-                wrong.append(_make_wrong_row(none, race.size, where, error))
+                placeholder = Contender(row=row | {"layout": "nn"})
+                wrong.append(_make_wrong_row(placeholder, race.size, where, error))
                 break
             else:
                 yield one
@@ -308,13 +306,15 @@ def _make_contenders(
     yield of_torch(operands)
 
 
-def _too_slow(one: Contender, race: Race, options: RaceOptions, speeds: Speeds) -> bool:
-    """Return whether one call would take too long; small sizes are measured first."""
+def _is_too_slow(
+    one: Contender, race: Race, options: RaceOptions, speeds: Speeds
+) -> bool:
+    """Return whether one call would take too long, measuring small sizes first."""
     where, longest = options.device, LONGEST[options.device.type]
     side = int(PROBE[where.type])
     seconds = speeds.seconds(one, race.size)
     while seconds is None or seconds > longest:
-        # A small product may be dominated by its start, so probe a larger one.
+        # The launch may dominate a small product's time, so probe a larger one.
         probe = Size(side, side, side)
         if race.size.flop <= 8 * probe.flop or one.row["impl"] != "weft":
             break
@@ -327,7 +327,7 @@ def _too_slow(one: Contender, race: Race, options: RaceOptions, speeds: Speeds) 
         seconds, side = speeds.seconds(one, race.size), 2 * side
     seconds = speeds.seconds(one, race.size)
     if seconds and seconds > longest:
-        say(f"{one.name}: left out at {race.size}, would take about {seconds:.1f} s")
+        say(f"{one.name}: left out at {race.size}, about {seconds:.1f} s a call")
         return True
     _note_speed(one, race.size, where, speeds)
     return False
@@ -358,7 +358,7 @@ def _make_row(
 ) -> Row:
     us, moved = timed.us, size.bytes(one.row["precision"])
     return {
-        **_row_head(one, size, where),
+        **_make_row_head(one, size, where),
         **{**timed.row(), "checked": bool(errors)},
         **{"tflops": size.flop / us / 1e6, "gbs": moved / us / 1e3},
         **{"bytes": moved, "error_rms": None, "error_max": None, **errors},
@@ -373,20 +373,20 @@ def _make_wrong_row(
 ) -> Row:
     """Make the row of a kernel that was not timed, with the reason.
 
-    Raises DeviceLost if the kernel took the GPU down, which ends the run.
+    Raises DeviceLost, which ends the run, if the kernel made the GPU unusable.
     """
     if isinstance(error, DeviceLost):
         raise error
-    told = str(error).splitlines()[0]
-    say(f"{one.name}: {told}")
-    none = dict.fromkeys(
+    reason = str(error).splitlines()[0]
+    say(f"{one.name}: {reason}")
+    empty = dict.fromkeys(
         ("us", "us_low", "us_high", "tflops", "gbs", "vs_cublas", "vs_torch")
     )
-    row = _row_head(one, size, where) | none
-    return row | {"timer": None, "cache": None, WRONG: told, **stamp_row()}
+    row = _make_row_head(one, size, where) | empty
+    return row | {"timer": None, "cache": None, WRONG: reason, **stamp_row()}
 
 
-def _row_head(one: Contender, size: Size, where: torch.device) -> Row:
+def _make_row_head(one: Contender, size: Size, where: torch.device) -> Row:
     return {
         **{"op": "matmul", **one.row, "target": where.type},
         **{"device": device_name(str(where))},
@@ -395,5 +395,5 @@ def _row_head(one: Contender, size: Size, where: torch.device) -> Row:
 
 
 def say(line: str) -> None:
-    """Print a line about the progress on stderr."""
+    """Print a progress line on stderr."""
     print(f"weft: {line}", file=sys.stderr, flush=True)

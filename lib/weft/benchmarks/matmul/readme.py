@@ -1,4 +1,4 @@
-"""Write README.md's matmul tables for weft.benchmarks.readme."""
+"""Write the matmul tables of docs/results.md for weft.benchmarks.readme."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ SIZE = (4096, 4096, 4096)
 RUN = "`python -m weft bench matmul --device cuda --set all --numba`"
 
 # The text after a name if a and b are not stored as (m,k) and (k,n).
-LYING = {"nt": ", b stored (n,k)", "tn": ", a stored (k,m)"}
+LAYOUT_TEXTS = {"nt": ", b stored (n,k)", "tn": ", a stored (k,m)"}
 
 
 def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
     """Write every rung at m = k = n = 4096 in Markdown, with the card and the date.
 
-    committed: results from bench.read_json(), of which the first is used; None: those
-    that come with the lab. If there are none, the text explains how to measure.
+    committed: results from bench.read_json(), a GPU's before processors'; None: those
+    in notebooks/results. Without results, the text explains how to measure.
     """
-    found = committed_results() if committed is None else committed
-    every = found[0]["rows"] if found else []
-    rows = [row for row in select_size(select_timed(every), SIZE) if not is_cold(row)]
+    files = committed_results() if committed is None else committed
+    source = files[0]["rows"] if files else []
+    rows = [row for row in select_size(select_timed(source), SIZE) if not is_cold(row)]
     if not rows:
         return f"The ladder has not been measured yet: {RUN}."
     lines = ["Every rung at m = k = n = 4096:", ""]
@@ -43,42 +43,44 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
     lines += ["|---|---|---|---:|---:|---:|"]
     for kind in PLOTTED:
         ours = [r for r in rows if r["precision"] == kind and r["impl"] in OURSELVES]
-        names = _lying_well(ours)
+        names = _list_layouts(ours)
         for name in names:
-            same = (r for r in ours if (r["rung"], r["layout"]) == name)
-            lines.append(_write_line(name[0], fastest_row(same, OURSELVES)))
+            candidates = (r for r in ours if (r["rung"], r["layout"]) == name)
+            lines.append(_write_line(name[0], fastest_row(candidates, OURSELVES)))
         peer = find_opponent(rows, kind)
         # 3xtf32 is compared with fp32's opponent.
         if peer and peer["impl"] == "cublas" and names and kind != "3xtf32":
             lines.append(_write_line("*cuBLAS*", peer | {"vs_cublas": 1.0}))
-    machine = found[0]["machine"]
-    said = (
+    machine = files[0]["machine"]
+    text = (
         f"{machine['device']}, driver {machine['driver']}, CUDA "
         f"{machine['toolkit']}, PyTorch {machine['torch']}, "
         f"{_write_dates(rows)}. Medians "
         f"{_write_spread(rows)}, caches warm (a and b are those of the call before), "
-        f"{_write_runs(select_timed(every))} of {RUN}; ratios are within a run, "
-        "3xtf32 is beside "
-        "cuBLAS in fp32 in the layout that suits it best. Error: root mean square, "
-        "relative, against float64."
+        f"{_write_runs(select_timed(source))} of {RUN}. Ratios are within a run; "
+        "3xtf32 is compared with "
+        "cuBLAS in fp32, each in its fastest layout. Error: relative root mean square, "
+        "against float64."
     )
-    own = [line for results in found[1:] for line in _write_processor(results)]
+    plain = [line for results in files[1:] for line in _write_processor(results)]
     return "\n".join(
-        [*lines, "", said, *_write_ratios(every), *_write_transposed(every), *own]
+        [*lines, "", text, *_write_ratios(source), *_write_transposed(source), *plain]
     )
 
 
-def _lying_well(rows: list[Row]) -> list[tuple[str, str]]:
+def _list_layouts(rows: list[Row]) -> list[tuple[str, str]]:
     """Return (rung, layout): the usual layout of each rung, and any faster one."""
-    there: dict[tuple[str, str], Row] = {}
+    fastest: dict[tuple[str, str], Row] = {}
     for row in sorted(rows, key=lambda row: -row["tflops"]):
-        there.setdefault((row["rung"], row["layout"]), row)
-    usual = {rung: row["tflops"] for (rung, lie), row in there.items() if lie == "nn"}
+        fastest.setdefault((row["rung"], row["layout"]), row)
+    usual = {
+        rung: row["tflops"] for (rung, form), row in fastest.items() if form == "nn"
+    }
     names = dict.fromkeys((row["rung"], row["layout"]) for row in rows)
     return [
         name
         for name in names
-        if name[1] == "nn" or there[name]["tflops"] > usual.get(name[0], 0.0)
+        if name[1] == "nn" or fastest[name]["tflops"] > usual.get(name[0], 0.0)
     ]
 
 
@@ -92,32 +94,32 @@ def _write_spread(rows: list[Row]) -> str:
     spreads = [row["spread"] for row in rows if row.get("spread")]
     worst = f"known to {100 * max(spreads):.2g} % or better" if spreads else ""
     few = len(rows) - len(spreads)
-    told = f"{few} of {len(rows)} are of too few samples to say" if few else ""
-    return f"({', '.join(filter(None, (worst, told)))})"
+    unknown = f"{few} of {len(rows)} have too few samples for this" if few else ""
+    return f"({', '.join(filter(None, (worst, unknown)))})"
 
 
 def _write_runs(rows: list[Row]) -> str:
-    """Write the number of the rows' runs and the times when they began."""
+    """Write the number of the rows' runs and their starts."""
     runs = sorted({run_of(row) or "" for row in rows})
-    began = {row["run"] for row in rows if row.get("run")}
-    told = [
-        f"{run[:10]} {run[11:16]} UTC" if run in began else f"commit {run}"
+    starts = {row["run"] for row in rows if row.get("run")}
+    texts = [
+        f"{run[:10]} {run[11:16]} UTC" if run in starts else f"commit {run}"
         for run in filter(None, runs)
     ]
-    words = f" ({', '.join(told)})" * bool(told)
+    suffix = f" ({', '.join(texts)})" * bool(texts)
     return (
-        f"all in turn in {'one run' if len(runs) == 1 else f'{len(runs)} runs'}{words}"
+        f"all in turn in {'one run' if len(runs) == 1 else f'{len(runs)} runs'}{suffix}"
     )
 
 
 def _write_ratios(rows: list[Row]) -> list[str]:
-    """Write a table of ratios to cuBLAS at chosen sizes, or nothing without rows."""
+    """Write a table of ratios to cuBLAS at selected sizes, or nothing without rows."""
     gpus = [line for line in compare_fastest(rows) if line["target"] == "cuda"]
     if not gpus:
         return []
     lines = [
         "",
-        "The fastest rung's speed over cuBLAS's. Cold: a and b are in no cache. "
+        "Speed of the fastest rung divided by cuBLAS's. Cold: a and b are in no cache. "
         "Worst of N: the lowest ratio of N sizes and layouts.",
         "",
         "| precision | m x k x n | times cuBLAS | cold |",
@@ -136,36 +138,36 @@ def _write_ratios(rows: list[Row]) -> list[str]:
 
 
 def _write_transposed(rows: list[Row]) -> list[str]:
-    """Write ratios to cuBLAS, transposed and in batches, or nothing without rows."""
-    told: dict[str, dict[str, float]] = {}
+    """Write ratios to cuBLAS for transposed operands and batches, if there are any."""
+    ratios: dict[str, dict[str, float]] = {}
     for row in rows:
         if row["op"] != "matmul" or row["impl"] != "weft" or is_cold(row):
             continue
         count = row.get("batch", 1)
         ratio = ratio_of(row)
-        same = row["m"] == row["k"] == row["n"] and (count > 1 or row["layout"] != "nn")
-        if ratio and same:
+        fits = row["m"] == row["k"] == row["n"] and (count > 1 or row["layout"] != "nn")
+        if ratio and fits:
             name = f"{count} of {row['m']}" if count > 1 else f"{row['m']}"
             name += f" {row['layout']}" * (row["layout"] != "nn")
-            there = told.setdefault(row["race"], {})
-            there[name] = max(ratio, there.get(name, 0.0))
-    names = sorted({name for there in told.values() for name in there}, key=_in_order)
+            group = ratios.setdefault(row["race"], {})
+            group[name] = max(ratio, group.get(name, 0.0))
+    names = sorted({name for group in ratios.values() for name in group}, key=_sort_key)
     if not names:
         return []
     lines = ["", "The same for a or b stored transposed, and for batches of products:"]
     lines += ["", f"| times cuBLAS | {' | '.join(names)} |"]
     lines += ["|---" + "|---:" * len(names) + "|"]
-    for kind, there in told.items():
+    for kind, group in ratios.items():
         cells = [
-            _write_three_digits(there[name]) if name in there else "–" for name in names
+            _write_three_digits(group[name]) if name in group else "–" for name in names
         ]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
-    said = "nt: b stored (n,k); tn: a stored (k,m); cuBLAS has the same layout, in "
-    said += "tf32 and 3xtf32 that of its layouts which is fastest; batches: torch.bmm."
-    return [*lines, "", said]
+    text = "nt: b stored (n,k); tn: a stored (k,m); cuBLAS uses the same layout, but "
+    text += "its fastest one in tf32 and 3xtf32; batches are compared with torch.bmm."
+    return [*lines, "", text]
 
 
-def _in_order(name: str) -> tuple[bool, int, str]:
+def _sort_key(name: str) -> tuple[bool, int, str]:
     """Return a column's sort key: "1023 nt", "1023 tn", "4096 nt", "64 of 256" last."""
     return " of " in name, int(name.split()[0]), name
 
@@ -178,20 +180,20 @@ def _write_three_digits(value: float) -> str:
 def _write_processor(results: dict[str, Any]) -> list[str]:
     """Compare a processor's fastest rung in plain C with NumPy and torch.mm."""
     rows = select_timed(results["rows"])
-    wanted = [line for line in compare_fastest(rows) if line["target"] == "cpu"]
-    if not wanted:
+    comparisons = [line for line in compare_fastest(rows) if line["target"] == "cpu"]
+    if not comparisons:
         return []
-    lines = ["", "Plain C on a processor, beside NumPy and torch.mm, GFLOP/s:", ""]
+    lines = ["", "Plain C on a processor, NumPy and torch.mm, in GFLOP/s:", ""]
     lines += ["| m = k = n | threads | rung | ours | NumPy | torch.mm | factor |"]
     lines += ["|---|---:|---|---:|---:|---:|---:|"]
-    for line in wanted:
+    for line in comparisons:
         threads, size = line["threads"], size_of(line["size"])
-        there = [r for r in select_size(rows, size) if r.get("threads") == threads]
-        racers = [fastest_row(there, (impl,)) for impl in ("weft", "numpy", "torch")]
+        group = [r for r in select_size(rows, size) if r.get("threads") == threads]
+        racers = [fastest_row(group, (impl,)) for impl in ("weft", "numpy", "torch")]
         speeds = [
             _write_three_digits(1e3 * row["tflops"]) if row else "–" for row in racers
         ]
-        factor = fastest_row(there, ("numpy", "torch"))["us"] / racers[0]["us"]
+        factor = fastest_row(group, ("numpy", "torch"))["us"] / racers[0]["us"]
         cells = [
             line["size"],
             threads,
@@ -201,12 +203,12 @@ def _write_processor(results: dict[str, Any]) -> list[str]:
         ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     machine = results["machine"]
-    said = (
-        "Factor: our speed over that of the faster of the two. fp32, as many threads "
-        f"for each, {machine['device']}, PyTorch {machine['torch']}, "
+    text = (
+        "Factor: our speed divided by the faster opponent's. fp32, equal numbers of "
+        f"threads, {machine['device']}, PyTorch {machine['torch']}, "
         f"{_write_dates(rows)}, "
     )
-    return [*lines, "", f"{said}{_write_runs(rows)} of `python -m weft bench matmul`."]
+    return [*lines, "", f"{text}{_write_runs(rows)} of `python -m weft bench matmul`."]
 
 
 def _write_line(name: str, row: Row) -> str:
@@ -215,5 +217,5 @@ def _write_line(name: str, row: Row) -> str:
     error = f"{row['error_rms']:.1e}" if row.get("error_rms") else "–"
     idea = row.get("idea") or ""
     name += " (Numba)" if row["impl"] == "numba" else ""
-    name += LYING.get(row["layout"], "")
+    name += LAYOUT_TEXTS.get(row["layout"], "")
     return f"| {name} | {idea} | {row['precision']} | {speed} | {share} | {error} |"

@@ -3,9 +3,8 @@
     plot_roofline(rows)
 
 Bytes are those that must move: a and b read once and c written once. All rungs of a
-size are therefore in one vertical line, and further traffic shows as distance from the
-roof. The roofs are measured by peaks.py: they are "peak" rows among `rows` or in the
-cache.
+size therefore have the same x, and further traffic appears as distance from the roof.
+peaks.py measures the roofs, which are "peak" rows among `rows` or in the cache.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from .comparison import (
 )
 from .plot import KEY, MARKS, colour_of, name_of, tell
 
-LEFT, RIGHT, NAMES = 3.0, 3e5, 1.4e4  # flops per byte: ends, names
+LEFT, RIGHT, NAMES = 3.0, 3e5, 1.4e4  # flops per byte at the ends, and at the names
 DECADE = 840 / math.log10(RIGHT / LEFT)  # approximate SVG points for a factor of ten
 LETTER = 5.8  # approximate width of a letter in SVG points
-UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # else the precision
+UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # default: the precision
 
 
 def plot_roofline(
@@ -52,23 +51,23 @@ def plot_roofline(
     """Draw dots with their bands on log axes, below the roofs of the machine.
 
     The machine is this one or, if it has no rows, that of the first committed results.
-    size: None takes the size with most rungs; others get a small mark for our best.
-    precisions: () takes all.
+    size: None selects the size with the most rungs; other sizes have small marks for
+    our best. precisions: () draws all.
     """
-    others = committed_results() if committed is None else list(committed)
-    series = series_of(rows, others)[:1]
+    files = committed_results() if committed is None else list(committed)
+    series = series_of(rows, files)[:1]
     with kit.style():
         if not series:
             figure = kit.new_figure(920, 430)
             kit.draw_unmeasured(figure.subplots(), "matmul")
             return figure
-        ((machine, found),) = series
-        roofs = ceilings(rows if machine is None else _rows_of(others, machine))
-        chosen = size_of(size) if size else find_fullest_size(series)
+        ((machine, part),) = series
+        roofs = ceilings(rows if machine is None else _find_rows(files, machine))
+        shape = size_of(size) if size else find_fullest_size(series)
         kinds = [p for p in PLOTTED if p in (precisions or PLOTTED)]
-        ours = [row for row in found if row["race"] in kinds]
+        ours = [row for row in part if row["race"] in kinds]
         marked = _select_marked(
-            select_size(ours, chosen), select_size(found, chosen), kinds
+            select_size(ours, shape), select_size(part, shape), kinds
         )
         kinds = [k for k in kinds if k in {row["precision"] for row in marked}]
         figure = kit.new_figure(920, 180 + 16 * max(18, len(marked)))
@@ -80,7 +79,7 @@ def plot_roofline(
         speeds += [roofs[kind] for kind in kinds if kind in roofs]
         axes.set_ylim(0.6 * min(speeds, default=0.1), 2 * max(speeds, default=1.0))
         _draw_roofs(axes, roofs, kinds)
-        others_too = _draw_small(axes, ours, chosen)
+        has_small = _draw_small(axes, ours, shape)
         for row in marked:
             _mark(axes, row, machine is not None)
         _write_names(axes, marked, kinds)
@@ -92,10 +91,10 @@ def plot_roofline(
             axis.set_minor_formatter(NullFormatter())
             axis.set_minor_locator(NullLocator())
         axes.set_xticks([10, 100, 1000, 10000])
-        axes.set_xlabel(f"flops per byte that must move; named: {size_text(chosen)}")
+        axes.set_xlabel(f"flops per byte that must move; named: {size_text(shape)}")
         axes.set_ylabel(f"{unit}FLOP/s (up is better)")
         notes = ["bytes: a, b and c once"]
-        notes += ["small: our best of other sizes"] * others_too
+        notes += ["small: our best of other sizes"] * has_small
         notes += [] if "gbs" in roofs else ["no roofs: weft bench matmul --set peaks"]
         tell(figure, series, *notes)
         return figure
@@ -106,27 +105,27 @@ def count_intensity(row: Row) -> float:
     return 2.0 * row["m"] * row["k"] * row["n"] / row["bytes"]
 
 
-def _rows_of(others: Sequence[ResultFile], machine: dict) -> list[Row]:
-    return next(found["rows"] for found in others if found["machine"] is machine)
+def _find_rows(files: Sequence[ResultFile], machine: dict) -> list[Row]:
+    return next(results["rows"] for results in files if results["machine"] is machine)
 
 
 def _select_marked(
-    asked: Sequence[Row], every: Sequence[Row], kinds: Sequence[str]
+    candidates: Sequence[Row], all_rows: Sequence[Row], kinds: Sequence[str]
 ) -> list[Row]:
     """Return our rungs, each in its fastest layout, and the opponents.
 
     As in the ladder, an opponent's fastest row may come from another race.
     """
     ours: dict[tuple, Row] = {}
-    for row in sorted(asked, key=lambda row: row["us"]):
+    for row in sorted(candidates, key=lambda row: row["us"]):
         if row["impl"] in OURSELVES:
             ours.setdefault(tuple(row[name] for name in KEY), row)
-    peers = [find_opponent(every, kind) for kind in kinds if kind != "3xtf32"]
+    peers = [find_opponent(all_rows, kind) for kind in kinds if kind != "3xtf32"]
     return [*ours.values(), *filter(None, peers)]
 
 
 def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
-    """Draw the slope of memory, and a ceiling for each precision's units."""
+    """Draw the memory's slope, and a ceiling for each precision's units."""
     if "gbs" not in roofs:
         return
     slope = roofs["gbs"] / 1e3  # TFLOP/s at one flop per byte
@@ -135,15 +134,15 @@ def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> No
     for kind, peak in levels.items():
         ends = [peak / slope, NAMES / 1.3]
         axes.plot(ends, [peak] * 2, **kit.reference_line(width=1.4), zorder=1)
-        _roof_name(axes, UNITS.get(kind, kind), f"{_number(peak)}FLOP/s", peak, slope)
+        _name_roof(axes, UNITS.get(kind, kind), f"{_format(peak)}FLOP/s", peak, slope)
     top = max(levels.values(), default=1.0)
     ends = [0.1, top / slope], [0.1 * slope, top]
     axes.plot(*ends, **kit.reference_line(width=1.6), zorder=1)
-    text = f"copy: {_number(slope)}B/s"
+    text = f"copy: {_format(slope)}B/s"
     levels_up = sorted(levels.values())
     gaps = [(b / a, math.sqrt(a * b)) for a, b in itertools.pairwise(levels_up)]
     _, middle = max(gaps, default=(1.0, slope * LEFT))  # the widest gap
-    if _left_of(middle / slope) > LETTER * len(text):
+    if _distance_from_left(middle / slope) > LETTER * len(text):
         look = {"ha": "right", "color": INK}
         axes.annotate(text, (middle / slope, middle), (-8, 0), **BESIDE | look)
         return
@@ -152,12 +151,12 @@ def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> No
         axes.annotate(text, (at_left, at_left * slope), (10, -6), **BESIDE)
 
 
-def _roof_name(axes: Axes, unit: str, speed: str, peak: float, slope: float) -> None:
-    """Write a roof's name left of the slope, where no marks are, or on the roof."""
+def _name_roof(axes: Axes, unit: str, speed: str, peak: float, slope: float) -> None:
+    """Write a roof's name left of the slope, where there is no mark, or on the roof."""
     ridge = peak / slope
     look: dict = {"va": "bottom", "color": INK}
     for text in (f"{unit}: {speed}", f"{unit}:\n{speed}"):
-        if _left_of(ridge) > LETTER * max(map(len, text.split("\n"))) + 6:
+        if _distance_from_left(ridge) > LETTER * max(map(len, text.split("\n"))) + 6:
             look |= {"ha": "right", "multialignment": "right"}
             axes.annotate(text, (ridge, peak), (-4, 0), **BESIDE | look)
             return
@@ -165,29 +164,29 @@ def _roof_name(axes: Axes, unit: str, speed: str, peak: float, slope: float) -> 
     axes.annotate(f"{unit}: {speed}", start, (4, 2), **BESIDE | look)
 
 
-def _left_of(intensity: float) -> float:
+def _distance_from_left(intensity: float) -> float:
     """Return the approximate distance in SVG points from the left end."""
     return DECADE * math.log10(intensity / LEFT)
 
 
-def _number(tera: float) -> str:
+def _format(tera: float) -> str:
     """Write a number: "4.2 T" or "185 G"."""
     return f"{tera:.3g} T" if tera >= 1 else f"{1e3 * tera:.3g} G"
 
 
-def _draw_small(axes: Axes, rows: Sequence[Row], chosen: tuple) -> bool:
+def _draw_small(axes: Axes, rows: Sequence[Row], shape: tuple) -> bool:
     """Draw our best of each other size and precision; return whether there is any."""
-    any_there = False
+    is_drawn = False
     keys = dict.fromkeys((r["m"], r["k"], r["n"], r["precision"]) for r in rows)
     for *size, kind in keys:
         row = fastest_row(
             r for r in select_size(rows, tuple(size)) if r["precision"] == kind
         )
-        if row and tuple(size) != chosen:
+        if row and tuple(size) != shape:
             look = {"ms": 6, "alpha": 0.6, "color": colour_of(row)}
             axes.plot(count_intensity(row), row["tflops"], ".", **look)
-            any_there = True
-    return any_there
+            is_drawn = True
+    return is_drawn
 
 
 def _mark(axes: Axes, row: Row, elsewhere: bool) -> None:
@@ -206,9 +205,9 @@ def _write_names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> Non
     """Write names in a column on the right, level with the marks, without overlaps."""
     low, high = (math.log(end) for end in axes.get_ylim())
     ordered = sorted(marked, key=lambda row: -row["tflops"])
-    least = (high - low) / max(1.25 * len(ordered), 24)
-    wanted = [math.log(row["tflops"]) for row in ordered]
-    places = kit.spread_heights(wanted, least, low + 0.6 * least)
+    min_gap = (high - low) / max(1.25 * len(ordered), 24)
+    heights = [math.log(row["tflops"]) for row in ordered]
+    places = kit.spread_heights(heights, min_gap, low + 0.6 * min_gap)
     for row, place in zip(ordered, places):
         speed = row["tflops"] if axes.get_ylim()[1] > 1 else 1e3 * row["tflops"]
         text = f"{name_of(row)}  {speed:.3g}"

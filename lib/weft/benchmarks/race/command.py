@@ -6,9 +6,9 @@ fastest time to ours. --measure adds other milestones (milestones.py): an epoch,
 time to 99 % accuracy on the test set, the accuracy over seeds, a cold start, and the
 machine's roofs for the kernels.
 
-A file at --json keeps this device's rows that were not measured again, so that a sweep
-can be made in parts. The file is written after each part. Every row contains its date
-and commit.
+A file at --json keeps this device's rows until they are measured again, so a sweep can
+be made in parts. The file is written after each part. Every row contains its date and
+commit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...base.errors import ArgumentError
 from ...timing import read_json, table, write_json
 from ...timing.results import Row
 
-TITLE = "of mnist"
+TITLE = "mnist"
 BATCHES = {"cuda": (64, 256, 1024, 4096, 16384), "cpu": (64,)}
 PRECISIONS = {"cuda": ("fp32", "tf32", "bf16"), "cpu": ("fp32",)}
 MEASURES = ("step", "roof", "epoch", "target", "seeds", "cold")
@@ -37,16 +37,13 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
     """Add the options that only this benchmark has."""
     add = parser.add_argument
     add("--batches", metavar="N,N", default="", help="default on a GPU: 64 to 16384")
-    add("--precisions", metavar="P,P", default="", help="of fp32,tf32,bf16,fp16")
-    add(
-        "--twins",
-        metavar="T,T",
-        default=None,
-        help='PyTorch\'s: "graph nchw,..."; "" for none',
-    )
+    add("--precisions", metavar="P,P", default="", help="some of fp32,tf32,bf16,fp16")
+    twins = 'PyTorch\'s variants: "graph nchw,..."; "" for none'
+    add("--twins", metavar="T,T", default=None, help=twins)
     add("--rounds", type=int, default=25, help="samples (default: %(default)s)")
-    add("--warm", action="store_true", help="compile twins first, on every core")
-    add("--measure", metavar="M,M", default="step", help=f"of {','.join(MEASURES)}")
+    add("--warm", action="store_true", help="first compile all twins in parallel")
+    measures = f"some of {','.join(MEASURES)} (default: %(default)s)"
+    add("--measure", metavar="M,M", default="step", help=measures)
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
@@ -56,10 +53,11 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
     measures = _split_words(args.measure)
     for name in measures:
         if name not in MEASURES:
-            raise ArgumentError(f"--measure {name}: want some of {','.join(MEASURES)}")
+            choices = ",".join(MEASURES)
+            raise ArgumentError(f"--measure {name}: expected some of {choices}")
     if args.rounds < 1:
-        raise ArgumentError(f"--rounds {args.rounds}: want at least 1")
-    found: list[Row] = []
+        raise ArgumentError(f"--rounds {args.rounds}: must be at least 1")
+    results: list[Row] = []
     parts = _run_parts(
         *[args.device, measures],
         batches=batches or BATCHES.get(target, BATCHES["cuda"]),
@@ -70,12 +68,12 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
         warm=args.warm,
     )
     for rows in parts:
-        found += rows
+        results += rows
         if args.json:
-            write_json(args.json, merged(args.json, found), args.device)
-    if not found:
+            write_json(args.json, merged(args.json, results), args.device)
+    if not results:
         raise ArgumentError("nothing could be measured")
-    return found
+    return results
 
 
 def merged(path: str | Path, rows: list[Row]) -> list[Row]:
@@ -85,22 +83,28 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
     """
     if not Path(path).exists():
         return rows
-    new = {_row_key(row) for row in rows}
-    there = read_json(path)["rows"]
+    new_keys = {_row_key(row) for row in rows}
+    old_rows = read_json(path)["rows"]
     devices = {row["device"] for row in rows}
-    kept = [r for r in there if r["device"] in devices and _row_key(r) not in new]
-    return sorted([*kept, *rows], key=_place)
+    remaining = [
+        r for r in old_rows if r["device"] in devices and _row_key(r) not in new_keys
+    ]
+    return sorted([*remaining, *rows], key=_place)
 
 
 def compare_best(rows: Sequence[Row]) -> list[Row]:
-    """Compare both sides' best rows: a line for each precision and batch with both."""
+    """Compare both sides' best rows for each precision and batch that has both."""
     lines = []
     steps = [row for row in rows if row["measure"] == "step"]
     for precision, batch in dict.fromkeys((r["precision"], r["batch"]) for r in steps):
-        here = [r for r in steps if (r["precision"], r["batch"]) == (precision, batch)]
-        ours = min((r for r in here if r["impl"] == "weft"), key=_time_of, default=None)
+        heat_rows = [
+            r for r in steps if (r["precision"], r["batch"]) == (precision, batch)
+        ]
+        ours = min(
+            (r for r in heat_rows if r["impl"] == "weft"), key=_time_of, default=None
+        )
         best = min(
-            (r for r in here if r["impl"] == "torch"), key=_time_of, default=None
+            (r for r in heat_rows if r["impl"] == "torch"), key=_time_of, default=None
         )
         if ours and best:
             ratio = best["us"] / ours["us"]
@@ -117,13 +121,13 @@ def compare_best(rows: Sequence[Row]) -> list[Row]:
 def note(rows: list[Row]) -> str:
     """Return the text below the table."""
     lines = compare_best(rows)
-    said = [f"{rows[0]['device']}; timer {rows[0]['timer']}"]
+    parts = [f"{rows[0]['device']}; timer {rows[0]['timer']}"]
     if lines:
-        said = [table(lines, [*lines[0]]), *said]
-        said.append("ratio: PyTorch's fastest time over ours")
+        parts = [table(lines, [*lines[0]]), *parts]
+        parts.append("ratio: PyTorch's fastest time over ours")
     if any(row["target"] == "cpu" and row["impl"] == "weft" for row in rows):
-        said.append("CUDA kernels are simulated on a CPU: ignore their times.")
-    return "\n".join(["", *said])
+        parts.append("CUDA kernels are simulated on a CPU: ignore their times.")
+    return "\n".join(["", *parts])
 
 
 def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[list[Row]]:
@@ -131,7 +135,7 @@ def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[lis
     from . import milestones, work
     from .race import run_heat, warm_twins
 
-    both = {key: options[key] for key in ("rungs", "twins")}
+    sides = {key: options[key] for key in ("rungs", "twins")}
     precisions = options["precisions"]
     batches = options["batches"] if "step" in measures else ()
     if options["warm"]:
@@ -143,19 +147,19 @@ def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[lis
             _report(f"{precision}, batch {batch}")
             rounds = options["rounds"]
             yield run_heat(
-                precision, batch, device=device, rounds=rounds, say=_report, **both
+                precision, batch, device=device, rounds=rounds, say=_report, **sides
             )
     for precision in precisions:
         if "roof" in measures:
             yield work.find_roof(precision, device)
-        trained = [name for name in measures if name in milestones.SCHEDULES]
-        if trained:
+        schedules = [name for name in measures if name in milestones.SCHEDULES]
+        if schedules:
             yield milestones.train_sides(
-                trained, precision, device, say=_report, **both
+                schedules, precision, device, say=_report, **sides
             )
         if "cold" in measures:
             yield milestones.time_cold_starts(
-                precision, device, rungs=both["rungs"], say=_report
+                precision, device, rungs=sides["rungs"], say=_report
             )
 
 
@@ -169,7 +173,7 @@ def _split_words(text: str) -> list[str]:
 
 def _parse_whole(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise ArgumentError(f"--batches {text}: want whole numbers of at least 1")
+        raise ArgumentError(f"--batches {text}: expected whole numbers from 1 on")
     return int(text)
 
 
@@ -179,11 +183,11 @@ def _row_key(row: Row) -> tuple:
 
 def _place(row: Row) -> tuple:
     """Return a row's sort key in the file: measurement, precision, then batch."""
-    known = ("fp32", "tf32", "bf16", "fp16")
+    precisions = ("fp32", "tf32", "bf16", "fp16")
     precision = row["precision"]
     return (
         MEASURES.index(row["measure"]),
-        known.index(precision) if precision in known else len(known),
+        precisions.index(precision) if precision in precisions else len(precisions),
         row["batch"] or 0,
     )
 

@@ -23,7 +23,7 @@ from .plot_batches import time_text
 from .race import Row
 from .work import StepPart, find_limits, sum_parts
 
-# The pixel of a 2x2 window that has the largest value.
+# Colours for the pixel of a 2x2 window that has the largest value.
 WINNERS = {
     "upper left": READ,
     "upper right": WRITTEN,
@@ -49,8 +49,8 @@ def draw_inside(cnn: Cnn, image: np.ndarray, number: int = 0) -> Figure:
         shades = hidden.reshape(8, -1) / (hidden.max() or 1.0)
         draw_image(axes[2, 0], shades, f"h: {hidden.size} numbers")
         _draw_logits(axes[2, 1], cnn.peek("logits")[number])
-        owed = maps_of(cnn, "dp2", number)
-        grey = 0.5 + 0.5 * owed / (np.abs(owed).max() or 1.0)
+        gradient = maps_of(cnn, "dp2", number)
+        grey = 0.5 + 0.5 * gradient / (np.abs(gradient).max() or 1.0)
         draw_image(axes[2, 2], mosaic(grey, scaled=False), _make_title(cnn, "dp2"))
         return figure
 
@@ -68,14 +68,14 @@ def _make_title(cnn: Cnn, name: str) -> str:
 
 
 def _draw_codes(ax: Axes, codes: np.ndarray, title: str) -> None:
-    """Draw each window's winner in its colour; leave it empty without a gradient."""
+    """Draw each window's winner in its colour, or nothing if it has no gradient."""
     picture = mosaic(codes, scaled=False)
-    won = np.nan_to_num(picture, nan=4) < 4
+    has_winner = np.nan_to_num(picture, nan=4) < 4
     colours = np.array([to_rgb(colour) for colour in WINNERS.values()])
-    shown = np.zeros((*picture.shape, 4))
-    shown[won, :3] = colours[picture[won].astype(int)]
-    shown[won, 3] = 1
-    ax.imshow(shown, interpolation="nearest")
+    rgba = np.zeros((*picture.shape, 4))
+    rgba[has_winner, :3] = colours[picture[has_winner].astype(int)]
+    rgba[has_winner, 3] = 1
+    ax.imshow(rgba, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set(visible=True, color=INK)
     ax.grid(visible=False)
@@ -143,8 +143,8 @@ def draw_conv2_back(
 ) -> Figure:
     """Draw the fused parts of conv2's backward kernel, with its times below them.
 
-    times: times on `device`, by the label of each bar. here: whether this machine was
-    measured; if not, the bars are hollow.
+    times: times on `device`, by the label of each bar. here: whether they were measured
+    on this machine; if not, the bars are hollow.
     """
     with kit.style():
         figure = kit.new_figure(920, 350 + 30 * len(times))
@@ -165,9 +165,9 @@ def _draw_flow(ax: Axes) -> None:
         x = left + width / 2
         ax.text(x, top + 1.5, name, family="monospace", size=9.5, **middle)
         ax.text(x, top + 1.3 + height / 2, text, size=8.5, **middle)
-    for role, at, place in BACK_ROLES:
+    for role, position, place in BACK_ROLES:
         _draw_box(ax, place, {"fc": "none", "ec": INK, "lw": 0.8})
-        ax.text(*at, role, size=8.5, va="center")
+        ax.text(*position, role, size=8.5, va="center")
     for start, end in BACK_ARROWS:
         arrow = {"arrowstyle": "->", "color": INK, "shrinkA": 0, "shrinkB": 0}
         ax.annotate("", end, start, arrowprops=arrow)
@@ -186,7 +186,7 @@ def _draw_box(ax: Axes, place: tuple[float, ...], look: dict) -> None:
 
 
 def _draw_bars(
-    ax: Axes, times: Mapping[str, StepPart], device: str, here: bool
+    ax: Axes, times: Mapping[str, StepPart], device: str, measured_here: bool
 ) -> None:
     if not times:
         return kit.draw_unmeasured(ax, "mnist")
@@ -194,14 +194,14 @@ def _draw_bars(
         name: {
             "ec": colour,
             "lw": 1.2,
-            "fc": kit.fade_colour(colour) if here else "none",
+            "fc": kit.fade_colour(colour) if measured_here else "none",
         }
         for name, colour in (("products", SHARED), ("launch", WRITTEN), ("rest", INK))
     }
     for place, part in enumerate(times.values()):
-        rest = max(0.0, part.us - part.products - part.launch)
+        remainder = max(0.0, part.us - part.products - part.launch)
         text = f"{time_text(part.us)}, its products {time_text(part.products)}"
-        pieces = zip((part.products, part.launch, rest), looks.values())
+        pieces = zip((part.products, part.launch, remainder), looks.values())
         kit.draw_stack(ax, place, pieces, text)
     marks = [Patch(label=name, **look) for name, look in looks.items()]
     ax.legend(handles=marks, loc="lower right", bbox_to_anchor=(1, 1), ncols=3)

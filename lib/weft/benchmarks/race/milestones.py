@@ -3,13 +3,13 @@
     rows = train_sides(["epoch"], "fp32", "cuda")
     rows = time_cold_starts("fp32", "cuda")
 
-    epoch    one epoch at batch 64, shuffled and evaluated
-    target   the shortest schedule found that reaches 99 %
-    seeds    three epochs, the accuracy of five seeds
+    epoch    one epoch at batch 64, with shuffling and evaluation
+    target   the shortest known schedule that reaches 99 %
+    seeds    three epochs, for the accuracy over five seeds
     cold     from the start of a process to the end of its first epoch
 
 Both sides take turns with the same weights, image orders, batches and learning rates.
-us is the median over whole trainings: shuffling, every step, the evaluation at the end.
+us is the median over whole trainings: shuffling, all steps and the final evaluation.
 The first training compiles and captures, so only time_cold_starts() times it.
 """
 
@@ -44,12 +44,12 @@ from ...timing.results import add_torch_ratios, first_line, stamp_row
 from ...toolchain import native
 from .race import Row, Say, twins_of
 
-PIECE = 64  # steps with one learning rate
+PIECE = 64  # number of steps between changes of the learning rate
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The schedule of both sides. peak: highest learning rate; see rate()."""
+    """A schedule, which both sides use. peak: the highest learning rate; see rate()."""
 
     epochs: int
     batch: int
@@ -76,12 +76,12 @@ class Schedule:
         for epoch in range(self.epochs):
             for first in range(0, steps, length):
                 end = min(first + length, steps)
-                done = (epoch * steps + (first + end) / 2) / (self.epochs * steps)
-                yield epoch, first * self.batch, end * self.batch, self.rate(done)
+                share = (epoch * steps + (first + end) / 2) / (self.epochs * steps)
+                yield epoch, first * self.batch, end * self.batch, self.rate(share)
 
 
 EPOCH = Schedule(epochs=1, batch=64, peak=0.1)
-# The shortest schedule in a search on an H200 with at least 99 % for every seed.
+# In a search on an H200, the shortest schedule with at least 99 % for every seed.
 TARGET = Schedule(epochs=2, batch=64, peak=0.2, one_cycle=True)
 SEEDS = Schedule(epochs=3, batch=64, peak=0.1)
 SCHEDULES = {"epoch": EPOCH, "target": TARGET, "seeds": SEEDS}
@@ -97,8 +97,8 @@ class Ours:
         self, rung: str, schedule: Schedule, device: torch.device,
         train: data.Split, test: data.Split,
     ):  # fmt: skip
-        most = max(schedule.batch, EVALUATION_BATCH)
-        self.cnn = trainer(rung, device, max_batch=most)
+        max_batch = max(schedule.batch, EVALUATION_BATCH)
+        self.cnn = trainer(rung, device, max_batch=max_batch)
         self.cnn.data(train, test)
         self.batch = schedule.batch
         self.row = {"impl": impl_of(rung), "rung": rung, "layout": "nchw"}
@@ -120,7 +120,7 @@ class Ours:
 
 
 class Theirs:
-    """A PyTorch twin, ready for training. It keeps no losses, which is fastest."""
+    """A PyTorch twin, ready for training. For speed, it keeps no losses."""
 
     def __init__(
         self, name: str, precision: str, schedule: Schedule, device: torch.device,
@@ -174,7 +174,7 @@ def train_sides(
 ) -> list[Row]:
     """Train every side with the seeds 0 to count-1, on each schedule in `measures`.
 
-    rungs: names of our rungs; None: the fastest for `precision`. twins: kinds of
+    rungs: names of our rungs; None: the fastest for `precision`. twins: names of
     PyTorch's twins; None: the fastest. Returns a row for each schedule and side, ours
     first. test_accuracies has one value per seed; test_accuracy is their mean.
     """
@@ -183,19 +183,19 @@ def train_sides(
     torch.compiler.reset()
     rows = []
     with native.on_device(where), contextlib.ExitStack() as stack:
-        sides: dict[int, list[Side]] = {}  # by batch: schedules may share them
+        sides: dict[int, list[Side]] = {}  # by batch, since schedules may share them
         for measure in measures:
             schedule = SCHEDULES[measure]
             if schedule.batch not in sides:
-                made = _list_makers(
+                makers = _list_makers(
                     precision, schedule, where, train, test, rungs, twins
                 )
-                sides[schedule.batch] = _make_sides(made, schedule, train, stack, say)
-            here = sides[schedule.batch]
-            say(f"{measure}: {precision}, {count} times on {len(here)} sides")
-            if here:
+                sides[schedule.batch] = _make_sides(makers, schedule, train, stack, say)
+            current = sides[schedule.batch]
+            say(f"{measure}: {precision}, {count} times on {len(current)} sides")
+            if current:
                 rows += _race_sides(
-                    measure, schedule, precision, where, here, train, count
+                    measure, schedule, precision, where, current, train, count
                 )
     return rows
 
@@ -230,8 +230,8 @@ def _list_makers(
     rungs: Sequence[str] | None, twins: Sequence[str] | None,
 ) -> Iterator[tuple[str, Callable[[], Side]]]:  # fmt: skip
     if rungs is None:
-        known = rungs_of(precision, where, schedule.batch)
-        rungs = [name for name in known if name != VENDOR][-1:]
+        names = rungs_of(precision, where, schedule.batch)
+        rungs = [name for name in names if name != VENDOR][-1:]
     for name in rungs:
         make = functools.partial(Ours, name, schedule, where, train, test)
         yield f"weft {name}", make
@@ -262,28 +262,28 @@ def _race_sides(
     accuracies: list[list[float]] = [[] for _ in sides]
     contenders = {}
     for number, side in enumerate(sides):
-        found = accuracies[number]
+        results = accuracies[number]
         contenders[str(number)] = Contender(
-            lambda seed, side=side, found=found: found.append(
+            lambda seed, side=side, results=results: results.append(
                 _train(side, schedule, train, seed)
             ),
             # Each training begins with the weights of its seed.
-            before=lambda side=side, found=found: side.start(
-                initial_weights(len(found))
+            before=lambda side=side, results=results: side.start(
+                initial_weights(len(results))
             ),
             **{"calls": 1, "lead": False},
         )
     timed = race(contenders, where, WallTimer(where), rounds=count)
     rows = []
-    for side, found, one in zip(sides, accuracies, timed.values()):
-        timing = replace(one.timing, timer="perf_counter")
+    for side, results, timed_side in zip(sides, accuracies, timed.values()):
+        timing = replace(timed_side.timing, timer="perf_counter")
         rows.append({
             **{"op": "mnist", "measure": measure, **side.row, "precision": precision},
             **{"target": where.type, "device": device_name(where)},
             **timing.row(), "batch": schedule.batch, "epochs": schedule.epochs,
             **{"lr": schedule.peak, "one_cycle": schedule.one_cycle},
-            **{"samples": count, "test_accuracies": found},
-            **{"test_accuracy": float(np.mean(found))},
+            **{"samples": count, "test_accuracies": results},
+            **{"test_accuracy": float(np.mean(results))},
             **{"threads": torch.get_num_threads(), **stamp_row()},
         })  # fmt: skip
     add_torch_ratios(rows)
@@ -330,44 +330,44 @@ def time_cold_starts(
     count: number of images; runs: number of timed processes, run in sequence. us is the
     time of a whole process. An untimed run first builds the library into the cache.
     parts_s, in seconds: the interpreter's start; the imports; the data; opening the
-    library, the CUDA context and the first step, which captures; the epoch with its
-    evaluation; and the process's end. imports_torch: whether PyTorch was among the
-    imports.
+    library and the CUDA context, with the first step, which captures the graph; the
+    epoch with its evaluation; and the process's end. imports_torch: whether the process
+    imported PyTorch.
     """
     where = checked_device(device)
     if rungs is None:
-        known = rungs_of(precision, where, EPOCH.batch)
-        rungs = [name for name in known if name != VENDOR][-1:]
+        names = rungs_of(precision, where, EPOCH.batch)
+        rungs = [name for name in names if name != VENDOR][-1:]
     rows = []
     for rung in rungs:
         say(f"cold: weft {rung}")
         program = [sys.executable, "-c", _COLD, rung, device, str(count)]
-        found = []
+        outputs = []
         for _ in range(1 + runs):
             start = time.perf_counter()  # the same clock in every process
-            done = subprocess.run(
+            process = subprocess.run(
                 program, capture_output=True, text=True, env=_make_environment()
             )
             end = time.perf_counter()
-            if done.returncode:
-                say(f"absent: weft {rung}: {done.stderr.strip().splitlines()[-1]}")
+            if process.returncode:
+                say(f"absent: weft {rung}: {process.stderr.strip().splitlines()[-1]}")
                 break
-            said = json.loads(done.stdout.splitlines()[-1])
-            found.append(said | {"spans": np.diff([start, *said["at"], end])})
-        if len(found) <= runs:
+            report = json.loads(process.stdout.splitlines()[-1])
+            outputs.append(report | {"spans": np.diff([start, *report["at"], end])})
+        if len(outputs) <= runs:
             continue
-        timed = found[1:]
-        us = [1e6 * run["spans"].sum() for run in timed]
+        timed_runs = outputs[1:]
+        us = [1e6 * run["spans"].sum() for run in timed_runs]
         timing = summarize(us, "perf_counter")
-        spans = np.median([run["spans"] for run in timed], axis=0)
+        spans = np.median([run["spans"] for run in timed_runs], axis=0)
         rows.append({
             **{"op": "mnist", "measure": "cold", "impl": impl_of(rung), "rung": rung},
             **{"layout": "nchw", "precision": precision, "target": where.type},
             **{"device": device_name(where), **timing.row()},
             **{"batch": EPOCH.batch, "samples": runs},
             **{"parts_s": dict(zip(COLD_PARTS, spans.tolist()))},
-            **{"imports_torch": timed[0]["torch"]},
-            **{"test_accuracy": timed[0]["accuracy"], **stamp_row()},
+            **{"imports_torch": timed_runs[0]["torch"]},
+            **{"test_accuracy": timed_runs[0]["accuracy"], **stamp_row()},
         })  # fmt: skip
     return rows
 

@@ -2,12 +2,12 @@
 
     plot_steps(rows)      time per step, ours and PyTorch's
     plot_training(rows)   loss and test accuracy, ours over PyTorch's
-    plot_parts(rows)      a step by its parts
-    plot_layers(rows)     a step by its layers
+    plot_parts(rows)      a step's time by part
+    plot_layers(rows)     a step's time by layer
     plot_run(rows)        the first two side by side: mnist.svg
 
-`committed` takes results of other machines from JSON (bench.read_json), which appear as
-hollow marks with their device and date.
+`committed`, results of other machines from JSON (bench.read_json), is drawn as hollow
+marks with device and date.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def plot_steps(
 ) -> Figure:
     """Draw bars for the time per step, and a line for PyTorch's fastest.
 
-    measured: the "machine" entry of results from JSON, if `rows` come from another
-    machine; all bars are then hollow.
+    measured: if `rows` come from another machine, the "machine" entry of its results
+    from JSON. All bars are then hollow.
     """
     with kit.style():
         elsewhere = _rows_elsewhere(committed)
@@ -58,27 +58,29 @@ def plot_training(rows: Sequence[Row], smooth: int = 50) -> Figure:
 
 
 def plot_parts(rows: Sequence[Row]) -> Figure:
-    """Draw microseconds of batch, forward, backward, update and zero, side by side."""
+    """Draw the µs of batch, forward, backward, update and zero for each contender."""
     with kit.style():
-        shown = _best_of_each(rows, "parts_us")
-        figure = kit.new_figure(620, 110 + 24 * len(PARTS) * max(1, len(shown)))
+        best_rows = _best_of_each(rows, "parts_us")
+        figure = kit.new_figure(620, 110 + 24 * len(PARTS) * max(1, len(best_rows)))
         groups = {
-            part: [row["parts_us"][part] if row["parts_us"] else None for row in shown]
+            part: [
+                row["parts_us"][part] if row["parts_us"] else None for row in best_rows
+            ]
             for part in PARTS
         }
-        _draw_groups(figure.subplots(), groups, shown)
-        _write_caption(figure, shown)
+        _draw_groups(figure.subplots(), groups, best_rows)
+        _write_caption(figure, best_rows)
         return figure
 
 
 def plot_layers(rows: Sequence[Row]) -> Figure:
-    """Draw every layer's microseconds, grouped so that both sides are comparable."""
+    """Draw the µs of every layer, grouped so that both sides are comparable."""
     with kit.style():
-        shown = _best_of_each(rows, "layers_us")
-        groups = layer_groups([row["layers_us"] for row in shown])
+        best_rows = _best_of_each(rows, "layers_us")
+        groups = layer_groups([row["layers_us"] for row in best_rows])
         figure = kit.new_figure(760, 110 + 22 * sum(map(len, groups.values())))
-        _draw_groups(figure.subplots(), groups, shown)
-        _write_caption(figure, shown)
+        _draw_groups(figure.subplots(), groups, best_rows)
+        _write_caption(figure, best_rows)
         return figure
 
 
@@ -148,24 +150,23 @@ def layer_groups(
 ) -> dict[str, list[float | None]]:
     """Join sections of several steps until all sides have the same ones.
 
-    A section is "forward.conv1+bn1" or the like. {"forward.conv1+bn1": 5} and
-    {"forward.conv1": 3, "forward.bn1": 4} give {"forward.conv1+bn1": [5, 7]}. A side
-    without anything in a group gets None.
+    For example, {"forward.conv1+bn1": 5} and {"forward.conv1": 3, "forward.bn1": 4}
+    result in {"forward.conv1+bn1": [5, 7]}. A side without a group's sections has None.
     """
     groups: list[set[str]] = []
     for name in (name for side in sides for name in side):
-        joined = set(_split_layers(name))
-        for group in [g for g in groups if g & joined]:
-            joined |= group
+        layers = set(_split_layers(name))
+        for group in [g for g in groups if g & layers]:
+            layers |= group
             groups.remove(group)
-        groups.append(joined)
-    found = {}
+        groups.append(layers)
+    times_by_title = {}
     for name in (name for side in sides for name in side):
         group = next(g for g in groups if g & set(_split_layers(name)))
         if group in groups:
             title = _title_of(group, sides)
-            found[title] = [_sum(side, group) for side in sides]
-    return found
+            times_by_title[title] = [_sum(side, group) for side in sides]
+    return times_by_title
 
 
 # ---- drawing -------------------------------------------------------------------
@@ -177,40 +178,46 @@ def _draw_steps(
     elsewhere: Sequence[Row],
     all_hollow: bool = False,
 ) -> None:
-    rows = sorted(rows, key=lambda row: row["rung"] not in PYTHON)  # these first
-    shown = [*elsewhere, *rows]
-    unit, scale = _choose_unit(max(row["us"] for row in shown))
-    longest = max(row["us_high"] for row in shown) / scale
+    rows = sorted(rows, key=lambda row: row["rung"] not in PYTHON)  # Python's first
+    all_rows = [*elsewhere, *rows]
+    unit, scale = _choose_unit(max(row["us"] for row in all_rows))
+    longest = max(row["us_high"] for row in all_rows) / scale
     peers = sorted(
         (row for row in rows if row["impl"] == "torch"), key=lambda row: -row["us"]
     )
-    best_of = {row["precision"]: row for row in peers}  # keeps the last, the fastest
+    best_of = {row["precision"]: row for row in peers}  # the last is the fastest
     precisions = dict.fromkeys(row["precision"] for row in rows)
     # A single line is drawn only if all rows have the same precision.
     best = best_of.get(*precisions) if len(precisions) == 1 else None
-    for place, row in enumerate(shown):
+    for place, row in enumerate(all_rows):
         colour = colour_of(row)
-        there = place < len(elsewhere)
-        look = kit.bar_look(colour, not (there or all_hollow))
+        is_elsewhere = place < len(elsewhere)
+        look = kit.bar_look(colour, not (is_elsewhere or all_hollow))
         axes.barh(place, row["us"] / scale, height=0.62, **look)
-        if not there:
+        if not is_elsewhere:
             ends = [row["us_low"] / scale, row["us_high"] / scale]
             axes.plot(ends, [place, place], color=colour, lw=3, solid_capstyle="butt")
         peer = best_of.get(row["precision"])
-        ratio = row.get("vs_torch_best") if there else peer and peer["us"] / row["us"]
+        ratio = (
+            row.get("vs_torch_best")
+            if is_elsewhere
+            else peer and peer["us"] / row["us"]
+        )
         text = _shorten_time(row["us"] / scale) + f" {unit}"
         text += f" · {_write_ratio(ratio)}" if ratio else ""
         edge = max(row["us"], row["us_high"]) / scale
         if best and edge < best["us"] / scale < edge + 0.3 * longest:
-            edge = best["us"] / scale  # keeps the text off PyTorch's line
+            edge = best["us"] / scale  # otherwise PyTorch's line would cross the text
         kit.label_beside(axes, text, (edge, place))
-    names = [_name(row, place < len(elsewhere)) for place, row in enumerate(shown)]
+    names = [_name(row, place < len(elsewhere)) for place, row in enumerate(all_rows)]
     kit.name_lines(axes, names, -1.1 if best else -0.6)
     kit.hide_lines(axes)
     axes.spines["left"].set_visible(False)
     axes.set_xlim(0, 1.42 * longest)  # room for the text behind the longest bar
-    batch, named = rows[0]["batch"], ", ".join(precisions)
-    axes.set_xlabel(f"{unit} per step, batch {batch}, {named} (left is better)")
+    batch, precision_names = rows[0]["batch"], ", ".join(precisions)
+    axes.set_xlabel(
+        f"{unit} per step, batch {batch}, {precision_names} (left is better)"
+    )
     if best:
         x = best["us"] / scale
         axes.axvline(x, color=OPPONENT, lw=1.6, zorder=0.5)
@@ -221,8 +228,8 @@ def _draw_steps(
 
 def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> None:
     loss, accuracy = axes
-    trained = [row for row in rows if row.get("losses")]
-    for row in trained:
+    trained_rows = [row for row in rows if row.get("losses")]
+    for row in trained_rows:
         ours = row["impl"] != "torch"
         # PyTorch's line is broad because our thin line is drawn over it.
         python = row["rung"] in PYTHON
@@ -241,7 +248,7 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
     loss.set_ylabel(f"loss, mean of {smooth} steps")
     accuracy.set_ylabel("test, % right")
     accuracy.set_xlabel("epochs")
-    if not trained:
+    if not trained_rows:
         loss.text(
             0.5, 0.5, "nothing was trained", ha="center", transform=loss.transAxes
         )
@@ -250,9 +257,9 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
     kit.write_plain(loss.yaxis, (1, 3))
     loss.legend(loc="upper right")
     for part in (loss, accuracy):
-        part.set_xlim(0, 1.16 * trained[0]["epochs"])
-        part.set_xticks(range(trained[0]["epochs"] + 1))
-    _label_ends(accuracy, trained)
+        part.set_xlim(0, 1.16 * trained_rows[0]["epochs"])
+        part.set_xticks(range(trained_rows[0]["epochs"] + 1))
+    _label_ends(accuracy, trained_rows)
 
 
 def _label_ends(accuracy: Axes, trained: Sequence[Row]) -> None:
@@ -303,13 +310,13 @@ def _write_caption(
     *notes: str,
     measured: dict[str, Any] | None = None,
 ) -> None:
-    """Write device, precision, timer, statistic, date and notes below everything."""
-    row, here = rows[0], measured or machine()
-    named = ", ".join(dict.fromkeys(row["precision"] for row in rows))
+    """Write the caption: device, precision, timer, statistic, date and notes."""
+    row, origin = rows[0], measured or machine()
+    precision_names = ", ".join(dict.fromkeys(row["precision"] for row in rows))
     threads = f", {row['threads']} threads" if row["target"] == "cpu" else ""
     text = (
-        f"{row['device']}{threads} · {named} · PyTorch {here['torch']} · "
-        f"timer: {row['timer']}, {STATISTIC} · {here['date']}"
+        f"{row['device']}{threads} · {precision_names} · PyTorch {origin['torch']} · "
+        f"timer: {row['timer']}, {STATISTIC} · {origin['date']}"
     )
     kit.write_caption(figure, " · ".join([text, *notes]))
 
@@ -339,10 +346,10 @@ def _rows_elsewhere(committed: Iterable[Row]) -> list[Row]:
 
 def _best_of_each(rows: Sequence[Row], key: str) -> list[Row]:
     """Return the rows that have `key`: all of ours, and PyTorch's fastest."""
-    have = [row for row in rows if row.get(key)]
-    peers = [row for row in have if row["impl"] == "torch"]
+    matching = [row for row in rows if row.get(key)]
+    peers = [row for row in matching if row["impl"] == "torch"]
     best = min(peers, key=lambda row: row["us"], default=None)
-    return [row for row in have if row["impl"] != "torch" or row is best]
+    return [row for row in matching if row["impl"] != "torch" or row is best]
 
 
 def _name(row: Row, elsewhere: bool) -> str:
@@ -358,7 +365,7 @@ def _split_layers(section: str) -> list[str]:
 
 
 def _title_of(group: set[str], sides: Sequence[dict[str, float]]) -> str:
-    """Return the group's layers in the order in which some side runs them."""
+    """Return the group's layers in the order of the first side that runs them."""
     order = [layer for side in sides for name in side for layer in _split_layers(name)]
     names = [layer for layer in dict.fromkeys(order) if layer in group]
     direction = names[0].partition(".")[0]

@@ -2,7 +2,7 @@
 
 plot_batches(rows)    µs per image, ours and PyTorch's, and their ratios
 
-`committed` takes results from JSON (bench.read_json), drawn as hollow marks. Without a
+`committed`, results from JSON (bench.read_json), is drawn as hollow marks. Without a
 GPU, all marks are hollow.
 """
 
@@ -27,7 +27,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 def series_of(
     rows: Sequence[Row], committed: Iterable[ResultFile], wanted: Callable[[Row], bool]
 ) -> kit.Series:
-    """Return (machine, wanted step rows) pairs; this machine is first, as None.
+    """Return (machine, step rows that `wanted` accepts); this machine first, as None.
 
     Only a GPU's rows are used: times of the simulated CPU target are meaningless.
     """
@@ -40,7 +40,7 @@ def series_of(
 
 
 def rows_of(committed: Iterable[ResultFile]) -> list[Row]:
-    return [row for found in committed for row in found["rows"]]
+    return [row for results in committed for row in results["rows"]]
 
 
 def roofs_of(rows: Iterable[Row]) -> dict[str, Row]:
@@ -67,13 +67,13 @@ def best_of(rows: Iterable[Row], precision: str) -> Row | None:
 
 def fastest_of(rows: Iterable[Row], precision: str, batch: int) -> Row | None:
     """Return our fastest row among those whose sections were timed."""
-    those = [
+    candidates = [
         row
         for row in rows
         if row["impl"] == "weft" and row["batch"] == batch and row.get("layers_us")
         and row["precision"] == precision
     ]  # fmt: skip
-    return min(those, key=lambda row: row["us"], default=None)
+    return min(candidates, key=lambda row: row["us"], default=None)
 
 
 def per_batch(rows: Sequence[Row]) -> list[Row]:
@@ -92,15 +92,15 @@ def time_text(us: float) -> str:
 
 
 def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
-    """Write each machine with its date, the timer and the meaning of the marks."""
-    told = []
+    """Write the caption: machines, dates, timer and the meaning of the marks."""
+    texts = []
     for machine, rows in series:
-        there = "" if machine is None else "hollow: "
+        prefix = "" if machine is None else "hollow: "
         torch = f", PyTorch {machine['torch']}" if machine else ""
-        told.append(f"{there}{rows[0]['device']}, {kit.describe_dates(rows)}{torch}")
+        texts.append(f"{prefix}{rows[0]['device']}, {kit.describe_dates(rows)}{torch}")
     timer = series[0][1][0]["timer"]
     kit.write_caption(
-        figure, " · ".join([*told, f"timer: {timer}, {STATISTIC}", *notes])
+        figure, " · ".join([*texts, f"timer: {timer}, {STATISTIC}", *notes])
     )
 
 
@@ -118,19 +118,23 @@ KINDS = {  # marks of PyTorch's kinds, from slow to fast
 
 
 def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> Figure:
-    """Draw µs per image over the batch: ours, PyTorch's kinds, NVIDIA's libraries."""
+    """Draw µs per image over the batch: ours, PyTorch's, and NVIDIA's libraries'."""
     series = series_of(rows, committed, lambda row: True)
     with kit.style():
-        here = {row["precision"] for _, found in series for row in found}
-        shown = [name for name in PRECISIONS if name in here]
+        available = {
+            row["precision"] for _, machine_rows in series for row in machine_rows
+        }
+        precisions = [name for name in PRECISIONS if name in available]
         figure = kit.new_figure(920, 400)
-        if not shown:
+        if not precisions:
             return mark_missing(figure, figure.subplots())
-        panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
-        for axes, precision in zip(panels, shown):
-            for number, (machine, found) in enumerate(series):
-                those = [row for row in found if row["precision"] == precision]
-                _draw_lines(axes, those, machine is not None, named=number == 0)
+        panels = figure.subplots(1, len(precisions), sharey=True, squeeze=False)[0]
+        for axes, precision in zip(panels, precisions):
+            for number, (machine, machine_rows) in enumerate(series):
+                panel_rows = [
+                    row for row in machine_rows if row["precision"] == precision
+                ]
+                _draw_lines(axes, panel_rows, machine is not None, named=number == 0)
             _batch_axis(axes, [r for _, f in series for r in f], precision)
         panels[0].set_ylabel("µs per image (down is better)")
         panels[0].legend(loc="upper right", handlelength=2.6)
@@ -142,20 +146,20 @@ def _draw_lines(axes: Axes, rows: Sequence[Row], elsewhere: bool, named: bool) -
     ours = per_batch([row for row in rows if row["impl"] == "weft"])
     vendor = per_batch([row for row in rows if row["impl"] == "cudnn"])
     for kind, mark in KINDS.items():
-        those = [r for r in rows if r["impl"] == "torch" and r["rung"] == kind]
+        peers = [r for r in rows if r["impl"] == "torch" and r["rung"] == kind]
         look = {"color": OPPONENT, "lw": 1.3, "marker": mark, "ms": 5}
         name = f"PyTorch {kind}" if named else None
-        _draw_line(axes, per_batch(those), name, elsewhere, look)
+        _draw_line(axes, per_batch(peers), name, elsewhere, look)
     look = {"color": INK, "lw": 1.3, "marker": "s", "ms": 5}
     _draw_line(axes, vendor, "cuDNN and cuBLAS" if named else None, elsewhere, look)
     look = {"color": OURS, "lw": 2.2, "marker": "o", "ms": 7, "zorder": 3}
     _draw_line(axes, ours, "weft" if named else None, elsewhere, look)
     for row in ours if named else []:
         if row.get("vs_torch_best"):
-            at = row["batch"], row["us"] / row["batch"]
+            point = row["batch"], row["us"] / row["batch"]
             words = f"{row['vs_torch_best']:.1f}×"
             look = BESIDE | {"ha": "center", "va": "top", "color": OURS}
-            axes.annotate(words, at, (0, -8), **look)
+            axes.annotate(words, point, (0, -8), **look)
 
 
 def _draw_line(

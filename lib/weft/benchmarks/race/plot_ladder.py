@@ -5,9 +5,9 @@ plot_sections(rows, committed, rungs)   µs of every section, on a log axis
     plot_limits(parts, title)               a step's sections and their floors
 plot_roofline(rows)   TFLOP/s over flops per byte, a panel for each precision
 
-`committed` takes results from JSON (bench.read_json), drawn as hollow marks with their
-device and date. Without a GPU, all marks are hollow. Flops and bytes are counted in
-work.py, and the times are those of the profiled sections.
+`committed`, results from JSON (bench.read_json), is drawn as hollow marks with device
+and date. Without a GPU, all marks are hollow. work.py counts flops and bytes, and the
+times are those of the profiled sections.
 """
 
 from __future__ import annotations
@@ -44,25 +44,29 @@ from .work import STEP_FLOPS, StepPart, floor_us, list_intensities
 def plot_ladder(
     rows: Sequence[Row], committed: Iterable[ResultFile] = (), batch: int = 64
 ) -> Figure:
-    """Draw dots for every rung's time per step on a log axis, and each rung's gain.
+    """Draw a dot for each rung's time per step on a log axis, and the rung's gain.
 
-    A dashed grey line marks the floor, if a "roof" row exists: the step's products at
+    If a "roof" row exists, a dashed grey line marks the floor: the step's products at
     the peak rate of multiply-adds in that precision.
     """
     committed = [*committed]
     series = series_of(rows, committed, lambda row: row["batch"] == batch)
     with kit.style():
-        every = [row for _, found in series for row in found if is_ours(row)]
-        rungs = dict.fromkeys((row["precision"], row["rung"]) for row in every)
+        our_rows = [
+            row for _, machine_rows in series for row in machine_rows if is_ours(row)
+        ]
+        rungs = dict.fromkeys((row["precision"], row["rung"]) for row in our_rows)
         order = sorted(rungs, key=lambda key: PRECISIONS.index(key[0]))
         figure = kit.new_figure(920, 150 + 34 * len(order))
         axes = figure.subplots()
-        if not every:
+        if not our_rows:
             return mark_missing(figure, axes)
         axes.set_xscale("log")
-        for number, (machine, found) in enumerate(series):
-            _draw_climb(axes, found, order, machine is not None)
-            _draw_opponents(axes, found, order, machine is not None, named=number == 0)
+        for number, (machine, machine_rows) in enumerate(series):
+            _draw_climb(axes, machine_rows, order, machine is not None)
+            _draw_opponents(
+                axes, machine_rows, order, machine is not None, named=number == 0
+            )
         _draw_floors(
             axes, [r for rs in (rows, rows_of(committed)) for r in rs], order, batch
         )
@@ -86,30 +90,30 @@ def _draw_climb(
     axes: Axes, rows: Sequence[Row], order: Sequence[tuple], elsewhere: bool
 ) -> None:
     """Draw a mark for each rung and a line to the mark above."""
-    before = None
+    previous = None
     for place, (precision, rung) in enumerate(order):
         row = row_of(rows, precision, rung)
         if row is None:
             continue
         colour, us = colour_of(row), row["us"]
-        if before is not None and row["impl"] == "weft":
-            above, there = before
+        if previous is not None and row["impl"] == "weft":
+            above, above_us = previous
             axes.plot(
-                [there, there, us], [above, place, place],
+                [above_us, above_us, us], [above, place, place],
                 color=colour, lw=0.8 if elsewhere else 1.2, alpha=0.6,
             )  # fmt: skip
         band = [row["us_low"], row["us_high"]]
         kit.draw_dot(axes, (us, place), colour, not elsewhere, band)
         if row["impl"] == "weft":
-            before = place, us
+            previous = place, us
 
 
 def _write_column(
     axes: Axes, series: Sequence[tuple], order: Sequence[tuple], x: float
 ) -> None:
-    """Write a column of times and ratios, this machine's above those of others."""
+    """Write a column of times and ratios, this machine's above the others'."""
     for number, (machine, rows) in enumerate(series):
-        above = None
+        above_us = None
         for place, (precision, rung) in enumerate(order):
             row = row_of(rows, precision, rung)
             if row is None:
@@ -117,16 +121,16 @@ def _write_column(
             words = [time_text(row["us"])]
             if row.get("vs_torch_best"):
                 words.append(f"{_write_factor(row['vs_torch_best'])}×")
-            if above and row["impl"] == "weft":
-                words.append(f"÷{_write_factor(above / row['us'])}")
+            if above_us and row["impl"] == "weft":
+                words.append(f"÷{_write_factor(above_us / row['us'])}")
             if row["impl"] == "weft":
-                above = row["us"]
+                above_us = row["us"]
             if machine and len(series) > 1:
                 words.append("(hollow)")
-            down = 13 * (number - (len(series) - 1) / 2)
+            offset = 13 * (number - (len(series) - 1) / 2)
             size = 11 if len(series) == 1 else 9
             look = {**BESIDE, "fontsize": size}
-            axes.annotate(" · ".join(words), (x, place), (0, -down), **look)
+            axes.annotate(" · ".join(words), (x, place), (0, -offset), **look)
 
 
 def _draw_opponents(
@@ -168,8 +172,8 @@ def _draw_floors(
             if first == place:
                 text = f"floor {time_text(us)}"
                 text += "" if first else f": {STEP_FLOPS / 1e6:.0f} MFLOP an image"
-                beside = {**BESIDE, "fontsize": 9, "va": "top"}
-                axes.annotate(text, (us, place + 0.32), (-2, -1), **beside)
+                style = {**BESIDE, "fontsize": 9, "va": "top"}
+                axes.annotate(text, (us, place + 0.32), (-2, -1), **style)
 
 
 def _write_factor(value: float) -> str:
@@ -185,9 +189,9 @@ def plot_sections(
     rungs: Sequence[str] = ("naive", "tiled"),
     batch: int = 64,
 ) -> Figure:
-    """Draw dots of every section's time, a line for each section that the rungs share.
+    """Draw a dot for each section's time, with a line per section and a mark per rung.
 
-    The rows are this machine's, or the first committed results'.
+    The rows are this machine's or those of the first committed results.
     """
 
     def wanted(row: Row) -> bool:
@@ -196,22 +200,22 @@ def plot_sections(
 
     series = series_of(rows, committed, wanted)[:1]
     with kit.style():
-        machine, found = next(iter(series), (None, []))
-        found = sorted(found, key=lambda row: rungs.index(row["rung"]))
-        groups = layer_groups([row["layers_us"] for row in found])
+        machine, machine_rows = next(iter(series), (None, []))
+        machine_rows = sorted(machine_rows, key=lambda row: rungs.index(row["rung"]))
+        groups = layer_groups([row["layers_us"] for row in machine_rows])
         # Sections that exist only in the fused rungs follow the update.
         groups = dict(
             sorted(groups.items(), key=lambda item: item[0].startswith("update"))
         )
         figure = kit.new_figure(920, 110 + 24 * max(2, len(groups)))
         axes = figure.subplots()
-        if not found:
+        if not machine_rows:
             return mark_missing(figure, axes)
         axes.set_xscale("log")
         for place, times in enumerate(groups.values()):
-            there = [us for us in times if us]
-            axes.plot([min(there), max(there)], [place] * 2, color=INK, lw=1)
-        for number, row in enumerate(found):
+            measured = [us for us in times if us]
+            axes.plot([min(measured), max(measured)], [place] * 2, color=INK, lw=1)
+        for number, row in enumerate(machine_rows):
             colour, mark = LOOKS[number % len(LOOKS)]
             dots = [(t[number], y) for y, t in enumerate(groups.values()) if t[number]]
             axes.plot(
@@ -224,14 +228,14 @@ def plot_sections(
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel(f"µs, batch {batch} (left is better)")
         axes.legend(loc="upper right")
-        tell(figure, series, "a clock between sections: together more than a step")
+        tell(figure, series, "clocks between sections add to their times")
         return figure
 
 
 def plot_limits(parts: Sequence[StepPart], title: str, here: bool = False) -> Figure:
     """Draw a bar per section: its floor in products or bytes, its launch, the rest.
 
-    here: whether this machine was measured; if not, the bars are hollow.
+    here: whether `parts` were measured on this machine; if not, the bars are hollow.
     """
 
     def look_of(colour: str) -> dict[str, Any]:
@@ -260,7 +264,7 @@ def plot_limits(parts: Sequence[StepPart], title: str, here: bool = False) -> Fi
 
 
 def _shorten_name(section: str) -> str:
-    """Shorten "backward.pool2+bn2+conv2" to "back: pool2 bn2 conv2", or two lines."""
+    """Shorten "backward.pool2+bn2+conv2" to "back: pool2 bn2 conv2" in 1 or 2 lines."""
     direction, _, names = section.partition(".")
     words = names.replace("+", " ").replace(".weight", ", weights")
     if len(words) > 24:
@@ -279,34 +283,37 @@ def plot_roofline(
 ) -> Figure:
     """Draw TFLOP/s of the sections of our fastest rungs over their flops per byte.
 
-    The rows are this machine's, or the first committed results'. The roofs, rows
-    "roof", are the rates of a copy and of multiply-adds there.
+    The rows are this machine's or those of the first committed results. The roofs come
+    from that machine's "roof" rows: the rates of a copy and of multiply-adds.
     """
     committed = [*committed]
     series = series_of(rows, committed, lambda row: row["batch"] in batches)
-    machine, found = next(iter(series), (None, []))
+    machine, machine_rows = next(iter(series), (None, []))
     roofs = roofs_of(rows if machine is None else rows_of(committed))
     fastest = [
         row
         for precision in PRECISIONS
         for batch in batches
-        if (row := fastest_of(found, precision, batch))
+        if (row := fastest_of(machine_rows, precision, batch))
     ]
     with kit.style():
-        shown = [
+        precisions = [
             name for name in PRECISIONS if name in {r["precision"] for r in fastest}
         ]
         figure = kit.new_figure(920, 430)
         if not fastest:
             return mark_missing(figure, figure.subplots())
-        panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
-        for axes, precision in zip(panels, shown):
-            those = [row for row in fastest if row["precision"] == precision]
+        panels = figure.subplots(1, len(precisions), sharey=True, squeeze=False)[0]
+        for axes, precision in zip(panels, precisions):
+            panel_rows = [row for row in fastest if row["precision"] == precision]
             _draw_roof(axes, roofs, precision)
-            _draw_sections(axes, those, machine is not None)
+            _draw_sections(axes, panel_rows, machine is not None)
         panels[0].set_ylabel("TFLOP/s of the products (up is better)")
-        roofs_are = "roofs: a copy and multiply-adds there"
-        tell(figure, series[:1], roofs_are, "lines: largest batch")
+        notes = (
+            "roofs: rates of a copy and of multiply-adds",
+            "names: the largest batch",
+        )
+        tell(figure, series[:1], *notes)
         return figure
 
 
@@ -331,8 +338,8 @@ def _draw_roof(axes: Axes, roofs: dict[str, Row], precision: str) -> None:
 def _draw_sections(axes: Axes, rows: Sequence[Row], elsewhere: bool) -> None:
     marks = ("o", "s", "D", "^")
     for mark, row in zip(marks, rows):
-        found = list_intensities(row["layers_us"], row["batch"], row["precision"])
-        for section, (intensity, tflops) in found.items():
+        intensities = list_intensities(row["layers_us"], row["batch"], row["precision"])
+        for section, (intensity, tflops) in intensities.items():
             colour = _name_section(section)[1]
             fill = kit.fill_of(colour, not elsewhere)
             axes.plot(intensity, tflops, mark, ms=8, mfc=fill, mec=colour, mew=1.4)
@@ -340,15 +347,15 @@ def _draw_sections(axes: Axes, rows: Sequence[Row], elsewhere: bool) -> None:
         axes.plot([], [], mark, mfc="none", mec=INK, ls="", label=name)
     axes.set_ylim(0.3, 2000)  # room for the legend
     axes.legend(loc="upper right")
-    _name_sections(axes, found)
+    _name_sections(axes, intensities)
 
 
-def _name_sections(axes: Axes, found: dict[str, tuple[float, float]]) -> None:
+def _name_sections(axes: Axes, intensities: dict[str, tuple[float, float]]) -> None:
     """Write names in a column on the right, near their marks, without overlaps."""
     low, high = (math.log(end) for end in axes.get_ylim())
-    ordered = sorted(found.items(), key=lambda item: -item[1][1])
-    wanted = [math.log(y) for _, (_, y) in ordered]
-    places = kit.spread_heights(wanted, 0.045 * (high - low), -math.inf)
+    ordered = sorted(intensities.items(), key=lambda item: -item[1][1])
+    heights = [math.log(y) for _, (_, y) in ordered]
+    places = kit.spread_heights(heights, 0.045 * (high - low), -math.inf)
     for (section, (x, y)), at in zip(ordered, places):
         name, colour = _name_section(section)
         look = BESIDE | {"fontsize": 9, "color": colour}

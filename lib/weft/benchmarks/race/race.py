@@ -1,11 +1,12 @@
-"""One heat of the race: a precision and a batch, ours and PyTorch's side by side.
+"""Run one heat of the race: our rungs and PyTorch at one precision and batch.
 
 rows = run_heat("tf32", 256, device="cuda")
 
-Every contender begins with the same weights. Each takes some steps in turn, many times
-over, so that all see the same machine: us is the median of these samples. The number of
-steps in a sample follows from the time of one. A contender that fails is reported and
-left out. The rows hold measurements of one contender and comparisons of all.
+Every contender begins with the same weights. The contenders take turns, many times, so
+that changes of the machine affect all of them. In a turn, a contender takes some steps,
+whose number follows from the time of one; us is the median of these samples. A
+contender that fails is reported and left out. A row contains one contender's
+measurements and its ratios to PyTorch.
 
 warm_twins() compiles the race's twins in advance, in one process each, into torch's own
 cache. torch.compile takes ten seconds or more for each twin in turn; the processes
@@ -56,9 +57,9 @@ def warm_twins(
     twins: Sequence[str] | None = None,
     say: Say = print,
 ) -> None:
-    """Compile the twins of all cells (precision, batch) side by side, and wait.
+    """Compile the twins of all cells (precision, batch) in parallel, and wait.
 
-    A failure is reported: it will occur again in the race.
+    A failure is only reported, since it will occur again in the race.
     """
     names = twins_of(checked_device(device)) if twins is None else twins
     names = [name for name in names if name.startswith("compile")]
@@ -69,18 +70,17 @@ def warm_twins(
     }
     say(f"compiling PyTorch's twins in {len(jobs)} processes")
     for (precision, batch), job in jobs.items():
-        said = job.communicate()[1]
+        stderr = job.communicate()[1]
         if job.returncode:
-            last = (said.strip().splitlines() or ["it ended"])[-1]
-            say(f"not compiled ahead: {precision}, batch {batch}: {last}")
+            last = (stderr.strip().splitlines() or ["it ended"])[-1]
+            say(f"not compiled in advance: {precision}, batch {batch}: {last}")
 
 
 def compile_twins(
     precision: str, batch: int, device: str, names: Sequence[str]
 ) -> None:
     """Let each of these twins take its first steps."""
-    # All images: their number is part of the compiled code.
-    train = data.load("train")
+    train = data.load("train")  # all, as their number is part of the compiled code
     for name in names:
         layout = name.partition(" ")[2] or "nchw"
         options = {"rung": "compile", "layout": layout, "precision": precision}
@@ -98,7 +98,7 @@ def _start(
     paths = [str(ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        # Each of them has one core, and no helper processes.
+        # Each process uses one core and starts no helpers.
         **{"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"},
     }
     words = [sys.executable, "-c", _PROGRAM, precision, str(batch), device, *names]
@@ -107,7 +107,7 @@ def _start(
 
 Gradients = Callable[[np.ndarray], tuple[float, dict[str, np.ndarray]]]
 
-PROFILED = 15  # steps whose sections are timed, and 3 before them
+PROFILED = 15  # steps whose sections are timed, after 3 untimed ones
 
 
 def layer_times(profile: Callable[[], dict[str, float]]) -> dict[str, float]:
@@ -121,17 +121,17 @@ def mean_errors(
 ) -> Row:
     """Return the means of a contender's relative errors over some batches.
 
-    exact: each batch's images, and its step in float64; without any, nulls.
+    exact: each batch's images and its step in float64; if empty, the errors are None.
     """
-    each = [step.errors(*gradients(order)) for order, step in exact]
-    if not each:
+    errors = [step.errors(*gradients(order)) for order, step in exact]
+    if not errors:
         return dict.fromkeys(("loss_error", "gradient_error", "gradient_errors"))
     mean = {
-        name: float(np.mean([one["gradient_errors"][name] for one in each]))
-        for name in each[0]["gradient_errors"]
+        name: float(np.mean([one["gradient_errors"][name] for one in errors]))
+        for name in errors[0]["gradient_errors"]
     }
     return {
-        "loss_error": float(np.mean([one["loss_error"] for one in each])),
+        "loss_error": float(np.mean([one["loss_error"] for one in errors])),
         "gradient_error": float(np.max([*mean.values()])),
         "gradient_errors": mean,
     }
@@ -150,13 +150,13 @@ Say = Callable[[str], object]
 
 # PyTorch's two possible winners, which are also timed without their graph.
 FINALISTS = ("compile+graph", "graph")
-HOST_STEPS = {"weft": 64, "torch": 4}  # queued at once to time the host
+HOST_STEPS = {"weft": 64, "torch": 4}  # steps queued at once to time the host
 CHECKED = 3  # batches to compare with float64
 
 
 @dataclass(kw_only=True, eq=False)
 class TrainingContender(Contender):
-    """A contender whose block queues training steps; `gradients` takes none."""
+    """A contender whose block queues training steps; `gradients` only computes."""
 
     gradients: Gradients
     peak: Callable[[], int | None]
@@ -181,7 +181,7 @@ class Heat:
     train: data.Split
     rounds: int = 25
     seed: int = 0
-    lr: float = 0.01  # gentle: keeps all numbers finite for thousands of steps
+    lr: float = 0.01  # so small that numbers stay finite for thousands of steps
     say: Say = print
     model: dict[str, Any] = field(default_factory=dict)
 
@@ -205,14 +205,14 @@ def run_heat(
 ) -> list[Row]:
     """Return a row for every contender of that precision, ours first.
 
-    rungs: ours; None: all of that precision that run there, none simulated. twins:
-    PyTorch's, "graph nchw"; None: the finalists; each is also timed without its graph.
-    model: sizes other than the lesson's.
+    rungs: our rungs; None: all of that precision that run there without simulation.
+    twins: PyTorch's, such as "graph nchw"; None: the finalists. Each twin is also timed
+    without its graph. model: sizes that differ from the lesson's.
 
-    The rows are those of `weft mnist` with, beside the times: host_us (a step's time on
-    the host until it is queued), peak_bytes, loss_error, gradient_error and
-    gradient_errors (relative, against float64; the mean of some batches), null if
-    unavailable, vs_torch_best and vs_torch_eager.
+    The rows are those of `weft mnist` with these additional keys: host_us (the host's
+    time to queue a step), peak_bytes, loss_error, gradient_error, gradient_errors
+    (relative to float64, as the mean of some batches; None if unavailable),
+    vs_torch_best and vs_torch_eager.
     """
     where = checked_device(device)
     train = train or data.load("train")
@@ -226,8 +226,8 @@ def run_heat(
             contenders += _gather(heat, rungs, twins)
             rows = _make_rows(heat, contenders)
     finally:
-        for one in contenders:
-            one.close()
+        for contender in contenders:
+            contender.close()
         contenders.clear()
         free(where)
     return rows
@@ -235,8 +235,8 @@ def run_heat(
 
 def twins_of(device: torch.device) -> list[str]:
     """Return PyTorch's finalists there, as "RUNG LAYOUT"."""
-    here = RUNGS[device.type]
-    kinds = [rung for rung in FINALISTS if rung in here] or [*here]
+    available = RUNGS[device.type]
+    kinds = [rung for rung in FINALISTS if rung in available] or [*available]
     return [f"{rung} {layout}" for rung in kinds for layout in LAYOUTS]
 
 
@@ -256,22 +256,22 @@ def _gather(
     for name in twins_of(device) if twins is None else twins:
         makers.append((f"PyTorch {name}", lambda name=name: _make_theirs(heat, name)))
     for name, make in makers:
-        found: list[TrainingContender] = []
+        contenders: list[TrainingContender] = []
         try:
-            found += make()
-            for one in found:
-                one.turn()
+            contenders += make()
+            for contender in contenders:
+                contender.turn()
             synchronize(device)
         except DeviceLost:
             raise
         except Exception as error:  # torch.compile fails in many ways
             heat.say(f"absent: {name}: {first_line(error)}")
-            for one in found:
-                one.close()
-            found.clear()
+            for contender in contenders:
+                contender.close()
+            contenders.clear()
             free(device)  # it may have run out of memory
             continue
-        yield from found
+        yield from contenders
 
 
 def _make_ours(heat: Heat, rung: str) -> list[TrainingContender]:
@@ -281,7 +281,7 @@ def _make_ours(heat: Heat, rung: str) -> list[TrainingContender]:
         raise ArgumentError(f"it trains in {cnn.rung.precision}")
     cnn.data(heat.train)
     cnn.set_weights(heat.weights)
-    # As long as the longest sample, so that a sample is one call.
+    # An order as long as the longest sample makes each sample a single call.
     longest = np.resize(heat.order, STEPS[1] * heat.batch)
 
     def run(steps: int) -> None:
@@ -346,13 +346,13 @@ def _make_twin(heat: Heat, twin: TwinTrainer) -> TrainingContender:
 def _make_rows(heat: Heat, contenders: list[TrainingContender]) -> list[Row]:
     exact = _compute_exact(heat)
     free(heat.device)
-    found = {one.name: _measure_alone(heat, one, exact) for one in contenders}
-    alone = {name: row for name, row in found.items() if row}
-    there = [one for one in contenders if one.name in alone]
-    for one in there:
-        one.calls, one.limit = alone[one.name]["steps"], SLOWEST
-    timed = race({one.name: one for one in there}, heat.device, rounds=heat.rounds)
-    timings = {name: found.timing for name, found in timed.items()}
+    rows_by_name = {one.name: _measure_alone(heat, one, exact) for one in contenders}
+    valid = {name: row for name, row in rows_by_name.items() if row}
+    usable = [one for one in contenders if one.name in valid]
+    for one in usable:
+        one.calls, one.limit = (valid[one.name]["steps"], SLOWEST)
+    timed = race({one.name: one for one in usable}, heat.device, rounds=heat.rounds)
+    timings = {name: result.timing for name, result in timed.items()}
     rows = [
         {
             **{"op": "mnist", "measure": "step", **one.row},
@@ -360,11 +360,11 @@ def _make_rows(heat: Heat, contenders: list[TrainingContender]) -> list[Row]:
             **{"device": device_name(heat.device)},
             **timings[one.name].row(),
             **{"batch": heat.batch, "samples": timings[one.name].samples},
-            **alone[one.name],
+            **valid[one.name],
             **{"peak_bytes": one.peak(), "seed": heat.seed},
             **{"threads": torch.get_num_threads(), **stamp_row()},
         }
-        for one in there
+        for one in usable
     ]
     add_torch_ratios(rows)
     return rows
@@ -373,15 +373,15 @@ def _make_rows(heat: Heat, contenders: list[TrainingContender]) -> list[Row]:
 def _measure_alone(
     heat: Heat, one: TrainingContender, exact: list[TrainingStep]
 ) -> Row:
-    """Measure a contender by itself; return nothing if it fails."""
+    """Measure a contender by itself; return {} if it fails."""
     try:
-        wrong = mean_errors(one.gradients, zip(_split_batches(heat), exact))
-        at_once = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
+        errors = mean_errors(one.gradients, zip(_split_batches(heat), exact))
+        steps = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
         return {
             "steps": count_steps(one.block, heat.device),
-            "host_us": time_host(one.block, at_once, heat.device),
+            "host_us": time_host(one.block, steps, heat.device),
             "layers_us": one.layers(),
-            **wrong,
+            **errors,
         }
     except DeviceLost:
         raise
@@ -391,7 +391,7 @@ def _measure_alone(
 
 
 def _compute_exact(heat: Heat) -> list[TrainingStep]:
-    """Compute some batches in float64; none if that takes too much memory."""
+    """Return the float64 steps of some batches, or [] if memory is too small."""
     try:
         images, labels = heat.train.images, heat.train.labels
         return [
@@ -399,11 +399,11 @@ def _compute_exact(heat: Heat) -> list[TrainingStep]:
             for part in _split_batches(heat)
         ]
     except torch.OutOfMemoryError:
-        heat.say(f"no errors at batch {heat.batch}: float64 takes too much memory")
+        heat.say(f"no errors at batch {heat.batch}: float64 exceeds the memory")
         return []
 
 
 def _split_batches(heat: Heat) -> np.ndarray:
     """Return the batches that are compared with float64."""
-    checked = CHECKED if heat.batch <= 1024 else 1
-    return heat.order.reshape(-1, heat.batch)[:checked]
+    count = CHECKED if heat.batch <= 1024 else 1
+    return heat.order.reshape(-1, heat.batch)[:count]

@@ -12,7 +12,7 @@ find_limits() compares each section with the minimum time that it could take:
 There are three floors: the products at the machine's peak rate of multiply-adds, the
 bytes at the rate of its copy, and the launch of an empty kernel. The first two can
 overlap; the launch cannot. The rest is waiting: successive latencies, a last wave of
-blocks, instructions that are not products.
+blocks, and instructions that are not products.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LAYERS = [*OUTPUTS]
 # flops of a step per image, forward and backward.
 STEP_FLOPS = sum((1 + BACK[name]) * flops for name, flops in PRODUCTS.items())
 BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
-WHOLE = 4  # bytes of a number that is never shortened: gradients and parameters
+WHOLE = 4  # bytes of a number in full precision: gradients and parameters
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ def count_work(
     """Return a section's flops and bytes, or None for a section without known work.
 
     section: name from Cnn.profile(). sections: names of all sections of the step, which
-    determine the section's products: conv2's gradient may be one or two.
+    determine the section's products: conv2's gradients are in one section or in two.
     """
     flops = _count_flops(section, sections)
-    counted = _FUSED.get(section)
-    if counted is not None:
-        images, once = counted
+    byte_counts = _FUSED.get(section)
+    if byte_counts is not None:
+        images, once = byte_counts
         size = BYTES[precision]
         bytes_ = batch * images(size) + once(size)
     else:
@@ -102,7 +102,7 @@ def _count_flops(section: str, sections: Sequence[str]) -> float:
             continue
         products = 1 if direction == "forward" else BACK[name]
         if direction == "backward" and name == "conv2" and _WEIGHT in sections:
-            products -= 1  # its weights are another section
+            products -= 1  # the weights' gradient is another section
         total += products * PRODUCTS[name]
     return total
 
@@ -110,15 +110,15 @@ def _count_flops(section: str, sections: Sequence[str]) -> float:
 _WEIGHT = "backward.conv2.weight"
 _P1, _C2, _M2 = C1 * PIXELS2, C2 * PIXELS2, FEATURES
 
-# For each section of the fused step, a function of the number size in bytes returns
-# bytes per image and per step. kernels/mnist/fused/fused.h has the arrays.
+# For each section of the fused step, two functions return its bytes per image and per
+# step; size: bytes of a number. kernels/mnist/fused/fused.h declares the arrays.
 _FUSED = {
-    # the image; p1 and the winning pixels
+    # the image, p1 and the winning pixels
     "forward.conv1+bn1+relu1+pool1": (
         lambda size: PIXELS1 + _P1 * size + _P1,
         lambda size: WHOLE * WEIGHTS["conv1"],
     ),
-    # p1; conv2's output, its raw pool and its winners
+    # p1, conv2's output, its raw pool and its winners
     "forward.conv2+pool2": (
         lambda size: _P1 * size + _C2 * size + _M2 * size + _M2,
         lambda size: size * WEIGHTS["conv2"],
@@ -131,7 +131,7 @@ _FUSED = {
         lambda size: WHOLE * HIDDEN + size * HIDDEN,
         lambda size: 2 * WHOLE * WEIGHTS["fc2"],
     ),
-    # reads the weights, writes their gradient
+    # the weights and their gradient
     "backward.fc1+relu2": (
         lambda size: 2 * _M2 * size + size * HIDDEN,
         lambda size: (size + WHOLE) * WEIGHTS["fc1"],
@@ -158,7 +158,7 @@ def _count_layer_bytes(section: str, batch: int) -> float | None:
     weights = WHOLE * WEIGHTS.get(name, 0)
     if direction == "forward":
         return WHOLE * batch * (into + OUTPUTS[name]) + weights
-    # the output's gradient and the input; the input's gradient, and the weights'
+    # Reads the output's gradient and the input; writes the gradients of input, weights.
     after = into if place else 0
     return WHOLE * batch * (OUTPUTS[name] + into + after) + 2 * weights
 
@@ -166,19 +166,19 @@ def _count_layer_bytes(section: str, batch: int) -> float | None:
 def list_intensities(
     layers_us: Mapping[str, float], batch: int, precision: str
 ) -> dict:
-    """Return {section: (flops per byte, TFLOP/s)} of the sections with known work.
+    """Return {section: (flops per byte, TFLOP/s)} for the sections with known work.
 
     Sections with less than 1 % of the step's flops are omitted.
     """
-    found, least = {}, 0.01 * batch * STEP_FLOPS
+    intensities, min_flops = {}, 0.01 * batch * STEP_FLOPS
     for section, us in layers_us.items():
-        done = count_work(section, [*layers_us], batch, precision)
-        if done and done.flops >= least and us > 0:
-            found[section] = (done.intensity, done.flops / us / 1e6)
-    return found
+        work = count_work(section, [*layers_us], batch, precision)
+        if work and work.flops >= min_flops and us > 0:
+            intensities[section] = (work.intensity, work.flops / us / 1e6)
+    return intensities
 
 
-OUTSIDE = "batch"  # arguments, and sums that the previous step makes in a run
+OUTSIDE = "batch"  # section of arguments, and of sums; see find_limits()
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class StepPart:
 
     section: str
     us: float
-    products: float  # time at the roof; 0 if there are none or they are not counted
+    products: float  # time at the roof; 0 without products or if they are unknown
     bytes: float
     launch: float
 
@@ -209,15 +209,15 @@ def find_limits(row: Row, roof: Row, launch_us: float) -> list[StepPart]:
     roof: the "roof" row of the same precision. launch_us: launch time in µs of a kernel
     in a chain. The clocks between sections cost time, so the sections' times are scaled
     to add up to the step's. The "batch" section is omitted: it contains sums over
-    patches that an isolated fused step makes, but that the previous step makes in a
-    run. Rows up to commit 97f84da have these sums in conv1's section.
+    patches, which an isolated fused step computes itself, but which the previous step
+    computes in a run. Rows up to commit 97f84da have these sums in conv1's section.
     """
     layers = {name: us for name, us in row["layers_us"].items() if name != OUTSIDE}
     scale = row["us"] / sum(layers.values())
     parts = []
     for section, us in layers.items():
-        done = count_work(section, [*layers], row["batch"], row["precision"])
-        flops, bytes_ = (done.flops, done.bytes) if done else (0.0, 0.0)
+        work = count_work(section, [*layers], row["batch"], row["precision"])
+        flops, bytes_ = (work.flops, work.bytes) if work else (0.0, 0.0)
         at_roof = flops / roof["tflops"] / 1e6, bytes_ / roof["gbs"] / 1e3
         parts.append(StepPart(section, us * scale, *at_roof, launch_us))
     return parts
@@ -232,17 +232,17 @@ def sum_parts(parts: Sequence[StepPart]) -> StepPart:
 
 
 def find_roof(precision: str, device: str, **_: Any) -> list[Row]:
-    """Return one row: tflops of multiply-adds in that precision, gbs read and written.
+    """Return a row: tflops of multiply-adds in that precision, and gbs of a copy.
 
     Returns an empty list if the device has no multiply-adds in this precision, such as
     bf16 on a CPU.
     """
     where = checked_device(device)
-    found = peaks(str(where))
-    best = ceilings(found)
+    peak_rows = peaks(str(where))
+    best = ceilings(peak_rows)
     if precision not in best:
         return []
-    copy = next(row for row in found if row["rung"] == "copy")
+    copy = next(row for row in peak_rows if row["rung"] == "copy")
     return [{
         **copy,
         **{"op": "mnist", "measure": "roof", "rung": "peaks", "layout": None},

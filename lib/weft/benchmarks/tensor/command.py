@@ -1,20 +1,20 @@
 """The errors and the limits of tensor cores: `python -m weft bench tensor`.
 
-Lesson 08c explains the measurements, by the op of a row:
+Lesson 08c explains the measurements. The op of a row is one of these:
 
     staircase  1 + x / 2^23, added by a tensor core: `added` is the result for x
     promotion  errors of sums that restart after `every` steps of k (0: never)
     error      the error of a product in each precision over k, against float64
     heat       a repeated product, with pauses (`mode` cool) and without (hot), of
                random numbers or of zeros; series: [ms, TFLOP/s, MHz, W]
-    clock      a product by each rung, cool: `ghz`, its clock frequency, from the
-               cycles that multiprocessors counted between two points in time
+    clock      a product by each rung, with pauses: `ghz`, its clock frequency, from
+               the cycles that multiprocessors count between two points in time
     ncu        Nsight Compute's counters of a product by each rung
 
 errors are relative: the root mean square of c's differences divided by that of c. bias
 is their mean divided by c's root mean square, which shows errors of the same sign. On a
 CPU, tensor cores are simulated and round once where a GPU's truncate. staircase,
-promotion and error are checked there; heat, clock and ncu need a GPU. The kernel in
+promotion and error are checked there; heat, clock and ncu require a GPU. The kernel in
 sums.cu uses wmma, so that any GPU from sm_70 on can run it.
 
 As a program, `python -m weft.benchmarks.tensor.command`, this module launches the
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 STAIRCASE = Path(__file__).with_name("sums.cu")
-EVERY = (16, 32, 64, 128, 512, 0)
+EVERY = (16, 32, 64, 128, 512, 0)  # steps of k between restarts; 0: none
 STEPS = 9  # steps of the staircase, each a quarter of the last bit of 1
 SIZES = {  # by target: sides of c, and k
     "cuda": (256, (256, 1024, 4096, 16384)),
@@ -66,10 +66,10 @@ TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # else float32
 
 
 def multiply_promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Tensor:
-    """Multiply a (m,k) @ b (k,n) in half to (m,n) float32; sums restart in k.
+    """Multiply a (m,k) @ b (k,n), both half, to (m,n) float32 on tensor cores.
 
-    m, k, n and `every` are multiples of 16. A sum restarts after `every` steps of k; 0
-    means never.
+    m, k, n and `every` are multiples of 16. A tensor core's sum restarts after `every`
+    steps of k; 0 means never.
     """
     m, k = a.shape
     n = b.shape[1]
@@ -80,7 +80,7 @@ def multiply_promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Ten
 
 
 def measure_staircase(device: AnyDevice | str = "cpu") -> list[tuple[float, float]]:
-    """Return (x, a tensor core's 1 + x / 2^23, minus 1, in units of 2^-23) pairs.
+    """Return pairs of x and a tensor core's 1 + x / 2^23, minus 1, in units of 2^-23.
 
     x increases in quarters. One instruction adds 1 and a second one adds x / 2^23.
     """
@@ -108,9 +108,9 @@ def _promotion_rows(where: AnyDevice) -> Iterator[Row]:
             a, b = a.half(), b.half()
             want = a.double() @ b.double()
             for every in (e for e in EVERY if e < k):
-                lost = _measure_errors(multiply_promoted(a, b, every), want)
+                errors = _measure_errors(multiply_promoted(a, b, every), want)
                 head = head_of(where, "promotion", "promoted", "fp16")
-                yield head | {"k": k, "every": every, "signs": signs, **lost}
+                yield head | {"k": k, "every": every, "signs": signs, **errors}
 
 
 def _error_rows(where: AnyDevice) -> Iterator[Row]:
@@ -121,9 +121,9 @@ def _error_rows(where: AnyDevice) -> Iterator[Row]:
         want = a.double() @ b.double()
         for kind in PRECISIONS:
             for impl, multiply in products_of(kind, where):
-                given = [x.to(TYPES.get(kind, torch.float32)) for x in (a, b)]
-                lost = _measure_errors(multiply(*given), want)
-                yield head_of(where, "error", impl, kind) | {"k": k, **lost}
+                operands = [x.to(TYPES.get(kind, torch.float32)) for x in (a, b)]
+                errors = _measure_errors(multiply(*operands), want)
+                yield head_of(where, "error", impl, kind) | {"k": k, **errors}
 
 
 def products_of(
@@ -131,7 +131,7 @@ def products_of(
 ) -> Iterator[tuple[str, Callable[..., torch.Tensor]]]:
     """Yield our fastest rung of a precision, and cuBLAS.
 
-    Rungs that choose another rung are omitted: they may use fp32 where it is as fast.
+    Rungs that select another rung are omitted, since they use fp32 where it is as fast.
     """
     lib = native.library("matmul", where.type)
     rung = next(r for r in lib.fastest(kind) if not r.name.startswith("tuned_"))
@@ -160,9 +160,9 @@ def numbers_of(
 
 def _measure_errors(got: torch.Tensor, want: torch.Tensor) -> dict[str, float]:
     """Return the errors of c relative to its magnitude; NaN if any element is NaN."""
-    off, size = got.double() - want, float(want.square().mean().sqrt())
-    rms = float(off.square().mean().sqrt()) / size
-    return {"error_rms": rms, "bias": float(off.mean()) / size}
+    difference, size = got.double() - want, float(want.square().mean().sqrt())
+    rms = float(difference.square().mean().sqrt()) / size
+    return {"error_rms": rms, "bias": float(difference.mean()) / size}
 
 
 def head_of(where: AnyDevice, op: str, rung: str, kind: str) -> Row:
@@ -181,7 +181,7 @@ SUMS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
 
 
 SOURCE = Path(__file__).with_name("limits.cu")
-HOT, COOL = 2.5, 1.5  # seconds; the card reports its power as a one-second mean
+HOT, COOL = 2.5, 1.5  # seconds; a reading of the card's power is a one-second mean
 BURST, PAUSE, BURSTS = 4e-3, 60e-3, 12
 HEATED, REST = 8192, 1.5
 HEATED_BY = (  # precision, numbers, modes
@@ -191,7 +191,7 @@ HEATED_BY = (  # precision, numbers, modes
 )
 SIDE = 4096  # side of each rung's product
 _SUSTAINED = "avg.pct_of_peak_sustained"
-STALLS = {  # ncu's word for a warp's reason to wait: its meaning here
+STALLS = {  # ncu's name for a stall: what the warp waits for
     "barrier": "a barrier of the block",
     "dispatch_stall": "the dispatcher, e.g. for banks of registers",
     "lg_throttle": "the queue to global memory",
@@ -199,14 +199,14 @@ STALLS = {  # ncu's word for a warp's reason to wait: its meaning here
     "math_pipe_throttle": "multipliers at work",
     "membar": "a fence",
     "mio_throttle": "the queue to shared memory",
-    "no_instruction": "instructions to be fetched",
+    "no_instruction": "fetched instructions",
     "short_scoreboard": "shared memory",
     "sleeping": "sleep",
     "wait": "an instruction's fixed time",
 }
-READY = "not_selected"  # the warp was ready, but another one was chosen
+READY = "not_selected"  # the warp was ready, but the scheduler chose another one
 _STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-METRICS = {  # ncu's metrics by our names: percent of the peak, bytes or cycles
+METRICS = {  # our name: ncu's metric, in percent of the peak, bytes or cycles
     "us": "gpu__time_duration.sum",
     "tensor_pipe": f"sm__pipe_tensor_cycles_active.{_SUSTAINED}_active",
     "issue": f"sm__inst_issued.{_SUSTAINED}_active",
@@ -220,14 +220,14 @@ METRICS = {  # ncu's metrics by our names: percent of the peak, bytes or cycles
     "warp_cycles": "smsp__average_warp_latency_per_inst_issued.ratio",
     **{f"stall_{one}": _STALLED.format(one) for one in (*STALLS, READY)},
 }
-MARK = "bitwise_not"  # a kernel that nothing else uses: it separates calls
+MARK = "bitwise_not"  # a kernel that separates calls, since nothing else uses it
 COUNTED = (  # precision, rung; "": cuBLAS
     *(("bf16", name) for name in ("wmma_bf16", "mma_bf16", "wgmma_bf16", "")),
     *(("tf32", name) for name in ("wmma_tf32", "mma_tf32", "wgmma_tf32", "")),
     *(("3xtf32", name) for name in ("mma_3xtf32", "wgmma_3xtf32")),
     *(("fp32", name) for name in ("tuned", "")),
 )
-FURTHER = ((1024, 1024), (2048, 2048), (5120, 256))  # m = n, and k: fp32 for ncu
+FURTHER = ((1024, 1024), (2048, 2048), (5120, 256))  # (m = n, k) of fp32, for ncu
 WATCHED = (  # precision, rung, m = n, k
     *((*one, SIDE, SIDE) for one in COUNTED),
     *(("fp32", name, *size) for size in FURTHER for name in ("tuned", "")),
@@ -237,7 +237,7 @@ Product = tuple[str, str, int, int]  # one of WATCHED
 
 
 def _measure_heat(where: AnyDevice) -> Iterator[Row]:
-    """Yield rows of a product's bursts, timed one by one, with the card's readings."""
+    """Yield a row per product and mode, with each burst's speed, clock and power."""
     if where.type == "cpu":
         return
     for kind, numbers, modes in HEATED_BY:
@@ -248,9 +248,11 @@ def _measure_heat(where: AnyDevice) -> Iterator[Row]:
         for impl, multiply in products_of(kind, where):
             for mode in modes:
                 time.sleep(REST)  # cools down between modes
-                found = _time_bursts(functools.partial(multiply, a, b), mode, where)
+                measurement = _time_bursts(
+                    functools.partial(multiply, a, b), mode, where
+                )
                 head = head_of(where, "heat", impl, kind)
-                yield head | {"mode": mode, "numbers": numbers, **found}
+                yield head | {"mode": mode, "numbers": numbers, **measurement}
 
 
 def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
@@ -259,32 +261,34 @@ def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row
     for _ in range(2):
         call()
     torch.cuda.synchronize()
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start_event, end_event = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start, series, watch = time.perf_counter(), [], Watch(where)
     calls = 1
-    while (at := time.perf_counter() - start) < (HOT if mode == "hot" else COOL):
-        begin.record()
+    while (elapsed := time.perf_counter() - start) < (HOT if mode == "hot" else COOL):
+        start_event.record()
         for _ in range(calls):
             call()
-        end.record()
+        end_event.record()
         watch.look()
-        end.synchronize()
-        us = 1e3 * begin.elapsed_time(end) / calls
+        end_event.synchronize()
+        us = 1e3 * start_event.elapsed_time(end_event) / calls
         calls = max(1, round(1e6 * BURST / us))
-        seen = watch.seen[-1] if watch.seen else None
-        clocks = [seen.clock, seen.power] if seen else [None, None]
-        series.append([1e3 * at, flop / us / 1e6, *clocks])
+        reading = watch.seen[-1] if watch.seen else None
+        clocks = [reading.clock, reading.power] if reading else [None, None]
+        series.append([1e3 * elapsed, flop / us / 1e6, *clocks])
         if mode == "cool":
             time.sleep(PAUSE)
-    late = [tflops for at, tflops, *_ in series if at > 500 * series[-1][0] / 1e3]
-    timing = summarize([flop / t / 1e6 for t in late], "event")
-    thin = series[:: max(1, len(series) // 120)]
+    later_speeds = [
+        tflops for elapsed, tflops, *_ in series if elapsed > 500 * series[-1][0] / 1e3
+    ]
+    timing = summarize([flop / t / 1e6 for t in later_speeds], "event")
+    thinned = series[:: max(1, len(series) // 120)]
     speed = {"tflops": flop / timing.median / 1e6}
-    return {**timing.row(), **speed, **watch.row(), "n": HEATED, "series": thin}
+    return {**timing.row(), **speed, **watch.row(), "n": HEATED, "series": thinned}
 
 
 def _measure_clock(where: AnyDevice) -> Iterator[Row]:
-    """Yield the clock at which each of COUNTED runs when it is cool."""
+    """Yield the clock frequency of each of COUNTED, with pauses between bursts."""
     if where.type == "cpu":
         return
     products = ((*one, SIDE, SIDE) for one in COUNTED)
@@ -294,44 +298,44 @@ def _measure_clock(where: AnyDevice) -> Iterator[Row]:
 
 
 def _count_cycles(call: Callable[[], object], where: AnyDevice) -> Row:
-    """Return cool bursts' clock frequency, counted and as the driver reports it."""
+    """Return the clock frequency of bursts: counted, and reported by the driver."""
     kernel = load_cuda(SOURCE.read_text(), target="cuda").stamp
     sms = torch.cuda.get_device_properties(where).multi_processor_count
     first, last = torch.zeros(2, 2 * sms, 2, dtype=torch.int64, device=where)
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start_event, end_event = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     us, ghz, watch, calls = [], [], Watch(where), 1
     for _ in range(BURSTS):
         time.sleep(PAUSE)
         kernel[8 * sms, 32](first)
-        begin.record()
+        start_event.record()
         for _ in range(calls):
             call()
-        end.record()
+        end_event.record()
         kernel[8 * sms, 32](last)
         watch.look()
-        end.synchronize()
+        end_event.synchronize()
         torch.cuda.synchronize()
-        took = 1e3 * begin.elapsed_time(end) / calls
+        us_per_call = 1e3 * start_event.elapsed_time(end_event) / calls
         cycles, ns = (last - first)[(first[:, 0] > 0) & (last[:, 0] > 0)].unbind(1)
-        us.append(took)
+        us.append(us_per_call)
         ghz.append(float((cycles / ns).median()))
-        calls = max(1, round(BURST / 2 * 1e6 / took))
+        calls = max(1, round(BURST / 2 * 1e6 / us_per_call))
     timing = summarize(us[2:], "event")
     speed = {"tflops": 2.0 * SIDE**3 / timing.median / 1e6}
     return {**timing.row(), **speed, **watch.row(), "ghz": float(np.median(ghz[2:]))}
 
 
 def _read_counters(where: AnyDevice) -> Iterator[Row]:
-    """Run this module under ncu in another process, and yield its kernels' counters."""
+    """Run this module under ncu in another process; yield its kernels' counters."""
     if where.type == "cpu":
         return
     text = _run_ncu(list(METRICS.values()))
     parts: list[list[tuple[str, dict[str, float]]]] = [[]]
-    for name, found in _list_launches(text):
+    for name, metrics in _list_launches(text):
         if MARK in name:
             parts.append([])
         else:
-            parts[-1].append((name, found))
+            parts[-1].append((name, metrics))
     if len(parts) != len(WATCHED) + 1:
         raise ncu.NoCounters(ncu.explain(text, len(parts) - 1, len(WATCHED)))
     for (kind, rung, side, k), launches in zip(WATCHED, parts[1:]):
@@ -342,40 +346,40 @@ def _read_counters(where: AnyDevice) -> Iterator[Row]:
 def _summarize_kernels(
     launches: list[tuple[str, dict[str, float]]], side: int, k: int
 ) -> Row:
-    """Summarize a product's kernels: the longest one's counters, the others' time."""
+    """Return the longest kernel's counters, and the total time of the others."""
     time_of = METRICS["us"]
     name, main = max(launches, key=lambda launch: launch[1][time_of])
-    told: Row = {name: main.get(metric) for name, metric in METRICS.items()}
-    told["us"] = main[time_of] / 1e3  # base units are nanoseconds
-    told["others_us"] = sum(one[time_of] for _, one in launches) / 1e3 - told["us"]
-    told["tflops"] = 2.0 * side**2 * k / told["us"] / 1e6
+    row: Row = {name: main.get(metric) for name, metric in METRICS.items()}
+    row["us"] = main[time_of] / 1e3  # base units are nanoseconds
+    row["others_us"] = sum(one[time_of] for _, one in launches) / 1e3 - row["us"]
+    row["tflops"] = 2.0 * side**2 * k / row["us"] / 1e6
     kernel = re.split(r"[<(]", name)[0].split()[-1]
-    return told | {"m": side, "k": k, "n": side, "kernel": kernel}
+    return row | {"m": side, "k": k, "n": side, "kernel": kernel}
 
 
 def _run_ncu(metrics: list[str]) -> str:
-    """Return ncu's output, without metrics that this GPU does not have."""
+    """Return ncu's output, without metrics that this GPU lacks."""
     command = [ncu.require(), "--csv", "--print-units", "base"]
     command += ["--target-processes", "all", "--profile-from-start", "off"]
     child = [sys.executable, "-W", "ignore", "-m", "weft.benchmarks.tensor.command"]
     path = os.pathsep.join([str(ROOT / "lib"), *filter(None, sys.path)])
     env = {**os.environ, "PYTHONPATH": path}
     while True:
-        asked = [*command, "--metrics", ",".join(metrics), *child]
-        done = subprocess.run(asked, env=env, text=True, capture_output=True)
-        text = f"{done.stdout}\n{done.stderr}"
-        unknown = set(re.findall(r"[Ff]ailed to find metric ([\w.]+)", text))
-        if not unknown & set(metrics):
+        arguments = [*command, "--metrics", ",".join(metrics), *child]
+        process = subprocess.run(arguments, env=env, text=True, capture_output=True)
+        text = f"{process.stdout}\n{process.stderr}"
+        missing = set(re.findall(r"[Ff]ailed to find metric ([\w.]+)", text))
+        if not missing & set(metrics):
             return text
-        metrics = [name for name in metrics if name not in unknown]
+        metrics = [name for name in metrics if name not in missing]
 
 
 def _list_launches(text: str) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield each kernel's name and metrics, in order, from `ncu --csv`'s output."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     names = {int(row["ID"]): row["Kernel Name"] for row in csv.DictReader(lines)}
-    for number, found in zip(sorted(names), ncu.parse(text)):
-        yield names[number], found
+    for number, metrics in zip(sorted(names), ncu.parse(text)):
+        yield names[number], metrics
 
 
 def launch_all() -> None:
@@ -399,14 +403,14 @@ def _make_calls(
     for kind, rung, side, k in products:
         a, b = (x.to(TYPES.get(kind, torch.float32)) for x in _numbers(side, k, where))
         c = torch.empty(side, side, device=where)
-        call = functools.partial(_by_rung, rung) if rung else Gemm(kind)
+        call = functools.partial(_run_rung, rung) if rung else Gemm(kind)
         yield (kind, rung, side, k), functools.partial(call, c, a, b)
 
 
 _numbers = functools.lru_cache(maxsize=1)(numbers_of)  # caches one product's inputs
 
 
-def _by_rung(rung: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+def _run_rung(rung: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
     ops.matmul(a, b, rung=rung, out=c)
 
 
@@ -435,33 +439,34 @@ def rows(device: str = "cpu", ops: Sequence[str] = ()) -> list[Row]:
     """
     where = torch.device(device)
     if unknown := set(ops) - OPS.keys():
-        raise ValueError(f"--rungs {','.join(sorted(unknown))}: want {', '.join(OPS)}")
+        names = ",".join(sorted(unknown))
+        raise ValueError(f"--rungs {names}: expected some of {', '.join(OPS)}")
     if where.type == "cuda" and where.index is None:
         where = torch.device("cuda", torch.cuda.current_device())
-    wanted = [name for name in OPS if name in (ops or OPS)]
-    made = stamp_row()
-    return [row | made for name in wanted for row in OPS[name](where)]
+    names = [name for name in OPS if name in (ops or OPS)]
+    stamp = stamp_row()
+    return [row | stamp for name in names for row in OPS[name](where)]
 
 
 def merged(path: str | Path, rows: list[Row]) -> list[Row]:
     """Return `rows` and the file's rows for the same device and other ops."""
     if not Path(path).exists():
         return rows
-    new, devices = {row["op"] for row in rows}, {row["device"] for row in rows}
-    kept = [
+    new_ops, devices = {row["op"] for row in rows}, {row["device"] for row in rows}
+    old_rows = [
         row
         for row in read_json(path)["rows"]
-        if row["op"] not in new and row["device"] in devices
+        if row["op"] not in new_ops and row["device"] in devices
     ]
-    return sorted([*kept, *rows], key=lambda row: [*OPS].index(row["op"]))
+    return sorted([*old_rows, *rows], key=lambda row: [*OPS].index(row["op"]))
 
 
 def note(rows: list[Row]) -> str:
     """Return the text below the table."""
-    said = f"{rows[0]['device']}; errors relative to c, against float64"
+    text = f"{rows[0]['device']}; errors relative to c, against float64"
     if rows[0]["target"] == "cpu":
-        said += "\nOn a CPU tensor cores are simulated: they round where a GPU's cut"
-    return said
+        text += "\nOn a CPU simulated tensor cores round, where a GPU's truncate"
+    return text
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 /* limits.cu -- the clock frequency of the multiprocessors.
  *
- * Each counts its cycles since it was switched on. The counter and the time
- * before and after some work give the average frequency in between. */
+ * Each multiprocessor counts its cycles. The counter and the time before and
+ * after some work yield the average frequency in between. */
 
-/* at (multiprocessors,2) = each one's cycle counter and time in nanoseconds.
+/* at (multiprocessors,2) = cycle counter and time in nanoseconds of each.
  * Launch many more blocks than multiprocessors, so that each runs some. */
 __global__ void stamp(long long *at) {
     unsigned here;

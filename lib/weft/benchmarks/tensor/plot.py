@@ -3,9 +3,9 @@
     with figure(9, 4) as ax:
         plot_promotions(ax, rows, load_elsewhere("tensor"), "positive")
 
-Filled marks were measured here; hollow ones were measured elsewhere and came with the
-lab. The rows come from a GPU or a CPU. A CPU's simulated tensor cores round their sums;
-a GPU's truncate them. A chart without any measurement explains how to make one.
+Filled marks were measured on this machine; hollow marks are committed results. The rows
+come from a GPU or a CPU. A CPU's simulated tensor cores round their sums; a GPU's
+truncate them. A chart without any measurement explains how to make one.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ KINDS = {  # by precision: colour and mark
 def select_series(
     op: str, rows: Sequence[Row], others: Sequence[ResultFile], **more: Any
 ) -> Series:
-    """Return an op's rows, this machine's first; more: values that they must have."""
-    wanted = {"op": op} | more
+    """Return an op's rows, this machine's first; more: required values of each row."""
+    required = {"op": op} | more
     series = kit.list_series(
-        rows, others, lambda row: all(row.get(k) == wanted[k] for k in wanted)
+        rows, others, lambda row: all(row.get(k) == required[k] for k in required)
     )
-    return [(found, machine is None) for machine, found in series]
+    return [(part, machine is None) for machine, part in series]
 
 
 def find_value(
     key: str, op: str, rows: Sequence[Row], others: Sequence[ResultFile], **more: Any
 ) -> float:
-    """Return row[key] of the first row that has it, preferably a GPU's, else NaN."""
+    """Return row[key] of the first row with this key, preferably a GPU's, else NaN."""
     series = select_series(op, rows, others, **more)
-    found = [row for those, _ in series for row in those if row.get(key) is not None]
-    found.sort(key=lambda row: row["target"] != "cuda")
-    return found[0][key] if found else math.nan
+    matches = [row for part, _ in series for row in part if row.get(key) is not None]
+    matches.sort(key=lambda row: row["target"] != "cuda")
+    return matches[0][key] if matches else math.nan
 
 
 def plot_staircases(
@@ -64,21 +64,21 @@ def plot_staircases(
     x = np.linspace(0, 2, 401)
     ax.plot(x, x, **kit.reference_line(), label="exact")
     ax.plot(x, np.round(x), color=INK, lw=1, label="rounded to the nearest float")
-    for found, here in series:
-        simulated = found[0]["target"] == "cpu"
+    for part, local in series:
+        simulated = part[0]["target"] == "cpu"
         colour, mark = (SHARED, "s") if simulated else (READ, "o")
-        name = "simulated" if simulated else found[0]["device"]
-        name += "" if here else ", came with the lab"
+        name = "simulated" if simulated else part[0]["device"]
+        name += "" if local else ", committed"
         look = {
-            "mfc": kit.fill_of(colour, here),
+            "mfc": kit.fill_of(colour, local),
             "mec": colour,
             "ms": 9,
             "mew": 1.5,
             "ls": "none",
         }
-        points = [[row["x"] for row in found], [row["added"] for row in found]]
+        points = [[row["x"] for row in part], [row["added"] for row in part]]
         ax.plot(*points, mark, label=name, **look)
-    ax.set(xlabel="x, in units of 1's last bit", ylabel="what 1 + x is above 1")
+    ax.set(xlabel="x, in units of 1's last bit", ylabel="result of 1 + x, minus 1")
     ax.set_yticks([0, 1, 2])
     ax.legend(loc="upper left", fontsize=9)
 
@@ -88,44 +88,42 @@ def plot_promotions(
 ) -> None:
     """Draw errors over k, with a line for each length of the tensor cores' sums."""
     series = select_series("promotion", rows, others, signs=signs)
-    series = [(found, here) for found, here in series if found[0]["target"] == "cuda"]
+    series = [(part, local) for part, local in series if part[0]["target"] == "cuda"]
     if not series:
         return kit.draw_unmeasured(ax, "tensor")
     ax.set(xscale="log", yscale="log")
     ends = {}
-    for found, here in series:
-        for every in dict.fromkeys(row["every"] for row in found):
-            line = [row for row in found if row["every"] == every]
+    for part, local in series:
+        for every in dict.fromkeys(row["every"] for row in part):
+            line = [row for row in part if row["every"] == every]
             name = f"every {every}" if every else "never"
-            ends[name] = _draw_line(ax, line, INKS[every], MARKS[every], here)
-    # Panels of other signs have the same scale.
-    found = [
-        row for those, _ in select_series("promotion", rows, others) for row in those
+            ends[name] = _draw_line(ax, line, INKS[every], MARKS[every], local)
+    # Panels for other signs use the same scale.
+    part = [
+        row for other, _ in select_series("promotion", rows, others) for row in other
     ]
-    shown = [row["error_rms"] for row in found if row["target"] == "cuda"]
-    ax.set_ylim(0.6 * min(shown), 1.8 * max(shown))
-    _over_k(ax, series, ends)
+    errors = [row["error_rms"] for row in part if row["target"] == "cuda"]
+    ax.set_ylim(0.6 * min(errors), 1.8 * max(errors))
+    _finish_axes(ax, series, ends)
 
 
 def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> None:
-    """Draw a product's errors over k: ours by precision, and cuBLAS without marks."""
+    """Draw a product's errors over k: ours by precision, and cuBLAS's without marks."""
     series = select_series("error", rows, others)
     if not series:
         return kit.draw_unmeasured(ax, "tensor")
     ax.set(xscale="log", yscale="log")
     ends = {}
-    for found, here in series:
+    for part, local in series:
         for kind, (colour, mark) in KINDS.items():
-            line = [r for r in found if r["precision"] == kind and r["impl"] == "weft"]
-            peer = [
-                r for r in found if r["precision"] == kind and r["impl"] == "cublas"
-            ]
+            line = [r for r in part if r["precision"] == kind and r["impl"] == "weft"]
+            peer = [r for r in part if r["precision"] == kind and r["impl"] == "cublas"]
             if peer:
                 points = [r["k"] for r in peer], [r["error_rms"] for r in peer]
                 ax.plot(*points, color=OPPONENT, lw=1, zorder=1)
             if line:
-                ends[kind] = _draw_line(ax, line, colour, mark, here)
-    _over_k(ax, series, ends)
+                ends[kind] = _draw_line(ax, line, colour, mark, local)
+    _finish_axes(ax, series, ends)
 
 
 def plot_heats(
@@ -135,21 +133,21 @@ def plot_heats(
     series = select_series("heat", rows, others, precision="bf16", impl="weft")
     if not series:
         return kit.draw_unmeasured(axes[0], "tensor")
-    for found, here in series:
-        for row in found:
+    for part, local in series:
+        for row in part:
             hot, zeros = row["mode"] == "hot", row["numbers"] == "zeros"
             colour = INK if zeros else OPPONENT if hot else READ
             name = "zeros" if zeros else "hot" if hot else "cool"
             ms, speed, _, watts = zip(*row["series"])
             for ax, values in zip(axes, (speed, watts)):
                 if None not in values:
-                    look = {"mfc": kit.fill_of(colour, here), "mec": colour, "lw": 1}
+                    look = {"mfc": kit.fill_of(colour, local), "mec": colour, "lw": 1}
                     ax.plot(ms, values, "." if hot else "o", ms=5, ls="none", **look)
                     last = (ms[-1], float(np.median(values[-5:])))
                     kit.label_beside(ax, name, last, fontsize=9, color=colour)
-    for ax, what in zip(axes, ("TFLOP/s of a burst", "watts, as reported by the card")):
+    for ax, text in zip(axes, ("TFLOP/s of a burst", "watts, as reported by the card")):
         ax.set(xlabel="ms since the first burst", title="")
-        ax.set_ylabel(what)
+        ax.set_ylabel(text)
         ax.set_ylim(0)
         ax.set_xlim(0, 1.2 * ax.get_xlim()[1])
 
@@ -157,20 +155,20 @@ def plot_heats(
 def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> None:
     """Draw each rung's use of the tensor cores, as Nsight Compute reports it."""
     series = [
-        ([row for row in found if row.get("tensor_pipe") is not None], here)
-        for found, here in select_series("ncu", rows, others)
+        ([row for row in part if row.get("tensor_pipe") is not None], local)
+        for part, local in select_series("ncu", rows, others)
     ]
-    series = [(found, here) for found, here in series if found]
+    series = [(part, local) for part, local in series if part]
     if not series:
         return kit.draw_unmeasured(ax, "tensor")
-    found, here = series[0]
-    found = [row for row in found if row["precision"] != "fp32"]
-    for place, row in enumerate(found):
+    part, local = series[0]
+    part = [row for row in part if row["precision"] != "fp32"]
+    for place, row in enumerate(part):
         colour = OPPONENT if row["impl"] == "cublas" else OURS
-        ax.barh(place, row["tensor_pipe"], 0.7, **kit.bar_look(colour, here))
-        said = f"{row['tensor_pipe']:.0f} %, {row['tflops']:.0f} TFLOP/s"
-        kit.label_beside(ax, said, (row["tensor_pipe"], place), fontsize=9)
-    names = [_name(row) for row in found]
+        ax.barh(place, row["tensor_pipe"], 0.7, **kit.bar_look(colour, local))
+        text = f"{row['tensor_pipe']:.0f} %, {row['tflops']:.0f} TFLOP/s"
+        kit.label_beside(ax, text, (row["tensor_pipe"], place), fontsize=9)
+    names = [_name(row) for row in part]
     kit.name_lines(ax, names, -0.5, 0.5)
     ax.set(xlim=(0, 125), xticks=range(0, 101, 20))
     ax.set_xlabel("% of cycles in which the tensor cores were busy")
@@ -178,15 +176,15 @@ def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> N
 
 
 def make_caption(rows: Sequence[Row], others: Sequence[ResultFile], op: str) -> str:
-    """Write the machines and dates of the rows of `op`."""
-    here = dict.fromkeys(row["device"] for row in rows)
-    said = [f"full: {device}" for device in here]
-    for found in others:
-        machine = found["machine"]
-        shown = [row for row in found["rows"] if row["op"] == op]
-        days = sorted({row.get("date") or machine["date"] for row in shown})
-        said += [f"hollow: {machine['device']}, {' and '.join(days)}"] * bool(days)
-    return "; ".join(said) or "nothing measured"
+    """Return a caption with the machines and dates of the rows of `op`."""
+    devices = dict.fromkeys(row["device"] for row in rows)
+    texts = [f"full: {device}" for device in devices]
+    for results in others:
+        machine = results["machine"]
+        op_rows = [row for row in results["rows"] if row["op"] == op]
+        days = sorted({row.get("date") or machine["date"] for row in op_rows})
+        texts += [f"hollow: {machine['device']}, {' and '.join(days)}"] * bool(days)
+    return "; ".join(texts) or "nothing measured"
 
 
 # ---- details ---------------------------------------------------------------------
@@ -197,26 +195,28 @@ def _name(row: Row) -> str:
 
 
 def _draw_line(
-    ax: Axes, line: Sequence[Row], colour: str, mark: str, here: bool
+    ax: Axes, line: Sequence[Row], colour: str, mark: str, local: bool
 ) -> tuple[float, float]:
     """Draw a line with marks; return the position of the last mark."""
     k, error = [row["k"] for row in line], [row["error_rms"] for row in line]
-    fill = kit.fill_of(colour, here)
+    fill = kit.fill_of(colour, local)
     look = {"mfc": fill, "mec": colour, "color": colour, "lw": 1, "ms": 6}
     ax.plot(k, error, mark, ls="-", **look)
     return k[-1], error[-1]
 
 
-def _over_k(ax: Axes, series: Series, ends: dict[str, tuple[float, float]]) -> None:
-    """Draw the axes, and each line's name at its end, without overlaps."""
-    depths = sorted({row["k"] for found, _ in series for row in found})
+def _finish_axes(
+    ax: Axes, series: Series, ends: dict[str, tuple[float, float]]
+) -> None:
+    """Format the axes; write each line's name at its end, without overlaps."""
+    depths = sorted({row["k"] for part, _ in series for row in part})
     ax.set_xticks(depths, [str(k) for k in depths])
     ax.minorticks_off()
     ax.set_xlim(depths[0] / 1.3, depths[-1] * (depths[-1] / depths[0]) ** 0.22)
     ax.set(xlabel="k", ylabel="error, relative (down is better)")
     low, high = (math.log(end) for end in ax.get_ylim())
     sorted_ends = sorted(ends.items(), key=lambda end: -end[1][1])
-    wanted = [math.log(error) for _, (_, error) in sorted_ends]
-    places = kit.spread_heights(wanted, 0.052 * (high - low), -math.inf)
+    heights = [math.log(error) for _, (_, error) in sorted_ends]
+    places = kit.spread_heights(heights, 0.052 * (high - low), -math.inf)
     for (name, (k, _)), place in zip(sorted_ends, places):
         kit.label_beside(ax, name, (k, math.exp(place)), 10, fontsize=9)

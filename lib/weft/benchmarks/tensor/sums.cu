@@ -7,9 +7,9 @@
 
 namespace wmma = nvcuda::wmma;
 
-/* c (m,n) = a (m,k) @ b (k,n), multiples of 16. Sums restart after every
- * `every` steps of k; ordinary additions total them. A warp computes 16 x 16 of
- * c. */
+/* c (m,n) = a (m,k) @ b (k,n), all sizes multiples of 16. The tensor core's
+ * sums restart after every `every` steps of k, and ordinary additions total
+ * them. A warp computes 16 x 16 of c. */
 __global__ void promoted(float *c, const __half *a, const __half *b, int n,
                          int k, int every) {
     wmma::fragment<wmma::matrix_a, 16, 16, 16, __half, wmma::row_major> a_f;
