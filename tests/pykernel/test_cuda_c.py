@@ -106,7 +106,7 @@ def test_a_changed_global_is_seen(monkeypatch):
 
 def test_the_source_of_a_launch_is_shown():
     run = cuda_c(scaled)
-    assert repr(run) == "<scaled as CUDA C, made at its first launch>"
+    assert repr(run) == "<scaled as CUDA C, translated at its first launch>"
     with pytest.raises(ArgumentError, match=r"source\(y, x, n\)"):
         run.source()
     y = np.zeros(4, "f4")
@@ -179,7 +179,7 @@ def test_a_stream_of_0_is_torchs_current_one(monkeypatch):
         ((0, 32), None, r"grid \(0, 1, 1\) is empty"),
         ((1, 32), (1, 2), "scaled takes 3 arguments"),
         ((1, 32), ([1.0], [2.0], 1), "pass np.array"),
-        ((1, 32), (np.zeros(2, "U1"), np.zeros(2, "f4"), 1), "holds <U1, which"),
+        ((1, 32), (np.zeros(2, "U1"), np.zeros(2, "f4"), 1), "contains <U1, which"),
         (
             (1, 32),
             (np.zeros((4, 4), "f4").T[0], np.zeros(4, "f4"), 1),

@@ -351,12 +351,12 @@ def unknown(x):
         (recursive, "cannot call itself"),
         (with_try, r"line \d+: a kernel cannot have try; check with an if"),
         (with_list, "a list; use cuda.local.array"),
-        (over_a_list, r"a for loop of a kernel goes over range\(...\) or a tuple"),
+        (over_a_list, r"a kernel's for loop runs over range\(...\) or a tuple"),
         (with_comprehension, "generator expression; write a for loop"),
         (with_def, "def inside a kernel; define the helper outside"),
         (with_variable_shape, "must be known before the launch, and n is not"),
         (greedy, "61440 bytes of shared memory .*49152"),
-        (with_star, r"starred_helper.* plain names; no \*"),
+        (with_star, r"starred_helper.* plain names, not \*"),
         (unknown, "no cuda.warp_size"),
     ],
 )
@@ -378,8 +378,8 @@ def test_what_a_kernel_cannot_have(kernel, said):
         ((1, 1), (X, [1, 2]), r"y is a list.*np.array\(y"),
         ((1, 1), (X, None), "y is None"),
         ((1, 1), (X, "text"), "str"),
-        ((1, 1), (X, np.array([None])), "holds Python objects"),
-        ((1, 1), (X, np.array(["a"])), "holds <U1"),
+        ((1, 1), (X, np.array([None])), "contains Python objects"),
+        ((1, 1), (X, np.array(["a"])), "contains <U1"),
     ],
 )
 def test_what_is_no_launch(config, args, said):

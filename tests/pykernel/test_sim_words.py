@@ -180,7 +180,7 @@ def looks(out, x):
 
 
 def test_a_tuple_is_only_read():
-    with pytest.raises(TypeError, match=r"out is a tuple, .*only read: out\[0\]"):
+    with pytest.raises(TypeError, match=r"out is a tuple, .*read-only: out\[0\]"):
         sim(reads)[1, 1]((1, 2), np.ones(4, float32))
 
 

@@ -267,13 +267,13 @@ def test_the_way_to_write_it_is_named():
 @pytest.mark.parametrize(
     ("types", "words"),
     [
-        (["float31[:]"], "float31 is no type of a kernel: bool, int8"),
-        (["float32[:]", "int"], r"takes 1 arguments \(x\), 2 are given"),
+        (["float31[:]"], "float31 is not a type of a kernel: use bool, int8"),
+        (["float32[:]", "int"], r"takes 1 arguments \(x\), but 2 are given"),
         ([[1.0]], r"x is a list, .* pass np.array\(x\)"),
-        ([np.zeros(2, complex)], "x: to_cuda knows no complex"),
+        ([np.zeros(2, complex)], "x: to_cuda does not support complex"),
         ([2**31], "becomes C's int, which ends at 2147483647: pass np.int64"),
-        (["float32[x]"], "is no type: 'float32', 'int'"),
-        ("float32[:]", "types wants one type for each parameter"),
+        (["float32[x]"], "is not a type like 'float32', 'int'"),
+        ("float32[:]", "types takes one type for each parameter"),
     ],
     ids=str,
 )

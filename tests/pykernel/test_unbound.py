@@ -46,7 +46,7 @@ def called(x, n):
 
 @pytest.mark.parametrize("kernel", [one_branch, other_branch, added, called])
 def test_a_local_of_one_branch_is_warned_of_at_its_line(kernel):
-    with pytest.warns(UserWarning, match="is read here and has no value") as caught:
+    with pytest.warns(UserWarning, match="is read here but has no value") as caught:
         to_cuda(kernel, TYPES)
     with open(__file__) as file:
         lines = file.read().splitlines()

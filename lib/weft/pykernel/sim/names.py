@@ -1,7 +1,7 @@
 """The meaning of the names in a kernel, and the names that are integers.
 
-Only a Python int may be packed into the log unchanged; anything else is converted
-first. The kinds form a lattice: POSITIVE (0 or more) > WHOLE (an int) > ANY.
+The log packs only Python ints; code converts other indices first. The kinds of values
+form a lattice: POSITIVE (an int, 0 or more) > WHOLE (an int) > ANY.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def is_number_type(value: Any) -> bool:
 
 def locals_of(tree: ast.FunctionDef) -> set[str]:
     """Return the names that a function binds: parameters and assigned names."""
-    found = {a.arg for a in [*tree.args.posonlyargs, *tree.args.args]}
-    return found | {node.id for node in ast.walk(tree) if _is_binding(node)}
+    parameters = {a.arg for a in [*tree.args.posonlyargs, *tree.args.args]}
+    return parameters | {node.id for node in ast.walk(tree) if _is_binding(node)}
 
 
 def _is_binding(node: ast.AST) -> bool:
@@ -164,8 +164,8 @@ _CALLS = {"popc", "clz", "ffs", "brev", "ballot_sync", "activemask", "lanemask_l
 class Kinds:
     """The kinds of a function's locals, for given kinds of its parameters.
 
-    path_of, value_of: map a node to the meaning of its name (see the functions above),
-        or to None or UNKNOWN.
+    path_of, value_of: map a node to its path in the language, and to its value; see
+        path_of() and find_meaning().
     returned: maps a call of a helper and these Kinds to the call's kind.
     """
 
@@ -304,8 +304,8 @@ class Kinds:
     def _Call(self, node: ast.Call) -> int:
         path = self.path_of(node.func)
         if path is not None:
-            whole = path in _CALLS or (path in ("grid", "gridsize") and _is_one(node))
-            return POSITIVE if whole else ANY
+            is_int = path in _CALLS or (path in ("grid", "gridsize") and _is_one(node))
+            return POSITIVE if is_int else ANY
         value = self.value_of(node.func)
         if value is int:
             return WHOLE

@@ -1,9 +1,9 @@
 """Arithmetic that differs between Python and C, including atomic updates.
 
 UPDATES maps the name of each cuda.atomic function to a function that computes the new
-value from the old one and the arguments. Functions of math return a number of the type
-of their NumPy argument, and NaN or infinity where Python raises an error. Values stored
-as integers wrap, as an int32 does in C. A float is converted as in nvcc's code on a
+value from the old value and the arguments. Functions of math return a number of their
+NumPy argument's type, and NaN or infinity where Python raises an error. Values stored
+as integers wrap, as an int32 does in C. Floats are converted as in nvcc's code on a
 GPU: see _of_float().
 """
 
@@ -58,16 +58,16 @@ def update(
     if kind.kind in "iu":
         cast = casts[f".cast_{kind.name}"]
         value = cast(value)
-        made = UPDATES[name](int(old), value, None if new is None else cast(new))
-        raw[key] = cast(made)
+        new = None if new is None else cast(new)
+        raw[key] = cast(UPDATES[name](int(old), value, new))
         return old
-    made = UPDATES[name](old, kind.type(value), None if new is None else kind.type(new))
-    raw[key] = made
+    new = None if new is None else kind.type(new)
+    raw[key] = UPDATES[name](old, kind.type(value), new)
     return old
 
 
 class Dim3(NamedTuple):
-    """A vector such as cuda.threadIdx, for a kernel that passes it on."""
+    """A vector such as cuda.threadIdx, for a kernel that passes it to a helper."""
 
     x: int
     y: int
@@ -95,7 +95,7 @@ def math_function(name: str) -> Callable[..., Any]:
     def computed(*args: Any) -> Any:
         kinds = [type(a) for a in args if isinstance(a, np.inexact)]
         if kinds:
-            # As in C, the widest of the arguments' types.
+            # As in C, the result has the widest of the arguments' types.
             kind = np.result_type(*kinds).type
             if isinstance(ufunc, np.ufunc):
                 return kind(ufunc(*[_like(a, kind) for a in args]))
@@ -119,7 +119,7 @@ def _guarded(plain: Callable[..., Any], ufunc: Any, args: Any) -> Any:
 
 
 def cast(dtype: np.dtype) -> Callable[[Any], Any]:
-    """Return a function that converts numbers to ints that `dtype` can store."""
+    """Return a function that converts numbers to ints in the range of `dtype`."""
     info = np.iinfo(dtype)
     low, high, span = int(info.min), int(info.max), 1 << info.bits
 
@@ -140,8 +140,8 @@ def cast(dtype: np.dtype) -> Callable[[Any], Any]:
 def _of_float(value: Any, bits: int, signed: bool) -> int:
     """Convert a float as PTX's cvt.rzi does: towards zero, clamped to the range.
 
-    NaN becomes 0, or only the topmost bit is set if either type has 64 bits. nvcc
-    converts a float or a double to at least 32 bits, and uses the low ones.
+    NaN becomes 0, or a number with only the topmost bit set if either type has 64 bits.
+    nvcc converts a float or a double to at least 32 bits, and uses the lowest ones.
     """
     if not isinstance(value, np.float16):
         bits = max(bits, 32)
@@ -154,13 +154,13 @@ def _of_float(value: Any, bits: int, signed: bool) -> int:
 
 
 def converted(kind: type) -> Callable[[Any], Any]:
-    """Return a type such as uint32 with C's conversion: too large values wrap."""
+    """Return a type such as uint32 with C's conversion: values out of range wrap."""
     wrapped = cast(np.dtype(kind))
     return lambda value: kind(wrapped(value))
 
 
 def _bits(value: Any) -> tuple[int, int]:
-    """Return a number's bits and their count: 32 for an int unless it needs 64."""
+    """Return a number's bits and their count; an int has 32 unless it needs 64."""
     if isinstance(value, np.integer):
         width = max(value.dtype.itemsize * 8, 32)
         return int(value) & ((1 << width) - 1), width
@@ -213,7 +213,7 @@ def _rounded(value: Any, kind: type) -> Any:
     near = kind(value.numerator / value.denominator)
     if kind is np.float64 or not np.isfinite(near):
         return near
-    # Rounding to float64 first may round twice, so try the neighbours.
+    # The value may have been rounded twice, first to float64, so try the neighbours.
     from fractions import Fraction
 
     around = [np.nextafter(near, kind(-np.inf)), near, np.nextafter(near, kind(np.inf))]
@@ -222,8 +222,8 @@ def _rounded(value: Any, kind: type) -> Any:
     best = [v for v, o in zip(finite, off) if o == min(off)]
     if len(best) == 1:
         return best[0]
-    whole = {2: np.uint16, 4: np.uint32}[np.dtype(kind).itemsize]
-    return next(v for v in best if not v.view(whole) & 1)
+    unsigned = {2: np.uint16, 4: np.uint32}[np.dtype(kind).itemsize]
+    return next(v for v in best if not v.view(unsigned) & 1)
 
 
 def selp(condition: Any, a: Any, b: Any) -> Any:

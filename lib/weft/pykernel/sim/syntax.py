@@ -1,7 +1,7 @@
 """Syntax trees: the limits of a kernel's syntax, and short builders for new code.
 
-The engine's names begin with a dot, as do Python's implicit names in comprehensions, so
-that they cannot collide with a name in the kernel.
+The engine's names begin with a dot, as do Python's implicit names in comprehensions.
+They therefore cannot collide with names in the kernel.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def make_refusal(
 
 def check(source: FunctionSource, name: str, kernel: bool) -> None:
     """Raise ArgumentError at the first invalid construct of a kernel or helper."""
-    given = source.tree.args
-    if given.vararg or given.kwarg or given.kwonlyargs:
+    arguments = source.tree.args
+    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
         raise make_refusal(
-            source, source.tree, name, "a helper's parameters are plain names; no *"
+            source, source.tree, name, "a helper's parameters are plain names, not *"
         )
     for node in _in_order(source.tree):
         if node is source.tree:
@@ -66,7 +66,7 @@ def check(source: FunctionSource, name: str, kernel: bool) -> None:
         if isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Set)):
             raise make_refusal(
                 *(source, node, name),
-                "a for loop of a kernel goes over range(...) or a tuple, no list",
+                "a kernel's for loop runs over range(...) or a tuple, not a list",
             )
         if type(node) in _WAYS:
             what, way = _WAYS[type(node)]
@@ -197,5 +197,5 @@ def assign(name: str, what: ast.expr) -> ast.stmt:
 
 
 def place_node(node: Any, place: ast.AST) -> Any:
-    """Give `node` the position of `place`; its new parts get their positions later."""
+    """Give `node`, but not its new parts, the position of `place`, and return it."""
     return ast.copy_location(node, place)

@@ -1,7 +1,7 @@
 """Compute where a plain loop's accesses begin and end, and test their bounds.
 
 Such a loop has a known number of turns, and each of its accesses moves by equal steps.
-Whatever is known before the launch is computed in this module; the rest becomes code.
+Values known before the launch are computed in this module; code computes the others.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-# In loops with fewer or more turns, each access is logged singly.
+# Loops with fewer or more turns log each access separately.
 SHORT, LONG = 3, 1 << 16
 
 
 class Odd(Exception):
-    """The exception for a loop that is not plain."""
+    """Raised for a loop that is not plain."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Walk:
     """An access in a plain loop: a[part, part + coefficient * i, part].
 
     axis: the index that moves (-1: none).
-    name: the local that holds the element.
+    name: the local that contains the element.
     """
 
     node: ast.Subscript
@@ -58,7 +58,7 @@ class Walk:
 
 @dataclass
 class LoopCount:
-    """The turns of a loop: their number, the first value, the step, and range(...)."""
+    """The turns of a loop: their number, first value, step, and range(...)."""
 
     turns: ast.expr
     first: ast.expr
@@ -69,26 +69,29 @@ class LoopCount:
 class Way:
     """The computations before a loop begins.
 
-    tests: tests of whether the loop stays within the arrays.
-    later: values of locals that are computed within the tests.
-    found: statements after the tests.
-    values: for each walk, the expression of its elements in the loop.
+    tests: conditions under which the loop stays within the arrays.
+    later: values of locals that the tests compute.
+    statements: statements after the tests.
+    values: for each walk, an expression for its elements in the loop.
     """
 
     def __init__(self) -> None:
         self.tests: list[ast.expr] = []
         self.later: dict[str, ast.expr] = {}
-        self.found: list[ast.stmt] = []
+        self.statements: list[ast.stmt] = []
         self.values: list[ast.expr] = []
 
     def use(self, node: ast.expr) -> ast.expr:
-        """Return a value; at its first use, return also its computation."""
+        """Return a value; its first use includes its computation."""
         if isinstance(node, ast.Name) and node.id in self.later:
             return make_walrus(node.id, self.later.pop(node.id))
         return node
 
     def test(self, a: ast.expr, how: ast.cmpop, b: ast.expr) -> None:
-        """Test a < b or another comparison, unless the result is already known."""
+        """Add the test a < b, or another comparison, unless its result is known.
+
+        Raises Odd if it is known to fail.
+        """
         x, y = whole_value(a), whole_value(b)
         if x is not None and y is not None:
             if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(how)]:
@@ -126,7 +129,7 @@ def find_walk(
 def find_slope(
     rewriter: Rewriter, node: ast.expr, counter: str, bound: set[str]
 ) -> ast.expr:
-    """Return the change of an integer as the counter grows by 1."""
+    """Return the change of an integer when the counter grows by 1."""
     if isinstance(node, ast.Name):
         if node.id == counter:
             return make_constant(1)
@@ -162,16 +165,14 @@ def find_slope(
 def rewrite_whole(
     rewriter: Rewriter, node: ast.expr, counter: str = "", first: ast.expr | None = None
 ) -> ast.expr:
-    """Rewrite an integer expression with its constants, and `first` as the counter."""
+    """Rewrite an integer expression; insert constants, and `first` for `counter`."""
     if isinstance(node, ast.Name):
         if node.id == counter and first is not None:
             return copy.deepcopy(first)
-        found = None if node.id in rewriter.local else rewriter.meaning(node)
-        return (
-            make_constant(found)
-            if type(found) is int
-            else rewriter.visit(copy.copy(node))
-        )
+        known = None if node.id in rewriter.local else rewriter.meaning(node)
+        if type(known) is int:
+            return make_constant(known)
+        return rewriter.visit(copy.copy(node))
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
         form = add_whole if isinstance(node.op, ast.Add) else multiply_whole
         sides = [
@@ -264,7 +265,7 @@ def begin_walk(
     shared = entity.origin == "shared"
     if (shared or rewriter.checks) and not isinstance(flat, (ast.Name, ast.Constant)):
         name = rewriter.temporary()
-        way.found.append(assign(name, flat))
+        way.statements.append(assign(name, flat))
         flat = load(name)
     if walk.axis >= 0 and shared:
         parts = [
@@ -286,7 +287,7 @@ def begin_walk(
 
 
 def name_value(rewriter: Rewriter, node: ast.expr, way: Way) -> ast.expr:
-    """Return a local or a number for a value, which is computed at its first use."""
+    """Return a local or a number for a value; a local is computed at its first use."""
     if isinstance(node, (ast.Name, ast.Constant)):
         return node
     name = rewriter.temporary()

@@ -27,7 +27,7 @@ class UnitWriter:
         self.lines: list[Line] = []
         self.comments: list[Comment] = list(unit.comments)
         self.depth = 1
-        # Statements that declare their variable, and whether it is constant.
+        # Whether the variable is constant, by the statement that declares it.
         self.inline: dict[ast.stmt, bool] = {}
         self.before: dict[ast.stmt, list[tuple[str, bool]]] = {}
         self.line = unit.tree.lineno
@@ -153,10 +153,10 @@ class UnitWriter:
 
     def _beside(self, first: int, last: int) -> str:
         """Return the comments after the code of these lines, joined into one."""
-        found = [c for c in self.comments if first <= c.line <= last]
-        for comment in found:
+        comments = [c for c in self.comments if first <= c.line <= last]
+        for comment in comments:
             self.comments.remove(comment)
-        return " ".join(c.text for c in found)
+        return " ".join(c.text for c in comments)
 
     def _statement(self, one: ast.stmt, following: ast.stmt | None) -> None:
         if is_dropped(self, one):
@@ -181,7 +181,7 @@ class UnitWriter:
         self._attach(text, at)
 
     def _attach(self, text: str, at: int) -> None:
-        """Append a comment to the last line, or put it above line `at` if too long."""
+        """Append a comment to the last line; put it above line `at` if too long."""
         if not text or len(self.lines) == at:
             return
         line, number_ = self.lines[-1]
@@ -224,14 +224,14 @@ class UnitWriter:
         self.block(body)
         self.depth -= 1
         inner = self.lines[start:]
-        alone = len(body) == 1 and len(inner) == 1 and not comment
-        if alone and not isinstance(body[0], (ast.If, ast.For, ast.While)):
+        single = len(body) == 1 and len(inner) == 1 and not comment
+        if single and not isinstance(body[0], (ast.If, ast.For, ast.While)):
             text = inner[0][0].strip()
-            whole = f"{indent}{head} {text}"
-            plain = "//" not in text or len(whole) <= WIDTH
-            short = len(whole) <= WIDTH + 8 * ("//" in text) and plain
+            joined = f"{indent}{head} {text}"
+            fits = "//" not in text or len(joined) <= WIDTH
+            short = len(joined) <= WIDTH + 8 * ("//" in text) and fits
             if short and not text.startswith(_DECLARATIONS):
-                self.lines[start:] = [(whole, inner[0][1])]
+                self.lines[start:] = [(joined, inner[0][1])]
                 return False
         full = f"{indent}{head} {{ // {comment}"
         if comment and len(full) <= WIDTH + 8:
@@ -247,13 +247,13 @@ class UnitWriter:
 
     def take_header(self, one: Any) -> str:
         last = max(one.lineno, one.body[0].lineno - 1)
-        found = [c for c in self.comments if one.lineno <= c.line <= last]
-        found = [c for c in found if not c.alone]
+        comments = [c for c in self.comments if one.lineno <= c.line <= last]
+        comments = [c for c in comments if not c.alone]
         if one.body[0].lineno == one.lineno:
             return ""
-        for comment in found:
+        for comment in comments:
             self.comments.remove(comment)
-        return " ".join(c.text for c in found)
+        return " ".join(c.text for c in comments)
 
     def _If(self, one: ast.If) -> None:
         word, start = "if", len(self.lines)
@@ -280,10 +280,10 @@ class UnitWriter:
                 word, one, start = "} else if", inner, len(self.lines)
                 continue
             between = range(one.body[-1].end_lineno or 0, one.orelse[0].lineno)
-            found = [c for c in self.comments if c.line in between and not c.alone]
-            for comment in found:
+            comments = [c for c in self.comments if c.line in between and not c.alone]
+            for comment in comments:
                 self.comments.remove(comment)
-            note = " ".join(c.text for c in found)
+            note = " ".join(c.text for c in comments)
             at = len(self.lines)
             if not self.write_body("} else", one.orelse, note):
                 self._brace(at, "} else")
@@ -298,8 +298,8 @@ class UnitWriter:
         """Restore the braces of the one-line body at line `at`."""
         text, line = self.lines[at]
         indent = "    " * self.depth
-        rest = text[len(indent) + len(head) + 1 :]
-        self.lines[at:] = [(f"{indent}{head} {{", line), (f"{indent}    {rest}", line)]
+        body = text[len(indent) + len(head) + 1 :]
+        self.lines[at:] = [(f"{indent}{head} {{", line), (f"{indent}    {body}", line)]
 
     def _braced(self, at: int) -> None:
         text, line = self.lines[at]

@@ -41,10 +41,10 @@ def emit_printf(to: Any, node: ast.Call) -> str:
                 text += _escape_text(one.value)
                 continue
             value = one.value if isinstance(one, ast.FormattedValue) else one
-            made = to.expr(value)
-            text += _format(to, one, made)
+            written = to.expr(value)
+            text += _format(to, one, written)
             values.append(
-                made.text if made.type != "half" else cast("float", made).text
+                written.text if written.type != "half" else cast("float", written).text
             )
         parts.append(text)
     line = _escape_text(words.get("sep", " ")).join(parts) + _escape_text(
@@ -62,15 +62,15 @@ def _escape_text(text: str) -> str:
     return out.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 
 
-def _format(to: Any, node: ast.AST, made: CExpression) -> str:
-    plain = _PRINTF[made.type]
+def _format(to: Any, node: ast.AST, value: CExpression) -> str:
+    plain = _PRINTF[value.type]
     spec = getattr(node, "format_spec", None)
     if spec is None:
         return plain
     text = "".join(v.value for v in spec.values if isinstance(v, ast.Constant))
     digits = text.lstrip("0123456789.+-")
     if digits not in ("", "d", "f", "e", "g", "x") or len(text) == 0:
-        to.unit.fail(f"the format {text!r} is not printf's", "write :.3f or :5d", node)
+        to.unit.fail(f"printf has no format {text!r}", "write :.3f or :5d", node)
     width = text[: len(text) - len(digits)]
     return (
         "%"
@@ -98,16 +98,16 @@ _ATOMICS = {
 def call(to: Any, node: ast.Call) -> CExpression:
     """Write a call as an expression."""
     unit = to.unit
-    found = unit.meaning(node.func)
-    if isinstance(found, LanguageName):
+    meaning = unit.meaning(node.func)
+    if isinstance(meaning, LanguageName):
         if calls.is_grid(unit, node):
             return to.grid(node, 0)
-        return _emit_cuda(to, found.path, node)
-    if isinstance(found, ScalarType):
-        return _emit_conversion(to, found, node.args[0])
-    if isinstance(found, KnownFunction):
-        return _emit_function(to, found.name, node)
-    assert isinstance(getattr(found, "py_func", found), python_types.FunctionType)
+        return _emit_cuda(to, meaning.path, node)
+    if isinstance(meaning, ScalarType):
+        return _emit_conversion(to, meaning, node.args[0])
+    if isinstance(meaning, KnownFunction):
+        return _emit_function(to, meaning.name, node)
+    assert isinstance(getattr(meaning, "py_func", meaning), python_types.FunctionType)
     return _emit_helper(to, node)
 
 
@@ -117,11 +117,11 @@ def _emit_conversion(to: Any, kind: ScalarType, arg: ast.AST) -> CExpression:
         return _not_zero(to, arg)
     if own == FLOAT and kind.whole:
         return cast(kind.c, to.value(arg, "double", False))
-    found = to.expr(arg) if own.whole else to.value(arg, kind.c, False)
+    value = to.expr(arg) if own.whole else to.value(arg, kind.c, False)
     suffix = _SUFFIXES.get(kind.c)
-    digits = found.text.rstrip("ul")
-    if found.literal and suffix is not None and not digits.startswith("("):
-        return CExpression(digits + suffix, found.precedence, kind.c, True)
+    digits = value.text.rstrip("ul")
+    if value.literal and suffix is not None and not digits.startswith("("):
+        return CExpression(digits + suffix, value.precedence, kind.c, True)
     return to.value(arg, kind.c, False)
 
 
@@ -129,11 +129,11 @@ _SUFFIXES = {"int": "", "unsigned": "u", "long long": "ll", "unsigned long long"
 
 
 def _not_zero(to: Any, arg: ast.AST) -> CExpression:
-    found = to.expr(arg)
-    if found.type == "bool":
-        return found
+    value = to.expr(arg)
+    if value.type == "bool":
+        return value
     return join_operands(
-        found, "!=", CExpression("0", PRIMARY, "int", True), EQUAL, "bool"
+        value, "!=", CExpression("0", PRIMARY, "int", True), EQUAL, "bool"
     )
 
 
@@ -159,12 +159,12 @@ def _emit_function(to: Any, name: str, node: ast.Call) -> CExpression:
         if own.whole:
             word = "llabs" if own.bits == 64 and not own.weak else "abs"
             inner = to.signed(to.expr(args[0]))
-            found = CExpression(
+            result = CExpression(
                 f"{word}({inner.text})",
                 PRIMARY,
                 "long long" if word[0] == "l" else "int",
             )
-            return found if kind.bits >= 32 else cast(kind.c, found)
+            return result if kind.bits >= 32 else cast(kind.c, result)
         return _emit_one_argument(to, "fabs", kind, args[0])
     if own.whole:  # int() and round() of an integer
         return to.expr(args[0])
@@ -180,7 +180,7 @@ def _emit_least(to: Any, name: str, node: ast.Call) -> CExpression:
     """Write Python's min() and max(), which keep the first of equals and of NaNs."""
     kind, args = to.kind(node), node.args
     type_ = kind.c
-    found = None
+    result = None
     for one in args:
         value = to.value(one, type_, False)
         if kind.whole:
@@ -190,14 +190,14 @@ def _emit_least(to: Any, name: str, node: ast.Call) -> CExpression:
                 if value.enum or (value.literal and type_ != "int")
                 else value
             )
-        if found is None:
-            found = value
+        if result is None:
+            result = value
         elif kind.whole:
-            found = CExpression(f"{name}({found.text}, {value.text})", PRIMARY, type_)
-            found = found if kind.bits >= 32 else cast(type_, found)
+            result = CExpression(f"{name}({result.text}, {value.text})", PRIMARY, type_)
+            result = result if kind.bits >= 32 else cast(type_, result)
         else:
-            found = _emit_chosen(to, name, found, value, len(args) == 2)
-    return found
+            result = _emit_chosen(to, name, result, value, len(args) == 2)
+    return result
 
 
 def _emit_chosen(
@@ -226,8 +226,8 @@ def _emit_one_argument(
 def _emit_call(word: str, type_: str, args: list[CExpression]) -> CExpression:
     suffix = "" if type_ == "double" else "f"
     text = f"{word}{suffix}({', '.join(a.text for a in args)})"
-    found = CExpression(text, PRIMARY, "double" if type_ == "double" else "float")
-    return cast("half", found) if type_ == "half" else found
+    result = CExpression(text, PRIMARY, "double" if type_ == "double" else "float")
+    return cast("half", result) if type_ == "half" else result
 
 
 def _emit_math(to: Any, name: str, node: ast.Call) -> CExpression:
@@ -253,24 +253,24 @@ def _emit_math(to: Any, name: str, node: ast.Call) -> CExpression:
 
 
 def _emit_helper(to: Any, node: ast.Call) -> CExpression:
-    unit, called = to.unit, to.unit.calls[node]
+    unit, callee = to.unit, to.unit.calls[node]
     args = []
-    for parameter, arg in zip(called.parameters, node.args):
-        kind = called.variables[parameter]
+    for parameter, arg in zip(callee.parameters, node.args):
+        kind = callee.variables[parameter]
         if isinstance(kind, ArrayType):
             args.append(to.expr(arg).text)
             continue
-        type_ = to.type(kind, (called, parameter))
+        type_ = to.type(kind, (callee, parameter))
         args.append(to.value(arg, type_).text)
-    by_name = dict(zip(called.parameters, node.args))
-    for sides in called.sides.values():
+    by_name = dict(zip(callee.parameters, node.args))
+    for sides in callee.sides.values():
         side = sides[0]
         args.append(to.side(unit.types[by_name[side.array]], side.axis))
     type_ = "void"
-    if called.returns is not None:
-        type_ = to.type(called.returns, (called, ""))
+    if callee.returns is not None:
+        type_ = to.type(callee.returns, (callee, ""))
     return CExpression(
-        f"{to.output.unit_name(called)}({', '.join(args)})", PRIMARY, type_
+        f"{to.output.unit_name(callee)}({', '.join(args)})", PRIMARY, type_
     )
 
 
@@ -284,12 +284,12 @@ def _mask(to: Any, node: ast.AST) -> str:
 
 
 def _write_predicate(to: Any, node: ast.AST) -> str:
-    found = to.expr(node)
-    if found.type in ("float", "double", "half", "long long", "unsigned long long"):
+    value = to.expr(node)
+    if value.type in ("float", "double", "half", "long long", "unsigned long long"):
         return join_operands(
-            found, "!=", CExpression("0", PRIMARY, "int", True), EQUAL, "bool"
+            value, "!=", CExpression("0", PRIMARY, "int", True), EQUAL, "bool"
         ).text
-    return found.text
+    return value.text
 
 
 def _emit_cuda(to: Any, path: str, node: ast.Call) -> CExpression:
@@ -354,10 +354,10 @@ def _emit_cuda(to: Any, path: str, node: ast.Call) -> CExpression:
 def _emit_bits(to: Any, path: str, arg: ast.AST) -> CExpression:
     kind = to.kind(arg)
     wide = kind.bits == 64 and not kind.weak
-    found = to.expr(arg)
+    value = to.expr(arg)
     type_ = "int" if path != "brev" else "unsigned long long" if wide else "unsigned"
-    made = CExpression(f"{_BITS[path][wide]}({found.text})", PRIMARY, type_)
-    return made if path != "brev" or kind in (U32, INT) else cast(kind.c, made)
+    result = CExpression(f"{_BITS[path][wide]}({value.text})", PRIMARY, type_)
+    return result if path != "brev" or kind in (U32, INT) else cast(kind.c, result)
 
 
 def _emit_atomic(to: Any, name: str, node: ast.Call) -> CExpression:
@@ -365,39 +365,39 @@ def _emit_atomic(to: Any, name: str, node: ast.Call) -> CExpression:
     values = node.args[1:] if name == "compare_and_swap" else node.args[2:]
     place = to.element(node.args[0], node.index)
     address = f"&{place.text}"
-    given = [to.value(value, kind.c) for value in values]
+    operands = [to.value(value, kind.c) for value in values]
     if kind.kind == "f":
-        given = [to.value(value, kind.c, False) for value in values]
+        operands = [to.value(value, kind.c, False) for value in values]
     word = _ATOMICS[name]
     if name == "sub" and (kind.kind == "f" or kind.bits == 64):
-        word, given = "atomicAdd", [to.negate(given[0])]
+        word, operands = "atomicAdd", [to.negate(operands[0])]
     if name in ("min", "max", "nanmin", "nanmax") and kind.kind == "f":
         word = f"atomic_{name}"
         to.output.helper(word, kind.c)
-    wanted = not getattr(node, "statement", False)
+    is_used = not getattr(node, "statement", False)
     signed_64 = kind.c == "long long" and name not in ("min", "max", "nanmin", "nanmax")
     if signed_64 or (kind.c == "double" and name == "exch"):
-        found = _as_unsigned(word, address, given, kind)
-        return _convert_back(found, kind) if wanted else found
-    text = ", ".join([address, *(g.text for g in given)])
+        result = _as_unsigned(word, address, operands, kind)
+        return _convert_back(result, kind) if is_used else result
+    text = ", ".join([address, *(g.text for g in operands)])
     return CExpression(f"{word}({text})", PRIMARY, kind.c)
 
 
 def _as_unsigned(
-    word: str, address: str, given: list[CExpression], kind: ScalarType
+    word: str, address: str, operands: list[CExpression], kind: ScalarType
 ) -> CExpression:
-    """Call a function that CUDA has for unsigned long long only; the bits are equal."""
+    """Call a function that CUDA has only for unsigned long long, with the same bits."""
     wide = "unsigned long long"
     if kind.c == "double":
-        given = [
+        operands = [
             CExpression(f"__double_as_longlong({g.text})", PRIMARY, "long long")
-            for g in given
+            for g in operands
         ]
-    text = ", ".join([f"({wide} *){address}", *(cast(wide, g).text for g in given)])
+    text = ", ".join([f"({wide} *){address}", *(cast(wide, g).text for g in operands)])
     return CExpression(f"{word}({text})", PRIMARY, wide)
 
 
-def _convert_back(found: CExpression, kind: ScalarType) -> CExpression:
+def _convert_back(value: CExpression, kind: ScalarType) -> CExpression:
     if kind.c == "double":
-        return CExpression(f"__longlong_as_double({found.text})", PRIMARY, "double")
-    return cast(kind.c, found)
+        return CExpression(f"__longlong_as_double({value.text})", PRIMARY, "double")
+    return cast(kind.c, value)

@@ -62,19 +62,20 @@ def write_for(writer: UnitWriter, one: ast.For) -> None:
 def _write_bound(
     writer: UnitWriter, one: ast.For, node: ast.AST, word: str, type_: str
 ) -> CExpression:
-    """Write a bound of range(), which Python computes once, but C in every turn.
+    """Write a bound of range().
 
-    A bound that may change during the loop is therefore stored in a constant.
+    Python computes it once, C in every turn. A bound that may change during the loop is
+    therefore stored in a constant.
     """
-    found = writer.to.signed(writer.to.expr(node))
-    if found.type in ("unsigned", "unsigned long long"):
-        found = CExpression(f"({type_}){found.within(13)}", 13, type_)
+    bound = writer.to.signed(writer.to.expr(node))
+    if bound.type in ("unsigned", "unsigned long long"):
+        bound = CExpression(f"({type_}){bound.within(13)}", 13, type_)
     if not _changes_bound(writer, one, node):
-        return found
+        return bound
     name = f"{one.target.id}_{word}"
     while writer.unit.is_local(name):
         name += "_"
-    writer.put(f"const {type_} {name} = {found.text};")
+    writer.put(f"const {type_} {name} = {bound.text};")
     return CExpression(name, 14, type_)
 
 
@@ -131,7 +132,7 @@ def _write_step(
 
 
 def is_dropped(writer: UnitWriter, one: ast.stmt) -> bool:
-    """Return whether a statement leaves nothing in C."""
+    """Return whether a statement has no counterpart in C."""
     unit = writer.unit
     if isinstance(one, ast.Pass):
         return True
@@ -206,7 +207,7 @@ def _declare_array(
 def _add_constant_array(
     writer: UnitWriter, name: str, kind: ArrayType, node: ast.Call
 ) -> None:
-    """Declare the array of const.array_like above the functions, by its source name."""
+    """Declare the array of const.array_like above the functions, under its own name."""
     source = node.args[0]
     value = writer.unit.meaning(source)
     sides = "".join(f"[{side}]" for side in kind.shape)
@@ -219,9 +220,9 @@ def _add_constant_array(
 
 
 def _list_sides(writer: UnitWriter, node: ast.Call, kind: ArrayType) -> list[str]:
-    """Return the extents of a static array, under the kernel's names for them."""
-    given = [*node.args, *(k.value for k in node.keywords if k.arg == "shape")]
-    parts = given[0].elts if isinstance(given[0], ast.Tuple) else [given[0]]
+    """Return the extents of a static array, with the kernel's names for them."""
+    arguments = [*node.args, *(k.value for k in node.keywords if k.arg == "shape")]
+    parts = arguments[0].elts if isinstance(arguments[0], ast.Tuple) else [arguments[0]]
     if len(parts) != len(kind.shape) or any(p not in writer.unit.types for p in parts):
         return [str(side) for side in kind.shape]
     return [writer.to.expr(part).text for part in parts]
@@ -242,23 +243,23 @@ def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
         type_ = writer.type_of(target.id)
         place = writer.output.name(writer.unit, target.id)
     else:
-        found = writer.to.expr(target)
-        place, type_ = found.text, found.type
-    whole = writer.to.value(one.whole, type_)
+        element = writer.to.expr(target)
+        place, type_ = element.text, element.type
+    value = writer.to.value(one.whole, type_)
     # Write a = a + x as a += x if C then computes the same.
     left = writer.to.expr(one.whole.left) if type_ != "half" else CExpression("", 0, "")
     sign = OPERATORS.get(op, ("", 0))[0]
     start = f"{left.text} {sign} "
-    same = left.type == type_ and whole.precedence < UNARY and place == left.text
-    if not (sign and same and whole.text.startswith(start)):
-        return f"{place} = {whole.text};"
-    rest = whole.text[len(start) :]
-    if rest.startswith("(") and rest.endswith(")") and _is_paired(rest):
-        rest = rest[1:-1]
+    same = left.type == type_ and value.precedence < UNARY and place == left.text
+    if not (sign and same and value.text.startswith(start)):
+        return f"{place} = {value.text};"
+    operand = value.text[len(start) :]
+    if operand.startswith("(") and operand.endswith(")") and _is_paired(operand):
+        operand = operand[1:-1]
     counts = type_ not in ("float", "double", "bool")
-    if rest == "1" and sign in "+-" and counts:
+    if operand == "1" and sign in "+-" and counts:
         return f"{place}{sign}{sign};"
-    return f"{place} {sign}= {rest};"
+    return f"{place} {sign}= {operand};"
 
 
 def _write_return(writer: UnitWriter, one: ast.Return) -> str:

@@ -1,4 +1,4 @@
-"""Write operators in C, with operands in the type that Python computes with."""
+"""Write operators in C, with operands in the type that Python uses."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def write_operand(to: Expressions, node: ast.AST, kind: ScalarType) -> CExpressi
         return _widen_half(to, node, kind)
     if own == INT and kind == U32:
         before, to.shifts_unsigned = to.shifts_unsigned, True
-        found = to.expr(node)
+        value = to.expr(node)
         to.shifts_unsigned = before
-        return found
+        return value
     return to.expr(node)
 
 
@@ -100,8 +100,8 @@ def write_binary(to: Expressions, node: ast.BinOp, wraps: bool = False) -> CExpr
         if op is ast.Sub or not both:
             a, b = to.signed(a), to.signed(b)
     a, b = _meet_types(to, a, b, kind)
-    found = join_operands(a, sign, b, precedence, natural_type(a.type, b.type))
-    return found if wraps else _narrow_result(to, found, kind)
+    result = join_operands(a, sign, b, precedence, natural_type(a.type, b.type))
+    return result if wraps else _narrow_result(to, result, kind)
 
 
 def _write_operand(
@@ -117,30 +117,30 @@ def _meet_types(
     to: Expressions, a: CExpression, b: CExpression, kind: ScalarType
 ) -> tuple[CExpression, CExpression]:
     """Cast two operands, if necessary, so that C computes in the type `kind`."""
-    wanted = {kind.c}
+    suitable = {kind.c}
     if kind.whole and kind.bits <= 32:
-        wanted |= {"int", "unsigned"} if kind.kind == "i" else {"unsigned"}
+        suitable |= {"int", "unsigned"} if kind.kind == "i" else {"unsigned"}
         if kind.bits < 32:
-            wanted.add("int")
-    if natural_type(a.type, b.type) in wanted:
+            suitable.add("int")
+    if natural_type(a.type, b.type) in suitable:
         return a, b
     target = kind.c
     for x, y in ((cast(target, a), b), (a, cast(target, b))):
         whole_first = a.type in ("float", "half", "double") and x is not a
         if whole_first and b.type not in ("float", "half", "double"):
             continue  # cast the integer, not the float
-        if natural_type(x.type, y.type) in wanted:
+        if natural_type(x.type, y.type) in suitable:
             return x, y
     return cast(target, a), cast(target, b)
 
 
 def _narrow_result(
-    to: Expressions, found: CExpression, kind: ScalarType
+    to: Expressions, result: CExpression, kind: ScalarType
 ) -> CExpression:
-    """Cast C's int result to the smaller type that Python has."""
+    """Cast C's int result to the smaller type of Python's result."""
     if kind.whole and kind.bits < 32 and kind.kind != "b":
-        return cast(kind.c, found)
-    return found
+        return cast(kind.c, result)
+    return result
 
 
 def _write_shift(
@@ -186,19 +186,19 @@ def _write_floor(
         else cast(target, x)
         for x in (a, b)
     )
-    found = CExpression(f"{word}({a.text}, {b.text})", PRIMARY, target)
-    return _narrow_result(to, found, kind)
+    result = CExpression(f"{word}({a.text}, {b.text})", PRIMARY, target)
+    return _narrow_result(to, result, kind)
 
 
 def _write_power(to: Expressions, node: ast.BinOp, kind: ScalarType) -> CExpression:
     exponent = node.right
     times = getattr(exponent, "value", None)
     if times in (2, 3) and isinstance(exponent, ast.Constant) and is_simple(node.left):
-        made = ast.BinOp(node.left, ast.Mult(), node.left)
+        product = ast.BinOp(node.left, ast.Mult(), node.left)
         for _ in range(int(times) - 2):
-            made = ast.BinOp(made, ast.Mult(), node.left)
-        _copy_types(to, made, node)
-        return to.expr(made)
+            product = ast.BinOp(product, ast.Mult(), node.left)
+        _copy_types(to, product, node)
+        return to.expr(product)
     if not kind.whole:
         a, b = (to.value(n, kind.c, False) for n in (node.left, node.right))
         word = "powf" if kind.c == "float" else "pow"
@@ -212,11 +212,11 @@ def _write_power(to: Expressions, node: ast.BinOp, kind: ScalarType) -> CExpress
     )
 
 
-def _copy_types(to: Expressions, made: ast.BinOp, like: ast.BinOp) -> None:
-    if isinstance(made.left, ast.BinOp) and made.left is not like.left:
-        _copy_types(to, made.left, like)
-    to.unit.types[made] = to.unit.types[like]
-    to.unit.spans[made] = to.unit.spans[like]
+def _copy_types(to: Expressions, product: ast.BinOp, like: ast.BinOp) -> None:
+    if isinstance(product.left, ast.BinOp) and product.left is not like.left:
+        _copy_types(to, product.left, like)
+    to.unit.types[product] = to.unit.types[like]
+    to.unit.spans[product] = to.unit.spans[like]
 
 
 def write_unary(to: Expressions, node: ast.UnaryOp, wraps: bool = False) -> CExpression:
@@ -240,18 +240,18 @@ def write_unary(to: Expressions, node: ast.UnaryOp, wraps: bool = False) -> CExp
         return _narrow_result(
             to, CExpression(f"~{operand.within(UNARY)}", UNARY, type_), kind
         )
-    found = to.negate(operand)
+    result = to.negate(operand)
     return _narrow_result(
-        to, CExpression(found.text, UNARY, type_, found.literal), kind
+        to, CExpression(result.text, UNARY, type_, result.literal), kind
     )
 
 
 def write_boolean(to: Expressions, node: ast.BoolOp) -> CExpression:
     sign, precedence = ("&&", AND) if isinstance(node.op, ast.And) else ("||", OR)
-    found = to.expr(node.values[0])
+    result = to.expr(node.values[0])
     for one in node.values[1:]:
-        found = join_operands(found, sign, to.expr(one), precedence, "bool")
-    return found
+        result = join_operands(result, sign, to.expr(one), precedence, "bool")
+    return result
 
 
 def write_compare(to: Expressions, node: ast.Compare) -> CExpression:
@@ -263,11 +263,11 @@ def write_compare(to: Expressions, node: ast.Compare) -> CExpression:
                 "assign it to a name before",
                 one,
             )
-    found = None
+    test = None
     for op, a, b in zip(node.ops, nodes, nodes[1:]):
         one = _write_comparison(to, op, a, b)
-        found = one if found is None else join_operands(found, "&&", one, AND, "bool")
-    return found
+        test = one if test is None else join_operands(test, "&&", one, AND, "bool")
+    return test
 
 
 def _write_comparison(
@@ -289,7 +289,7 @@ def _give_same_sign(
 ) -> tuple[CExpression, CExpression]:
     """Cast the operands of an integer comparison so that C compares their values.
 
-    C would otherwise compare a negative int with an unsigned by its bits.
+    Without a cast, C compares a negative int with an unsigned by its bits.
     """
     x, y = (natural_type(t, "bool") for t in (a.type, b.type))
     pair = sorted((x, y))
@@ -334,8 +334,8 @@ def write_choice(to: Expressions, node: ast.IfExp, type_: str) -> CExpression:
 
 
 def _write_branch(to: Expressions, node: ast.AST, type_: str) -> CExpression:
-    found = to.value(node, type_, False)
-    return cast("int", found) if found.enum else found
+    value = to.value(node, type_, False)
+    return cast("int", value) if value.enum else value
 
 
 def is_simple(node: ast.AST) -> bool:

@@ -1,4 +1,4 @@
-"""State that a whole translation shares: names, constants, helpers, float precision.
+"""State shared by a whole translation: names, constants, helpers, float precision.
 
 write_helper() writes the few functions that a translated kernel may need.
 """
@@ -128,8 +128,8 @@ def _write_typed(text: str, type_: str) -> str:
 class TranslationOutput:
     """State collected while the units are written repeatedly, until it is stable.
 
-    A Python float is a C float as long as nothing requires more precision. If it meets
-    a double, its variable becomes a double in the next round.
+    A Python float is a C float unless more precision is required. If it meets a double,
+    its variable becomes a double in the next round.
     """
 
     def __init__(self, units: list[Unit]) -> None:
@@ -157,7 +157,7 @@ class TranslationOutput:
         return key in self.doubles
 
     def wants(self, key: Any, type_: str) -> None:
-        """Record that the weak float `key` is required in this C type."""
+        """Record that the weak float `key` is needed in this C type."""
         if type_ == "double" and key not in self.doubles:
             self.doubles.add(key)
             self.grew = True
@@ -175,8 +175,8 @@ class TranslationOutput:
             unit.fail(f"the name {name} is not ASCII", "rename it", unit.tree)
         name = unit.aliases.get(name, name)
         half = name == "half" and (self.halves or name in unit.parameters)
-        taken = name in RESERVED or half
-        return f"{name}_" if taken else name
+        reserved = name in RESERVED or half
+        return f"{name}_" if reserved else name
 
     def array(self, name: str, value: np.ndarray, text: str) -> str:
         """Return the name of a constant array; `text` declares it as {name}."""
@@ -245,7 +245,7 @@ class TranslationOutput:
         return write_whole(int(value))
 
     def segment(self, unit: Unit, node: ast.Constant) -> str:
-        """Return a number as written in the source; "" if it is not found there."""
+        """Return a number as written in the source; "" if it is not written there."""
         line = unit.source.line(getattr(node, "lineno", 0)).encode()
         end = getattr(node, "end_col_offset", None) or 0
         text = line[getattr(node, "col_offset", 0) : end].decode(errors="replace")
@@ -261,7 +261,7 @@ class TranslationOutput:
         parts = []
         if self.headers:
             parts.append("\n".join(f"#include <{h}>" for h in sorted(self.headers)))
-        enums, others = [], []
+        enums, statics = [], []
         for name, value in self.constants.items():
             kind = constant_type(value)
             if kind.weak and kind.kind == "i" and -MOST <= int(value) <= MOST:
@@ -275,11 +275,11 @@ class TranslationOutput:
             elif kind.kind == "i" and kind.weak:
                 type_ = literal.type
                 literal = write_whole(int(value), hex(value) if value > 0 else "")
-            others.append(f"static const {type_} {name} = {literal.text};")
+            statics.append(f"static const {type_} {name} = {literal.text};")
         if enums:
             parts.append(_write_enum(enums))
-        if others:
-            parts.append("\n".join(others))
+        if statics:
+            parts.append("\n".join(statics))
         if self.arrays:
             parts.append("\n".join(self.arrays.values()))
         return parts + list(self.helpers.values())
