@@ -278,7 +278,7 @@ def test_a_write_after_many_blocks_have_read_races(rows, monkeypatch):
         launch.do(0, READ, "x", 64, 4)
         launch.do(0, WRITE, "x", block, 5, 0)
         launch.end(block)
-    launch.judge._look()
+    launch.judge._examine()
     launch.do(0, WRITE, "x", 64, 6, 0)
     launch.end(8)
     (found,) = launch.findings()

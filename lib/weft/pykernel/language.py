@@ -119,14 +119,14 @@ _NUMBERS = "pass float32, int32 or the like"
 
 
 def explain_unfit(value: Any, name: str = "x") -> str:
-    """Return why no kernel accepts this value for parameter `name`; "" if one may.
+    """Return why no kernel accepts this value for parameter `name`, or "".
 
     The text completes a sentence that begins with the name: "is a list, which ...".
     """
     if isinstance(value, torch.Tensor):
-        return _of_tensor(value, name)
+        return _explain_tensor(value, name)
     if isinstance(value, np.ndarray):
-        return _of_array(value, name)
+        return _explain_array(value, name)
     if isinstance(value, (bool, np.bool_, np.void)):
         return ""
     if isinstance(value, (int, np.integer)):
@@ -188,7 +188,7 @@ def list_written(tree: ast.FunctionDef) -> list[str]:
     return targets
 
 
-def _of_array(array: np.ndarray, name: str) -> str:
+def _explain_array(array: np.ndarray, name: str) -> str:
     dtype = array.dtype
     if isinstance(array, np.ma.MaskedArray):
         return (
@@ -205,10 +205,10 @@ def _of_array(array: np.ndarray, name: str) -> str:
             f"contains {dtype}, numbers in the byte order of other machines: pass "
             f"{name}.astype(np.{dtype.name})"
         )
-    return "" if array.ndim else _flatten_targets(name)
+    return "" if array.ndim else _explain_no_dimensions(name)
 
 
-def _of_tensor(tensor: torch.Tensor, name: str) -> str:
+def _explain_tensor(tensor: torch.Tensor, name: str) -> str:
     if tensor.layout != torch.strided:
         return f"is a {tensor.layout} tensor: pass its .to_dense()"
     if tensor.requires_grad:
@@ -225,10 +225,10 @@ def _of_tensor(tensor: torch.Tensor, name: str) -> str:
         return f"is on {tensor.device}: pass a tensor on the CPU or CUDA"
     if not hasattr(np, kind := str(tensor.dtype)[6:]):
         return f"contains {kind}, which no Python kernel can read: pass {name}.float()"
-    return "" if tensor.ndim else _flatten_targets(name)
+    return "" if tensor.ndim else _explain_no_dimensions(name)
 
 
-def _flatten_targets(name: str) -> str:
+def _explain_no_dimensions(name: str) -> str:
     return (
         f"has no dimensions: pass {name}.reshape(1) for an array of one element, or "
         f"{name}.item() for the number"

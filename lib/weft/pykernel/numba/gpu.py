@@ -88,10 +88,10 @@ class NumbaLaunch:
         self.own_stream = _stream_number(config.stream)
         self.configured: dict[int, Callable[..., None]] = {}
         codes = [part.function.__code__ for part in target.part.parts()]
-        self.talks = any("print" in code.co_names for code in codes)
+        self.prints = any("print" in code.co_names for code in codes)
         self._allowed: set[Any] = set()
         self._ready: dict[tuple[Any, ...], arguments.Ready] = {}
-        special = self.own_stream is not None or self.talks
+        special = self.own_stream is not None or self.prints
         self.is_quick = not special and config.shared <= _DEFAULT_SHARED
 
     def quick(self) -> Callable[..., None]:
@@ -183,10 +183,10 @@ class NumbaLaunch:
             self._stream(device) as number,
         ):
             converted, copies = self._on_device(checked)
-            with self._failing(), output.capture_output(self.talks):
+            with self._explaining(), output.capture_output(self.prints):
                 self._allow_shared(converted)
                 self._configured(number)(*converted)
-                if self.talks:
+                if self.prints:
                     torch.cuda.current_stream().synchronize()
             if self.is_quick and device == 0:
                 self._remember(args, converted)
@@ -204,7 +204,7 @@ class NumbaLaunch:
         raise reading.explain(self.name, self.target.part, error) from None
 
     @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _explaining(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:

@@ -252,8 +252,8 @@ def _read(
     if function in resolved:
         return resolved[function]
     part = resolved[function] = KernelPart(function)
-    for name, line in _free(function).items():
-        where = _place(function, name)
+    for name, line in _list_free(function).items():
+        where = _find_scope(function, name)
         value = _value_now(where, name)
         if value is _NOTHING:
             if hasattr(builtins, name):
@@ -300,7 +300,7 @@ def _is_ours(value: Any) -> bool:
 _NOTHING = object()
 
 
-def _free(function: types.FunctionType) -> dict[str, int]:
+def _list_free(function: types.FunctionType) -> dict[str, int]:
     """Return the nonlocal names, with the line of each name's first use."""
     first_lines: dict[str, int] = {}
     line = function.__code__.co_firstlineno
@@ -330,7 +330,7 @@ def _loaded_name(step: dis.Instruction) -> str:
     return step.argval if step.opname in loads else ""
 
 
-def _place(function: types.FunctionType, name: str) -> Any:
+def _find_scope(function: types.FunctionType, name: str) -> Any:
     free = function.__code__.co_freevars
     if name in free and function.__closure__:
         return function.__closure__[free.index(name)]

@@ -40,12 +40,12 @@ def sim(
     timeout: float = TIMEOUT,
     quiet: bool = False,
 ) -> SimulatedKernel:
-    """Return a kernel, written in the language of weft.cuda, that runs in this process.
+    """Return a runner that executes a kernel of the weft.cuda language in this process.
 
     sim(kernel)[grid, block](*args) runs it for every thread and returns a Report of its
     faults and costs. [grid, block, stream, bytes] is accepted, too: the stream is
-    ignored, and bytes is the size of dynamic shared memory. Arrays belong to NumPy,
-    torch, or any library that shares its memory; they are written in place.
+    ignored, and bytes is the size of dynamic shared memory. Arrays may come from NumPy,
+    torch, or any library that shares its memory; the kernel writes them in place.
 
     order: order of threads and of blocks: "forward", "reverse", "shuffled", or a number
         that seeds a shuffle.

@@ -83,7 +83,7 @@ class SiteSums:
                 self._sum("sectors", sites)
             one = chosen[atomic]
             if len(one):
-                sites, turns = _in_turn(request[one], at[one], site[one])
+                sites, turns = _count_lane_turns(request[one], at[one], site[one])
                 self._sum("sectors", sites, turns)
         chosen = np.flatnonzero(space == _SHARED)
         if len(chosen):
@@ -113,7 +113,7 @@ class SiteSums:
         turns = _count_turns(group, first, word, banks)
         if self.layout.atomics:
             atomic = self.layout.kind[site[first]] == _ATOMIC
-            atomic_turns = _turns_of_atomics(group, first, word, banks)
+            atomic_turns = _count_atomic_turns(group, first, word, banks)
             turns = np.where(atomic, atomic_turns, turns)
         self._sum("wavefronts", site[first], turns)
 
@@ -213,7 +213,7 @@ def _count_distinct(
     return site[new]
 
 
-def _in_turn(
+def _count_lane_turns(
     request: np.ndarray, at: np.ndarray, site: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the site of each sector of a request, and the most lanes on an element."""
@@ -230,7 +230,7 @@ def _in_turn(
     return site[begins], np.maximum.reduceat(lanes, begins)
 
 
-def _turns_of_atomics(
+def _count_atomic_turns(
     group: np.ndarray, first: np.ndarray, word: np.ndarray, banks: np.ndarray
 ) -> np.ndarray:
     """Return the most lanes on one bank, for each group of lanes."""

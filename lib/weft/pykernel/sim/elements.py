@@ -73,7 +73,7 @@ def rewrite_components(
 ) -> tuple[list[ast.expr], list[ast.expr]]:
     """Return the index expressions, and tests that indices are not negative.
 
-    Appends to site.index how later code refers to each index.
+    Appends the name or number of each index to site.index, for later code.
     """
     first: list[ast.expr] = []
     signed: list[ast.expr] = []

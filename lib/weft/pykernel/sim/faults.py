@@ -67,23 +67,23 @@ class End:
 def explain(error: BaseException, scene: FaultyLaunch) -> End:
     """Return the end of the launch that `error` stopped."""
     frames = [
-        t for t in _walk_traceback(error.__traceback__) if _make_code(t) in scene.codes
+        t for t in _walk_traceback(error.__traceback__) if _get_code(t) in scene.codes
     ]
     number = frames[0].tb_frame.f_locals.get(".lin") if frames else None
     if isinstance(error, Stop) and error.thread is not None:
         number = error.thread
     thread = None if number is None else unflatten(number, scene.block)
     inner = frames[-1] if frames else None
-    stop = error if isinstance(error, Stop) else _index_error(error, inner, scene)
-    stop = stop or _inner_error(error, inner, scene)
+    stop = error if isinstance(error, Stop) else _find_index_error(error, inner, scene)
+    stop = stop or _find_inner_error(error, inner, scene)
     traceback = _cut_traceback(frames)
     if isinstance(stop, TooLong):
-        stop = _too_long(inner, scene)
+        stop = _describe_timeout(inner, scene)
     if stop is None:
         return End(None, scene.at, thread, traceback)
     where = stop.place
     if where is None and inner is not None:
-        variant = scene.codes[_make_code(inner)]
+        variant = scene.codes[_get_code(inner)]
         where = AccessPlace("", "", variant.file, inner.tb_lineno, 0)
     return End(_make_finding(stop, where, thread, scene), scene.at, thread, traceback)
 
@@ -152,14 +152,14 @@ def _guard(stop: Stop, where: AccessPlace, scene: FaultyLaunch) -> str:
 # ---- accesses that NumPy or the log refused ----------------------------------------
 
 
-def _index_error(
+def _find_index_error(
     error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
 ) -> Stop | None:
     """Return the Stop for an error at an access; None for other errors."""
     kinds = (IndexError, OverflowError, TypeError)
     if inner is None or not isinstance(error, kinds) or inner.tb_next is not None:
         return None
-    variant = scene.codes[_make_code(inner)]
+    variant = scene.codes[_get_code(inner)]
     place = variant.places.get(_find_place(inner))
     if place is None:
         return None
@@ -179,7 +179,7 @@ def _index_error(
     return None
 
 
-def _inner_error(
+def _find_inner_error(
     error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
 ) -> Stop | None:
     """Return the Stop for an error from NumPy, or a TypeError in the kernel's code.
@@ -212,7 +212,7 @@ def _list_values(place: AccessPlace, frame: FrameType) -> list[int]:
 def improve_error(error: BaseException, scene: FaultyLaunch) -> BaseException:
     """Reword Python's errors whose original text does not fit a kernel."""
     chain = [
-        t for t in _walk_traceback(error.__traceback__) if _make_code(t) in scene.codes
+        t for t in _walk_traceback(error.__traceback__) if _get_code(t) in scene.codes
     ]
     if not chain:
         return error
@@ -222,15 +222,17 @@ def improve_error(error: BaseException, scene: FaultyLaunch) -> BaseException:
         return renamed
     if not isinstance(error, (TypeError, AttributeError)) or chain[-1].tb_next:
         return error
-    variant = scene.codes[_make_code(chain[-1])]
+    variant = scene.codes[_get_code(chain[-1])]
     place = variant.places.get(_find_place(chain[-1]))
-    text = _of_an_index(str(error), place) or _of_a_number(error, chain[-1].tb_frame)
+    text = _explain_index(str(error), place) or _explain_number(
+        error, chain[-1].tb_frame
+    )
     if not text and "'float' object cannot be interpreted as an integer" in str(error):
         text = f"expected a whole number, not a float{HALF}"
     return type(error)(text) if text else error
 
 
-def _of_an_index(text: str, place: AccessPlace | None) -> str:
+def _explain_index(text: str, place: AccessPlace | None) -> str:
     """Explain an index that is not an integer; return "" for other errors."""
     if place is None or "cannot be interpreted as an integer" not in text:
         return ""
@@ -243,7 +245,7 @@ def _of_an_index(text: str, place: AccessPlace | None) -> str:
     )
 
 
-def _of_a_number(error: TypeError | AttributeError, frame: FrameType) -> str:
+def _explain_number(error: TypeError | AttributeError, frame: FrameType) -> str:
     """Explain x.shape where x is a number; return "" for other errors."""
     value = getattr(error, "obj", None)
     if not isinstance(error, AttributeError) or not isinstance(value, NUMBERS):
@@ -258,7 +260,7 @@ def _of_a_number(error: TypeError | AttributeError, frame: FrameType) -> str:
 # ---- time ----------------------------------------------------------------------
 
 
-def _too_long(inner: TracebackType | None, scene: FaultyLaunch) -> Stop:
+def _describe_timeout(inner: TracebackType | None, scene: FaultyLaunch) -> Stop:
     text = f"is in a block that ran for longer than {scene.timeout:g} s"
     if inner is not None:
         turns = [
@@ -284,12 +286,12 @@ def _walk_traceback(traceback: TracebackType | None) -> list[TracebackType]:
     return entries
 
 
-def _make_code(traceback: TracebackType) -> CodeType:
+def _get_code(traceback: TracebackType) -> CodeType:
     return traceback.tb_frame.f_code
 
 
 def _find_place(traceback: TracebackType) -> tuple[Any, ...]:
-    places = list(_make_code(traceback).co_positions())
+    places = list(_get_code(traceback).co_positions())
     return places[traceback.tb_lasti // 2]
 
 
@@ -314,7 +316,7 @@ def shorten_error(error: BaseException) -> BaseException:
         # IPython sets last_value. A reference in this closure would keep arrays alive.
         error = sys.last_value
         frames = _walk_traceback(error.__traceback__)
-        entries = [t for t in frames if not _make_code(t).co_filename.startswith(_HERE)]
+        entries = [t for t in frames if not _get_code(t).co_filename.startswith(_HERE)]
         show = get_ipython().InteractiveTB.structured_traceback
         lines = show(type(error), error, _cut_traceback(entries))
         return [_HIDDEN.sub("", line) for line in lines]

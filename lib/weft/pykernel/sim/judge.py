@@ -81,16 +81,16 @@ class Judge:
         self.sums.pass_by(interval)
         self._rows += len(interval.thread)
         if self._rows >= ROWS or len(self._waiting) >= INTERVALS:
-            self._look()
+            self._examine()
 
     def finish(self) -> tuple[list[Finding], Counters]:
         """Return the findings, in the order of their discovery, and the counters."""
-        self._look()
+        self._examine()
         self.repeats.add_to(self.sums)
         findings = cures.of_one_warp(list(self.findings.values()))
         return findings, self.sums.counters(self.threads)
 
-    def _look(self) -> None:
+    def _examine(self) -> None:
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return

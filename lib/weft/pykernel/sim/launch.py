@@ -143,7 +143,7 @@ class SimulatedLaunch:
         self.log: Log | None = None
         if program.checks:
             self._record()
-        self._environment()
+        self._fill_environment()
 
     # ---- arrays ----
 
@@ -169,9 +169,9 @@ class SimulatedLaunch:
             if entity.origin == "constant":
                 self._register(entity, entity.name, GLOBAL, entity.value, True)
             elif entity.origin == "shared":
-                self._shared(entity)
+                self._add_shared(entity)
             elif entity.origin == "local":
-                self._local(entity)
+                self._add_local(entity)
         return tuple(values)
 
     def _register(
@@ -210,7 +210,7 @@ class SimulatedLaunch:
             self.raws[entity.number], self.numbers[entity.number], entity.name
         )
 
-    def _shared(self, entity: Entity) -> None:
+    def _add_shared(self, entity: Entity) -> None:
         if not entity.dynamic:
             raw = np.empty(entity.shape, entity.dtype)
             self._register(entity, entity.name, SHARED, raw, False)
@@ -228,7 +228,7 @@ class SimulatedLaunch:
         raw = self._room[: count * entity.dtype.itemsize].view(entity.dtype)
         self._register(entity, entity.name, SHARED, raw, False, 1 << 20)
 
-    def _local(self, entity: Entity) -> None:
+    def _add_local(self, entity: Entity) -> None:
         pattern = np.empty(entity.shape, entity.dtype)
         memory.poison(pattern)
         self._register(entity, entity.name, LOCAL, pattern, False)
@@ -242,7 +242,7 @@ class SimulatedLaunch:
 
     # ---- names of the rewritten code ----
 
-    def _environment(self) -> None:
+    def _fill_environment(self) -> None:
         grid, block = self.config.grid, self.config.block
         for axis, sides in enumerate(zip(block, grid)):
             self.env[f".n{'xyz'[axis]}"], self.env[f".g{'xyz'[axis]}"] = sides
@@ -315,10 +315,10 @@ class SimulatedLaunch:
                 self.at_end.clear()
                 self.left.clear()
                 self.at = unflatten(block, self.config.grid)
-                for raw in self._blank():
+                for raw in self._list_blank():
                     memory.poison(raw)
-                body = self._make()
-                schedule = self._schedule()
+                body = self._build_body()
+                schedule = self._choose_schedule()
                 schedule(self, block, body, self.args, threads)
             self.at = None
             self.judge()
@@ -327,17 +327,17 @@ class SimulatedLaunch:
         """Release the arrays, which a reference cycle through `env` keeps alive."""
         self.env.clear()
 
-    def _blank(self) -> list[np.ndarray]:
+    def _list_blank(self) -> list[np.ndarray]:
         """Return the arrays that are uninitialised when a block begins."""
         entities = self.program.entities
         return [self.raws[e.number] for e in entities if e.origin == "shared"]
 
-    def _schedule(self) -> Callable:
+    def _choose_schedule(self) -> Callable:
         if not self.program.variants[0].yields:
             return run_plain
         return run_block if self.program.general else run_barriers
 
-    def _make(self) -> Callable:
+    def _build_body(self) -> Callable:
         """Return the kernel as a function, for the block that begins."""
         assert self.at is not None
         self.env[".bx"], self.env[".by"], self.env[".bz"] = self.at
@@ -405,7 +405,7 @@ class SimulatedLaunch:
     def meet(
         self, block: int, waits: dict[int, tuple], sources: dict[int, int], size: int
     ) -> None:
-        """Check that a warp's waiting lanes include the lanes that they depend on.
+        """Report a warp's waiting lanes that depend on absent lanes.
 
         waits: the call at which each of these threads waits.
         sources: the lane that each lane reads.

@@ -86,7 +86,7 @@ class MemoryLayout:
             self.blank = np.concatenate([self.blank, more]) if len(self.blank) else more
         for memory in self.fresh[fresh:]:
             self.blank[memory.start : memory.start + memory.count] = True
-        self._columns()
+        self._fill_columns()
 
     def _place(self, key: tuple[str, int], views: Sequence[TracedArray]) -> None:
         if key[0] == "view":
@@ -109,7 +109,7 @@ class MemoryLayout:
         if not old and not written:
             self.fresh.append(memory)
 
-    def _columns(self) -> None:
+    def _fill_columns(self) -> None:
         sites = self.sites
         number = np.array([s.array for s in sites], np.int64)
         owner = [
@@ -187,7 +187,7 @@ class Batch:
             self.address += self.thread * layout.room[self.site]
 
     def rows(self, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of a mask, one for each granule they touch, and addresses."""
+        """Return a mask's rows, once per granule touched, and the granule addresses."""
         rows = np.flatnonzero(where)
         address = self.address[rows]
         if not self.layout.wide:

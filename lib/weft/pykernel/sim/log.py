@@ -282,13 +282,13 @@ class Log:
                 end.barrier,
             )
             if end.warps:
-                self._in_order(one, piece.threads)
+                self._sort_by_thread(one, piece.threads)
             intervals.append(one)
             a = b
         return intervals
 
-    def _in_order(self, interval: Interval, turns: np.ndarray) -> None:
-        """Order rows thread by thread, where threads took several turns each."""
+    def _sort_by_thread(self, interval: Interval, turns: np.ndarray) -> None:
+        """Order the rows thread by thread if threads took several turns each."""
         order_of, first = np.unique(turns, return_index=True)
         if len(first) == len(turns):
             return
@@ -308,7 +308,7 @@ class Log:
 
 
 def _place_elements(element: np.ndarray, spread: Spread) -> np.ndarray:
-    """Return the places in memory of a strided array's elements (row-major numbers)."""
+    """Convert row-major numbers of a strided array's elements to places in memory."""
     shape, steps, first = spread
     places = np.full(element.shape, first, np.int64)
     for index, step in zip(np.unravel_index(element, shape), steps):

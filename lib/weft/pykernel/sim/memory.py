@@ -78,7 +78,7 @@ class ArrayView:
             f"{self.name}[i]; write a loop if it does several"
         )
 
-    def _no_number(self, *_: Any) -> NoReturn:
+    def _refuse_number(self, *_: Any) -> NoReturn:
         if self.inner:  # the view is a row, but an element was intended
             raise TypeError(
                 f"{self.name} has more dimensions than the kernel uses indices: write "
@@ -89,16 +89,16 @@ class ArrayView:
             f"{self.name}[i], with i = cuda.grid(1)"
         )
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _no_number
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = _no_number
-    __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _no_number
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _no_number
-    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _no_number
-    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __abs__ = __invert__ = _no_number
-    __bool__ = __int__ = __float__ = __index__ = __array__ = _no_number
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse_number
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = _refuse_number
+    __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _refuse_number
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refuse_number
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refuse_number
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __abs__ = __invert__ = _refuse_number
+    __bool__ = __int__ = __float__ = __index__ = __array__ = _refuse_number
 
     def __eq__(self, other: Any) -> bool:
-        return self._no_number()
+        return self._refuse_number()
 
     __hash__ = object.__hash__
 
@@ -214,7 +214,7 @@ def convert_argument(
     if isinstance(value, (bool, int, float, complex)):
         return value, _do_nothing
     if isinstance(value, np.generic) and value.dtype.kind in "biufcV":
-        return _number(value), _do_nothing
+        return _convert_number(value), _do_nothing
     if isinstance(value, torch.Tensor):
         return _convert_tensor(kernel, name, value)
     if isinstance(value, tuple):
@@ -242,7 +242,7 @@ def _do_nothing() -> None:
     pass
 
 
-def _number(value: np.generic) -> Any:
+def _convert_number(value: np.generic) -> Any:
     return value.item() if value.dtype.kind in "biu" else value
 
 
@@ -288,7 +288,7 @@ class Accesses:
         """Return array[index], and log the read."""
         place = self.places[number]
         if type(array) is not ArrayView:
-            _no_number(array, place)
+            _refuse_number(array, place)
             return array[index]
         access = array.find(index, place)
         if type(access) is ArrayView:
@@ -301,7 +301,7 @@ class Accesses:
         """Store `value` in array[index], and log the write."""
         place = self.places[number]
         if type(array) is not ArrayView:
-            _no_number(array, place)
+            _refuse_number(array, place)
             if isinstance(array, tuple):
                 name = place.text.partition("[")[0]
                 raise TypeError(f"{name} is a tuple, which is read-only: {place.text}")
@@ -362,7 +362,7 @@ class Accesses:
         log.entries.append(element * SITES + site)
 
 
-def _no_number(array: Any, place: AccessPlace) -> None:
+def _refuse_number(array: Any, place: AccessPlace) -> None:
     """Raise TypeError for x[i] where x is a number."""
     if isinstance(array, (int, float, complex, np.number)):
         name = place.text.partition("[")[0]

@@ -65,11 +65,11 @@ def path_of(
         value = getattr(value, attributes.pop(0))
     if is_language(value):
         return ".".join(attributes) or "cuda"
-    name = _list_members().get(id(value)) or _numba_member(value)
+    name = _list_members().get(id(value)) or _find_numba_member(value)
     return ".".join([name, *attributes]) if name else None
 
 
-def _numba_member(value: Any) -> str | None:
+def _find_numba_member(value: Any) -> str | None:
     module = sys.modules.get("numba.cuda")
     if module is None or isinstance(value, (int, float, types.ModuleType)):
         return None

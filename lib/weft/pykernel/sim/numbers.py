@@ -4,7 +4,7 @@ UPDATES maps the name of each cuda.atomic function to a function that computes t
 value from the old value and the arguments. Functions of math return a number of their
 NumPy argument's type, and NaN or infinity where Python raises an error. Values stored
 as integers wrap, as an int32 does in C. Floats are converted as in nvcc's code on a
-GPU: see _of_float().
+GPU: see _convert_float().
 """
 
 from __future__ import annotations
@@ -98,18 +98,18 @@ def math_function(name: str) -> Callable[..., Any]:
             # As in C, the result has the widest of the arguments' types.
             kind = np.result_type(*kinds).type
             if isinstance(ufunc, np.ufunc):
-                return kind(ufunc(*[_like(a, kind) for a in args]))
-            return kind(_guarded(plain, None, args))
-        return _guarded(plain, ufunc, args)
+                return kind(ufunc(*[_convert_like(a, kind) for a in args]))
+            return kind(_call_guarded(plain, None, args))
+        return _call_guarded(plain, ufunc, args)
 
     return computed
 
 
-def _like(value: Any, kind: type) -> Any:
+def _convert_like(value: Any, kind: type) -> Any:
     return value if isinstance(value, (int, np.integer)) else kind(value)
 
 
-def _guarded(plain: Callable[..., Any], ufunc: Any, args: Any) -> Any:
+def _call_guarded(plain: Callable[..., Any], ufunc: Any, args: Any) -> Any:
     try:
         return plain(*args)
     except (ValueError, OverflowError, ZeroDivisionError):
@@ -131,13 +131,13 @@ def cast(dtype: np.dtype) -> Callable[[Any], Any]:
         if isinstance(value, (np.integer, np.bool_, bool)):
             return wrapped(int(value))
         if isinstance(value, (float, np.floating)):
-            return wrapped(_of_float(value, info.bits, low < 0))
+            return wrapped(_convert_float(value, info.bits, low < 0))
         return value
 
     return wrapped
 
 
-def _of_float(value: Any, bits: int, signed: bool) -> int:
+def _convert_float(value: Any, bits: int, signed: bool) -> int:
     """Convert a float as PTX's cvt.rzi does: towards zero, clamped to the range.
 
     NaN becomes 0, or a number with only the topmost bit set if either type has 64 bits.
@@ -159,7 +159,7 @@ def converted(kind: type) -> Callable[[Any], Any]:
     return lambda value: kind(wrapped(value))
 
 
-def _bits(value: Any) -> tuple[int, int]:
+def _get_bits(value: Any) -> tuple[int, int]:
     """Return a number's bits and their count; an int has 32 unless it needs 64."""
     if isinstance(value, np.integer):
         width = max(value.dtype.itemsize * 8, 32)
@@ -171,24 +171,24 @@ def _bits(value: Any) -> tuple[int, int]:
 
 def popc(value: Any) -> int:
     """Return the number of bits that are set."""
-    return _bits(value)[0].bit_count()
+    return _get_bits(value)[0].bit_count()
 
 
 def clz(value: Any) -> int:
     """Return the number of leading zeros."""
-    bits, width = _bits(value)
+    bits, width = _get_bits(value)
     return width - bits.bit_length()
 
 
 def ffs(value: Any) -> int:
     """Return the number of the lowest bit that is set, from 1; 0 if none is."""
-    bits, _ = _bits(value)
+    bits, _ = _get_bits(value)
     return (bits & -bits).bit_length()
 
 
 def brev(value: Any) -> int:
     """Return the bits in reverse order."""
-    bits, width = _bits(value)
+    bits, width = _get_bits(value)
     return int(f"{bits:0{width}b}"[::-1], 2)
 
 
@@ -205,10 +205,10 @@ def fma(a: Any, b: Any, c: Any) -> Any:
     total = a * b + c
     if not total:
         return kind(0)
-    return _rounded(total, kind)
+    return _round_fraction(total, kind)
 
 
-def _rounded(value: Any, kind: type) -> Any:
+def _round_fraction(value: Any, kind: type) -> Any:
     """Return a fraction as the nearest float of a type, ties to even."""
     near = kind(value.numerator / value.denominator)
     if kind is np.float64 or not np.isfinite(near):

@@ -13,7 +13,7 @@ becomes, if all accesses are within the arrays (otherwise each is tested),
     for i, .1, .2 in zip(range(k), .r1[first : last + 1], .r2[first : last + 1 : n]):
         acc += .1 * .2
 
-The body must not change anything that it reads, wait, or leave the loop.
+The body must not wait, leave the loop, or change anything that it reads.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-HEADER = SITES - 1  # instead of a site's number, marks an entry with a LoopShape's
+HEADER = SITES - 1  # in place of a site: the entry contains a LoopShape's number
 
 
 @dataclass(frozen=True)

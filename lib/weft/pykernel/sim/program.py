@@ -121,19 +121,19 @@ class RewrittenKernel:
         key = (function, bindings)
         if key not in self._variants:
             waits = self.waits(function)  # also refuses recursion
-            variant = self._analysed(function, bindings)
+            variant = self._analyse(function, bindings)
             variant.yields = waits
             self._variants[key] = variant
         return self._variants[key]
 
-    def _analysed(
+    def _analyse(
         self, function: types.FunctionType, bindings: tuple[Any, ...]
     ) -> Variant:
         source = self.source(function)
         tree = copy.deepcopy(source.tree)
         parameters = [a.arg for a in tree.args.args]
         local = names.locals_of(tree)
-        bound = _times_bound(tree)
+        bound = _count_bindings(tree)
         static = {
             name: binding
             for name, binding in zip(parameters, bindings)
@@ -156,17 +156,17 @@ class RewrittenKernel:
             {n: b if isinstance(b, int) else ANY for n, b in zip(parameters, bindings)},
             lambda node: names.path_of(function, node, local),
             lambda node: names.find_meaning(function, node, local),
-            lambda node, kinds: self._result(node, variant, kinds),
+            lambda node, kinds: self._find_result_kind(node, variant, kinds),
         )
         return variant
 
-    def _result(self, node: ast.Call, caller: Variant, kinds: Kinds) -> int:
+    def _find_result_kind(self, node: ast.Call, caller: Variant, kinds: Kinds) -> int:
         value = kinds.value_of(node.func)
         if names.helper_of(value) is None:
             return ANY
-        return self._called(node, caller, kinds).kinds.result
+        return self._find_called(node, caller, kinds).kinds.result
 
-    def _called(self, node: ast.Call, caller: Variant, kinds: Kinds) -> Variant:
+    def _find_called(self, node: ast.Call, caller: Variant, kinds: Kinds) -> Variant:
         function = names.helper_of(kinds.value_of(node.func))
         assert function is not None
         parameters = [a.arg for a in self.source(function).tree.args.args]
@@ -179,7 +179,7 @@ class RewrittenKernel:
 
     def callee(self, node: ast.Call, caller: Variant, kinds: Kinds) -> Variant:
         """Return the variant that a call of a helper runs, and schedule its build."""
-        variant = self._called(node, caller, kinds)
+        variant = self._find_called(node, caller, kinds)
         self._enlist(variant)
         return variant
 
@@ -337,7 +337,7 @@ def _one_name(node: ast.Assign) -> bool:
     return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
 
 
-def _times_bound(tree: ast.FunctionDef) -> dict[str, int]:
+def _count_bindings(tree: ast.FunctionDef) -> dict[str, int]:
     """Count the assignments to each name in a function."""
     times: dict[str, int] = {}
     for node in ast.walk(tree):

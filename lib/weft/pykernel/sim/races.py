@@ -82,7 +82,7 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
     first = unknown[_first_places(where[unknown], (int(turn[-1]) + 1) * width)]
     bad = first[batch.kind[rows[first]] != _WRITE]
     if len(bad):
-        yield from _never_written(batch, rows, where, bad)
+        yield from _find_never_written(batch, rows, where, bad)
     if batch.blocks[-1] != block or batch.turn[-1]:
         layout.forget()
     last = isglobal | (turn == batch.turn[-1])
@@ -101,7 +101,7 @@ def _first_places(keys: np.ndarray, count: int) -> np.ndarray:
     return np.flatnonzero(table[keys] == np.arange(len(keys)))
 
 
-def _never_written(
+def _find_never_written(
     batch: Batch, rows: np.ndarray, where: np.ndarray, first: np.ndarray
 ) -> Iterator[Offence]:
     """Yield the first reads of places that no other thread writes in the interval."""
@@ -216,12 +216,12 @@ def _pair_races(
                 yield Offence(*differing, conflict=True)
             continue
         if kind[a] == kind[b] == _WRITE:
-            a, b = _with_a_read(thread, kind, a, b, begin, end)
+            a, b = _pair_with_read(thread, kind, a, b, begin, end)
         pair = (a, b) if kind[a] == _READ else (b, a)
         yield Offence(*(int(rows[i]) for i in pair), conflict=False)
 
 
-def _with_a_read(
+def _pair_with_read(
     thread: np.ndarray, kind: np.ndarray, a: int, b: int, begin: int, end: int
 ) -> tuple[int, int]:
     """Pair a read with another thread's write; without a read, return the writes."""
@@ -251,6 +251,6 @@ def _find_differing(
 ) -> tuple[int, int] | None:
     """Return writes of different values by two threads; None if all are equal."""
     stored = batch.numbers(rows)
-    # Unknown values are NaN, and so differ.
+    # Unknown values are NaN, so they differ.
     differing = np.flatnonzero((threads != threads[0]) & (stored != stored[0]))
     return (int(rows[0]), int(rows[differing[0]])) if len(differing) else None

@@ -25,7 +25,7 @@ SHIFT = SITES.bit_length() - 1  # an entry >> SHIFT is its element
 class Entity:
     """An array with a name in the kernel.
 
-    number: names the raw array, .r<number>, its view, .v<number>, and its sides,
+    number: the raw array is called .r<number>, its view .v<number>, and its sides
         .d<number>_<i>.
     origin: "parameter", "shared", "local" or "constant".
     shape: shape of a shared or local array.

@@ -104,8 +104,8 @@ class Rewriter(ast.NodeTransformer):
         """Return the definition; the engine's parameters precede the kernel's."""
         tree = self.variant.tree
         body = self.suite(tree.body)
-        if self.variant.number == 0 and self.tells_ends():
-            body.append(place_node(self.tell(".came_to_end"), tree.body[-1]))
+        if self.variant.number == 0 and self.records_ends():
+            body.append(place_node(self.call_launch(".came_to_end"), tree.body[-1]))
         if self.program.trace and self.variant.number == 0:
             body.append(place_node(ast.Return(self.names()), tree.body[-1]))
         arguments = ast.arguments(
@@ -123,12 +123,12 @@ class Rewriter(ast.NodeTransformer):
         definition.type_params = []
         return place_node(definition, tree)
 
-    def tells_ends(self) -> bool:
+    def records_ends(self) -> bool:
         """Return whether to record the ends of threads: others may wait for them."""
         return self.program.checks and self.program.variants[0].yields
 
-    def tell(self, name: str) -> ast.stmt:
-        """Build a call of one of the launch's functions with the thread's number."""
+    def call_launch(self, name: str) -> ast.stmt:
+        """Build a call of a function of the launch with the thread's number."""
         return ast.Expr(ast.Call(self.own(name), [load(".lin")], []))
 
     def names(self) -> ast.expr:
@@ -169,8 +169,8 @@ class Rewriter(ast.NodeTransformer):
     # ---- statements ----
 
     def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:
-        if self.variant.number and node.value is None and self.tells_ends():
-            return [place_node(self.tell(".leaves"), node), node]
+        if self.variant.number and node.value is None and self.records_ends():
+            return [place_node(self.call_launch(".leaves"), node), node]
         if self.variant.number == 0 and self.program.trace:
             return place_node(ast.Return(self.names()), node)
         return self.generic_visit(node)

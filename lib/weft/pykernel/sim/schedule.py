@@ -295,7 +295,7 @@ class Block:
         return Stop("exception", text, self.launch.places[wait[1]]).of(number)
 
     def deadlock(self) -> Stop:
-        """Return the Stop that names a waiting thread and the lanes that it lacks."""
+        """Return the Stop that names a waiting thread and the lanes that never come."""
         first = min(self.at_warp, key=lambda n: self.rank[n])
         operation, place, mask, *_ = self.at_warp[first]
         needed = [n for n in self.named_by(first // WARP, mask) if n in self.live]

@@ -60,7 +60,7 @@ def check(source: FunctionSource, name: str, kernel: bool) -> None:
         raise make_refusal(
             source, source.tree, name, "a helper's parameters are plain names, not *"
         )
-    for node in _in_order(source.tree):
+    for node in _walk_in_order(source.tree):
         if node is source.tree:
             continue
         if isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Set)):
@@ -97,7 +97,7 @@ def _is_returning(node: ast.Return) -> bool:
     )
 
 
-def _in_order(node: ast.AST):
+def _walk_in_order(node: ast.AST):
     yield node
     for child in ast.iter_child_nodes(node):
         # Threads do not run decorators and annotations.
@@ -107,7 +107,7 @@ def _in_order(node: ast.AST):
             node.returns,
         ]:
             continue
-        yield from _in_order(child)
+        yield from _walk_in_order(child)
 
 
 def load(name: str) -> ast.Name:

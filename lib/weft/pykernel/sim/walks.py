@@ -1,7 +1,7 @@
 """Compute where a plain loop's accesses begin and end, and test their bounds.
 
 Such a loop has a known number of turns, and each of its accesses moves by equal steps.
-Values known before the launch are computed in this module; code computes the others.
+This module computes values known before the launch; the new code computes the others.
 """
 
 from __future__ import annotations

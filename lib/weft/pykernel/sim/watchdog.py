@@ -59,7 +59,7 @@ class TooLong(Stop):
 
 
 class Watchdog:
-    """Limits the time of each block; begin() announces a block. A context manager."""
+    """A context manager that limits the time of each block; begin() starts a block."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -96,7 +96,7 @@ class Watchdog:
         self.began = time.monotonic()
 
     def end_late_launch(self) -> bool:
-        """End the launch if it is late; return False if its watch is over."""
+        """End the launch if it is late; return False if it is already over."""
         if self.due > time.monotonic():
             return True
         with self._lock:

@@ -175,7 +175,7 @@ class TranslatedLaunch:
 
     def __init__(self, runner: TranslatedKernel, shape: LaunchConfig) -> None:
         self.runner, self.shape = runner, shape
-        # Launches of load_cuda() by key, so that a further launch costs little more.
+        # Launches of load_cuda(), by key of the arguments, make later calls cheap.
         self._ready: dict[Any, tuple[BuiltKernel, Any]] = {}
 
     def __call__(self, *args: Any, **named: Any) -> None:

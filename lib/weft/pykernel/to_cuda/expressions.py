@@ -252,7 +252,7 @@ class Expressions:
                 continue
             if row.type != next_index.type:
                 row, next_index = self._signed_pair(row, next_index, indices)
-            # Sums of integers are associative, so `more` needs no parentheses.
+            # Sums of integers are associative, so `next_index` needs no parentheses.
             text = f"{row.text} + {next_index.within(SUM)}"
             at = CExpression(text, SUM, natural_type(row.type, next_index.type))
         return CExpression(f"{name}[{at.text}]", PRIMARY, kind.dtype.c)

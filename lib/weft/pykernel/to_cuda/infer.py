@@ -332,7 +332,7 @@ class TypeWalk:
         return base, indices
 
     def indices(self, kind: ArrayType, indices: list[ast.expr], node: ast.AST) -> None:
-        """Check the indices of an element."""
+        """Infer the types of an element's indices, and refuse invalid ones."""
         for one in indices:
             if isinstance(one, ast.Slice):
                 self.unit.fail(f"{ast.unparse(node)} is a slice", _ELEMENT, one)

@@ -204,32 +204,32 @@ class TranslationOutput:
         if isinstance(node, ast.Attribute):
             base = unit.meaning(node.value)
             if getattr(base, "__name__", "") in ("math", "numpy"):
-                return self._literal(value, weak)
+                return self._write_literal(value, weak)
         name = node.attr if isinstance(node, ast.Attribute) else node.id
-        return self._named(unit, name, value, weak)
+        return self._write_named(unit, name, value, weak)
 
-    def _named(self, unit: Unit, name: str, value: Any, weak: str) -> CExpression:
+    def _write_named(self, unit: Unit, name: str, value: Any, weak: str) -> CExpression:
         kind = constant_type(value)
         if not kind.whole and not math.isfinite(value):
             # NVRTC rejects `static const float NAME = INFINITY;` as not constant.
-            return self._literal(value, weak)
+            return self._write_literal(value, weak)
         name = f"{name}_" if name in RESERVED or unit.is_local(name) else name
         while name in self.constants and not _is_same(self.constants[name], value):
             name += "_"
         self.constants[name] = value
         if kind == FLOAT:
             self.wants(("constant", name), weak)
-            return CExpression(name, PRIMARY, self._weak_type(name))
+            return CExpression(name, PRIMARY, self._get_weak_type(name))
         if kind.whole and kind.weak and kind.kind == "i":
             if -MOST <= int(value) <= MOST:
                 return CExpression(name, PRIMARY, "int", enum=True)
             return CExpression(name, PRIMARY, write_whole(value).type)
         return CExpression(name, PRIMARY, kind.c)
 
-    def _weak_type(self, name: str) -> str:
+    def _get_weak_type(self, name: str) -> str:
         return "double" if ("constant", name) in self.doubles else "float"
 
-    def _literal(self, value: Any, weak: str) -> CExpression:
+    def _write_literal(self, value: Any, weak: str) -> CExpression:
         if isinstance(value, float) and not isinstance(value, np.generic):
             return number(value, weak)
         return self.literal(value)
@@ -270,7 +270,7 @@ class TranslationOutput:
             literal = self.literal(value)
             type_ = kind.c
             if kind == FLOAT:
-                type_ = self._weak_type(name)
+                type_ = self._get_weak_type(name)
                 literal = number(value, type_)
             elif kind.kind == "i" and kind.weak:
                 type_ = literal.type

@@ -115,7 +115,7 @@ class Desugar(ast.NodeTransformer):
             and count == len(value.args) == 2
         ):
             parts = [
-                ast.copy_location(ast.BinOp(*_join_conditions(value.args, op)), value)
+                ast.copy_location(ast.BinOp(*_copy_operands(value.args, op)), value)
                 for op in (ast.FloorDiv(), ast.Mod())
             ]
         else:
@@ -163,7 +163,7 @@ class Desugar(ast.NodeTransformer):
         raise TranslationError(message, hint, self.name, self.source, node)
 
 
-def _join_conditions(args, op):
+def _copy_operands(args, op):
     return copy.deepcopy(args[0]), op, copy.deepcopy(args[1])
 
 
@@ -269,7 +269,7 @@ class Scope:
         one = self.blocks[block][number]
         if self._assigns(one, name):
             return Home(one, True, stores == 1, False)
-        if self._surely(one, name):
+        if self._always_sets(one, name):
             return Home(one, False, False, False)
         # A value may come from the previous turn, so the declaration precedes the loop.
         for i in range(depth + 1):
@@ -289,7 +289,7 @@ class Scope:
             )
         )
 
-    def _surely(self, one: ast.stmt, name: str) -> bool:
+    def _always_sets(self, one: ast.stmt, name: str) -> bool:
         """Return whether `one` is an if/else that sets the name before it is read."""
         if (
             not isinstance(one, ast.If)
@@ -297,11 +297,11 @@ class Scope:
             or _is_mentioned(one.test, name)
         ):
             return False
-        return all(self._gives(block, name) for block in (one.body, one.orelse))
+        return all(self._sets(block, name) for block in (one.body, one.orelse))
 
-    def _gives(self, block: Block, name: str) -> bool:
+    def _sets(self, block: Block, name: str) -> bool:
         for one in block:
-            if self._assigns(one, name) or self._surely(one, name):
+            if self._assigns(one, name) or self._always_sets(one, name):
                 return True
             if isinstance(one, (ast.Return, ast.Continue, ast.Break)):
                 return True

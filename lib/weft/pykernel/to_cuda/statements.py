@@ -130,7 +130,7 @@ def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
     # A bound that moves once may move in each pass, so it becomes unknown.
     if old_range is not None and merged != old_range:
         merged = (
-            old_range[0] if merged[0] == old_range[0] else _widen_type(merged[0], 0),
+            old_range[0] if merged[0] == old_range[0] else _widen_bound(merged[0], 0),
             old_range[1] if merged[1] == old_range[1] else None,
         )
     if new != old or merged != old_range:
@@ -138,7 +138,7 @@ def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
     unit.variables[name], unit.ranges[name] = new, merged
 
 
-def _widen_type(low: int | None, floor: int) -> int | None:
+def _widen_bound(low: int | None, floor: int) -> int | None:
     return floor if low is not None and low >= floor else None
 
 
@@ -209,7 +209,7 @@ def _walk_for(walk: Any, one: ast.For) -> None:
         old_range = old[1] or span
         merged = merge(old_range, span)
         span = (
-            old_range[0] if merged[0] == old_range[0] else _widen_type(merged[0], 0),
+            old_range[0] if merged[0] == old_range[0] else _widen_bound(merged[0], 0),
             old_range[1] if merged[1] == old_range[1] else None,
         )
     if old != (wide, span):

@@ -166,7 +166,7 @@ def of_dtype(dtype: Any) -> ScalarType | None:
 def promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
     """Return the type of a + b; None for int64 and uint64, which have no common type.
 
-    The rules are NumPy's promotion (NEP 50), except that a bool counts as an int.
+    The rules are those of NumPy (NEP 50), except that a bool counts as an int.
     """
     a, b = (INT if t.kind == "b" else t for t in (a, b))
     if a.weak and b.weak:
