@@ -1,4 +1,4 @@
-"""What no runner of a Python kernel takes is refused in the same words by all."""
+"""All runners refuse unsuitable arguments of a Python kernel in the same words."""
 
 import re
 
@@ -56,20 +56,20 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_all_runners_refuse_an_argument_in_the_same_words(case):
-    args, said = REFUSED[case]
+    args, message = REFUSED[case]
     words = set()
     for runner in RUNNERS:
-        with pytest.raises(ArgumentError, match=said) as caught:
+        with pytest.raises(ArgumentError, match=message) as error:
             runner(put)[1, 4](*args)
-        words.add(str(caught.value))
+        words.add(str(error.value))
     assert len(words) == 1, words
     assert words.pop().startswith("put")
 
 
 def test_arguments_by_keyword_are_refused_in_the_same_words():
-    said = r"put: n= is a keyword: .*put\[grid, block\]\(x, n\)"
+    message = r"put: n= is a keyword: .*put\[grid, block\]\(x, n\)"
     for runner in RUNNERS:
-        with pytest.raises(ArgumentError, match=said):
+        with pytest.raises(ArgumentError, match=message):
             runner(put)[1, 4](FLOATS, n=4)
 
 
@@ -140,10 +140,10 @@ def uneven(x, n):
 
 @pytest.mark.parametrize("runner", [sim, cuda_c])
 def test_a_loop_over_other_values_is_told_what_to_write(runner):
-    said = "loop"
-    with pytest.raises((ArgumentError, TranslationError), match=said) as caught:
+    message = "loop"
+    with pytest.raises((ArgumentError, TranslationError), match=message) as error:
         runner(uneven)[1, 1](FLOATS, 4)
-    assert LOOP_HINT in str(caught.value)
+    assert LOOP_HINT in str(error.value)
 
 
 COPIES = load_cuda(
@@ -168,25 +168,25 @@ __global__ void twice(float *y, const float *x, int n) {
     ],
 )
 def test_the_advice_for_an_output_that_does_not_fit_brings_its_numbers_back(y):
-    """A copy alone would take what the kernel writes away with it."""
+    """If only a copy were passed, the kernel's results would be lost with it."""
     x = np.arange(4, dtype=np.float32)
     with pytest.raises(ArgumentError) as refused:
         COPIES.twice[1, 4](y, x, 4)
     words = "pass a copy (.*), and after the launch (.*), as it may be written"
-    said = re.search(words, str(refused.value))
+    advice = re.search(words, str(refused.value))
     names = {"y": y, "np": np, "torch": torch}
-    exec(said[1], names)
+    exec(advice[1], names)
     COPIES.twice[1, 4](names["c"], x, 4)
-    exec(said[2], names)
+    exec(advice[2], names)
     assert y.tolist() == [0, 2, 4, 6]
 
 
 def test_the_advice_for_an_input_is_a_copy_alone():
     y = torch.zeros(4)
-    for x, said in (
+    for x, message in (
         (torch.zeros(8)[::2], r"pass its \.contiguous\(\)$"),
         (np.zeros(8, np.float32)[::2], r"pass np\.ascontiguousarray\(\) of it$"),
         (np.zeros(4), r"pass its \.astype\(np\.float32\)$"),
     ):
-        with pytest.raises(ArgumentError, match=said):
+        with pytest.raises(ArgumentError, match=message):
             COPIES.twice[1, 4](y, x, 4)
