@@ -349,7 +349,7 @@ def unknown(x):
     [
         (gives, "a kernel returns nothing.*: return x"),
         (recursive, "cannot call itself"),
-        (with_try, r"line \d+: a kernel cannot have try; check with an if"),
+        (with_try, r"line \d+: a kernel cannot have try; test with an if"),
         (with_list, "a list; use cuda.local.array"),
         (over_a_list, r"a kernel's for loop runs over range\(...\) or a tuple"),
         (with_comprehension, "generator expression; write a for loop"),

@@ -13,7 +13,7 @@ from weft.pykernel.sim.log import Log
 from weft.pykernel.sim.record import WRITE, Site
 from weft.pykernel.to_cuda import TranslationError
 
-WHOLE = "one thread does one element"
+WHOLE = "one thread handles one element"
 
 
 def misspelt(out, x):

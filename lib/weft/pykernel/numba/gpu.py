@@ -51,8 +51,8 @@ def explain_unusable() -> str:
         return f"Numba is not usable ({_first_line(error)}): {cure}"
     if "simulator" in cuda.jit.__module__:
         return (
-            "numba.cuda is its simulator in this process, since NUMBA_ENABLE_CUDASIM "
-            "was set when it was imported: restart the kernel"
+            "numba.cuda is Numba's simulator in this process, since "
+            "NUMBA_ENABLE_CUDASIM was set when it was imported: restart the kernel"
         )
     try:
         cuda.current_context()

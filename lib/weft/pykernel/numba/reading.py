@@ -98,8 +98,8 @@ def _read(
         raise KernelError(f"Numba cannot be imported: {error}") from None
     if "simulator" in cuda.jit.__module__:
         raise KernelError(
-            "numba.cuda is its simulator in this process and compiles nothing, since "
-            "NUMBA_ENABLE_CUDASIM was set when it was imported"
+            "numba.cuda is Numba's simulator in this process and compiles nothing, "
+            "since NUMBA_ENABLE_CUDASIM was set when it was imported"
         )
     function = meaning.build(part, cuda, cuda.jit(device=True))
     type_list = numba_types(checked)

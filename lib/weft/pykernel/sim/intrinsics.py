@@ -170,7 +170,7 @@ def _rewrite_grid(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | N
         return None
     number = node.args[0] if len(node.args) == 1 else None
     if not isinstance(number, ast.Constant) or number.value not in (1, 2, 3):
-        rewriter.refuse(node, f"cuda.{path} takes 1, 2 or 3, as a number")
+        rewriter.refuse(node, f"cuda.{path} takes the number 1, 2 or 3")
     form: Callable[[Rewriter, str], ast.expr]
     form = _rewrite_index if path == "grid" else _rewrite_extent
     axes = [form(rewriter, axis) for axis in "xyz"[: number.value]]

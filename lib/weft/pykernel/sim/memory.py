@@ -74,8 +74,8 @@ class ArrayView:
         if name[:2] == "__":  # Python looks for a special method
             raise AttributeError(name)
         raise AttributeError(
-            f"{self.name}.{name} is of a whole array: one thread does one element, "
-            f"{self.name}[i]; write a loop if it does several"
+            f"{self.name}.{name} works on a whole array: one thread handles one "
+            f"element, {self.name}[i]; write a loop if it handles several"
         )
 
     def _refuse_number(self, *_: Any) -> NoReturn:
@@ -85,7 +85,7 @@ class ArrayView:
                 f"{self.name}[row, col], or pass {self.name}.ravel(), which is flat"
             )
         raise TypeError(
-            f"{self.name} is an array, not a number: one thread does one element, "
+            f"{self.name} is an array, not a number: one thread handles one element, "
             f"{self.name}[i], with i = cuda.grid(1)"
         )
 

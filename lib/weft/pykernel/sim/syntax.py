@@ -19,8 +19,8 @@ _WAYS: dict[type[ast.AST], tuple[str, str]] = {
     ast.AsyncWith: ("with", "write its steps one after another"),
     ast.AsyncFor: ("async", "threads wait with cuda.syncthreads()"),
     ast.Await: ("await", "threads wait with cuda.syncthreads()"),
-    ast.Try: ("try", "check with an if before"),
-    ast.TryStar: ("try", "check with an if before"),
+    ast.Try: ("try", "test with an if first"),
+    ast.TryStar: ("try", "test with an if first"),
     ast.ClassDef: ("class", "use arrays and numbers"),
     ast.FunctionDef: ("def inside a kernel", "define the helper outside of it"),
     ast.AsyncFunctionDef: ("async def", "define a helper with def, outside of it"),
@@ -29,7 +29,7 @@ _WAYS: dict[type[ast.AST], tuple[str, str]] = {
     ast.YieldFrom: ("yield", "threads wait with cuda.syncthreads()"),
     ast.Global: ("global", "write to an array that is an argument"),
     ast.Nonlocal: ("nonlocal", "write to an array that is an argument"),
-    ast.Delete: ("del", "leave it out: a thread's names end with it"),
+    ast.Delete: ("del", "leave it out, since a thread's names end with the thread"),
     ast.ListComp: ("a list comprehension", "write a for loop"),
     ast.SetComp: ("a comprehension", "write a for loop"),
     ast.DictComp: ("a comprehension", "write a for loop"),
@@ -71,7 +71,7 @@ def check(source: FunctionSource, name: str, kernel: bool) -> None:
         if type(node) in _WAYS:
             what, way = _WAYS[type(node)]
             raise make_refusal(
-                source, node, name, f"a kernel cannot have {what}; {way} instead"
+                source, node, name, f"a kernel cannot have {what}; {way}"
             )
         if isinstance(node, ast.keyword) and node.arg is None:
             raise make_refusal(

@@ -281,7 +281,7 @@ def infer(walk: Any, node: ast.Call) -> tuple[Any, Span]:
     if meaning is UNKNOWN and isinstance(node.func, ast.Attribute):
         unit.fail(
             f"{name}() works on a whole array or object",
-            "one thread does one element: write the loop",
+            "one thread handles one element: write the loop",
             node,
         )
     unit.fail(
@@ -380,7 +380,7 @@ def _type_math(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     else:
         unit.fail(
             f"{ast.unparse(node.func)} does not become CUDA C",
-            "the available ones include sqrt, exp, log, sin, cos, tanh, pow and floor",
+            "available functions include sqrt, exp, log, sin, cos, tanh, pow and floor",
             node,
         )
     if base in TESTS:

@@ -23,7 +23,7 @@ class UnitWriter:
 
     def __init__(self, unit: Unit, output: Any) -> None:
         self.unit, self.output = unit, output
-        self.to = Expressions(unit, output)
+        self.exprs = Expressions(unit, output)
         self.lines: list[Line] = []
         self.comments: list[Comment] = list(unit.comments)
         self.depth = 1
@@ -73,7 +73,7 @@ class UnitWriter:
 
     def _write_return_type(self) -> str:
         kind = self.unit.returns
-        type_ = "void" if kind is None else self.to.type(kind, (self.unit, ""))
+        type_ = "void" if kind is None else self.exprs.type(kind, (self.unit, ""))
         return f"static __device__ {type_} "
 
     def _write_parameter(self, name: str) -> str:
@@ -81,7 +81,7 @@ class UnitWriter:
         kind = unit.variables[name]
         spelled = self.output.spelled(unit, name)
         if isinstance(kind, ScalarType):
-            return f"{self.to.type(kind, (unit, name))} {spelled}"
+            return f"{self.exprs.type(kind, (unit, name))} {spelled}"
         constant = name not in unit.written
         if len(kind.shape) > 1:
             sides = "".join(f"[{side}]" for side in kind.shape)
@@ -108,7 +108,7 @@ class UnitWriter:
                 self.before.setdefault(home.at, []).append((name, home.blank))
 
     def type_of(self, name: str) -> str:
-        return self.to.type(self.unit.variables[name], (self.unit, name))
+        return self.exprs.type(self.unit.variables[name], (self.unit, name))
 
     # ---- lines ----
 
@@ -258,7 +258,7 @@ class UnitWriter:
     def _If(self, one: ast.If) -> None:
         word, start = "if", len(self.lines)
         while True:
-            head = f"{word} ({self.to.test(one.test).text})"
+            head = f"{word} ({self.exprs.test(one.test).text})"
             if not one.orelse:
                 braces = self.write_body(head, one.body, self.take_header(one))
                 if word != "if" and not braces:
@@ -315,7 +315,7 @@ class UnitWriter:
         ]
 
     def _While(self, one: ast.While) -> None:
-        head = f"while ({self.to.test(one.test).text})"
+        head = f"while ({self.exprs.test(one.test).text})"
         if self.write_body(head, one.body, self.take_header(one)):
             self.put("}", one.end_lineno)
 

@@ -51,7 +51,7 @@ def write_for(writer: UnitWriter, one: ast.For) -> None:
     step = args[2] if len(args) == 3 else None
     type_ = writer.type_of(one.target.id)
     name = writer.output.name(writer.unit, one.target.id)
-    first = writer.to.value(start, type_).text if start is not None else "0"
+    first = writer.exprs.value(start, type_).text if start is not None else "0"
     end = _write_bound(writer, one, stop, "end", type_)
     test, turn = _write_step(writer, one, name, end, step, type_)
     head = f"for ({type_} {name} = {first}; {test}; {turn})"
@@ -67,7 +67,7 @@ def _write_bound(
     Python computes it once, C in every turn. A bound that may change during the loop is
     therefore stored in a constant.
     """
-    bound = writer.to.signed(writer.to.expr(node))
+    bound = writer.exprs.signed(writer.exprs.expr(node))
     if bound.type in ("unsigned", "unsigned long long"):
         bound = CExpression(f"({type_}){bound.within(13)}", 13, type_)
     if not _changes_bound(writer, one, node):
@@ -118,12 +118,12 @@ def _write_step(
         return above, f"{name}--"
     if high is not None and high < 0:
         if isinstance(step, ast.UnaryOp):
-            return above, f"{name} -= {writer.to.expr(step.operand).text}"
+            return above, f"{name} -= {writer.exprs.expr(step.operand).text}"
         return above, f"{name} += {_write_bound(writer, one, step, 'step', type_).text}"
     bound = (
         _write_bound(writer, one, step, "step", type_)
         if _changes_bound(writer, one, step)
-        else (writer.to.expr(step))
+        else (writer.exprs.expr(step))
     )
     turn = f"{name} += {bound.text}"
     if low is not None and low >= 0:
@@ -162,28 +162,28 @@ def write_simple(writer: UnitWriter, one: ast.stmt) -> list[str]:
         return [_write_return(writer, one)]
     if isinstance(one, ast.Assert):
         writer.output.headers.add("assert.h")
-        return [f"assert({writer.to.test(one.test).text});"]
+        return [f"assert({writer.exprs.test(one.test).text});"]
     if isinstance(one, ast.Expr):
         call = one.value
         if writer.unit.meaning(call.func) == KnownFunction("print"):
             writer.output.headers.add("stdio.h")
-            return [f"{emit_printf(writer.to, call)};"]
-        return [f"{writer.to.expr(call).text};"]
+            return [f"{emit_printf(writer.exprs, call)};"]
+        return [f"{writer.exprs.expr(call).text};"]
     return ["break;" if isinstance(one, ast.Break) else "continue;"]
 
 
 def _write_assign(writer: UnitWriter, one: ast.Assign) -> str:
     target = one.targets[0]
     if isinstance(target, ast.Subscript):
-        place = writer.to.expr(target)
-        return f"{place.text} = {writer.to.value(one.value, place.type).text};"
+        place = writer.exprs.expr(target)
+        return f"{place.text} = {writer.exprs.value(one.value, place.type).text};"
     kind = writer.unit.variables.get(target.id)
     if isinstance(kind, ArrayType):
         return _declare_array(writer, target.id, kind, one.value)
     if not writer.unit.scope.read(target.id):
-        return f"{writer.to.expr(one.value).text};"
+        return f"{writer.exprs.expr(one.value).text};"
     type_ = writer.type_of(target.id)
-    value = writer.to.value(one.value, type_).text
+    value = writer.exprs.value(one.value, type_).text
     name = writer.output.name(writer.unit, target.id)
     if one in writer.inline:
         return f"{'const ' * writer.inline[one]}{type_} {name} = {value};"
@@ -225,16 +225,16 @@ def _list_sides(writer: UnitWriter, node: ast.Call, kind: ArrayType) -> list[str
     parts = arguments[0].elts if isinstance(arguments[0], ast.Tuple) else [arguments[0]]
     if len(parts) != len(kind.shape) or any(p not in writer.unit.types for p in parts):
         return [str(side) for side in kind.shape]
-    return [writer.to.expr(part).text for part in parts]
+    return [writer.exprs.expr(part).text for part in parts]
 
 
 def _write_view(writer: UnitWriter, node: ast.AST) -> str:
     if isinstance(node, ast.Name):
-        return writer.to.expr(node).text
-    base = writer.to.expr(node.value).text
+        return writer.exprs.expr(node).text
+    base = writer.exprs.expr(node.value).text
     if node.slice.lower is None:
         return base
-    return f"{base} + {writer.to.index(node.slice.lower).within(SUM)}"
+    return f"{base} + {writer.exprs.index(node.slice.lower).within(SUM)}"
 
 
 def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
@@ -243,11 +243,13 @@ def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
         type_ = writer.type_of(target.id)
         place = writer.output.name(writer.unit, target.id)
     else:
-        element = writer.to.expr(target)
+        element = writer.exprs.expr(target)
         place, type_ = element.text, element.type
-    value = writer.to.value(one.whole, type_)
+    value = writer.exprs.value(one.whole, type_)
     # Write a = a + x as a += x if C then computes the same.
-    left = writer.to.expr(one.whole.left) if type_ != "half" else CExpression("", 0, "")
+    left = (
+        writer.exprs.expr(one.whole.left) if type_ != "half" else CExpression("", 0, "")
+    )
     sign = OPERATORS.get(op, ("", 0))[0]
     start = f"{left.text} {sign} "
     same = left.type == type_ and value.precedence < UNARY and place == left.text
@@ -266,8 +268,8 @@ def _write_return(writer: UnitWriter, one: ast.Return) -> str:
     kind = writer.unit.returns
     if one.value is None or kind is None:
         return "return;"
-    type_ = writer.to.type(kind, (writer.unit, ""))
-    return f"return {writer.to.value(one.value, type_).text};"
+    type_ = writer.exprs.type(kind, (writer.unit, ""))
+    return f"return {writer.exprs.value(one.value, type_).text};"
 
 
 def _has_effect(node: ast.AST) -> bool:

@@ -110,7 +110,7 @@ SPANS = {
 }
 
 
-_ELEMENT = "one thread does one element: write x[i], with i = cuda.grid(1)"
+_ELEMENT = "one thread handles one element: write x[i], with i = cuda.grid(1)"
 _NOT_HERE = {
     ast.ListComp: ("a list comprehension", "write a for loop over range()"),
     ast.GeneratorExp: ("a generator", "write a for loop over range()"),
@@ -426,7 +426,7 @@ class TypeWalk:
         if getattr(node, "tested", False) or all(k.kind == "b" for k in kinds):
             return BOOL, (0, 1)
         self.unit.fail(
-            "and/or of numbers gives one of them in Python, true or false in C",
+            "and/or of numbers gives one of them in Python, but true or false in C",
             "write a if a != 0 else b, or compare",
             node,
         )
