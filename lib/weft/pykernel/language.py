@@ -217,10 +217,7 @@ def _explain_tensor(tensor: torch.Tensor, name: str) -> str:
             ".detach()"
         )
     if tensor.is_conj() or tensor.is_neg():
-        return (
-            "has a pending conjugation or negation: pass its .resolve_conj() or "
-            ".resolve_neg()"
-        )
+        return "has a lazy .conj() or negation: pass .resolve_conj() or .resolve_neg()"
     if tensor.device.type not in ("cpu", "cuda"):
         return f"is on {tensor.device}: pass a tensor on the CPU or CUDA"
     if not hasattr(np, kind := str(tensor.dtype)[6:]):
@@ -250,8 +247,7 @@ _OF_NUMBERS = (
 class FunctionSource:
     """A function's text, as written in its file or cell.
 
-    first: line number of the function's first line.
-    text: the function's lines.
+    first, text: number of the function's first line, and its lines.
     tree: the definition, with the file's line numbers and columns.
     """
 

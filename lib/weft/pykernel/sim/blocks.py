@@ -315,10 +315,7 @@ class Order:
             between.released[place] = released
 
     def holds(self, code: int, at: int) -> bool:
-        """Return whether row `at` is known to follow another block's last access.
-
-        code: kind of that access.
-        """
+        """Return whether row `at` is known to follow the last access of kind `code`."""
         shadow, where = self.between.shadows[code], self.address[at]
         block, row = int(shadow.block[where]) - 1, int(self.rows[at])
         stamp, who = int(shadow.stamp[where]), int(shadow.thread[where])

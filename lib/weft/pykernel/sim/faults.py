@@ -182,10 +182,7 @@ def _find_index_error(
 def _find_inner_error(
     error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
 ) -> Stop | None:
-    """Return the Stop for an error from NumPy, or a TypeError in the kernel's code.
-
-    Returns None for other errors.
-    """
+    """Return the Stop for NumPy's errors and a kernel's TypeErrors; None for others."""
     kinds = (IndexError, ValueError, MemoryError)
     of_numpy = type(error).__module__.startswith("numpy")
     if inner is None:

@@ -137,11 +137,10 @@ class Judge:
         if offence.conflict:
             values = [batch.value(row) for row in (one, other)]
             shown = [f"{v[0]} to " if v else "" for v in values]
-            target = "it" if shown[1] else what
+            name = "it" if shown[1] else what
             text = (
                 f"{beginning}writes {shown[0]}{what} at line {line} and {b} writes "
-                f"{shown[1]}{target} at line {other_line}: which of them stays is "
-                f"chance"
+                f"{shown[1]}{name} at line {other_line}: which of them stays is chance"
             )
         else:
             verbs = [VERBS[int(batch.kind[row])] for row in (one, other)]

@@ -45,10 +45,7 @@ def is_language(value: Any) -> bool:
 def path_of(
     function: types.FunctionType, node: ast.expr, local: Container[str]
 ) -> str | None:
-    """Return the part of the language that an expression names, such as "threadIdx.x".
-
-    The result is None if the expression names no part.
-    """
+    """Return the path in the language that a node names, "threadIdx.x", or None."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
         attributes.insert(0, node.attr)

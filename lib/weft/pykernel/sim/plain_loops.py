@@ -81,8 +81,7 @@ class LoopShapes(dict):
 class Table:
     """LoopShapes as columns.
 
-    width: number of accesses per turn.
-    rows: number of accesses in all turns.
+    width, rows: numbers of accesses per turn, and in all turns.
     steps: distance that each access moves per turn, in elements.
     """
 

@@ -184,10 +184,7 @@ class Block:
                 at_warp[number] = wait if all_lanes else self.named(number, wait)
 
     def named(self, number: int, wait: tuple) -> tuple:
-        """Return a lane's wait with its mask as a number.
-
-        Raises Stop if the lane itself is not in the mask.
-        """
+        """Return a wait with its mask as a number; raise Stop if it lacks the lane."""
         operation, place, mask, value, argument = wait
         if operation == "activemask":
             return wait

@@ -88,10 +88,7 @@ class Way:
         return node
 
     def test(self, a: ast.expr, how: ast.cmpop, b: ast.expr) -> None:
-        """Add the test a < b, or another comparison, unless its result is known.
-
-        Raises Odd if it is known to fail.
-        """
+        """Add a test like a < b unless it is known to hold; raise Odd if it fails."""
         x, y = whole_value(a), whole_value(b)
         if x is not None and y is not None:
             if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(how)]:

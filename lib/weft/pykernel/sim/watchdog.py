@@ -17,8 +17,7 @@ from .record import AccessPlace
 class Stop(Exception):
     """Ends a thread.
 
-    kind: the finding's kind, as in report/cures.py.
-    text: the message, with its numbers.
+    kind, text: the finding's kind, as in report/cures.py, and its message.
     place: the access, if known.
     array, index: the element that the thread was about to touch.
     """

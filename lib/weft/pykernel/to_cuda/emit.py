@@ -272,11 +272,7 @@ class UnitWriter:
                 self._brace(at, head)
             self.line = one.orelse[0].lineno
             inner = one.orelse[0]
-            if (
-                len(one.orelse) == 1
-                and isinstance(inner, ast.If)
-                and self._is_elif(inner)
-            ):
+            if self._is_elif(one.orelse):
                 for comment in self._list_above(inner):
                     self.depth += 1
                     self._comment(comment)
@@ -294,7 +290,10 @@ class UnitWriter:
             self.put("}", one.end_lineno)
             return
 
-    def _is_elif(self, inner: ast.If) -> bool:
+    def _is_elif(self, orelse: list[ast.stmt]) -> bool:
+        inner = orelse[0]
+        if len(orelse) > 1 or not isinstance(inner, ast.If):
+            return False
         line = self.unit.source.line(inner.lineno)
         return line[inner.col_offset :].startswith("elif") and inner not in self.before
 

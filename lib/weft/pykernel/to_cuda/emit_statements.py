@@ -62,10 +62,9 @@ def write_for(writer: UnitWriter, one: ast.For) -> None:
 def _write_bound(
     writer: UnitWriter, one: ast.For, node: ast.AST, word: str, type_: str
 ) -> CExpression:
-    """Write a bound of range().
+    """Write a bound of range(), which Python computes once, and C in every turn.
 
-    Python computes it once, C in every turn. A bound that may change during the loop is
-    therefore stored in a constant.
+    A bound that may change during the loop is therefore stored in a constant.
     """
     bound = writer.exprs.signed(writer.exprs.expr(node))
     if bound.type in ("unsigned", "unsigned long long"):

@@ -72,8 +72,7 @@ MOST = 2**31 - 1  # maximum of C's int
 class ScalarType:
     """The type of a number.
 
-    kind: b (bool), i, u or f, as in NumPy.
-    bits: size.
+    kind, bits: b (bool), i, u or f, as in NumPy, and the size.
     weak: whether it is a Python type.
     """
 
