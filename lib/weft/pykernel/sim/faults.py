@@ -268,7 +268,7 @@ def _describe_timeout(inner: TracebackType | None, scene: FaultyLaunch) -> Stop:
         text += f": it is at line {inner.tb_lineno}"
         if turns and max(turns) > 1:
             text += f", and has gone round a while loop {max(turns)} times"
-    text += "; look for a loop that does not end, or allow more time with timeout="
+    text += "; look for a loop that does not end, or allow more with timeout="
     return Stop("hang", text)
 
 
