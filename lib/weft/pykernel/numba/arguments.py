@@ -276,7 +276,7 @@ def send(kernel: str, arrays: list[np.ndarray], device: torch.device | str) -> S
     """Copy arrays to a device; raise ArgumentError for arrays of structures."""
     copies = Sent()
     spans, offsets = spans_of(arrays)
-    together: list[list[np.ndarray]] = [[] for _ in spans]
+    groups: list[list[np.ndarray]] = [[] for _ in spans]
     for array in arrays:
         if array.dtype.fields:
             raise ArgumentError(
@@ -284,11 +284,11 @@ def send(kernel: str, arrays: list[np.ndarray], device: torch.device | str) -> S
                 f"pass the result of Numba's cuda.to_device(array)"
             )
         if id(array) in offsets:
-            together[offsets[id(array)][0]].append(array)
+            groups[offsets[id(array)][0]].append(array)
         else:  # the array has no elements
             empty = torch.from_numpy(np.empty(array.shape, array.dtype))
             copies.where[id(array)] = empty.to(device)
-    for span, group in zip(spans, together):
+    for span, group in zip(spans, groups):
         # If an array has more bytes than its span, its elements overlap.
         if len(set(map(_place, group))) == 1 and group[0].nbytes <= span[1]:
             _send_one(copies, group, device)

@@ -181,8 +181,8 @@ def watched(function, faults):
             try:
                 function(*args)
             except Exception as error:
-                me = threading.current_thread()
-                faults.append((error, tuple(me.blockIdx), tuple(me.threadIdx)))
+                thread = threading.current_thread()
+                faults.append((error, tuple(thread.blockIdx), tuple(thread.threadIdx)))
                 raise Ended from None
 
     return kernel

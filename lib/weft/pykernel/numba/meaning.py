@@ -171,7 +171,7 @@ class KernelPart:
     def stale(self) -> bool:
         """Return whether a name has a new value, for example after a cell ran again."""
         return any(
-            _value_now(where, name) is not was for where, name, was in self.watched
+            _value_now(where, name) is not old for where, name, old in self.watched
         )
 
     def uses(self) -> Iterator[tuple[str, int]]:

@@ -85,8 +85,8 @@ class Knowledge:
         newer = other.exact > self.exact
         self.who[newer] = other.who[newer]
         for name in ("all", "fenced", "exact"):
-            mine = getattr(self, name)
-            np.maximum(mine, getattr(other, name), out=mine)
+            values = getattr(self, name)
+            np.maximum(values, getattr(other, name), out=values)
 
     def covers(self, block: int, stamp: int, thread: int) -> bool:
         """Return whether an access of `block` is known to have happened before."""
@@ -113,7 +113,7 @@ class Between:
         self.known: dict[int, Knowledge] = {}
         self.released: dict[int, Knowledge] = {}  # keyed by the address of an atomic
         self.fence: dict[int, int] = {}  # each block's last interval with a fence
-        self.seen = np.zeros(blocks, bool)
+        self.examined = np.zeros(blocks, bool)
 
     def look(self, batch: Batch) -> Iterator[Meeting]:
         """Yield the races of a batch's rows with other blocks, one per site pair."""
@@ -138,8 +138,8 @@ class Between:
         """Return whether no two blocks race in these rows; if so, record the rows."""
         kind, block = batch.kind[rows], batch.blocks[batch.part[rows]]
         for code in (_WRITE, _ATOMIC, _READ):
-            seen = self.shadows[code].block[address]
-            foreign = (seen != 0) & (seen != block + 1)
+            last_block = self.shadows[code].block[address]
+            foreign = (last_block != 0) & (last_block != block + 1)
             if code != _WRITE:
                 foreign &= kind != code
             if foreign.any():
@@ -167,15 +167,15 @@ class Between:
         self, batch: Batch, part: int, rows: np.ndarray, address: np.ndarray
     ) -> Iterator[Meeting]:
         block = int(batch.blocks[part])
-        self.seen[block] = True
+        self.examined[block] = True
         kind = batch.kind[rows]
         order = None
         if self.layout.fences:
             self.clock += 1
             order = Order(self, batch, part, block, rows, address)
         for code in (_WRITE, _ATOMIC, _READ):
-            seen = self.shadows[code].block[address]
-            foreign = (seen != 0) & (seen != block + 1)
+            last_block = self.shadows[code].block[address]
+            foreign = (last_block != 0) & (last_block != block + 1)
             if not foreign.any():
                 continue
             if code != _WRITE:
@@ -236,10 +236,10 @@ class Between:
         before = shadow.block[address] if code != _WRITE else 0
         shadow.block[address] = block + 1
         if code != _WRITE:
-            others = (before != 0) & (before != block + 1)
+            foreign = (before != 0) & (before != block + 1)
             # Other blocks in the same batch may have accessed the address, too.
-            others |= shadow.block[address] != block + 1
-            shadow.block[address[others]] = MANY
+            foreign |= shadow.block[address] != block + 1
+            shadow.block[address[foreign]] = MANY
         else:
             shadow.value[address] = batch.numbers(rows)
         shadow.thread[address] = batch.thread[rows]
@@ -281,9 +281,9 @@ class Order:
         last_atomic[thread[atomics]] = atomics
         before = self.fences[self.fences < last_atomic[thread[self.fences]]]
         release[thread[before]] = before
-        rows, mine = self.rows, thread[self.rows]
-        stamps = np.where(rows < last[mine], 1, 2)
-        stamps[rows < release[mine]] = 0
+        rows, thread_of_row = self.rows, thread[self.rows]
+        stamps = np.where(rows < last[thread_of_row], 1, 2)
+        stamps[rows < release[thread_of_row]] = 0
         stamps[self.batch.kind[rows] == _ATOMIC] = 0
         return 3 * self.between.clock + stamps
 
@@ -296,20 +296,20 @@ class Order:
             # In reversed order, the thread's first fence is stored last and remains.
             fences[int(thread[row])] = row
         for row, address in zip(self.rows[atomics], self.address[atomics]):
-            who, place = int(thread[row]), int(address)
+            thread_number, place = int(thread[row]), int(address)
             if place in between.released:
                 self.acquired.append((int(row), between.released[place]))
-            fenced = fences.get(who, row) < row
+            fenced = fences.get(thread_number, row) < row
             if not fenced and earlier < 0:
                 continue
             released = Knowledge.none(between.blocks)
             released.learn(self.known)
             for at, knowledge in self.acquired:
-                if thread[at] == who:
+                if thread[at] == thread_number:
                     released.learn(knowledge)
             released.all[block] = 3 * (clock if fenced else earlier) - 1
             released.fenced[block] = 3 * clock - 2
-            released.exact[block], released.who[block] = 3 * clock, who
+            released.exact[block], released.who[block] = 3 * clock, thread_number
             if place in between.released:
                 released.learn(between.released[place])
             between.released[place] = released
@@ -323,9 +323,9 @@ class Order:
         knowledge += [k for a, k in self.acquired if self._after(a, row)]
         if block >= 0:
             return any(k.covers(block, stamp, who) for k in knowledge)
-        others = self.between.seen.copy()
-        others[self.block] = False
-        return any(k.of_all(others) for k in knowledge)
+        other_blocks = self.between.examined.copy()
+        other_blocks[self.block] = False
+        return any(k.of_all(other_blocks) for k in knowledge)
 
     def _after(self, acquired: int, row: int) -> bool:
         thread, phase = self.batch.thread, self.batch.phase

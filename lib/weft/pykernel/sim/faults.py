@@ -91,11 +91,11 @@ def explain(error: BaseException, scene: FaultyLaunch) -> End:
 def _make_finding(
     stop: Stop, where: AccessPlace | None, thread: Index | None, scene: FaultyLaunch
 ) -> Finding:
-    who = "the launch"
+    subject = "the launch"
     if thread is not None and scene.at is not None:
-        who = f"thread {write_index(thread, scene.block)}"
+        subject = f"thread {write_index(thread, scene.block)}"
         if scene.grid != (1, 1, 1):
-            who += f" of block {write_index(scene.at, scene.grid)}"
+            subject += f" of block {write_index(scene.at, scene.grid)}"
     text = stop.text
     cure = ""
     line = f" at line {where.line}" if where is not None else ""
@@ -119,7 +119,7 @@ def _make_finding(
         text = f"{text} (line {where.line})" if where else text
     return Finding(
         stop.kind,
-        f"{who} {text}",
+        f"{subject} {text}",
         where.file if where else "",
         where.line if where else 0,
         where.column if where else 0,
@@ -187,12 +187,12 @@ def _find_inner_error(
     of_numpy = type(error).__module__.startswith("numpy")
     if inner is None:
         return None
-    in_pythons_words = (
+    is_pythons_text = (
         isinstance(error, TypeError)
         and inner.tb_next is None
         and improve_error(error, scene) is error
     )
-    if not (of_numpy or isinstance(error, kinds) or in_pythons_words):
+    if not (of_numpy or isinstance(error, kinds) or is_pythons_text):
         return None
     return Stop("exception", f"ends with {type(error).__name__}: {error}")
 

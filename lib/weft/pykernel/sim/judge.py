@@ -210,8 +210,8 @@ class Judge:
             thread, site = batch.thread[begin:end], batch.site[begin:end]
             self._orders[key] = 0
             for row in (one, other):
-                mine = thread == batch.thread[row]
-                a, b = (np.flatnonzero(mine & (site == s)) for s in sites)
+                is_own_row = thread == batch.thread[row]
+                a, b = (np.flatnonzero(is_own_row & (site == s)) for s in sites)
                 if len(a) and len(b):
                     ahead, behind = a[-1] < b[0], b[-1] < a[0]
                     self._orders[key] = int(ahead) - int(behind)
@@ -222,11 +222,11 @@ class Judge:
         row = offence.row
         site = self.sites[int(batch.site[row])]
         space = self.layout.arrays[site.array].space
-        whose = {SHARED: "no thread of its block", LOCAL: "it has not"}
+        nobody = {SHARED: "no thread of its block", LOCAL: "it has not"}
         text = (
             f"{self._where(batch, row)}{self._thread(int(batch.thread[row]))} "
             f"{VERBS[int(batch.kind[row])]} {self._element(batch, row)} at line "
-            f"{site.line}, which {whose.get(space, 'nobody')} "
+            f"{site.line}, which {nobody.get(space, 'nobody')} "
             f"{'written' if space == LOCAL else 'has written'} before"
         )
         finding = self._finding(batch, "uninitialised", text, row)
@@ -320,8 +320,8 @@ def _describe_pattern(one: Site, other: Site, before: bool = True) -> str:
 
     before: whether a thread reaches the first site before the second.
     """
-    together = (one.file, one.statement) == (other.file, other.statement)
-    if not one.statement or not together or (one.kind, other.kind) != (READ, WRITE):
+    same = (one.file, one.statement) == (other.file, other.statement)
+    if not one.statement or not same or (one.kind, other.kind) != (READ, WRITE):
         return ""
     if one.text == other.text:
         return UPDATE

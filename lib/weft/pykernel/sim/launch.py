@@ -431,8 +431,8 @@ class SimulatedLaunch:
         """Return the report of the launch so far."""
         findings, counters = list(self.findings.values()), None
         if self._judge is not None:
-            judged, counters = self._judge.finish()
-            findings += judged
+            judge_findings, counters = self._judge.finish()
+            findings += judge_findings
         return Report(
             self.kernel.name,
             self.config.grid,

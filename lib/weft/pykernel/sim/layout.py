@@ -82,8 +82,8 @@ class MemoryLayout:
         for key, views in members.items():
             self._place(key, views)
         if len(self.blank) < self.total:
-            more = np.zeros(self.total - len(self.blank), bool)
-            self.blank = np.concatenate([self.blank, more]) if len(self.blank) else more
+            pad = np.zeros(self.total - len(self.blank), bool)
+            self.blank = np.concatenate([self.blank, pad]) if len(self.blank) else pad
         for memory in self.fresh[fresh:]:
             self.blank[memory.start : memory.start + memory.count] = True
         self._fill_columns()
@@ -91,8 +91,8 @@ class MemoryLayout:
     def _place(self, key: tuple[str, int], views: Sequence[TracedArray]) -> None:
         if key[0] == "view":
             sizes = {view.dtype.itemsize for view in views}
-            whole = len(sizes) == 1 and not any(v.offset % min(sizes) for v in views)
-            granule = sizes.pop() if whole else 1
+            uniform = len(sizes) == 1 and not any(v.offset % min(sizes) for v in views)
+            granule = sizes.pop() if uniform else 1
         else:
             granule = max(1, views[0].dtype.itemsize)
         size = max(view.offset + view.size * view.dtype.itemsize for view in views)

@@ -193,10 +193,10 @@ class Log:
             shape = self.shapes[int(packed[loop[0]]) // SITES]
             if loop[0] + len(shape.steps) >= len(packed):
                 packed = packed[: loop[0]]
-        wrote = np.cumsum(writes[packed & (SITES - 1)])
-        packed = packed[: np.searchsorted(wrote, values, side="right")]
+        ranks = np.cumsum(writes[packed & (SITES - 1)])
+        packed = packed[: np.searchsorted(ranks, values, side="right")]
         del self.entries[first + len(packed) :]
-        del self.values[base + (int(wrote[len(packed) - 1]) if len(packed) else 0) :]
+        del self.values[base + (int(ranks[len(packed) - 1]) if len(packed) else 0) :]
         turns = bisect.bisect_right(self.starts, len(self.entries))
         for column in (self.starts, self.threads, self.phases):
             del column[turns:]
@@ -268,8 +268,8 @@ class Log:
         if silent.any():
             element[silent[site]] = -1
         for number, spread in self.spread.items():
-            mine = np.array([s.array == number for s in self.sites])[site]
-            element[mine] = _place_elements(element[mine], spread)
+            is_own = np.array([s.array == number for s in self.sites])[site]
+            element[is_own] = _place_elements(element[is_own], spread)
         thread = threads[source]
         phase = columns.phases[turns][source] if len(columns.phases) else None
         intervals, a = [], 0
@@ -363,7 +363,7 @@ class Kind:
         self.clean: bool | None = None  # None until an interval of the kind is examined
         self.sums: dict[str, np.ndarray] = {}
 
-    def moved(self, piece: Piece) -> np.ndarray | None:
+    def find_shift(self, piece: Piece) -> np.ndarray | None:
         """Return the shift of each array in elements; None for another kind."""
         packed = piece.packed
         shift = np.zeros(len(self.begins) + 1, np.int64)
@@ -378,9 +378,9 @@ class Kind:
         return elements if same else None
 
     def learn(
-        self, layout: MemoryLayout, interval: Interval, moved: np.ndarray
+        self, layout: MemoryLayout, interval: Interval, shift: np.ndarray
     ) -> None:
-        """Examine an interval of this kind, shifted by `moved` from the first."""
+        """Examine an interval of this kind, moved by `shift` from the first."""
         batch = Batch(layout, [interval])
         self.clean = next(in_block(batch), None) is None
         if not self.clean:
@@ -389,23 +389,23 @@ class Kind:
         sums.add(batch)
         self.sums = sums.sums
         rows = [_first_rows(*batch.rows(layout.blankable[batch.site]))]
-        wrote = batch.kind != CODES[READ]
-        rows.append(_first_rows(*batch.rows(layout.blankable[batch.site] & wrote)))
+        is_change = batch.kind != CODES[READ]
+        rows.append(_first_rows(*batch.rows(layout.blankable[batch.site] & is_change)))
         rows.append(np.flatnonzero(layout.changing[batch.site]))
         chosen = np.unique(np.concatenate(rows))
         self.thread, self.site = interval.thread[chosen], interval.site[chosen]
         self.slot = self.array_slot[layout.array[self.site]]
-        self.element = interval.element[chosen] - moved[self.slot]
+        self.element = interval.element[chosen] - shift[self.slot]
         rank = np.cumsum(batch.kind == CODES[WRITE]) - 1
         self.writes = rank[chosen[batch.kind[chosen] == CODES[WRITE]]].tolist()
 
-    def rest(self, piece: Piece, moved: np.ndarray) -> Rest:
+    def rest(self, piece: Piece, shift: np.ndarray) -> Rest:
         """Return the rows to examine in a piece of this kind."""
         self.times += 1
         values = piece.values
         return Rest(
             *(piece.end.block, piece.end.number, self.thread, self.site),
-            *(self.element + moved[self.slot], None),
+            *(self.element + shift[self.slot], None),
             [values[i] for i in self.writes],
             piece.end.barrier,
         )
@@ -436,12 +436,12 @@ class Repeats:
         key = (piece.size, len(threads), int(threads[0]), int(threads[-1]), *ends)
         alike = self.kinds.setdefault(key, [])
         for kind in alike:
-            moved = kind.moved(piece)
-            if moved is None:
+            shift = kind.find_shift(piece)
+            if shift is None:
                 continue
             if kind.clean is None:
-                kind.learn(layout, decoded([piece])[0], moved)
-            return kind.rest(piece, moved) if kind.clean else None
+                kind.learn(layout, decoded([piece])[0], shift)
+            return kind.rest(piece, shift) if kind.clean else None
         if len(alike) < ALIKE and self.count < KINDS:
             alike.append(Kind(piece, layout))
             self.count += 1

@@ -83,14 +83,14 @@ _EXACT = {"ceil", "floor", "trunc", "isnan", "isinf", "isfinite", "frexp", "modf
 
 def math_function(name: str) -> Callable[..., Any]:
     """Return the function called `name` in math, with a kernel's semantics."""
-    plain = getattr(math, name)
+    function = getattr(math, name)
     ufunc = getattr(np, _UFUNCS.get(name, name), None)
     if name in ("gcd", "factorial", "comb", "perm", "lcm", "prod", "fsum"):
-        return plain
+        return function
     if name == "trunc":  # math.trunc() does not accept NumPy's numbers
         return int
     if name in _EXACT:
-        return plain
+        return function
 
     def computed(*args: Any) -> Any:
         kinds = [type(a) for a in args if isinstance(a, np.inexact)]
@@ -99,8 +99,8 @@ def math_function(name: str) -> Callable[..., Any]:
             kind = np.result_type(*kinds).type
             if isinstance(ufunc, np.ufunc):
                 return kind(ufunc(*[_convert_like(a, kind) for a in args]))
-            return kind(_call_guarded(plain, None, args))
-        return _call_guarded(plain, ufunc, args)
+            return kind(_call_guarded(function, None, args))
+        return _call_guarded(function, ufunc, args)
 
     return computed
 
@@ -109,9 +109,9 @@ def _convert_like(value: Any, kind: type) -> Any:
     return value if isinstance(value, (int, np.integer)) else kind(value)
 
 
-def _call_guarded(plain: Callable[..., Any], ufunc: Any, args: Any) -> Any:
+def _call_guarded(function: Callable[..., Any], ufunc: Any, args: Any) -> Any:
     try:
-        return plain(*args)
+        return function(*args)
     except (ValueError, OverflowError, ZeroDivisionError):
         if isinstance(ufunc, np.ufunc):
             return float(ufunc(*[np.float64(a) for a in args]))
@@ -216,10 +216,10 @@ def _round_fraction(value: Any, kind: type) -> Any:
     # The value may have been rounded twice, first to float64, so try the neighbours.
     from fractions import Fraction
 
-    around = [np.nextafter(near, kind(-np.inf)), near, np.nextafter(near, kind(np.inf))]
-    finite = [v for v in around if np.isfinite(v)]
-    off = [abs(Fraction(float(v)) - value) for v in finite]
-    best = [v for v, o in zip(finite, off) if o == min(off)]
+    floats = [np.nextafter(near, kind(-np.inf)), near, np.nextafter(near, kind(np.inf))]
+    finite = [v for v in floats if np.isfinite(v)]
+    distances = [abs(Fraction(float(v)) - value) for v in finite]
+    best = [v for v, o in zip(finite, distances) if o == min(distances)]
     if len(best) == 1:
         return best[0]
     unsigned = {2: np.uint16, 4: np.uint32}[np.dtype(kind).itemsize]

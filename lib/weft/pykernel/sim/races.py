@@ -72,9 +72,9 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
     if not len(rows):
         return
     owner = batch.part[rows]
-    isglobal = layout.space[batch.site[rows]] == _GLOBAL
-    turn = np.where(isglobal, 0, batch.turn[owner])
-    known = isglobal | (batch.blocks[owner] == block) & (turn == 0)
+    is_global = layout.space[batch.site[rows]] == _GLOBAL
+    turn = np.where(is_global, 0, batch.turn[owner])
+    known = is_global | (batch.blocks[owner] == block) & (turn == 0)
     blank = layout.blank[address] | ~known
     low, width = layout.blanks
     where = turn * width + address - low
@@ -85,7 +85,7 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
         yield from _find_never_written(batch, rows, where, bad)
     if batch.blocks[-1] != block or batch.turn[-1]:
         layout.forget()
-    last = isglobal | (turn == batch.turn[-1])
+    last = is_global | (turn == batch.turn[-1])
     layout.blank[address[last & (batch.kind[rows] != _READ)]] = False
 
 
@@ -115,9 +115,9 @@ def _find_never_written(
     at = np.searchsorted(own, writers)
     at[at == len(own)] = 0
     matched = at[(own[at] == writers) & (reader[at] != writer)]
-    never = np.ones(len(first), bool)
-    never[matched] = False
-    for row in rows[first[never]].tolist():
+    unwritten = np.ones(len(first), bool)
+    unwritten[matched] = False
+    for row in rows[first[unwritten]].tolist():
         yield Offence(row)
 
 
@@ -195,12 +195,12 @@ def _pair_races(
     fits = thread != thread[chosen]
     fits &= (kind[chosen] == _WRITE) | (kind == _READ)
     if phase is not None:
-        apart = thread // WARP != thread[chosen] // WARP
-        fits &= apart | (phase == phase[chosen])
+        other_warp = thread // WARP != thread[chosen] // WARP
+        fits &= other_warp | (phase == phase[chosen])
     pool = np.flatnonzero(fits)
     # Prefer a read, and another warp: lockstep cannot hide a race between warps.
-    near = thread[pool] // WARP == thread[chosen[pool]] // WARP
-    best = pool[np.lexsort((thread[pool], near, kind[pool] != _READ, group[pool]))]
+    same_warp = thread[pool] // WARP == thread[chosen[pool]] // WARP
+    best = pool[np.lexsort((thread[pool], same_warp, kind[pool] != _READ, group[pool]))]
     partner = np.full(len(first), -1)
     start = mark_heads(group[best])
     partner[group[best[start]]] = best[start]

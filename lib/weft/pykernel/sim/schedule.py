@@ -162,12 +162,12 @@ class Block:
         turns, at_warp = self.turns, self.at_warp
         if log is not None:
             entries, start = log.entries, log.starts.append
-            who, met = log.threads.append, log.phases.append
+            log_thread, log_phase = log.threads.append, log.phases.append
         for number, value in ready:
             if log is not None:
                 start(len(entries))
-                who(number)
-                met(phase[number])
+                log_thread(number)
+                log_phase(phase[number])
             try:
                 wait = turns[number].send(value)
             except StopIteration:
@@ -303,8 +303,8 @@ class Block:
         ]
         other = missing[0]
         where = self.at_warp.get(other) or self.at_barrier[other]
-        mask_there = where[2] if other in self.at_warp else None
-        with_mask = f" with the mask 0x{mask_there:08x}" if mask_there else ""
+        other_mask = where[2] if other in self.at_warp else None
+        with_mask = f" with the mask 0x{other_mask:08x}" if other_mask else ""
         return Stop(
             "deadlock",
             f"waits at cuda.{operation} with the mask 0x{mask:08x} for "

@@ -87,14 +87,14 @@ class Way:
             return make_walrus(node.id, self.later.pop(node.id))
         return node
 
-    def test(self, a: ast.expr, how: ast.cmpop, b: ast.expr) -> None:
+    def test(self, a: ast.expr, operator: ast.cmpop, b: ast.expr) -> None:
         """Add a test like a < b unless it is known to hold; raise Odd if it fails."""
         x, y = whole_value(a), whole_value(b)
         if x is not None and y is not None:
-            if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(how)]:
+            if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(operator)]:
                 raise Odd
             return
-        self.tests.append(compare(self.use(a), how, b))
+        self.tests.append(compare(self.use(a), operator, b))
 
 
 def find_walk(
@@ -247,17 +247,17 @@ def begin_walk(
             way.test(first, ast.GtE(), make_constant(0))
         end = first
         if axis == walk.axis:
-            reached = add_whole(way.use(first), multiply_whole(turns, step))
-            end = last = name_value(rewriter, reached, way)
+            final = add_whole(way.use(first), multiply_whole(turns, step))
+            end = last = name_value(rewriter, final, way)
             if whole_value(step) is None:
                 way.test(last, ast.Gt(), first)
         way.test(end, ast.Lt(), measure_side(rewriter, entity, axis))
         parts.append(first)
-    flat, room, far = make_constant(0), make_constant(1), make_constant(0)
+    flat, room, stride = make_constant(0), make_constant(1), make_constant(0)
     for axis in reversed(range(len(parts))):
         flat = add_whole(multiply_whole(parts[axis], room), flat)
         if axis == walk.axis:
-            far = multiply_whole(step, room)
+            stride = multiply_whole(step, room)
         room = multiply_whole(measure_side(rewriter, entity, axis), room)
     shared = entity.origin == "shared"
     if (shared or rewriter.checks) and not isinstance(flat, (ast.Name, ast.Constant)):
@@ -269,9 +269,9 @@ def begin_walk(
             ast.Slice(
                 flat,
                 add_whole(
-                    add_whole(flat, multiply_whole(turns, far)), make_constant(1)
+                    add_whole(flat, multiply_whole(turns, stride)), make_constant(1)
                 ),
-                far,
+                stride,
             )
         ]
     elif walk.axis >= 0:
@@ -280,7 +280,7 @@ def begin_walk(
     elif shared:
         parts = [flat]
     way.values.append(ast.Subscript(walk.array, tuple_of(parts), ast.Load()))
-    return flat, far
+    return flat, stride
 
 
 def name_value(rewriter: Rewriter, node: ast.expr, way: Way) -> ast.expr:

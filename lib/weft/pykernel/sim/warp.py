@@ -46,9 +46,9 @@ def make_barrier_finding(
     ]
     missing = [n for p, numbers in waiting.items() if p != main for n in numbers]
     if gone:
-        has = "has" if len(gone) == 1 else "have"
+        verb = "has" if len(gone) == 1 else "have"
         clauses.append(
-            f"{_name_threads(gone, block)} {has} come to the kernel's end without it"
+            f"{_name_threads(gone, block)} {verb} come to the kernel's end without it"
         )
         missing = list(gone)
     text = (
@@ -219,11 +219,11 @@ def describe_absent(call: Call) -> tuple[int, str] | None:
     ]
     if not missing:
         return None
-    take, they = ("takes", "it") if len(missing) == 1 else ("take", "they")
+    verb, pronoun = ("takes", "it") if len(missing) == 1 else ("take", "they")
     return call.threads[0], (
-        f"the mask 0x{call.mask:08x} names {write_lanes(missing)}, which {take} "
+        f"the mask 0x{call.mask:08x} names {write_lanes(missing)}, which {verb} "
         "no part: "
-        f"{they} {ANOTHER_WAY}"
+        f"{pronoun} {ANOTHER_WAY}"
     )
 
 
@@ -237,8 +237,8 @@ def make_finding(
     grid: shape of the launch, in blocks.
     sides: shape of the block, in threads.
     """
-    who = unflatten(thread, sides)
-    where = f"thread {write_index(who, sides)}"
+    thread_index = unflatten(thread, sides)
+    where = f"thread {write_index(thread_index, sides)}"
     if grid != (1, 1, 1):
         where += f" of block {write_index(at, grid)}"
     return Finding(
@@ -246,7 +246,7 @@ def make_finding(
         f"{where}: {text}",
         *(place.file, place.line, place.column),
         block=at,
-        thread=who,
+        thread=thread_index,
     )
 
 

@@ -140,26 +140,26 @@ def translate_kernel(kernel: PythonKernel, arguments: list[Argument]) -> Transla
     for _ in range(ROUNDS):
         output.begin()
         known_extents = sum(len(unit.needed) for unit in program.units)
-        written = [UnitWriter(unit, output).function() for unit in program.units]
+        unit_lines = [UnitWriter(unit, output).function() for unit in program.units]
         more_needed = sum(len(unit.needed) for unit in program.units) != known_extents
         if not (output.grew or more_needed):
             break
-    return _assemble(program, output, written)
+    return _assemble(program, output, unit_lines)
 
 
 def _assemble(
-    program: TranslatedUnits, output: TranslationOutput, written: list
+    program: TranslatedUnits, output: TranslationOutput, unit_lines: list
 ) -> Translation:
     parts: list[list[tuple[str, int, str]]] = []
     code = scanner.blank_comments(
-        "\n".join(line for lines in written for line, _ in lines)
+        "\n".join(line for lines in unit_lines for line, _ in lines)
     )
     if re.search(HALF, code):
         output.headers.add("cuda_fp16.h")
     for text in output.head():
         parts.append([(line, 0, "") for line in text.split("\n")])
     for unit in _order_units(program):
-        lines = written[program.units.index(unit)]
+        lines = unit_lines[program.units.index(unit)]
         name = unit.function.__name__
         parts.append([(text, line, name) for text, line in lines])
     flat: list[tuple[str, int, str]] = []

@@ -41,10 +41,10 @@ def emit_printf(exprs: Any, node: ast.Call) -> str:
                 text += _escape_text(one.value)
                 continue
             value = one.value if isinstance(one, ast.FormattedValue) else one
-            written = exprs.expr(value)
-            text += _format(exprs, one, written)
+            item = exprs.expr(value)
+            text += _format(exprs, one, item)
             values.append(
-                written.text if written.type != "half" else cast("float", written).text
+                item.text if item.type != "half" else cast("float", item).text
             )
         parts.append(text)
     line = _escape_text(words.get("sep", " ")).join(parts) + _escape_text(
@@ -63,10 +63,10 @@ def _escape_text(text: str) -> str:
 
 
 def _format(exprs: Any, node: ast.AST, value: CExpression) -> str:
-    plain = _PRINTF[value.type]
+    form = _PRINTF[value.type]
     spec = getattr(node, "format_spec", None)
     if spec is None:
-        return plain
+        return form
     text = "".join(v.value for v in spec.values if isinstance(v, ast.Constant))
     digits = text.lstrip("0123456789.+-")
     if digits not in ("", "d", "f", "e", "g", "x") or len(text) == 0:
@@ -75,8 +75,8 @@ def _format(exprs: Any, node: ast.AST, value: CExpression) -> str:
     return (
         "%"
         + width
-        + (plain[1:-1] if plain[-1] in "du" and len(plain) > 2 else "")
-        + (digits or plain[-1])
+        + (form[1:-1] if form[-1] in "du" and len(form) > 2 else "")
+        + (digits or form[-1])
     )
 
 

@@ -128,8 +128,8 @@ def _meet_types(
         return a, b
     target = kind.c
     for x, y in ((cast(target, a), b), (a, cast(target, b))):
-        whole_first = a.type in ("float", "half", "double") and x is not a
-        if whole_first and b.type not in ("float", "half", "double"):
+        casts_float = a.type in ("float", "half", "double") and x is not a
+        if casts_float and b.type not in ("float", "half", "double"):
             continue  # cast the integer, not the float
         if natural_type(x.type, y.type) in suitable:
             return x, y
