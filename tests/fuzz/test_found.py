@@ -72,7 +72,7 @@ KERNELS = {
     ),
     asks_an_array: (FLOATS, r"cuda.shfl_sync with an unusable argument.*\(line \d+\)"),
     counts_an_array: (FLOATS, r"cuda.syncthreads_count with an unusable.*\(line \d+\)"),
-    calls_a_number: (FLOATS, "cuda.laneid is no function .leave out its brackets"),
+    calls_a_number: (FLOATS, "cuda.laneid is not a function .leave out its parenth"),
     stores_text: (FLOATS, r"could not convert string to float: 'ab' \(line \d+\)"),
     third_side: (FLOATS, r"reads x.shape\[2\] at line \d+: tuple index out of"),
     shifts_backwards: (FLOATS, r"negative shift count \(line \d+\)"),

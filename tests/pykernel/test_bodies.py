@@ -1,6 +1,6 @@
-"""Every Python body on every runner, against float64 and within derived bounds.
+"""Check every Python body on every runner against float64, within derived bounds.
 
-The cases, bounds and guard zones are those of the ops: weft.ops.cases, base.arrays.
+The cases and bounds come from weft.ops.cases, the guard zones from base.arrays.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from weft.toolchain.native import NULL
 
 
 def launch(runner: Callable[..., Any], body: Any, threads: Any, *args: Any) -> Any:
-    """Launch `body` with at least so many threads; (rows, columns) is a 2D grid."""
+    """Launch `body` with at least `threads` threads; (rows, columns) is a 2D grid."""
     kernel = runner(body)
     if isinstance(threads, tuple):
         grid = tuple(-(-count // TILE) for count in reversed(threads))
@@ -49,14 +49,14 @@ def launch(runner: Callable[..., Any], body: Any, threads: Any, *args: Any) -> A
 
 
 def check(case: Case, run: Callable[..., Any]) -> None:
-    """One case with every array between guard zones and every output poisoned."""
+    """Check one case, with all arrays between guard zones and all outputs poisoned."""
     if case.op == "matmul":
         check_with(case, Launchers(run, product=bodies.matmul_tiled))
     check_with(case, Launchers(run))
 
 
 def check_with(case: Case, launchers: Launchers) -> None:
-    """The case with bodies for kernels."""
+    """Check one case with the bodies as its kernels."""
     inputs = {n: Guarded(t) for n, t in case.inputs.items() if t is not None}
     outputs = {n: Guarded(_start(case, n, a)) for n, a in case.answers.items()}
     tensors = {name: array.tensor for name, array in (inputs | outputs).items()}
@@ -67,16 +67,16 @@ def check_with(case: Case, launchers: Launchers) -> None:
     for name, array in outputs.items():
         array.verify_guards(f"{case.title}: {name}")
         answer = case.answers[name]
-        got = torch.from_numpy(array.values())
-        compare(f"{case.title}: {name}", got, answer.want, answer.bound)
+        values = torch.from_numpy(array.values())
+        compare(f"{case.title}: {name}", values, answer.want, answer.bound)
 
 
 def plain(case: Case) -> bool:
-    """Whether the bodies can do it: products as they are, of what has no NaN."""
+    """Return whether the bodies support the case: no transposed matmul, and no NaN."""
     return case.op != "matmul" or case.title.endswith("trans=nn")
 
 
-# ---- Numba: compiled on a GPU, elsewhere its simulator, for which these are few -----
+# ---- Numba: compiled on a GPU; its simulator elsewhere is slow, so cases are few -----
 
 FEW = {
     "batchnorm2d": "n=2 c=1 h=1 w=1 offset=0.0",
@@ -90,7 +90,7 @@ FEW = {
 }
 
 
-OPS = tuple(FEW)  # what has bodies in Python
+OPS = tuple(FEW)  # the ops with bodies in Python
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -103,13 +103,13 @@ def test_numba(op):
 
 # ---- the simulator, with all checks and in three orders ------------------------------
 
-# What takes it more than a few tenths of a second; C runs them.
+# Cases that take it more than a few tenths of a second; C runs them.
 LONG = ("n=64 in=128", "n=70 in=257", "n=3 ic=32", "c=33")
 LONG += ("m=64", "m=133", "m=261", "m=130", "k=700")
 
 
 def simulated(order: str) -> Callable[..., None]:
-    """A run() that refuses a launch of which the simulator has anything to say."""
+    """Return a run() that refuses launches with findings."""
 
     def run(*launched: Any) -> None:
         launch(partial(sim, order=order, quiet=True), *launched).verify()
@@ -125,12 +125,12 @@ def test_sim(op, order):
             check(case, simulated(order))
 
 
-# ---- bodies that are no op: the batch, and what the first lesson begins with ---------
+# ---- bodies without an op: the batch, and the first kernel of the lessons ------------
 
 
 @pytest.mark.parametrize("runner", [sim, numba_jit])
 def test_gather_is_normalise(runner):
-    """Also where an image is taken twice, and where the batch is not all of them."""
+    """The batch may repeat an image and omit others."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (5, 6, 7), np.uint8)
     labels = np.array([9, 0, 255, 3, 3], np.uint8)
@@ -158,7 +158,7 @@ def test_grey(runner):
 
 
 def test_a_bad_target_is_not_hidden():
-    """The loss and its gradient are NaN: a kernel cannot refuse."""
+    """The loss and its gradient are NaN, since a kernel cannot refuse a target."""
     logits, target = np.zeros(6, np.float32), np.array([0, 3])
     loss, dlogits = np.zeros(1, np.float32), np.zeros(6, np.float32)
     one, prob = np.ones(1, np.float32), np.full(6, 1 / 3, np.float32)
@@ -173,9 +173,9 @@ def test_a_bad_target_is_not_hidden():
 
 
 def kernels() -> Iterator[tuple[str, str, str]]:
-    """Every naive kernel: its file, its name there, and that of its body."""
+    """Yield each naive kernel's file, its name there, and the name of its body."""
     inside = ["batchnorm2d/batchnorm2d", "conv2d/conv2d", "mnist/layers"]
-    inside += ["matmul/02_coalesced"]  # rows and columns as the body has them
+    inside += ["matmul/02_coalesced"]  # has the body's rows and columns
     paths = [ROOT / f"kernels/{name}.cu" for name in inside]
     for path in [*(ROOT / "kernels").glob("*.cu"), *paths]:
         for name in re.findall(r"__global__ void (\w+)\(", path.read_text()):
@@ -188,15 +188,15 @@ def kernels() -> Iterator[tuple[str, str, str]]:
 
 
 def test_every_naive_kernel_has_a_body_with_its_parameters():
-    found = list(kernels())
-    assert len(found) > 20
-    for path, name, body in found:
+    naive_kernels = list(kernels())
+    assert len(naive_kernels) > 20
+    for path, name, body in naive_kernels:
         text = re.sub(r"/\*.*?\*/", "", (ROOT / path).read_text(), flags=re.S)
         listed = re.search(rf"void {name}\((.*?)\)", text, re.S)[1]
         parameters = [re.search(r"\w+$", p)[0] for p in listed.split(",")]
         parameters = [p for p in parameters if p != "x" or body != "matmul"]  # extras
-        mine = inspect.signature(getattr(bodies, body)).parameters
-        assert [p.rstrip("_") for p in mine] == parameters, name
+        own_names = inspect.signature(getattr(bodies, body)).parameters
+        assert [p.rstrip("_") for p in own_names] == parameters, name
 
 
 def test_beside_puts_what_is_alike_at_one_height():
@@ -211,7 +211,7 @@ def test_beside_puts_what_is_alike_at_one_height():
     assert stripped["y[index] = acc"] == "    y[index] = acc;"
     assert stripped["for s in range"].strip() == "for (int s = 0; s < kw; s++) {"
     assert "weight" in stripped["acc +="]  # a statement of two lines, in one piece
-    assert "/ ow" in "".join(left for left, _ in pairs)  # // is no comment in Python
+    assert "/ ow" in "".join(left for left, _ in pairs)  # not a comment in Python
     html = table._repr_html_()
     assert html.count("<td") == 2 * len(table.pairs) and "s &lt; kw" in html
     assert 'opacity:.6"># a zero</span>' in html and "// ow</span>" not in html
@@ -230,7 +230,7 @@ def test_cuda_c(op):
 
 
 def test_cuda_c_of_one_body_alone():
-    """With a helper that has barriers in it, by the runner itself."""
+    """The runner itself translates a helper with barriers."""
     (case,) = [c for c in cases.cases("batchnorm2d") if c.title.startswith("n=5 c=7")]
     check(case, lambda *launched: launch(cuda_c, *launched))
 
@@ -240,12 +240,12 @@ def test_cuda_c_of_one_body_alone():
 )
 def test_nvrtc_compiles_every_body():
     names = [body for _, _, body in kernels()]
-    made = nvrtc.compile(bodies_in_c.source(), arch="sm_80", expressions=names)
-    assert made.lowered.keys() == set(names)
+    compiled = nvrtc.compile(bodies_in_c.source(), arch="sm_80", expressions=names)
+    assert compiled.lowered.keys() == set(names)
 
 
 def test_comments_stay_where_they_are_in_cuda_c():
-    """Above or behind the same words as in Python."""
+    """They are above or behind the same words as in Python."""
     text = re.sub(r"\s*//\s*|\s+", " ", bodies_in_c.source())
     assert "no NaN before it. const bool nan_wins = value != value" in text
     assert "__syncthreads(); all values are there" in text
@@ -253,7 +253,7 @@ def test_comments_stay_where_they_are_in_cuda_c():
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a kernel but for its types, casts, braces and comments."""
+    """Return a kernel's words without its types, casts, braces and comments."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*|[{}]", " ", text, flags=re.S)
     text = re.sub(r"\b(static|const|int|float|size_t|u?int\d+_t|bool)\b", "", text)
     text = re.sub(
@@ -264,11 +264,11 @@ def tokens(text: str) -> list[str]:
 
 @pytest.mark.parametrize("path, name, body", list(kernels()))
 def test_cuda_c_of_a_body_reads_like_the_naive_kernel(path, name, body):
-    """Word for word, but for what Python has not: pointers, NULL, two declarations."""
-    made = re.search(rf"__global__ void {body}\(.*?\n}}", bodies_in_c.source(), re.S)
-    mine, theirs = tokens(made[0]), tokens(source(path, name))
-    alike = difflib.SequenceMatcher(None, mine, theirs, autojunk=False).ratio()
-    # matmul's text is the lesson's: no batch, and a row to every y.
+    """Only words that Python lacks differ: pointers, NULL, and two declarations."""
+    match = re.search(rf"__global__ void {body}\(.*?\n}}", bodies_in_c.source(), re.S)
+    own, c_words = tokens(match[0]), tokens(source(path, name))
+    ratio = difflib.SequenceMatcher(None, own, c_words, autojunk=False).ratio()
+    # matmul's text is that of the lesson: no batch, and one row per y.
     least = {"matmul": 0.75, "cross_entropy": 0.8, "cross_entropy_loss": 0.85}
     least["linear"] = 0.9  # its bias may be NULL
-    assert alike > least.get(body, 0.93), " ".join(mine)
+    assert ratio > least.get(body, 0.93), " ".join(own)

@@ -1,4 +1,4 @@
-"""cuda_c(kernel)[grid, block](*args): translated, compiled, launched."""
+"""cuda_c(kernel)[grid, block](*args) translates, compiles and launches kernels."""
 
 import importlib
 import sys
@@ -63,7 +63,7 @@ def test_every_type_of_argument_has_its_own_translation(dtype):
     run[2, 32](y, x, 40)
     np.testing.assert_array_equal(y, x * 2)
     assert len(run._made) == 1
-    run[2, 32](y, x, -1)  # not a size: // and % would be others
+    run[2, 32](y, x, -1)  # not a size, so // and % would differ
     run[2, 32](y, x, 39)
     assert len(run._made) == 2
 
@@ -106,7 +106,7 @@ def test_a_changed_global_is_seen(monkeypatch):
 
 def test_the_source_of_a_launch_is_shown():
     run = cuda_c(scaled)
-    assert repr(run) == "<scaled as CUDA C, made at its first launch>"
+    assert repr(run) == "<scaled as CUDA C, translated at its first launch>"
     with pytest.raises(ArgumentError, match=r"source\(y, x, n\)"):
         run.source()
     y = np.zeros(4, "f4")
@@ -121,29 +121,29 @@ def test_a_fault_names_pythons_array():
     out, x = np.zeros(30, "f4"), np.zeros(32, "f4")
     with pytest.raises(
         KernelFault, match=r"unguarded: .*out\[30\], just past"
-    ) as found:
+    ) as error:
         cuda_c(unguarded)[1, 32](out, x)
-    assert found.value.thread == (30, 0, 0) and found.value.kernel == "unguarded"
+    assert error.value.thread == (30, 0, 0) and error.value.kernel == "unguarded"
 
 
 def test_what_the_compiler_says_is_told_at_pythons_line():
     run = cuda_c(scaled, flags="-Werror=sign-conversion")
     line = scaled.__code__.co_firstlineno + 1
-    with pytest.raises(CompileError, match=rf"scaled, line {line}: error") as found:
+    with pytest.raises(CompileError, match=rf"scaled, line {line}: error") as error:
         run[1, 1](np.zeros(1, "f4"), np.zeros(1, "f4"), 1)
-    assert "    i = cuda.grid(1)" in str(found.value)
-    assert "__global__ void scaled" in str(found.value)  # what was made, below it
+    assert "    i = cuda.grid(1)" in str(error.value)
+    assert "__global__ void scaled" in str(error.value)  # the C code follows
 
 
 def test_what_is_said_of_a_later_compilation_is_told_at_pythons_line(monkeypatch):
-    """Where there is a GPU, the CPU target is compiled at a launch of host arrays."""
+    """With a GPU, only a launch of host arrays compiles the CPU target."""
 
     class Late:
         def __init__(self, text, **options):
             def launch(*args):
                 load_cuda(text, target="cpu", **options)
 
-            self.scaled = defaultdict(lambda: launch)  # in any grid and block
+            self.scaled = defaultdict(lambda: launch)  # for any grid and block
 
     monkeypatch.setattr(sys.modules["weft.pykernel.to_cuda.cuda_c"], "load_cuda", Late)
     run = cuda_c(scaled, flags="-Werror=sign-conversion")
@@ -153,7 +153,7 @@ def test_what_is_said_of_a_later_compilation_is_told_at_pythons_line(monkeypatch
 
 
 def test_a_stream_of_0_is_torchs_current_one(monkeypatch):
-    """As for numba_jit: who names bytes of shared memory must write something there."""
+    """In Numba's brackets, the bytes of shared memory require a stream before them."""
     keys = []
 
     class Seen:
@@ -179,7 +179,7 @@ def test_a_stream_of_0_is_torchs_current_one(monkeypatch):
         ((0, 32), None, r"grid \(0, 1, 1\) is empty"),
         ((1, 32), (1, 2), "scaled takes 3 arguments"),
         ((1, 32), ([1.0], [2.0], 1), "pass np.array"),
-        ((1, 32), (np.zeros(2, "U1"), np.zeros(2, "f4"), 1), "holds <U1, which"),
+        ((1, 32), (np.zeros(2, "U1"), np.zeros(2, "f4"), 1), "contains <U1, which"),
         (
             (1, 32),
             (np.zeros((4, 4), "f4").T[0], np.zeros(4, "f4"), 1),

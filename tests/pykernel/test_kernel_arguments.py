@@ -1,4 +1,4 @@
-"""What no runner of a Python kernel takes is refused in the same words by all."""
+"""All runners refuse unsuitable arguments of a Python kernel in the same words."""
 
 import re
 
@@ -29,47 +29,47 @@ FLOATS = np.zeros(4, np.float32)
 REFUSED = {
     "list": (([1.0], 4), r"x is a list, .* pass np\.array\(x\)"),
     "range": ((range(4), 4), "x is a range, which a kernel cannot read"),
-    "none": ((None, 4), "x is None: want an array, a tensor, a number"),
-    "string": (("abc", 4), "x is a str: want an array"),
-    "a dict as a size": ((FLOATS, {}), "n is a dict: want an array"),
-    "a class": ((np.float32, 4), "x is a type: want an array"),
-    "strings": ((np.array(["a"]), 4), "x holds <U1, which no kernel reads"),
-    "objects": ((np.array([None]), 4), "x holds Python objects"),
-    "dates": ((np.zeros(4, "M8[s]"), 4), r"x holds datetime64\[s\]"),
-    "long double": ((np.zeros(4, np.longdouble), 4), "x holds float128"),
+    "none": ((None, 4), "x is None: pass an array, a tensor, a number"),
+    "string": (("abc", 4), "x is a str: pass an array"),
+    "a dict as a size": ((FLOATS, {}), "n is a dict: pass an array"),
+    "a class": ((np.float32, 4), "x is a type: pass an array"),
+    "strings": ((np.array(["a"]), 4), "x contains <U1, which no kernel can"),
+    "objects": ((np.array([None]), 4), "x contains Python objects"),
+    "dates": ((np.zeros(4, "M8[s]"), 4), r"x contains datetime64\[s\]"),
+    "long double": ((np.zeros(4, np.longdouble), 4), "x contains float128"),
     "a long double": ((FLOATS, np.longdouble(4)), r"n is a longdouble.*float\(n\)"),
-    "byte order": ((np.zeros(4, ">f4"), 4), r"x holds >f4.*astype\(np\.float32\)"),
-    "bfloat16": ((torch.zeros(4).bfloat16(), 4), r"x holds bfloat16.*x\.float\(\)"),
+    "byte order": ((np.zeros(4, ">f4"), 4), r"x contains >f4.*astype\(np\.float32\)"),
+    "bfloat16": ((torch.zeros(4).bfloat16(), 4), r"x contains bfloat16.*x\.float\(\)"),
     "gradient": ((torch.zeros(4, requires_grad=True), 4), "requires a gradient"),
     "sparse": ((torch.zeros(4).to_sparse(), 4), "x is a torch.sparse_coo tensor"),
-    "meta": ((torch.zeros(4, device="meta"), 4), "x is on meta: want the CPU or CUDA"),
+    "meta": ((torch.zeros(4, device="meta"), 4), "x is on meta: pass a tensor on"),
     "masked": ((np.ma.masked_less(FLOATS, 1), 4), r"x is a masked array.*x\.filled"),
     "masked number": ((FLOATS, np.ma.masked), "n is a masked array"),
     "no dimensions": ((np.array(1.0), 4), r"x has no dimensions: .*reshape\(1\)"),
     "tensor of none": ((torch.tensor(1.0), 4), "x has no dimensions"),
-    "arrays in a tuple": (((FLOATS,), 4), "x holds a ndarray: a tuple may hold"),
-    "a long int": ((FLOATS, 2**63), "n = 9223372036854775808: want a whole number of"),
-    "read-only": ((read_only(), 4), r"x is read-only, and put writes .*x\.copy\(\)"),
-    "too few": ((FLOATS,), r"put takes 2 arguments \(x, n\), 1 are given"),
+    "arrays in a tuple": (((FLOATS,), 4), "x contains a ndarray: a tuple may"),
+    "a long int": ((FLOATS, 2**63), "n = 9223372036854775808: pass a whole number of"),
+    "read-only": ((read_only(), 4), r"x is read-only, but put writes .*x\.copy\(\)"),
+    "too few": ((FLOATS,), r"put takes 2 arguments \(x, n\), but 1 are given"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_all_runners_refuse_an_argument_in_the_same_words(case):
-    args, said = REFUSED[case]
+    args, message = REFUSED[case]
     words = set()
     for runner in RUNNERS:
-        with pytest.raises(ArgumentError, match=said) as caught:
+        with pytest.raises(ArgumentError, match=message) as error:
             runner(put)[1, 4](*args)
-        words.add(str(caught.value))
+        words.add(str(error.value))
     assert len(words) == 1, words
     assert words.pop().startswith("put")
 
 
 def test_arguments_by_keyword_are_refused_in_the_same_words():
-    said = r"put: n= is a keyword: .*put\[grid, block\]\(x, n\)"
+    message = r"put: n= is a keyword: .*put\[grid, block\]\(x, n\)"
     for runner in RUNNERS:
-        with pytest.raises(ArgumentError, match=said):
+        with pytest.raises(ArgumentError, match=message):
             runner(put)[1, 4](FLOATS, n=4)
 
 
@@ -140,10 +140,10 @@ def uneven(x, n):
 
 @pytest.mark.parametrize("runner", [sim, cuda_c])
 def test_a_loop_over_other_values_is_told_what_to_write(runner):
-    said = "loop"
-    with pytest.raises((ArgumentError, TranslationError), match=said) as caught:
+    message = "loop"
+    with pytest.raises((ArgumentError, TranslationError), match=message) as error:
         runner(uneven)[1, 1](FLOATS, 4)
-    assert LOOP_HINT in str(caught.value)
+    assert LOOP_HINT in str(error.value)
 
 
 COPIES = load_cuda(
@@ -168,25 +168,25 @@ __global__ void twice(float *y, const float *x, int n) {
     ],
 )
 def test_the_advice_for_an_output_that_does_not_fit_brings_its_numbers_back(y):
-    """A copy alone would take what the kernel writes away with it."""
+    """If only a copy were passed, the kernel's results would be lost with it."""
     x = np.arange(4, dtype=np.float32)
     with pytest.raises(ArgumentError) as refused:
         COPIES.twice[1, 4](y, x, 4)
     words = "pass a copy (.*), and after the launch (.*), as it may be written"
-    said = re.search(words, str(refused.value))
+    advice = re.search(words, str(refused.value))
     names = {"y": y, "np": np, "torch": torch}
-    exec(said[1], names)
+    exec(advice[1], names)
     COPIES.twice[1, 4](names["c"], x, 4)
-    exec(said[2], names)
+    exec(advice[2], names)
     assert y.tolist() == [0, 2, 4, 6]
 
 
 def test_the_advice_for_an_input_is_a_copy_alone():
     y = torch.zeros(4)
-    for x, said in (
+    for x, message in (
         (torch.zeros(8)[::2], r"pass its \.contiguous\(\)$"),
         (np.zeros(8, np.float32)[::2], r"pass np\.ascontiguousarray\(x\)$"),
         (np.zeros(4), r"pass its \.astype\(np\.float32\)$"),
     ):
-        with pytest.raises(ArgumentError, match=said):
+        with pytest.raises(ArgumentError, match=message):
             COPIES.twice[1, 4](y, x, 4)

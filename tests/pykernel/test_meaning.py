@@ -1,8 +1,8 @@
-"""What C++ leaves open and PTX defines: shifts by the width or more, conversions.
+"""Operations that PTX defines but C++ does not: shifts by the width, conversions.
 
-The truth is PTX's (ISA 9.0, shl, shr and cvt), as _shift() and _converted() below have
-it, and an NVIDIA H200 gave the same for every row of simt/undefined.json. A watched
-launch gives the GPU's number, or a finding that names it.
+_shift() and _converted() implement PTX's definitions (ISA 9.0, shl, shr and cvt). An
+NVIDIA H200 gave the same results for every row of simt/undefined.json. A watched launch
+gives the GPU's number, or a finding that names it.
 """
 
 import json
@@ -25,7 +25,7 @@ from weft.toolchain import build
 MEASURED = json.loads(
     (Path(__file__).parents[1] / "kernels/simt/undefined.json").read_text()
 )
-COLUMNS = {  # of MEASURED's conversions: the type in C, its bits, whether it is signed
+COLUMNS = {  # for MEASURED's conversions: type in C, its bits, whether it is signed
     **{"char": ("signed char", 8, True), "uchar": ("unsigned char", 8, False)},
     **{"short": ("short", 16, True), "ushort": ("unsigned short", 16, False)},
     **{"int": ("int", 32, True), "uint": ("unsigned", 32, False)},
@@ -42,19 +42,19 @@ SAYS = re.compile(r"a GPU gives (-?\d+), a CPU may give (-?\d+|another number)")
 
 
 def _low(value: int, bits: int, signed: bool) -> int:
-    """The low bits of a number, as one of a type."""
+    """Return the low bits of a number as a number of a type."""
     value %= 1 << bits
     return value - (1 << bits) if signed and value >> bits - 1 else value
 
 
 def _shift(value: int, count: int, bits: int, signed: bool) -> tuple[int, int]:
-    """shl.b and shr.s or shr.u: a count of 32 bits, which is clamped to the width."""
+    """Return shl.b and shr.s or shr.u; the 32-bit count is clamped to the width."""
     count = min(count % (1 << 32), bits)
     return _low(value << count, bits, signed), value >> count
 
 
 def _cvt(value: float, kind: str, bits: int, signed: bool) -> int:
-    """cvt.rzi.s or .u of f16, f32 or f64: it clamps."""
+    """Return cvt.rzi.s or .u of an f16, f32 or f64, which clamps."""
     if value != value:
         top = _low(1 << bits - 1, bits, signed)
         return 0 if bits < 64 and kind != "f64" else top
@@ -65,17 +65,17 @@ def _cvt(value: float, kind: str, bits: int, signed: bool) -> int:
 
 
 def _converted(value: float, kind: str, bits: int, signed: bool) -> int:
-    """What nvcc makes of a cast: a float is converted to 32 bits at least."""
+    """Return the result of nvcc's cast, which converts a float to at least 32 bits."""
     wide = bits if kind == "f16" else max(bits, 32)
     return _low(_cvt(value, kind, wide, signed), bits, signed)
 
 
 def test_an_h200_gave_what_ptx_defines():
     for kind, rows in MEASURED["conversions"].items():
-        for name, given in rows.items():
+        for name, measured in rows.items():
             with np.errstate(over="ignore"):
                 value = float(FLOATS[kind](float(name)))
-            for (_, bits, signed), got in zip(COLUMNS.values(), given, strict=True):
+            for (_, bits, signed), got in zip(COLUMNS.values(), measured, strict=True):
                 want = _converted(value, kind, bits, signed)
                 assert _low(got, bits, signed) == want, (kind, name, bits, signed)
     assert len(MEASURED["shifts"]) > 300
@@ -90,42 +90,42 @@ def test_nvidias_compiler_takes_those_instructions():
     body = "".join(f"o[{i}] = ({c[0]})x[0];" for i, c in enumerate(COLUMNS.values()))
     text = "__global__ void k(long long *o, const {0} *x) {{ {1} }}"
     for type_, suffix in (("float", "f32"), ("double", "f64")):
-        found = gpu.compile_ptx(text.format(type_, body), sm="sm_90")
-        taken = set(re.findall(r"cvt\.rzi\.(\w+\.\w+)", found))
-        assert taken == {f"{i}.{suffix}" for i in ("s32", "u32", "s64", "u64")}
+        ptx = gpu.compile_ptx(text.format(type_, body), sm="sm_90")
+        names = set(re.findall(r"cvt\.rzi\.(\w+\.\w+)", ptx))
+        assert names == {f"{i}.{suffix}" for i in ("s32", "u32", "s64", "u64")}
     shifts = "*a <<= *k; *a >>= *k; *b <<= *k; *b >>= *k;"
     for type_, bits in (("int", 32), ("long long", 64)):
         head = f"{type_} *a, unsigned {type_} *b, const int *k"
-        found = gpu.compile_ptx(f"__global__ void k({head}) {{ {shifts} }}", sm="sm_90")
-        taken = re.findall(r"\bsh[lr]\.\w+", found)
-        assert taken == [f"sh{what}{bits}" for what in ("l.b", "r.s", "l.b", "r.u")]
+        ptx = gpu.compile_ptx(f"__global__ void k({head}) {{ {shifts} }}", sm="sm_90")
+        names = re.findall(r"\bsh[lr]\.\w+", ptx)
+        assert names == [f"sh{what}{bits}" for what in ("l.b", "r.s", "l.b", "r.u")]
 
 
 # ---- cells -----------------------------------------------------------------------
 
 
 def _kernel(lines: list[str], head: str) -> str:
-    """A kernel k that has each of these on a line of its own, the first on line 2."""
+    """Return a kernel k with one expression per line, the first on line 2."""
     body = "".join(f"o[{i}] = {line};\n" for i, line in enumerate(lines))
     return f"__global__ void k(long long *o, {head}) {{\n{body}}}\n"
 
 
 def _told(report) -> dict[int, str]:
-    """The findings by the line of _kernel() they are about; each has one at most."""
+    """Return the findings by index of their line in _kernel(), at most one per line."""
     assert len({one.line for one in report.findings}) == len(report.findings)
     assert {one.kind for one in report.findings} <= {"undefined"}
     return {one.line - 2: one.text for one in report.findings}
 
 
-def _right_or_told(out, told: dict[int, str], wants: list[int]) -> list[bool]:
-    """Which lines are told of; each of the others gave what a GPU gives."""
-    for i, want in enumerate(wants):
-        if i in told:
-            said = SAYS.search(told[i])
-            assert said and said[1] == str(want) != said[2], (told[i], want)
+def _right_or_told(out, findings: dict[int, str], expected: list[int]) -> list[bool]:
+    """Return which lines have a finding; check that the others match a GPU."""
+    for i, want in enumerate(expected):
+        if i in findings:
+            match = SAYS.search(findings[i])
+            assert match and match[1] == str(want) != match[2], (findings[i], want)
         else:
             assert (int(out[i]) - want) % (1 << 64) == 0, (i, int(out[i]), want)
-    return [i in told for i in range(len(wants))]
+    return [i in findings for i in range(len(expected))]
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])
@@ -137,13 +137,13 @@ def test_a_conversion_gives_the_gpus_number_or_a_finding(kind):
     for value in [*VALUES, 7.9, 127.5, -128.5, 255.5, -1.5, 1e9, -1e9]:
         out, x = np.full(8, 99, np.int64), np.array([value], FLOATS[kind])
         cell.k[1, 1](out, x)
-        wants = [_converted(float(x[0]), kind, *c[1:]) for c in COLUMNS.values()]
-        told = _right_or_told(out, _told(cell.k.report), wants)
-        if np.isfinite(value):  # what fits is never told of
-            fits = [int(x[0]) == want for want in wants]
-            assert not any(map(min, told, fits)), value
-        every += told
-    assert 40 < sum(every) < 110  # of 160: neither silent nor of all
+        expected = [_converted(float(x[0]), kind, *c[1:]) for c in COLUMNS.values()]
+        reported = _right_or_told(out, _told(cell.k.report), expected)
+        if np.isfinite(value):  # a number that fits never has a finding
+            fits = [int(x[0]) == want for want in expected]
+            assert not any(map(min, reported, fits)), value
+        every += reported
+    assert 40 < sum(every) < 110  # of 160 conversions
 
 
 @pytest.mark.parametrize("name", WIDTHS)
@@ -161,9 +161,9 @@ def test_a_shift_gives_the_gpus_number_or_a_finding(name):
         out = np.full(2, 99, np.int64)
         x = np.array([value], f"{'i' if signed else 'u'}{bits // 8}")
         cell.k[1, 1](out, x, np.array([count]))
-        wants = list(_shift(value, count, bits, signed))
-        told = _right_or_told(out, _told(cell.k.report), wants)
-        assert told == [not 0 <= count < bits] * 2, (value, count)
+        expected = list(_shift(value, count, bits, signed))
+        reported = _right_or_told(out, _told(cell.k.report), expected)
+        assert reported == [not 0 <= count < bits] * 2, (value, count)
 
 
 def test_a_finding_has_its_place_its_numbers_and_a_cure():
@@ -196,8 +196,8 @@ def test_two_findings_of_a_line_that_is_rewritten_are_two():
     source = f"__global__ void k(int *y, const float *x, int n) {{ {body} }}"
     cell = load_cuda(source, watched=True)
     cell.k[1, 1](np.zeros(1, np.int32), np.array([1e12], np.float32), 40)
-    told = sorted(one.text.split()[2] for one in cell.k.report.findings)
-    assert told == ["converts", "shifts"]
+    verbs = sorted(one.text.split()[2] for one in cell.k.report.findings)
+    assert verbs == ["converts", "shifts"]
 
 
 def test_what_the_compiler_knows_is_told_too():
@@ -205,8 +205,8 @@ def test_what_the_compiler_knows_is_told_too():
     source = _kernel(lines, "int unused").replace("{\n", "{ const int n = 40;\n", 1)
     cell = load_cuda(source, watched=True)
     cell.k[1, 1](np.zeros(4, np.int64), 0)
-    told = _told(cell.k.report)
-    assert {i: int(SAYS.search(text)[1]) for i, text in told.items()} == {
+    findings = _told(cell.k.report)
+    assert {i: int(SAYS.search(text)[1]) for i, text in findings.items()} == {
         **{0: 0, 1: (1 << 31) - 1, 2: 44}
     }
 
@@ -234,11 +234,11 @@ def test_intrinsics_and_half_give_the_gpus_numbers_in_all_builds(watched):
         with np.errstate(over="ignore"):
             x = [np.array([value], kind) for kind in (np.float32, float, np.float16)]
         cell.k[1, 1](out, *x)
-        wants = [_cvt(float(x[0][0]), "f32", *t) for t in to.values()]
-        wants += [_cvt(value, "f64", *t) for t in to.values()]
+        expected = [_cvt(float(x[0][0]), "f32", *t) for t in to.values()]
+        expected += [_cvt(value, "f64", *t) for t in to.values()]
         half = float(x[2][0])
-        wants += [_converted(half, "f16", *c[1:]) for c in COLUMNS.values()]
-        assert not _right_or_told(out, {}, wants).count(True), value
+        expected += [_converted(half, "f16", *c[1:]) for c in COLUMNS.values()]
+        assert not _right_or_told(out, {}, expected).count(True), value
         assert not watched or cell.k.report.ok
 
 
@@ -262,8 +262,8 @@ def test_an_int_wraps_in_a_program(tmp_path, check):
     main += 'cudaDeviceSynchronize(); printf("%d %d", y[0], y[1]);'
     source.write_text(f"#include <stdio.h>\n{WRAPS}\nint main() {{ {main} }}\n")
     executable = program.build_executable(program.Program([str(source)], check=check))
-    done = subprocess.run([executable], text=True, capture_output=True, check=True)
-    assert done.stdout == "1 -2"
+    process = subprocess.run([executable], text=True, capture_output=True, check=True)
+    assert process.stdout == "1 -2"
 
 
 def test_an_int_wraps_in_an_ops_library():
@@ -294,8 +294,7 @@ def test_rounding_beyond_a_long_gives_the_least_one():
 def test_nvidias_compiler_leaves_out_a_shift_that_it_knows():
     source = "__global__ void k(int *y) { y[0] = y[1] << 40; }"
     assert (
-        "shl" not in (found := gpu.compile_ptx(source, sm="sm_90"))
-        and "st." not in found
+        "shl" not in (ptx := gpu.compile_ptx(source, sm="sm_90")) and "st." not in ptx
     )
 
 
@@ -307,11 +306,11 @@ def test_the_simulator_converts_as_a_gpu_does():
         f"{'i' if signed else 'u'}{bits // 8}" for _, bits, signed in COLUMNS.values()
     ]
     for kind, rows in MEASURED["conversions"].items():
-        for name, given in rows.items():
+        for name, values in rows.items():
             with np.errstate(over="ignore"):
                 value = FLOATS[kind](float(name))
             got = [cast(np.dtype(type_))(value) for type_ in types]
-            want = [_low(v, c[1], c[2]) for v, c in zip(given, COLUMNS.values())]
+            want = [_low(v, c[1], c[2]) for v, c in zip(values, COLUMNS.values())]
             assert got == want, (kind, name)
 
 

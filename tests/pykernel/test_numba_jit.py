@@ -1,4 +1,4 @@
-"""numba_jit: kernels on Numba's simulator, and compiled where there is a GPU."""
+"""numba_jit runs kernels on Numba's simulator, or compiled on a GPU."""
 
 import ctypes
 import os
@@ -81,7 +81,7 @@ def test_a_lessons_kernel_is_right(kernel):
 
 @pytest.mark.parametrize("device", ["cpu", *["cuda"] * HERE])
 def test_names_mean_what_they_mean(device):
-    """cuda under another name, its parts, helpers, and two arrays on one line."""
+    """Kernels use cuda by another name, its parts, helpers, two arrays on a line."""
     a = torch.arange(8, dtype=torch.float32, device=device)
     c = torch.zeros(8, device=device)
     numba_jit(halves)[2, TILE](c, a, 8)
@@ -102,10 +102,10 @@ def test_helpers_have_defaults():
 
 
 def test_constants_from_around_a_kernel():
-    step, more = 3, np.array([10, 20], np.int32)
+    step, numbers = 3, np.array([10, 20], np.int32)
 
     def kernel(c):
-        c[cuda.threadIdx.x] = step + more[1]
+        c[cuda.threadIdx.x] = step + numbers[1]
 
     c = np.zeros(2, np.int32)
     run(kernel, c, threads=2)
@@ -155,7 +155,7 @@ def test_arrays_of_many_types(dtype):
 
 
 def test_arrays_lie_as_they_lie():
-    """Strided, backwards, overlapping, empty."""
+    """Arrays may be strided, reversed, overlapping or empty."""
     memory = np.zeros(12, float32)
     run(fill, memory[::3], 1, 4)
     assert memory.tolist() == [1, 0, 0] * 4
@@ -170,43 +170,43 @@ def test_arrays_lie_as_they_lie():
     run(fill, np.zeros(0), 1, 0)
 
 
-def _there(sent, array):
-    """A copy that host.send() made, as an array of the host."""
-    if isinstance(found := sent.where[id(array)], torch.Tensor):
-        return found.numpy()
-    memory = found.owner.numpy()
-    first = found.address - found.owner.data_ptr()
-    return np.ndarray(found.shape, found.dtype, memory, first, found.strides)
+def _there(batch, array):
+    """Return a copy from arguments.send() as an array on the host."""
+    if isinstance(copy := batch.where[id(array)], torch.Tensor):
+        return copy.numpy()
+    memory = copy.owner.numpy()
+    first = copy.address - copy.owner.data_ptr()
+    return np.ndarray(copy.shape, copy.dtype, memory, first, copy.strides)
 
 
 def test_copies_of_what_overlaps_overlap():
-    """As on the way to a GPU: here to another place of the host."""
+    """The copies are on the host, but otherwise as on a GPU."""
     memory = np.arange(12, dtype=float32)
     front, back, alone = memory[:6], memory[8:3:-1], np.arange(4.0)[::2]
     bits, empty = memory[1:3].view(np.int32), memory[:0]
     arrays = [front, back, alone, bits, empty]
-    sent = arguments.send("kernel", arrays, "cpu")
-    copies = [_there(sent, array) for array in arrays]
+    batch = arguments.send("kernel", arrays, "cpu")
+    copies = [_there(batch, array) for array in arrays]
     for copy, array in zip(copies, arrays):
         np.testing.assert_array_equal(copy, array)
     copies[1][-1] = 40  # memory[4]
     assert copies[0][4] == 40 and memory[4] == 4
     copies[0][1], copies[2][1] = 10, 20
     assert copies[3][0] == np.float32(10).view(np.int32)
-    sent.back()
+    batch.back()
     assert memory.tolist() == [0, 10, 2, 3, 40, *range(5, 12)]
     assert alone.tolist() == [0, 20]
 
 
 def test_what_is_read_only_is_sent_and_does_not_come_back():
     memory = np.zeros(4)
-    fixed = memory[:2]
-    fixed.flags.writeable = False
-    for arrays in ([fixed], [fixed, memory[1:]]):
-        sent = arguments.send("kernel", arrays, "cpu")
-        _there(sent, fixed)[:] = 5
-        sent.back()
-    assert memory.tolist() == [0, 5, 0, 0]  # by the other name, as in Python
+    frozen = memory[:2]
+    frozen.flags.writeable = False
+    for arrays in ([frozen], [frozen, memory[1:]]):
+        batch = arguments.send("kernel", arrays, "cpu")
+        _there(batch, frozen)[:] = 5
+        batch.back()
+    assert memory.tolist() == [0, 5, 0, 0]  # the other name is writable
 
 
 @simulated
@@ -231,7 +231,7 @@ def test_threads_print_where_the_notebook_does(capsys):
 
 @simulated
 def test_the_simulator_is_announced_once(capsys, monkeypatch):
-    monkeypatch.setattr(arguments, "_said", set())
+    monkeypatch.setattr(arguments, "_printed", set())
     for _ in range(2):
         run(fill, np.zeros(1), 1, 1)
     assert capsys.readouterr().err.count("no GPU here: Numba's simulator") == 1
@@ -291,7 +291,7 @@ def test_a_loop_that_does_not_end_is_ended():
 
 @simulated
 def test_ctrl_c_ends_it():
-    run(fill, np.zeros(1), 1, 1)  # started
+    run(fill, np.zeros(1), 1, 1)  # starts the process
     child = simulator.running_process().child
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
@@ -345,9 +345,9 @@ def test_the_process_ends_with_its_parent_whatever_it_runs():
         print(child.pid, flush=True)
         os.kill(os.getpid(), 9)
     """)
-    told = [str(simulator.CHILD), pickle.dumps(job).hex()]
-    done = subprocess.run([sys.executable, "-c", parent, *told], capture_output=True)
-    pid = int(done.stdout)
+    args = [str(simulator.CHILD), pickle.dumps(job).hex()]
+    result = subprocess.run([sys.executable, "-c", parent, *args], capture_output=True)
+    pid = int(result.stdout)
     end = time.monotonic() + 30
     while _runs(pid) and time.monotonic() < end:
         time.sleep(0.1)
@@ -368,7 +368,7 @@ def _runs(pid: int) -> bool:
 @on_a_gpu
 def test_a_tensors_memory_is_used_as_it_is():
     c = torch.zeros(1000, device="cuda")
-    for value in range(3):  # the careful way, then the quick one
+    for value in range(3):  # the careful path, then the quick one
         numba_jit(fill)[4, 256](c, value, 1000)
         assert c.eq(value).all()
     numba_jit(fill)[4, 256](c.view(2, 500)[1], 9, 500)
@@ -405,7 +405,7 @@ def test_a_tensor_that_is_turned_in_its_place_is_seen_anew():
 
 @on_a_gpu
 def test_launches_do_not_go_through_numba(monkeypatch):
-    """Numba would take tens of microseconds for each."""
+    """Numba would add tens of microseconds to each launch."""
     from weft.pykernel.numba import gpu
 
     def kernel(c, a, n, yes, x, y, i):
@@ -415,7 +415,7 @@ def test_launches_do_not_go_through_numba(monkeypatch):
 
     c = torch.zeros(4, device="cuda")
     a = torch.arange(8.0, device="cuda").view(4, 2).t()
-    more = 3, True, 0.5, float32(2), np.uint32(10)
+    numbers = 3, True, 0.5, float32(2), np.uint32(10)
     calls, careful = [], gpu.NumbaLaunch.careful
 
     def counted(self, *args):
@@ -424,9 +424,9 @@ def test_launches_do_not_go_through_numba(monkeypatch):
 
     monkeypatch.setattr(gpu.NumbaLaunch, "careful", counted)
     launched = numba_jit(kernel)[1, 4]
-    launched(c, a, *more)
+    launched(c, a, *numbers)
     assert c.tolist() == [13.5, 15.5, 17.5, 0]
-    launched(c.zero_(), a, *more)
+    launched(c.zero_(), a, *numbers)
     assert c.tolist() == [13.5, 15.5, 17.5, 0]
     launched(c.zero_(), a, 4, False, 0.5, float32(2), np.uint32(10))
     assert not c.any()
@@ -451,12 +451,12 @@ def test_tensors_end_although_numba_has_seen_them():
 
     torch.cuda.synchronize()
     c = torch.zeros(1 << 20, device="cuda")
-    held = torch.cuda.memory_allocated()
+    allocated = torch.cuda.memory_allocated()
     run(fill, c, 1, 8)
-    seen = len(arguments.SEEN)
+    known_tensors = len(arguments.SEEN)
     del c
-    assert torch.cuda.memory_allocated() <= held - (4 << 20)
-    assert len(arguments.SEEN) == seen - 1
+    assert torch.cuda.memory_allocated() <= allocated - (4 << 20)
+    assert len(arguments.SEEN) == known_tensors - 1
 
 
 @on_a_gpu
@@ -493,7 +493,7 @@ def test_a_launch_can_be_captured_in_a_graph():
 
 @on_a_gpu
 def test_arrays_on_the_host_are_copied_and_that_is_said_once(capsys, monkeypatch):
-    monkeypatch.setattr(arguments, "_said", set())
+    monkeypatch.setattr(arguments, "_printed", set())
     for value in range(2):
         c = np.zeros(12, float32)
         run(fill, c[::3], value, 4)
@@ -560,7 +560,7 @@ def test_too_much_static_shared_memory_on_a_gpu():
 
 @on_a_gpu
 def test_a_fault_on_a_gpu_is_told():
-    """In a process of its own, as it takes the context with it."""
+    """The fault destroys the CUDA context, so it needs a separate process."""
     code = textwrap.dedent("""
         import sys, torch
         sys.path[:0] = [sys.argv[1], f"{sys.argv[1]}/.."]
@@ -577,11 +577,11 @@ def test_a_fault_on_a_gpu_is_told():
         except DeviceLost as error:
             print("told", error)
     """)
-    here = os.path.dirname(__file__)
-    done = subprocess.run(
-        [sys.executable, "-c", code, here], capture_output=True, text=True
+    folder = os.path.dirname(__file__)
+    result = subprocess.run(
+        [sys.executable, "-c", code, folder], capture_output=True, text=True
     )
-    assert "told" in done.stdout, done.stderr
+    assert "told" in result.stdout, result.stderr
 
 
 # ---- what is refused before anything starts -------------------------------------
@@ -597,8 +597,8 @@ def lane_sum(x):
 
 @simulated
 def test_shuffles_run_elsewhere():
-    """Also where a helper has them."""
-    with pytest.raises(ArgumentError, match=r"line \d+: .* not know cuda.shfl_down_s"):
+    """The shuffle may be in a helper."""
+    with pytest.raises(ArgumentError, match=r"line \d+: .* not support cuda.shfl"):
         run(shuffles, np.zeros(1))
     with pytest.raises(ArgumentError, match=r"sim\(shuffles\) and cuda_c\(shuffles\)"):
         run(shuffles, np.zeros(1))
@@ -618,23 +618,23 @@ def test_too_much_static_shared_memory_is_what_a_gpu_refuses():
         a_s = cuda.shared.array((200, 200), float32)
         a_s[0, 0] = c[0]
 
-    with pytest.raises(ArgumentError, match=r"need 160000 bytes, a block has 49152"):
+    with pytest.raises(ArgumentError, match=r"160000 bytes, but a block has 49152"):
         run(kernel, np.zeros(1))
 
 
 BAD = {
     "list": ([1.0], r"c is a list, .*np.array\(c\)"),
-    "None": (None, "c is None: want an array"),
-    "text": ("x", "c is a str: want an array"),
-    "objects": (np.array([None]), "c holds Python objects"),
-    "strings": (np.array(["a"]), "c holds <U1"),
-    "long double": (np.zeros(1, np.longdouble), "c holds float128"),
-    "other byte order": (np.zeros(1, ">f4"), "c holds >f4"),
-    "bfloat16": (torch.zeros(1, dtype=torch.bfloat16), "c holds bfloat16"),
+    "None": (None, "c is None: pass an array"),
+    "text": ("x", "c is a str: pass an array"),
+    "objects": (np.array([None]), "c contains Python objects"),
+    "strings": (np.array(["a"]), "c contains <U1"),
+    "long double": (np.zeros(1, np.longdouble), "c contains float128"),
+    "other byte order": (np.zeros(1, ">f4"), "c contains >f4"),
+    "bfloat16": (torch.zeros(1, dtype=torch.bfloat16), "c contains bfloat16"),
     "gradient": (torch.zeros(1, requires_grad=True), r"\.detach\(\)"),
     "sparse": (torch.zeros(1).to_sparse(), "to_dense"),
     "large number": (2**64, "64 bits"),
-    "tuple of arrays": ((np.zeros(1),), "a tuple may hold numbers"),
+    "tuple of arrays": ((np.zeros(1),), "a tuple may contain numbers"),
 }
 
 
@@ -668,7 +668,7 @@ def test_what_is_no_kernel():
         with pytest.raises(ArgumentError, match="a kernel is a"):
             numba_jit(value)
     with pytest.raises(
-        ArgumentError, match=r"takes 3 arguments \(c, value, n\), 1 are"
+        ArgumentError, match=r"takes 3 arguments \(c, value, n\), but 1 are"
     ):
         run(fill, np.zeros(1))
     with pytest.raises(ArgumentError, match=r"numba_jit\(fill\)\[grid, block\]"):
@@ -712,7 +712,7 @@ def adds_from_zero(c, a, n):
 
 
 def test_names_that_were_imported_one_by_one_compile():
-    """Numba itself knows cuda.threadIdx and no threadIdx; helpers have them, too."""
+    """Numba itself accepts only cuda.threadIdx; helpers may use bare names, too."""
     pytest.importorskip("numba.cuda")
     a, step = np.zeros(4, float32), 2
 
@@ -744,18 +744,18 @@ def test_an_error_beside_such_names_is_told_at_its_line():
 
 
 def test_arguments_are_packed_as_the_compiled_kernel_declares_them():
-    """Launches do not go through Numba: its parameters, one by one, in bytes."""
+    """The sizes of the packed parameters match those in Numba's PTX, one by one."""
     pytest.importorskip("numba.cuda")
 
     def kernel(a, n, b, yes, x, y, i, h):
         if yes:
             a[0] = n + b[0, 0] + x + y + i + h
 
-    given = np.zeros(4, float32), 3, np.zeros((2, 2)).T, True, 1.5, float32(2)
-    given += np.uint32(4), np.int16(5)
-    types = reading.numba_types(given)
+    values = np.zeros(4, float32), 3, np.zeros((2, 2)).T, True, 1.5, float32(2)
+    values += np.uint32(4), np.int16(5)
+    types = reading.numba_types(values)
     declared = re.findall(
-        r"\.param \.[a-z](\d+) \w+_param", numba_jit(kernel).ptx(*given)
+        r"\.param \.[a-z](\d+) \w+_param", numba_jit(kernel).ptx(*values)
     )
     codes = arguments.pack_codes(types)
     assert [8 * struct.calcsize("=" + code) for code in codes] == [*map(int, declared)]
@@ -763,7 +763,7 @@ def test_arguments_are_packed_as_the_compiled_kernel_declares_them():
 
 
 class Compiled:
-    """What direct.ready() asks of a kernel of Numba."""
+    """The parts of a Numba kernel that arguments.load_ready() uses."""
 
     cooperative = launch_config_sensitive = False
 
@@ -778,18 +778,18 @@ class Compiled:
 def test_a_launch_is_packed_where_the_driver_reads_it():
     numba = pytest.importorskip("numba")
     shape = PythonKernel(fill).config(((2, 3), 64, 0, 16))
-    made = arguments.load_ready(
+    ready = arguments.load_ready(
         Compiled(numba.int32, numba.float32[:], numba.uint8), shape
     )
-    (room,) = made.rooms
-    made.pack(room.buffer, arguments.STREAM, 7, -1, 0, 0, 5, 4, 99, 5, 4, 200)
-    assert made.function == 123
+    (room,) = ready.rooms
+    ready.pack(room.buffer, arguments.STREAM, 7, -1, 0, 0, 5, 4, 99, 5, 4, 200)
+    assert ready.function == 123
     assert struct.unpack_from("=7I4xQ", room.buffer) == (2, 3, 1, 64, 1, 1, 16, 7)
     at = (ctypes.c_size_t * 9).from_address(room.table)
-    read = [ctypes.c_int32, *[ctypes.c_int64] * 7, ctypes.c_uint8]
-    found = [kind.from_address(address).value for kind, address in zip(read, at)]
-    assert found == [-1, 0, 0, 5, 4, 99, 5, 4, 200]
-    assert all(a % ctypes.sizeof(kind) == 0 for a, kind in zip(at, read))
+    kinds = [ctypes.c_int32, *[ctypes.c_int64] * 7, ctypes.c_uint8]
+    values = [kind.from_address(address).value for kind, address in zip(kinds, at)]
+    assert values == [-1, 0, 0, 5, 4, 99, 5, 4, 200]
+    assert all(a % ctypes.sizeof(kind) == 0 for a, kind in zip(at, kinds))
 
 
 def test_what_only_numba_can_launch():
@@ -803,22 +803,24 @@ def test_what_only_numba_can_launch():
 
 
 def test_what_the_linker_says_of_shared_memory():
-    said = RuntimeError(
+    error = RuntimeError(
         "ERROR_PTX_COMPILE (4)\nLinker error log: ptxas error   : Entry function "
         "'_ZN4fill' uses too much shared data (0x27100 bytes, 0xc000 max)\n"
     )
-    found = reading.explain("fill", meaning.read(fill), said)
-    assert str(found).startswith("fill: its shared arrays need 160000 bytes, a block")
-    assert "49152" in str(found) and "\n" not in str(found)
+    explanation = reading.explain("fill", meaning.read(fill), error)
+    assert str(explanation).startswith(
+        "fill: its shared arrays need 160000 bytes, but a"
+    )
+    assert "49152" in str(explanation) and "\n" not in str(explanation)
 
 
 def test_types_are_those_that_numba_finds():
     pytest.importorskip("numba.cuda")
     a = np.zeros(4, float32)
-    found = numba_jit(bodies.matmul).types(a, a, a, 2, 2, 2)
-    assert list(found)[:3] == ["c", "a", "b"]
-    assert (found["a"], found["n"], found["row"]) == ("float32[1D]", "int64", "int64")
-    assert found["acc"] == "float32"
+    types = numba_jit(bodies.matmul).types(a, a, a, 2, 2, 2)
+    assert list(types)[:3] == ["c", "a", "b"]
+    assert (types["a"], types["n"], types["row"]) == ("float32[1D]", "int64", "int64")
+    assert types["acc"] == "float32"
     assert numba_jit(adds_from_zero).types(a, a, 4)["acc"] == "int64, float64"
     with pytest.raises(ArgumentError, match="shape must be a constant"):
         numba_jit(no_constant).types(a, a, 4)
@@ -849,8 +851,8 @@ WRONG = {
     no_index: r"line \d+ \(c\[0\] = a\[0, 0\]\): .*cannot index float32\[1D\] with 2",
     no_constant: r"line \d+ \(a_s = .*\): .*shape must be a constant",
     no_name: r"line \d+: there is no cuda.gird \(did you mean cuda.grid\?\): ",
-    no_arrays: r"line \d+ \(.*\): .*a kernel makes no new arrays",
-    no_text: r"line \d+ \(c\[0\] = \"text\"\): .*cannot be stored there",
+    no_arrays: r"line \d+ \(.*\): .*a kernel cannot create such arrays",
+    no_text: r"line \d+ \(c\[0\] = \"text\"\): .*cannot be stored in an",
     returns: r"returns: Numba: a kernel returns nothing",
     wrong_helper: r"line \d+ \(return x.bar\): .*attribute 'bar'",
 }

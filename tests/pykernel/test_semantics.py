@@ -1,4 +1,4 @@
-"""The table in pykernel/to_cuda/__init__.py: what each runner makes of it, proved."""
+"""Check the table in pykernel/to_cuda/__init__.py on each runner."""
 
 import re
 
@@ -71,12 +71,12 @@ def arguments():
 
 @pytest.mark.parametrize("kernel", ROWS, ids=lambda k: k.__name__)
 def test_sim_and_c_compute_the_same_and_c_reads_like_that(kernel):
-    wanted, text = ROWS[kernel]
+    expected, text = ROWS[kernel]
     with np.errstate(all="ignore"):
         for run in (sim(kernel, quiet=True), cuda_c(kernel)):
             args = arguments()
             run[1, 1](*args)
-            assert args[0][0] == wanted
+            assert args[0][0] == expected
     assert text in to_cuda(kernel, arguments())
 
 
@@ -101,12 +101,12 @@ def test_what_c_leaves_open_is_told_of_where_the_c_is_watched():
     def args():
         return np.ones(3, "i4"), np.array([256, -3], "i4"), np.array([1e12], "f4")
 
-    mine = args()
-    sim(shifts_and_casts, quiet=True)[1, 1](*mine)
-    assert mine[0].tolist() == [0, -1, 2**31 - 1]
-    found = inspect(cuda_c(shifts_and_casts), quiet=True)[1, 1](*args()).findings
-    told = [re.search(r"a GPU gives (-?\d+)", one.text) for one in found]
-    assert [int(one[1]) for one in told] == mine[0].tolist()
+    arrays = args()
+    sim(shifts_and_casts, quiet=True)[1, 1](*arrays)
+    assert arrays[0].tolist() == [0, -1, 2**31 - 1]
+    findings = inspect(cuda_c(shifts_and_casts), quiet=True)[1, 1](*args()).findings
+    numbers = [re.search(r"a GPU gives (-?\d+)", one.text) for one in findings]
+    assert [int(one[1]) for one in numbers] == arrays[0].tolist()
 
 
 def test_a_python_int_beyond_an_int_grows_on_sim_only():
@@ -141,7 +141,7 @@ def test_numbas_column(expression, types, result):
     kinds = tuple(getattr(numba, name) for name in types.split())
     function = eval(f"lambda {', '.join('ab'[: len(kinds)])}: {expression}")
     try:
-        made = numba_cuda.compile_ptx(function, kinds, device=True, cc=(7, 5))
+        output = numba_cuda.compile_ptx(function, kinds, device=True, cc=(7, 5))
     except Exception as error:  # without NVVM Numba compiles nothing
         pytest.skip(str(error)[:80])
-    assert str(made[1]) == result
+    assert str(output[1]) == result

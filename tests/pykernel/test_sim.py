@@ -1,4 +1,4 @@
-"""The simulator: what kernels compute, and what is written down about them."""
+"""The simulator computes the right results, and records the right accesses."""
 
 import numpy as np
 import pytest
@@ -97,7 +97,7 @@ def test_branches_log_what_happened():
     x, y = np.array([-1.0, 1, -1, 1]), np.zeros(6)
     report = sim(branches)[1, 6](y, x, 4)
     assert y.tolist() == [-1, 1, 0, 1 + 2, 7, 7]
-    # Threads 0 to 3 look at x once; 1 and 3 take it, 0 does not.
+    # Threads 0 to 3 compare x once; 1 and 3 also copy it.
     assert report.counters.reads["x"] == 4 + 2
     assert report.counters.reads["y"] == 1
 
@@ -280,7 +280,7 @@ def test_arrays_of_torch_and_views_of_one_memory():
     x = torch.arange(8.0)
     assert sim(double)[1, 8](x, x, 8).ok and (x == 2 * torch.arange(8.0)).all()
     y = np.zeros(9, np.float32)
-    report = sim(double)[1, 8](y[1:], y[:8], 8)  # thread i writes what i + 1 reads
+    report = sim(double)[1, 8](y[1:], y[:8], 8)  # thread i + 1 reads i's element
     assert [f.kind for f in report.findings] == ["race"]
 
 

@@ -1,7 +1,7 @@
-"""What is told of loops and of blocks that repeat is what each access would tell.
+"""Shortcuts for plain loops and repeated blocks do not change any report.
 
-A launch with a trace looks at every access by itself; one without knows plain loops by
-their first elements, and blocks that do as an earlier one did.
+A launch with a trace examines every access separately. Without a trace, plain loops are
+known by their first elements, and blocks by earlier blocks that they resemble.
 """
 
 import numpy as np
@@ -56,7 +56,7 @@ def tiles(y, a, b, n, step):
 
 
 def late(y, a, b, n, step):
-    """Races in the fifth block, reads blanks in the sixth, and meets the others."""
+    """Race in block 4, read unwritten elements in block 5, and race between blocks."""
     s = cuda.shared.array(16, f4)
     t, block = cuda.threadIdx.x, cuda.blockIdx.x
     for k in range(40):
@@ -71,13 +71,13 @@ def late(y, a, b, n, step):
 
 
 def same(kernel, grid, block, *args, order="forward"):
-    """The report without a trace, and the first array; both as with a trace."""
-    found = []
+    """Return the report without a trace and the first array; compare with a trace."""
+    results = []
     for trace in (True, False):
-        given = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+        arguments = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
         run = sim(kernel, trace=trace, steps=False, quiet=True, order=order)
-        found.append((run[grid, block](*given), given[0]))
-    (one, y), (other, z) = found
+        results.append((run[grid, block](*arguments), arguments[0]))
+    (one, y), (other, z) = results
     assert np.array_equal(y, z, equal_nan=True)
     assert one.findings == other.findings
     assert one.counters == other.counters
@@ -134,8 +134,11 @@ def test_a_loop_that_is_half_noted_is_dropped():
     log.shapes.append(plain_loops.LoopShape(5, (1, 2)))
     log.starts.append(0)
     log.threads.append(0)
-    whole = [7 * SITES, plain_loops.HEADER, 3 * SITES, 4 * SITES + 1]
-    for entries, rows in ((whole, 11), ([*whole, plain_loops.HEADER, 3 * SITES], 11)):
+    full = [7 * SITES, plain_loops.HEADER, 3 * SITES, 4 * SITES + 1]
+    for entries, rows in (
+        (full, 11),
+        ([*full, plain_loops.HEADER, 3 * SITES], 11),
+    ):
         log.entries.extend(entries)
         log.end_early(0, False)
         (interval,) = log.take()

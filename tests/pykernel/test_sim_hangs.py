@@ -1,4 +1,4 @@
-"""What ends a launch in the simulator, and what is said about it."""
+"""Reasons for which a launch in the simulator ends, and their messages."""
 
 import ctypes
 import io
@@ -19,7 +19,7 @@ X = np.zeros(12, np.float32)
 
 
 def line_of(kernel, text: str) -> int:
-    """The number of the line of a kernel that has this text."""
+    """Return the number of the line in a kernel that contains this text."""
     first = kernel.__code__.co_firstlineno
     for number in range(first, first + 40):
         if text in linecache.getline(__file__, number):
@@ -58,8 +58,8 @@ def tile(x, i, j):
 
 @pytest.mark.parametrize("i, j", [(0, 5), (4, 0), (-1, 0), (0, -1), (np.int8(9), 9)])
 def test_no_side_of_a_tile_runs_into_the_next(i, j):
-    said = rf"writes s\[1, {i}, {j}\] .*: s has shape \(3, 4, 5\)"
-    with pytest.raises(KernelFault, match=said):
+    message = rf"writes s\[1, {i}, {j}\] .*: s has shape \(3, 4, 5\)"
+    with pytest.raises(KernelFault, match=message):
         sim(tile)[1, 1](X.copy(), i, j)
     assert sim(tile)[1, 1](X.copy(), 3, 4).ok
 
@@ -79,22 +79,22 @@ def test_an_access_past_the_end(order):
     assert finding.index == (index,)
     assert f"thread {thread} of block {block} reads x[{index}]" in str(fault)
     assert "x has 12 elements" in str(fault)
-    assert y[11] == 7  # nothing wrapped around
+    assert y[11] == 7  # no index wrapped around
 
 
 @pytest.mark.parametrize(
-    "kernel, args, said",
+    "kernel, args, message",
     [
         (before, (X, X), r"thread 0 writes x\[-1\] at line \d+: x has 12 elements"),
         (corner, (np.zeros((3, 4)), X), r"reads a\[0, -1\] .*: a has shape \(3, 4\)"),
         (calls, (X, X), r"reads x\[11\] .*: x has 11 elements"),
     ],
 )
-def test_what_is_said_of_bounds(kernel, args, said):
-    kept = [a.copy() for a in args]
-    with pytest.raises(KernelFault, match=said):
+def test_what_is_said_of_bounds(kernel, args, message):
+    originals = [a.copy() for a in args]
+    with pytest.raises(KernelFault, match=message):
         sim(kernel)[1, 1](*args)
-    assert all((a == b).all() for a, b in zip(args, kept))
+    assert all((a == b).all() for a, b in zip(args, originals))
 
 
 def test_without_checks_the_end_is_still_an_end():
@@ -250,7 +250,7 @@ def stuck(x):
 
 @pytest.mark.parametrize("checks", [True, False])
 @pytest.mark.parametrize(
-    "kernel, said",
+    "kernel, message",
     [
         (waits_for_nobody, r"thread 0 .*its loop \d+ times.*line 171"),
         (waits_with_a_barrier, r"thread 1 .*1 thread.* at the barrier of line"),
@@ -260,10 +260,10 @@ def stuck(x):
         ),
     ],
 )
-def test_a_spin_that_does_not_end(kernel, said, checks):
+def test_a_spin_that_does_not_end(kernel, message, checks):
     grid = 2 if kernel is waits_for_a_later_block else 1
-    said = said.replace("171", str(line_of(waits_for_nobody, "while")))
-    with pytest.raises(KernelFault, match=said) as error:
+    message = message.replace("171", str(line_of(waits_for_nobody, "while")))
+    with pytest.raises(KernelFault, match=message) as error:
         sim(kernel, checks=checks)[grid, 2](np.zeros(1, np.int32))
     assert error.value.report.findings[0].kind == "hang"
 
@@ -276,7 +276,7 @@ def test_a_loop_without_end_ends_in_time(kernel, checks):
     assert error.value.report.findings[0].kind == "hang"
     if kernel is endless:
         assert re.search(r"thread 0 .* line \d+.* \d+ times", str(error.value))
-    assert sim(past)[1, 1](X, np.zeros(1)).ok  # the simulator lives on
+    assert sim(past)[1, 1](X, np.zeros(1)).ok  # the simulator still works
 
 
 # ---- what is no launch --------------------------------------------------------------
@@ -345,30 +345,30 @@ def unknown(x):
 
 
 @pytest.mark.parametrize(
-    "kernel, said",
+    "kernel, message",
     [
         (gives, "a kernel returns nothing.*: return x"),
         (recursive, "cannot call itself"),
-        (with_try, r"line \d+: a kernel cannot have try; check with an if"),
+        (with_try, r"line \d+: a kernel cannot have try; test with an if"),
         (with_list, "a list; use cuda.local.array"),
-        (over_a_list, r"a for loop of a kernel goes over range\(...\) or a tuple"),
+        (over_a_list, r"a kernel's for loop runs over range\(...\) or a tuple"),
         (with_comprehension, "generator expression; write a for loop"),
         (with_def, "def inside a kernel; define the helper outside"),
         (with_variable_shape, "must be known before the launch, and n is not"),
         (greedy, "61440 bytes of shared memory .*49152"),
-        (with_star, r"starred_helper.* plain names; no \*"),
+        (with_star, r"starred_helper.* plain names, not \*"),
         (unknown, "no cuda.warp_size"),
     ],
 )
-def test_what_a_kernel_cannot_have(kernel, said):
+def test_what_a_kernel_cannot_have(kernel, message):
     args = [X.copy(), 3][: kernel.__code__.co_argcount]
-    with pytest.raises(ArgumentError, match=said) as error:
+    with pytest.raises(ArgumentError, match=message) as error:
         sim(kernel)[1, 1](*args)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "config, args, said",
+    "config, args, message",
     [
         ((1, 0), (X, X), "empty"),
         ((1, 1025), (X, X), "1025.*1024"),
@@ -378,18 +378,18 @@ def test_what_a_kernel_cannot_have(kernel, said):
         ((1, 1), (X, [1, 2]), r"y is a list.*np.array\(y"),
         ((1, 1), (X, None), "y is None"),
         ((1, 1), (X, "text"), "str"),
-        ((1, 1), (X, np.array([None])), "holds Python objects"),
-        ((1, 1), (X, np.array(["a"])), "holds <U1"),
+        ((1, 1), (X, np.array([None])), "contains Python objects"),
+        ((1, 1), (X, np.array(["a"])), "contains <U1"),
     ],
 )
-def test_what_is_no_launch(config, args, said):
-    with pytest.raises(ArgumentError, match=said):
+def test_what_is_no_launch(config, args, message):
+    with pytest.raises(ArgumentError, match=message):
         sim(past)[config](*args)
 
 
 def test_what_is_no_kernel():
-    for value, said in ((3, "type int"), (lambda x: x, "def"), (np.sum, "type")):
-        with pytest.raises(ArgumentError, match=said):
+    for value, message in ((3, "type int"), (lambda x: x, "def"), (np.sum, "type")):
+        with pytest.raises(ArgumentError, match=message):
             sim(value)
     with pytest.raises(ArgumentError, match="order"):
         sim(past, order="sideways")
@@ -428,15 +428,15 @@ def stops(x):
 def test_breakpoint_stands_in_the_thread(monkeypatch):
     import pdb
 
-    said = io.StringIO()
+    message = io.StringIO()
     monkeypatch.setattr(sys, "stdin", io.StringIO("p i, float(half)\nl\nc\nc\n"))
-    debugger = pdb.Pdb(stdin=sys.stdin, stdout=said, nosigint=True, readrc=False)
+    debugger = pdb.Pdb(stdin=sys.stdin, stdout=message, nosigint=True, readrc=False)
     debugger.use_rawinput = False
     hook = lambda: debugger.set_trace(sys._getframe(1))  # noqa: E731
     monkeypatch.setattr(sys, "breakpointhook", hook)
     sim(stops)[1, 2](np.arange(2.0) * 4)
-    assert "stops()" in said.getvalue() and "x[i] = half" in said.getvalue()
-    assert "(0, 0.0)" in said.getvalue()
+    assert "stops()" in message.getvalue() and "x[i] = half" in message.getvalue()
+    assert "(0, 0.0)" in message.getvalue()
 
 
 def test_a_launch_that_swallowed_its_end_is_ended_again(monkeypatch):
@@ -465,7 +465,7 @@ def test_leaving_does_not_wait_for_an_end_that_was_swallowed():
 
 def test_a_launch_that_is_over_is_not_ended(monkeypatch):
     def launch():
-        # As where the end arrives in __exit__, before that could do anything.
+        # Simulates an exception that arrives before __exit__ has any effect.
         watch = watchdog.Watchdog(0.02)
         watch.__enter__()
         return watch
@@ -480,22 +480,22 @@ def test_a_launch_that_is_over_is_not_ended(monkeypatch):
 
 
 def test_most_launches_begin_and_end_without_waking_the_watcher(monkeypatch):
-    looked = []
+    visits = []
     monkeypatch.setattr(watchdog, "_watcher", watchdog._Watcher())
     inside = watchdog.Watchdog.end_late_launch
     monkeypatch.setattr(
         watchdog.Watchdog,
         "end_late_launch",
-        lambda watch: looked.append(watch) or inside(watch),
+        lambda watch: visits.append(watch) or inside(watch),
     )
     with watchdog.Watchdog(60):
         while watchdog._watcher.alarm == math.inf:
             time.sleep(0.001)
-        looked.clear()
+        visits.clear()
         for _ in range(20):
             with watchdog.Watchdog(70):
                 time.sleep(0.001)
-    assert looked == []
+    assert visits == []
 
 
 def test_a_short_launch_beside_a_long_one_is_ended_in_time():
@@ -507,7 +507,7 @@ def test_a_short_launch_beside_a_long_one_is_ended_in_time():
 
 def test_a_child_process_watches_its_launches_itself():
     with watchdog.Watchdog(60):
-        pass  # the watcher of this process runs
+        pass  # starts this process's watcher
     child = os.fork()
     if child == 0:
         status = 1

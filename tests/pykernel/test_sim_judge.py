@@ -1,4 +1,4 @@
-"""The judge finds races and blank reads, and counts as ncu does, from bare accesses."""
+"""The judge finds races and blank reads in bare accesses, and counts as ncu does."""
 
 import sys
 
@@ -22,7 +22,7 @@ from weft.pykernel.sim.record import (
 
 
 class Launch:
-    """A launch by hand: do(kind, name, element) as a thread at a line."""
+    """A launch by hand: do() records one access of a thread."""
 
     def __init__(self, grid=(1, 1, 1), block=(64, 1, 1), **arrays):
         self.arrays = [
@@ -46,7 +46,7 @@ class Launch:
             self.values.append(value)
 
     def end(self, block=0, phases=False):
-        """The interval ends (at a barrier, or with the block)."""
+        """End the interval, at a barrier or with the block."""
         columns = np.array(self.rows, np.int64).reshape(-1, 4).T
         number = self.numbers.get(block, 0)
         self.judge.interval(
@@ -82,14 +82,14 @@ def test_a_missing_barrier_is_told_with_both_threads_and_lines():
         launch.do(t, WRITE, "s", t, 8, 1.0)
         launch.do(t, READ, "s", (t + 1) % 8, 9)
     launch.end()
-    (found,) = launch.findings()
-    assert found.text == (
+    (fault,) = launch.findings()
+    assert fault.text == (
         "thread 7 reads s[0] at line 9 while thread 0 writes it at line 8: no barrier "
         "between the write and the read that follows it (both are in one warp: running "
         "in step may hide it, but nothing promises that order)"
     )
-    assert (found.kind, found.line, found.other_line, found.count) == ("race", 9, 8, 8)
-    assert (found.thread, found.other, found.index) == ((7, 0, 0), (0, 0, 0), (0,))
+    assert (fault.kind, fault.line, fault.other_line, fault.count) == ("race", 9, 8, 8)
+    assert (fault.thread, fault.other, fault.index) == ((7, 0, 0), (0, 0, 0), (0,))
 
 
 def test_a_barrier_between_them_ends_the_race():
@@ -110,12 +110,12 @@ def test_the_order_of_threads_does_not_change_a_finding(order):
         launch.do(t, WRITE, "s", t, 8, t)
         launch.do(t, READ, "s", t ^ 32, 9)
     launch.end()
-    (found,) = launch.findings()
-    assert found.text == (
+    (fault,) = launch.findings()
+    assert fault.text == (
         "thread 32 reads s[0] at line 9 while thread 0 writes it at line 8: no barrier "
         "between the write and the read that follows it"
     )
-    assert found.count == 64
+    assert fault.count == 64
 
 
 def test_the_read_comes_first_where_the_next_turn_overwrites():
@@ -124,8 +124,8 @@ def test_the_read_comes_first_where_the_next_turn_overwrites():
         launch.do(t, READ, "s", (t + 1) % 8, 9)
         launch.do(t, WRITE, "s", t, 8, 1.0)
     launch.end()
-    found = next(f for f in launch.findings() if f.kind == "race")
-    assert "no barrier between the read and the write that follows it" in found.text
+    fault = next(f for f in launch.findings() if f.kind == "race")
+    assert "no barrier between the read and the write that follows it" in fault.text
 
 
 def test_no_order_is_told_of_accesses_that_come_in_turns():
@@ -144,9 +144,9 @@ def test_of_several_readers_one_in_another_warp_is_told():
         launch.do(t, WRITE, "s", t, 8, 1.0)
         launch.do(t, READ, "s", 0, 9)
     launch.end()
-    found = launch.findings()[0]
-    assert (found.thread, found.other) == ((32, 0, 0), (0, 0, 0))
-    assert "in one warp" not in found.text
+    fault = launch.findings()[0]
+    assert (fault.thread, fault.other) == ((32, 0, 0), (0, 0, 0))
+    assert "in one warp" not in fault.text
 
 
 def test_the_same_value_by_all_is_no_conflict_but_another_is():
@@ -155,12 +155,12 @@ def test_the_same_value_by_all_is_no_conflict_but_another_is():
         launch.do(t, WRITE, "s", 0, 4, float("nan"))
         launch.do(t, WRITE, "s", 1, 5, np.float32(t == 37))
     launch.end()
-    (found,) = launch.findings()
-    assert found.text == (
+    (fault,) = launch.findings()
+    assert fault.text == (
         "thread 0 writes 0.0 to s[1] at line 5 and thread 37 writes 1.0 to it at line "
         "5: which of them stays is chance"
     )
-    assert found.kind == "conflict"
+    assert fault.kind == "conflict"
 
 
 def test_what_is_one_float32_is_one_value():
@@ -183,8 +183,8 @@ def test_a_meeting_of_the_warp_orders_it_but_no_other_warp():
     for t in (0, 40):
         launch.do(t, WRITE, "s", 3, 11, t, phase=t // 32)
     launch.end(phases=True)
-    (found,) = launch.findings()
-    assert (found.line, found.kind, found.other) == (11, "conflict", (40, 0, 0))
+    (fault,) = launch.findings()
+    assert (fault.line, fault.kind, fault.other) == (11, "conflict", (40, 0, 0))
 
 
 def test_same_phase_of_one_warp_still_races():
@@ -206,8 +206,8 @@ def test_atomics_race_with_plain_accesses_only():
     launch.do(3, ATOMIC, "x", 2, 7)
     launch.do(4, WRITE, "x", 2, 8, 0)
     launch.end()
-    found = launch.findings()
-    assert sorted({f.line, f.other_line} for f in found) == [{5, 6}, {7, 8}]
+    faults = launch.findings()
+    assert sorted({f.line, f.other_line} for f in faults) == [{5, 6}, {7, 8}]
 
 
 def test_a_read_of_what_nobody_wrote():
@@ -219,13 +219,13 @@ def test_a_read_of_what_nobody_wrote():
     launch.do(2, READ, "y", 7, 8)
     launch.do(2, READ, "x", 7, 9)
     launch.end()
-    found = launch.findings()
-    assert {f.line: f.text.partition(" at line")[0] for f in found} == {
+    faults = launch.findings()
+    assert {f.line: f.text.partition(" at line")[0] for f in faults} == {
         4: "thread 0 reads s[3]",
         7: "thread 2 reads r[0]",
         8: "thread 2 reads y[7]",
     }
-    assert {f.kind for f in found} == {"uninitialised"}
+    assert {f.kind for f in faults} == {"uninitialised"}
 
 
 def test_shared_memory_is_blank_again_in_the_next_block():
@@ -236,8 +236,8 @@ def test_shared_memory_is_blank_again_in_the_next_block():
     launch.end(0)
     launch.do(0, READ, "s", 3, 5)
     launch.end(1)
-    (found,) = launch.findings()
-    assert found.block == (1, 0, 0)
+    (fault,) = launch.findings()
+    assert fault.block == (1, 0, 0)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 1 << 14])
@@ -251,11 +251,13 @@ def test_findings_do_not_depend_on_what_is_looked_at_together(rows, monkeypatch)
         launch.do(1, READ, "s", 2, 6)
         launch.do(1, WRITE, "x", 2, 7, block)
         launch.end(block)
-    found = launch.findings()
-    assert [(f.kind, f.line, f.count) for f in found if f.line == 6] == [
+    faults = launch.findings()
+    assert [(f.kind, f.line, f.count) for f in faults if f.line == 6] == [
         ("uninitialised", 6, 3)
     ]
-    assert [(f.kind, f.line, f.count) for f in found if f.line == 7] == [("race", 7, 2)]
+    assert [(f.kind, f.line, f.count) for f in faults if f.line == 7] == [
+        ("race", 7, 2)
+    ]
 
 
 def test_atomics_on_shared_memory_need_it_written_before():
@@ -263,8 +265,8 @@ def test_atomics_on_shared_memory_need_it_written_before():
     for t in range(4):
         launch.do(t, ATOMIC, "s", 0, 4)
     launch.end()
-    (found,) = launch.findings()
-    assert found.text == (
+    (fault,) = launch.findings()
+    assert fault.text == (
         "thread 0 updates s[0] at line 4, which no thread of its block has written "
         "before"
     )
@@ -278,11 +280,11 @@ def test_a_write_after_many_blocks_have_read_races(rows, monkeypatch):
         launch.do(0, READ, "x", 64, 4)
         launch.do(0, WRITE, "x", block, 5, 0)
         launch.end(block)
-    launch.judge._look()
+    launch.judge._examine()
     launch.do(0, WRITE, "x", 64, 6, 0)
     launch.end(8)
-    (found,) = launch.findings()
-    assert (found.line, found.other_line, found.other) == (4, 6, (8, 0, 0))
+    (fault,) = launch.findings()
+    assert (fault.line, fault.other_line, fault.other) == (4, 6, (8, 0, 0))
 
 
 def test_blocks_race_on_global_memory():
@@ -291,12 +293,12 @@ def test_blocks_race_on_global_memory():
     launch.end(0)
     launch.do(0, READ, "x", 64, 4)
     launch.end(1)
-    (found,) = launch.findings()
-    assert found.text == (
+    (fault,) = launch.findings()
+    assert fault.text == (
         "block 1 reads x[64] at line 4 and block 0 writes it at line 3: blocks run in "
         "any order, and nothing orders these two"
     )
-    assert (found.kind, found.block, found.other) == ("race", (1, 0, 0), (0, 0, 0))
+    assert (fault.kind, fault.block, fault.other) == ("race", (1, 0, 0), (0, 0, 0))
 
 
 def test_blocks_race_whichever_comes_first():
@@ -306,9 +308,9 @@ def test_blocks_race_whichever_comes_first():
         launch.end(block)
     launch.do(5, WRITE, "x", 64, 3, 1.0)
     launch.end(2)
-    (found,) = launch.findings()
-    assert (found.line, found.other_line, found.other) == (4, 3, (2, 0, 0))
-    assert found.text.startswith(
+    (fault,) = launch.findings()
+    assert (fault.line, fault.other_line, fault.other) == (4, 3, (2, 0, 0))
+    assert fault.text.startswith(
         "several blocks read x[64] at line 4 and block 2 writes it at line 3"
     )
 
@@ -324,7 +326,7 @@ def test_blocks_may_add_atomically_and_write_apart():
 
 
 def last_block(fence, barrier=True, reverse=False, everyone=False):
-    """A reduction whose last block sums what all have written."""
+    """Return the findings of a reduction whose last block sums all blocks' results."""
     launch = Launch((3, 1, 1), x=X, count=(GLOBAL, (1,), np.dtype(np.int32)))
     blocks = [2, 1, 0] if reverse else [0, 1, 2]
     for block in blocks:
@@ -360,13 +362,13 @@ def test_the_last_block_may_read_what_a_fence_and_an_atomic_released(
 @pytest.mark.parametrize("everyone", [False, True])
 @pytest.mark.parametrize("fence", ["none", "after"])
 def test_without_a_fence_before_the_atomic_the_last_block_races(fence, everyone):
-    found = last_block(fence, everyone=everyone)
-    assert any((f.kind, f.line, f.other_line) == ("race", 8, 3) for f in found)
+    faults = last_block(fence, everyone=everyone)
+    assert any((f.kind, f.line, f.other_line) == ("race", 8, 3) for f in faults)
 
 
 def test_another_threads_atomic_releases_nothing_without_a_barrier():
-    found = last_block("before", barrier=False, everyone=True)
-    assert any((f.kind, f.line, f.other_line) == ("race", 8, 3) for f in found)
+    faults = last_block("before", barrier=False, everyone=True)
+    assert any((f.kind, f.line, f.other_line) == ("race", 8, 3) for f in faults)
 
 
 def test_two_names_of_one_memory_race():
@@ -378,8 +380,8 @@ def test_two_names_of_one_memory_race():
     launch.do(1, READ, "y", 7, 4)  # byte 39
     launch.do(2, READ, "y", 8, 5)
     launch.end()
-    (found,) = launch.findings()
-    assert (found.line, found.array, found.index) == (4, "y", (7,))
+    (fault,) = launch.findings()
+    assert (fault.line, fault.array, fault.index) == (4, "y", (7,))
 
 
 @pytest.mark.parametrize("stride, sectors", [(1, 4), (2, 8), (4, 16), (8, 32)])

@@ -1,4 +1,4 @@
-"""Counters of kernels on sim, against what a GPU's profiler is known to say."""
+"""Check counters of kernels on sim against known numbers of a GPU's profiler."""
 
 import numpy as np
 import pytest
@@ -58,24 +58,24 @@ def counters(kernel, grid, block, *args, **options):
 @pytest.mark.parametrize("stride, sectors", [(1, 4), (2, 8), (4, 16), (8, 32)])
 def test_strided_loads(stride, sectors, order):
     x = np.zeros(128 * stride, np.float32)
-    seen = counters(strided, 2, 64, np.zeros(128, "f4"), x, stride, order=order)
-    assert seen.load_sectors_per_request == {"x": sectors}
-    assert seen.store_sectors_per_request == {"out": 4}
-    assert seen.bytes == {"x": 4 * sectors * 32, "out": 4 * 4 * 32}
+    costs = counters(strided, 2, 64, np.zeros(128, "f4"), x, stride, order=order)
+    assert costs.load_sectors_per_request == {"x": sectors}
+    assert costs.store_sectors_per_request == {"out": 4}
+    assert costs.bytes == {"x": 4 * sectors * 32, "out": 4 * 4 * 32}
 
 
 @pytest.mark.parametrize("dtype, sectors", [("f8", 8), ("f4", 4), ("u1", 1)])
 def test_wide_and_narrow_elements(dtype, sectors):
     x, out = np.zeros(64, dtype), np.zeros(64, dtype)
-    seen = counters(strided, 1, 64, out, x, 1)
-    assert seen.sectors_per_request == {"x": sectors, "out": sectors}
+    costs = counters(strided, 1, 64, out, x, 1)
+    assert costs.sectors_per_request == {"x": sectors, "out": sectors}
 
 
 @pytest.mark.parametrize("stride, wavefronts", [(1, 1), (2, 2), (32, 32), (33, 1)])
 def test_bank_conflicts(stride, wavefronts):
-    seen = counters(banked, 1, 32, np.zeros(32, "f4"), stride)
-    assert seen.wavefronts == {"s": 2 * wavefronts}
-    assert seen.bank_conflicts == {"s": 2 * (wavefronts - 1)}
+    costs = counters(banked, 1, 32, np.zeros(32, "f4"), stride)
+    assert costs.wavefronts == {"s": 2 * wavefronts}
+    assert costs.bank_conflicts == {"s": 2 * (wavefronts - 1)}
 
 
 def adding(out, at):
@@ -91,8 +91,8 @@ def adding(out, at):
 @pytest.mark.parametrize("name", PATTERNS)
 def test_lanes_whose_atomics_are_for_one_element_go_one_after_the_other(name):
     at, sectors, wavefronts = PATTERNS[name]
-    seen = counters(adding, 1, 64, np.zeros(1024, "i4"), np.array(at, "i4"))
-    atomics = {p.array: p for p in seen.places if p.kind == "atomic"}
+    costs = counters(adding, 1, 64, np.zeros(1024, "i4"), np.array(at, "i4"))
+    atomics = {p.array: p for p in costs.places if p.kind == "atomic"}
     assert atomics["out"].sectors == 2 * sectors
     assert atomics["s"].wavefronts == 2 * wavefronts
     assert atomics["s"].conflicts == 2 * (wavefronts - 1)
@@ -101,19 +101,19 @@ def test_lanes_whose_atomics_are_for_one_element_go_one_after_the_other(name):
 def test_a_tiled_matmul():
     n = 32
     a, b, c = (np.ones(n * n, np.float32) for _ in range(3))
-    seen = counters(tiled, (2, 2), (16, 16), c, a, b, n)
-    assert (seen.threads, seen.warps, seen.barriers) == (1024, 32, 16)
-    assert seen.reads_per_thread == {"a": 2, "b": 2, "a_s": 32, "b_s": 32}
-    # A warp loads two rows of 16 floats: two sectors for each half of it.
-    assert seen.load_sectors_per_request == {"a": 4, "b": 4}
-    assert seen.bank_conflicts == {"a_s": 0, "b_s": 0}
+    costs = counters(tiled, (2, 2), (16, 16), c, a, b, n)
+    assert (costs.threads, costs.warps, costs.barriers) == (1024, 32, 16)
+    assert costs.reads_per_thread == {"a": 2, "b": 2, "a_s": 32, "b_s": 32}
+    # A warp loads two rows of 16 floats: two sectors for each half warp.
+    assert costs.load_sectors_per_request == {"a": 4, "b": 4}
+    assert costs.bank_conflicts == {"a_s": 0, "b_s": 0}
 
 
 def test_lanes_of_a_branch():
-    seen = counters(odd_and_even, 1, 64, np.zeros(64, "f4"), trace=True)
-    halves = [p.lanes for p in seen.places if p.kind == "write"]
+    costs = counters(odd_and_even, 1, 64, np.zeros(64, "f4"), trace=True)
+    halves = [p.lanes for p in costs.places if p.kind == "write"]
     assert halves == [16, 16]
-    assert 16 < seen.active_lanes < 32
+    assert 16 < costs.active_lanes < 32
 
 
 def test_active_lanes_are_not_guessed_from_accesses():
@@ -132,8 +132,8 @@ def by_line(out, x):
 
 
 def test_counters_stand_at_the_kernels_lines():
-    seen = counters(by_line, 1, 32, np.zeros(32, "f4"), np.zeros(64, "f4"))
-    line = seen.lines[by_line.__code__.co_firstlineno + 2]
+    costs = counters(by_line, 1, 32, np.zeros(32, "f4"), np.zeros(64, "f4"))
+    line = costs.lines[by_line.__code__.co_firstlineno + 2]
     assert (line.reads, line.writes, line.sectors) == (32, 32, 8 + 4)
 
 
@@ -143,5 +143,5 @@ def together(total, x):
 
 def test_adding_to_one_element_is_cured_by_an_atomic_not_by_a_barrier():
     total, x = np.zeros(1, "f4"), np.ones(64, "f4")
-    found = sim(together, quiet=True)[1, 64](total, x).findings[0]
-    assert "cuda.atomic.add" in in_python(found)
+    finding = sim(together, quiet=True)[1, 64](total, x).findings[0]
+    assert "cuda.atomic.add" in in_python(finding)

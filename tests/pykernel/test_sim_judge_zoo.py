@@ -1,4 +1,4 @@
-"""Every fault of the zoo is found at its line, and none in the clean kernels."""
+"""The simulator finds each fault of the zoo at its line, and none in clean kernels."""
 
 import faulty_kernels
 import pytest
@@ -23,10 +23,10 @@ def report_of(case, order):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_fault_is_found_at_its_line(case, order):
     report = report_of(case, order)
-    assert {found.kind for found in report.findings} == case.kinds, report
-    for found in report.findings:
-        assert {found.line, found.other_line} & case.lines, report
-        assert found.file == faulty_kernels.__file__
+    assert {finding.kind for finding in report.findings} == case.kinds, report
+    for finding in report.findings:
+        assert {finding.line, finding.other_line} & case.lines, report
+        assert finding.file == faulty_kernels.__file__
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -43,11 +43,11 @@ GO_ON = {"race", "conflict", "uninitialised"}  # the launch goes on after these
     "case", [c for c in CASES if c.kinds <= GO_ON], ids=lambda case: case.name
 )
 def test_findings_do_not_depend_on_the_order_of_threads(case):
-    found = [report_of(case, order).findings for order in ORDERS]
-    places = [{(f.kind, f.line, f.other_line, f.array) for f in one} for one in found]
+    runs = [report_of(case, order).findings for order in ORDERS]
+    places = [{(f.kind, f.line, f.other_line, f.array) for f in one} for one in runs]
     assert places[0] == places[1] == places[2]
-    # Which blocks met is told as they ran; what happened in one block is not.
-    texts = [{f.text for f in one if f.thread is not None} for one in found]
+    # Races between blocks name the blocks in running order; other texts are equal.
+    texts = [{f.text for f in one if f.thread is not None} for one in runs]
     assert texts[0] == texts[1] == texts[2]
 
 

@@ -1,4 +1,4 @@
-"""In which order threads and blocks run, and what a reader is shown of a launch."""
+"""The order of threads and blocks, and the output of a launch."""
 
 import numpy as np
 import pytest
@@ -11,9 +11,9 @@ def visits(order, ticket):
 
 
 def visited(order) -> list[int]:
-    found, ticket = np.zeros(12, np.int32), np.zeros(1, np.int32)
-    sim(visits, order=order, quiet=True)[3, 4](found, ticket)
-    return found.tolist()
+    sequence, ticket = np.zeros(12, np.int32), np.zeros(1, np.int32)
+    sim(visits, order=order, quiet=True)[3, 4](sequence, ticket)
+    return sequence.tolist()
 
 
 def test_forward_and_reverse():
@@ -23,9 +23,9 @@ def test_forward_and_reverse():
 
 def test_a_shuffle_keeps_blocks_together_and_can_be_repeated():
     for order in ("shuffled", 1, np.int64(2)):
-        found = visited(order)
-        assert sorted(found) == list(range(12)) and found == visited(order)
-        assert all(len({i // 4 for i in found[b : b + 4]}) == 1 for b in (0, 4, 8))
+        sequence = visited(order)
+        assert sorted(sequence) == list(range(12)) and sequence == visited(order)
+        assert all(len({i // 4 for i in sequence[b : b + 4]}) == 1 for b in (0, 4, 8))
     assert visited(1) != visited(2)
 
 
@@ -41,9 +41,9 @@ def test_a_race_is_found_in_any_order(order, capsys):
     y, x = np.zeros(8), np.arange(8, dtype=np.float32)
     report = sim(shift, order=order)[1, 8](y, x)
     assert "race" in {f.kind for f in report.findings}
-    shown = capsys.readouterr()
-    assert "race" in shown.err and "y[t] = s[(t + 7) % 8]" in shown.err
-    assert not shown.out
+    output = capsys.readouterr()
+    assert "race" in output.err and "y[t] = s[(t + 7) % 8]" in output.err
+    assert not output.out
     sim(shift, order=order, quiet=True)[1, 8](y, x)
     assert not capsys.readouterr().err
 

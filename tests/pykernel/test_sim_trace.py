@@ -1,4 +1,4 @@
-"""What the simulator keeps of a launch, and in which form."""
+"""The records that the simulator keeps of a launch, and their form."""
 
 import types
 
@@ -41,14 +41,14 @@ def test_a_trace_has_steps_and_names():
     first = kernel.__code__.co_firstlineno
     steps = [(s.line - first, s.last - first) for s in sites(trace, STEP)]
     assert steps == [(1, 3), (4, 4), (6, 6), (7, 7), (8, 9), (10, 10), (11, 11)]
-    taken = trace.intervals[1]
-    assert taken.block == 1 and taken.number == 0
-    kinds = [trace.sites[s].kind for s in taken.site[taken.thread == 1]]
+    interval = trace.intervals[1]
+    assert interval.block == 1 and interval.number == 0
+    kinds = [trace.sites[s].kind for s in interval.site[interval.thread == 1]]
     assert kinds == [STEP, READ, STEP, WRITE, STEP, STEP]
     assert (
-        taken.element[[trace.sites[s].kind == STEP for s in taken.site]] == -1
+        interval.element[[trace.sites[s].kind == STEP for s in interval.site]] == -1
     ).all()
-    assert taken.values == [0.0, 1.0, 1.5]
+    assert interval.values == [0.0, 1.0, 1.5]
 
 
 def waits(y):
@@ -84,8 +84,8 @@ def test_matmul_has_the_accesses_that_it_has():
     rows = trace.intervals[1]
     site = sites(trace, READ)[-1]
     assert site.text == "b_s[i, tx]" and trace.arrays[site.array].space == SHARED
-    mine = (rows.site == trace.sites.index(site)) & (rows.thread == 16 + 5)
-    assert rows.element[mine].tolist() == [16 * i + 5 for i in range(16)]
+    own_rows = (rows.site == trace.sites.index(site)) & (rows.thread == 16 + 5)
+    assert rows.element[own_rows].tolist() == [16 * i + 5 for i in range(16)]
     assert (c == 16).all()
 
 
@@ -120,9 +120,9 @@ def test_kernels_within_functions_see_their_names():
 def test_numbas_own_kernels_and_names():
     numba_cuda = pytest.importorskip("numba.cuda")
     scope = {**globals(), "cuda": numba_cuda}
-    theirs = types.FunctionType(kernel.__code__, scope, "kernel")
+    numba_kernel = types.FunctionType(kernel.__code__, scope, "kernel")
     y = np.zeros(4)
-    assert sim(theirs)[2, 2](y, np.arange(4.0), 9).ok
+    assert sim(numba_kernel)[2, 2](y, np.arange(4.0), 9).ok
     assert sim(types.SimpleNamespace(py_func=kernel))[2, 2](y, np.arange(4.0), 9).ok
 
 

@@ -1,4 +1,4 @@
-"""What is said to kernels that a beginner writes, the same by sim and cuda_c."""
+"""Messages about a beginner's kernels; sim and cuda_c use the same words."""
 
 import math
 
@@ -13,7 +13,7 @@ from weft.pykernel.sim.log import Log
 from weft.pykernel.sim.record import WRITE, Site
 from weft.pykernel.to_cuda import TranslationError
 
-WHOLE = "one thread does one element"
+WHOLE = "one thread handles one element"
 
 
 def misspelt(out, x):
@@ -58,7 +58,7 @@ def bare(out, x):
 
 
 @pytest.mark.parametrize(
-    "kernel, said",
+    "kernel, message",
     [
         (misspelt, r"cuda\.threadidx\.x.*did you mean cuda\.threadIdx\.x"),
         (singular, r"cuda\.syncthread\b.*did you mean cuda\.syncthreads"),
@@ -73,15 +73,15 @@ def bare(out, x):
     ],
 )
 @pytest.mark.parametrize("runner", [sim, cuda_c])
-def test_the_error_says_what_was_probably_meant(kernel, said, runner):
+def test_the_error_says_what_was_probably_meant(kernel, message, runner):
     with pytest.raises(
-        (ArgumentError, TranslationError, NameError), match=f"(?s){said}"
+        (ArgumentError, TranslationError, NameError), match=f"(?s){message}"
     ):
         runner(kernel)[1, 4](np.zeros(4, float32), np.ones(4, float32))
 
 
 @pytest.mark.parametrize(
-    "name, meant",
+    "name, nearest",
     [
         ("blockId.x", "blockIdx.x"),
         ("shared.zeros", "shared.array"),
@@ -90,8 +90,8 @@ def test_the_error_says_what_was_probably_meant(kernel, said, runner):
         ("foo", ""),
     ],
 )
-def test_a_name_is_near_another(name, meant):
-    assert language.find_near_name(name) == meant
+def test_a_name_is_near_another(name, nearest):
+    assert language.find_near_name(name) == nearest
 
 
 def test_a_function_of_math_is_named():
@@ -180,7 +180,7 @@ def looks(out, x):
 
 
 def test_a_tuple_is_only_read():
-    with pytest.raises(TypeError, match=r"out is a tuple, .*only read: out\[0\]"):
+    with pytest.raises(TypeError, match=r"out is a tuple, .*read-only: out\[0\]"):
         sim(reads)[1, 1]((1, 2), np.ones(4, float32))
 
 
@@ -201,10 +201,10 @@ def halves(out, x):
 
 
 @pytest.mark.parametrize(
-    "kernel, said", [(pairs, r"x, y = cuda\.grid\(2\)"), (halves, "n // 2")]
+    "kernel, message", [(pairs, r"x, y = cuda\.grid\(2\)"), (halves, "n // 2")]
 )
-def test_what_is_no_whole_number(kernel, said):
-    with pytest.raises(TypeError, match=said):
+def test_what_is_no_whole_number(kernel, message):
+    with pytest.raises(TypeError, match=message):
         sim(kernel)[1, 4](np.zeros(4, float32), np.ones(4, float32))
 
 
@@ -233,12 +233,12 @@ def hashes(u, i, x):
 
 
 def test_conversions_to_whole_numbers_wrap():
-    # Of a Python int that does not fit, NumPy's own uint32() makes an error.
+    # NumPy's own uint32() raises an error for a Python int that does not fit.
     t = np.arange(4, dtype=np.uint64)
-    wanted = (t * 2654435761 + 1) * 1664525 + 1013904223
+    expected = (t * 2654435761 + 1) * 1664525 + 1013904223
     u, i = np.zeros(4, np.uint32), np.zeros(4, np.int32)
     assert sim(hashes)[1, 4](u, i, np.array([1.5, -1.5, 2, 3], float32)).ok
-    assert (u == ~wanted.astype(np.uint32)).all()
+    assert (u == ~expected.astype(np.uint32)).all()
     assert i.tolist() == [1, 99, -54, 47]
 
 
@@ -287,8 +287,8 @@ def of_a_thread(x, n):
 @pytest.mark.parametrize("kernel", [of_an_argument, of_two_values, of_a_thread])
 @pytest.mark.parametrize("runner", [sim, cuda_c])
 def test_a_shape_is_known_before_the_launch(kernel, runner):
-    said = "(?s)must be known before the launch|is not constant.*shape 0"
-    with pytest.raises((ArgumentError, TranslationError), match=said):
+    message = "(?s)must be known before the launch|is not constant.*shape 0"
+    with pytest.raises((ArgumentError, TranslationError), match=message):
         runner(kernel)[1, 4](np.ones(4, float32), 4)
 
 
@@ -302,7 +302,7 @@ def test_what_is_half_noted_is_dropped(column):
     log.threads.append(0)
     log.entries.append(0)
     log.values.append(1.0)
-    getattr(log, column).append(0)  # its partner has not come
+    getattr(log, column).append(0)  # the other column lacks its entry
     log.end_early(0, refused=False)
     (interval,) = log.take()
     assert interval.thread.tolist() == [0] and interval.values == [1.0]
@@ -312,9 +312,9 @@ def test_what_is_half_noted_is_dropped(column):
 def test_numba_says_of_a_misspelt_name_what_sim_says(kernel):
     words = set()
     for runner in (sim, numba_jit):
-        with pytest.raises(ArgumentError) as caught:
+        with pytest.raises(ArgumentError) as error_info:
             runner(kernel)[1, 1](np.zeros(4, float32), np.zeros(4, float32))
-        words.add(str(caught.value))
+        words.add(str(error_info.value))
     assert len(words) == 1, words
 
 

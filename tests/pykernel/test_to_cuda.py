@@ -46,8 +46,8 @@ __global__ void matmul_tiled(float *c, const float *a, const float *b, int m,
 def test_the_tiled_matmul_is_that_of_the_house_style():
     sizes = ("int", "int", "int")
     assert to_cuda(matmul_tiled, (F, F, F, *sizes)) == HOUSE
-    given = (*[np.zeros(4, np.float32)] * 3, 1, 2, 3)
-    assert to_cuda(matmul_tiled, given) == HOUSE
+    arguments = (*[np.zeros(4, np.float32)] * 3, 1, 2, 3)
+    assert to_cuda(matmul_tiled, arguments) == HOUSE
 
 
 def test_the_naive_matmul():
@@ -70,7 +70,7 @@ __global__ void matmul(float *c, const float *a, const float *b, int m, int n,
 
 
 def body(kernel, types, **options):
-    """The lines within the kernel's braces."""
+    """Return the lines within the kernel's braces."""
     lines = to_cuda(kernel, types, **options).splitlines()
     start = next(i for i, s in enumerate(lines) if s.startswith("__global__"))
     start = next(i for i in range(start, len(lines)) if lines[i].endswith("{"))
@@ -154,11 +154,14 @@ def same_k(c, a, b):
 
 def test_sides_of_arrays_are_parameters_under_the_readers_names():
     grid = "float32[:, :]"
-    made = translate(same_k, (grid, grid, grid))
-    assert "float *c, const float *a, const float *b, int m," in made.text
-    assert "acc += a[row * k + i] * b[i * n + col]" in made.text
-    assert [name for name, _ in made.extents] == ["m", "n", "k"]
-    assert [(s.array, s.axis) for s in made.extents[2][1]] == [("a", 1), ("b", 0)]
+    result = translate(same_k, (grid, grid, grid))
+    assert "float *c, const float *a, const float *b, int m," in result.text
+    assert "acc += a[row * k + i] * b[i * n + col]" in result.text
+    assert [name for name, _ in result.extents] == ["m", "n", "k"]
+    assert [(s.array, s.axis) for s in result.extents[2][1]] == [
+        ("a", 1),
+        ("b", 0),
+    ]
 
 
 def unnamed(y, x):
@@ -174,7 +177,7 @@ def test_sides_without_a_name_get_one():
 
 
 def darker(image):
-    """What is said in one line of Python may be too long for one line of C, or not so."""  # noqa: E501
+    """A statement on one line of Python may be too long for one line of C, or may fit."""  # noqa: E501
     h, w, _ = image.shape
     for row in range(cuda.threadIdx.y, h, cuda.blockDim.y):
         for _ in range(2):
@@ -185,7 +188,7 @@ def test_a_side_that_nobody_names_is_no_underscore():
     text = to_cuda(darker, ("uint8[:, :, :]",))
     assert "(unsigned char *image, int h, int w, int image_dim2)" in text
     assert "for (int row = threadIdx.y; row < h; row += blockDim.y) {" in text
-    assert text.startswith("/* What is said") and "\n * " in text
+    assert text.startswith("/* A statement") and "\n * " in text
 
 
 def leaders(x, m):
@@ -300,8 +303,8 @@ def test_numbas_types_and_kernels_are_taken():
     numba = pytest.importorskip("numba")
     from numba import cuda as numba_cuda
 
-    given = (*[numba.float32[:]] * 3, *[numba.int32] * 3)
-    assert to_cuda(numba_cuda.jit(matmul_tiled), given) == HOUSE
+    arguments = (*[numba.float32[:]] * 3, *[numba.int32] * 3)
+    assert to_cuda(numba_cuda.jit(matmul_tiled), arguments) == HOUSE
 
 
 # ---- the compilers -----------------------------------------------------------------
@@ -320,9 +323,9 @@ def extremes(out, wide):
 
 
 def test_infinite_constants_stand_where_they_are_used():
-    # NVRTC takes no `static const float LOWEST = -INFINITY;`.
-    made = to_cuda(extremes, (F, "float64[:]"))
-    assert "float best = -INFINITY;" in made and "static const" not in made
+    # NVRTC rejects `static const float LOWEST = -INFINITY;`.
+    text = to_cuda(extremes, (F, "float64[:]"))
+    assert "float best = -INFINITY;" in text and "static const" not in text
 
 
 @pytest.fixture(scope="module")
@@ -366,7 +369,7 @@ def test_nvcc_has_no_warning(everything, tmp_path):
     file = tmp_path / "all.cu"
     file.write_text(everything)
     command = [nvcc, "-Werror", "all-warnings", "-arch=sm_75", "-ptx", "-o", "all.ptx"]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, str(file)], cwd=tmp_path, text=True, capture_output=True
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr

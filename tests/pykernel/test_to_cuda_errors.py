@@ -1,4 +1,4 @@
-"""What does not become CUDA C is one error, at its line, with the way to write it."""
+"""Code that cannot become CUDA C causes one error at its line, with a replacement."""
 
 import numpy as np
 import pytest
@@ -229,7 +229,7 @@ KERNELS = [
 
 
 def marked(function):
-    """The number of the line that says HERE."""
+    """Return the number of the line that contains HERE."""
     import inspect
 
     lines, first = inspect.getsourcelines(function)
@@ -238,24 +238,24 @@ def marked(function):
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
 def test_it_is_an_error_at_its_line(kernel):
-    with pytest.raises(TranslationError) as found:
+    with pytest.raises(TranslationError) as error_info:
         to_cuda(kernel, ["float32[:]"])
-    error = found.value
+    error = error_info.value
     assert error.line == (marked(kernel) or marked(factorial))
     text = str(error)
     assert f"test_to_cuda_errors.py, line {error.line}, in" in text
-    shown = text.splitlines()
-    assert shown[2].strip() == "^" and shown[1].strip()
-    # The caret stands below code, not below a blank.
-    assert shown[1][shown[2].index("^")].strip()
-    assert len(shown) == 4 and shown[3].startswith("  hint: ") and error.hint
+    lines = text.splitlines()
+    assert lines[2].strip() == "^" and lines[1].strip()
+    # The caret is below code, not below a blank.
+    assert lines[1][lines[2].index("^")].strip()
+    assert len(lines) == 4 and lines[3].startswith("  hint: ") and error.hint
 
 
 def test_the_way_to_write_it_is_named():
     def message(kernel):
-        with pytest.raises(TranslationError) as found:
+        with pytest.raises(TranslationError) as error_info:
             to_cuda(kernel, ["float32[:]"])
-        return str(found.value)
+        return str(error_info.value)
 
     assert "for loop over range()" in message(comprehension)
     assert "write x[i], with i = cuda.grid(1)" in message(array_sum)
@@ -267,13 +267,13 @@ def test_the_way_to_write_it_is_named():
 @pytest.mark.parametrize(
     ("types", "words"),
     [
-        (["float31[:]"], "float31 is no type of a kernel: bool, int8"),
-        (["float32[:]", "int"], r"takes 1 arguments \(x\), 2 are given"),
+        (["float31[:]"], "float31 is not a type of a kernel: use bool, int8"),
+        (["float32[:]", "int"], r"takes 1 arguments \(x\), but 2 are given"),
         ([[1.0]], r"x is a list, .* pass np.array\(x\)"),
-        ([np.zeros(2, complex)], "x: to_cuda knows no complex"),
+        ([np.zeros(2, complex)], "x: to_cuda does not support complex"),
         ([2**31], "becomes C's int, which ends at 2147483647: pass np.int64"),
-        (["float32[x]"], "is no type: 'float32', 'int'"),
-        ("float32[:]", "types wants one type for each parameter"),
+        (["float32[x]"], "is not a type like 'float32', 'int'"),
+        ("float32[:]", "types takes one type for each parameter"),
     ],
     ids=str,
 )

@@ -1,4 +1,4 @@
-"""to_cuda warns of a local that a branch may leave without a value."""
+"""to_cuda warns about a local that a branch may leave without a value."""
 
 import warnings
 
@@ -46,11 +46,11 @@ def called(x, n):
 
 @pytest.mark.parametrize("kernel", [one_branch, other_branch, added, called])
 def test_a_local_of_one_branch_is_warned_of_at_its_line(kernel):
-    with pytest.warns(UserWarning, match="is read here and has no value") as caught:
+    with pytest.warns(UserWarning, match="is read here but has no value") as records:
         to_cuda(kernel, TYPES)
     with open(__file__) as file:
         lines = file.read().splitlines()
-    [one] = caught
+    [one] = records
     assert "HERE" in lines[one.lineno - 1] and one.filename == __file__
     assert ("half" if kernel is called else kernel.__name__) in str(one.message)
 

@@ -1,7 +1,7 @@
 """A kernel written as a Python function, and errors that all runners share.
 
-The first functions explain unknown names and unfit arguments, so every runner (sim,
-numba_jit, cuda_c) refuses these in the same words. PythonKernel then provides the
+The first functions explain unknown names and unsuitable arguments, so every runner
+(sim, numba_jit, cuda_c) refuses these in the same words. PythonKernel then provides the
 kernel's source, the meaning of its names, and the errors for invalid kernels and
 launches.
 """
@@ -40,14 +40,14 @@ _ELSEWHERE = {
     **{"atomiccas": "atomic.cas", "ballot": "ballot_sync", "shfl": "shfl_sync"},
     **{"any": "any_sync", "all": "all_sync", "lane": "laneid"},
 }
-LISTED = "weft.cuda lists what there is"
+LISTED = "weft.cuda lists all names"
 
 
 def explain_unknown(path: str) -> tuple[str, str]:
     """Return (problem, hint) for cuda.<path>, which is not valid as written.
 
-    path: a name such as "threadidx.x" or "syncthread", or "syncthreads" where a number
-        is needed.
+    path: a name such as "threadidx.x" or "syncthread", or "syncthreads" in place of a
+        number.
     """
     base, _, axis = path.partition(".")
     if path in VECTORS:
@@ -56,28 +56,28 @@ def explain_unknown(path: str) -> tuple[str, str]:
         return f"cuda.{base} has no {axis}", f"it has cuda.{base}.x, .y and .z"
     if path in list_names():
         return f"cuda.{path} does nothing until it is called", call(path)
-    meant = find_near_name(path)
-    hint = f"did you mean cuda.{meant}?" if meant else LISTED
-    if not meant and callable(getattr(math, path, None)):
+    near = find_near_name(path)
+    hint = f"did you mean cuda.{near}?" if near else LISTED
+    if not near and callable(getattr(math, path, None)):
         hint = f"did you mean math.{path}?"
     return f"there is no cuda.{path}", hint
 
 
 def find_near_name(name: str) -> str:
-    """Return the language's name that `name` probably means; "" if none is close."""
+    """Return the name in the language that is nearest to `name`; "" if none is near."""
     base, _, axis = name.partition(".")
     if axis and axis in "xyz":
         vectors = {_bare_name(one): one for one in VECTORS}
-        found = difflib.get_close_matches(_bare_name(base), vectors, 1, 0.6)
-        return f"{vectors[found[0]]}.{axis}" if found else ""
+        matches = difflib.get_close_matches(_bare_name(base), vectors, 1, 0.6)
+        return f"{vectors[matches[0]]}.{axis}" if matches else ""
     bare = _bare_name(name)
     known = {_bare_name(one): one for one in list_names()} | _ELSEWHERE
-    found = difflib.get_close_matches(bare, known, 1, 0.75)
-    return known[found[0]] if found else ""
+    matches = difflib.get_close_matches(bare, known, 1, 0.75)
+    return known[matches[0]] if matches else ""
 
 
 def without_cuda(name: str) -> str:
-    """Return `name` if it only lacks its cuda. prefix, like "threadIdx"; else ""."""
+    """Return `name` if only the prefix cuda. is missing, as in "threadIdx"; else ""."""
     return (
         name if name in (*VECTORS, *NUMBERS, *_CLASSES) or name in list_names() else ""
     )
@@ -86,11 +86,11 @@ def without_cuda(name: str) -> str:
 def call(path: str) -> str:
     """Return how to use a name: "write cuda.popc(x)".
 
-    For a number, the result resembles "write cuda.laneid, without brackets".
+    For a number, the result resembles "write cuda.laneid, without parentheses".
     """
     function = functools.reduce(getattr, path.split("."), cuda)
     if not callable(function):
-        return f"write cuda.{path}, without brackets"
+        return f"write cuda.{path}, without parentheses"
     arguments = ", ".join(inspect.signature(function).parameters)
     return f"write cuda.{path}({arguments})"
 
@@ -102,36 +102,36 @@ def _bare_name(name: str) -> str:
 @functools.cache
 def list_names() -> tuple[str, ...]:
     """List all names that a kernel may write after cuda."""
-    found = [f"{vector}.{axis}" for vector in VECTORS for axis in "xyz"]
-    found += NUMBERS
+    listed = [f"{vector}.{axis}" for vector in VECTORS for axis in "xyz"]
+    listed += NUMBERS
     for name, value in vars(cuda).items():
         if name in _CLASSES:
-            found += [f"{name}.{one}" for one in vars(value) if one[0] != "_"]
+            listed += [f"{name}.{one}" for one in vars(value) if one[0] != "_"]
         elif hasattr(value, "__wrapped__"):  # a function of the kernel language
-            found.append(name)
-    return tuple(found)
+            listed.append(name)
+    return tuple(listed)
 
 
 _LISTS = (list, set, frozenset, range, bytearray)
-_WANTED = "want an array, a tensor, a number or a tuple of numbers"
-_INT = "want a whole number of 64 bits"
-_NUMBERS = "want float32, int32 or the like"
+_VALUES = "pass an array, a tensor, a number or a tuple of numbers"
+_INT = "pass a whole number of at most 64 bits"
+_NUMBERS = "pass float32, int32 or the like"
 
 
 def explain_unfit(value: Any, name: str = "x") -> str:
-    """Return why no kernel accepts this value for parameter `name`; "" if one may.
+    """Return why no kernel accepts this value for parameter `name`, or "".
 
     The text completes a sentence that begins with the name: "is a list, which ...".
     """
     if isinstance(value, torch.Tensor):
-        return _of_tensor(value, name)
+        return _explain_tensor(value, name)
     if isinstance(value, np.ndarray):
-        return _of_array(value, name)
+        return _explain_array(value, name)
     if isinstance(value, (bool, np.bool_, np.void)):
         return ""
     if isinstance(value, (int, np.integer)):
-        most = 2**64 if isinstance(value, np.uint64) else 2**63
-        return "" if -(2**63) <= value < most else f"= {value}: {_INT}"
+        limit = 2**64 if isinstance(value, np.uint64) else 2**63
+        return "" if -(2**63) <= value < limit else f"= {value}: {_INT}"
     if isinstance(value, (np.longdouble, np.clongdouble)):
         return f"is a {type(value).__name__}, which no GPU has: pass float({name})"
     if isinstance(value, (float, complex, np.number)):
@@ -139,18 +139,17 @@ def explain_unfit(value: Any, name: str = "x") -> str:
     if isinstance(value, tuple):
         other = [v for v in value if not isinstance(v, (numbers.Number, tuple))]
         kind = _describe_kind(other[0]) if other else ""
-        only = f"holds {kind}: a tuple may hold numbers; pass arrays one by one"
+        only = f"contains {kind}: a tuple may contain numbers; pass arrays one by one"
         return only if other else ""
     if isinstance(value, _LISTS):
         return (
             f"is {_describe_kind(value)}, which a kernel cannot read: pass "
-            f"np.array({name}) and "
-            f"look at that array after the launch"
+            f"np.array({name}), and look at that array after the launch"
         )
-    spoken = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
-    if isinstance(value, type) or not any(hasattr(value, one) for one in spoken):
-        return f"is {_describe_kind(value)}: {_WANTED}"
-    return ""  # each runner checks the array that it makes of the value
+    protocols = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
+    if isinstance(value, type) or not any(hasattr(value, one) for one in protocols):
+        return f"is {_describe_kind(value)}: {_VALUES}"
+    return ""  # each runner examines the array that it makes of the value
 
 
 def refuse(
@@ -159,8 +158,8 @@ def refuse(
     """Raise ArgumentError for the first argument that no runner accepts.
 
     named: the arguments by parameter name.
-    written: returns the names of the parameters into whose elements the kernel stores;
-        called only if an array is read-only.
+    written: returns the names of the arrays that the kernel writes to; called only if
+        an array is read-only.
     """
     for name, value in named.items():
         if why := explain_unfit(value, name):
@@ -168,14 +167,14 @@ def refuse(
         read_only = isinstance(value, np.ndarray) and not value.flags.writeable
         if read_only and name in written():
             raise ArgumentError(
-                f"{kernel}: {name} is read-only, and {kernel} writes into it: pass "
+                f"{kernel}: {name} is read-only, but {kernel} writes into it: pass "
                 f"{name}.copy()"
             )
 
 
 def list_written(tree: ast.FunctionDef) -> list[str]:
     """List the names of the arrays that a function writes to, atomics included."""
-    found = []
+    targets = []
     for node in ast.walk(tree):
         target: Any = None
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
@@ -185,11 +184,11 @@ def list_written(tree: ast.FunctionDef) -> list[str]:
         while isinstance(target, ast.Subscript):  # as in x[row][col]
             target = target.value
         if isinstance(target, ast.Name):
-            found.append(target.id)
-    return found
+            targets.append(target.id)
+    return targets
 
 
-def _of_array(array: np.ndarray, name: str) -> str:
+def _explain_array(array: np.ndarray, name: str) -> str:
     dtype = array.dtype
     if isinstance(array, np.ma.MaskedArray):
         return (
@@ -197,36 +196,36 @@ def _of_array(array: np.ndarray, name: str) -> str:
             f"{name}.filled(...)"
         )
     if dtype.hasobject:
-        return f"holds Python objects, which no kernel reads: {_NUMBERS}"
+        return f"contains Python objects, which no kernel can read: {_NUMBERS}"
     wide = dtype in (np.longdouble, np.clongdouble)
     if dtype.kind not in "biufcV" or (wide and dtype.itemsize > 8):
-        return f"holds {dtype}, which no kernel reads: {_NUMBERS}"
+        return f"contains {dtype}, which no kernel can read: {_NUMBERS}"
     if not dtype.isnative:
         return (
-            f"holds {dtype}, numbers in the byte order of other machines: pass "
+            f"contains {dtype}, numbers in the byte order of other machines: pass "
             f"{name}.astype(np.{dtype.name})"
         )
-    return "" if array.ndim else _flatten_targets(name)
+    return "" if array.ndim else _explain_no_dimensions(name)
 
 
-def _of_tensor(tensor: torch.Tensor, name: str) -> str:
+def _explain_tensor(tensor: torch.Tensor, name: str) -> str:
     if tensor.layout != torch.strided:
-        return f"is a {tensor.layout} tensor: want .to_dense()"
+        return f"is a {tensor.layout} tensor: pass its .to_dense()"
     if tensor.requires_grad:
         return (
-            "requires a gradient, which would not see what a kernel writes: pass its "
+            "requires a gradient, which would ignore a kernel's writes: pass its "
             ".detach()"
         )
     if tensor.is_conj() or tensor.is_neg():
-        return "is only to be negated or conjugated: .resolve_conj()"
+        return "has a lazy .conj() or negation: pass .resolve_conj() or .resolve_neg()"
     if tensor.device.type not in ("cpu", "cuda"):
-        return f"is on {tensor.device}: want the CPU or CUDA"
+        return f"is on {tensor.device}: pass a tensor on the CPU or CUDA"
     if not hasattr(np, kind := str(tensor.dtype)[6:]):
-        return f"holds {kind}, which no Python kernel reads: want {name}.float()"
-    return "" if tensor.ndim else _flatten_targets(name)
+        return f"contains {kind}, which no Python kernel can read: pass {name}.float()"
+    return "" if tensor.ndim else _explain_no_dimensions(name)
 
 
-def _flatten_targets(name: str) -> str:
+def _explain_no_dimensions(name: str) -> str:
     return (
         f"has no dimensions: pass {name}.reshape(1) for an array of one element, or "
         f"{name}.item() for the number"
@@ -248,8 +247,8 @@ _OF_NUMBERS = (
 class FunctionSource:
     """A function's text, as written in its file or cell.
 
-    tree: its definition, with the file's line numbers and columns.
-    text: its lines, the first of which has the line number `first`.
+    first, text: number of the function's first line, and its lines.
+    tree: the definition, with the file's line numbers and columns.
     """
 
     file: str
@@ -267,8 +266,8 @@ class FunctionSource:
 class PythonKernel:
     """A kernel as a plain function: its name, its parameters and its source.
 
-    function: a Python function, or the result of Numba's @cuda.jit. Anything else
-        raises ArgumentError, as do parameters that are not all plain names.
+    function: a Python function, or the result of Numba's @cuda.jit. Other values raise
+        ArgumentError, as does a parameter that is not a plain name.
     """
 
     def __init__(self, function: Any) -> None:
@@ -289,7 +288,7 @@ class PythonKernel:
         """Parse the launch brackets, in Numba's order.
 
         They are [grid, block, stream, bytes of shared memory]; the last two are
-        optional. Stream 0, Numba's default, means torch's current stream, as does no
+        optional. Stream 0, Numba's default, and a missing stream mean torch's current
         stream.
         """
         parts = key if isinstance(key, tuple) else (key,)
@@ -303,7 +302,7 @@ class PythonKernel:
     def given(
         self, args: Sequence[Any], named: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return the arguments by parameter; ArgumentError if no runner accepts one.
+        """Return the arguments by parameter; refuse one that no runner accepts.
 
         named: arguments passed by keyword; if there are any, the launch is refused.
         """
@@ -313,9 +312,9 @@ class PythonKernel:
                 f"{self.name}: {next(iter(named))}= is a keyword: a launch takes its "
                 f"arguments in their order, {self.name}[grid, block]({order})"
             )
-        given = self.bind(args)
-        refuse(self.name, given, self._written)
-        return given
+        arguments = self.bind(args)
+        refuse(self.name, arguments, self._written)
+        return arguments
 
     def _written(self) -> list[str]:
         try:
@@ -324,11 +323,11 @@ class PythonKernel:
             return []
 
     def bind(self, args: Sequence[Any]) -> dict[str, Any]:
-        """Return the arguments by parameter; ArgumentError if their count is wrong."""
+        """Return the arguments by parameter; raise ArgumentError for a wrong count."""
         if len(args) != len(self.parameters):
             takes = ", ".join(self.parameters) or "none"
             raise ArgumentError(
-                f"{self.name} takes {len(self.parameters)} arguments ({takes}), "
+                f"{self.name} takes {len(self.parameters)} arguments ({takes}), but "
                 f"{len(args)} are given"
             )
         return dict(zip(self.parameters, args))
@@ -340,7 +339,7 @@ class PythonKernel:
 def plain_function(value: Any) -> types.FunctionType:
     """Return the Python function of a kernel, or of Numba's wrapper.
 
-    Anything else raises ArgumentError: a lambda, a class, a built-in function.
+    Other values, such as a lambda, a class or a built-in function, raise ArgumentError.
     """
     # Numba's @cuda.jit wraps the function.
     function = getattr(value, "py_func", value)
@@ -382,7 +381,7 @@ def source_of(function: Callable[..., Any]) -> FunctionSource:
 
 
 def value_of(function: types.FunctionType, name: str) -> Any:
-    """Return a free name's current value in a function; LookupError if undefined."""
+    """Return the current value of a function's free name; LookupError if undefined."""
     code = function.__code__
     if name in code.co_freevars and function.__closure__:
         cell = function.__closure__[code.co_freevars.index(name)]
@@ -405,7 +404,7 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
         for n in ast.walk(tree)
         if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
     ]
-    known = {
+    constants = {
         one.targets[0].id: one.value
         for one in tree.body
         if isinstance(one, ast.Assign)
@@ -417,13 +416,13 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
 
     class Settle(ast.NodeTransformer):
         def visit_Name(self, name: ast.Name) -> ast.expr:
-            # Removed, so that the name is not expanded within itself.
-            value = known.pop(name.id, None)
+            # While the name is expanded, it is not expanded within itself.
+            value = constants.pop(name.id, None)
             if value is None:
                 return name
-            made = self.visit(copy.deepcopy(value))
-            known[name.id] = value
-            return made
+            expanded = self.visit(copy.deepcopy(value))
+            constants[name.id] = value
+            return expanded
 
     return Settle().visit(copy.deepcopy(node))
 
@@ -431,7 +430,7 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
 def as_range(node: ast.expr) -> ast.expr:
     """Return range(-1, 2) for a loop over (-1, 0, 1); return other nodes unchanged.
 
-    Only equally spaced integers are converted, which every runner supports.
+    Only equally spaced integers are converted; every runner supports range().
     """
     if not isinstance(node, ast.Tuple):
         return node
@@ -445,26 +444,26 @@ def as_range(node: ast.expr) -> ast.expr:
     if not step or any(b - a != step for a, b in itertools.pairwise(values)):
         return node
     text = f"range({values[0]}, {values[-1] + step}" + f", {step}" * (step != 1) + ")"
-    made = ast.parse(text, mode="eval").body
-    for part in ast.walk(made):
+    loop_range = ast.parse(text, mode="eval").body
+    for part in ast.walk(loop_range):
         if isinstance(part, ast.expr):
             ast.copy_location(part, node)
-    return made
+    return loop_range
 
 
-# Advice for a loop over anything else.
+# Advice for other loops.
 LOOP_HINT = (
-    "write for i in range(n), and index with i; values at no equal distances go into "
-    "a cuda.const.array_like(...)"
+    "write for i in range(n), and index with i; put unequally spaced values into a "
+    "cuda.const.array_like(...)"
 )
 
 
 def _list_parameters(function: types.FunctionType) -> tuple[str, ...]:
-    found = inspect.signature(function).parameters.values()
-    for one in found:
+    parameters = inspect.signature(function).parameters.values()
+    for one in parameters:
         if one.kind is not one.POSITIONAL_OR_KEYWORD or one.default is not one.empty:
             raise ArgumentError(
-                f"{function.__name__}: the parameter {one} is not a plain name, which "
-                f"is all that a kernel can have"
+                f"{function.__name__}: the parameter {one} is not a plain name; a "
+                f"kernel can have no other parameters"
             )
-    return tuple(one.name for one in found)
+    return tuple(one.name for one in parameters)

@@ -1,11 +1,11 @@
 """Compile a Python kernel with Numba: numba_jit(kernel)[grid, block](*args).
 
-The kernel is a plain function that uses the names of weft.cuda. On a machine with a GPU
-it runs there, compiled for each combination of argument types. Elsewhere it runs on
+The kernel is a plain function that uses the names of weft.cuda. It runs on a GPU if the
+machine has one, compiled for each combination of argument types. Otherwise it runs on
 Numba's simulator, in another process.
 
     arguments         arguments on the host and the GPU, and launches without Numba
-    meaning           the meaning of the names in a kernel; misspelt names of cuda
+    meaning           the meaning of the names in a kernel; misspelled names of cuda
     simulator, child  the simulator's process, from outside and from inside
     gpu               launches on a GPU
     reading           types and PTX, which need no GPU, and Numba's errors in a sentence
@@ -26,37 +26,37 @@ from ...toolchain.launch_config import LaunchConfig
 from ..language import PythonKernel, plain_function
 from . import arguments, gpu, meaning, reading, simulator
 
-_KEPT = "__weft_numba__"
+_CACHED = "__weft_numba__"
 
 
 def numba_jit(kernel: Any, *, timeout: float | None = None) -> NumbaKernel:
     """Return the kernel for Numba: numba_jit(kernel)[grid, block](*args).
 
-    kernel: a function, or the result of Numba's @cuda.jit. The brackets may also have a
-        stream and the bytes of dynamic shared memory.
+    kernel: a function, or the result of Numba's @cuda.jit.
+    grid, block: shapes; a stream and the bytes of dynamic shared memory may follow.
     args: torch tensors, NumPy arrays, numbers, tuples of numbers. Arrays on the host
         are copied to a GPU and back.
     timeout: time limit in seconds on Numba's simulator; None: 60.
 
-    A launch returns nothing; results are written into the arrays. On a GPU it is only
+    A launch returns nothing; it writes its results into the arrays. On a GPU it is only
     queued, on torch's current stream by default. An invalid kernel raises
     ArgumentError.
     """
     function = plain_function(kernel)
-    kept = function.__dict__.get(_KEPT)
-    if timeout is None and kept is not None and kept.kernel.function is function:
-        return kept
-    made = NumbaKernel(PythonKernel(kernel), timeout or simulator.TIMEOUT)
+    cached = function.__dict__.get(_CACHED)
+    if timeout is None and cached is not None and cached.kernel.function is function:
+        return cached
+    compiled = NumbaKernel(PythonKernel(kernel), timeout or simulator.TIMEOUT)
     if timeout is None:
-        function.__dict__[_KEPT] = made
-    return made
+        function.__dict__[_CACHED] = compiled
+    return compiled
 
 
 class NumbaKernel:
     """A kernel for Numba; [grid, block] returns a function of the arguments.
 
-    If a name that the kernel uses has a new meaning because a cell was run again, the
-    next launch uses the new meaning.
+    If running a cell again changes the meaning of a name in the kernel, the next launch
+    uses the new meaning.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class NumbaKernel:
             self._launchers.clear()
         try:
             return self._launchers[key]
-        # The key is new. A list has no hash, and other keys may raise, too.
+        # The key is new or has no hash; other keys may raise other errors.
         except Exception:
             pass
-        made = self._launcher(self.kernel.config(key))
+        launcher = self._launcher(self.kernel.config(key))
         with contextlib.suppress(Exception):
-            self._launchers[key] = made
-        return made
+            self._launchers[key] = launcher
+        return launcher
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (8, 0)) -> str:
         """Return the PTX that Numba compiles for these arguments; needs no GPU."""
@@ -112,22 +112,23 @@ class NumbaKernel:
         """Return the function that launches the kernel on Numba's simulator."""
         part = self._part
         simulator.refuse_unknown(self.name, part)
-        long = simulator.refuse_endless(self.name, config, self.timeout)
+        notice = simulator.refuse_endless(self.name, config, self.timeout)
         if self._target is None:
             self._target = meaning.serialise_kernel(part)
         code = self._target
 
         def launch(*args: Any, **named: Any) -> None:
-            given = arguments.check_arguments(self.name, self.kernel.given(args, named))
+            bound = self.kernel.given(args, named)
+            checked = arguments.check_arguments(self.name, bound)
             arguments.say_once(
-                "no GPU here: Numba's simulator runs this, in a separate process and "
-                "slowly (0.4 ms a thread)"
+                "no GPU here: Numba's simulator runs the kernel in a separate process, "
+                "slowly (0.4 ms per thread)"
             )
-            if long:
-                print(f"weft: {long}", file=sys.stderr)
-            hosts = [a.cpu().numpy() if arguments.on_gpu(a) else a for a in given]
+            if notice:
+                print(f"weft: {notice}", file=sys.stderr)
+            hosts = [a.cpu().numpy() if arguments.on_gpu(a) else a for a in checked]
             simulator.launch(part, code, config, hosts, self.timeout)
-            for host, array in zip(hosts, given):
+            for host, array in zip(hosts, checked):
                 if arguments.on_gpu(array):
                     array.copy_(torch.from_numpy(host))
 
@@ -135,6 +136,6 @@ class NumbaKernel:
 
 
 def on_gpu() -> bool:
-    """Return whether kernels run on a GPU: there is one, and CUDASIM is not set."""
-    told = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
-    return torch.cuda.is_available() and not told
+    """Return whether kernels run on a GPU: one exists, and CUDASIM is not set."""
+    simulated = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
+    return torch.cuda.is_available() and not simulated

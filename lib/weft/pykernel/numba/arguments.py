@@ -1,12 +1,12 @@
 """Check and copy the arguments of a launch, and launch Numba's kernels directly.
 
 Numba prepares each argument again at each launch, which takes tens of microseconds. The
-format that the driver receives is known (numba_cuda/numba/cuda/dispatcher.py, _Kernel).
-Numbers are passed unchanged. An array is two null pointers, its size and itemsize, its
+format for the driver is in numba_cuda/numba/cuda/dispatcher.py, _Kernel. A number is
+passed unchanged. An array becomes two null pointers, its size and itemsize, its
 address, its shape and its strides in bytes. This module packs all of them in one call.
 
-Numba also takes tens of microseconds to inspect a tensor. Its view of each GPU tensor
-is therefore kept as long as the tensor exists.
+Numba also takes tens of microseconds to inspect a tensor. This module therefore keeps
+Numba's view of each GPU tensor as long as the tensor exists.
 
 Host arrays that overlap must also overlap for the kernel. They are copied together, as
 one span of bytes from the first to the last.
@@ -44,7 +44,7 @@ STREAM, NO_CONTEXT = launch.STREAM, launch.NO_CONTEXT
 
 @dataclass
 class Ready:
-    """A compiled kernel for given types and one shape, with everything a launch needs.
+    """A compiled kernel, for given types and one shape, prepared for launches.
 
     pack: pack_into() of a Struct that begins with the configuration's stream.
     rooms: memory for launches, one room for each concurrent launch.
@@ -57,32 +57,29 @@ class Ready:
 
 
 def pack_codes(types: Sequence[Any]) -> str | None:
-    """Return struct's codes for parameters of Numba's types.
-
-    The result is None if a type has no code.
-    """
-    found = ""
+    """Return struct's codes for parameters of Numba's types; None if one has none."""
+    codes = ""
     for kind in types:
         if hasattr(kind, "layout") and hasattr(kind, "ndim"):
-            found += "QQqqQ" + "q" * (2 * kind.ndim)
+            codes += "QQqqQ" + "q" * (2 * kind.ndim)
         elif str(kind) in _CODES:
-            found += _CODES[str(kind)]
+            codes += _CODES[str(kind)]
         else:
             return None
-    return found
+    return codes
 
 
 def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
     """Load a compiled kernel of Numba on the current device, for one shape.
 
-    The result is None if only Numba can launch the kernel: a cooperative one, or one
-    that takes tuples or complex numbers.
+    The result is None if only Numba can launch the kernel, because it is cooperative,
+    or takes tuples or complex numbers.
     """
-    each = pack_codes(kernel.argument_types)
-    if each is None or kernel.cooperative or kernel.launch_config_sensitive:
+    codes = pack_codes(kernel.argument_types)
+    if codes is None or kernel.cooperative or kernel.launch_config_sensitive:
         return None
     form, offsets, end = "=Q24x", [], 0
-    for code in each:
+    for code in codes:
         size = struct.calcsize("=" + code)
         offsets.append(-(-end // size) * size)
         form += "x" * (offsets[-1] - end) + code
@@ -101,10 +98,7 @@ def array_words(array: Any) -> tuple[int, ...]:
 
 
 def queue() -> Any:
-    """Return the driver's cuLaunchKernelEx(configuration, function, arguments, 0).
-
-    Its result is a status.
-    """
+    """Return the driver's cuLaunchKernelEx, which returns a status."""
     return driver.open_library().cuLaunchKernelEx
 
 
@@ -130,9 +124,9 @@ class SeenTensor:
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Return whether these values still describe the tensor."""
-        now = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-        was = self.address, self.shape, self.strides, self.dtype
-        return self.ref() is tensor and now == was
+        current = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+        earlier = self.address, self.shape, self.strides, self.dtype
+        return self.ref() is tensor and current == earlier
 
 
 SEEN: dict[int, SeenTensor] = {}  # keyed by id(tensor)
@@ -143,9 +137,9 @@ _kinds: dict[Any, int] = {}
 def of_tensor(tensor: torch.Tensor) -> Any:
     """Return Numba's array over a tensor's memory, kept while the tensor exists."""
     key, address, shape = id(tensor), tensor.data_ptr(), tensor.shape
-    found = SEEN.get(key)
-    if found and found.holds(tensor):
-        return found.view
+    known = SEEN.get(key)
+    if known and known.holds(tensor):
+        return known.view
     dtype = np.dtype(str(tensor.dtype)[6:])
     strides = None
     if not tensor.is_contiguous():
@@ -167,7 +161,7 @@ def view_memory(
     strides: tuple[int, ...] | None,
     dtype: np.dtype,
 ) -> Any:
-    """Return Numba's array at an address; without ownership, tensors can be freed."""
+    """Return Numba's array at an address; it does not own the memory."""
     from numba import cuda
 
     return cuda.from_cuda_array_interface(
@@ -183,8 +177,8 @@ def check_arguments(kernel: str, named: dict[str, Any]) -> list[Any]:
     """Return the arguments as numbers, tuples, NumPy arrays and GPU arrays.
 
     NumPy arrays share the memory of the arrays and tensors on the host. GPU arrays are
-    returned unchanged: torch tensors and objects with __cuda_array_interface__.
-    Anything else raises ArgumentError.
+    returned unchanged: torch tensors and objects with __cuda_array_interface__. Other
+    values raise ArgumentError.
     """
     return [_check_argument(kernel, name, value) for name, value in named.items()]
 
@@ -195,13 +189,13 @@ def on_gpu(value: Any) -> bool:
 
 
 def say_once(text: str) -> None:
-    """Print one line to stderr, the first time only."""
-    if text not in _said:
-        _said.add(text)
+    """Print one line to stderr, only the first time."""
+    if text not in _printed:
+        _printed.add(text)
         print(f"weft: {text}", file=sys.stderr)
 
 
-_said: set[str] = set()
+_printed: set[str] = set()
 
 
 def _check_argument(kernel: str, name: str, value: Any) -> Any:
@@ -263,40 +257,44 @@ class PlacedArray:
 
 @dataclass
 class Sent:
-    """Copies of arrays, by the id of each array; back() copies the results back."""
+    """Copies of arrays.
+
+    where: the copies, by the id of each array.
+    steps: actions that copy the results back.
+    """
 
     where: dict[int, torch.Tensor | PlacedArray] = field(default_factory=dict)
     steps: list[Callable[[], None]] = field(default_factory=list)
 
     def back(self) -> None:
-        """Copy the contents of the copies back to the arrays that are writable."""
+        """Copy the results back to the arrays that are writable."""
         for step in self.steps:
             step()
 
 
 def send(kernel: str, arrays: list[np.ndarray], device: torch.device | str) -> Sent:
     """Copy arrays to a device; raise ArgumentError for arrays of structures."""
-    sent = Sent()
+    copies = Sent()
     spans, offsets = spans_of(arrays)
-    together: list[list[np.ndarray]] = [[] for _ in spans]
+    groups: list[list[np.ndarray]] = [[] for _ in spans]
     for array in arrays:
         if array.dtype.fields:
             raise ArgumentError(
-                f"{kernel}: an array of structures cannot be copied to the GPU at a "
-                f"launch: pass cuda.to_device(array) of Numba"
+                f"{kernel}: a launch cannot copy an array of structures to the GPU: "
+                f"pass the result of Numba's cuda.to_device(array)"
             )
         if id(array) in offsets:
-            together[offsets[id(array)][0]].append(array)
+            groups[offsets[id(array)][0]].append(array)
         else:  # the array has no elements
             empty = torch.from_numpy(np.empty(array.shape, array.dtype))
-            sent.where[id(array)] = empty.to(device)
-    for span, group in zip(spans, together):
-        # An array with more bytes than its span has elements that overlap.
+            copies.where[id(array)] = empty.to(device)
+    for span, group in zip(spans, groups):
+        # If an array has more bytes than its span, its elements overlap.
         if len(set(map(_place, group))) == 1 and group[0].nbytes <= span[1]:
-            _send_one(sent, group, device)
+            _send_one(copies, group, device)
         else:
-            _send_span(sent, span, group, offsets, device)
-    return sent
+            _send_span(copies, span, group, offsets, device)
+    return copies
 
 
 def address_bounds(array: np.ndarray) -> tuple[int, int]:
@@ -308,7 +306,7 @@ def address_bounds(array: np.ndarray) -> tuple[int, int]:
 def spans_of(
     arrays: list[np.ndarray],
 ) -> tuple[list[tuple[int, int]], dict[int, tuple[int, int]]]:
-    """Return the memory of arrays as (start, length), with overlapping spans merged.
+    """Return the memory of arrays as (start, length) spans, with overlaps merged.
 
     The second result maps each array's id to the number of its span and the offset of
     its first element in the span.
@@ -329,26 +327,28 @@ def spans_of(
 
 
 def _place(array: np.ndarray) -> tuple[object, ...]:
-    """Return a key that is equal for arrays of the same elements."""
+    """Return a key that is equal for arrays with the same elements in memory."""
     address = array.__array_interface__["data"][0]
     return address, array.shape, array.strides, array.dtype
 
 
-def _send_one(sent: Sent, group: list[np.ndarray], device: torch.device | str) -> None:
-    """Copy the elements of one array, which several NumPy objects may share."""
+def _send_one(
+    copies: Sent, group: list[np.ndarray], device: torch.device | str
+) -> None:
+    """Copy one array, of which `group` contains all NumPy objects."""
     first = next((a for a in group if a.flags.writeable), group[0])
     tensor = torch.from_numpy(first if _is_plain(first) else np.array(first, order="C"))
-    there = tensor.to(device, copy=True)
-    sent.where |= {id(array): there for array in group}
+    copy = tensor.to(device, copy=True)
+    copies.where |= {id(array): copy for array in group}
     if first.flags.writeable:
-        sent.steps.append(partial(_receive_one, first, there))
+        copies.steps.append(partial(_receive_one, first, copy))
 
 
-def _receive_one(array: np.ndarray, there: torch.Tensor) -> None:
+def _receive_one(array: np.ndarray, copy: torch.Tensor) -> None:
     if _is_plain(array):
-        torch.from_numpy(array).copy_(there)
+        torch.from_numpy(array).copy_(copy)
     else:
-        array[...] = there.cpu().numpy()
+        array[...] = copy.cpu().numpy()
 
 
 def _is_plain(array: np.ndarray) -> bool:
@@ -356,32 +356,32 @@ def _is_plain(array: np.ndarray) -> bool:
 
 
 def _send_span(
-    sent: Sent,
+    copies: Sent,
     span: tuple[int, int],
     group: list[np.ndarray],
     offsets: dict[int, tuple[int, int]],
     device: torch.device | str,
 ) -> None:
-    """Copy arrays that overlap, as one span of bytes."""
+    """Copy overlapping arrays, as one span of bytes."""
     start, length = span
     shift = start % _ALIGNED  # keeps the alignment of each element
-    there = torch.empty(shift + length, dtype=torch.uint8, device=device)
+    copy = torch.empty(shift + length, dtype=torch.uint8, device=device)
     host = np.frombuffer(arena.view_memory(start, length), np.uint8)
-    there[shift:].copy_(torch.from_numpy(host))
+    copy[shift:].copy_(torch.from_numpy(host))
     for array in group:
-        address = there.data_ptr() + shift + offsets[id(array)][1]
-        sent.where[id(array)] = PlacedArray(
-            there, address, array.shape, array.strides, array.dtype
+        address = copy.data_ptr() + shift + offsets[id(array)][1]
+        copies.where[id(array)] = PlacedArray(
+            copy, address, array.shape, array.strides, array.dtype
         )
     written = [a for a in group if a.flags.writeable]
     if written:
         starts = [shift + offsets[id(a)][1] for a in written]
-        sent.steps.append(partial(_receive_span, there, written, starts))
+        copies.steps.append(partial(_receive_span, copy, written, starts))
 
 
 def _receive_span(
-    there: torch.Tensor, written: list[np.ndarray], starts: list[int]
+    copy: torch.Tensor, written: list[np.ndarray], starts: list[int]
 ) -> None:
-    got = there.cpu().numpy()
+    data = copy.cpu().numpy()
     for a, offset in zip(written, starts):
-        a[...] = np.ndarray(a.shape, a.dtype, got, offset, a.strides)
+        a[...] = np.ndarray(a.shape, a.dtype, data, offset, a.strides)

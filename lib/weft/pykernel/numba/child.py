@@ -1,7 +1,7 @@
 """The separate process of Numba's simulator: `python child.py FD`.
 
-Launches arrive through the pipe FD, and their results return through it. Nothing of
-weft is imported, since importing PyTorch alone would take seconds. The module corrects
+Launches arrive through the pipe FD, and their results return through it. The module
+imports nothing from weft, since importing PyTorch alone would take seconds. It corrects
 two faults of the simulator. Two shared arrays on one line were the same array, and
 threads that reached a shared array at the same time could get separate arrays.
 """
@@ -28,15 +28,15 @@ MOST_SHARED = 48 << 10  # bytes of static shared memory, on any GPU
 
 
 class Ended(Exception):
-    """The exception that ends a thread after its original exception was recorded."""
+    """Ends a thread after its original exception was recorded."""
 
 
 class Refused(Exception):
-    """The exception for a fault of the kernel itself, whichever thread found it."""
+    """Raised for a fault of the kernel itself, in any thread."""
 
 
 class Cuda:
-    """A stand-in for Numba's module during a launch, whatever the kernel calls it."""
+    """A stand-in for Numba's module during a launch, under any name in the kernel."""
 
     def __init__(self, current, shared):
         self._current, self.shared = current, shared
@@ -61,9 +61,8 @@ class Shared:
         dtype = np.dtype(dtype)
         current = self._current()
         with self._lock:
-            if (
-                self._owner is not current.shared
-            ):  # another launch; each block gets a new `current.shared`, too
+            # Each launch, and each block, has its own `current.shared`.
+            if self._owner is not current.shared:
                 self._owner, self._arrays = current.shared, {}
             if shape == 0 or shape == (0,):
                 return current.shared.array(0, dtype)
@@ -78,14 +77,14 @@ class Shared:
         used = sum(array.nbytes for array in self._arrays.values())
         if used > MOST_SHARED:
             raise Refused(
-                f"its shared arrays need {used} bytes, a block has {MOST_SHARED} "
-                f"(a GPU's compiler says: uses too much shared data); "
-                f"cuda.shared.array(0, dtype) and bytes at the launch can be more"
+                f"its shared arrays need {used} bytes, but a block has {MOST_SHARED} "
+                f"(a GPU's compiler reports: uses too much shared data); "
+                f"cuda.shared.array(0, dtype) with bytes at the launch can be larger"
             )
 
 
 class Writer(io.TextIOBase):
-    """A stream that sends the threads' output in whole lines, which do not mix."""
+    """A stream that sends the threads' output in whole lines, which never mix."""
 
     def __init__(self, send, which):
         self._send, self._which = send, which
@@ -103,7 +102,7 @@ class Writer(io.TextIOBase):
         return len(text)
 
     def rest(self):
-        """Send the incomplete lines, once all threads are done."""
+        """Send the incomplete lines, after all threads have ended."""
         for parts in list(self._parts.values()):
             if parts:
                 self._send(("print", self._which, "".join(parts)))
@@ -145,7 +144,7 @@ def main():
 
 
 def end_with(parent):
-    """End the process when its parent is gone, whatever is running."""
+    """End the process once its parent has ended, even during a launch."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
@@ -159,15 +158,15 @@ def perform(job, cuda, device, current, kernels):
         kernels[code] = make(code, current)
     function = kernels[code]
     memory = [bytearray(span) for span in spans]
-    given = [array(memory, *arg[1:]) if arg[0] == "array" else arg[1] for arg in args]
-    # The simulator copies other arrays one by one, so they would no longer overlap.
-    given = [device(a) if isinstance(a, np.ndarray) and a.ndim else a for a in given]
+    values = [array(memory, *arg[1:]) if arg[0] == "array" else arg[1] for arg in args]
+    # The simulator copies host arrays one by one, so they would no longer overlap.
+    values = [device(a) if isinstance(a, np.ndarray) and a.ndim else a for a in values]
     faults = []
-    # The modules are passed as arguments, since Numba's own replacement is not needed.
+    # The kernel has its modules already, so Numba need not replace them.
     kernel = cuda.jit(watched(function, faults))
     before = threading.active_count()
     with contextlib.suppress(Ended):
-        kernel[grid, block, 0, shared](*given)
+        kernel[grid, block, 0, shared](*values)
     if faults:
         error, where, thread = faults[0]  # this exception ended the other threads
         return fault(error, where, thread, left(before))
@@ -182,8 +181,8 @@ def watched(function, faults):
             try:
                 function(*args)
             except Exception as error:
-                me = threading.current_thread()
-                faults.append((error, tuple(me.blockIdx), tuple(me.threadIdx)))
+                thread = threading.current_thread()
+                faults.append((error, tuple(thread.blockIdx), tuple(thread.threadIdx)))
                 raise Ended from None
 
     return kernel
@@ -208,39 +207,39 @@ def fault(error, block, thread, running):
 
 
 def array(memory, span, offset, shape, strides, dtype, writable):
-    made = np.ndarray(shape, dtype, memory[span], offset, strides)
-    made.flags.writeable = writable
-    return made
+    view = np.ndarray(shape, dtype, memory[span], offset, strides)
+    view.flags.writeable = writable
+    return view
 
 
 def make(code, current):
-    """Rebuild the kernel that meaning.serialise_kernel() has sent."""
+    """Rebuild the kernel from the bytes of meaning.serialise_kernel()."""
     parts = pickle.loads(code)
     cuda = Cuda(current, Shared(current))
-    made = []
+    functions = []
     for compiled, defaults, _ in parts:
         body = marshal.loads(compiled)
         inside = {"__name__": "kernel", "__builtins__": builtins}
         cells = tuple(types.CellType() for _ in body.co_freevars) or None
         one = types.FunctionType(body, inside, body.co_name, None, cells)
         one.__defaults__, one.__kwdefaults__ = pickle.loads(defaults)
-        made.append(one)
-    for function, (_, _, names) in zip(made, parts):
-        meant = {name: value(*one, cuda, made) for name, one in names.items()}
-        function.__globals__.update(meant)
+        functions.append(one)
+    for function, (_, _, names) in zip(functions, parts):
+        values = {name: value(*one, cuda, functions) for name, one in names.items()}
+        function.__globals__.update(values)
         for name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or ()
         ):
-            cell.cell_contents = meant[name]
-    return made[0]
+            cell.cell_contents = values[name]
+    return functions[0]
 
 
-def value(kind, what, cuda, made):
+def value(kind, what, cuda, functions):
     if kind == "cuda":
         return Late(cuda, what) if what else cuda
     if kind == "module":
         return importlib.import_module(what)
-    return made[what] if kind == "helper" else pickle.loads(what)
+    return functions[what] if kind == "helper" else pickle.loads(what)
 
 
 class Late:

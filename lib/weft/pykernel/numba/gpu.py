@@ -1,7 +1,7 @@
 """Launches on a GPU by numba.cuda.
 
-A launch with numbers and known tensors is packed in this module and queued by the
-driver (arguments.py). All other launches take the careful path, through Numba.
+This module packs a launch with numbers and known tensors, which the driver then queues
+(arguments.py). All other launches take the careful path, through Numba.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBERS = frozenset(
 
 @functools.cache
 def load_numba() -> Any:
-    """Return numba.cuda after a test; raise KernelError with the cure if it fails."""
+    """Return numba.cuda; raise KernelError, with the cure, if it is unusable."""
     why = explain_unusable()
     if why:
         raise KernelError(why)
@@ -51,7 +51,7 @@ def explain_unusable() -> str:
         return f"Numba is not usable ({_first_line(error)}): {cure}"
     if "simulator" in cuda.jit.__module__:
         return (
-            "numba.cuda is its simulator in this process, because "
+            "numba.cuda is Numba's simulator in this process, since "
             "NUMBA_ENABLE_CUDASIM was set when it was imported: restart the kernel"
         )
     try:
@@ -80,7 +80,7 @@ class NumbaTarget:
 
 
 class NumbaLaunch:
-    """One shape of a kernel's launches, with Numba's object for it on each stream."""
+    """A kernel's launches of one shape, with Numba's object for each stream."""
 
     def __init__(self, target: NumbaTarget, config: LaunchConfig) -> None:
         self.target, self.config = target, config
@@ -88,10 +88,10 @@ class NumbaLaunch:
         self.own_stream = _stream_number(config.stream)
         self.configured: dict[int, Callable[..., None]] = {}
         codes = [part.function.__code__ for part in target.part.parts()]
-        self.talks = any("print" in code.co_names for code in codes)
+        self.prints = any("print" in code.co_names for code in codes)
         self._allowed: set[Any] = set()
         self._ready: dict[tuple[Any, ...], arguments.Ready] = {}
-        special = self.own_stream is not None or self.talks
+        special = self.own_stream is not None or self.prints
         self.is_quick = not special and config.shared <= _DEFAULT_SHARED
 
     def quick(self) -> Callable[..., None]:
@@ -99,7 +99,7 @@ class NumbaLaunch:
 
         It passes all other arguments to careful().
         """
-        seen, ready, numbers = arguments.SEEN, self._ready, _NUMBERS
+        tensors, ready, numbers = arguments.SEEN, self._ready, _NUMBERS
         stream_of = torch._C._cuda_getCurrentRawStream
         current = torch._C._cuda_getDevice
         careful, tensor, call = self.careful, torch.Tensor, arguments.queue()
@@ -113,7 +113,7 @@ class NumbaLaunch:
                 for arg in args:
                     kind = arg.__class__
                     if kind is tensor:
-                        one = seen[id(arg)]
+                        one = tensors[id(arg)]
                         if (
                             one.ref() is not arg
                             or arg.data_ptr() != one.address
@@ -134,15 +134,14 @@ class NumbaLaunch:
                 # With several GPUs, Numba's current device may differ from torch's.
                 if device or current():
                     return careful(*args)
-                found = ready[tuple(kinds)]
-                room = found.rooms.pop()
-                # struct refuses an int of more than 64 bits, for which Numba uses
-                # another type.
-                found.pack(room.buffer, arguments.STREAM, stream_of(device), *words)
+                plan = ready[tuple(kinds)]
+                room = plan.rooms.pop()
+                # struct refuses an int over 64 bits, for which Numba has another type.
+                plan.pack(room.buffer, arguments.STREAM, stream_of(device), *words)
             except (KeyError, IndexError, struct.error):
                 return careful(*args)
-            status = call(room.configuration, found.function, room.table, 0)
-            found.rooms.append(room)
+            status = call(room.configuration, plan.function, room.table, 0)
+            plan.rooms.append(room)
             if status:
                 if status == arguments.NO_CONTEXT:
                     return careful(*args)
@@ -150,7 +149,7 @@ class NumbaLaunch:
 
         return launch
 
-    def _remember(self, args: Sequence[Any], given: Sequence[Any]) -> None:
+    def _remember(self, args: Sequence[Any], converted: Sequence[Any]) -> None:
         """Prepare a quick launch for later arguments of the same types."""
         kinds = []
         for arg in args:
@@ -165,11 +164,11 @@ class NumbaLaunch:
         if key in self._ready and self._ready[key].rooms:
             return
         dispatcher = self.target.dispatcher
-        types = tuple(dispatcher.typeof_pyval(value) for value in given)
+        types = tuple(dispatcher.typeof_pyval(value) for value in converted)
         kernel = dispatcher.overloads.get(types)
-        made = arguments.load_ready(kernel, self.config) if kernel else None
-        if made:
-            self._ready[key] = made
+        ready = arguments.load_ready(kernel, self.config) if kernel else None
+        if ready:
+            self._ready[key] = ready
 
     def careful(self, *args: Any, **named: Any) -> None:
         """Check the arguments, launch, and copy host arrays to the GPU and back."""
@@ -183,15 +182,15 @@ class NumbaLaunch:
             _use_device(device),
             self._stream(device) as number,
         ):
-            given, sent = self._on_device(checked)
-            with self._failing(), output.capture_output(self.talks):
-                self._allow_shared(given)
-                self._configured(number)(*given)
-                if self.talks:
+            converted, copies = self._on_device(checked)
+            with self._explaining(), output.capture_output(self.prints):
+                self._allow_shared(converted)
+                self._configured(number)(*converted)
+                if self.prints:
                     torch.cuda.current_stream().synchronize()
             if self.is_quick and device == 0:
-                self._remember(args, given)
-            sent.back()
+                self._remember(args, converted)
+            copies.back()
         for arg in args:
             if (
                 self.own_stream is not None
@@ -205,20 +204,20 @@ class NumbaLaunch:
         raise reading.explain(self.name, self.target.part, error) from None
 
     @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _explaining(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
             self.fail(error)
 
     def _configured(self, number: int) -> Callable[..., None]:
-        """Return Numba's launch on a stream, given by number."""
+        """Return Numba's launch on the stream with this number."""
         if number not in self.configured:
             config, cuda = self.config, load_numba()
             stream = cuda.external_stream(number) if number else 0
             key = config.grid, config.block, stream, config.shared
             with warnings.catch_warnings():
-                # Numba warns of small grids, which are usual in a lesson.
+                # Numba warns about small grids, which are common in lessons.
                 warnings.simplefilter("ignore")
                 self.configured[number] = self.target.dispatcher[key]
         return self.configured[number]
@@ -233,34 +232,34 @@ class NumbaLaunch:
             yield self.own_stream
 
     def _on_device(self, checked: list[Any]) -> tuple[list[Any], arguments.Sent]:
-        """Return the arguments for Numba, and the copies to return afterwards."""
+        """Return the arguments for Numba, and the copies of host arrays."""
         arrays = [value for value in checked if isinstance(value, np.ndarray)]
         if arrays:
             arguments.say_once(
                 f"{self.name}: arrays on the host are copied to the GPU and back at "
                 f"each launch; torch tensors on CUDA stay there"
             )
-        sent = arguments.send(self.name, arrays, "cuda")
-        given = []
+        copies = arguments.send(self.name, arrays, "cuda")
+        converted = []
         for value in checked:
-            value = sent.where.get(id(value), value)
+            value = copies.where.get(id(value), value)
             if isinstance(value, torch.Tensor):
-                given.append(arguments.of_tensor(value))
+                converted.append(arguments.of_tensor(value))
             elif isinstance(value, arguments.PlacedArray):
                 where = value.address, value.shape, value.strides, value.dtype
-                given.append(arguments.view_memory(*where))
+                converted.append(arguments.view_memory(*where))
             elif arguments.on_gpu(value):
-                given.append(load_numba().as_cuda_array(value))
+                converted.append(load_numba().as_cuda_array(value))
             else:
-                given.append(value)
-        return given, sent
+                converted.append(value)
+        return converted, copies
 
-    def _allow_shared(self, given: list[Any]) -> None:
+    def _allow_shared(self, converted: list[Any]) -> None:
         """Permit more than 48 KB of dynamic shared memory, if the launch needs it."""
         if self.config.shared <= _DEFAULT_SHARED:
             return
         dispatcher = self.target.dispatcher
-        types = tuple(dispatcher.typeof_pyval(value) for value in given)
+        types = tuple(dispatcher.typeof_pyval(value) for value in converted)
         if types in self._allowed:
             return
         from numba.cuda.cudadrv import driver as numbas
@@ -284,25 +283,25 @@ class NumbaLaunch:
 
 
 def _device_of(kernel: str, named: dict[str, Any]) -> int:
-    """Return the GPU of the arrays, or else the current one.
+    """Return the GPU of the arrays, or the current GPU if there are no arrays.
 
     Raises ArgumentError for arrays on several GPUs.
     """
-    found: dict[int, str] = {}
+    devices: dict[int, str] = {}
     for name, value in named.items():
         if isinstance(value, torch.Tensor):
-            found.setdefault(value.get_device(), name)
-    if len(found) > 1:
-        (one, first), (other, second), *_ = found.items()
+            devices.setdefault(value.get_device(), name)
+    if len(devices) > 1:
+        (one, first), (other, second), *_ = devices.items()
         raise ArgumentError(
             f"{kernel}: its arrays are on two devices: {first} on cuda:{one}, {second} "
             f"on cuda:{other}; move one of them with .to()"
         )
-    return next(iter(found), torch.cuda.current_device())
+    return next(iter(devices), torch.cuda.current_device())
 
 
 def _use_device(device: int) -> contextlib.AbstractContextManager[Any]:
-    """Make the device Numba's current device, too."""
+    """Make this device Numba's current device as well."""
     if torch.cuda.device_count() == 1:
         return contextlib.nullcontext()
     return load_numba().gpus[device]

@@ -1,11 +1,11 @@
-"""Resolve the names in a kernel, and refuse misspelt names.
+"""Resolve the names in a kernel, and refuse misspelled names.
 
 A kernel uses the names of weft.cuda, and calls plain functions. Numba requires its own
 module and device functions instead. Its simulator, which is another process, requires
-all of them by value. read() resolves the names; build() makes a function for the GPU,
-and serialise_kernel() makes the bytes for the simulator.
+all of them by value. read() resolves the names; build() creates a function for the GPU,
+and serialise_kernel() creates the bytes for the simulator.
 
-Numba's compiler knows cuda.threadIdx, but not threadIdx alone: that name is a class
+Numba's compiler accepts cuda.threadIdx, but not threadIdx alone: that name is a class
 without a type. A function with such names is therefore compiled again from its source,
 line for line, with `cuda.` before them.
 """
@@ -54,10 +54,10 @@ def in_full(function: types.FunctionType, names: dict[str, str]) -> types.CodeTy
     source = source_of(function)
     tree = _Longer(names).visit(_strip_defaults(source.tree))
     old = function.__code__
-    made = compile(
+    module_code = compile(
         ast.Module([tree], []), old.co_filename, "exec", 0, dont_inherit=True
     )
-    code = next(c for c in made.co_consts if isinstance(c, types.CodeType))
+    code = next(c for c in module_code.co_consts if isinstance(c, types.CodeType))
     if code.co_varnames != old.co_varnames:
         raise ArgumentError(
             f"{function.__name__} no longer matches its file: import it again"
@@ -78,7 +78,7 @@ class _Longer(ast.NodeTransformer):
 
 
 def _strip_defaults(tree: ast.FunctionDef) -> ast.FunctionDef:
-    """Remove everything that is evaluated where the function is defined."""
+    """Remove all expressions that run when the function is defined."""
     tree.decorator_list, tree.returns = [], None
     arguments = tree.args
     arguments.defaults, arguments.kw_defaults = [], [None] * len(arguments.kwonlyargs)
@@ -140,7 +140,7 @@ def _has(module: Any, path: str) -> bool:
 
 
 CUDA, MODULE, HELPER, VALUE = "cuda", "module", "helper", "value"
-_CONSTANTS = "Numba takes numbers, tuples and arrays of numbers from outside"
+_CONSTANTS = "Numba accepts numbers, tuples and arrays of numbers from outside"
 
 
 @dataclass
@@ -150,7 +150,7 @@ class KernelPart:
     names: the meaning of each free name, as a pair (kind, what). For CUDA, `what` is a
         name in the module ("" for the module itself); for MODULE, the module's name;
         for HELPER, a KernelPart; for VALUE, the value.
-    watched: the place where each name was found, the name, and its value at that time.
+    watched: the scope of each name, the name, and its value when it was resolved.
     """
 
     function: types.FunctionType
@@ -159,19 +159,19 @@ class KernelPart:
 
     def parts(self) -> Iterator[KernelPart]:
         """Iterate over this part and all parts that it calls, once each."""
-        seen: dict[int, KernelPart] = {}
+        visited: dict[int, KernelPart] = {}
         waiting: list[KernelPart] = [self]
         while waiting:
             one = waiting.pop()
-            if id(one) not in seen:
-                seen[id(one)] = one
+            if id(one) not in visited:
+                visited[id(one)] = one
                 waiting += [what for kind, what in one.names.values() if kind == HELPER]
-        return iter(seen.values())
+        return iter(visited.values())
 
     def stale(self) -> bool:
-        """Return whether a name has a new meaning because a cell was run again."""
+        """Return whether a name has a new value, for example after a cell ran again."""
         return any(
-            _value_now(where, name) is not was for where, name, was in self.watched
+            _value_now(where, name) is not old for where, name, old in self.watched
         )
 
     def uses(self) -> Iterator[tuple[str, int]]:
@@ -195,10 +195,10 @@ def read(function: types.FunctionType) -> KernelPart:
 
     An undefined name, or one that Numba cannot use, raises ArgumentError.
     """
-    known = _map_language()
-    done: dict[types.FunctionType, KernelPart] = {}
-    root = _read(function, function.__name__, known, done)
-    root.watched = [entry for part in done.values() for entry in part.watched]
+    language_names = _map_language()
+    resolved: dict[types.FunctionType, KernelPart] = {}
+    root = _read(function, function.__name__, language_names, resolved)
+    root.watched = [entry for part in resolved.values() for entry in part.watched]
     return root
 
 
@@ -209,35 +209,35 @@ def build(
 
     device: converts a called function to one that Numba can call.
     """
-    made: dict[int, types.FunctionType] = {
+    copy: dict[int, types.FunctionType] = {
         id(p): _rename_function(p) for p in root.parts()
     }
-    wrapped = {key: device(f) for key, f in made.items() if key != id(root)}
-    wrapped.setdefault(id(root), made[id(root)])  # a kernel may call itself
+    callables = {key: device(f) for key, f in copy.items() if key != id(root)}
+    callables.setdefault(id(root), copy[id(root)])  # a kernel may call itself
     for part in root.parts():
-        function = made[id(part)]
-        meant = {n: _value_of(m, cuda, wrapped) for n, m in part.names.items()}
-        function.__globals__.update(meant, **{CUDA_NAME: cuda})
+        function = copy[id(part)]
+        values = {n: _value_of(m, cuda, callables) for n, m in part.names.items()}
+        function.__globals__.update(values, **{CUDA_NAME: cuda})
         for name, cell in zip(
             function.__code__.co_freevars, function.__closure__ or ()
         ):
-            cell.cell_contents = meant[name]
-    return made[id(root)]
+            cell.cell_contents = values[name]
+    return copy[id(root)]
 
 
 def serialise_kernel(root: KernelPart) -> bytes:
-    """Return the kernel for another process of this Python; child.py rebuilds it."""
+    """Return the kernel as bytes, from which child.py rebuilds it."""
     parts = list(root.parts())
     numbers_of = {id(part): number for number, part in enumerate(parts)}
-    sent = []
+    serialised = []
     for part in parts:
         names = {}
         for name, (kind, what) in part.names.items():
             names[name] = kind, _convert_sent(root, name, kind, what, numbers_of)
         function = part.function
         defaults = pickle.dumps((function.__defaults__, function.__kwdefaults__))
-        sent.append((marshal.dumps(function.__code__), defaults, names))
-    return pickle.dumps(sent)
+        serialised.append((marshal.dumps(function.__code__), defaults, names))
+    return pickle.dumps(serialised)
 
 
 # ---- resolving names ------------------------------------------------------------
@@ -246,27 +246,27 @@ def serialise_kernel(root: KernelPart) -> bytes:
 def _read(
     function: types.FunctionType,
     kernel: str,
-    known: dict[int, str],
-    done: dict[types.FunctionType, KernelPart],
+    language_names: dict[int, str],
+    resolved: dict[types.FunctionType, KernelPart],
 ) -> KernelPart:
-    if function in done:
-        return done[function]
-    part = done[function] = KernelPart(function)
-    for name, line in _free(function).items():
-        where = _place(function, name)
+    if function in resolved:
+        return resolved[function]
+    part = resolved[function] = KernelPart(function)
+    for name, line in _list_free(function).items():
+        where = _find_scope(function, name)
         value = _value_now(where, name)
         if value is _NOTHING:
             if hasattr(builtins, name):
                 continue
             raise ArgumentError(f"{kernel}, line {line}: {explain_undefined(name)}")
         part.watched.append((where, name, value))
-        if id(value) in known:
-            part.names[name] = CUDA, known[id(value)]
+        if id(value) in language_names:
+            part.names[name] = CUDA, language_names[id(value)]
         elif isinstance(value, types.ModuleType):
             part.names[name] = MODULE, value.__name__
         elif isinstance(getattr(value, "py_func", value), types.FunctionType):
             helper = plain_function(value)
-            part.names[name] = HELPER, _read(helper, kernel, known, done)
+            part.names[name] = HELPER, _read(helper, kernel, language_names, resolved)
         elif (constant := _accept_constant(value)) is not _NOTHING:
             part.names[name] = VALUE, constant
         else:
@@ -280,20 +280,17 @@ def _read(
 
 
 def _map_language() -> dict[int, str]:
-    """Map the id of each object of weft.cuda and Numba to its name.
-
-    The name of the modules themselves is "".
-    """
-    known: dict[int, str] = {}
+    """Map the id of each object of weft.cuda and Numba to its name ("": a module)."""
+    language_names: dict[int, str] = {}
     names = [n for n, v in vars(language).items() if _is_ours(v)]
     for module in (sys.modules.get("numba.cuda"), language):
         if module is None:
             continue
         for name in names:
             if (value := getattr(module, name, None)) is not None:
-                known[id(value)] = name
-        known[id(module)] = ""
-    return known
+                language_names[id(value)] = name
+        language_names[id(module)] = ""
+    return language_names
 
 
 def _is_ours(value: Any) -> bool:
@@ -303,9 +300,9 @@ def _is_ours(value: Any) -> bool:
 _NOTHING = object()
 
 
-def _free(function: types.FunctionType) -> dict[str, int]:
+def _list_free(function: types.FunctionType) -> dict[str, int]:
     """Return the nonlocal names, with the line of each name's first use."""
-    found: dict[str, int] = {}
+    first_lines: dict[str, int] = {}
     line = function.__code__.co_firstlineno
     for code in _walk_codes(function.__code__):
         for step in dis.get_instructions(code):
@@ -315,10 +312,10 @@ def _free(function: types.FunctionType) -> dict[str, int]:
                 step.argval in function.__code__.co_freevars
             )
             if own and (name := _loaded_name(step)):
-                found.setdefault(name, line)
+                first_lines.setdefault(name, line)
     for name in function.__code__.co_freevars:
-        found.setdefault(name, line)
-    return found
+        first_lines.setdefault(name, line)
+    return first_lines
 
 
 def _walk_codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -333,7 +330,7 @@ def _loaded_name(step: dis.Instruction) -> str:
     return step.argval if step.opname in loads else ""
 
 
-def _place(function: types.FunctionType, name: str) -> Any:
+def _find_scope(function: types.FunctionType, name: str) -> Any:
     free = function.__code__.co_freevars
     if name in free and function.__closure__:
         return function.__closure__[free.index(name)]
@@ -352,8 +349,8 @@ def _value_now(where: Any, name: str) -> Any:
 def _accept_constant(value: Any) -> Any:
     """Return the value if Numba accepts it as a kernel's global; else _NOTHING."""
     if isinstance(value, type):
-        known = issubclass(value, (np.generic, numbers.Number))
-        return value if known or value in (range, tuple) else _NOTHING
+        language_names = issubclass(value, (np.generic, numbers.Number))
+        return value if language_names or value in (range, tuple) else _NOTHING
     if value is None or isinstance(value, (bool, int, float, complex, str)):
         return value
     if isinstance(value, np.generic | np.dtype):
@@ -381,19 +378,19 @@ def _rename_function(part: KernelPart) -> types.FunctionType:
     code = in_full(old, short) if short else old.__code__
     cells = tuple(types.CellType() for _ in code.co_freevars)
     inside = {"__name__": old.__module__ or "__main__", "__builtins__": builtins}
-    made = types.FunctionType(code, inside, old.__name__, None, cells or None)
-    made.__qualname__ = old.__name__
-    made.__defaults__, made.__kwdefaults__ = old.__defaults__, old.__kwdefaults__
-    return made
+    copy = types.FunctionType(code, inside, old.__name__, None, cells or None)
+    copy.__qualname__ = old.__name__
+    copy.__defaults__, copy.__kwdefaults__ = old.__defaults__, old.__kwdefaults__
+    return copy
 
 
-def _value_of(meaning: tuple[str, Any], cuda: Any, wrapped: dict[int, Any]) -> Any:
+def _value_of(meaning: tuple[str, Any], cuda: Any, callables: dict[int, Any]) -> Any:
     kind, what = meaning
     if kind == CUDA:
         return getattr(cuda, what) if what else cuda
     if kind == MODULE:
         return sys.modules[what]
-    return wrapped[id(what)] if kind == HELPER else what
+    return callables[id(what)] if kind == HELPER else what
 
 
 def _convert_sent(
@@ -407,5 +404,5 @@ def _convert_sent(
         return pickle.dumps(what)
     except Exception as error:
         raise ArgumentError(
-            f"{root.function.__name__}: {name} cannot be sent to the simulator: {error}"
+            f"{root.function.__name__}: cannot send {name} to the simulator: {error}"
         ) from None

@@ -31,15 +31,15 @@ def compile_ptx(
 ) -> str:
     """Return the PTX for arguments like `args`, for a compute capability.
 
-    lines: whether to include the lines of the Python source, which change no
-        instruction.
+    lines: whether to include the lines of the Python source; the instructions are the
+        same.
 
     Raises ArgumentError if Numba does not accept the kernel, and KernelError if Numba
     or NVVM is missing.
     """
 
-    def compiled(cuda: Any, function: Any, given: tuple[Any, ...]) -> str:
-        return cuda.compile_ptx(function, given, cc=cc, lineinfo=lines)[0]
+    def compiled(cuda: Any, function: Any, types: tuple[Any, ...]) -> str:
+        return cuda.compile_ptx(function, types, cc=cc, lineinfo=lines)[0]
 
     return _read(kernel, args, cc, compiled)
 
@@ -48,28 +48,28 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     """Return the type of each of the kernel's names, for arguments like `args`.
 
     The names are in the order of the text: {"c": "float32[1D]", "acc": "float32", ...}.
-    A name that changes its type has both types, "int64, float64". Errors are those of
-    compile_ptx().
+    A name that changes its type has both types, "int64, float64". The errors are those
+    of compile_ptx().
     """
     cc = (8, 0)
 
-    def typed(cuda: Any, function: Any, given: tuple[Any, ...]) -> Any:
+    def typed(cuda: Any, function: Any, types: tuple[Any, ...]) -> Any:
         compiler = importlib.import_module("numba.cuda.compiler")
         none = importlib.import_module("numba").void
-        return compiler.compile_cuda(function, none, given, cc=cc).type_annotation
+        return compiler.compile_cuda(function, none, types, cc=cc).type_annotation
 
     typemap = _read(kernel, args, cc, typed).typemap
-    found: dict[str, dict[str, None]] = {
+    kinds_of: dict[str, dict[str, None]] = {
         name: {} for name in kernel.function.__code__.co_varnames
     }
     for name, kind in typemap.items():  # named a, then a.1, a.2 for later assignments
-        if (base := name.partition(".")[0]) in found:
-            found[base][_name_type(kind)] = None
-    return {name: ", ".join(kinds) for name, kinds in found.items() if kinds}
+        if (base := name.partition(".")[0]) in kinds_of:
+            kinds_of[base][_name_type(kind)] = None
+    return {name: ", ".join(kinds) for name, kinds in kinds_of.items() if kinds}
 
 
 def numba_types(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return Numba's types of arguments that check_arguments() has returned."""
+    """Return Numba's types of arguments from check_arguments()."""
     import numba
 
     return tuple(_type_of(numba, value) for value in values)
@@ -98,14 +98,14 @@ def _read(
         raise KernelError(f"Numba cannot be imported: {error}") from None
     if "simulator" in cuda.jit.__module__:
         raise KernelError(
-            "numba.cuda is its simulator in this process, which compiles nothing: "
-            "NUMBA_ENABLE_CUDASIM was set when it was imported"
+            "numba.cuda is Numba's simulator in this process and compiles nothing, "
+            "since NUMBA_ENABLE_CUDASIM was set when it was imported"
         )
     function = meaning.build(part, cuda, cuda.jit(device=True))
-    given = numba_types(checked)
+    type_list = numba_types(checked)
     try:
         with _fix_capability(cc):
-            return look(cuda, function, given)
+            return look(cuda, function, type_list)
     except Exception as error:
         raise explain(kernel.name, part, error) from None
 
@@ -138,14 +138,14 @@ _NOISE = re.compile(
     r"from|Enable logging|This error may have|<source elided>|\^|With argument)"
 )
 
-# Matches the message of ptxas, whichever linker Numba has found.
+# Matches the message of ptxas, with any linker of Numba.
 _TOO_MUCH_SHARED = re.compile(
     r"uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max"
 )
-# Plain words for messages of Numba that are hard to understand.
+# Plain words for Numba's messages that are hard to understand.
 _PLAIN = {
-    "insert_unresolved_ref": "a function that calls itself, in a way it does not know",
-    "return_dynamic_user_exc": "an exception in a kernel takes constants only",
+    "insert_unresolved_ref": "it does not support this kind of recursive function",
+    "return_dynamic_user_exc": "an exception in a kernel takes only constants",
     "must have void return type": "a kernel returns nothing: it writes into an array",
 }
 
@@ -158,18 +158,18 @@ def explain(kernel: str, part: KernelPart, error: BaseException) -> Exception:
     """
     if isinstance(error, KernelError):
         return error
-    if found := _TOO_MUCH_SHARED.search(str(error)):
-        need, most = (int(number, 16) for number in found.groups())
+    if match := _TOO_MUCH_SHARED.search(str(error)):
+        need, limit = (int(number, 16) for number in match.groups())
         return KernelError(
-            f"{kernel}: its shared arrays need {need} bytes, a block has {most} for "
-            f"arrays of a fixed shape"
+            f"{kernel}: its shared arrays need {need} bytes, but a block has {limit} "
+            f"for arrays of a fixed shape"
         )
     status = _find_status(error)
     if status:
         try:
             driver.check(status, f"launching {kernel}")
-        except KernelError as found:
-            return found
+        except KernelError as failure:
+            return failure
     if not _is_compilers(error):
         return KernelError(
             f"{kernel}: {type(error).__name__}: {_message_sentence(error)}"
@@ -187,45 +187,45 @@ def _is_compilers(error: BaseException) -> bool:
 
 
 def _message_sentence(error: BaseException) -> str:
-    """Return the line of Numba's message that describes the problem."""
+    """Return a sentence from the line of Numba's message that describes the problem."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     for part, plain in _PLAIN.items():
         if part in text:
             return plain
     lines = [line.strip() for line in text.splitlines()]
-    said = [line for line in lines if line and not _NOISE.match(line)]
-    if not said:
+    messages = [line for line in lines if line and not _NOISE.match(line)]
+    if not messages:
         return type(error).__name__
-    if said[0].startswith("No implementation of function"):
-        return _tidy_message(_no_implementation(said[0], text))
-    return _tidy_message(said[0])
+    if messages[0].startswith("No implementation of function"):
+        return _tidy_message(_no_implementation(messages[0], text))
+    return _tidy_message(messages[0])
 
 
 def _no_implementation(line: str, text: str) -> str:
     """Return the missing operation, and the reason, from Numba's candidates."""
-    found = re.search(
+    match = re.search(
         r"Function\(<(?:built-in )?(?:function|class|ufunc) '?([\w.]+)", line
     )
-    name = found[1] if found else ""
+    name = match[1] if match else ""
     call = re.search(r">>> \w+\((.*)\)", text)
-    given = call[1] if call else ""
+    type_list = call[1] if call else ""
     why = re.findall(r"Numba(?:Type|Value)Error: (.+)", text)
     if name in ("getitem", "setitem"):
         if why:  # the last reasons concern types rather than single values
             return why[-1]
-        what = "read by an index" if name == "getitem" else "stored there"
-        return f"this cannot be {what}: {given}"
+        what = "read by an index" if name == "getitem" else "stored in an element"
+        return f"this cannot be {what}: {type_list}"
     if name in ("shared.array", "local.array"):
         return (
             f"an array's shape must be a constant (a number, or a global that is one) "
-            f"and its dtype a type: array({given})"
+            f"and its dtype a type: array({type_list})"
         )
     if name in ("zeros", "empty", "ones", "full", "array"):
         return (
-            "a kernel makes no new arrays: pass one to it, or use cuda.shared.array or "
-            "cuda.local.array"
+            "a kernel cannot create such arrays: pass one to it, or use "
+            "cuda.shared.array or cuda.local.array"
         )
-    return f"a kernel has no {name or 'function'}({given})"
+    return f"a kernel has no {name or 'function'}({type_list})"
 
 
 def _tidy_message(text: str) -> str:
@@ -241,13 +241,13 @@ def _tidy_message(text: str) -> str:
 def _describe_place(part: KernelPart, error: BaseException) -> str:
     """Return `, line 12 (c[i] = x.foo)` for the innermost line of the user's source."""
     files = {one.function.__code__.co_filename for one in part.parts()}
-    said = re.findall(r'(?:File "| at )([^"\n]+?)"?,? (?:line |\()(\d+)', str(error))
-    found = [(file, int(line)) for file, line in said]
-    found += [
+    matches = re.findall(r'(?:File "| at )([^"\n]+?)"?,? (?:line |\()(\d+)', str(error))
+    places = [(file, int(line)) for file, line in matches]
+    places += [
         (str(getattr(loc, "filename", "")), getattr(loc, "line", 0) or 0)
         for loc in _walk_locations(error)
     ]
-    for file, line in found:
+    for file, line in places:
         full = next((f for f in files if f == file or f.endswith(f"/{file}")), None)
         if line and full:
             source = linecache.getline(full, line).strip()
@@ -257,10 +257,10 @@ def _describe_place(part: KernelPart, error: BaseException) -> str:
 
 def _walk_locations(error: BaseException) -> Iterator[Any]:
     """Yield Numba's Loc objects in an exception and in its traceback's frames."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
+    while one is not None and id(one) not in visited:
+        visited.add(id(one))
         if type(loc := getattr(one, "loc", None)).__name__ == "Loc":
             yield loc
         frames = []
@@ -269,11 +269,11 @@ def _walk_locations(error: BaseException) -> Iterator[Any]:
             frames.append(trace.tb_frame)
             trace = trace.tb_next
         for frame in reversed(frames):
-            held = frame.f_locals
+            local_values = frame.f_locals
             for name in ("loc", "inst", "constraint", "stmt", "expr", "self"):
-                value = held.get(name)
-                near = (value, getattr(value, "__dict__", {}).get("loc"))
-                yield from (loc for loc in near if type(loc).__name__ == "Loc")
+                value = local_values.get(name)
+                candidates = (value, getattr(value, "__dict__", {}).get("loc"))
+                yield from (loc for loc in candidates if type(loc).__name__ == "Loc")
         one = one.__cause__ or one.__context__
 
 
@@ -282,12 +282,12 @@ def _find_status(error: BaseException) -> int:
     code = getattr(error, "code", None)
     if code is not None and type(error).__name__ == "CudaAPIError":
         return int(getattr(code, "value", code))
-    found = re.search(r"CUDA_ERROR_\w+", str(error))
-    if not found or type(error).__name__ not in ("CUDAError", "CudaAPIError"):
+    match = re.search(r"CUDA_ERROR_\w+", str(error))
+    if not match or type(error).__name__ not in ("CUDAError", "CudaAPIError"):
         return 0
     try:
         from cuda.bindings import driver as binding
 
-        return int(getattr(binding.CUresult, found.group()).value)
+        return int(getattr(binding.CUresult, match.group()).value)
     except (ImportError, AttributeError):
         return 0

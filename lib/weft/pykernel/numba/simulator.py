@@ -2,8 +2,8 @@
 
 On import, Numba reads an environment variable to select the real numba.cuda or the
 simulator. The notebook's process must not select the simulator. The simulator's process
-starts with the first launch and is reused by later launches. Arrays travel through its
-pipe in both directions. After a failed launch, they are unchanged.
+starts with the first launch, and later launches reuse it. Arrays travel through its
+pipe in both directions. A failed launch leaves them unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .meaning import KernelPart
 START = 60.0  # time limit in seconds for the start of the process
 TIMEOUT = 60.0  # default time limit in seconds for a launch
 PER_THREAD = 400e-6  # approximate seconds for a Python thread; barriers cost more
-WORTH_SAYING = 5.0  # expected duration in seconds from which a launch is announced
+WORTH_SAYING = 5.0  # launches that take more seconds are announced
 CHILD = Path(__file__).with_name("child.py")
 UNKNOWN = {
     *("syncwarp", "shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync"),
@@ -47,9 +47,9 @@ def refuse_unknown(kernel: str, part: KernelPart) -> None:
     for name, line in part.uses():
         if name in UNKNOWN:
             raise ArgumentError(
-                f"{kernel}, line {line}: Numba's simulator does not know cuda.{name}; "
-                f"sim({kernel}) and cuda_c({kernel}) run it here, numba_jit({kernel}) "
-                f"on a GPU"
+                f"{kernel}, line {line}: Numba's simulator does not support "
+                f"cuda.{name}; sim({kernel}) and cuda_c({kernel}) run it here, "
+                f"numba_jit({kernel}) on a GPU"
             )
 
 
@@ -62,7 +62,7 @@ def refuse_endless(kernel: str, config: LaunchConfig, timeout: float) -> str:
     if seconds > timeout:
         raise ArgumentError(
             f"{kernel}: {cost}: sim({kernel}) and cuda_c({kernel}) are hundreds of "
-            f"times as fast; or launch less, or numba_jit({kernel}, "
+            f"times as fast; or launch fewer threads, or use numba_jit({kernel}, "
             f"timeout={2 * seconds:.0f})"
         )
     return f"{kernel}: {cost}" if seconds > WORTH_SAYING else ""
@@ -84,9 +84,9 @@ def launch(
     """
     kernel = part.function.__name__
     spans, offsets = spans_of([a for a in args if isinstance(a, np.ndarray)])
-    sent = [_place_arrays(a, offsets) if _is_array(a) else ("value", a) for a in args]
+    placed = [_place_arrays(a, offsets) if _is_array(a) else ("value", a) for a in args]
     contents = [bytes(arena.view_memory(*span)) for span in spans]
-    job = code, config.grid, config.block, config.shared, contents, sent
+    job = code, config.grid, config.block, config.shared, contents, placed
     with _turn:
         answer = _ask(kernel, job, timeout)
     if answer[0] == "done":
@@ -125,24 +125,24 @@ def running_process() -> Process:
 
 def _start_process() -> Process:
     process = Process("-P", str(CHILD), NUMBA_ENABLE_CUDASIM="1")
-    why = "it says nothing"
+    why = "it does not respond"
     try:
         if answer := process.first_word(START):
             why = "" if answer[0] == "ready" else answer[1]
     except EOFError:
-        why = "its words are above, or in the terminal"
+        why = "its output is above, or in the terminal"
     if why:
         process.end()
         raise KernelError(
-            f"Numba's simulator does not start: {why} (python -m weft doctor says "
-            f"what is missing)"
+            f"Numba's simulator does not start: {why} (python -m weft doctor lists "
+            f"missing parts)"
         )
     return process
 
 
 def _ask(kernel: str, job: Any, timeout: float) -> Any:
     process = running_process()
-    kept = "Its arrays are as they were."
+    unchanged = "Its arrays are as they were."
     try:
         process.pipe.send(job)
         end = time.monotonic() + timeout
@@ -158,18 +158,18 @@ def _ask(kernel: str, job: Any, timeout: float) -> Any:
         process.end()
         raise KernelFault(
             f"{kernel}: Numba's simulator ran it longer than {timeout:g} s and was "
-            f"stopped: look for a loop that does not end, or allow it more: "
-            f"numba_jit({kernel}, timeout={2 * timeout:g}). {kept}",
+            f"stopped: look for a loop that does not end, or allow more: "
+            f"numba_jit({kernel}, timeout={2 * timeout:g}). {unchanged}",
             kernel,
         )
     except KeyboardInterrupt:
         process.end()
-        raise Stopped(f"{kernel}: ended, with Numba's simulator. {kept}") from None
+        raise Stopped(f"{kernel}: ended, with Numba's simulator. {unchanged}") from None
     except (EOFError, ConnectionError):
         process.end()
         raise KernelFault(
             f"{kernel}: the process of Numba's simulator ended (exit status "
-            f"{process.child.returncode}); the next launch starts another. {kept}",
+            f"{process.child.returncode}); the next launch starts another. {unchanged}",
             kernel,
         ) from None
 
@@ -206,7 +206,7 @@ def _is_writable(start: int, length: int, args: Sequence[Any]) -> bool:
 def _make_error(
     kernel: str, kind: str, text: str, block: Any, thread: Any, line: str
 ) -> Exception:
-    # The simulator uses this name for an array.
+    # FakeWithinKernelCUDAArray is the simulator's class of arrays.
     text = text.replace("'FakeWithinKernelCUDAArray'", "an array")
     if kind == "ArgumentError":
         return ArgumentError(f"{kernel}{line}: {text}")
@@ -214,10 +214,10 @@ def _make_error(
         return KernelError(f"{kernel}: Numba's simulator failed: {kind} {text}{line}")
     index = "({},{},{})"
     who = f"thread {index.format(*thread)} of block {index.format(*block)}{line}"
-    found = getattr(builtins, kind, None) if kind not in ("", "IndexError") else None
-    if isinstance(found, type) and issubclass(found, Exception):
+    builtin = getattr(builtins, kind, None) if kind not in ("", "IndexError") else None
+    if isinstance(builtin, type) and issubclass(builtin, Exception):
         try:
-            error = type(kind, (Short, found), {"__module__": "builtins"})(text)
+            error = type(kind, (Short, builtin), {"__module__": "builtins"})(text)
         except TypeError:
             pass
         else:

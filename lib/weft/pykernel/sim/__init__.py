@@ -40,12 +40,12 @@ def sim(
     timeout: float = TIMEOUT,
     quiet: bool = False,
 ) -> SimulatedKernel:
-    """Return a kernel, written in the language of weft.cuda, that runs in this process.
+    """Return a runner that executes a kernel of the weft.cuda language in this process.
 
     sim(kernel)[grid, block](*args) runs it for every thread and returns a Report of its
     faults and costs. [grid, block, stream, bytes] is accepted, too: the stream is
-    ignored, and bytes is the size of dynamic shared memory. Arrays belong to NumPy,
-    torch, or any library that shares its memory; they are written in place.
+    ignored, and bytes is the size of dynamic shared memory. Arrays may come from NumPy,
+    torch, or any library that shares its memory; the kernel writes them in place.
 
     order: order of threads and of blocks: "forward", "reverse", "shuffled", or a number
         that seeds a shuffle.
@@ -64,13 +64,13 @@ def sim(
     """
     if order not in ORDERS and (isinstance(order, (str, bool)) or int(order) != order):
         raise ArgumentError(
-            f"order is {', '.join(ORDERS)} or a whole number, this is {order!r}"
+            f"order is {', '.join(ORDERS)} or a whole number, not {order!r}"
         )
-    made = SimulatedKernel(PythonKernel(kernel))
-    made.order, made.timeout, made.quiet = order, timeout, quiet
-    made.trace, made.steps = trace, trace if steps is None else steps
-    made.checks = checks or trace or made.steps
-    return made
+    runner = SimulatedKernel(PythonKernel(kernel))
+    runner.order, runner.timeout, runner.quiet = order, timeout, quiet
+    runner.trace, runner.steps = trace, trace if steps is None else steps
+    runner.checks = checks or trace or runner.steps
+    return runner
 
 
 class SimulatedKernel:
@@ -108,8 +108,8 @@ class SimulatedLauncher:
         runner = self.runner
         kernel = runner.kernel
         bound = kernel.given(args, named)
-        taken = [memory.convert_argument(kernel.name, n, v) for n, v in bound.items()]
-        values = [value for value, _ in taken]
+        pairs = [memory.convert_argument(kernel.name, n, v) for n, v in bound.items()]
+        values = [value for value, _ in pairs]
         program = program_for(runner, values)
         launch = SimulatedLaunch(kernel, program, self.config, values, runner.timeout)
         start = time.perf_counter()
@@ -118,8 +118,8 @@ class SimulatedLauncher:
         except Exception as error:
             raise launch.fail(error, time.perf_counter() - start) from None
         finally:
-            for _, after in taken:
-                after()
+            for _, copy_back in pairs:
+                copy_back()
             launch.close()
         report = launch.report(time.perf_counter() - start)
         if not report.ok and not runner.quiet:
@@ -136,10 +136,9 @@ def program_for(runner: SimulatedKernel, values: list[Any]) -> RewrittenKernel:
     kinds, bound = bind_arguments(runner.kernel, values)
     modes = runner.checks, runner.steps, runner.trace
     key = (runner.kernel.function, kinds, modes)
-    found = _programs.get(key)
-    if found is None or not found.holds():
-        made = RewrittenKernel(runner.kernel, bound, *modes)
-        found = _programs[key] = made
+    program = _programs.get(key)
+    if program is None or not program.holds():
+        program = _programs[key] = RewrittenKernel(runner.kernel, bound, *modes)
         while len(_programs) > KEPT:
             del _programs[next(iter(_programs))]
-    return found
+    return program

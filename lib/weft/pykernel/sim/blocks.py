@@ -60,15 +60,15 @@ class Shadow:
 
 @dataclass
 class Knowledge:
-    """For each other block, how far its accesses are known to have happened before.
+    """For each other block, which of its accesses are known to have happened before.
 
     An access in the block's interval j has the stamp 3j if its thread fenced it and
     released it in that interval, 3j + 1 if its thread only fenced it, and 3j + 2
     otherwise.
 
-    all: every access with a stamp up to this one is known.
-    fenced: the same, for accesses that their thread fenced.
-    exact, who: accesses of the thread `who` with exactly this stamp, 3j, are known.
+    all: all accesses with a stamp up to this number are known.
+    fenced: all fenced accesses with a stamp up to this number are known.
+    exact, who: accesses of thread `who` with exactly the stamp `exact`, 3j, are known.
     """
 
     all: np.ndarray
@@ -81,12 +81,12 @@ class Knowledge:
         return cls(*(np.full(blocks, -1, np.int64) for _ in range(4)))
 
     def learn(self, other: Knowledge) -> None:
-        """Add another block's knowledge to this."""
+        """Add another block's knowledge."""
         newer = other.exact > self.exact
         self.who[newer] = other.who[newer]
         for name in ("all", "fenced", "exact"):
-            mine = getattr(self, name)
-            np.maximum(mine, getattr(other, name), out=mine)
+            values = getattr(self, name)
+            np.maximum(values, getattr(other, name), out=values)
 
     def covers(self, block: int, stamp: int, thread: int) -> bool:
         """Return whether an access of `block` is known to have happened before."""
@@ -98,7 +98,7 @@ class Knowledge:
         return bool(stamp <= self.fenced[block] or exact)
 
     def of_all(self, blocks: np.ndarray) -> bool:
-        """Return whether each of the blocks released something that is known."""
+        """Return whether a release by each of the blocks is known."""
         levels = np.maximum(np.maximum(self.all, self.fenced), self.exact)
         return bool((levels[blocks] >= 0).all())
 
@@ -113,7 +113,7 @@ class Between:
         self.known: dict[int, Knowledge] = {}
         self.released: dict[int, Knowledge] = {}  # keyed by the address of an atomic
         self.fence: dict[int, int] = {}  # each block's last interval with a fence
-        self.seen = np.zeros(blocks, bool)
+        self.examined = np.zeros(blocks, bool)
 
     def look(self, batch: Batch) -> Iterator[Meeting]:
         """Yield the races of a batch's rows with other blocks, one per site pair."""
@@ -125,7 +125,7 @@ class Between:
         rows, address = batch.rows(layout.changing[batch.site])
         if not layout.fences and self._apart(batch, rows, address):
             return
-        # Without fences, the intervals of a block may be examined together.
+        # Without fences, the intervals of a block can be examined together.
         turn = np.arange(len(batch.blocks)) if layout.fences else batch.turn
         first = mark_heads(turn)
         fenced = np.bincount(batch.part[batch.kind == _FENCE], minlength=len(turn)) > 0
@@ -135,11 +135,11 @@ class Between:
                 yield from self._piece(batch, part, rows[begin:end], address[begin:end])
 
     def _apart(self, batch: Batch, rows: np.ndarray, address: np.ndarray) -> bool:
-        """Return whether no two blocks meet in these rows; if so, record the rows."""
+        """Return whether no two blocks race in these rows; if so, record the rows."""
         kind, block = batch.kind[rows], batch.blocks[batch.part[rows]]
         for code in (_WRITE, _ATOMIC, _READ):
-            seen = self.shadows[code].block[address]
-            foreign = (seen != 0) & (seen != block + 1)
+            last_block = self.shadows[code].block[address]
+            foreign = (last_block != 0) & (last_block != block + 1)
             if code != _WRITE:
                 foreign &= kind != code
             if foreign.any():
@@ -167,15 +167,15 @@ class Between:
         self, batch: Batch, part: int, rows: np.ndarray, address: np.ndarray
     ) -> Iterator[Meeting]:
         block = int(batch.blocks[part])
-        self.seen[block] = True
+        self.examined[block] = True
         kind = batch.kind[rows]
         order = None
         if self.layout.fences:
             self.clock += 1
             order = Order(self, batch, part, block, rows, address)
         for code in (_WRITE, _ATOMIC, _READ):
-            seen = self.shadows[code].block[address]
-            foreign = (seen != 0) & (seen != block + 1)
+            last_block = self.shadows[code].block[address]
+            foreign = (last_block != 0) & (last_block != block + 1)
             if not foreign.any():
                 continue
             if code != _WRITE:
@@ -197,11 +197,11 @@ class Between:
     def _differ(
         self, batch: Batch, rows: np.ndarray, address: np.ndarray
     ) -> np.ndarray:
-        """Return which rows do more than write the existing value again."""
+        """Return a mask of the rows that do not just repeat the stored value."""
         differ = np.ones(len(rows), bool)
         writes = np.flatnonzero(batch.kind[rows] == _WRITE)
-        there = self.shadows[_WRITE].value[address[writes]]
-        differ[writes] = batch.numbers(rows[writes]) != there
+        stored = self.shadows[_WRITE].value[address[writes]]
+        differ[writes] = batch.numbers(rows[writes]) != stored
         return differ
 
     def _meetings(
@@ -231,15 +231,15 @@ class Between:
         address: np.ndarray,
         stamps: np.ndarray | None,
     ) -> None:
-        """Record the origin of these accesses; rows of several blocks lack stamps."""
+        """Record the origin of these accesses; `stamps` is None without fences."""
         shadow = self.shadows[code]
         before = shadow.block[address] if code != _WRITE else 0
         shadow.block[address] = block + 1
         if code != _WRITE:
-            others = (before != 0) & (before != block + 1)
-            # Further blocks in the same batch may have accessed the address, too.
-            others |= shadow.block[address] != block + 1
-            shadow.block[address[others]] = MANY
+            foreign = (before != 0) & (before != block + 1)
+            # Other blocks in the same batch may have accessed the address, too.
+            foreign |= shadow.block[address] != block + 1
+            shadow.block[address[foreign]] = MANY
         else:
             shadow.value[address] = batch.numbers(rows)
         shadow.thread[address] = batch.thread[rows]
@@ -281,9 +281,9 @@ class Order:
         last_atomic[thread[atomics]] = atomics
         before = self.fences[self.fences < last_atomic[thread[self.fences]]]
         release[thread[before]] = before
-        rows, mine = self.rows, thread[self.rows]
-        stamps = np.where(rows < last[mine], 1, 2)
-        stamps[rows < release[mine]] = 0
+        rows, thread_of_row = self.rows, thread[self.rows]
+        stamps = np.where(rows < last[thread_of_row], 1, 2)
+        stamps[rows < release[thread_of_row]] = 0
         stamps[self.batch.kind[rows] == _ATOMIC] = 0
         return 3 * self.between.clock + stamps
 
@@ -293,29 +293,29 @@ class Order:
         thread = self.batch.thread
         fences: dict[int, int] = {}
         for row in self.fences.tolist()[::-1]:
-            # In reversed order, the thread's first fence is stored last and stays.
+            # In reversed order, the thread's first fence is stored last and remains.
             fences[int(thread[row])] = row
         for row, address in zip(self.rows[atomics], self.address[atomics]):
-            who, place = int(thread[row]), int(address)
+            thread_number, place = int(thread[row]), int(address)
             if place in between.released:
                 self.acquired.append((int(row), between.released[place]))
-            fenced = fences.get(who, row) < row
+            fenced = fences.get(thread_number, row) < row
             if not fenced and earlier < 0:
                 continue
-            told = Knowledge.none(between.blocks)
-            told.learn(self.known)
+            released = Knowledge.none(between.blocks)
+            released.learn(self.known)
             for at, knowledge in self.acquired:
-                if thread[at] == who:
-                    told.learn(knowledge)
-            told.all[block] = 3 * (clock if fenced else earlier) - 1
-            told.fenced[block] = 3 * clock - 2
-            told.exact[block], told.who[block] = 3 * clock, who
+                if thread[at] == thread_number:
+                    released.learn(knowledge)
+            released.all[block] = 3 * (clock if fenced else earlier) - 1
+            released.fenced[block] = 3 * clock - 2
+            released.exact[block], released.who[block] = 3 * clock, thread_number
             if place in between.released:
-                told.learn(between.released[place])
-            between.released[place] = told
+                released.learn(between.released[place])
+            between.released[place] = released
 
     def holds(self, code: int, at: int) -> bool:
-        """Return whether another block's access to the element preceded the row."""
+        """Return whether row `at` is known to follow the last access of kind `code`."""
         shadow, where = self.between.shadows[code], self.address[at]
         block, row = int(shadow.block[where]) - 1, int(self.rows[at])
         stamp, who = int(shadow.stamp[where]), int(shadow.thread[where])
@@ -323,9 +323,9 @@ class Order:
         knowledge += [k for a, k in self.acquired if self._after(a, row)]
         if block >= 0:
             return any(k.covers(block, stamp, who) for k in knowledge)
-        others = self.between.seen.copy()
-        others[self.block] = False
-        return any(k.of_all(others) for k in knowledge)
+        other_blocks = self.between.examined.copy()
+        other_blocks[self.block] = False
+        return any(k.of_all(other_blocks) for k in knowledge)
 
     def _after(self, acquired: int, row: int) -> bool:
         thread, phase = self.batch.thread, self.batch.phase
@@ -336,7 +336,7 @@ class Order:
         return bool(phase[acquired] < phase[row])
 
     def end(self) -> None:
-        """End the interval at a barrier: all threads gain what any of them acquired."""
+        """End the interval; its barrier passes acquired knowledge to all threads."""
         for _, knowledge in self.acquired:
             self.known.learn(knowledge)
         if len(self.fences):

@@ -8,14 +8,14 @@ threads that are still in the loop make the later requests.
 
 sectors: the 32-byte pieces of global memory that a request's threads touch together. An
 atomic takes a sector once for each lane that updates the same element of it. Those
-lanes take turns, and lanes on other elements of the sector take turns with them.
+lanes take turns, during which lanes on other elements of the sector are served, too.
 (Measured with ncu on an H200, 177 patterns of 32 lanes: 155 take exactly that number,
 and the others, all scattered, one or two sectors more.)
 
 wavefronts: the turns that a request to shared memory takes. Shared memory has 32 banks
 of 4 bytes. A word that several lanes read takes one turn, and several words of one bank
 take a turn each. 8-byte elements are processed by half warps, 16-byte elements by
-quarter warps. Lanes with atomics on the same bank take turns, also for the same word.
+quarter warps. Lanes with atomics on the same bank take turns, even for the same word.
 
 conflicts: wavefronts beyond the minimum of one (two, four) per request. Every array
 begins at a multiple of 256 bytes, as after cudaMalloc, and every shared array at bank
@@ -83,7 +83,7 @@ class SiteSums:
                 self._sum("sectors", sites)
             one = chosen[atomic]
             if len(one):
-                sites, turns = _in_turn(request[one], at[one], site[one])
+                sites, turns = _count_lane_turns(request[one], at[one], site[one])
                 self._sum("sectors", sites, turns)
         chosen = np.flatnonzero(space == _SHARED)
         if len(chosen):
@@ -91,14 +91,14 @@ class SiteSums:
             self._shared(request[chosen], at[chosen], site[chosen], lane)
 
     def _requests(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-        """Group as group_requests() does; reuse the plan of an equal batch."""
+        """Return group_requests(batch); reuse the result of an equal batch."""
         same = (batch.part, batch.thread, batch.site)
         for plan in self._plans:
             if all(map(np.array_equal, plan[0], same)):
                 return plan[1]
-        made = group_requests(batch)
-        self._plans = [(same, made), *self._plans[: PLANS - 1]]
-        return made
+        result = group_requests(batch)
+        self._plans = [(same, result), *self._plans[: PLANS - 1]]
+        return result
 
     def _shared(
         self, request: np.ndarray, at: np.ndarray, site: np.ndarray, lane: np.ndarray
@@ -113,23 +113,23 @@ class SiteSums:
         turns = _count_turns(group, first, word, banks)
         if self.layout.atomics:
             atomic = self.layout.kind[site[first]] == _ATOMIC
-            again = _turns_of_atomics(group, first, word, banks)
-            turns = np.where(atomic, again, turns)
+            atomic_turns = _count_atomic_turns(group, first, word, banks)
+            turns = np.where(atomic, atomic_turns, turns)
         self._sum("wavefronts", site[first], turns)
 
     def _sum(
         self, name: str, sites: np.ndarray, weights: np.ndarray | None = None
     ) -> None:
-        more = np.bincount(sites, weights, minlength=len(self.layout.sites))
-        more = more.astype(np.int64)
+        total = np.bincount(sites, weights, minlength=len(self.layout.sites))
+        total = total.astype(np.int64)
         old = self.sums[name]
-        more[: len(old)] += old
-        self.sums[name] = more
+        total[: len(old)] += old
+        self.sums[name] = total
 
     def counters(self, threads: int) -> Counters:
         """Return the sums so far, for blocks of `threads` threads."""
         layout, blocks = self.layout, len(self.intervals)
-        found = Counters(
+        counters = Counters(
             blocks=blocks,
             threads=blocks * threads,
             warps=blocks * -(-threads // WARP),
@@ -144,7 +144,7 @@ class SiteSums:
             }
             array = layout.arrays[site.array] if site.array >= 0 else None
             needed = sums.pop("needed")
-            found.places.append(
+            counters.places.append(
                 CostPlace(
                     kind=site.kind,
                     space=array.space if array else "",
@@ -159,11 +159,11 @@ class SiteSums:
                     **sums,
                 )
             )
-        return found
+        return counters
 
 
 def group_requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """Order the rows by request and thread; also number each row's request."""
+    """Return the rows ordered by request and thread, and the number of each request."""
     layout = batch.layout
     rows, n = None, len(batch.thread)
     if layout.fences:
@@ -189,8 +189,8 @@ def group_requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
             where = np.sort(place << low | order)
             order, place = where & ((1 << low) - 1), where >> low
         else:
-            again = np.argsort(place, kind="stable")
-            order, place = order[again], place[again]
+            resorted = np.argsort(place, kind="stable")
+            order, place = order[resorted], place[resorted]
     new = np.empty(len(place), bool)
     new[:1] = True
     warp = place >> min(5, lanes)
@@ -213,10 +213,10 @@ def _count_distinct(
     return site[new]
 
 
-def _in_turn(
+def _count_lane_turns(
     request: np.ndarray, at: np.ndarray, site: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the site of each request's sectors, and the most lanes on one element."""
+    """Return the site of each sector of a request, and the most lanes on an element."""
     order = np.lexsort((at, request))
     request, at, site = request[order], at[order], site[order]
     other = np.ones(len(at), bool)
@@ -230,7 +230,7 @@ def _in_turn(
     return site[begins], np.maximum.reduceat(lanes, begins)
 
 
-def _turns_of_atomics(
+def _count_atomic_turns(
     group: np.ndarray, first: np.ndarray, word: np.ndarray, banks: np.ndarray
 ) -> np.ndarray:
     """Return the most lanes on one bank, for each group of lanes."""

@@ -1,6 +1,6 @@
 """Rewrite the reads and assignments of array elements.
 
-The module logs each access, or replaces it by a faster one if nothing is logged.
+The new code logs each access, or makes it faster if nothing is logged.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def split_chain(
     parts: list[ast.expr] = []
     base: ast.expr = node
     while isinstance(base, ast.Subscript):
-        here = base.slice
-        parts = (here.elts if isinstance(here, ast.Tuple) else [here]) + parts
+        index = base.slice
+        parts = (index.elts if isinstance(index, ast.Tuple) else [index]) + parts
         base = base.value
     return base, parts
 
@@ -51,8 +51,8 @@ def find_static(
     entity = find_entity(rewriter, base)
     if entity is None or not entity.inline or entity.ndim != len(parts):
         return None
-    odd = (ast.Slice, ast.Starred, ast.Tuple)
-    if any(isinstance(p, odd) or _is_odd(p) for p in parts):
+    composite = (ast.Slice, ast.Starred, ast.Tuple)
+    if any(isinstance(p, composite) or _is_odd(p) for p in parts):
         return None
     return entity
 
@@ -73,7 +73,7 @@ def rewrite_components(
 ) -> tuple[list[ast.expr], list[ast.expr]]:
     """Return the index expressions, and tests that indices are not negative.
 
-    Later uses of each index are appended to site.index.
+    Appends the name or number of each index to site.index, for later code.
     """
     first: list[ast.expr] = []
     signed: list[ast.expr] = []
@@ -122,24 +122,24 @@ def build_element(
             else rewriter.own(f".d{entity.number}_{axis}")
         )
         flat = add(make_product(flat, side), part)
-    again = tuple_of([again_at(i) for i in site.index])
-    if tile:  # a tile is read by a single number, which is faster in NumPy
+    position = tuple_of([again_at(i) for i in site.index])
+    if tile:  # NumPy is faster with a single number as an index
         kind, key = "f", rewriter.temporary()
-        flat, again = make_walrus(key, flat), load(key)
+        flat, position = make_walrus(key, flat), load(key)
         for i, limit in zip(site.index[1:], sides[1:]):
             tests.append(compare(again_at(i), ast.Lt(), make_constant(limit)))
     packed = add(make_product(flat, make_constant(SITES)), make_constant(site.number))
     if tests:
-        again = ast.IfExp(make_and(*tests), again, make_constant("outside"))
+        position = ast.IfExp(make_and(*tests), position, make_constant("outside"))
     logged = ast.Call(rewriter.own(".log"), [packed], [])
-    found = make_or(logged, note, again) if note else make_or(logged, again)
+    access = make_or(logged, note, position) if note else make_or(logged, position)
     raw = f".{kind}{entity.number}"
     base = load(raw) if entity.origin == "local" else rewriter.own(raw)
-    return place_node(ast.Subscript(base, found, ast.Load()), node)
+    return place_node(ast.Subscript(base, access, ast.Load()), node)
 
 
 def rewrite_plain(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript:
-    """Return the access without logging."""
+    """Rewrite an access without logging."""
     rewriter.place(READ if isinstance(node.ctx, ast.Load) else WRITE, node)
     flat = flatten_element(rewriter, node)
     if flat is not None:
@@ -164,7 +164,7 @@ def flatten_element(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript | 
 
 
 def rewrite_index(rewriter: Rewriter, node: ast.expr) -> ast.expr:
-    """Return the content of the brackets as an expression."""
+    """Return the content of a subscript's brackets as an expression."""
     if isinstance(node, ast.Slice):
         ends = [
             rewriter.visit(e) if e else make_constant(None) for e in _slice_ends(node)
@@ -191,8 +191,8 @@ def rewrite_subscript(rewriter: Rewriter, node: ast.Subscript) -> ast.expr:
     if known and find_entity(rewriter, base) is None:
         return rewrite_plain(rewriter, node)
     number = rewriter.number_of(rewriter.place(READ, node))
-    made = [rewriter.visit(node.value), rewrite_index(rewriter, node.slice), number]
-    return place_node(ast.Call(rewriter.own(".get"), made, []), node)
+    args = [rewriter.visit(node.value), rewrite_index(rewriter, node.slice), number]
+    return place_node(ast.Call(rewriter.own(".get"), args, []), node)
 
 
 def _slice_ends(node: ast.Slice) -> list[ast.expr | None]:
@@ -280,13 +280,13 @@ def store_element(
         index = rewrite_components(rewriter, parts, site)
         return log_write(rewriter, node, site, index, value, place)
     number = rewriter.number_of(rewriter.place(WRITE, node))
-    made = [
+    arguments = [
         value,
         rewriter.visit(node.value),
         rewrite_index(rewriter, node.slice),
         number,
     ]
-    return place_node(ast.Expr(ast.Call(rewriter.own(".put"), made, [])), place)
+    return place_node(ast.Expr(ast.Call(rewriter.own(".put"), arguments, [])), place)
 
 
 def store_field(
@@ -299,9 +299,9 @@ def store_field(
         return place_node(ast.Assign([rewriter.generic_visit(node)], value), place)
     assert isinstance(element, ast.Subscript)
     number = rewriter.number_of(rewriter.place(WRITE, node))
-    found = [rewriter.visit(element.value), rewrite_index(rewriter, element.slice)]
-    made = [value, *found, number, make_constant(_field_of(node))]
-    return place_node(ast.Expr(ast.Call(rewriter.own(".put_field"), made, [])), place)
+    position = [rewriter.visit(element.value), rewrite_index(rewriter, element.slice)]
+    args = [value, *position, number, make_constant(_field_of(node))]
+    return place_node(ast.Expr(ast.Call(rewriter.own(".put_field"), args, [])), place)
 
 
 def log_write(
@@ -325,7 +325,7 @@ def log_write(
 
 
 def convert_value(rewriter: Rewriter, value: ast.expr, entity: Entity) -> ast.expr:
-    """Convert a value to an integer as C does: it wraps, and never raises."""
+    """Build a conversion to an integer as in C: the value wraps, without an error."""
     return ast.Call(rewriter.own(f".cast_{entity.dtype.name}"), [value], [])
 
 
@@ -357,8 +357,8 @@ def rewrite_augmented(rewriter: Rewriter, node: ast.AugAssign) -> Any:
     value = place_node(ast.BinOp(read, node.op, rewriter.visit(node.value)), node)
     write = rewriter.site(WRITE, target, entity)
     write.index = site.index
-    again = [again_at(i) for i in site.index]
-    return log_write(rewriter, target, write, (again, index[1]), value, node)
+    indices = [again_at(i) for i in site.index]
+    return log_write(rewriter, target, write, (indices, index[1]), value, node)
 
 
 def update_unchecked(
@@ -375,8 +375,8 @@ def update_unchecked(
     bound = [make_walrus(n, rewriter.visit(p)) for n, p in zip(named, parts)]
     raw = rewriter.visit(base)
     read = place_node(ast.Subscript(raw, tuple_of(bound), ast.Load()), target)
-    again = tuple_of([load(n) for n in named])
-    store = place_node(ast.Subscript(raw, again, ast.Store()), target)
+    names = tuple_of([load(n) for n in named])
+    store = place_node(ast.Subscript(raw, names, ast.Store()), target)
     value = place_node(ast.BinOp(read, node.op, rewriter.visit(node.value)), node)
     if entity.dtype.kind in "iu":
         value = convert_value(rewriter, value, entity)
@@ -388,12 +388,12 @@ def update_dynamic(rewriter: Rewriter, node: ast.AugAssign) -> ast.stmt:
     target = node.target
     assert isinstance(target, ast.Subscript)
     array, index = rewriter.temporary(), rewriter.temporary()
-    found = [
+    arguments = [
         make_walrus(array, rewriter.visit(target.value)),
         make_walrus(index, rewrite_index(rewriter, target.slice)),
         rewriter.number_of(rewriter.place(READ, target)),
     ]
-    read = ast.Call(rewriter.own(".get"), found, [])
+    read = ast.Call(rewriter.own(".get"), arguments, [])
     value = place_node(
         ast.BinOp(place_node(read, target), node.op, rewriter.visit(node.value)), node
     )

@@ -1,4 +1,4 @@
-"""Explanations of why a launch ended, from the exception and its frames."""
+"""Explain why a launch failed, from the exception and its frames."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VALUES = ", ".join(f"{re.escape(name)}[^,)]*" for name in THREAD)
 _HIDDEN = re.compile(rf"(?<=\(){_VALUES}(, )?")
 _SEVERAL = {
     "tuple": ": x, y = cuda.grid(2) gives two",
-    "Dim3": ": cuda.threadIdx is three, .x .y .z",
+    "Dim3": ": cuda.threadIdx has three, .x .y .z",
 }
 NUMBERS = (int, float, complex, np.number)
 VERBS = {"read": "reads", "write": "writes", "atomic": "updates"}
@@ -37,7 +37,7 @@ VERBS = {"read": "reads", "write": "writes", "atomic": "updates"}
 
 @dataclass
 class FaultyLaunch:
-    """The launch that failed, as needed to explain an exception."""
+    """The parts of a failed launch that an explanation requires."""
 
     kernel: str
     grid: Index
@@ -67,39 +67,39 @@ class End:
 def explain(error: BaseException, scene: FaultyLaunch) -> End:
     """Return the end of the launch that `error` stopped."""
     frames = [
-        t for t in _walk_traceback(error.__traceback__) if _make_code(t) in scene.codes
+        t for t in _walk_traceback(error.__traceback__) if _get_code(t) in scene.codes
     ]
     number = frames[0].tb_frame.f_locals.get(".lin") if frames else None
     if isinstance(error, Stop) and error.thread is not None:
         number = error.thread
     thread = None if number is None else unflatten(number, scene.block)
     inner = frames[-1] if frames else None
-    stop = error if isinstance(error, Stop) else _index_error(error, inner, scene)
-    stop = stop or _inner_error(error, inner, scene)
-    kept = _cut_traceback(frames)
+    stop = error if isinstance(error, Stop) else _find_index_error(error, inner, scene)
+    stop = stop or _find_inner_error(error, inner, scene)
+    traceback = _cut_traceback(frames)
     if isinstance(stop, TooLong):
-        stop = _too_long(inner, scene)
+        stop = _describe_timeout(inner, scene)
     if stop is None:
-        return End(None, scene.at, thread, kept)
+        return End(None, scene.at, thread, traceback)
     where = stop.place
     if where is None and inner is not None:
-        variant = scene.codes[_make_code(inner)]
+        variant = scene.codes[_get_code(inner)]
         where = AccessPlace("", "", variant.file, inner.tb_lineno, 0)
-    return End(_make_finding(stop, where, thread, scene), scene.at, thread, kept)
+    return End(_make_finding(stop, where, thread, scene), scene.at, thread, traceback)
 
 
 def _make_finding(
     stop: Stop, where: AccessPlace | None, thread: Index | None, scene: FaultyLaunch
 ) -> Finding:
-    who = "the launch"
+    subject = "the launch"
     if thread is not None and scene.at is not None:
-        who = f"thread {write_index(thread, scene.block)}"
+        subject = f"thread {write_index(thread, scene.block)}"
         if scene.grid != (1, 1, 1):
-            who += f" of block {write_index(scene.at, scene.grid)}"
+            subject += f" of block {write_index(scene.at, scene.grid)}"
     text = stop.text
     cure = ""
     line = f" at line {where.line}" if where is not None else ""
-    if stop.kind == "bounds":  # a guard cures nothing if the launch determines the size
+    if stop.kind == "bounds":  # if the launch determines the size, a guard is no cure
         chained = where is not None and "][" in where.text
         shown = ("][" if chained else ", ").join(map(str, stop.index or ()))
         cure = (
@@ -119,7 +119,7 @@ def _make_finding(
         text = f"{text} (line {where.line})" if where else text
     return Finding(
         stop.kind,
-        f"{who} {text}",
+        f"{subject} {text}",
         where.file if where else "",
         where.line if where else 0,
         where.column if where else 0,
@@ -152,14 +152,14 @@ def _guard(stop: Stop, where: AccessPlace, scene: FaultyLaunch) -> str:
 # ---- accesses that NumPy or the log refused ----------------------------------------
 
 
-def _index_error(
+def _find_index_error(
     error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
 ) -> Stop | None:
     """Return the Stop for an error at an access; None for other errors."""
     kinds = (IndexError, OverflowError, TypeError)
     if inner is None or not isinstance(error, kinds) or inner.tb_next is not None:
         return None
-    variant = scene.codes[_make_code(inner)]
+    variant = scene.codes[_get_code(inner)]
     place = variant.places.get(_find_place(inner))
     if place is None:
         return None
@@ -179,58 +179,57 @@ def _index_error(
     return None
 
 
-def _inner_error(
+def _find_inner_error(
     error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
 ) -> Stop | None:
-    """Return the Stop for an error from NumPy or about a type at a line of the kernel.
-
-    None is returned for other errors.
-    """
+    """Return the Stop for NumPy's errors and a kernel's TypeErrors; None for others."""
     kinds = (IndexError, ValueError, MemoryError)
     of_numpy = type(error).__module__.startswith("numpy")
     if inner is None:
         return None
-    in_pythons_words = (
+    is_pythons_text = (
         isinstance(error, TypeError)
         and inner.tb_next is None
         and improve_error(error, scene) is error
     )
-    if not (of_numpy or isinstance(error, kinds) or in_pythons_words):
+    if not (of_numpy or isinstance(error, kinds) or is_pythons_text):
         return None
     return Stop("exception", f"ends with {type(error).__name__}: {error}")
 
 
 def _list_values(place: AccessPlace, frame: FrameType) -> list[int]:
-    found = []
+    values = []
     for part in place.index:
         value = part if isinstance(part, int) else frame.f_locals.get(part)
         if isinstance(value, (int, np.integer)):
-            found.append(int(value))
-    return found
+            values.append(int(value))
+    return values
 
 
 def improve_error(error: BaseException, scene: FaultyLaunch) -> BaseException:
     """Reword Python's errors whose original text does not fit a kernel."""
     chain = [
-        t for t in _walk_traceback(error.__traceback__) if _make_code(t) in scene.codes
+        t for t in _walk_traceback(error.__traceback__) if _get_code(t) in scene.codes
     ]
     if not chain:
         return error
     if isinstance(error, NameError) and (name := language.without_cuda(error.name)):
-        made = NameError(f"{name} is not defined: a kernel writes cuda.{name}")
-        made.name = error.name
-        return made
+        renamed = NameError(f"{name} is not defined: a kernel writes cuda.{name}")
+        renamed.name = error.name
+        return renamed
     if not isinstance(error, (TypeError, AttributeError)) or chain[-1].tb_next:
         return error
-    variant = scene.codes[_make_code(chain[-1])]
+    variant = scene.codes[_get_code(chain[-1])]
     place = variant.places.get(_find_place(chain[-1]))
-    text = _of_an_index(str(error), place) or _of_a_number(error, chain[-1].tb_frame)
+    text = _explain_index(str(error), place) or _explain_number(
+        error, chain[-1].tb_frame
+    )
     if not text and "'float' object cannot be interpreted as an integer" in str(error):
-        text = f"a whole number is wanted, this is a float{HALF}"
+        text = f"expected a whole number, not a float{HALF}"
     return type(error)(text) if text else error
 
 
-def _of_an_index(text: str, place: AccessPlace | None) -> str:
+def _explain_index(text: str, place: AccessPlace | None) -> str:
     """Explain an index that is not an integer; return "" for other errors."""
     if place is None or "cannot be interpreted as an integer" not in text:
         return ""
@@ -238,19 +237,19 @@ def _of_an_index(text: str, place: AccessPlace | None) -> str:
     value = text.partition("'")[2].partition("'")[0]
     hint = HALF if "float" in value else _SEVERAL.get(value, "")
     return (
-        f"an index of {name} is a whole number, in {place.text} there is one of type "
+        f"an index of {name} is a whole number, but {place.text} has one of type "
         f"{value}{hint}"
     )
 
 
-def _of_a_number(error: TypeError | AttributeError, frame: FrameType) -> str:
+def _explain_number(error: TypeError | AttributeError, frame: FrameType) -> str:
     """Explain x.shape where x is a number; return "" for other errors."""
     value = getattr(error, "obj", None)
     if not isinstance(error, AttributeError) or not isinstance(value, NUMBERS):
         return ""
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-    for name, held in frame.f_locals.items():
-        if held is value and f"{name}.{error.name}" in line:
+    for name, local_value in frame.f_locals.items():
+        if local_value is value and f"{name}.{error.name}" in line:
             return f"{name} is a number, {value!r}: it has no {error.name}"
     return ""
 
@@ -258,7 +257,7 @@ def _of_a_number(error: TypeError | AttributeError, frame: FrameType) -> str:
 # ---- time ----------------------------------------------------------------------
 
 
-def _too_long(inner: TracebackType | None, scene: FaultyLaunch) -> Stop:
+def _describe_timeout(inner: TracebackType | None, scene: FaultyLaunch) -> Stop:
     text = f"is in a block that ran for longer than {scene.timeout:g} s"
     if inner is not None:
         turns = [
@@ -277,35 +276,35 @@ def _too_long(inner: TracebackType | None, scene: FaultyLaunch) -> Stop:
 
 
 def _walk_traceback(traceback: TracebackType | None) -> list[TracebackType]:
-    found = []
+    entries = []
     while traceback is not None:
-        found.append(traceback)
+        entries.append(traceback)
         traceback = traceback.tb_next
-    return found
+    return entries
 
 
-def _make_code(traceback: TracebackType) -> CodeType:
+def _get_code(traceback: TracebackType) -> CodeType:
     return traceback.tb_frame.f_code
 
 
 def _find_place(traceback: TracebackType) -> tuple[Any, ...]:
-    places = list(_make_code(traceback).co_positions())
+    places = list(_get_code(traceback).co_positions())
     return places[traceback.tb_lasti // 2]
 
 
 def _cut_traceback(frames: list[TracebackType]) -> TracebackType | None:
-    """Keep only the given frames, those of the kernel."""
-    kept = None
+    """Return a traceback of these frames only, which are the kernel's."""
+    traceback = None
     for one in reversed(frames):
-        kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    return kept
+        traceback = TracebackType(traceback, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return traceback
 
 
 def shorten_error(error: BaseException) -> BaseException:
     """Hide the simulator's parts of the error's traceback in IPython.
 
-    These are its frames, and the parameters that rewriting has inserted before the
-    kernel's parameters.
+    These parts are its frames, and the parameters that it inserted before the kernel's
+    parameters.
     """
 
     def render() -> list[str]:
@@ -314,9 +313,9 @@ def shorten_error(error: BaseException) -> BaseException:
         # IPython sets last_value. A reference in this closure would keep arrays alive.
         error = sys.last_value
         frames = _walk_traceback(error.__traceback__)
-        kept = [t for t in frames if not _make_code(t).co_filename.startswith(_HERE)]
+        entries = [t for t in frames if not _get_code(t).co_filename.startswith(_HERE)]
         show = get_ipython().InteractiveTB.structured_traceback
-        lines = show(type(error), error, _cut_traceback(kept))
+        lines = show(type(error), error, _cut_traceback(entries))
         return [_HIDDEN.sub("", line) for line in lines]
 
     error._render_traceback_ = render  # type: ignore[attr-defined]  # IPython's name

@@ -6,6 +6,7 @@ The module also evaluates the shape and type of cuda.shared.array and cuda.local
 from __future__ import annotations
 
 import ast
+import functools
 import math
 from collections.abc import Callable
 from types import FunctionType
@@ -35,27 +36,26 @@ def parse_declaration(
     node: the call of cuda.<path>, shared.array or local.array.
     """
     name = function.__name__
-    given = dict(zip(("shape", "dtype"), node.args))
-    given |= {k.arg: k.value for k in node.keywords if k.arg}
-    if set(given) != {"shape", "dtype"}:
+    args = dict(zip(("shape", "dtype"), node.args))
+    args |= {k.arg: k.value for k in node.keywords if k.arg}
+    if set(args) != {"shape", "dtype"}:
         raise make_refusal(source, node, name, f"cuda.{path} takes a shape and a type")
-    shape = _evaluate_constant(
-        function, source, given["shape"], f"the shape of cuda.{path}"
-    )
-    dtype = _evaluate_constant(
-        function, source, given["dtype"], f"the type of cuda.{path}"
-    )
+    evaluate = functools.partial(_evaluate_constant, function, source)
+    shape = evaluate(args["shape"], f"the shape of cuda.{path}")
+    dtype = evaluate(args["dtype"], f"the type of cuda.{path}")
     sides = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    whole = all(isinstance(s, (int, np.integer)) and s >= 0 for s in sides)
-    if not whole or (0 in sides and (sides != (0,) or path == "local.array")):
-        raise make_refusal(source, node, name, f"cuda.{path} has no shape {shape!r}")
+    valid = all(isinstance(s, (int, np.integer)) and s >= 0 for s in sides)
+    if not valid or (0 in sides and (sides != (0,) or path == "local.array")):
+        raise make_refusal(
+            source, node, name, f"cuda.{path} cannot have shape {shape!r}"
+        )
     try:
         kind = np.dtype(getattr(dtype, "name", dtype))
     except TypeError:
         kind = None
     if kind is None or kind.hasobject or kind.kind not in "biufcV":
         raise make_refusal(
-            source, node, name, f"cuda.{path} has no elements of type {dtype!r}"
+            source, node, name, f"cuda.{path} cannot have elements of type {dtype!r}"
         )
     sides = tuple(int(s) for s in sides)
     size = math.prod(sides) * kind.itemsize
@@ -95,8 +95,8 @@ def _evaluate_constant(
 _VECTORS = {"threadIdx": "t", "blockIdx": "b", "blockDim": "n", "gridDim": "g"}
 _AXES = {f"{name}.{a}": f".{v}{a}" for name, v in _VECTORS.items() for a in "xyz"}
 
-# Functions that wait: for the block (with a value), or for lanes of the warp, whose
-# mask is the first argument. The numbers are argument counts.
+# Functions that wait, with their argument counts. BARRIERS wait for the block and take
+# a value; EXCHANGES wait for lanes of the warp and take their mask first.
 BARRIERS = {"syncthreads_count": 1, "syncthreads_and": 1, "syncthreads_or": 1}
 EXCHANGES = {
     **{"shfl_sync": 3, "shfl_up_sync": 3, "shfl_down_sync": 3, "shfl_xor_sync": 3},
@@ -114,10 +114,10 @@ ATOMICS = {
 
 
 def rewrite_attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
-    """Return the value of threadIdx.x, laneid ...; None if the path has none."""
+    """Return an expression for threadIdx.x, laneid, ...; None for other paths."""
     if path in _AXES:
-        made = load if path.startswith("threadIdx") else rewriter.own
-        return made(_AXES[path])
+        build = load if path.startswith("threadIdx") else rewriter.own
+        return build(_AXES[path])
     if path == "laneid":
         return ast.BinOp(load(".lin"), ast.BitAnd(), make_constant(WARP - 1))
     if path == "warpsize":
@@ -129,7 +129,7 @@ def rewrite_attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
 
 
 def rewrite_call(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
-    """Return the replacement for a call of the language; refuse an unknown call."""
+    """Return the replacement for a call of the language; refuse unknown calls."""
     for form in (
         _rewrite_grid,
         _rewrite_memory,
@@ -137,19 +137,19 @@ def rewrite_call(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
         _rewrite_atomic,
         _rewrite_plain,
     ):
-        made = form(rewriter, path, node)
-        if made is not None:
-            return made
+        result = form(rewriter, path, node)
+        if result is not None:
+            return result
     what, hint = language.explain_unknown(path)
     if rewrite_attribute(rewriter, path) is not None:
-        what, hint = f"cuda.{path} is no function", "leave out its brackets"
+        what, hint = f"cuda.{path} is not a function", "leave out its parentheses"
     return rewriter.refuse(node, f"{what} ({hint})")
 
 
 def _rewrite_value(rewriter: Rewriter, path: str) -> ast.expr:
-    made = rewrite_attribute(rewriter, path)
-    assert made is not None
-    return made
+    expression = rewrite_attribute(rewriter, path)
+    assert expression is not None
+    return expression
 
 
 def _bind_arguments(
@@ -159,7 +159,7 @@ def _bind_arguments(
         given = len(node.args) + len(node.keywords)
         rewriter.refuse(
             node,
-            f"cuda.{path} takes {count} argument{'s' * (count != 1)} by position, "
+            f"cuda.{path} takes {count} positional argument{'s' * (count != 1)}, but "
             f"{given} {'is' if given == 1 else 'are'} given ({language.call(path)})",
         )
     return [rewriter.visit(arg) for arg in node.args]
@@ -170,7 +170,7 @@ def _rewrite_grid(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | N
         return None
     number = node.args[0] if len(node.args) == 1 else None
     if not isinstance(number, ast.Constant) or number.value not in (1, 2, 3):
-        rewriter.refuse(node, f"cuda.{path} takes 1, 2 or 3, as a number")
+        rewriter.refuse(node, f"cuda.{path} takes the number 1, 2 or 3")
     form: Callable[[Rewriter, str], ast.expr]
     form = _rewrite_index if path == "grid" else _rewrite_extent
     axes = [form(rewriter, axis) for axis in "xyz"[: number.value]]
@@ -211,36 +211,36 @@ def _rewrite_wait(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | N
         _bind_arguments(rewriter, path, node, 0)
         return ast.Yield(place)
     if path == "syncwarp" and not node.args:
-        made = [make_constant(FULL), make_constant(None), make_constant(None)]
+        args = [make_constant(FULL), make_constant(None), make_constant(None)]
     elif path == "syncwarp":
-        made = [
+        args = [
             *_bind_arguments(rewriter, path, node, 1),
             make_constant(None),
             make_constant(None),
         ]
     elif path == "activemask":
-        made = [*_bind_arguments(rewriter, path, node, 0), *[make_constant(None)] * 3]
+        args = [*_bind_arguments(rewriter, path, node, 0), *[make_constant(None)] * 3]
     elif path in BARRIERS:
-        made = _bind_arguments(rewriter, path, node, 1)
+        args = _bind_arguments(rewriter, path, node, 1)
     else:
-        made = _bind_arguments(rewriter, path, node, EXCHANGES[path])
-        made += [make_constant(None)] * (3 - len(made))
-    return ast.Yield(ast.Tuple([make_constant(path), place, *made], ast.Load()))
+        args = _bind_arguments(rewriter, path, node, EXCHANGES[path])
+        args += [make_constant(None)] * (3 - len(args))
+    return ast.Yield(ast.Tuple([make_constant(path), place, *args], ast.Load()))
 
 
 def _rewrite_atomic(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
     family, _, name = path.partition(".")
     if family != "atomic" or name not in ATOMICS:
         return None
-    made = _bind_arguments(rewriter, path, node, ATOMICS[name])
+    args = _bind_arguments(rewriter, path, node, ATOMICS[name])
     if name == "compare_and_swap":
-        name, made = "cas", [made[0], make_constant(0), made[1], made[2]]
+        name, args = "cas", [args[0], make_constant(0), args[1], args[2]]
     place = rewriter.place(ATOMIC, node)
     place.text = ast.unparse(node) if name == "cas" else _write_element(node)
     number = rewriter.number_of(place)
     function = rewriter.own(".atomic" if rewriter.checks else ".atomic_plain")
-    values = made[2:] if len(made) == 4 else [*made[2:], make_constant(None)]
-    return ast.Call(function, [make_constant(name), *made[:2], *values, number], [])
+    values = args[2:] if len(args) == 4 else [*args[2:], make_constant(None)]
+    return ast.Call(function, [make_constant(name), *args[:2], *values, number], [])
 
 
 def _write_element(node: ast.Call) -> str:
@@ -266,6 +266,6 @@ def _rewrite_plain(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | 
         bit = ast.BinOp(make_constant(1), ast.LShift(), lane)
         return ast.BinOp(bit, ast.Sub(), make_constant(1))
     if path in NUMBERS:
-        made = _bind_arguments(rewriter, path, node, NUMBERS[path])
-        return ast.Call(rewriter.own(f".{path}"), made, [])
+        args = _bind_arguments(rewriter, path, node, NUMBERS[path])
+        return ast.Call(rewriter.own(f".{path}"), args, [])
     return None

@@ -1,7 +1,7 @@
 """Find the faults and costs of a launch from the accesses of its threads.
 
-Intervals are collected until there are enough to examine together. NumPy then needs a
-fraction of a microsecond per access.
+The judge examines many intervals together, since NumPy then needs only a fraction of a
+microsecond per access.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOUNS = {CODES[READ]: "read", CODES[WRITE]: "write", CODES[ATOMIC]: "update"}
 
 
 class Judge:
-    """Collects a launch's intervals as they happen, and finally returns its findings.
+    """Collects a launch's intervals as they end, and finally returns its findings.
 
     arrays, sites: the launch's lists, which may grow.
     grid, block: shapes as (x, y, z).
@@ -61,7 +61,7 @@ class Judge:
         self.repeats = Repeats(self.layout)
         self.between = Between(self.layout, grid[0] * grid[1] * grid[2])
         self.current = -1  # the block whose memory is in the layout
-        self.found: dict[tuple, Finding] = {}
+        self.findings: dict[tuple, Finding] = {}
         self.places: Sequence[AccessPlace] = ()
         self.sources: Sequence[FunctionSource] = ()
         self._waiting: list[Interval] = []
@@ -81,29 +81,29 @@ class Judge:
         self.sums.pass_by(interval)
         self._rows += len(interval.thread)
         if self._rows >= ROWS or len(self._waiting) >= INTERVALS:
-            self._look()
+            self._examine()
 
     def finish(self) -> tuple[list[Finding], Counters]:
         """Return the findings, in the order of their discovery, and the counters."""
-        self._look()
+        self._examine()
         self.repeats.add_to(self.sums)
-        findings = cures.of_one_warp(list(self.found.values()))
+        findings = cures.of_one_warp(list(self.findings.values()))
         return findings, self.sums.counters(self.threads)
 
-    def _look(self) -> None:
+    def _examine(self) -> None:
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return
         self.layout.grow()
         self._orders.clear()
-        batch = whole = Batch(self.layout, waiting)
+        batch = complete = Batch(self.layout, waiting)
         full = [one for one in waiting if not isinstance(one, Rest)]
         if len(full) < len(waiting):
-            whole = Batch(self.layout, full) if full else None
-        if whole is not None:
-            self.sums.add(whole)
-            for offence in in_block(whole):
-                self._add(self._race(whole, offence))
+            complete = Batch(self.layout, full) if full else None
+        if complete is not None:
+            self.sums.add(complete)
+            for offence in in_block(complete):
+                self._add(self._race(complete, offence))
         for offence in blank_reads(batch, self.current):
             self._add(self._blank(batch, offence))
         for meeting in self.between.look(batch):
@@ -111,21 +111,21 @@ class Judge:
         self.current = waiting[-1].block
 
     def _add(self, finding: Finding) -> None:
-        """Keep the first finding of its kind at its places, and count repetitions."""
+        """Keep one finding of each kind per place, and count repetitions."""
         key = (
             *(finding.kind, finding.array, finding.file, finding.line, finding.column),
             *(finding.other_line, finding.thread is None),
         )
-        known = self.found.get(key)
+        known = self.findings.get(key)
         if known:
-            # Blocks run in any order: report the lowest block, not the first one seen.
+            # Blocks run in any order: report the lowest block, not the earliest one.
             first = min(known, finding, key=lambda one: (one.block or ())[::-1])
             finding = dataclasses.replace(
                 first,
                 count=known.count + finding.count,
                 one_warp=known.one_warp and finding.one_warp,
             )
-        self.found[key] = finding
+        self.findings[key] = finding
 
     def _race(self, batch: Batch, offence: Offence) -> Finding:
         one, other = offence.row, offence.other
@@ -136,11 +136,11 @@ class Judge:
         beginning = f"{self._where(batch, one)}{a} "
         if offence.conflict:
             values = [batch.value(row) for row in (one, other)]
-            said = [f"{v[0]} to " if v else "" for v in values]
-            again = "it" if said[1] else what
+            shown = [f"{v[0]} to " if v else "" for v in values]
+            name = "it" if shown[1] else what
             text = (
-                f"{beginning}writes {said[0]}{what} at line {line} and {b} writes "
-                f"{said[1]}{again} at line {other_line}: which of them stays is chance"
+                f"{beginning}writes {shown[0]}{what} at line {line} and {b} writes "
+                f"{shown[1]}{name} at line {other_line}: which of them stays is chance"
             )
         else:
             verbs = [VERBS[int(batch.kind[row])] for row in (one, other)]
@@ -157,15 +157,15 @@ class Judge:
                 "promises that order)"
             )
         kind = "conflict" if offence.conflict else "race"
-        found = self._finding(
+        finding = self._finding(
             batch, kind, text, one, int(batch.thread[other]), sites[1]
         )
         if kind == "race":
             pattern = _describe_pattern(*sites, self._order(batch, one, other) > 0)
             return dataclasses.replace(
-                found, pattern=pattern, turns=turns, one_warp=bool(one_warp)
+                finding, pattern=pattern, turns=turns, one_warp=bool(one_warp)
             )
-        return found
+        return finding
 
     def _turns(self, batch: Batch, row: int, one: Site, other: Site) -> Turns | None:
         """Return the loop turns of a race's two accesses; None if they are unknown."""
@@ -173,8 +173,8 @@ class Judge:
         numbers = interval.left[: interval.number]
         if one.file != other.file or len(numbers) < interval.number or -1 in numbers:
             return None  # the block's path is unknown
-        left = [self.places[number] for number in numbers]
-        if any(place.file != one.file for place in left):
+        passed = [self.places[number] for number in numbers]
+        if any(place.file != one.file for place in passed):
             return None
         loops = [
             loop
@@ -182,7 +182,7 @@ class Judge:
             if source.file == one.file
             for loop in find_python_loops(source.tree)
         ]
-        barriers = Barriers.of([place.line for place in left])
+        barriers = Barriers.of([place.line for place in passed])
         return find_turns(loops, barriers, one.line, other.line)
 
     def _missing(self, batch: Batch, one: int, other: int) -> str:
@@ -196,9 +196,9 @@ class Judge:
     def _order(self, batch: Batch, one: int, other: int) -> int:
         """Return 1 if `one` comes before `other`, -1 if after, 0 if unknown.
 
-        The order is that of a thread that reaches both places between these two
-        barriers. It is unknown if there is no such thread, or if the thread reaches the
-        places alternately.
+        The order is that of a thread that reaches both places in this interval. It is
+        unknown if there is no such thread, or if the thread reaches the places
+        alternately.
         """
         part = int(batch.part[one])
         sites = int(batch.site[one]), int(batch.site[other])
@@ -210,8 +210,8 @@ class Judge:
             thread, site = batch.thread[begin:end], batch.site[begin:end]
             self._orders[key] = 0
             for row in (one, other):
-                mine = thread == batch.thread[row]
-                a, b = (np.flatnonzero(mine & (site == s)) for s in sites)
+                is_own_row = thread == batch.thread[row]
+                a, b = (np.flatnonzero(is_own_row & (site == s)) for s in sites)
                 if len(a) and len(b):
                     ahead, behind = a[-1] < b[0], b[-1] < a[0]
                     self._orders[key] = int(ahead) - int(behind)
@@ -222,24 +222,24 @@ class Judge:
         row = offence.row
         site = self.sites[int(batch.site[row])]
         space = self.layout.arrays[site.array].space
-        whose = {SHARED: "no thread of its block", LOCAL: "it has not"}
+        nobody = {SHARED: "no thread of its block", LOCAL: "it has not"}
         text = (
             f"{self._where(batch, row)}{self._thread(int(batch.thread[row]))} "
             f"{VERBS[int(batch.kind[row])]} {self._element(batch, row)} at line "
-            f"{site.line}, which {whose.get(space, 'nobody')} "
+            f"{site.line}, which {nobody.get(space, 'nobody')} "
             f"{'written' if space == LOCAL else 'has written'} before"
         )
-        found = self._finding(batch, "uninitialised", text, row)
+        finding = self._finding(batch, "uninitialised", text, row)
         waited = space == SHARED and batch.intervals[int(batch.part[row])].number
-        return dataclasses.replace(found, cure=cures.SOME_ONLY if waited else "")
+        return dataclasses.replace(finding, cure=cures.SOME_ONLY if waited else "")
 
     def _between(self, batch: Batch, met: Meeting) -> Finding:
         """Describe a race between blocks, from the read or from the earlier line."""
         row, element = met.row, self._element(batch, met.row)
-        found = self._finding(batch, "race", "", row)
+        finding = self._finding(batch, "race", "", row)
         other_block = None if met.block == MANY else self._block(met.block)
         sides = [
-            (int(batch.kind[row]), self.sites[int(batch.site[row])], found.block),
+            (int(batch.kind[row]), self.sites[int(batch.site[row])], finding.block),
             (met.before, self.sites[met.site], other_block),
         ]
         sides.sort(key=_rank_sides)
@@ -250,7 +250,7 @@ class Judge:
             f"in any order, and nothing orders these two"
         )
         return dataclasses.replace(
-            found,
+            finding,
             **{"text": text, "count": met.count, "block": block, "thread": None},
             **{"other": other_block, "other_line": other.line, "file": site.file},
             **{"line": site.line, "column": site.column},
@@ -316,12 +316,12 @@ def _rank_sides(side: tuple[int, Site, Index | None]) -> tuple:
 
 
 def _describe_pattern(one: Site, other: Site, before: bool = True) -> str:
-    """Return the pattern of two racing sites: s[0] += x[i], or x[i] = x[i + 1].
+    """Return UPDATE for sites like s[0] += x[i], IN_PLACE for x[i] = x[i + 1], or "".
 
     before: whether a thread reaches the first site before the second.
     """
-    together = (one.file, one.statement) == (other.file, other.statement)
-    if not one.statement or not together or (one.kind, other.kind) != (READ, WRITE):
+    same = (one.file, one.statement) == (other.file, other.statement)
+    if not one.statement or not same or (one.kind, other.kind) != (READ, WRITE):
         return ""
     if one.text == other.text:
         return UPDATE

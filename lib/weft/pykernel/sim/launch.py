@@ -88,7 +88,7 @@ def number_memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
             if a.size
         ),
     )
-    found = {id(a): (-1, 0) for a in arrays}
+    memories = {id(a): (-1, 0) for a in arrays}
     groups: list[list[tuple[int, int, int]]] = []
     end = -1
     for low, high, index in bounds:
@@ -100,8 +100,8 @@ def number_memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
     for number, group in enumerate(groups):
         if len(group) > 1:
             for low, _, index in group:
-                found[id(arrays[index])] = (number, low - group[0][0])
-    return found
+                memories[id(arrays[index])] = (number, low - group[0][0])
+    return memories
 
 
 def linear_number(index: tuple[int, int, int], shape: tuple[int, int, int]) -> int:
@@ -127,8 +127,7 @@ class SimulatedLaunch:
         self.blocks = config.grid[0] * config.grid[1] * config.grid[2]
         self.arrays: list[TracedArray] = []
         self.raws: dict[int, np.ndarray] = {}  # raw arrays by entity number
-        # Maps the numbers of entities to indices in self.arrays.
-        self.numbers: dict[int, int] = {}
+        self.numbers: dict[int, int] = {}  # indices in self.arrays by entity number
         self.findings: dict[Any, Finding] = {}
         self.at: tuple[int, int, int] | None = None
         self.names: dict[tuple[int, int], dict[str, int]] = {}
@@ -144,36 +143,36 @@ class SimulatedLaunch:
         self.log: Log | None = None
         if program.checks:
             self._record()
-        self._environment()
+        self._fill_environment()
 
     # ---- arrays ----
 
     def _arrange(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """Number the arrays; return the arguments as the kernel receives them."""
         checks = self.program.checks
-        given = []
+        values = []
         shared = number_memories([a for a in args if isinstance(a, np.ndarray)])
         names = iter(self.kernel.parameters)
         entities = iter([e for e in self.program.entities if e.origin == "parameter"])
         for value in args:
             name = next(names)
             if not isinstance(value, np.ndarray):
-                given.append(value)
+                values.append(value)
                 continue
             entity = next(entities)
             where = shared[id(value)]
             self._register(entity, name, GLOBAL, value, True, *where)
             if where[0] >= 0 and not value.flags.c_contiguous:
                 self._spread(value)
-            given.append(self._view(entity) if checks else value)
+            values.append(self._view(entity) if checks else value)
         for entity in self.program.entities:
             if entity.origin == "constant":
                 self._register(entity, entity.name, GLOBAL, entity.value, True)
             elif entity.origin == "shared":
-                self._shared(entity)
+                self._add_shared(entity)
             elif entity.origin == "local":
-                self._local(entity)
-        return tuple(given)
+                self._add_local(entity)
+        return tuple(values)
 
     def _register(
         self,
@@ -194,7 +193,7 @@ class SimulatedLaunch:
     def _spread(self, raw: np.ndarray) -> None:
         """Number the last array's elements by their places in a common memory.
 
-        Its record then has one dimension, of all elements in the span of the array.
+        Its record then has one dimension, which covers the whole span of the array.
         """
         size = raw.dtype.itemsize
         low, high = np.lib.array_utils.byte_bounds(raw)
@@ -211,7 +210,7 @@ class SimulatedLaunch:
             self.raws[entity.number], self.numbers[entity.number], entity.name
         )
 
-    def _shared(self, entity: Entity) -> None:
+    def _add_shared(self, entity: Entity) -> None:
         if not entity.dynamic:
             raw = np.empty(entity.shape, entity.dtype)
             self._register(entity, entity.name, SHARED, raw, False)
@@ -229,21 +228,21 @@ class SimulatedLaunch:
         raw = self._room[: count * entity.dtype.itemsize].view(entity.dtype)
         self._register(entity, entity.name, SHARED, raw, False, 1 << 20)
 
-    def _local(self, entity: Entity) -> None:
+    def _add_local(self, entity: Entity) -> None:
         pattern = np.empty(entity.shape, entity.dtype)
         memory.poison(pattern)
         self._register(entity, entity.name, LOCAL, pattern, False)
         number = self.numbers[entity.number]
         if self.program.checks:
-            made: Callable[[], Any]
-            made = lambda: ArrayView(pattern.copy(), number, entity.name)  # noqa: E731
+            create: Callable[[], Any]
+            create = lambda: ArrayView(pattern.copy(), number, entity.name)  # noqa: E731
         else:
-            made = pattern.copy
-        self.env[f".new{entity.number}"] = made
+            create = pattern.copy
+        self.env[f".new{entity.number}"] = create
 
-    # ---- names for the rewritten code ----
+    # ---- names of the rewritten code ----
 
-    def _environment(self) -> None:
+    def _fill_environment(self) -> None:
         grid, block = self.config.grid, self.config.block
         for axis, sides in enumerate(zip(block, grid)):
             self.env[f".n{'xyz'[axis]}"], self.env[f".g{'xyz'[axis]}"] = sides
@@ -291,16 +290,16 @@ class SimulatedLaunch:
             self.trace.passing = list_rebound(tree)
 
     def came_to_end(self, number: int) -> None:
-        """Record that a thread has ended the kernel's body: it will not wait again."""
+        """Record that a thread reached the kernel's end and will not wait again."""
         if number not in self.left:
             self.at_end.append(number)
 
-    def keep_names(self, number: int, found: dict[str, Any]) -> None:
+    def keep_names(self, number: int, variables: dict[str, Any]) -> None:
         """Keep the values of a thread's integer variables as it ends."""
         assert self.at is not None
         self.names[linear_number(self.at, self.config.grid), number] = {
             name: int(value)
-            for name, value in found.items()
+            for name, value in variables.items()
             if name[0] != "."
             and isinstance(value, (int, np.integer))
             and not isinstance(value, bool)
@@ -309,52 +308,52 @@ class SimulatedLaunch:
     # ---- running ----
 
     def run(self, order: str | int) -> None:
-        """Run every block; exceptions in threads are passed on."""
+        """Run every block; propagate exceptions in threads."""
         with np.errstate(all="ignore"), Watchdog(self.timeout) as watch:
             for block, threads in order_threads(self.config, order):
                 watch.begin()
                 self.at_end.clear()
                 self.left.clear()
                 self.at = unflatten(block, self.config.grid)
-                for raw in self._blank():
+                for raw in self._list_blank():
                     memory.poison(raw)
-                body = self._make()
-                schedule = self._schedule()
+                body = self._build_body()
+                schedule = self._choose_schedule()
                 schedule(self, block, body, self.args, threads)
             self.at = None
             self.judge()
 
     def close(self) -> None:
-        """Release the arrays, which a reference cycle through the names keeps alive."""
+        """Release the arrays, which a reference cycle through `env` keeps alive."""
         self.env.clear()
 
-    def _blank(self) -> list[np.ndarray]:
+    def _list_blank(self) -> list[np.ndarray]:
         """Return the arrays that are uninitialised when a block begins."""
         entities = self.program.entities
         return [self.raws[e.number] for e in entities if e.origin == "shared"]
 
-    def _schedule(self) -> Callable:
+    def _choose_schedule(self) -> Callable:
         if not self.program.variants[0].yields:
             return run_plain
         return run_block if self.program.general else run_barriers
 
-    def _make(self) -> Callable:
+    def _build_body(self) -> Callable:
         """Return the kernel as a function, for the block that begins."""
         assert self.at is not None
         self.env[".bx"], self.env[".by"], self.env[".bz"] = self.at
         for variant in reversed(self.program.callers_first):
             function = variant.function
             scope = _make_scope(function, self.env)
-            made = FunctionType(variant.maker, function.__globals__)(
+            body = FunctionType(variant.maker, function.__globals__)(
                 *[scope(name) for name in variant.uses]
             )
-            self.env[f".h{variant.number}"] = made
+            self.env[f".h{variant.number}"] = body
         return self.env[".h0"]
 
     def ended(self, block: int, number: int, warps: bool, barrier: int = -1) -> None:
         """End an interval of a block.
 
-        barrier: the number of the place where the block waits.
+        barrier: number of the place at which the block waits.
         """
         if self.log is None:
             return
@@ -377,8 +376,9 @@ class SimulatedLaunch:
     def opens(self, block: int, waiting: dict[int, int]) -> None:
         """Open a barrier for the threads that wait at these places.
 
-        They should all wait at one place, and no thread should have taken a path past
-        it. As on a GPU, threads that have returned are not missing.
+        Reports them if they wait at several places, or if other threads reached the
+        kernel's end on a path past the barrier. As on a GPU, threads that have returned
+        are not missing.
         """
         self.left.clear()
         if (waiting and self.at_end) or len(set(waiting.values())) > 1:
@@ -395,28 +395,28 @@ class SimulatedLaunch:
         known = self.findings.get(key)
         if known is None:
             grid, threads = self.config.grid, self.config.block
-            found = warp.make_barrier_finding(
+            finding = warp.make_barrier_finding(
                 self.places, by_place, gone, block, grid, threads
             )
         else:
-            found = dataclasses.replace(known, count=known.count + 1)
-        self.findings[key] = found
+            finding = dataclasses.replace(known, count=known.count + 1)
+        self.findings[key] = finding
 
     def meet(
         self, block: int, waits: dict[int, tuple], sources: dict[int, int], size: int
     ) -> None:
-        """Check that a warp's waiting lanes include the lanes that they depend on.
+        """Report a warp's waiting lanes that depend on absent lanes.
 
         waits: the call at which each of these threads waits.
         sources: the lane that each lane reads.
-        size: the number of threads in the block.
+        size: number of threads in the block.
         """
         if not self.program.checks:
             return
         _, place, mask, *_ = next(iter(waits.values()))
         call = warp.Call(list(waits), mask, sources, self.at_end, size)
-        found = warp.describe_absent(call)
-        if found is None:
+        absence = warp.describe_absent(call)
+        if absence is None:
             return
         key = "absent-lane", place
         if known := self.findings.get(key):
@@ -424,15 +424,15 @@ class SimulatedLaunch:
             return
         grid, threads = self.config.grid, self.config.block
         self.findings[key] = warp.make_finding(
-            self.places[place], *found, unflatten(block, grid), grid, threads
+            self.places[place], *absence, unflatten(block, grid), grid, threads
         )
 
     def report(self, seconds: float) -> Report:
         """Return the report of the launch so far."""
         findings, counters = list(self.findings.values()), None
         if self._judge is not None:
-            seen, counters = self._judge.finish()
-            findings += seen
+            judge_findings, counters = self._judge.finish()
+            findings += judge_findings
         return Report(
             self.kernel.name,
             self.config.grid,
@@ -445,7 +445,7 @@ class SimulatedLaunch:
         )
 
     def fail(self, error: BaseException, seconds: float) -> BaseException:
-        """Return the exception that explains the end of the launch; it has .report."""
+        """Return the exception that explains the end of the launch, with a .report."""
         scene = faults.FaultyLaunch(
             self.kernel.name,
             self.config.grid,

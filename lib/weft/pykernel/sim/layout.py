@@ -50,12 +50,12 @@ class MemoryLayout:
 
     Columns that describe the memory of each site:
     contended: threads share the memory, and some site writes to it.
-    changing: the same, for blocks that share it.
+    changing: blocks share the memory, and some site writes to it.
     blankable: the memory is unwritten at first.
 
-    blank: for each address, whether nothing has written it (in the current block).
-    blanks: the first address of unwritten memory, and the number of addresses from it
-        on.
+    blank: for each address, whether it is still unwritten (in the current block).
+    blanks: the first address of memory that is unwritten at first, and the number of
+        addresses from there to the end.
     """
 
     def __init__(
@@ -82,17 +82,17 @@ class MemoryLayout:
         for key, views in members.items():
             self._place(key, views)
         if len(self.blank) < self.total:
-            more = np.zeros(self.total - len(self.blank), bool)
-            self.blank = np.concatenate([self.blank, more]) if len(self.blank) else more
+            pad = np.zeros(self.total - len(self.blank), bool)
+            self.blank = np.concatenate([self.blank, pad]) if len(self.blank) else pad
         for memory in self.fresh[fresh:]:
             self.blank[memory.start : memory.start + memory.count] = True
-        self._columns()
+        self._fill_columns()
 
     def _place(self, key: tuple[str, int], views: Sequence[TracedArray]) -> None:
         if key[0] == "view":
             sizes = {view.dtype.itemsize for view in views}
-            whole = len(sizes) == 1 and not any(v.offset % min(sizes) for v in views)
-            granule = sizes.pop() if whole else 1
+            uniform = len(sizes) == 1 and not any(v.offset % min(sizes) for v in views)
+            granule = sizes.pop() if uniform else 1
         else:
             granule = max(1, views[0].dtype.itemsize)
         size = max(view.offset + view.size * view.dtype.itemsize for view in views)
@@ -105,12 +105,11 @@ class MemoryLayout:
         memory = Memory(self.total, granule, count * copies, views[0].space, written)
         self.memories[key] = memory
         self.total += memory.count
-        # A memory that changed its shape has been written to, so nothing in it is
-        # blank.
+        # A memory whose shape changed has been written to, so none of it is blank.
         if not old and not written:
             self.fresh.append(memory)
 
-    def _columns(self) -> None:
+    def _fill_columns(self) -> None:
         sites = self.sites
         number = np.array([s.array for s in sites], np.int64)
         owner = [
@@ -134,9 +133,8 @@ class MemoryLayout:
         room = [m.count // self.threads if m and m.space == LOCAL else 0 for m in owner]
         self.room = np.array(room, np.int64)
         self.blankable = np.array([bool(m) and not m.written for m in owner], bool)
-        changed = {
-            id(m) for m, k in zip(owner, self.kind) if m and k in _CHANGES
-        }  # memories with a writing site
+        # Memories with a site that writes.
+        changed = {id(m) for m, k in zip(owner, self.kind) if m and k in _CHANGES}
         contended = [m is not None and m.space != LOCAL for m in owner]
         self.contended = np.array([id(m) in changed for m in owner], bool)
         self.contended &= np.array(contended, bool)
@@ -164,7 +162,7 @@ class Batch:
     """The accesses of some intervals, one after another, in columns.
 
     part: number of the interval in the batch.
-    blocks, turn: by that number, the block, and how often the block changed before.
+    blocks, turn: for each interval, its block, and how often the block changed before.
     address: the first granule of the access (meaningless if it touches no array).
     """
 
@@ -189,7 +187,7 @@ class Batch:
             self.address += self.thread * layout.room[self.site]
 
     def rows(self, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of a mask and their addresses; a wide access has several."""
+        """Return a mask's rows, once per granule touched, and the granule addresses."""
         rows = np.flatnonzero(where)
         address = self.address[rows]
         if not self.layout.wide:
@@ -220,10 +218,10 @@ class Batch:
             stored = [_number_values(i, self.layout) for i in self.intervals]
             self._numbers = np.concatenate(stored)
             self._rank = np.cumsum(self.kind == CODES[WRITE]) - 1
-        found = self._numbers[self._rank[rows]]
+        values = self._numbers[self._rank[rows]]
         with np.errstate(over="ignore"):
-            rounded = found.astype(np.float32)
-        return np.where(self.layout.single[self.site[rows]], rounded, found)
+            rounded = values.astype(np.float32)
+        return np.where(self.layout.single[self.site[rows]], rounded, values)
 
 
 def count_bits(count: int) -> int:
@@ -232,7 +230,7 @@ def count_bits(count: int) -> int:
 
 
 def mark_heads(keys: np.ndarray) -> np.ndarray:
-    """Return where each value begins in a sorted column of at least one row."""
+    """Return the first row of each value in a sorted column of at least one row."""
     new = np.empty(len(keys), bool)
     new[:1] = True
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
@@ -250,9 +248,9 @@ def _number_values(interval: Interval, layout: MemoryLayout) -> np.ndarray:
         writes = layout.kind[interval.site] == CODES[WRITE]
         return np.full(int(writes.sum()), np.nan)
     try:
-        found = np.array(interval.values, np.float64)
-        found[np.isnan(found)] = STORED_NAN
-        return found
+        values = np.array(interval.values, np.float64)
+        values[np.isnan(values)] = STORED_NAN
+        return values
     except (TypeError, ValueError, OverflowError):  # for example complex numbers
         return np.array([float(hash(v)) for v in interval.values], np.float64)
 

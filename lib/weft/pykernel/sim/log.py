@@ -7,9 +7,9 @@ few microseconds for ten entries as for ten thousand.
 An interval that is like an earlier one is recognised before it is decoded, since blocks
 often do the same work on other elements. Two intervals are alike under two conditions.
 Their threads touch the same shared elements in the same order. In each global array,
-all elements are shifted by the same distance, a whole number of sectors. Alike
-intervals have the same races and costs. The second interval of a kind is examined
-alone. If it has no race, only the rows of a Rest are needed from later ones.
+all elements are shifted by the same distance, a whole number of sectors. Intervals that
+are alike have the same races and costs. The second interval of a kind is examined
+alone. If it has no race, later intervals of the kind are reduced to the rows of a Rest.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MANY = 1 << 15  # number of entries at which the log counts as full
 # moves, and the place of the first element.
 Spread = tuple[tuple[int, ...], tuple[int, ...], int]
 PIECE = 512  # number of accesses from which a search for a similar piece pays off
-KEPT = 1 << 18  # maximum number of accesses kept when an interval is cut off
+KEPT = 1 << 18  # maximum number of accesses kept when an interval is truncated
 
 
 @dataclass
@@ -110,9 +110,9 @@ Find = Callable[[Piece, Callable[[list[Piece]], list[Interval]]], Interval | Non
 
 
 class Log:
-    """The log of threads since it was last emptied.
+    """The entries of threads since the log was last emptied.
 
-    sites: list shared with the judge, which may grow while a launch runs.
+    sites: list shared with the judge; it may grow while a launch runs.
     spread: layouts, by array number, of arrays whose elements are numbered by their
         place in memory.
     """
@@ -132,15 +132,15 @@ class Log:
     def site(self, place: AccessPlace, number: int) -> int:
         """Return the number of the Site of a place that touches array `number`."""
         key = (place, number)
-        found = self._of_place.get(key)
-        if found is None:
-            found = self._of_place[key] = len(self.sites)
-            if found >= plain_loops.HEADER:
+        site_number = self._of_place.get(key)
+        if site_number is None:
+            site_number = self._of_place[key] = len(self.sites)
+            if site_number >= plain_loops.HEADER:
                 raise OverflowError(
                     f"more than {plain_loops.HEADER} places touch arrays"
                 )
             self.sites.append(site_of(place, number))
-        return found
+        return site_number
 
     def end(
         self, block: int, number: int, warps: bool = False, barrier: int = -1
@@ -168,7 +168,7 @@ class Log:
         self.end(block, number, bool(self.phases))
 
     def _complete(self) -> None:
-        """Drop half-logged entries: a launch over its time limit may stop anywhere.
+        """Drop incomplete entries: a launch over its time limit may stop anywhere.
 
         If the last interval is very long, only its beginning is kept.
         """
@@ -193,10 +193,10 @@ class Log:
             shape = self.shapes[int(packed[loop[0]]) // SITES]
             if loop[0] + len(shape.steps) >= len(packed):
                 packed = packed[: loop[0]]
-        wrote = np.cumsum(writes[packed & (SITES - 1)])
-        packed = packed[: np.searchsorted(wrote, values, side="right")]
+        ranks = np.cumsum(writes[packed & (SITES - 1)])
+        packed = packed[: np.searchsorted(ranks, values, side="right")]
         del self.entries[first + len(packed) :]
-        del self.values[base + (int(wrote[len(packed) - 1]) if len(packed) else 0) :]
+        del self.values[base + (int(ranks[len(packed) - 1]) if len(packed) else 0) :]
         turns = bisect.bisect_right(self.starts, len(self.entries))
         for column in (self.starts, self.threads, self.phases):
             del column[turns:]
@@ -227,7 +227,7 @@ class Log:
             table = plain_loops.Table(self.shapes)
             rows = np.cumsum(np.append(0, table.lengths(columns.packed)))
         waiting: list[Piece] = []
-        many = 0
+        size_waiting = 0
         before = _End(0, 0, 0, 0, 0, False, -1)
         for end in ends:
             piece = Piece(columns, before, end)
@@ -235,17 +235,17 @@ class Log:
             if rows is not None:
                 size = int(rows[end.entries] - rows[before.entries])
             before = end
-            found = None
+            replacement = None
             if known and not end.warps and size >= PIECE and not self.spread:
-                found = known(piece, self.decoded)
-            if found is None:
+                replacement = known(piece, self.decoded)
+            if replacement is None:
                 waiting.append(piece)
-                many += size
-            if waiting and (found or many > MANY):
+                size_waiting += size
+            if waiting and (replacement or size_waiting > MANY):
                 yield from self.decoded(waiting)
-                waiting, many = [], 0
-            if found:
-                yield found
+                waiting, size_waiting = [], 0
+            if replacement:
+                yield replacement
         if waiting:
             yield from self.decoded(waiting)
 
@@ -268,11 +268,11 @@ class Log:
         if silent.any():
             element[silent[site]] = -1
         for number, spread in self.spread.items():
-            mine = np.array([s.array == number for s in self.sites])[site]
-            element[mine] = _place_elements(element[mine], spread)
+            is_own = np.array([s.array == number for s in self.sites])[site]
+            element[is_own] = _place_elements(element[is_own], spread)
         thread = threads[source]
         phase = columns.phases[turns][source] if len(columns.phases) else None
-        made, a = [], 0
+        intervals, a = [], 0
         for piece, b in zip(pieces, bounds.tolist()):
             end = piece.end
             one = Interval(
@@ -282,36 +282,37 @@ class Log:
                 end.barrier,
             )
             if end.warps:
-                self._in_order(one, piece.threads)
-            made.append(one)
+                self._sort_by_thread(one, piece.threads)
+            intervals.append(one)
             a = b
-        return made
+        return intervals
 
-    def _in_order(self, made: Interval, turns: np.ndarray) -> None:
-        """Order rows thread by thread, where threads took several turns each."""
+    def _sort_by_thread(self, interval: Interval, turns: np.ndarray) -> None:
+        """Order the rows thread by thread if threads took several turns each."""
         order_of, first = np.unique(turns, return_index=True)
         if len(first) == len(turns):
             return
         rank = np.zeros(int(turns.max()) + 1, np.int64)
         rank[turns[np.sort(first)]] = np.arange(len(order_of))
-        order = np.argsort(rank[made.thread], kind="stable")
-        writes = np.array([s.kind == WRITE for s in self.sites], bool)[made.site]
-        assert made.values is not None
+        order = np.argsort(rank[interval.thread], kind="stable")
+        writes = np.array([s.kind == WRITE for s in self.sites], bool)[interval.site]
+        values = interval.values
+        assert values is not None
         place = np.cumsum(writes) - 1
-        made.values = [made.values[i] for i in place[order[writes[order]]].tolist()]
-        made.thread, made.site = made.thread[order], made.site[order]
-        made.element = made.element[order]
-        if made.phase is not None:
-            made.phase = made.phase[order]
+        interval.values = [values[i] for i in place[order[writes[order]]].tolist()]
+        interval.thread, interval.site = interval.thread[order], interval.site[order]
+        interval.element = interval.element[order]
+        if interval.phase is not None:
+            interval.phase = interval.phase[order]
 
 
 def _place_elements(element: np.ndarray, spread: Spread) -> np.ndarray:
-    """Return the places in memory of a strided array's elements, given row-major."""
+    """Convert row-major numbers of a strided array's elements to places in memory."""
     shape, steps, first = spread
-    found = np.full(element.shape, first, np.int64)
+    places = np.full(element.shape, first, np.int64)
     for index, step in zip(np.unravel_index(element, shape), steps):
-        found += index * step
-    return found
+        places += index * step
+    return places
 
 
 def site_of(place: AccessPlace, number: int) -> Site:
@@ -322,20 +323,20 @@ def site_of(place: AccessPlace, number: int) -> Site:
 
 KINDS = 64  # maximum number of kinds kept per launch
 ALIKE = 8  # maximum number of kinds kept per key
-LARGE = 1 << 16  # number of entries above which a piece is not kept
+LARGE = 1 << 16  # a piece with more entries is not kept
 
 
 @dataclass
 class Rest(Interval):
-    """The rows of an interval that must still be examined; all else is known."""
+    """The rows of an interval that must still be examined."""
 
 
 class Kind:
     """A piece with which later pieces are compared.
 
     begins: for each array whose accesses may shift, the first entry that touches it.
-    whose: for each entry, the number of its array among these arrays + 1; otherwise 0.
-    sizes: sizes in bytes of these arrays' elements.
+    whose: for each entry, 1 + the number of its array among these arrays, or 0.
+    sizes: sizes of these arrays' elements, in bytes.
     """
 
     def __init__(self, piece: Piece, layout: MemoryLayout) -> None:
@@ -353,7 +354,7 @@ class Kind:
             and arrays[number].space == GLOBAL
             and arrays[number].memory < 0
         ]
-        slot = np.zeros(len(arrays) + 1, np.int64)  # the last slot stands for no array
+        slot = np.zeros(len(arrays) + 1, np.int64)  # the last slot means "no array"
         slot[moves] = np.arange(len(moves)) + 1
         self.array_slot, self.whose = slot, slot[array]
         self.begins = np.array([int(np.argmax(array == n)) for n in moves], np.int64)
@@ -362,7 +363,7 @@ class Kind:
         self.clean: bool | None = None  # None until an interval of the kind is examined
         self.sums: dict[str, np.ndarray] = {}
 
-    def moved(self, piece: Piece) -> np.ndarray | None:
+    def find_shift(self, piece: Piece) -> np.ndarray | None:
         """Return the shift of each array in elements; None for another kind."""
         packed = piece.packed
         shift = np.zeros(len(self.begins) + 1, np.int64)
@@ -377,9 +378,9 @@ class Kind:
         return elements if same else None
 
     def learn(
-        self, layout: MemoryLayout, interval: Interval, moved: np.ndarray
+        self, layout: MemoryLayout, interval: Interval, shift: np.ndarray
     ) -> None:
-        """Examine an interval of this kind, shifted by `moved` from the first."""
+        """Examine an interval of this kind, moved by `shift` from the first."""
         batch = Batch(layout, [interval])
         self.clean = next(in_block(batch), None) is None
         if not self.clean:
@@ -388,30 +389,30 @@ class Kind:
         sums.add(batch)
         self.sums = sums.sums
         rows = [_first_rows(*batch.rows(layout.blankable[batch.site]))]
-        wrote = batch.kind != CODES[READ]
-        rows.append(_first_rows(*batch.rows(layout.blankable[batch.site] & wrote)))
+        is_change = batch.kind != CODES[READ]
+        rows.append(_first_rows(*batch.rows(layout.blankable[batch.site] & is_change)))
         rows.append(np.flatnonzero(layout.changing[batch.site]))
         chosen = np.unique(np.concatenate(rows))
         self.thread, self.site = interval.thread[chosen], interval.site[chosen]
         self.slot = self.array_slot[layout.array[self.site]]
-        self.element = interval.element[chosen] - moved[self.slot]
+        self.element = interval.element[chosen] - shift[self.slot]
         rank = np.cumsum(batch.kind == CODES[WRITE]) - 1
         self.writes = rank[chosen[batch.kind[chosen] == CODES[WRITE]]].tolist()
 
-    def rest(self, piece: Piece, moved: np.ndarray) -> Rest:
+    def rest(self, piece: Piece, shift: np.ndarray) -> Rest:
         """Return the rows to examine in a piece of this kind."""
         self.times += 1
         values = piece.values
         return Rest(
             *(piece.end.block, piece.end.number, self.thread, self.site),
-            *(self.element + moved[self.slot], None),
+            *(self.element + shift[self.slot], None),
             [values[i] for i in self.writes],
             piece.end.barrier,
         )
 
 
 class Repeats:
-    """The kinds of pieces that a launch has had."""
+    """The kinds of pieces that have occurred in a launch."""
 
     def __init__(self, layout: MemoryLayout) -> None:
         self.layout = layout
@@ -435,19 +436,19 @@ class Repeats:
         key = (piece.size, len(threads), int(threads[0]), int(threads[-1]), *ends)
         alike = self.kinds.setdefault(key, [])
         for kind in alike:
-            moved = kind.moved(piece)
-            if moved is None:
+            shift = kind.find_shift(piece)
+            if shift is None:
                 continue
             if kind.clean is None:
-                kind.learn(layout, decoded([piece])[0], moved)
-            return kind.rest(piece, moved) if kind.clean else None
+                kind.learn(layout, decoded([piece])[0], shift)
+            return kind.rest(piece, shift) if kind.clean else None
         if len(alike) < ALIKE and self.count < KINDS:
             alike.append(Kind(piece, layout))
             self.count += 1
         return None
 
     def forget(self) -> None:
-        """Forget the kinds, since they may not cover new sites or arrays."""
+        """Set the kinds aside, since they may not cover new sites or arrays."""
         self.past += [kind for _, kind in self._all()]
         self.kinds, self.count, self._layout = {}, 0, self.layout.version
 

@@ -22,7 +22,7 @@ from .numbers import cast
 from .record import SITES, AccessPlace
 from .watchdog import Stop
 
-HALF = ": n / 2 is a float, n // 2 a whole number"  # follows a message about an index
+HALF = ": n / 2 is a float, n // 2 a whole number"  # ends messages about indices
 POISON = 0xA5  # each byte of unwritten integers
 
 
@@ -31,9 +31,9 @@ class ArrayView:
 
     raw: the memory.
     array: number of the whole array among the launch's arrays.
-    start, steps: row-major number, in the whole array, of the view's first element, and
-        the number's change per step of each index.
-    inner: whether this is a part of an array.
+    start: row-major number, in the whole array, of the view's first element.
+    steps: change of that number per step of each index.
+    inner: whether the view is a part of an array.
     """
 
     __slots__ = ("array", "inner", "name", "raw", "start", "steps")
@@ -74,32 +74,31 @@ class ArrayView:
         if name[:2] == "__":  # Python looks for a special method
             raise AttributeError(name)
         raise AttributeError(
-            f"{self.name}.{name} is of a whole array: one thread does one element, "
-            f"{self.name}[i]; write a loop where it does several"
+            f"{self.name}.{name} works on a whole array: one thread handles one "
+            f"element, {self.name}[i]; write a loop if it handles several"
         )
 
-    def _no_number(self, *_: Any) -> NoReturn:
-        if self.inner:  # this is a row, but an element was intended
+    def _refuse_number(self, *_: Any) -> NoReturn:
+        if self.inner:  # the view is a row, but an element was intended
             raise TypeError(
-                f"{self.name} has more dimensions than the kernel gives it indices: "
-                f"{self.name}[row, col], or hand over {self.name}.ravel(), which is "
-                f"flat"
+                f"{self.name} has more dimensions than the kernel uses indices: write "
+                f"{self.name}[row, col], or pass {self.name}.ravel(), which is flat"
             )
         raise TypeError(
-            f"{self.name} is an array, not a number: one thread does one element, "
+            f"{self.name} is an array, not a number: one thread handles one element, "
             f"{self.name}[i], with i = cuda.grid(1)"
         )
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _no_number
-    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = _no_number
-    __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _no_number
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _no_number
-    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _no_number
-    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __abs__ = __invert__ = _no_number
-    __bool__ = __int__ = __float__ = __index__ = __array__ = _no_number
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse_number
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = _refuse_number
+    __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _refuse_number
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refuse_number
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refuse_number
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __abs__ = __invert__ = _refuse_number
+    __bool__ = __int__ = __float__ = __index__ = __array__ = _refuse_number
 
     def __eq__(self, other: Any) -> bool:
-        return self._no_number()
+        return self._refuse_number()
 
     __hash__ = object.__hash__
 
@@ -114,8 +113,8 @@ class ArrayView:
         parts = index if type(index) is tuple else (index,)
         if len(parts) > len(self.steps):
             raise TypeError(
-                f"{self.name} has {self.ndim} dimensions, {len(parts)} indices are "
-                f"given"
+                f"{self.name} has {self.ndim} dimensions, but the kernel uses "
+                f"{len(parts)} indices"
             )
         if len(parts) < len(self.steps) or any(type(p) is slice for p in parts):
             return self.part(parts, place)
@@ -168,20 +167,20 @@ def not_whole(value: Any, name: str) -> str:
     """Return the message about an index that is not an integer."""
     hint = HALF if isinstance(value, (float, np.floating)) else ""
     return (
-        f"an index of {name} is a whole number, this is {value!r}, of type "
+        f"an index of {name} is a whole number, not {value!r} of type "
         f"{type(value).__name__}{hint}"
     )
 
 
 def has(name: str, shape: tuple[int, ...]) -> str:
-    """Describe a size: "x has 12 elements" or "a has shape (4, 5)"."""
+    """Return "x has 12 elements" or "a has shape (4, 5)", for example."""
     if len(shape) == 1:
         return f"{name} has {shape[0]} element{'s' * (shape[0] != 1)}"
     return f"{name} has shape {shape}"
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the number of elements by which each index moves."""
+    """Return the distance, in elements, between neighbours along each axis."""
     steps: list[int] = []
     size = 1
     for side in reversed(shape):
@@ -191,7 +190,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def poison(raw: np.ndarray) -> None:
-    """Fill unwritten memory with NaN, or with odd numbers in integer arrays."""
+    """Fill unwritten memory with NaN, or with POISON bytes in integer arrays."""
     if raw.dtype.kind in "fc":
         raw.fill(math.nan)
     elif raw.size and raw.flags.c_contiguous:
@@ -204,18 +203,18 @@ def poison(raw: np.ndarray) -> None:
 def convert_argument(
     kernel: str, name: str, value: Any
 ) -> tuple[Any, Callable[[], Any]]:
-    """Convert one argument to (the kernel's value, an action after the launch).
+    """Return the kernel's value for an argument, and an action after the launch.
 
     Arrays become NumPy arrays of the same memory; arrays on a GPU are copied to the
-    host, and the action copies them back. NumPy's integers become ints. Anything else
-    raises ArgumentError.
+    host, and the action copies them back. NumPy's integers become ints. An unsuitable
+    value raises ArgumentError.
     """
     if isinstance(value, np.ndarray):
         return _check_array(kernel, name, value), _do_nothing
     if isinstance(value, (bool, int, float, complex)):
         return value, _do_nothing
     if isinstance(value, np.generic) and value.dtype.kind in "biufcV":
-        return _number(value), _do_nothing
+        return _convert_number(value), _do_nothing
     if isinstance(value, torch.Tensor):
         return _convert_tensor(kernel, name, value)
     if isinstance(value, tuple):
@@ -243,14 +242,14 @@ def _do_nothing() -> None:
     pass
 
 
-def _number(value: np.generic) -> Any:
+def _convert_number(value: np.generic) -> Any:
     return value.item() if value.dtype.kind in "biu" else value
 
 
 def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
     _refuse(kernel, name, array)
     plain = np.asarray(array)
-    if plain.dtype.fields is not None:  # gives access to fields by name: x[i].re
+    if plain.dtype.fields is not None:  # records have fields as attributes: x[i].re
         plain = plain.view(np.dtype((np.record, plain.dtype)))
     return plain
 
@@ -259,14 +258,14 @@ def _convert_tensor(
     kernel: str, name: str, tensor: torch.Tensor
 ) -> tuple[np.ndarray, Callable[[], Any]]:
     _refuse(kernel, name, tensor)
-    here = tensor if tensor.device.type == "cpu" else tensor.cpu()
+    on_host = tensor if tensor.device.type == "cpu" else tensor.cpu()
     try:
-        array = here.numpy()
+        array = on_host.numpy()
     except (TypeError, RuntimeError) as error:
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
-    if here is tensor:
+    if on_host is tensor:
         return array, _do_nothing
-    return array, functools.partial(tensor.copy_, here)
+    return array, functools.partial(tensor.copy_, on_host)
 
 
 CASTS = {
@@ -278,7 +277,7 @@ CASTS = {
 class Accesses:
     """The accesses that rewritten code makes by calls: get, put, ...
 
-    log: None without checks.
+    log: the launch's log; None without checks.
     """
 
     def __init__(self, places: list[AccessPlace]) -> None:
@@ -289,12 +288,12 @@ class Accesses:
         """Return array[index], and log the read."""
         place = self.places[number]
         if type(array) is not ArrayView:
-            _no_number(array, place)
+            _refuse_number(array, place)
             return array[index]
-        found = array.find(index, place)
-        if type(found) is ArrayView:
-            return found
-        key, element = found
+        access = array.find(index, place)
+        if type(access) is ArrayView:
+            return access
+        key, element = access
         self._note(place, array, element)
         return array.raw[key]
 
@@ -302,16 +301,16 @@ class Accesses:
         """Store `value` in array[index], and log the write."""
         place = self.places[number]
         if type(array) is not ArrayView:
-            _no_number(array, place)
+            _refuse_number(array, place)
             if isinstance(array, tuple):
                 name = place.text.partition("[")[0]
-                raise TypeError(f"{name} is a tuple, which is only read: {place.text}")
+                raise TypeError(f"{name} is a tuple, which is read-only: {place.text}")
             array[index] = value
             return
-        found = array.find(index, place)
-        if type(found) is ArrayView:
+        access = array.find(index, place)
+        if type(access) is ArrayView:
             raise TypeError(f"{array.name} is written element by element: {place.text}")
-        key, element = found
+        key, element = access
         if array.raw.dtype.kind in "iu":
             value = CASTS[f".cast_{array.raw.dtype.name}"](value)
         assert self.log is not None
@@ -327,13 +326,13 @@ class Accesses:
             array[index][field] = value
             return
         place = self.places[number]
-        found = array.find(index, place)
-        if type(found) is ArrayView:
-            raise TypeError(f"a field is one of an element: {place.text}")
-        key, element = found
+        access = array.find(index, place)
+        if type(access) is ArrayView:
+            raise TypeError(f"only an element has fields: {place.text}")
+        key, element = access
         assert self.log is not None
         self._note(place, array, element)
-        self.log.values.append(field)  # two threads may write two fields
+        self.log.values.append(field)  # so that writes of two fields differ
         array.raw[key][field] = value
 
     def atomic(
@@ -342,11 +341,11 @@ class Accesses:
         """Perform an atomic update, and log it."""
         place = self.places[number]
         if type(array) is not ArrayView:
-            raise TypeError(f"cuda.atomic.{name} takes an array, this is {array!r:.40}")
-        found = array.find(index, place)
-        if type(found) is ArrayView:
+            raise TypeError(f"cuda.atomic.{name} takes an array, not {array!r:.40}")
+        access = array.find(index, place)
+        if type(access) is ArrayView:
             raise TypeError(f"cuda.atomic.{name} takes one index per dimension")
-        key, element = found
+        key, element = access
         self._note(place, array, element)
         return numbers.update(array.raw, key, name, value, new, CASTS)
 
@@ -363,7 +362,7 @@ class Accesses:
         log.entries.append(element * SITES + site)
 
 
-def _no_number(array: Any, place: AccessPlace) -> None:
+def _refuse_number(array: Any, place: AccessPlace) -> None:
     """Raise TypeError for x[i] where x is a number."""
     if isinstance(array, (int, float, complex, np.number)):
         name = place.text.partition("[")[0]

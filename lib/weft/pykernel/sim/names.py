@@ -1,7 +1,7 @@
 """The meaning of the names in a kernel, and the names that are integers.
 
-Only a Python int may be packed into the log unchanged; anything else is converted
-first. The kinds form a lattice: POSITIVE (0 or more) > WHOLE (an int) > ANY.
+The log packs only Python ints; code converts other indices first. The kinds of values
+form a lattice: POSITIVE (an int, 0 or more) > WHOLE (an int) > ANY.
 """
 
 from __future__ import annotations
@@ -45,10 +45,7 @@ def is_language(value: Any) -> bool:
 def path_of(
     function: types.FunctionType, node: ast.expr, local: Container[str]
 ) -> str | None:
-    """Return the part of the language that an expression names, such as "threadIdx.x".
-
-    The result is None if the expression names no part.
-    """
+    """Return the path in the language that a node names, "threadIdx.x", or None."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
         attributes.insert(0, node.attr)
@@ -65,11 +62,11 @@ def path_of(
         value = getattr(value, attributes.pop(0))
     if is_language(value):
         return ".".join(attributes) or "cuda"
-    name = _list_members().get(id(value)) or _numba_member(value)
+    name = _list_members().get(id(value)) or _find_numba_member(value)
     return ".".join([name, *attributes]) if name else None
 
 
-def _numba_member(value: Any) -> str | None:
+def _find_numba_member(value: Any) -> str | None:
     module = sys.modules.get("numba.cuda")
     if module is None or isinstance(value, (int, float, types.ModuleType)):
         return None
@@ -136,8 +133,8 @@ def is_number_type(value: Any) -> bool:
 
 def locals_of(tree: ast.FunctionDef) -> set[str]:
     """Return the names that a function binds: parameters and assigned names."""
-    found = {a.arg for a in [*tree.args.posonlyargs, *tree.args.args]}
-    return found | {node.id for node in ast.walk(tree) if _is_binding(node)}
+    parameters = {a.arg for a in [*tree.args.posonlyargs, *tree.args.args]}
+    return parameters | {node.id for node in ast.walk(tree) if _is_binding(node)}
 
 
 def _is_binding(node: ast.AST) -> bool:
@@ -164,8 +161,8 @@ _CALLS = {"popc", "clz", "ffs", "brev", "ballot_sync", "activemask", "lanemask_l
 class Kinds:
     """The kinds of a function's locals, for given kinds of its parameters.
 
-    path_of, value_of: map a node to the meaning of its name (see the functions above),
-        or to None or UNKNOWN.
+    path_of, value_of: map a node to its path in the language, and to its value; see
+        path_of() and find_meaning().
     returned: maps a call of a helper and these Kinds to the call's kind.
     """
 
@@ -304,8 +301,8 @@ class Kinds:
     def _Call(self, node: ast.Call) -> int:
         path = self.path_of(node.func)
         if path is not None:
-            whole = path in _CALLS or (path in ("grid", "gridsize") and _is_one(node))
-            return POSITIVE if whole else ANY
+            is_int = path in _CALLS or (path in ("grid", "gridsize") and _is_one(node))
+            return POSITIVE if is_int else ANY
         value = self.value_of(node.func)
         if value is int:
             return WHOLE

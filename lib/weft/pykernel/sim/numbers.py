@@ -1,10 +1,10 @@
 """Arithmetic that differs between Python and C, including atomic updates.
 
 UPDATES maps the name of each cuda.atomic function to a function that computes the new
-value from the old one and the arguments. Functions of math return a number of the type
-of their NumPy argument, and NaN or infinity where Python raises an error. Values stored
-as integers wrap, as an int32 does in C. A float is converted as in nvcc's code on a
-GPU: see _of_float().
+value from the old value and the arguments. Functions of math return a number of their
+NumPy argument's type, and NaN or infinity where Python raises an error. Values stored
+as integers wrap, as an int32 does in C. Floats are converted as in nvcc's code on a
+GPU: see _convert_float().
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ def update(
     if kind.kind in "iu":
         cast = casts[f".cast_{kind.name}"]
         value = cast(value)
-        made = UPDATES[name](int(old), value, None if new is None else cast(new))
-        raw[key] = cast(made)
+        new = None if new is None else cast(new)
+        raw[key] = cast(UPDATES[name](int(old), value, new))
         return old
-    made = UPDATES[name](old, kind.type(value), None if new is None else kind.type(new))
-    raw[key] = made
+    new = None if new is None else kind.type(new)
+    raw[key] = UPDATES[name](old, kind.type(value), new)
     return old
 
 
 class Dim3(NamedTuple):
-    """A vector such as cuda.threadIdx, for a kernel that passes it on."""
+    """A vector such as cuda.threadIdx, for a kernel that passes it to a helper."""
 
     x: int
     y: int
@@ -83,35 +83,35 @@ _EXACT = {"ceil", "floor", "trunc", "isnan", "isinf", "isfinite", "frexp", "modf
 
 def math_function(name: str) -> Callable[..., Any]:
     """Return the function called `name` in math, with a kernel's semantics."""
-    plain = getattr(math, name)
+    function = getattr(math, name)
     ufunc = getattr(np, _UFUNCS.get(name, name), None)
     if name in ("gcd", "factorial", "comb", "perm", "lcm", "prod", "fsum"):
-        return plain
+        return function
     if name == "trunc":  # math.trunc() does not accept NumPy's numbers
         return int
     if name in _EXACT:
-        return plain
+        return function
 
     def computed(*args: Any) -> Any:
         kinds = [type(a) for a in args if isinstance(a, np.inexact)]
         if kinds:
-            # As in C, the widest of the arguments' types.
+            # As in C, the result has the widest of the arguments' types.
             kind = np.result_type(*kinds).type
             if isinstance(ufunc, np.ufunc):
-                return kind(ufunc(*[_like(a, kind) for a in args]))
-            return kind(_guarded(plain, None, args))
-        return _guarded(plain, ufunc, args)
+                return kind(ufunc(*[_convert_like(a, kind) for a in args]))
+            return kind(_call_guarded(function, None, args))
+        return _call_guarded(function, ufunc, args)
 
     return computed
 
 
-def _like(value: Any, kind: type) -> Any:
+def _convert_like(value: Any, kind: type) -> Any:
     return value if isinstance(value, (int, np.integer)) else kind(value)
 
 
-def _guarded(plain: Callable[..., Any], ufunc: Any, args: Any) -> Any:
+def _call_guarded(function: Callable[..., Any], ufunc: Any, args: Any) -> Any:
     try:
-        return plain(*args)
+        return function(*args)
     except (ValueError, OverflowError, ZeroDivisionError):
         if isinstance(ufunc, np.ufunc):
             return float(ufunc(*[np.float64(a) for a in args]))
@@ -119,7 +119,7 @@ def _guarded(plain: Callable[..., Any], ufunc: Any, args: Any) -> Any:
 
 
 def cast(dtype: np.dtype) -> Callable[[Any], Any]:
-    """Return a function that converts numbers to ints that `dtype` can store."""
+    """Return a function that converts numbers to ints in the range of `dtype`."""
     info = np.iinfo(dtype)
     low, high, span = int(info.min), int(info.max), 1 << info.bits
 
@@ -131,17 +131,17 @@ def cast(dtype: np.dtype) -> Callable[[Any], Any]:
         if isinstance(value, (np.integer, np.bool_, bool)):
             return wrapped(int(value))
         if isinstance(value, (float, np.floating)):
-            return wrapped(_of_float(value, info.bits, low < 0))
+            return wrapped(_convert_float(value, info.bits, low < 0))
         return value
 
     return wrapped
 
 
-def _of_float(value: Any, bits: int, signed: bool) -> int:
+def _convert_float(value: Any, bits: int, signed: bool) -> int:
     """Convert a float as PTX's cvt.rzi does: towards zero, clamped to the range.
 
-    NaN becomes 0, or only the topmost bit is set if either type has 64 bits. nvcc
-    converts a float or a double to at least 32 bits, and uses the low ones.
+    NaN becomes 0, or a number with only the topmost bit set if either type has 64 bits.
+    nvcc converts a float or a double to at least 32 bits, and uses the lowest ones.
     """
     if not isinstance(value, np.float16):
         bits = max(bits, 32)
@@ -154,13 +154,13 @@ def _of_float(value: Any, bits: int, signed: bool) -> int:
 
 
 def converted(kind: type) -> Callable[[Any], Any]:
-    """Return a type such as uint32 with C's conversion: too large values wrap."""
+    """Return a type such as uint32 with C's conversion: values out of range wrap."""
     wrapped = cast(np.dtype(kind))
     return lambda value: kind(wrapped(value))
 
 
-def _bits(value: Any) -> tuple[int, int]:
-    """Return a number's bits and their count: 32 for an int unless it needs 64."""
+def _get_bits(value: Any) -> tuple[int, int]:
+    """Return a number's bits and their count; an int has 32 unless it needs 64."""
     if isinstance(value, np.integer):
         width = max(value.dtype.itemsize * 8, 32)
         return int(value) & ((1 << width) - 1), width
@@ -171,24 +171,24 @@ def _bits(value: Any) -> tuple[int, int]:
 
 def popc(value: Any) -> int:
     """Return the number of bits that are set."""
-    return _bits(value)[0].bit_count()
+    return _get_bits(value)[0].bit_count()
 
 
 def clz(value: Any) -> int:
     """Return the number of leading zeros."""
-    bits, width = _bits(value)
+    bits, width = _get_bits(value)
     return width - bits.bit_length()
 
 
 def ffs(value: Any) -> int:
     """Return the number of the lowest bit that is set, from 1; 0 if none is."""
-    bits, _ = _bits(value)
+    bits, _ = _get_bits(value)
     return (bits & -bits).bit_length()
 
 
 def brev(value: Any) -> int:
     """Return the bits in reverse order."""
-    bits, width = _bits(value)
+    bits, width = _get_bits(value)
     return int(f"{bits:0{width}b}"[::-1], 2)
 
 
@@ -205,25 +205,25 @@ def fma(a: Any, b: Any, c: Any) -> Any:
     total = a * b + c
     if not total:
         return kind(0)
-    return _rounded(total, kind)
+    return _round_fraction(total, kind)
 
 
-def _rounded(value: Any, kind: type) -> Any:
+def _round_fraction(value: Any, kind: type) -> Any:
     """Return a fraction as the nearest float of a type, ties to even."""
     near = kind(value.numerator / value.denominator)
     if kind is np.float64 or not np.isfinite(near):
         return near
-    # Rounding to float64 first may round twice, so try the neighbours.
+    # The value may have been rounded twice, first to float64, so try the neighbours.
     from fractions import Fraction
 
-    around = [np.nextafter(near, kind(-np.inf)), near, np.nextafter(near, kind(np.inf))]
-    finite = [v for v in around if np.isfinite(v)]
-    off = [abs(Fraction(float(v)) - value) for v in finite]
-    best = [v for v, o in zip(finite, off) if o == min(off)]
+    floats = [np.nextafter(near, kind(-np.inf)), near, np.nextafter(near, kind(np.inf))]
+    finite = [v for v in floats if np.isfinite(v)]
+    distances = [abs(Fraction(float(v)) - value) for v in finite]
+    best = [v for v, o in zip(finite, distances) if o == min(distances)]
     if len(best) == 1:
         return best[0]
-    whole = {2: np.uint16, 4: np.uint32}[np.dtype(kind).itemsize]
-    return next(v for v in best if not v.view(whole) & 1)
+    unsigned = {2: np.uint16, 4: np.uint32}[np.dtype(kind).itemsize]
+    return next(v for v in best if not v.view(unsigned) & 1)
 
 
 def selp(condition: Any, a: Any, b: Any) -> Any:

@@ -1,19 +1,19 @@
 """Loops that access elements in equal steps, logged all at once as they begin.
 
-A thread in a plain loop touches a[first], a[first + step], ... Two kinds of entries in
-the log are enough: one with the loop's count and steps (the number of a LoopShape), and
-one with the first element of each access.
+A thread in a plain loop touches a[first], a[first + step], ... The log then needs only
+one entry for the loop's count and steps (the number of a LoopShape), and one for the
+first element of each access.
 
     for i in range(k):
         acc += a[row * k + i] * b[i * n + col]
 
-becomes, if all accesses are within the arrays (otherwise each is checked),
+becomes, if all accesses are within the arrays (otherwise each is tested),
 
     .log(shape of the loop); .log(first of a); .log(first of b)
     for i, .1, .2 in zip(range(k), .r1[first : last + 1], .r2[first : last + 1 : n]):
         acc += .1 * .2
 
-The body must not change anything that it reads, wait, or leave the loop.
+The body must not wait, leave the loop, or change anything that it reads.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-HEADER = SITES - 1  # stands for a site: the entry contains a LoopShape's number
+HEADER = SITES - 1  # in place of a site: the entry contains a LoopShape's number
 
 
 @dataclass(frozen=True)
 class LoopShape:
-    """The number of a loop's turns, and the elements each access moves per turn."""
+    """A loop's number of turns, and the distance that each access moves per turn."""
 
     count: int
     steps: tuple[int, ...]
@@ -81,8 +81,8 @@ class LoopShapes(dict):
 class Table:
     """LoopShapes as columns.
 
-    width: accesses per turn; rows: accesses in all turns.
-    steps: elements by which each access moves per turn.
+    width, rows: numbers of accesses per turn, and in all turns.
+    steps: distance that each access moves per turn, in elements.
     """
 
     def __init__(self, shapes: list[LoopShape]) -> None:
@@ -109,7 +109,7 @@ class Table:
         return times
 
     def unrolled(self, packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Expand entries to rows: each row's source entry, and the row itself."""
+        """Expand entries to rows; return each row's source entry, and the rows."""
         times = self.lengths(packed)
         source = np.repeat(np.arange(len(packed)), times)
         row = packed[source]
@@ -123,7 +123,7 @@ class Table:
         return source, row
 
 
-MOST = 8  # accesses per turn
+MOST = 8  # maximum number of accesses per turn
 _RECKONS = (ast.Add, ast.Sub, ast.Mult)
 _HARMLESS = (min, max, abs, float)
 
@@ -152,8 +152,8 @@ def rewrite_plain_loop(
     except Odd:
         return None
     logs = log_walks(rewriter, walks, moves, count) if rewriter.checks else []
-    logs = [place_node(one, node.iter) for one in [*way.found, *logs]]
-    made = [
+    logs = [place_node(one, node.iter) for one in [*way.statements, *logs]]
+    loop = [
         *logs,
         *build_fast_loop(
             rewriter, node, walks, way.values, count, rewriter.suite(body)
@@ -161,8 +161,8 @@ def rewrite_plain_loop(
     ]
     slow.iter = place_node(count.counted, node.iter)
     if way.tests:
-        made = [ast.If(make_and(*way.tests), made, [slow])]
-    return [place_node(one, node.iter) for one in [*before, *made]]
+        loop = [ast.If(make_and(*way.tests), loop, [slow])]
+    return [place_node(one, node.iter) for one in [*before, *loop]]
 
 
 def log_walks(
@@ -175,15 +175,15 @@ def log_walks(
     name = f".shape{len(rewriter.program.loops)}"
     rewriter.program.loops.append(name)
     key = ast.Tuple([count.turns, *(step for _, step in moves)], ast.Load())
-    made = [
+    entries = [
         log_element(
             rewriter, ast.Subscript(rewriter.own(name), key, ast.Load()), HEADER
         )
     ]
     for walk, (first, _) in zip(walks, moves):
         site = rewriter.variant.places[position_of(walk.node)].number
-        made.append(log_element(rewriter, first, site))
-    return made
+        entries.append(log_element(rewriter, first, site))
+    return entries
 
 
 def log_element(rewriter: Rewriter, element: ast.expr, site: int) -> ast.stmt:
@@ -202,23 +202,23 @@ def build_fast_loop(
     count: LoopCount,
     body: list[ast.stmt],
 ) -> list[ast.stmt]:
-    """Build the loop that receives its elements directly."""
-    made: list[ast.stmt] = []
+    """Build the loop that receives its elements from zip()."""
+    before: list[ast.stmt] = []
     targets: list[ast.expr] = [node.target]
     columns = [count.counted]
-    for walk, found in zip(walks, values):
+    for walk, value in zip(walks, values):
         if walk.axis < 0:
-            made.append(place_node(assign(walk.name, found), walk.node))
+            before.append(place_node(assign(walk.name, value), walk.node))
         else:
             targets.append(ast.Name(walk.name, ast.Store()))
-            columns.append(place_node(found, walk.node))
+            columns.append(place_node(value, walk.node))
     counted: ast.expr = columns[0]
     target: ast.expr = targets[0]
     if len(columns) > 1:
         counted = ast.Call(rewriter.own(".zip"), columns, [])
         target = ast.Tuple(targets, ast.Store())
     return [
-        *made,
+        *before,
         place_node(ast.For(target, place_node(counted, node.iter), body, []), node),
     ]
 
@@ -245,7 +245,7 @@ def replace_elements(
         raise Odd
     if isinstance(node, ast.Compare):
         parts = [node.left, *node.comparators]
-        if len(parts) > 2:  # the later operands may not be evaluated
+        if len(parts) > 2:  # Python may skip the later operands
             raise Odd
     if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
         for name, old in ast.iter_fields(node):

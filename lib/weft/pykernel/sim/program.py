@@ -26,10 +26,10 @@ class RewrittenKernel:
 
     bindings: for each parameter, an Entity (for an array) or a kind (names.py).
     checks: whether to log accesses.
-    steps: whether to log also the entry of each straight piece of code.
+    steps: whether to also log the entry of each straight piece of code.
     trace: whether to keep each thread's integer variables as it ends.
     sites: the places whose arrays are known, by the numbers of their Sites.
-    places: the places that code finds by number.
+    places: the places to which running code refers by number.
     """
 
     def __init__(
@@ -65,20 +65,20 @@ class RewrittenKernel:
 
     def _callers_first(self) -> list[Variant]:
         """Return the variants, each before the variants that it calls."""
-        found: list[Variant] = []
+        order: list[Variant] = []
 
         def add(variant: Variant) -> None:
             for name in variant.uses:
                 if name.startswith(".h"):
                     add(self.variants[int(name[2:])])
-            if variant not in found:
-                found.insert(0, variant)
+            if variant not in order:
+                order.insert(0, variant)
 
         add(self.variants[0])
-        return found
+        return order
 
     def holds(self) -> bool:
-        """Return whether the names have the same meanings as at creation."""
+        """Return whether all names still have the values that they had at creation."""
         for (function, name), value in self._meanings.items():
             try:
                 if value_of(function, name) is not value:
@@ -89,18 +89,18 @@ class RewrittenKernel:
 
     @property
     def sources(self) -> list[FunctionSource]:
-        """The texts of the kernel and its helpers."""
+        """The sources of the kernel and its helpers."""
         return list(self._sources.values())
 
     def source(self, function: types.FunctionType) -> FunctionSource:
-        """Return the source of a function; its syntax is checked once."""
+        """Return the source of a function; at its first use, examine the syntax."""
         if function not in self._sources:
-            found = source_of(function)
+            source = source_of(function)
             # Decorators run at the definition; they are not part of the body.
-            found.tree.decorator_list.clear()
-            syntax.check(found, function.__name__, function is self.kernel.function)
-            self._sources[function] = found
-            self._remember(function, found.tree)
+            source.tree.decorator_list.clear()
+            syntax.check(source, function.__name__, function is self.kernel.function)
+            self._sources[function] = source
+            self._remember(function, source.tree)
         return self._sources[function]
 
     def _remember(self, function: types.FunctionType, tree: ast.FunctionDef) -> None:
@@ -117,29 +117,29 @@ class RewrittenKernel:
     def variant(
         self, function: types.FunctionType, bindings: tuple[Any, ...]
     ) -> Variant:
-        """Return the variant of a function for given kinds and arrays of parameters."""
+        """Return the variant of a function for these kinds and arrays of parameters."""
         key = (function, bindings)
         if key not in self._variants:
             waits = self.waits(function)  # also refuses recursion
-            made = self._analysed(function, bindings)
-            made.yields = waits
-            self._variants[key] = made
+            variant = self._analyse(function, bindings)
+            variant.yields = waits
+            self._variants[key] = variant
         return self._variants[key]
 
-    def _analysed(
+    def _analyse(
         self, function: types.FunctionType, bindings: tuple[Any, ...]
     ) -> Variant:
         source = self.source(function)
         tree = copy.deepcopy(source.tree)
         parameters = [a.arg for a in tree.args.args]
         local = names.locals_of(tree)
-        bound = _times_bound(tree)
+        bound = _count_bindings(tree)
         static = {
             name: binding
             for name, binding in zip(parameters, bindings)
             if isinstance(binding, Entity) and not bound.get(name)
         }
-        made = Variant(function, -1, tree, source.file, bindings, static)
+        variant = Variant(function, -1, tree, source.file, bindings, static)
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and _one_name(node):
                 name = node.targets[0].id
@@ -148,40 +148,40 @@ class RewrittenKernel:
                         continue
                     path = names.path_of(function, call.func, local)
                     if path in ("shared.array", "local.array"):
-                        entity = self.memory(made, call, name)
+                        entity = self.memory(variant, call, name)
                         if call is node.value and bound[name] == 1:
                             static[name] = entity
-        made.kinds = Kinds(
+        variant.kinds = Kinds(
             tree,
             {n: b if isinstance(b, int) else ANY for n, b in zip(parameters, bindings)},
             lambda node: names.path_of(function, node, local),
             lambda node: names.find_meaning(function, node, local),
-            lambda node, kinds: self._result(node, made, kinds),
+            lambda node, kinds: self._find_result_kind(node, variant, kinds),
         )
-        return made
+        return variant
 
-    def _result(self, node: ast.Call, caller: Variant, kinds: Kinds) -> int:
+    def _find_result_kind(self, node: ast.Call, caller: Variant, kinds: Kinds) -> int:
         value = kinds.value_of(node.func)
         if names.helper_of(value) is None:
             return ANY
-        return self._called(node, caller, kinds).kinds.result
+        return self._find_called(node, caller, kinds).kinds.result
 
-    def _called(self, node: ast.Call, caller: Variant, kinds: Kinds) -> Variant:
+    def _find_called(self, node: ast.Call, caller: Variant, kinds: Kinds) -> Variant:
         function = names.helper_of(kinds.value_of(node.func))
         assert function is not None
         parameters = [a.arg for a in self.source(function).tree.args.args]
-        given: dict[str, Any] = dict.fromkeys(parameters, ANY)
+        bindings: dict[str, Any] = dict.fromkeys(parameters, ANY)
         for name, arg in zip(parameters, node.args):
             entity = caller.static.get(arg.id) if isinstance(arg, ast.Name) else None
             usable = entity is not None and entity.origin != "local"
-            given[name] = entity if usable else kinds(arg)
-        return self.variant(function, tuple(given.values()))
+            bindings[name] = entity if usable else kinds(arg)
+        return self.variant(function, tuple(bindings.values()))
 
     def callee(self, node: ast.Call, caller: Variant, kinds: Kinds) -> Variant:
         """Return the variant that a call of a helper runs, and schedule its build."""
-        found = self._called(node, caller, kinds)
-        self._enlist(found)
-        return found
+        variant = self._find_called(node, caller, kinds)
+        self._enlist(variant)
+        return variant
 
     def _enlist(self, variant: Variant) -> None:
         if variant.number < 0:
@@ -206,8 +206,8 @@ class RewrittenKernel:
         maker.type_params = []
         module = ast.Module([ast.copy_location(maker, body)], [])
         ast.fix_missing_locations(module)
-        made = compile(module, variant.file, "exec", dont_inherit=True)
-        variant.maker = _compile_code(made, ".make")
+        module_code = compile(module, variant.file, "exec", dont_inherit=True)
+        variant.maker = _compile_code(module_code, ".make")
         variant.code = _compile_code(variant.maker, body.name)
 
     # ---- waiting ----
@@ -226,13 +226,13 @@ class RewrittenKernel:
             self._waits[function] = None
             tree = self.source(function).tree
             local = names.locals_of(tree)
-            found = False
+            waits = False
             for node in ast.walk(tree):
                 if isinstance(node, ast.Call):
-                    found = self._call_waits(function, node, local) or found
+                    waits = self._call_waits(function, node, local) or waits
                 elif isinstance(node, ast.While):
-                    found = self.spins(function, node, local) or found
-            self._waits[function] = found
+                    waits = self.spins(function, node, local) or waits
+            self._waits[function] = waits
         return bool(self._waits[function])
 
     def _call_waits(
@@ -250,8 +250,7 @@ class RewrittenKernel:
     ) -> bool:
         """Return whether a loop may wait for another thread's write.
 
-        It may if its condition reads memory. An endless loop may if its body reads
-        memory.
+        It may if its condition reads memory or, in an endless loop, if its body does.
         """
 
         def path(call: ast.AST) -> str | None:
@@ -263,7 +262,7 @@ class RewrittenKernel:
             (path(n) or "") in {"syncthreads", *BARRIERS} for n in ast.walk(node)
         )
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        looked = ast.walk(node) if endless else ast.walk(node.test)
+        nodes = ast.walk(node) if endless else ast.walk(node.test)
         looks = any(
             (path(n) or "").startswith("atomic.")
             or (isinstance(n, ast.Subscript) and not isinstance(n.value, ast.Attribute))
@@ -272,11 +271,11 @@ class RewrittenKernel:
                 and names.helper_of(names.find_meaning(function, n.func, local))
                 is not None
             )
-            for n in looked
+            for n in nodes
         )
-        found = looks and not waits
-        self.general = self.general or found
-        return found
+        spins = looks and not waits
+        self.general = self.general or spins
+        return spins
 
     # ---- arrays and constants ----
 
@@ -302,11 +301,11 @@ class RewrittenKernel:
         for entity in self.entities:
             if entity.value is value:
                 return entity
-        made = Entity(
+        new_entity = Entity(
             len(self.entities), name, "constant", value.ndim, value.dtype, (), value
         )
-        self.entities.append(made)
-        return made
+        self.entities.append(new_entity)
+        return new_entity
 
     def scalar(self, rewriter: Rewriter, value: np.number) -> ast.expr:
         """Return the name of a constant such as float32(0), which is made once."""
@@ -323,22 +322,22 @@ class RewrittenKernel:
         if used > MAX_STATIC:
             each = ", ".join(f"{e.name} {e.shape} {e.dtype}" for e in fixed)
             raise ArgumentError(
-                f"{self.kernel.name}: {used} bytes of shared memory ({each}), at most "
-                f"{MAX_STATIC} (48 KB) have a size in the source: shape 0 takes it "
-                f"from the launch, up to 227 KB"
+                f"{self.kernel.name}: {used} bytes of shared memory ({each}), but at "
+                f"most {MAX_STATIC} (48 KB) may have a size in the source: shape 0 "
+                f"takes it from the launch, up to 227 KB"
             )
 
 
 def _compile_code(code: types.CodeType, name: str) -> types.CodeType:
-    found = [c for c in code.co_consts if isinstance(c, types.CodeType)]
-    return next(c for c in found if c.co_name == name)
+    codes = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return next(c for c in codes if c.co_name == name)
 
 
 def _one_name(node: ast.Assign) -> bool:
     return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
 
 
-def _times_bound(tree: ast.FunctionDef) -> dict[str, int]:
+def _count_bindings(tree: ast.FunctionDef) -> dict[str, int]:
     """Count the assignments to each name in a function."""
     times: dict[str, int] = {}
     for node in ast.walk(tree):

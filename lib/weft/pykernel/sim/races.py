@@ -3,8 +3,8 @@
 Two accesses race if different threads make them, one of them writes, they are not both
 atomic, and nothing orders them. A barrier orders them, and so does a meeting of their
 warp (a syncwarp, shuffle or vote), which gives them different phases. All rows of a
-batch are examined together. A column of keys (interval, address, thread, kind) is
-sorted, so that each address is a run of neighbours.
+batch are examined together. Sorting a column of keys (interval, address, thread, kind)
+makes the rows of each address adjacent.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def in_block(batch: Batch) -> Iterator[Offence]:
         return
     place = batch.part[rows] * layout.total + address
     thread, kind = batch.thread[rows], batch.kind[rows].astype(np.int64)
-    found = find_suspects(place, thread, kind, layout.threads)
-    if not len(found):
+    suspects = find_suspects(place, thread, kind, layout.threads)
+    if not len(suspects):
         return
-    chosen = np.flatnonzero(_is_among(place, found))
+    chosen = np.flatnonzero(_is_among(place, suspects))
     rows, place, thread, kind = (c[chosen] for c in (rows, place, thread, kind))
     phase = batch.phase[rows] if batch.phase is not None else None
     if phase is not None:
@@ -61,8 +61,8 @@ def in_block(batch: Batch) -> Iterator[Offence]:
 def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
     """Yield reads of unwritten elements, one per element and block.
 
-    block: the block whose writes are in the layout's `blank`. Afterwards `blank` has
-        the writes of the batch's last block.
+    block: the block whose writes are in the layout's `blank`. Afterwards, `blank`
+        contains the writes of the batch's last block.
 
     If another thread writes the element in the same interval, the read is a race
     instead.
@@ -72,9 +72,9 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
     if not len(rows):
         return
     owner = batch.part[rows]
-    isglobal = layout.space[batch.site[rows]] == _GLOBAL
-    turn = np.where(isglobal, 0, batch.turn[owner])
-    known = isglobal | (batch.blocks[owner] == block) & (turn == 0)
+    is_global = layout.space[batch.site[rows]] == _GLOBAL
+    turn = np.where(is_global, 0, batch.turn[owner])
+    known = is_global | (batch.blocks[owner] == block) & (turn == 0)
     blank = layout.blank[address] | ~known
     low, width = layout.blanks
     where = turn * width + address - low
@@ -82,10 +82,10 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
     first = unknown[_first_places(where[unknown], (int(turn[-1]) + 1) * width)]
     bad = first[batch.kind[rows[first]] != _WRITE]
     if len(bad):
-        yield from _never_written(batch, rows, where, bad)
+        yield from _find_never_written(batch, rows, where, bad)
     if batch.blocks[-1] != block or batch.turn[-1]:
         layout.forget()
-    last = isglobal | (turn == batch.turn[-1])
+    last = is_global | (turn == batch.turn[-1])
     layout.blank[address[last & (batch.kind[rows] != _READ)]] = False
 
 
@@ -95,29 +95,29 @@ def _first_places(keys: np.ndarray, count: int) -> np.ndarray:
         return keys
     if count > TABLE:
         return np.unique(keys, return_index=True)[1]
-    # The last of several assignments stays. Unassigned entries are never read.
+    # The last of several assignments remains. Unassigned entries are never read.
     table = np.empty(count, np.int64)
     table[keys[::-1]] = np.arange(len(keys))[::-1]
     return np.flatnonzero(table[keys] == np.arange(len(keys)))
 
 
-def _never_written(
+def _find_never_written(
     batch: Batch, rows: np.ndarray, where: np.ndarray, first: np.ndarray
 ) -> Iterator[Offence]:
-    """Yield the first reads of places that no other thread writes meanwhile."""
+    """Yield the first reads of places that no other thread writes in the interval."""
     first = first[np.argsort(where[first])]
     writes = np.flatnonzero(batch.kind[rows] == _WRITE)
     writes = writes[_is_among(where[writes], where[first])]
     parts = len(batch.intervals)
     own = where[first] * parts + batch.part[rows[first]]
-    meanwhile = where[writes] * parts + batch.part[rows[writes]]
+    writers = where[writes] * parts + batch.part[rows[writes]]
     reader, writer = batch.thread[rows[first]], batch.thread[rows[writes]]
-    at = np.searchsorted(own, meanwhile)
+    at = np.searchsorted(own, writers)
     at[at == len(own)] = 0
-    others = at[(own[at] == meanwhile) & (reader[at] != writer)]
-    never = np.ones(len(first), bool)
-    never[others] = False
-    for row in rows[first[never]].tolist():
+    matched = at[(own[at] == writers) & (reader[at] != writer)]
+    unwritten = np.ones(len(first), bool)
+    unwritten[matched] = False
+    for row in rows[first[unwritten]].tolist():
         yield Offence(row)
 
 
@@ -135,8 +135,8 @@ def find_suspects(
     if not several.any():
         return keys[:0]
     # Reads are 1, writes 2, atomics 4. A race needs a write, or a read and an atomic.
-    seen = np.bitwise_or.reduceat(1 << (keys & 3), first)
-    several &= ((seen & 2) != 0) | ((seen & 5) == 5)
+    kinds = np.bitwise_or.reduceat(1 << (keys & 3), first)
+    several &= ((kinds & 2) != 0) | ((kinds & 5) == 5)
     return place[first[several]]
 
 
@@ -154,7 +154,7 @@ def _select_unordered(
     phase: np.ndarray,
     threads: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows that race in spite of a warp's meetings, and their new places.
+    """Return the rows that race despite their warps' meetings, and their new places.
 
     An address that only one warp touches is examined phase by phase.
     """
@@ -166,10 +166,10 @@ def _select_unordered(
     one_warp = (warp[first] == warp[last])[place]
     width = int(phase.max()) + 1
     place = place * width + np.where(one_warp, phase, 0)
-    found = find_suspects(place, thread, kind, threads)
-    if not len(found):
+    suspects = find_suspects(place, thread, kind, threads)
+    if not len(suspects):
         return np.zeros(0, np.int64), place[:0]
-    keep = np.flatnonzero(_is_among(place, found))
+    keep = np.flatnonzero(_is_among(place, suspects))
     return keep, place[keep]
 
 
@@ -195,12 +195,12 @@ def _pair_races(
     fits = thread != thread[chosen]
     fits &= (kind[chosen] == _WRITE) | (kind == _READ)
     if phase is not None:
-        apart = thread // WARP != thread[chosen] // WARP
-        fits &= apart | (phase == phase[chosen])
+        other_warp = thread // WARP != thread[chosen] // WARP
+        fits &= other_warp | (phase == phase[chosen])
     pool = np.flatnonzero(fits)
     # Prefer a read, and another warp: lockstep cannot hide a race between warps.
-    near = thread[pool] // WARP == thread[chosen[pool]] // WARP
-    best = pool[np.lexsort((thread[pool], near, kind[pool] != _READ, group[pool]))]
+    same_warp = thread[pool] // WARP == thread[chosen[pool]] // WARP
+    best = pool[np.lexsort((thread[pool], same_warp, kind[pool] != _READ, group[pool]))]
     partner = np.full(len(first), -1)
     start = mark_heads(group[best])
     partner[group[best[start]]] = best[start]
@@ -216,12 +216,12 @@ def _pair_races(
                 yield Offence(*differing, conflict=True)
             continue
         if kind[a] == kind[b] == _WRITE:
-            a, b = _with_a_read(thread, kind, a, b, begin, end)
+            a, b = _pair_with_read(thread, kind, a, b, begin, end)
         pair = (a, b) if kind[a] == _READ else (b, a)
         yield Offence(*(int(rows[i]) for i in pair), conflict=False)
 
 
-def _with_a_read(
+def _pair_with_read(
     thread: np.ndarray, kind: np.ndarray, a: int, b: int, begin: int, end: int
 ) -> tuple[int, int]:
     """Pair a read with another thread's write; without a read, return the writes."""
@@ -249,8 +249,8 @@ def _search_pair(
 def _find_differing(
     batch: Batch, rows: np.ndarray, threads: np.ndarray
 ) -> tuple[int, int] | None:
-    """Return two threads' writes of different values; None if all are equal."""
+    """Return writes of different values by two threads; None if all are equal."""
     stored = batch.numbers(rows)
-    # Unknown values are NaN, and so differ.
-    others = np.flatnonzero((threads != threads[0]) & (stored != stored[0]))
-    return (int(rows[0]), int(rows[others[0]])) if len(others) else None
+    # Unknown values are NaN, so they differ.
+    differing = np.flatnonzero((threads != threads[0]) & (stored != stored[0]))
+    return (int(rows[0]), int(rows[differing[0]])) if len(differing) else None

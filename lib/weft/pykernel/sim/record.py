@@ -1,8 +1,8 @@
 """The simulator's records of a launch: accesses, and their places in the source.
 
 The rewriter makes an AccessPlace wherever a kernel touches an array. The engine fills
-Intervals, one for each block and stretch between two barriers. The judge finds faults
-and counters in them, and pictures are drawn from them.
+Intervals, one for each block and stretch between two barriers. The judge computes
+findings and counters from them, and pictures show them.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Any
 
 import numpy as np
 
-# Maximum number of sites per launch: an entry of the log, element * SITES + site, is an
-# unsigned number of 64 bits.
+# Maximum number of sites per launch. An entry of the log, element * SITES + site, is an
+# unsigned 64-bit number.
 SITES = 1 << 12
 SHIFT = SITES.bit_length() - 1  # an entry >> SHIFT is its element
 
 
 @dataclass(eq=False)
 class Entity:
-    """An array that the rewriter knows by a name of the kernel.
+    """An array with a name in the kernel.
 
-    number: the raw array is .r<number>, its view .v<number>, its sides .d<number>_<i>.
+    number: the raw array is called .r<number>, its view .v<number>, and its sides
+        .d<number>_<i>.
     origin: "parameter", "shared", "local" or "constant".
     shape: shape of a shared or local array.
     """
@@ -40,7 +41,7 @@ class Entity:
 
     @property
     def inline(self) -> bool:
-        """Whether the elements are numbers, found by one index per side."""
+        """Whether the elements are numbers, with one index per side."""
         return self.ndim > 0 and self.dtype.fields is None
 
     @property
@@ -73,13 +74,13 @@ Position = tuple[int, int, int, int]  # first and last line, first and last colu
 
 
 def position_of(node: ast.AST) -> Position:
-    """Return the position of a node in the form that a code object has."""
+    """Return the position of a node in the form that code objects use."""
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
 @dataclass(eq=False)
 class Variant:
-    """A function of the kernel, for given kinds and arrays as its parameters."""
+    """A function of the kernel, specialized for the kinds of its parameters."""
 
     function: types.FunctionType
     number: int
@@ -89,7 +90,7 @@ class Variant:
     static: dict[str, Entity]  # arrays by names that always refer to them
     kinds: Any = None
     yields: bool = False
-    uses: list[str] = field(default_factory=list)  # names of the engine, and free names
+    uses: list[str] = field(default_factory=list)  # the engine's names, and free names
     maker: types.CodeType | None = None  # makes the function, given the names in `uses`
     code: types.CodeType | None = None  # the function's code
     places: dict[Position, AccessPlace] = field(default_factory=dict)
@@ -128,7 +129,7 @@ class TracedArray:
 
 @dataclass(frozen=True)
 class Site:
-    """A place in the source that touches an array, however often it runs.
+    """A place in the source that touches an array, one or many times.
 
     kind: READ, WRITE or ATOMIC. STEP is the entry of a straight piece of code, recorded
         where active lanes are counted. FENCE is a threadfence or threadfence_system.
@@ -165,9 +166,9 @@ class Interval:
     values: the stored value of each WRITE, in the order of those rows; None if
         unrecorded.
     block: linear number of the block.
-    number: number of barriers that the block passed before.
+    number: number of barriers that the block had passed before.
     barrier: number of the place of the barrier at the end; -1 at the block's end.
-    left: the barriers of all the block's intervals, in their order.
+    left: `barrier` of each of the block's intervals, in order.
     """
 
     block: int
@@ -188,8 +189,8 @@ class Trace:
     grid, block: shapes as (x, y, z).
     names: for each thread as (block, thread), the final values of its integer locals
         and parameters.
-    passing: names that a thread may bind more than once, as in a loop, so that they may
-        have had other values before.
+    passing: names that a thread may bind more than once, as in a loop; their earlier
+        values are lost.
     """
 
     kernel: str

@@ -4,9 +4,9 @@
     cuda.syncthreads()        ->  yield 12
     y = cuda.shfl_xor_sync(m, x, 1)  ->  y = (yield ("xor", 13, m, x, 1))
 
-.log appends to an array of unsigned numbers. It refuses a negative index, and NumPy
-refuses an index past the end, both before any element is touched. Files, lines and
-columns remain those of the original source.
+.log appends to an array of unsigned numbers, which refuses a negative index. NumPy
+refuses an index past the end. Both do so before any element is touched. Files, lines
+and columns remain those of the original source.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from .program import RewrittenKernel
 
 THREAD = (".tx", ".ty", ".tz", ".lin")  # the first parameters of every function
-ELSE = "write the loop, or call math.*, a function with def, cuda.*"
+ELSE = "write the loop, or call math.*, cuda.* or a function with def"
 SPIN = 1000  # loop turns after which each further turn yields to other threads
 
 
 class Rewriter(ast.NodeTransformer):
-    """The transformer that rewrites one Variant."""
+    """Rewrites the function of one Variant."""
 
     entity = elements.find_entity
     visit_Subscript = elements.rewrite_subscript
@@ -47,10 +47,10 @@ class Rewriter(ast.NodeTransformer):
         self.local = set(variant.kinds.of)
         self.used: set[str] = set()
         self.count = 0
-        self.statement = 0  # the line in which the current statement begins
+        self.statement = 0  # first line of the current statement
 
     def own(self, name: str) -> ast.Name:
-        """Return one of the engine's names, and record its use by the function."""
+        """Return one of the engine's names, and record that the function uses it."""
         self.used.add(name)
         return load(name)
 
@@ -60,7 +60,7 @@ class Rewriter(ast.NodeTransformer):
         return f".{self.count}"
 
     def refuse(self, node: ast.AST, what: str) -> Any:
-        """Raise the error for a line of this function."""
+        """Raise ArgumentError for a line of this function."""
         source = self.program.source(self.variant.function)
         raise make_refusal(source, node, self.variant.function.__name__, what)
 
@@ -75,25 +75,25 @@ class Rewriter(ast.NodeTransformer):
     ) -> AccessPlace:
         """Return a new AccessPlace at a node."""
         text = ast.unparse(node) if isinstance(node, ast.expr) else ""
-        made = AccessPlace(
+        place = AccessPlace(
             kind, text, self.variant.file, node.lineno, node.col_offset, entity
         )
         if isinstance(node, ast.expr):
-            # For x[i] += 1 the read comes first, and errors refer to the read.
-            self.variant.places.setdefault(position_of(node), made)
-        made.statement = self.statement
-        return made
+            # The read of x[i] += 1 comes first, so errors refer to the read.
+            self.variant.places.setdefault(position_of(node), place)
+        place.statement = self.statement
+        return place
 
     def site(
         self, kind: str, node: ast.AST, entity: Entity | None = None
     ) -> AccessPlace:
-        """Return an AccessPlace with a known array and the number of a Site."""
-        made = self.place(kind, node, entity)
-        made.number = len(self.program.sites)
-        self.program.sites.append(made)
+        """Return a new AccessPlace that has a known array and the number of a Site."""
+        place = self.place(kind, node, entity)
+        place.number = len(self.program.sites)
+        self.program.sites.append(place)
         if len(self.program.sites) >= SITES // 2:
             self.refuse(node, f"a kernel has at most {SITES // 2} places with accesses")
-        return made
+        return place
 
     def number_of(self, place: AccessPlace) -> ast.Constant:
         """Return the number by which running code finds an AccessPlace."""
@@ -104,8 +104,8 @@ class Rewriter(ast.NodeTransformer):
         """Return the definition; the engine's parameters precede the kernel's."""
         tree = self.variant.tree
         body = self.suite(tree.body)
-        if self.variant.number == 0 and self.tells_ends():
-            body.append(place_node(self.tell(".came_to_end"), tree.body[-1]))
+        if self.variant.number == 0 and self.records_ends():
+            body.append(place_node(self.call_launch(".came_to_end"), tree.body[-1]))
         if self.program.trace and self.variant.number == 0:
             body.append(place_node(ast.Return(self.names()), tree.body[-1]))
         arguments = ast.arguments(
@@ -119,16 +119,16 @@ class Rewriter(ast.NodeTransformer):
                 for i in range(len(tree.args.defaults))
             ],
         )
-        made = ast.FunctionDef(tree.name, arguments, body, [])
-        made.type_params = []
-        return place_node(made, tree)
+        definition = ast.FunctionDef(tree.name, arguments, body, [])
+        definition.type_params = []
+        return place_node(definition, tree)
 
-    def tells_ends(self) -> bool:
-        """Return whether to record that threads end, since others may wait for them."""
+    def records_ends(self) -> bool:
+        """Return whether to record the ends of threads: others may wait for them."""
         return self.program.checks and self.program.variants[0].yields
 
-    def tell(self, name: str) -> ast.stmt:
-        """Build a call of one of the launch's functions with the thread's number."""
+    def call_launch(self, name: str) -> ast.stmt:
+        """Build a call of a function of the launch with the thread's number."""
         return ast.Expr(ast.Call(self.own(name), [load(".lin")], []))
 
     def names(self) -> ast.expr:
@@ -137,7 +137,7 @@ class Rewriter(ast.NodeTransformer):
 
     def suite(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """Rewrite a list of statements."""
-        made: list[ast.stmt] = []
+        statements: list[ast.stmt] = []
         starts = True
         for index, node in enumerate(body):
             self.statement = node.lineno
@@ -145,12 +145,12 @@ class Rewriter(ast.NodeTransformer):
                 node.value, ast.Constant
             )
             if self.steps and starts and not docstring:
-                made.append(self.step(body[index:]))
+                statements.append(self.step(body[index:]))
                 starts = False
             result = self.visit(node)
-            made += result if isinstance(result, list) else [result]
+            statements += result if isinstance(result, list) else [result]
             starts = starts or isinstance(node, (ast.If, ast.For, ast.While))
-        return made
+        return statements
 
     def step(self, body: list[ast.stmt]) -> ast.stmt:
         """Log the entry of a straight piece of code."""
@@ -161,16 +161,16 @@ class Rewriter(ast.NodeTransformer):
                 last = header.end_lineno
                 break
             last = node.end_lineno
-        made = self.site(STEP, body[0])
-        made.last = last
-        number = make_constant(made.number)
+        place = self.site(STEP, body[0])
+        place.last = last
+        number = make_constant(place.number)
         return place_node(ast.Expr(ast.Call(self.own(".log"), [number], [])), body[0])
 
     # ---- statements ----
 
     def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:
-        if self.variant.number and node.value is None and self.tells_ends():
-            return [place_node(self.tell(".leaves"), node), node]
+        if self.variant.number and node.value is None and self.records_ends():
+            return [place_node(self.call_launch(".leaves"), node), node]
         if self.variant.number == 0 and self.program.trace:
             return place_node(ast.Return(self.names()), node)
         return self.generic_visit(node)
@@ -185,10 +185,10 @@ class Rewriter(ast.NodeTransformer):
         if not isinstance(node.iter, ast.Call):
             self.refuse(node.iter, f"a for loop counts over range(...); {LOOP_HINT}")
         plain = is_simple(node) and not self.steps
-        looked = copy.deepcopy(node) if plain else node
-        looked.iter = self.visit(looked.iter)
-        looked.body, looked.orelse = self.suite(looked.body), self.suite(looked.orelse)
-        return (rewrite_plain_loop(self, node, looked) if plain else None) or looked
+        slow = copy.deepcopy(node) if plain else node
+        slow.iter = self.visit(slow.iter)
+        slow.body, slow.orelse = self.suite(slow.body), self.suite(slow.orelse)
+        return (rewrite_plain_loop(self, node, slow) if plain else None) or slow
 
     def visit_While(self, node: ast.While) -> list[ast.stmt]:
         turns = f".turns{self.count}"
@@ -239,10 +239,10 @@ class Rewriter(ast.NodeTransformer):
 
     def intrinsic(self, path: str, node: ast.expr, number: bool = False) -> ast.expr:
         """Return the value of a name in the language; `number` excludes vectors."""
-        made = None if number else intrinsics.rewrite_attribute(self, path)
-        if made is None:
+        expression = None if number else intrinsics.rewrite_attribute(self, path)
+        if expression is None:
             self.refuse(node, "{} ({})".format(*language.explain_unknown(path)))
-        return place_node(made, node)
+        return place_node(expression, node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         for side in (node.left, node.right):
@@ -257,18 +257,18 @@ class Rewriter(ast.NodeTransformer):
         value = self.meaning(node.func)
         if names.is_foreign(value):
             self.refuse(
-                node, f"{ast.unparse(node.func)}() is not for a kernel ({ELSE})"
+                node, f"a kernel cannot call {ast.unparse(node.func)}() ({ELSE})"
             )
         name = names.math_name(value)
         if name is not None:
             node.func = place_node(self.own(f".math_{name}"), node.func)
             node.args = [self.visit(arg) for arg in node.args]
             return node
-        whole = isinstance(value, type) and value in TYPES
+        is_integer = isinstance(value, type) and value in TYPES
         if names.is_number_type(value) and _is_number(node):
-            made = converted(value) if whole else value
-            return place_node(self.program.scalar(self, made(node.args[0].value)), node)
-        if whole and len(node.args) == 1 and not node.keywords:
+            kind = converted(value) if is_integer else value
+            return place_node(self.program.scalar(self, kind(node.args[0].value)), node)
+        if is_integer and len(node.args) == 1 and not node.keywords:
             node.func = place_node(self.own(f".to_{value.__name__}"), node.func)
             return self.generic_visit(node)
         if names.helper_of(value) is not None:

@@ -109,7 +109,7 @@ def run_block(
     args: tuple,
     order: Iterable[Thread],
 ) -> None:
-    """Run a block whose threads may wait for anything."""
+    """Run a block whose threads may wait in any way."""
     Block(launch, block, body, args, order).run()
 
 
@@ -162,39 +162,36 @@ class Block:
         turns, at_warp = self.turns, self.at_warp
         if log is not None:
             entries, start = log.entries, log.starts.append
-            who, met = log.threads.append, log.phases.append
+            log_thread, log_phase = log.threads.append, log.phases.append
         for number, value in ready:
             if log is not None:
                 start(len(entries))
-                who(number)
-                met(phase[number])
+                log_thread(number)
+                log_phase(phase[number])
             try:
-                got = turns[number].send(value)
+                wait = turns[number].send(value)
             except StopIteration:
                 self.live.discard(number)
                 continue
-            if type(got) is int:
-                self.at_barrier[number] = ("syncthreads", got, None)
-            elif got[0] in BARRIERS:
-                self.at_barrier[number] = got
-            elif got[0] == "spin":
-                self.spinning[number] = got
+            if type(wait) is int:
+                self.at_barrier[number] = ("syncthreads", wait, None)
+            elif wait[0] in BARRIERS:
+                self.at_barrier[number] = wait
+            elif wait[0] == "spin":
+                self.spinning[number] = wait
             else:
-                whole = type(got[2]) is int and got[2] == FULL
-                at_warp[number] = got if whole else self.named(number, got)
+                all_lanes = type(wait[2]) is int and wait[2] == FULL
+                at_warp[number] = wait if all_lanes else self.named(number, wait)
 
-    def named(self, number: int, got: tuple) -> tuple:
-        """Return a lane's wait with its mask as a number.
-
-        Raises Stop if the lane itself is not in the mask.
-        """
-        operation, place, mask, value, argument = got
+    def named(self, number: int, wait: tuple) -> tuple:
+        """Return a wait with its mask as a number; raise Stop if it lacks the lane."""
+        operation, place, mask, value, argument = wait
         if operation == "activemask":
-            return got
+            return wait
         try:
             mask = int(mask) & FULL
         except UNUSABLE as error:
-            raise self.unusable(number, got, error) from None
+            raise self.unusable(number, wait, error) from None
         if not mask >> (number % WARP) & 1:
             raise Stop(
                 "deadlock",
@@ -209,9 +206,9 @@ class Block:
     def meet(self) -> list[tuple[int, Any]]:
         """Release lanes whose partners have arrived; return (thread, value) pairs."""
         groups: dict[tuple, list[int]] = {}
-        for number, got in self.at_warp.items():
-            if got[0] != "activemask":
-                key = number // WARP, got[0], got[2]
+        for number, wait in self.at_warp.items():
+            if wait[0] != "activemask":
+                key = number // WARP, wait[0], wait[2]
                 if key in groups:
                     groups[key].append(number)
                 else:
@@ -219,8 +216,8 @@ class Block:
         released: list[tuple[int, Any]] = []
         for (warp, _, mask), numbers in groups.items():
             if len(numbers) < WARP:
-                here = {n for n in self.named_by(warp, mask) if n in self.live}
-                if here != set(numbers):
+                present = {n for n in self.named_by(warp, mask) if n in self.live}
+                if present != set(numbers):
                     continue
             released += self.exchanged(numbers, mask)
         return released
@@ -236,33 +233,33 @@ class Block:
         if operation != "activemask":
             for number in numbers:
                 self.phase[number] += 1
-        values = {n % WARP: got[3] for n, got in waits.items()}
-        arguments = {n % WARP: got[4] for n, got in waits.items()}
+        values = {n % WARP: wait[3] for n, wait in waits.items()}
+        arguments = {n % WARP: wait[4] for n, wait in waits.items()}
         try:
             result = exchange_values(operation, values, arguments, mask)
         except UNUSABLE as error:
-            first, got = next(iter(waits.items()))
-            raise self.unusable(first, got, error) from None
+            first, wait = next(iter(waits.items()))
+            raise self.unusable(first, wait, error) from None
         if len(waits) < WARP and operation != "activemask":
-            asked = shuffle_sources(operation, arguments)
-            self.launch.meet(self.block, waits, asked, len(self.every))
+            sources = shuffle_sources(operation, arguments)
+            self.launch.meet(self.block, waits, sources, len(self.every))
         return [(n, result[n % WARP]) for n in waits]
 
     # ---- no thread can continue ----
 
     def all_wait(self) -> list[tuple[int, Any]]:
-        """Open a barrier if no thread can continue; raise Stop if there is none."""
-        active = [n for n, got in self.at_warp.items() if got[0] == "activemask"]
+        """Release threads when none can continue; raise Stop if that is impossible."""
+        active = [n for n, wait in self.at_warp.items() if wait[0] == "activemask"]
         if active:
             # These are the lanes of a warp that have reached the same place.
             first = active[0]
             place = self.at_warp[first][1]
-            here = [
+            lanes = [
                 n
                 for n in active
                 if n // WARP == first // WARP and self.at_warp[n][1] == place
             ]
-            return self.exchanged(here, make_mask(n % WARP for n in here))
+            return self.exchanged(lanes, make_mask(n % WARP for n in lanes))
         if self.at_warp:
             raise self.deadlock()
         return self.open()
@@ -270,32 +267,32 @@ class Block:
     def open(self) -> list[tuple[int, Any]]:
         """Open the barrier for all live threads."""
         waits, self.at_barrier = self.at_barrier, {}
-        at = {number: got[1] for number, got in waits.items()}
+        at = {number: wait[1] for number, wait in waits.items()}
         self.launch.ended(self.block, self.interval, True, next(iter(at.values())))
         self.interval += 1
         self.phase = dict.fromkeys(self.every, 0)
         self.launch.opens(self.block, at)
         truths = []
-        for number, got in waits.items():
+        for number, wait in waits.items():
             try:
-                truths.append(got[0] in BARRIERS and bool(got[2]))
+                truths.append(wait[0] in BARRIERS and bool(wait[2]))
             except UNUSABLE as error:
-                raise self.unusable(number, got, error) from None
+                raise self.unusable(number, wait, error) from None
         results = {
             "syncthreads": None,
             "syncthreads_count": sum(truths),
             "syncthreads_and": int(all(truths)),
             "syncthreads_or": int(any(truths)),
         }
-        return [(number, results[got[0]]) for number, got in waits.items()]
+        return [(number, results[wait[0]]) for number, wait in waits.items()]
 
-    def unusable(self, number: int, got: tuple, error: Exception) -> Stop:
+    def unusable(self, number: int, wait: tuple, error: Exception) -> Stop:
         """Return the Stop for a thread whose argument is not a usable number."""
-        text = f"calls cuda.{got[0]} with an unusable argument: {error}"
-        return Stop("exception", text, self.launch.places[got[1]]).of(number)
+        text = f"calls cuda.{wait[0]} with an unusable argument: {error}"
+        return Stop("exception", text, self.launch.places[wait[1]]).of(number)
 
     def deadlock(self) -> Stop:
-        """Return the Stop that names a waiting thread and a thread it waits for."""
+        """Return the Stop that names a waiting thread and the lanes that never come."""
         first = min(self.at_warp, key=lambda n: self.rank[n])
         operation, place, mask, *_ = self.at_warp[first]
         needed = [n for n in self.named_by(first // WARP, mask) if n in self.live]
@@ -306,8 +303,8 @@ class Block:
         ]
         other = missing[0]
         where = self.at_warp.get(other) or self.at_barrier[other]
-        mask_there = where[2] if other in self.at_warp else None
-        with_mask = f" with the mask 0x{mask_there:08x}" if mask_there else ""
+        other_mask = where[2] if other in self.at_warp else None
+        with_mask = f" with the mask 0x{other_mask:08x}" if other_mask else ""
         return Stop(
             "deadlock",
             f"waits at cuda.{operation} with the mask 0x{mask:08x} for "
@@ -326,20 +323,20 @@ class Block:
         if self.idle < max(100, IDLE // len(self.spinning)):
             return
         number, (_, place, turns) = next(iter(self.spinning.items()))
-        found = self.launch.places[place]
+        place_of_loop = self.launch.places[place]
         text = (
             f"has gone round its loop {turns} times: it waits for a change that no "
             f"thread makes"
         )
         if self.at_barrier:
-            got = next(iter(self.at_barrier.values()))
-            line = self.launch.places[got[1]].line
+            wait = next(iter(self.at_barrier.values()))
+            line = self.launch.places[wait[1]].line
             text += (
                 f" ({len(self.at_barrier)} threads wait at the barrier of line {line})"
             )
         if self.launch.blocks > 1:
             text += (
-                "; blocks run one after another here, so what it waits for must come "
-                "from its own block or from one that ran before"
+                "; in the simulator, blocks run one after another, so the change must "
+                "come from its own block or an earlier one"
             )
-        raise Stop("hang", text, found).of(number)
+        raise Stop("hang", text, place_of_loop).of(number)

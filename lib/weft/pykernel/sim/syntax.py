@@ -1,7 +1,7 @@
 """Syntax trees: the limits of a kernel's syntax, and short builders for new code.
 
-The engine's names begin with a dot, as do Python's implicit names in comprehensions, so
-that they cannot collide with a name in the kernel.
+The engine's names begin with a dot, as do Python's implicit names in comprehensions.
+They therefore cannot collide with names in the kernel.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _WAYS: dict[type[ast.AST], tuple[str, str]] = {
     ast.AsyncWith: ("with", "write its steps one after another"),
     ast.AsyncFor: ("async", "threads wait with cuda.syncthreads()"),
     ast.Await: ("await", "threads wait with cuda.syncthreads()"),
-    ast.Try: ("try", "check with an if before"),
-    ast.TryStar: ("try", "check with an if before"),
+    ast.Try: ("try", "test with an if first"),
+    ast.TryStar: ("try", "test with an if first"),
     ast.ClassDef: ("class", "use arrays and numbers"),
     ast.FunctionDef: ("def inside a kernel", "define the helper outside of it"),
     ast.AsyncFunctionDef: ("async def", "define a helper with def, outside of it"),
@@ -29,7 +29,7 @@ _WAYS: dict[type[ast.AST], tuple[str, str]] = {
     ast.YieldFrom: ("yield", "threads wait with cuda.syncthreads()"),
     ast.Global: ("global", "write to an array that is an argument"),
     ast.Nonlocal: ("nonlocal", "write to an array that is an argument"),
-    ast.Delete: ("del", "leave it out: a thread's names end with it"),
+    ast.Delete: ("del", "leave it out, since a thread's names end with the thread"),
     ast.ListComp: ("a list comprehension", "write a for loop"),
     ast.SetComp: ("a comprehension", "write a for loop"),
     ast.DictComp: ("a comprehension", "write a for loop"),
@@ -55,23 +55,23 @@ def make_refusal(
 
 def check(source: FunctionSource, name: str, kernel: bool) -> None:
     """Raise ArgumentError at the first invalid construct of a kernel or helper."""
-    given = source.tree.args
-    if given.vararg or given.kwarg or given.kwonlyargs:
+    arguments = source.tree.args
+    if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
         raise make_refusal(
-            source, source.tree, name, "a helper's parameters are plain names; no *"
+            source, source.tree, name, "a helper's parameters are plain names, not *"
         )
-    for node in _in_order(source.tree):
+    for node in _walk_in_order(source.tree):
         if node is source.tree:
             continue
         if isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Set)):
             raise make_refusal(
                 *(source, node, name),
-                "a for loop of a kernel goes over range(...) or a tuple, no list",
+                "a kernel's for loop runs over range(...) or a tuple, not a list",
             )
         if type(node) in _WAYS:
             what, way = _WAYS[type(node)]
             raise make_refusal(
-                source, node, name, f"a kernel cannot have {what}; {way} instead"
+                source, node, name, f"a kernel cannot have {what}; {way}"
             )
         if isinstance(node, ast.keyword) and node.arg is None:
             raise make_refusal(
@@ -97,7 +97,7 @@ def _is_returning(node: ast.Return) -> bool:
     )
 
 
-def _in_order(node: ast.AST):
+def _walk_in_order(node: ast.AST):
     yield node
     for child in ast.iter_child_nodes(node):
         # Threads do not run decorators and annotations.
@@ -107,7 +107,7 @@ def _in_order(node: ast.AST):
             node.returns,
         ]:
             continue
-        yield from _in_order(child)
+        yield from _walk_in_order(child)
 
 
 def load(name: str) -> ast.Name:
@@ -197,5 +197,5 @@ def assign(name: str, what: ast.expr) -> ast.stmt:
 
 
 def place_node(node: Any, place: ast.AST) -> Any:
-    """Give `node` the position of `place`; its new parts get their positions later."""
+    """Give `node`, but not its new parts, the position of `place`, and return it."""
     return ast.copy_location(node, place)

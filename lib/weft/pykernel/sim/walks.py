@@ -1,7 +1,7 @@
 """Compute where a plain loop's accesses begin and end, and test their bounds.
 
 Such a loop has a known number of turns, and each of its accesses moves by equal steps.
-Whatever is known before the launch is computed in this module; the rest becomes code.
+This module computes values known before the launch; the new code computes the others.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-# In loops with fewer or more turns, each access is logged singly.
+# Loops with fewer or more turns log each access separately.
 SHORT, LONG = 3, 1 << 16
 
 
 class Odd(Exception):
-    """The exception for a loop that is not plain."""
+    """Raised for a loop that is not plain."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Walk:
     """An access in a plain loop: a[part, part + coefficient * i, part].
 
     axis: the index that moves (-1: none).
-    name: the local that holds the element.
+    name: the local that contains the element.
     """
 
     node: ast.Subscript
@@ -58,7 +58,7 @@ class Walk:
 
 @dataclass
 class LoopCount:
-    """The turns of a loop: their number, the first value, the step, and range(...)."""
+    """The turns of a loop: their number, first value, step, and range(...)."""
 
     turns: ast.expr
     first: ast.expr
@@ -69,32 +69,32 @@ class LoopCount:
 class Way:
     """The computations before a loop begins.
 
-    tests: tests of whether the loop stays within the arrays.
-    later: values of locals that are computed within the tests.
-    found: statements after the tests.
-    values: for each walk, the expression of its elements in the loop.
+    tests: conditions under which the loop stays within the arrays.
+    later: values of locals that the tests compute.
+    statements: statements after the tests.
+    values: for each walk, an expression for its elements in the loop.
     """
 
     def __init__(self) -> None:
         self.tests: list[ast.expr] = []
         self.later: dict[str, ast.expr] = {}
-        self.found: list[ast.stmt] = []
+        self.statements: list[ast.stmt] = []
         self.values: list[ast.expr] = []
 
     def use(self, node: ast.expr) -> ast.expr:
-        """Return a value; at its first use, return also its computation."""
+        """Return a value; its first use includes its computation."""
         if isinstance(node, ast.Name) and node.id in self.later:
             return make_walrus(node.id, self.later.pop(node.id))
         return node
 
-    def test(self, a: ast.expr, how: ast.cmpop, b: ast.expr) -> None:
-        """Test a < b or another comparison, unless the result is already known."""
+    def test(self, a: ast.expr, operator: ast.cmpop, b: ast.expr) -> None:
+        """Add a test like a < b unless it is known to hold; raise Odd if it fails."""
         x, y = whole_value(a), whole_value(b)
         if x is not None and y is not None:
-            if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(how)]:
+            if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(operator)]:
                 raise Odd
             return
-        self.tests.append(compare(self.use(a), how, b))
+        self.tests.append(compare(self.use(a), operator, b))
 
 
 def find_walk(
@@ -126,7 +126,7 @@ def find_walk(
 def find_slope(
     rewriter: Rewriter, node: ast.expr, counter: str, bound: set[str]
 ) -> ast.expr:
-    """Return the change of an integer as the counter grows by 1."""
+    """Return the change of an integer when the counter grows by 1."""
     if isinstance(node, ast.Name):
         if node.id == counter:
             return make_constant(1)
@@ -162,16 +162,14 @@ def find_slope(
 def rewrite_whole(
     rewriter: Rewriter, node: ast.expr, counter: str = "", first: ast.expr | None = None
 ) -> ast.expr:
-    """Rewrite an integer expression with its constants, and `first` as the counter."""
+    """Rewrite an integer expression; insert constants, and `first` for `counter`."""
     if isinstance(node, ast.Name):
         if node.id == counter and first is not None:
             return copy.deepcopy(first)
-        found = None if node.id in rewriter.local else rewriter.meaning(node)
-        return (
-            make_constant(found)
-            if type(found) is int
-            else rewriter.visit(copy.copy(node))
-        )
+        known = None if node.id in rewriter.local else rewriter.meaning(node)
+        if type(known) is int:
+            return make_constant(known)
+        return rewriter.visit(copy.copy(node))
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
         form = add_whole if isinstance(node.op, ast.Add) else multiply_whole
         sides = [
@@ -249,31 +247,31 @@ def begin_walk(
             way.test(first, ast.GtE(), make_constant(0))
         end = first
         if axis == walk.axis:
-            reached = add_whole(way.use(first), multiply_whole(turns, step))
-            end = last = name_value(rewriter, reached, way)
+            final = add_whole(way.use(first), multiply_whole(turns, step))
+            end = last = name_value(rewriter, final, way)
             if whole_value(step) is None:
                 way.test(last, ast.Gt(), first)
         way.test(end, ast.Lt(), measure_side(rewriter, entity, axis))
         parts.append(first)
-    flat, room, far = make_constant(0), make_constant(1), make_constant(0)
+    flat, room, stride = make_constant(0), make_constant(1), make_constant(0)
     for axis in reversed(range(len(parts))):
         flat = add_whole(multiply_whole(parts[axis], room), flat)
         if axis == walk.axis:
-            far = multiply_whole(step, room)
+            stride = multiply_whole(step, room)
         room = multiply_whole(measure_side(rewriter, entity, axis), room)
     shared = entity.origin == "shared"
     if (shared or rewriter.checks) and not isinstance(flat, (ast.Name, ast.Constant)):
         name = rewriter.temporary()
-        way.found.append(assign(name, flat))
+        way.statements.append(assign(name, flat))
         flat = load(name)
     if walk.axis >= 0 and shared:
         parts = [
             ast.Slice(
                 flat,
                 add_whole(
-                    add_whole(flat, multiply_whole(turns, far)), make_constant(1)
+                    add_whole(flat, multiply_whole(turns, stride)), make_constant(1)
                 ),
-                far,
+                stride,
             )
         ]
     elif walk.axis >= 0:
@@ -282,11 +280,11 @@ def begin_walk(
     elif shared:
         parts = [flat]
     way.values.append(ast.Subscript(walk.array, tuple_of(parts), ast.Load()))
-    return flat, far
+    return flat, stride
 
 
 def name_value(rewriter: Rewriter, node: ast.expr, way: Way) -> ast.expr:
-    """Return a local or a number for a value, which is computed at its first use."""
+    """Return a local or a number for a value; a local is computed at its first use."""
     if isinstance(node, (ast.Name, ast.Constant)):
         return node
     name = rewriter.temporary()

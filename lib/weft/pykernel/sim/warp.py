@@ -6,8 +6,8 @@ a warp's lanes. It also finds absent lanes on which a call depends.
 CUDA's rules (Programming Guide, "Warp Shuffle Functions" and "Warp Vote Functions"):
 all lanes of the mask that have not exited make the same call. A shuffle that reads any
 other lane returns an undefined value. Two cases are therefore findings: a lane of the
-mask that came to the kernel's end another way, and a shuffle that reads an absent lane.
-The messages are those of kernels/simt/watch/absent.cpp.
+mask that reached the kernel's end by another path, and a shuffle that reads an absent
+lane. The messages are those of kernels/simt/watch/absent.cpp.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def make_barrier_finding(
     grid: Index,
     block: Index,
 ) -> Finding:
-    """Return the Finding for one opening of a barrier.
+    """Return the Finding for a barrier that opens without some of its threads.
 
     waiting: the threads at each place, by its number in `places`.
     gone: the threads that have reached the kernel's end.
-    at: the number of the block.
+    at: number of the block.
     """
     main = max(waiting, key=lambda place: len(waiting[place]))
-    place, here = places[main], sorted(waiting[main])
+    place, waiters = places[main], sorted(waiting[main])
     where = unflatten(at, grid)
-    others = [
+    clauses = [
         f"{_name_threads(numbers, block)} {_wait(numbers)} at that of line "
         f"{places[p].line}"
         for p, numbers in waiting.items()
@@ -46,14 +46,15 @@ def make_barrier_finding(
     ]
     missing = [n for p, numbers in waiting.items() if p != main for n in numbers]
     if gone:
-        has = "has" if len(gone) == 1 else "have"
-        others.append(
-            f"{_name_threads(gone, block)} {has} come to the kernel's end without it"
+        verb = "has" if len(gone) == 1 else "have"
+        clauses.append(
+            f"{_name_threads(gone, block)} {verb} come to the kernel's end without it"
         )
         missing = list(gone)
     text = (
-        f"{_name_threads(here, block)} of block {write_index(where, grid)} "
-        f"{_wait(here)} at the barrier of line {place.line}, but {' and '.join(others)}"
+        f"{_name_threads(waiters, block)} of block {write_index(where, grid)} "
+        f"{_wait(waiters)} at the barrier of line {place.line}, but "
+        f"{' and '.join(clauses)}"
     )
     return Finding(
         "barrier",
@@ -61,7 +62,7 @@ def make_barrier_finding(
         *(place.file, place.line, place.column),
         block=where,
         thread=unflatten(missing[0], block),
-        other=unflatten(here[0], block),
+        other=unflatten(waiters[0], block),
     )
 
 
@@ -87,14 +88,14 @@ def exchange_values(
 ) -> dict[int, Any]:
     """Return the result for each lane that has arrived, by lane.
 
-    values, arguments: by lane, the value that the lane brings, and the lane that it
-        requests. A shuffle from a lane that has not arrived returns the reader's own
-        value.
+    values, arguments: by lane, its value, and the argument that selects its source.
+
+    A shuffle from a lane that has not arrived returns the reader's own value.
     """
     if operation in _LANES:
-        asked = shuffle_sources(operation, arguments)
+        sources = shuffle_sources(operation, arguments)
         return {
-            lane: values.get(asked.get(lane, lane), value)
+            lane: values.get(sources.get(lane, lane), value)
             for lane, value in values.items()
         }
     if operation == "match_any_sync":
@@ -114,8 +115,8 @@ def shuffle_sources(operation: str, arguments: dict[int, Any]) -> dict[int, int]
     find = _LANES.get(operation)
     if find is None:
         return {}
-    asked = {lane: find(lane, int(by)) for lane, by in arguments.items()}
-    return {lane: at for lane, at in asked.items() if 0 <= at < WARP}
+    sources = {lane: find(lane, int(by)) for lane, by in arguments.items()}
+    return {lane: at for lane, at in sources.items() if 0 <= at < WARP}
 
 
 def _count_votes(operation: str, values: dict[int, Any]) -> Any:
@@ -139,19 +140,19 @@ def _count_votes(operation: str, values: dict[int, Any]) -> Any:
 
 
 _LANES = {
-    "shfl_sync": lambda lane, asked: asked % WARP,
-    "shfl_up_sync": lambda lane, asked: lane - asked,
-    "shfl_down_sync": lambda lane, asked: lane + asked,
-    "shfl_xor_sync": lambda lane, asked: lane ^ asked,
+    "shfl_sync": lambda lane, by: by % WARP,
+    "shfl_up_sync": lambda lane, by: lane - by,
+    "shfl_down_sync": lambda lane, by: lane + by,
+    "shfl_xor_sync": lambda lane, by: lane ^ by,
 }
 
 
 def make_mask(lanes: Iterable[int]) -> int:
     """Return a mask with a bit for each lane."""
-    found = 0
+    mask = 0
     for lane in lanes:
-        found |= 1 << lane
-    return found
+        mask |= 1 << lane
+    return mask
 
 
 def write_lanes(lanes: Iterable[int]) -> str:
@@ -175,7 +176,7 @@ ANOTHER_WAY = "came to the kernel's end another way"
 class Call:
     """A call at which lanes of a warp meet.
 
-    threads: the threads that meet, in order, by their numbers in the block.
+    threads: numbers, in the block, of the threads that meet, in order.
     mask: the mask of the call.
     sources: the lane that each lane reads; empty if the call is not a shuffle.
     ended: threads of the block that reached the kernel's end without returning early.
@@ -204,7 +205,7 @@ class Call:
 
 
 def describe_absent(call: Call) -> tuple[int, str] | None:
-    """Return the thread to name and the problem with the call; None if it is valid."""
+    """Return a thread and its problem with the call; None if the call is valid."""
     for lane, source in call.sources.items():
         if _is_misled(call, lane, source):
             return call.first + lane, (
@@ -218,25 +219,26 @@ def describe_absent(call: Call) -> tuple[int, str] | None:
     ]
     if not missing:
         return None
-    take, they = ("takes", "it") if len(missing) == 1 else ("take", "they")
+    verb, pronoun = ("takes", "it") if len(missing) == 1 else ("take", "they")
     return call.threads[0], (
-        f"the mask 0x{call.mask:08x} names {write_lanes(missing)}, which {take} "
+        f"the mask 0x{call.mask:08x} names {write_lanes(missing)}, which {verb} "
         "no part: "
-        f"{they} {ANOTHER_WAY}"
+        f"{pronoun} {ANOTHER_WAY}"
     )
 
 
 def make_finding(
     place: AccessPlace, thread: int, text: str, at: Index, grid: Index, sides: Index
 ) -> Finding:
-    """Return the Finding for a sentence about a thread, by its number in the block.
+    """Return the Finding for a sentence, `text`, about a thread.
 
+    thread: number of the thread in the block.
     at: index of the block.
     grid: shape of the launch, in blocks.
     sides: shape of the block, in threads.
     """
-    who = unflatten(thread, sides)
-    where = f"thread {write_index(who, sides)}"
+    thread_index = unflatten(thread, sides)
+    where = f"thread {write_index(thread_index, sides)}"
     if grid != (1, 1, 1):
         where += f" of block {write_index(at, grid)}"
     return Finding(
@@ -244,7 +246,7 @@ def make_finding(
         f"{where}: {text}",
         *(place.file, place.line, place.column),
         block=at,
-        thread=who,
+        thread=thread_index,
     )
 
 

@@ -15,9 +15,11 @@ from .record import AccessPlace
 
 
 class Stop(Exception):
-    """Ends a thread. kind: as in report/cures.py; text: with the numbers.
+    """Ends a thread.
 
-    place: where, if known. array, index: the element that it was about to touch.
+    kind, text: the finding's kind, as in report/cures.py, and its message.
+    place: the access, if known.
+    array, index: the element that the thread was about to touch.
     """
 
     def __init__(
@@ -31,20 +33,21 @@ class Stop(Exception):
         super().__init__(text)
         self.kind, self.text, self.place = kind, text, place
         self.array, self.index = array, index
-        self.thread: int | None = None  # its linear number, if no frame has it
+        self.thread: int | None = None  # its linear number, unless a frame contains it
 
     def of(self, thread: int) -> Stop:
-        """Make this about a thread other than the running one, and return it."""
+        """Attribute the stop to a thread that is not running, and return the stop."""
         self.thread = thread
         return self
 
 
 _DEBUGGERS = ("pdb.py", "bdb.py", "cmd.py", "debugger.py", "pydevd.py")
-# An own function object: ctypes.pythonapi's argtypes belong to everybody.
+# A separate function object, because ctypes.pythonapi's argtypes are process-wide.
 _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)
 _raise = _PROTOTYPE(("PyThreadState_SetAsyncExc", ctypes.pythonapi))
-AGAIN = 5.0  # seconds before another attempt: in the callback of a weak
-# reference, or in __del__, Python prints the exception and goes on
+# Seconds before another attempt: Python only prints an exception in a weak reference's
+# callback or in __del__.
+AGAIN = 5.0
 
 
 class TooLong(Stop):
@@ -55,7 +58,7 @@ class TooLong(Stop):
 
 
 class Watchdog:
-    """`with Watchdog(seconds) as watch:`, and watch.begin() as each block begins."""
+    """A context manager that limits the time of each block; begin() starts a block."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -76,42 +79,42 @@ class Watchdog:
         _watcher.watches.discard(self)
         self._launch = None
         if self._fired > (kind is TooLong):
-            # It may be on its way. If it were taken back, the interpreter would look
-            # for it at every turn of every loop. It arrives at once, if at all.
+            # A TooLong may be pending. If it were cancelled, the interpreter would
+            # look for it at every turn of every loop. If pending, it arrives at once.
             with contextlib.suppress(TooLong):
                 for _ in range(50):
                     time.sleep(0.001)
 
     @property
     def due(self) -> float:
-        """The time at which the running block will have taken too long."""
+        """The time at which the running block exceeds its limit."""
         return self.began + self.seconds
 
     def begin(self) -> None:
-        """Restart the time as a block begins."""
+        """Restart the clock as a block begins."""
         self.began = time.monotonic()
 
     def end_late_launch(self) -> bool:
-        """End the launch if it is late; return False if its watch is over."""
+        """End the launch if it is late; return False if it is already over."""
         if self.due > time.monotonic():
             return True
         with self._lock:
             if self._over:
                 return False
-            waits = self.seconds
-            inside, debugged = self._looked()
-            if not inside:  # it arrived in __exit__, and had no effect
+            delay = self.seconds
+            inside, debugged = self._inspect_thread()
+            if not inside:  # TooLong arrived in __exit__, without effect
                 self._launch = None
                 return False
             if not debugged:
                 self._fired += 1
                 _raise(self._ident, TooLong)
-                waits = AGAIN
-            self.began = time.monotonic() + waits - self.seconds
+                delay = AGAIN
+            self.began = time.monotonic() + delay - self.seconds
             return True
 
-    def _looked(self) -> tuple[bool, bool]:
-        """Return whether the thread is in the launch, and whether a debugger has it."""
+    def _inspect_thread(self) -> tuple[bool, bool]:
+        """Return whether the thread is in the launch, and whether in a debugger."""
         inside = debugged = False
         frame: FrameType | None = sys._current_frames().get(self._ident)
         while frame is not None:
@@ -131,7 +134,7 @@ class _Watcher:
 
     def __init__(self) -> None:
         self.watches: set[Watchdog] = set()
-        self.alarm = math.inf  # next look; infinity if a launch must wake it
+        self.alarm = math.inf  # when it wakes next; infinity if a launch must wake it
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -156,8 +159,8 @@ class _Watcher:
                     self.watches.discard(watch)
             due = min((watch.due for watch in list(self.watches)), default=math.inf)
             self.alarm = due
-            left = due - time.monotonic()
-            self._wake.wait(None if left == math.inf else max(left, 0))
+            remaining = due - time.monotonic()
+            self._wake.wait(None if remaining == math.inf else max(remaining, 0))
 
 
 def _start_anew() -> None:

@@ -32,12 +32,12 @@ is passed as an argument counts as well if it is not negative, since each sign h
 separate translation.
 
 Indices and sizes are C's int, so an array has at most 2**31 - 1 elements. A variable
-has one type, which joins the types of all its values. The two sides of `a if c else b`,
-and the arguments of min and max, are joined in the same way.
+has one type, which joins the types of all its values. The types of the two sides of
+`a if c else b`, and of the arguments of min and max, are joined in the same way.
 
 On sim, a float that does not fit an int is converted as on a GPU: to the nearest number
-of at least 32 bits, whose low bits are used. On the CPU, C++ leaves this case
-undefined, as well as shifts by 32 or more; a watched launch reports where they happen.
+of at least 32 bits, whose low bits are used. On the CPU, C++ leaves this conversion
+undefined, as well as shifts by 32 or more; a watched launch reports both.
 
 Results have the same bits for + - * / // % of numbers, comparisons, bit operations and
 conversions. The same holds for sqrt, fabs, floor, ceil, trunc, min, max and fma. Other
@@ -84,12 +84,13 @@ ROUNDS = 20
 class Translation:
     """The translation of a kernel.
 
-    text: the CUDA C; name: the kernel's name in it.
+    text: the CUDA C.
+    name: the kernel's name in the text.
     extents: the additional parameters, which follow the kernel's own, each with the
         array sides whose length it passes.
     lines: for each line of the text, the number of its source line (0: none) and the
         name of its function.
-    functions: the translated Python functions, the kernel first.
+    functions: the translated Python functions, beginning with the kernel.
     """
 
     text: str
@@ -102,31 +103,31 @@ class Translation:
 def to_cuda(kernel: Any, types: Sequence[Any]) -> str:
     """Translate a kernel to CUDA C.
 
-    types: one type for each parameter: an argument as a launch would pass it,
-        "float32", "int", "float", "float32[:, :]", a NumPy dtype or a type of Numba's.
-        "int" is a size: a Python int that is not negative.
+    types: one type for each parameter: an argument as for a launch, "float32", "int",
+        "float", "float32[:, :]", a NumPy dtype or a Numba type. "int" is a size: a
+        Python int that is not negative.
 
-    Raises TranslationError for code that has no equivalent in C.
+    Raises TranslationError for code without an equivalent in C.
     """
     return translate(kernel, types).text
 
 
 def translate(kernel: Any, types: Sequence[Any]) -> Translation:
-    """Translate a kernel, and return also the information that a launch requires."""
+    """Translate a kernel, and also return the information that a launch requires."""
     if not isinstance(kernel, PythonKernel):
         kernel = PythonKernel(kernel)
     if isinstance(types, str) or not isinstance(types, Sequence):
         raise ArgumentError(
-            f"types wants one type for each parameter, e.g. ('float32[:]', 'int'), "
-            f"this is {types!r:.60}"
+            f"types takes one type for each parameter, e.g. ('float32[:]', 'int'), not "
+            f"{types!r:.60}"
         )
-    given = kernel.bind(types)
+    bound = kernel.bind(types)
     return translate_kernel(
-        kernel, [parse(name, value) for name, value in given.items()]
+        kernel, [parse(name, value) for name, value in bound.items()]
     )
 
 
-HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"  # the type, not a variable's name
+HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"  # the type, not a variable
 
 
 def translate_kernel(kernel: PythonKernel, arguments: list[Argument]) -> Translation:
@@ -138,27 +139,27 @@ def translate_kernel(kernel: PythonKernel, arguments: list[Argument]) -> Transla
     output = TranslationOutput(program.units)
     for _ in range(ROUNDS):
         output.begin()
-        known = sum(len(unit.needed) for unit in program.units)
-        written = [UnitWriter(unit, output).function() for unit in program.units]
-        again = sum(len(unit.needed) for unit in program.units) != known
-        if not (output.grew or again):
+        known_extents = sum(len(unit.needed) for unit in program.units)
+        unit_lines = [UnitWriter(unit, output).function() for unit in program.units]
+        more_needed = sum(len(unit.needed) for unit in program.units) != known_extents
+        if not (output.grew or more_needed):
             break
-    return _assemble(program, output, written)
+    return _assemble(program, output, unit_lines)
 
 
 def _assemble(
-    program: TranslatedUnits, output: TranslationOutput, written: list
+    program: TranslatedUnits, output: TranslationOutput, unit_lines: list
 ) -> Translation:
     parts: list[list[tuple[str, int, str]]] = []
     code = scanner.blank_comments(
-        "\n".join(line for lines in written for line, _ in lines)
+        "\n".join(line for lines in unit_lines for line, _ in lines)
     )
     if re.search(HALF, code):
         output.headers.add("cuda_fp16.h")
     for text in output.head():
         parts.append([(line, 0, "") for line in text.split("\n")])
     for unit in _order_units(program):
-        lines = written[program.units.index(unit)]
+        lines = unit_lines[program.units.index(unit)]
         name = unit.function.__name__
         parts.append([(text, line, name) for text, line in lines])
     flat: list[tuple[str, int, str]] = []
@@ -176,17 +177,17 @@ def _assemble(
 
 def _order_units(program: TranslatedUnits) -> list[Unit]:
     """Order the units so that every helper precedes its callers."""
-    done: list[Unit] = []
+    ordered: list[Unit] = []
 
     def visit(unit: Unit) -> None:
-        for called in unit.calls.values():
-            if called not in done:
-                visit(called)
-        if unit not in done:
-            done.append(unit)
+        for callee in unit.calls.values():
+            if callee not in ordered:
+                visit(callee)
+        if unit not in ordered:
+            ordered.append(unit)
 
     visit(program.units[0])
-    return done
+    return ordered
 
 
 __all__ = ["Translation", "TranslationError", "of_argument", "to_cuda", "translate"]

@@ -1,4 +1,4 @@
-"""The arrays that a kernel makes: shared, local and constant arrays, and views."""
+"""The arrays that a kernel declares: shared, local and constant arrays, and views."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .unit import KnownFunction, LanguageName, Unit, write_dotted
 
 
 def declare_array(walk: Any, name: str, node: ast.AST) -> ArrayType | None:
-    """Return the array that an assignment to `name` makes or aliases, or None."""
+    """Return the array that an assignment to `name` declares or aliases, or None."""
     unit = walk.unit
     if isinstance(node, ast.Name) and not unit.meaning_is_number(node):
         kind = walk.expr(node)
@@ -26,12 +26,12 @@ def declare_array(walk: Any, name: str, node: ast.AST) -> ArrayType | None:
         return _slice(walk, node)
     if not isinstance(node, ast.Call):
         return None
-    found = unit.meaning(node.func)
-    if not isinstance(found, LanguageName):
+    meaning = unit.meaning(node.func)
+    if not isinstance(meaning, LanguageName):
         return None
-    if found.path in ("shared.array", "local.array"):
-        return _make_array(walk, name, found.path, node)
-    if found.path == "const.array_like":
+    if meaning.path in ("shared.array", "local.array"):
+        return _make_array(walk, name, meaning.path, node)
+    if meaning.path == "const.array_like":
         return _constant_array(walk, name, node)
     return None
 
@@ -41,7 +41,7 @@ def _view(walk: Any, node: ast.Name) -> ArrayType | None:
     if not isinstance(kind, ArrayType):
         return None
     walk.unit.fail(
-        f"{node.id} is an array with a name already", f"write {node.id}", node
+        f"{node.id} is an array that already has a name", f"write {node.id}", node
     )
 
 
@@ -64,15 +64,15 @@ def _bind_arguments(
     unit: Unit, node: ast.Call, names: tuple[str, ...]
 ) -> list[ast.expr]:
     """Return positional and keyword arguments in the order of `names`."""
-    given = dict(zip(names, node.args))
-    given |= {k.arg: k.value for k in node.keywords}
-    if set(given) != set(names) or len(node.args) > len(names):
+    arguments = dict(zip(names, node.args))
+    arguments |= {k.arg: k.value for k in node.keywords}
+    if set(arguments) != set(names) or len(node.args) > len(names):
         unit.fail(
             f"{ast.unparse(node.func)} takes {', '.join(names)}",
             f"write {ast.unparse(node.func)}({', '.join(names)})",
             node,
         )
-    return [given[name] for name in names]
+    return [arguments[name] for name in names]
 
 
 def _make_array(walk: Any, name: str, path: str, node: ast.Call) -> ArrayType:
@@ -94,7 +94,7 @@ def _make_array(walk: Any, name: str, path: str, node: ast.Call) -> ArrayType:
 
 
 def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
-    """Return the numbers of a shape in the source; refuse one that is not constant."""
+    """Return the numbers of a shape in the source; refuse a shape that may vary."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     values = [evaluate_constant(unit, part) for part in parts]
     if len(values) == 1 and isinstance(values[0], tuple):
@@ -110,7 +110,7 @@ def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
 
 
 def _walk_shape(walk: Any, node: ast.AST) -> None:
-    """Infer the types in a shape, so that it can be written with its names."""
+    """Infer the types in a shape, which C then writes with the source's names."""
     for part in node.elts if isinstance(node, ast.Tuple) else [node]:
         if not isinstance(walk.unit.meaning(part), tuple):
             walk.scalar(part)
@@ -126,10 +126,10 @@ def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
         if isinstance(one, ast.Name):
             if unit.is_local(one.id):
                 return None
-            found = unit.meaning(one)
-            if isinstance(found, LanguageName):
+            meaning = unit.meaning(one)
+            if isinstance(meaning, LanguageName):
                 return 32 if write_dotted(node).endswith("warpsize") else None
-            names[one.id] = found
+            names[one.id] = meaning
     try:
         return eval(  # only the user's expression and globals
             compile(ast.Expression(node), "constant", "eval"),
@@ -141,15 +141,15 @@ def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
 
 
 def _parse_dtype(unit: Unit, node: ast.AST) -> ScalarType:
-    found = node.value if isinstance(node, ast.Constant) else unit.meaning(node)
-    kind = found if isinstance(found, ScalarType) else None
-    if kind is None and isinstance(found, (str, np.dtype)):
-        kind = of_dtype(found)
-    if kind is None and isinstance(found, KnownFunction):
-        kind = {"int": of_dtype("int64"), "float": F64}.get(found.name)
+    meaning = node.value if isinstance(node, ast.Constant) else unit.meaning(node)
+    kind = meaning if isinstance(meaning, ScalarType) else None
+    if kind is None and isinstance(meaning, (str, np.dtype)):
+        kind = of_dtype(meaning)
+    if kind is None and isinstance(meaning, KnownFunction):
+        kind = {"int": of_dtype("int64"), "float": F64}.get(meaning.name)
     if kind is None:
         unit.fail(
-            f"{ast.unparse(node)} is no type of an array",
+            f"{ast.unparse(node)} is not a type of array elements",
             "use float32, int32 ...",
             node,
         )
@@ -162,7 +162,7 @@ def _constant_array(walk: Any, name: str, node: ast.Call) -> ArrayType:
     dtype = of_dtype(value.dtype) if isinstance(value, np.ndarray) else None
     if dtype is None or value.size == 0:
         unit.fail(
-            "const.array_like wants one NumPy array from outside of the kernel",
+            "const.array_like takes one NumPy array from outside the kernel",
             "TABLE = np.array(...) above the kernel",
             node,
         )

@@ -58,13 +58,13 @@ def count(unit: Unit, node: ast.Call, *counts: int) -> None:
     if len(node.args) not in counts or any(
         isinstance(a, ast.Starred) for a in node.args
     ):
-        wanted = " or ".join(map(str, counts))
-        found = unit.meaning(node.func)
-        language = isinstance(found, LanguageName) and found.path in list_names()
+        possible = " or ".join(map(str, counts))
+        meaning = unit.meaning(node.func)
+        language = isinstance(meaning, LanguageName) and meaning.path in list_names()
         unit.fail(
-            f"{ast.unparse(node.func)} takes {wanted} "
-            f"argument{'s' * (counts[-1] != 1)} here, {len(node.args)} are given",
-            call(found.path) if language else "count the arguments",
+            f"{ast.unparse(node.func)} takes {possible} "
+            f"argument{'s' * (counts[-1] != 1)} here, but {len(node.args)} are given",
+            call(meaning.path) if language else "count the arguments",
             node,
         )
 
@@ -72,8 +72,8 @@ def count(unit: Unit, node: ast.Call, *counts: int) -> None:
 def type_call(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
     unit, args = walk.unit, node.args
     if path in SYNC:
-        wanted, kind = SYNC[path]
-        count(unit, node, wanted)
+        argument_count, kind = SYNC[path]
+        count(unit, node, argument_count)
         for arg in args:
             walk.scalar(arg)
         return kind, (0, None)
@@ -90,7 +90,7 @@ def type_call(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
         return kinds[1], walk.span(args[1])
     if path in (*BITS, "brev"):
         count(unit, node, 1)
-        kind = walk.whole(args[0], f"what {path} looks at")
+        kind = walk.whole(args[0], f"the argument of {path}")
         return (INT, (0, 64)) if path in BITS else (kind, ANY)
     if path in ("fma", "selp"):
         count(unit, node, 3)
@@ -109,7 +109,7 @@ def type_call(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
     if path.startswith("atomic."):
         return _type_atomic(walk, path[7:], node)
     if path in ("shared.array", "local.array", "const.array_like"):
-        what, hint = f"cuda.{path} stands alone on its line", f"name = cuda.{path}(...)"
+        what, hint = f"cuda.{path} needs a line of its own", f"name = cuda.{path}(...)"
     elif path in list_names():
         what, hint = f"cuda.{path}() does not become CUDA C", LISTED
     else:
@@ -132,7 +132,9 @@ def _type_atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     kind = walk.expr(args[0])
     if not isinstance(kind, ArrayType):
         unit.fail(
-            f"{ast.unparse(args[0])} is no array", f"cuda.atomic.{name}(x, i, v)", node
+            f"{ast.unparse(args[0])} is not an array",
+            f"cuda.atomic.{name}(x, i, v)",
+            node,
         )
     if index is not getattr(node, "index", None):
         node.index = index
@@ -156,8 +158,8 @@ def _atomic_exists(unit: Unit, name: str, kind: ScalarType, node: ast.AST) -> No
         types = "uint32" if name in ("inc", "dec") else "int32, int64 and unsigned ones"
         floats = name in ("add", "sub", "min", "max", "nanmin", "nanmax", "exch")
         unit.fail(
-            f"cuda.atomic.{name} of {kind}: CUDA has none",
-            f"it is there for {types}{' and float32, float64' if floats else ''}",
+            f"CUDA has no cuda.atomic.{name} of {kind}",
+            f"it exists for {types}{' and float32, float64' if floats else ''}",
             node,
         )
 
@@ -206,15 +208,15 @@ def count_dimensions(unit: Unit, node: ast.Call) -> int:
     args = [*node.args, *(k.value for k in node.keywords)]
     value = evaluate_constant(unit, args[0]) if len(args) == 1 else None
     if value not in (1, 2, 3):
-        unit.fail(f"{name}() wants the number 1, 2 or 3", f"write {name}(1)", node)
+        unit.fail(f"{name}() takes the number 1, 2 or 3", f"write {name}(1)", node)
     return value
 
 
 def grid_part(walk: Any, node: ast.Subscript) -> tuple[ScalarType, Span]:
     """Return the type and range of an element such as cuda.grid(2)[0]."""
     count, index = count_dimensions(walk.unit, node.value), node.slice
-    wanted = getattr(node, "unpacked", count)
-    if not isinstance(index, ast.Constant) or wanted != count or count == 1:
+    unpacked = getattr(node, "unpacked", count)
+    if not isinstance(index, ast.Constant) or unpacked != count or count == 1:
         names = "one number" if count == 1 else f"{count} numbers"
         walk.unit.fail(
             f"{ast.unparse(node.value)} gives {names}",
@@ -255,31 +257,31 @@ def infer_statement(walk: Any, node: ast.Call) -> None:
 def infer(walk: Any, node: ast.Call) -> tuple[Any, Span]:
     """Infer the type and range of a call."""
     unit = walk.unit
-    found = unit.meaning(node.func)
+    meaning = unit.meaning(node.func)
     name = ast.unparse(node.func)
-    if isinstance(found, LanguageName):
+    if isinstance(meaning, LanguageName):
         if is_grid(unit, node):
             if count_dimensions(unit, node) != 1:
                 unit.fail(f"{name} gives several numbers", f"x, y = {name}(2)", node)
             return INT, _grid_span(unit, node)
         _no_keywords(unit, node)
-        return type_call(walk, found.path, node)
+        return type_call(walk, meaning.path, node)
     _no_keywords(unit, node)
-    if isinstance(found, ScalarType):
+    if isinstance(meaning, ScalarType):
         count(unit, node, 1)
         kind = walk.scalar(node.args[0])
-        keep = kind.whole and found.kind == "i"
+        keep = kind.whole and meaning.kind == "i"
         span = walk.span(node.args[0]) if keep else ANY
-        return found, (0, None) if found.kind == "u" else span
-    if isinstance(found, KnownFunction):
-        return _type_function(walk, found.name, node)
-    function = getattr(found, "py_func", found)
+        return meaning, (0, None) if meaning.kind == "u" else span
+    if isinstance(meaning, KnownFunction):
+        return _type_function(walk, meaning.name, node)
+    function = getattr(meaning, "py_func", meaning)
     if isinstance(function, python_types.FunctionType):
         return _type_helper(walk, function, node)
-    if found is UNKNOWN and isinstance(node.func, ast.Attribute):
+    if meaning is UNKNOWN and isinstance(node.func, ast.Attribute):
         unit.fail(
             f"{name}() works on a whole array or object",
-            "one thread does one element: write the loop",
+            "one thread handles one element: write the loop",
             node,
         )
     unit.fail(
@@ -293,7 +295,7 @@ def _no_keywords(unit: Unit, node: ast.Call) -> None:
     if node.keywords:
         unit.fail(
             "a keyword argument does not become CUDA C",
-            "pass the arguments by their place",
+            "pass the arguments by position",
             node.keywords[0].value,
         )
 
@@ -315,10 +317,10 @@ def _type_function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
         for bounds in zip(*spans):
             low = bounds is not None and None not in bounds
             ends.append(choose(bounds) if low else None)
-        known = [s[0] for s in spans if s[0] is not None]
+        lows = [s[0] for s in spans if s[0] is not None]
         tops = [s[1] for s in spans if s[1] is not None]
-        if name == "max" and known:
-            ends[0] = max(known)
+        if name == "max" and lows:
+            ends[0] = max(lows)
         if name == "min" and tops:
             ends[1] = min(tops)
         return kind, (ends[0], ends[1]) if kind.whole else ANY
@@ -343,7 +345,7 @@ def _type_function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     if name in ("range", "print", "divmod"):
         hint = {"range": "for i in range(n):", "print": "on a line of its own"}
         unit.fail(
-            f"{name}() has no place here", hint.get(name, "q, r = divmod(a, b)"), node
+            f"{name}() cannot be used here", hint.get(name, "q, r = divmod(a, b)"), node
         )
     if name == "pow":
         count(unit, node, 2)
@@ -378,7 +380,7 @@ def _type_math(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     else:
         unit.fail(
             f"{ast.unparse(node.func)} does not become CUDA C",
-            "of math there are sqrt, exp, log, sin, cos, tanh, pow, floor, ...",
+            "available functions include sqrt, exp, log, sin, cos, tanh, pow and floor",
             node,
         )
     if base in TESTS:
@@ -402,7 +404,7 @@ def _type_helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
         unit.fail("a lambda does not become CUDA C", f"def {name[1:-1]}(x):", node)
     if code.co_argcount != len(kinds) or function.__defaults__:
         unit.fail(
-            f"{name} takes {code.co_argcount} arguments, {len(kinds)} are given",
+            f"{name} takes {code.co_argcount} arguments, but {len(kinds)} are given",
             "give a value for every parameter; defaults do not become CUDA C",
             node,
         )
@@ -414,30 +416,30 @@ def _type_helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
         else k
         for k in kinds
     ]
-    called = walk.program.helper(function, spelled)
-    unit.calls[node] = called
-    called.callers.add(unit)
-    for parameter, kind, arg in zip(called.parameters, kinds, node.args):
+    callee = walk.program.helper(function, spelled)
+    unit.calls[node] = callee
+    callee.callers.add(unit)
+    for parameter, kind, arg in zip(callee.parameters, kinds, node.args):
         if isinstance(kind, ScalarType):
             low = walk.span(arg)[0]
-            if called.ranges[parameter] == (0, None) and (low is None or low < 0):
-                called.ranges[parameter] = ANY
+            if callee.ranges[parameter] == (0, None) and (low is None or low < 0):
+                callee.ranges[parameter] = ANY
                 walk.changed()
-        elif parameter in called.written:
+        elif parameter in callee.written:
             note_write(walk, kind, arg)
-    if called.returns is None and not getattr(node, "statement", False):
+    if callee.returns is None and not getattr(node, "statement", False):
         raise Unknown(node)
-    return called.returns, ANY
+    return callee.returns, ANY
 
 
 def _list_callers(unit: Unit) -> set[Unit]:
-    found, todo = {unit}, [unit]
+    callers, todo = {unit}, [unit]
     while todo:
         for one in todo.pop().callers:
-            if one not in found:
-                found.add(one)
+            if one not in callers:
+                callers.add(one)
                 todo.append(one)
-    return found
+    return callers
 
 
 def _print(walk: Any, node: ast.Call) -> None:
@@ -453,6 +455,6 @@ def _print(walk: Any, node: ast.Call) -> None:
         if word.arg not in ("sep", "end") or not isinstance(text, str):
             walk.unit.fail(
                 f"print(..., {word.arg}=...) does not become CUDA C",
-                "sep and end as strings do",
+                "only sep and end, as strings, do",
                 word.value,
             )

@@ -1,11 +1,11 @@
-"""Run a Python kernel as the CUDA C that to_cuda() makes of it.
+"""Run a Python kernel as CUDA C, translated by to_cuda().
 
     run = cuda_c(matmul)
     run[grid, block](c, a, b, m, n, k)    # Numba's: [grid, block, stream, bytes]
     print(run.source(c, a, b, m, n, k))   # the C
 
-The kernel is translated and compiled at the first launch with each tuple of argument
-types. Arrays on the host select the CPU target, arrays on a GPU select NVRTC.
+The kernel is translated and compiled at its first launch with each tuple of argument
+types. Arrays on the host select the CPU target; arrays on a GPU select NVRTC.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def cuda_c(
 ) -> TranslatedKernel:
     """Return a runner that executes the kernel as CUDA C.
 
-    flags: compiler flags, as for load_cuda(). A GPU contracts a * b + c into one
-        rounding, unless "--fmad=false" requests the same bits as sim.
+    flags: compiler flags, as for load_cuda(). A GPU rounds a * b + c only once, unless
+        "--fmad=false" requests the same bits as sim.
     timeout: time limit in seconds for a launch on the CPU (default 20; 0: no limit).
     """
     return TranslatedKernel(PythonKernel(kernel), flags, timeout)
@@ -61,7 +61,7 @@ class TranslatedKernel:
     def __getitem__(self, key: Any) -> TranslatedLaunch:
         try:
             return self._launches[key]
-        # The key is new. A list has no hash, and other keys may raise, too.
+        # The key is new or has no hash; other keys may raise other errors.
         except Exception:
             pass
         launch = TranslatedLaunch(self, self.kernel.config(key))
@@ -75,12 +75,12 @@ class TranslatedKernel:
         raise ArgumentError(f"{name} is launched as cuda_c({name})[grid, block](...)")
 
     def source(self, *args: Any) -> str:
-        """Return the CUDA C for these arguments, or without any, the last launch's."""
+        """Return the CUDA C for these arguments, or by default the last launch's."""
         if args or not self.kernel.parameters:
             return self.translation(*args).text
         if self._last is None:
             raise ArgumentError(
-                f"{self.kernel.name}: its types are those of its arguments: "
+                f"{self.kernel.name}: the arguments determine the types: "
                 f"source({', '.join(self.kernel.parameters)})"
             )
         return self._last.translation.text
@@ -90,26 +90,26 @@ class TranslatedKernel:
         return self._of(args).translation
 
     def _of(self, args: tuple[Any, ...]) -> BuiltKernel:
-        given = self.kernel.given(args)
+        arguments = self.kernel.given(args)
         key = self.key(args)
-        made = self._made.get(key)
-        if made is None or not made.current():
-            made = self._made[key] = BuiltKernel(self, self._kinds(given))
-        self._last = made
-        return made
+        built = self._made.get(key)
+        if built is None or not built.current():
+            built = self._made[key] = BuiltKernel(self, self._kinds(arguments))
+        self._last = built
+        return built
 
     def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the properties of the arguments that select a translation."""
         try:
             return tuple([_argument_key(value) for value in args])
-        # An unusual argument: use its full type, or raise its error.
+        # For an unusual argument, use its full type, or raise its error.
         except LookupError:
-            given = self.kernel.given(args)
-            return tuple(self._kinds(given))
+            arguments = self.kernel.given(args)
+            return tuple(self._kinds(arguments))
 
-    def _kinds(self, given: dict[str, Any]) -> list[Argument]:
+    def _kinds(self, arguments: dict[str, Any]) -> list[Argument]:
         try:
-            return [of_argument(name, value) for name, value in given.items()]
+            return [of_argument(name, value) for name, value in arguments.items()]
         except ArgumentError as error:
             raise ArgumentError(f"{self.kernel.name}: {error}") from None
 
@@ -120,12 +120,12 @@ class TranslatedKernel:
 
     def __repr__(self) -> str:
         if self._last is None:
-            return f"<{self.kernel.name} as CUDA C, made at its first launch>"
+            return f"<{self.kernel.name} as CUDA C, translated at its first launch>"
         return self._last.translation.text
 
 
 class BuiltKernel:
-    """A kernel for one tuple of argument types: translated, compiled when launched."""
+    """A kernel translated for a tuple of argument types, and compiled when launched."""
 
     def __init__(self, runner: TranslatedKernel, kinds: list[Argument]) -> None:
         self.runner = runner
@@ -139,25 +139,25 @@ class BuiltKernel:
 
     @property
     def compiled(self) -> Any:
-        """The kernel of load_cuda(); CompileError names lines of the Python source."""
+        """The kernel of load_cuda(); a CompileError names lines of the Python code."""
         if self._module is None:
-            runner, made = self.runner, self.translation
+            runner, translation = self.runner, self.translation
             try:
                 self._module = load_cuda(
-                    made.text,
+                    translation.text,
                     flags=runner.flags,
                     timeout=runner.timeout,
-                    name=f"{made.name}, as CUDA C",
+                    name=f"{translation.name}, as CUDA C",
                 )
             except CompileError as error:
                 raise _on_python_lines(error, self) from None
         return getattr(self._module, self.translation.name)
 
-    def extents(self, given: dict[str, Any]) -> list[int]:
-        """Return the array sides that the kernel also takes; they must agree."""
-        found = []
+    def extents(self, arguments: dict[str, Any]) -> list[int]:
+        """Return the array sides that the kernel also takes; refuse contradictions."""
+        values = []
         for name, sides in self.translation.extents:
-            lengths = [_shape_of(given[side.array])[side.axis] for side in sides]
+            lengths = [_shape_of(arguments[side.array])[side.axis] for side in sides]
             for side, length in zip(sides, lengths):
                 if length != lengths[0]:
                     first = sides[0]
@@ -166,8 +166,8 @@ class BuiltKernel:
                         f"[{first.axis}] = {lengths[0]} and {side.array}.shape"
                         f"[{side.axis}] = {length}: these must be the same"
                     )
-            found.append(lengths[0])
-        return found
+            values.append(lengths[0])
+        return values
 
 
 class TranslatedLaunch:
@@ -175,8 +175,7 @@ class TranslatedLaunch:
 
     def __init__(self, runner: TranslatedKernel, shape: LaunchConfig) -> None:
         self.runner, self.shape = runner, shape
-        # Results of load_cuda() for these arguments, so that a launch costs little
-        # more.
+        # Launches of load_cuda(), by key of the arguments, make later calls cheap.
         self._ready: dict[Any, tuple[BuiltKernel, Any]] = {}
 
     def __call__(self, *args: Any, **named: Any) -> None:
@@ -185,38 +184,38 @@ class TranslatedLaunch:
         if named:
             runner.kernel.given(args, named)
         key = runner.key(args)
-        made, launch = self._ready.get(key) or (None, None)
-        if made is None or not made.current():
-            made, shape = runner._of(args), self.shape
-            launch = made.compiled[shape.grid, shape.block, shape.shared, shape.stream]
-            self._ready[key] = made, launch
-        runner._last = made
-        if made.translation.extents:
-            args += tuple(made.extents(dict(zip(runner.kernel.parameters, args))))
+        built, launch = self._ready.get(key) or (None, None)
+        if built is None or not built.current():
+            built, shape = runner._of(args), self.shape
+            launch = built.compiled[shape.grid, shape.block, shape.shared, shape.stream]
+            self._ready[key] = built, launch
+        runner._last = built
+        if built.translation.extents:
+            args += tuple(built.extents(dict(zip(runner.kernel.parameters, args))))
         try:
             launch(*args)
-        # where there is a GPU, the CPU target is compiled only now
+        # With a GPU, the CPU target is compiled only at this launch.
         except CompileError as error:
-            raise _on_python_lines(error, made) from None
+            raise _on_python_lines(error, built) from None
 
     def prepared(self, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """Return load_cuda()'s launch for these arguments, and its arguments."""
-        made, shape = self.runner._of(args), self.shape
+        built, shape = self.runner._of(args), self.shape
         where = shape.grid, shape.block, shape.shared, shape.stream
         try:
-            launch = made.compiled.at(where)
+            launch = built.compiled.at(where)
             launch.kernel.launcher("cpu", True)
         except CompileError as error:
-            raise _on_python_lines(error, made) from None
-        given = dict(zip(self.runner.kernel.parameters, args))
-        return launch, (*args, *made.extents(given))
+            raise _on_python_lines(error, built) from None
+        arguments = dict(zip(self.runner.kernel.parameters, args))
+        return launch, (*args, *built.extents(arguments))
 
 
 # ---- keys ----------------------------------------------------------------------
 
 
 def _argument_key(value: Any) -> Any:
-    """Return the key of a usual argument; raise LookupError for others."""
+    """Return the key of an ordinary argument; raise LookupError for others."""
     kind = value.__class__
     if kind is torch.Tensor:
         return value.dtype, value.ndim, value.numel() < _INT
@@ -261,7 +260,7 @@ def _scope_of(function: Any, name: str) -> Any:
 
 
 class _Closed:
-    """A variable of an enclosing function, read like a scope with this name only."""
+    """A variable of an enclosing function, with get() as in a scope."""
 
     def __init__(self, cell: Any) -> None:
         self.cell = cell
@@ -269,34 +268,34 @@ class _Closed:
     def get(self, name: str) -> Any:
         try:
             return self.cell.cell_contents
-        except ValueError:  # deleted in the meantime
+        except ValueError:  # the variable has been deleted
             return None
 
 
 # ---- errors ----------------------------------------------------------------------
 
 
-def _on_python_lines(error: CompileError, made: BuiltKernel) -> CompileError:
+def _on_python_lines(error: CompileError, built: BuiltKernel) -> CompileError:
     """Move the compiler's messages to the lines of the Python source."""
-    known = {f.__name__: source_of(f) for f in made.translation.functions}
-    moved, text, first = [], [], 1
-    source = source_of(made.runner.kernel.function)
+    sources = {f.__name__: source_of(f) for f in built.translation.functions}
+    placed, text, first = [], [], 1
+    source = source_of(built.runner.kernel.function)
     for one in error.diagnostics:
-        at = made.translation.lines
+        at = built.translation.lines
         line, name = at[one.line - 1] if 1 <= one.line <= len(at) else (0, "")
-        if not line or known[name].file != source.file:
-            moved.append(Diagnostic("", 0, 0, one.severity, one.message))
+        if not line or sources[name].file != source.file:
+            placed.append(Diagnostic("", 0, 0, one.severity, one.message))
             continue
-        moved.append(Diagnostic("", line, 0, one.severity, one.message))
+        placed.append(Diagnostic("", line, 0, one.severity, one.message))
         first = max(first, line)
     lines = [""] * max(first, source.first + len(source.text.splitlines()))
-    for one in known.values():
+    for one in sources.values():
         for number, content in enumerate(one.text.splitlines(), one.first):
             if number <= len(lines):
                 lines[number - 1] = content
     text = "\n".join(lines)
-    name = made.runner.kernel.name
-    made_error = CompileError(moved, text, name, error.log)
-    shown = render([d for d in moved if d.severity == "error"] or moved, text, name)
-    made_error.args = (f"{shown}\n{made.translation.text}",)
+    name = built.runner.kernel.name
+    made_error = CompileError(placed, text, name, error.log)
+    shown = render([d for d in placed if d.severity == "error"] or placed, text, name)
+    made_error.args = (f"{shown}\n{built.translation.text}",)
     return made_error

@@ -23,11 +23,11 @@ class UnitWriter:
 
     def __init__(self, unit: Unit, output: Any) -> None:
         self.unit, self.output = unit, output
-        self.to = Expressions(unit, output)
+        self.exprs = Expressions(unit, output)
         self.lines: list[Line] = []
         self.comments: list[Comment] = list(unit.comments)
         self.depth = 1
-        # Statements that declare their variable, and whether it is constant.
+        # Whether the variable is constant, by the statement that declares it.
         self.inline: dict[ast.stmt, bool] = {}
         self.before: dict[ast.stmt, list[tuple[str, bool]]] = {}
         self.line = unit.tree.lineno
@@ -38,7 +38,7 @@ class UnitWriter:
         """Return the lines of the whole function."""
         unit = self.unit
         check_loops(self)
-        self._homes()
+        self._find_homes()
         first = unit.tree.body[0].lineno if unit.tree.body else self.line
         self.comments = [c for c in self.comments if c.line >= unit.tree.lineno]
         header = [c for c in self.comments if c.line < first and not c.alone]
@@ -52,15 +52,15 @@ class UnitWriter:
         ]
         head = [(line, unit.tree.lineno) for line in write_docstring(unit.source.tree)]
         head += [(f"// {c.text}", c.line) for c in header]
-        head += [(line, unit.tree.lineno) for line in self._signature()]
+        head += [(line, unit.tree.lineno) for line in self._write_signature()]
         head += [(line, unit.tree.lineno) for line in unused]
         return [*head, *body, ("}", unit.tree.end_lineno or 0)]
 
-    def _signature(self) -> list[str]:
+    def _write_signature(self) -> list[str]:
         unit = self.unit
-        parts = [self._parameter(p) for p in unit.parameters]
+        parts = [self._write_parameter(p) for p in unit.parameters]
         parts += [f"int {self.output.spelled(unit, name)}" for name in unit.sides]
-        words = "__global__ void " if unit.kernel else self._returns()
+        words = "__global__ void " if unit.kernel else self._write_return_type()
         head = f"{words}{self.output.unit_name(unit)}("
         lines, line = [], head
         for number_, part in enumerate(parts):
@@ -71,17 +71,17 @@ class UnitWriter:
             line += part + end
         return [*lines, line if parts else f"{head}) {{"]
 
-    def _returns(self) -> str:
+    def _write_return_type(self) -> str:
         kind = self.unit.returns
-        type_ = "void" if kind is None else self.to.type(kind, (self.unit, ""))
+        type_ = "void" if kind is None else self.exprs.type(kind, (self.unit, ""))
         return f"static __device__ {type_} "
 
-    def _parameter(self, name: str) -> str:
+    def _write_parameter(self, name: str) -> str:
         unit = self.unit
         kind = unit.variables[name]
         spelled = self.output.spelled(unit, name)
         if isinstance(kind, ScalarType):
-            return f"{self.to.type(kind, (unit, name))} {spelled}"
+            return f"{self.exprs.type(kind, (unit, name))} {spelled}"
         constant = name not in unit.written
         if len(kind.shape) > 1:
             sides = "".join(f"[{side}]" for side in kind.shape)
@@ -91,7 +91,7 @@ class UnitWriter:
 
     # ---- declarations ----
 
-    def _homes(self) -> None:
+    def _find_homes(self) -> None:
         unit = self.unit
         for name in unit.scope.uses:
             kind = unit.variables.get(name)
@@ -108,7 +108,7 @@ class UnitWriter:
                 self.before.setdefault(home.at, []).append((name, home.blank))
 
     def type_of(self, name: str) -> str:
-        return self.to.type(self.unit.variables[name], (self.unit, name))
+        return self.exprs.type(self.unit.variables[name], (self.unit, name))
 
     # ---- lines ----
 
@@ -123,11 +123,11 @@ class UnitWriter:
         start = len(self.lines)
         for number_, one in enumerate(body):
             self.line = one.lineno
-            first = min([c.line for c in self._above(one)], default=one.lineno)
+            first = min([c.line for c in self._list_above(one)], default=one.lineno)
             blank = not self.unit.source.line(first - 1).strip()
             if blank and len(self.lines) > start and not is_dropped(self, one):
                 self.lines.append(("", first))
-            for comment in self._above(one):
+            for comment in self._list_above(one):
                 self._comment(comment)
             following = body[number_ + 1] if number_ + 1 < len(body) else None
             self._statement(one, following)
@@ -143,7 +143,7 @@ class UnitWriter:
                     break
                 self._comment(comment)
 
-    def _above(self, one: ast.stmt) -> list[Comment]:
+    def _list_above(self, one: ast.stmt) -> list[Comment]:
         return [c for c in self.comments if c.alone and c.line < one.lineno]
 
     def _comment(self, comment: Comment) -> None:
@@ -151,17 +151,17 @@ class UnitWriter:
         text = f"// {comment.text}" if comment.text else "//"
         self.lines.append(("    " * self.depth + text, comment.line))
 
-    def _beside(self, first: int, last: int) -> str:
+    def _take_beside(self, first: int, last: int) -> str:
         """Return the comments after the code of these lines, joined into one."""
-        found = [c for c in self.comments if first <= c.line <= last]
-        for comment in found:
+        comments = [c for c in self.comments if first <= c.line <= last]
+        for comment in comments:
             self.comments.remove(comment)
-        return " ".join(c.text for c in found)
+        return " ".join(c.text for c in comments)
 
     def _statement(self, one: ast.stmt, following: ast.stmt | None) -> None:
         if is_dropped(self, one):
             if not self._continues(one, following):
-                self._beside(one.lineno, one.end_lineno or one.lineno)
+                self._take_beside(one.lineno, one.end_lineno or one.lineno)
             return
         for name, blank in self.before.get(one, ()):
             type_ = self.type_of(name)
@@ -174,14 +174,14 @@ class UnitWriter:
         for text in write_simple(self, one):
             self.put(text)
         if self._continues(one, following):
-            self._together(one, at)
+            self._join_group(one, at)
             return
-        self._together(one, at)
-        text = self._beside(one.lineno, one.end_lineno or one.lineno)
+        self._join_group(one, at)
+        text = self._take_beside(one.lineno, one.end_lineno or one.lineno)
         self._attach(text, at)
 
     def _attach(self, text: str, at: int) -> None:
-        """Append a comment to the last line, or put it above line `at` if too long."""
+        """Append a comment to the last line; put it above line `at` if too long."""
         if not text or len(self.lines) == at:
             return
         line, number_ = self.lines[-1]
@@ -194,7 +194,7 @@ class UnitWriter:
         group = getattr(one, "together", None)
         return group is not None and group is getattr(following, "together", None)
 
-    def _together(self, one: ast.stmt, at: int) -> None:
+    def _join_group(self, one: ast.stmt, at: int) -> None:
         """Rejoin short declarations that the source has on one line."""
         group = getattr(one, "together", None)
         if group is None or at == 0 or len(self.lines) != at + 1:
@@ -224,14 +224,14 @@ class UnitWriter:
         self.block(body)
         self.depth -= 1
         inner = self.lines[start:]
-        alone = len(body) == 1 and len(inner) == 1 and not comment
-        if alone and not isinstance(body[0], (ast.If, ast.For, ast.While)):
+        single = len(body) == 1 and len(inner) == 1 and not comment
+        if single and not isinstance(body[0], (ast.If, ast.For, ast.While)):
             text = inner[0][0].strip()
-            whole = f"{indent}{head} {text}"
-            plain = "//" not in text or len(whole) <= WIDTH
-            short = len(whole) <= WIDTH + 8 * ("//" in text) and plain
+            joined = f"{indent}{head} {text}"
+            fits = "//" not in text or len(joined) <= WIDTH
+            short = len(joined) <= WIDTH + 8 * ("//" in text) and fits
             if short and not text.startswith(_DECLARATIONS):
-                self.lines[start:] = [(whole, inner[0][1])]
+                self.lines[start:] = [(joined, inner[0][1])]
                 return False
         full = f"{indent}{head} {{ // {comment}"
         if comment and len(full) <= WIDTH + 8:
@@ -247,22 +247,22 @@ class UnitWriter:
 
     def take_header(self, one: Any) -> str:
         last = max(one.lineno, one.body[0].lineno - 1)
-        found = [c for c in self.comments if one.lineno <= c.line <= last]
-        found = [c for c in found if not c.alone]
+        comments = [c for c in self.comments if one.lineno <= c.line <= last]
+        comments = [c for c in comments if not c.alone]
         if one.body[0].lineno == one.lineno:
             return ""
-        for comment in found:
+        for comment in comments:
             self.comments.remove(comment)
-        return " ".join(c.text for c in found)
+        return " ".join(c.text for c in comments)
 
     def _If(self, one: ast.If) -> None:
         word, start = "if", len(self.lines)
         while True:
-            head = f"{word} ({self.to.test(one.test).text})"
+            head = f"{word} ({self.exprs.test(one.test).text})"
             if not one.orelse:
                 braces = self.write_body(head, one.body, self.take_header(one))
                 if word != "if" and not braces:
-                    self._braced(start)
+                    self._add_braces(start)
                     braces = True
                 if braces:
                     self.put("}", one.end_lineno)
@@ -272,25 +272,28 @@ class UnitWriter:
                 self._brace(at, head)
             self.line = one.orelse[0].lineno
             inner = one.orelse[0]
-            if len(one.orelse) == 1 and isinstance(inner, ast.If) and self._elif(inner):
-                for comment in self._above(inner):
+            if self._is_elif(one.orelse):
+                for comment in self._list_above(inner):
                     self.depth += 1
                     self._comment(comment)
                     self.depth -= 1
                 word, one, start = "} else if", inner, len(self.lines)
                 continue
             between = range(one.body[-1].end_lineno or 0, one.orelse[0].lineno)
-            found = [c for c in self.comments if c.line in between and not c.alone]
-            for comment in found:
+            comments = [c for c in self.comments if c.line in between and not c.alone]
+            for comment in comments:
                 self.comments.remove(comment)
-            note = " ".join(c.text for c in found)
+            note = " ".join(c.text for c in comments)
             at = len(self.lines)
             if not self.write_body("} else", one.orelse, note):
                 self._brace(at, "} else")
             self.put("}", one.end_lineno)
             return
 
-    def _elif(self, inner: ast.If) -> bool:
+    def _is_elif(self, orelse: list[ast.stmt]) -> bool:
+        inner = orelse[0]
+        if len(orelse) > 1 or not isinstance(inner, ast.If):
+            return False
         line = self.unit.source.line(inner.lineno)
         return line[inner.col_offset :].startswith("elif") and inner not in self.before
 
@@ -298,10 +301,10 @@ class UnitWriter:
         """Restore the braces of the one-line body at line `at`."""
         text, line = self.lines[at]
         indent = "    " * self.depth
-        rest = text[len(indent) + len(head) + 1 :]
-        self.lines[at:] = [(f"{indent}{head} {{", line), (f"{indent}    {rest}", line)]
+        body = text[len(indent) + len(head) + 1 :]
+        self.lines[at:] = [(f"{indent}{head} {{", line), (f"{indent}    {body}", line)]
 
-    def _braced(self, at: int) -> None:
+    def _add_braces(self, at: int) -> None:
         text, line = self.lines[at]
         end = find_close(text, text.index("("))
         indent = "    " * self.depth
@@ -311,7 +314,7 @@ class UnitWriter:
         ]
 
     def _While(self, one: ast.While) -> None:
-        head = f"while ({self.to.test(one.test).text})"
+        head = f"while ({self.exprs.test(one.test).text})"
         if self.write_body(head, one.body, self.take_header(one)):
             self.put("}", one.end_lineno)
 

@@ -29,7 +29,7 @@ _PRINTF = {
 }
 
 
-def emit_printf(to: Any, node: ast.Call) -> str:
+def emit_printf(exprs: Any, node: ast.Call) -> str:
     """Write print(...) as printf(...)."""
     words = {k.arg: k.value.value for k in node.keywords}
     parts, values = [], []
@@ -41,10 +41,10 @@ def emit_printf(to: Any, node: ast.Call) -> str:
                 text += _escape_text(one.value)
                 continue
             value = one.value if isinstance(one, ast.FormattedValue) else one
-            made = to.expr(value)
-            text += _format(to, one, made)
+            item = exprs.expr(value)
+            text += _format(exprs, one, item)
             values.append(
-                made.text if made.type != "half" else cast("float", made).text
+                item.text if item.type != "half" else cast("float", item).text
             )
         parts.append(text)
     line = _escape_text(words.get("sep", " ")).join(parts) + _escape_text(
@@ -62,21 +62,21 @@ def _escape_text(text: str) -> str:
     return out.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 
 
-def _format(to: Any, node: ast.AST, made: CExpression) -> str:
-    plain = _PRINTF[made.type]
+def _format(exprs: Any, node: ast.AST, value: CExpression) -> str:
+    form = _PRINTF[value.type]
     spec = getattr(node, "format_spec", None)
     if spec is None:
-        return plain
+        return form
     text = "".join(v.value for v in spec.values if isinstance(v, ast.Constant))
     digits = text.lstrip("0123456789.+-")
     if digits not in ("", "d", "f", "e", "g", "x") or len(text) == 0:
-        to.unit.fail(f"the format {text!r} is not printf's", "write :.3f or :5d", node)
+        exprs.unit.fail(f"printf has no format {text!r}", "write :.3f or :5d", node)
     width = text[: len(text) - len(digits)]
     return (
         "%"
         + width
-        + (plain[1:-1] if plain[-1] in "du" and len(plain) > 2 else "")
-        + (digits or plain[-1])
+        + (form[1:-1] if form[-1] in "du" and len(form) > 2 else "")
+        + (digits or form[-1])
     )
 
 
@@ -95,118 +95,118 @@ _ATOMICS = {
 }
 
 
-def call(to: Any, node: ast.Call) -> CExpression:
+def call(exprs: Any, node: ast.Call) -> CExpression:
     """Write a call as an expression."""
-    unit = to.unit
-    found = unit.meaning(node.func)
-    if isinstance(found, LanguageName):
+    unit = exprs.unit
+    meaning = unit.meaning(node.func)
+    if isinstance(meaning, LanguageName):
         if calls.is_grid(unit, node):
-            return to.grid(node, 0)
-        return _emit_cuda(to, found.path, node)
-    if isinstance(found, ScalarType):
-        return _emit_conversion(to, found, node.args[0])
-    if isinstance(found, KnownFunction):
-        return _emit_function(to, found.name, node)
-    assert isinstance(getattr(found, "py_func", found), python_types.FunctionType)
-    return _emit_helper(to, node)
+            return exprs.grid(node, 0)
+        return _emit_cuda(exprs, meaning.path, node)
+    if isinstance(meaning, ScalarType):
+        return _emit_conversion(exprs, meaning, node.args[0])
+    if isinstance(meaning, KnownFunction):
+        return _emit_function(exprs, meaning.name, node)
+    assert isinstance(getattr(meaning, "py_func", meaning), python_types.FunctionType)
+    return _emit_helper(exprs, node)
 
 
-def _emit_conversion(to: Any, kind: ScalarType, arg: ast.AST) -> CExpression:
-    own = to.kind(arg)
+def _emit_conversion(exprs: Any, kind: ScalarType, arg: ast.AST) -> CExpression:
+    own = exprs.kind(arg)
     if kind.kind == "b":
-        return _not_zero(to, arg)
+        return _not_zero(exprs, arg)
     if own == FLOAT and kind.whole:
-        return cast(kind.c, to.value(arg, "double", False))
-    found = to.expr(arg) if own.whole else to.value(arg, kind.c, False)
+        return cast(kind.c, exprs.value(arg, "double", False))
+    value = exprs.expr(arg) if own.whole else exprs.value(arg, kind.c, False)
     suffix = _SUFFIXES.get(kind.c)
-    digits = found.text.rstrip("ul")
-    if found.literal and suffix is not None and not digits.startswith("("):
-        return CExpression(digits + suffix, found.precedence, kind.c, True)
-    return to.value(arg, kind.c, False)
+    digits = value.text.rstrip("ul")
+    if value.literal and suffix is not None and not digits.startswith("("):
+        return CExpression(digits + suffix, value.precedence, kind.c, True)
+    return exprs.value(arg, kind.c, False)
 
 
 _SUFFIXES = {"int": "", "unsigned": "u", "long long": "ll", "unsigned long long": "ull"}
 
 
-def _not_zero(to: Any, arg: ast.AST) -> CExpression:
-    found = to.expr(arg)
-    if found.type == "bool":
-        return found
+def _not_zero(exprs: Any, arg: ast.AST) -> CExpression:
+    value = exprs.expr(arg)
+    if value.type == "bool":
+        return value
     return join_operands(
-        found, "!=", CExpression("0", PRIMARY, "int", True), EQUAL, "bool"
+        value, "!=", CExpression("0", PRIMARY, "int", True), EQUAL, "bool"
     )
 
 
-def _emit_function(to: Any, name: str, node: ast.Call) -> CExpression:
-    args, kind = node.args, to.kind(node)
+def _emit_function(exprs: Any, name: str, node: ast.Call) -> CExpression:
+    args, kind = node.args, exprs.kind(node)
     if name in ("min", "max"):
-        return _emit_least(to, name, node)
+        return _emit_least(exprs, name, node)
     if name == "len":
-        side = to.side(to.kind(args[0]), 0)
+        side = exprs.side(exprs.kind(args[0]), 0)
         return CExpression(side, PRIMARY, "int")
     if name == "pow":
-        return to.expr(node.whole)
+        return exprs.expr(node.whole)
     if name.startswith(("math.", "np.")):
-        return _emit_math(to, name, node)
-    own = to.kind(args[0])
+        return _emit_math(exprs, name, node)
+    own = exprs.kind(args[0])
     if name == "bool":
-        return _not_zero(to, args[0])
+        return _not_zero(exprs, args[0])
     if name == "float":
-        return to.value(args[0], "double", False)
+        return exprs.value(args[0], "double", False)
     if name == "abs":
         if own.kind == "u":
-            return to.expr(args[0])
+            return exprs.expr(args[0])
         if own.whole:
             word = "llabs" if own.bits == 64 and not own.weak else "abs"
-            inner = to.signed(to.expr(args[0]))
-            found = CExpression(
+            inner = exprs.signed(exprs.expr(args[0]))
+            result = CExpression(
                 f"{word}({inner.text})",
                 PRIMARY,
                 "long long" if word[0] == "l" else "int",
             )
-            return found if kind.bits >= 32 else cast(kind.c, found)
-        return _emit_one_argument(to, "fabs", kind, args[0])
+            return result if kind.bits >= 32 else cast(kind.c, result)
+        return _emit_one_argument(exprs, "fabs", kind, args[0])
     if own.whole:  # int() and round() of an integer
-        return to.expr(args[0])
+        return exprs.expr(args[0])
     rounded = (
-        _emit_one_argument(to, "rint", own, args[0])
+        _emit_one_argument(exprs, "rint", own, args[0])
         if name == "round"
-        else to.expr(args[0])
+        else exprs.expr(args[0])
     )
     return cast("int", rounded)
 
 
-def _emit_least(to: Any, name: str, node: ast.Call) -> CExpression:
+def _emit_least(exprs: Any, name: str, node: ast.Call) -> CExpression:
     """Write Python's min() and max(), which keep the first of equals and of NaNs."""
-    kind, args = to.kind(node), node.args
+    kind, args = exprs.kind(node), node.args
     type_ = kind.c
-    found = None
+    result = None
     for one in args:
-        value = to.value(one, type_, False)
+        value = exprs.value(one, type_, False)
         if kind.whole:
-            value = to.signed(value) if type_ == "int" else value
+            value = exprs.signed(value) if type_ == "int" else value
             value = (
                 cast(type_, value)
                 if value.enum or (value.literal and type_ != "int")
                 else value
             )
-        if found is None:
-            found = value
+        if result is None:
+            result = value
         elif kind.whole:
-            found = CExpression(f"{name}({found.text}, {value.text})", PRIMARY, type_)
-            found = found if kind.bits >= 32 else cast(type_, found)
+            result = CExpression(f"{name}({result.text}, {value.text})", PRIMARY, type_)
+            result = result if kind.bits >= 32 else cast(type_, result)
         else:
-            found = _emit_chosen(to, name, found, value, len(args) == 2)
-    return found
+            result = _emit_chosen(exprs, name, result, value, len(args) == 2)
+    return result
 
 
 def _emit_chosen(
-    to: Any, name: str, a: CExpression, b: CExpression, plain: bool
+    exprs: Any, name: str, a: CExpression, b: CExpression, plain: bool
 ) -> CExpression:
     short = all(x.precedence == PRIMARY and "(" not in x.text for x in (a, b))
     if not (plain and short):
         word = f"{name}imum"
-        to.output.helper(word, b.type)
+        exprs.output.helper(word, b.type)
         return CExpression(f"{word}({a.text}, {b.text})", PRIMARY, b.type)
     test = join_operands(b, "<" if name == "min" else ">", a, RELATION, "bool")
     text = f"{test.within(OR)} ? {b.within(CHOICE)} : {a.within(CHOICE)}"
@@ -214,85 +214,87 @@ def _emit_chosen(
 
 
 def _emit_one_argument(
-    to: Any, word: str, kind: ScalarType, arg: ast.AST
+    exprs: Any, word: str, kind: ScalarType, arg: ast.AST
 ) -> CExpression:
     """Write a function of math with one float argument."""
     type_ = "double" if kind == FLOAT or kind.whole else kind.c
     return _emit_call(
-        word, type_, [to.value(arg, "float" if type_ == "half" else type_, False)]
+        word, type_, [exprs.value(arg, "float" if type_ == "half" else type_, False)]
     )
 
 
 def _emit_call(word: str, type_: str, args: list[CExpression]) -> CExpression:
     suffix = "" if type_ == "double" else "f"
     text = f"{word}{suffix}({', '.join(a.text for a in args)})"
-    found = CExpression(text, PRIMARY, "double" if type_ == "double" else "float")
-    return cast("half", found) if type_ == "half" else found
+    result = CExpression(text, PRIMARY, "double" if type_ == "double" else "float")
+    return cast("half", result) if type_ == "half" else result
 
 
-def _emit_math(to: Any, name: str, node: ast.Call) -> CExpression:
+def _emit_math(exprs: Any, name: str, node: ast.Call) -> CExpression:
     base = name.split(".")[1]
-    own, kind = to.kind(node.args[0]), to.kind(node)
+    own, kind = exprs.kind(node.args[0]), exprs.kind(node)
     if base in calls.TESTS:
         if own.whole:
             return CExpression(
                 "true" if base == "isfinite" else "false", PRIMARY, "bool"
             )
         return CExpression(
-            f"{base}({to.value(node.args[0], own.c, False).text})", PRIMARY, "bool"
+            f"{base}({exprs.value(node.args[0], own.c, False).text})", PRIMARY, "bool"
         )
     if base in calls.WHOLE:
         if own.whole and name.startswith("math."):
-            return to.expr(node.args[0])
-        inner = _emit_one_argument(to, base, own, node.args[0])
+            return exprs.expr(node.args[0])
+        inner = _emit_one_argument(exprs, base, own, node.args[0])
         return cast("int", inner) if name.startswith("math.") else inner
     word = calls.ONE.get(base) or calls.TWO[base]
     type_ = kind.c
     inner = "float" if type_ == "half" else type_
-    return _emit_call(word, type_, [to.value(arg, inner, False) for arg in node.args])
+    return _emit_call(
+        word, type_, [exprs.value(arg, inner, False) for arg in node.args]
+    )
 
 
-def _emit_helper(to: Any, node: ast.Call) -> CExpression:
-    unit, called = to.unit, to.unit.calls[node]
+def _emit_helper(exprs: Any, node: ast.Call) -> CExpression:
+    unit, callee = exprs.unit, exprs.unit.calls[node]
     args = []
-    for parameter, arg in zip(called.parameters, node.args):
-        kind = called.variables[parameter]
+    for parameter, arg in zip(callee.parameters, node.args):
+        kind = callee.variables[parameter]
         if isinstance(kind, ArrayType):
-            args.append(to.expr(arg).text)
+            args.append(exprs.expr(arg).text)
             continue
-        type_ = to.type(kind, (called, parameter))
-        args.append(to.value(arg, type_).text)
-    by_name = dict(zip(called.parameters, node.args))
-    for sides in called.sides.values():
+        type_ = exprs.type(kind, (callee, parameter))
+        args.append(exprs.value(arg, type_).text)
+    by_name = dict(zip(callee.parameters, node.args))
+    for sides in callee.sides.values():
         side = sides[0]
-        args.append(to.side(unit.types[by_name[side.array]], side.axis))
+        args.append(exprs.side(unit.types[by_name[side.array]], side.axis))
     type_ = "void"
-    if called.returns is not None:
-        type_ = to.type(called.returns, (called, ""))
+    if callee.returns is not None:
+        type_ = exprs.type(callee.returns, (callee, ""))
     return CExpression(
-        f"{to.output.unit_name(called)}({', '.join(args)})", PRIMARY, type_
+        f"{exprs.output.unit_name(callee)}({', '.join(args)})", PRIMARY, type_
     )
 
 
 # ---- the language ------------------------------------------------------------
 
 
-def _mask(to: Any, node: ast.AST) -> str:
+def _mask(exprs: Any, node: ast.AST) -> str:
     if isinstance(node, ast.Constant) and node.value in (0xFFFFFFFF, -1):
         return "0xffffffff"
-    return to.operand(node, U32).text
+    return exprs.operand(node, U32).text
 
 
-def _write_predicate(to: Any, node: ast.AST) -> str:
-    found = to.expr(node)
-    if found.type in ("float", "double", "half", "long long", "unsigned long long"):
+def _write_predicate(exprs: Any, node: ast.AST) -> str:
+    value = exprs.expr(node)
+    if value.type in ("float", "double", "half", "long long", "unsigned long long"):
         return join_operands(
-            found, "!=", CExpression("0", PRIMARY, "int", True), EQUAL, "bool"
+            value, "!=", CExpression("0", PRIMARY, "int", True), EQUAL, "bool"
         ).text
-    return found.text
+    return value.text
 
 
-def _emit_cuda(to: Any, path: str, node: ast.Call) -> CExpression:
+def _emit_cuda(exprs: Any, path: str, node: ast.Call) -> CExpression:
     args = node.args
     if path in (
         "syncthreads",
@@ -302,102 +304,104 @@ def _emit_cuda(to: Any, path: str, node: ast.Call) -> CExpression:
     ):
         return CExpression(f"__{path}()", PRIMARY, "void")
     if path.startswith("syncthreads_"):
-        return CExpression(f"__{path}({_write_predicate(to, args[0])})", PRIMARY, "int")
+        return CExpression(
+            f"__{path}({_write_predicate(exprs, args[0])})", PRIMARY, "int"
+        )
     if path == "nanosleep":
-        return CExpression(f"__nanosleep({to.expr(args[0]).text})", PRIMARY, "void")
+        return CExpression(f"__nanosleep({exprs.expr(args[0]).text})", PRIMARY, "void")
     if path == "syncwarp":
         return CExpression(
-            f"__syncwarp({_mask(to, args[0]) if args else ''})", PRIMARY, "void"
+            f"__syncwarp({_mask(exprs, args[0]) if args else ''})", PRIMARY, "void"
         )
     if path in calls.SHUFFLES:
-        kind = to.kind(args[1])
+        kind = exprs.kind(args[1])
         type_ = kind.c if kind.bits >= 32 and kind.kind != "b" else "int"
-        value = to.value(args[1], type_, False)
-        lane = to.expr(args[2])
-        text = f"__{path}({_mask(to, args[0])}, {value.text}, {lane.text})"
+        value = exprs.value(args[1], type_, False)
+        lane = exprs.expr(args[2])
+        text = f"__{path}({_mask(exprs, args[0])}, {value.text}, {lane.text})"
         return (
             CExpression(text, PRIMARY, type_)
             if type_ == kind.c
             else cast(kind.c, CExpression(text, PRIMARY, type_))
         )
     if path in ("all_sync", "any_sync", "ballot_sync"):
-        text = f"__{path}({_mask(to, args[0])}, {_write_predicate(to, args[1])})"
+        text = f"__{path}({_mask(exprs, args[0])}, {_write_predicate(exprs, args[1])})"
         return CExpression(text, PRIMARY, "unsigned" if path[0] == "b" else "int")
     if path == "eq_sync":
-        mask, value = _mask(to, args[0]), _write_predicate(to, args[1])
+        mask, value = _mask(exprs, args[0]), _write_predicate(exprs, args[1])
         text = f"__all_sync({mask}, {value}) || !__any_sync({mask}, {value})"
         return CExpression(text, OR, "bool")
     if path == "match_any_sync":
-        text = f"__match_any_sync({_mask(to, args[0])}, {to.expr(args[1]).text})"
+        text = f"__match_any_sync({_mask(exprs, args[0])}, {exprs.expr(args[1]).text})"
         return CExpression(text, PRIMARY, "unsigned")
     if path == "activemask":
         return CExpression("__activemask()", PRIMARY, "unsigned")
     if path == "lanemask_lt":
-        to.output.helper("laneid")
+        exprs.output.helper("laneid")
         return CExpression("(1u << laneid()) - 1", SUM, "unsigned")
     if path in _BITS:
-        return _emit_bits(to, path, args[0])
+        return _emit_bits(exprs, path, args[0])
     if path == "fma":
-        kind = to.kind(node)
-        return _emit_call("fma", kind.c, [to.value(a, kind.c, False) for a in args])
+        kind = exprs.kind(node)
+        return _emit_call("fma", kind.c, [exprs.value(a, kind.c, False) for a in args])
     if path == "cbrt":
-        return _emit_one_argument(to, "cbrt", to.kind(node), args[0])
+        return _emit_one_argument(exprs, "cbrt", exprs.kind(node), args[0])
     if path == "selp":
-        type_ = to.kind(node).c
-        a, b = (to.value(x, type_, False) for x in args[1:])
-        test = to.expr(args[0])
+        type_ = exprs.kind(node).c
+        a, b = (exprs.value(x, type_, False) for x in args[1:])
+        test = exprs.expr(args[0])
         text = f"{test.within(OR)} ? {a.within(CHOICE)} : {b.within(CHOICE)}"
         return CExpression(text, CHOICE, type_)
-    return _emit_atomic(to, path[7:], node)
+    return _emit_atomic(exprs, path[7:], node)
 
 
-def _emit_bits(to: Any, path: str, arg: ast.AST) -> CExpression:
-    kind = to.kind(arg)
+def _emit_bits(exprs: Any, path: str, arg: ast.AST) -> CExpression:
+    kind = exprs.kind(arg)
     wide = kind.bits == 64 and not kind.weak
-    found = to.expr(arg)
+    value = exprs.expr(arg)
     type_ = "int" if path != "brev" else "unsigned long long" if wide else "unsigned"
-    made = CExpression(f"{_BITS[path][wide]}({found.text})", PRIMARY, type_)
-    return made if path != "brev" or kind in (U32, INT) else cast(kind.c, made)
+    result = CExpression(f"{_BITS[path][wide]}({value.text})", PRIMARY, type_)
+    return result if path != "brev" or kind in (U32, INT) else cast(kind.c, result)
 
 
-def _emit_atomic(to: Any, name: str, node: ast.Call) -> CExpression:
-    kind: ScalarType = to.kind(node.args[0]).dtype
+def _emit_atomic(exprs: Any, name: str, node: ast.Call) -> CExpression:
+    kind: ScalarType = exprs.kind(node.args[0]).dtype
     values = node.args[1:] if name == "compare_and_swap" else node.args[2:]
-    place = to.element(node.args[0], node.index)
+    place = exprs.element(node.args[0], node.index)
     address = f"&{place.text}"
-    given = [to.value(value, kind.c) for value in values]
+    operands = [exprs.value(value, kind.c) for value in values]
     if kind.kind == "f":
-        given = [to.value(value, kind.c, False) for value in values]
+        operands = [exprs.value(value, kind.c, False) for value in values]
     word = _ATOMICS[name]
     if name == "sub" and (kind.kind == "f" or kind.bits == 64):
-        word, given = "atomicAdd", [to.negate(given[0])]
+        word, operands = "atomicAdd", [exprs.negate(operands[0])]
     if name in ("min", "max", "nanmin", "nanmax") and kind.kind == "f":
         word = f"atomic_{name}"
-        to.output.helper(word, kind.c)
-    wanted = not getattr(node, "statement", False)
+        exprs.output.helper(word, kind.c)
+    is_used = not getattr(node, "statement", False)
     signed_64 = kind.c == "long long" and name not in ("min", "max", "nanmin", "nanmax")
     if signed_64 or (kind.c == "double" and name == "exch"):
-        found = _as_unsigned(word, address, given, kind)
-        return _convert_back(found, kind) if wanted else found
-    text = ", ".join([address, *(g.text for g in given)])
+        result = _as_unsigned(word, address, operands, kind)
+        return _convert_back(result, kind) if is_used else result
+    text = ", ".join([address, *(g.text for g in operands)])
     return CExpression(f"{word}({text})", PRIMARY, kind.c)
 
 
 def _as_unsigned(
-    word: str, address: str, given: list[CExpression], kind: ScalarType
+    word: str, address: str, operands: list[CExpression], kind: ScalarType
 ) -> CExpression:
-    """Call a function that CUDA has for unsigned long long only; the bits are equal."""
+    """Call a function that CUDA has only for unsigned long long, with the same bits."""
     wide = "unsigned long long"
     if kind.c == "double":
-        given = [
+        operands = [
             CExpression(f"__double_as_longlong({g.text})", PRIMARY, "long long")
-            for g in given
+            for g in operands
         ]
-    text = ", ".join([f"({wide} *){address}", *(cast(wide, g).text for g in given)])
+    text = ", ".join([f"({wide} *){address}", *(cast(wide, g).text for g in operands)])
     return CExpression(f"{word}({text})", PRIMARY, wide)
 
 
-def _convert_back(found: CExpression, kind: ScalarType) -> CExpression:
+def _convert_back(value: CExpression, kind: ScalarType) -> CExpression:
     if kind.c == "double":
-        return CExpression(f"__longlong_as_double({found.text})", PRIMARY, "double")
-    return cast(kind.c, found)
+        return CExpression(f"__longlong_as_double({value.text})", PRIMARY, "double")
+    return cast(kind.c, value)

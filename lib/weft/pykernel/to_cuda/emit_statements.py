@@ -51,7 +51,7 @@ def write_for(writer: UnitWriter, one: ast.For) -> None:
     step = args[2] if len(args) == 3 else None
     type_ = writer.type_of(one.target.id)
     name = writer.output.name(writer.unit, one.target.id)
-    first = writer.to.value(start, type_).text if start is not None else "0"
+    first = writer.exprs.value(start, type_).text if start is not None else "0"
     end = _write_bound(writer, one, stop, "end", type_)
     test, turn = _write_step(writer, one, name, end, step, type_)
     head = f"for ({type_} {name} = {first}; {test}; {turn})"
@@ -62,19 +62,19 @@ def write_for(writer: UnitWriter, one: ast.For) -> None:
 def _write_bound(
     writer: UnitWriter, one: ast.For, node: ast.AST, word: str, type_: str
 ) -> CExpression:
-    """Write a bound of range(), which Python computes once, but C in every turn.
+    """Write a bound of range(), which Python computes once, and C in every turn.
 
     A bound that may change during the loop is therefore stored in a constant.
     """
-    found = writer.to.signed(writer.to.expr(node))
-    if found.type in ("unsigned", "unsigned long long"):
-        found = CExpression(f"({type_}){found.within(13)}", 13, type_)
+    bound = writer.exprs.signed(writer.exprs.expr(node))
+    if bound.type in ("unsigned", "unsigned long long"):
+        bound = CExpression(f"({type_}){bound.within(13)}", 13, type_)
     if not _changes_bound(writer, one, node):
-        return found
+        return bound
     name = f"{one.target.id}_{word}"
     while writer.unit.is_local(name):
         name += "_"
-    writer.put(f"const {type_} {name} = {found.text};")
+    writer.put(f"const {type_} {name} = {bound.text};")
     return CExpression(name, 14, type_)
 
 
@@ -117,12 +117,12 @@ def _write_step(
         return above, f"{name}--"
     if high is not None and high < 0:
         if isinstance(step, ast.UnaryOp):
-            return above, f"{name} -= {writer.to.expr(step.operand).text}"
+            return above, f"{name} -= {writer.exprs.expr(step.operand).text}"
         return above, f"{name} += {_write_bound(writer, one, step, 'step', type_).text}"
     bound = (
         _write_bound(writer, one, step, "step", type_)
         if _changes_bound(writer, one, step)
-        else (writer.to.expr(step))
+        else (writer.exprs.expr(step))
     )
     turn = f"{name} += {bound.text}"
     if low is not None and low >= 0:
@@ -131,7 +131,7 @@ def _write_step(
 
 
 def is_dropped(writer: UnitWriter, one: ast.stmt) -> bool:
-    """Return whether a statement leaves nothing in C."""
+    """Return whether a statement has no counterpart in C."""
     unit = writer.unit
     if isinstance(one, ast.Pass):
         return True
@@ -161,28 +161,28 @@ def write_simple(writer: UnitWriter, one: ast.stmt) -> list[str]:
         return [_write_return(writer, one)]
     if isinstance(one, ast.Assert):
         writer.output.headers.add("assert.h")
-        return [f"assert({writer.to.test(one.test).text});"]
+        return [f"assert({writer.exprs.test(one.test).text});"]
     if isinstance(one, ast.Expr):
         call = one.value
         if writer.unit.meaning(call.func) == KnownFunction("print"):
             writer.output.headers.add("stdio.h")
-            return [f"{emit_printf(writer.to, call)};"]
-        return [f"{writer.to.expr(call).text};"]
+            return [f"{emit_printf(writer.exprs, call)};"]
+        return [f"{writer.exprs.expr(call).text};"]
     return ["break;" if isinstance(one, ast.Break) else "continue;"]
 
 
 def _write_assign(writer: UnitWriter, one: ast.Assign) -> str:
     target = one.targets[0]
     if isinstance(target, ast.Subscript):
-        place = writer.to.expr(target)
-        return f"{place.text} = {writer.to.value(one.value, place.type).text};"
+        place = writer.exprs.expr(target)
+        return f"{place.text} = {writer.exprs.value(one.value, place.type).text};"
     kind = writer.unit.variables.get(target.id)
     if isinstance(kind, ArrayType):
         return _declare_array(writer, target.id, kind, one.value)
     if not writer.unit.scope.read(target.id):
-        return f"{writer.to.expr(one.value).text};"
+        return f"{writer.exprs.expr(one.value).text};"
     type_ = writer.type_of(target.id)
-    value = writer.to.value(one.value, type_).text
+    value = writer.exprs.value(one.value, type_).text
     name = writer.output.name(writer.unit, target.id)
     if one in writer.inline:
         return f"{'const ' * writer.inline[one]}{type_} {name} = {value};"
@@ -206,7 +206,7 @@ def _declare_array(
 def _add_constant_array(
     writer: UnitWriter, name: str, kind: ArrayType, node: ast.Call
 ) -> None:
-    """Declare the array of const.array_like above the functions, by its source name."""
+    """Declare the array of const.array_like above the functions, under its own name."""
     source = node.args[0]
     value = writer.unit.meaning(source)
     sides = "".join(f"[{side}]" for side in kind.shape)
@@ -219,21 +219,21 @@ def _add_constant_array(
 
 
 def _list_sides(writer: UnitWriter, node: ast.Call, kind: ArrayType) -> list[str]:
-    """Return the extents of a static array, under the kernel's names for them."""
-    given = [*node.args, *(k.value for k in node.keywords if k.arg == "shape")]
-    parts = given[0].elts if isinstance(given[0], ast.Tuple) else [given[0]]
+    """Return the extents of a static array, with the kernel's names for them."""
+    arguments = [*node.args, *(k.value for k in node.keywords if k.arg == "shape")]
+    parts = arguments[0].elts if isinstance(arguments[0], ast.Tuple) else [arguments[0]]
     if len(parts) != len(kind.shape) or any(p not in writer.unit.types for p in parts):
         return [str(side) for side in kind.shape]
-    return [writer.to.expr(part).text for part in parts]
+    return [writer.exprs.expr(part).text for part in parts]
 
 
 def _write_view(writer: UnitWriter, node: ast.AST) -> str:
     if isinstance(node, ast.Name):
-        return writer.to.expr(node).text
-    base = writer.to.expr(node.value).text
+        return writer.exprs.expr(node).text
+    base = writer.exprs.expr(node.value).text
     if node.slice.lower is None:
         return base
-    return f"{base} + {writer.to.index(node.slice.lower).within(SUM)}"
+    return f"{base} + {writer.exprs.index(node.slice.lower).within(SUM)}"
 
 
 def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
@@ -242,31 +242,33 @@ def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
         type_ = writer.type_of(target.id)
         place = writer.output.name(writer.unit, target.id)
     else:
-        found = writer.to.expr(target)
-        place, type_ = found.text, found.type
-    whole = writer.to.value(one.whole, type_)
+        element = writer.exprs.expr(target)
+        place, type_ = element.text, element.type
+    value = writer.exprs.value(one.whole, type_)
     # Write a = a + x as a += x if C then computes the same.
-    left = writer.to.expr(one.whole.left) if type_ != "half" else CExpression("", 0, "")
+    left = (
+        writer.exprs.expr(one.whole.left) if type_ != "half" else CExpression("", 0, "")
+    )
     sign = OPERATORS.get(op, ("", 0))[0]
     start = f"{left.text} {sign} "
-    same = left.type == type_ and whole.precedence < UNARY and place == left.text
-    if not (sign and same and whole.text.startswith(start)):
-        return f"{place} = {whole.text};"
-    rest = whole.text[len(start) :]
-    if rest.startswith("(") and rest.endswith(")") and _is_paired(rest):
-        rest = rest[1:-1]
+    same = left.type == type_ and value.precedence < UNARY and place == left.text
+    if not (sign and same and value.text.startswith(start)):
+        return f"{place} = {value.text};"
+    operand = value.text[len(start) :]
+    if operand.startswith("(") and operand.endswith(")") and _is_paired(operand):
+        operand = operand[1:-1]
     counts = type_ not in ("float", "double", "bool")
-    if rest == "1" and sign in "+-" and counts:
+    if operand == "1" and sign in "+-" and counts:
         return f"{place}{sign}{sign};"
-    return f"{place} {sign}= {rest};"
+    return f"{place} {sign}= {operand};"
 
 
 def _write_return(writer: UnitWriter, one: ast.Return) -> str:
     kind = writer.unit.returns
     if one.value is None or kind is None:
         return "return;"
-    type_ = writer.to.type(kind, (writer.unit, ""))
-    return f"return {writer.to.value(one.value, type_).text};"
+    type_ = writer.exprs.type(kind, (writer.unit, ""))
+    return f"return {writer.exprs.value(one.value, type_).text};"
 
 
 def _has_effect(node: ast.AST) -> bool:

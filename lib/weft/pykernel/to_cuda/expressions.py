@@ -1,8 +1,8 @@
-"""Write expressions in C, with every value in the type that Python computes with.
+"""Write expressions in C, with every value in the type that Python uses.
 
-C's rules yield most of these types. Elsewhere a cast is written: for a double where
-Python rounds to float32, an unsigned index that may be negative, or a short that must
-wrap. Where C's / and % differ from Python's, a helper is called.
+C's rules yield most of these types. Casts yield the others: for a double that Python
+rounds to float32, an unsigned index that may be negative, or a short that must wrap. If
+C's / or % differs from Python's, a helper is called.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .unit import UNKNOWN, Extent, KnownFunction, LanguageName, Unit
 
 
 class Expressions:
-    """A writer of one unit's expressions. All units share `output`."""
+    """Writes the expressions of one unit. All units share `output`."""
 
     operand = operators.write_operand
     _BinOp = operators.write_binary
@@ -45,7 +45,7 @@ class Expressions:
     # ---- types ----
 
     def type(self, kind: ScalarType, key: Any = None) -> str:
-        """Return the C type of a value; key: the variable that holds a weak float."""
+        """Return the C type of a value; `key` is the variable of a weak float."""
         if kind == FLOAT and key is not None and not self.output.is_double(key):
             return "float"
         return kind.c
@@ -70,23 +70,23 @@ class Expressions:
         if kind == FLOAT:
             return self.write_weak(node, type_)
         wraps = stored and type_ in _WRAPS and by_c(type_).bits <= kind.bits
-        found = self.expr(node, wraps)
-        if found.literal and type_ in ("float", "double") and kind.whole:
-            return number(int(found.text.rstrip("ul"), 0), type_)
-        if kind == INT and type_ == "int" and found.literal:
-            self._fits(node, found)
-        if found.type == type_ or (stored and _is_implicit(found.type, type_)):
-            return found
-        if "half" in (found.type, type_) and "float" not in (found.type, type_):
-            found = cast("float", found)  # half converts only to and from float
-        return cast(type_, found)
+        value = self.expr(node, wraps)
+        if value.literal and type_ in ("float", "double") and kind.whole:
+            return number(int(value.text.rstrip("ul"), 0), type_)
+        if kind == INT and type_ == "int" and value.literal:
+            self._fits(node, value)
+        if value.type == type_ or (stored and _is_implicit(value.type, type_)):
+            return value
+        if "half" in (value.type, type_) and "float" not in (value.type, type_):
+            value = cast("float", value)  # half converts only to and from float
+        return cast(type_, value)
 
-    def _fits(self, node: ast.AST, found: CExpression) -> None:
-        if found.type != "int":
+    def _fits(self, node: ast.AST, value: CExpression) -> None:
+        if value.type != "int":
             self.unit.fail(
-                f"{found.text.rstrip('ul')} does not fit into an int, which ends at "
+                f"{value.text.rstrip('ul')} does not fit into an int, which ends at "
                 f"{MOST}",
-                f"write int64({found.text.rstrip('ul')})",
+                f"write int64({value.text.rstrip('ul')})",
                 node,
             )
 
@@ -116,22 +116,22 @@ class Expressions:
             return write_choice(self, node, type_)
         if isinstance(node, ast.Name) and self.unit.is_local(node.id):
             self.output.wants((self.unit, node.id), type_)
-            found = CExpression(
+            value = CExpression(
                 self.name(node.id), PRIMARY, self.type(FLOAT, (self.unit, node.id))
             )
-            return found if found.type == type_ else cast(type_, found)
+            return value if value.type == type_ else cast(type_, value)
         if isinstance(node, (ast.Name, ast.Attribute)):
             return self._global(node, type_)
         if isinstance(node, ast.Call) and node in self.unit.calls:
             self.output.wants((self.unit.calls[node], ""), type_)
-            found = self.expr(node)
-            return found if found.type == type_ else cast(type_, found)
+            value = self.expr(node)
+            return value if value.type == type_ else cast(type_, value)
         if isinstance(node, ast.Call) and self.unit.meaning(node.func) == KnownFunction(
             "float"
         ):
             return self.value(node.args[0], type_, False)
-        found = self.expr(node)
-        return found if found.type == type_ else cast(type_, found)
+        value = self.expr(node)
+        return value if value.type == type_ else cast(type_, value)
 
     def negate(self, operand: CExpression) -> CExpression:
         text = operand.within(UNARY)
@@ -142,10 +142,9 @@ class Expressions:
     # ---- every kind of node ----
 
     def expr(self, node: ast.AST, wraps: bool = False) -> CExpression:
-        """Write an expression as C computes it.
+        """Write an expression in the type that C yields.
 
-        wraps: whether only the low bits are used, which makes a cast to signed
-            unnecessary.
+        wraps: whether only the low bits are used, so no cast to signed is needed.
         """
         if wraps and isinstance(node, (ast.BinOp, ast.UnaryOp)):
             return getattr(self, f"_{type(node).__name__}")(node, True)
@@ -178,10 +177,10 @@ class Expressions:
         return self._global(node, "double")
 
     def _global(self, node: ast.AST, weak: str) -> CExpression:
-        found = self.unit.meaning(node)
-        if isinstance(found, LanguageName):
-            return self._thread(found.path)
-        return self.output.constant(self.unit, node, found, weak)
+        meaning = self.unit.meaning(node)
+        if isinstance(meaning, LanguageName):
+            return self._thread(meaning.path)
+        return self.output.constant(self.unit, node, meaning, weak)
 
     def _thread(self, path: str) -> CExpression:
         if path == "laneid":
@@ -220,9 +219,9 @@ class Expressions:
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             kind = unit.types[node.value.value]
             return write_whole(kind.shape[node.slice.value])
-        found = unit.meaning(node.value)
-        if isinstance(found, tuple):
-            return self.output.literal(found[node.slice.value])
+        meaning = unit.meaning(node.value)
+        if isinstance(meaning, tuple):
+            return self.output.literal(meaning[node.slice.value])
         base, indices = node, []
         while isinstance(base, ast.Subscript):
             part = base.slice
@@ -247,15 +246,15 @@ class Expressions:
                 continue
             side = CExpression(self.side(kind, axis), PRIMARY, "int")
             row = join_operands(at, "*", side, PRODUCT, natural_type(at.type, "int"))
-            more = self.index(one)
-            if more.text == "0":
+            next_index = self.index(one)
+            if next_index.text == "0":
                 at = row
                 continue
-            if row.type != more.type:
-                row, more = self._signed_pair(row, more, indices)
-            # A sum needs no parentheses: for integers, the result is the same without.
-            text = f"{row.text} + {more.within(SUM)}"
-            at = CExpression(text, SUM, natural_type(row.type, more.type))
+            if row.type != next_index.type:
+                row, next_index = self._signed_pair(row, next_index, indices)
+            # Sums of integers are associative, so `next_index` needs no parentheses.
+            text = f"{row.text} + {next_index.within(SUM)}"
+            at = CExpression(text, SUM, natural_type(row.type, next_index.type))
         return CExpression(f"{name}[{at.text}]", PRIMARY, kind.dtype.c)
 
     def _signed_pair(
@@ -288,5 +287,5 @@ _WRAPS = (
 
 
 def _is_implicit(have: str, want: str) -> bool:
-    """Return whether an assignment converts as Python does, without a warning."""
+    """Return whether an assignment in C converts as Python does, without a warning."""
     return "half" not in (have, want)

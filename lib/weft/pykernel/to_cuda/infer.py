@@ -1,9 +1,9 @@
 """Infer the types and value ranges of a function's expressions.
 
 The source is walked in order until nothing changes. A variable has one type, which
-joins the types of all its values. A span is the least and the largest value, as far as
-the source shows them. Indices of threads, sizes, loops from 0, and their sums and
-products are never negative, so their `//` and `%` are those of C.
+joins the types of all its values. A span is the least and the largest value, if the
+source shows them. Indices of threads, sizes, loops from 0, and their sums and products
+are never negative, so their `//` and `%` become those of C.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ SPANS = {
 }
 
 
-_ELEMENT = "one thread does one element: write x[i], with i = cuda.grid(1)"
+_ELEMENT = "one thread handles one element: write x[i], with i = cuda.grid(1)"
 _NOT_HERE = {
     ast.ListComp: ("a list comprehension", "write a for loop over range()"),
     ast.GeneratorExp: ("a generator", "write a for loop over range()"),
@@ -123,13 +123,13 @@ _NOT_HERE = {
     ast.JoinedStr: ("an f-string", "only print() takes one"),
     ast.NamedExpr: ("the walrus :=", "assign on a line of its own"),
     ast.Tuple: ("a tuple", "assign the values one by one"),
-    ast.Starred: ("a starred value", "write the values out"),
+    ast.Starred: ("a starred value", "write the values one by one"),
     ast.Slice: ("a slice", _ELEMENT),
 }
 
 
 def infer(program: TranslatedUnits) -> None:
-    """Infer the types of every unit; raise TranslationError if there are none."""
+    """Infer the types of every unit; raise TranslationError if one remains unknown."""
     for _ in range(100):
         program.changed = False
         unknown: list[tuple[Unit, ast.AST]] = []
@@ -139,7 +139,7 @@ def infer(program: TranslatedUnits) -> None:
             break
     for unit, node in unknown:
         unit.fail(
-            f"{ast.unparse(node)} is read before anything is assigned to it",
+            f"{ast.unparse(node)} is read before it has a value",
             "assign it a value first, so that its type is known",
             node,
         )
@@ -184,13 +184,13 @@ class TypeWalk:
 
     def expr(self, node: ast.AST) -> Any:
         """Return the type of an expression, and record it with its span."""
-        found = getattr(self, f"_{type(node).__name__}", None)
-        if found is None:
+        method = getattr(self, f"_{type(node).__name__}", None)
+        if method is None:
             what, hint = _NOT_HERE.get(
                 type(node), (type(node).__name__, "write it with plain statements")
             )
             self.unit.fail(f"{what} does not become CUDA C", hint, node)
-        kind, span = found(node)
+        kind, span = method(node)
         self.unit.types[node] = kind
         self.unit.spans[node] = span
         return kind
@@ -233,22 +233,22 @@ class TypeWalk:
         return self._global(node)
 
     def _global(self, node: ast.AST):
-        found = self.unit.meaning(node)
-        if isinstance(found, LanguageName):
-            made = calls.type_attribute(found.path)
-            if made is None:
-                what, hint = "cuda is no value", language.LISTED
-                if found.path:
-                    what, hint = language.explain_unknown(found.path)
+        meaning = self.unit.meaning(node)
+        if isinstance(meaning, LanguageName):
+            attribute = calls.type_attribute(meaning.path)
+            if attribute is None:
+                what, hint = "cuda is not a value", language.LISTED
+                if meaning.path:
+                    what, hint = language.explain_unknown(meaning.path)
                 self.unit.fail(what, hint, node)
-            return made
-        if isinstance(found, (KnownFunction, ScalarType)):
+            return attribute
+        if isinstance(meaning, (KnownFunction, ScalarType)):
             self.unit.fail(f"{ast.unparse(node)} is a function", "call it", node)
-        return self._value(found, node)
+        return self._value(meaning, node)
 
     def _Attribute(self, node: ast.Attribute):
-        found = self.unit.meaning(node)
-        if found is not UNKNOWN:
+        meaning = self.unit.meaning(node)
+        if meaning is not UNKNOWN:
             return self._global(node)
         if self.unit.side(node):
             return INT, (0, None)
@@ -269,9 +269,9 @@ class TypeWalk:
             return INT, (0, None)
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             return self._static_side(node)
-        found = self.unit.meaning(node.value)
-        if isinstance(found, tuple):
-            return self._value(self.constant_index(found, node), node)
+        meaning = self.unit.meaning(node.value)
+        if isinstance(meaning, tuple):
+            return self._value(self.constant_index(meaning, node), node)
         base, indices = self.chain(node)
         kind = self.expr(base)
         if not isinstance(kind, ArrayType):
@@ -326,13 +326,13 @@ class TypeWalk:
         base: ast.expr = node
         while isinstance(base, ast.Subscript):
             part = base.slice
-            found = part.elts if isinstance(part, ast.Tuple) else [part]
-            indices = [*found, *indices]
+            own_indices = part.elts if isinstance(part, ast.Tuple) else [part]
+            indices = [*own_indices, *indices]
             base = base.value
         return base, indices
 
     def indices(self, kind: ArrayType, indices: list[ast.expr], node: ast.AST) -> None:
-        """Check the indices of an element."""
+        """Infer the types of an element's indices, and refuse invalid ones."""
         for one in indices:
             if isinstance(one, ast.Slice):
                 self.unit.fail(f"{ast.unparse(node)} is a slice", _ELEMENT, one)
@@ -341,12 +341,12 @@ class TypeWalk:
             if high is not None and high < 0:
                 self.unit.fail(
                     f"{ast.unparse(node)}: C does not count from the end",
-                    "write the index out: x[n - 1]",
+                    "write the index in full: x[n - 1]",
                     one,
                 )
         if len(indices) != kind.ndim:
             self.unit.fail(
-                f"{ast.unparse(node)} has {len(indices)} indices, its array "
+                f"{ast.unparse(node)} has {len(indices)} indices, but its array has "
                 f"{kind.ndim} dimensions",
                 "give one index for each dimension",
                 node,
@@ -378,7 +378,7 @@ class TypeWalk:
             low = self.span(node.right)[0]
             if low is None or low < 0:
                 self.unit.fail(
-                    "a whole number ** one that may be negative has no one type",
+                    "a whole number ** one that may be negative has no fixed type",
                     "write float(...) ** ..., or a loop",
                     node,
                 )
@@ -426,7 +426,7 @@ class TypeWalk:
         if getattr(node, "tested", False) or all(k.kind == "b" for k in kinds):
             return BOOL, (0, 1)
         self.unit.fail(
-            "and/or of numbers gives one of them in Python, true or false in C",
+            "and/or of numbers gives one of them in Python, but true or false in C",
             "write a if a != 0 else b, or compare",
             node,
         )
@@ -436,7 +436,7 @@ class TypeWalk:
         a, b = self.scalar(node.body), self.scalar(node.orelse)
         kind = join(a, b)
         if kind is None:
-            self.unit.fail(f"one side is {a}, the other {b}", "convert one", node)
+            self.unit.fail(f"one side is {a} but the other {b}", "convert one", node)
         return kind, merge(self.span(node.body), self.span(node.orelse))
 
     def test(self, node: ast.AST) -> None:

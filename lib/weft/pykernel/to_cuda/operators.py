@@ -1,4 +1,4 @@
-"""Write operators in C, with operands in the type that Python computes with."""
+"""Write operators in C, with operands in the type that Python uses."""
 
 from __future__ import annotations
 
@@ -52,132 +52,134 @@ _COMPARISONS = {
 }
 
 
-def write_operand(to: Expressions, node: ast.AST, kind: ScalarType) -> CExpression:
+def write_operand(exprs: Expressions, node: ast.AST, kind: ScalarType) -> CExpression:
     """Write an operand of an operation in the type `kind`."""
-    own = to.kind(node)
+    own = exprs.kind(node)
     if own == FLOAT:
-        return to.write_weak(node, kind.c)
+        return exprs.write_weak(node, kind.c)
     if F16 in (own, kind) and own != kind:  # half has no implicit conversions
-        return _widen_half(to, node, kind)
+        return _widen_half(exprs, node, kind)
     if own == INT and kind == U32:
-        before, to.shifts_unsigned = to.shifts_unsigned, True
-        found = to.expr(node)
-        to.shifts_unsigned = before
-        return found
-    return to.expr(node)
+        before, exprs.shifts_unsigned = exprs.shifts_unsigned, True
+        value = exprs.expr(node)
+        exprs.shifts_unsigned = before
+        return value
+    return exprs.expr(node)
 
 
-def _widen_half(to: Expressions, node: ast.AST, kind: ScalarType) -> CExpression:
+def _widen_half(exprs: Expressions, node: ast.AST, kind: ScalarType) -> CExpression:
     if kind == F16:
-        return cast("half", to.value(node, "float", False))
-    return cast(kind.c, to.expr(node))
+        return cast("half", exprs.value(node, "float", False))
+    return cast(kind.c, exprs.expr(node))
 
 
-def write_binary(to: Expressions, node: ast.BinOp, wraps: bool = False) -> CExpression:
+def write_binary(
+    exprs: Expressions, node: ast.BinOp, wraps: bool = False
+) -> CExpression:
     op = type(node.op)
-    kind = to.kind(node)
+    kind = exprs.kind(node)
     if op is ast.Pow:
-        return _write_power(to, node, kind)
+        return _write_power(exprs, node, kind)
     if op in (ast.FloorDiv, ast.Mod):
-        return _write_floor(to, node, op, kind)
+        return _write_floor(exprs, node, op, kind)
     sign, precedence = OPERATORS[op]
-    if op is ast.Div and to.kind(node.left).whole and to.kind(node.right).whole:
+    if op is ast.Div and exprs.kind(node.left).whole and exprs.kind(node.right).whole:
         return join_operands(
-            to.value(node.left, "double", False),
-            *(sign, to.expr(node.right), precedence, "double"),
+            exprs.value(node.left, "double", False),
+            *(sign, exprs.expr(node.right), precedence, "double"),
         )
     if kind.kind == "b":
-        a, b = to.expr(node.left), to.expr(node.right)
+        a, b = exprs.expr(node.left), exprs.expr(node.right)
         return join_operands(a, sign, b, precedence, "bool")
     if op in (ast.LShift, ast.RShift):
-        return _write_shift(to, node, kind, sign)
-    unsigned = to.shifts_unsigned and kind == INT
+        return _write_shift(exprs, node, kind, sign)
+    unsigned = exprs.shifts_unsigned and kind == INT
     low_bits = (wraps or unsigned) and op in (ast.Add, ast.Sub, ast.Mult)
-    a = _write_operand(to, node.left, kind, low_bits)
-    b = _write_operand(to, node.right, kind, low_bits)
+    a = _write_operand(exprs, node.left, kind, low_bits)
+    b = _write_operand(exprs, node.right, kind, low_bits)
     if not low_bits and kind.kind == "i" and kind.bits <= 32:
-        both = to.sure(node.left) and to.sure(node.right)
+        both = exprs.sure(node.left) and exprs.sure(node.right)
         if op is ast.Sub or not both:
-            a, b = to.signed(a), to.signed(b)
-    a, b = _meet_types(to, a, b, kind)
-    found = join_operands(a, sign, b, precedence, natural_type(a.type, b.type))
-    return found if wraps else _narrow_result(to, found, kind)
+            a, b = exprs.signed(a), exprs.signed(b)
+    a, b = _meet_types(exprs, a, b, kind)
+    result = join_operands(a, sign, b, precedence, natural_type(a.type, b.type))
+    return result if wraps else _narrow_result(exprs, result, kind)
 
 
 def _write_operand(
-    to: Expressions, node: ast.AST, kind: ScalarType, wraps: bool
+    exprs: Expressions, node: ast.AST, kind: ScalarType, wraps: bool
 ) -> CExpression:
-    own = to.kind(node)
+    own = exprs.kind(node)
     if wraps and own.whole and isinstance(node, ast.BinOp):
-        return to.expr(node, own.bits >= kind.bits)
-    return write_operand(to, node, kind)
+        return exprs.expr(node, own.bits >= kind.bits)
+    return write_operand(exprs, node, kind)
 
 
 def _meet_types(
-    to: Expressions, a: CExpression, b: CExpression, kind: ScalarType
+    exprs: Expressions, a: CExpression, b: CExpression, kind: ScalarType
 ) -> tuple[CExpression, CExpression]:
     """Cast two operands, if necessary, so that C computes in the type `kind`."""
-    wanted = {kind.c}
+    suitable = {kind.c}
     if kind.whole and kind.bits <= 32:
-        wanted |= {"int", "unsigned"} if kind.kind == "i" else {"unsigned"}
+        suitable |= {"int", "unsigned"} if kind.kind == "i" else {"unsigned"}
         if kind.bits < 32:
-            wanted.add("int")
-    if natural_type(a.type, b.type) in wanted:
+            suitable.add("int")
+    if natural_type(a.type, b.type) in suitable:
         return a, b
     target = kind.c
     for x, y in ((cast(target, a), b), (a, cast(target, b))):
-        whole_first = a.type in ("float", "half", "double") and x is not a
-        if whole_first and b.type not in ("float", "half", "double"):
+        casts_float = a.type in ("float", "half", "double") and x is not a
+        if casts_float and b.type not in ("float", "half", "double"):
             continue  # cast the integer, not the float
-        if natural_type(x.type, y.type) in wanted:
+        if natural_type(x.type, y.type) in suitable:
             return x, y
     return cast(target, a), cast(target, b)
 
 
 def _narrow_result(
-    to: Expressions, found: CExpression, kind: ScalarType
+    exprs: Expressions, result: CExpression, kind: ScalarType
 ) -> CExpression:
-    """Cast C's int result to the smaller type that Python has."""
+    """Cast C's int result to the smaller type of Python's result."""
     if kind.whole and kind.bits < 32 and kind.kind != "b":
-        return cast(kind.c, found)
-    return found
+        return cast(kind.c, result)
+    return result
 
 
 def _write_shift(
-    to: Expressions, node: ast.BinOp, kind: ScalarType, sign: str
+    exprs: Expressions, node: ast.BinOp, kind: ScalarType, sign: str
 ) -> CExpression:
-    a = to.expr(node.left)
-    if sign == ">>" and not to.sure(node.left):
-        a = to.signed(a)
+    a = exprs.expr(node.left)
+    if sign == ">>" and not exprs.sure(node.left):
+        a = exprs.signed(a)
     literal = isinstance(node.left, ast.Constant)
     variable = not isinstance(node.right, ast.Constant)
-    unsigned = kind == U32 or (to.shifts_unsigned and kind == INT)
+    unsigned = kind == U32 or (exprs.shifts_unsigned and kind == INT)
     if literal and unsigned and variable and a.type == "int":
         a = CExpression(f"{a.text}u", PRIMARY, "unsigned", True)
     elif natural_type(a.type, a.type) != kind.c and kind.bits >= 32 and kind != INT:
         a = cast(kind.c, a)
-    b = to.expr(node.right)
+    b = exprs.expr(node.right)
     return _narrow_result(
-        to, join_operands(a, sign, b, SHIFT, natural_type(a.type, "bool")), kind
+        exprs, join_operands(a, sign, b, SHIFT, natural_type(a.type, "bool")), kind
     )
 
 
 def _write_floor(
-    to: Expressions, node: ast.BinOp, op: type, kind: ScalarType
+    exprs: Expressions, node: ast.BinOp, op: type, kind: ScalarType
 ) -> CExpression:
     word = "floor_div" if op is ast.FloorDiv else "floor_mod"
     if not kind.whole:
         target = kind.c
-        to.output.helper(word, target)
-        a, b = (to.value(n, target, False) for n in (node.left, node.right))
+        exprs.output.helper(word, target)
+        a, b = (exprs.value(n, target, False) for n in (node.left, node.right))
         return CExpression(f"{word}({a.text}, {b.text})", PRIMARY, target)
-    a, b = write_operand(to, node.left, kind), write_operand(to, node.right, kind)
-    if kind.kind == "u" or (to.sure(node.left) and to.sure(node.right)):
-        a, b = _meet_types(to, a, b, kind)
+    a, b = write_operand(exprs, node.left, kind), write_operand(exprs, node.right, kind)
+    if kind.kind == "u" or (exprs.sure(node.left) and exprs.sure(node.right)):
+        a, b = _meet_types(exprs, a, b, kind)
         sign, precedence = OPERATORS[op]
         return join_operands(a, sign, b, precedence, natural_type(a.type, b.type))
     target = "long long" if kind.bits == 64 else "int"
-    to.output.helper(word, target)
+    exprs.output.helper(word, target)
     a, b = (
         x
         if natural_type(x.type, "bool") == target
@@ -186,51 +188,53 @@ def _write_floor(
         else cast(target, x)
         for x in (a, b)
     )
-    found = CExpression(f"{word}({a.text}, {b.text})", PRIMARY, target)
-    return _narrow_result(to, found, kind)
+    result = CExpression(f"{word}({a.text}, {b.text})", PRIMARY, target)
+    return _narrow_result(exprs, result, kind)
 
 
-def _write_power(to: Expressions, node: ast.BinOp, kind: ScalarType) -> CExpression:
+def _write_power(exprs: Expressions, node: ast.BinOp, kind: ScalarType) -> CExpression:
     exponent = node.right
     times = getattr(exponent, "value", None)
     if times in (2, 3) and isinstance(exponent, ast.Constant) and is_simple(node.left):
-        made = ast.BinOp(node.left, ast.Mult(), node.left)
+        product = ast.BinOp(node.left, ast.Mult(), node.left)
         for _ in range(int(times) - 2):
-            made = ast.BinOp(made, ast.Mult(), node.left)
-        _copy_types(to, made, node)
-        return to.expr(made)
+            product = ast.BinOp(product, ast.Mult(), node.left)
+        _copy_types(exprs, product, node)
+        return exprs.expr(product)
     if not kind.whole:
-        a, b = (to.value(n, kind.c, False) for n in (node.left, node.right))
+        a, b = (exprs.value(n, kind.c, False) for n in (node.left, node.right))
         word = "powf" if kind.c == "float" else "pow"
         return CExpression(f"{word}({a.text}, {b.text})", PRIMARY, kind.c)
     target = kind.c if kind.bits >= 32 else "int"
-    to.output.helper("power", target)
-    a = to.value(node.left, target, False)
-    b = to.value(exponent, "int", False)
+    exprs.output.helper("power", target)
+    a = exprs.value(node.left, target, False)
+    b = exprs.value(exponent, "int", False)
     return _narrow_result(
-        to, CExpression(f"power({a.text}, {b.text})", PRIMARY, target), kind
+        exprs, CExpression(f"power({a.text}, {b.text})", PRIMARY, target), kind
     )
 
 
-def _copy_types(to: Expressions, made: ast.BinOp, like: ast.BinOp) -> None:
-    if isinstance(made.left, ast.BinOp) and made.left is not like.left:
-        _copy_types(to, made.left, like)
-    to.unit.types[made] = to.unit.types[like]
-    to.unit.spans[made] = to.unit.spans[like]
+def _copy_types(exprs: Expressions, product: ast.BinOp, like: ast.BinOp) -> None:
+    if isinstance(product.left, ast.BinOp) and product.left is not like.left:
+        _copy_types(exprs, product.left, like)
+    exprs.unit.types[product] = exprs.unit.types[like]
+    exprs.unit.spans[product] = exprs.unit.spans[like]
 
 
-def write_unary(to: Expressions, node: ast.UnaryOp, wraps: bool = False) -> CExpression:
-    kind = to.kind(node)
+def write_unary(
+    exprs: Expressions, node: ast.UnaryOp, wraps: bool = False
+) -> CExpression:
+    kind = exprs.kind(node)
     if isinstance(node.op, ast.Not):
-        operand = to.expr(node.operand)
+        operand = exprs.expr(node.operand)
         return CExpression(f"!{operand.within(UNARY)}", UNARY, "bool")
     if kind == FLOAT:
-        return to.write_weak(node, "double")
-    operand = to.expr(node.operand)
+        return exprs.write_weak(node, "double")
+    operand = exprs.expr(node.operand)
     if isinstance(node.op, ast.Invert) and kind.kind == "b":
         return CExpression(f"!{operand.within(UNARY)}", UNARY, "bool")
     if kind.kind == "i" and not wraps:
-        operand = to.signed(operand)
+        operand = exprs.signed(operand)
     if isinstance(node.op, ast.UAdd):
         return operand
     type_ = (
@@ -238,104 +242,104 @@ def write_unary(to: Expressions, node: ast.UnaryOp, wraps: bool = False) -> CExp
     )
     if isinstance(node.op, ast.Invert):
         return _narrow_result(
-            to, CExpression(f"~{operand.within(UNARY)}", UNARY, type_), kind
+            exprs, CExpression(f"~{operand.within(UNARY)}", UNARY, type_), kind
         )
-    found = to.negate(operand)
+    result = exprs.negate(operand)
     return _narrow_result(
-        to, CExpression(found.text, UNARY, type_, found.literal), kind
+        exprs, CExpression(result.text, UNARY, type_, result.literal), kind
     )
 
 
-def write_boolean(to: Expressions, node: ast.BoolOp) -> CExpression:
+def write_boolean(exprs: Expressions, node: ast.BoolOp) -> CExpression:
     sign, precedence = ("&&", AND) if isinstance(node.op, ast.And) else ("||", OR)
-    found = to.expr(node.values[0])
+    result = exprs.expr(node.values[0])
     for one in node.values[1:]:
-        found = join_operands(found, sign, to.expr(one), precedence, "bool")
-    return found
+        result = join_operands(result, sign, exprs.expr(one), precedence, "bool")
+    return result
 
 
-def write_compare(to: Expressions, node: ast.Compare) -> CExpression:
+def write_compare(exprs: Expressions, node: ast.Compare) -> CExpression:
     nodes = [node.left, *node.comparators]
     for one in nodes[1:-1]:
         if any(isinstance(n, ast.Call) for n in ast.walk(one)) and not is_simple(one):
-            to.unit.fail(
+            exprs.unit.fail(
                 f"{ast.unparse(one)} would be called twice",
                 "assign it to a name before",
                 one,
             )
-    found = None
+    test = None
     for op, a, b in zip(node.ops, nodes, nodes[1:]):
-        one = _write_comparison(to, op, a, b)
-        found = one if found is None else join_operands(found, "&&", one, AND, "bool")
-    return found
+        one = _write_comparison(exprs, op, a, b)
+        test = one if test is None else join_operands(test, "&&", one, AND, "bool")
+    return test
 
 
 def _write_comparison(
-    to: Expressions, op: ast.cmpop, left: ast.AST, right: ast.AST
+    exprs: Expressions, op: ast.cmpop, left: ast.AST, right: ast.AST
 ) -> CExpression:
-    x, y = to.kind(left), to.kind(right)
+    x, y = exprs.kind(left), exprs.kind(right)
     kind = promote(x, y)
-    a, b = write_operand(to, left, kind), write_operand(to, right, kind)
+    a, b = write_operand(exprs, left, kind), write_operand(exprs, right, kind)
     if kind.whole:
-        a, b = _give_same_sign(to, left, a, right, b)
+        a, b = _give_same_sign(exprs, left, a, right, b)
     else:
-        a, b = _meet_types(to, a, b, kind)
+        a, b = _meet_types(exprs, a, b, kind)
     sign, precedence = _COMPARISONS[type(op)]
     return join_operands(a, sign, b, precedence, "bool")
 
 
 def _give_same_sign(
-    to: Expressions, left, a: CExpression, right, b: CExpression
+    exprs: Expressions, left, a: CExpression, right, b: CExpression
 ) -> tuple[CExpression, CExpression]:
     """Cast the operands of an integer comparison so that C compares their values.
 
-    C would otherwise compare a negative int with an unsigned by its bits.
+    Without a cast, C compares a negative int with an unsigned by its bits.
     """
     x, y = (natural_type(t, "bool") for t in (a.type, b.type))
     pair = sorted((x, y))
     if "unsigned" not in x + y or ("unsigned" in x and "unsigned" in y):
         return a, b
-    if (a.literal or a.enum) and to.sure(left):
+    if (a.literal or a.enum) and exprs.sure(left):
         return a, b
-    if (b.literal or b.enum) and to.sure(right):
+    if (b.literal or b.enum) and exprs.sure(right):
         return a, b
     if pair == ["int", "unsigned"]:
-        if to.kind(left) != U32 and to.kind(right) != U32:
-            return to.signed(a), to.signed(b)
-        if to.sure(left) and to.sure(right):
+        if exprs.kind(left) != U32 and exprs.kind(right) != U32:
+            return exprs.signed(a), exprs.signed(b)
+        if exprs.sure(left) and exprs.sure(right):
             return (cast("unsigned", a), b) if x == "int" else (a, cast("unsigned", b))
         return (
             (cast("long long", a), b) if x == "unsigned" else (a, cast("long long", b))
         )
     if pair == ["long long", "unsigned"]:
         return a, b
-    if to.sure(left) and to.sure(right):
+    if exprs.sure(left) and exprs.sure(right):
         wide = "unsigned long long"
         return (cast(wide, a), b) if x != wide else (a, cast(wide, b))
-    to.unit.fail(
+    exprs.unit.fail(
         f"{ast.unparse(left)} and {ast.unparse(right)} have no common type in C",
         "convert one of them: int64(...)",
         left,
     )
 
 
-def write_conditional(to: Expressions, node: ast.IfExp) -> CExpression:
-    kind = to.kind(node)
-    return write_choice(to, node, kind.c)
+def write_conditional(exprs: Expressions, node: ast.IfExp) -> CExpression:
+    kind = exprs.kind(node)
+    return write_choice(exprs, node, kind.c)
 
 
-def write_choice(to: Expressions, node: ast.IfExp, type_: str) -> CExpression:
-    test = to.test(node.test)
-    a = _write_branch(to, node.body, type_)
-    b = _write_branch(to, node.orelse, type_)
+def write_choice(exprs: Expressions, node: ast.IfExp, type_: str) -> CExpression:
+    test = exprs.test(node.test)
+    a = _write_branch(exprs, node.body, type_)
+    b = _write_branch(exprs, node.orelse, type_)
     nested = isinstance(node.body, ast.IfExp)
     text = f"{test.within(OR)} ? {a.within(CHOICE + nested)} : {b.within(CHOICE)}"
     return CExpression(text, CHOICE, type_)
 
 
-def _write_branch(to: Expressions, node: ast.AST, type_: str) -> CExpression:
-    found = to.value(node, type_, False)
-    return cast("int", found) if found.enum else found
+def _write_branch(exprs: Expressions, node: ast.AST, type_: str) -> CExpression:
+    value = exprs.value(node, type_, False)
+    return cast("int", value) if value.enum else value
 
 
 def is_simple(node: ast.AST) -> bool:

@@ -1,4 +1,4 @@
-"""State that a whole translation shares: names, constants, helpers, float precision.
+"""State shared by a whole translation: names, constants, helpers, float precision.
 
 write_helper() writes the few functions that a translated kernel may need.
 """
@@ -128,8 +128,8 @@ def _write_typed(text: str, type_: str) -> str:
 class TranslationOutput:
     """State collected while the units are written repeatedly, until it is stable.
 
-    A Python float is a C float as long as nothing requires more precision. If it meets
-    a double, its variable becomes a double in the next round.
+    A Python float is a C float unless more precision is required. If it meets a double,
+    its variable becomes a double in the next round.
     """
 
     def __init__(self, units: list[Unit]) -> None:
@@ -157,7 +157,7 @@ class TranslationOutput:
         return key in self.doubles
 
     def wants(self, key: Any, type_: str) -> None:
-        """Record that the weak float `key` is required in this C type."""
+        """Record that the weak float `key` is needed in this C type."""
         if type_ == "double" and key not in self.doubles:
             self.doubles.add(key)
             self.grew = True
@@ -175,8 +175,8 @@ class TranslationOutput:
             unit.fail(f"the name {name} is not ASCII", "rename it", unit.tree)
         name = unit.aliases.get(name, name)
         half = name == "half" and (self.halves or name in unit.parameters)
-        taken = name in RESERVED or half
-        return f"{name}_" if taken else name
+        reserved = name in RESERVED or half
+        return f"{name}_" if reserved else name
 
     def array(self, name: str, value: np.ndarray, text: str) -> str:
         """Return the name of a constant array; `text` declares it as {name}."""
@@ -204,32 +204,32 @@ class TranslationOutput:
         if isinstance(node, ast.Attribute):
             base = unit.meaning(node.value)
             if getattr(base, "__name__", "") in ("math", "numpy"):
-                return self._literal(value, weak)
+                return self._write_literal(value, weak)
         name = node.attr if isinstance(node, ast.Attribute) else node.id
-        return self._named(unit, name, value, weak)
+        return self._write_named(unit, name, value, weak)
 
-    def _named(self, unit: Unit, name: str, value: Any, weak: str) -> CExpression:
+    def _write_named(self, unit: Unit, name: str, value: Any, weak: str) -> CExpression:
         kind = constant_type(value)
         if not kind.whole and not math.isfinite(value):
             # NVRTC rejects `static const float NAME = INFINITY;` as not constant.
-            return self._literal(value, weak)
+            return self._write_literal(value, weak)
         name = f"{name}_" if name in RESERVED or unit.is_local(name) else name
         while name in self.constants and not _is_same(self.constants[name], value):
             name += "_"
         self.constants[name] = value
         if kind == FLOAT:
             self.wants(("constant", name), weak)
-            return CExpression(name, PRIMARY, self._weak_type(name))
+            return CExpression(name, PRIMARY, self._get_weak_type(name))
         if kind.whole and kind.weak and kind.kind == "i":
             if -MOST <= int(value) <= MOST:
                 return CExpression(name, PRIMARY, "int", enum=True)
             return CExpression(name, PRIMARY, write_whole(value).type)
         return CExpression(name, PRIMARY, kind.c)
 
-    def _weak_type(self, name: str) -> str:
+    def _get_weak_type(self, name: str) -> str:
         return "double" if ("constant", name) in self.doubles else "float"
 
-    def _literal(self, value: Any, weak: str) -> CExpression:
+    def _write_literal(self, value: Any, weak: str) -> CExpression:
         if isinstance(value, float) and not isinstance(value, np.generic):
             return number(value, weak)
         return self.literal(value)
@@ -245,7 +245,7 @@ class TranslationOutput:
         return write_whole(int(value))
 
     def segment(self, unit: Unit, node: ast.Constant) -> str:
-        """Return a number as written in the source; "" if it is not found there."""
+        """Return a number as written in the source; "" if it is not written there."""
         line = unit.source.line(getattr(node, "lineno", 0)).encode()
         end = getattr(node, "end_col_offset", None) or 0
         text = line[getattr(node, "col_offset", 0) : end].decode(errors="replace")
@@ -261,7 +261,7 @@ class TranslationOutput:
         parts = []
         if self.headers:
             parts.append("\n".join(f"#include <{h}>" for h in sorted(self.headers)))
-        enums, others = [], []
+        enums, statics = [], []
         for name, value in self.constants.items():
             kind = constant_type(value)
             if kind.weak and kind.kind == "i" and -MOST <= int(value) <= MOST:
@@ -270,16 +270,16 @@ class TranslationOutput:
             literal = self.literal(value)
             type_ = kind.c
             if kind == FLOAT:
-                type_ = self._weak_type(name)
+                type_ = self._get_weak_type(name)
                 literal = number(value, type_)
             elif kind.kind == "i" and kind.weak:
                 type_ = literal.type
                 literal = write_whole(int(value), hex(value) if value > 0 else "")
-            others.append(f"static const {type_} {name} = {literal.text};")
+            statics.append(f"static const {type_} {name} = {literal.text};")
         if enums:
             parts.append(_write_enum(enums))
-        if others:
-            parts.append("\n".join(others))
+        if statics:
+            parts.append("\n".join(statics))
         if self.arrays:
             parts.append("\n".join(self.arrays.values()))
         return parts + list(self.helpers.values())

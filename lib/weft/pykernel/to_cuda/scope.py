@@ -9,15 +9,16 @@ Desugar reduces the kinds of statements to assignments with one target:
     q, r = divmod(x, y)          q = x // y; r = x % y
     for v in (-1, 0, 1):         for v in range(-1, 2):
 
-Statements made from one statement keep its place in the source; `together` marks them.
+The new statements keep the place of the old one in the source; `together` marks them.
 
-Scope finds where C declares a local. The place is the local's first assignment, if all
+Scope finds where C declares a local. The place is the local's first assignment if all
 its uses are later and in the same block. Otherwise the declaration precedes the
 statement that contains all the uses.
 
-warn() reports reads of a local without a value: Python raises UnboundLocalError there,
-and C reads 0. It assumes that loops run, and that a branch under the same condition as
-the assignment has the value. It thus reports only code that cannot be intended.
+warn() reports reads of a local without a value, for which Python raises
+UnboundLocalError, while C reads 0. It assumes that loops run. It also assumes that a
+local assigned under a condition has a value in other branches under that condition. It
+thus reports only code that cannot be intended.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Desugar(ast.NodeTransformer):
-    """The transformer that rewrites one function."""
+    """Rewrites one function."""
 
     def __init__(self, source, name: str) -> None:
         self.source, self.name = source, name
@@ -53,8 +54,8 @@ class Desugar(ast.NodeTransformer):
     def _block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         out: list[ast.stmt] = []
         for one in body:
-            made = self.visit(one)
-            out += made if isinstance(made, list) else [made]
+            result = self.visit(one)
+            out += result if isinstance(result, list) else [result]
         return out
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
@@ -71,26 +72,26 @@ class Desugar(ast.NodeTransformer):
     def visit_AnnAssign(self, node: ast.AnnAssign):
         if node.value is None:
             return []
-        made = ast.Assign([node.target], node.value)
-        return self.visit(ast.copy_location(made, node))
+        assignment = ast.Assign([node.target], node.value)
+        return self.visit(ast.copy_location(assignment, node))
 
     def visit_Assign(self, node: ast.Assign):
         pairs: list[tuple[ast.expr, ast.expr]] = []
-        *others, last = node.targets
+        *earlier_targets, last = node.targets
         self._pairs(last, node.value, pairs)
-        if others and isinstance(last, ast.Tuple):
+        if earlier_targets and isinstance(last, ast.Tuple):
             self._fail("several targets with tuples", "assign them one by one", node)
-        for target in reversed(others):
-            again = copy.deepcopy(last)
-            again.ctx = ast.Load()
+        for target in reversed(earlier_targets):
+            copy_of_last = copy.deepcopy(last)
+            copy_of_last.ctx = ast.Load()
             simple = isinstance(node.value, (ast.Constant, ast.Name))
-            self._pairs(target, node.value if simple else again, pairs)
-        made = self._ordered(pairs, len(node.targets) == 1)
-        for one in made:
+            self._pairs(target, node.value if simple else copy_of_last, pairs)
+        assignments = self._ordered(pairs, len(node.targets) == 1)
+        for one in assignments:
             ast.copy_location(one, node)
             ast.fix_missing_locations(one)
-            one.together = node if len(made) > 1 else None
-        return made
+            one.together = node if len(assignments) > 1 else None
+        return assignments
 
     def _pairs(self, target, value, out) -> None:
         if not isinstance(target, (ast.Tuple, ast.List)):
@@ -114,7 +115,7 @@ class Desugar(ast.NodeTransformer):
             and count == len(value.args) == 2
         ):
             parts = [
-                ast.copy_location(ast.BinOp(*_join_conditions(value.args, op)), value)
+                ast.copy_location(ast.BinOp(*_copy_operands(value.args, op)), value)
                 for op in (ast.FloorDiv(), ast.Mod())
             ]
         else:
@@ -142,8 +143,8 @@ class Desugar(ast.NodeTransformer):
             loads = any(isinstance(n, ast.Subscript) for n in ast.walk(value))
             if used & set(stored) or (arrays and loads):
                 name = self._name(value)
-                made = ast.Assign([ast.Name(name, ast.Store())], value)
-                before.append(made)
+                copies = ast.Assign([ast.Name(name, ast.Store())], value)
+                before.append(copies)
                 value = ast.Name(name, ast.Load())
             after.append(ast.Assign([target], value))
         return before + after
@@ -162,7 +163,7 @@ class Desugar(ast.NodeTransformer):
         raise TranslationError(message, hint, self.name, self.source, node)
 
 
-def _join_conditions(args, op):
+def _copy_operands(args, op):
     return copy.deepcopy(args[0]), op, copy.deepcopy(args[1])
 
 
@@ -173,8 +174,8 @@ Block = list  # a list of statements
 class Use:
     """A place where a name occurs.
 
-    path: (block, index of the statement in it) for each enclosing block, from the body
-        down.
+    path: for each enclosing block, from the body inwards, the id of the block and the
+        index of the statement in it.
     """
 
     node: ast.Name
@@ -184,10 +185,10 @@ class Use:
 
 @dataclass
 class Home:
-    """The place where a local is declared: with statement `at` if inline, else before.
+    """The place where a local is declared: in statement `at` if inline, else before it.
 
-    constant: no other statement assigns to the local.
-    blank: the declaration must give it a value.
+    constant: whether no other statement assigns to the local.
+    blank: whether the declaration must initialize it.
     """
 
     at: ast.stmt
@@ -209,30 +210,30 @@ class Scope:
     def _block(self, body: Block, path) -> None:
         self.blocks[id(body)] = body
         for number, one in enumerate(body):
-            here = (*path, (id(body), number))
+            position = (*path, (id(body), number))
             for name, value in ast.iter_fields(one):
                 if name in ("body", "orelse") and isinstance(value, list):
                     if isinstance(one, (ast.For, ast.While)):
                         self.loops.add(id(value))
-                    self._block(value, here)
+                    self._block(value, position)
                 elif name == "target" and isinstance(one, ast.For):
                     if isinstance(value, ast.Name):
                         self.loop_names.setdefault(value.id, []).append(one)
                 else:
-                    self._names(one, value, here)
+                    self._names(one, value, position)
 
     def _names(self, statement: ast.stmt, value, path) -> None:
         nodes = value if isinstance(value, list) else [value]
         for node in nodes:
             if not isinstance(node, ast.AST):
                 continue
-            for found in ast.walk(node):
-                if isinstance(found, ast.Name):
-                    store = isinstance(found.ctx, ast.Store)
-                    use = Use(found, path, store)
-                    self.uses.setdefault(found.id, []).append(use)
+            for name in ast.walk(node):
+                if isinstance(name, ast.Name):
+                    store = isinstance(name.ctx, ast.Store)
+                    use = Use(name, path, store)
+                    self.uses.setdefault(name.id, []).append(use)
                     if store and isinstance(statement, ast.AugAssign):
-                        self.uses[found.id].append(Use(found, path, False))
+                        self.uses[name.id].append(Use(name, path, False))
 
     def assigned(self) -> set[str]:
         """Return the names that are assigned to, except by loops."""
@@ -268,10 +269,9 @@ class Scope:
         one = self.blocks[block][number]
         if self._assigns(one, name):
             return Home(one, True, stores == 1, False)
-        if self._surely(one, name):
+        if self._always_sets(one, name):
             return Home(one, False, False, False)
-        # The value may come from the previous turn, so declare the local outside the
-        # loops.
+        # A value may come from the previous turn, so the declaration precedes the loop.
         for i in range(depth + 1):
             if common[i][0] in self.loops:
                 depth = max(i - 1, 0)
@@ -289,7 +289,7 @@ class Scope:
             )
         )
 
-    def _surely(self, one: ast.stmt, name: str) -> bool:
+    def _always_sets(self, one: ast.stmt, name: str) -> bool:
         """Return whether `one` is an if/else that sets the name before it is read."""
         if (
             not isinstance(one, ast.If)
@@ -297,11 +297,11 @@ class Scope:
             or _is_mentioned(one.test, name)
         ):
             return False
-        return all(self._gives(block, name) for block in (one.body, one.orelse))
+        return all(self._sets(block, name) for block in (one.body, one.orelse))
 
-    def _gives(self, block: Block, name: str) -> bool:
+    def _sets(self, block: Block, name: str) -> bool:
         for one in block:
-            if self._assigns(one, name) or self._surely(one, name):
+            if self._assigns(one, name) or self._always_sets(one, name):
                 return True
             if isinstance(one, (ast.Return, ast.Continue, ast.Break)):
                 return True
@@ -332,7 +332,7 @@ def warn(unit: Unit) -> None:
     for one in find_unbound(unit.tree, names):
         name, function = one.node.id, unit.function.__name__
         text = (
-            f"{function}: {name} is read here and has no value unless {one.test}: sim "
+            f"{function}: {name} is read here but has no value unless {one.test}: sim "
             f"raises UnboundLocalError, C reads 0; assign it before the if"
         )
         file = unit.source.file or function
@@ -341,16 +341,16 @@ def warn(unit: Unit) -> None:
 
 def find_unbound(tree: ast.FunctionDef, names: set[str]) -> list[Unbound]:
     """Return the first read without a value of each of these locals of a function."""
-    look = _Look(names)
-    look.block(tree.body, set())
-    return list(look.found.values())
+    search = _UnboundSearch(names)
+    search.block(tree.body, set())
+    return list(search.unbound.values())
 
 
 @dataclass
-class _Look:
+class _UnboundSearch:
     names: set[str]
-    found: dict[str, Unbound] = field(default_factory=dict)
-    # Names with a value, by condition
+    unbound: dict[str, Unbound] = field(default_factory=dict)
+    # By condition, the names that have a value if it is true.
     given: dict[str, set[str]] = field(default_factory=dict)
 
     def block(self, body: list[ast.stmt], have: set[str]) -> set[str] | None:
@@ -379,9 +379,9 @@ class _Look:
     def _branches(self, one: ast.If, have: set[str]) -> set[str] | None:
         self._reads(one.test, have)
         test, against = ast.unparse(one.test), _negate_condition(one.test)
-        known = have.union(*(self.given.get(t, ()) for t in _split_condition(one.test)))
-        other = have | self.given.get(against, set())
-        yes, no = self.block(one.body, known), self.block(one.orelse, other)
+        in_if = have.union(*(self.given.get(t, ()) for t in _split_condition(one.test)))
+        in_else = have | self.given.get(against, set())
+        yes, no = self.block(one.body, in_if), self.block(one.orelse, in_else)
         if yes is None or no is None:
             return no if yes is None else yes
         self.given.setdefault(test, set()).update(yes - no)
@@ -390,7 +390,7 @@ class _Look:
 
     def _reads(self, node: ast.AST, have: set[str]) -> None:
         for part in ast.walk(node):
-            if not isinstance(part, ast.Name) or part.id in have | set(self.found):
+            if not isinstance(part, ast.Name) or part.id in have | set(self.unbound):
                 continue
             added = isinstance(node, ast.AugAssign) and part is node.target
             if part.id not in self.names or not (
@@ -398,8 +398,8 @@ class _Look:
             ):
                 continue
             tests = [test for test, names in self.given.items() if part.id in names]
-            if tests:  # otherwise it is read before any assignment
-                self.found[part.id] = Unbound(part, tests[0])
+            if tests:  # without tests, all assignments follow the read
+                self.unbound[part.id] = Unbound(part, tests[0])
 
 
 def _negate_condition(test: ast.expr) -> str:

@@ -12,11 +12,11 @@ from .types import INT, ArrayType, ScalarType, Unknown, join, note_write
 from .unit import ANY, LanguageName, Span, merge
 
 _WORDS = {
-    ast.Try: ("try", "check what may go wrong with an if"),
+    ast.Try: ("try", "test for the error with an if"),
     ast.With: ("with", "write its lines without it"),
     ast.ClassDef: ("a class", "use plain variables"),
     ast.FunctionDef: ("a function within a function", "define it above the kernel"),
-    ast.Raise: ("raise", "write an error code into an array, or assert"),
+    ast.Raise: ("raise", "write an error code into an array, or use assert"),
     ast.Import: ("import", "import above the kernel"),
     ast.ImportFrom: ("import", "import above the kernel"),
     ast.Global: ("global", "pass an array to write into"),
@@ -53,9 +53,9 @@ def _walk_statement(walk: Any, one: ast.stmt) -> None:
         if isinstance(one.value, ast.Constant):
             return
         if not isinstance(one.value, ast.Call):
-            found = unit.meaning(one.value)
-            if isinstance(found, LanguageName) and found.path:
-                unit.fail(*language.explain_unknown(found.path), one)
+            meaning = unit.meaning(one.value)
+            if isinstance(meaning, LanguageName) and meaning.path:
+                unit.fail(*language.explain_unknown(meaning.path), one)
             compared = isinstance(one.value, ast.Compare)
             hint = (
                 "= assigns, == compares" if compared else "assign it, or leave it out"
@@ -80,9 +80,9 @@ def _assign(walk: Any, one: ast.Assign) -> None:
             return
         if target.id == "_" and not isinstance(one.value, ast.Call):
             return
-        made = arrays.declare_array(walk, target.id, one.value)
-        if made is not None:
-            assign(walk, target, made, ANY)
+        array = arrays.declare_array(walk, target.id, one.value)
+        if array is not None:
+            assign(walk, target, array, ANY)
             return
         kind = walk.expr(one.value)
         assign(walk, target, kind, walk.span(one.value))
@@ -102,7 +102,7 @@ def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
     unit, name = walk.unit, target.id
     if name in unit.scope.loop_names:
         unit.fail(
-            f"{name} is a loop's variable and assigned elsewhere, too",
+            f"{name} is a loop's variable, but is also assigned elsewhere",
             "give one of them another name",
             target,
         )
@@ -110,7 +110,7 @@ def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
     if isinstance(kind, ArrayType):
         if isinstance(old, ArrayType) and old != kind:
             unit.fail(
-                f"{name} is now one array, now another",
+                f"{name} refers to more than one array",
                 "give each its own name",
                 target,
             )
@@ -125,20 +125,20 @@ def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
     new = kind if old is None else join(old, kind)
     if new is None:
         unit.fail(f"{name} is {old} and {kind}", "convert one of them", target)
-    known = unit.ranges.get(name)
-    merged = span if known is None else merge(known, span)
-    # A bound that grows once may grow forever.
-    if known is not None and merged != known:
+    old_range = unit.ranges.get(name)
+    merged = span if old_range is None else merge(old_range, span)
+    # A bound that moves once may move in each pass, so it becomes unknown.
+    if old_range is not None and merged != old_range:
         merged = (
-            known[0] if merged[0] == known[0] else _widen_type(merged[0], 0),
-            known[1] if merged[1] == known[1] else None,
+            old_range[0] if merged[0] == old_range[0] else _widen_bound(merged[0], 0),
+            old_range[1] if merged[1] == old_range[1] else None,
         )
-    if new != old or merged != known:
+    if new != old or merged != old_range:
         walk.changed()
     unit.variables[name], unit.ranges[name] = new, merged
 
 
-def _widen_type(low: int | None, floor: int) -> int | None:
+def _widen_bound(low: int | None, floor: int) -> int | None:
     return floor if low is not None and low >= floor else None
 
 
@@ -153,10 +153,10 @@ def store(walk: Any, target: ast.Subscript) -> None:
 
 def _walk_augmented(walk: Any, one: ast.AugAssign) -> None:
     target = one.target
-    made = ast.BinOp(_load_target(target), one.op, one.value)
-    ast.copy_location(made, one)
+    array = ast.BinOp(_load_target(target), one.op, one.value)
+    ast.copy_location(array, one)
     if not hasattr(one, "whole"):
-        one.whole = made
+        one.whole = array
     kind = walk.expr(one.whole)
     if isinstance(target, ast.Name):
         assign(walk, target, kind, walk.span(one.whole))
@@ -198,7 +198,7 @@ def _walk_for(walk: Any, one: ast.For) -> None:
     else:
         span = ANY
     if None not in span and span[0] > span[1]:
-        span = span[0], span[0]  # the loop never runs, so nothing in it is wrong
+        span = span[0], span[0]  # the loop never runs, so any span is right
     wide = next((k for k in kinds if k.bits == 64 and not k.weak), INT)
     if wide.kind == "u":
         unit.fail("range() of uint64", "write range(int64(...))", one.iter)
@@ -206,11 +206,11 @@ def _walk_for(walk: Any, one: ast.For) -> None:
     old = unit.variables.get(name), unit.ranges.get(name)
     if old[0] is not None:
         wide = join(old[0], wide) or wide
-        known = old[1] or span
-        merged = merge(known, span)
+        old_range = old[1] or span
+        merged = merge(old_range, span)
         span = (
-            known[0] if merged[0] == known[0] else _widen_type(merged[0], 0),
-            known[1] if merged[1] == known[1] else None,
+            old_range[0] if merged[0] == old_range[0] else _widen_bound(merged[0], 0),
+            old_range[1] if merged[1] == old_range[1] else None,
         )
     if old != (wide, span):
         walk.changed()

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..language import FunctionSource
 
-# Precedence in C, as far as kernels use it.
+# The precedence levels of C that kernels need, from the loosest to the tightest.
 (COMMA, ASSIGN, CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, RELATION) = range(10)
 (SHIFT, SUM, PRODUCT, UNARY, PRIMARY) = range(10, 15)
 
@@ -35,7 +35,7 @@ _RESERVED = """
     wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize assert
     printf linux unix NULL NAN INFINITY main restrict size_t dim3
 """
-# The name of a kernel or helper must differ from these functions.
+# Functions of C, CUDA or Weft; a kernel or helper cannot have one of these names.
 _FUNCTIONS = """
     abs acos asin atan atan2 cbrt ceil cos cosh div erf erfc exp exp2 expm1 fabs
     floor fmax fmin fmod free hypot index isfinite isinf isnan j0 j1 jn ldexp log
@@ -58,7 +58,7 @@ FUNCTIONS = frozenset(_FUNCTIONS.split())
 
 
 def is_cudas(name: str) -> bool:
-    """Return whether a function's name would collide with one of CUDA's or Weft's."""
+    """Return whether a function's name would collide with a name of CUDA or Weft."""
     single = name[:-1] if name.endswith("f") else ""
     return bool({name, single} & FUNCTIONS or _HEADERS.fullmatch(name))
 
@@ -70,7 +70,7 @@ class CExpression:
     precedence: precedence of the outermost operator.
     type: type in C.
     literal: whether it is a plain number, which fits any type.
-    enum: whether it is the bare name of a constant.
+    enum: whether it is only the name of an enum constant.
     """
 
     text: str
@@ -109,8 +109,8 @@ def _write_digits(value: float, type_: str) -> str:
     text = repr(value) if type_ == "double" else str(np.float32(value))
     if type_ == "float" and len(repr(value)) < 9 and float(repr(value)) == value:
         # Keep the digits of the source, if they are no more than a float's.
-        near = np.float32(value)
-        text = repr(value) if np.float32(repr(value)) == near else text
+        single = np.float32(value)
+        text = repr(value) if np.float32(repr(value)) == single else text
     if "e" in text:
         mantissa, _, exponent = text.partition("e")
         sign = "-" if exponent[0] == "-" else ""
@@ -139,7 +139,7 @@ def write_whole(value: int, source: str = "") -> CExpression:
 def join_operands(
     left: CExpression, sign: str, right: CExpression, precedence: int, type_: str
 ) -> CExpression:
-    """Join operands, with the additional parentheses that compilers recommend."""
+    """Join operands, with the optional parentheses that compilers recommend."""
     bits = precedence in (BIT_OR, BIT_XOR, BIT_AND, SHIFT)
     relation = precedence in (RELATION, EQUAL)
     tight = precedence
@@ -171,8 +171,9 @@ _ASSIGNED = re.compile(r"[^=;?\"]*? [-+*/%&|^]?= | *return ")
 def wrap(line: str) -> list[str]:
     """Fold the line into parts of at most WIDTH columns, if possible.
 
-    The line is cut at the loosest operator outside most brackets. The next lines are
-    indented by four more columns, or up to the bracket of an if or a loop.
+    The line is cut at the loosest operator in the fewest brackets. The next lines are
+    indented by four more columns, or align with the text after the bracket of an if or
+    a loop, or after an assignment.
     """
     if len(line) <= WIDTH or line.lstrip().startswith(("//", "#")) or '"' in line:
         return [line]
@@ -204,10 +205,10 @@ def _cut(line: str, least: int) -> int:
             before = "?" in match[0] or ":" in match[0]
             at = match.start() if before else match.start() + len(match[0].rstrip())
             if least < at <= WIDTH:
-                # An assignment is cut at its = if that makes two lines of it.
-                whole = at > least + 20 and least + len(line) - at <= WIDTH
-                assigns = match[0] == " = " and not whole
-                rank = -1 if match[0] == " = " and whole else rank
+                # An assignment is cut at its = if the result has two lines.
+                fits = at > least + 20 and least + len(line) - at <= WIDTH
+                assigns = match[0] == " = " and not fits
+                rank = -1 if match[0] == " = " and fits else rank
                 places.append((assigns, depths[match.start()], rank, -at, at))
     return min(places)[-1] if places else 0
 
@@ -217,7 +218,7 @@ _TOOLS = re.compile(r"#\s*(?:noqa|type:|fmt:|ruff|pylint|pragma|isort|%%|mypy)")
 
 @dataclass(frozen=True)
 class Comment:
-    """One comment. text: without the #; alone: whether no code precedes it."""
+    """One comment; `text` lacks the #; `alone`: no code precedes it on its line."""
 
     line: int
     column: int
@@ -227,7 +228,7 @@ class Comment:
 
 def list_comments(source: FunctionSource) -> list[Comment]:
     """List the comments of a function in order, except comments for tools."""
-    found = []
+    comments = []
     text = source.text
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -238,12 +239,11 @@ def list_comments(source: FunctionSource) -> list[Comment]:
             words = re.sub(r"^#+:?\s?", "", token.string).rstrip()
             if words or alone:
                 number = source.first + line - 1
-                found.append(Comment(number, column, _escape_comment(words), alone))
+                comments.append(Comment(number, column, _escape_comment(words), alone))
     except (tokenize.TokenError, IndentationError):
-        # Text may follow the function in its file; the function's comments have been
-        # read.
+        # The text after the function may be invalid; its own comments have been read.
         pass
-    return found
+    return comments
 
 
 def _escape_comment(text: str) -> str:

@@ -1,9 +1,9 @@
 """The types of a kernel's values, and the error for code without a translation.
 
 TranslationError names the line, and suggests a replacement. A strong type is one of
-NumPy's (float32, int64, ...). A weak type is Python's int, float or bool. Where a weak
-type meets a strong type, the result has the strong type. Weak types alone are computed
-as in Python: a float in double, an int in C's int.
+NumPy's (float32, int64, ...). A weak type is Python's int, float or bool. An operation
+on a weak and a strong type has a result of the strong type. Operations on weak types
+alone compute a float in double, as Python does, and an int in C's int.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TranslationError(CompileError):
     """Raised if a kernel, or a helper that it calls, cannot become CUDA C.
 
     line, column: place in the file or cell, from 1.
-    hint: a replacement.
+    hint: a suggested replacement.
     """
 
     def __init__(
@@ -45,19 +45,19 @@ class TranslationError(CompileError):
         self.hint, self.function = hint, function
         one = Diagnostic("", self.line, column + 1, "error", message)
         super().__init__([one], source.text, function)
-        shown = f"{describe_place(source, self.line)}, in {function}: error: {message}"
+        report = f"{describe_place(source, self.line)}, in {function}: error: {message}"
         if text.strip():
             indent = len(text) - len(text.lstrip())
-            shown += f"\n    {text.strip()}"
-            shown += f"\n    {' ' * max(self.column - 1 - indent, 0)}^"
-        self.args = (shown + (f"\n  hint: {hint}" if hint else ""),)
+            report += f"\n    {text.strip()}"
+            report += f"\n    {' ' * max(self.column - 1 - indent, 0)}^"
+        self.args = (report + (f"\n  hint: {hint}" if hint else ""),)
 
     def __str__(self) -> str:
         return self.args[0]
 
 
 def describe_place(source: FunctionSource, line: int) -> str:
-    """Return `kernels.py, line 12`, or only the line for a notebook's cell."""
+    """Return "kernels.py, line 12", or only the line in a notebook's cell."""
     name = Path(source.file).name
     if not name or "ipykernel" in source.file or name.startswith("<"):
         return f"line {line}"
@@ -72,7 +72,8 @@ MOST = 2**31 - 1  # maximum of C's int
 class ScalarType:
     """The type of a number.
 
-    kind: b (bool), i, u or f; bits: size; weak: whether it is a Python type.
+    kind, bits: b (bool), i, u or f, as in NumPy, and the size.
+    weak: whether it is a Python type.
     """
 
     kind: str
@@ -81,7 +82,7 @@ class ScalarType:
 
     @property
     def c(self) -> str:
-        """The type in C; a weak float has double, which holds all of its values."""
+        """The type in C; a weak float is a double, which represents all its values."""
         return _C[self.kind, self.bits]
 
     @property
@@ -116,7 +117,7 @@ class ArrayType:
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter's type. sized: whether it is an integer known not to be negative."""
+    """A parameter's type. sized: whether it is an integer that is never negative."""
 
     type: ScalarType | ArrayType
     sized: bool = False
@@ -152,19 +153,19 @@ I32, I64, U32, U64 = (
 
 
 def of_dtype(dtype: Any) -> ScalarType | None:
-    """Return the type of an array's elements; None if kernels do not accept it."""
+    """Return the type of an array's elements; None if no kernel accepts it."""
     try:
         dtype = np.dtype(dtype)
     except TypeError:
         return None
-    found = ScalarType(dtype.kind, 8 * dtype.itemsize)
-    return found if (found.kind, found.bits) in _C else None
+    scalar = ScalarType(dtype.kind, 8 * dtype.itemsize)
+    return scalar if (scalar.kind, scalar.bits) in _C else None
 
 
 def promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
     """Return the type of a + b; None for int64 and uint64, which have no common type.
 
-    The rules are NumPy's promotion (NEP 50), except that a bool counts as an int.
+    The rules are those of NumPy (NEP 50), except that a bool counts as an int.
     """
     a, b = (INT if t.kind == "b" else t for t in (a, b))
     if a.weak and b.weak:
@@ -174,14 +175,14 @@ def promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
         if weak.kind == "f" and strong.kind != "f":
             return F64
         return strong
-    found = np.promote_types(_numpy_dtype(a), _numpy_dtype(b))
-    if found.kind == "f" and a.whole and b.whole:
+    common = np.promote_types(_numpy_dtype(a), _numpy_dtype(b))
+    if common.kind == "f" and a.whole and b.whole:
         return None
-    return ScalarType(found.kind, 8 * found.itemsize)
+    return ScalarType(common.kind, 8 * common.itemsize)
 
 
 def join(a: ScalarType, b: ScalarType) -> ScalarType | None:
-    """Return the type of a variable that is sometimes an a, sometimes a b."""
+    """Return the type of a variable with values of both types; None if impossible."""
     if a == b:
         return a
     if a.kind == b.kind == "b":
@@ -239,8 +240,8 @@ def of_argument(name: str, value: Any) -> Argument:
         if hasattr(value, "__array_interface__"):
             way = f"np.asarray({name})"
         why = explain_unfit(value, name) or (
-            f"= {value!r:.60} is a {type(value).__name__}, which to_cuda does not know "
-            f"(sim and numba_jit do): pass {way}"
+            f"= {value!r:.60} is a {type(value).__name__}, which to_cuda does not "
+            f"support (sim and numba_jit do): pass {way}"
         )
         raise ArgumentError(f"{name} {why}")
     if isinstance(value, (np.ndarray, torch.Tensor)) and (
@@ -249,8 +250,8 @@ def of_argument(name: str, value: Any) -> Argument:
         raise ArgumentError(f"{name} {why}")
     if array.nbytes // array.itemsize > MOST:
         raise ArgumentError(
-            f"{name} has {array.nbytes // array.itemsize} elements, at most {MOST}: "
-            f"indices are C's int"
+            f"{name} has {array.nbytes // array.itemsize} elements, but at most {MOST} "
+            f"are possible: indices are C's int"
         )
     return Argument(ArrayType(_element_type(name, array.dtype), len(array.shape)))
 
@@ -259,39 +260,38 @@ _SPELLED = re.compile(r"(\w+)\s*(?:\[([\s:,]*)\])?")
 _PYTHON = {"int": INT, "float": FLOAT, "bool": BOOL}
 
 
-def parse(name: str, given: Any) -> Argument:
-    """Return the type given to to_cuda() for a parameter, in one of its spellings."""
-    if isinstance(given, Argument):
-        return given
-    if isinstance(given, type) and given in (int, float, bool):
-        given = given.__name__
-    if isinstance(given, str):
-        found = _SPELLED.fullmatch(given.strip())
-        if not found:
+def parse(name: str, spec: Any) -> Argument:
+    """Return the type that a caller of to_cuda() specified for a parameter."""
+    if isinstance(spec, Argument):
+        return spec
+    if isinstance(spec, type) and spec in (int, float, bool):
+        spec = spec.__name__
+    if isinstance(spec, str):
+        match = _SPELLED.fullmatch(spec.strip())
+        if not match:
             raise ArgumentError(
-                f"{name}: {given!r} is no type: 'float32', 'int', 'float32[:, :]'"
+                f"{name}: {spec!r} is not a type like 'float32', 'int' or "
+                f"'float32[:, :]'"
             )
-        if found[1] in _PYTHON and found[2] is None:
-            return Argument(_PYTHON[found[1]], found[1] == "int")
-        element = _element_type(name, found[1])
-        if found[2] is None:
+        if match[1] in _PYTHON and match[2] is None:
+            return Argument(_PYTHON[match[1]], match[1] == "int")
+        element = _element_type(name, match[1])
+        if match[2] is None:
             return _number(element)
-        return Argument(ArrayType(element, found[2].count(",") + 1))
-    if type(given).__module__.startswith("numba") and hasattr(given, "name"):
-        if hasattr(given, "ndim"):
-            return Argument(
-                ArrayType(_element_type(name, given.dtype.name), given.ndim)
-            )
-        return _number(_element_type(name, given.name.replace("boolean", "bool")))
-    if isinstance(given, np.dtype) or (
-        isinstance(given, type) and issubclass(given, np.generic)
+        return Argument(ArrayType(element, match[2].count(",") + 1))
+    if type(spec).__module__.startswith("numba") and hasattr(spec, "name"):
+        if hasattr(spec, "ndim"):
+            return Argument(ArrayType(_element_type(name, spec.dtype.name), spec.ndim))
+        return _number(_element_type(name, spec.name.replace("boolean", "bool")))
+    if isinstance(spec, np.dtype) or (
+        isinstance(spec, type) and issubclass(spec, np.generic)
     ):
-        return _number(_element_type(name, given))
-    return of_argument(name, given)
+        return _number(_element_type(name, spec))
+    return of_argument(name, spec)
 
 
 def _number(kind: ScalarType) -> Argument:
-    """Return the type of a numeric argument: an integer that fits is a Python int."""
+    """Return the type of a numeric argument; integers that fit C's int become INT."""
     if kind.kind == "b":
         return Argument(BOOL)
     if kind.whole and (kind.bits < 32 or kind == I32):
@@ -300,18 +300,18 @@ def _number(kind: ScalarType) -> Argument:
 
 
 def _element_type(name: str, dtype: Any) -> ScalarType:
-    found = of_dtype(dtype)
-    if found is None:
+    scalar = of_dtype(dtype)
+    if scalar is None:
         if str(dtype).startswith(("complex", "void")):
             raise ArgumentError(
-                f"{name}: to_cuda knows no complex and no structured numbers, this is "
-                f"{dtype}: sim and numba_jit take it; or pass its parts as two arrays"
+                f"{name}: to_cuda does not support complex or structured numbers, such "
+                f"as {dtype} (sim and numba_jit do): pass its parts as two arrays"
             )
         raise ArgumentError(
-            f"{name}: {dtype} is no type of a kernel: bool, int8 to int64, uint8 to "
-            f"uint64, float16, float32 or float64"
+            f"{name}: {dtype} is not a type of a kernel: use bool, int8 to int64, "
+            f"uint8 to uint64, float16, float32 or float64"
         )
-    return found
+    return scalar
 
 
 def rebase_array(array: ArrayType, root: str) -> ArrayType:
@@ -320,7 +320,7 @@ def rebase_array(array: ArrayType, root: str) -> ArrayType:
 
 
 class Unknown(Exception):
-    """Raised if the type of an expression is not known yet."""
+    """Raised if the type of an expression is still unknown."""
 
     def __init__(self, node: ast.AST) -> None:
         self.node = node

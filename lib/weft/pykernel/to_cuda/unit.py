@@ -34,14 +34,14 @@ from .types import (
 
 @dataclass(frozen=True)
 class LanguageName:
-    """A name in the language: "threadIdx.x", "shared.array", "" for cuda itself."""
+    """A name in the language: "threadIdx.x", "shared.array", or "" for cuda itself."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class KnownFunction:
-    """A function that has a counterpart in C: "math.sqrt", "min", ..."""
+    """A Python function that has a counterpart in C: "math.sqrt", "min", ..."""
 
     name: str
 
@@ -135,7 +135,7 @@ class Unit:
     types, spans: types and value ranges of every expression.
     variables, ranges: types and value ranges of the locals.
     written: the arrays that the function writes into.
-    needed: the extents that it must receive as parameters, by C name.
+    needed: the extents that it receives as parameters, by C name.
     """
 
     def __init__(
@@ -179,13 +179,13 @@ class Unit:
         return self is self.program.units[0]
 
     def fail(self, message: str, hint: str, node: ast.AST) -> NoReturn:
-        """Raise the error at a place in this function."""
+        """Raise TranslationError at a place in this function."""
         raise TranslationError(message, hint, self.function.__name__, self.source, node)
 
     # ---- names ----
 
     def is_local(self, name: str) -> bool:
-        """Return whether the function itself sets the name."""
+        """Return whether the name is a local or parameter of the function."""
         return name in self.locals or name in self.parameters
 
     def meaning(self, node: ast.AST) -> Any:
@@ -200,7 +200,7 @@ class Unit:
         try:
             return find_meaning(value_of(self.function, node.id))
         except LookupError:
-            hint = "assign it before, or define it above the kernel"
+            hint = "assign it first, or define it above the kernel"
             if language := without_cuda(node.id):
                 hint = f"write cuda.{language}"
             self.fail(f"{node.id} is not defined", hint, node)
@@ -213,25 +213,25 @@ class Unit:
 
     def _unpacked(self) -> dict[str, list[Extent]]:
         """Return the locals that are only sides of arrays: `m, n = c.shape`."""
-        found: dict[str, list[Extent] | None] = {}
+        unpacked: dict[str, list[Extent] | None] = {}
         for one in ast.walk(self.tree):
             changes = isinstance(one, (ast.AugAssign, ast.For))
             if changes and isinstance(one.target, ast.Name):
-                found[one.target.id] = None
+                unpacked[one.target.id] = None
             if not isinstance(one, ast.Assign):
                 continue
             target = one.targets[0]
             if not isinstance(target, ast.Name):
                 continue
             extent = self.side(one.value)
-            known = found.setdefault(target.id, [])
+            known = unpacked.setdefault(target.id, [])
             if extent is None or known is None:
-                found[target.id] = None
+                unpacked[target.id] = None
             elif extent not in known:
                 known.append(extent)
         return {
             name: sides
-            for name, sides in found.items()
+            for name, sides in unpacked.items()
             if sides and name != "_" and name not in self.parameters
         }
 
@@ -261,12 +261,12 @@ class Unit:
 
     @property
     def sides(self) -> dict[str, list[Extent]]:
-        """The extents that the function must receive, in the parameters' order."""
-        named = list(self.extents)
+        """The extents that the function receives, in the parameters' order."""
+        order = list(self.extents)
 
         def place(name: str) -> tuple[int, int, int]:
             if name in self.extents:
-                return 0, named.index(name), 0
+                return 0, order.index(name), 0
             side = self.needed[name][0]
             return 1, self.parameters.index(side.array), side.axis
 
@@ -292,7 +292,7 @@ class Unit:
 
 
 class TranslatedUnits:
-    """A kernel and the helpers that it calls, each for the types of its calls."""
+    """A kernel and the helpers that it calls, for the argument types of each call."""
 
     def __init__(self, kernel: PythonKernel, arguments: list[Argument]) -> None:
         self.kernel = kernel
@@ -305,27 +305,27 @@ class TranslatedUnits:
     def helper(self, function: python_types.FunctionType, kinds) -> Unit:
         """Return the helper `function` for arguments of these types."""
         key = function, tuple(kinds)
-        found = self.by_key.get(key)
-        if found is None:
+        unit = self.by_key.get(key)
+        if unit is None:
             name = self._named(function, kinds)
             arguments = [Argument(kind, True) for kind in kinds]
-            found = Unit(self, function, name, arguments)
-            self.by_key[key] = found
-            self.units.append(found)
+            unit = Unit(self, function, name, arguments)
+            self.by_key[key] = unit
+            self.units.append(unit)
             self.changed = True
-        return found
+        return unit
 
     def _named(self, function: python_types.FunctionType, kinds) -> str:
-        """Return a unique name; later versions are named after their difference."""
+        """Return a unique name; a helper's later versions are named after a type."""
         name = function.__name__
         same = [u for u in self.units if u.function.__name__ == name]
         if same:
             pairs = zip(kinds, (a.type for a in same[0].arguments))
             kind = next((k for k, other in pairs if k != other), None)
             name += f"_{kind.dtype if isinstance(kind, ArrayType) else kind or 'more'}"
-        taken, number = {u.name for u in self.units}, 2
+        used_names, number = {u.name for u in self.units}, 2
         base = name
-        while name in taken:
+        while name in used_names:
             name, number = f"{base}_{number}", number + 1
         return name
 
