@@ -287,7 +287,7 @@ def test_a_reference_that_refuses_other_inputs_is_not_asked_for_its_terms():
 
 def test_whole_numbers_are_exact_and_so_are_copies_on_request():
     ints = {"inputs": {"a": "int32[n]"}}
-    assert "every bit as wanted" in repr(
+    assert "every bit as expected" in repr(
         check(lambda a: a * 2, lambda a: a + a, **ints)
     )
     refused(lambda a: a * 2 + (a == a.max()), lambda a: a + a, **ints)
@@ -383,29 +383,29 @@ def unwaited(y, x, n):
 @pytest.mark.parametrize(
     ("subject", "options", "words"),
     [
-        (3, {}, "takes a kernel or a function, this is 3 of type int"),
-        (zoo.CUDA.c_add, {}, 'is a kernel: say what it writes, e.g. outputs={"c"'),
+        (3, {}, "takes a kernel or a function, not 3 of type int"),
+        (zoo.CUDA.c_add, {}, 'is a kernel: describe its outputs, e.g. outputs={"c"'),
         (zoo.CUDA.c_add, {"outputs": {"q": "n"}}, "no parameter q; it has c, a, b, n"),
         (zoo.CUDA, IO, "10 kernels .*: say which"),
         (CELL.fill, {"outputs": {"y": "n"}}, "fill is a template"),
         (zoo.CUDA.c_add, IO | {"inout": {"c": "n"}}, "c: given twice"),
-        (zoo.CUDA.c_add, IO | {"bound": 1e-5}, "bound=1e-05: .* say terms="),
+        (zoo.CUDA.c_add, IO | {"bound": 1e-5}, "bound=1e-05: .* as terms="),
         (zoo.CUDA.c_add, IO | {"sizes": []}, "sizes is empty"),
         (zoo.CUDA.c_add, IO | {"sizes": [(1, 2)]}, r"gives 2 of 1 sizes \(n\)"),
-        (zoo.CUDA.c_add, IO | {"sizes": [{"m": 1}]}, "does not say n"),
-        (zoo.CUDA.c_add, IO | {"sizes": [1.5]}, "want whole numbers"),
+        (zoo.CUDA.c_add, IO | {"sizes": [{"m": 1}]}, "shapes and parameters: n"),
+        (zoo.CUDA.c_add, IO | {"sizes": [1.5]}, "expected whole numbers"),
         (zoo.CUDA.c_add, IO | {"block": "x"}, "one to three ints"),
         (zoo.CUDA.c_add, IO | {"block": 1025, "sizes": [1]}, "1025"),
-        (zoo.CUDA.c_add, IO | {"launch": 5}, r"want \(grid, block\)"),
+        (zoo.CUDA.c_add, IO | {"launch": 5}, r"expected \(grid, block\)"),
         (zoo.CUDA.c_add, IO | {"launch": (1, 1), "block": 2}, "not both"),
-        (zoo.CUDA.c_add, IO | {"inputs": {"a": "n +", "b": "n"}}, "'n \\+' is no size"),
-        (zoo.CUDA.c_add, IO | {"dtypes": {"a": "float23"}}, "no dtype"),
+        (zoo.CUDA.c_add, IO | {"inputs": {"a": "n +", "b": "n"}}, "is not a size"),
+        (zoo.CUDA.c_add, IO | {"dtypes": {"a": "float23"}}, "not a dtype"),
         (zoo.CUDA.c_add, IO | {"data": {"a": lambda: np.ones(9)}}, r"shape \(9,\)"),
         (zoo.CUDA.c_add, IO | {"terms": "q"}, "'q' is not defined"),
-        (zoo.lists, {}, 'say what it is given, e.g. inputs={"a"'),
+        (zoo.lists, {}, 'describe its inputs, e.g. inputs={"a"'),
         (zoo.lists, zoo.PAIR | {"block": 3}, "plain function: it has no launch"),
         (lambda a: None, {"inputs": {"a": "n"}}, "returns None: return the result"),
-        (lambda a: "no", {"inputs": {"a": "n"}}, "returns 'no' for result: want num"),
+        (lambda a: "no", {"inputs": {"a": "n"}}, "returns 'no' for result: expected"),
         (lambda a: (a, a), {"inputs": {"a": "n"}}, "returns result 0, result 1"),
     ],
 )  # fmt: skip
@@ -419,10 +419,10 @@ def test_bad_use_is_one_line_that_says_what_to_do(subject, options, words):
 
 def test_a_reference_that_does_not_fit_is_said_so():
     with pytest.raises(
-        ArgumentError, match=r"gives c the shape \(2,\), .* says \(1,\)"
+        ArgumentError, match=r"gives c the shape \(2,\), but outputs= \(1,\)"
     ):
         check(zoo.CUDA.c_add, lambda a, b: np.ones(len(a) + 1), **IO)
-    with pytest.raises(ArgumentError, match="the reference is a function"):
+    with pytest.raises(ArgumentError, match="the reference must be a function"):
         check(zoo.CUDA.c_add, 5, **IO)
 
 
@@ -541,9 +541,9 @@ def into_itself(y, x, n):
             unguarded_columns,
             (5, 6),
             ((2, 2), (4, 4)),
-            "guard.*row would be 5, the last",
+            "guard.*row would be 5; the last",
         ),
-        (late, 4, (1, 4), r"wrong index rather than .* this one has y\[3\]"),
+        (late, 4, (1, 4), r"wrong index rather than .* this thread has y\[3\]"),
         (
             x_for_rows,
             (5, 8),

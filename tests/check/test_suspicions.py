@@ -88,7 +88,10 @@ BACKWARDS = {"inout": {"x": "n"}, "sizes": [4, 9], "launch": lambda n: (1, n)}
 @pytest.mark.parametrize("kernel", [mirror_in_place, CELL.mirror])
 def test_a_mirror_in_place_is_told_to_read_before_a_barrier(kernel):
     said = refused(kernel, lambda x: x[::-1], watched=True, **BACKWARDS)
-    assert "overwrites what another must still read: read into a variable" in said
+    assert (
+        "overwrites an element that another must still read: read into a variable"
+        in said
+    )
     assert "would not help" not in said
     check(mirror_through_a_variable, lambda x: x[::-1], **BACKWARDS)
 
@@ -161,15 +164,15 @@ def test_a_place_behind_the_row_is_no_choice_among_equals():
         launch=lambda rows: (rows, 32),
         data={"x": lambda rng, shape: rng.integers(-3, 0, shape)},
     )
-    assert "behind the end of the row" in said and "a negative one" in said
+    assert "past the end of the row" in said and "a negative one" in said
     assert "same number" not in said
 
 
 @pytest.mark.parametrize(
     "got, said",
     [
-        ([3, 0], "behind the end"),  # and the other is right
-        ([3, 1], "behind the end"),  # and the other is one of two equals
+        ([3, 0], "past the end"),  # and the other is right
+        ([3, 1], "past the end"),  # and the other is one of two equals
         ([1, 1], "choice among equals"),
         ([3, 2], ""),  # the other is neither
     ],
@@ -182,7 +185,7 @@ def test_a_place_that_no_row_has_shows_the_padding(got, said):
         axes={"x": ("m", "n")},
         output=("m",),
     )
-    assert said in guess(scene) and bool(said) == ("place" in guess(scene))
+    assert said in guess(scene) and bool(said) == ("position" in guess(scene))
     assert bool(describe_proof(scene)) == (3 in got and bool(said))
 
 
@@ -195,10 +198,10 @@ def test_a_place_that_no_row_has_shows_the_padding(got, said):
         ((0,), (1,), "x with its rows in reverse order instead of its columns"),
         ((1,), (0,), "x with its columns in reverse order instead of its rows"),
         ((0, 1), (1,), "x with its rows and columns in reverse order instead of"),
-        ((), (0,), "x as it is, where its rows are due in reverse order"),
+        ((), (0,), "x unchanged, where its rows should be in reverse order"),
         ((0,), (), "the result upside down"),
         ((1,), (), "the result mirrored"),
-        ((0, 1), (), "the result turned round"),
+        ((0, 1), (), "the result rotated by 180 degrees"),
     ],
 )
 def test_the_axis_is_named_along_which_an_image_is_turned(made, due, said):
@@ -312,11 +315,11 @@ __global__ void copy(float *y, const float *x, int n) {
     [
         (
             7,
-            "blockDim.x is needed: with blocks of 5, no thread writes y[5]; it counts",
+            "blockDim.x is needed: with blocks of 5, no thread writes y[5]; it depends",
         ),
-        (3, "of 5, two threads write y[3] and none y[8]; it counts on blocks of 3"),
+        (3, "of 5, two threads write y[3] and none y[8]; it depends on blocks of 3"),
         ("gridDim.x", "gridDim.x where blockDim.x is needed"),
-        (1, "blockIdx.x without blockDim.x: each block begins one element behind"),
+        (1, "blockIdx.x without blockDim.x: each block begins one element after"),
     ],
 )
 def test_a_literal_where_the_blocks_length_is_due_is_told_from_what_was_written(

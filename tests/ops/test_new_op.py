@@ -128,7 +128,7 @@ def test_a_number_among_the_arrays_of_a_case_is_one_line():
     def relu(x):
         return x.relu()
 
-    with pytest.raises(ArgumentError, match=r"relu: a case has eps, .*given as eps="):
+    with pytest.raises(ArgumentError, match=r"relu: eps of a case .*number as eps="):
         Op(relu, {"x": "...", "y": "..."}).case("", {"x": None, "eps": 1e-6}, {})
 
 

@@ -229,7 +229,7 @@ BAD = {
     r"bias is \(3,\), want \(1,\)": lambda: weft.matmul(
         random(3, 4), random(4), bias=random(3)
     ),
-    "a is torch.float32, b is torch.bfloat16: want one": lambda: weft.matmul(
+    "a is torch.float32, but b is torch.bfloat16": lambda: weft.matmul(
         random(3, 4), random(4, 2, dtype=bf16)
     ),
     r"precision='bf16' is for torch.bfloat16, a is torch.float32": lambda: weft.matmul(
@@ -253,8 +253,8 @@ BAD = {
     r"out is torch.float64, want torch.float32": lambda: weft.matmul(
         random(3, 4), random(4, 2), out=random(3, 2).double()
     ),
-    "contiguous array: leave out away, and copy the result into it": lambda: (
-        weft.matmul(random(3, 4), random(4, 2), out=random(3, 4)[:, ::2])
+    "contiguous array: omit out, and copy the result into it": lambda: weft.matmul(
+        random(3, 4), random(4, 2), out=random(3, 4)[:, ::2]
     ),
     r"out and a overlap": lambda: weft.matmul(X := random(4, 4), random(4, 4), out=X),
     r"out takes no gradients": lambda: weft.matmul(
