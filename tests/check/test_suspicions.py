@@ -121,7 +121,7 @@ def test_a_stencil_in_place_needs_a_variable_or_a_second_array_and_no_atomic(ker
 @pytest.mark.parametrize("kernel", [add_up, CELL.add_up])
 def test_an_update_spelled_out_is_one_still(kernel):
     out, x = np.zeros(1, float32), np.ones(64, float32)
-    assert all("as one step" in cure for cure in cures(kernel, 1, 64, out, x, 64))
+    assert all("in one step" in cure for cure in cures(kernel, 1, 64, out, x, 64))
 
 
 def test_what_a_barrier_between_cures_is_told_so():

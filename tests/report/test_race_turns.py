@@ -243,7 +243,7 @@ def test_a_barrier_that_is_there_is_not_offered(kernel):
     assert "read into a variable" in cure_of(race)
     assert "after the write as well" not in cure_of(race)
     (blank,) = findings(kernel("some_left_out"), 1, 32, zeros(32), zeros(32), 30)
-    assert "where a guard leaves some out" in cure_of(blank)
+    assert "if a guard skips some" in cure_of(blank)
     assert "wait" not in cure_of(blank)
 
 
@@ -264,7 +264,7 @@ def test_a_guard_that_is_there_is_not_offered(kernel):
     )
     shape = zeros(32), zeros(15), 5, 3
     (row,) = findings(kernel("wrong_row"), 1, (8, 8), *shape)
-    assert "how long a row is, rows in row * rows + col" in cure_of(row)
+    assert "the length of a row, rows in row * rows + col" in cure_of(row)
 
 
 # ---- counting turns -----------------------------------------------------------------

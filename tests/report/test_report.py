@@ -63,7 +63,7 @@ def test_all_well_is_one_line_and_what_hurts():
         "k[2, 64]; nothing wrong; reads per thread: x 1; writes per thread: s 1, c 0.5;"
         " sectors per request: x 32, c 2; no bank conflicts",
         "slow: line 13: reading x takes 32 sectors per request where 4 would do: the "
-        "threads of a warp touch addresses that lie apart",
+        "threads of a warp access distant addresses",
     ]
 
 
@@ -175,7 +175,7 @@ def test_atomics_on_one_address_are_remarked():
     for one, ratio in ((far, "32 sectors per request where 4"), (near, "where 1")):
         (said,) = list_remarks(Counters(places=[one]))
         assert "updating" in said and ratio in said
-        assert "update one" in said and "one after the other" in said
+        assert "update one" in said and "take turns" in said
 
 
 def test_json_has_what_the_command_line_promises():
