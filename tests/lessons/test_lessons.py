@@ -99,7 +99,7 @@ def test_mistakes_and_spellings_replace_a_part_or_all():
 def test_a_mistake_that_no_longer_fits_is_refused():
     ok = lessons.variants(PYTHON, "m = [('2', '3')]")  # the 2 of the docstring is none
     assert '"""2 x' in ok[0] and "3 * x" in ok[0]
-    with pytest.raises(lessons.LessonError, match="'3 - x' is not once"):
+    with pytest.raises(lessons.LessonError, match="want '3 - x' once"):
         lessons.variants(PYTHON, "m = [('3 - x', 'x')]")
 
 
@@ -160,7 +160,7 @@ def test_a_readers_notebook_is_no_way_back():
     assert found == lessons.SOURCES / "01a_kernels_in_python.md"
     with pytest.raises(lessons.LessonError, match="edit notebooks/solutions/01a_"):
         lessons.find_edited(NOTEBOOKS / solved.name)
-    with pytest.raises(lessons.LessonError, match="no lesson's notebook"):
+    with pytest.raises(lessons.LessonError, match="not a lesson's notebook"):
         lessons.find_edited(lessons.SOURCES / "x.ipynb")
 
 

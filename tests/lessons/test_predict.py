@@ -41,7 +41,7 @@ def test_the_guess_is_a_hollow_dashed_bar_in_proportion_to_the_measured_one():
         (25, 100, "25 ms, it is 100 ms: 4 times your guess"),
         (100, 25, "4 times less"),
         (100, 103, "2.9 % off"),
-        (7, 7, "that is what it is"),
+        (7, 7, "which is exact"),
         (0, 5, "You guessed 0 ms, it is 5 ms."),
         (12345678, 4000, "1.23e+07 ms, it is 4,000 ms"),
     ],
