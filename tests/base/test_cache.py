@@ -1,4 +1,4 @@
-"""The cache holds code, so only what this user alone could write is loaded from it."""
+"""The cache contains code, so files that other users could write are not loaded."""
 
 import errno
 import fcntl
@@ -19,7 +19,7 @@ ONE = "__global__ void k(int *x) { x[0] = 1; }"
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """A cache folder that no other test has chosen yet."""
+    """Choose a cache folder that no other test has used."""
     monkeypatch.setattr(store, "_root", None)
     monkeypatch.setattr(store, "_temporary", False)
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "weft"))

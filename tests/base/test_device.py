@@ -1,4 +1,4 @@
-"""Devices by name, and what a driver says of its GPUs: here one that is made up."""
+"""Devices by name, and a driver's data on its GPUs: here a fake driver."""
 
 import ctypes
 import subprocess
@@ -36,7 +36,7 @@ def library(tmp_path_factory) -> str:
 
 @pytest.fixture
 def driver(library, monkeypatch):
-    """The made-up driver in place of the one of this machine; PyTorch has no GPU."""
+    """Replace this machine's driver by the fake one; PyTorch has no GPU."""
     monkeypatch.setattr(devices, "DRIVER", library)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     forget()
@@ -92,7 +92,7 @@ def test_without_a_driver_there_is_no_gpu(driver, monkeypatch):
 
 
 def test_no_call_is_made_that_the_driver_refuses(driver):
-    """compute-sanitizer would count it as an error of the program's."""
+    """compute-sanitizer would count such a call as an error of the program."""
     before = ctypes.c_ulong.in_dll(driver, "refused").value
     assert devices.current_gpu() == 0  # no context yet
     assert ctypes.c_ulong.in_dll(driver, "refused").value == before

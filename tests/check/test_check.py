@@ -1,4 +1,4 @@
-"""check() refuses every wrong kernel of wrong_kernels.py, and takes the right ones."""
+"""check() refuses the wrong kernels of wrong_kernels.py, and accepts the right ones."""
 
 import re
 
@@ -37,7 +37,7 @@ def test_every_right_kernel_is_accepted(case):
     assert repr(verdict).startswith(f"{verdict.name} is right: {verdict.runs} runs")
 
 
-# ---- what a refusal says ---------------------------------------------------------
+# ---- the text of a refusal -------------------------------------------------------
 
 CELL = load_cuda(
     """
@@ -196,7 +196,7 @@ def test_the_same_size_is_asked_with_other_data():
     assert len(seen) == 2 and not np.array_equal(*seen)
     again = []
     check(lambda a: again.append(a.copy()) or a, lambda a: a, inputs={"a": 8})
-    assert np.array_equal(seen[0], again[0])  # but the same every time it is run
+    assert np.array_equal(seen[0], again[0])  # but the same in every run
 
 
 def test_a_byte_or_a_bool_that_is_never_written_is_noticed():
@@ -234,14 +234,14 @@ def softmax(x):
 
 
 def test_a_sum_that_the_sizes_do_not_tell_is_asked_of_the_reference():
-    """Each element of a softmax has its row's sum, here added up in order."""
+    """Each element of a softmax depends on its row's sum, here added up in order."""
 
     def off(x):
         return softmax(x.astype(float)) * (1 + 2.0**-24 * (x.shape[1] + 6))
 
     options = {"inputs": {"x": ("rows", "cols")}, "sizes": [(4, 141)]}
     assert 0.9 < check(off, softmax, **options).worst < 1
-    refused(off, softmax, terms=9, **options)  # as the sizes alone would have it
+    refused(off, softmax, terms=9, **options)  # as follows from the sizes alone
     each = lambda x: x * (1 + 2.0**-24 * 9.5)  # noqa: E731
     refused(each, lambda x: x, **options)  # a map has no such sum
     running = lambda x: x.cumsum(1) * (1 + 2.0**-24 * 140)  # noqa: E731
@@ -377,7 +377,7 @@ def unwaited(y, x, n):
         y[i] = s[max(i - 1, 0)]
 
 
-# ---- what makes no sense ----------------------------------------------------------
+# ---- invalid arguments -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -536,7 +536,7 @@ def into_itself(y, x, n):
 
 @pytest.mark.parametrize(
     "kernel, sizes, launch, words",
-    [  # it faults at row 5, and races with other blocks before
+    [  # It faults at row 5, after races with other blocks.
         (
             unguarded_columns,
             (5, 6),
@@ -614,7 +614,7 @@ def test_blocks_that_race_are_not_asked_about_their_index():
         ([6.0], [2.0], "looks like off by a factor of 3: it is 3 times what"),
         ([-2.0], [6.0], "looks like off by a factor of 3: it is minus 1/3 of"),
         ([1.0, 20, 30], [3.0, 20, 30], "factor of 3: the one wrong element is 1/3"),
-        ([0.96], [1.0], "^$"),  # nothing: one number says little of its digits
+        ([0.96], [1.0], "^$"),  # No guess: one number reveals little about precision.
         ([5.0], [2.0], "^$"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a refusal suspects is what is wrong: each of these once said something else."""
+"""A refusal's guess is the actual mistake; each of these cases was once misjudged."""
 
 import numpy as np
 import pytest
@@ -155,7 +155,7 @@ def argmax_padded_with_zeros(out, x, cols):
 
 
 def test_a_place_behind_the_row_is_no_choice_among_equals():
-    """The larger rows are full, and go wrong by a choice among equals alone."""
+    """The larger rows are full, and are wrong only by a choice among equals."""
     said = refused(
         *(argmax_padded_with_zeros, lambda x: x.argmax(1)),
         outputs={"out": "int32[rows]"},
@@ -171,10 +171,10 @@ def test_a_place_behind_the_row_is_no_choice_among_equals():
 @pytest.mark.parametrize(
     "got, said",
     [
-        ([3, 0], "past the end"),  # and the other is right
-        ([3, 1], "past the end"),  # and the other is one of two equals
+        ([3, 0], "past the end"),  # The other is right.
+        ([3, 1], "past the end"),  # The other is one of two equals.
         ([1, 1], "choice among equals"),
-        ([3, 2], ""),  # the other is neither
+        ([3, 2], ""),  # The other is neither.
     ],
 )
 def test_a_place_that_no_row_has_shows_the_padding(got, said):
@@ -227,11 +227,11 @@ def test_an_input_read_from_its_end_is_told_by_rows_or_whole():
     assert "each row of x read from its end to its start" in each
 
 
-# ---- which size it is ---------------------------------------------------------------
+# ---- the size that decides ----------------------------------------------------------
 
 
 def product_of_full(which):
-    """A matmul on a budget that takes one of its sizes for a whole number of tiles."""
+    """Return a matmul that assumes that the sizes in `which` are multiples of tiles."""
     text = """
 __global__ void product(float *c, const float *a, const float *b, int m, int n, int k) {
     int row = blockIdx.y * 4 + threadIdx.y, left = blockIdx.x * 8 + threadIdx.x;
@@ -258,7 +258,7 @@ __global__ void product(float *c, const float *a, const float *b, int m, int n, 
     ],
 )
 def test_of_sizes_that_are_odd_together_the_one_that_counts_is_named(which, said):
-    """The sizes of the puzzle: all three full, or all three not."""
+    """In the puzzle's sizes, all three are full, or none is."""
     error = refused(
         *(product_of_full(which), np.matmul),
         outputs={"c": ("m", "n")},
@@ -298,7 +298,7 @@ def test_sizes_that_nothing_tells_apart_are_all_named():
     assert describe_pattern(ones) == "It is wrong only where m and n are 1."
 
 
-# ---- blocks that lie at another distance --------------------------------------------
+# ---- blocks at a wrong distance -----------------------------------------------------
 
 
 def literal(step):
@@ -336,7 +336,7 @@ def test_a_literal_where_the_blocks_length_is_due_is_told_from_what_was_written(
 
 
 def test_too_few_blocks_of_their_number_of_threads_are_too_few_blocks():
-    """Where gridDim.x is blockDim.x, nothing has the one in place of the other."""
+    """If gridDim.x equals blockDim.x, the guess does not call one a mistake."""
     error = refused(
         *(literal(4), lambda x: x),
         outputs={"y": "n"},
@@ -355,7 +355,7 @@ def but_the_last(y, x, n):
 
 
 def test_a_last_element_that_is_missing_is_no_literal():
-    """At n = 8 blocks of 4 that begin 3 apart would leave out the last as well."""
+    """At n = 8, blocks of 4 that begin 3 apart would also omit the last element."""
     error = refused(
         *(but_the_last, lambda x: x),
         outputs={"y": "n"},

@@ -1,4 +1,4 @@
-"""The doctor looks at everything, faints at nothing, and gives a cure."""
+"""The doctor examines everything, faints at nothing, and prescribes a cure."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`make` says what is missing in one sentence, and respects what is there."""
+"""`make` reports a missing part in one sentence, and keeps existing environments."""
 
 import os
 import stat
@@ -26,7 +26,7 @@ def run(*arguments, **env):
 
 @pytest.fixture
 def fake_python(tmp_path):
-    """A program that answers `-c script` as a python would that lacks something."""
+    """Make programs that answer `-c script` like a Python that lacks something."""
 
     def make(body: str) -> str:
         path = tmp_path / "bin" / "python3"
@@ -136,7 +136,7 @@ def test_arguments_reach_the_python_that_was_prepared(tmp_path):
 
 
 def test_nvidias_packages_of_cuda_12_count(fake_python, tmp_path):
-    """They belong to the torch that is there: none of CUDA 13 is added."""
+    """They belong to the installed torch, so no package of CUDA 13 is added."""
     wanted = environment.list_requirements()
     for name in ("torch", "nvidia_cuda_nvrtc_cu12"):
         folder = tmp_path / f"{name}-12.8.1.dist-info"
@@ -145,7 +145,7 @@ def test_nvidias_packages_of_cuda_12_count(fake_python, tmp_path):
         (folder / "METADATA").write_text(f"Name: {name}\nVersion: 12.8.1\n")
     python = fake_python(f'exec {sys.executable} -S -E "$@"')
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)  # `python -c` looks here first
+        patch.chdir(tmp_path)  # `python -c` searches this folder first.
         lacking = environment.list_missing(python, wanted)
     names = {line.split()[0] for line in lacking}
     assert "nvidia-cuda-nvrtc" not in names and "nvidia-cuda-cccl" in names

@@ -22,7 +22,7 @@ ADD = """__global__ void add(float *out, const float *a, int n) {
     if (i < n) out[i] = a[i] + 1;
 }
 """
-# A race that changes nothing where x holds ones.
+# A race that changes nothing if x contains ones.
 RACE = """__global__ void ones(float *y, float *x) {
     x[threadIdx.x] = 1;
     y[threadIdx.x] = x[63 - threadIdx.x];
@@ -32,7 +32,7 @@ RACE = """__global__ void ones(float *y, float *x) {
 
 @pytest.fixture
 def shell(capsys):
-    """A session with the magics."""
+    """Start an IPython session with the magics."""
     shell = InteractiveShell.instance()
     run(shell, "%load_ext weft\nimport numpy as np\nimport torch")
     capsys.readouterr()
@@ -109,7 +109,7 @@ def test_a_cell_is_watched_unless_it_is_fast(shell, capsys):
         "x, y = torch.ones(64), torch.zeros(64)\nones[1, 64](y, x)\nones[1, 64](y, x)"
     )
     run(shell, f"%%cuda --cpu\n{RACE}")
-    for _ in range(2):  # shown once in each cell that launches it
+    for _ in range(2):  # The report appears once in each cell that launches it.
         capsys.readouterr()
         run(shell, launch)
         shown = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`python -m weft`: wrong arguments are one sentence, before anything is run."""
+"""`python -m weft` refuses wrong arguments in one sentence, before any work."""
 
 import os
 import subprocess

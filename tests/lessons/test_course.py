@@ -1,4 +1,4 @@
-"""The course: its order, the links along it, and how long its lessons take."""
+"""The course: its order, its links, and the lengths of its lessons."""
 
 import re
 
@@ -21,7 +21,7 @@ from weft.puzzles.lessons import (
 )
 
 LESSONS = list_lessons()
-HUB = "03"  # it collects the puzzles, and teaches nothing of its own
+HUB = "03"  # the lesson that collects the puzzles, and teaches nothing itself
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda one: one.path.stem)
 each_teaching = pytest.mark.parametrize(
     "lesson",
@@ -72,7 +72,7 @@ def test_a_lesson_has_one_next_link_and_it_is_generated(lesson):
 
 @each_lesson
 def test_text_names_only_lessons_that_exist(lesson):
-    """`lesson 08b`, as the text has it where there is no link."""
+    """`lesson 08b` is the form without a link."""
     numbers = {one.number for one in LESSONS}
     for cell in reader_of(lesson).cells:
         if cell.cell_type == "markdown":
@@ -202,7 +202,7 @@ def test_a_lesson_asks_for_three_guesses_and_gives_none_away(lesson):
 
 @each_teaching
 def test_a_cell_that_asks_prints_nothing_beside_the_answer_that_it_folds(lesson):
-    """Without a guess the answer is folded; what is printed beside it gives it away."""
+    """Without a guess, the answer is folded; a print beside it would give it away."""
     for cell in lesson.source.cells:
         if cell.cell_type == "code" and "= predict(" in cell.source:
             top = re.sub(r"^def .*\n(?:[ \n].*\n?|\n)*", "", cell.source, flags=re.M)
@@ -247,7 +247,7 @@ def test_the_first_lesson_counts_the_numbers_to_change_and_draws_the_race():
 
 
 def test_no_two_exercises_share_a_name():
-    """The lab remembers what is solved by the name of the function."""
+    """The lab records a solved exercise by the name of its function."""
     names = [
         "".join(found)
         for lesson in LESSONS
@@ -258,7 +258,7 @@ def test_no_two_exercises_share_a_name():
 
 
 def test_progress_counts_guesses_puzzles_and_exercises(monkeypatch):
-    monkeypatch.setenv("WEFT_SMALL", "1")  # nothing is written
+    monkeypatch.setenv("WEFT_SMALL", "1")  # Nothing is written.
     monkeypatch.setattr(progress, "_solved", Kept("exercises of a test"))
     monkeypatch.setattr(predict, "_kept", Kept("guesses of a test"))
 
@@ -267,7 +267,7 @@ def test_progress_counts_guesses_puzzles_and_exercises(monkeypatch):
         return {row.lesson.number: row.done for row in rows}["01a"]
 
     assert done()["guess"] == (0, 3) and done()["exercise"] == (0, 1)
-    exercise(lambda: None, lambda answer: None)  # no lesson has it
+    exercise(lambda: None, lambda answer: None)  # No lesson has this exercise.
     assert done()["exercise"] == (0, 1)
     progress.remember_exercise("pixel_of")
     question = "How many threads are there too many?"

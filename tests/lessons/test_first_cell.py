@@ -1,4 +1,4 @@
-"""The first cell of a notebook fetches the lab where it is hosted, and nowhere else."""
+"""The first cell of a notebook fetches the lab on Colab and Kaggle, not elsewhere."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tiers import only
 from weft.commands import environment
 from weft.lessons import first_cell as hosted
 
-# Runs the cells of its arguments in a Python without the lab, one after another.
+# Runs its arguments as cells, in order, in a Python without the lab.
 SHELL = """
 import os, sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -24,7 +24,7 @@ done = [shell.run_cell(cell).success for cell in sys.argv[1:]]
 sys.stdout.flush()
 print("done:", *done)
 """
-# Instead of the network: a lab whose environment is soon ready.
+# Replaces the network by a lab whose environment is soon ready.
 GIT = f"""#!/bin/sh
 echo git "$@" | tee -a {{log}}
 mkdir -p lab/lib/weft/lessons lab/lib/weft/commands lab/notebooks
@@ -38,7 +38,8 @@ echo 'print("environment", file=open("{{log}}", "a"))' >> commands/environment.p
 
 @pytest.fixture
 def open_notebook(tmp_path):
-    """Run cells as a notebook in an empty folder; (what was seen, what was called)."""
+    """Return a function that runs cells in an empty folder; it returns their output, and the
+    programs that they call."""
     log, programs, here = (tmp_path / name for name in ("log", "bin", "here"))
     programs.mkdir()
     here.mkdir()
@@ -75,7 +76,7 @@ def test_a_kernel_without_the_lab_is_told_in_a_line_and_nothing_is_fetched(
     assert calls == []
     line, end = seen.splitlines()
     assert line == "UsageError: choose the kernel Weft, which `make` adds"
-    assert end == "done: False"  # Run All stops
+    assert end == "done: False"  # Run All stops here.
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_where_notebooks_are_hosted_the_lab_is_fetched_once_and_that_is_seen(
     for step in (clone, "This takes a few minutes", "weft: installing a package"):
         assert seen.count(step) == 1, seen
     assert seen.count("here/lab/notebooks") == 2 and "done: True True" in seen
-    # After a restart of the kernel, too:
+    # The same holds after a restart of the kernel.
     seen, calls = open_notebook(*cells, **{host: "1"})
     assert calls == [clone, "environment", "environment"]
     assert "git clone" not in seen and "done: True True" in seen
@@ -121,7 +122,7 @@ def test_the_kernel_that_the_cell_names_is_the_labs_python(tmp_path, monkeypatch
     kernel = json.loads((tmp_path / "kernels/weft/kernel.json").read_text())
     assert kernel["argv"][0] == sys.executable
     assert f"choose the kernel {kernel['display_name']}," in hosted.FIRST
-    monkeypatch.setattr(environment, "run", None)  # it is there: nothing is called
+    monkeypatch.setattr(environment, "run", None)  # The kernel exists already.
     environment.name_kernel(sys.executable)
 
 

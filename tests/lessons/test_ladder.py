@@ -1,4 +1,4 @@
-"""What the lessons on the matmul ladder share: differences, one rung alone, results."""
+"""The shared functions of the matmul lessons: differences, one rung, results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft.toolchain import build, native
 
 
 def own(folder, old="", new="", name="mine"):
-    """The tiled rung as a reader's file, with a change."""
+    """Return the tiled rung as a reader's file, with a change."""
     text = rung_path("03_tiled").read_text()
     assert old in text
     text = text.replace(old, new, 1) if old else text
@@ -84,8 +84,8 @@ def test_in_a_notebook_a_difference_has_colours_and_keeps_its_text(monkeypatch):
 
 
 def is_right(mine: OneRung, *sizes: int) -> bool:
-    """By the plain build, most of which is there already: the watch build of all that
-    a rung may call takes half a minute."""
+    """Check a rung with the plain build, since a watch build of all that a rung may call
+    takes half a minute."""
     lib = mine.library("cpu")
     generator = torch.Generator().manual_seed(0)
     case = matmul_case(generator, Product(*sizes), lib.rungs[0].precision)
@@ -106,7 +106,7 @@ def test_the_rung_that_picks_a_rung_brings_all_that_it_picks_from():
 
 @pytest.mark.slow
 def test_where_there_is_no_wgmma_few_tiles_of_mma_share_k(tmp_path):
-    """As on an A100. The CPU target has wgmma, so the rung has to be told."""
+    """An A100 has no wgmma. The CPU target has it, so the rung must be changed."""
     mine = copy_rung("tuned", tmp_path / "mine.cu")
     text = mine.path.read_text()
     text = re.sub(r" *CHOICE\((?!mma_bf16,).*\n", "", text)
@@ -116,14 +116,14 @@ def test_where_there_is_no_wgmma_few_tiles_of_mma_share_k(tmp_path):
     mine.path.write_text(text.replace("<FP32>", "<BF16>"))
     report = mine.inspect(40, 52, 1024)
     assert report.ok
-    # b's rows are copied to 16 bytes, one tile is made in parts, and they are added.
+    # One kernel pads b's rows to 16 bytes, one computes a tile in parts, one adds them.
     assert len(report.kernels) == 3
 
 
 def test_one_rung_counts_what_it_asks_of_memory():
     seen = one_rung("tiled").inspect(64, 64, 96).counters
     assert one_rung("naive").inspect(32, 32, 8).ok
-    # 2 x 2 blocks of 1024 threads take 3 tiles of a and of b each.
+    # 2 x 2 blocks of 1024 threads each read 3 tiles of a and of b.
     assert seen.reads["a"] == seen.reads["b"] == 4 * 3 * 1024
     assert seen.load_sectors_per_request == {"a": 4, "b": 4}
     assert seen.reads["a_s"] == 64 * 64 * 96
@@ -168,7 +168,7 @@ def test_a_copied_rung_is_ones_own_and_differs_in_nothing_but_its_name(tmp_path)
 
 @pytest.mark.slow
 def test_a_rung_that_is_kept_is_a_file_and_a_line(tmp_path):
-    """As the lesson says: the file into kernels/matmul, its name into the list."""
+    """The lesson's steps: the file goes into kernels/matmul, its name into the list."""
     folder = tmp_path / "matmul"
     mine = copy_rung("tiled", folder / "90_mine.cu")
     table = build.KERNELS / "matmul" / "matmul.cu"
@@ -234,7 +234,7 @@ def test_a_size_is_told_by_one_machine_alone():
     told = [elsewhere(peak(60.0, "X"), *there)]
     results = Results([peak(8.0, "a card"), row("tuned", 4.0)], told)
     assert results.us("tuned", 64) == 4.0
-    # X's time of another rung is none of this card's: no ratio of the two.
+    # X's time of another rung is not this card's, so there is no ratio of the two.
     assert math.isnan(results.us("tiled", 64) / results.us("tuned", 64))
     assert [results.us(rung, 128) for rung in ("tiled", "tuned")] == [2.0, 2.0]
     assert [results.device(side) for side in (64, 128, 256)] == ["a card", "X", ""]
@@ -246,12 +246,12 @@ def test_what_was_cold_or_transposed_tells_no_speed_of_a_rung():
     cold = [row("tiled", 1.0, cache="cold, flushed"), row("tiled", 3.0)]
     results = Results([*cold, row("tiled", 2.0, layout="nt")], [])
     assert results.us("tiled", 64) == 3.0
-    # 3xTF32 is raced with cuBLAS's fp32 in every layout: fp32's opponent is as usual.
+    # 3xTF32 races with cuBLAS's fp32 in every layout; fp32's opponent does not change.
     cublas = [row("gemm_ex", us, "cublas", layout=layout, race="3xtf32")
               for layout, us in (("nn", 2.0), ("tn", 1.0))]  # fmt: skip
     assert Results(cublas, []).us("cublas", 64) == 2.0
     for one in cublas:
-        one["precision"] = "tf32"  # here the better layout counts
+        one["precision"] = "tf32"  # For TF32, the better layout counts.
     assert Results(cublas, []).us("cublas", 64, "tf32") == 1.0
 
 
@@ -278,7 +278,7 @@ def test_sizes_that_cannot_be_watched_are_refused_in_one_line():
 def test_a_copy_of_a_rung_overwrites_no_file_of_the_lab(tmp_path):
     path = rung_path("naive")
     text = path.read_text()
-    with pytest.raises(ArgumentError, match=r"01_naive\.cu is the lab's"):
+    with pytest.raises(ArgumentError, match=r"01_naive\.cu is a file of the lab"):
         copy_rung("tiled", path)
     assert path.read_text() == text
     with pytest.raises(ArgumentError, match=r"mine: a rung's file ends in \.cu"):

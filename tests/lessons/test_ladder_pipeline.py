@@ -1,4 +1,4 @@
-"""What lesson 08b counts and draws: register banks, the order of tiles, stages."""
+"""Counts and drawings of lesson 08b: register banks, the order of tiles, stages."""
 
 import numpy as np
 import pytest
@@ -24,9 +24,9 @@ def loop_of(*texts):
 @pytest.mark.parametrize(
     ("text", "waits"),
     [
-        ("FFMA R0, R2, R3, R5;", 1),  # 3 and 5 are of one bank
+        ("FFMA R0, R2, R3, R5;", 1),  # 3 and 5 are in one bank.
         ("FFMA R0, R2, R4, R6;", 2),
-        ("FFMA R0, R2, R2, R3;", 0),  # one register is read once
+        ("FFMA R0, R2, R2, R3;", 0),  # One register is read once.
         ("FFMA R1, R2, R3, RZ;", 0),  # no register
     ],
 )
@@ -38,9 +38,9 @@ def test_what_is_kept_for_the_same_place_is_not_read_again():
     kept, other = "FFMA R0, R2.reuse, R3, R0;", "FFMA R4, R2, R6, R5;"
     assert counted(loop_of(kept, other)).waits == 1  # R2 and R0
     plain = kept.replace(".reuse", "")
-    assert counted(loop_of(plain, other)).waits == 2  # and then R2 and R6
+    assert counted(loop_of(plain, other)).waits == 2  # then R2 and R6
     moved = "FFMA R4, R6, R2, R5;"
-    assert counted(loop_of(kept, moved)).waits == 2  # kept, but for another place
+    assert counted(loop_of(kept, moved)).waits == 2  # kept, but for another position
     assert counted(loop_of(kept, other)).ceiling == 2 / 3
 
 
@@ -48,7 +48,7 @@ def test_the_loop_may_hold_one_that_waits_for_a_barrier():
     add, bad = "FFMA R0, R2, R3, R0;", "FFMA R0, R2, R4, R6;"
     code = loop_of(bad, bad, bad, "BRA;", bad, add)
     body = code.loops[0].body
-    loops = [  # over tiles, over k, a barrier's, and one that stores
+    loops = [  # over tiles, over k, at a barrier, and for stores
         *(CodeLoop(0, body, hot=False), CodeLoop(0, frozenset(range(4)), 1, hot=False)),
         *(CodeLoop(3, frozenset({3}), 2), CodeLoop(4, frozenset({4, 5}), 1)),
     ]
@@ -75,7 +75,7 @@ def test_the_counts_that_came_with_the_lab_are_right(rung):
     found = register_waits(rung)
     fmas, waits = COUNTED[rung]
     assert found.fmas == fmas and not found.told
-    assert found.waits == pytest.approx(waits, abs=0.05 * fmas)  # of another nvcc
+    assert found.waits == pytest.approx(waits, abs=0.05 * fmas)  # nvcc may differ
 
 
 @pytest.mark.parametrize(("down", "across"), [(1, 1), (8, 3), (19, 5)])
@@ -111,4 +111,4 @@ def test_stages_are_drawn_with_their_end_and_overlapping_loads_apart():
     texts = [text.get_text() for text in axes.texts]
     assert texts == ["0", "1", "2", "0", "1", "two", " 1,000"]
     heights = [patch.get_y() for patch in axes.patches]
-    assert heights[0] == heights[2] != heights[1]  # 0 and 1 at once, 2 after 0
+    assert heights[0] == heights[2] != heights[1]  # 0 and 1 overlap; 2 follows 0.

@@ -1,4 +1,4 @@
-"""Learners' notebooks from those with the answers."""
+"""Readers' notebooks are made from those with the answers."""
 
 import nbformat
 import pytest
@@ -97,7 +97,8 @@ def test_mistakes_and_spellings_replace_a_part_or_all():
 
 
 def test_a_mistake_that_no_longer_fits_is_refused():
-    ok = lessons.variants(PYTHON, "m = [('2', '3')]")  # the 2 of the docstring is none
+    # The 2 of the docstring does not count.
+    ok = lessons.variants(PYTHON, "m = [('2', '3')]")
     assert '"""2 x' in ok[0] and "3 * x" in ok[0]
     with pytest.raises(lessons.LessonError, match="want '3 - x' once"):
         lessons.variants(PYTHON, "m = [('3 - x', 'x')]")
@@ -234,7 +235,7 @@ def test_the_answer_of_a_puzzle_is_folded_below_its_hints():
     assert text.count("<details>") == text.count("</details>")
     at = [text.index(hint) for hint in puzzle.hints]
     assert at == sorted(at) and at[-1] < text.index("In CUDA C</summary>")
-    for hint in puzzle.hints[1:]:  # each inside the one before
+    for hint in puzzle.hints[1:]:  # Each hint is inside the previous one.
         above = text[: text.index(hint)]
         assert above.count("<details>") - above.count("</details>") > 1
     assert "// not solved yet" in text and puzzle.cuda_c_answer in text

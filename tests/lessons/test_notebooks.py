@@ -1,7 +1,7 @@
-"""Every lesson runs from top to bottom, is in shape, and its exercises can be solved.
+"""Every lesson runs from top to bottom, is well formed, and has solvable exercises.
 
-What is asked of a notebook stands in the tests' names; how one is written, in
-lib/weft/lessons/maker.py.
+The tests' names list the requirements of a notebook. lib/weft/lessons/maker.py explains
+how to write one.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from weft.pykernel import bodies
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 GITHUB = hosted.GITHUB.removeprefix("https://github.com/")
 COLAB = f"https://colab.research.google.com/github/{GITHUB}/blob/main/notebooks/"
-STARRED = set(utils.__all__)  # what `from utils import *` brings
-LONGEST = 25  # lines of a code cell
-SECONDS = 300  # a cell may take, on a busy machine that builds what it needs
+STARRED = set(utils.__all__)  # the names from `from utils import *`
+LONGEST = 25  # maximum number of lines of a code cell
+SECONDS = 300  # time limit of a cell, on a busy machine that also builds libraries
 
 notebooks = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
@@ -52,7 +52,7 @@ def test_notebooks_are_as_make_notebooks_leaves_them():
 
 
 def test_a_saved_notebook_leads_back_to_its_source():
-    """Its source, without a change: what `make notebooks` adds is taken away again."""
+    """The result is the unchanged source, without the additions of `make notebooks`."""
     sources = {path.stem: path for path in lessons.SOURCES.glob("*.md")}
     assert list(map(lessons.find_edited, map(find_source, PATHS))) == sorted(
         sources.values()
@@ -75,12 +75,12 @@ def test_exercises_are_written_with_their_answers():
 @pytest.mark.slow
 @notebooks
 def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path, monkeypatch):
-    """The source with its answers; before each its stub, mistakes and spellings.
+    """Run the source with its answers, each after its stub, mistakes and spellings.
 
-    In one run, since a kernel takes seconds to start. It stands for the reader's run,
-    too: there the stub stays, and no other cell uses what it defines (see below).
-    The first lesson has a process of its own, the others forks of one in which the lab
-    is imported, and nothing else has happened.
+    There is one run, since a kernel takes seconds to start. It covers the reader's run,
+    too: there the stub remains, but no other cell uses its definitions (see below). The
+    first lesson has a new process. The others are forks of a process that has only
+    imported the lab.
     """
     if path != PATHS[0]:
         warm_kernel.start_warm_kernels(monkeypatch)
@@ -129,7 +129,7 @@ def run_with_attempts(notebook: nbformat.NotebookNode) -> None:
 
 @notebooks
 def test_every_exercise_is_tried_with_three_wrong_and_two_right_answers(path):
-    """Right ones beside its own."""
+    """The right answers do not include the exercise's own."""
     for answer, check, *others in lessons.exercises(read(find_source(path))):
         wrong, right = (lessons.variants(answer.source, cell.source) for cell in others)
         counts = len(set(wrong)), len(set(right))
@@ -165,7 +165,7 @@ def test_each_puzzle_is_in_the_lesson_of_its_group_and_nowhere_else():
 
 @notebooks
 def test_cuda_cells_compile_for_a_gpu(path):
-    """Also where there is none: NVRTC needs no GPU."""
+    """This works without a GPU, since NVRTC needs none."""
     found = code_cells(read(find_source(path)))
     cells = [c.source for c in found if c.source.startswith("%%cuda")]
     if not cells:
@@ -215,7 +215,7 @@ def test_functions_are_defined_once(path):
 
 @notebooks
 def test_kernels_that_the_library_has_too_are_the_same_word_for_word(path):
-    """weft.pykernel.bodies.lessons: other lessons import what one lesson derives."""
+    """Other lessons import a lesson's kernels from weft.pykernel.bodies.lessons."""
     for cell in code_cells(read(path)):
         for node in parse(cell).body:
             shared = getattr(bodies.lessons, getattr(node, "name", ""), None)
@@ -226,7 +226,8 @@ def test_kernels_that_the_library_has_too_are_the_same_word_for_word(path):
 @notebooks
 def test_no_cell_takes_a_name_of_utils(path):
     for cell in code_cells(read(path)):
-        taken = names(cell)[0] & STARRED - {"weft", "bench"}  # of weft, and the same
+        # weft and bench are the same objects in weft.
+        taken = names(cell)[0] & STARRED - {"weft", "bench"}
         assert not taken, f"{sorted(taken)} in:\n{cell.source}"
 
 
@@ -254,7 +255,7 @@ def test_the_core_needs_no_cell_of_a_section_that_may_be_skipped(path):
 def test_links_lead_somewhere(path):
     for cell in read(path).cells:
         if cell.cell_type == "markdown":
-            text = re.sub(r"`[^`]*`", "", cell.source)  # kernel[grid](x) is no link
+            text = re.sub(r"`[^`]*`", "", cell.source)  # kernel[grid](x) is not a link.
             for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text):
                 assert (NOTEBOOKS / link).exists(), link
 
@@ -280,7 +281,7 @@ def test_glossary_and_lessons_lead_to_each_other():
 
 @notebooks
 def test_links_to_the_glossary_show_the_definition_and_lead_to_its_cell(path):
-    """#cell-id= is what JupyterLab finds in a notebook that it has just opened."""
+    """JupyterLab finds #cell-id= in a notebook that it has just opened."""
     defined = glossary_module.entries(read(NOTEBOOKS / "glossary.ipynb"))
     ids = {cell.id for cell in read(NOTEBOOKS / "glossary.ipynb").cells}
     assert set(defined) <= ids
@@ -329,7 +330,7 @@ def test_a_definition_is_the_first_sentence_as_plain_text():
 
 
 def test_links_of_puzzles_lead_to_the_glossary():
-    """Also before `make notebooks`; and what is printed below a check has none."""
+    """They do so even before `make notebooks`. The output of a check has no links."""
     entries = glossary()
     for puzzle in puzzles:
         text = re.sub(r"`[^`]*`", "", "\n".join([puzzle.text, *puzzle.hints]))
@@ -360,7 +361,7 @@ def test_readme_has_the_same_address():
 
 
 def read(path: Path) -> nbformat.NotebookNode:
-    """The notebook, which must be valid; one of the caller's own."""
+    """Return a new copy of the notebook, which must be valid."""
     return pickle.loads(_read_once(path))
 
 
@@ -376,9 +377,9 @@ def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     where = {"metadata": {"path": str(NOTEBOOKS)}}
     client = NotebookClient(notebook, timeout=SECONDS, resources=where)
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    # A lab that cannot be imported must fail here, not fetch another one.
+    # If the lab cannot be imported, fail here instead of fetching another one.
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GIT_ALLOW_PROTOCOL": "file"}
-    # Beside other tests, threads that spin while they wait make all ten times slower.
+    # Beside other tests, threads that spin while they wait slow all down tenfold.
     ours["OMP_WAIT_POLICY"] = "passive"
     ours["WEFT_SMALL"] = "1"
     client.execute(env=os.environ | ours)
@@ -390,7 +391,7 @@ def code_cells(notebook) -> Iterator[nbformat.NotebookNode]:
 
 
 def new_cells(answer: str, check, *tags: str) -> list[nbformat.NotebookNode]:
-    """An attempt at an exercise: what is handed in, and its check."""
+    """Return an attempt at an exercise: the answer, and its check."""
     made = [nbformat.v4.new_code_cell(text) for text in (answer, check.source)]
     for cell in made:
         cell.metadata["tags"] = list(tags)
@@ -398,7 +399,7 @@ def new_cells(answer: str, check, *tags: str) -> list[nbformat.NotebookNode]:
 
 
 def in_sections(notebook) -> list[list[int]]:
-    """The indices of the cells: those above the first ##, then section by section."""
+    """Return the cells' indices: those above the first ##, then section by section."""
     sections: list[list[int]] = [[]]
     for index, cell in enumerate(notebook.cells):
         if cell.cell_type == "markdown" and re.match(r"## ", cell.source):
@@ -408,9 +409,9 @@ def in_sections(notebook) -> list[list[int]]:
 
 
 def first_sections(notebook) -> list[nbformat.NotebookNode]:
-    """The cells above the second ##, and the sections up to a quarter of the code.
+    """Return the cells above the second ##, and sections up to a quarter of the code.
 
-    Of a notebook without sections, the first quarter.
+    For a notebook without sections, return the first quarter.
     """
     most = len(list(code_cells(notebook))) / 4
     sections = in_sections(notebook)
@@ -426,7 +427,7 @@ def first_sections(notebook) -> list[nbformat.NotebookNode]:
 
 
 def glossary() -> dict[str, str]:
-    """Its entries' texts by what a link to them says behind the #."""
+    """Return the entries' texts by their anchors, the part of a link after #."""
     told = read(NOTEBOOKS / "glossary.ipynb").cells
     texts = [cell.source for cell in told if cell.source.startswith("### ")]
     entries = {place_of(text.split("\n")[0][4:]): text for text in texts}
@@ -435,17 +436,17 @@ def glossary() -> dict[str, str]:
 
 
 def words_of(path: Path) -> set[str]:
-    """The terms that a lesson links to in the glossary."""
+    """Return the glossary terms to which a lesson links."""
     return glossary_module.places_in(read(path).cells)
 
 
 def prose_of(path: Path) -> str:
-    """All the text of a notebook."""
+    """Return all the text of a notebook."""
     return "\n".join(c.source for c in read(path).cells if c.cell_type == "markdown")
 
 
 def raised(cell) -> list[str]:
-    """The names of the errors that a cell has ended with."""
+    """Return the names of the errors that ended a cell."""
     return [output.ename for output in cell.outputs if output.output_type == "error"]
 
 
@@ -454,18 +455,18 @@ def printed(cell) -> str:
 
 
 def is_puzzle(cell) -> bool:
-    """Whether `make notebooks` has made the cell from a puzzle."""
+    """Return whether `make notebooks` has made the cell from a puzzle."""
     return lessons.is_tagged(cell, "puzzle")
 
 
 def puzzles_in(path: Path) -> list[str]:
-    """The puzzles that a notebook has, in its order."""
+    """List the puzzles of a notebook, in its order."""
     ids = (re.fullmatch("puzzle-(.+)-answer", cell.id) for cell in read(path).cells)
     return [match[1].replace("-", "_") for match in ids if match]
 
 
 def puzzles_with_stubs(notebook) -> list[tuple[str, nbformat.NotebookNode]]:
-    """Put each puzzle's stub and its check before its answer; the names and checks."""
+    """Insert each puzzle's stub and check before its answer; return names, checks."""
     put = []
     for at, cell in reversed(list(enumerate(notebook.cells))):
         match = re.fullmatch("puzzle-(.+)-answer", cell.id)
@@ -485,7 +486,7 @@ def parse(cell) -> ast.Module:
 
 
 def require_names(cells: list[nbformat.NotebookNode]) -> None:
-    """Fail where a cell uses a name that neither it nor one above it assigns."""
+    """Fail if a cell uses a name that neither it nor a cell above it assigns."""
     known = set(dir(builtins)) | {"get_ipython", "display"} | STARRED
     for cell in cells:
         if cell.cell_type == "code":

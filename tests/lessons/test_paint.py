@@ -1,6 +1,6 @@
-"""Paint with threads: the right pixels, errors that are survived, one at a time.
+"""Paint with threads: right pixels, survived errors, one request at a time.
 
-The front end's half, paint.js, is run by node where that is installed.
+node runs the front end's half, paint.js, if it is installed.
 """
 
 import base64
@@ -23,7 +23,7 @@ from weft.lessons.widgets.paint import Painting, paint
 
 
 class Kernel:
-    """Launched as a compiled one is; body(col, row, width, height, t) by NumPy."""
+    """A kernel with the launch of a compiled one; NumPy runs its body."""
 
     def __init__(self, body):
         self.body, self.launches = body, []
@@ -77,7 +77,7 @@ def test_what_is_not_written_or_no_number_is_transparent():
     made = picture(hole, 16, 16)
     frame = made.frame(0)
     assert np.argwhere(frame[..., 3] == 0).tolist() == [[2, 3]]
-    made.grid = (1, 1)  # too few blocks: 16 x 4 threads
+    made.grid = (1, 1)  # too few blocks for 16 x 4 threads
     made.block = (16, 4)
     assert (made.frame(0)[4:, :, 3] == 0).all()
 
@@ -116,9 +116,7 @@ def test_timing_is_that_of_whole_pictures():
     made = picture(gradient, 8, 8)
     timing = made.timing(samples=5)
     assert timing.samples == 5 and 0 < timing.low <= timing.median <= timing.high
-    assert (
-        len({t for _, _, t in made.kernel.launches}) >= 5
-    )  # not one moment over again
+    assert len({t for _, _, t in made.kernel.launches}) >= 5  # The moments differ.
 
 
 # ---- kernels in CUDA C -------------------------------------------------------------
@@ -173,7 +171,7 @@ def test_wrong_parameters_are_an_error_of_the_cell(compiled):
 
 
 def test_without_a_front_end_one_sees_moments_of_it(monkeypatch):
-    """Every front end shows the richest form it knows; a picture all know."""
+    """Every front end shows the richest form that it supports; all support pictures."""
     made = picture(lambda *a: (a[-1] / 10, 0.0, 0.0), 8, 8)
     shown = made.strip(4)
     assert [ax.get_title() for ax in shown.axes] == [
@@ -195,7 +193,7 @@ def test_without_a_front_end_one_sees_moments_of_it(monkeypatch):
 
 @pytest.fixture
 def live():
-    """live(body): a painting, and what its widget sends to the front end."""
+    """Return live(body), which returns a painting and its widget's messages."""
 
     def make(body=gradient, width=8, height=8):
         made, sent = picture(body, width, height), []
@@ -206,7 +204,7 @@ def live():
 
 
 def ask(made: Painting, t: float, view: str = "a", playing: bool = False) -> None:
-    """As a front end does, by a message."""
+    """Request a picture by a message, like a front end."""
     content = {"kind": "frame", "view": view, "t": t, "playing": playing}
     made.widget._handle_custom_msg(content, [])
 
@@ -259,7 +257,7 @@ def test_the_first_picture_raises_in_the_cell():
 
 @pytest.fixture
 def shell(monkeypatch):
-    """A notebook's IPython, where Kernel and paint are known."""
+    """Start a notebook's IPython with Kernel and paint."""
     shell = InteractiveShell()
     shell.history_manager.enabled = False
     shell.user_ns.update(Kernel=Kernel, paint=lambda k: paint(k, 8, 8, device="cpu"))
@@ -286,7 +284,7 @@ def test_an_edited_kernel_repaints_at_once_and_the_time_stays(shell):
     ask(made, 7.5)
     run_cell(shell, "1 + 1")
     assert len(sent) == 1
-    run_cell(shell, red(1.0))  # another cell, not that of the picture
+    run_cell(shell, red(1.0))  # This cell is not that of the picture.
     assert sent[1][0] == {"kind": "changed"}
     ask(made, made.t)
     assert sent[2][0]["t"] == 7.5 and bytes(sent[2][1][0])[:4] == b"\xff\0\0\xff"
@@ -305,7 +303,7 @@ def test_painted_anew_it_goes_on_where_it_was(shell):
     assert (other.t, other.playing) == (0, False)
 
 
-# A page with as little in it as paint.js asks for; its clock is turned by hand.
+# A minimal page for paint.js, whose clock is turned by hand.
 PAGE = """
 let now = 0, timers = [];
 globalThis.performance = {now: () => now};
@@ -434,7 +432,7 @@ console.log(JSON.stringify(out));
 
 @pytest.fixture(scope="module")
 def front() -> dict:
-    """What paint.js did in PAGE, by the names there."""
+    """Return the actions of paint.js in PAGE, by the names there."""
     if not shutil.which("node"):
         pytest.skip("node runs paint.js here")
     script = ["node", "--input-type=module", "-e", PAGE]
@@ -451,7 +449,7 @@ def test_the_first_picture_needs_no_answer_the_next_is_asked_for_once(front):
 
 
 def test_a_slow_kernel_is_asked_for_one_picture_and_then_for_the_last(front):
-    assert front["slow"] == [1]  # the slider went on to 2, 3 and 4 meanwhile
+    assert front["slow"] == [1]  # Meanwhile, the slider moved on to 2, 3 and 4.
     assert front["then"] == [4]
     assert front["rest"] == [[], [[3, 8], [4, 8]]]
 
@@ -471,7 +469,7 @@ def test_playing_keeps_to_the_clock_and_to_30_pictures_a_second(front):
 
 def test_nothing_is_asked_for_out_of_sight_and_the_time_waits(front):
     assert front["hidden"] == front["away"] == []
-    assert 0 <= front["back"] < 0.2  # of the 5 seconds that went by
+    assert 0 <= front["back"] < 0.2  # of the 5 seconds that passed
 
 
 def test_an_error_stands_below_the_picture_until_the_kernel_is_another(front):

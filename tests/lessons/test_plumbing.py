@@ -1,4 +1,4 @@
-"""How much of a lesson's code is not what the lesson is about."""
+"""Only a small share of a lesson's code is plumbing."""
 
 import nbformat
 import pytest
@@ -7,9 +7,9 @@ from lesson_plumbing import SOURCES, count_plumbing
 from weft.lessons.maker import read_source
 
 PATHS = sorted(SOURCES.glob("[0-9]*.md"))
-SHARE = 0.15  # of a lesson's lines of code that may be plumbing
+SHARE = 0.15  # maximum share of plumbing in a lesson's lines of code
 IMPORT_CELLS, IMPORT_LINES = 1, 6
-LARGER = {  # shares that are to shrink
+LARGER = {  # shares that must shrink
     "04_numba": 0.20,
 }
 

@@ -16,7 +16,7 @@ predict_module = importlib.import_module("weft.lessons.widgets.predict")
 
 @pytest.fixture(autouse=True)
 def own_memory(tmp_path, monkeypatch):
-    """Each test has a cache folder and a session of its own."""
+    """Give each test a separate cache folder and session."""
     monkeypatch.delenv("WEFT_SMALL", raising=False)
     monkeypatch.setattr(store, "_root", tmp_path)
     monkeypatch.setattr(predict_module, "_asked", set())
@@ -73,7 +73,7 @@ def test_the_same_question_again_replaces_its_guess():
     predict("One?", 1).measured(10)
     predict("Two?", 5).measured(5)
     score = predict("One?", 5).measured(10).score
-    assert score.factors == [1.0, 0.5]  # the newest last
+    assert score.factors == [1.0, 0.5]  # The newest is the last.
     assert score.session == 2
 
 
@@ -119,11 +119,11 @@ def test_the_page_is_well_formed_and_leaves_ink_and_ground_to_the_page():
     predict("Fewer?", 900).measured(3)
     shown = predict('More <threads> & "blocks"?', 3, "<ms>").measured(1e-9)
     page = shown._repr_html_()
-    root = ET.fromstring(page)  # raises if it is not well-formed
+    root = ET.fromstring(page)  # fromstring() raises if it is not well formed.
     texts = [e for e in root.iter() if e.tag.endswith("text")]
     assert {e.get("fill") for e in texts} == {"currentColor"}
     assert all(float(e.get("font-size")) >= 11 for e in texts)
     assert "background" not in page
     circles = [e for e in root.iter() if e.tag.endswith("circle")]
     assert len(circles) == 2 and all(0 <= float(c.get("cx")) <= 640 for c in circles)
-    assert circles[-1].get("fill-opacity") is None  # the last guess in full
+    assert circles[-1].get("fill-opacity") is None  # The last guess is opaque.

@@ -1,4 +1,4 @@
-"""A training starts without PyTorch, and computes what it computes with it."""
+"""A training starts without PyTorch, and computes the same as with it."""
 
 import json
 import subprocess
@@ -30,7 +30,7 @@ print(json.dumps([*found, [name for name in {late} if name in sys.modules]]))
 
 
 def fresh(*arguments: str) -> str:
-    """What a fresh Python with these arguments prints."""
+    """Return the output of a new Python process with these arguments."""
     command = [sys.executable, *arguments]
     done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
     assert not done.returncode, done.stderr
@@ -77,7 +77,7 @@ def twins_weights(seed: int, **model) -> dict[str, np.ndarray]:
 def test_the_first_weights_are_pytorchs_to_the_bit(seed, model):
     ours, theirs = initial_weights(seed, **model), twins_weights(seed, **model)
     assert list(ours) == list(theirs)
-    # Where PyTorch found no vectors it rounds twice.
+    # Without vector instructions, PyTorch rounds twice.
     exact = torch.backends.cpu.get_cpu_capability() != "DEFAULT"
     for name, want in theirs.items():
         assert ours[name].dtype == np.float32 and ours[name].shape == want.shape

@@ -1,13 +1,13 @@
 """The fused rungs beside PyTorch: at most FACTOR times as far from float64.
 
-Both are of the same precision and start each step from float64's weights, at full
-size. FACTOR is two, since either side's error in a step is one draw of its roundings:
-PyTorch's own error in that step, or its median over the steps, counts. A decision of a
-ReLU or a pool next to its kink is luck on both sides and is separated from rounding by
-decisions.py: gradients are compared with a float64 step that decides alike. Ours may
+Both have the same precision and start each step from float64's weights, at full size.
+FACTOR is two, since either side's error in a step is one random draw of roundings. The
+limit uses PyTorch's error in that step, or its median over the steps. Decisions of a
+ReLU or a pool next to its kink are luck on both sides. decisions.py separates them from
+rounding: gradients are compared with a float64 step that decides alike. Our side may
 have at most FACTOR times as many such decisions, and as wide ones.
 
-On a GPU that is 50 steps at batch 64 for each rung; on the CPU a few at batch 2.
+On a GPU, each rung takes 50 steps at batch 64; on the CPU a few at batch 2.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from weft.mnist import Cnn, Split, TwinTrainer, epoch_order, exact_step
 from weft.mnist.twin import MOVELESS
 from weft.toolchain import native
 
-FACTOR, LR = 2.0, 0.1  # of errors: at most so many times PyTorch's
+FACTOR, LR = 2.0, 0.1  # FACTOR: the limit of our errors over PyTorch's
 SIZES = {"cpu": (2, 2), "cuda": (50, 64)}  # steps, batch
 # Errors below this are as small as the last bit of the result itself.
 LAST_BIT = 2.0**-23
@@ -34,8 +34,8 @@ RUNGS = ("fused", "graph", "pdl", "tf32", "bf16", "fp16")
 
 
 def rungs(*targets: str) -> list:
-    """The fused rungs whose precision PyTorch has, too; on the CPU without graph,
-    which has fused's bits."""
+    """List the fused rungs with a precision of PyTorch; on the CPU without graph, which
+    has fused's bits."""
     found = []
     for target in targets:
         if target == "cuda" and not torch.cuda.is_available():
@@ -43,7 +43,7 @@ def rungs(*targets: str) -> list:
         for rung in native.rungs("mnist", target):
             twinless = target == "cpu" and rung.name in ("graph", "tf32")
             if rung.name in RUNGS and target in rung.targets and not twinless:
-                # bf16 has the same kernels.
+                # bf16 uses the same kernels.
                 slow = [pytest.mark.slow] * (target == "cpu" and rung.name == "fp16")
                 name = f"{target}-{rung.name}"
                 found.append(pytest.param(target, rung, id=name, marks=slow))
@@ -52,7 +52,7 @@ def rungs(*targets: str) -> list:
 
 @dataclass
 class Record:
-    """What one side was wrong by, step by step."""
+    """The errors of one side, step by step."""
 
     loss: list[float] = field(default_factory=list)  # relative
     plain: list[float] = field(default_factory=list)  # largest of the tensors
@@ -81,7 +81,7 @@ class Record:
 
 
 class _Theirs(Record):
-    """PyTorch's gradients of a bias before batch norm are rounding, not zero."""
+    """PyTorch's gradients of a bias before batch norm are rounding errors, not zero."""
 
     def note(self, loss, gradients, exact, decided) -> None:
         zeros = {name: np.zeros_like(gradients[name]) for name in MOVELESS}
@@ -89,7 +89,7 @@ class _Theirs(Record):
 
 
 def follow(target: str, rung: native.Rung, train: Split) -> tuple[Record, Record]:
-    """Ours and PyTorch's errors, each step from float64's weights."""
+    """Return our errors and PyTorch's, with each step from float64's weights."""
     device, (steps, batch) = torch.device(target), SIZES[target]
     weights = mnist.initial_weights(0)
     layout = "channels_last" if target == "cuda" else "nchw"
@@ -131,8 +131,8 @@ def test_each_step_is_at_most_twice_as_far_from_float64_as_pytorchs(target, rung
     train = Split(every.images[order], every.labels[order])
     ours, theirs = follow(target, rung, train)
     unit = UNITS[rung.precision]
-    # PyTorch's error, in a step where it was lucky: its usual one. A loss is one
-    # number, a mean of as many as there are images, each rounded once at least.
+    # In a step where PyTorch was lucky, use its usual error. A loss is a mean of as
+    # many numbers as there are images, each with at least one rounding.
     least = max(LAST_BIT, unit / np.sqrt(batch))
     for i in range(steps):
         bound = FACTOR * max(theirs.loss[i], np.median(theirs.loss), least)
@@ -140,11 +140,11 @@ def test_each_step_is_at_most_twice_as_far_from_float64_as_pytorchs(target, rung
         for name, errors in ours.alike.items():
             usual = max(theirs.alike[name][i], np.median(theirs.alike[name]))
             assert errors[i] <= FACTOR * max(usual, LAST_BIT), f"{name}, step {i}"
-    # Decisions: how many is a matter of chance, of which the root is one deviation.
+    # The number of decisions is random, with its root as the standard deviation.
     most = FACTOR * theirs.flips + 4 * np.sqrt(FACTOR * theirs.flips) + 4
     assert ours.flips <= most, (ours.flips, theirs.flips)
     assert ours.widest <= max(FACTOR * theirs.widest, 16 * unit)
-    if theirs.flips > steps:  # else luck alone
+    if theirs.flips > steps:  # Otherwise only luck decides.
         assert np.median(ours.plain) <= FACTOR * np.median(theirs.plain)
 
 
@@ -152,7 +152,7 @@ def test_each_step_is_at_most_twice_as_far_from_float64_as_pytorchs(target, rung
 
 
 def accuracy(side: Cnn | TwinTrainer, schedule: Schedule, seed: int) -> float:
-    """Of the test set in percent, after training by that schedule."""
+    """Return the test accuracy in percent after a training by that schedule."""
     done, total = 0, schedule.epochs * (60000 // schedule.batch)
     for epoch in range(schedule.epochs):
         order = epoch_order(seed, epoch, 60000, schedule.batch)
@@ -169,21 +169,21 @@ def accuracy(side: Cnn | TwinTrainer, schedule: Schedule, seed: int) -> float:
     return 100 * float((found == test.labels).mean())
 
 
-# Accuracies of one seed spread by 0.06 to 0.09 points on either side, differences of
-# two by 0.12 (five seeds, fp32, H200): the mean of 25 of those is known to 0.025, a
-# quarter of what is asked. Of five it is known to 0.055, and cannot tell 0.1 from 0.
+# On either side, accuracies spread by 0.06 to 0.09 points, and differences of two by
+# 0.12 (five seeds, fp32, H200). The mean of 25 differences has an error of 0.025, a
+# quarter of the limit. With five seeds, it is 0.055, which cannot tell 0.1 from 0.
 SEEDS = 25
 
 
 def one_rung_a_precision() -> list:
-    """The last: fused, graph and pdl have the same bits."""
+    """List each precision's last rung, since fused, graph and pdl have equal bits."""
     return list({param.values[1].precision: param for param in rungs("cuda")}.values())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target, rung", one_rung_a_precision())
 def test_seeds_reach_the_accuracy_of_pytorch(target, rung):
-    """In the mean within 0.1 points, and 98.9 % on both sides."""
+    """The means differ by at most 0.1 points, and reach 98.9 % on both sides."""
     schedule = Schedule(epochs=3, batch=64, peak=0.2, one_cycle=True)
     every, test = mnist.load("train"), mnist.load("test")
     options = {"device": target, "precision": rung.precision, "rung": "graph"}

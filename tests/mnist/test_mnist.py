@@ -1,4 +1,4 @@
-"""The main job from Python: the model as an object, the twins, the race, the plots."""
+"""The MNIST job from Python: the model as an object, the twins, the race, the plots."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def train() -> Split:
 
 @pytest.fixture
 def cnn(train):
-    """A small model with PyTorch's first weights and 200 digits in both sets."""
+    """Return a small model with PyTorch's first weights and 200 digits in both sets."""
     with Cnn(**SMALL, max_batch=50) as model:
         model.set_weights(initial_weights(0, **SMALL))
         model.data(train, train)
@@ -75,13 +75,13 @@ def test_weights_have_the_names_and_shapes_of_the_twin(cnn):
 
 
 def test_training_is_the_twins_training(cnn):
-    """Each step from the same weights, ours and PyTorch's within float64's bounds."""
+    """From equal weights, our steps and PyTorch's are within float64's bounds."""
     train, lr = noisy(200), 0.1
     cnn.data(train, train)
     first, losses, parts = cnn.weights, [], []
     twin = TwinTrainer(first, train, lr=lr, batch=10, **SMALL)
     blocks = iter(epoch_order(0, 0, 200).reshape(-1, 10))
-    for size in (10, 10, 4):  # the last batch is a partial one
+    for size in (10, 10, 4):  # The last batch is partial.
         start = cnn.weights
         part, want = next(clear_steps(start, train, (at[:size] for at in blocks)))
         parts.append(part)
@@ -107,7 +107,7 @@ def test_training_is_the_twins_training(cnn):
 
 
 def clear_steps(weights, train, parts):
-    """Steps in float64 where rounding decides nothing, each with its images."""
+    """Yield float64 steps in which rounding decides nothing, each with its images."""
     model = Twin(**SMALL).double()
     model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
     for part in parts:
@@ -185,8 +185,8 @@ def test_files_that_do_not_fit(cnn, tmp_path):
             cnn.load(path)
     np.savez_compressed(path, **before)
     whole = path.read_bytes()
-    stream = whole.index(b".npy") + 24  # the name, then 20 bytes of NumPy's
-    version = whole.index(b"PK\1\2") + 6  # of zip, in the central directory
+    stream = whole.index(b".npy") + 24  # after the name, and 20 bytes of NumPy
+    version = whole.index(b"PK\1\2") + 6  # the zip version in the central directory
     for damaged in (whole[:300], _flipped(whole, stream), _flipped(whole, version)):
         path.write_bytes(damaged)
         with pytest.raises(ArgumentError, match=r"w.npz is no .npz of weights"):
@@ -254,7 +254,7 @@ def test_bad_models_are_refused(message):
 
 
 def test_out_of_memory_is_an_error():
-    Cnn(**SMALL, max_batch=2).close()  # what opening the library takes is taken
+    Cnn(**SMALL, max_batch=2).close()  # Now the library is open.
     with memory_limit(200 << 20), pytest.raises(weft.OutOfMemory, match="bytes asked"):
         Cnn(max_batch=20_000)
 
@@ -381,9 +381,9 @@ QUICK = Config(epochs=2, limit=320, batch=32, iterations=5, progress=False)
 
 @pytest.fixture(scope="module")
 def result():
-    """A short run against the eager twins, on a small test set.
+    """Return a short run against the eager twins, on a small test set.
 
-    Compiling takes half a minute: here it fails.
+    Compiling takes half a minute, so here it fails.
     """
     test = load("test").first(500)
     with pytest.MonkeyPatch.context() as patch:
@@ -483,7 +483,7 @@ def test_the_command_line_writes_rows_picture_and_weights(tmp_path, capsys):
     arguments += f" --json {paths['json']} --plot {paths['svg']} --save {paths['npz']}"
     weft.set_threads(2)
     assert command.main(arguments.split()) == 0
-    assert weft.set_threads(0) == 2  # the run's one thread was for the run
+    assert weft.set_threads(0) == 2  # The run's single thread was only for the run.
     shown = capsys.readouterr()
     assert "weft reference" in shown.out and "batches of 1000" in shown.out
     assert "images/s" in shown.err and "loss=" in shown.err
@@ -555,7 +555,7 @@ def test_committed_results_are_hollow_with_device_and_date(result):
     shown = "\n".join(texts(figure))
     assert "Some GPU, 2026-01-02" in shown and "0.071×" in shown
     bars = figure.axes[0].patches
-    assert len(bars) == len(result.rows) + 1  # PyTorch's rows there are not drawn
+    assert len(bars) == len(result.rows) + 1  # PyTorch's committed rows are not drawn.
     hollow = [bar for bar in bars if bar.get_facecolor()[3] == 0]
     assert len(hollow) == 1 and hollow[0].get_linestyle() == "solid"
 
@@ -571,7 +571,7 @@ def test_bars_begin_at_zero_and_reach_their_value(result):
 def test_pictures_follow_the_pages_colours_and_are_equal_when_equal(result, tmp_path):
     first, again = (style.write_svg(plot.plot_run(result.rows)) for _ in range(2))
     assert first == again
-    inside = first.replace(style.ALONE, "", 1)  # what the file itself is drawn in
+    inside = first.replace(style.ALONE, "", 1)  # the color of a stand-alone file
     assert "currentColor" in inside and style.INK not in inside
     assert "#000000" not in first.lower().replace("stroke: #000000", "")
     style.save(plot.plot_steps(result.rows), tmp_path / "steps.png")

@@ -28,7 +28,7 @@ def step(params, images, labels):
 
 @functools.cache
 def clear_batch() -> tuple[np.ndarray, np.ndarray]:
-    """Three images whose decisions rounding does not turn round."""
+    """Return three images whose decisions rounding does not reverse."""
 
     def margin(order):
         return mnist_numpy.margin(step(params64(), *of(order))[0])
@@ -77,7 +77,7 @@ def test_the_bound_tells_rounding_from_a_mistake():
     y, want, _ = step(params64(), images, labels)
     bounds = mnist_numpy.bounds(params64(), y, labels)
     assert bounds["loss"] < 0.01
-    for name in want.keys() - {"conv1.bias", "conv2.bias"}:  # which are zero
+    for name in want.keys() - {"conv1.bias", "conv2.bias"}:  # These are zero.
         bound = bounds[name]
         for wrong in (0 * want[name], 3 * want[name], want[name][..., ::-1]):
             assert np.linalg.norm(wrong - want[name]) > bound, name
@@ -85,12 +85,12 @@ def test_the_bound_tells_rounding_from_a_mistake():
 
 def test_the_margin_is_the_nearest_decision():
     fc1 = np.array([[3.0, -0.5]])
-    blank = np.full((1, 1, 2, 2), 1.0)  # four equal values: no decision
+    blank = np.full((1, 1, 2, 2), 1.0)  # four equal values, so no decision
     for window, want in [
-        ([[5, 4.75], [0, 0]], 0.25),  # which of two is larger
-        ([[-9, -0.125], [-3, -4]], 0.125),  # above 0 or not
+        ([[5, 4.75], [0, 0]], 0.25),  # the larger of two
+        ([[-9, -0.125], [-3, -4]], 0.125),  # whether it is above 0
         ([[0.0625, -1], [-1, -1]], 0.0625),
-        ([[9, 1], [1, 1]], 0.5),  # then it is fc1's ReLU
+        ([[9, 1], [1, 1]], 0.5),  # then fc1's ReLU
     ]:
         y = {"bn1": np.array([[window]], float), "bn2": blank, "fc1": fc1}
         assert mnist_numpy.margin(y) == want
@@ -122,7 +122,7 @@ def test_a_turned_window_pays_its_second_and_no_other_changes():
 
 @pytest.mark.slow
 def test_one_turned_window_explains_the_gradients_that_an_h200_measured():
-    """Lesson 15b: the fused step's distance from float64, a mean of three batches."""
+    """Lesson 15b shows the fused step's distance from float64, a mean of 3 batches."""
     rows = json.loads((RESULTS / "race_nvidia_h200.json").read_text())["rows"]
     wanted = {"measure": "step", "rung": "fused", "batch": 64}
     (row,) = (row for row in rows if wanted.items() <= row.items())

@@ -30,14 +30,14 @@ each_runner = pytest.mark.parametrize("device, runner", RUNNERS)
 
 
 def sizes(shape: Shape) -> dict:
-    """A Shape as the trainers take it."""
+    """Return a Shape as the trainers' arguments."""
     named = vars(replace(shape))
     channels = named.pop("channels1"), named.pop("channels2")
     return named | {"channels": channels}
 
 
 def ready(device, runner, shape: Shape = SHAPE, count: int = 20, kind=PythonCnn):
-    """A model with random weights and data in both sets."""
+    """Return a model with random weights and data in both sets."""
     cnn = kind(runner, device, **sizes(shape))
     cnn.set_weights(random_params(shape))
     images, labels = random_data(shape, count)
@@ -46,7 +46,7 @@ def ready(device, runner, shape: Shape = SHAPE, count: int = 20, kind=PythonCnn)
 
 
 def clear(shape: Shape, params, batch: int) -> np.ndarray:
-    """A batch in which no rounding flips a ReLU or a max pool: no bound holds then."""
+    """Find a batch in which no rounding flips a ReLU or a max pool, as bounds require."""
     images, labels = random_data(shape, 20)
     rng = np.random.default_rng(4)
     for _ in range(50):
@@ -58,7 +58,7 @@ def clear(shape: Shape, params, batch: int) -> np.ndarray:
 
 @each_runner
 def test_a_step_agrees_with_float64(device, runner):
-    """Also the second one, on a smaller batch: leftovers must not be read."""
+    """So does the second step, on a smaller batch: it must not read leftovers."""
     cnn = ready(device, runner)
     images, labels = random_data(SHAPE, 20)
     for batch in (4, 3):
@@ -84,10 +84,10 @@ def test_a_step_of_the_whole_model_agrees_with_float64():
 
 
 def test_the_same_training_as_the_naive_rung():
-    """To the bit: the same operations in the same order. A partial batch is last."""
+    """Both do the same operations in the same order; the last batch is partial."""
     ours, theirs = ready("cpu", in_c), ready("cpu", "naive", kind=Cnn_)
     order = np.random.default_rng(5).permutation(20)[:11].astype(np.int32)
-    order.flags.writeable = False  # as the caller's may be
+    order.flags.writeable = False  # A caller's array may be read-only.
     for cnn in ours, theirs:
         cnn.train(order, 4, 0.1)
     np.testing.assert_array_equal(ours.losses(), theirs.losses())
@@ -184,7 +184,7 @@ def test_without_labels_or_memory():
 
 @pytest.mark.slow
 def test_numba_compiles_all_bodies_for_a_gpu_in_float32():
-    """Also on a machine without one; float64 is 64 times slower on many GPUs."""
+    """This works without a GPU. On many GPUs, float64 would be 64 times slower."""
     for body, args in bodies_in_c.arguments().items():
         try:
             ptx = numba_jit(body).ptx(*args)
@@ -204,7 +204,7 @@ def test_bad_sizes(change):
 
 
 def test_a_step_has_as_many_threads_as_it_launches():
-    """The number in the message: counted once more by another runner."""
+    """Another runner counts the threads whose number the message contains."""
     shape = Shape(5, 6, 2, 3, 4, 3, max_batch=4)
     threads = []
 
@@ -243,7 +243,7 @@ def test_rungs_by_name():
 
 @pytest.mark.slow
 def test_several_rungs_are_timed_and_trained_side_by_side(monkeypatch, tmp_path):
-    """One of them in Python, here as C: the whole path of --rung numba."""
+    """One of them is in Python, here as C; this covers the path of --rung numba."""
     monkeypatch.setattr(train, "trainer", lambda rung, device, **model: (
         PythonCnn(in_c, device, **model) if rung == "numba" else
         trainer(rung, device, **model)
@@ -281,4 +281,4 @@ def test_what_a_gpu_took_is_drawn_where_there_is_none(monkeypatch, tmp_path):
     assert names[0].startswith("weft numba\nNVIDIA X") and names[1:] == [
         "weft reference"
     ]
-    assert cli.load_committed([row]) == []  # it ran here
+    assert cli.load_committed([row]) == []  # The row was measured here.

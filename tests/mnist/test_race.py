@@ -71,12 +71,12 @@ def test_errors_are_relative_and_a_nan_is_one(train):
     errors = exact.errors(1.02 * exact.loss, off)
     assert errors["loss_error"] == pytest.approx(0.02)
     assert errors["gradient_error"] == pytest.approx(0.01)
-    assert "conv1.bias" not in errors["gradient_errors"]  # zero but for rounding
+    assert "conv1.bias" not in errors["gradient_errors"]  # zero except for rounding
     off["fc2.bias"] = off["fc2.bias"] * np.nan
     assert np.isnan(exact.errors(exact.loss, off)["gradient_error"])
 
 
-# What a precision is off by here: at least (it would be another one), and at most.
+# The smallest error (else the precision is another one) and the largest error.
 BOUNDS = {"fp32": (0, 1e-3), "bf16": (1e-3, 0.3), "fp16": (1e-4, 0.3)}
 
 
@@ -93,8 +93,8 @@ def test_a_twin_trains_in_its_precision(train, precision):
     assert least <= errors["gradient_error"] <= most
     assert errors["loss_error"] <= most
     assert all(p.dtype == torch.float32 for p in twin.model.parameters())
-    # One step moves the weights by lr times that gradient, whatever the loss's scale:
-    # w - lr g rounds lr g and the difference, each to within 2^-24.
+    # One step moves the weights by lr times that gradient, regardless of the loss's
+    # scale: w - lr g rounds lr g and the difference, each to within 2^-24.
     before = twin.model.fc2.bias.detach().double().numpy().copy()
     twin.set_lr(0.5)
     twin.train(twin.order(order))
@@ -196,7 +196,7 @@ def test_who_was_timed_long_enough_sits_out():
     }
     found = race.race(pair, "cpu", rounds=4)
     assert [timed.timing.samples for timed in found.values()] == [1, 1]
-    assert steps == [1, 3]  # one that is not timed, then the sample
+    assert steps == [1, 3]  # an untimed step, then the sample
     for one in pair.values():
         one.limit = math.inf
     found = race.race(pair, "cpu", rounds=4)
@@ -208,7 +208,7 @@ def test_who_was_timed_long_enough_sits_out():
 
 @pytest.fixture
 def few(monkeypatch):
-    """Few digits to train on and to test with."""
+    """Reduce the data to a few digits for training and testing."""
     digits = {"train": load("train").first(64), "test": load("test").first(100)}
     monkeypatch.setattr(data, "load", digits.get)
 
@@ -263,7 +263,7 @@ def test_a_schedule_takes_every_image_once_an_epoch(schedule):
 
 @pytest.fixture
 def given(monkeypatch):
-    """What each side was given and reached: all calls with their arguments."""
+    """Record each side's calls with their arguments, and its results."""
     found = {"Ours": [], "Theirs": []}
     for name, calls in found.items():
         kind = getattr(milestones, name)
@@ -299,11 +299,11 @@ def test_milestones_train_both_sides_alike(train, measure, given):
     for row, calls in ((ours, given["Ours"]), (theirs, given["Theirs"])):
         assert row["measure"] == measure
         reached = [value for method, _, value in calls if method == "accuracy"]
-        assert row["test_accuracies"] == reached[1:]  # the first is not timed
+        assert row["test_accuracies"] == reached[1:]  # The first is not timed.
         assert row["test_accuracy"] == np.mean(row["test_accuracies"])
         assert row["us"] > 0 and row["batch"] == 64
     assert ours["vs_torch_best"] == theirs["us"] / ours["us"]
-    # The same weights, images in the same order and learning rates, bit for bit.
+    # Weights, order of images and learning rates are the same, bit for bit.
     first, second = ([call[:2] for call in calls] for calls in given.values())
     assert first == second
     epochs = 1 + 2 * milestones.SCHEDULES[measure].epochs
@@ -372,7 +372,7 @@ FUSED = [
 
 
 def test_the_sections_products_are_the_steps():
-    # The head's section has fc2's product forward and its two back.
+    # The head's section contains fc2's forward product and its two backward ones.
     flops = sum(
         found.flops
         for name in FUSED

@@ -1,4 +1,4 @@
-"""The checkers of gradients: they let right ones through, and only those."""
+"""The checkers of gradients accept right gradients, and only those."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_check_numeric_refuses(why):
 
 
 class Rounded(torch.autograd.Function):
-    """A matrix product whose gradients are made of numbers cut to 11 bits."""
+    """A matrix product with gradients of numbers truncated to 11 bits."""
 
     @staticmethod
     def forward(ctx, a, b):

@@ -18,7 +18,7 @@ def random(*shape, seed=0, dtype=torch.float32):
 
 
 def close(got, a, b, precision="fp32", factor=1.0):
-    """got is factor * a @ b within the bound of the precision."""
+    """Return whether got is factor * a @ b within the bound of the precision."""
     a, b = a.double().cpu(), b.double().cpu()
     size = abs(factor) * (a.abs() @ b.abs())
     bound = error_bound(precision, a.shape[-1] + 3) * size + 1e-6 * size
@@ -27,14 +27,14 @@ def close(got, a, b, precision="fp32", factor=1.0):
 
 
 def within(got, want, bound):
-    """got is no farther from want (float64) than the bound of each element."""
+    """Return whether each element of got is within its bound of want (float64)."""
     return bool(((got.detach().cpu().double() - want).abs() <= bound).all())
 
 
 def affine(a, b, c=None, bias=None, alpha=1.0, beta=1.0):
-    """alpha a @ b + beta c + bias in float64, and what float32 may be off by.
+    """Return alpha a @ b + beta c + bias in float64, and the error bound of float32.
 
-    A term is rounded k times in the product, then by alpha and by two additions.
+    Each term is rounded k times in the product, then by alpha and by two additions.
     """
     a, b, c, bias = (None if x is None else x.double().cpu() for x in (a, b, c, bias))
     want, size = alpha * (a @ b), abs(alpha) * (a.abs() @ b.abs())
@@ -97,7 +97,7 @@ def test_floats_in_the_precision_that_is_asked_for(precision, device):
     a, b = random(33, 40).to(device), random(40, 36).to(device)
     got = weft.matmul(a, b, precision=precision)
     assert close(got, a, b, precision)
-    # Who asks for tf32 gets fp32 where that is as fast.
+    # tf32 may run as fp32 where that is as fast.
     assert precision == "tf32" or close(got, a, b, "fp32")
 
 
@@ -108,7 +108,7 @@ def test_alpha_beta_bias_and_relu(device):
     before = c.clone()
     want, bound = affine(a, b, c, bias, alpha=0.5, beta=-2)
     got = weft.matmul(a, b, alpha=0.5, beta=-2, c=c, bias=bias, relu=True)
-    assert within(got, want.relu(), bound)  # relu brings numbers no farther apart
+    assert within(got, want.relu(), bound)  # relu does not increase differences.
     assert torch.equal(c, before)
     assert within(weft.matmul(a, b, c=c), *affine(a, b, c))  # beta is 1
     assert close(weft.matmul(a, b, beta=5.0), a, b)
@@ -132,7 +132,7 @@ def test_numpys_views_and_out():
     assert weft.matmul(a, b.T, out=out) is out
     np.testing.assert_array_equal(out, got)
     half = weft.matmul(a.astype(np.float16), b.T.astype(np.float16))
-    rounded = left.half(), right.half().T  # float32 alone is rounded after that
+    rounded = left.half(), right.half().T  # Only float32 is rounded after that.
     assert close(torch.from_numpy(half), *rounded, "fp16")
 
 
@@ -153,12 +153,12 @@ def test_gradients_of_everything(shapes, rung, way, device):
     weft.matmul(*given[:2], alpha=0.5, beta=-2.0, **options).backward(dy.to(device))
 
     y, off = affine(a, b, c, bias, alpha=0.5, beta=-2.0)
-    assert (y.abs() > off).all()  # else rounding decides what relu lets through
+    assert (y.abs() > off).all()  # Otherwise rounding would decide the results of relu.
     dy = dy.double() * (y > 0)
     wide = [x.double() for x in (a, b, c, bias)]
     wants = gradients(*wide, -2.0, dy)
     sizes = gradients(*(x.abs() for x in wide), 2.0, dy.abs())
-    # Roundings of a term: in the product, by alpha, in the sum over a shared batch.
+    # A term is rounded in the product, by alpha, and in the sum over a shared batch.
     batch, (m, n) = max(c[..., 0, 0].numel(), 1), c.shape[-2:]
     for x, want, size, terms in zip(
         given, wants, sizes, (n + 1 + batch, m * batch + 1, 1, m * batch)
@@ -168,7 +168,7 @@ def test_gradients_of_everything(shapes, rung, way, device):
 
 
 def gradients(a, b, c, bias, beta, dy):
-    """Of 0.5 a @ b + beta c + bias, by torch."""
+    """Return torch's gradients of 0.5 a @ b + beta c + bias."""
     given = [x.detach().clone().requires_grad_() for x in (a, b, c, bias)]
     (0.5 * (given[0] @ given[1]) + beta * given[2] + given[3]).backward(dy)
     return [x.grad for x in given]
@@ -181,12 +181,12 @@ def test_gradients_of_16_bits_have_16_bits(precision, device):
     dy = random(9, 12, seed=3)
     given = [x.to(device).requires_grad_() for x in (a, b)]
     weft.matmul(*given).backward(dy.to(device))
-    dy = dy.to(dtype)  # as an operand; the product is of these, in float32
+    dy = dy.to(dtype)  # as an operand of a product in float32
     for x, left, right in zip(given, (dy, a.T), (b.T, dy)):
         left, right = left.double(), right.double()
         product = error_bound(precision, left.shape[1]) * (left.abs() @ right.abs())
         want = left @ right
-        # ... and is rounded to 16 bits, or where fp16 is subnormal to 2^-24.
+        # It is then rounded to 16 bits, or to 2^-24 where fp16 is subnormal.
         last = torch.finfo(dtype).eps / 2 * (want.abs() + product) + 2.0**-25
         assert x.grad.dtype == dtype and within(x.grad, want, product + last)
 
@@ -198,7 +198,7 @@ def test_only_the_gradients_that_are_wanted():
 
 
 def test_a_gradient_goes_through_a_transposed_parameter():
-    """As a linear layer has it: its weight is (out, in)."""
+    """A linear layer does this, since its weight is (out, in)."""
     x, weight = random(4, 5), random(6, 5).requires_grad_()
     weft.matmul(x, weight.T).sum().backward()
     bound = sum_bound(len(x), x.abs().double().sum(0))
@@ -283,12 +283,12 @@ def test_bad_input_is_one_error_with_its_numbers(message):
     with pytest.raises(weft.ArgumentError, match=message):
         BAD[message]()
     a = random(3, 3)
-    assert close(weft.matmul(a, a), a, a)  # and the session goes on
+    assert close(weft.matmul(a, a), a, a)  # The session continues.
 
 
 @pytest.fixture
 def turing(monkeypatch):
-    """A library whose GPU is a T4, without a GPU."""
+    """Pretend that the library's GPU is a T4; no GPU is required."""
     lib = native.Library("matmul", "cpu")
     lib.target = "cuda"
     named = {"compute_capability": (7, 5), "current_gpu": 0, "name": "Tesla T4"}

@@ -1,6 +1,6 @@
-"""Every shape of arguments: an op gives what PyTorch gives in float64, or one line.
+"""Every shape of arguments: an op returns PyTorch's float64 result, or one line.
 
-Sizes of 0, numbers of dimensions, batches, strides, and what PyTorch takes besides.
+The tests cover sizes of 0, dimensions, batches, strides, and PyTorch's other options.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ import weft
 from weft import ops
 from weft.ops.cases import OPS, cases_file
 
-# What PyTorch says of means over nothing, and of weights without elements.
+# PyTorch warns about means of nothing, and about weights without elements.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 NUMBERS = {
@@ -32,14 +32,14 @@ def is_float(x: Any) -> bool:
 
 
 def close(got: torch.Tensor, want: torch.Tensor) -> None:
-    """As fp32 is for a few terms; NaN in the same places."""
+    """Compare with fp32's error for a few terms; NaN must coincide."""
     assert got.dtype == torch.float32 and got.shape == want.shape
     limits = {"atol": 1e-5, "rtol": 1e-5}
     torch.testing.assert_close(got.double(), want, **limits, equal_nan=True)
 
 
 def result(function: Callable, args: Sequence[Any], gradients: bool) -> Found:
-    """What a call gives, and the gradients of its arguments; or why it gives none."""
+    """Return a call's result and the gradients of its arguments, or its error."""
     args = [x.clone().requires_grad_(gradients) if is_float(x) else x for x in args]
     try:
         y = function(*args)
@@ -54,7 +54,7 @@ def result(function: Callable, args: Sequence[Any], gradients: bool) -> Found:
 
 
 def exactly(twin: Callable, args: Sequence[Any], gradients: bool) -> Found:
-    """The same of PyTorch's function in float64."""
+    """Return the same for PyTorch's function in float64."""
     try:
         return result(twin, [x.double() if is_float(x) else x for x in args], gradients)
     except (RuntimeError, ValueError, IndexError) as error:
@@ -64,7 +64,7 @@ def exactly(twin: Callable, args: Sequence[Any], gradients: bool) -> Found:
 def want_the_same(
     op: str, twin: Callable, args: Sequence[Any], device: Any = "cpu", **named: Any
 ) -> None:
-    """The op does what the twin does in float64, or refuses in one line, too."""
+    """Assert that the op agrees with the twin in float64, or that both refuse."""
 
     def ours(*args: Any) -> torch.Tensor:
         there = [x.to(device) if isinstance(x, torch.Tensor) else x for x in args]
@@ -88,14 +88,14 @@ def want_the_same(
 
 
 def sizes_of(op: str) -> list[str]:
-    """The sizes of an op's arrays, by their names in weft.h."""
+    """List the sizes of an op's arrays, by their names in weft.h."""
     plan = cases_file(op).OP.plan
     names = {dim for i in plan.inputs for dim in i.dims if dim != "..."}
     return sorted(names | ({plan.count} if plan.count else set()))
 
 
 ZEROS = [(op, size) for op in DECLARED for size in sizes_of(op)]
-ZEROS.remove(("cross_entropy", "classes"))  # there is no target to draw
+ZEROS.remove(("cross_entropy", "classes"))  # No target can be drawn.
 
 
 @pytest.mark.parametrize("rung", RUNGS)
@@ -134,7 +134,7 @@ def test_empty_numpy_arrays_give_numpy():
 
 @pytest.mark.parametrize("op", DECLARED)
 def test_another_number_of_dimensions_is_pytorchs_or_one_line_with_the_shape(op):
-    """Each array with one less, with one more, and with two more."""
+    """Test each array with one dimension fewer, one more, and two more."""
     torch.manual_seed(0)
     found = cases_file(op).OP
     drawn = found.draw(NUMBERS)
@@ -201,7 +201,7 @@ def test_matmul_adds_c_and_a_bias_in_any_shape(a, b):
         return weft.matmul(a, b, **given, **named)
 
     torch.manual_seed(0)
-    columns = b[1:][-1:]  # none where b is a vector
+    columns = b[1:][-1:]  # none if b is a vector
     a, b = torch.randn(a), torch.randn(b)
     args = [a, b, torch.randn((a @ b).shape), torch.randn(columns)]
     for gradients in (False, True):
@@ -214,7 +214,7 @@ def test_matmul_adds_c_and_a_bias_in_any_shape(a, b):
 
 
 def test_matmul_takes_the_matrices_of_batches_as_they_lie():
-    """Transposed ones; those that lie otherwise are refused in one line."""
+    """Transposed matrices are accepted; other strides are refused in one line."""
     torch.manual_seed(0)
     a, b = torch.randn(2, 5, 6, 4).mT, torch.randn(5, 2, 3, 6).transpose(0, 1).mT
     want_the_same("matmul", torch.matmul, [a, b])
@@ -229,7 +229,7 @@ def test_matmul_takes_the_matrices_of_batches_as_they_lie():
 # ---- what PyTorch takes besides, and strides --------------------------------------
 
 X, WEIGHT = torch.randn(2, 3, 6, 5), torch.randn(4, 3, 3, 2)
-ONLY = {  # an argument of PyTorch's, what it may be here, and what not
+ONLY = {  # an argument of PyTorch, with a supported and an unsupported value
     "conv2d": [
         *[("stride", 1, 2), ("stride", (1, 1), (1, 2)), ("stride", 1, None)],
         *[("stride", 1, "x"), ("stride", 1, torch.tensor([1, 2]))],
@@ -277,7 +277,7 @@ def test_an_image_that_lies_otherwise_is_refused_with_its_strides(op, layout):
 
 
 def test_strides_of_sizes_of_1_mean_nothing():
-    """One channel last, or one pixel, lies as a contiguous image does."""
+    """An image of one channel or one pixel counts as contiguous in any layout."""
     for x in (torch.randn(2, 1, 6, 5), torch.randn(4, 3, 1, 1)):
         last = x.to(memory_format=torch.channels_last)
         want_the_same("relu", F.relu, [last])

@@ -1,4 +1,4 @@
-"""The watch build's findings and counters, told at the reader's own lines."""
+"""The watch build's findings and counters refer to the reader's own lines."""
 
 import json
 import re
@@ -30,7 +30,7 @@ extern "C" void entry(float *out, const float *a, int n) {
 
 @pytest.fixture(scope="module", params=["-gdwarf-4", "-gdwarf-5"])
 def library(request, tmp_path_factory):
-    """A library whose loads and stores call a hook; the offsets of these calls."""
+    """Build a library whose loads and stores call a hook; return the calls' offsets."""
     folder = tmp_path_factory.mktemp("symbols")
     source, path = folder / "k.cpp", folder / "k.so"
     source.write_text(LIBRARY)
@@ -81,7 +81,7 @@ def test_a_file_that_is_no_library_has_no_places(tmp_path, content):
 
 
 def test_a_thread_does_not_take_for_unknown_what_another_looks_up(monkeypatch):
-    """Else one of two reports that are made at a time says line 0."""
+    """Otherwise, one of two simultaneous reports would show line 0."""
     begun, go_on = threading.Semaphore(0), threading.Event()
     frame = symbols.Frame("f", "k.cu", 7)
 
@@ -96,7 +96,7 @@ def test_a_thread_does_not_take_for_unknown_what_another_looks_up(monkeypatch):
         assert begun.acquire(timeout=10)
         second = pool.submit(symbols.find_places, "/nowhere/k.so", [16])
         second.add_done_callback(lambda _: begun.release())
-        assert begun.acquire(timeout=10)  # it looks, too, or has an answer
+        assert begun.acquire(timeout=10)  # The other thread looks or has an answer.
         go_on.set()
         assert first.result() == second.result() == {16: [frame]}
 
@@ -110,7 +110,7 @@ LINE = "    if (i < n) out[i] = a[i] + b[i] * s[ty][threadIdx.x];"
         (LINE, 28, "a", "", "a[i]"),
         (LINE, 35, "b", "", "b[i]"),
         (LINE, 23, "out", "", "out[i]"),
-        # simt::x(threadIdx) stands there when it is compiled
+        # The compiled line contains simt::x(threadIdx) here.
         (LINE, LINE.index("threadIdx") + 19, "s", "", "s[ty]"),
         (LINE, 0, "b", "", "b[i]"),
         (LINE, 0, "", "", "if (i"),
@@ -121,7 +121,7 @@ LINE = "    if (i < n) out[i] = a[i] + b[i] * s[ty][threadIdx.x];"
         ("    b[0] = __ldg(a + i);", 0, "a", "k", "a + i"),
         ("\tatomicAdd(&out[0], a[i]);", 0, "out", "atomicAdd", "atomicAdd"),
         ('    s["größe"] = 1; out[i] = 2;', 30, "", "", "out[i]"),
-        # an array of the name of an index; columns of a kernel on one line are lost
+        # The array has an index's name. Columns of a one-line kernel are lost.
         ("__global__ void k(int *x) { x[threadIdx.x] = 1; }", 90, "x", "", "x[thre"),
     ],
 )
@@ -149,7 +149,7 @@ def test_an_array_that_has_one_index_is_named(line, column, named):
 
 
 def as_text(path, findings=(), sites=(), steps=()):
-    """What simt_check_report() gives for one kernel."""
+    """Return the text of simt_check_report() for one kernel."""
     kernel = {
         **{"name": "entry", "launches": 2, "grid": [2, 1, 1], "block": [64, 1, 1]},
         **{"blocks": 4, "threads": 256, "warps": 8, "barriers": 0},
@@ -245,7 +245,7 @@ def test_a_program_without_findings_has_a_line_a_kernel_and_the_hot_lines(
     assert "slow: line 8: writing out takes 32 sectors per request" in rows[2]
     listed = "\n".join(rows[3:])
     assert "32 !" in listed and "out[i] = twice(a, i);" in listed
-    assert "template" not in listed  # line 1 is not near
+    assert "template" not in listed  # Line 1 is not near a hot line.
     assert "8 !" in listed  # lanes
     report.listing = "all"
     assert "template" in report.text()

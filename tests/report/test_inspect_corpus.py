@@ -1,7 +1,7 @@
-"""The watch build is held to its word: every fault is found at its line, nothing else.
+"""The watch build finds every fault at its line, and nothing else.
 
-corpus/ has programs whose kernels each do one thing wrong, and marks where, and
-programs whose kernels look as if they did. Each runs in three orders of its threads.
+corpus/ has programs whose kernels each have one fault, with a mark at its line, and
+programs whose kernels only seem to have one. Each runs in three orders of its threads.
 """
 
 import os
@@ -24,8 +24,8 @@ each_order = pytest.mark.parametrize(
     "order",
     ["forward", *(pytest.param(o, marks=pytest.mark.slow) for o in list(ORDERS)[1:])],
 )
-QUICK = {"races_shared", "groups"}  # each is compiled for 2 s
-SECONDS = 300  # after which a program that hangs unnoticed fails its test
+QUICK = {"races_shared", "groups"}  # each takes 2 s to compile
+SECONDS = 300  # time limit, after which an unnoticed hang fails its test
 
 
 class Runs:
@@ -37,7 +37,7 @@ class Runs:
         self.executable = program.build_executable(built)
 
     def findings(self, names: list[str], order: str) -> tuple[list[Finding], str]:
-        """What is found in these cases, and what the program said."""
+        """Return the findings in these cases, and the program's output."""
         file = self.folder / f"{order}-{names[0] if names else 'all'}.json"
         environment = {
             **os.environ,
@@ -76,7 +76,7 @@ def _parameter(path):
 
 
 def complaints(runs: Runs, order: str) -> list[str]:
-    """What is wrong with what is told of each case, run in one order."""
+    """Return complaints about the findings in each case, run in one order."""
     every = cases(runs.path)
     together = [case for case in every if case.goes_on]
     alone = [[case] for case in every if not case.goes_on]
@@ -95,7 +95,7 @@ def complaints(runs: Runs, order: str) -> list[str]:
 
 
 def _is_about(found: Finding, case: Case, group: list[Case]) -> bool:
-    """Whether a finding is this case's: by its line, or there is nobody else."""
+    """Return whether a finding is this case's: by its line, or as the only case."""
     lines = {found.line, found.other_line} - {0}
     owners = [one for one in group if lines & one.lines]
     return case in owners or (not owners and case is group[0])
@@ -118,7 +118,7 @@ def test_a_kernel_that_makes_no_progress_is_ended_in_seconds(tmp_path):
 
 @pytest.mark.slow
 def test_findings_in_a_template_function_have_their_lines(tmp_path):
-    """It has a section of its own, which begins with the table's first file."""
+    """Its line table has its own section, which begins with the table's first file."""
     text = (FOLDER / "clean/warps.cu").read_text()
     text = text.replace('"../cases.h"', f'"{FOLDER}/cases.h"')
     path = tmp_path / "plain.cu"
@@ -145,7 +145,7 @@ def test_the_corpus_is_large_and_has_every_kind_of_fault():
     assert len(faulty) >= 100 and all(case.marks for case in faulty)
     assert len(clean) >= 80 and not any(case.marks for case in clean)
     marked = frozenset().union(*(case.kinds for case in faulty))
-    assert marked == KINDS.keys() - {"exception"}  # which is Python's
+    assert marked == KINDS.keys() - {"exception"}  # "exception" exists only in Python.
 
 
 def test_marks_are_read_and_wrong_ones_refused():

@@ -1,5 +1,5 @@
-"""A race's report names the turn of the loop, the element as it is written, and a cure
-that is not already there: of kernels in Python and in CUDA C."""
+"""A race's report names the loop turn, the element as in the source, and a new cure, in
+Python and in CUDA C."""
 
 import numpy as np
 import pytest
@@ -182,7 +182,7 @@ def in_c_too():
 
 @pytest.fixture(params=["python", "c"])
 def kernel(request, in_c_too):
-    """Looks up a kernel by its name: in Python or in CUDA C."""
+    """Return a function that looks up a kernel by its name, in Python or in CUDA C."""
     if request.param == "python":
         return IN_PYTHON.__getitem__
     return lambda name: getattr(in_c_too, name)
@@ -288,9 +288,9 @@ def test_an_inner_loop_is_counted_from_its_last_beginning():
     assert [(loop.first, loop.last) for loop in loops] == [(2, 11), (5, 9)]
     left = Barriers.of([4, 7, 7, 7, 4, 7, 7])
     assert find_turns(loops, left, 8, 6) == Turns(5, 2, 3)
-    # The outer one: what stands below the inner loop, and the next turn's store.
+    # The outer loop: code below the inner loop, and the next turn's store.
     assert find_turns(loops, left, 10, 3) == Turns(2, 2, 3)
-    # What is in the inner loop now may be read in the outer one's next turn.
+    # The outer loop's next turn may read data from the inner loop.
     assert find_turns(loops, Barriers.of([]), 3, 3) == Turns(2, 1, 1)
 
 

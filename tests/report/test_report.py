@@ -1,4 +1,4 @@
-"""A report says what is wrong and what it costs, on a terminal, in a page, as JSON."""
+"""A report shows faults and costs, on a terminal, in a page, and as JSON."""
 
 import json
 import re

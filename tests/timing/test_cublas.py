@@ -1,4 +1,4 @@
-"""cuBLAS called directly: which operands it is given, in which order."""
+"""Direct calls of cuBLAS pass the right operands in the right order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def numbers(pointer, count):
 
 
 class Columns:
-    """cublasGemmEx as its documentation has it: matrices by columns."""
+    """cublasGemmEx by its documentation: matrices are stored by columns."""
 
     def __init__(self):
         self.status, self.workspace, self.kinds = 0, None, None

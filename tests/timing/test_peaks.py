@@ -1,4 +1,4 @@
-"""What the machine can do at best: kernels that do as much work as they say."""
+"""The machine's peaks: kernels do as much work as they report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_cpus_chains_are_multiply_adds():
     at, number = peaks.ctypes.c_void_p(out.ctypes.data), peaks.ctypes.c_float
     lib.peak_run(at, 1, number(1.0), number(0.5))
     lanes = round(lib.peak_flops()) // (2 * 12 * 64)
-    # 12 chains from 0 to 11, to each of which 0.5 is added 64 times, in all lanes
+    # 12 chains start at 0 to 11; each adds 0.5 64 times, in all lanes.
     assert (out == lanes * (66 + 12 * 32)).all()
 
 
@@ -53,11 +53,11 @@ def test_a_gpus_kernels_do_the_work_that_is_counted(kind, target):
     once, twice = outs
     assert torch.isfinite(once).all() and len(once.unique()) > 200
     if rung == "ffma":
-        # Each chain comes nearer to y / (1 - x), wherever it begins.
+        # Each chain converges to y / (1 - x), regardless of its start.
         assert not torch.equal(once, twice)
     else:
         assert torch.allclose(twice, 2 * once, rtol=1e-4, atol=1e-3)
-    # A turn of a thread, a warp or a warpgroup: chains, or products of m x n x k.
+    # The work of a thread, a warp or a warpgroup per turn: chains, or m x n x k.
     k = (32 if rung == "wgmma" else 8) * (1 if precision == "tf32" else 2)
     want = {
         "ffma": 2 * 256 * 32 * 8,

@@ -1,4 +1,4 @@
-"""Timers with names: what they measure, when they stop, what they refuse."""
+"""Timers by name: their measurements, when they stop, and their refusals."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_cold_arrays_take_turns_that_no_cache_holds(monkeypatch):
     monkeypatch.setattr(timers, "cache_size", lambda device: 1000)
     x, seen = np.ones(100, np.float32), []
     one = timers.make_contender(lambda x, n: seen.append(x), (x, 7), CPU, cold=True)
-    assert one.copies == 6  # 400 bytes each: 2 * 1000 bytes go by before one returns
+    assert one.copies == 6  # 400 bytes each: 2 * 1000 bytes pass before one returns
     for _ in range(7):
         one.turn()
     assert seen[0] is x is seen[6]
@@ -98,7 +98,7 @@ def test_cold_arrays_take_turns_that_no_cache_holds(monkeypatch):
 
 @pytest.mark.parametrize("n", [16, 100, 256, 512, 1024])
 def test_what_goes_by_before_an_input_returns_is_larger_than_the_cache(monkeypatch, n):
-    """Or the cache is flushed: 64 products of 256 x 256 would stay in an L2."""
+    """Otherwise the cache is flushed: 64 products of 256 x 256 would stay in an L2."""
     cache, size = 60 << 20, 3 * 4 * n * n
     monkeypatch.setattr(timers, "cache_size", lambda device: cache)
     copies = timers.copies_for(size, CPU)
@@ -128,7 +128,7 @@ def test_a_cold_call_without_arrays_has_the_cache_flushed_each_time(monkeypatch)
 
 
 class Invented:
-    """A timer that says what it is told, and counts its rounds."""
+    """A timer that returns given samples, and counts its rounds."""
 
     name = "invented"
 
@@ -179,7 +179,7 @@ def test_cool_calls_get_pauses_in_proportion_to_their_length(monkeypatch):
 
     clock = Resting([5.0])
     monkeypatch.setattr(race, "timer_named", lambda name, device: clock)
-    lengths = {"none": 0.0, "short": 1e-3, "long": 21e-3}  # seconds of a burst
+    lengths = {"none": 0.0, "short": 1e-3, "long": 21e-3}  # of a burst, in seconds
     three = {
         name: race.Contender(lambda i: None, calls=1, burst=seconds)
         for name, seconds in lengths.items()
@@ -206,7 +206,7 @@ def test_contenders_take_turns():
         for name in "ab"
     }
     race.race(pair, "cpu", samples=2, seconds=9, spread=-1)
-    assert calls == list("aaabbb" * 2)  # one of each burst is not timed
+    assert calls == list("aaabbb" * 2)  # The first call of each burst is not timed.
 
 
 # ---- kernels -----------------------------------------------------------------
@@ -218,7 +218,7 @@ def event(name, start, us):
 
 
 def kernel_timer():
-    return object.__new__(clocks.KernelTimer)  # without a GPU
+    return object.__new__(clocks.KernelTimer)  # __init__() would require a GPU.
 
 
 def test_kernels_between_marks_are_a_calls(monkeypatch):
@@ -246,7 +246,7 @@ def test_lost_marks_and_calls_without_kernels_are_told():
 def test_all_timers_of_a_gpu_agree(timer, cold):
     a = torch.randn(2048, 2048, device="cuda")
     us, want = math.inf, math.inf
-    for _ in range(8):  # other programs may use the GPU, which only takes longer
+    for _ in range(8):  # Another program on the GPU can only lengthen the times.
         found = weft.bench(torch.mm, a, a, timer=timer, cold=cold, seconds=0.3)
         us = min(us, found.fastest)
         want = min(want, weft.bench(torch.mm, a, a, timer="event", seconds=0.3).fastest)
@@ -260,7 +260,7 @@ def test_all_timers_of_a_gpu_agree(timer, cold):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("timer", ["kernel", "graph"])
 def test_a_cold_call_takes_longer_flushed_too(timer):
-    a = torch.randn(4 << 20, device="cuda")  # 16 MiB: read from the cache or not
+    a = torch.randn(4 << 20, device="cuda")  # 16 MiB, which fit into the cache
     cold = weft.bench(a.sum, timer=timer, cold=True, device="cuda", seconds=0.3)
     warm = weft.bench(a.sum, timer=timer, device="cuda", seconds=0.3)
     assert cold.cache == "cold, flushed" and cold.fastest > warm.fastest
@@ -270,7 +270,7 @@ def test_a_cold_call_takes_longer_flushed_too(timer):
 
 
 class Nvml:
-    """NVML's functions, with what they would say."""
+    """NVML's functions, with given results."""
 
     def __init__(self, clocks_, reasons):
         self.clocks, self.reasons = iter(clocks_), iter(reasons)
@@ -323,7 +323,7 @@ def test_a_graph_that_captured_nothing_is_no_measurement(monkeypatch):
 
 
 def recorded(monkeypatch, events, us=10.0):
-    """A graph timer without a GPU: what it captures and replays is written down."""
+    """Return a graph timer that needs no GPU, and records its captures and replays."""
     timer = clocks.GraphTimer(torch.device("cuda", 0))
 
     def captured(one, calls):

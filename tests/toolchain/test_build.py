@@ -1,4 +1,4 @@
-"""Libraries are built from their sources, always the new ones, for every target."""
+"""Libraries are built from their current sources, for every target."""
 
 import concurrent.futures
 import functools
@@ -23,7 +23,7 @@ needs_nvcc = pytest.mark.skipif(not build.nvcc(), reason="needs nvcc")
 
 
 def run_python(script: str, lib=build.ROOT / "lib", **env: str):
-    """Run a script with the package in `lib` in a process of its own."""
+    """Run a script with the package in `lib` in a new process."""
     env["PYTHONPATH"] = f"{lib}:{os.environ.get('PYTHONPATH', '')}"
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
@@ -41,20 +41,20 @@ DEAR = {p for p in LADDER if p.name >= "03"}
 
 @functools.cache
 def fast_nvcc() -> list[str]:
-    """What makes nvcc five times as fast, where it knows that already."""
+    """Return options that make nvcc five times as fast, if it supports them."""
     flag = "--Ofast-compile"
     told = subprocess.run([build.nvcc(), "--help"], text=True, capture_output=True)
     return [f"{flag}=max"] if flag in told.stdout else []
 
 
 def accept_device_code(path, sm: str, out) -> None:
-    """Compile a source to machine code, not its best, without a warning.
+    """Compile a source to unoptimized machine code, without a warning.
 
-    nvcc reads the host's code and leaves it at that.
+    nvcc only parses the host's code.
     """
     command = build._make_command(path, build.Flavour("cuda", sm=sm))
     command[command.index("-c")] = "-cubin"
-    if not any("ptxas" in word for word in command):  # levels that exclude each other
+    if not any("ptxas" in word for word in command):  # These levels exclude each other.
         command += fast_nvcc()
     done = subprocess.run([*command, "-o", out, path], text=True, capture_output=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
@@ -63,7 +63,7 @@ def accept_device_code(path, sm: str, out) -> None:
 @needs_nvcc
 @pytest.mark.parametrize("path", [build.KERNELS / "relu.cu"], ids=lambda p: p.stem)
 def test_nvcc_accepts_a_cu_without_a_warning(path, tmp_path):
-    """One of them here: the slow test below has them all."""
+    """This test compiles one source; the slow test below compiles all of them."""
     accept_device_code(path, "90a", tmp_path / "k.cubin")
 
 
@@ -71,9 +71,9 @@ def test_nvcc_accepts_a_cu_without_a_warning(path, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CU, ids=lambda p: p.stem)
 def test_nvcc_accepts_every_cu_for_every_architecture(path, tmp_path):
-    """Optimised, with the host's code, for one; for the others accepted, no more.
+    """For one architecture, compile optimized device code and the host's code.
 
-    The dear rungs for the oldest of these alone.
+    For the others, only compile the device code; the slow rungs only for the oldest.
     """
     best = "90a"
     others = [sm for sm in build.CHECK_SMS if sm != best]
@@ -123,7 +123,7 @@ def test_a_library_exports_what_the_header_declares_and_nothing_else(op):
 
 
 def test_no_symbol_of_the_simt_runtime_is_one_of_cudas():
-    """A PyTorch with CUDA brings a real cudaMalloc, which would be taken instead."""
+    """A PyTorch with CUDA contains a real cudaMalloc, which would be called instead."""
     path = build.simt_runtime(build.Flavour.here("cpu"))
     done = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True)
     names = [line.split()[-1] for line in done.stdout.decode().splitlines()]
@@ -133,7 +133,7 @@ def test_no_symbol_of_the_simt_runtime_is_one_of_cudas():
 
 @pytest.mark.parametrize("op", build.list_ops())
 def test_the_rung_table_is_the_one_in_the_source(op):
-    """No line of the table is lost between the source and Python."""
+    """Python receives every line of the source's table."""
     text = "".join(p.read_text() for p in build.list_sources(op, "cpu"))
     lines = re.findall(rf'\{{"{op}",\s*"(\w+)"', text)
     lines += re.findall(r"^ +RUNG\((\w+)\)", text, re.M) if op == "matmul" else []
@@ -145,7 +145,7 @@ def test_the_rung_table_is_the_one_in_the_source(op):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A copy of the checkout that a test may change."""
+    """Copy the checkout, so that a test may change it."""
     for name in ("kernels", "lib/weft"):
         ignore = shutil.ignore_patterns("data", "__pycache__")
         shutil.copytree(build.ROOT / name, tmp_path / name, ignore=ignore)
@@ -191,7 +191,7 @@ def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     assert "building relu for cpu" in newer.stderr
 
 
-@pytest.mark.slow  # it builds the runtime afresh
+@pytest.mark.slow  # It builds a new runtime.
 def test_an_installation_nobody_may_write_to_still_works(checkout, tmp_path):
     script = f"""
         import os, torch
@@ -237,7 +237,7 @@ def test_a_library_that_another_process_pruned_is_no_error(tmp_path):
         path.touch()
         os.utime(path, (age, age))
     gone = tmp_path / "libweft_cpu_relu_gone.so"
-    gone.symlink_to("nowhere")  # listed, and no longer there when looked at
+    gone.symlink_to("nowhere")  # The folder lists it, but its target is missing.
     build._prune(tmp_path, "libweft_cpu_relu_*.so")
     left = sorted(path.stem[-1] for path in tmp_path.iterdir())
     assert left == ["2", "3", "4", "5"]
@@ -333,7 +333,7 @@ def test_an_object_depends_on_the_headers_it_includes_and_no_others(tmp_path):
     source, near, far, other = (tmp_path / n for n in ("k.cu", "near", "f.cuh", "o.h"))
     source.write_text('#include "common/internal.cuh"\n  # include "near"\n')
     near.write_text("#include <f.cuh>\n#include <vector>\n")
-    far.write_text('#include "near"\n')  # in a circle
+    far.write_text('#include "near"\n')  # The headers include each other.
     names = []
     for path in (far, near, source, other):
         path.open("a").write("// newer\n")
@@ -347,8 +347,8 @@ def test_an_object_depends_on_the_headers_it_includes_and_no_others(tmp_path):
     "header", ["common/internal.cuh", "simt/include/cuda_runtime.h"]
 )
 def test_what_an_object_is_named_after(checkout, monkeypatch, header):
-    """A kernel's: its headers and where it lies. Plain C's: no place, so that every
-    checkout has the runtime's for nothing."""
+    """A kernel's object is named after its headers and path. The name of an object of
+    plain C omits the path, so that all checkouts share those of the runtime."""
 
     def names() -> tuple[str, str]:
         paths = (build.KERNELS / "relu.cu", build.KERNELS / "reference/relu.c")
@@ -380,4 +380,4 @@ def test_headers_of_cudnn_that_only_pip_has_are_found_after_the_toolkits(
     command = build._make_command(source, build.Flavour("cuda", sm="90a"))
     for folder in ("cudnn", "cublas"):
         at = command.index(str(tmp_path / "nvidia" / folder / "include"))
-        assert command[at - 1] == "-isystem"  # -I would come before nvcc's own
+        assert command[at - 1] == "-isystem"  # -I would precede nvcc's own folders.

@@ -1,4 +1,4 @@
-"""Several processes at one build, and processes that are killed in the middle of it."""
+"""Several processes build the same library at once, or are killed during a build."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lab(tmp_path):
 
 
 def unfinished(*folders) -> list[str]:
-    """What is left of builds that did not come to their end."""
+    """List the remains of unfinished builds."""
     found = [path for folder in folders for path in folder.rglob("libweft_part_*")]
     return sorted(map(str, found))
 
@@ -52,7 +52,7 @@ def test_eight_processes_build_a_cold_library_once(lab, tmp_path):
 
 @pytest.mark.slow
 def test_eight_processes_with_caches_of_their_own(lab, tmp_path):
-    """They do not know of each other, and all put the same library into lib/."""
+    """They share no cache, and all write the same library into lib/."""
     children = [
         start(lab, tmp_path / f"cache{n}", "-c", LIBRARY) for n in range(PROCESSES)
     ]
@@ -71,7 +71,7 @@ def test_eight_processes_compile_the_same_cell(lab, tmp_path):
 
 @pytest.mark.slow
 def test_a_build_that_is_killed_can_be_built(lab, tmp_path):
-    """At KILLS random moments of it; the next one does not wait for the dead."""
+    """Kill it at KILLS random moments; the next build ignores the dead process."""
     cache, source = tmp_path / "cache", lab / "kernels/relu.cu"
     begun = time.monotonic()
     assert python(lab, cache, "-c", LIBRARY).stdout == "reference\n"
@@ -85,7 +85,7 @@ def test_a_build_that_is_killed_can_be_built(lab, tmp_path):
         child.kill()
         child.communicate(timeout=60)
         killed += child.returncode == -9
-    assert killed > 3  # the others were done before
+    assert killed > 3  # The other builds ended before.
     well = python(lab, cache, "-c", LIBRARY)
     assert well.stdout == "reference\n", well.stderr
     assert "waiting" not in well.stderr
@@ -98,7 +98,7 @@ def test_what_a_killed_process_left_is_swept_away(lab, tmp_path):
         path.touch()
         os.utime(path, (time.time() - age,) * 2)
     assert python(lab, tmp_path / "cache", "-c", LIBRARY).returncode == 0
-    assert not old.exists() and new.exists()  # it may be another's, at work
+    assert not old.exists() and new.exists()  # A live process may still use it.
 
 
 def test_a_lock_of_a_process_that_lives_is_waited_for(lab, tmp_path):
@@ -123,7 +123,7 @@ def test_a_lock_of_a_process_that_lives_is_waited_for(lab, tmp_path):
 
 @pytest.mark.parametrize("harm", only(["half"], ["empty", "half", "text"]))
 def test_a_damaged_library_is_built_anew(lab, tmp_path, harm):
-    """As a machine that loses its power may leave one."""
+    """A loss of power may leave such a library."""
     assert python(lab, tmp_path / "cache", "-c", LIBRARY).returncode == 0
     (name,) = libraries(lab)
     path = lab / "lib" / name

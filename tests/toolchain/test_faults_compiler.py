@@ -25,7 +25,7 @@ x = np.zeros(1, np.int32)
 cell.k[1, 1](x)
 print(x[0])
 """
-# It answers --version as g++ does, and then does what is put in the place of FAULT.
+# It answers --version like g++, and then executes the replacement of FAULT.
 COMPILER = """#!/bin/sh
 case "$*" in *--version*) exec g++ --version;; esac
 FAULT
@@ -53,12 +53,12 @@ def compiler(tmp_path, text):
     path = tmp_path / "cxx"
     path.write_text(text)
     path.chmod(0o755)
-    shutil.copy(shutil.which("sleep"), f"{path}.sleep")  # whom left_over() knows
+    shutil.copy(shutil.which("sleep"), f"{path}.sleep")  # left_over() finds this name.
     return str(path)
 
 
 def left_over(folder) -> list[str]:
-    """Processes with the name of this folder on their command lines."""
+    """List the processes with this folder on their command lines."""
     found = subprocess.run(["pgrep", "-f", str(folder)], capture_output=True, text=True)
     return found.stdout.split()
 

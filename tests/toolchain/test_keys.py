@@ -1,4 +1,4 @@
-"""A change of any file that decides a cached result changes the cache's key."""
+"""A change of any file that affects a cached result changes the cache's key."""
 
 import functools
 import json
@@ -26,7 +26,7 @@ BYTES = {path: path.read_bytes() for files in SOURCES.values() for path in files
 
 @pytest.fixture
 def edit(monkeypatch):
-    """Let one file be read with a line more; keys are computed anew."""
+    """Return a function that pretends that a file has one more line."""
 
     def read_edited(edited: Path) -> None:
         monkeypatch.setattr(keys, "list_sources", lambda *places: SOURCES[places])
@@ -57,7 +57,7 @@ def test_each_place_of_a_key_changes_it(edit):
 
 
 def test_the_keys_cover_what_decides_a_result():
-    """The rewriter, the runtime of threads, the builder: each file of their folders."""
+    """They cover each file of the rewriter, the threads' runtime and the builder."""
     for name, folders in {
         "REWRITER": [PACKAGE / "csource/rewriter"],
         "RUNTIME": [ROOT / "kernels/simt"],
@@ -105,7 +105,7 @@ def test_a_cell_for_a_gpu_is_named_after_its_toolchain(edit):
 
 
 def test_a_program_is_built_again_after_an_edit_of_its_builder(tmp_path, monkeypatch):
-    """Its manifest has the state of each file that decides how it is built."""
+    """Its manifest contains the state of each file that affects its build."""
     monkeypatch.setattr(store, "cache_folder", lambda *parts: tmp_path)
     executable, manifest = tmp_path / "prog.any", tmp_path / "prog.json"
     executable.touch()

@@ -11,7 +11,7 @@ from . import Answer, Case, U, random, sum_bound
 
 
 def rmsnorm(x, weight, eps=1e-6):
-    """Rows of x (n,d) over the root of their mean square plus eps, times weight (d)."""
+    """Divide rows of x (n,d) by the root of their mean square + eps, times weight."""
     return F.rms_norm(x, weight.shape, weight, eps)
 
 
@@ -35,7 +35,7 @@ def _rstd(x, eps):
 
 def _forward(title, x, weight, eps) -> Case:
     want, rstd = rmsnorm(x.double(), weight.double(), eps), _rstd(x, eps)
-    # The sum of d squares, its root, the quotient; then two products.
+    # The sum of d squares, its root and the quotient, then two products.
     relative = 0.51 * (x.shape[1] + 3) * U + 4 * U
     answers = {
         "y": Answer(want, want.abs() * (relative + 3 * U) + 1e-38),
@@ -45,7 +45,7 @@ def _forward(title, x, weight, eps) -> Case:
 
 
 def _backward(title, x, weight, dy, eps) -> Case:
-    """By the formula, since rstd arrives rounded to float32."""
+    """Return a case for the formula, since rstd arrives rounded to float32."""
     n, d = x.shape
     rstd = _rstd(x, eps).float()
     scale, centre = rstd.double()[:, None], x.double() * rstd.double()[:, None]
