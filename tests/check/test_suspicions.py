@@ -11,9 +11,9 @@ float32 = np.float32
 
 
 def refused(*args, **options):
-    with pytest.raises(Mismatch) as found:
+    with pytest.raises(Mismatch) as raised:
         check(*args, **options)
-    return str(found.value)
+    return str(raised.value)
 
 
 # ---- races in place -----------------------------------------------------------------
@@ -87,26 +87,26 @@ BACKWARDS = {"inout": {"x": "n"}, "sizes": [4, 9], "launch": lambda n: (1, n)}
 
 @pytest.mark.parametrize("kernel", [mirror_in_place, CELL.mirror])
 def test_a_mirror_in_place_is_told_to_read_before_a_barrier(kernel):
-    said = refused(kernel, lambda x: x[::-1], watched=True, **BACKWARDS)
+    text = refused(kernel, lambda x: x[::-1], watched=True, **BACKWARDS)
     assert (
         "overwrites an element that another must still read: read into a variable"
-        in said
+        in text
     )
-    assert "would not help" not in said
+    assert "would not help" not in text
     check(mirror_through_a_variable, lambda x: x[::-1], **BACKWARDS)
 
 
 @pytest.mark.parametrize("kernel", [mirror_in_place, CELL.mirror])
 def test_blocks_in_place_are_told_that_they_need_a_second_array(kernel):
     options = {"inout": {"x": "n"}, "sizes": [4], "launch": (4, 1), "watched": True}
-    said = refused(kernel, lambda x: x[::-1], **options)
-    assert "no barrier holds for all blocks, so write into a second array" in said
+    text = refused(kernel, lambda x: x[::-1], **options)
+    assert "no barrier holds for all blocks, so write into a second array" in text
 
 
 def cures(kernel, grid, block, *args):
     watch = inspect if hasattr(kernel, "module") else sim
     report = watch(kernel, quiet=True)[grid, block](*args)
-    return [in_python(one) for one in report.findings if one.kind == "race"]
+    return [in_python(finding) for finding in report.findings if finding.kind == "race"]
 
 
 @pytest.mark.parametrize("kernel", [blur_in_place, CELL.blur])
@@ -114,24 +114,24 @@ def test_a_stencil_in_place_needs_a_variable_or_a_second_array_and_no_atomic(ker
     x = np.arange(64, dtype=float32)
     within = cures(kernel, 1, 64, x, 64)
     assert within and all("read into a variable" in cure for cure in within)
-    apart = cures(kernel, 64, 1, x, 64)
-    assert apart and all(cure.startswith("write into a second") for cure in apart)
+    by_block = cures(kernel, 64, 1, x, 64)
+    assert by_block and all(cure.startswith("write into a second") for cure in by_block)
 
 
 @pytest.mark.parametrize("kernel", [add_up, CELL.add_up])
 def test_an_update_spelled_out_is_one_still(kernel):
-    out, x = np.zeros(1, float32), np.ones(64, float32)
-    assert all("in one step" in cure for cure in cures(kernel, 1, 64, out, x, 64))
+    total, x = np.zeros(1, float32), np.ones(64, float32)
+    assert all("in one step" in cure for cure in cures(kernel, 1, 64, total, x, 64))
 
 
 def test_what_a_barrier_between_cures_is_told_so():
     x = np.zeros(64, float32)
-    for found in (
+    for texts in (
         cures(halve_without_a_barrier, 1, 32, x),  # a barrier between its rounds
         cures(CELL.left, 1, 64, x, x.copy()),  # two statements in one line
     ):
-        assert found and all("barrier between" in c or "()" in c for c in found)
-        assert not any("variable" in c or "as one step" in c for c in found)
+        assert texts and all("barrier between" in c or "()" in c for c in texts)
+        assert not any("variable" in c or "in one step" in c for c in texts)
 
 
 # ---- a padding that wins, and equals ------------------------------------------------
@@ -156,7 +156,7 @@ def argmax_padded_with_zeros(out, x, cols):
 
 def test_a_place_behind_the_row_is_no_choice_among_equals():
     """The larger rows are full, and are wrong only by a choice among equals."""
-    said = refused(
+    text = refused(
         *(argmax_padded_with_zeros, lambda x: x.argmax(1)),
         outputs={"out": "int32[rows]"},
         inputs={"x": ("rows", "cols")},
@@ -164,8 +164,8 @@ def test_a_place_behind_the_row_is_no_choice_among_equals():
         launch=lambda rows: (rows, 32),
         data={"x": lambda rng, shape: rng.integers(-3, 0, shape)},
     )
-    assert "past the end of the row" in said and "a negative one" in said
-    assert "same number" not in said
+    assert "past the end of the row" in text and "a negative one" in text
+    assert "same number" not in text
 
 
 @pytest.mark.parametrize(
@@ -219,12 +219,12 @@ def test_an_input_read_from_its_end_is_told_by_rows_or_whole():
         lambda x, w: w[:, None] * x[::-1], lambda x, w: w[:, None] * x, **options
     )
     assert "the rows of x read from the last to the first" in rows
-    each = refused(
+    by_row = refused(
         lambda x, w: x[:, ::-1] + w[:, None] @ np.arange(5)[None],
         lambda x, w: x + w[:, None] @ np.arange(5)[None],
         **options,
     )
-    assert "each row of x read from its end to its start" in each
+    assert "each row of x read from its end to its start" in by_row
 
 
 # ---- the size that decides ----------------------------------------------------------
@@ -290,9 +290,9 @@ def test_one_block_is_enough_for_one_of_two_sizes():
 def test_sizes_that_nothing_tells_apart_are_all_named():
     rows = [(8, 8), (16, 16), (7, 9), (9, 7)]
     runs = [({"m": m, "n": n}, (8, 8, 1), m % 8 == 0) for m, n in rows]
-    said = describe_pattern(runs, {"n": 0, "m": 1})
+    text = describe_pattern(runs, {"n": 0, "m": 1})
     assert (
-        "m is a multiple of the block's y and n is a multiple of the block's x" in said
+        "m is a multiple of the block's y and n is a multiple of the block's x" in text
     )
     ones = [({"m": n, "n": n}, (8, 8, 1), n > 1) for n in (1, 2, 5)]
     assert describe_pattern(ones) == "It is wrong only where m and n are 1."

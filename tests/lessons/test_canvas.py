@@ -49,8 +49,8 @@ def test_mnists_own_digits_stay_as_they_are(scale):
     """A test digit that is drawn larger, and anywhere, returns pixel by pixel."""
     for image in load("test").images[:100]:
         large = np.kron(image, np.ones((scale, scale), np.uint8))
-        moved = np.pad(large, ((7, 0), (3, 11)))
-        np.testing.assert_array_equal(centre(moved), image)
+        padded = np.pad(large, ((7, 0), (3, 11)))
+        np.testing.assert_array_equal(centre(padded), image)
 
 
 def test_a_stroke_is_scaled_to_a_box_of_20_and_put_in_the_middle():
@@ -133,9 +133,9 @@ def test_a_contact_sheet_has_a_title_for_every_image():
     figure = canvas.contact_sheet(images, columns=3, titles=list("abcde"))
     (ax,) = figure.axes
     assert [text.get_text() for text in ax.texts] == list("abcde")
-    shown = ax.images[0].get_array()
-    assert shown.shape == (2 * (28 + 11), 3 * (28 + 2) - 2)
-    assert (shown == 1).sum() == images.size and shown.mask[:11].all()
+    sheet = ax.images[0].get_array()
+    assert sheet.shape == (2 * (28 + 11), 3 * (28 + 2) - 2)
+    assert (sheet == 1).sum() == images.size and sheet.mask[:11].all()
 
 
 # ---- the sheet -----------------------------------------------------------------------
@@ -241,10 +241,10 @@ console.log(JSON.stringify(log));
 @pytest.mark.skipif(not shutil.which("node"), reason="node runs canvas.js here")
 def test_the_front_end_sends_strokes_and_paints_readings():
     script = ["node", "--input-type=module", "-e", PAGE]
-    where = canvas.__file__.replace(".py", ".js")
-    done = subprocess.run([*script, where], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [
+    file = canvas.__file__.replace(".py", ".js")
+    proc = subprocess.run([*script, file], capture_output=True, text=True, timeout=60)
+    assert proc.returncode == 0, proc.stderr
+    assert json.loads(proc.stdout) == [
         *[[20, 40], [60, 80]],  # The sheet has two pixels for each pixel of the page.
         ["sent", 140 * 140],
         *[["image", 28, 28], ["image", 231, 115]],

@@ -123,9 +123,9 @@ def test_a_kernel_that_leaves_its_array_is_told_in_a_few_lines():
     assert lines[0].startswith("Mismatch: reverse is wrong with n=4, grid 1, block 8")
     assert lines[-1].endswith(": `out[cuda.threadIdx.x] = x[n - cuda.threadIdx.x]`")
     assert len(lines) <= 7
-    with pytest.raises(AssertionError) as alone:  # check() in a cell shows the same.
+    with pytest.raises(AssertionError) as raised:  # check() in a cell shows the same.
         check_kernel(reverse)
-    again = [re.sub(r"\x1b\[\d*m", "", s) for s in alone.value._render_traceback_()]
+    again = [re.sub(r"\x1b\[\d*m", "", s) for s in raised.value._render_traceback_()]
     assert again == lines
 
 
@@ -160,17 +160,17 @@ def test_an_answer_whose_launches_have_findings_is_refused(capsys):
     source = """
     __global__ void count(int *sum) { %s; }
     """
-    right = load_cuda(source % "atomicAdd(sum, 1)", target="cpu", watched=True).count
-    wrong = load_cuda(source % "*sum += 1", target="cpu", watched=True).count
+    correct = load_cuda(source % "atomicAdd(sum, 1)", target="cpu", watched=True).count
+    racy = load_cuda(source % "*sum += 1", target="cpu", watched=True).count
 
     def check(kernel):
         total = np.zeros(1, np.int32)
         kernel[1, 8](total)
 
-    exercise(right, check)
+    exercise(correct, check)
     assert "count: solved" in capsys.readouterr().out
     for _ in range(2):  # The report appears once, but the answer is refused each time.
         with pytest.raises(AssertionError, match=r"not by right: line 2: thread"):
-            exercise(wrong, check)
+            exercise(racy, check)
     assert "solved" not in capsys.readouterr().out
-    exercise(right, check)
+    exercise(correct, check)

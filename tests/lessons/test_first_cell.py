@@ -38,11 +38,11 @@ echo 'print("environment", file=open("{{log}}", "a"))' >> commands/environment.p
 
 @pytest.fixture
 def open_notebook(tmp_path):
-    """Return a function that runs cells in an empty folder; it returns their output, and the
-    programs that they call."""
-    log, programs, here = (tmp_path / name for name in ("log", "bin", "here"))
+    """Return a function that runs cells in an empty folder, and returns the output and
+    the programs that they call."""
+    log, programs, folder = (tmp_path / name for name in ("log", "bin", "here"))
     programs.mkdir()
-    here.mkdir()
+    folder.mkdir()
     for name in ("git", "make"):
         program = programs / name
         text = (
@@ -55,16 +55,16 @@ def open_notebook(tmp_path):
         hosts = ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", "PYTHONPATH")
         clean = {k: v for k, v in os.environ.items() if k not in hosts}
         clean |= {"PATH": f"{programs}:/usr/bin:/bin", "IPYTHONDIR": str(tmp_path)}
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", SHELL, *cells],
-            cwd=here,
+            cwd=folder,
             env=clean | env,
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
         calls = log.read_text().splitlines() if log.exists() else []
-        return done.stdout, calls
+        return process.stdout, calls
 
     return opened
 
@@ -72,11 +72,11 @@ def open_notebook(tmp_path):
 def test_a_kernel_without_the_lab_is_told_in_a_line_and_nothing_is_fetched(
     open_notebook,
 ):
-    seen, calls = open_notebook(hosted.FIRST)
+    output, calls = open_notebook(hosted.FIRST)
     assert calls == []
-    line, end = seen.splitlines()
+    line, last_line = output.splitlines()
     assert line == "UsageError: choose the kernel Weft, which `make` adds"
-    assert end == "done: False"  # Run All stops here.
+    assert last_line == "done: False"  # Run All stops here.
 
 
 @pytest.mark.parametrize(
@@ -86,34 +86,34 @@ def test_where_notebooks_are_hosted_the_lab_is_fetched_once_and_that_is_seen(
     open_notebook, host
 ):
     cells = hosted.FIRST, "import os, weft, utils; print(os.getcwd())"
-    seen, calls = open_notebook(*cells, *cells, **{host: "1"})
+    output, calls = open_notebook(*cells, *cells, **{host: "1"})
     clone = "git clone --depth 1 https://github.com/weft-lab/weft lab"
     assert calls == [clone, "environment"]
     for step in (clone, "This takes a few minutes", "weft: installing a package"):
-        assert seen.count(step) == 1, seen
-    assert seen.count("here/lab/notebooks") == 2 and "done: True True" in seen
+        assert output.count(step) == 1, output
+    assert output.count("here/lab/notebooks") == 2 and "done: True True" in output
     # The same holds after a restart of the kernel.
-    seen, calls = open_notebook(*cells, **{host: "1"})
+    output, calls = open_notebook(*cells, **{host: "1"})
     assert calls == [clone, "environment", "environment"]
-    assert "git clone" not in seen and "done: True True" in seen
+    assert "git clone" not in output and "done: True True" in output
 
 
 def test_what_the_lab_itself_lacks_is_told_as_it_is(open_notebook, tmp_path):
     (tmp_path / "lib" / "weft").mkdir(parents=True)
     (tmp_path / "lib" / "weft" / "__init__.py").write_text("import no_such_module")
     cells = hosted.FIRST, "import weft"
-    seen, calls = open_notebook(
+    output, calls = open_notebook(
         *cells, ALSO=str(tmp_path / "lib"), COLAB_RELEASE_TAG="1"
     )
-    assert "No module named 'no_such_module'" in seen and "done: True False" in seen
+    assert "No module named 'no_such_module'" in output and "done: True False" in output
     assert calls == []
 
 
 def test_where_the_lab_is_there_the_cell_does_nothing(open_notebook, tmp_path):
     (tmp_path / "lib" / "weft").mkdir(parents=True)
     (tmp_path / "lib" / "weft" / "__init__.py").write_text("")
-    seen, calls = open_notebook(hosted.FIRST, ALSO=str(tmp_path / "lib"))
-    assert seen == "done: True\n" and calls == []
+    output, calls = open_notebook(hosted.FIRST, ALSO=str(tmp_path / "lib"))
+    assert output == "done: True\n" and calls == []
 
 
 def test_the_kernel_that_the_cell_names_is_the_labs_python(tmp_path, monkeypatch):

@@ -30,17 +30,17 @@ UNLISTED = sorted(FILES.keys() - {rung.name for rung in RUNGS})
 
 def rung_file(name: str) -> Path:
     """Return the file of a rung in CUDA or plain C."""
-    plain = "matmul.c" if name == "reference" else f"matmul_{name}.c"
-    return FILES.get(name, KERNELS / "reference" / plain)
+    c_name = "matmul.c" if name == "reference" else f"matmul_{name}.c"
+    return FILES.get(name, KERNELS / "reference" / c_name)
 
 
 @pytest.mark.parametrize("name", [rung.name for rung in RUNGS])
 def test_a_rungs_file_says_what_was_predicted_and_what_came_of_it(name):
     """It also names the previous rung's limit, unless it is the first of a ladder."""
     head = rung_file(name).read_text().split("*/")[0]
-    wanted = ["Before", "Idea", "Prediction", "Measured", "Limit"]
-    told = re.findall(rf"^ \* ({'|'.join(wanted)}):", head, re.MULTILINE)
-    assert told == wanted[name in ("ijk", "naive") :]
+    headings = ["Before", "Idea", "Prediction", "Measured", "Limit"]
+    matches = re.findall(rf"^ \* ({'|'.join(headings)}):", head, re.MULTILINE)
+    assert matches == headings[name in ("ijk", "naive") :]
 
 
 def test_a_kernel_that_is_not_listed_is_one_that_tuned_picks():

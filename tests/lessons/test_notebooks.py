@@ -47,8 +47,8 @@ notebooks = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 def test_notebooks_are_as_make_notebooks_leaves_them():
     for path, text in lessons.files():
-        written = path.exists() and path.read_text(encoding="utf-8") == text
-        assert written, f"{path.relative_to(ROOT)} is not up to date: make notebooks"
+        is_current = path.exists() and path.read_text(encoding="utf-8") == text
+        assert is_current, f"{path.relative_to(ROOT)} is not up to date: make notebooks"
 
 
 def test_a_saved_notebook_leads_back_to_its_source():
@@ -101,23 +101,23 @@ def run_with_attempts(notebook: nbformat.NotebookNode) -> None:
     if not any(code_cells(notebook)):
         pytest.skip("text alone")
     stubs = puzzles_with_stubs(notebook)
-    tried = []
-    for answer, check, *others in list(lessons.exercises(notebook)):
+    attempts = []
+    for answer, check, *extra in list(lessons.exercises(notebook)):
         stub = new_cells(lessons.make_stub(answer.source), check)
         wrong, right = (
             [
                 new_cells(other, check, "raises-exception")
                 for other in lessons.variants(answer.source, cell.source)
             ]
-            for cell in others
+            for cell in extra
         )
         at = notebook.cells.index(answer)
         notebook.cells[at:at] = itertools.chain(stub, *wrong, *right)
-        tried.append((stub[1], wrong, [*right, (answer, check)]))
+        attempts.append((stub[1], wrong, [*right, (answer, check)]))
     run(notebook)
     for name, cell in stubs:
         assert f"{name}: not solved yet" in printed(cell), cell.source
-    for of_stub, wrong, right in tried:
+    for of_stub, wrong, right in attempts:
         assert "not solved yet" in printed(of_stub), of_stub.source
         for answer, cell in wrong:
             message = f"this mistake has passed, or was not run:\n{answer.source}"
@@ -130,8 +130,8 @@ def run_with_attempts(notebook: nbformat.NotebookNode) -> None:
 @notebooks
 def test_every_exercise_is_tried_with_three_wrong_and_two_right_answers(path):
     """The right answers do not include the exercise's own."""
-    for answer, check, *others in lessons.exercises(read(find_source(path))):
-        wrong, right = (lessons.variants(answer.source, cell.source) for cell in others)
+    for answer, check, *extra in lessons.exercises(read(find_source(path))):
+        wrong, right = (lessons.variants(answer.source, cell.source) for cell in extra)
         counts = len(set(wrong)), len(set(right))
         assert counts[0] >= 3 and counts[1] >= 2, f"{counts}:\n{check.source}"
 
@@ -142,9 +142,9 @@ def test_no_cell_needs_a_solved_exercise(path):
     for answer, check, *_ in lessons.exercises(notebook):
         defined = names(answer)[0]
         for cell in code_cells(notebook):
-            needed = defined & names(cell)[1]
+            names_used = defined & names(cell)[1]
             if cell is not answer and cell is not check:
-                assert not needed, f"{sorted(needed)} in:\n{cell.source}"
+                assert not names_used, f"{sorted(names_used)} in:\n{cell.source}"
 
 
 @notebooks
@@ -152,15 +152,15 @@ def test_no_cell_needs_a_solved_puzzle(path):
     kernels = {puzzles[name].kernel_name for name in puzzles_in(path)}
     for cell in code_cells(read(path)):
         if not is_puzzle(cell):
-            used = kernels & names(cell)[1]
-            assert not used, f"{sorted(used)} in:\n{cell.source}"
+            clashes = kernels & names(cell)[1]
+            assert not clashes, f"{sorted(clashes)} in:\n{cell.source}"
 
 
 def test_each_puzzle_is_in_the_lesson_of_its_group_and_nowhere_else():
-    found = {path.name: puzzles_in(path) for path in PATHS if puzzles_in(path)}
-    assert list(found) == list(LESSONS.values())
+    locations = {path.name: puzzles_in(path) for path in PATHS if puzzles_in(path)}
+    assert list(locations) == list(LESSONS.values())
     for group, lesson in LESSONS.items():
-        assert sorted(found[lesson]) == sorted(GROUPS[group]), lesson
+        assert sorted(locations[lesson]) == sorted(GROUPS[group]), lesson
 
 
 @notebooks
@@ -178,8 +178,8 @@ def test_cuda_cells_compile_for_a_gpu(path):
         if magic.startswith("%%cuda_header"):
             headers[magic.split()[1]] = text
         else:
-            made = nvrtc.compile(text, "cell", headers=headers)
-            assert made.log == "", f"{made.log}\n{text}"
+            cubin = nvrtc.compile(text, "cell", headers=headers)
+            assert cubin.log == "", f"{cubin.log}\n{text}"
 
 
 @notebooks
@@ -205,12 +205,12 @@ def test_cells_are_short(path):
 
 @notebooks
 def test_functions_are_defined_once(path):
-    seen: set[str] = set()
+    defined: set[str] = set()
     for cell in code_cells(read(path)):
         for node in parse(cell).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                assert node.name not in seen, node.name
-                seen.add(node.name)
+                assert node.name not in defined, node.name
+                defined.add(node.name)
 
 
 @notebooks
@@ -218,17 +218,17 @@ def test_kernels_that_the_library_has_too_are_the_same_word_for_word(path):
     """Other lessons import a lesson's kernels from weft.pykernel.bodies.lessons."""
     for cell in code_cells(read(path)):
         for node in parse(cell).body:
-            shared = getattr(bodies.lessons, getattr(node, "name", ""), None)
-            if isinstance(node, ast.FunctionDef) and inspect.isfunction(shared):
-                assert inspect.getsource(shared).strip() in cell.source, node.name
+            original = getattr(bodies.lessons, getattr(node, "name", ""), None)
+            if isinstance(node, ast.FunctionDef) and inspect.isfunction(original):
+                assert inspect.getsource(original).strip() in cell.source, node.name
 
 
 @notebooks
 def test_no_cell_takes_a_name_of_utils(path):
     for cell in code_cells(read(path)):
         # weft and bench are the same objects in weft.
-        taken = names(cell)[0] & STARRED - {"weft", "bench"}
-        assert not taken, f"{sorted(taken)} in:\n{cell.source}"
+        clashes = names(cell)[0] & STARRED - {"weft", "bench"}
+        assert not clashes, f"{sorted(clashes)} in:\n{cell.source}"
 
 
 @notebooks
@@ -271,9 +271,9 @@ def test_glossary_and_lessons_lead_to_each_other():
         assert not unknown, f"{lesson}: not in the glossary: {unknown}"
     for term, text in entries.items():
         assert len(text.split("\n")) == 3, f"{term}: more than a paragraph"
-        named = re.findall(r"\[(\d\d[a-z]?)\]\((\w+\.ipynb)\)", text)
-        assert all(file.startswith(f"{number}_") for number, file in named), text
-        files = [file for _, file in named]
+        references = re.findall(r"\[(\d\d[a-z]?)\]\((\w+\.ipynb)\)", text)
+        assert all(file.startswith(f"{number}_") for number, file in references), text
+        files = [file for _, file in references]
         lessons_of = sorted(name for name, words in linked.items() if term in words)
         assert lessons_of, f"{term}: no lesson links to it"
         assert files == lessons_of, f"{term}: names {files}, linked by {lessons_of}"
@@ -309,10 +309,10 @@ def test_a_link_is_defined_once_and_anew_when_its_entry_changes():
     )
     lesson = nbformat.v4.new_markdown_cell(source)
     title = '"It says \\"not yet\\" of x."'
-    once = source.replace("#the-stub", f"#cell-id=the-stub {title}")
+    result = source.replace("#the-stub", f"#cell-id=the-stub {title}")
     for _ in range(2):
-        assert link('It says "not yet" of `x`. Then more. [01a](01a_x.ipynb)') == once
-    assert link("A *hole*, e.g. a body.") == once.replace(
+        assert link('It says "not yet" of `x`. Then more. [01a](01a_x.ipynb)') == result
+    assert link("A *hole*, e.g. a body.") == result.replace(
         title, '"A hole, e.g. a body."'
     )
     assert glossary_module.places_in([lesson]) == {"the-stub", "gap"}
@@ -321,12 +321,12 @@ def test_a_link_is_defined_once_and_anew_when_its_entry_changes():
 
 
 def test_a_definition_is_the_first_sentence_as_plain_text():
-    for text, said in (
+    for text, expected in (
         ("`void *`: an *address* of a `T *`. More.", "void *: an address of a T *."),
         ("A number. (Also a name.)", "A number."),
         ("One by one, 0.5 each", "One by one, 0.5 each"),
     ):
-        assert glossary_module.definition(text) == said
+        assert glossary_module.definition(text) == expected
 
 
 def test_links_of_puzzles_lead_to_the_glossary():
@@ -345,9 +345,9 @@ def test_links_of_puzzles_lead_to_the_glossary():
 def test_pictures_of_the_glossary_stand_below_their_terms():
     cells = read(NOTEBOOKS / "glossary.ipynb").cells
     first = next(i for i, cell in enumerate(cells) if cell.source.startswith("### "))
-    for above, cell in itertools.pairwise(cells[first:]):
+    for previous, cell in itertools.pairwise(cells[first:]):
         if cell.cell_type == "code":
-            assert above.source.startswith("### "), f"of no term:\n{cell.source}"
+            assert previous.source.startswith("### "), f"of no term:\n{cell.source}"
             assert len(cell.source.splitlines()) <= 5, cell.source
 
 
@@ -374,8 +374,8 @@ def _read_once(path: Path) -> bytes:
 
 def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Execute every cell in a fresh kernel, in the notebooks' folder."""
-    where = {"metadata": {"path": str(NOTEBOOKS)}}
-    client = NotebookClient(notebook, timeout=SECONDS, resources=where)
+    resources = {"metadata": {"path": str(NOTEBOOKS)}}
+    client = NotebookClient(notebook, timeout=SECONDS, resources=resources)
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     # If the lab cannot be imported, fail here instead of fetching another one.
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GIT_ALLOW_PROTOCOL": "file"}
@@ -392,10 +392,10 @@ def code_cells(notebook) -> Iterator[nbformat.NotebookNode]:
 
 def new_cells(answer: str, check, *tags: str) -> list[nbformat.NotebookNode]:
     """Return an attempt at an exercise: the answer, and its check."""
-    made = [nbformat.v4.new_code_cell(text) for text in (answer, check.source)]
-    for cell in made:
+    cells = [nbformat.v4.new_code_cell(text) for text in (answer, check.source)]
+    for cell in cells:
         cell.metadata["tags"] = list(tags)
-    return made
+    return cells
 
 
 def in_sections(notebook) -> list[list[int]]:
@@ -413,23 +413,23 @@ def first_sections(notebook) -> list[nbformat.NotebookNode]:
 
     For a notebook without sections, return the first quarter.
     """
-    most = len(list(code_cells(notebook))) / 4
+    limit = len(list(code_cells(notebook))) / 4
     sections = in_sections(notebook)
     if len(sections) == 1:
         sections = [[], [], *([index] for index in sections[0])]
-    kept: list[nbformat.NotebookNode] = []
+    first_cells: list[nbformat.NotebookNode] = []
     for number, section in enumerate(sections):
-        cells = kept + [notebook.cells[index] for index in section]
-        if number > 1 and sum(cell.cell_type == "code" for cell in cells) > most:
+        cells = first_cells + [notebook.cells[index] for index in section]
+        if number > 1 and sum(cell.cell_type == "code" for cell in cells) > limit:
             break
-        kept = cells
-    return kept
+        first_cells = cells
+    return first_cells
 
 
 def glossary() -> dict[str, str]:
     """Return the entries' texts by their anchors, the part of a link after #."""
-    told = read(NOTEBOOKS / "glossary.ipynb").cells
-    texts = [cell.source for cell in told if cell.source.startswith("### ")]
+    cells = read(NOTEBOOKS / "glossary.ipynb").cells
+    texts = [cell.source for cell in cells if cell.source.startswith("### ")]
     entries = {place_of(text.split("\n")[0][4:]): text for text in texts}
     assert len(entries) == len(texts)
     return entries
@@ -467,15 +467,15 @@ def puzzles_in(path: Path) -> list[str]:
 
 def puzzles_with_stubs(notebook) -> list[tuple[str, nbformat.NotebookNode]]:
     """Insert each puzzle's stub and check before its answer; return names, checks."""
-    put = []
+    inserted = []
     for at, cell in reversed(list(enumerate(notebook.cells))):
         match = re.fullmatch("puzzle-(.+)-answer", cell.id)
         if match:
             puzzle = puzzles[match[1].replace("-", "_")]
             stub = new_cells(puzzle.stub, notebook.cells[at + 1])
             notebook.cells[at:at] = stub
-            put.append((puzzle.name, stub[1]))
-    return put
+            inserted.append((puzzle.name, stub[1]))
+    return inserted
 
 
 # ---- names ------------------------------------------------------------------------
@@ -487,10 +487,10 @@ def parse(cell) -> ast.Module:
 
 def require_names(cells: list[nbformat.NotebookNode]) -> None:
     """Fail if a cell uses a name that neither it nor a cell above it assigns."""
-    known = set(dir(builtins)) | {"get_ipython", "display"} | STARRED
+    defined = set(dir(builtins)) | {"get_ipython", "display"} | STARRED
     for cell in cells:
         if cell.cell_type == "code":
             assigned, used = names(cell)
-            known |= assigned
-            missing = {name for name in used - known if name != "__file__"}
+            defined |= assigned
+            missing = {name for name in used - defined if name != "__file__"}
             assert not missing, f"{sorted(missing)} in:\n{cell.source}"

@@ -74,12 +74,12 @@ def test_what_is_not_written_or_no_number_is_transparent():
     def hole(col, row, *_):
         return np.where((col == 3) & (row == 2), np.nan, 0.5), 0.5, 0.5
 
-    made = picture(hole, 16, 16)
-    frame = made.frame(0)
+    painting = picture(hole, 16, 16)
+    frame = painting.frame(0)
     assert np.argwhere(frame[..., 3] == 0).tolist() == [[2, 3]]
-    made.grid = (1, 1)  # too few blocks for 16 x 4 threads
-    made.block = (16, 4)
-    assert (made.frame(0)[4:, :, 3] == 0).all()
+    painting.grid = (1, 1)  # too few blocks for 16 x 4 threads
+    painting.block = (16, 4)
+    assert (painting.frame(0)[4:, :, 3] == 0).all()
 
 
 @pytest.mark.parametrize("size, block, grid", [
@@ -88,9 +88,9 @@ def test_what_is_not_written_or_no_number_is_transparent():
     ((1, 1), (1, 1), (1, 1)),
 ])  # fmt: skip
 def test_the_grid_covers_the_picture(size, block, grid):
-    made = picture(gradient, *size, block=block)
-    assert made.kernel.launches == [(grid, block, 0.0)]
-    assert (made.frame(0)[..., 3] == 255).all()
+    painting = picture(gradient, *size, block=block)
+    assert painting.kernel.launches == [(grid, block, 0.0)]
+    assert (painting.frame(0)[..., 3] == 255).all()
 
 
 @pytest.mark.parametrize("wrong, message", [
@@ -113,10 +113,10 @@ def test_a_thing_that_is_no_kernel_is_refused():
 
 
 def test_timing_is_that_of_whole_pictures():
-    made = picture(gradient, 8, 8)
-    timing = made.timing(samples=5)
+    painting = picture(gradient, 8, 8)
+    timing = painting.timing(samples=5)
     assert timing.samples == 5 and 0 < timing.low <= timing.median <= timing.high
-    assert len({t for _, _, t in made.kernel.launches}) >= 5  # The moments differ.
+    assert len({t for _, _, t in painting.kernel.launches}) >= 5  # The moments differ.
 
 
 # ---- kernels in CUDA C -------------------------------------------------------------
@@ -144,27 +144,27 @@ def compiled():
 
 
 def test_a_cells_kernel_paints_as_the_same_body_in_numpy(compiled, target):
-    made = paint(compiled.fade, 50, 30, device=target)
+    painting = paint(compiled.fade, 50, 30, device=target)
     for t in 0.0, 7.25:
-        frame, want = made.frame(t), picture(gradient, 50, 30).frame(t)
+        frame, want = painting.frame(t), picture(gradient, 50, 30).frame(t)
         assert np.abs(frame.astype(int) - want).max() <= 1  # of 255
 
 
 def test_a_store_outside_of_the_picture_is_said_below_it(compiled):
-    made, sent = paint(compiled.astray, 16, 16, device="cpu"), []
-    made.widget.send = lambda content, buffers=(): sent.append((content, buffers))
-    ask(made, 6)
-    assert sent[0][0]["kind"] == "error"
-    assert sent[0][0]["text"].startswith("KernelFault: astray")
-    assert "image" in sent[0][0]["text"]
-    ask(made, 1)
-    assert bytes(sent[1][1][0]) == b"\xff\0\0\xff" * 256
+    painting, log = paint(compiled.astray, 16, 16, device="cpu"), []
+    painting.widget.send = lambda content, buffers=(): log.append((content, buffers))
+    ask(painting, 6)
+    assert log[0][0]["kind"] == "error"
+    assert log[0][0]["text"].startswith("KernelFault: astray")
+    assert "image" in log[0][0]["text"]
+    ask(painting, 1)
+    assert bytes(log[1][1][0]) == b"\xff\0\0\xff" * 256
 
 
 def test_wrong_parameters_are_an_error_of_the_cell(compiled):
-    short = load_cuda("__global__ void one(float3 *image, int width) {}")
+    incomplete = load_cuda("__global__ void one(float3 *image, int width) {}")
     with pytest.raises(ArgumentError, match="one takes 2 arguments, 4 are given"):
-        paint(short.one, device="cpu")
+        paint(incomplete.one, device="cpu")
 
 
 # ---- without a front end -----------------------------------------------------------
@@ -172,14 +172,14 @@ def test_wrong_parameters_are_an_error_of_the_cell(compiled):
 
 def test_without_a_front_end_one_sees_moments_of_it(monkeypatch):
     """Every front end shows the richest form that it supports; all support pictures."""
-    made = picture(lambda *a: (a[-1] / 10, 0.0, 0.0), 8, 8)
-    shown = made.strip(4)
-    assert [ax.get_title() for ax in shown.axes] == [
+    painting = picture(lambda *a: (a[-1] / 10, 0.0, 0.0), 8, 8)
+    strip = painting.strip(4)
+    assert [ax.get_title() for ax in strip.axes] == [
         f"t = {t}" for t in ("0", "2.5", "5", "7.5")
     ]
-    reds = [ax.images[0].get_array()[0, 0, 0] for ax in shown.axes]
+    reds = [ax.images[0].get_array()[0, 0, 0] for ax in strip.axes]
     assert reds == [0, 64, 128, 191]
-    data, _ = made._repr_mimebundle_()
+    data, _ = painting._repr_mimebundle_()
     assert {"application/vnd.jupyter.widget-view+json", "text/plain"} <= data.keys()
     image = Image.open(io.BytesIO(base64.b64decode(data["image/png"])))
     assert image.width > 5 * 80 and image.getextrema()[0][1] > 100
@@ -196,9 +196,11 @@ def live():
     """Return live(body), which returns a painting and its widget's messages."""
 
     def make(body=gradient, width=8, height=8):
-        made, sent = picture(body, width, height), []
-        made.widget.send = lambda content, buffers=(): sent.append((content, buffers))
-        return made, sent
+        painting, log = picture(body, width, height), []
+        painting.widget.send = lambda content, buffers=(): log.append(
+            (content, buffers)
+        )
+        return painting, log
 
     return make
 
@@ -210,19 +212,19 @@ def ask(made: Painting, t: float, view: str = "a", playing: bool = False) -> Non
 
 
 def test_a_request_is_answered_with_its_picture(live):
-    made, sent = live()
-    ask(made, 5.0, view="b")
-    ((answer, (pixels,)),) = sent
+    painting, log = live()
+    ask(painting, 5.0, view="b")
+    ((answer, (pixels,)),) = log
     assert answer["kind"] == "frame" and (answer["view"], answer["t"]) == ("b", 5.0)
     assert answer["ms"] > 0 and answer["unwritten"] == 0
-    assert bytes(pixels) == made.frame(5.0).tobytes()
-    assert made.widget.first == made.frame(0.0).tobytes()
+    assert bytes(pixels) == painting.frame(5.0).tobytes()
+    assert painting.widget.first == painting.frame(0.0).tobytes()
 
 
 def test_pixels_without_a_colour_are_counted(live):
-    made, sent = live(lambda col, *_: (np.where(col > 5, np.nan, 1.0), 0.0, 0.0))
-    ask(made, 0)
-    assert sent[0][0]["unwritten"] == 16
+    painting, log = live(lambda col, *_: (np.where(col > 5, np.nan, 1.0), 0.0, 0.0))
+    ask(painting, 0)
+    assert log[0][0]["unwritten"] == 16
 
 
 @pytest.mark.parametrize("error, text", [
@@ -236,12 +238,12 @@ def test_an_error_is_shown_and_the_next_picture_is_right(live, error, text):
             raise error
         return gradient(*args)
 
-    made, sent = live(fails_in_the_middle)
-    ask(made, 5, playing=True)
-    assert sent == [({"kind": "error", "view": "a", "text": text}, ())]
-    assert not made.playing
-    ask(made, 6)
-    assert bytes(sent[1][1][0]) == made.frame(6).tobytes()
+    painting, log = live(fails_in_the_middle)
+    ask(painting, 5, playing=True)
+    assert log == [({"kind": "error", "view": "a", "text": text}, ())]
+    assert not painting.playing
+    ask(painting, 6)
+    assert bytes(log[1][1][0]) == painting.frame(6).tobytes()
 
 
 def test_the_first_picture_raises_in_the_cell():
@@ -267,8 +269,8 @@ def shell(monkeypatch):
 
 
 def run_cell(shell: InteractiveShell, code: str) -> SimpleNamespace:
-    done = shell.run_cell(code, silent=False)
-    done.raise_error()
+    result = shell.run_cell(code, silent=False)
+    result.raise_error()
     return SimpleNamespace(**shell.user_ns)
 
 
@@ -278,29 +280,29 @@ def red(value: float) -> str:
 
 def test_an_edited_kernel_repaints_at_once_and_the_time_stays(shell):
     run_cell(shell, red(0.0))
-    made = run_cell(shell, "made = paint(fade)").made
-    sent = []
-    made.widget.send = lambda content, buffers=(): sent.append((content, buffers))
-    ask(made, 7.5)
+    painting = run_cell(shell, "made = paint(fade)").made
+    log = []
+    painting.widget.send = lambda content, buffers=(): log.append((content, buffers))
+    ask(painting, 7.5)
     run_cell(shell, "1 + 1")
-    assert len(sent) == 1
+    assert len(log) == 1
     run_cell(shell, red(1.0))  # This cell is not that of the picture.
-    assert sent[1][0] == {"kind": "changed"}
-    ask(made, made.t)
-    assert sent[2][0]["t"] == 7.5 and bytes(sent[2][1][0])[:4] == b"\xff\0\0\xff"
+    assert log[1][0] == {"kind": "changed"}
+    ask(painting, painting.t)
+    assert log[2][0]["t"] == 7.5 and bytes(log[2][1][0])[:4] == b"\xff\0\0\xff"
     run_cell(shell, "fade = 'no kernel any more'")
-    assert len(sent) == 3 and made.kernel.launches[-1][-1] == 7.5
+    assert len(log) == 3 and painting.kernel.launches[-1][-1] == 7.5
 
 
 def test_painted_anew_it_goes_on_where_it_was(shell):
     run_cell(shell, red(0.5))
-    made = run_cell(shell, "made = paint(fade)").made
-    ask(made, 2.25, playing=True)
-    again = run_cell(shell, "made = paint(fade)").made
-    assert again is not made and (again.t, again.playing) == (2.25, True)
-    assert (again.widget.t, again.widget.playing) == (2.25, True)
-    other = run_cell(shell, "other = Kernel(fade.body)\nmade = paint(other)").made
-    assert (other.t, other.playing) == (0, False)
+    painting = run_cell(shell, "made = paint(fade)").made
+    ask(painting, 2.25, playing=True)
+    second = run_cell(shell, "made = paint(fade)").made
+    assert second is not painting and (second.t, second.playing) == (2.25, True)
+    assert (second.widget.t, second.widget.playing) == (2.25, True)
+    third = run_cell(shell, "other = Kernel(fade.body)\nmade = paint(other)").made
+    assert (third.t, third.playing) == (0, False)
 
 
 # A minimal page for paint.js, whose clock is turned by hand.
@@ -436,10 +438,10 @@ def front() -> dict:
     if not shutil.which("node"):
         pytest.skip("node runs paint.js here")
     script = ["node", "--input-type=module", "-e", PAGE]
-    where = paint_module.__file__.replace(".py", ".js")
-    done = subprocess.run([*script, where], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    file = paint_module.__file__.replace(".py", ".js")
+    proc = subprocess.run([*script, file], capture_output=True, text=True, timeout=60)
+    assert proc.returncode == 0, proc.stderr
+    return json.loads(proc.stdout)
 
 
 def test_the_first_picture_needs_no_answer_the_next_is_asked_for_once(front):
@@ -456,9 +458,9 @@ def test_a_slow_kernel_is_asked_for_one_picture_and_then_for_the_last(front):
 
 def test_the_numbers_stand_below_or_that_no_answer_comes(front):
     numbers = "8 x 8 = 64 pixels, a thread for each, on the CPU: 2.0 ms a picture"
-    before, later = front["patience"]
-    assert before == front["answered"] == numbers
-    assert later.startswith("No answer yet")
+    early, late = front["patience"]
+    assert early == front["answered"] == numbers
+    assert late.startswith("No answer yet")
 
 
 def test_playing_keeps_to_the_clock_and_to_30_pictures_a_second(front):

@@ -51,22 +51,22 @@ def test_a_sentence_says_the_ratio(guess, truth, words):
 
 
 def test_without_a_guess_the_answer_is_folded_away_and_nothing_is_scored(own_memory):
-    shown = predict("How many?", None, "blocks").measured(1234)
-    assert repr(shown) == f"How many?\n{predict_module.NO_GUESS}"
-    page = ET.fromstring(shown._repr_html_())
+    answer = predict("How many?", None, "blocks").measured(1234)
+    assert repr(answer) == f"How many?\n{predict_module.NO_GUESS}"
+    page = ET.fromstring(answer._repr_html_())
     (fold,) = page.iter("details")
-    assert fold.get("open") is None and len(rectangles(shown.svg())) == 1
+    assert fold.get("open") is None and len(rectangles(answer.svg())) == 1
     assert "It is 1,234 blocks." in "".join(fold.itertext())
     page.remove(fold)
-    seen = ET.tostring(page, encoding="unicode")
-    assert predict_module.NO_GUESS in seen and "1,234" not in seen
-    assert not shown.score.factors and not predict_module.guessed_questions()
+    text = ET.tostring(page, encoding="unicode")
+    assert predict_module.NO_GUESS in text and "1,234" not in text
+    assert not answer.score.factors and not predict_module.guessed_questions()
     assert not list(own_memory.rglob("*.json"))
 
 
 def test_the_answer_can_be_had_without_a_guess():
-    shown = predict("How many?", None, "blocks").measured(12)
-    assert (shown.value, shown.sentence) == (12, "It is 12 blocks.")
+    answer = predict("How many?", None, "blocks").measured(12)
+    assert (answer.value, answer.sentence) == (12, "It is 12 blocks.")
 
 
 def test_the_same_question_again_replaces_its_guess():
@@ -117,8 +117,8 @@ def test_what_is_no_number_from_0_on_is_refused_in_one_line(wrong):
 
 def test_the_page_is_well_formed_and_leaves_ink_and_ground_to_the_page():
     predict("Fewer?", 900).measured(3)
-    shown = predict('More <threads> & "blocks"?', 3, "<ms>").measured(1e-9)
-    page = shown._repr_html_()
+    answer = predict('More <threads> & "blocks"?', 3, "<ms>").measured(1e-9)
+    page = answer._repr_html_()
     root = ET.fromstring(page)  # fromstring() raises if it is not well formed.
     texts = [e for e in root.iter() if e.tag.endswith("text")]
     assert {e.get("fill") for e in texts} == {"currentColor"}

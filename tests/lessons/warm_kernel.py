@@ -29,12 +29,12 @@ class Kernel:
     def __init__(self, words: list[str], env: dict[str, str], folder: str) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOADED)
-        ready, begun = context.Pipe(duplex=False)
-        arguments = (words, env, folder, begun)
+        receiver, sender = context.Pipe(duplex=False)
+        arguments = (words, env, folder, sender)
         self.process = context.Process(target=_become_kernel, args=arguments)
         self.process.start()
-        begun.close()
-        ready.recv()  # Now the fork has the process group that Jupyter signals.
+        sender.close()
+        receiver.recv()  # Now the fork has the process group that Jupyter signals.
         self.pid = self.process.pid
 
     def poll(self) -> int | None:

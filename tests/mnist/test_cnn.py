@@ -87,22 +87,22 @@ class Cnn:
     def __init__(self, target: str, rung: str, shape: Shape):
         self.lib = native.library("mnist", target)
         self.shape = shape
-        made = native.ffi.new("weft_cnn **")
+        handle = native.ffi.new("weft_cnn **")
         index = self.lib.rung(rung).index
         config = native.ffi.new("struct weft_cnn_config *", vars(shape))
-        self.lib.call("weft_cnn_create", made, index, config, NULL)
-        self.handle = native.ffi.gc(made[0], self.lib.C.weft_cnn_destroy)
+        self.lib.call("weft_cnn_create", handle, index, config, NULL)
+        self.handle = native.ffi.gc(handle[0], self.lib.C.weft_cnn_destroy)
 
     def call(self, name: str, *args) -> None:
         self.lib.call(f"weft_cnn_{name}", self.handle, *args, NULL)
 
     def get(self, kind: int = WEIGHT) -> dict[str, np.ndarray]:
-        found = {}
+        arrays = {}
         for index, (name, size) in enumerate(self.shape.params.items()):
-            found[name] = np.full(size, np.nan, np.float32)
-            out = pointer(found[name], "float *")
-            self.call("get", kind, index, out, found[name].size)
-        return found
+            arrays[name] = np.full(size, np.nan, np.float32)
+            out = pointer(arrays[name], "float *")
+            self.call("get", kind, index, out, arrays[name].size)
+        return arrays
 
     def set(self, params: dict[str, np.ndarray]) -> None:
         for index, name in enumerate(self.shape.params):
@@ -257,28 +257,28 @@ def step64(shape: Shape, params, images, labels, wrong: str = "") -> Step:
     )
 
     margins = []
-    into = {}  # layer -> its input and its output
+    layers = {}  # layer -> its input and its output
     for i in "12":
         conv = F.conv2d(x, p[f"conv{i}.weight"], p[f"conv{i}.bias"], padding=1)
-        into[f"conv{i}"] = x, conv
+        layers[f"conv{i}"] = x, conv
         weight, bias = p[f"bn{i}.weight"], p[f"bn{i}.bias"]
         eps = 1e-1 if wrong == "eps" else float(np.float32(shape.eps))
         xhat = F.batch_norm(conv, None, None, training=True, eps=eps)
         x = xhat * weight[:, None, None] + bias[:, None, None]
-        into[f"bn{i}"] = xhat, x
+        layers[f"bn{i}"] = xhat, x
         margins.append(margin(x, pooled=True))
         x = F.max_pool2d(x if wrong == f"no relu{i}" else F.relu(x), 2)
     x = x.flatten(1)
     if wrong == "channels last":
         x = x.reshape(len(x), shape.channels2, -1).transpose(1, 2).flatten(1)
     fc1 = F.linear(x, p["fc1.weight"], p["fc1.bias"])
-    into["fc1"] = x, fc1
+    layers["fc1"] = x, fc1
     margins.append(margin(fc1, pooled=False))
     x = fc1 if wrong == "no relu3" else F.relu(fc1)
     logits = F.linear(x, p["fc2.weight"], p["fc2.bias"])
-    into["fc2"] = x, logits
+    layers["fc2"] = x, logits
     loss = F.cross_entropy(logits, target)
-    for _, output in into.values():
+    for _, output in layers.values():
         output.retain_grad()
     (loss * len(images) if wrong == "no 1/batch" else loss).backward()
 
@@ -286,8 +286,8 @@ def step64(shape: Shape, params, images, labels, wrong: str = "") -> Step:
         loss=loss.item(),
         logits=logits.detach().numpy(),
         gradients={k: v.grad.numpy() for k, v in p.items()},
-        magnitudes=magnitudes(into, p),
-        loss_magnitude=1 + logits_magnitude(into, p),
+        magnitudes=magnitudes(layers, p),
+        loss_magnitude=1 + logits_magnitude(layers, p),
         terms=path_terms(shape, len(images)),
         margin=min(margins),
     )
@@ -296,18 +296,18 @@ def step64(shape: Shape, params, images, labels, wrong: str = "") -> Step:
 def margin(x: torch.Tensor, pooled: bool) -> float:
     """Return the distance of ReLU and max pool from another decision, per largest x."""
     x = x.detach()
-    near = x.abs().min()
+    nearest = x.abs().min()
     if pooled:
         windows = x.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4)
         first, second = windows.topk(2).values.unbind(-1)
         gaps = (first - second)[first > 0]  # ReLU removes a negative one anyway.
-        near = torch.cat([gaps, near[None]]).min()
-    return (near / x.abs().max()).item()
+        nearest = torch.cat([gaps, nearest[None]]).min()
+    return (nearest / x.abs().max()).item()
 
 
 def magnitudes(into, params) -> dict[str, np.ndarray]:
     """Return, for each gradient, the sums of the magnitudes of its terms."""
-    found = {}
+    sums = {}
     for layer, (x, y) in into.items():
         x, dy = x.detach().abs(), y.grad.abs()
         if layer.startswith("conv"):
@@ -317,9 +317,9 @@ def magnitudes(into, params) -> dict[str, np.ndarray]:
             weight = (x * dy).sum((0, 2, 3))
         else:
             weight = dy.T @ x
-        found[f"{layer}.weight"] = weight.numpy()
-        found[f"{layer}.bias"] = dy.transpose(0, 1).flatten(1).sum(1).numpy()
-    return found
+        sums[f"{layer}.weight"] = weight.numpy()
+        sums[f"{layer}.bias"] = dy.transpose(0, 1).flatten(1).sum(1).numpy()
+    return sums
 
 
 def logits_magnitude(into, params) -> float:
@@ -351,7 +351,7 @@ def run_step(cnn: Cnn, images, labels, order: np.ndarray, lr: float, wrong=""):
 
 
 def clear_batch(cnn: Cnn, images, labels, batch: int, rng) -> np.ndarray:
-    """Find a batch in which no rounding flips a ReLU or a max pool, as bounds require."""
+    """Find a batch in which rounding flips no ReLU or pool, as the bounds require."""
     for _ in range(50):
         order = rng.permutation(len(images))[:batch]
         if step64(cnn.shape, cnn.get(), images[order], labels[order]).margin > 1e-6:
@@ -367,13 +367,13 @@ def test_a_step_agrees_with_float64(target, rung, shape):
     images, labels = random_data(shape, 20)
     rng = np.random.default_rng(4)
     for batch in sorted({shape.max_batch, max(1, shape.max_batch // 2)}, reverse=True):
-        before, order = cnn.get(), clear_batch(cnn, images, labels, batch, rng)
+        original, order = cnn.get(), clear_batch(cnn, images, labels, batch, rng)
         want, loss, gradients = run_step(cnn, images, labels, order, lr=0.01)
         assert not want.refuse(loss, gradients)
         for name, new in cnn.get().items():
             update = np.float32(0.01) * gradients[name]
             np.testing.assert_allclose(
-                *(new, before[name] - update),
+                *(new, original[name] - update),
                 rtol=4 * ULP,
                 atol=4 * ULP * np.abs(update).max() + 1e-30,
             )
@@ -399,15 +399,15 @@ def test_wrong_gradients_are_refused(shape):
     """Test each gradient separately: zeros, NaN, a missing 1/batch, a wrong order."""
     images, labels = random_data(shape, shape.max_batch)
     want = step64(shape, random_params(shape), images, labels)
-    right = want.gradients
-    assert not want.refuse(want.loss, right)
-    for name, values in right.items():
+    gradients = want.gradients
+    assert not want.refuse(want.loss, gradients)
+    for name, values in gradients.items():
         mistakes = [np.full_like(values, np.nan)]
         if name not in ("conv1.bias", "conv2.bias"):  # These are zero.
             mistakes += [values * 0, values * shape.max_batch]
             mistakes += [values[..., ::-1]] if values.shape[-1] > 1 else []
         for mistake in mistakes:
-            bad = want.refuse(want.loss, {**right, name: mistake})
+            bad = want.refuse(want.loss, {**gradients, name: mistake})
             assert [line.split(":")[0] for line in bad] == [name]
 
 
@@ -425,16 +425,16 @@ def test_forward_agrees_with_float64(target, rung):
 def test_a_call_is_as_many_steps_as_it_has_batches(target, rung):
     """The last batch is smaller. The order matters, and the oldest loss comes first."""
     order = np.random.default_rng(5).permutation(20)[:11]
-    whole, single = ready(target, rung), ready(target, rung)
-    whole.train(order, 4, 0.1)
+    chunked, single = ready(target, rung), ready(target, rung)
+    chunked.train(order, 4, 0.1)
     for first in (0, 4, 8):
         single.train(order[first : first + 4], 4, 0.1)
-    assert len(whole.losses()) == 3
+    assert len(chunked.losses()) == 3
     single_weights = single.get()
-    for name, weights in whole.get().items():
+    for name, weights in chunked.get().items():
         np.testing.assert_allclose(weights, single_weights[name], rtol=1e-4, atol=1e-5)
     start = ready(target, rung)
-    assert any((whole.get()[k] != v).any() for k, v in start.get().items())
+    assert any((chunked.get()[k] != v).any() for k, v in start.get().items())
 
 
 @naive_first
@@ -512,9 +512,9 @@ def test_bytes_grow_with_the_model_and_the_data(target, rung):
     count = sum(math.prod(size) for size in SHAPES[4].params.values())
     assert large.bytes > small.bytes
     assert large.bytes >= 4 * (2 * count + 65536)
-    before = small.bytes
+    original = small.bytes
     small.data(TEST, *random_data(TINY, 100))
-    assert small.bytes == before + 100 * (5 * 6 + 1)
+    assert small.bytes == original + 100 * (5 * 6 + 1)
 
 
 @contextmanager
@@ -664,12 +664,12 @@ def test_bad_calls_change_nothing(target, rung, case):
     """The message contains the numbers, and the model does not change."""
     function, arguments, message = BAD_CALLS[case]
     cnn = ready(target, rung)
-    before, logits = cnn.get(), cnn.forward(TEST, np.arange(4))
+    original, logits = cnn.get(), cnn.forward(TEST, np.arange(4))
     with pytest.raises(ArgumentError, match=message):
         cnn.call(function, *arguments)
     np.testing.assert_array_equal(cnn.forward(TEST, np.arange(4)), logits)
     for name, values in cnn.get().items():
-        np.testing.assert_array_equal(values, before[name])
+        np.testing.assert_array_equal(values, original[name])
     assert len(cnn.losses()) == 0
 
 
@@ -687,17 +687,17 @@ def test_without_data_or_room_or_model(target, rung):
     with pytest.raises(ArgumentError, match="the model is NULL"):
         cnn.lib.call("weft_cnn_train", NULL, one(1), 1, 1, 0.1, NULL)
     with pytest.raises(ArgumentError, match="config is NULL"):
-        made, index = native.ffi.new("weft_cnn **"), cnn.lib.rung(rung).index
-        cnn.lib.call("weft_cnn_create", made, index, NULL, NULL)
+        handle, index = native.ffi.new("weft_cnn **"), cnn.lib.rung(rung).index
+        cnn.lib.call("weft_cnn_create", handle, index, NULL, NULL)
     assert cnn.lib.C.weft_cnn_bytes(NULL) == 0
     cnn.lib.C.weft_cnn_destroy(NULL)
 
 
 def test_a_rung_that_is_not_there():
-    made = native.ffi.new("weft_cnn **")
+    handle = native.ffi.new("weft_cnn **")
     config = native.ffi.new("struct weft_cnn_config *", vars(TINY))
     with pytest.raises(KernelError, match="mnist has rungs 0 to .*, not 99"):
-        native.library("mnist", "cpu").call("weft_cnn_create", made, 99, config, NULL)
+        native.library("mnist", "cpu").call("weft_cnn_create", handle, 99, config, NULL)
 
 
 @naive_first

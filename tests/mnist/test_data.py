@@ -85,14 +85,14 @@ def kept(tmp_path, monkeypatch):
 
 def unpacked(monkeypatch) -> list[str]:
     """Return a list that receives the names of the files unpacked from now on."""
-    found = []
+    names = []
 
     def decompress(packed, real=gzip.decompress):
-        found.append(len(packed))
+        names.append(len(packed))
         return real(packed)
 
     monkeypatch.setattr(gzip, "decompress", decompress)
-    return found
+    return names
 
 
 def test_a_file_of_the_lab_is_unpacked_once_for_all_processes(kept, monkeypatch):
@@ -100,9 +100,9 @@ def test_a_file_of_the_lab_is_unpacked_once_for_all_processes(kept, monkeypatch)
     first = data.read_raw(data.FOLDER, kept.name)
     assert first == gzip.decompress(packed.read_bytes())
     times = unpacked(monkeypatch)
-    again = data.read_raw(data.FOLDER, kept.name)
+    second_copy = data.read_raw(data.FOLDER, kept.name)
     assert times == []
-    assert bytes(again) == first and kept.read_bytes() == first
+    assert bytes(second_copy) == first and kept.read_bytes() == first
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
 
 

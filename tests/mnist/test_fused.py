@@ -77,13 +77,13 @@ def test_a_step_agrees_with_float64(target, rung):
     rng = np.random.default_rng(4)
     for batch in (3, 1):
         order = clear_batch(cnn, images, labels, batch, rng)
-        before = cnn.get()
+        original = cnn.get()
         want, loss, gradients = run_step(cnn, images, labels, order, lr=0.01)
         assert not want.refuse(loss, gradients)
         for name, new in cnn.get().items():
             update = np.float32(0.01) * gradients[name]
             np.testing.assert_allclose(
-                *(new, before[name] - update),
+                *(new, original[name] - update),
                 rtol=2**-22,
                 atol=2**-22 * np.abs(update).max() + 1e-30,
             )
@@ -101,8 +101,8 @@ def test_a_step_on_tensor_cores_is_as_near_as_its_factors(target, rung):
     want, loss, gradients = run_step(cnn, images, labels, np.arange(3), lr=0.01)
     bound = COARSER[precision(rung)] * 2**-24
     assert abs(loss - want.loss) <= 8 * bound * want.loss_magnitude
-    for name, right in want.gradients.items():
-        error = np.linalg.norm(gradients[name] - right)
+    for name, gradient in want.gradients.items():
+        error = np.linalg.norm(gradients[name] - gradient)
         assert error <= 8 * bound * np.linalg.norm(want.magnitudes[name]), name
 
 
@@ -132,13 +132,13 @@ def test_a_call_takes_the_same_steps_as_many_calls(target, rung):
     if target == "cpu" and precision(rung) != "fp32":
         count = 3  # Simulated tensor cores are slow.
     order = np.random.default_rng(5).integers(0, 20, count)
-    whole, single = ready(target, rung, MODEL), ready(target, rung, MODEL)
-    whole.train(order, batch, 0.01)
+    joint, single = ready(target, rung, MODEL), ready(target, rung, MODEL)
+    joint.train(order, batch, 0.01)
     for first in range(0, len(order), batch):
         single.train(order[first : first + batch], batch, 0.01)
-    np.testing.assert_array_equal(whole.losses(), single.losses())
-    assert same(whole.get(), single.get())
-    assert not same(whole.get(), random_params(MODEL))
+    np.testing.assert_array_equal(joint.losses(), single.losses())
+    assert same(joint.get(), single.get())
+    assert not same(joint.get(), random_params(MODEL))
 
 
 @pytest.mark.slow
@@ -165,14 +165,14 @@ def test_a_graph_computes_what_single_launches_do(target):
 @pytest.mark.parametrize("target", sorted({p.values[0] for p in fused()}))
 def test_more_batch_sizes_than_graphs_are_kept(target):
     """Evicted graphs are captured again when they are needed."""
-    model, seen = replace(MODEL, max_batch=6), []
+    model, losses = replace(MODEL, max_batch=6), []
     for rung in ("fused", "graph"):
         cnn = ready(target, rung, model)
         for batch in (1, 2, 3, 4, 5, 6, 2, 1):
             cnn.train(np.arange(batch), batch, 0.01)
-        seen.append((cnn.losses(), cnn.get()))
-    np.testing.assert_array_equal(seen[0][0], seen[1][0])
-    assert same(seen[0][1], seen[1][1])
+        losses.append((cnn.losses(), cnn.get()))
+    np.testing.assert_array_equal(losses[0][0], losses[1][0])
+    assert same(losses[0][1], losses[1][1])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -224,9 +224,9 @@ def test_profile_times_the_kernels_of_a_step_that_trains(target, rung):
 def test_sums_over_patches_are_not_timed_as_conv1():
     """A single step computes them in "batch"; in a run, the previous step does."""
     cnn = ready("cpu", "fused", MODEL)
-    found = [cnn.profile(np.arange(2)) for _ in range(3)]
+    profiles = [cnn.profile(np.arange(2)) for _ in range(3)]
     batch, update = (
-        min(sections[n] for sections in found) for n in ("batch", "update")
+        min(sections[n] for sections in profiles) for n in ("batch", "update")
     )
     assert batch > 0.02 * update  # A launch of one thread takes far less.
 
@@ -253,14 +253,14 @@ def test_peek_shows_what_lies_between_the_kernels(stepped):
     code = stepped.peek("code2").astype(int)
     picked = np.take_along_axis(windows, code[:, :, None], axis=2)[:, :, 0]
     np.testing.assert_array_equal(picked, m2)
-    up = stepped.weights["bn2.weight"] > 0
+    positive = stepped.weights["bn2.weight"] > 0
     np.testing.assert_array_equal(
-        m2, np.where(up, windows.max(axis=2), windows.min(axis=2))
+        m2, np.where(positive, windows.max(axis=2), windows.min(axis=2))
     )
-    wide, sums = c2.astype(float), stepped.peek("sum2").astype(float).sum(axis=0)
-    for got, terms in zip(sums, (wide, wide**2)):  # c2's terms, summed in fp32
-        off = abs(got - terms.sum(axis=(0, 1)))
-        assert (off <= CHAIN * abs(terms).sum(axis=(0, 1))).all()
+    c2_64, sums = c2.astype(float), stepped.peek("sum2").astype(float).sum(axis=0)
+    for got, terms in zip(sums, (c2_64, c2_64**2)):  # c2's terms, summed in fp32
+        error = abs(got - terms.sum(axis=(0, 1)))
+        assert (error <= CHAIN * abs(terms).sum(axis=(0, 1))).all()
 
 
 def test_peek_names_what_there_is(stepped):

@@ -71,17 +71,17 @@ def test_models_side_by_side_do_not_touch_each_other(target, rung):
         yield cnn.losses()
         yield from cnn.get(GRADIENT).values()
 
-    alone = list(calls(ready(target, rung, MODEL)))
+    single = list(calls(ready(target, rung, MODEL)))
     pair = [calls(ready(target, rung, MODEL)) for _ in range(2)]
-    for want, one, other in zip(alone, *pair, strict=True):
-        np.testing.assert_array_equal(one, want)
-        np.testing.assert_array_equal(other, want)
+    for want, first, second in zip(single, *pair, strict=True):
+        np.testing.assert_array_equal(first, want)
+        np.testing.assert_array_equal(second, want)
 
 
 @each_rung
 def test_batches_past_the_model_are_refused_and_leave_it_whole(target, rung):
     cnn = ready(target, rung, MODEL)
-    before = cnn.get()
+    original = cnn.get()
     for call in (lambda: cnn.train(np.arange(4), 4), lambda: cnn.profile(np.arange(4))):
         with pytest.raises(ArgumentError, match="a batch of 4, the model takes 1 to 3"):
             call()
@@ -94,7 +94,7 @@ def test_batches_past_the_model_are_refused_and_leave_it_whole(target, rung):
         images, labels = random_data(MODEL, 3)
         labels[1] = 10
         cnn.data(TRAIN, images, labels)
-    assert same(cnn.get(), before) and len(cnn.losses()) == 0
+    assert same(cnn.get(), original) and len(cnn.losses()) == 0
 
 
 @pytest.mark.slow
@@ -125,18 +125,18 @@ def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
 )
 def test_threads_in_any_order_give_the_same_bits(rung, batch):
     """Orders are forward, reverse and shuffled; a missing barrier would change bits."""
-    lib, seen = native.library("mnist", "cpu"), []
+    lib, results = native.library("mnist", "cpu"), []
     try:
         for order in range(3):
             lib.call("weft_set_order", order)
             cnn = ready("cpu", rung, replace(MODEL, max_batch=batch))
             cnn.train(np.arange(batch), batch, 0.1)
-            seen.append((cnn.losses(), cnn.get()))
+            results.append((cnn.losses(), cnn.get()))
     finally:
         lib.call("weft_set_order", 0)
-    for losses, weights in seen[1:]:
-        np.testing.assert_array_equal(losses, seen[0][0])
-        assert same(weights, seen[0][1])
+    for losses, weights in results[1:]:
+        np.testing.assert_array_equal(losses, results[0][0])
+        assert same(weights, results[0][1])
 
 
 # ---- on a GPU, where there is room ---------------------------------------------------
@@ -157,10 +157,10 @@ def test_the_same_seed_gives_the_same_bits(rung, batch):
         cnn = ready("cuda", rung, LARGE, count=500)
         cnn.train(order, batch, 0.01)
         runs.append((cnn.losses(), cnn.get(), cnn.get(GRADIENT)))
-    (losses, weights, gradients), again = runs
+    (losses, weights, gradients), repeat = runs
     assert len(losses) == 75 + (batch > 1) and np.isfinite(losses).all()
-    np.testing.assert_array_equal(again[0], losses)
-    assert same(again[1], weights) and same(again[2], gradients)
+    np.testing.assert_array_equal(repeat[0], losses)
+    assert same(repeat[1], weights) and same(repeat[2], gradients)
 
 
 @on_gpu

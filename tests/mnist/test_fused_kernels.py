@@ -62,17 +62,17 @@ QUICK = [("cpu", "fused", "noise", 3), ("cpu", "bf16", "noise", 2)]
 
 def cases() -> list:
     """List (target, rung, kind of images, batch)."""
-    found = []
+    params = []
     for rung in PRECISIONS:
         if "cpu" in table("cpu")[rung].targets:
-            each = FEW if rung == "fused" else FEWER
-            found += [("cpu", rung, *case) for case in each]
-            found.append(("cpu", rung, "noise", MANY[rung]))
+            batches = FEW if rung == "fused" else FEWER
+            params += [("cpu", rung, *case) for case in batches]
+            params.append(("cpu", rung, "noise", MANY[rung]))
         if CUDA and "cuda" in table("cuda")[rung].targets:
-            found += [("cuda", rung, kind, 64) for kind in CASES]
-            found += [("cuda", rung, "noise", batch) for batch in LARGE]
-            found.append(("cuda", rung, "again", 1000))
-    return [pytest.param(*c, id="-".join(map(str, c)), marks=marks(c)) for c in found]
+            params += [("cuda", rung, kind, 64) for kind in CASES]
+            params += [("cuda", rung, "noise", batch) for batch in LARGE]
+            params.append(("cuda", rung, "again", 1000))
+    return [pytest.param(*c, id="-".join(map(str, c)), marks=marks(c)) for c in params]
 
 
 def marks(case: tuple) -> list:
@@ -106,13 +106,13 @@ def looked(target: str, rung: str, kind: str, batch: int) -> Look:
 def test_each_kernel_computes_what_float64_makes_of_its_inputs(
     target, rung, kind, batch
 ):
-    step, wrong = looked(target, rung, kind, batch), []
+    step, failures = looked(target, rung, kind, batch), []
     for kernel in KERNELS:
         try:
             kernel(step)
         except AssertionError as error:
-            wrong.append(f"{kernel.__name__}: {error}")
-    assert not wrong, "\n".join(wrong)
+            failures.append(f"{kernel.__name__}: {error}")
+    assert not failures, "\n".join(failures)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
@@ -120,18 +120,18 @@ def test_each_kernel_computes_what_float64_makes_of_its_inputs(
 @pytest.mark.parametrize("rung", ["fused", "bf16"])
 def test_wrong_outputs_are_refused(rung, kind, kernel):
     """Each array is tested separately: NaN, one wrong value, all off by 5 %."""
-    few = ("noise", 3 if rung == "fused" else 2)
-    right = looked("cpu", rung, *(few if kind == "noise" else LIKE))
-    kernel(right)
+    few_images = ("noise", 3 if rung == "fused" else 2)
+    step = looked("cpu", rung, *(few_images if kind == "noise" else LIKE))
+    kernel(step)
     for name in WRITES.get(kernel.__name__, ()):
-        array = right.seen[name]
-        one, most = array.clone().flatten(), int(array.abs().argmax())
-        one[most] = one[most] * 1.5 + 1
+        array = step.seen[name]
+        off_by_one, largest = array.clone().flatten(), int(array.abs().argmax())
+        off_by_one[largest] = off_by_one[largest] * 1.5 + 1
         nan = array.clone().flatten()
-        nan[most] = torch.nan
-        for wrong in (one, nan, array.flatten() * 1.05):
+        nan[largest] = torch.nan
+        for outputs in (off_by_one, nan, array.flatten() * 1.05):
             with pytest.raises(AssertionError):
-                kernel(right.changed(**{name: wrong.reshape(array.shape)}))
+                kernel(step.changed(**{name: outputs.reshape(array.shape)}))
 
 
 @pytest.mark.slow
@@ -150,11 +150,11 @@ def test_roundings_of_like_places_add_up(rung, monkeypatch):
 
 @pytest.mark.parametrize("name", list(mixed()))
 def test_wrong_gradients_are_refused(name):
-    right = looked("cpu", "fused", "noise", 3)
+    step = looked("cpu", "fused", "noise", 3)
     kernel = fused64.fc1_back if name == "fc1.weight" else fused64.update
     for factor in (torch.nan, 3.0):
-        array = right.gradients[name] * factor
-        if not (array == right.gradients[name]).all():  # zero, as it should be
-            wrong = replace(right, gradients=right.gradients | {name: array})
+        array = step.gradients[name] * factor
+        if not (array == step.gradients[name]).all():  # zero, as it should be
+            bad_step = replace(step, gradients=step.gradients | {name: array})
             with pytest.raises(AssertionError, match="dfc1|" + name):
-                kernel(wrong)
+                kernel(bad_step)

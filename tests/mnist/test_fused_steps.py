@@ -36,7 +36,7 @@ RUNGS = ("fused", "graph", "pdl", "tf32", "bf16", "fp16")
 def rungs(*targets: str) -> list:
     """List the fused rungs with a precision of PyTorch; on the CPU without graph, which
     has fused's bits."""
-    found = []
+    params = []
     for target in targets:
         if target == "cuda" and not torch.cuda.is_available():
             continue
@@ -46,8 +46,8 @@ def rungs(*targets: str) -> list:
                 # bf16 uses the same kernels.
                 slow = [pytest.mark.slow] * (target == "cpu" and rung.name == "fp16")
                 name = f"{target}-{rung.name}"
-                found.append(pytest.param(target, rung, id=name, marks=slow))
-    return found
+                params.append(pytest.param(target, rung, id=name, marks=slow))
+    return params
 
 
 @dataclass
@@ -105,16 +105,16 @@ def follow(target: str, rung: native.Rung, train: Split) -> tuple[Record, Record
 
             cnn.set_weights(weights)
             cnn.train(at, batch, LR)
-            taken = decisions.of_cnn(cnn, weights, device)
-            decided = decisions.step(weights, *data, taken, device)
+            choices = decisions.of_cnn(cnn, weights, device)
+            decided = decisions.step(weights, *data, choices, device)
             ours.note(float(cnn.losses()[-1]), cnn.gradients, exact, decided)
 
             twin.set_weights(weights)
             index = twin.order(at)
             with twin.mode():
                 x = twin._batch(index)[0]
-            taken = decisions.of_twin(twin.model, x, rung.precision)
-            decided = decisions.step(weights, *data, taken, device)
+            choices = decisions.of_twin(twin.model, x, rung.precision)
+            decided = decisions.step(weights, *data, choices, device)
             theirs.note(*twin.gradients(index), exact, decided)
 
             for name, gradient in exact.gradients.items():
@@ -127,22 +127,22 @@ def follow(target: str, rung: native.Rung, train: Split) -> tuple[Record, Record
 def test_each_step_is_at_most_twice_as_far_from_float64_as_pytorchs(target, rung):
     steps, batch = SIZES[target]
     order = epoch_order(0, 0, 60000)[: steps * batch]
-    every = mnist.load("train")
-    train = Split(every.images[order], every.labels[order])
+    data = mnist.load("train")
+    train = Split(data.images[order], data.labels[order])
     ours, theirs = follow(target, rung, train)
     unit = UNITS[rung.precision]
     # In a step where PyTorch was lucky, use its usual error. A loss is a mean of as
     # many numbers as there are images, each with at least one rounding.
-    least = max(LAST_BIT, unit / np.sqrt(batch))
+    floor = max(LAST_BIT, unit / np.sqrt(batch))
     for i in range(steps):
-        bound = FACTOR * max(theirs.loss[i], np.median(theirs.loss), least)
+        bound = FACTOR * max(theirs.loss[i], np.median(theirs.loss), floor)
         assert ours.loss[i] <= bound, f"loss of step {i}"
         for name, errors in ours.alike.items():
             usual = max(theirs.alike[name][i], np.median(theirs.alike[name]))
             assert errors[i] <= FACTOR * max(usual, LAST_BIT), f"{name}, step {i}"
     # The number of decisions is random, with its root as the standard deviation.
-    most = FACTOR * theirs.flips + 4 * np.sqrt(FACTOR * theirs.flips) + 4
-    assert ours.flips <= most, (ours.flips, theirs.flips)
+    limit = FACTOR * theirs.flips + 4 * np.sqrt(FACTOR * theirs.flips) + 4
+    assert ours.flips <= limit, (ours.flips, theirs.flips)
     assert ours.widest <= max(FACTOR * theirs.widest, 16 * unit)
     if theirs.flips > steps:  # Otherwise only luck decides.
         assert np.median(ours.plain) <= FACTOR * np.median(theirs.plain)
@@ -153,20 +153,20 @@ def test_each_step_is_at_most_twice_as_far_from_float64_as_pytorchs(target, rung
 
 def accuracy(side: Cnn | TwinTrainer, schedule: Schedule, seed: int) -> float:
     """Return the test accuracy in percent after a training by that schedule."""
-    done, total = 0, schedule.epochs * (60000 // schedule.batch)
+    steps, total = 0, schedule.epochs * (60000 // schedule.batch)
     for epoch in range(schedule.epochs):
         order = epoch_order(seed, epoch, 60000, schedule.batch)
         for piece in np.split(order, range(64 * schedule.batch, len(order), 64 * 64)):
-            lr = schedule.rate(done / total)
-            done += len(piece) // schedule.batch
+            lr = schedule.rate(steps / total)
+            steps += len(piece) // schedule.batch
             if isinstance(side, Cnn):
                 side.train(piece, schedule.batch, lr)
             else:
                 side.set_lr(lr)
                 side.train(side.order(piece))
     test = mnist.load("test")
-    found = side.predict() if isinstance(side, Cnn) else side.predict(test)
-    return 100 * float((found == test.labels).mean())
+    predicted = side.predict() if isinstance(side, Cnn) else side.predict(test)
+    return 100 * float((predicted == test.labels).mean())
 
 
 # On either side, accuracies spread by 0.06 to 0.09 points, and differences of two by
@@ -185,24 +185,24 @@ def one_rung_a_precision() -> list:
 def test_seeds_reach_the_accuracy_of_pytorch(target, rung):
     """The means differ by at most 0.1 points, and reach 98.9 % on both sides."""
     schedule = Schedule(epochs=3, batch=64, peak=0.2, one_cycle=True)
-    every, test = mnist.load("train"), mnist.load("test")
+    data, test = mnist.load("train"), mnist.load("test")
     options = {"device": target, "precision": rung.precision, "rung": "graph"}
-    twin = TwinTrainer(mnist.initial_weights(0), every, **options)
-    both = []
+    twin = TwinTrainer(mnist.initial_weights(0), data, **options)
+    accuracies = []
     with Cnn(rung.name, target) as cnn:
-        cnn.data(every, test)
+        cnn.data(data, test)
         for seed in range(SEEDS):
             weights = mnist.initial_weights(seed)
             cnn.set_weights(weights)
             twin.set_weights(weights)
-            both.append([accuracy(side, schedule, seed) for side in (cnn, twin)])
-    ours, theirs = np.transpose(both)
+            accuracies.append([accuracy(side, schedule, seed) for side in (cnn, twin)])
+    ours, theirs = np.transpose(accuracies)
     error = np.std(ours - theirs, ddof=1) / np.sqrt(SEEDS)
-    found = (
+    result = (
         f"{rung.name}: {SEEDS} seeds reach {ours.mean():.3f} %, PyTorch's "
         f"{theirs.mean():.3f}: {np.mean(ours - theirs):+.3f} points, known to "
         f"{error:.3f} (standard error); {ours.round(2)} {theirs.round(2)}"
     )
-    print(found)
-    assert abs(np.mean(ours - theirs)) <= 0.1, found
-    assert min(ours.mean(), theirs.mean()) >= 98.9, found
+    print(result)
+    assert abs(np.mean(ours - theirs)) <= 0.1, result
+    assert min(ours.mean(), theirs.mean()) >= 98.9, result

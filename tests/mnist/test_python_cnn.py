@@ -31,9 +31,9 @@ each_runner = pytest.mark.parametrize("device, runner", RUNNERS)
 
 def sizes(shape: Shape) -> dict:
     """Return a Shape as the trainers' arguments."""
-    named = vars(replace(shape))
-    channels = named.pop("channels1"), named.pop("channels2")
-    return named | {"channels": channels}
+    fields = vars(replace(shape))
+    channels = fields.pop("channels1"), fields.pop("channels2")
+    return fields | {"channels": channels}
 
 
 def ready(device, runner, shape: Shape = SHAPE, count: int = 20, kind=PythonCnn):
@@ -46,7 +46,7 @@ def ready(device, runner, shape: Shape = SHAPE, count: int = 20, kind=PythonCnn)
 
 
 def clear(shape: Shape, params, batch: int) -> np.ndarray:
-    """Find a batch in which no rounding flips a ReLU or a max pool, as bounds require."""
+    """Find a batch in which rounding flips no ReLU or pool, as the bounds require."""
     images, labels = random_data(shape, 20)
     rng = np.random.default_rng(4)
     for _ in range(50):
@@ -62,15 +62,15 @@ def test_a_step_agrees_with_float64(device, runner):
     cnn = ready(device, runner)
     images, labels = random_data(SHAPE, 20)
     for batch in (4, 3):
-        before = cnn.weights
-        order = clear(SHAPE, before, batch)
-        want = step64(SHAPE, before, images[order], labels[order])
+        start = cnn.weights
+        order = clear(SHAPE, start, batch)
+        want = step64(SHAPE, start, images[order], labels[order])
         cnn.train(order, batch, lr=0.01)
         gradients = cnn.gradients
         assert not want.refuse(cnn.losses()[0], gradients)
         for name, new in cnn.weights.items():
             update = np.float32(0.01) * gradients[name]
-            np.testing.assert_allclose(new, before[name] - update, rtol=2e-7, atol=1e-9)
+            np.testing.assert_allclose(new, start[name] - update, rtol=2e-7, atol=1e-9)
 
 
 def test_a_step_of_the_whole_model_agrees_with_float64():
@@ -121,10 +121,10 @@ def test_the_last_losses_are_kept(monkeypatch):
         monkeypatch.setattr(module, "KEPT", 3)
     cnn = ready("cpu", in_c)
     cnn.train(np.arange(5), 1, 0.0)
-    last = cnn.losses()
+    losses = cnn.losses()
     cnn.train([2, 3, 4], 1, 0.0)
-    np.testing.assert_array_equal(cnn.losses(), last)
-    assert len(last) == 3
+    np.testing.assert_array_equal(cnn.losses(), losses)
+    assert len(losses) == 3
 
 
 def test_weights_go_in_and_out_and_to_a_file(tmp_path):
@@ -171,9 +171,9 @@ def test_without_labels_or_memory():
     assert np.isfinite(cnn.forward("train", np.arange(3))).all()
     with pytest.raises(ArgumentError, match="training set's 3 images have no labels"):
         cnn.train([0], 1, 0.1)
-    before = cnn.bytes
+    original = cnn.bytes
     cnn.data(test=Split(np.repeat(images, 2, axis=0), None))
-    assert before - cnn.bytes == (20 - 6) * (5 * 6 + 1)
+    assert original - cnn.bytes == (20 - 6) * (5 * 6 + 1)
     cnn.close()
     for name in ("weights", "gradients", "bytes"):
         with pytest.raises(ArgumentError, match="closed"):
@@ -221,8 +221,8 @@ def test_a_step_has_as_many_threads_as_it_launches():
 
     cnn = ready("cpu", Counting, shape)
     cnn.train(np.arange(4), 4, 0.1)
-    named = {k: v for k, v in cnn.config.items() if k != "max_batch"}
-    assert threads_of_a_step(4, **named) == sum(threads) and len(threads) > 30
+    fields = {k: v for k, v in cnn.config.items() if k != "max_batch"}
+    assert threads_of_a_step(4, **fields) == sum(threads) and len(threads) > 30
 
 
 @pytest.mark.skipif(CUDA, reason="here it runs")
@@ -248,8 +248,8 @@ def test_several_rungs_are_timed_and_trained_side_by_side(monkeypatch, tmp_path)
         PythonCnn(in_c, device, **model) if rung == "numba" else
         trainer(rung, device, **model)
     ))  # fmt: skip
-    few = {name: load(name).first(40) for name in ("train", "test")}
-    monkeypatch.setattr(train.data, "load", few.get)
+    splits = {name: load(name).first(40) for name in ("train", "test")}
+    monkeypatch.setattr(train.data, "load", splits.get)
     monkeypatch.setattr(train, "EVALUATION_BATCH", 40)  # less memory
     config = Config(
         **{"rung": "reference,numba", "epochs": 1, "limit": 8, "batch": 4},
@@ -270,13 +270,13 @@ def test_what_a_gpu_took_is_drawn_where_there_is_none(monkeypatch, tmp_path):
     row = dict(op="mnist", impl="weft", rung="numba", batch=64, precision="fp32")
     row |= dict(us=9e3, us_low=8e3, us_high=1e4, device="NVIDIA X", target="cuda")
     row |= dict(timer="CUDA events", threads=1, vs_torch_best=None)
-    there = [row, row | {"rung": "naive"}, row | {"batch": 32}]
+    rows = [row, row | {"rung": "naive"}, row | {"batch": 32}]
     monkeypatch.setattr(cli, "RESULTS", tmp_path)
-    bench.write_json(tmp_path / "mnist_x.json", there)
-    here = [row | {"rung": "reference", "target": "cpu", "device": "a CPU"}]
-    ghosts = cli.load_committed(here)
+    bench.write_json(tmp_path / "mnist_x.json", rows)
+    own_rows = [row | {"rung": "reference", "target": "cpu", "device": "a CPU"}]
+    ghosts = cli.load_committed(own_rows)
     assert [results["rows"] for results in ghosts] == [[row]]
-    axes = plot.plot_run(here, ghosts).axes[0]
+    axes = plot.plot_run(own_rows, ghosts).axes[0]
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names[0].startswith("weft numba\nNVIDIA X") and names[1:] == [
         "weft reference"

@@ -108,8 +108,8 @@ def small_step(change=lambda weights: weights, lr: float = LR):
     model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
     want = float64.step(model, train.images, train.labels)
     fp32 = Twin(**SMALL)
-    changed = change({n: torch.from_numpy(w.copy()) for n, w in weights.items()})
-    fp32.load_state_dict(changed)
+    weights32 = change({n: torch.from_numpy(w.copy()) for n, w in weights.items()})
+    fp32.load_state_dict(weights32)
     x = float64.normalise(train.images).float()
     target = torch.from_numpy(train.labels.astype(np.int64))
     loss = torch.nn.functional.cross_entropy(fp32(x), target)
@@ -145,11 +145,11 @@ def test_a_flipped_filter_is_refused():
 @pytest.mark.parametrize("name", [n for n in initial_weights(0) if n != "fc2.bias"])
 def test_each_gradient_is_looked_at(name):
     """Wrong gradients are NaN, zero, or not averaged over the batch."""
-    want, loss, right = small_step()
-    for mistake in (right[name] + np.nan, right[name] * 0, right[name] * 12):
+    want, loss, grads = small_step()
+    for mistake in (grads[name] + np.nan, grads[name] * 0, grads[name] * 12):
         if name in ("conv1.bias", "conv2.bias") and not np.isnan(mistake).any():
             continue  # zero before batch norm, regardless of the factor
-        bad = want.refuse(loss, {**right, name: mistake})
+        bad = want.refuse(loss, {**grads, name: mistake})
         assert [line.split(":")[0] for line in bad] == [name]
 
 

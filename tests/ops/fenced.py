@@ -63,12 +63,12 @@ def run_rungs(op: str) -> None:
     native.set_threads(1)  # Such small cases end before a second thread starts.
     lib = native.library(op, "cpu")
     march = build.Flavour.here("cpu").march
-    made = functools.cache(lambda precision: list(cases.cases(op, 0, precision)))
+    cases_of = functools.cache(lambda precision: list(cases.cases(op, 0, precision)))
     for rung in lib.here():
         # Kernels are compiled for any machine, plain C for this machine or WEFT_MARCH.
         if march != "native" and rung.targets != ("cpu",):
             continue
-        for case in made(rung.precision):
+        for case in cases_of(rung.precision):
             for at_end in (True, False) if case.every_order else (True,):
                 run(lib, rung.index, case, at_end)
             KEPT.clear()

@@ -67,9 +67,9 @@ MARCHES = ["native"] + ["x86-64"] * (platform.machine() == "x86_64")
 def test_no_rung_reads_or_writes_beyond_its_arrays(march):
     program = [sys.executable, Path(__file__).with_name("fenced.py"), *cases.OPS]
     env = os.environ | {"WEFT_MARCH": march}
-    done = subprocess.run(program, env=env, capture_output=True, text=True)
+    process = subprocess.run(program, env=env, capture_output=True, text=True)
     for op in cases.OPS:
-        assert f"{op} stays within" in done.stdout, f"{op}: {done.stderr}"
+        assert f"{op} stays within" in process.stdout, f"{op}: {process.stderr}"
 
 
 def test_every_op_has_cases_and_every_case_an_op():

@@ -12,10 +12,10 @@ from weft.ops.check import check_autograd, check_numeric, numeric_gradient
 
 def test_numeric_gradient_is_close_and_leaves_x_alone():
     x = np.array([[0.3, -1.2], [2.0, 0.7]])
-    before = x.copy()
+    original = x.copy()
     dx = numeric_gradient(lambda x: np.sin(x).sum(), x)
     assert np.allclose(dx, np.cos(x), rtol=0, atol=1e-9)
-    assert np.array_equal(x, before)
+    assert np.array_equal(x, original)
 
 
 def product(x, weight):

@@ -67,11 +67,11 @@ def take_steps(root: Path) -> None:
 
 def run(root: Path, *words: str) -> str:
     env = os.environ | {"PYTHONPATH": f"{root / 'lib'}:{root}"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *words], cwd=root, env=env, text=True, capture_output=True
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]
+    return process.stdout
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +142,8 @@ def test_the_commands_of_the_steps_know_the_op(root):
 
 @pytest.mark.slow
 def test_the_op_is_a_python_function_with_gradients(root):
-    said = run(root, "-c", USE)
-    assert "rmsnorm: weight is (3,), want (40,), since x is (33, 40)" in said
+    output = run(root, "-c", USE)
+    assert "rmsnorm: weight is (3,), want (40,), since x is (33, 40)" in output
 
 
 @pytest.mark.slow
@@ -155,8 +155,8 @@ def test_the_suite_takes_the_op_along(root):
     )
     paths = [f"tests/{name}" for name in files]
     chosen = "rmsnorm or every_op or beyond_its_arrays"
-    said = run(root, "-m", "pytest", "-q", "-n", "0", *paths, "-k", chosen)
-    assert int(re.search(r"(\d+) passed", said)[1]) >= 6
+    output = run(root, "-m", "pytest", "-q", "-n", "0", *paths, "-k", chosen)
+    assert int(re.search(r"(\d+) passed", output)[1]) >= 6
 
 
 @pytest.mark.slow

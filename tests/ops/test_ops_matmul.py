@@ -105,11 +105,11 @@ def test_alpha_beta_bias_and_relu(device):
     a, b, c, bias = (
         random(*s).to(device) for s in ((5, 7), (7, 6), (5, 6), (6,))
     )  # fmt: skip
-    before = c.clone()
+    original = c.clone()
     want, bound = affine(a, b, c, bias, alpha=0.5, beta=-2)
     got = weft.matmul(a, b, alpha=0.5, beta=-2, c=c, bias=bias, relu=True)
     assert within(got, want.relu(), bound)  # relu does not increase differences.
-    assert torch.equal(c, before)
+    assert torch.equal(c, original)
     assert within(weft.matmul(a, b, c=c), *affine(a, b, c))  # beta is 1
     assert close(weft.matmul(a, b, beta=5.0), a, b)
 
@@ -132,8 +132,8 @@ def test_numpys_views_and_out():
     assert weft.matmul(a, b.T, out=out) is out
     np.testing.assert_array_equal(out, got)
     half = weft.matmul(a.astype(np.float16), b.T.astype(np.float16))
-    rounded = left.half(), right.half().T  # Only float32 is rounded after that.
-    assert close(torch.from_numpy(half), *rounded, "fp16")
+    halves = left.half(), right.half().T  # Only float32 is rounded after that.
+    assert close(torch.from_numpy(half), *halves, "fp16")
 
 
 @pytest.mark.parametrize("rung", ["reference", "naive"])
@@ -148,20 +148,20 @@ def test_gradients_of_everything(shapes, rung, way, device):
     a, b = (LAYOUTS[way](random(*s)) for s in shapes)
     c, bias = random(*torch.matmul(a, b).shape), random(6)
     dy = random(*c.shape, seed=5)
-    given = [x.detach().to(device).requires_grad_() for x in (a, b, c, bias)]
-    options = {"c": given[2], "bias": given[3], "relu": True, "rung": rung}
-    weft.matmul(*given[:2], alpha=0.5, beta=-2.0, **options).backward(dy.to(device))
+    inputs = [x.detach().to(device).requires_grad_() for x in (a, b, c, bias)]
+    options = {"c": inputs[2], "bias": inputs[3], "relu": True, "rung": rung}
+    weft.matmul(*inputs[:2], alpha=0.5, beta=-2.0, **options).backward(dy.to(device))
 
-    y, off = affine(a, b, c, bias, alpha=0.5, beta=-2.0)
-    assert (y.abs() > off).all()  # Otherwise rounding would decide the results of relu.
+    y, bound = affine(a, b, c, bias, alpha=0.5, beta=-2.0)
+    assert (y.abs() > bound).all()  # Otherwise rounding would decide relu's results.
     dy = dy.double() * (y > 0)
-    wide = [x.double() for x in (a, b, c, bias)]
-    wants = gradients(*wide, -2.0, dy)
-    sizes = gradients(*(x.abs() for x in wide), 2.0, dy.abs())
+    doubles = [x.double() for x in (a, b, c, bias)]
+    wants = gradients(*doubles, -2.0, dy)
+    sizes = gradients(*(x.abs() for x in doubles), 2.0, dy.abs())
     # A term is rounded in the product, by alpha, and in the sum over a shared batch.
     batch, (m, n) = max(c[..., 0, 0].numel(), 1), c.shape[-2:]
     for x, want, size, terms in zip(
-        given, wants, sizes, (n + 1 + batch, m * batch + 1, 1, m * batch)
+        inputs, wants, sizes, (n + 1 + batch, m * batch + 1, 1, m * batch)
     ):
         assert x.grad.shape == want.shape
         assert within(x.grad, want, sum_bound(terms, size))
@@ -169,9 +169,9 @@ def test_gradients_of_everything(shapes, rung, way, device):
 
 def gradients(a, b, c, bias, beta, dy):
     """Return torch's gradients of 0.5 a @ b + beta c + bias."""
-    given = [x.detach().clone().requires_grad_() for x in (a, b, c, bias)]
-    (0.5 * (given[0] @ given[1]) + beta * given[2] + given[3]).backward(dy)
-    return [x.grad for x in given]
+    inputs = [x.detach().clone().requires_grad_() for x in (a, b, c, bias)]
+    (0.5 * (inputs[0] @ inputs[1]) + beta * inputs[2] + inputs[3]).backward(dy)
+    return [x.grad for x in inputs]
 
 
 @pytest.mark.parametrize("precision", HALVES)
@@ -179,16 +179,16 @@ def test_gradients_of_16_bits_have_16_bits(precision, device):
     dtype = HALVES[precision]
     a, b = (random(*s, dtype=dtype) for s in ((9, 20), (20, 12)))
     dy = random(9, 12, seed=3)
-    given = [x.to(device).requires_grad_() for x in (a, b)]
-    weft.matmul(*given).backward(dy.to(device))
+    inputs = [x.to(device).requires_grad_() for x in (a, b)]
+    weft.matmul(*inputs).backward(dy.to(device))
     dy = dy.to(dtype)  # as an operand of a product in float32
-    for x, left, right in zip(given, (dy, a.T), (b.T, dy)):
+    for x, left, right in zip(inputs, (dy, a.T), (b.T, dy)):
         left, right = left.double(), right.double()
         product = error_bound(precision, left.shape[1]) * (left.abs() @ right.abs())
         want = left @ right
         # It is then rounded to 16 bits, or to 2^-24 where fp16 is subnormal.
-        last = torch.finfo(dtype).eps / 2 * (want.abs() + product) + 2.0**-25
-        assert x.grad.dtype == dtype and within(x.grad, want, product + last)
+        rounding = torch.finfo(dtype).eps / 2 * (want.abs() + product) + 2.0**-25
+        assert x.grad.dtype == dtype and within(x.grad, want, product + rounding)
 
 
 def test_only_the_gradients_that_are_wanted():
@@ -291,8 +291,8 @@ def turing(monkeypatch):
     """Pretend that the library's GPU is a T4; no GPU is required."""
     lib = native.Library("matmul", "cpu")
     lib.target = "cuda"
-    named = {"compute_capability": (7, 5), "current_gpu": 0, "name": "Tesla T4"}
-    for function, answer in named.items():
+    properties = {"compute_capability": (7, 5), "current_gpu": 0, "name": "Tesla T4"}
+    for function, answer in properties.items():
         monkeypatch.setattr(native.device, function, lambda *_, a=answer: a)
     rung = native.Rung("matmul", *("tiny", "", "fp32"), ("cpu", "cuda"), 0, 0)
     lib.rungs = [

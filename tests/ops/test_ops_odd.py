@@ -77,9 +77,9 @@ def call_of(op: str) -> Call:
     if op == "matmul":
         args = [torch.randn(4, 6), torch.randn(6, 3)]
         return Call(op, args, torch.matmul, torch.matmul)
-    found = cases_file(op).OP
-    others = {"conv2d": padded, "batchnorm2d": centred}
-    return Call(op, found.draw(NUMBERS), found.twin, others.get(op, found.twin))
+    spec = cases_file(op).OP
+    stable = {"conv2d": padded, "batchnorm2d": centred}
+    return Call(op, spec.draw(NUMBERS), spec.twin, stable.get(op, spec.twin))
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> bool:
@@ -193,11 +193,11 @@ def test_an_odd_array_gives_what_pytorch_gives_or_one_line(op, odd):
             if isinstance(got, str):
                 assert call.name(at) in got or "columns meet" in got, got
                 continue
-            wanted = [
+            expected = [
                 twin(*map(as_tensor, changed(call, at, SAME[odd])))
                 for twin in (call.twin, call.other)
             ]
-        assert any(same(got, want) for want in wanted), (call.name(at), rung)
+        assert any(same(got, want) for want in expected), (call.name(at), rung)
 
 
 @pytest.mark.parametrize("odd", REFUSED)
@@ -227,18 +227,18 @@ def test_gradients_of_every_subset_are_pytorchs(op):
     """Test each array alone, and all together; dy is not contiguous."""
     call = call_of(op)
     floats = [i for i in call.arrays if is_float(call.args[i])]
-    for wanted in [*([i] for i in floats), floats]:
+    for selected in [*([i] for i in floats), floats]:
         got, want = changed(call, 0, lambda x: x), changed(call, 0, lambda x: x)
         for args in (got, want):
-            for i in wanted:
+            for i in selected:
                 args[i].requires_grad_()
         y, exact = getattr(ops, op)(*got), call.twin(*want)
         dy = torch.randn([*exact.shape, 2])[..., 0]
         y.backward(dy)
         exact.backward(dy)
         for i in floats:
-            if i in wanted:
-                assert same(got[i].grad, want[i].grad), (call.name(i), wanted)
+            if i in selected:
+                assert same(got[i].grad, want[i].grad), (call.name(i), selected)
             else:
                 assert got[i].grad is None
 
@@ -258,12 +258,12 @@ def test_a_gradient_that_cannot_be_is_refused_and_not_left_out(op):
 @pytest.mark.parametrize("op", OPS)
 def test_wrong_arguments_are_one_line(op):
     call, function = call_of(op), getattr(ops, op)
-    wrong = [({"stride": 2}, "stride"), ({"rung": 3}, "rung=3"), ({"rung": []}, "rung")]
-    wrong += [({"rung": np.eye(20)}, "rung=array")]
-    wrong += [({"rung": "fastest"}, "no rung 'fastest'")]
-    for named, words in wrong:
+    cases = [({"stride": 2}, "stride"), ({"rung": 3}, "rung=3"), ({"rung": []}, "rung")]
+    cases += [({"rung": np.eye(20)}, "rung=array")]
+    cases += [({"rung": "fastest"}, "no rung 'fastest'")]
+    for keywords, words in cases:
         with pytest.raises((weft.ArgumentError, TypeError), match=words) as raised:
-            function(*call.args, **named)
+            function(*call.args, **keywords)
         assert op in str(raised.value) and "\n" not in str(raised.value)
     for args in (call.args[:1], [*call.args, *[None] * 9]):
         if len(args) > 1 or len(call.args) > 1:
@@ -303,9 +303,9 @@ def test_no_array_broadcasts_where_shapes_differ():
 
 def test_sgd_writes_to_the_array_and_autograd_hears_of_it():
     param, grad = torch.ones(5), torch.arange(5.0)
-    before = param._version
+    version = param._version
     assert weft.sgd(param, grad, lr=0.5) is param
-    assert torch.equal(param, 1 - 0.5 * grad) and param._version > before
+    assert torch.equal(param, 1 - 0.5 * grad) and param._version > version
     array = np.ones(5, np.float32)
     assert weft.sgd(array, grad.numpy(), 0.5) is array
     assert np.array_equal(array, param.numpy())
@@ -316,9 +316,9 @@ def test_sgd_refuses_what_it_cannot_write_to():
     array.flags.writeable = False
     with pytest.raises(weft.ArgumentError, match="param.*read-only"):
         weft.sgd(array, grad, 0.1)
-    shared = torch.ones(6)
+    base = torch.ones(6)
     with pytest.raises(weft.ArgumentError, match="param and grad overlap"):
-        weft.sgd(shared[:4], shared[2:], 0.1)
+        weft.sgd(base[:4], base[2:], 0.1)
     leaf = torch.ones(4, requires_grad=True)
     with pytest.raises(weft.ArgumentError, match="no gradient flows to param"):
         weft.sgd(leaf, torch.ones(4), 0.1)

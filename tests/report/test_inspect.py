@@ -46,17 +46,17 @@ def library(request, tmp_path_factory):
         capture_output=True,
         check=True,
     ).stdout
-    found = re.findall(r"^\s*([0-9a-f]+):\s+call.*<__tsan_(read|write)4", dump, re.M)
-    return str(path), [(int(at, 16), kind) for at, kind in found]
+    matches = re.findall(r"^\s*([0-9a-f]+):\s+call.*<__tsan_(read|write)4", dump, re.M)
+    return str(path), [(int(at, 16), kind) for at, kind in matches]
 
 
 def test_an_offset_has_its_line_column_and_the_calls_it_was_inlined_through(library):
     path, calls = library
-    found = symbols.find_places(path, [at for at, _ in calls])
-    seen = {(kind, found[at][0].line, found[at][0].column) for at, kind in calls}
-    assert ("write", 8, 16) in seen  # the = of out[i] = ...
-    assert ("read", 2, 17) in seen  # the [ of x[i + 1]
-    (inlined,) = [found[at] for at, _ in calls if found[at][0].line == 2]
+    frames = symbols.find_places(path, [at for at, _ in calls])
+    places = {(kind, frames[at][0].line, frames[at][0].column) for at, kind in calls}
+    assert ("write", 8, 16) in places  # the = of out[i] = ...
+    assert ("read", 2, 17) in places  # the [ of x[i + 1]
+    (inlined,) = [frames[at] for at, _ in calls if frames[at][0].line == 2]
     assert [frame.line for frame in inlined] == [2, 8]
     assert all(frame.file.endswith("k.cpp") for frame in inlined)
 
@@ -155,8 +155,8 @@ def as_text(path, findings=(), sites=(), steps=()):
         **{"blocks": 4, "threads": 256, "warps": 8, "barriers": 0},
         **{"sites": list(sites), "steps": list(steps)},
     }
-    whole = {"modules": [path], "findings": list(findings), "kernels": [kernel]}
-    return json.dumps(whole)
+    report = {"modules": [path], "findings": list(findings), "kernels": [kernel]}
+    return json.dumps(report)
 
 
 def site(at, kind, array, **more):
@@ -189,12 +189,12 @@ def test_findings_stand_at_the_innermost_line_of_the_readers_own(library, reader
     path, calls = library
     at = next(at for at, _ in calls if symbols.find_places(path, [at])[at][0].line == 2)
     report = raw.program_report(as_text(path, [fault(at)]), readers, "k.cpp")
-    (one,) = report.findings
-    assert (one.file, one.line, one.index) == ("k.cpp", 2, (9,))
-    assert one.cure == "guard the access: if (i < n)"
-    said = report.text()
-    assert "k.cpp:2: bounds: thread 5 of block 1 reads a[9]" in said
-    assert said.splitlines()[3].index("^") - 4 == 15  # below x[i + 1]
+    (finding,) = report.findings
+    assert (finding.file, finding.line, finding.index) == ("k.cpp", 2, (9,))
+    assert finding.cure == "guard the access: if (i < n)"
+    text = report.text()
+    assert "k.cpp:2: bounds: thread 5 of block 1 reads a[9]" in text
+    assert text.splitlines()[3].index("^") - 4 == 15  # below x[i + 1]
 
 
 def test_places_that_the_compiler_made_several_of_are_one(library, readers):
@@ -206,7 +206,7 @@ def test_places_that_the_compiler_made_several_of_are_one(library, readers):
         [site(at, "write", "out"), site(at, "write", "out")],
     )
     report = raw.program_report(text, readers, "k.cpp")
-    assert [one.count for one in report.findings] == [6]
+    assert [finding.count for finding in report.findings] == [6]
     (kernel,) = report.kernels
     assert kernel.counters.sectors == {"out": 256}
     assert kernel.counters.store_sectors_per_request == {"out": 32.0}
@@ -218,8 +218,8 @@ def test_a_race_of_a_place_with_itself_is_cured_by_an_atomic(library, readers):
     path, calls = library
     at = next(at for at, kind in calls if kind == "write")
     race = fault(at, kind="race", other_site=[0, at], other=[6, 0, 0])
-    (one,) = raw.program_report(as_text(path, [race]), readers, "k.cpp").findings
-    assert "atomicAdd" in one.cure and "cuda." not in one.cure
+    (finding,) = raw.program_report(as_text(path, [race]), readers, "k.cpp").findings
+    assert "atomicAdd" in finding.cure and "cuda." not in finding.cure
 
 
 def test_shared_memorys_turns_beyond_those_needed_are_conflicts(library, readers):
@@ -256,15 +256,15 @@ def test_a_program_without_findings_has_a_line_a_kernel_and_the_hot_lines(
 def test_json_is_what_the_command_promises(library, readers):
     path, calls = library
     text = as_text(path, [fault(calls[0][0])], [site(calls[0][0], "read", "a")])
-    whole = json.loads(json.dumps(raw.program_report(text, readers, "k").json()))
-    (one,) = whole["findings"]
-    assert {"kind", "file", "line", "block", "thread", "text"} <= set(one)
-    assert (one["kind"], one["block"], one["thread"]) == (
+    document = json.loads(json.dumps(raw.program_report(text, readers, "k").json()))
+    (finding,) = document["findings"]
+    assert {"kind", "file", "line", "block", "thread", "text"} <= set(finding)
+    assert (finding["kind"], finding["block"], finding["thread"]) == (
         "bounds",
         [1, 0, 0],
         [5, 0, 0],
     )
-    (kernel,) = whole["kernels"]
+    (kernel,) = document["kernels"]
     assert (kernel["name"], kernel["launches"]) == ("entry", 2)
     assert kernel["counters"]["bytes"] == {"a": 4096}
 
@@ -272,8 +272,8 @@ def test_json_is_what_the_command_promises(library, readers):
 def test_what_is_in_no_source_of_the_readers_is_told_without_a_line(library, readers):
     path, _ = library
     text = as_text(path, [fault(1), fault(1, site=None, text="another")])
-    found = raw.program_report(text, readers, "k.cpp").findings
-    assert [one.line for one in found] == [0, 0]
+    findings = raw.program_report(text, readers, "k.cpp").findings
+    assert [finding.line for finding in findings] == [0, 0]
 
 
 def test_a_page_has_the_listing_with_warm_cells(library, readers):

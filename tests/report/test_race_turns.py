@@ -258,8 +258,8 @@ def test_a_guard_that_is_there_is_not_offered(kernel):
     assert "i - 1 >= 0" in cure_of(low)
     (high,) = findings(kernel("high_end"), 1, 32, zeros(32), zeros(32), 32)
     assert "i + 1 < n" in cure_of(high)
-    (wide,) = findings(kernel("too_large"), 1, 32, zeros(32), zeros(20), 32)
-    assert cure_of(wide) == (
+    (finding,) = findings(kernel("too_large"), 1, 32, zeros(32), zeros(20), 32)
+    assert cure_of(finding) == (
         "there is a guard: compare i with the number of elements of x"
     )
     shape = zeros(32), zeros(15), 5, 3
@@ -286,10 +286,10 @@ for (int k = 0; k < n; k++) {
 def test_an_inner_loop_is_counted_from_its_last_beginning():
     loops = find_cuda_loops(TWICE)
     assert [(loop.first, loop.last) for loop in loops] == [(2, 11), (5, 9)]
-    left = Barriers.of([4, 7, 7, 7, 4, 7, 7])
-    assert find_turns(loops, left, 8, 6) == Turns(5, 2, 3)
+    record = Barriers.of([4, 7, 7, 7, 4, 7, 7])
+    assert find_turns(loops, record, 8, 6) == Turns(5, 2, 3)
     # The outer loop: code below the inner loop, and the next turn's store.
-    assert find_turns(loops, left, 10, 3) == Turns(2, 2, 3)
+    assert find_turns(loops, record, 10, 3) == Turns(2, 2, 3)
     # The outer loop's next turn may read data from the inner loop.
     assert find_turns(loops, Barriers.of([]), 3, 3) == Turns(2, 1, 1)
 

@@ -29,10 +29,10 @@ def test_a_number_that_c_cannot_hold_is_an_error_with_the_number():
 @pytest.fixture
 def threads():
     """Yield the CPU target's number of threads, and restore it after the test."""
-    before = native.set_threads(0)
+    original = native.set_threads(0)
     runtime = ctypes.CDLL(str(build.simt_runtime(build.Flavour.here("cpu"))))
     yield runtime.simt_threads
-    native.set_threads(before)
+    native.set_threads(original)
 
 
 def test_threads_outlive_a_reload(threads):
@@ -89,8 +89,8 @@ def test_threads_hold_in_every_thread_and_torchs_are_its_own():
             thread.join()
         print(counts)
     """
-    done = in_a_new_process(script)
-    assert done.stdout == "[0, 0, 2]\n", done.stderr
+    process = in_a_new_process(script)
+    assert process.stdout == "[0, 0, 2]\n", process.stderr
 
 
 @pytest.mark.slow
@@ -116,8 +116,8 @@ def test_a_forked_child_computes():
         assert os.waitpid(child, 0)[1] == 0
         work()
     """
-    done = in_a_new_process(script)
-    assert done.returncode == 0, done.stderr
+    process = in_a_new_process(script)
+    assert process.returncode == 0, process.stderr
 
 
 def test_an_error_is_told_once(target):
@@ -175,7 +175,7 @@ def test_a_kernel_that_faults_says_restart_and_refuses_launches():
                 print(error)
         print(weft.relu(torch.tensor([-1.0, 2.0])).tolist())
     """
-    done = in_a_new_process(script)
-    first, again, last = done.stdout.splitlines()
-    assert first == again and "restart the notebook's kernel" in first, done.stderr
-    assert last == "[0.0, 2.0]"
+    process = in_a_new_process(script)
+    first, second, third = process.stdout.splitlines()
+    assert first == second and "restart the notebook's kernel" in first, process.stderr
+    assert third == "[0.0, 2.0]"

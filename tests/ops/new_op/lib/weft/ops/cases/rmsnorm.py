@@ -48,14 +48,14 @@ def _backward(title, x, weight, dy, eps) -> Case:
     """Return a case for the formula, since rstd arrives rounded to float32."""
     n, d = x.shape
     rstd = _rstd(x, eps).float()
-    scale, centre = rstd.double()[:, None], x.double() * rstd.double()[:, None]
-    given = dy.double() * weight.double()
-    mean = (given * centre).mean(1, keepdim=True)
-    mean_bound = sum_bound(d + 4, (given * centre).abs().mean(1, keepdim=True))
-    inner = 4 * U * given.abs() + centre.abs() * (mean_bound + 6 * U * mean.abs())
-    products = dy.double() * centre
+    scale, xhat = rstd.double()[:, None], x.double() * rstd.double()[:, None]
+    scaled = dy.double() * weight.double()
+    mean = (scaled * xhat).mean(1, keepdim=True)
+    mean_bound = sum_bound(d + 4, (scaled * xhat).abs().mean(1, keepdim=True))
+    inner = 4 * U * scaled.abs() + xhat.abs() * (mean_bound + 6 * U * mean.abs())
+    products = dy.double() * xhat
     answers = {
-        "dx": Answer(scale * (given - centre * mean), scale * inner + 1e-38),
+        "dx": Answer(scale * (scaled - xhat * mean), scale * inner + 1e-38),
         "dweight": Answer(products.sum(0), sum_bound(n + 3, products.abs().sum(0))),
     }
     return OP.case(title, {"dy": dy, "x": x, "weight": weight, "rstd": rstd}, answers)
