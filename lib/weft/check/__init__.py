@@ -3,7 +3,7 @@
     check(add, lambda a, b: a + b, outputs={"c": "n"}, inputs={"a": "n", "b": "n"})
 
 The checker tries sizes around those of a block, several launch shapes, random signed
-inputs, and threads in three orders. Outputs are poisoned and lie between guard zones.
+inputs, and threads in three orders. Outputs are poisoned, between guard zones.
 Results are compared with a float64 reference within a derived bound. A failure report
 names the element, block and thread, and guesses the mistake (mistakes/).
 
@@ -98,8 +98,8 @@ def check(
 
     kernel: a Python kernel (runs on sim), sim(k), numba_jit(k), cuda_c(k), or a kernel
     of load_cuda() or %%cuda. It may also be a plain function that writes into
-    `outputs`. Without outputs, it is a function of the inputs that returns what the
-    reference returns (NumPy, torch or lists). reference: a function that takes inputs
+    `outputs`. Without outputs, it is a function of the inputs that returns the same as
+    the reference (NumPy, torch or lists). reference: a function that takes inputs
     (floats as float64), values and sizes by name, or the inputs in order. It returns
     the outputs, then the inout arrays.
 

@@ -77,7 +77,7 @@ def plan_cases(
 
 
 def _without_repeats(first_cases: list, plan: list) -> list:
-    """Return the cases of `begin`, then those of `plan` that `begin` lacks."""
+    """Return the first cases, then those of `plan` that are not among them."""
     return first_cases + [case for case in plan if case not in first_cases]
 
 

@@ -62,16 +62,16 @@ class Attempt:
 
 Arrays = dict[str, np.ndarray]
 STEP = 1 / 16  # change of an element: large enough to be visible in float64
-# Relative to the answer; smaller changes are rounding errors of the reference.
+# Relative to the answer. Smaller changes are rounding errors of the reference.
 SAME = 1e-12
 
 
 def fan_in(
     answer: Callable[[Arrays], Arrays], inputs: Arrays, want: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
-    """Return, for each output, how many elements of one input an output element depends
-    on: the mean over the output, for the input element with the widest effect.
+    """Count, for each output, the elements of one input on which an element depends.
 
+    This is the mean over the output, for the input element with the widest effect.
     answer: a function that returns the outputs for changed inputs. inputs: floats as
     float64; only the first, middle and last element of each are changed.
     """

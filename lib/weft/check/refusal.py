@@ -111,7 +111,7 @@ def _dimension_of(index: Sequence[int]) -> str:
     return "({},{},{})".format(*index)
 
 
-EXPLORED = 12  # The most cases that are run only to find the ones that fail.
+EXPLORED = 12  # maximum number of later cases that are run to see whether they fail
 
 
 class Again(Protocol):

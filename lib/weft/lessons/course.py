@@ -79,7 +79,7 @@ def definition(text: str) -> str:
     return MARKED.sub(r"\1\2", words)
 
 
-def define_links(cells: Iterable[NotebookNode], definitions: dict[str, str]) -> None:
+def define_links(cells: Iterable[NotebookNode], known: dict[str, str]) -> None:
     """Add the entry's cell and definition to each link to the glossary.
 
     known: the texts of the entries by their places.
@@ -87,9 +87,9 @@ def define_links(cells: Iterable[NotebookNode], definitions: dict[str, str]) -> 
 
     def add_title(link: re.Match[str]) -> str:
         place = place_of(link["term"])
-        if place not in definitions:
+        if place not in known:
             return link[0]
-        title = re.sub(r'(["\\])', r"\\\1", definition(definitions[place]))
+        title = re.sub(r'(["\\])', r"\\\1", definition(known[place]))
         return f'](glossary.ipynb#cell-id={place} "{title}")'
 
     for cell in cells:
@@ -154,7 +154,7 @@ def next_lesson(lesson: Lesson, lessons: Sequence[Lesson]) -> Lesson | None:
 
 # ---- ways in -------------------------------------------------------------------------
 
-# What a reader knows already, and the lessons to begin with: numbers and topics.
+# The reader's experience, and the lessons to begin with (number: topic).
 WAYS_IN = (
     ("only Python", {"01a": "the course from its beginning"}),
     ("C", {"06": "CUDA C, from one thread to a whole program"}),
@@ -168,7 +168,7 @@ WAYS_IN = (
 
 
 def ways_in(lessons: Sequence[Lesson], folder: str = "") -> str:
-    """Return the table of ways in as Markdown. folder: path to the notebooks."""
+    """Return the "ways in" table as Markdown. folder: path to the notebooks."""
     by_number = {lesson.number: lesson for lesson in lessons}
     lines = ["| you know | begin with |", "|---|---|"]
     for experience, starts in WAYS_IN:
@@ -181,7 +181,7 @@ def ways_in(lessons: Sequence[Lesson], folder: str = "") -> str:
 
 
 def with_ways_in(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:
-    """Return README, or a cell, with the table of ways in between its two comments."""
+    """Return README, or a cell, with the "ways in" table between its two comments."""
     table = ways_in(lessons, folder)
     return TABLE.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text)
 
@@ -246,7 +246,7 @@ def complete(notebook: NotebookNode, lesson: Lesson, lessons: Sequence[Lesson]) 
 
 
 def fill_tables(notebook: NotebookNode, lessons: Sequence[Lesson]) -> None:
-    """Write the table of ways in into each cell with its two comments."""
+    """Write the "ways in" table into each cell with its two comments."""
     for cell in notebook.cells:
         cell.source = with_ways_in(cell.source, lessons)
 

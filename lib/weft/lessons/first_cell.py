@@ -1,4 +1,4 @@
-"""The first code cell of every notebook, and the program that it runs on Colab.
+"""The first code cell of every notebook, and its program for Colab and Kaggle.
 
 Colab and Kaggle open a notebook without the lab. There, the cell fetches the lab and
 runs this file, which requires only Python and installs the missing packages. Elsewhere,
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-# The folder is not called weft, because `import weft` would find it, and find it empty.
+# The folder is not called weft, since `import weft` would then import the folder.
 # IPython shows a UsageError as one line.
 GITHUB = "https://github.com/weft-lab/weft"
 FIRST = f"""\

@@ -1,7 +1,7 @@
 """The reader's progress through the course: a row for each lesson.
 
-A record of the user's guesses and of the solved puzzles and exercises is kept. Each
-lesson's notebook shows which of them belong to it.
+The lab records the user's guesses and solved puzzles and exercises. Each lesson's
+notebook shows which of them belong to it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _list_code(lesson: Lesson) -> list:
 
 
 def _count_asked(questions: set[tuple[str, str]], guessed: set[str]) -> int:
-    """Count a lesson's questions that have a guess; an f-string may ask several."""
+    """Count a lesson's questions with a guess; an f-string may be several questions."""
     patterns = [
         re.sub(r"\\\{.*?\\\}", ".+", re.escape(text)) if is_f else re.escape(text)
         for is_f, text in questions

@@ -129,7 +129,7 @@ class RaceRows:
                 )
 
     def print_errors(self) -> None:
-        """Print how far each step of 64 images was from float64."""
+        """Print the errors of each step of 64 images against float64."""
         for row in self.every:
             if (
                 row["measure"] == "step"
@@ -143,7 +143,7 @@ class RaceRows:
                 )
 
     def print_factors(self) -> None:
-        """Print how much faster than PyTorch our fastest steps are, and their parts."""
+        """Print the speedups of our fastest steps over PyTorch, and their parts."""
         for line in compare_best([r for r in self.every if r["measure"] == "step"]):
             print(
                 f"{line['precision']} {line['batch']:>6}: "

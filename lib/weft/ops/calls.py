@@ -143,7 +143,7 @@ def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
     if tensor.layout != torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else tensor.layout
         raise ArgumentError(f"{op}: {name} is {kind}, want a dense array")
-    # The memory of a negated view still holds the numbers with their original signs.
+    # The memory of a negated view still contains the numbers with their old signs.
     if tensor.is_neg():
         raise ArgumentError(
             f"{op}: {name} is a negated view of other numbers: call .resolve_neg()"

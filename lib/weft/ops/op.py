@@ -47,7 +47,7 @@ class Op:
 
     shapes: the sizes of each array by their names in weft.h, such as "n, c, h // kh",
     or "..." for any shape. "*n, in" allows any number of dimensions, of which all but
-    the last count as one. A parameter of the twin that stands for two numbers is
+    the last count as one. A parameter of the twin that represents two numbers is
     included, too.
 
     skipped: gradients that the backward pass leaves out if their pointer is NULL.

@@ -110,7 +110,7 @@ class Report:
         return not self.findings
 
     def verify(self) -> Report:
-        """Return this report; raise Mismatch with the report's text on findings."""
+        """Return this report; if it has findings, raise Mismatch with its text."""
         if not self.ok:
             raise Mismatch(self.text())
         return self

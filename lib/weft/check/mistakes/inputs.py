@@ -91,7 +91,7 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
 
 def _own_element(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None:
     """Return the element of the first output that the faulting thread would write in a
-    launch with a thread per element. It may lie past the last one. None: unknown."""
+    launch with a thread per element, possibly past the last one. None: unknown."""
     cause, shape = getattr(error, "__cause__", None), trial.shape
     block, thread = (getattr(cause, name, None) for name in ("block", "thread"))
     if shape is None or block is None or thread is None:
@@ -197,7 +197,7 @@ def _drop_terms(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     if s.want.dtype.kind in "iu" and all(
         a.dtype.kind == "f" for a in s.inputs.values()
     ):
-        return  # The output holds positions or counts, not sums.
+        return  # The output contains positions or counts, not sums.
     lengths: dict[str, int] = {}
     for name, dims in s.axes.items():
         lengths |= {d: n for d, n in zip(dims, s.inputs[name].shape)}

@@ -24,7 +24,7 @@ class WrongOutput:
 
     got, want: arrays of the same shape. bound: the largest allowed error, broadcast to
     that shape. block: the launch's (x, y, z); None for a plain function. unwritten: a
-    mask of elements that still hold `start`, the output's poison; None if that is
+    mask of elements that still contain `start`, the output's poison; None if that is
     unknown. again: a function that returns this output of the reference for other
     inputs. axes: the names of each input's dimensions. output: the names of the
     output's dimensions. grid: the launch's grid if the caller gave it.

@@ -54,7 +54,7 @@ def never_written(s: WrongOutput) -> str | None:
             "true, and does the kernel write this array?"
         )
     if (s.bad & ~s.unwritten).any():
-        return None  # there is another mistake as well
+        return None  # There is another mistake as well.
     region = describe_region(s, s.unwritten)
     return f"{region} never written" if region else None
 

@@ -72,7 +72,7 @@ def kernel_code(path: Path) -> str:
 
 
 def print_common_lines(old: str | Path, new: str | Path) -> None:
-    """Print how many lines a rung's kernel shares with an earlier one."""
+    """Print the number of lines that a rung's kernel shares with an earlier one."""
     marks = [line[0] for line in difference(old, new, context=10**6)]
     print(f"{marks.count(' ')} of {len(marks) - marks.count('-')} lines are from {old}")
 

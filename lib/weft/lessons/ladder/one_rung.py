@@ -100,7 +100,7 @@ class OneRung:
         self.path, self.name = path, name
 
     def library(self, target: str = "cpu", check: bool = False) -> native.Library:
-        """Return the library that contains only this rung. check: use the watch build.
+        """Return the library that contains only this rung. check: for the watch build.
 
         Raises BuildError with the compiler's messages.
         """
@@ -147,7 +147,7 @@ class OneRung:
 
         .counters of the report count requests, sectors and wavefronts by array: c, a, b
         and the kernel's shared arrays. Raises Mismatch, with the first finding, if c is
-        wrong, and ArgumentError for invalid or too large sizes.
+        wrong, and ArgumentError for sizes that are invalid or too large.
         """
         _check_sizes(m, n, k)
         lib = self.library("cpu", check=True)

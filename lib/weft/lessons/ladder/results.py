@@ -160,9 +160,9 @@ def print_losses() -> None:
 class Results:
     """Rows of `bench matmul`; all rows of one size come from one machine.
 
-    A ratio between two cards would be meaningless. The machine is this one if it has
-    measured any product of that size, else that of the first committed results with it.
-    Products that this machine has not measured at this size are NaN.
+    A ratio between two cards would be meaningless. The machine of a size is this one if
+    it has measured any product of that size, else that of the first committed results
+    with the size. Products that the machine of a size has not measured are NaN.
 
     rows: rows measured here, including peaks; you may append to .rows. told: results in
     the form of committed_results(); None: those.

@@ -158,7 +158,7 @@ def _build_resampling(new: int, old: int) -> np.ndarray:
 def contact_sheet(
     images: np.ndarray, columns: int, titles: Sequence[str] = ()
 ) -> Figure:
-    """Return images (count,h,w) uint8 side by side in rows, with any titles above."""
+    """Draw images (count,h,w) uint8 side by side in rows, with any titles above."""
     count, h, w = images.shape
     rows, gap = -(-count // columns), 11 if titles else 2
     sheet = np.full((rows * (h + gap), columns * (w + 2) - 2), np.nan)

@@ -111,7 +111,7 @@ class Painting:
         return summarize(times[3:], "wall")
 
     def change(self, kernel: Any) -> None:
-        """Paint with another kernel from now on; the time stays."""
+        """Paint with another kernel from now on; the time does not change."""
         self.kernel = kernel
         if self.widget is not None:
             self.widget.send({"kind": "changed"})

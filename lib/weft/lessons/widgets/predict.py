@@ -1,8 +1,7 @@
 """Guess first, then measure: predict("How many GB/s?", 500, "GB/s").measured(rate).
 
-The guess is drawn as a ghost beside the measurement. A score of the guesses is kept in
-the user's cache folder, with one entry per question, so that running a cell again adds
-none.
+The guess is drawn as a ghost beside the measurement. The user's cache folder keeps a
+score, with one entry per question, so that running a cell again adds none.
 """
 
 from __future__ import annotations

@@ -150,8 +150,8 @@ def error_bound(precision: str, k: int) -> float:
     if precision == "tf32":
         return truncation + 1.01 * 2.0**-9
     if precision == "3xtf32":
-        # The second TF32 number is truncated, so the sum of both differs from the
-        # operand by 2^-21. The product of both second numbers, 2^-22, is omitted.
+        # The second TF32 number is truncated, so an operand differs from the sum of
+        # both by up to 2^-21. The product of both second numbers, 2^-22, is omitted.
         return 3 * truncation + 2 * 2.0**-21 + 2.0**-22
     return truncation
 
