@@ -63,10 +63,12 @@ def test_names_and_pytorchs_devices_are_understood(driver):
         assert checked_device("cuda") == "cuda:1"
 
 
-@pytest.mark.parametrize("given", ["tpu", "cuda:", "cuda:-1", "cuda:0x", "", None, 0])
-def test_other_names_are_refused(given):
+@pytest.mark.parametrize(
+    "spelling", ["tpu", "cuda:", "cuda:-1", "cuda:0x", "", None, 0]
+)
+def test_other_names_are_refused(spelling):
     with pytest.raises(ArgumentError, match="want cpu, cuda or cuda:N"):
-        checked_device(given)
+        checked_device(spelling)
 
 
 def test_the_driver_says_what_there_is(driver):

@@ -608,7 +608,7 @@ def test_blocks_that_race_are_not_asked_about_their_index():
 
 
 @pytest.mark.parametrize(
-    "got, want, said",
+    "got, want, words",
     [
         ([2.0], [6.0], "looks like off by a factor of 3: it is 1/3 of what"),
         ([6.0], [2.0], "looks like off by a factor of 3: it is 3 times what"),
@@ -618,7 +618,7 @@ def test_blocks_that_race_are_not_asked_about_their_index():
         ([5.0], [2.0], "^$"),
     ],
 )
-def test_a_single_wrong_element_is_no_low_precision(got, want, said):
+def test_a_single_wrong_element_is_no_low_precision(got, want, words):
     bound = np.full(len(want), 1e-6)
     scene = WrongOutput("y", np.float32(got), np.float32(want), bound)
-    assert re.search(said, guess(scene))
+    assert re.search(words, guess(scene))

@@ -169,7 +169,7 @@ def test_a_place_behind_the_row_is_no_choice_among_equals():
 
 
 @pytest.mark.parametrize(
-    "got, said",
+    "got, words",
     [
         ([3, 0], "past the end"),  # The other is right.
         ([3, 1], "past the end"),  # The other is one of two equals.
@@ -177,7 +177,7 @@ def test_a_place_behind_the_row_is_no_choice_among_equals():
         ([3, 2], ""),  # The other is neither.
     ],
 )
-def test_a_place_that_no_row_has_shows_the_padding(got, said):
+def test_a_place_that_no_row_has_shows_the_padding(got, words):
     x = np.array([[5, 5, 1], [7, 7, 2]], float32)
     scene = WrongOutput(
         *("out", np.int32(got), np.int32([0, 0]), np.zeros(2)),
@@ -185,15 +185,15 @@ def test_a_place_that_no_row_has_shows_the_padding(got, said):
         axes={"x": ("m", "n")},
         output=("m",),
     )
-    assert said in guess(scene) and bool(said) == ("position" in guess(scene))
-    assert bool(describe_proof(scene)) == (3 in got and bool(said))
+    assert words in guess(scene) and bool(words) == ("position" in guess(scene))
+    assert bool(describe_proof(scene)) == (3 in got and bool(words))
 
 
 # ---- pictures upside down -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "made, due, said",
+    "axes, expected, words",
     [
         ((0,), (1,), "x with its rows in reverse order instead of its columns"),
         ((1,), (0,), "x with its columns in reverse order instead of its rows"),
@@ -204,13 +204,13 @@ def test_a_place_that_no_row_has_shows_the_padding(got, said):
         ((0, 1), (), "the result rotated by 180 degrees"),
     ],
 )
-def test_the_axis_is_named_along_which_an_image_is_turned(made, due, said):
+def test_the_axis_is_named_along_which_an_image_is_turned(axes, expected, words):
     error = refused(
-        *(lambda x: np.flip(x, made), lambda x: np.flip(x, due)),
+        *(lambda x: np.flip(x, axes), lambda x: np.flip(x, expected)),
         inputs={"x": ("height", "width")},
         sizes=[(3, 4)],
     )
-    assert f"looks like {said}" in error
+    assert f"looks like {words}" in error
 
 
 def test_an_input_read_from_its_end_is_told_by_rows_or_whole():
@@ -230,8 +230,8 @@ def test_an_input_read_from_its_end_is_told_by_rows_or_whole():
 # ---- the size that decides ----------------------------------------------------------
 
 
-def product_of_full(which):
-    """Return a matmul that assumes that the sizes in `which` are multiples of tiles."""
+def product_of_full(full_sizes):
+    """Return a matmul that assumes that `full_sizes` are multiples of tiles."""
     text = """
 __global__ void product(float *c, const float *a, const float *b, int m, int n, int k) {
     int row = blockIdx.y * 4 + threadIdx.y, left = blockIdx.x * 8 + threadIdx.x;
@@ -244,12 +244,12 @@ __global__ void product(float *c, const float *a, const float *b, int m, int n, 
     }
 }"""
     tiles = {"m": "m / 4 * 4", "n": "n / 8 * 8", "k": "k / 4 * 4"}
-    cell = text % tuple(tiles[name] if name in which else name for name in "mnk")
+    cell = text % tuple(tiles[name] if name in full_sizes else name for name in "mnk")
     return load_cuda(cell, target="cpu", name="test_suspicions.py product")
 
 
 @pytest.mark.parametrize(
-    "which, said",
+    "names, words",
     [
         ("m", "m is a multiple of the block's y: look at the last block, "),
         ("n", "n is a multiple of 2 times the block's x: look at the last block, "),
@@ -257,16 +257,16 @@ __global__ void product(float *c, const float *a, const float *b, int m, int n, 
         ("mk", "m is a multiple of the block's y and k is a multiple of the block's"),
     ],
 )
-def test_of_sizes_that_are_odd_together_the_one_that_counts_is_named(which, said):
+def test_of_sizes_that_are_odd_together_the_one_that_counts_is_named(names, words):
     """In the puzzle's sizes, all three are full, or none is."""
     error = refused(
-        *(product_of_full(which), np.matmul),
+        *(product_of_full(names), np.matmul),
         outputs={"c": ("m", "n")},
         inputs={"a": ("m", "k"), "b": ("k", "n")},
         sizes=[(4, 8, 4), (8, 16, 8), (2, 6, 3), (5, 9, 7), (3, 12, 13)],
         launch=lambda m, n: ((-(-n // 8), -(-m // 4)), (4, 4)),
     )
-    assert f"It is right only where {said}" in error
+    assert f"It is right only where {words}" in error
 
 
 def only_first_columns(y, x, rows, cols):
@@ -311,7 +311,7 @@ __global__ void copy(float *y, const float *x, int n) {
 
 
 @pytest.mark.parametrize(
-    "step, said",
+    "step, words",
     [
         (
             7,
@@ -323,7 +323,7 @@ __global__ void copy(float *y, const float *x, int n) {
     ],
 )
 def test_a_literal_where_the_blocks_length_is_due_is_told_from_what_was_written(
-    step, said
+    step, words
 ):
     error = refused(
         *(literal(step), lambda x: x),
@@ -332,7 +332,7 @@ def test_a_literal_where_the_blocks_length_is_due_is_told_from_what_was_written(
         sizes=[2, 6, 7, 9, 14, 23],
         launch=[lambda n: (-(-n // 5), 5)],
     )
-    assert said in error and "last element" not in error
+    assert words in error and "last element" not in error
 
 
 def test_too_few_blocks_of_their_number_of_threads_are_too_few_blocks():

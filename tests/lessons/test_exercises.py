@@ -44,11 +44,11 @@ def test_stub_is_not_solved_yet(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ["body", "says"],
+    ["body", "words"],
     [("(void)p; return 2;", "2, not 1"), ("return *p;", "one was ended by SIGSEGV")],
 )
-def test_wrong_answer_raises_here(tmp_path, body, says):
-    with pytest.raises(AssertionError, match=says):
+def test_wrong_answer_raises_here(tmp_path, body, words):
+    with pytest.raises(AssertionError, match=words):
         one(tmp_path, body, check_null)
 
 

@@ -105,15 +105,15 @@ def test_a_mistake_that_no_longer_fits_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("notebook", "words"),
     [
         (source("def double(x):\n    return 2 * x"), "no BEGIN and END SOLUTION"),
         (source(folded="text without the mark"), "no <!-- answer -->"),
     ],
 )
-def test_an_exercise_without_one_of_its_parts_is_refused(given, says):
-    with pytest.raises(lessons.LessonError, match=says):
-        lessons.learner(given)
+def test_an_exercise_without_one_of_its_parts_is_refused(notebook, words):
+    with pytest.raises(lessons.LessonError, match=words):
+        lessons.learner(notebook)
 
 
 def test_an_answer_without_its_tag_is_refused():
@@ -242,12 +242,12 @@ def test_the_answer_of_a_puzzle_is_folded_below_its_hints():
 
 
 @pytest.mark.parametrize(
-    ("marker", "says"),
+    ("marker", "words"),
     [
         ("<!-- puzzles: thread -->", "no puzzles 'thread'; there are map, zip"),
         (f"Here:\n{MARKER}", "not alone"),
     ],
 )
-def test_a_line_that_stands_for_no_group_is_refused(marker, says):
-    with pytest.raises(lessons.LessonError, match=says):
+def test_a_line_that_stands_for_no_group_is_refused(marker, words):
+    with pytest.raises(lessons.LessonError, match=words):
         lessons.clean(with_puzzles(marker))

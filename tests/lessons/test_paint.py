@@ -205,10 +205,10 @@ def live():
     return make
 
 
-def ask(made: Painting, t: float, view: str = "a", playing: bool = False) -> None:
+def ask(painting: Painting, t: float, view: str = "a", playing: bool = False) -> None:
     """Request a picture by a message, like a front end."""
     content = {"kind": "frame", "view": view, "t": t, "playing": playing}
-    made.widget._handle_custom_msg(content, [])
+    painting.widget._handle_custom_msg(content, [])
 
 
 def test_a_request_is_answered_with_its_picture(live):

@@ -94,9 +94,9 @@ def complaints(runs: Runs, order: str) -> list[str]:
         return [text for texts in pool.map(of, groups) for text in texts]
 
 
-def _is_about(found: Finding, case: Case, group: list[Case]) -> bool:
+def _is_about(finding: Finding, case: Case, group: list[Case]) -> bool:
     """Return whether a finding is this case's: by its line, or as the only case."""
-    lines = {found.line, found.other_line} - {0}
+    lines = {finding.line, finding.other_line} - {0}
     owners = [one for one in group if lines & one.lines]
     return case in owners or (not owners and case is group[0])
 

@@ -195,8 +195,8 @@ def findings(kernel, grid, block, *args):
         return fault.report.findings
 
 
-def cure_of(one):
-    return cures.in_python(one)
+def cure_of(finding):
+    return cures.in_python(finding)
 
 
 def zeros(*shape):

@@ -189,7 +189,7 @@ def test_json_has_what_the_command_line_promises():
 
 
 @pytest.mark.parametrize(
-    "index, shape, said",
+    "index, shape, text",
     [
         ((4, 0, 0), (8, 1, 1), "4"),
         ((1, 2, 0), (4, 4, 1), "(1,2)"),
@@ -197,8 +197,8 @@ def test_json_has_what_the_command_line_promises():
         ((0, 0, 0), (1, 1, 1), "0"),
     ],
 )
-def test_threads_are_named_with_as_many_sides_as_their_block_has(index, shape, said):
-    assert write_index(index, shape) == said
+def test_threads_are_named_with_as_many_sides_as_their_block_has(index, shape, text):
+    assert write_index(index, shape) == text
 
 
 def test_every_kind_is_explained():

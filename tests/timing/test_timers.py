@@ -38,7 +38,7 @@ def test_a_call_is_timed_on_the_host_and_says_how():
 
 
 @pytest.mark.parametrize(
-    "options, said",
+    "options, words",
     [
         ({"timer": "sundial"}, "timer 'sundial': want one of kernel, graph, event"),
         ({"timer": "graph"}, "'graph' is a GPU's: on a CPU there is 'wall'"),
@@ -46,9 +46,9 @@ def test_a_call_is_timed_on_the_host_and_says_how():
         ({"device": "gpu"}, "want cpu, cuda"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_runs(options, said):
+def test_what_makes_no_sense_is_refused_before_anything_runs(options, words):
     calls = []
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=words):
         weft.bench(calls.append, 1, **{"device": "cpu", **options})
     assert not calls
 
@@ -275,19 +275,19 @@ class Nvml:
     def __init__(self, clocks_, reasons):
         self.clocks, self.reasons = iter(clocks_), iter(reasons)
 
-    def nvmlDeviceGetClockInfo(self, handle, kind, found):
-        found._obj.value = next(self.clocks)
+    def nvmlDeviceGetClockInfo(self, handle, kind, result):
+        result._obj.value = next(self.clocks)
         return 0
 
-    def nvmlDeviceGetTemperature(self, handle, kind, found):
+    def nvmlDeviceGetTemperature(self, handle, kind, result):
         return 3  # not supported
 
-    def nvmlDeviceGetPowerUsage(self, handle, found):
-        found._obj.value = 699_500
+    def nvmlDeviceGetPowerUsage(self, handle, result):
+        result._obj.value = 699_500
         return 0
 
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle, found):
-        found._obj.value = next(self.reasons)
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle, result):
+        result._obj.value = next(self.reasons)
         return 0
 
 

@@ -110,7 +110,7 @@ del os.environ["CXX"]
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text, message",
     [
         (None, r"no C\+\+ compiler '.*/cxx' \(from CXX\): install one \(Debian"),
         (
@@ -122,12 +122,12 @@ del os.environ["CXX"]
     ],
     ids=["missing", "no_compiler", "text", "no_shell"],
 )
-def test_what_is_no_compiler_is_one_line(lab, tmp_path, text, told):
+def test_what_is_no_compiler_is_one_line(lab, tmp_path, text, message):
     cxx = compiler(tmp_path, text) if text else str(tmp_path / "cxx")
     words = ["-m", "weft", "build", "--device", "cpu"]
     proc = python(lab, tmp_path / "cache", *words, env={"CXX": cxx})
     assert proc.returncode == 1 and proc.stderr.count("\n") == 1
-    assert re.fullmatch(f"weft build: {told}.*\n", proc.stderr), proc.stderr
+    assert re.fullmatch(f"weft build: {message}.*\n", proc.stderr), proc.stderr
 
 
 def test_no_compiler_on_the_path(lab, tmp_path):
