@@ -137,7 +137,7 @@ def test_arguments_reach_the_python_that_was_prepared(tmp_path):
 
 
 def test_nvidias_packages_of_cuda_12_count(fake_python, tmp_path):
-    """They belong to the installed torch, so no package of CUDA 13 is added."""
+    """These packages belong to the installed torch, so none of CUDA 13 is added."""
     requirements = environment.list_requirements()
     for name in ("torch", "nvidia_cuda_nvrtc_cu12"):
         folder = tmp_path / f"{name}-12.8.1.dist-info"

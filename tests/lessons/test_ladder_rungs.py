@@ -36,7 +36,7 @@ def rung_file(name: str) -> Path:
 
 @pytest.mark.parametrize("name", [rung.name for rung in RUNGS])
 def test_a_rungs_file_says_what_was_predicted_and_what_came_of_it(name):
-    """It also names the previous rung's limit, unless it is the first of a ladder."""
+    """The file also names the previous rung's limit, unless its rung is the first."""
     head = rung_file(name).read_text().split("*/")[0]
     headings = ["Before", "Idea", "Prediction", "Measured", "Limit"]
     matches = re.findall(rf"^ \* ({'|'.join(headings)}):", head, re.MULTILINE)

@@ -330,7 +330,7 @@ def test_a_definition_is_the_first_sentence_as_plain_text():
 
 
 def test_links_of_puzzles_lead_to_the_glossary():
-    """They do so even before `make notebooks`. The output of a check has no links."""
+    """The links exist even before `make notebooks`. The output of a check has none."""
     entries = glossary()
     for puzzle in puzzles:
         text = re.sub(r"`[^`]*`", "", "\n".join([puzzle.text, *puzzle.hints]))
@@ -379,7 +379,7 @@ def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     # If the lab cannot be imported, fail here instead of fetching another one.
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GIT_ALLOW_PROTOCOL": "file"}
-    # Beside other tests, threads that spin while they wait slow all down tenfold.
+    # Beside other tests, threads that spin while they wait are ten times slower.
     ours["OMP_WAIT_POLICY"] = "passive"
     ours["WEFT_SMALL"] = "1"
     client.execute(env=os.environ | ours)

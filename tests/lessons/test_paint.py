@@ -286,7 +286,7 @@ def test_an_edited_kernel_repaints_at_once_and_the_time_stays(shell):
     ask(painting, 7.5)
     run_cell(shell, "1 + 1")
     assert len(log) == 1
-    run_cell(shell, red(1.0))  # This cell is not that of the picture.
+    run_cell(shell, red(1.0))  # in another cell than the picture's
     assert log[1][0] == {"kind": "changed"}
     ask(painting, painting.t)
     assert log[2][0]["t"] == 7.5 and bytes(log[2][1][0])[:4] == b"\xff\0\0\xff"

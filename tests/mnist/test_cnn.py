@@ -294,7 +294,7 @@ def step64(shape: Shape, params, images, labels, wrong: str = "") -> Step:
 
 
 def margin(x: torch.Tensor, pooled: bool) -> float:
-    """Return the distance of ReLU and max pool from another decision, per largest x."""
+    """Return how near ReLU and pool are to another decision, over the largest x."""
     x = x.detach()
     nearest = x.abs().min()
     if pooled:

@@ -144,7 +144,7 @@ def test_a_call_takes_the_same_steps_as_many_calls(target, rung):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", sorted({p.values[0] for p in fused()}))
 def test_a_graph_computes_what_single_launches_do(target):
-    """They agree even with a rate, images and batches that were not captured."""
+    """The results agree even for a rate, images and batches that were not captured."""
     rungs = [p.values[1] for p in fused(("fp32",)) if p.values[0] == target]
     images, labels = random_data(MODEL, 9, seed=8)
     seen = []
@@ -222,7 +222,7 @@ def test_profile_times_the_kernels_of_a_step_that_trains(target, rung):
 
 @pytest.mark.slow
 def test_sums_over_patches_are_not_timed_as_conv1():
-    """A single step computes them in "batch"; in a run, the previous step does."""
+    """A single step computes the sums in "batch"; in a run, the previous step does."""
     cnn = ready("cpu", "fused", MODEL)
     profiles = [cnn.profile(np.arange(2)) for _ in range(3)]
     batch, update = (

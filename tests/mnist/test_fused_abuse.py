@@ -37,7 +37,7 @@ SOME = ["bn1.weight", "bn2.bias", "fc1.bias", "conv2.weight"]
 @pytest.mark.slow
 @each_rung
 def test_a_nan_anywhere_is_a_nan_loss(target, rung):
-    """No ReLU turns it into zero, so the loss shows that the training failed."""
+    """No ReLU turns the NaN into zero, so the loss shows that the training failed."""
     if target == "cpu" and rung not in ("fused", "bf16"):
         pytest.skip("has the same ReLUs")
     cnn = ready(target, rung, MODEL)
@@ -57,7 +57,7 @@ def test_a_nan_anywhere_is_a_nan_loss(target, rung):
 @pytest.mark.slow
 @each_fp32_rung
 def test_models_side_by_side_do_not_touch_each_other(target, rung):
-    """Nor do other batch sizes, forward passes, profiles or new weights in between."""
+    """Other batch sizes, forward passes, profiles and new weights change nothing."""
     if target == "cpu" and rung == "fused":
         pytest.skip("keeps less than graph from call to call")
 

@@ -171,7 +171,7 @@ def accuracy(side: Cnn | TwinTrainer, schedule: Schedule, seed: int) -> float:
 
 # On either side, accuracies spread by 0.06 to 0.09 points, and differences of two by
 # 0.12 (five seeds, fp32, H200). The mean of 25 differences has an error of 0.025, a
-# quarter of the limit. With five seeds, it is 0.055, which cannot tell 0.1 from 0.
+# quarter of the limit. With five seeds, it is 0.055, too much to detect 0.1 points.
 SEEDS = 25
 
 

@@ -96,7 +96,7 @@ def test_training_is_the_twins_training(cnn):
             for name, gradient in want.gradients.items():
                 original = torch.from_numpy(start[name]).double()
                 got = torch.from_numpy(weights[name]).double()
-                # The update rounds lr, their product and their difference.
+                # The update rounds lr, lr times the gradient, and the difference.
                 update = 3 * float64.ULP * (original.norm() + lr * gradient.norm())
                 bound = lr * want.bounds[name] + update
                 assert (got - (original - lr * gradient)).norm() <= bound, name

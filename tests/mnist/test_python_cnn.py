@@ -58,7 +58,7 @@ def clear(shape: Shape, params, batch: int) -> np.ndarray:
 
 @each_runner
 def test_a_step_agrees_with_float64(device, runner):
-    """So does the second step, on a smaller batch: it must not read leftovers."""
+    """The second step, on a smaller batch, must not read leftovers."""
     cnn = ready(device, runner)
     images, labels = random_data(SHAPE, 20)
     for batch in (4, 3):
@@ -243,7 +243,7 @@ def test_rungs_by_name():
 
 @pytest.mark.slow
 def test_several_rungs_are_timed_and_trained_side_by_side(monkeypatch, tmp_path):
-    """One of them is in Python, here as C; this covers the path of --rung numba."""
+    """One rung is in Python, here as C; this covers the path of --rung numba."""
     monkeypatch.setattr(train, "trainer", lambda rung, device, **model: (
         PythonCnn(in_c, device, **model) if rung == "numba" else
         trainer(rung, device, **model)

@@ -118,7 +118,7 @@ def test_a_kernel_that_makes_no_progress_is_ended_in_seconds(tmp_path):
 
 @pytest.mark.slow
 def test_findings_in_a_template_function_have_their_lines(tmp_path):
-    """Its line table has its own section, which begins with the table's first file."""
+    """The function has its own section, which begins with the table's first file."""
     text = (FOLDER / "clean/warps.cu").read_text()
     text = text.replace('"../cases.h"', f'"{FOLDER}/cases.h"')
     path = tmp_path / "plain.cu"

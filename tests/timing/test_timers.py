@@ -21,7 +21,7 @@ CPU = parse_device("cpu")
 
 def test_the_spread_is_the_width_of_the_medians_interval():
     assert race.spread_of(range(7)) == math.inf
-    # n = 100: ranks 50 - 9.8 and 50 + 9.8, rounded outwards, of values 101 to 200.
+    # n = 100: ranks 50 - 9.8 and 50 + 9.8, rounded outward, of values 101 to 200.
     assert race.spread_of(range(101, 201)) == (161 - 141) / 150.5
     assert race.spread_of([5.0] * 8) == 0
     few, many = (race.spread_of(list(range(90, 111)) * n) for n in (1, 100))

@@ -52,7 +52,7 @@ def test_eight_processes_build_a_cold_library_once(lab, tmp_path):
 
 @pytest.mark.slow
 def test_eight_processes_with_caches_of_their_own(lab, tmp_path):
-    """They share no cache, and all write the same library into lib/."""
+    """The processes share no cache, and all write the same library into lib/."""
     children = [
         start(lab, tmp_path / f"cache{n}", "-c", LIBRARY) for n in range(PROCESSES)
     ]
@@ -71,7 +71,7 @@ def test_eight_processes_compile_the_same_cell(lab, tmp_path):
 
 @pytest.mark.slow
 def test_a_build_that_is_killed_can_be_built(lab, tmp_path):
-    """Kill it at KILLS random moments; the next build ignores the dead process."""
+    """Kill the build at KILLS random moments; the next one ignores the dead process."""
     cache, source = tmp_path / "cache", lab / "kernels/relu.cu"
     begun = time.monotonic()
     assert python(lab, cache, "-c", LIBRARY).stdout == "reference\n"

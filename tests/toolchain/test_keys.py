@@ -57,7 +57,7 @@ def test_each_place_of_a_key_changes_it(edit):
 
 
 def test_the_keys_cover_what_decides_a_result():
-    """They cover each file of the rewriter, the threads' runtime and the builder."""
+    """The keys cover each file of the rewriter, the CPU runtime and the builder."""
     for name, folders in {
         "REWRITER": [PACKAGE / "csource/rewriter"],
         "RUNTIME": [ROOT / "kernels/simt"],
@@ -105,7 +105,7 @@ def test_a_cell_for_a_gpu_is_named_after_its_toolchain(edit):
 
 
 def test_a_program_is_built_again_after_an_edit_of_its_builder(tmp_path, monkeypatch):
-    """Its manifest contains the state of each file that affects its build."""
+    """The program's manifest contains the state of each file that affects its build."""
     monkeypatch.setattr(store, "cache_folder", lambda *parts: tmp_path)
     executable, manifest = tmp_path / "prog.any", tmp_path / "prog.json"
     executable.touch()
