@@ -228,9 +228,9 @@ def _guess_mistakes(
     if order:
         guesses.append(order)
     else:
-        said = spacing or ("" if first.by_value else of_fault(first.error, first.trial))
-        said = said or _guess(problem, first, later_runs)
-        guesses += [said] if said else []
+        text = spacing or ("" if first.by_value else of_fault(first.error, first.trial))
+        text = text or _guess(problem, first, later_runs)
+        guesses += [text] if text else []
     output = next(iter([*problem.outputs.values(), *problem.inout.values()]), None)
     along = {}
     if output is not None and runner.dimensions >= len(output.axes):
@@ -249,8 +249,8 @@ def _guess_mistakes(
     if guesses and pattern.endswith(" is 1.") and "only where" in pattern:
         # Most mistakes stay hidden at size 1.
         pattern = "" if "is right" in pattern else pattern
-    said = [f"It {text}{'' if text.endswith('?') else '.'}" for text in guesses]
-    return said + [pattern] * bool(pattern)
+    sentences = [f"It {text}{'' if text.endswith('?') else '.'}" for text in guesses]
+    return sentences + [pattern] * bool(pattern)
 
 
 def _guess_spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) -> str:
@@ -349,10 +349,10 @@ def _by_order(runner: Runner, first: Attempt, again: Again) -> str:
         if differs.any():
             if not differs[at]:
                 at = tuple(map(int, np.argwhere(differs)[0]))
-            here, there = number(first.got[name][at]), number(attempt.got[name][at])
-            text = f"{name_element(name, at)} is {here} {_describe_run(first.order)}"
+            a, b = (number(run.got[name][at]) for run in (first, attempt))
+            text = f"{name_element(name, at)} is {a} {_describe_run(first.order)}"
             return (
-                f"looks like a race: {text}, {there} {_describe_run(order)}; two "
+                f"looks like a race: {text}, {b} {_describe_run(order)}; two "
                 f"threads access the same element, or a barrier is missing"
             )
     return ""

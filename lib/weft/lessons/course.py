@@ -211,15 +211,15 @@ def with_course(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:
 
 def strip(cells: list[NotebookNode]) -> list[NotebookNode]:
     """Return the cells without the additions of complete()."""
-    written = [c for c in cells if GENERATED not in c.metadata.get("tags", [])]
-    sections = list_sections(nbformat.v4.new_notebook(cells=written))
+    own_cells = [c for c in cells if GENERATED not in c.metadata.get("tags", [])]
+    sections = list_sections(nbformat.v4.new_notebook(cells=own_cells))
     kinds = {s.start: s.kind for s in sections if s.kind != s.outer}
-    for at, cell in enumerate(written):
+    for at, cell in enumerate(own_cells):
         _set_kind(cell, kinds.get(at, CORE))
         if match_heading(cell):
             cell.source = LENGTH.sub("", cell.source)
         cell.source = TABLE.sub(r"\1\2", cell.source)
-    return written
+    return own_cells
 
 
 def _set_kind(cell: NotebookNode, kind: str) -> None:
@@ -284,6 +284,6 @@ def next_text(lesson: Lesson, lessons: Sequence[Lesson]) -> str:
 
 
 def _make_cell(name: str, text: str) -> NotebookNode:
-    table = nbformat.v4.new_markdown_cell(text, id=f"course-{name}")
-    table.metadata["tags"] = [GENERATED]
-    return table
+    cell = nbformat.v4.new_markdown_cell(text, id=f"course-{name}")
+    cell.metadata["tags"] = [GENERATED]
+    return cell

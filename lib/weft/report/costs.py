@@ -260,14 +260,14 @@ class Counters:
         names = ("reads", "writes", "atomics", "requests", "sectors", "bytes")
         names += ("load_sectors_per_request", "store_sectors_per_request")
         names += ("wavefronts", "bank_conflicts", "active_lanes")
-        counts = ("blocks", "threads", "warps", "barriers")
-        return {name: getattr(self, name) for name in (*counts, *names)}
+        totals = ("blocks", "threads", "warps", "barriers")
+        return {name: getattr(self, name) for name in (*totals, *names)}
 
     def _by_array(self, name: str, kind: str = "", space: str = "") -> dict[str, int]:
         counts: dict[str, int] = {}
         for p in self.places:
-            matches = p.array and kind in ("", p.kind) and space in ("", p.space)
-            if matches and p.accesses:
+            is_match = p.array and kind in ("", p.kind) and space in ("", p.space)
+            if is_match and p.accesses:
                 counts[p.array] = counts.get(p.array, 0) + getattr(p, name)
         return counts
 
@@ -438,12 +438,12 @@ def _memory_cell(line: Line, space: str) -> CostCell:
         for p in line.places
         if p.space == space and p.kind != "step" and p.requests > 0
     ]
-    ratios, heat, reason = [], 0.0, []
+    ratios, heat, reasons = [], 0.0, []
     for place in places:
         cost = place.sectors if space == "global" else place.wavefronts
         took = cost / place.requests
         minimum = sectors_needed(place) if space == "global" else turns_needed(place)
         ratios.append(write_short(took))
         heat = max(heat, min(1.0, (took / minimum - 1) / 7))
-        reason += [sentence for _, sentence in _list_wastes(place)]
-    return CostCell(" ".join(dict.fromkeys(ratios)), heat, "; ".join(reason))
+        reasons += [sentence for _, sentence in _list_wastes(place)]
+    return CostCell(" ".join(dict.fromkeys(ratios)), heat, "; ".join(reasons))

@@ -89,7 +89,7 @@ def write_html(report: Report) -> str:
     costs = write_costs(report.counters) if report.counters else []
     parts = [write_top(report, write_head(report), costs), *write_findings(report)]
     if report.counters:
-        parts += [write_remark(costs) for costs in list_remarks(report.counters)]
+        parts += map(write_remark, list_remarks(report.counters))
         parts += write_listings(report)
     return make_page(parts)
 

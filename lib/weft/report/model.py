@@ -236,7 +236,7 @@ class ProgramReport:
         return "\n".join(parts)
 
     def _listings(self) -> list[str]:
-        total, rows = self.counters, []
+        total, sections = self.counters, []
         for source in self.sources:
             hot = self.listing == "hot"
             lines = total.lines_of(source.file)
@@ -246,8 +246,8 @@ class ProgramReport:
                 else ""
             )
             if listing:
-                rows += ["", f"{source.file}:", listing]
-        return rows
+                sections += ["", f"{source.file}:", listing]
+        return sections
 
     def __repr__(self) -> str:
         return self.text()

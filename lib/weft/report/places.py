@@ -82,9 +82,9 @@ def only_array(line: str, column: int) -> str:
 
     The result is "" if there is no index, or if there are several: s[i][j].
     """
-    offset = find_element(line, column)
-    indexed = re.match(r"\w+(?=\s*\[)", offset)
-    text = line.encode()[column:].decode(errors="ignore")[len(offset) :]
+    element = find_element(line, column)
+    indexed = re.match(r"\w+(?=\s*\[)", element)
+    text = line.encode()[column:].decode(errors="ignore")[len(element) :]
     return indexed[0] if indexed and not text.lstrip().startswith("[") else ""
 
 
@@ -104,11 +104,11 @@ def split_subscript(line: str, column: int, array: str) -> list[str]:
     if not array or not re.match(rf"{re.escape(array)}\s*\[", text):
         return []
     parts, end = [], len(array)
-    while offset := re.compile(r"\s*\[").match(text, end):
-        end = find_close(text, offset.end() - 1) + 1
+    while bracket := re.compile(r"\s*\[").match(text, end):
+        end = find_close(text, bracket.end() - 1) + 1
         if not end:
             break
-        parts.append(text[offset.end() : end - 1])
+        parts.append(text[bracket.end() : end - 1])
     return parts
 
 
@@ -151,9 +151,9 @@ def _find_start(line: str, at: int) -> int:
     if line[at] == "[":  # within a template
         return _find_lvalue(line, at)
     if re.match(r"(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--", line[at:]):
-        first_rows = len(line[:at].rstrip())
-        if first_rows:
-            return _find_lvalue(line, first_rows)
+        end = len(line[:at].rstrip())
+        if end:
+            return _find_lvalue(line, end)
     return at
 
 
@@ -161,10 +161,10 @@ def _find_lvalue(line: str, end: int) -> int:
     """Return the start of the x[i], s[i][j], p->x or *p that ends before `end`."""
     at = end
     while at > 0:
-        last_row = line[at - 1]
-        if last_row in ")]":
+        character = line[at - 1]
+        if character in ")]":
             at = max(find_open(line, at - 1), 0)  # 0: the bracket is on an earlier line
-        elif last_row.isalnum() or last_row == "_":
+        elif character.isalnum() or character == "_":
             at = re.search(r"\w+$", line[:at]).start()  # type: ignore[union-attr]
             joint = re.search(r"(?:\.|->|::)\s*$", line[:at])
             if not joint:

@@ -109,7 +109,7 @@ def launch_report(
     counters = Counters()
     for entry in parsed.raw["kernels"]:
         counters = parsed.counters(entry)
-    findings = [dataclasses.replace(entry, kernel="") for entry in parsed.findings()]
+    findings = [dataclasses.replace(f, kernel="") for f in parsed.findings()]
     findings += more
     report = Report(kernel, *shape, findings, counters, seconds=seconds)
     names = _rank_files(findings, [counters])
@@ -331,8 +331,8 @@ class _Raw:
 
     def _barriers(self, kernel: str) -> bool:
         """Return whether a kernel has reached any barrier."""
-        sites = self.raw["kernels"]
-        return any(entry.get("barriers") and entry["name"] == kernel for entry in sites)
+        kernels = self.raw["kernels"]
+        return any(k.get("barriers") and k["name"] == kernel for k in kernels)
 
     def _pattern(self, finding: Finding, other_place: _Where) -> str:
         """Return a race's pattern: UPDATE (s[0] += 1), IN_PLACE (x[i] = x[i + 1])."""
@@ -379,9 +379,9 @@ class _Raw:
                 step.accesses, step.requests = raw["threads"], raw["executions"]
                 step.column = place.compiled
                 _gather(places, step)
-        files = ("blocks", "threads", "warps", "barriers")
-        files += ("copied", "copied_past", "shared")
-        sums = {name: kernel.get(name, 0) for name in files}
+        names = ("blocks", "threads", "warps", "barriers")
+        names += ("copied", "copied_past", "shared")
+        sums = {name: kernel.get(name, 0) for name in names}
         return Counters(**sums, places=list(places.values()))
 
     def _steps(self, sites: Sequence[Sequence[int]]) -> list[_Where]:
@@ -391,17 +391,17 @@ class _Raw:
         is therefore the first place in the reader's source before the next step.
         """
         ends = sorted((site[0], site[1]) for site in sites if site)
-        listings = []
+        places = []
         for site in sites:
             place = self.where(site)
             if not place.line and site:
                 following = ends.index((site[0], site[1])) + 1
-                end_column = site[1] + _LONGEST
+                stop = site[1] + _LONGEST
                 if following < len(ends) and ends[following][0] == site[0]:
-                    end_column = min(end_column, ends[following][1])
-                place = self._first(site[0], site[1], end_column)
-            listings.append(place)
-        return listings
+                    stop = min(stop, ends[following][1])
+                place = self._first(site[0], site[1], stop)
+            places.append(place)
+        return places
 
     def _first(self, module: int, start: int, end: int) -> _Where:
         """Return the reader's first place between two offsets."""
@@ -409,8 +409,8 @@ class _Raw:
         offsets = symbols.list_following(path, start, end)
         for at, frames in symbols.find_places(path, offsets).items():
             self._frames[module, at] = frames
-        sites = (self.where((module, at)) for at in offsets)
-        return next((place for place in sites if place.line), _Where())
+        places = (self.where((module, at)) for at in offsets)
+        return next((place for place in places if place.line), _Where())
 
     def _place(self, raw: Mapping[str, Any]) -> CostPlace:
         source, array = self.where(raw["site"]), raw.get("array") or ""
@@ -439,10 +439,10 @@ def _is_moving(line: str, array: str) -> bool:
     If the rewriter changed the line much, both columns may belong to one element.
     """
     matches = list(re.finditer(rf"\b{re.escape(array)}(?=\s*\[)", line))
-    starts = [len(line[: name.start()].encode()) for name in matches]
+    starts = [len(line[: match.start()].encode()) for match in matches]
     texts = [find_element(line, start) for start in starts]
-    ends = [name.start() + len(text) for name, text in zip(matches, texts)]
-    is_set = any(re.match(r"\s*=(?!=)", line[end_column:]) for end_column in ends)
+    ends = [match.start() + len(text) for match, text in zip(matches, texts)]
+    is_set = any(re.match(r"\s*=(?!=)", line[end:]) for end in ends)
     return is_set and len(set(texts)) > 1
 
 
@@ -460,10 +460,10 @@ def _rank_files(
     findings: Sequence[Finding], counters: Sequence[Counters | None]
 ) -> list[str]:
     """Return the files named in findings and counters, the most frequent first."""
-    sites = [one.file for one in findings]
-    sites += [place.file for one in counters if one for place in one.places]
-    unique = dict.fromkeys(file for file in sites if file)
-    return sorted(unique, key=lambda file: -sites.count(file))
+    files = [one.file for one in findings]
+    files += [place.file for one in counters if one for place in one.places]
+    unique = dict.fromkeys(file for file in files if file)
+    return sorted(unique, key=lambda file: -files.count(file))
 
 
 def _parse_indices(value: int | Sequence[int] | None) -> Index | None:

@@ -77,13 +77,13 @@ def list_following(module: str, offset: int, end: int, most: int = 32) -> list[i
     library = _libraries.setdefault(module, _Library())
     if library.rows is None:
         library.rows = line_table(_aliases.get(module, module))
-    frames: list[int] = []
+    addresses: list[int] = []
     start = bisect.bisect_right(library.rows, (offset, 1 << 60, 0))
     for address, line, _ in library.rows[start:]:
-        if not line or address >= end or len(frames) == most:
+        if not line or address >= end or len(addresses) == most:
             break
-        frames.append(address)
-    return frames
+        addresses.append(address)
+    return addresses
 
 
 def _find_frames(
@@ -173,10 +173,10 @@ def read_section(data: bytes, name: bytes) -> bytes:
     for head in heads:
         at = names + head[0]
         if data[at : data.index(b"\0", at)] == name:
-            frames = data[head[4] : head[4] + head[5]]
+            section = data[head[4] : head[4] + head[5]]
             if head[2] & 0x800:  # SHF_COMPRESSED, with zlib
-                return zlib.decompress(frames[24:])
-            return frames
+                return zlib.decompress(section[24:])
+            return section
     return b""
 
 

@@ -147,10 +147,10 @@ def print_cycles() -> None:
 def print_losses() -> None:
     """Print the largest loss of cycles of our rung "tuned", and its warps' waits."""
     print("tuned: the largest loss, and the speedup without it")
-    for title, (row, *_) in load_cycles().items():
+    for size, (row, *_) in load_cycles().items():
         _, *losses = cycles_of(row).items()  # without the multiply-adds
         name, worst = max(losses, key=lambda loss: loss[1])
-        print(f"{title:<20}{name}: {100 / (100 - worst):.2f} times")
+        print(f"{size:<20}{name}: {100 / (100 - worst):.2f} times")
         stalls = [*stalls_of(row).items()][:3]
         causes = [f"{STALLS[stall]} {share:.0f} % ({stall})" for stall, share in stalls]
         waits = "  a warp spends its time waiting for " * bool(causes)
@@ -230,15 +230,15 @@ class Results:
         ]
         rows = _select_rungs(self.rows, rungs)
         everywhere = [rows, *(result["rows"] for result in elsewhere)]
-        any_size = any(select_size(result, size_of(str(size))) for result in everywhere)
-        show_figure(ladder_plot(rows, elsewhere, str(size) if any_size else None))
+        is_measured = any(select_size(r, size_of(str(size))) for r in everywhere)
+        show_figure(ladder_plot(rows, elsewhere, str(size) if is_measured else None))
 
     def source(self) -> str:
         """Return the source of the numbers: this machine, or devices and dates."""
         devices = list(dict.fromkeys(row["device"] for row in self.rows))
-        elsewhere = list_machines(self.told)
+        machines = list_machines(self.told)
         words = [f"here: {', '.join(devices)}"] * bool(devices)
-        words += [f"came with the lab: {elsewhere}"] * bool(elsewhere)
+        words += [f"came with the lab: {machines}"] * bool(machines)
         return "; ".join(words) or "nothing measured yet"
 
 
@@ -323,7 +323,7 @@ def register_waits(rung: str | Path, told: bool = False) -> RegisterWaits:
         if name in COUNTED:
             return RegisterWaits(*COUNTED[name], told=True)
         raise
-    largest = max(view.kernels, key=lambda fma: fma.usage.registers)
+    largest = max(view.kernels, key=lambda kernel: kernel.usage.registers)
     return counted(largest.code)
 
 
@@ -348,5 +348,5 @@ def counted(code: KernelCode) -> RegisterWaits:
 def _list_own_fmas(code: KernelCode, loop: CodeLoop) -> list[Instruction]:
     inner = (nested.body for nested in code.loops if nested.body < loop.body)
     indices = loop.body.difference(*inner)
-    matches = (code.instructions[index] for index in sorted(indices))
-    return [fma for fma in matches if fma.opcode == "FFMA"]
+    instructions = (code.instructions[index] for index in sorted(indices))
+    return [fma for fma in instructions if fma.opcode == "FFMA"]
