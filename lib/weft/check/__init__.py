@@ -355,5 +355,5 @@ def _join_verdicts(verdicts: list[Verdict]) -> Verdict:
     )
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -232,12 +232,12 @@ def _guess_mistakes(
         text = text or _guess(problem, first, later_runs)
         guesses += [text] if text else []
     output = next(iter([*problem.outputs.values(), *problem.inout.values()]), None)
-    along = {}
+    axes = {}
     if output is not None and runner.dimensions >= len(output.axes):
-        along = {n: i for i, n in enumerate(reversed(output.axes)) if n}
+        axes = {n: i for i, n in enumerate(reversed(output.axes)) if n}
     pattern = mistakes.describe_pattern(
         [(a.trial.sizes, _block_of(a), a.error is None) for a in runs],
-        along,
+        axes,
         given=_grid_of(first) is not None,
     )
     if spacing and "depended on that" in pattern:
@@ -318,9 +318,9 @@ _CAUSE = re.compile(
 )
 
 
-def _is_alike(one: str, other: str) -> bool:
+def _is_alike(guess: str, other_guess: str) -> bool:
     """Return whether two guesses are the same except for their numbers."""
-    return re.sub(r"\d+", "", one) == re.sub(r"\d+", "", other)
+    return re.sub(r"\d+", "", guess) == re.sub(r"\d+", "", other_guess)
 
 
 def _block_of(attempt: Attempt) -> Index | None:

@@ -145,8 +145,8 @@ class SimulatedRunner(PythonRunner):
         return None if report is None else report.trace
 
     def _launch(self, args: Sequence[Any], shape: LaunchShape, **options: Any) -> Any:
-        ready = sim(self.function, quiet=True, **options)
-        return ready[shape.grid, shape.block, 0, shape.shared](*args)
+        simulated = sim(self.function, quiet=True, **options)
+        return simulated[shape.grid, shape.block, 0, shape.shared](*args)
 
 
 class NumbaRunner(PythonRunner):

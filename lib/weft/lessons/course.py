@@ -183,7 +183,7 @@ def ways_in(lessons: Sequence[Lesson], folder: str = "") -> str:
 def with_ways_in(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:
     """Return README, or a cell, with the "ways in" table between its two comments."""
     table = ways_in(lessons, folder)
-    return TABLE.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text)
+    return TABLE.sub(lambda match: f"{match[1]}{table}\n{match[2]}", text)
 
 
 def with_course(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:

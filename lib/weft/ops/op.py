@@ -223,7 +223,7 @@ class Op:
         return self.extents[name](self.name, numbers)
 
 
-def _is_same(given: Any, want: Any) -> bool:
+def _is_same(argument: Any, want: Any) -> bool:
     """Return whether both are the same pair; a single number counts as two."""
 
     def pair(value: Any) -> tuple[Any, ...]:
@@ -231,7 +231,7 @@ def _is_same(given: Any, want: Any) -> bool:
         return values * 2 if len(values) == 1 else values
 
     try:
-        return bool(pair(given) == pair(want))
+        return bool(pair(argument) == pair(want))
     # Arrays of unsuitable shapes cannot be such numbers.
     except (RuntimeError, ValueError):
         return False

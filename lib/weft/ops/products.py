@@ -354,13 +354,13 @@ def _choose_rung(
     takes = _PRECISIONS[a.dtype]
     name = precision if isinstance(precision, str) else None
     if precision is not None and name not in takes:
-        known = {p: dtype for dtype, ps in _PRECISIONS.items() for p in ps}
-        want = known.get(name)
+        dtypes = {p: dtype for dtype, ps in _PRECISIONS.items() for p in ps}
+        want = dtypes.get(name)
         raise ArgumentError(
             f"matmul: precision='{precision}' is for {want}, a is {a.dtype}"
             if want
             else f"matmul: precision={write_value(precision)}: want one of "
-            f"{', '.join(known)}"
+            f"{', '.join(dtypes)}"
         )
     lib = native.library("matmul", "cpu" if a.is_cpu else a.device.type)
     if a.is_cpu:

@@ -186,10 +186,10 @@ def guard(
 
 def of_one_warp(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings; clear one_warp unless all races are within a warp."""
-    races = [one for one in findings if one.kind == "race" and one.thread is not None]
-    if all(one.one_warp for one in races):
+    races = [f for f in findings if f.kind == "race" and f.thread is not None]
+    if all(f.one_warp for f in races):
         return list(findings)
-    return [dataclasses.replace(one, one_warp=False) for one in findings]
+    return [dataclasses.replace(finding, one_warp=False) for finding in findings]
 
 
 def _describe_barrier(finding: Finding, barrier: str, of_warp: str) -> str:

@@ -98,8 +98,8 @@ def write_findings(report: Report | ProgramReport) -> list[str]:
     """Return the first findings, and the number of the remaining ones."""
     parts = [_write_finding(report, finding) for finding in report.findings[:SHOWN]]
     if len(report.findings) > SHOWN:
-        rest = len(report.findings) - SHOWN
-        parts.append(f'<div style="{FAINT}">... and {rest} more findings</div>')
+        remaining = len(report.findings) - SHOWN
+        parts.append(f'<div style="{FAINT}">... and {remaining} more findings</div>')
     return parts
 
 

@@ -170,8 +170,8 @@ class CellSource:
 
     def sources(self, names: Sequence[str]) -> list[Listing]:
         first = [self.cell] if self.cell in names else []
-        others = [name for name in names if name in self.texts and name != self.cell]
-        return [Listing(name, 1, self.texts[name]) for name in first + others]
+        included = [name for name in names if name in self.texts and name != self.cell]
+        return [Listing(name, 1, self.texts[name]) for name in first + included]
 
 
 def _is_end(file: str, name: str) -> bool:

@@ -460,8 +460,8 @@ def _rank_files(
     findings: Sequence[Finding], counters: Sequence[Counters | None]
 ) -> list[str]:
     """Return the files named in findings and counters, the most frequent first."""
-    files = [one.file for one in findings]
-    files += [place.file for one in counters if one for place in one.places]
+    files = [finding.file for finding in findings]
+    files += [place.file for total in counters if total for place in total.places]
     unique = dict.fromkeys(file for file in files if file)
     return sorted(unique, key=lambda file: -files.count(file))
 

@@ -36,7 +36,7 @@ def describe_region(s: WrongOutput, mask: np.ndarray) -> str | None:
         threads = s.block[0] * s.block[1] * s.block[2]
         numbers = np.arange(mask.size)
         if threads > 1 and (mask.ravel() == (numbers % threads != 0)).all():
-            return "only the first element of each block is written: the others are"
+            return "only the first element of each block is right: the others are"
         if threads > 1 and (mask.ravel() == (numbers % threads == 0)).all():
             return "the first element of each block is"
         if mask.ndim == 1 and 1 < threads < mask.size:

@@ -199,8 +199,8 @@ class Results:
         The keys are "gbs" and the precisions (TFLOP/s) that were measured there.
         """
         machine, rows = self._find_rows(size)
-        known = [r["rows"] for r in self.told if r["machine"] is machine]
-        return ceilings([*known, self.rows][0]) if rows else {}
+        tables = [r["rows"] for r in self.told if r["machine"] is machine]
+        return ceilings([*tables, self.rows][0]) if rows else {}
 
     def _find_rows(self, size: int | str) -> tuple[dict | None, list[Row]]:
         """Return the machine of a size (None: this one), and its rows of that size."""
