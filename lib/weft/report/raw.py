@@ -1,8 +1,8 @@
 """Convert the watch build's JSON to reports on the reader's lines.
 
 kernels/simt/watch/simt_check.h documents the JSON. It gives places as offsets in
-libraries, which symbols.py maps to lines. The mapping takes a few milliseconds, so a
-report does it only when it is viewed.
+libraries, which symbols.py maps to lines. The mapping takes a few milliseconds, so it
+runs only when a report is viewed.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class _Raw:
     # ---- findings
 
     def findings(self) -> list[Finding]:
-        """Return the findings. The compiler duplicates code, so merge them by place."""
+        """Return the findings, merged by place because the compiler duplicates code."""
         merged: dict[Any, Finding] = {}
         for raw in self.raw["findings"]:
             finding = self._finding(raw)
