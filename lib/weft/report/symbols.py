@@ -236,7 +236,7 @@ class _Head:
 
 
 def _read_unit(reader: _ByteReader, width: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the rows of one line number program. wide: size of an offset in bytes."""
+    """Yield the rows of one line number program. width: size of an offset in bytes."""
     version = reader.number(2)
     if not 2 <= version <= 5:
         return
