@@ -1,9 +1,9 @@
 /* fake_driver.c -- libcuda with two GPUs that do nothing, for
  * tests/base/test_device.py.
  *
- * A device's handle is 10 more than its index and a context's address 100 more,
- * so that nobody takes one for another. A millisecond goes by with each event
- * recorded. */
+ * A device's handle is 10 more than its index, and a context's address 100
+ * more, so that they differ. Each recorded event advances the time by a
+ * millisecond. */
 #include <stdint.h>
 #include <string.h>
 

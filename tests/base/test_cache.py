@@ -1,4 +1,4 @@
-"""The cache holds code, so only what this user alone could write is loaded from it."""
+"""The cache contains code, so files that other users could write are not loaded."""
 
 import errno
 import fcntl
@@ -19,7 +19,7 @@ ONE = "__global__ void k(int *x) { x[0] = 1; }"
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """A cache folder that no other test has chosen yet."""
+    """Choose a cache folder that no other test has used."""
     monkeypatch.setattr(store, "_root", None)
     monkeypatch.setattr(store, "_temporary", False)
     monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "weft"))
@@ -39,8 +39,8 @@ def test_a_new_cache_folder_is_for_its_user_alone(fresh):
 def test_a_folder_that_every_user_may_write_is_refused(fresh, mode, capsys):
     fresh.mkdir()
     fresh.chmod(mode)
-    found = store.cache_folder("cells")
-    assert fresh not in found.parents and not store.is_lasting()
+    folder = store.cache_folder("cells")
+    assert fresh not in folder.parents and not store.is_lasting()
     assert "can be written by every user (chmod o-w" in capsys.readouterr().err
 
 
@@ -89,12 +89,12 @@ def test_a_library_that_is_a_link_is_compiled_anew(fresh, tmp_path):
 
 
 def test_pruning_deletes_a_link_and_not_what_it_points_at(fresh, tmp_path):
-    outside = tmp_path / "outside"
-    outside.write_bytes(bytes(1000))
-    (store.cache_folder("cells") / "link").symlink_to(outside)
+    target = tmp_path / "outside"
+    target.write_bytes(bytes(1000))
+    (store.cache_folder("cells") / "link").symlink_to(target)
     assert store.measure_cache() < 1000
     store.prune(limit=0)
-    assert outside.exists() and not (fresh / "cells" / "link").is_symlink()
+    assert target.exists() and not (fresh / "cells" / "link").is_symlink()
 
 
 class Payload:
@@ -127,12 +127,12 @@ def test_progress_never_executes_what_is_in_its_file(fresh, monkeypatch, capsys)
 
 
 def test_ctrl_c_waits_for_what_must_not_be_torn():
-    held = signal.getsignal(signal.SIGINT)
-    done = []
+    handler = signal.getsignal(signal.SIGINT)
+    events = []
     with pytest.raises(KeyboardInterrupt), store.defer_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
-        done.append("to its end")
-    assert done and signal.getsignal(signal.SIGINT) is held
+        events.append("to its end")
+    assert events and signal.getsignal(signal.SIGINT) is handler
 
 
 @pytest.mark.parametrize("name", ["ENOLCK", "ENOSYS", "EOPNOTSUPP"])
@@ -147,11 +147,11 @@ def test_a_file_system_without_locks_has_none(name, tmp_path, monkeypatch):
 
 
 def test_a_lock_is_waited_for_and_then_done_without(tmp_path):
-    said = []
+    messages = []
     path = tmp_path / "lock"
-    again = store.lock_file(path, 1.1, lambda: said.append("waiting"))
-    with store.lock_file(path, 60), again:
-        assert said == ["waiting"]
+    second_lock = store.lock_file(path, 1.1, lambda: messages.append("waiting"))
+    with store.lock_file(path, 60), second_lock:
+        assert messages == ["waiting"]
 
 
 def test_a_lock_that_cannot_be_made_is_an_error(tmp_path):

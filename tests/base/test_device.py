@@ -1,4 +1,4 @@
-"""Devices by name, and what a driver says of its GPUs: here one that is made up."""
+"""Devices by name, and a driver's data on its GPUs: here a fake driver."""
 
 import ctypes
 import subprocess
@@ -20,8 +20,8 @@ SOURCE = Path(__file__).with_name("fake_driver.c")
 
 
 def forget() -> None:
-    for kept in (devices.open_driver, devices._load_driver, devices._handle):
-        kept.cache_clear()
+    for cached in (devices.open_driver, devices._load_driver, devices._handle):
+        cached.cache_clear()
     devices._primary_context.cache_clear()
     devices.compute_capability.cache_clear()
 
@@ -36,7 +36,7 @@ def library(tmp_path_factory) -> str:
 
 @pytest.fixture
 def driver(library, monkeypatch):
-    """The made-up driver in place of the one of this machine; PyTorch has no GPU."""
+    """Replace this machine's driver by the fake one; PyTorch has no GPU."""
     monkeypatch.setattr(devices, "DRIVER", library)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     forget()
@@ -54,19 +54,21 @@ def test_a_device_is_its_name_and_pytorch_takes_it():
 
 
 def test_names_and_pytorchs_devices_are_understood(driver):
-    for given in ("cpu", "cpu:0", torch.device("cpu"), Device("cpu")):
-        assert checked_device(given) == "cpu"
-    for given in ("cuda:1", torch.device("cuda", 1), Device("cuda:1")):
-        assert checked_device(given) == "cuda:1"
+    for spelling in ("cpu", "cpu:0", torch.device("cpu"), Device("cpu")):
+        assert checked_device(spelling) == "cpu"
+    for spelling in ("cuda:1", torch.device("cuda", 1), Device("cuda:1")):
+        assert checked_device(spelling) == "cuda:1"
     assert checked_device("cuda") == checked_device(torch.device("cuda")) == "cuda:0"
     with devices.made_current(1):
         assert checked_device("cuda") == "cuda:1"
 
 
-@pytest.mark.parametrize("given", ["tpu", "cuda:", "cuda:-1", "cuda:0x", "", None, 0])
-def test_other_names_are_refused(given):
+@pytest.mark.parametrize(
+    "spelling", ["tpu", "cuda:", "cuda:-1", "cuda:0x", "", None, 0]
+)
+def test_other_names_are_refused(spelling):
     with pytest.raises(ArgumentError, match="want cpu, cuda or cuda:N"):
-        checked_device(given)
+        checked_device(spelling)
 
 
 def test_the_driver_says_what_there_is(driver):
@@ -92,10 +94,10 @@ def test_without_a_driver_there_is_no_gpu(driver, monkeypatch):
 
 
 def test_no_call_is_made_that_the_driver_refuses(driver):
-    """compute-sanitizer would count it as an error of the program's."""
-    before = ctypes.c_ulong.in_dll(driver, "refused").value
+    """compute-sanitizer would count such a call as an error of the program."""
+    original = ctypes.c_ulong.in_dll(driver, "refused").value
     assert devices.current_gpu() == 0  # no context yet
-    assert ctypes.c_ulong.in_dll(driver, "refused").value == before
+    assert ctypes.c_ulong.in_dll(driver, "refused").value == original
 
 
 def test_a_device_is_current_inside_and_what_was_before_is_again(driver):
@@ -124,9 +126,9 @@ def test_a_thread_without_a_context_has_none_again_unless_pytorch_came(
 
 
 def test_events_time_the_current_stream_of_their_device(driver):
-    before = ctypes.c_ulong.in_dll(driver, "destroyed").value
+    original = ctypes.c_ulong.in_dll(driver, "destroyed").value
     assert clock_for(Device("cuda:1")).taken(lambda: None) == 1000.0
-    assert ctypes.c_ulong.in_dll(driver, "destroyed").value == before + 2
+    assert ctypes.c_ulong.in_dll(driver, "destroyed").value == original + 2
     assert ctypes.c_ulong.in_dll(driver, "last_stream").value == 0
     assert native.stream_of(Device("cuda:1")) == native.NULL
 

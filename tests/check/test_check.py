@@ -1,4 +1,4 @@
-"""check() refuses every wrong kernel of wrong_kernels.py, and takes the right ones."""
+"""check() refuses the wrong kernels of wrong_kernels.py, and accepts the right ones."""
 
 import re
 
@@ -37,7 +37,7 @@ def test_every_right_kernel_is_accepted(case):
     assert repr(verdict).startswith(f"{verdict.name} is right: {verdict.runs} runs")
 
 
-# ---- what a refusal says ---------------------------------------------------------
+# ---- the text of a refusal -------------------------------------------------------
 
 CELL = load_cuda(
     """
@@ -68,9 +68,9 @@ IO = {"outputs": {"c": "n"}, "inputs": {"a": "n", "b": "n"}}
 
 
 def refused(*args, **options):
-    with pytest.raises(Mismatch) as found:
+    with pytest.raises(Mismatch) as raised:
         check(*args, **options)
-    return found.value
+    return raised.value
 
 
 def test_a_refusal_has_element_block_thread_values_and_launch():
@@ -123,10 +123,10 @@ def test_a_stub_of_a_kernel_is_not_solved_yet():
             raise NotImplementedError
 
     for stub in (bare, begun):
-        for more in ({}, {"block": 8}):
-            if stub is begun or more:
+        for options in ({}, {"block": 8}):
+            if stub is begun or options:
                 with pytest.raises(NotImplementedError):
-                    check(stub, np.add, **IO, **more)
+                    check(stub, np.add, **IO, **options)
     with pytest.raises(NotImplementedError):
         check(bare, np.add, **IO)
 
@@ -139,8 +139,8 @@ def test_what_runs_go_wrong_is_told_where_a_rule_fits_them_all():
     full = (8, 8, True), (16, 8, True), (7, 8, False), (9, 8, False)
     assert "n is a multiple of the block's x" in told(*full)
     assert told(*full, along={"n": 1}) == ""  # another side of the block
-    one = (3, 8, True), (8, 8, True), (9, 8, False), (40, 8, False)
-    assert "one block is enough for n" in told(*one)
+    one_block = (3, 8, True), (8, 8, True), (9, 8, False), (40, 8, False)
+    assert "one block is enough for n" in told(*one_block)
     fixed = (8, 8, True), (9, 8, True), (8, 4, False), (9, 4, False)
     assert "blocks of 8 only" in told(*fixed)
     assert told((1, 8, True), (2, 8, True)) == told((1, 8, False)) == told() == ""
@@ -163,8 +163,8 @@ def test_values_templates_doubles_inout_and_shared_memory():
 
 def test_a_double_is_held_to_a_doubles_precision():
     options = {"outputs": {"y": "n"}, "inputs": {"x": "n"}, "sizes": [50]}
-    off = 0.3 * (1 + 1e-12)
-    error = refused(CELL.scale, lambda x: off * x, values={"by": 0.3}, **options)
+    factor = 0.3 * (1 + 1e-12)
+    error = refused(CELL.scale, lambda x: factor * x, values={"by": 0.3}, **options)
     assert error.wrong == 50
 
 
@@ -180,23 +180,23 @@ def test_several_outputs_lists_and_expressions_of_sizes():
 
 def test_a_flat_body_gets_flat_arrays_and_a_2d_body_shaped_ones():
     by_flat, by_2d = zoo.matmul, zoo.matmul_2d
-    (flat,), (shaped,) = (
+    (flat,), (matrix,) = (
         make_runners(by_flat, True, None),
         make_runners(by_2d, True, None),
     )
-    assert flat.flat("a") and not shaped.flat("a")
-    assert flat.dimensions == shaped.dimensions == 2
+    assert flat.flat("a") and not matrix.flat("a")
+    assert flat.dimensions == matrix.dimensions == 2
 
 
 def test_the_same_size_is_asked_with_other_data():
-    seen = []
+    data = []
     check(
-        lambda a: seen.append(a.copy()) or a, lambda a: a, inputs={"a": 8}, sizes=[()]
+        lambda a: data.append(a.copy()) or a, lambda a: a, inputs={"a": 8}, sizes=[()]
     )
-    assert len(seen) == 2 and not np.array_equal(*seen)
-    again = []
-    check(lambda a: again.append(a.copy()) or a, lambda a: a, inputs={"a": 8})
-    assert np.array_equal(seen[0], again[0])  # but the same every time it is run
+    assert len(data) == 2 and not np.array_equal(*data)
+    again_data = []
+    check(lambda a: again_data.append(a.copy()) or a, lambda a: a, inputs={"a": 8})
+    assert np.array_equal(data[0], again_data[0])  # but the same in every run
 
 
 def test_a_byte_or_a_bool_that_is_never_written_is_noticed():
@@ -204,9 +204,9 @@ def test_a_byte_or_a_bool_that_is_never_written_is_noticed():
         "__global__ void k(bool *y, unsigned char *z, const float *x, int n) {}",
         target="cpu",
     )
-    for name, wanted in (("y", np.zeros), ("y", np.ones)):
+    for name, fill in (("y", np.zeros), ("y", np.ones)):
         outputs = {name: "n", "z": "n"}
-        refused(cell.k, lambda n, wanted=wanted: (wanted(n, bool), np.full(n, 85)),
+        refused(cell.k, lambda n, fill=fill: (fill(n, bool), np.full(n, 85)),
                 outputs=outputs, inputs={"x": "n"}, sizes=[7, 8], block=8)  # fmt: skip
 
 
@@ -234,16 +234,16 @@ def softmax(x):
 
 
 def test_a_sum_that_the_sizes_do_not_tell_is_asked_of_the_reference():
-    """Each element of a softmax has its row's sum, here added up in order."""
+    """Each element of a softmax depends on its row's sum, here added up in order."""
 
     def off(x):
         return softmax(x.astype(float)) * (1 + 2.0**-24 * (x.shape[1] + 6))
 
     options = {"inputs": {"x": ("rows", "cols")}, "sizes": [(4, 141)]}
     assert 0.9 < check(off, softmax, **options).worst < 1
-    refused(off, softmax, terms=9, **options)  # as the sizes alone would have it
-    each = lambda x: x * (1 + 2.0**-24 * 9.5)  # noqa: E731
-    refused(each, lambda x: x, **options)  # a map has no such sum
+    refused(off, softmax, terms=9, **options)  # as follows from the sizes alone
+    inexact = lambda x: x * (1 + 2.0**-24 * 9.5)  # noqa: E731
+    refused(inexact, lambda x: x, **options)  # a map has no such sum
     running = lambda x: x.cumsum(1) * (1 + 2.0**-24 * 140)  # noqa: E731
     check(running, lambda x: x.cumsum(1), **options)
 
@@ -281,13 +281,13 @@ def test_a_reference_that_refuses_other_inputs_is_not_asked_for_its_terms():
             raise RuntimeError("whole numbers only")
         return a
 
-    whole = {"a": lambda rng, shape: rng.integers(0, 9, shape)}
-    check(strict, strict, inputs={"a": "n"}, data=whole, sizes=[5])
+    data = {"a": lambda rng, shape: rng.integers(0, 9, shape)}
+    check(strict, strict, inputs={"a": "n"}, data=data, sizes=[5])
 
 
 def test_whole_numbers_are_exact_and_so_are_copies_on_request():
     ints = {"inputs": {"a": "int32[n]"}}
-    assert "every bit as wanted" in repr(
+    assert "every bit as expected" in repr(
         check(lambda a: a * 2, lambda a: a + a, **ints)
     )
     refused(lambda a: a * 2 + (a == a.max()), lambda a: a + a, **ints)
@@ -297,9 +297,9 @@ def test_whole_numbers_are_exact_and_so_are_copies_on_request():
 
 
 def test_an_infinity_that_is_wanted_takes_no_other_number():
-    wanted = lambda a: np.where(a > 0, np.inf, 1.0)  # noqa: E731
-    check(wanted, wanted, inputs={"a": 20})
-    refused(lambda a: np.ones(20), wanted, inputs={"a": 20})
+    reference = lambda a: np.where(a > 0, np.inf, 1.0)  # noqa: E731
+    check(reference, reference, inputs={"a": 20})
+    refused(lambda a: np.ones(20), reference, inputs={"a": 20})
 
 
 # ---- plans -------------------------------------------------------------------------
@@ -331,13 +331,13 @@ def test_several_launch_shapes_are_tried_by_default():
 def test_cases_that_are_to_be_first_are_first_and_once():
     launch = lambda n: (1, n)  # noqa: E731
     first = [({"n": 4}, (1, 8)), ({"n": 3}, (1, 3))]
-    done = check(CELL.add, np.add, sizes=[3, 5], launch=launch, first=first, **IO)
-    cases = [(grid[0], block[0]) for grid, block in done.shapes]
+    verdict = check(CELL.add, np.add, sizes=[3, 5], launch=launch, first=first, **IO)
+    cases = [(grid[0], block[0]) for grid, block in verdict.shapes]
     assert cases == [(1, 8), (1, 3), (1, 5)]
     error = refused(CELL.add, np.add, sizes=[3], first=[(71, (9, 8))], **IO)
     assert error.sizes == {"n": 71} and error.block is None
-    plain = {"inputs": {"a": "n"}, "sizes": [2], "first": [({"n": 6}, None)]}
-    assert check(np.negative, np.negative, **plain).sizes == [{"n": 6}, {"n": 2}]
+    options = {"inputs": {"a": "n"}, "sizes": [2], "first": [({"n": 6}, None)]}
+    assert check(np.negative, np.negative, **options).sizes == [{"n": 6}, {"n": 2}]
 
 
 RACE = """
@@ -358,8 +358,8 @@ def test_cuda_c_that_is_watched_is_refused_for_what_the_check_build_finds(barrie
     options |= {"launch": lambda n: (1, 8), "watched": True}
     error = refused(load_cuda(RACE % barrier, target="cpu"), expected, **options)
     assert "barrier" in str(error) and error.thread is not None
-    right = RACE % "__syncthreads();"
-    assert check(load_cuda(right, target="cpu"), expected, **options).runs == 3
+    correct = RACE % "__syncthreads();"
+    assert check(load_cuda(correct, target="cpu"), expected, **options).runs == 3
 
 
 def test_a_python_kernel_as_cuda_c_is_watched_too():
@@ -377,35 +377,35 @@ def unwaited(y, x, n):
         y[i] = s[max(i - 1, 0)]
 
 
-# ---- what makes no sense ----------------------------------------------------------
+# ---- invalid arguments -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("subject", "options", "words"),
     [
-        (3, {}, "takes a kernel or a function, this is 3 of type int"),
-        (zoo.CUDA.c_add, {}, 'is a kernel: say what it writes, e.g. outputs={"c"'),
+        (3, {}, "takes a kernel or a function, not 3 of type int"),
+        (zoo.CUDA.c_add, {}, 'is a kernel: describe its outputs, e.g. outputs={"c"'),
         (zoo.CUDA.c_add, {"outputs": {"q": "n"}}, "no parameter q; it has c, a, b, n"),
         (zoo.CUDA, IO, "10 kernels .*: say which"),
         (CELL.fill, {"outputs": {"y": "n"}}, "fill is a template"),
         (zoo.CUDA.c_add, IO | {"inout": {"c": "n"}}, "c: given twice"),
-        (zoo.CUDA.c_add, IO | {"bound": 1e-5}, "bound=1e-05: .* say terms="),
+        (zoo.CUDA.c_add, IO | {"bound": 1e-5}, "bound=1e-05: .* as terms="),
         (zoo.CUDA.c_add, IO | {"sizes": []}, "sizes is empty"),
         (zoo.CUDA.c_add, IO | {"sizes": [(1, 2)]}, r"gives 2 of 1 sizes \(n\)"),
-        (zoo.CUDA.c_add, IO | {"sizes": [{"m": 1}]}, "does not say n"),
-        (zoo.CUDA.c_add, IO | {"sizes": [1.5]}, "want whole numbers"),
+        (zoo.CUDA.c_add, IO | {"sizes": [{"m": 1}]}, "shapes and parameters: n"),
+        (zoo.CUDA.c_add, IO | {"sizes": [1.5]}, "expected whole numbers"),
         (zoo.CUDA.c_add, IO | {"block": "x"}, "one to three ints"),
         (zoo.CUDA.c_add, IO | {"block": 1025, "sizes": [1]}, "1025"),
-        (zoo.CUDA.c_add, IO | {"launch": 5}, r"want \(grid, block\)"),
+        (zoo.CUDA.c_add, IO | {"launch": 5}, r"expected \(grid, block\)"),
         (zoo.CUDA.c_add, IO | {"launch": (1, 1), "block": 2}, "not both"),
-        (zoo.CUDA.c_add, IO | {"inputs": {"a": "n +", "b": "n"}}, "'n \\+' is no size"),
-        (zoo.CUDA.c_add, IO | {"dtypes": {"a": "float23"}}, "no dtype"),
+        (zoo.CUDA.c_add, IO | {"inputs": {"a": "n +", "b": "n"}}, "is not a size"),
+        (zoo.CUDA.c_add, IO | {"dtypes": {"a": "float23"}}, "not a dtype"),
         (zoo.CUDA.c_add, IO | {"data": {"a": lambda: np.ones(9)}}, r"shape \(9,\)"),
         (zoo.CUDA.c_add, IO | {"terms": "q"}, "'q' is not defined"),
-        (zoo.lists, {}, 'say what it is given, e.g. inputs={"a"'),
+        (zoo.lists, {}, 'describe its inputs, e.g. inputs={"a"'),
         (zoo.lists, zoo.PAIR | {"block": 3}, "plain function: it has no launch"),
         (lambda a: None, {"inputs": {"a": "n"}}, "returns None: return the result"),
-        (lambda a: "no", {"inputs": {"a": "n"}}, "returns 'no' for result: want num"),
+        (lambda a: "no", {"inputs": {"a": "n"}}, "returns 'no' for result: expected"),
         (lambda a: (a, a), {"inputs": {"a": "n"}}, "returns result 0, result 1"),
     ],
 )  # fmt: skip
@@ -419,17 +419,17 @@ def test_bad_use_is_one_line_that_says_what_to_do(subject, options, words):
 
 def test_a_reference_that_does_not_fit_is_said_so():
     with pytest.raises(
-        ArgumentError, match=r"gives c the shape \(2,\), .* says \(1,\)"
+        ArgumentError, match=r"gives c the shape \(2,\), but outputs= \(1,\)"
     ):
         check(zoo.CUDA.c_add, lambda a, b: np.ones(len(a) + 1), **IO)
-    with pytest.raises(ArgumentError, match="the reference is a function"):
+    with pytest.raises(ArgumentError, match="the reference must be a function"):
         check(zoo.CUDA.c_add, 5, **IO)
 
 
 def test_a_dimension_may_be_typed_computed_or_a_function():
-    one = parse_spec("x", "uint8[n, min(m, 3), 2]", {})
-    assert one.dtype == np.uint8 and one.symbols == ["n", "m"]
-    assert one.shape({"n": 4, "m": 9}) == (4, 3, 2) and one.axes == ("n", "", "")
+    spec = parse_spec("x", "uint8[n, min(m, 3), 2]", {})
+    assert spec.dtype == np.uint8 and spec.symbols == ["n", "m"]
+    assert spec.shape({"n": 4, "m": 9}) == (4, 3, 2) and spec.axes == ("n", "", "")
     assert parse_spec("x", lambda n: n // 2, {}).shape({"n": 9}) == (4,)
     assert parse_spec("x", torch.ones(2, 3), {}).shape({}) == (2, 3)
 
@@ -536,14 +536,14 @@ def into_itself(y, x, n):
 
 @pytest.mark.parametrize(
     "kernel, sizes, launch, words",
-    [  # it faults at row 5, and races with other blocks before
+    [  # It faults at row 5, after races with other blocks.
         (
             unguarded_columns,
             (5, 6),
             ((2, 2), (4, 4)),
-            "guard.*row would be 5, the last",
+            "guard.*row would be 5; the last",
         ),
-        (late, 4, (1, 4), r"wrong index rather than .* this one has y\[3\]"),
+        (late, 4, (1, 4), r"wrong index rather than .* this thread has y\[3\]"),
         (
             x_for_rows,
             (5, 8),
@@ -608,17 +608,17 @@ def test_blocks_that_race_are_not_asked_about_their_index():
 
 
 @pytest.mark.parametrize(
-    "got, want, said",
+    "got, want, words",
     [
         ([2.0], [6.0], "looks like off by a factor of 3: it is 1/3 of what"),
         ([6.0], [2.0], "looks like off by a factor of 3: it is 3 times what"),
         ([-2.0], [6.0], "looks like off by a factor of 3: it is minus 1/3 of"),
         ([1.0, 20, 30], [3.0, 20, 30], "factor of 3: the one wrong element is 1/3"),
-        ([0.96], [1.0], "^$"),  # nothing: one number says little of its digits
+        ([0.96], [1.0], "^$"),  # No guess: one number reveals little about precision.
         ([5.0], [2.0], "^$"),
     ],
 )
-def test_a_single_wrong_element_is_no_low_precision(got, want, said):
+def test_a_single_wrong_element_is_no_low_precision(got, want, words):
     bound = np.full(len(want), 1e-6)
     scene = WrongOutput("y", np.float32(got), np.float32(want), bound)
-    assert re.search(said, guess(scene))
+    assert re.search(words, guess(scene))

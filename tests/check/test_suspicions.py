@@ -1,4 +1,4 @@
-"""What a refusal suspects is what is wrong: each of these once said something else."""
+"""A refusal's guess is the actual mistake; each of these cases was once misjudged."""
 
 import numpy as np
 import pytest
@@ -11,9 +11,9 @@ float32 = np.float32
 
 
 def refused(*args, **options):
-    with pytest.raises(Mismatch) as found:
+    with pytest.raises(Mismatch) as raised:
         check(*args, **options)
-    return str(found.value)
+    return str(raised.value)
 
 
 # ---- races in place -----------------------------------------------------------------
@@ -87,23 +87,26 @@ BACKWARDS = {"inout": {"x": "n"}, "sizes": [4, 9], "launch": lambda n: (1, n)}
 
 @pytest.mark.parametrize("kernel", [mirror_in_place, CELL.mirror])
 def test_a_mirror_in_place_is_told_to_read_before_a_barrier(kernel):
-    said = refused(kernel, lambda x: x[::-1], watched=True, **BACKWARDS)
-    assert "overwrites what another must still read: read into a variable" in said
-    assert "would not help" not in said
+    text = refused(kernel, lambda x: x[::-1], watched=True, **BACKWARDS)
+    assert (
+        "overwrites an element that another must still read: read into a variable"
+        in text
+    )
+    assert "would not help" not in text
     check(mirror_through_a_variable, lambda x: x[::-1], **BACKWARDS)
 
 
 @pytest.mark.parametrize("kernel", [mirror_in_place, CELL.mirror])
 def test_blocks_in_place_are_told_that_they_need_a_second_array(kernel):
     options = {"inout": {"x": "n"}, "sizes": [4], "launch": (4, 1), "watched": True}
-    said = refused(kernel, lambda x: x[::-1], **options)
-    assert "no barrier holds for all blocks, so write into a second array" in said
+    text = refused(kernel, lambda x: x[::-1], **options)
+    assert "no barrier holds for all blocks, so write into a second array" in text
 
 
 def cures(kernel, grid, block, *args):
     watch = inspect if hasattr(kernel, "module") else sim
     report = watch(kernel, quiet=True)[grid, block](*args)
-    return [in_python(one) for one in report.findings if one.kind == "race"]
+    return [in_python(finding) for finding in report.findings if finding.kind == "race"]
 
 
 @pytest.mark.parametrize("kernel", [blur_in_place, CELL.blur])
@@ -111,24 +114,24 @@ def test_a_stencil_in_place_needs_a_variable_or_a_second_array_and_no_atomic(ker
     x = np.arange(64, dtype=float32)
     within = cures(kernel, 1, 64, x, 64)
     assert within and all("read into a variable" in cure for cure in within)
-    apart = cures(kernel, 64, 1, x, 64)
-    assert apart and all(cure.startswith("write into a second") for cure in apart)
+    by_block = cures(kernel, 64, 1, x, 64)
+    assert by_block and all(cure.startswith("write into a second") for cure in by_block)
 
 
 @pytest.mark.parametrize("kernel", [add_up, CELL.add_up])
 def test_an_update_spelled_out_is_one_still(kernel):
-    out, x = np.zeros(1, float32), np.ones(64, float32)
-    assert all("as one step" in cure for cure in cures(kernel, 1, 64, out, x, 64))
+    total, x = np.zeros(1, float32), np.ones(64, float32)
+    assert all("in one step" in cure for cure in cures(kernel, 1, 64, total, x, 64))
 
 
 def test_what_a_barrier_between_cures_is_told_so():
     x = np.zeros(64, float32)
-    for found in (
+    for texts in (
         cures(halve_without_a_barrier, 1, 32, x),  # a barrier between its rounds
         cures(CELL.left, 1, 64, x, x.copy()),  # two statements in one line
     ):
-        assert found and all("barrier between" in c or "()" in c for c in found)
-        assert not any("variable" in c or "as one step" in c for c in found)
+        assert texts and all("barrier between" in c or "()" in c for c in texts)
+        assert not any("variable" in c or "in one step" in c for c in texts)
 
 
 # ---- a padding that wins, and equals ------------------------------------------------
@@ -152,8 +155,8 @@ def argmax_padded_with_zeros(out, x, cols):
 
 
 def test_a_place_behind_the_row_is_no_choice_among_equals():
-    """The larger rows are full, and go wrong by a choice among equals alone."""
-    said = refused(
+    """The larger rows are full, and are wrong only by a choice among equals."""
+    text = refused(
         *(argmax_padded_with_zeros, lambda x: x.argmax(1)),
         outputs={"out": "int32[rows]"},
         inputs={"x": ("rows", "cols")},
@@ -161,20 +164,20 @@ def test_a_place_behind_the_row_is_no_choice_among_equals():
         launch=lambda rows: (rows, 32),
         data={"x": lambda rng, shape: rng.integers(-3, 0, shape)},
     )
-    assert "behind the end of the row" in said and "a negative one" in said
-    assert "same number" not in said
+    assert "past the end of the row" in text and "a negative one" in text
+    assert "same number" not in text
 
 
 @pytest.mark.parametrize(
-    "got, said",
+    "got, words",
     [
-        ([3, 0], "behind the end"),  # and the other is right
-        ([3, 1], "behind the end"),  # and the other is one of two equals
+        ([3, 0], "past the end"),  # The other is right.
+        ([3, 1], "past the end"),  # The other is one of two equals.
         ([1, 1], "choice among equals"),
-        ([3, 2], ""),  # the other is neither
+        ([3, 2], ""),  # The other is neither.
     ],
 )
-def test_a_place_that_no_row_has_shows_the_padding(got, said):
+def test_a_place_that_no_row_has_shows_the_padding(got, words):
     x = np.array([[5, 5, 1], [7, 7, 2]], float32)
     scene = WrongOutput(
         *("out", np.int32(got), np.int32([0, 0]), np.zeros(2)),
@@ -182,32 +185,32 @@ def test_a_place_that_no_row_has_shows_the_padding(got, said):
         axes={"x": ("m", "n")},
         output=("m",),
     )
-    assert said in guess(scene) and bool(said) == ("place" in guess(scene))
-    assert bool(describe_proof(scene)) == (3 in got and bool(said))
+    assert words in guess(scene) and bool(words) == ("position" in guess(scene))
+    assert bool(describe_proof(scene)) == (3 in got and bool(words))
 
 
 # ---- pictures upside down -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "made, due, said",
+    "axes, expected, words",
     [
         ((0,), (1,), "x with its rows in reverse order instead of its columns"),
         ((1,), (0,), "x with its columns in reverse order instead of its rows"),
         ((0, 1), (1,), "x with its rows and columns in reverse order instead of"),
-        ((), (0,), "x as it is, where its rows are due in reverse order"),
+        ((), (0,), "x unchanged, where its rows should be in reverse order"),
         ((0,), (), "the result upside down"),
         ((1,), (), "the result mirrored"),
-        ((0, 1), (), "the result turned round"),
+        ((0, 1), (), "the result rotated by 180 degrees"),
     ],
 )
-def test_the_axis_is_named_along_which_an_image_is_turned(made, due, said):
+def test_the_axis_is_named_along_which_an_image_is_turned(axes, expected, words):
     error = refused(
-        *(lambda x: np.flip(x, made), lambda x: np.flip(x, due)),
+        *(lambda x: np.flip(x, axes), lambda x: np.flip(x, expected)),
         inputs={"x": ("height", "width")},
         sizes=[(3, 4)],
     )
-    assert f"looks like {said}" in error
+    assert f"looks like {words}" in error
 
 
 def test_an_input_read_from_its_end_is_told_by_rows_or_whole():
@@ -216,19 +219,19 @@ def test_an_input_read_from_its_end_is_told_by_rows_or_whole():
         lambda x, w: w[:, None] * x[::-1], lambda x, w: w[:, None] * x, **options
     )
     assert "the rows of x read from the last to the first" in rows
-    each = refused(
+    by_row = refused(
         lambda x, w: x[:, ::-1] + w[:, None] @ np.arange(5)[None],
         lambda x, w: x + w[:, None] @ np.arange(5)[None],
         **options,
     )
-    assert "each row of x read from its end to its start" in each
+    assert "each row of x read from its end to its start" in by_row
 
 
-# ---- which size it is ---------------------------------------------------------------
+# ---- the size that decides ----------------------------------------------------------
 
 
-def product_of_full(which):
-    """A matmul on a budget that takes one of its sizes for a whole number of tiles."""
+def product_of_full(full_sizes):
+    """Return a matmul that assumes that `full_sizes` are multiples of tiles."""
     text = """
 __global__ void product(float *c, const float *a, const float *b, int m, int n, int k) {
     int row = blockIdx.y * 4 + threadIdx.y, left = blockIdx.x * 8 + threadIdx.x;
@@ -241,12 +244,12 @@ __global__ void product(float *c, const float *a, const float *b, int m, int n, 
     }
 }"""
     tiles = {"m": "m / 4 * 4", "n": "n / 8 * 8", "k": "k / 4 * 4"}
-    cell = text % tuple(tiles[name] if name in which else name for name in "mnk")
+    cell = text % tuple(tiles[name] if name in full_sizes else name for name in "mnk")
     return load_cuda(cell, target="cpu", name="test_suspicions.py product")
 
 
 @pytest.mark.parametrize(
-    "which, said",
+    "names, words",
     [
         ("m", "m is a multiple of the block's y: look at the last block, "),
         ("n", "n is a multiple of 2 times the block's x: look at the last block, "),
@@ -254,16 +257,16 @@ __global__ void product(float *c, const float *a, const float *b, int m, int n, 
         ("mk", "m is a multiple of the block's y and k is a multiple of the block's"),
     ],
 )
-def test_of_sizes_that_are_odd_together_the_one_that_counts_is_named(which, said):
-    """The sizes of the puzzle: all three full, or all three not."""
+def test_of_sizes_that_are_odd_together_the_one_that_counts_is_named(names, words):
+    """In the puzzle's sizes, all three are full, or none is."""
     error = refused(
-        *(product_of_full(which), np.matmul),
+        *(product_of_full(names), np.matmul),
         outputs={"c": ("m", "n")},
         inputs={"a": ("m", "k"), "b": ("k", "n")},
         sizes=[(4, 8, 4), (8, 16, 8), (2, 6, 3), (5, 9, 7), (3, 12, 13)],
         launch=lambda m, n: ((-(-n // 8), -(-m // 4)), (4, 4)),
     )
-    assert f"It is right only where {said}" in error
+    assert f"It is right only where {words}" in error
 
 
 def only_first_columns(y, x, rows, cols):
@@ -287,15 +290,15 @@ def test_one_block_is_enough_for_one_of_two_sizes():
 def test_sizes_that_nothing_tells_apart_are_all_named():
     rows = [(8, 8), (16, 16), (7, 9), (9, 7)]
     runs = [({"m": m, "n": n}, (8, 8, 1), m % 8 == 0) for m, n in rows]
-    said = describe_pattern(runs, {"n": 0, "m": 1})
+    text = describe_pattern(runs, {"n": 0, "m": 1})
     assert (
-        "m is a multiple of the block's y and n is a multiple of the block's x" in said
+        "m is a multiple of the block's y and n is a multiple of the block's x" in text
     )
     ones = [({"m": n, "n": n}, (8, 8, 1), n > 1) for n in (1, 2, 5)]
     assert describe_pattern(ones) == "It is wrong only where m and n are 1."
 
 
-# ---- blocks that lie at another distance --------------------------------------------
+# ---- blocks at a wrong distance -----------------------------------------------------
 
 
 def literal(step):
@@ -308,19 +311,19 @@ __global__ void copy(float *y, const float *x, int n) {
 
 
 @pytest.mark.parametrize(
-    "step, said",
+    "step, words",
     [
         (
             7,
-            "blockDim.x is needed: with blocks of 5, no thread writes y[5]; it counts",
+            "blockDim.x is needed: with blocks of 5, no thread writes y[5]; it depends",
         ),
-        (3, "of 5, two threads write y[3] and none y[8]; it counts on blocks of 3"),
+        (3, "of 5, two threads write y[3] and none y[8]; it depends on blocks of 3"),
         ("gridDim.x", "gridDim.x where blockDim.x is needed"),
-        (1, "blockIdx.x without blockDim.x: each block begins one element behind"),
+        (1, "blockIdx.x without blockDim.x: each block begins one element after"),
     ],
 )
 def test_a_literal_where_the_blocks_length_is_due_is_told_from_what_was_written(
-    step, said
+    step, words
 ):
     error = refused(
         *(literal(step), lambda x: x),
@@ -329,11 +332,11 @@ def test_a_literal_where_the_blocks_length_is_due_is_told_from_what_was_written(
         sizes=[2, 6, 7, 9, 14, 23],
         launch=[lambda n: (-(-n // 5), 5)],
     )
-    assert said in error and "last element" not in error
+    assert words in error and "last element" not in error
 
 
 def test_too_few_blocks_of_their_number_of_threads_are_too_few_blocks():
-    """Where gridDim.x is blockDim.x, nothing has the one in place of the other."""
+    """If gridDim.x equals blockDim.x, the guess does not call one a mistake."""
     error = refused(
         *(literal(4), lambda x: x),
         outputs={"y": "n"},
@@ -352,7 +355,7 @@ def but_the_last(y, x, n):
 
 
 def test_a_last_element_that_is_missing_is_no_literal():
-    """At n = 8 blocks of 4 that begin 3 apart would leave out the last as well."""
+    """At n = 8, blocks of 4 that begin 3 apart would also omit the last element."""
     error = refused(
         *(but_the_last, lambda x: x),
         outputs={"y": "n"},

@@ -1,4 +1,4 @@
-"""The doctor looks at everything, faints at nothing, and gives a cure."""
+"""The doctor examines everything, faints at nothing, and prescribes a cure."""
 
 import json
 
@@ -17,14 +17,14 @@ def by_name(findings):
 
 
 def test_it_names_what_is_here_and_every_op():
-    found = by_name(doctor.examine())
-    assert str(count_cores()) in found["CPU"].value
-    assert found["torch"].value == torch.__version__.split("+")[0] or (
-        torch.__version__.startswith(found["torch"].value.split("+")[0])
+    findings = by_name(doctor.examine())
+    assert str(count_cores()) in findings["CPU"].value
+    assert findings["torch"].value == torch.__version__.split("+")[0] or (
+        torch.__version__.startswith(findings["torch"].value.split("+")[0])
     )
     for op in build.list_ops():
-        assert "reference" in found[f"{op} on cpu"].value
-    assert not any(f.needed and f.cure for f in found.values())
+        assert "reference" in findings[f"{op} on cpu"].value
+    assert not any(f.needed and f.cure for f in findings.values())
 
 
 def test_it_says_which_rungs_do_not_run_and_why(monkeypatch):
@@ -53,21 +53,21 @@ def test_a_missing_compiler_has_its_cure_and_stops_the_lab(monkeypatch, capsys):
 
 
 def test_it_says_whether_kernels_can_be_watched(monkeypatch):
-    (found,) = doctor._examine_watch_build()
-    assert not found.cure and "watch kernels" in found.value
+    (finding,) = doctor._examine_watch_build()
+    assert not finding.cure and "watch kernels" in finding.value
     monkeypatch.setattr(doctor, "_OVERRUN", "__global__ void overrun(int *x) {}")
-    (found,) = doctor._examine_watch_build()
-    assert "g++ 11" in found.cure and "does not see" in found.value
+    (finding,) = doctor._examine_watch_build()
+    assert "g++ 11" in finding.cure and "does not see" in finding.value
     monkeypatch.setattr(tools, "gxx", lambda: None)
     monkeypatch.setattr(doctor, "_OVERRUN", "__global__ void overrun(int *y) {}")
-    (found,) = doctor._examine_watch_build()
-    assert found.cure
+    (finding,) = doctor._examine_watch_build()
+    assert finding.cure
 
 
 def test_a_missing_ptxas_has_its_cure(monkeypatch):
     monkeypatch.setattr(compilation, "ptxas", lambda: None)
-    found = by_name(doctor._examine_cells())["ptxas"]
-    assert "pip install" in found.cure and not found.needed
+    finding = by_name(doctor._examine_cells())["ptxas"]
+    assert "pip install" in finding.cure and not finding.needed
 
 
 def test_a_gpu_without_nvcc_has_its_cure(monkeypatch):
@@ -78,19 +78,23 @@ def test_a_gpu_without_nvcc_has_its_cure(monkeypatch):
 
 def test_without_nvrtc_cells_run_on_the_cpu_and_the_cure_is_told(monkeypatch):
     monkeypatch.setattr(nvrtc, "explain_missing", lambda: "pip install it")
-    found = by_name(doctor._examine_cells())["NVRTC"]
-    assert "CPU" in found.value and found.cure == "pip install it" and not found.needed
+    finding = by_name(doctor._examine_cells())["NVRTC"]
+    assert (
+        "CPU" in finding.value
+        and finding.cure == "pip install it"
+        and not finding.needed
+    )
 
 
 def test_it_says_what_numba_runs_on(monkeypatch):
-    (found,) = doctor._examine_numba()
-    assert "simulator" in found.value or "GPU" in found.value
+    (finding,) = doctor._examine_numba()
+    assert "simulator" in finding.value or "GPU" in finding.value
     monkeypatch.setattr(
         numba_gpu, "explain_unusable", lambda: "No NVVM (x): pip install it"
     )
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    (found,) = doctor._examine_numba()
-    assert (found.value, found.cure) == ("No NVVM (x)", "pip install it")
+    (finding,) = doctor._examine_numba()
+    assert (finding.value, finding.cure) == ("No NVVM (x)", "pip install it")
 
 
 def test_a_look_that_fails_is_a_finding_not_a_trace(monkeypatch):
@@ -108,8 +112,8 @@ def test_json_holds_every_finding(tmp_path, capsys):
     doctor.add_arguments(parser)
     path = tmp_path / "doctor.json"
     assert doctor.main(parser.parse_args(["--json", str(path)])) == 0
-    written = json.loads(path.read_text())
-    printed = capsys.readouterr().out
-    assert written["machine"]["cores"] == count_cores()
-    for finding in written["findings"]:
-        assert finding["name"] in printed
+    document = json.loads(path.read_text())
+    output = capsys.readouterr().out
+    assert document["machine"]["cores"] == count_cores()
+    for finding in document["findings"]:
+        assert finding["name"] in output

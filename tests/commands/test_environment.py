@@ -1,4 +1,4 @@
-"""`make` says what is missing in one sentence, and respects what is there."""
+"""`make` reports a missing part in one sentence, and keeps existing environments."""
 
 import os
 import stat
@@ -26,7 +26,7 @@ def run(*arguments, **env):
 
 @pytest.fixture
 def fake_python(tmp_path):
-    """A program that answers `-c script` as a python would that lacks something."""
+    """Make programs that answer `-c script` like a Python that lacks something."""
 
     def make(body: str) -> str:
         path = tmp_path / "bin" / "python3"
@@ -39,17 +39,18 @@ def fake_python(tmp_path):
 
 
 def test_a_missing_compiler_is_one_sentence():
-    done = run(CXX="no-such-compiler")
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert "apt install g++" in done.stderr
+    process = run(CXX="no-such-compiler")
+    assert process.returncode == 1
+    assert process.stderr.count("\n") == 1
+    assert "apt install g++" in process.stderr
 
 
 def test_a_python_that_is_not_there_is_one_sentence():
-    done = run(PYTHON="/no/such/python")
-    assert done.returncode == 1
+    process = run(PYTHON="/no/such/python")
+    assert process.returncode == 1
     assert (
-        done.stderr == "weft: PYTHON=/no/such/python is no program on this machine.\n"
+        process.stderr
+        == "weft: PYTHON=/no/such/python is no program on this machine.\n"
     )
 
 
@@ -73,13 +74,13 @@ def test_half_an_environment_is_not_left_behind(fake_python, tmp_path, end):
         "e.choose = lambda: (str(e.VENV / 'bin/python'), True)\n"
         "sys.exit(e.main([]))"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], text=True, capture_output=True
     )
-    said = done.stderr.splitlines()
-    assert done.returncode == (1 if "exit" in end else 130), done.stderr
-    assert len(said) == 2 and said[0] == f"weft: making {venv}"
-    assert ("No space left" if "exit" in end else "stopped") in said[1]
+    lines = process.stderr.splitlines()
+    assert process.returncode == (1 if "exit" in end else 130), process.stderr
+    assert len(lines) == 2 and lines[0] == f"weft: making {venv}"
+    assert ("No space left" if "exit" in end else "stopped") in lines[1]
     assert not venv.exists()
 
 
@@ -98,10 +99,10 @@ def test_a_torch_that_is_too_old_is_one_sentence(fake_python):
 
 
 def test_an_active_environment_keeps_its_torch_and_gets_only_what_lacks(fake_python):
-    wanted = environment.list_requirements()
-    versions = ["-" if "anywidget" in line else "2.7.0" for line in wanted]
+    requirements = environment.list_requirements()
+    versions = ["-" if "anywidget" in line else "2.7.0" for line in requirements]
     python = fake_python("; ".join(f"echo {v}" for v in versions))
-    (only,) = environment.list_missing(python, wanted)
+    (only,) = environment.list_missing(python, requirements)
     assert only.startswith("anywidget")
 
 
@@ -118,10 +119,10 @@ def test_an_active_environment_is_preferred_to_our_own(monkeypatch, fake_python)
 
 
 def test_the_package_list_is_the_pip_part_of_environment_yml():
-    wanted = environment.list_requirements()
-    assert "torch ==2.13.0" in wanted
-    assert not any("conda-forge" in line for line in wanted)
-    assert len(wanted) == len(set(wanted)) > 8
+    requirements = environment.list_requirements()
+    assert "torch ==2.13.0" in requirements
+    assert not any("conda-forge" in line for line in requirements)
+    assert len(requirements) == len(set(requirements)) > 8
 
 
 @pytest.mark.slow
@@ -130,14 +131,14 @@ def test_the_package_list_is_the_pip_part_of_environment_yml():
     reason="make did not prepare this environment, and a test must not",
 )
 def test_arguments_reach_the_python_that_was_prepared(tmp_path):
-    asked = "-c", "import sys; print(sys.argv[1])", "hello"
-    done = run(*asked, PYTHON=sys.executable, JUPYTER_DATA_DIR=str(tmp_path))
-    assert done.stdout == "hello\n"
+    words = "-c", "import sys; print(sys.argv[1])", "hello"
+    process = run(*words, PYTHON=sys.executable, JUPYTER_DATA_DIR=str(tmp_path))
+    assert process.stdout == "hello\n"
 
 
 def test_nvidias_packages_of_cuda_12_count(fake_python, tmp_path):
-    """They belong to the torch that is there: none of CUDA 13 is added."""
-    wanted = environment.list_requirements()
+    """These packages belong to the installed torch, so none of CUDA 13 is added."""
+    requirements = environment.list_requirements()
     for name in ("torch", "nvidia_cuda_nvrtc_cu12"):
         folder = tmp_path / f"{name}-12.8.1.dist-info"
         folder.mkdir()
@@ -145,8 +146,8 @@ def test_nvidias_packages_of_cuda_12_count(fake_python, tmp_path):
         (folder / "METADATA").write_text(f"Name: {name}\nVersion: 12.8.1\n")
     python = fake_python(f'exec {sys.executable} -S -E "$@"')
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)  # `python -c` looks here first
-        lacking = environment.list_missing(python, wanted)
+        patch.chdir(tmp_path)  # `python -c` searches this folder first.
+        lacking = environment.list_missing(python, requirements)
     names = {line.split()[0] for line in lacking}
     assert "nvidia-cuda-nvrtc" not in names and "nvidia-cuda-cccl" in names
     assert any(line.startswith("numba-cuda [cu12]") for line in lacking)

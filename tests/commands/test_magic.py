@@ -22,7 +22,7 @@ ADD = """__global__ void add(float *out, const float *a, int n) {
     if (i < n) out[i] = a[i] + 1;
 }
 """
-# A race that changes nothing where x holds ones.
+# A race that changes nothing if x contains ones.
 RACE = """__global__ void ones(float *y, float *x) {
     x[threadIdx.x] = 1;
     y[threadIdx.x] = x[63 - threadIdx.x];
@@ -32,7 +32,7 @@ RACE = """__global__ void ones(float *y, float *x) {
 
 @pytest.fixture
 def shell(capsys):
-    """A session with the magics."""
+    """Start an IPython session with the magics."""
     shell = InteractiveShell.instance()
     run(shell, "%load_ext weft\nimport numpy as np\nimport torch")
     capsys.readouterr()
@@ -65,9 +65,9 @@ def test_an_error_is_red_raises_and_names_the_cell(shell, capsys):
         Exception, match=rf"cell \[{number}\], line 2: error: 'x' was not"
     ):
         run(shell, "%%cuda --cpu\n__global__ void k(int n) {\n x = 1; }")
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert "x = 1; }" in shell.user_ns["In"][number]
-    assert "\x1b[31mcell [" in shown and "Traceback" not in shown
+    assert "\x1b[31mcell [" in output and "Traceback" not in output
 
 
 def test_printf_is_in_the_cell_in_order(shell, capsys):
@@ -109,12 +109,12 @@ def test_a_cell_is_watched_unless_it_is_fast(shell, capsys):
         "x, y = torch.ones(64), torch.zeros(64)\nones[1, 64](y, x)\nones[1, 64](y, x)"
     )
     run(shell, f"%%cuda --cpu\n{RACE}")
-    for _ in range(2):  # shown once in each cell that launches it
+    for _ in range(2):  # The report appears once in each cell that launches it.
         capsys.readouterr()
         run(shell, launch)
-        shown = capsys.readouterr().err
-        assert len(re.findall(r":\d+: race: ", shown)) == 1
-        assert "    y[threadIdx.x] = x[63 - threadIdx.x];" in shown
+        output = capsys.readouterr().err
+        assert len(re.findall(r":\d+: race: ", output)) == 1
+        assert "    y[threadIdx.x] = x[63 - threadIdx.x];" in output
     run(shell, "report = ones.report")
     assert not shell.user_ns["report"].ok
     for option in ("--fast", "--inplace"):
@@ -128,19 +128,19 @@ def test_check_says_what_three_orders_showed(shell, capsys):
     run(shell, f"%%cuda --cpu --check\n{RACE}")
     capsys.readouterr()
     run(shell, "x, y = torch.ones(64), torch.zeros(64)\nones[1, 64](y, x)")
-    shown = capsys.readouterr()
-    assert shown.out == "ones: checked in 3 orders of threads: 1 finding\n"
-    assert "race" in shown.err
+    output = capsys.readouterr()
+    assert output.out == "ones: checked in 3 orders of threads: 1 finding\n"
+    assert "race" in output.err
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_without_a_gpu_a_cell_for_one_is_compiled_to_be_read(shell, capsys):
     run(shell, f"%%cuda --gpu --ptx --time --arch sm_80\n{ADD}")
-    shown = capsys.readouterr().out
-    assert re.match(r"add · \d+ registers · sm_80 · there is no GPU here", shown)
-    assert "add · PTX · sm_80" in shown
-    assert len(re.findall("^--time: .*no GPU", shown, re.M)) == 1
+    output = capsys.readouterr().out
+    assert re.match(r"add · \d+ registers · sm_80 · there is no GPU here", output)
+    assert "add · PTX · sm_80" in output
+    assert len(re.findall("^--time: .*no GPU", output, re.M)) == 1
     for launch in ("add[1, 4](torch.zeros(4), torch.ones(4), 4)", "add[1, 4](None)"):
         with pytest.raises(BuildError, match="no CUDA GPU here"):
             run(shell, launch)
@@ -165,9 +165,9 @@ def test_save_writes_within_the_checkout_and_over_nobodys_file(tmp_path, monkeyp
     magic.save("kernels/mine.cu", ADD.replace("+ 1", "+ 2"))
     assert "+ 2" in path.read_text()
     path.write_text("somebody's work")
-    for where in ("kernels/mine.cu", "../out.cu", "/tmp/out.cu", "kernels/a.py"):
+    for target in ("kernels/mine.cu", "../out.cu", "/tmp/out.cu", "kernels/a.py"):
         with pytest.raises(magic.UsageError, match="--save"):
-            magic.save(where, ADD)
+            magic.save(target, ADD)
     assert path.read_text() == "somebody's work"
     assert ROOT not in path.parents
 
@@ -183,9 +183,9 @@ def test_a_failed_launch_shows_the_readers_lines_and_none_of_ours(shell, capsys)
         capsys.readouterr()
         with pytest.raises(magic.KernelError):
             run(shell, cell)
-        shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
-        assert "add[1, 4" in shown and "Traceback" in shown
-        assert "module.py" not in shown and "hidden" not in shown
+        output = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
+        assert "add[1, 4" in output and "Traceback" in output
+        assert "module.py" not in output and "hidden" not in output
 
 
 def test_help_names_every_option(shell, capsys):
@@ -202,10 +202,10 @@ def test_help_names_every_option(shell, capsys):
 def test_a_fault_of_the_gpu_is_told_below_the_cell_that_launched_it(
     shell, capsys, monkeypatch
 ):
-    found = types.SimpleNamespace(
+    result = types.SimpleNamespace(
         is_used=lambda: True, find_fault=lambda: "restart the kernel"
     )
-    monkeypatch.setitem(sys.modules, "weft.cells.gpu.loader", found)
+    monkeypatch.setitem(sys.modules, "weft.cells.gpu.loader", result)
     run(shell, "1")
     assert "restart the kernel" in capsys.readouterr().err
     monkeypatch.setattr(native, "_lost", "it was told")

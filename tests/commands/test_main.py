@@ -1,4 +1,4 @@
-"""`python -m weft`: wrong arguments are one sentence, before anything is run."""
+"""`python -m weft` refuses wrong arguments in one sentence, before any work."""
 
 import os
 import subprocess
@@ -20,14 +20,14 @@ def never(monkeypatch):
 
 def one_sentence(capsys, *arguments) -> str:
     assert weft_main.main(list(arguments)) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and said.startswith(f"weft {arguments[0]}: ")
-    return said
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1 and message.startswith(f"weft {arguments[0]}: ")
+    return message
 
 
 def test_a_folder_that_is_not_there_is_told_before_the_work(never, capsys):
-    said = one_sentence(capsys, "doctor", "--json", "/no/such/dir/x")
-    assert "there is no folder /no/such/dir" in said
+    message = one_sentence(capsys, "doctor", "--json", "/no/such/dir/x")
+    assert "there is no folder /no/such/dir" in message
 
 
 def test_a_folder_in_place_of_a_file_is_told(never, capsys, tmp_path):
@@ -36,19 +36,19 @@ def test_a_folder_in_place_of_a_file_is_told(never, capsys, tmp_path):
 
 def test_a_folder_that_is_not_ours_is_told(never, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
-    said = one_sentence(capsys, "doctor", "--json", str(tmp_path / "x"))
-    assert f"cannot write in {tmp_path}" in said
+    message = one_sentence(capsys, "doctor", "--json", str(tmp_path / "x"))
+    assert f"cannot write in {tmp_path}" in message
 
 
 @pytest.mark.parametrize("name", ["x", "x.bmp2"])
 def test_a_picture_nobody_can_draw_is_told(capsys, tmp_path, name):
-    said = one_sentence(capsys, "mnist", "--plot", str(tmp_path / name))
-    assert "want .svg, .png or .pdf" in said
+    message = one_sentence(capsys, "mnist", "--plot", str(tmp_path / name))
+    assert "want .svg, .png or .pdf" in message
 
 
 def test_without_a_command_it_lists_them_all():
     command = [sys.executable, "-m", "weft"]
-    done = subprocess.run(command, text=True, capture_output=True)
-    assert done.returncode == 2
+    process = subprocess.run(command, text=True, capture_output=True)
+    assert process.returncode == 2
     for name in weft_main.COMMANDS:
-        assert f"  {name} " in done.stderr
+        assert f"  {name} " in process.stderr

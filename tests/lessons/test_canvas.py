@@ -1,6 +1,6 @@
-"""The canvas of lesson 15: from strokes to a digit, and what the kernels make of it.
+"""The canvas of lesson 15: from strokes to a digit, and the kernels' reading of it.
 
-The front end's half, canvas.js, is run by node where that is installed.
+node runs the front end's half, canvas.js, if it is installed.
 """
 
 import json
@@ -46,11 +46,11 @@ def stroke(top: int, left: int, height: int, width: int) -> np.ndarray:
 
 @pytest.mark.parametrize("scale", [1, 3, 5])
 def test_mnists_own_digits_stay_as_they_are(scale):
-    """Drawn larger, and anywhere, a test digit comes back pixel by pixel."""
+    """A test digit that is drawn larger, and anywhere, returns pixel by pixel."""
     for image in load("test").images[:100]:
         large = np.kron(image, np.ones((scale, scale), np.uint8))
-        moved = np.pad(large, ((7, 0), (3, 11)))
-        np.testing.assert_array_equal(centre(moved), image)
+        padded = np.pad(large, ((7, 0), (3, 11)))
+        np.testing.assert_array_equal(centre(padded), image)
 
 
 def test_a_stroke_is_scaled_to_a_box_of_20_and_put_in_the_middle():
@@ -93,12 +93,12 @@ def test_the_layers_are_those_of_the_same_model_in_torch(target):
         if layer in LAYERS:
             want = x[0].detach().numpy()
             error = np.abs(reading.layers[layer] - want).max()
-            # Sums of at most 288 products, behind batch norms that enlarge them.
+            # The outputs are sums of at most 288 products, scaled up by batch norms.
             assert error <= 1e-4 * np.abs(want).max(), layer
 
 
 def test_it_reads_as_the_trainer_does(target):
-    """The ops layer by layer say what the fused rung says of the same batch."""
+    """The ops, layer by layer, agree with the fused rung on the same batch."""
     cnn, images = some_model(target), load("test").images[: COMPANIONS + 1]
     reading = Reader(cnn, images[1:]).read(images[0], truth=7)
     cnn.data(test=Split(images, None))
@@ -122,7 +122,7 @@ def test_a_mosaic_has_every_map_on_its_own_scale():
     picture = mosaic(maps)
     assert picture.shape == (2, 8)
     tiles = [picture[:, 3 * i : 3 * i + 2] for i in range(3)]
-    assert (tiles[0] == 0).all()  # a blank map has no scale
+    assert (tiles[0] == 0).all()  # A blank map has no scale.
     assert tiles[1].tolist() == [[0, 1], [1, 1]]
     assert tiles[2].tolist() == [[1, 0], [0, 0]]
     assert np.isnan(picture[:, [2, 5]]).all()
@@ -133,9 +133,9 @@ def test_a_contact_sheet_has_a_title_for_every_image():
     figure = canvas.contact_sheet(images, columns=3, titles=list("abcde"))
     (ax,) = figure.axes
     assert [text.get_text() for text in ax.texts] == list("abcde")
-    shown = ax.images[0].get_array()
-    assert shown.shape == (2 * (28 + 11), 3 * (28 + 2) - 2)
-    assert (shown == 1).sum() == images.size and shown.mask[:11].all()
+    sheet = ax.images[0].get_array()
+    assert sheet.shape == (2 * (28 + 11), 3 * (28 + 2) - 2)
+    assert (sheet == 1).sum() == images.size and sheet.mask[:11].all()
 
 
 # ---- the sheet -----------------------------------------------------------------------
@@ -148,7 +148,7 @@ def strokes_of(image: np.ndarray) -> bytes:
 def test_strokes_from_the_front_end_are_read():
     sheet = Canvas(some_model()).widget
     image = load("test").images[3]
-    # As a front end sends it: a message whose buffer becomes a memoryview.
+    # A front end sends a message whose buffer becomes a memoryview.
     sheet.set_state({"strokes": memoryview(strokes_of(image))})
     assert sheet.reading["digit"] == image.tobytes()
     assert sum(sheet.reading["probabilities"]) == pytest.approx(1, abs=1e-5)
@@ -163,7 +163,7 @@ def test_strokes_from_the_front_end_are_read():
 
 @pytest.mark.slow
 def test_without_a_front_end_one_sees_a_picture(monkeypatch):
-    """Every front end shows the richest form it knows; a picture all know."""
+    """Every front end shows the richest form that it supports; all support pictures."""
     data, _ = Canvas(some_model())._repr_mimebundle_()
     assert {WIDGET_MIME, "image/png", "text/plain"} <= data.keys()
     monkeypatch.setattr(canvas, "anywidget", None)
@@ -180,7 +180,7 @@ def test_the_picture_has_a_row_per_digit():
     assert re.fullmatch(rf"read as \d, it is {labels[5]}", titles[6])
 
 
-# A page with as little in it as canvas.js asks for, a stroke, and a reading.
+# A minimal page for canvas.js, a stroke, and a reading.
 PAGE = """
 const log = [];
 class Element {
@@ -241,13 +241,13 @@ console.log(JSON.stringify(log));
 @pytest.mark.skipif(not shutil.which("node"), reason="node runs canvas.js here")
 def test_the_front_end_sends_strokes_and_paints_readings():
     script = ["node", "--input-type=module", "-e", PAGE]
-    where = canvas.__file__.replace(".py", ".js")
-    done = subprocess.run([*script, where], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [
-        *[[20, 40], [60, 80]],  # the sheet has two pixels for one of the page
+    file = canvas.__file__.replace(".py", ".js")
+    proc = subprocess.run([*script, file], capture_output=True, text=True, timeout=60)
+    assert proc.returncode == 0, proc.stderr
+    assert json.loads(proc.stdout) == [
+        *[[20, 40], [60, 80]],  # The sheet has two pixels for each pixel of the page.
         ["sent", 140 * 140],
         *[["image", 28, 28], ["image", 231, 115]],
         ["3", "", "100.0 %"],
-        [],  # nothing listens any more
+        [],  # Nothing listens anymore.
     ]

@@ -1,4 +1,4 @@
-"""The course: its order, the links along it, and how long its lessons take."""
+"""The course: its order, its links, and the lengths of its lessons."""
 
 import re
 
@@ -21,7 +21,7 @@ from weft.puzzles.lessons import (
 )
 
 LESSONS = list_lessons()
-HUB = "03"  # it collects the puzzles, and teaches nothing of its own
+HUB = "03"  # the lesson that collects the puzzles, and teaches nothing itself
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda one: one.path.stem)
 each_teaching = pytest.mark.parametrize(
     "lesson",
@@ -55,8 +55,8 @@ def test_next_leads_from_the_first_lesson_through_every_other_to_the_last():
     files = {lesson.path.name: lesson for lesson in LESSONS}
     visited = [LESSONS[0].path.name]
     while True:
-        end = reader_of(files[visited[-1]]).cells[-1].source
-        links = re.findall(r"^\*\*Next:\*\* \[[^]]+\]\(([^)]+)\)", end)
+        last_text = reader_of(files[visited[-1]]).cells[-1].source
+        links = re.findall(r"^\*\*Next:\*\* \[[^]]+\]\(([^)]+)\)", last_text)
         if not links:
             break
         visited += links
@@ -72,13 +72,13 @@ def test_a_lesson_has_one_next_link_and_it_is_generated(lesson):
 
 @each_lesson
 def test_text_names_only_lessons_that_exist(lesson):
-    """`lesson 08b`, as the text has it where there is no link."""
+    """`lesson 08b` is the form without a link."""
     numbers = {one.number for one in LESSONS}
     for cell in reader_of(lesson).cells:
         if cell.cell_type == "markdown":
-            named = re.findall(r"\b[Ll]essons? (\d\d[a-z]?)\b", cell.source)
+            mentions = re.findall(r"\b[Ll]essons? (\d\d[a-z]?)\b", cell.source)
             parts = {number[:2] for number in numbers}
-            unknown = [n for n in named if n not in numbers and n not in parts]
+            unknown = [n for n in mentions if n not in numbers and n not in parts]
             assert not unknown, f"{unknown} in:\n{cell.source}"
 
 
@@ -97,27 +97,27 @@ def test_minutes_count_words_lines_and_questions():
     lines = code("import weft\n\n" + "x = 1\n" * 16)
     assert cell_minutes(lines) == pytest.approx(2)
     assert cell_minutes(code('predict("Why?", None)')) == pytest.approx(1.125)
-    asked = markdown(
+    question = markdown(
         "**1.** Why?\n\n<details><summary>Answer</summary>\n\nSo.\n</details>"
     )
-    assert cell_minutes(asked) == pytest.approx(1 + 2 / 150)
+    assert cell_minutes(question) == pytest.approx(1 + 2 / 150)
 
 
 def test_minutes_leave_out_folds_and_targets_of_links():
     fold = "<details><summary>Hint</summary>\n\na b <details>c</details> d\n</details>"
-    seen = markdown(f"one [two](glossary.ipynb#two) three\n\n{fold}\n\nfour")
-    assert cell_minutes(seen) == pytest.approx(4 / 150)
+    cell = markdown(f"one [two](glossary.ipynb#two) three\n\n{fold}\n\nfour")
+    assert cell_minutes(cell) == pytest.approx(4 / 150)
 
 
 def test_a_line_of_an_answer_takes_a_minute():
-    own = "    x = 1\n    return x\n"
-    answer = code(f"def f():\n    ### BEGIN SOLUTION\n{own}    ### END SOLUTION")
+    body = "    x = 1\n    return x\n"
+    answer = code(f"def f():\n    ### BEGIN SOLUTION\n{body}    ### END SOLUTION")
     answer.metadata["tags"] = ["exercise"]
     assert cell_minutes(answer) == pytest.approx(2 + 2 + 2 / 8)
 
 
 def test_a_tag_holds_until_a_heading_of_its_level():
-    made = notebook(
+    cells = notebook(
         markdown("# Title"),
         markdown("## Core"),
         markdown("### More", "deeper"),
@@ -129,7 +129,7 @@ def test_a_tag_holds_until_a_heading_of_its_level():
     )
     core, deeper, practice = CORE, DEEPER, PRACTICE
     kinds = [core, core, deeper, deeper, deeper, core, practice, practice]
-    assert list_kinds(made) == kinds
+    assert list_kinds(cells) == kinds
 
 
 def test_each_of_two_deeper_sections_has_its_own_minutes():
@@ -140,9 +140,9 @@ def test_each_of_two_deeper_sections_has_its_own_minutes():
         markdown("## B", "deeper"),
         markdown("b " * 450),
     )
-    made = nbformat.from_dict(source)
-    course.complete(made, Lesson(LESSONS[0].path, source), LESSONS)
-    texts = [cell.source for cell in made.cells]
+    completed = nbformat.from_dict(source)
+    course.complete(completed, Lesson(LESSONS[0].path, source), LESSONS)
+    texts = [cell.source for cell in completed.cells]
     assert texts[2] == "## A\n\n*Deeper, 1 minute.*" and "*Deeper" not in texts[3]
     assert texts[4] == "## B\n\n*Deeper, 3 minutes.*"
 
@@ -151,14 +151,14 @@ def test_completing_a_notebook_twice_is_completing_it_once():
     cells = [markdown("# T\n\n> Q?"), markdown("## A", "deeper"), markdown("b " * 450)]
     source = notebook(*cells)
     lesson = Lesson(LESSONS[0].path, source)
-    once = nbformat.from_dict(source)
-    course.complete(once, lesson, LESSONS)
-    assert once.cells[2].source == "## A\n\n*Deeper, 3 minutes.*"
-    assert once.cells[3].metadata["tags"] == ["deeper"]
-    twice = nbformat.from_dict(once)
-    twice.cells = course.strip(twice.cells)
-    course.complete(twice, lesson, LESSONS)
-    assert nbformat.writes(twice) == nbformat.writes(once)
+    first_result = nbformat.from_dict(source)
+    course.complete(first_result, lesson, LESSONS)
+    assert first_result.cells[2].source == "## A\n\n*Deeper, 3 minutes.*"
+    assert first_result.cells[3].metadata["tags"] == ["deeper"]
+    second_result = nbformat.from_dict(first_result)
+    second_result.cells = course.strip(second_result.cells)
+    course.complete(second_result, lesson, LESSONS)
+    assert nbformat.writes(second_result) == nbformat.writes(first_result)
 
 
 def test_a_source_has_the_tag_of_a_kind_where_its_section_begins():
@@ -187,8 +187,8 @@ def test_a_lesson_ends_with_its_take_away_and_three_questions(lesson):
     assert have.source.startswith("## What you have")
     assert have.source.count("**Take-away.** ") == 1
     assert questions.source.startswith("### Check yourself")
-    found = re.findall(r"^\*\*(\d)\.\*\* .*\?", questions.source, re.M)
-    assert found == ["1", "2", "3"], questions.source
+    numbers = re.findall(r"^\*\*(\d)\.\*\* .*\?", questions.source, re.M)
+    assert numbers == ["1", "2", "3"], questions.source
     assert questions.source.count("<details><summary>Answer</summary>") == 3
 
 
@@ -202,12 +202,12 @@ def test_a_lesson_asks_for_three_guesses_and_gives_none_away(lesson):
 
 @each_teaching
 def test_a_cell_that_asks_prints_nothing_beside_the_answer_that_it_folds(lesson):
-    """Without a guess the answer is folded; what is printed beside it gives it away."""
+    """Without a guess, the answer is folded; a print beside it would give it away."""
     for cell in lesson.source.cells:
         if cell.cell_type == "code" and "= predict(" in cell.source:
             top = re.sub(r"^def .*\n(?:[ \n].*\n?|\n)*", "", cell.source, flags=re.M)
-            asked = "predict(" in top and ".measured(" in top
-            assert not (asked and re.search(r"\bprint\(", top)), cell.source
+            question = "predict(" in top and ".measured(" in top
+            assert not (question and re.search(r"\bprint\(", top)), cell.source
 
 
 @each_teaching
@@ -247,18 +247,18 @@ def test_the_first_lesson_counts_the_numbers_to_change_and_draws_the_race():
 
 
 def test_no_two_exercises_share_a_name():
-    """The lab remembers what is solved by the name of the function."""
+    """The lab records a solved exercise by the name of its function."""
     names = [
-        "".join(found)
+        "".join(name)
         for lesson in LESSONS
         for cell in progress._list_code(lesson)
-        for found in progress.EXERCISE.findall(cell.source)
+        for name in progress.EXERCISE.findall(cell.source)
     ]
     assert len(names) > 30 and len(set(names)) == len(names), sorted(names)
 
 
 def test_progress_counts_guesses_puzzles_and_exercises(monkeypatch):
-    monkeypatch.setenv("WEFT_SMALL", "1")  # nothing is written
+    monkeypatch.setenv("WEFT_SMALL", "1")  # Nothing is written.
     monkeypatch.setattr(progress, "_solved", Kept("exercises of a test"))
     monkeypatch.setattr(predict, "_kept", Kept("guesses of a test"))
 
@@ -267,7 +267,7 @@ def test_progress_counts_guesses_puzzles_and_exercises(monkeypatch):
         return {row.lesson.number: row.done for row in rows}["01a"]
 
     assert done()["guess"] == (0, 3) and done()["exercise"] == (0, 1)
-    exercise(lambda: None, lambda answer: None)  # no lesson has it
+    exercise(lambda: None, lambda answer: None)  # No lesson has this exercise.
     assert done()["exercise"] == (0, 1)
     progress.remember_exercise("pixel_of")
     question = "How many threads are there too many?"
@@ -283,5 +283,6 @@ def test_the_lessons_of_readme_are_those_of_the_folder():
         r"^\| \[(\S+) ([^]]+)\]\(notebooks/(\S+)\) \| ([^|]+) \|", readme, re.M
     )
     assert rows == [
-        (one.number, one.title, one.path.name, one.question) for one in LESSONS
+        (lesson.number, lesson.title, lesson.path.name, lesson.question)
+        for lesson in LESSONS
     ]

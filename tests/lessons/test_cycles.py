@@ -1,4 +1,4 @@
-"""What lesson 08b tells of ncu's counters."""
+"""Lesson 08b's interpretation of ncu's counters."""
 
 import pytest
 

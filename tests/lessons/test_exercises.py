@@ -1,4 +1,4 @@
-"""Exercises: what a wrong answer shows. One in C leaves Python alive."""
+"""Exercises: the output for a wrong answer. An answer in C cannot kill Python."""
 
 import gc
 import re
@@ -44,11 +44,11 @@ def test_stub_is_not_solved_yet(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ["body", "says"],
+    ["body", "words"],
     [("(void)p; return 2;", "2, not 1"), ("return *p;", "one was ended by SIGSEGV")],
 )
-def test_wrong_answer_raises_here(tmp_path, body, says):
-    with pytest.raises(AssertionError, match=says):
+def test_wrong_answer_raises_here(tmp_path, body, words):
+    with pytest.raises(AssertionError, match=words):
         one(tmp_path, body, check_null)
 
 
@@ -72,7 +72,7 @@ def test_warnings_are_shown(tmp_path, capsys):
 
 
 def shown(answer, check):
-    """The lines that a notebook shows below a wrong answer, and the error."""
+    """Return the lines that a notebook shows below a wrong answer, and the error."""
     with pytest.raises(Exception) as raised:
         exercise(answer, check)
     lines = raised.value._render_traceback_()
@@ -81,7 +81,7 @@ def shown(answer, check):
 
 def check_three(function):
     got = function([1, 2, 3])
-    if got != 3:  # no assert, to which pytest would add its words
+    if got != 3:  # pytest would add text to an assert.
         raise AssertionError(f"{got}, not 3")
 
 
@@ -123,9 +123,9 @@ def test_a_kernel_that_leaves_its_array_is_told_in_a_few_lines():
     assert lines[0].startswith("Mismatch: reverse is wrong with n=4, grid 1, block 8")
     assert lines[-1].endswith(": `out[cuda.threadIdx.x] = x[n - cuda.threadIdx.x]`")
     assert len(lines) <= 7
-    with pytest.raises(AssertionError) as alone:  # check() in a cell shows the same
+    with pytest.raises(AssertionError) as raised:  # check() in a cell shows the same.
         check_kernel(reverse)
-    again = [re.sub(r"\x1b\[\d*m", "", s) for s in alone.value._render_traceback_()]
+    again = [re.sub(r"\x1b\[\d*m", "", s) for s in raised.value._render_traceback_()]
     assert again == lines
 
 
@@ -152,7 +152,7 @@ def test_an_interrupted_check_is_a_line():
 def test_a_mistake_in_c_is_its_message(tmp_path):
     with pytest.raises(AssertionError) as refused:
         one(tmp_path, "(void)p; return 2;", check_null)
-    first, *_ = refused.value._render_traceback_()  # pytest adds lines to an assert
+    first, *_ = refused.value._render_traceback_()  # pytest adds lines to an assert.
     assert "AssertionError: 2, not 1" in first
 
 
@@ -160,17 +160,17 @@ def test_an_answer_whose_launches_have_findings_is_refused(capsys):
     source = """
     __global__ void count(int *sum) { %s; }
     """
-    right = load_cuda(source % "atomicAdd(sum, 1)", target="cpu", watched=True).count
-    wrong = load_cuda(source % "*sum += 1", target="cpu", watched=True).count
+    correct = load_cuda(source % "atomicAdd(sum, 1)", target="cpu", watched=True).count
+    racy = load_cuda(source % "*sum += 1", target="cpu", watched=True).count
 
     def check(kernel):
         total = np.zeros(1, np.int32)
         kernel[1, 8](total)
 
-    exercise(right, check)
+    exercise(correct, check)
     assert "count: solved" in capsys.readouterr().out
-    for _ in range(2):  # it is shown once, and refused each time
+    for _ in range(2):  # The report appears once, but the answer is refused each time.
         with pytest.raises(AssertionError, match=r"not by right: line 2: thread"):
-            exercise(wrong, check)
+            exercise(racy, check)
     assert "solved" not in capsys.readouterr().out
-    exercise(right, check)
+    exercise(correct, check)

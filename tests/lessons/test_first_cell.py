@@ -1,4 +1,4 @@
-"""The first cell of a notebook fetches the lab where it is hosted, and nowhere else."""
+"""The first cell of a notebook fetches the lab on Colab and Kaggle, not elsewhere."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tiers import only
 from weft.commands import environment
 from weft.lessons import first_cell as hosted
 
-# Runs the cells of its arguments in a Python without the lab, one after another.
+# Runs its arguments as cells, in order, in a Python without the lab.
 SHELL = """
 import os, sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -24,7 +24,7 @@ done = [shell.run_cell(cell).success for cell in sys.argv[1:]]
 sys.stdout.flush()
 print("done:", *done)
 """
-# Instead of the network: a lab whose environment is soon ready.
+# Replaces the network by a lab whose environment is soon ready.
 GIT = f"""#!/bin/sh
 echo git "$@" | tee -a {{log}}
 mkdir -p lab/lib/weft/lessons lab/lib/weft/commands lab/notebooks
@@ -38,10 +38,11 @@ echo 'print("environment", file=open("{{log}}", "a"))' >> commands/environment.p
 
 @pytest.fixture
 def open_notebook(tmp_path):
-    """Run cells as a notebook in an empty folder; (what was seen, what was called)."""
-    log, programs, here = (tmp_path / name for name in ("log", "bin", "here"))
+    """Return a function that runs cells in an empty folder, and returns the output and
+    the programs that they call."""
+    log, programs, folder = (tmp_path / name for name in ("log", "bin", "here"))
     programs.mkdir()
-    here.mkdir()
+    folder.mkdir()
     for name in ("git", "make"):
         program = programs / name
         text = (
@@ -54,16 +55,16 @@ def open_notebook(tmp_path):
         hosts = ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", "PYTHONPATH")
         clean = {k: v for k, v in os.environ.items() if k not in hosts}
         clean |= {"PATH": f"{programs}:/usr/bin:/bin", "IPYTHONDIR": str(tmp_path)}
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", SHELL, *cells],
-            cwd=here,
+            cwd=folder,
             env=clean | env,
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
         calls = log.read_text().splitlines() if log.exists() else []
-        return done.stdout, calls
+        return process.stdout, calls
 
     return opened
 
@@ -71,11 +72,11 @@ def open_notebook(tmp_path):
 def test_a_kernel_without_the_lab_is_told_in_a_line_and_nothing_is_fetched(
     open_notebook,
 ):
-    seen, calls = open_notebook(hosted.FIRST)
+    output, calls = open_notebook(hosted.FIRST)
     assert calls == []
-    line, end = seen.splitlines()
+    line, last_line = output.splitlines()
     assert line == "UsageError: choose the kernel Weft, which `make` adds"
-    assert end == "done: False"  # Run All stops
+    assert last_line == "done: False"  # Run All stops here.
 
 
 @pytest.mark.parametrize(
@@ -85,34 +86,34 @@ def test_where_notebooks_are_hosted_the_lab_is_fetched_once_and_that_is_seen(
     open_notebook, host
 ):
     cells = hosted.FIRST, "import os, weft, utils; print(os.getcwd())"
-    seen, calls = open_notebook(*cells, *cells, **{host: "1"})
+    output, calls = open_notebook(*cells, *cells, **{host: "1"})
     clone = "git clone --depth 1 https://github.com/weft-lab/weft lab"
     assert calls == [clone, "environment"]
     for step in (clone, "This takes a few minutes", "weft: installing a package"):
-        assert seen.count(step) == 1, seen
-    assert seen.count("here/lab/notebooks") == 2 and "done: True True" in seen
-    # After a restart of the kernel, too:
-    seen, calls = open_notebook(*cells, **{host: "1"})
+        assert output.count(step) == 1, output
+    assert output.count("here/lab/notebooks") == 2 and "done: True True" in output
+    # The same holds after a restart of the kernel.
+    output, calls = open_notebook(*cells, **{host: "1"})
     assert calls == [clone, "environment", "environment"]
-    assert "git clone" not in seen and "done: True True" in seen
+    assert "git clone" not in output and "done: True True" in output
 
 
 def test_what_the_lab_itself_lacks_is_told_as_it_is(open_notebook, tmp_path):
     (tmp_path / "lib" / "weft").mkdir(parents=True)
     (tmp_path / "lib" / "weft" / "__init__.py").write_text("import no_such_module")
     cells = hosted.FIRST, "import weft"
-    seen, calls = open_notebook(
+    output, calls = open_notebook(
         *cells, ALSO=str(tmp_path / "lib"), COLAB_RELEASE_TAG="1"
     )
-    assert "No module named 'no_such_module'" in seen and "done: True False" in seen
+    assert "No module named 'no_such_module'" in output and "done: True False" in output
     assert calls == []
 
 
 def test_where_the_lab_is_there_the_cell_does_nothing(open_notebook, tmp_path):
     (tmp_path / "lib" / "weft").mkdir(parents=True)
     (tmp_path / "lib" / "weft" / "__init__.py").write_text("")
-    seen, calls = open_notebook(hosted.FIRST, ALSO=str(tmp_path / "lib"))
-    assert seen == "done: True\n" and calls == []
+    output, calls = open_notebook(hosted.FIRST, ALSO=str(tmp_path / "lib"))
+    assert output == "done: True\n" and calls == []
 
 
 def test_the_kernel_that_the_cell_names_is_the_labs_python(tmp_path, monkeypatch):
@@ -121,7 +122,7 @@ def test_the_kernel_that_the_cell_names_is_the_labs_python(tmp_path, monkeypatch
     kernel = json.loads((tmp_path / "kernels/weft/kernel.json").read_text())
     assert kernel["argv"][0] == sys.executable
     assert f"choose the kernel {kernel['display_name']}," in hosted.FIRST
-    monkeypatch.setattr(environment, "run", None)  # it is there: nothing is called
+    monkeypatch.setattr(environment, "run", None)  # The kernel exists already.
     environment.name_kernel(sys.executable)
 
 

@@ -1,4 +1,4 @@
-"""What the lessons on the matmul ladder share: differences, one rung alone, results."""
+"""The shared functions of the matmul lessons: differences, one rung, results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft.toolchain import build, native
 
 
 def own(folder, old="", new="", name="mine"):
-    """The tiled rung as a reader's file, with a change."""
+    """Return the tiled rung as a reader's file, with a change."""
     text = rung_path("03_tiled").read_text()
     assert old in text
     text = text.replace(old, new, 1) if old else text
@@ -49,9 +49,9 @@ def test_a_rung_is_found_by_its_name_its_file_or_its_path(tmp_path):
 def test_a_difference_is_of_the_kernels_alone_and_not_of_their_names(tmp_path):
     lines = difference("tiled", "tiled_dynamic")
     assert "-    __shared__ float a_s[TILE][TILE], b_s[TILE][TILE];" in lines
-    changed = [line for line in lines if line[0] in "+-"]
-    assert len(changed) == 3, changed
-    assert not any("__global__" in line for line in changed)
+    changes = [line for line in lines if line[0] in "+-"]
+    assert len(changes) == 3, changes
+    assert not any("__global__" in line for line in changes)
     for rung in "tiled", "tiled_template":
         code = kernel_code(rung_path(rung))
         assert "launch" not in code and code.count("template <") == (rung != "tiled")
@@ -60,8 +60,8 @@ def test_a_difference_is_of_the_kernels_alone_and_not_of_their_names(tmp_path):
 @pytest.mark.parametrize("new", ["04_registers_1d", "06_vectorised", "10_pipeline"])
 def test_a_difference_leads_from_one_kernel_to_the_other(new):
     lines = difference("03_tiled", new, context=10**6)
-    after = [line[1:] for line in lines if line[0] in " +"]
-    assert "\n".join(after).strip() == kernel_code(rung_path(new)).strip()
+    new_lines = [line[1:] for line in lines if line[0] in " +"]
+    assert "\n".join(new_lines).strip() == kernel_code(rung_path(new)).strip()
 
 
 def test_in_a_notebook_a_difference_has_colours_and_keeps_its_text(monkeypatch):
@@ -69,23 +69,23 @@ def test_in_a_notebook_a_difference_has_colours_and_keeps_its_text(monkeypatch):
 
     from weft.lessons.ladder import code
 
-    shown = []
+    views = []
     monkeypatch.setattr(code, "running_shell", lambda: True)
-    monkeypatch.setattr("IPython.display.display", lambda one: shown.append(one.data))
+    monkeypatch.setattr("IPython.display.display", lambda one: views.append(one.data))
     show_diff("tiled", "tiled_runtime", context=3)
-    text = html.unescape(re.sub("<[^>]*>", "", shown[0].split("<details>")[0]))
-    marked = [line for line in text.splitlines() if line[:1] in "+\N{MINUS SIGN}"]
+    text = html.unescape(re.sub("<[^>]*>", "", views[0].split("<details>")[0]))
+    marked_lines = [line for line in text.splitlines() if line[:1] in "+\N{MINUS SIGN}"]
     lines = difference("tiled", "tiled_runtime", context=3)
     want = [line for line in lines if line[0] in "+-"]
-    assert [line[2:] for line in marked] == [line[1:] for line in want]
-    assert "All of 03_tiled_runtime.cu" in shown[0]
-    for line in shown[0].split("<pre")[1].splitlines():
+    assert [line[2:] for line in marked_lines] == [line[1:] for line in want]
+    assert "All of 03_tiled_runtime.cu" in views[0]
+    for line in views[0].split("<pre")[1].splitlines():
         assert line.count("<span") == line.count("</span>")
 
 
 def is_right(mine: OneRung, *sizes: int) -> bool:
-    """By the plain build, most of which is there already: the watch build of all that
-    a rung may call takes half a minute."""
+    """Check a rung with the plain build, since a watch build of all rungs that it may
+    call takes half a minute."""
     lib = mine.library("cpu")
     generator = torch.Generator().manual_seed(0)
     case = matmul_case(generator, Product(*sizes), lib.rungs[0].precision)
@@ -94,9 +94,9 @@ def is_right(mine: OneRung, *sizes: int) -> bool:
 
 @pytest.mark.slow
 def test_a_copied_rung_finds_the_headers_and_the_rungs_that_it_calls(tmp_path):
-    mine = copy_rung("short", tmp_path / "mine.cu")
-    mine.path.write_text(mine.path.read_text() + "/* g++: -O0 */\n")
-    assert is_right(mine, 3, 70, 40)
+    copy = copy_rung("short", tmp_path / "mine.cu")
+    copy.path.write_text(copy.path.read_text() + "/* g++: -O0 */\n")
+    assert is_right(copy, 3, 70, 40)
     assert is_right(one_rung("narrow"), 70, 3, 40)
 
 
@@ -106,71 +106,71 @@ def test_the_rung_that_picks_a_rung_brings_all_that_it_picks_from():
 
 @pytest.mark.slow
 def test_where_there_is_no_wgmma_few_tiles_of_mma_share_k(tmp_path):
-    """As on an A100. The CPU target has wgmma, so the rung has to be told."""
-    mine = copy_rung("tuned", tmp_path / "mine.cu")
-    text = mine.path.read_text()
+    """An A100 has no wgmma. The CPU target has it, so the rung must be changed."""
+    copy = copy_rung("tuned", tmp_path / "mine.cu")
+    text = copy.path.read_text()
     text = re.sub(r" *CHOICE\((?!mma_bf16,).*\n", "", text)
     text = re.sub(r"static double wgmma_.*?\n}\n", "", text, flags=re.DOTALL)
     assert len(re.findall(r"\bCHOICE\(", text)) == 1
     text = text.replace('mine, IDEA, "fp32"', 'mine, IDEA, "bf16"')
-    mine.path.write_text(text.replace("<FP32>", "<BF16>"))
-    report = mine.inspect(40, 52, 1024)
+    copy.path.write_text(text.replace("<FP32>", "<BF16>"))
+    report = copy.inspect(40, 52, 1024)
     assert report.ok
-    # b's rows are copied to 16 bytes, one tile is made in parts, and they are added.
+    # One kernel pads b's rows to 16 bytes, one computes a tile in parts, one adds them.
     assert len(report.kernels) == 3
 
 
 def test_one_rung_counts_what_it_asks_of_memory():
-    seen = one_rung("tiled").inspect(64, 64, 96).counters
+    counters = one_rung("tiled").inspect(64, 64, 96).counters
     assert one_rung("naive").inspect(32, 32, 8).ok
-    # 2 x 2 blocks of 1024 threads take 3 tiles of a and of b each.
-    assert seen.reads["a"] == seen.reads["b"] == 4 * 3 * 1024
-    assert seen.load_sectors_per_request == {"a": 4, "b": 4}
-    assert seen.reads["a_s"] == 64 * 64 * 96
+    # 2 x 2 blocks of 1024 threads each read 3 tiles of a and of b.
+    assert counters.reads["a"] == counters.reads["b"] == 4 * 3 * 1024
+    assert counters.load_sectors_per_request == {"a": 4, "b": 4}
+    assert counters.reads["a_s"] == 64 * 64 * 96
 
 
 def test_a_readers_rung_is_checked_and_the_checkout_stays_as_it_was(tmp_path):
-    before = (build.KERNELS / "matmul" / "matmul.cu").read_text()
-    mine = one_rung(own(tmp_path))
-    assert mine.check("cpu").runs >= 9
-    assert [rung.name for rung in mine.library().rungs] == ["mine"]
-    assert (build.KERNELS / "matmul" / "matmul.cu").read_text() == before
+    original = (build.KERNELS / "matmul" / "matmul.cu").read_text()
+    copy = one_rung(own(tmp_path))
+    assert copy.check("cpu").runs >= 9
+    assert [rung.name for rung in copy.library().rungs] == ["mine"]
+    assert (build.KERNELS / "matmul" / "matmul.cu").read_text() == original
     if not torch.cuda.is_available():
-        with pytest.raises(ArgumentError, match="mine: on a CPU its threads are simul"):
-            mine.race(64, "cpu")
+        with pytest.raises(ArgumentError, match="mine: a CPU simulates its threads"):
+            copy.race(64, "cpu")
 
 
 def test_a_readers_rung_that_is_wrong_is_refused(tmp_path):
-    mine = one_rung(own(tmp_path, "k0 + ty, col)", "k0 + ty, col + 1)"))
+    copy = one_rung(own(tmp_path, "k0 + ty, col)", "k0 + ty, col + 1)"))
     with pytest.raises(Mismatch, match="matmul 'mine' on cpu"):
-        mine.check("cpu")
+        copy.check("cpu")
     with pytest.raises(Mismatch, match="mine is wrong: its error"):
-        mine.inspect(40, 40, 40)
+        copy.inspect(40, 40, 40)
 
 
 def test_a_readers_rung_that_does_not_compile_says_where(tmp_path):
-    mine = one_rung(own(tmp_path, "float acc = 0.0f", "float acc = nought"))
+    copy = one_rung(own(tmp_path, "float acc = 0.0f", "float acc = nought"))
     with pytest.raises(BuildError, match=r"mine\.cu.*nought"):
-        mine.library()
+        copy.library()
 
 
 @pytest.mark.slow
 def test_a_copied_rung_is_ones_own_and_differs_in_nothing_but_its_name(tmp_path):
-    mine = copy_rung("vectorised", tmp_path / "new" / "mine.cu")
-    assert mine.name == "mine" and "matmul_vectorised" not in mine.path.read_text()
-    assert difference("vectorised", mine.path) == []
-    mine.path.write_text(mine.path.read_text().replace("BK = 8,", "BK = 16,"))
-    changed = [line for line in difference("vectorised", mine.path) if line[0] in "+-"]
-    assert len(changed) == 2
-    before = one_rung("vectorised").inspect(128, 128, 32).kernels[0].counters
-    assert mine.inspect(128, 128, 32).kernels[0].counters.barriers < before.barriers
+    copy = copy_rung("vectorised", tmp_path / "new" / "mine.cu")
+    assert copy.name == "mine" and "matmul_vectorised" not in copy.path.read_text()
+    assert difference("vectorised", copy.path) == []
+    copy.path.write_text(copy.path.read_text().replace("BK = 8,", "BK = 16,"))
+    changes = [line for line in difference("vectorised", copy.path) if line[0] in "+-"]
+    assert len(changes) == 2
+    original = one_rung("vectorised").inspect(128, 128, 32).kernels[0].counters
+    assert copy.inspect(128, 128, 32).kernels[0].counters.barriers < original.barriers
 
 
 @pytest.mark.slow
 def test_a_rung_that_is_kept_is_a_file_and_a_line(tmp_path):
-    """As the lesson says: the file into kernels/matmul, its name into the list."""
+    """The lesson's steps: the file goes into kernels/matmul, its name into the list."""
     folder = tmp_path / "matmul"
-    mine = copy_rung("tiled", folder / "90_mine.cu")
+    copy = copy_rung("tiled", folder / "90_mine.cu")
     table = build.KERNELS / "matmul" / "matmul.cu"
     text, places = re.subn(
         r"( +RUNG\(\w+\))\n#endif",
@@ -189,7 +189,7 @@ def test_a_rung_that_is_kept_is_a_file_and_a_line(tmp_path):
     ):
         (tmp_path / name).symlink_to(build.KERNELS / name)
     files = [path for path in build.list_sources("matmul", "cpu") if path != table]
-    files += [folder / "matmul.cu", mine.path]
+    files += [folder / "matmul.cu", copy.path]
     path = build.library_of("kept-rung", files, build.Flavour.here("cpu"))
     lib = native.Library("matmul", "cpu", path)
     assert lib.rung("mine").index == len(native.rungs("matmul"))
@@ -202,15 +202,15 @@ def test_a_listed_rung_without_a_file_is_told_by_name():
 
 
 def row(rung, us, impl="weft", side=64, device="a card", **more):
-    made = {"op": "matmul", "impl": impl, "rung": rung, "precision": "fp32", "us": us}
-    made |= {"m": side, "k": side, "n": side, "tflops": 1 / us, "race": "fp32"}
-    made |= {"layout": "nn", "cache": "warm", "target": "cuda"}
-    return made | {"device": device, "date": "2026-01-01", **more}
+    fields = {"op": "matmul", "impl": impl, "rung": rung, "precision": "fp32", "us": us}
+    fields |= {"m": side, "k": side, "n": side, "tflops": 1 / us, "race": "fp32"}
+    fields |= {"layout": "nn", "cache": "warm", "target": "cuda"}
+    return fields | {"device": device, "date": "2026-01-01", **more}
 
 
 def peak(tflops, device):
-    made = {"op": "peak", "impl": "weft", "rung": "ffma", "precision": "fp32"}
-    return made | {"tflops": tflops, "device": device}
+    fields = {"op": "peak", "impl": "weft", "rung": "ffma", "precision": "fp32"}
+    return fields | {"tflops": tflops, "device": device}
 
 
 def elsewhere(*rows):
@@ -218,8 +218,8 @@ def elsewhere(*rows):
 
 
 def test_results_are_this_machines_before_those_that_came_along():
-    told = [elsewhere(row("tiled", 2.0, side=32), row("tiled", 2.0))]
-    results = Results([row("naive", 8.0), row("naive", 4.0)], told)
+    committed = [elsewhere(row("tiled", 2.0, side=32), row("tiled", 2.0))]
+    results = Results([row("naive", 8.0), row("naive", 4.0)], committed)
     assert results.us("naive", 64) == 4.0 and results.us("tiled", 32) == 2.0
     assert math.isnan(results.tflops("tiled", 128))
     assert results.row("cublas", 64) is None
@@ -229,12 +229,12 @@ def test_results_are_this_machines_before_those_that_came_along():
 
 
 def test_a_size_is_told_by_one_machine_alone():
-    there = [row(rung, 2.0, side=side, device="X")
+    rows = [row(rung, 2.0, side=side, device="X")
              for side in (64, 128) for rung in ("tiled", "tuned")]  # fmt: skip
-    told = [elsewhere(peak(60.0, "X"), *there)]
-    results = Results([peak(8.0, "a card"), row("tuned", 4.0)], told)
+    committed = [elsewhere(peak(60.0, "X"), *rows)]
+    results = Results([peak(8.0, "a card"), row("tuned", 4.0)], committed)
     assert results.us("tuned", 64) == 4.0
-    # X's time of another rung is none of this card's: no ratio of the two.
+    # X's time of another rung is not this card's, so there is no ratio of the two.
     assert math.isnan(results.us("tiled", 64) / results.us("tuned", 64))
     assert [results.us(rung, 128) for rung in ("tiled", "tuned")] == [2.0, 2.0]
     assert [results.device(side) for side in (64, 128, 256)] == ["a card", "X", ""]
@@ -246,39 +246,39 @@ def test_what_was_cold_or_transposed_tells_no_speed_of_a_rung():
     cold = [row("tiled", 1.0, cache="cold, flushed"), row("tiled", 3.0)]
     results = Results([*cold, row("tiled", 2.0, layout="nt")], [])
     assert results.us("tiled", 64) == 3.0
-    # 3xTF32 is raced with cuBLAS's fp32 in every layout: fp32's opponent is as usual.
+    # 3xTF32 races with cuBLAS's fp32 in every layout; fp32's opponent does not change.
     cublas = [row("gemm_ex", us, "cublas", layout=layout, race="3xtf32")
               for layout, us in (("nn", 2.0), ("tn", 1.0))]  # fmt: skip
     assert Results(cublas, []).us("cublas", 64) == 2.0
     for one in cublas:
-        one["precision"] = "tf32"  # here the better layout counts
+        one["precision"] = "tf32"  # For TF32, the better layout counts.
     assert Results(cublas, []).us("cublas", 64, "tf32") == 1.0
 
 
 def test_a_wrong_rung_says_what_was_found_in_it(tmp_path):
-    mine = copy_rung("double_buffer", tmp_path / "mine.cu")
-    text = mine.path.read_text()
+    copy = copy_rung("double_buffer", tmp_path / "mine.cu")
+    text = copy.path.read_text()
     assert "__pipeline_wait_prior(0);" in text
-    mine.path.write_text(text.replace("__pipeline_wait_prior(0);", ";"))
+    copy.path.write_text(text.replace("__pipeline_wait_prior(0);", ";"))
     with pytest.raises(Mismatch, match="mine is wrong: .*; .*not waited for"):
-        mine.inspect(16, 16, 16)
+        copy.inspect(16, 16, 16)
 
 
 def test_sizes_that_cannot_be_watched_are_refused_in_one_line():
-    for sizes, told in {
+    for sizes, message in {
         (0, 8, 8): "m = 0, want at least 1",
         (8, -1, 8): "n = -1, want at least 1",
         (8, 8, "4"): "k = '4', want at least 1",
-        (10**6, 10**6, 10**6): "1.0e.18 multiply-adds, each watched; at most 4e",
+        (10**6, 10**6, 10**6): "1.0e.18 multiply-adds; .* at most 4e",
     }.items():
-        with pytest.raises(ArgumentError, match=told):
+        with pytest.raises(ArgumentError, match=message):
             one_rung("tiled").inspect(*sizes)
 
 
 def test_a_copy_of_a_rung_overwrites_no_file_of_the_lab(tmp_path):
     path = rung_path("naive")
     text = path.read_text()
-    with pytest.raises(ArgumentError, match=r"01_naive\.cu is the lab's"):
+    with pytest.raises(ArgumentError, match=r"01_naive\.cu is a file of the lab"):
         copy_rung("tiled", path)
     assert path.read_text() == text
     with pytest.raises(ArgumentError, match=r"mine: a rung's file ends in \.cu"):

@@ -1,4 +1,4 @@
-"""What lesson 08b counts and draws: register banks, the order of tiles, stages."""
+"""Counts and drawings of lesson 08b: register banks, the order of tiles, stages."""
 
 import numpy as np
 import pytest
@@ -16,17 +16,17 @@ from weft.toolchain.build import nvcc
 
 
 def loop_of(*texts):
-    those = [Instruction(t, t.split()[0], "FMA" if "FFMA" in t else "") for t in texts]
-    body = frozenset(range(len(those)))
-    return KernelCode("k", "sass", those, "", [CodeLoop(0, body)])
+    code = [Instruction(t, t.split()[0], "FMA" if "FFMA" in t else "") for t in texts]
+    body = frozenset(range(len(code)))
+    return KernelCode("k", "sass", code, "", [CodeLoop(0, body)])
 
 
 @pytest.mark.parametrize(
     ("text", "waits"),
     [
-        ("FFMA R0, R2, R3, R5;", 1),  # 3 and 5 are of one bank
+        ("FFMA R0, R2, R3, R5;", 1),  # 3 and 5 are in one bank.
         ("FFMA R0, R2, R4, R6;", 2),
-        ("FFMA R0, R2, R2, R3;", 0),  # one register is read once
+        ("FFMA R0, R2, R2, R3;", 0),  # One register is read once.
         ("FFMA R1, R2, R3, RZ;", 0),  # no register
     ],
 )
@@ -35,20 +35,20 @@ def test_a_multiply_add_waits_for_each_further_register_of_a_bank(text, waits):
 
 
 def test_what_is_kept_for_the_same_place_is_not_read_again():
-    kept, other = "FFMA R0, R2.reuse, R3, R0;", "FFMA R4, R2, R6, R5;"
-    assert counted(loop_of(kept, other)).waits == 1  # R2 and R0
-    plain = kept.replace(".reuse", "")
-    assert counted(loop_of(plain, other)).waits == 2  # and then R2 and R6
-    moved = "FFMA R4, R6, R2, R5;"
-    assert counted(loop_of(kept, moved)).waits == 2  # kept, but for another place
-    assert counted(loop_of(kept, other)).ceiling == 2 / 3
+    reused, next_fma = "FFMA R0, R2.reuse, R3, R0;", "FFMA R4, R2, R6, R5;"
+    assert counted(loop_of(reused, next_fma)).waits == 1  # R2 and R0
+    unmarked = reused.replace(".reuse", "")
+    assert counted(loop_of(unmarked, next_fma)).waits == 2  # then R2 and R6
+    swapped = "FFMA R4, R6, R2, R5;"
+    assert counted(loop_of(reused, swapped)).waits == 2  # kept for another position
+    assert counted(loop_of(reused, next_fma)).ceiling == 2 / 3
 
 
 def test_the_loop_may_hold_one_that_waits_for_a_barrier():
-    add, bad = "FFMA R0, R2, R3, R0;", "FFMA R0, R2, R4, R6;"
-    code = loop_of(bad, bad, bad, "BRA;", bad, add)
+    add, conflicting = "FFMA R0, R2, R3, R0;", "FFMA R0, R2, R4, R6;"
+    code = loop_of(conflicting, conflicting, conflicting, "BRA;", conflicting, add)
     body = code.loops[0].body
-    loops = [  # over tiles, over k, a barrier's, and one that stores
+    loops = [  # over tiles, over k, at a barrier, and for stores
         *(CodeLoop(0, body, hot=False), CodeLoop(0, frozenset(range(4)), 1, hot=False)),
         *(CodeLoop(3, frozenset({3}), 2), CodeLoop(4, frozenset({4, 5}), 1)),
     ]
@@ -72,10 +72,10 @@ def test_the_counts_that_came_with_the_lab_are_right(rung):
         tools.find_disassembler()
     except BuildError:
         pytest.skip("no nvdisasm")
-    found = register_waits(rung)
+    count = register_waits(rung)
     fmas, waits = COUNTED[rung]
-    assert found.fmas == fmas and not found.told
-    assert found.waits == pytest.approx(waits, abs=0.05 * fmas)  # of another nvcc
+    assert count.fmas == fmas and not count.told
+    assert count.waits == pytest.approx(waits, abs=0.05 * fmas)  # nvcc may differ
 
 
 @pytest.mark.parametrize(("down", "across"), [(1, 1), (8, 3), (19, 5)])
@@ -88,11 +88,11 @@ def test_the_order_of_tiles_is_the_kernels(down, across):
         struct order o = {down, across, count};
         if (i < count) place_of(i, o, &item, &out[2 * i], &out[2 * i + 1]);
     }"""
-    out = np.full((down * across, 2), -1, np.int32)
+    order = np.full((down * across, 2), -1, np.int32)
     kernel = load_cuda(source, name="places").places
-    report = inspect(kernel, quiet=True)[4, 32](out, down, across, down * across)
+    report = inspect(kernel, quiet=True)[4, 32](order, down, across, down * across)
     assert report.ok
-    assert [*map(tuple, out.tolist())] == tile_order(down, across, 8)
+    assert [*map(tuple, order.tolist())] == tile_order(down, across, 8)
 
 
 def test_the_order_is_drawn_with_what_the_first_wave_reads():
@@ -111,4 +111,4 @@ def test_stages_are_drawn_with_their_end_and_overlapping_loads_apart():
     texts = [text.get_text() for text in axes.texts]
     assert texts == ["0", "1", "2", "0", "1", "two", " 1,000"]
     heights = [patch.get_y() for patch in axes.patches]
-    assert heights[0] == heights[2] != heights[1]  # 0 and 1 at once, 2 after 0
+    assert heights[0] == heights[2] != heights[1]  # 0 and 1 overlap; 2 follows 0.

@@ -1,6 +1,6 @@
-"""Every rung of matmul: what its file opens with, and products that are new each day.
+"""Every rung of matmul: the essay of its file, and products that change each day.
 
-And the kernels that are in no list of rungs, but that the tuned rungs pick.
+The tests include the kernels that are not in the list, but that the tuned rungs pick.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.ops.check import check_rung, run_case
 from weft.toolchain import native
 
 RUNGS = native.rungs("matmul")
-FILES = {  # of what has a line of the table
+FILES = {  # of the rungs with a line in the table
     name: path
     for path in sorted(KERNELS.glob("matmul/*.cu"))
     for name in re.findall(r"^MATMUL_RUNG\((\w+),", path.read_text(), re.MULTILINE)
@@ -29,18 +29,18 @@ UNLISTED = sorted(FILES.keys() - {rung.name for rung in RUNGS})
 
 
 def rung_file(name: str) -> Path:
-    """The file of a rung, be it CUDA or plain C."""
-    plain = "matmul.c" if name == "reference" else f"matmul_{name}.c"
-    return FILES.get(name, KERNELS / "reference" / plain)
+    """Return the file of a rung in CUDA or plain C."""
+    c_name = "matmul.c" if name == "reference" else f"matmul_{name}.c"
+    return FILES.get(name, KERNELS / "reference" / c_name)
 
 
 @pytest.mark.parametrize("name", [rung.name for rung in RUNGS])
 def test_a_rungs_file_says_what_was_predicted_and_what_came_of_it(name):
-    """And what was slow before it, unless it is the first of a ladder."""
+    """The file also names the previous rung's limit, unless its rung is the first."""
     head = rung_file(name).read_text().split("*/")[0]
-    wanted = ["Before", "Idea", "Prediction", "Measured", "Limit"]
-    told = re.findall(rf"^ \* ({'|'.join(wanted)}):", head, re.MULTILINE)
-    assert told == wanted[name in ("ijk", "naive") :]
+    headings = ["Before", "Idea", "Prediction", "Measured", "Limit"]
+    matches = re.findall(rf"^ \* ({'|'.join(headings)}):", head, re.MULTILINE)
+    assert matches == headings[name in ("ijk", "naive") :]
 
 
 def test_a_kernel_that_is_not_listed_is_one_that_tuned_picks():
@@ -60,7 +60,7 @@ def test_a_kernel_that_only_tuned_picks_is_right(name, target):
 
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
 def test_a_rung_is_right_for_todays_products(rung, target, device):
-    """Sizes 1 to 70 and all else at random, others each day."""
+    """Sizes (1 to 70) and options are random, and change each day."""
     lib = native.library("matmul", target)
     if rung.name not in [one.name for one in lib.here() if target in one.targets]:
         pytest.skip(f"{rung.name} does not run here")

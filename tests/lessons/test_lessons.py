@@ -1,4 +1,4 @@
-"""Learners' notebooks from those with the answers."""
+"""Readers' notebooks are made from those with the answers."""
 
 import nbformat
 import pytest
@@ -58,80 +58,81 @@ def test_a_stub_in_python_is_not_implemented():
 
 
 def test_several_lines_and_several_places_are_hidden():
-    twice = PYTHON + "\n\n" + PYTHON.replace("double", "again")
-    assert lessons.make_stub(twice).count("raise NotImplementedError") == 2
-    assert "return" not in lessons.make_stub(twice)
-    assert "SOLUTION" not in lessons.remove_marks(twice)
+    doubled = PYTHON + "\n\n" + PYTHON.replace("double", "again")
+    assert lessons.make_stub(doubled).count("raise NotImplementedError") == 2
+    assert "return" not in lessons.make_stub(doubled)
+    assert "SOLUTION" not in lessons.remove_marks(doubled)
 
 
 def test_the_folded_answer_is_the_solution():
-    made = lessons.learner(source())
+    result = lessons.learner(source())
     assert 'def double(x):\n    """2 x. One line."""\n    return 2 * x\n```\nWhy.' in (
-        made.cells[-1].source
+        result.cells[-1].source
     )
     assert lessons.folded(CUDA).startswith("```c\n__global__")
 
 
 def test_the_reader_gets_no_answers_to_try_and_no_outputs_and_the_source_stays():
-    given = source()
-    given.cells[0].outputs = [nbformat.v4.new_output("stream", text="1")]
-    given.cells[0].execution_count = 7
-    before = nbformat.writes(given)
-    made = lessons.learner(given)
-    kept = [*given.cells[:3], given.cells[-1]]
-    assert [cell.id for cell in made.cells] == [cell.id for cell in kept]
-    assert made.cells[0].outputs == [] and made.cells[0].execution_count is None
-    assert nbformat.writes(given) == before
-    assert lessons.text_of(made) == lessons.text_of(lessons.learner(given))
+    notebook = source()
+    notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="1")]
+    notebook.cells[0].execution_count = 7
+    original = nbformat.writes(notebook)
+    result = lessons.learner(notebook)
+    own_cells = [*notebook.cells[:3], notebook.cells[-1]]
+    assert [cell.id for cell in result.cells] == [cell.id for cell in own_cells]
+    assert result.cells[0].outputs == [] and result.cells[0].execution_count is None
+    assert nbformat.writes(notebook) == original
+    assert lessons.text_of(result) == lessons.text_of(lessons.learner(notebook))
 
 
 def test_mistakes_and_spellings_replace_a_part_or_all():
-    ((answer, check, wrong, right),) = lessons.exercises(source())
+    ((answer, check, mistakes, spellings),) = lessons.exercises(source())
     assert check.source == "exercise(double, check)"
-    part, whole = lessons.variants(answer.source, wrong.source)
+    part, entire = lessons.variants(answer.source, mistakes.source)
     assert "return 3 * x" in part and '"""2 x' in part
-    assert whole == "def double(x): return x"
-    (other,) = lessons.variants(answer.source, right.source)
-    assert "return x + x" in other
+    assert entire == "def double(x): return x"
+    (spelling,) = lessons.variants(answer.source, spellings.source)
+    assert "return x + x" in spelling
     assert lessons.variants(CUDA, "m = ['void f();']") == ["%%cuda\nvoid f();"]
 
 
 def test_a_mistake_that_no_longer_fits_is_refused():
-    ok = lessons.variants(PYTHON, "m = [('2', '3')]")  # the 2 of the docstring is none
+    # The 2 of the docstring does not count.
+    ok = lessons.variants(PYTHON, "m = [('2', '3')]")
     assert '"""2 x' in ok[0] and "3 * x" in ok[0]
-    with pytest.raises(lessons.LessonError, match="'3 - x' is not once"):
+    with pytest.raises(lessons.LessonError, match="want '3 - x' once"):
         lessons.variants(PYTHON, "m = [('3 - x', 'x')]")
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("notebook", "words"),
     [
         (source("def double(x):\n    return 2 * x"), "no BEGIN and END SOLUTION"),
         (source(folded="text without the mark"), "no <!-- answer -->"),
     ],
 )
-def test_an_exercise_without_one_of_its_parts_is_refused(given, says):
-    with pytest.raises(lessons.LessonError, match=says):
-        lessons.learner(given)
+def test_an_exercise_without_one_of_its_parts_is_refused(notebook, words):
+    with pytest.raises(lessons.LessonError, match=words):
+        lessons.learner(notebook)
 
 
 def test_an_answer_without_its_tag_is_refused():
-    given = source()
-    given.cells[1].metadata["tags"] = []
+    notebook = source()
+    notebook.cells[1].metadata["tags"] = []
     with pytest.raises(lessons.LessonError, match="not tagged"):
-        lessons.learner(given)
-    given = source()
-    del given.cells[1]
+        lessons.learner(notebook)
+    notebook = source()
+    del notebook.cells[1]
     with pytest.raises(lessons.LessonError, match="without an exercise"):
-        lessons.learner(given)
+        lessons.learner(notebook)
 
 
 def test_an_exercise_without_check_mistakes_or_spellings_is_refused():
     for cell, says in ((2, "no check"), (3, "no mistakes"), (4, "no spellings")):
-        given = source()
-        del given.cells[cell]
+        notebook = source()
+        del notebook.cells[cell]
         with pytest.raises(lessons.LessonError, match=says):
-            list(lessons.exercises(given))
+            list(lessons.exercises(notebook))
 
 
 # ---- sources -------------------------------------------------------------------
@@ -143,24 +144,24 @@ def listed(notebook):
 
 def test_a_notebook_that_jupyter_has_saved_becomes_a_source(tmp_path):
     text = nbformat.v4.new_markdown_cell
-    given = source()
-    given.cells[:0] = [text("# Title\n\n> Why?"), text("One."), text("Two.")]
-    wanted = [(kind, code, tags or None) for kind, code, tags in listed(given)]
-    given.cells[3].outputs = [nbformat.v4.new_output("stream", text="1")]
-    given.cells[3].metadata["collapsed"] = True
-    given.cells += [code(""), code("generated", "puzzle"), code("generated", "course")]
-    nbformat.write(given, tmp_path / "10_x.ipynb")
+    book = source()
+    book.cells[:0] = [text("# Title\n\n> Why?"), text("One."), text("Two.")]
+    expected = [(kind, code, tags or None) for kind, code, tags in listed(book)]
+    book.cells[3].outputs = [nbformat.v4.new_output("stream", text="1")]
+    book.cells[3].metadata["collapsed"] = True
+    book.cells += [code(""), code("generated", "puzzle"), code("generated", "course")]
+    nbformat.write(book, tmp_path / "10_x.ipynb")
     (tmp_path / "10_x.md").write_text(lessons.write_source(tmp_path / "10_x.ipynb"))
-    assert listed(lessons.read_source(tmp_path / "10_x.md")) == wanted
+    assert listed(lessons.read_source(tmp_path / "10_x.md")) == expected
 
 
 def test_a_readers_notebook_is_no_way_back():
     solved = SOLUTIONS / "01a_kernels_in_python.ipynb"
-    found = lessons.find_edited(solved)
-    assert found == lessons.SOURCES / "01a_kernels_in_python.md"
+    path = lessons.find_edited(solved)
+    assert path == lessons.SOURCES / "01a_kernels_in_python.md"
     with pytest.raises(lessons.LessonError, match="edit notebooks/solutions/01a_"):
         lessons.find_edited(NOTEBOOKS / solved.name)
-    with pytest.raises(lessons.LessonError, match="no lesson's notebook"):
+    with pytest.raises(lessons.LessonError, match="not a lesson's notebook"):
         lessons.find_edited(lessons.SOURCES / "x.ipynb")
 
 
@@ -190,36 +191,36 @@ def with_puzzles(marker=MARKER):
 
 
 def test_puzzles_by_name_become_cells_in_that_order():
-    made = lessons.clean(with_puzzles("<!-- puzzles: zip map -->"))
-    ids = [c.id for c in made.cells if c.id.endswith("-answer")]
+    result = lessons.clean(with_puzzles("<!-- puzzles: zip map -->"))
+    ids = [c.id for c in result.cells if c.id.endswith("-answer")]
     assert ids == ["puzzle-zip-answer", "puzzle-map-answer"]
 
 
 def test_a_group_of_puzzles_becomes_cells_below_its_line():
-    made = lessons.clean(with_puzzles())
-    assert made.cells[0].source == MARKER and made.cells[-1].source == "after = 1"
-    kinds = [c.id.rpartition("-")[2] for c in made.cells[1:6]]
+    result = lessons.clean(with_puzzles())
+    assert result.cells[0].source == MARKER and result.cells[-1].source == "after = 1"
+    kinds = [c.id.rpartition("-")[2] for c in result.cells[1:6]]
     assert kinds == ["asked", "goal", "answer", "check", "help"]
-    assert len(made.cells) == 2 + 5 * len(GROUPS["threads"])
-    assert all(lessons.is_tagged(c, "puzzle") for c in made.cells[1:-1])
-    assert len({c.id for c in made.cells}) == len(made.cells)
-    nbformat.validate(made)
-    assert lessons.has_exercises(made)
+    assert len(result.cells) == 2 + 5 * len(GROUPS["threads"])
+    assert all(lessons.is_tagged(c, "puzzle") for c in result.cells[1:-1])
+    assert len({c.id for c in result.cells}) == len(result.cells)
+    nbformat.validate(result)
+    assert lessons.has_exercises(result)
 
 
 def test_cells_of_puzzles_are_made_anew_each_time():
-    made = lessons.clean(with_puzzles())
-    text = lessons.text_of(made)
-    made.cells[3].source = "edited by hand"
-    del made.cells[4:9]
-    assert lessons.text_of(lessons.clean(made)) == text
+    result = lessons.clean(with_puzzles())
+    text = lessons.text_of(result)
+    result.cells[3].source = "edited by hand"
+    del result.cells[4:9]
+    assert lessons.text_of(lessons.clean(result)) == text
 
 
 def test_the_source_has_the_answers_of_puzzles_and_the_reader_the_stubs():
     source = lessons.clean(with_puzzles())
-    for notebook, answered in ((source, True), (lessons.learner(source), False)):
+    for notebook, has_answers in ((source, True), (lessons.learner(source), False)):
         (answer,) = (c for c in notebook.cells if c.id == "puzzle-guards-answer")
-        assert ("NotImplementedError" in answer.source) != answered
+        assert ("NotImplementedError" in answer.source) != has_answers
         assert "SOLUTION" not in answer.source
         scope = {"cuda": cuda}
         exec(answer.source, scope)
@@ -234,19 +235,19 @@ def test_the_answer_of_a_puzzle_is_folded_below_its_hints():
     assert text.count("<details>") == text.count("</details>")
     at = [text.index(hint) for hint in puzzle.hints]
     assert at == sorted(at) and at[-1] < text.index("In CUDA C</summary>")
-    for hint in puzzle.hints[1:]:  # each inside the one before
-        above = text[: text.index(hint)]
-        assert above.count("<details>") - above.count("</details>") > 1
+    for hint in puzzle.hints[1:]:  # Each hint is inside the previous one.
+        text_above = text[: text.index(hint)]
+        assert text_above.count("<details>") - text_above.count("</details>") > 1
     assert "// not solved yet" in text and puzzle.cuda_c_answer in text
 
 
 @pytest.mark.parametrize(
-    ("marker", "says"),
+    ("marker", "words"),
     [
         ("<!-- puzzles: thread -->", "no puzzles 'thread'; there are map, zip"),
         (f"Here:\n{MARKER}", "not alone"),
     ],
 )
-def test_a_line_that_stands_for_no_group_is_refused(marker, says):
-    with pytest.raises(lessons.LessonError, match=says):
+def test_a_line_that_stands_for_no_group_is_refused(marker, words):
+    with pytest.raises(lessons.LessonError, match=words):
         lessons.clean(with_puzzles(marker))

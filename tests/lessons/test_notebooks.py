@@ -1,7 +1,7 @@
-"""Every lesson runs from top to bottom, is in shape, and its exercises can be solved.
+"""Every lesson runs from top to bottom, is well formed, and has solvable exercises.
 
-What is asked of a notebook stands in the tests' names; how one is written, in
-lib/weft/lessons/maker.py.
+The tests' names list the requirements of a notebook. lib/weft/lessons/maker.py explains
+how to write one.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from weft.pykernel import bodies
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 GITHUB = hosted.GITHUB.removeprefix("https://github.com/")
 COLAB = f"https://colab.research.google.com/github/{GITHUB}/blob/main/notebooks/"
-STARRED = set(utils.__all__)  # what `from utils import *` brings
-LONGEST = 25  # lines of a code cell
-SECONDS = 300  # a cell may take, on a busy machine that builds what it needs
+STARRED = set(utils.__all__)  # the names from `from utils import *`
+LONGEST = 25  # maximum number of lines of a code cell
+SECONDS = 300  # time limit of a cell, on a busy machine that also builds libraries
 
 notebooks = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
 def test_notebooks_are_as_make_notebooks_leaves_them():
     for path, text in lessons.files():
-        written = path.exists() and path.read_text(encoding="utf-8") == text
-        assert written, f"{path.relative_to(ROOT)} is not up to date: make notebooks"
+        is_current = path.exists() and path.read_text(encoding="utf-8") == text
+        assert is_current, f"{path.relative_to(ROOT)} is not up to date: make notebooks"
 
 
 def test_a_saved_notebook_leads_back_to_its_source():
-    """Its source, without a change: what `make notebooks` adds is taken away again."""
+    """The result is the unchanged source, without the additions of `make notebooks`."""
     sources = {path.stem: path for path in lessons.SOURCES.glob("*.md")}
     assert list(map(lessons.find_edited, map(find_source, PATHS))) == sorted(
         sources.values()
@@ -75,12 +75,12 @@ def test_exercises_are_written_with_their_answers():
 @pytest.mark.slow
 @notebooks
 def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path, monkeypatch):
-    """The source with its answers; before each its stub, mistakes and spellings.
+    """Run the source with its answers, each after its stub, mistakes and spellings.
 
-    In one run, since a kernel takes seconds to start. It stands for the reader's run,
-    too: there the stub stays, and no other cell uses what it defines (see below).
-    The first lesson has a process of its own, the others forks of one in which the lab
-    is imported, and nothing else has happened.
+    There is one run, since a kernel takes seconds to start. It covers the reader's run,
+    too: there the stub remains, but no other cell uses its definitions (see below). The
+    first lesson has a new process. The others are forks of a process that has only
+    imported the lab.
     """
     if path != PATHS[0]:
         warm_kernel.start_warm_kernels(monkeypatch)
@@ -101,23 +101,23 @@ def run_with_attempts(notebook: nbformat.NotebookNode) -> None:
     if not any(code_cells(notebook)):
         pytest.skip("text alone")
     stubs = puzzles_with_stubs(notebook)
-    tried = []
-    for answer, check, *others in list(lessons.exercises(notebook)):
+    attempts = []
+    for answer, check, *extra in list(lessons.exercises(notebook)):
         stub = new_cells(lessons.make_stub(answer.source), check)
         wrong, right = (
             [
                 new_cells(other, check, "raises-exception")
                 for other in lessons.variants(answer.source, cell.source)
             ]
-            for cell in others
+            for cell in extra
         )
         at = notebook.cells.index(answer)
         notebook.cells[at:at] = itertools.chain(stub, *wrong, *right)
-        tried.append((stub[1], wrong, [*right, (answer, check)]))
+        attempts.append((stub[1], wrong, [*right, (answer, check)]))
     run(notebook)
     for name, cell in stubs:
         assert f"{name}: not solved yet" in printed(cell), cell.source
-    for of_stub, wrong, right in tried:
+    for of_stub, wrong, right in attempts:
         assert "not solved yet" in printed(of_stub), of_stub.source
         for answer, cell in wrong:
             message = f"this mistake has passed, or was not run:\n{answer.source}"
@@ -129,9 +129,9 @@ def run_with_attempts(notebook: nbformat.NotebookNode) -> None:
 
 @notebooks
 def test_every_exercise_is_tried_with_three_wrong_and_two_right_answers(path):
-    """Right ones beside its own."""
-    for answer, check, *others in lessons.exercises(read(find_source(path))):
-        wrong, right = (lessons.variants(answer.source, cell.source) for cell in others)
+    """The right answers do not include the exercise's own."""
+    for answer, check, *extra in lessons.exercises(read(find_source(path))):
+        wrong, right = (lessons.variants(answer.source, cell.source) for cell in extra)
         counts = len(set(wrong)), len(set(right))
         assert counts[0] >= 3 and counts[1] >= 2, f"{counts}:\n{check.source}"
 
@@ -142,9 +142,9 @@ def test_no_cell_needs_a_solved_exercise(path):
     for answer, check, *_ in lessons.exercises(notebook):
         defined = names(answer)[0]
         for cell in code_cells(notebook):
-            needed = defined & names(cell)[1]
+            names_used = defined & names(cell)[1]
             if cell is not answer and cell is not check:
-                assert not needed, f"{sorted(needed)} in:\n{cell.source}"
+                assert not names_used, f"{sorted(names_used)} in:\n{cell.source}"
 
 
 @notebooks
@@ -152,20 +152,20 @@ def test_no_cell_needs_a_solved_puzzle(path):
     kernels = {puzzles[name].kernel_name for name in puzzles_in(path)}
     for cell in code_cells(read(path)):
         if not is_puzzle(cell):
-            used = kernels & names(cell)[1]
-            assert not used, f"{sorted(used)} in:\n{cell.source}"
+            clashes = kernels & names(cell)[1]
+            assert not clashes, f"{sorted(clashes)} in:\n{cell.source}"
 
 
 def test_each_puzzle_is_in_the_lesson_of_its_group_and_nowhere_else():
-    found = {path.name: puzzles_in(path) for path in PATHS if puzzles_in(path)}
-    assert list(found) == list(LESSONS.values())
+    locations = {path.name: puzzles_in(path) for path in PATHS if puzzles_in(path)}
+    assert list(locations) == list(LESSONS.values())
     for group, lesson in LESSONS.items():
-        assert sorted(found[lesson]) == sorted(GROUPS[group]), lesson
+        assert sorted(locations[lesson]) == sorted(GROUPS[group]), lesson
 
 
 @notebooks
 def test_cuda_cells_compile_for_a_gpu(path):
-    """Also where there is none: NVRTC needs no GPU."""
+    """This works without a GPU, since NVRTC needs none."""
     found = code_cells(read(find_source(path)))
     cells = [c.source for c in found if c.source.startswith("%%cuda")]
     if not cells:
@@ -178,8 +178,8 @@ def test_cuda_cells_compile_for_a_gpu(path):
         if magic.startswith("%%cuda_header"):
             headers[magic.split()[1]] = text
         else:
-            made = nvrtc.compile(text, "cell", headers=headers)
-            assert made.log == "", f"{made.log}\n{text}"
+            cubin = nvrtc.compile(text, "cell", headers=headers)
+            assert cubin.log == "", f"{cubin.log}\n{text}"
 
 
 @notebooks
@@ -205,29 +205,30 @@ def test_cells_are_short(path):
 
 @notebooks
 def test_functions_are_defined_once(path):
-    seen: set[str] = set()
+    defined: set[str] = set()
     for cell in code_cells(read(path)):
         for node in parse(cell).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                assert node.name not in seen, node.name
-                seen.add(node.name)
+                assert node.name not in defined, node.name
+                defined.add(node.name)
 
 
 @notebooks
 def test_kernels_that_the_library_has_too_are_the_same_word_for_word(path):
-    """weft.pykernel.bodies.lessons: other lessons import what one lesson derives."""
+    """Other lessons import a lesson's kernels from weft.pykernel.bodies.lessons."""
     for cell in code_cells(read(path)):
         for node in parse(cell).body:
-            shared = getattr(bodies.lessons, getattr(node, "name", ""), None)
-            if isinstance(node, ast.FunctionDef) and inspect.isfunction(shared):
-                assert inspect.getsource(shared).strip() in cell.source, node.name
+            original = getattr(bodies.lessons, getattr(node, "name", ""), None)
+            if isinstance(node, ast.FunctionDef) and inspect.isfunction(original):
+                assert inspect.getsource(original).strip() in cell.source, node.name
 
 
 @notebooks
 def test_no_cell_takes_a_name_of_utils(path):
     for cell in code_cells(read(path)):
-        taken = names(cell)[0] & STARRED - {"weft", "bench"}  # of weft, and the same
-        assert not taken, f"{sorted(taken)} in:\n{cell.source}"
+        # weft and bench are the same objects in weft.
+        clashes = names(cell)[0] & STARRED - {"weft", "bench"}
+        assert not clashes, f"{sorted(clashes)} in:\n{cell.source}"
 
 
 @notebooks
@@ -254,7 +255,7 @@ def test_the_core_needs_no_cell_of_a_section_that_may_be_skipped(path):
 def test_links_lead_somewhere(path):
     for cell in read(path).cells:
         if cell.cell_type == "markdown":
-            text = re.sub(r"`[^`]*`", "", cell.source)  # kernel[grid](x) is no link
+            text = re.sub(r"`[^`]*`", "", cell.source)  # kernel[grid](x) is not a link.
             for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text):
                 assert (NOTEBOOKS / link).exists(), link
 
@@ -270,9 +271,9 @@ def test_glossary_and_lessons_lead_to_each_other():
         assert not unknown, f"{lesson}: not in the glossary: {unknown}"
     for term, text in entries.items():
         assert len(text.split("\n")) == 3, f"{term}: more than a paragraph"
-        named = re.findall(r"\[(\d\d[a-z]?)\]\((\w+\.ipynb)\)", text)
-        assert all(file.startswith(f"{number}_") for number, file in named), text
-        files = [file for _, file in named]
+        references = re.findall(r"\[(\d\d[a-z]?)\]\((\w+\.ipynb)\)", text)
+        assert all(file.startswith(f"{number}_") for number, file in references), text
+        files = [file for _, file in references]
         lessons_of = sorted(name for name, words in linked.items() if term in words)
         assert lessons_of, f"{term}: no lesson links to it"
         assert files == lessons_of, f"{term}: names {files}, linked by {lessons_of}"
@@ -280,7 +281,7 @@ def test_glossary_and_lessons_lead_to_each_other():
 
 @notebooks
 def test_links_to_the_glossary_show_the_definition_and_lead_to_its_cell(path):
-    """#cell-id= is what JupyterLab finds in a notebook that it has just opened."""
+    """JupyterLab finds #cell-id= in a notebook that it has just opened."""
     defined = glossary_module.entries(read(NOTEBOOKS / "glossary.ipynb"))
     ids = {cell.id for cell in read(NOTEBOOKS / "glossary.ipynb").cells}
     assert set(defined) <= ids
@@ -308,10 +309,10 @@ def test_a_link_is_defined_once_and_anew_when_its_entry_changes():
     )
     lesson = nbformat.v4.new_markdown_cell(source)
     title = '"It says \\"not yet\\" of x."'
-    once = source.replace("#the-stub", f"#cell-id=the-stub {title}")
+    result = source.replace("#the-stub", f"#cell-id=the-stub {title}")
     for _ in range(2):
-        assert link('It says "not yet" of `x`. Then more. [01a](01a_x.ipynb)') == once
-    assert link("A *hole*, e.g. a body.") == once.replace(
+        assert link('It says "not yet" of `x`. Then more. [01a](01a_x.ipynb)') == result
+    assert link("A *hole*, e.g. a body.") == result.replace(
         title, '"A hole, e.g. a body."'
     )
     assert glossary_module.places_in([lesson]) == {"the-stub", "gap"}
@@ -320,16 +321,16 @@ def test_a_link_is_defined_once_and_anew_when_its_entry_changes():
 
 
 def test_a_definition_is_the_first_sentence_as_plain_text():
-    for text, said in (
+    for text, expected in (
         ("`void *`: an *address* of a `T *`. More.", "void *: an address of a T *."),
         ("A number. (Also a name.)", "A number."),
         ("One by one, 0.5 each", "One by one, 0.5 each"),
     ):
-        assert glossary_module.definition(text) == said
+        assert glossary_module.definition(text) == expected
 
 
 def test_links_of_puzzles_lead_to_the_glossary():
-    """Also before `make notebooks`; and what is printed below a check has none."""
+    """The links exist even before `make notebooks`. The output of a check has none."""
     entries = glossary()
     for puzzle in puzzles:
         text = re.sub(r"`[^`]*`", "", "\n".join([puzzle.text, *puzzle.hints]))
@@ -344,9 +345,9 @@ def test_links_of_puzzles_lead_to_the_glossary():
 def test_pictures_of_the_glossary_stand_below_their_terms():
     cells = read(NOTEBOOKS / "glossary.ipynb").cells
     first = next(i for i, cell in enumerate(cells) if cell.source.startswith("### "))
-    for above, cell in itertools.pairwise(cells[first:]):
+    for previous, cell in itertools.pairwise(cells[first:]):
         if cell.cell_type == "code":
-            assert above.source.startswith("### "), f"of no term:\n{cell.source}"
+            assert previous.source.startswith("### "), f"of no term:\n{cell.source}"
             assert len(cell.source.splitlines()) <= 5, cell.source
 
 
@@ -360,7 +361,7 @@ def test_readme_has_the_same_address():
 
 
 def read(path: Path) -> nbformat.NotebookNode:
-    """The notebook, which must be valid; one of the caller's own."""
+    """Return a new copy of the notebook, which must be valid."""
     return pickle.loads(_read_once(path))
 
 
@@ -373,12 +374,12 @@ def _read_once(path: Path) -> bytes:
 
 def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Execute every cell in a fresh kernel, in the notebooks' folder."""
-    where = {"metadata": {"path": str(NOTEBOOKS)}}
-    client = NotebookClient(notebook, timeout=SECONDS, resources=where)
+    resources = {"metadata": {"path": str(NOTEBOOKS)}}
+    client = NotebookClient(notebook, timeout=SECONDS, resources=resources)
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    # A lab that cannot be imported must fail here, not fetch another one.
+    # If the lab cannot be imported, fail here instead of fetching another one.
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GIT_ALLOW_PROTOCOL": "file"}
-    # Beside other tests, threads that spin while they wait make all ten times slower.
+    # Beside other tests, threads that spin while they wait are ten times slower.
     ours["OMP_WAIT_POLICY"] = "passive"
     ours["WEFT_SMALL"] = "1"
     client.execute(env=os.environ | ours)
@@ -390,15 +391,15 @@ def code_cells(notebook) -> Iterator[nbformat.NotebookNode]:
 
 
 def new_cells(answer: str, check, *tags: str) -> list[nbformat.NotebookNode]:
-    """An attempt at an exercise: what is handed in, and its check."""
-    made = [nbformat.v4.new_code_cell(text) for text in (answer, check.source)]
-    for cell in made:
+    """Return an attempt at an exercise: the answer, and its check."""
+    cells = [nbformat.v4.new_code_cell(text) for text in (answer, check.source)]
+    for cell in cells:
         cell.metadata["tags"] = list(tags)
-    return made
+    return cells
 
 
 def in_sections(notebook) -> list[list[int]]:
-    """The indices of the cells: those above the first ##, then section by section."""
+    """Return the cells' indices: those above the first ##, then section by section."""
     sections: list[list[int]] = [[]]
     for index, cell in enumerate(notebook.cells):
         if cell.cell_type == "markdown" and re.match(r"## ", cell.source):
@@ -408,44 +409,44 @@ def in_sections(notebook) -> list[list[int]]:
 
 
 def first_sections(notebook) -> list[nbformat.NotebookNode]:
-    """The cells above the second ##, and the sections up to a quarter of the code.
+    """Return the cells above the second ##, and sections up to a quarter of the code.
 
-    Of a notebook without sections, the first quarter.
+    For a notebook without sections, return the first quarter.
     """
-    most = len(list(code_cells(notebook))) / 4
+    limit = len(list(code_cells(notebook))) / 4
     sections = in_sections(notebook)
     if len(sections) == 1:
         sections = [[], [], *([index] for index in sections[0])]
-    kept: list[nbformat.NotebookNode] = []
+    first_cells: list[nbformat.NotebookNode] = []
     for number, section in enumerate(sections):
-        cells = kept + [notebook.cells[index] for index in section]
-        if number > 1 and sum(cell.cell_type == "code" for cell in cells) > most:
+        cells = first_cells + [notebook.cells[index] for index in section]
+        if number > 1 and sum(cell.cell_type == "code" for cell in cells) > limit:
             break
-        kept = cells
-    return kept
+        first_cells = cells
+    return first_cells
 
 
 def glossary() -> dict[str, str]:
-    """Its entries' texts by what a link to them says behind the #."""
-    told = read(NOTEBOOKS / "glossary.ipynb").cells
-    texts = [cell.source for cell in told if cell.source.startswith("### ")]
+    """Return the entries' texts by their anchors, the part of a link after #."""
+    cells = read(NOTEBOOKS / "glossary.ipynb").cells
+    texts = [cell.source for cell in cells if cell.source.startswith("### ")]
     entries = {place_of(text.split("\n")[0][4:]): text for text in texts}
     assert len(entries) == len(texts)
     return entries
 
 
 def words_of(path: Path) -> set[str]:
-    """The terms that a lesson links to in the glossary."""
+    """Return the glossary terms to which a lesson links."""
     return glossary_module.places_in(read(path).cells)
 
 
 def prose_of(path: Path) -> str:
-    """All the text of a notebook."""
+    """Return all the text of a notebook."""
     return "\n".join(c.source for c in read(path).cells if c.cell_type == "markdown")
 
 
 def raised(cell) -> list[str]:
-    """The names of the errors that a cell has ended with."""
+    """Return the names of the errors that ended a cell."""
     return [output.ename for output in cell.outputs if output.output_type == "error"]
 
 
@@ -454,27 +455,27 @@ def printed(cell) -> str:
 
 
 def is_puzzle(cell) -> bool:
-    """Whether `make notebooks` has made the cell from a puzzle."""
+    """Return whether `make notebooks` has made the cell from a puzzle."""
     return lessons.is_tagged(cell, "puzzle")
 
 
 def puzzles_in(path: Path) -> list[str]:
-    """The puzzles that a notebook has, in its order."""
+    """List the puzzles of a notebook, in its order."""
     ids = (re.fullmatch("puzzle-(.+)-answer", cell.id) for cell in read(path).cells)
     return [match[1].replace("-", "_") for match in ids if match]
 
 
 def puzzles_with_stubs(notebook) -> list[tuple[str, nbformat.NotebookNode]]:
-    """Put each puzzle's stub and its check before its answer; the names and checks."""
-    put = []
+    """Insert each puzzle's stub and check before its answer; return names, checks."""
+    inserted = []
     for at, cell in reversed(list(enumerate(notebook.cells))):
         match = re.fullmatch("puzzle-(.+)-answer", cell.id)
         if match:
             puzzle = puzzles[match[1].replace("-", "_")]
             stub = new_cells(puzzle.stub, notebook.cells[at + 1])
             notebook.cells[at:at] = stub
-            put.append((puzzle.name, stub[1]))
-    return put
+            inserted.append((puzzle.name, stub[1]))
+    return inserted
 
 
 # ---- names ------------------------------------------------------------------------
@@ -485,11 +486,11 @@ def parse(cell) -> ast.Module:
 
 
 def require_names(cells: list[nbformat.NotebookNode]) -> None:
-    """Fail where a cell uses a name that neither it nor one above it assigns."""
-    known = set(dir(builtins)) | {"get_ipython", "display"} | STARRED
+    """Fail if a cell uses a name that neither it nor a cell above it assigns."""
+    defined = set(dir(builtins)) | {"get_ipython", "display"} | STARRED
     for cell in cells:
         if cell.cell_type == "code":
             assigned, used = names(cell)
-            known |= assigned
-            missing = {name for name in used - known if name != "__file__"}
+            defined |= assigned
+            missing = {name for name in used - defined if name != "__file__"}
             assert not missing, f"{sorted(missing)} in:\n{cell.source}"

@@ -1,6 +1,6 @@
-"""Paint with threads: the right pixels, errors that are survived, one at a time.
+"""Paint with threads: right pixels, survived errors, one request at a time.
 
-The front end's half, paint.js, is run by node where that is installed.
+node runs the front end's half, paint.js, if it is installed.
 """
 
 import base64
@@ -23,7 +23,7 @@ from weft.lessons.widgets.paint import Painting, paint
 
 
 class Kernel:
-    """Launched as a compiled one is; body(col, row, width, height, t) by NumPy."""
+    """A kernel with the launch of a compiled one; NumPy runs its body."""
 
     def __init__(self, body):
         self.body, self.launches = body, []
@@ -74,12 +74,12 @@ def test_what_is_not_written_or_no_number_is_transparent():
     def hole(col, row, *_):
         return np.where((col == 3) & (row == 2), np.nan, 0.5), 0.5, 0.5
 
-    made = picture(hole, 16, 16)
-    frame = made.frame(0)
+    painting = picture(hole, 16, 16)
+    frame = painting.frame(0)
     assert np.argwhere(frame[..., 3] == 0).tolist() == [[2, 3]]
-    made.grid = (1, 1)  # too few blocks: 16 x 4 threads
-    made.block = (16, 4)
-    assert (made.frame(0)[4:, :, 3] == 0).all()
+    painting.grid = (1, 1)  # too few blocks for 16 x 4 threads
+    painting.block = (16, 4)
+    assert (painting.frame(0)[4:, :, 3] == 0).all()
 
 
 @pytest.mark.parametrize("size, block, grid", [
@@ -88,9 +88,9 @@ def test_what_is_not_written_or_no_number_is_transparent():
     ((1, 1), (1, 1), (1, 1)),
 ])  # fmt: skip
 def test_the_grid_covers_the_picture(size, block, grid):
-    made = picture(gradient, *size, block=block)
-    assert made.kernel.launches == [(grid, block, 0.0)]
-    assert (made.frame(0)[..., 3] == 255).all()
+    painting = picture(gradient, *size, block=block)
+    assert painting.kernel.launches == [(grid, block, 0.0)]
+    assert (painting.frame(0)[..., 3] == 255).all()
 
 
 @pytest.mark.parametrize("wrong, message", [
@@ -113,12 +113,10 @@ def test_a_thing_that_is_no_kernel_is_refused():
 
 
 def test_timing_is_that_of_whole_pictures():
-    made = picture(gradient, 8, 8)
-    timing = made.timing(samples=5)
+    painting = picture(gradient, 8, 8)
+    timing = painting.timing(samples=5)
     assert timing.samples == 5 and 0 < timing.low <= timing.median <= timing.high
-    assert (
-        len({t for _, _, t in made.kernel.launches}) >= 5
-    )  # not one moment over again
+    assert len({t for _, _, t in painting.kernel.launches}) >= 5  # The moments differ.
 
 
 # ---- kernels in CUDA C -------------------------------------------------------------
@@ -146,42 +144,42 @@ def compiled():
 
 
 def test_a_cells_kernel_paints_as_the_same_body_in_numpy(compiled, target):
-    made = paint(compiled.fade, 50, 30, device=target)
+    painting = paint(compiled.fade, 50, 30, device=target)
     for t in 0.0, 7.25:
-        frame, want = made.frame(t), picture(gradient, 50, 30).frame(t)
+        frame, want = painting.frame(t), picture(gradient, 50, 30).frame(t)
         assert np.abs(frame.astype(int) - want).max() <= 1  # of 255
 
 
 def test_a_store_outside_of_the_picture_is_said_below_it(compiled):
-    made, sent = paint(compiled.astray, 16, 16, device="cpu"), []
-    made.widget.send = lambda content, buffers=(): sent.append((content, buffers))
-    ask(made, 6)
-    assert sent[0][0]["kind"] == "error"
-    assert sent[0][0]["text"].startswith("KernelFault: astray")
-    assert "image" in sent[0][0]["text"]
-    ask(made, 1)
-    assert bytes(sent[1][1][0]) == b"\xff\0\0\xff" * 256
+    painting, log = paint(compiled.astray, 16, 16, device="cpu"), []
+    painting.widget.send = lambda content, buffers=(): log.append((content, buffers))
+    ask(painting, 6)
+    assert log[0][0]["kind"] == "error"
+    assert log[0][0]["text"].startswith("KernelFault: astray")
+    assert "image" in log[0][0]["text"]
+    ask(painting, 1)
+    assert bytes(log[1][1][0]) == b"\xff\0\0\xff" * 256
 
 
 def test_wrong_parameters_are_an_error_of_the_cell(compiled):
-    short = load_cuda("__global__ void one(float3 *image, int width) {}")
+    incomplete = load_cuda("__global__ void one(float3 *image, int width) {}")
     with pytest.raises(ArgumentError, match="one takes 2 arguments, 4 are given"):
-        paint(short.one, device="cpu")
+        paint(incomplete.one, device="cpu")
 
 
 # ---- without a front end -----------------------------------------------------------
 
 
 def test_without_a_front_end_one_sees_moments_of_it(monkeypatch):
-    """Every front end shows the richest form it knows; a picture all know."""
-    made = picture(lambda *a: (a[-1] / 10, 0.0, 0.0), 8, 8)
-    shown = made.strip(4)
-    assert [ax.get_title() for ax in shown.axes] == [
+    """Every front end shows the richest form that it supports; all support pictures."""
+    painting = picture(lambda *a: (a[-1] / 10, 0.0, 0.0), 8, 8)
+    strip = painting.strip(4)
+    assert [ax.get_title() for ax in strip.axes] == [
         f"t = {t}" for t in ("0", "2.5", "5", "7.5")
     ]
-    reds = [ax.images[0].get_array()[0, 0, 0] for ax in shown.axes]
+    reds = [ax.images[0].get_array()[0, 0, 0] for ax in strip.axes]
     assert reds == [0, 64, 128, 191]
-    data, _ = made._repr_mimebundle_()
+    data, _ = painting._repr_mimebundle_()
     assert {"application/vnd.jupyter.widget-view+json", "text/plain"} <= data.keys()
     image = Image.open(io.BytesIO(base64.b64decode(data["image/png"])))
     assert image.width > 5 * 80 and image.getextrema()[0][1] > 100
@@ -195,36 +193,38 @@ def test_without_a_front_end_one_sees_moments_of_it(monkeypatch):
 
 @pytest.fixture
 def live():
-    """live(body): a painting, and what its widget sends to the front end."""
+    """Return live(body), which returns a painting and its widget's messages."""
 
     def make(body=gradient, width=8, height=8):
-        made, sent = picture(body, width, height), []
-        made.widget.send = lambda content, buffers=(): sent.append((content, buffers))
-        return made, sent
+        painting, log = picture(body, width, height), []
+        painting.widget.send = lambda content, buffers=(): log.append(
+            (content, buffers)
+        )
+        return painting, log
 
     return make
 
 
-def ask(made: Painting, t: float, view: str = "a", playing: bool = False) -> None:
-    """As a front end does, by a message."""
+def ask(painting: Painting, t: float, view: str = "a", playing: bool = False) -> None:
+    """Request a picture by a message, like a front end."""
     content = {"kind": "frame", "view": view, "t": t, "playing": playing}
-    made.widget._handle_custom_msg(content, [])
+    painting.widget._handle_custom_msg(content, [])
 
 
 def test_a_request_is_answered_with_its_picture(live):
-    made, sent = live()
-    ask(made, 5.0, view="b")
-    ((answer, (pixels,)),) = sent
+    painting, log = live()
+    ask(painting, 5.0, view="b")
+    ((answer, (pixels,)),) = log
     assert answer["kind"] == "frame" and (answer["view"], answer["t"]) == ("b", 5.0)
     assert answer["ms"] > 0 and answer["unwritten"] == 0
-    assert bytes(pixels) == made.frame(5.0).tobytes()
-    assert made.widget.first == made.frame(0.0).tobytes()
+    assert bytes(pixels) == painting.frame(5.0).tobytes()
+    assert painting.widget.first == painting.frame(0.0).tobytes()
 
 
 def test_pixels_without_a_colour_are_counted(live):
-    made, sent = live(lambda col, *_: (np.where(col > 5, np.nan, 1.0), 0.0, 0.0))
-    ask(made, 0)
-    assert sent[0][0]["unwritten"] == 16
+    painting, log = live(lambda col, *_: (np.where(col > 5, np.nan, 1.0), 0.0, 0.0))
+    ask(painting, 0)
+    assert log[0][0]["unwritten"] == 16
 
 
 @pytest.mark.parametrize("error, text", [
@@ -238,12 +238,12 @@ def test_an_error_is_shown_and_the_next_picture_is_right(live, error, text):
             raise error
         return gradient(*args)
 
-    made, sent = live(fails_in_the_middle)
-    ask(made, 5, playing=True)
-    assert sent == [({"kind": "error", "view": "a", "text": text}, ())]
-    assert not made.playing
-    ask(made, 6)
-    assert bytes(sent[1][1][0]) == made.frame(6).tobytes()
+    painting, log = live(fails_in_the_middle)
+    ask(painting, 5, playing=True)
+    assert log == [({"kind": "error", "view": "a", "text": text}, ())]
+    assert not painting.playing
+    ask(painting, 6)
+    assert bytes(log[1][1][0]) == painting.frame(6).tobytes()
 
 
 def test_the_first_picture_raises_in_the_cell():
@@ -259,7 +259,7 @@ def test_the_first_picture_raises_in_the_cell():
 
 @pytest.fixture
 def shell(monkeypatch):
-    """A notebook's IPython, where Kernel and paint are known."""
+    """Start a notebook's IPython with Kernel and paint."""
     shell = InteractiveShell()
     shell.history_manager.enabled = False
     shell.user_ns.update(Kernel=Kernel, paint=lambda k: paint(k, 8, 8, device="cpu"))
@@ -269,8 +269,8 @@ def shell(monkeypatch):
 
 
 def run_cell(shell: InteractiveShell, code: str) -> SimpleNamespace:
-    done = shell.run_cell(code, silent=False)
-    done.raise_error()
+    result = shell.run_cell(code, silent=False)
+    result.raise_error()
     return SimpleNamespace(**shell.user_ns)
 
 
@@ -280,32 +280,32 @@ def red(value: float) -> str:
 
 def test_an_edited_kernel_repaints_at_once_and_the_time_stays(shell):
     run_cell(shell, red(0.0))
-    made = run_cell(shell, "made = paint(fade)").made
-    sent = []
-    made.widget.send = lambda content, buffers=(): sent.append((content, buffers))
-    ask(made, 7.5)
+    painting = run_cell(shell, "made = paint(fade)").made
+    log = []
+    painting.widget.send = lambda content, buffers=(): log.append((content, buffers))
+    ask(painting, 7.5)
     run_cell(shell, "1 + 1")
-    assert len(sent) == 1
-    run_cell(shell, red(1.0))  # another cell, not that of the picture
-    assert sent[1][0] == {"kind": "changed"}
-    ask(made, made.t)
-    assert sent[2][0]["t"] == 7.5 and bytes(sent[2][1][0])[:4] == b"\xff\0\0\xff"
+    assert len(log) == 1
+    run_cell(shell, red(1.0))  # in another cell than the picture's
+    assert log[1][0] == {"kind": "changed"}
+    ask(painting, painting.t)
+    assert log[2][0]["t"] == 7.5 and bytes(log[2][1][0])[:4] == b"\xff\0\0\xff"
     run_cell(shell, "fade = 'no kernel any more'")
-    assert len(sent) == 3 and made.kernel.launches[-1][-1] == 7.5
+    assert len(log) == 3 and painting.kernel.launches[-1][-1] == 7.5
 
 
 def test_painted_anew_it_goes_on_where_it_was(shell):
     run_cell(shell, red(0.5))
-    made = run_cell(shell, "made = paint(fade)").made
-    ask(made, 2.25, playing=True)
-    again = run_cell(shell, "made = paint(fade)").made
-    assert again is not made and (again.t, again.playing) == (2.25, True)
-    assert (again.widget.t, again.widget.playing) == (2.25, True)
-    other = run_cell(shell, "other = Kernel(fade.body)\nmade = paint(other)").made
-    assert (other.t, other.playing) == (0, False)
+    painting = run_cell(shell, "made = paint(fade)").made
+    ask(painting, 2.25, playing=True)
+    second = run_cell(shell, "made = paint(fade)").made
+    assert second is not painting and (second.t, second.playing) == (2.25, True)
+    assert (second.widget.t, second.widget.playing) == (2.25, True)
+    third = run_cell(shell, "other = Kernel(fade.body)\nmade = paint(other)").made
+    assert (third.t, third.playing) == (0, False)
 
 
-# A page with as little in it as paint.js asks for; its clock is turned by hand.
+# A minimal page for paint.js, whose clock is turned by hand.
 PAGE = """
 let now = 0, timers = [];
 globalThis.performance = {now: () => now};
@@ -434,14 +434,14 @@ console.log(JSON.stringify(out));
 
 @pytest.fixture(scope="module")
 def front() -> dict:
-    """What paint.js did in PAGE, by the names there."""
+    """Return the actions of paint.js in PAGE, by the names there."""
     if not shutil.which("node"):
         pytest.skip("node runs paint.js here")
     script = ["node", "--input-type=module", "-e", PAGE]
-    where = paint_module.__file__.replace(".py", ".js")
-    done = subprocess.run([*script, where], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    file = paint_module.__file__.replace(".py", ".js")
+    proc = subprocess.run([*script, file], capture_output=True, text=True, timeout=60)
+    assert proc.returncode == 0, proc.stderr
+    return json.loads(proc.stdout)
 
 
 def test_the_first_picture_needs_no_answer_the_next_is_asked_for_once(front):
@@ -451,16 +451,16 @@ def test_the_first_picture_needs_no_answer_the_next_is_asked_for_once(front):
 
 
 def test_a_slow_kernel_is_asked_for_one_picture_and_then_for_the_last(front):
-    assert front["slow"] == [1]  # the slider went on to 2, 3 and 4 meanwhile
+    assert front["slow"] == [1]  # Meanwhile, the slider moved on to 2, 3 and 4.
     assert front["then"] == [4]
     assert front["rest"] == [[], [[3, 8], [4, 8]]]
 
 
 def test_the_numbers_stand_below_or_that_no_answer_comes(front):
     numbers = "8 x 8 = 64 pixels, a thread for each, on the CPU: 2.0 ms a picture"
-    before, later = front["patience"]
-    assert before == front["answered"] == numbers
-    assert later.startswith("No answer yet")
+    early, late = front["patience"]
+    assert early == front["answered"] == numbers
+    assert late.startswith("No answer yet")
 
 
 def test_playing_keeps_to_the_clock_and_to_30_pictures_a_second(front):
@@ -471,7 +471,7 @@ def test_playing_keeps_to_the_clock_and_to_30_pictures_a_second(front):
 
 def test_nothing_is_asked_for_out_of_sight_and_the_time_waits(front):
     assert front["hidden"] == front["away"] == []
-    assert 0 <= front["back"] < 0.2  # of the 5 seconds that went by
+    assert 0 <= front["back"] < 0.2  # of the 5 seconds that passed
 
 
 def test_an_error_stands_below_the_picture_until_the_kernel_is_another(front):

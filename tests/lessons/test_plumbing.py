@@ -1,4 +1,4 @@
-"""How much of a lesson's code is not what the lesson is about."""
+"""Only a small share of a lesson's code is plumbing."""
 
 import nbformat
 import pytest
@@ -7,9 +7,9 @@ from lesson_plumbing import SOURCES, count_plumbing
 from weft.lessons.maker import read_source
 
 PATHS = sorted(SOURCES.glob("[0-9]*.md"))
-SHARE = 0.15  # of a lesson's lines of code that may be plumbing
+SHARE = 0.15  # maximum share of plumbing in a lesson's lines of code
 IMPORT_CELLS, IMPORT_LINES = 1, 6
-LARGER = {  # shares that are to shrink
+LARGER = {  # shares that must shrink
     "04_numba": 0.20,
 }
 
@@ -18,15 +18,15 @@ each_lesson = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 @each_lesson
 def test_little_of_a_lesson_is_plumbing(path):
-    found = count_plumbing(read_source(path))
-    assert found.share <= LARGER.get(path.stem, SHARE), dict(found.kinds)
+    counts = count_plumbing(read_source(path))
+    assert counts.share <= LARGER.get(path.stem, SHARE), dict(counts.kinds)
 
 
 @each_lesson
 def test_imports_are_in_one_small_cell(path):
-    found = count_plumbing(read_source(path))
-    assert found.import_cells <= IMPORT_CELLS
-    assert found.import_lines <= IMPORT_LINES
+    counts = count_plumbing(read_source(path))
+    assert counts.import_cells <= IMPORT_CELLS
+    assert counts.import_lines <= IMPORT_LINES
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_lines_are_counted_by_their_kind(kind, code):
     cell = nbformat.v4.new_code_cell(f"# a comment\n\n{code}")
     if code.startswith("%%"):
         cell.source = code
-    found = count_plumbing(nbformat.v4.new_notebook(cells=[text, cell]))
+    counts = count_plumbing(nbformat.v4.new_notebook(cells=[text, cell]))
     lines = len(code.splitlines()) - code.count("//")
-    assert found.lines == lines
-    assert found.kinds == ({kind: lines} if kind else {})
+    assert counts.lines == lines
+    assert counts.kinds == ({kind: lines} if kind else {})

@@ -16,7 +16,7 @@ predict_module = importlib.import_module("weft.lessons.widgets.predict")
 
 @pytest.fixture(autouse=True)
 def own_memory(tmp_path, monkeypatch):
-    """Each test has a cache folder and a session of its own."""
+    """Give each test a separate cache folder and session."""
     monkeypatch.delenv("WEFT_SMALL", raising=False)
     monkeypatch.setattr(store, "_root", tmp_path)
     monkeypatch.setattr(predict_module, "_asked", set())
@@ -41,7 +41,7 @@ def test_the_guess_is_a_hollow_dashed_bar_in_proportion_to_the_measured_one():
         (25, 100, "25 ms, it is 100 ms: 4 times your guess"),
         (100, 25, "4 times less"),
         (100, 103, "2.9 % off"),
-        (7, 7, "that is what it is"),
+        (7, 7, "which is exact"),
         (0, 5, "You guessed 0 ms, it is 5 ms."),
         (12345678, 4000, "1.23e+07 ms, it is 4,000 ms"),
     ],
@@ -51,29 +51,29 @@ def test_a_sentence_says_the_ratio(guess, truth, words):
 
 
 def test_without_a_guess_the_answer_is_folded_away_and_nothing_is_scored(own_memory):
-    shown = predict("How many?", None, "blocks").measured(1234)
-    assert repr(shown) == f"How many?\n{predict_module.NO_GUESS}"
-    page = ET.fromstring(shown._repr_html_())
+    answer = predict("How many?", None, "blocks").measured(1234)
+    assert repr(answer) == f"How many?\n{predict_module.NO_GUESS}"
+    page = ET.fromstring(answer._repr_html_())
     (fold,) = page.iter("details")
-    assert fold.get("open") is None and len(rectangles(shown.svg())) == 1
+    assert fold.get("open") is None and len(rectangles(answer.svg())) == 1
     assert "It is 1,234 blocks." in "".join(fold.itertext())
     page.remove(fold)
-    seen = ET.tostring(page, encoding="unicode")
-    assert predict_module.NO_GUESS in seen and "1,234" not in seen
-    assert not shown.score.factors and not predict_module.guessed_questions()
+    text = ET.tostring(page, encoding="unicode")
+    assert predict_module.NO_GUESS in text and "1,234" not in text
+    assert not answer.score.factors and not predict_module.guessed_questions()
     assert not list(own_memory.rglob("*.json"))
 
 
 def test_the_answer_can_be_had_without_a_guess():
-    shown = predict("How many?", None, "blocks").measured(12)
-    assert (shown.value, shown.sentence) == (12, "It is 12 blocks.")
+    answer = predict("How many?", None, "blocks").measured(12)
+    assert (answer.value, answer.sentence) == (12, "It is 12 blocks.")
 
 
 def test_the_same_question_again_replaces_its_guess():
     predict("One?", 1).measured(10)
     predict("Two?", 5).measured(5)
     score = predict("One?", 5).measured(10).score
-    assert score.factors == [1.0, 0.5]  # the newest last
+    assert score.factors == [1.0, 0.5]  # The newest is the last.
     assert score.session == 2
 
 
@@ -117,13 +117,13 @@ def test_what_is_no_number_from_0_on_is_refused_in_one_line(wrong):
 
 def test_the_page_is_well_formed_and_leaves_ink_and_ground_to_the_page():
     predict("Fewer?", 900).measured(3)
-    shown = predict('More <threads> & "blocks"?', 3, "<ms>").measured(1e-9)
-    page = shown._repr_html_()
-    root = ET.fromstring(page)  # raises if it is not well-formed
+    answer = predict('More <threads> & "blocks"?', 3, "<ms>").measured(1e-9)
+    page = answer._repr_html_()
+    root = ET.fromstring(page)  # fromstring() raises if it is not well formed.
     texts = [e for e in root.iter() if e.tag.endswith("text")]
     assert {e.get("fill") for e in texts} == {"currentColor"}
     assert all(float(e.get("font-size")) >= 11 for e in texts)
     assert "background" not in page
     circles = [e for e in root.iter() if e.tag.endswith("circle")]
     assert len(circles) == 2 and all(0 <= float(c.get("cx")) <= 640 for c in circles)
-    assert circles[-1].get("fill-opacity") is None  # the last guess in full
+    assert circles[-1].get("fill-opacity") is None  # The last guess is opaque.

@@ -28,8 +28,8 @@ def test_what_nobody_has_measured_is_empty_and_said(rows, capsys):
     assert rows.conv2_back_of("fp8") is None
     rows.print_limits("no rung")
     rows.print_choice(64, None)
-    said = capsys.readouterr().out
-    assert said == "no rung, batch 64: not measured yet\nbatch 64: choose a rung\n"
+    output = capsys.readouterr().out
+    assert output == "no rung, batch 64: not measured yet\nbatch 64: choose a rung\n"
 
 
 def test_the_parts_of_a_step_add_up_to_it(rows):

@@ -1,7 +1,7 @@
 """Jupyter kernels that start at once: forks of a process that has imported the lab.
 
-A kernel takes seconds to import PyTorch and the lab. One process of each session pays
-that once; a kernel is a fork of it, in which no cell has run.
+A kernel takes seconds to import PyTorch and the lab. One process of each session does
+this once; each kernel is a fork of it, in which no cell has run.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ TESTS = str(Path(__file__).resolve().parents[1])
 
 
 class Kernel:
-    """A fork, with what Jupyter uses of a subprocess.Popen."""
+    """A fork with the part of subprocess.Popen's interface that Jupyter uses."""
 
     stdin = stdout = stderr = None
 
     def __init__(self, words: list[str], env: dict[str, str], folder: str) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOADED)
-        ready, begun = context.Pipe(duplex=False)
-        arguments = (words, env, folder, begun)
+        receiver, sender = context.Pipe(duplex=False)
+        arguments = (words, env, folder, sender)
         self.process = context.Process(target=_become_kernel, args=arguments)
         self.process.start()
-        begun.close()
-        ready.recv()  # it has a process group of its own: Jupyter sends signals to that
+        sender.close()
+        receiver.recv()  # Now the fork has the process group that Jupyter signals.
         self.pid = self.process.pid
 
     def poll(self) -> int | None:
@@ -57,7 +57,7 @@ class Kernel:
 def start_warm_kernels(monkeypatch: Any) -> None:
     """Let Jupyter start its kernels as forks, until the end of the test.
 
-    Not where there is a GPU: a fork cannot use one that its parent has opened.
+    With a GPU this does nothing: a fork cannot use a GPU that its parent has opened.
     """
     if torch.cuda.is_available():
         return
@@ -82,7 +82,7 @@ def _become_kernel(
     sys.path[:] = [path for path in sys.path if not path.startswith(TESTS)]
     sys.argv = words[words.index("ipykernel_launcher") :]
     sys.argv.append(f"--IPKernelApp.parent_handle={os.getppid()}")
-    # `import weft` gave %%cuda to no session, as there was none when it ran.
+    # `import weft` could not register %%cuda, as no session existed when it ran.
     sys.argv.append("--IPKernelApp.extra_extensions=weft")
     from ipykernel import kernelapp
 

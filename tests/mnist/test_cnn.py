@@ -1,14 +1,13 @@
 """The CNN trainer in C: each of its rungs against PyTorch in float64.
 
 The bound on a gradient is derived, not guessed. A gradient is a sum of products
-(dweight = sum of dy x, dbias = sum of dy), and behind each of its terms lie the
-sums of all the layers before. With K the number of terms of all the sums on that
-path, independent roundings give an error of at most LAMBDA sqrt(K) 2^-24 times the
-sum of the terms' magnitudes, except with a probability below 2 K exp(-LAMBDA^2 / 2)
-(Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019). The Frobenius norm of those
-magnitudes is the scale: it also suits a bias before batch norm, whose gradient
-is zero although its terms are not. test_wrong_models_are_refused() shows that
-the bound is tight enough to tell.
+(dweight = sum of dy x, dbias = sum of dy), and each of its terms depends on the sums of
+all previous layers. K is the number of terms of all the sums on that path. Independent
+roundings then give an error of at most LAMBDA sqrt(K) 2^-24 times the sum of the terms'
+magnitudes, except with a probability below 2 K exp(-LAMBDA^2 / 2) (Higham and Mary,
+SIAM J. Sci. Comput. 41(5), 2019). The Frobenius norm of those magnitudes is the scale.
+It also suits a bias before batch norm, whose gradient is zero although its terms are
+not. test_wrong_models_are_refused() shows that the bound is tight enough.
 """
 
 from __future__ import annotations
@@ -88,22 +87,22 @@ class Cnn:
     def __init__(self, target: str, rung: str, shape: Shape):
         self.lib = native.library("mnist", target)
         self.shape = shape
-        made = native.ffi.new("weft_cnn **")
+        handle = native.ffi.new("weft_cnn **")
         index = self.lib.rung(rung).index
         config = native.ffi.new("struct weft_cnn_config *", vars(shape))
-        self.lib.call("weft_cnn_create", made, index, config, NULL)
-        self.handle = native.ffi.gc(made[0], self.lib.C.weft_cnn_destroy)
+        self.lib.call("weft_cnn_create", handle, index, config, NULL)
+        self.handle = native.ffi.gc(handle[0], self.lib.C.weft_cnn_destroy)
 
     def call(self, name: str, *args) -> None:
         self.lib.call(f"weft_cnn_{name}", self.handle, *args, NULL)
 
     def get(self, kind: int = WEIGHT) -> dict[str, np.ndarray]:
-        found = {}
+        arrays = {}
         for index, (name, size) in enumerate(self.shape.params.items()):
-            found[name] = np.full(size, np.nan, np.float32)
-            out = pointer(found[name], "float *")
-            self.call("get", kind, index, out, found[name].size)
-        return found
+            arrays[name] = np.full(size, np.nan, np.float32)
+            out = pointer(arrays[name], "float *")
+            self.call("get", kind, index, out, arrays[name].size)
+        return arrays
 
     def set(self, params: dict[str, np.ndarray]) -> None:
         for index, name in enumerate(self.shape.params):
@@ -152,7 +151,7 @@ def pointer(array: np.ndarray | None, ctype: str):
 
 
 def takes(target: str, rung: str, shape: Shape) -> bool:
-    """Whether the rung runs here and is made for models of that shape."""
+    """Return whether the rung runs here and supports models of that shape."""
     try:
         Cnn(target, rung, shape)
     except KernelError:
@@ -161,9 +160,9 @@ def takes(target: str, rung: str, shape: Shape) -> bool:
 
 
 def backends() -> list:
-    """Every rung that takes models of any shape, on every target that is here.
+    """List every rung that accepts models of any shape, on every available target.
 
-    Those made for one shape have their tests in test_fused.py.
+    test_fused.py tests those for one shape.
     """
     targets = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     return [
@@ -175,21 +174,21 @@ def backends() -> list:
 
 
 each_backend = pytest.mark.parametrize("target, rung", backends())
-# Where a test takes seconds: another rung takes as long and shares the code.
+# For slow tests, since another rung takes as long and shares the code.
 naive_first = pytest.mark.parametrize(
     "target, rung", only([("cpu", "naive")], backends(), names=2)
 )
 
 
 def random_params(shape: Shape, seed: int = 1) -> dict[str, np.ndarray]:
-    """Weights of every sign, as large as an initialisation has them."""
+    """Draw weights of every sign, as large as those of an initialization."""
     rng = np.random.default_rng(seed)
     params = {}
     for name, size in shape.params.items():
         fan_in = math.prod(size[1:]) if len(size) > 1 else 4
         values = rng.standard_normal(size) / math.sqrt(fan_in)
         if name in ("bn1.weight", "bn2.weight"):
-            values += np.copysign(0.5, values)  # a channel near 0 is all kinks
+            values += np.copysign(0.5, values)  # Near 0, a channel is all kinks.
         params[name] = values.astype(np.float32)
     return params
 
@@ -201,7 +200,7 @@ def random_data(shape: Shape, count: int, seed: int = 2):
 
 
 def ready(target: str, rung: str, shape: Shape = TINY, count: int = 20) -> Cnn:
-    """A model with random weights, a training set and a test set."""
+    """Return a model with random weights, a training set and a test set."""
     cnn = Cnn(target, rung, shape)
     cnn.set(random_params(shape))
     cnn.data(TRAIN, *random_data(shape, count))
@@ -214,7 +213,7 @@ def ready(target: str, rung: str, shape: Shape = TINY, count: int = 20) -> Cnn:
 
 @dataclass
 class Step:
-    """What one step should give, and the scale of its rounding errors."""
+    """The expected result of a step, and the scale of its rounding errors."""
 
     loss: float
     logits: np.ndarray
@@ -229,7 +228,7 @@ class Step:
         return LAMBDA * math.sqrt(self.terms) * ULP
 
     def refuse(self, loss: float, gradients: dict[str, np.ndarray]) -> list[str]:
-        """What is out of bounds, NaN included; a wrong loss is "loss"."""
+        """List the results out of bounds, including NaN; a wrong loss is "loss"."""
         bad = []
         if not abs(loss - self.loss) <= self.unit * self.loss_magnitude:
             bad.append(f"loss {loss} != {self.loss}")
@@ -242,7 +241,7 @@ class Step:
 
 
 def step64(shape: Shape, params, images, labels, wrong: str = "") -> Step:
-    """The step in float64, by autograd; `wrong` names a mistake to make in it."""
+    """Return the step in float64, by autograd. wrong: the name of a mistake to make."""
     p = {k: torch.tensor(v, dtype=torch.float64) for k, v in params.items()}
     if wrong == "flipped filter":
         p["conv2.weight"] = p["conv2.weight"].flip(-1, -2).contiguous()
@@ -258,28 +257,28 @@ def step64(shape: Shape, params, images, labels, wrong: str = "") -> Step:
     )
 
     margins = []
-    into = {}  # layer -> its input, its output
+    layers = {}  # layer -> its input and its output
     for i in "12":
         conv = F.conv2d(x, p[f"conv{i}.weight"], p[f"conv{i}.bias"], padding=1)
-        into[f"conv{i}"] = x, conv
+        layers[f"conv{i}"] = x, conv
         weight, bias = p[f"bn{i}.weight"], p[f"bn{i}.bias"]
         eps = 1e-1 if wrong == "eps" else float(np.float32(shape.eps))
         xhat = F.batch_norm(conv, None, None, training=True, eps=eps)
         x = xhat * weight[:, None, None] + bias[:, None, None]
-        into[f"bn{i}"] = xhat, x
+        layers[f"bn{i}"] = xhat, x
         margins.append(margin(x, pooled=True))
         x = F.max_pool2d(x if wrong == f"no relu{i}" else F.relu(x), 2)
     x = x.flatten(1)
     if wrong == "channels last":
         x = x.reshape(len(x), shape.channels2, -1).transpose(1, 2).flatten(1)
     fc1 = F.linear(x, p["fc1.weight"], p["fc1.bias"])
-    into["fc1"] = x, fc1
+    layers["fc1"] = x, fc1
     margins.append(margin(fc1, pooled=False))
     x = fc1 if wrong == "no relu3" else F.relu(fc1)
     logits = F.linear(x, p["fc2.weight"], p["fc2.bias"])
-    into["fc2"] = x, logits
+    layers["fc2"] = x, logits
     loss = F.cross_entropy(logits, target)
-    for _, output in into.values():
+    for _, output in layers.values():
         output.retain_grad()
     (loss * len(images) if wrong == "no 1/batch" else loss).backward()
 
@@ -287,28 +286,28 @@ def step64(shape: Shape, params, images, labels, wrong: str = "") -> Step:
         loss=loss.item(),
         logits=logits.detach().numpy(),
         gradients={k: v.grad.numpy() for k, v in p.items()},
-        magnitudes=magnitudes(into, p),
-        loss_magnitude=1 + logits_magnitude(into, p),
+        magnitudes=magnitudes(layers, p),
+        loss_magnitude=1 + logits_magnitude(layers, p),
         terms=path_terms(shape, len(images)),
         margin=min(margins),
     )
 
 
 def margin(x: torch.Tensor, pooled: bool) -> float:
-    """How near ReLU and max pool are to deciding otherwise, of the largest x."""
+    """Return how near ReLU and pool are to another decision, over the largest x."""
     x = x.detach()
-    near = x.abs().min()
+    nearest = x.abs().min()
     if pooled:
         windows = x.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4)
         first, second = windows.topk(2).values.unbind(-1)
-        gaps = (first - second)[first > 0]  # a negative one is cut off anyway
-        near = torch.cat([gaps, near[None]]).min()
-    return (near / x.abs().max()).item()
+        gaps = (first - second)[first > 0]  # ReLU removes a negative one anyway.
+        nearest = torch.cat([gaps, nearest[None]]).min()
+    return (nearest / x.abs().max()).item()
 
 
 def magnitudes(into, params) -> dict[str, np.ndarray]:
-    """Per gradient, the sums of the magnitudes of the terms it is made of."""
-    found = {}
+    """Return, for each gradient, the sums of the magnitudes of its terms."""
+    sums = {}
     for layer, (x, y) in into.items():
         x, dy = x.detach().abs(), y.grad.abs()
         if layer.startswith("conv"):
@@ -318,9 +317,9 @@ def magnitudes(into, params) -> dict[str, np.ndarray]:
             weight = (x * dy).sum((0, 2, 3))
         else:
             weight = dy.T @ x
-        found[f"{layer}.weight"] = weight.numpy()
-        found[f"{layer}.bias"] = dy.transpose(0, 1).flatten(1).sum(1).numpy()
-    return found
+        sums[f"{layer}.weight"] = weight.numpy()
+        sums[f"{layer}.bias"] = dy.transpose(0, 1).flatten(1).sum(1).numpy()
+    return sums
 
 
 def logits_magnitude(into, params) -> float:
@@ -330,13 +329,13 @@ def logits_magnitude(into, params) -> float:
 
 
 def path_terms(shape: Shape, batch: int) -> int:
-    """Terms of all the sums on the way to a gradient, forward and back."""
+    """Count the terms of all the sums on the path to a gradient, forward and back."""
     pixels = batch * shape.height * shape.width
     features = shape.channels2 * (shape.height // 4) * (shape.width // 4)
     convolutions = 9 + 9 * shape.channels1 + 9 * shape.channels2
     linear = features + 2 * shape.hidden + 2 * shape.classes
-    # Batch norm sums over pixels, twice forward and twice back, the second
-    # layer over a quarter; the gradient itself is one more sum over them.
+    # Batch norm sums over pixels, twice forward and twice back; the second layer
+    # has a quarter of them. The gradient itself is one more sum over pixels.
     return convolutions + linear + batch + 4 * (pixels + pixels // 4) + pixels
 
 
@@ -344,7 +343,7 @@ def path_terms(shape: Shape, batch: int) -> int:
 
 
 def run_step(cnn: Cnn, images, labels, order: np.ndarray, lr: float, wrong=""):
-    """What step64() expects, and the loss and gradients that the model gives."""
+    """Return the result of step64(), and the model's loss and gradients."""
     want = step64(cnn.shape, cnn.get(), images[order], labels[order], wrong)
     cnn.losses()
     cnn.train(order, len(order), lr)
@@ -352,7 +351,7 @@ def run_step(cnn: Cnn, images, labels, order: np.ndarray, lr: float, wrong=""):
 
 
 def clear_batch(cnn: Cnn, images, labels, batch: int, rng) -> np.ndarray:
-    """A batch in which no rounding flips a ReLU or a max pool: no bound holds then."""
+    """Find a batch in which rounding flips no ReLU or pool, as the bounds require."""
     for _ in range(50):
         order = rng.permutation(len(images))[:batch]
         if step64(cnn.shape, cnn.get(), images[order], labels[order]).margin > 1e-6:
@@ -363,18 +362,18 @@ def clear_batch(cnn: Cnn, images, labels, batch: int, rng) -> np.ndarray:
 @each_backend
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"{s.height}x{s.width}")
 def test_a_step_agrees_with_float64(target, rung, shape):
-    """Also after a larger batch, whose leftovers must not be read."""
+    """The step must not read the leftovers of an earlier, larger batch."""
     cnn = ready(target, rung, shape)
     images, labels = random_data(shape, 20)
     rng = np.random.default_rng(4)
     for batch in sorted({shape.max_batch, max(1, shape.max_batch // 2)}, reverse=True):
-        before, order = cnn.get(), clear_batch(cnn, images, labels, batch, rng)
+        original, order = cnn.get(), clear_batch(cnn, images, labels, batch, rng)
         want, loss, gradients = run_step(cnn, images, labels, order, lr=0.01)
         assert not want.refuse(loss, gradients)
         for name, new in cnn.get().items():
             update = np.float32(0.01) * gradients[name]
             np.testing.assert_allclose(
-                *(new, before[name] - update),
+                *(new, original[name] - update),
                 rtol=4 * ULP,
                 atol=4 * ULP * np.abs(update).max() + 1e-30,
             )
@@ -387,7 +386,7 @@ WRONG += ["no relu1", "no relu2", "no relu3"]
 @each_backend
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_models_are_refused(target, rung, wrong):
-    """The bound can tell: with a mistake on the other side nothing agrees."""
+    """The bound is tight enough: with a mistake in the float64 step, nothing agrees."""
     shape = Shape(9, 12, 4, 5, 8, 5, max_batch=6)
     cnn = ready(target, rung, shape)
     images, labels = random_data(shape, 20)
@@ -397,18 +396,18 @@ def test_wrong_models_are_refused(target, rung, wrong):
 
 @pytest.mark.parametrize("shape", SHAPES[1:], ids=lambda s: f"{s.height}x{s.width}")
 def test_wrong_gradients_are_refused(shape):
-    """Each gradient by itself: zeros, NaN, a missing 1/batch, the wrong order."""
+    """Test each gradient separately: zeros, NaN, a missing 1/batch, a wrong order."""
     images, labels = random_data(shape, shape.max_batch)
     want = step64(shape, random_params(shape), images, labels)
-    right = want.gradients
-    assert not want.refuse(want.loss, right)
-    for name, values in right.items():
+    gradients = want.gradients
+    assert not want.refuse(want.loss, gradients)
+    for name, values in gradients.items():
         mistakes = [np.full_like(values, np.nan)]
-        if name not in ("conv1.bias", "conv2.bias"):  # which are zero
+        if name not in ("conv1.bias", "conv2.bias"):  # These are zero.
             mistakes += [values * 0, values * shape.max_batch]
             mistakes += [values[..., ::-1]] if values.shape[-1] > 1 else []
         for mistake in mistakes:
-            bad = want.refuse(want.loss, {**right, name: mistake})
+            bad = want.refuse(want.loss, {**gradients, name: mistake})
             assert [line.split(":")[0] for line in bad] == [name]
 
 
@@ -424,18 +423,18 @@ def test_forward_agrees_with_float64(target, rung):
 
 @each_backend
 def test_a_call_is_as_many_steps_as_it_has_batches(target, rung):
-    """The last one smaller; the order decides, the losses come oldest first."""
+    """The last batch is smaller. The order matters, and the oldest loss comes first."""
     order = np.random.default_rng(5).permutation(20)[:11]
-    whole, single = ready(target, rung), ready(target, rung)
-    whole.train(order, 4, 0.1)
+    chunked, single = ready(target, rung), ready(target, rung)
+    chunked.train(order, 4, 0.1)
     for first in (0, 4, 8):
         single.train(order[first : first + 4], 4, 0.1)
-    assert len(whole.losses()) == 3
+    assert len(chunked.losses()) == 3
     single_weights = single.get()
-    for name, weights in whole.get().items():
+    for name, weights in chunked.get().items():
         np.testing.assert_allclose(weights, single_weights[name], rtol=1e-4, atol=1e-5)
     start = ready(target, rung)
-    assert any((whole.get()[k] != v).any() for k, v in start.get().items())
+    assert any((chunked.get()[k] != v).any() for k, v in start.get().items())
 
 
 @naive_first
@@ -452,7 +451,7 @@ def test_training_lowers_the_loss(target, rung):
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Steps this small spend all their time waiting for a second thread."""
+    """Use one thread, since such small steps only wait for a second one."""
     native.set_threads(1)
     yield
     native.set_threads(0)
@@ -465,7 +464,7 @@ def test_losses_are_handed_out_once_and_the_last_65536_kept(target, rung, one_th
     cnn.train(np.arange(7), 1, lr=0)
     with pytest.raises(ArgumentError, match="7 losses, room for 6"):
         cnn.losses(capacity=6)
-    period = cnn.losses(capacity=7)  # with a rate of 0 it repeats for ever
+    period = cnn.losses(capacity=7)  # With a rate of 0, the losses repeat forever.
     assert len(set(period.tolist())) > 1 and len(cnn.losses()) == 0
     steps = 65536 + 9 if rung == "reference" or target == "cuda" else 60
     cnn.train(np.arange(steps) % 7, 1, lr=0)
@@ -513,14 +512,14 @@ def test_bytes_grow_with_the_model_and_the_data(target, rung):
     count = sum(math.prod(size) for size in SHAPES[4].params.values())
     assert large.bytes > small.bytes
     assert large.bytes >= 4 * (2 * count + 65536)
-    before = small.bytes
+    original = small.bytes
     small.data(TEST, *random_data(TINY, 100))
-    assert small.bytes == before + 100 * (5 * 6 + 1)
+    assert small.bytes == original + 100 * (5 * 6 + 1)
 
 
 @contextmanager
 def memory_limit(extra: int) -> Iterator[None]:
-    """No more than `extra` bytes of address space beyond what there is."""
+    """Limit the address space to `extra` more bytes than now."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = pages * resource.getpagesize() + extra
@@ -538,9 +537,9 @@ def test_out_of_memory_is_an_error_and_leaves_nothing_behind(target, rung):
     if target == "cuda":
         pytest.skip("a process cannot limit a GPU's memory")
     shape = replace(SHAPES[5], max_batch=80000)
-    ready(target, rung).train(np.arange(4), 4)  # the threads have their stacks
+    ready(target, rung).train(np.arange(4), 4)  # Now the threads have their stacks.
     with memory_limit(2**29):
-        for _ in range(8):  # each takes what it can before it fails
+        for _ in range(8):  # Each call allocates what it can before it fails.
             with pytest.raises(OutOfMemory, match=r"[1-9]\d+ bytes asked"):
                 Cnn(target, rung, shape)
         cnn = ready(target, rung)
@@ -559,7 +558,7 @@ def test_profile_times_every_layer_of_one_step(target, rung):
     order = np.arange(16)
     first = cnn.profile(order)
     covered = []
-    for _ in range(5):  # another process may take its turn outside the sections
+    for _ in range(5):  # Another process may run between the sections.
         start = time.perf_counter()
         sections = cnn.profile(order)
         wall = 1e6 * (time.perf_counter() - start)
@@ -573,14 +572,14 @@ def test_profile_times_every_layer_of_one_step(target, rung):
         kind, _, layers = name.partition(".")
         assert (kind in ran) == bool(layers), name
         ran.get(kind, []).extend(layers.split("+"))
-    # Each once; a rung may pool before it normalises, and the loss may give its
-    # gradient in passing.
+    # Each layer runs once. A rung may pool before it normalizes, and compute the loss's
+    # gradient with the loss.
     assert sorted(ran["forward"]) == sorted(LAYERS)
     assert sorted({*ran["backward"], "loss"}) == sorted(LAYERS)
     assert len(set(ran["backward"])) == len(ran["backward"])
     assert {"batch", "update"} <= set(sections)
 
-    for _ in range(6):  # a profiled step trains like any other
+    for _ in range(6):  # A profiled step trains like any other.
         twin.train(order, 16)
     np.testing.assert_allclose(cnn.losses(), twin.losses(), rtol=1e-5)
 
@@ -662,15 +661,15 @@ BAD_CALLS = {
 @each_backend
 @pytest.mark.parametrize("case", BAD_CALLS)
 def test_bad_calls_change_nothing(target, rung, case):
-    """The numbers are in the message, and the model goes on as if unasked."""
+    """The message contains the numbers, and the model does not change."""
     function, arguments, message = BAD_CALLS[case]
     cnn = ready(target, rung)
-    before, logits = cnn.get(), cnn.forward(TEST, np.arange(4))
+    original, logits = cnn.get(), cnn.forward(TEST, np.arange(4))
     with pytest.raises(ArgumentError, match=message):
         cnn.call(function, *arguments)
     np.testing.assert_array_equal(cnn.forward(TEST, np.arange(4)), logits)
     for name, values in cnn.get().items():
-        np.testing.assert_array_equal(values, before[name])
+        np.testing.assert_array_equal(values, original[name])
     assert len(cnn.losses()) == 0
 
 
@@ -688,17 +687,17 @@ def test_without_data_or_room_or_model(target, rung):
     with pytest.raises(ArgumentError, match="the model is NULL"):
         cnn.lib.call("weft_cnn_train", NULL, one(1), 1, 1, 0.1, NULL)
     with pytest.raises(ArgumentError, match="config is NULL"):
-        made, index = native.ffi.new("weft_cnn **"), cnn.lib.rung(rung).index
-        cnn.lib.call("weft_cnn_create", made, index, NULL, NULL)
+        handle, index = native.ffi.new("weft_cnn **"), cnn.lib.rung(rung).index
+        cnn.lib.call("weft_cnn_create", handle, index, NULL, NULL)
     assert cnn.lib.C.weft_cnn_bytes(NULL) == 0
     cnn.lib.C.weft_cnn_destroy(NULL)
 
 
 def test_a_rung_that_is_not_there():
-    made = native.ffi.new("weft_cnn **")
+    handle = native.ffi.new("weft_cnn **")
     config = native.ffi.new("struct weft_cnn_config *", vars(TINY))
     with pytest.raises(KernelError, match="mnist has rungs 0 to .*, not 99"):
-        native.library("mnist", "cpu").call("weft_cnn_create", made, 99, config, NULL)
+        native.library("mnist", "cpu").call("weft_cnn_create", handle, 99, config, NULL)
 
 
 @naive_first
@@ -711,8 +710,8 @@ def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         cnn.train(order, 1, lr=0.0)
-    assert time.monotonic() - start < 60  # the steps take minutes
-    cnn.losses()  # of the steps before it: on a busy machine there may be none
+    assert time.monotonic() - start < 60  # The steps take minutes.
+    cnn.losses()  # the losses before Ctrl-C, possibly none on a busy machine
     cnn.train(np.arange(8), 4)
     losses = cnn.losses()
     assert len(losses) == 2 and np.isfinite(losses).all()

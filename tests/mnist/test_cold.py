@@ -1,4 +1,4 @@
-"""A training starts without PyTorch, and computes what it computes with it."""
+"""A training starts without PyTorch, and computes the same as with it."""
 
 import json
 import subprocess
@@ -30,11 +30,11 @@ print(json.dumps([*found, [name for name in {late} if name in sys.modules]]))
 
 
 def fresh(*arguments: str) -> str:
-    """What a fresh Python with these arguments prints."""
+    """Return the output of a new Python process with these arguments."""
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
-    assert not done.returncode, done.stderr
-    return done.stdout
+    process = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
+    assert not process.returncode, process.stderr
+    return process.stdout
 
 
 @pytest.mark.parametrize("rung", only(["reference"], ["reference", "fused"]))
@@ -57,15 +57,15 @@ def test_the_command_imports_torch_only_to_compare(tmp_path):
     program = "import sys\nfrom weft.__main__ import main\n"
     program += f"main({words})\n"
     program += f"print([name for name in {LATE} if name in sys.modules])"
-    said = fresh("-c", program).splitlines()
-    assert said[1].startswith("weft reference") and said[-1] == "[]"
+    lines = fresh("-c", program).splitlines()
+    assert lines[1].startswith("weft reference") and lines[-1] == "[]"
 
 
 def twins_weights(seed: int, **model) -> dict[str, np.ndarray]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        named = Twin(**model).named_parameters()
-        return {name: value.detach().numpy() for name, value in named}
+        parameters = Twin(**model).named_parameters()
+        return {name: value.detach().numpy() for name, value in parameters}
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 12345, 2**31 + 5, 2**32 - 1, 2**32 + 9])
@@ -77,7 +77,7 @@ def twins_weights(seed: int, **model) -> dict[str, np.ndarray]:
 def test_the_first_weights_are_pytorchs_to_the_bit(seed, model):
     ours, theirs = initial_weights(seed, **model), twins_weights(seed, **model)
     assert list(ours) == list(theirs)
-    # Where PyTorch found no vectors it rounds twice.
+    # Without vector instructions, PyTorch rounds twice.
     exact = torch.backends.cpu.get_cpu_capability() != "DEFAULT"
     for name, want in theirs.items():
         assert ours[name].dtype == np.float32 and ours[name].shape == want.shape

@@ -1,4 +1,4 @@
-"""The data set is MNIST, whole and unchanged, or it is refused."""
+"""A data set that is not the complete, unchanged MNIST is refused."""
 
 import gzip
 import shutil
@@ -35,7 +35,7 @@ def test_attribution_stands_beside_the_data():
 
 @pytest.fixture
 def copy(tmp_path):
-    """A folder with the test split, to be damaged."""
+    """Copy the test split to a folder, so that a test may damage it."""
     for path in data.FOLDER.glob("t10k-*"):
         shutil.copy(path, tmp_path)
     shutil.copy(data.FOLDER / "SHA256SUMS.raw", tmp_path)
@@ -76,7 +76,7 @@ def test_unknown_split_and_too_many_images():
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """The cache in a folder of this test's own."""
+    """Set the cache to a folder for this test."""
     monkeypatch.setattr(store, "_root", tmp_path)
     monkeypatch.setattr(store, "_temporary", False)
     monkeypatch.setattr(store, "prune_at_exit", lambda: None)
@@ -84,15 +84,15 @@ def kept(tmp_path, monkeypatch):
 
 
 def unpacked(monkeypatch) -> list[str]:
-    """The names of the files that are unpacked from now on."""
-    found = []
+    """Return a list that receives the names of the files unpacked from now on."""
+    names = []
 
     def decompress(packed, real=gzip.decompress):
-        found.append(len(packed))
+        names.append(len(packed))
         return real(packed)
 
     monkeypatch.setattr(gzip, "decompress", decompress)
-    return found
+    return names
 
 
 def test_a_file_of_the_lab_is_unpacked_once_for_all_processes(kept, monkeypatch):
@@ -100,9 +100,9 @@ def test_a_file_of_the_lab_is_unpacked_once_for_all_processes(kept, monkeypatch)
     first = data.read_raw(data.FOLDER, kept.name)
     assert first == gzip.decompress(packed.read_bytes())
     times = unpacked(monkeypatch)
-    again = data.read_raw(data.FOLDER, kept.name)
+    second_copy = data.read_raw(data.FOLDER, kept.name)
     assert times == []
-    assert bytes(again) == first and kept.read_bytes() == first
+    assert bytes(second_copy) == first and kept.read_bytes() == first
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
 
 

@@ -1,8 +1,8 @@
-"""The fused step: the rungs of the CNN trainer that are made for one model.
+"""The fused step: the rungs of the CNN trainer that support only one model.
 
-On the CPU their kernels are simulated, a full-size model thread by thread: batches
-are tiny here. What each rung may be wrong by is what test_cnn.py derives for fp32,
-in units of the rounding of the rung's own factors.
+On the CPU their kernels are simulated, a full-size model thread by thread, so batches
+are tiny here. The error bound of each rung is that of test_cnn.py for fp32, in units of
+the rounding of the rung's own factors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from weft.base.errors import ArgumentError
 from weft.toolchain import native
 
 MODEL = replace(SHAPES[-1], max_batch=3)
-# A factor's rounding, half a unit in its last place, over that of fp32.
+# The rounding of a factor, half a unit in its last place, relative to that of fp32.
 COARSER = {"fp32": 1, "tf32": 2**13, "fp16": 2**13, "bf16": 2**16}
 
 
@@ -71,38 +71,38 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 @each_fp32_rung
 def test_a_step_agrees_with_float64(target, rung):
-    """Also after a larger batch, whose leftovers must not be read."""
+    """The step must not read the leftovers of an earlier, larger batch."""
     cnn = ready(target, rung, MODEL)
     images, labels = random_data(MODEL, 20)
     rng = np.random.default_rng(4)
     for batch in (3, 1):
         order = clear_batch(cnn, images, labels, batch, rng)
-        before = cnn.get()
+        original = cnn.get()
         want, loss, gradients = run_step(cnn, images, labels, order, lr=0.01)
         assert not want.refuse(loss, gradients)
         for name, new in cnn.get().items():
             update = np.float32(0.01) * gradients[name]
             np.testing.assert_allclose(
-                *(new, before[name] - update),
+                *(new, original[name] - update),
                 rtol=2**-22,
                 atol=2**-22 * np.abs(update).max() + 1e-30,
             )
 
 
-# fp16 and bf16 are one kernel, and simulated tensor cores take their time.
+# fp16 and bf16 share a kernel, and simulated tensor cores are slow.
 @pytest.mark.parametrize(
     "target, rung",
     only([("cpu", "bf16")], fused(("tf32", "bf16", "fp16")), names=2),
 )
 def test_a_step_on_tensor_cores_is_as_near_as_its_factors(target, rung):
-    """Values next to a kink may fall on its other side, so sums are compared."""
+    """Values next to a kink may fall on its other side, so the test compares sums."""
     cnn = ready(target, rung, MODEL)
     images, labels = random_data(MODEL, 20)
     want, loss, gradients = run_step(cnn, images, labels, np.arange(3), lr=0.01)
     bound = COARSER[precision(rung)] * 2**-24
     assert abs(loss - want.loss) <= 8 * bound * want.loss_magnitude
-    for name, right in want.gradients.items():
-        error = np.linalg.norm(gradients[name] - right)
+    for name, gradient in want.gradients.items():
+        error = np.linalg.norm(gradients[name] - gradient)
         assert error <= 8 * bound * np.linalg.norm(want.magnitudes[name]), name
 
 
@@ -127,30 +127,30 @@ def test_forward_agrees_with_float64(target, rung):
 @pytest.mark.slow
 @each_rung
 def test_a_call_takes_the_same_steps_as_many_calls(target, rung):
-    """To the bit, with a smaller batch at the end."""
+    """The bits are equal, with a smaller batch at the end."""
     batch, count = (3, 200) if target == "cuda" else (2, 5)
     if target == "cpu" and precision(rung) != "fp32":
-        count = 3  # a tensor core is slow to simulate
+        count = 3  # Simulated tensor cores are slow.
     order = np.random.default_rng(5).integers(0, 20, count)
-    whole, single = ready(target, rung, MODEL), ready(target, rung, MODEL)
-    whole.train(order, batch, 0.01)
+    joint, single = ready(target, rung, MODEL), ready(target, rung, MODEL)
+    joint.train(order, batch, 0.01)
     for first in range(0, len(order), batch):
         single.train(order[first : first + batch], batch, 0.01)
-    np.testing.assert_array_equal(whole.losses(), single.losses())
-    assert same(whole.get(), single.get())
-    assert not same(whole.get(), random_params(MODEL))
+    np.testing.assert_array_equal(joint.losses(), single.losses())
+    assert same(joint.get(), single.get())
+    assert not same(joint.get(), random_params(MODEL))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", sorted({p.values[0] for p in fused()}))
 def test_a_graph_computes_what_single_launches_do(target):
-    """Also with another rate, other images and other batches than were captured."""
+    """The results agree even for a rate, images and batches that were not captured."""
     rungs = [p.values[1] for p in fused(("fp32",)) if p.values[0] == target]
     images, labels = random_data(MODEL, 9, seed=8)
     seen = []
     for rung in rungs:
         cnn = ready(target, rung, MODEL)
-        cnn.train(np.arange(9), 1, 0.01)  # a graph of 8 steps, one of 1
+        cnn.train(np.arange(9), 1, 0.01)  # a graph of 8 steps, and one of 1
         cnn.data(TRAIN, images, labels)
         cnn.train(np.arange(2), 1, 0.02)
         cnn.train(np.arange(3), 2, 0.01)
@@ -164,21 +164,21 @@ def test_a_graph_computes_what_single_launches_do(target):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", sorted({p.values[0] for p in fused()}))
 def test_more_batch_sizes_than_graphs_are_kept(target):
-    """The graphs that make room are captured again when they are wanted."""
-    model, seen = replace(MODEL, max_batch=6), []
+    """Evicted graphs are captured again when they are needed."""
+    model, losses = replace(MODEL, max_batch=6), []
     for rung in ("fused", "graph"):
         cnn = ready(target, rung, model)
         for batch in (1, 2, 3, 4, 5, 6, 2, 1):
             cnn.train(np.arange(batch), batch, 0.01)
-        seen.append((cnn.losses(), cnn.get()))
-    np.testing.assert_array_equal(seen[0][0], seen[1][0])
-    assert same(seen[0][1], seen[1][1])
+        losses.append((cnn.losses(), cnn.get()))
+    np.testing.assert_array_equal(losses[0][0], losses[1][0])
+    assert same(losses[0][1], losses[1][1])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("rung", [p.values[1] for p in fused() if p.values[0] != "cpu"])
 def test_steps_on_streams_follow_each_other(rung):
-    """Calls on several streams are one after the other, as on one."""
+    """Calls on several streams run one after the other, as on one stream."""
     train = mnist.Split(*random_data(MODEL, 99))
     losses = []
     for streams in ([None], [torch.cuda.Stream() for _ in range(3)]):
@@ -222,13 +222,13 @@ def test_profile_times_the_kernels_of_a_step_that_trains(target, rung):
 
 @pytest.mark.slow
 def test_sums_over_patches_are_not_timed_as_conv1():
-    """A step alone makes them in "batch"; in a run the step before does."""
+    """A single step computes the sums in "batch"; in a run, the previous step does."""
     cnn = ready("cpu", "fused", MODEL)
-    found = [cnn.profile(np.arange(2)) for _ in range(3)]
+    profiles = [cnn.profile(np.arange(2)) for _ in range(3)]
     batch, update = (
-        min(sections[n] for sections in found) for n in ("batch", "update")
+        min(sections[n] for sections in profiles) for n in ("batch", "update")
     )
-    assert batch > 0.02 * update  # a launch of one thread is far below that
+    assert batch > 0.02 * update  # A launch of one thread takes far less.
 
 
 @pytest.fixture(scope="module")
@@ -253,14 +253,14 @@ def test_peek_shows_what_lies_between_the_kernels(stepped):
     code = stepped.peek("code2").astype(int)
     picked = np.take_along_axis(windows, code[:, :, None], axis=2)[:, :, 0]
     np.testing.assert_array_equal(picked, m2)
-    up = stepped.weights["bn2.weight"] > 0
+    positive = stepped.weights["bn2.weight"] > 0
     np.testing.assert_array_equal(
-        m2, np.where(up, windows.max(axis=2), windows.min(axis=2))
+        m2, np.where(positive, windows.max(axis=2), windows.min(axis=2))
     )
-    wide, sums = c2.astype(float), stepped.peek("sum2").astype(float).sum(axis=0)
-    for got, terms in zip(sums, (wide, wide**2)):  # of what c2 is, added in fp32
-        off = abs(got - terms.sum(axis=(0, 1)))
-        assert (off <= CHAIN * abs(terms).sum(axis=(0, 1))).all()
+    c2_64, sums = c2.astype(float), stepped.peek("sum2").astype(float).sum(axis=0)
+    for got, terms in zip(sums, (c2_64, c2_64**2)):  # c2's terms, summed in fp32
+        error = abs(got - terms.sum(axis=(0, 1)))
+        assert (error <= CHAIN * abs(terms).sum(axis=(0, 1))).all()
 
 
 def test_peek_names_what_there_is(stepped):

@@ -1,5 +1,5 @@
-"""The fused rungs where it is not the plain case: bad numbers, interruptions, mixed
-calls, several models, memory."""
+"""The fused rungs in unusual cases: bad numbers, interrupts, mixed calls, several
+models, memory."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from weft import mnist
 from weft.base.errors import ArgumentError
 from weft.toolchain import native
 
-# A convolution's bias moves nothing, so its value is not looked at.
+# Batch norm cancels a convolution's bias, so no test compares its value.
 SEEN = [name for name in SHAPES[-1].params if name not in ("conv1.bias", "conv2.bias")]
-# One for each ReLU, and one through all of them.
+# One parameter before each ReLU, and one before all of them.
 SOME = ["bn1.weight", "bn2.bias", "fc1.bias", "conv2.weight"]
 
 
 @pytest.mark.slow
 @each_rung
 def test_a_nan_anywhere_is_a_nan_loss(target, rung):
-    """No ReLU makes it a zero: whoever watches the loss sees that training is lost."""
+    """No ReLU turns the NaN into zero, so the loss shows that the training failed."""
     if target == "cpu" and rung not in ("fused", "bf16"):
         pytest.skip("has the same ReLUs")
     cnn = ready(target, rung, MODEL)
@@ -57,7 +57,7 @@ def test_a_nan_anywhere_is_a_nan_loss(target, rung):
 @pytest.mark.slow
 @each_fp32_rung
 def test_models_side_by_side_do_not_touch_each_other(target, rung):
-    """Nor do batch sizes, a forward pass, a profile or weights set between calls."""
+    """Other batch sizes, forward passes, profiles and new weights change nothing."""
     if target == "cpu" and rung == "fused":
         pytest.skip("keeps less than graph from call to call")
 
@@ -71,17 +71,17 @@ def test_models_side_by_side_do_not_touch_each_other(target, rung):
         yield cnn.losses()
         yield from cnn.get(GRADIENT).values()
 
-    alone = list(calls(ready(target, rung, MODEL)))
+    single = list(calls(ready(target, rung, MODEL)))
     pair = [calls(ready(target, rung, MODEL)) for _ in range(2)]
-    for want, one, other in zip(alone, *pair, strict=True):
-        np.testing.assert_array_equal(one, want)
-        np.testing.assert_array_equal(other, want)
+    for want, first, second in zip(single, *pair, strict=True):
+        np.testing.assert_array_equal(first, want)
+        np.testing.assert_array_equal(second, want)
 
 
 @each_rung
 def test_batches_past_the_model_are_refused_and_leave_it_whole(target, rung):
     cnn = ready(target, rung, MODEL)
-    before = cnn.get()
+    original = cnn.get()
     for call in (lambda: cnn.train(np.arange(4), 4), lambda: cnn.profile(np.arange(4))):
         with pytest.raises(ArgumentError, match="a batch of 4, the model takes 1 to 3"):
             call()
@@ -94,13 +94,13 @@ def test_batches_past_the_model_are_refused_and_leave_it_whole(target, rung):
         images, labels = random_data(MODEL, 3)
         labels[1] = 10
         cnn.data(TRAIN, images, labels)
-    assert same(cnn.get(), before) and len(cnn.losses()) == 0
+    assert same(cnn.get(), original) and len(cnn.losses()) == 0
 
 
 @pytest.mark.slow
 @each_fp32_rung
 def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
-    """What came to its end has a loss, the rest has none."""
+    """Each completed step has a loss, and no other step has one."""
     if target == "cuda":
         pytest.skip("on a GPU the steps are queued, which takes no time")
     cnn, fresh = ready(target, rung, MODEL), ready(target, rung, MODEL)
@@ -124,19 +124,19 @@ def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
     + [("fp16", 10)],
 )
 def test_threads_in_any_order_give_the_same_bits(rung, batch):
-    """Forward, in reverse, shuffled: where a barrier is missing, they do not."""
-    lib, seen = native.library("mnist", "cpu"), []
+    """Orders are forward, reverse and shuffled; a missing barrier would change bits."""
+    lib, results = native.library("mnist", "cpu"), []
     try:
         for order in range(3):
             lib.call("weft_set_order", order)
             cnn = ready("cpu", rung, replace(MODEL, max_batch=batch))
             cnn.train(np.arange(batch), batch, 0.1)
-            seen.append((cnn.losses(), cnn.get()))
+            results.append((cnn.losses(), cnn.get()))
     finally:
         lib.call("weft_set_order", 0)
-    for losses, weights in seen[1:]:
-        np.testing.assert_array_equal(losses, seen[0][0])
-        assert same(weights, seen[0][1])
+    for losses, weights in results[1:]:
+        np.testing.assert_array_equal(losses, results[0][0])
+        assert same(weights, results[0][1])
 
 
 # ---- on a GPU, where there is room ---------------------------------------------------
@@ -150,24 +150,24 @@ LARGE = replace(MODEL, max_batch=1000)
 @each_gpu_rung
 @pytest.mark.parametrize("batch", [1, 63, 64, 66, 67, 131, 133, 250, 1000])
 def test_the_same_seed_gives_the_same_bits(rung, batch):
-    """With images taken more than once, in many steps and a remainder."""
+    """Images repeat, in many steps and a remainder."""
     order = np.random.default_rng(batch).integers(0, 500, 75 * batch + batch // 2)
     runs = []
     for _ in range(2):
         cnn = ready("cuda", rung, LARGE, count=500)
         cnn.train(order, batch, 0.01)
         runs.append((cnn.losses(), cnn.get(), cnn.get(GRADIENT)))
-    (losses, weights, gradients), again = runs
+    (losses, weights, gradients), repeat = runs
     assert len(losses) == 75 + (batch > 1) and np.isfinite(losses).all()
-    np.testing.assert_array_equal(again[0], losses)
-    assert same(again[1], weights) and same(again[2], gradients)
+    np.testing.assert_array_equal(repeat[0], losses)
+    assert same(repeat[1], weights) and same(repeat[2], gradients)
 
 
 @on_gpu
 def test_of_very_many_steps_the_last_65536_losses_are_kept():
     cnn = ready("cuda", "pdl", MODEL, count=7)
     cnn.train(np.arange(7), 1, lr=0.0)
-    period = cnn.losses()  # with a rate of 0 it repeats for ever
+    period = cnn.losses()  # With a rate of 0, the losses repeat forever.
     steps = 65536 + 9
     cnn.train(np.arange(steps) % 7, 1, lr=0.0)
     np.testing.assert_array_equal(cnn.losses(), np.resize(period, steps)[-65536:])

@@ -1,7 +1,7 @@
-"""Each kernel of the fused step by itself, against float64 of its own inputs.
+"""Each kernel of the fused step separately, against float64 of its own inputs.
 
-fused64.py says how, and derives the bounds. On the CPU the kernels are simulated:
-batches are tiny there, and the tensor cores' kernels see fewer cases.
+fused64.py explains the method, and derives the bounds. On the CPU the kernels are
+simulated, so batches are tiny there, and kernels for tensor cores have fewer cases.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from weft.toolchain import native
 PRECISIONS = {"fused": "fp32", "pdl": "fp32"}
 PRECISIONS |= {name: name for name in ("tf32", "bf16", "fp16")}
 CUDA = torch.cuda.is_available()
-COUNT = 40  # images of a data set that larger batches repeat
+COUNT = 40  # number of images in a data set; larger batches repeat them
 
 
 def mixed() -> dict[str, np.ndarray]:
-    """Weights with batch norm's of either sign, and two channels of zero."""
+    """Return weights with batch norms of either sign, and two channels of zero."""
     weights = random_params(SHAPES[-1])
     for name in ("bn1.weight", "bn2.weight"):
         weights[name][[3, 17]] = 0.0
@@ -36,8 +36,8 @@ def mixed() -> dict[str, np.ndarray]:
 
 
 def images(kind: str, batch: int) -> mnist.Split:
-    """A data set: as much noise as the batch has images, or COUNT of noise again and
-    again, of digits, or of images that are constant but for a pixel."""
+    """Return a data set: one image of noise for each of the batch, or COUNT images of
+    noise, of digits, or of a constant except for one pixel."""
     digits = mnist.load("train").first(max(COUNT, batch if kind == "noise" else 0))
     pixels = np.zeros_like(digits.images)
     if kind in ("noise", "again"):
@@ -46,7 +46,7 @@ def images(kind: str, batch: int) -> mnist.Split:
         pixels = digits.images
     elif kind == "white":
         pixels += 255
-    elif kind == "pixel":  # in another place in each image, corners first
+    elif kind == "pixel":  # at another position in each image, corners first
         places = [0, 27, 27 * 28, 783, *range(100, 100 + 18 * COUNT, 18)][:COUNT]
         pixels.reshape(COUNT, -1)[np.arange(COUNT), places] = 255
     return mnist.Split(pixels, digits.labels)
@@ -61,29 +61,29 @@ QUICK = [("cpu", "fused", "noise", 3), ("cpu", "bf16", "noise", 2)]
 
 
 def cases() -> list:
-    """(target, rung, kind of images, batch)"""
-    found = []
+    """List (target, rung, kind of images, batch)."""
+    params = []
     for rung in PRECISIONS:
         if "cpu" in table("cpu")[rung].targets:
-            each = FEW if rung == "fused" else FEWER
-            found += [("cpu", rung, *case) for case in each]
-            found.append(("cpu", rung, "noise", MANY[rung]))
+            batches = FEW if rung == "fused" else FEWER
+            params += [("cpu", rung, *case) for case in batches]
+            params.append(("cpu", rung, "noise", MANY[rung]))
         if CUDA and "cuda" in table("cuda")[rung].targets:
-            found += [("cuda", rung, kind, 64) for kind in CASES]
-            found += [("cuda", rung, "noise", batch) for batch in LARGE]
-            found.append(("cuda", rung, "again", 1000))
-    return [pytest.param(*c, id="-".join(map(str, c)), marks=marks(c)) for c in found]
+            params += [("cuda", rung, kind, 64) for kind in CASES]
+            params += [("cuda", rung, "noise", batch) for batch in LARGE]
+            params.append(("cuda", rung, "again", 1000))
+    return [pytest.param(*c, id="-".join(map(str, c)), marks=marks(c)) for c in params]
 
 
 def marks(case: tuple) -> list:
-    """A step takes seconds to simulate: one on cores, one on tensor cores is quick."""
+    """Mark steps as slow, since they are simulated, except one on each kind of core."""
     quick = case[0] != "cpu" or case in QUICK
     return [] if quick else [pytest.mark.slow]
 
 
 FEW = [("noise", 3), ("digits", 2), ("black", 1), LIKE, ("pixel", 2)]
 FEWER = [("noise", 2), LIKE]
-# More than the CPU target's 8 blocks take one each: kernels for large batches.
+# More images than the CPU target's 8 blocks, for the kernels of large batches.
 MANY = {"fused": 5, "tf32": 10, "bf16": 10, "fp16": 10}
 
 
@@ -93,7 +93,7 @@ def table(target: str) -> dict[str, native.Rung]:
 
 @lru_cache(maxsize=4)
 def looked(target: str, rung: str, kind: str, batch: int) -> Look:
-    """One step: what no kernel has written is NaN, and would show."""
+    """Take one step; any number that no kernel has written would be NaN."""
     split = images(kind, batch)
     order = np.resize(np.arange(len(split.labels))[::-1], batch)
     with mnist.Cnn(rung, target, max_batch=batch) as cnn:
@@ -106,38 +106,38 @@ def looked(target: str, rung: str, kind: str, batch: int) -> Look:
 def test_each_kernel_computes_what_float64_makes_of_its_inputs(
     target, rung, kind, batch
 ):
-    step, wrong = looked(target, rung, kind, batch), []
+    step, failures = looked(target, rung, kind, batch), []
     for kernel in KERNELS:
         try:
             kernel(step)
         except AssertionError as error:
-            wrong.append(f"{kernel.__name__}: {error}")
-    assert not wrong, "\n".join(wrong)
+            failures.append(f"{kernel.__name__}: {error}")
+    assert not failures, "\n".join(failures)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
 @pytest.mark.parametrize("kind", only(["noise"], ["noise", "like"]))
 @pytest.mark.parametrize("rung", ["fused", "bf16"])
 def test_wrong_outputs_are_refused(rung, kind, kernel):
-    """Each array by itself: NaN, one value off, all of them by a part in twenty."""
-    few = ("noise", 3 if rung == "fused" else 2)
-    right = looked("cpu", rung, *(few if kind == "noise" else LIKE))
-    kernel(right)
+    """Each array is tested separately: NaN, one wrong value, all off by 5 %."""
+    few_images = ("noise", 3 if rung == "fused" else 2)
+    step = looked("cpu", rung, *(few_images if kind == "noise" else LIKE))
+    kernel(step)
     for name in WRITES.get(kernel.__name__, ()):
-        array = right.seen[name]
-        one, most = array.clone().flatten(), int(array.abs().argmax())
-        one[most] = one[most] * 1.5 + 1
+        array = step.seen[name]
+        off_by_one, largest = array.clone().flatten(), int(array.abs().argmax())
+        off_by_one[largest] = off_by_one[largest] * 1.5 + 1
         nan = array.clone().flatten()
-        nan[most] = torch.nan
-        for wrong in (one, nan, array.flatten() * 1.05):
+        nan[largest] = torch.nan
+        for outputs in (off_by_one, nan, array.flatten() * 1.05):
             with pytest.raises(AssertionError):
-                kernel(right.changed(**{name: wrong.reshape(array.shape)}))
+                kernel(step.changed(**{name: outputs.reshape(array.shape)}))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", ["fused", "bf16"])
 def test_roundings_of_like_places_add_up(rung, monkeypatch):
-    """More than independent ones would, on white images; noise has no like places."""
+    """Unlike noise, white images have equal patches with equal roundings."""
     noise = looked("cpu", rung, "noise", 3 if rung == "fused" else 2)
     for like in (fused64.dy(noise)[2], noise.like_windows, noise.like_images):
         assert (like == 1).all()
@@ -150,11 +150,11 @@ def test_roundings_of_like_places_add_up(rung, monkeypatch):
 
 @pytest.mark.parametrize("name", list(mixed()))
 def test_wrong_gradients_are_refused(name):
-    right = looked("cpu", "fused", "noise", 3)
+    step = looked("cpu", "fused", "noise", 3)
     kernel = fused64.fc1_back if name == "fc1.weight" else fused64.update
     for factor in (torch.nan, 3.0):
-        array = right.gradients[name] * factor
-        if not (array == right.gradients[name]).all():  # zero, and meant to be
-            wrong = replace(right, gradients=right.gradients | {name: array})
+        array = step.gradients[name] * factor
+        if not (array == step.gradients[name]).all():  # zero, as it should be
+            bad_step = replace(step, gradients=step.gradients | {name: array})
             with pytest.raises(AssertionError, match="dfc1|" + name):
-                kernel(wrong)
+                kernel(bad_step)

@@ -1,4 +1,4 @@
-"""The main job from Python: the model as an object, the twins, the race, the plots."""
+"""The MNIST job from Python: the model as an object, the twins, the race, the plots."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def train() -> Split:
 
 @pytest.fixture
 def cnn(train):
-    """A small model with PyTorch's first weights and 200 digits in both sets."""
+    """Return a small model with PyTorch's first weights and 200 digits in both sets."""
     with Cnn(**SMALL, max_batch=50) as model:
         model.set_weights(initial_weights(0, **SMALL))
         model.data(train, train)
@@ -68,20 +68,20 @@ def same(a: dict, b: dict) -> bool:
 
 
 def test_weights_have_the_names_and_shapes_of_the_twin(cnn):
-    wanted = initial_weights(0, **SMALL)
-    assert list(cnn.weights) == list(wanted)
-    assert same(cnn.weights, wanted)
+    expected = initial_weights(0, **SMALL)
+    assert list(cnn.weights) == list(expected)
+    assert same(cnn.weights, expected)
     assert all(w.dtype == np.float32 for w in cnn.weights.values())
 
 
 def test_training_is_the_twins_training(cnn):
-    """Each step from the same weights, ours and PyTorch's within float64's bounds."""
+    """From equal weights, our steps and PyTorch's are within float64's bounds."""
     train, lr = noisy(200), 0.1
     cnn.data(train, train)
     first, losses, parts = cnn.weights, [], []
     twin = TwinTrainer(first, train, lr=lr, batch=10, **SMALL)
     blocks = iter(epoch_order(0, 0, 200).reshape(-1, 10))
-    for size in (10, 10, 4):  # the last batch is a partial one
+    for size in (10, 10, 4):  # The last batch is partial.
         start = cnn.weights
         part, want = next(clear_steps(start, train, (at[:size] for at in blocks)))
         parts.append(part)
@@ -89,25 +89,25 @@ def test_training_is_the_twins_training(cnn):
         cnn.train(part, 10, lr)
         losses += list(cnn.losses())
         (theirs,) = twin.train(twin.order(part))
-        named = twin.model.named_parameters()
-        after = {name: parameter.detach().numpy() for name, parameter in named}
-        for loss, weights in ((losses[-1], cnn.weights), (float(theirs), after)):
+        pairs = twin.model.named_parameters()
+        twin_now = {name: value.detach().numpy() for name, value in pairs}
+        for loss, weights in ((losses[-1], cnn.weights), (float(theirs), twin_now)):
             assert abs(loss - want.loss) <= want.bounds["loss"]
             for name, gradient in want.gradients.items():
-                before = torch.from_numpy(start[name]).double()
+                original = torch.from_numpy(start[name]).double()
                 got = torch.from_numpy(weights[name]).double()
-                # The update rounds lr, their product and their difference.
-                update = 3 * float64.ULP * (before.norm() + lr * gradient.norm())
+                # The update rounds lr, lr times the gradient, and the difference.
+                update = 3 * float64.ULP * (original.norm() + lr * gradient.norm())
                 bound = lr * want.bounds[name] + update
-                assert (got - (before - lr * gradient)).norm() <= bound, name
-    last = cnn.weights
+                assert (got - (original - lr * gradient)).norm() <= bound, name
+    trained = cnn.weights
     cnn.set_weights(first)
     cnn.train(np.concatenate(parts), 10, lr)
-    assert same(cnn.weights, last) and list(cnn.losses()) == losses
+    assert same(cnn.weights, trained) and list(cnn.losses()) == losses
 
 
 def clear_steps(weights, train, parts):
-    """Steps in float64 where rounding decides nothing, each with its images."""
+    """Yield float64 steps in which rounding decides nothing, each with its images."""
     model = Twin(**SMALL).double()
     model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
     for part in parts:
@@ -131,14 +131,14 @@ def test_evaluation_is_forward_in_batches(cnn, train):
                              range(0, 200, 40)])  # fmt: skip
     assert np.array_equal(cnn.predict("test", 40), logits.argmax(1))
     share = (logits.argmax(1) == train.labels).mean()
-    done: list[int] = []
-    assert cnn.evaluate("test", 40, done.append) == share
-    assert done == [40] * 5
+    counts: list[int] = []
+    assert cnn.evaluate("test", 40, counts.append) == share
+    assert counts == [40] * 5
     twin = TwinTrainer(cnn.weights, train, batch=50, **SMALL)
     x = twin._normalise(torch.from_numpy(train.images[:40].copy()))
-    wide = Twin(**SMALL).double()
-    wide.load_state_dict({n: torch.from_numpy(w) for n, w in cnn.weights.items()})
-    want, bound = float64.forward(wide, train.images[:40])
+    twin64 = Twin(**SMALL).double()
+    twin64.load_state_dict({n: torch.from_numpy(w) for n, w in cnn.weights.items()})
+    want, bound = float64.forward(twin64, train.images[:40])
     for got in (torch.from_numpy(logits[:40]), twin.model(x).detach()):
         assert ((got.double() - want).abs() <= bound).all()
 
@@ -152,9 +152,9 @@ def test_profile_has_all_parts_of_one_step(cnn):
 
 
 def test_bytes_count_the_data(cnn, train):
-    before = cnn.bytes
+    original = cnn.bytes
     cnn.data(Split(train.images[:100], train.labels[:100]))
-    assert before - cnn.bytes == 100 * (28 * 28 + 1)
+    assert original - cnn.bytes == 100 * (28 * 28 + 1)
 
 
 def test_save_and_load(cnn, tmp_path):
@@ -171,29 +171,29 @@ def _flipped(data: bytes, place: int) -> bytes:
 
 
 def test_files_that_do_not_fit(cnn, tmp_path):
-    before, path = cnn.weights, tmp_path / "w.npz"
-    wrong = {
-        "no fc1.bias": {n: w for n, w in before.items() if n != "fc1.bias"},
-        "unknown fc3.bias": before | {"fc3.bias": np.zeros(1, np.float32)},
-        r"fc1.bias is float64 \(5,\)": before | {"fc1.bias": np.zeros(5)},
-        r"\(6,\), the model has float32 \(5,\)": before
+    original, path = cnn.weights, tmp_path / "w.npz"
+    damages = {
+        "no fc1.bias": {n: w for n, w in original.items() if n != "fc1.bias"},
+        "unknown fc3.bias": original | {"fc3.bias": np.zeros(1, np.float32)},
+        r"fc1.bias is float64 \(5,\)": original | {"fc1.bias": np.zeros(5)},
+        r"\(6,\), the model has float32 \(5,\)": original
         | {"fc1.bias": np.zeros(6, np.float32)},
     }
-    for message, weights in wrong.items():
+    for message, weights in damages.items():
         np.savez(path, **weights)
         with pytest.raises(ArgumentError, match=message):
             cnn.load(path)
-    np.savez_compressed(path, **before)
-    whole = path.read_bytes()
-    stream = whole.index(b".npy") + 24  # the name, then 20 bytes of NumPy's
-    version = whole.index(b"PK\1\2") + 6  # of zip, in the central directory
-    for damaged in (whole[:300], _flipped(whole, stream), _flipped(whole, version)):
+    np.savez_compressed(path, **original)
+    data = path.read_bytes()
+    stream = data.index(b".npy") + 24  # after the name, and 20 bytes of NumPy
+    version = data.index(b"PK\1\2") + 6  # the zip version in the central directory
+    for damaged in (data[:300], _flipped(data, stream), _flipped(data, version)):
         path.write_bytes(damaged)
         with pytest.raises(ArgumentError, match=r"w.npz is no .npz of weights"):
             cnn.load(path)
     with pytest.raises(ArgumentError, match="nowhere.npz: there is no such file"):
         cnn.load(tmp_path / "nowhere.npz")
-    assert same(cnn.weights, before)
+    assert same(cnn.weights, original)
 
 
 IMAGES, LABELS = np.zeros((3, 28, 28), np.uint8), np.zeros(3, np.uint8)
@@ -225,10 +225,10 @@ BAD_CALLS = {
 
 @pytest.mark.parametrize("message", BAD_CALLS)
 def test_bad_calls_say_the_numbers_and_change_nothing(cnn, message):
-    before = cnn.weights
+    original = cnn.weights
     with pytest.raises(ArgumentError, match=message):
         BAD_CALLS[message](cnn)
-    assert same(cnn.weights, before)
+    assert same(cnn.weights, original)
     cnn.train(np.arange(200), 50, 0.1)
     assert np.isfinite(cnn.losses()).all()
 
@@ -254,7 +254,7 @@ def test_bad_models_are_refused(message):
 
 
 def test_out_of_memory_is_an_error():
-    Cnn(**SMALL, max_batch=2).close()  # what opening the library takes is taken
+    Cnn(**SMALL, max_batch=2).close()  # Now the library is open.
     with memory_limit(200 << 20), pytest.raises(weft.OutOfMemory, match="bytes asked"):
         Cnn(max_batch=20_000)
 
@@ -291,11 +291,11 @@ def test_models_free_their_memory(train):
 
     make()
     gc.collect()
-    before = resident()
+    original = resident()
     for _ in range(5):
         make()
     gc.collect()
-    assert resident() - before < 60e6
+    assert resident() - original < 60e6
 
 
 def test_a_model_outlives_a_reload(cnn, train):
@@ -303,9 +303,9 @@ def test_a_model_outlives_a_reload(cnn, train):
     cnn.data(train, train)
     cnn.train(np.arange(200), 50, 0.1)
     assert np.isfinite(cnn.losses()).all() and cnn.evaluate("test", 50) > 0
-    with Cnn(**SMALL, max_batch=2) as other:
-        other.set_weights(cnn.weights)
-        assert same(other.weights, cnn.weights)
+    with Cnn(**SMALL, max_batch=2) as second_model:
+        second_model.set_weights(cnn.weights)
+        assert same(second_model.weights, cnn.weights)
 
 
 @pytest.mark.parametrize("way", only(["train"], ["train", "chunks"]))
@@ -319,9 +319,9 @@ def test_ctrl_c_ends_training_and_leaves_the_weights(way):
     with pytest.raises(KeyboardInterrupt):
         for _ in getattr(model, way)(order, 64, 0.01):
             pass
-    after = model.weights
-    assert all(np.isfinite(w).all() for w in after.values())
-    assert not same(after, initial_weights(0))
+    weights = model.weights
+    assert all(np.isfinite(w).all() for w in weights.values())
+    assert not same(weights, initial_weights(0))
     model.train(order[:64], 64, 0.01)
     model.close()
 
@@ -349,10 +349,10 @@ def test_a_twins_profile_is_one_of_its_steps(train, layout):
 
 def test_first_weights_and_orders_depend_on_the_seed_alone():
     torch.manual_seed(5)
-    before = torch.random.get_rng_state()
+    original = torch.random.get_rng_state()
     assert same(initial_weights(3), initial_weights(3))
     assert not same(initial_weights(3), initial_weights(4))
-    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(torch.random.get_rng_state(), original)
     assert np.array_equal(epoch_order(1, 2, 50), epoch_order(1, 2, 50))
     assert sorted(epoch_order(1, 2, 50)) == list(range(50))
     assert not np.array_equal(epoch_order(1, 2, 50), epoch_order(1, 3, 50))
@@ -360,11 +360,11 @@ def test_first_weights_and_orders_depend_on_the_seed_alone():
 
 def test_precision_is_set_and_restored():
     backends = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = [backend.allow_tf32 for backend in backends]
-    for name, allowed in (("fp32", False), ("tf32", True), ("3xtf32", False)):
+    original = [backend.allow_tf32 for backend in backends]
+    for name, is_allowed in (("fp32", False), ("tf32", True), ("3xtf32", False)):
         with precision(name):
-            assert [backend.allow_tf32 for backend in backends] == [allowed] * 2
-    assert [backend.allow_tf32 for backend in backends] == before
+            assert [backend.allow_tf32 for backend in backends] == [is_allowed] * 2
+    assert [backend.allow_tf32 for backend in backends] == original
     with pytest.raises(ArgumentError, match="no PyTorch twin in fp4"), precision("fp4"):
         pass
 
@@ -381,9 +381,9 @@ QUICK = Config(epochs=2, limit=320, batch=32, iterations=5, progress=False)
 
 @pytest.fixture(scope="module")
 def result():
-    """A short run against the eager twins, on a small test set.
+    """Return a short run against the eager twins, on a small test set.
 
-    Compiling takes half a minute: here it fails.
+    Compiling takes half a minute, so here it fails.
     """
     test = load("test").first(500)
     with pytest.MonkeyPatch.context() as patch:
@@ -439,13 +439,13 @@ def test_ratios_are_their_time_over_ours():
     ours = {"impl": "weft", "us": 10.0, "precision": "fp32", "batch": 8}
     twin = {"impl": "torch", "rung": "eager", "us": 30.0, "precision": "fp32"}
     twin |= {"batch": 8}
-    others = [
+    rivals = [
         *[twin, twin | {"us": 20.0}, twin | {"rung": "compile", "us": 5.0}],
         *[twin | {"us": 1.0, "precision": "bf16"}, twin | {"us": 1.0, "batch": 16}],
     ]
-    add_torch_ratios([ours, *others])
+    add_torch_ratios([ours, *rivals])
     assert (ours["vs_torch_eager"], ours["vs_torch_best"]) == (2, 0.5)
-    assert others[0]["vs_torch_best"] is None
+    assert rivals[0]["vs_torch_best"] is None
     add_torch_ratios([ours])
     assert ours["vs_torch_best"] is None
 
@@ -454,10 +454,11 @@ def test_ratios_are_their_time_over_ours():
 def test_a_run_is_repeatable_and_begins_with_loaded_weights(tmp_path):
     path = tmp_path / "w.npz"
     first = run(replace(QUICK, epochs=1, save=path)).rows[0]
-    again = run(replace(QUICK, epochs=1)).rows[0]
-    assert first["losses"] == again["losses"]
-    loaded = run(replace(QUICK, epochs=0, load=path)).rows[0]
-    assert loaded["test_accuracy"] == first["test_accuracy"] and loaded["losses"] == []
+    repeat = run(replace(QUICK, epochs=1)).rows[0]
+    assert first["losses"] == repeat["losses"]
+    loaded_row = run(replace(QUICK, epochs=0, load=path)).rows[0]
+    assert loaded_row["losses"] == []
+    assert loaded_row["test_accuracy"] == first["test_accuracy"]
 
 
 BAD_RUNS = {
@@ -483,10 +484,10 @@ def test_the_command_line_writes_rows_picture_and_weights(tmp_path, capsys):
     arguments += f" --json {paths['json']} --plot {paths['svg']} --save {paths['npz']}"
     weft.set_threads(2)
     assert command.main(arguments.split()) == 0
-    assert weft.set_threads(0) == 2  # the run's one thread was for the run
-    shown = capsys.readouterr()
-    assert "weft reference" in shown.out and "batches of 1000" in shown.out
-    assert "images/s" in shown.err and "loss=" in shown.err
+    assert weft.set_threads(0) == 2  # The run's single thread was only for the run.
+    output = capsys.readouterr()
+    assert "weft reference" in output.out and "batches of 1000" in output.out
+    assert "images/s" in output.err and "loss=" in output.err
     (row,) = bench.read_json(paths["json"])["rows"]
     assert (row["seed"], row["threads"], len(row["losses"])) == (2, 1, 10)
     assert row["vs_torch_best"] is None
@@ -505,8 +506,8 @@ def test_the_command_line_writes_rows_picture_and_weights(tmp_path, capsys):
 )
 def test_mistakes_on_the_command_line_are_one_sentence(arguments, message, capsys):
     assert command.main(["mnist", "--epochs", "0", *arguments.split()]) == 1
-    shown = capsys.readouterr().err
-    assert message in shown and "Traceback" not in shown
+    output = capsys.readouterr().err
+    assert message in output and "Traceback" not in output
 
 
 def test_ctrl_c_on_the_command_line_saves_the_weights(tmp_path):
@@ -514,14 +515,14 @@ def test_ctrl_c_on_the_command_line_saves_the_weights(tmp_path):
     program = [sys.executable, "-m", "weft", "mnist", "--epochs", "100"]
     program += ["--iterations", "1", "--save", str(path)]
     job = subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    seen = b""
-    while b"loss=" not in seen:
-        seen += os.read(job.stderr.fileno(), 4096)
+    output = b""
+    while b"loss=" not in output:
+        output += os.read(job.stderr.fileno(), 4096)
     job.send_signal(signal.SIGINT)
-    rest = job.stderr.read().decode()
+    errors = job.stderr.read().decode()
     assert job.wait() == 130
-    assert "stopped" in rest and "Traceback" not in rest
-    assert f"The weights are in {path}." in rest
+    assert "stopped" in errors and "Traceback" not in errors
+    assert f"The weights are in {path}." in errors
     assert len(np.load(path).files) == 12
 
 
@@ -529,33 +530,33 @@ def test_ctrl_c_on_the_command_line_saves_the_weights(tmp_path):
 
 
 def test_the_picture_of_a_run_says_what_was_measured_how(result):
-    shown = "\n".join(texts(plot.plot_run(result.rows)))
+    output = "\n".join(texts(plot.plot_run(result.rows)))
     ours = result.rows[0]
-    assert "PyTorch's fastest: eager" in shown and "batch 32, fp32" in shown
-    assert f"{ours['vs_torch_best']:.2f}×" in shown
+    assert "PyTorch's fastest: eager" in output and "batch 32, fp32" in output
+    assert f"{ours['vs_torch_best']:.2f}×" in output
     timer = f"timer: {ours['timer']}"
     for word in (ours["device"], timer, "median", "threads", "fp32"):
-        assert word in shown
-    assert f"{100 * ours['test_accuracy']:.2f}" in shown
+        assert word in output
+    assert f"{100 * ours['test_accuracy']:.2f}" in output
 
 
 def test_parts_and_layers_are_drawn_with_their_values(result):
-    shown = texts(plot.plot_parts(result.rows))
-    assert {*PARTS} <= {*shown}
-    shown = "".join(texts(plot.plot_layers(result.rows))).replace(" ", "")
-    assert "conv2" in shown and "PyTorcheager" in shown
+    output = texts(plot.plot_parts(result.rows))
+    assert {*PARTS} <= {*output}
+    output = "".join(texts(plot.plot_layers(result.rows))).replace(" ", "")
+    assert "conv2" in output and "PyTorcheager" in output
 
 
 def test_committed_results_are_hollow_with_device_and_date(result):
-    there = {"machine": {"date": "2026-01-02"}, "rows": [
+    committed = {"machine": {"date": "2026-01-02"}, "rows": [
         {**result.rows[0], "device": "Some GPU", "vs_torch_best": 0.0712},
         result.rows[1],
     ]}  # fmt: skip
-    figure = plot.plot_steps(result.rows, [there])
-    shown = "\n".join(texts(figure))
-    assert "Some GPU, 2026-01-02" in shown and "0.071×" in shown
+    figure = plot.plot_steps(result.rows, [committed])
+    output = "\n".join(texts(figure))
+    assert "Some GPU, 2026-01-02" in output and "0.071×" in output
     bars = figure.axes[0].patches
-    assert len(bars) == len(result.rows) + 1  # PyTorch's rows there are not drawn
+    assert len(bars) == len(result.rows) + 1  # PyTorch's committed rows are not drawn.
     hollow = [bar for bar in bars if bar.get_facecolor()[3] == 0]
     assert len(hollow) == 1 and hollow[0].get_linestyle() == "solid"
 
@@ -569,20 +570,20 @@ def test_bars_begin_at_zero_and_reach_their_value(result):
 
 
 def test_pictures_follow_the_pages_colours_and_are_equal_when_equal(result, tmp_path):
-    first, again = (style.write_svg(plot.plot_run(result.rows)) for _ in range(2))
-    assert first == again
-    inside = first.replace(style.ALONE, "", 1)  # what the file itself is drawn in
-    assert "currentColor" in inside and style.INK not in inside
+    first, repeat = (style.write_svg(plot.plot_run(result.rows)) for _ in range(2))
+    assert first == repeat
+    picture = first.replace(style.ALONE, "", 1)  # the color of a stand-alone file
+    assert "currentColor" in picture and style.INK not in picture
     assert "#000000" not in first.lower().replace("stroke: #000000", "")
     style.save(plot.plot_steps(result.rows), tmp_path / "steps.png")
     assert (tmp_path / "steps.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_style_ends_where_it_ends():
-    before = dict(matplotlib.rcParams)
+    original = dict(matplotlib.rcParams)
     with style.style():
         assert matplotlib.rcParams["svg.fonttype"] == "none"
-    assert dict(matplotlib.rcParams) == before
+    assert dict(matplotlib.rcParams) == original
 
 
 def test_layers_are_joined_until_both_sides_agree():

@@ -28,7 +28,7 @@ def step(params, images, labels):
 
 @functools.cache
 def clear_batch() -> tuple[np.ndarray, np.ndarray]:
-    """Three images whose decisions rounding does not turn round."""
+    """Return three images whose decisions rounding does not reverse."""
 
     def margin(order):
         return mnist_numpy.margin(step(params64(), *of(order))[0])
@@ -64,7 +64,7 @@ def test_float32_stays_float32_and_within_the_bound():
     y, want, _ = step(params64(), images, labels)
     bounds = mnist_numpy.bounds(params64(), y, labels)
     y32, got, _ = step(initial_weights(0), images, labels)
-    losses = [mnist_numpy.cross_entropy(out["fc2"], labels) for out in (y32, y)]
+    losses = [mnist_numpy.cross_entropy(outputs["fc2"], labels) for outputs in (y32, y)]
     assert abs(losses[0] - losses[1]) <= bounds.pop("loss")
     assert {a.dtype for a in [*y32.values(), *got.values()]} == {np.dtype("float32")}
     for name, bound in bounds.items():
@@ -77,20 +77,20 @@ def test_the_bound_tells_rounding_from_a_mistake():
     y, want, _ = step(params64(), images, labels)
     bounds = mnist_numpy.bounds(params64(), y, labels)
     assert bounds["loss"] < 0.01
-    for name in want.keys() - {"conv1.bias", "conv2.bias"}:  # which are zero
+    for name in want.keys() - {"conv1.bias", "conv2.bias"}:  # These are zero.
         bound = bounds[name]
-        for wrong in (0 * want[name], 3 * want[name], want[name][..., ::-1]):
-            assert np.linalg.norm(wrong - want[name]) > bound, name
+        for mistake in (0 * want[name], 3 * want[name], want[name][..., ::-1]):
+            assert np.linalg.norm(mistake - want[name]) > bound, name
 
 
 def test_the_margin_is_the_nearest_decision():
     fc1 = np.array([[3.0, -0.5]])
-    blank = np.full((1, 1, 2, 2), 1.0)  # four equal values: no decision
+    blank = np.full((1, 1, 2, 2), 1.0)  # four equal values, so no decision
     for window, want in [
-        ([[5, 4.75], [0, 0]], 0.25),  # which of two is larger
-        ([[-9, -0.125], [-3, -4]], 0.125),  # above 0 or not
+        ([[5, 4.75], [0, 0]], 0.25),  # the larger of two
+        ([[-9, -0.125], [-3, -4]], 0.125),  # whether it is above 0
         ([[0.0625, -1], [-1, -1]], 0.0625),
-        ([[9, 1], [1, 1]], 0.5),  # then it is fc1's ReLU
+        ([[9, 1], [1, 1]], 0.5),  # then fc1's ReLU
     ]:
         y = {"bn1": np.array([[window]], float), "bn2": blank, "fc1": fc1}
         assert mnist_numpy.margin(y) == want
@@ -114,7 +114,7 @@ def test_a_turned_window_pays_its_second_and_no_other_changes():
     y, *_ = step(params64(), *clear_batch())
     place, values = mnist_numpy.closest_window(y, "bn2")
     turned = mnist_numpy.turn_window(y, "bn2", place)
-    winners = [mnist_numpy.windows(one["relu2"]).argmax(-1) for one in (y, turned)]
+    winners = [mnist_numpy.windows(x["relu2"]).argmax(-1) for x in (y, turned)]
     assert [tuple(at) for at in np.argwhere(winners[0] != winners[1])] == [place]
     assert winners[1][place] == np.argsort(values)[-2]
     assert {name for name in y if turned[name] is not y[name]} == {"relu2"}
@@ -122,15 +122,15 @@ def test_a_turned_window_pays_its_second_and_no_other_changes():
 
 @pytest.mark.slow
 def test_one_turned_window_explains_the_gradients_that_an_h200_measured():
-    """Lesson 15b: the fused step's distance from float64, a mean of three batches."""
+    """Lesson 15b shows the fused step's distance from float64, a mean of 3 batches."""
     rows = json.loads((RESULTS / "race_nvidia_h200.json").read_text())["rows"]
-    wanted = {"measure": "step", "rung": "fused", "batch": 64}
-    (row,) = (row for row in rows if wanted.items() <= row.items())
+    required = {"measure": "step", "rung": "fused", "batch": 64}
+    (row,) = (row for row in rows if required.items() <= row.items())
     order = epoch_order(0, 0, len(TRAIN.images), 64).reshape(-1, 64)[1]
     y, exact, _ = step(params64(), *of(order))
     place, _ = mnist_numpy.closest_window(y, "bn2")
     turned = mnist_numpy.turn_window(y, "bn2", place)
-    other, _ = mnist_numpy.backward(params64(), turned, TRAIN.labels[order])
+    grads, _ = mnist_numpy.backward(params64(), turned, TRAIN.labels[order])
     for name in "conv1.weight", "bn1.weight", "bn1.bias", "conv2.weight":
-        off = np.linalg.norm(other[name] - exact[name]) / np.linalg.norm(exact[name])
-        assert off / 3 == pytest.approx(row["gradient_errors"][name], rel=0.01), name
+        error = np.linalg.norm(grads[name] - exact[name]) / np.linalg.norm(exact[name])
+        assert error / 3 == pytest.approx(row["gradient_errors"][name], rel=0.01), name

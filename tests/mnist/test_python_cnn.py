@@ -30,14 +30,14 @@ each_runner = pytest.mark.parametrize("device, runner", RUNNERS)
 
 
 def sizes(shape: Shape) -> dict:
-    """A Shape as the trainers take it."""
-    named = vars(replace(shape))
-    channels = named.pop("channels1"), named.pop("channels2")
-    return named | {"channels": channels}
+    """Return a Shape as the trainers' arguments."""
+    fields = vars(replace(shape))
+    channels = fields.pop("channels1"), fields.pop("channels2")
+    return fields | {"channels": channels}
 
 
 def ready(device, runner, shape: Shape = SHAPE, count: int = 20, kind=PythonCnn):
-    """A model with random weights and data in both sets."""
+    """Return a model with random weights and data in both sets."""
     cnn = kind(runner, device, **sizes(shape))
     cnn.set_weights(random_params(shape))
     images, labels = random_data(shape, count)
@@ -46,7 +46,7 @@ def ready(device, runner, shape: Shape = SHAPE, count: int = 20, kind=PythonCnn)
 
 
 def clear(shape: Shape, params, batch: int) -> np.ndarray:
-    """A batch in which no rounding flips a ReLU or a max pool: no bound holds then."""
+    """Find a batch in which rounding flips no ReLU or pool, as the bounds require."""
     images, labels = random_data(shape, 20)
     rng = np.random.default_rng(4)
     for _ in range(50):
@@ -58,19 +58,19 @@ def clear(shape: Shape, params, batch: int) -> np.ndarray:
 
 @each_runner
 def test_a_step_agrees_with_float64(device, runner):
-    """Also the second one, on a smaller batch: leftovers must not be read."""
+    """The second step, on a smaller batch, must not read leftovers."""
     cnn = ready(device, runner)
     images, labels = random_data(SHAPE, 20)
     for batch in (4, 3):
-        before = cnn.weights
-        order = clear(SHAPE, before, batch)
-        want = step64(SHAPE, before, images[order], labels[order])
+        start = cnn.weights
+        order = clear(SHAPE, start, batch)
+        want = step64(SHAPE, start, images[order], labels[order])
         cnn.train(order, batch, lr=0.01)
         gradients = cnn.gradients
         assert not want.refuse(cnn.losses()[0], gradients)
         for name, new in cnn.weights.items():
             update = np.float32(0.01) * gradients[name]
-            np.testing.assert_allclose(new, before[name] - update, rtol=2e-7, atol=1e-9)
+            np.testing.assert_allclose(new, start[name] - update, rtol=2e-7, atol=1e-9)
 
 
 def test_a_step_of_the_whole_model_agrees_with_float64():
@@ -84,10 +84,10 @@ def test_a_step_of_the_whole_model_agrees_with_float64():
 
 
 def test_the_same_training_as_the_naive_rung():
-    """To the bit: the same operations in the same order. A partial batch is last."""
+    """Both do the same operations in the same order; the last batch is partial."""
     ours, theirs = ready("cpu", in_c), ready("cpu", "naive", kind=Cnn_)
     order = np.random.default_rng(5).permutation(20)[:11].astype(np.int32)
-    order.flags.writeable = False  # as the caller's may be
+    order.flags.writeable = False  # A caller's array may be read-only.
     for cnn in ours, theirs:
         cnn.train(order, 4, 0.1)
     np.testing.assert_array_equal(ours.losses(), theirs.losses())
@@ -121,10 +121,10 @@ def test_the_last_losses_are_kept(monkeypatch):
         monkeypatch.setattr(module, "KEPT", 3)
     cnn = ready("cpu", in_c)
     cnn.train(np.arange(5), 1, 0.0)
-    last = cnn.losses()
+    losses = cnn.losses()
     cnn.train([2, 3, 4], 1, 0.0)
-    np.testing.assert_array_equal(cnn.losses(), last)
-    assert len(last) == 3
+    np.testing.assert_array_equal(cnn.losses(), losses)
+    assert len(losses) == 3
 
 
 def test_weights_go_in_and_out_and_to_a_file(tmp_path):
@@ -171,9 +171,9 @@ def test_without_labels_or_memory():
     assert np.isfinite(cnn.forward("train", np.arange(3))).all()
     with pytest.raises(ArgumentError, match="training set's 3 images have no labels"):
         cnn.train([0], 1, 0.1)
-    before = cnn.bytes
+    original = cnn.bytes
     cnn.data(test=Split(np.repeat(images, 2, axis=0), None))
-    assert before - cnn.bytes == (20 - 6) * (5 * 6 + 1)
+    assert original - cnn.bytes == (20 - 6) * (5 * 6 + 1)
     cnn.close()
     for name in ("weights", "gradients", "bytes"):
         with pytest.raises(ArgumentError, match="closed"):
@@ -184,7 +184,7 @@ def test_without_labels_or_memory():
 
 @pytest.mark.slow
 def test_numba_compiles_all_bodies_for_a_gpu_in_float32():
-    """Also on a machine without one; float64 is 64 times slower on many GPUs."""
+    """This works without a GPU. On many GPUs, float64 would be 64 times slower."""
     for body, args in bodies_in_c.arguments().items():
         try:
             ptx = numba_jit(body).ptx(*args)
@@ -204,7 +204,7 @@ def test_bad_sizes(change):
 
 
 def test_a_step_has_as_many_threads_as_it_launches():
-    """The number in the message: counted once more by another runner."""
+    """Another runner counts the threads whose number the message contains."""
     shape = Shape(5, 6, 2, 3, 4, 3, max_batch=4)
     threads = []
 
@@ -221,8 +221,8 @@ def test_a_step_has_as_many_threads_as_it_launches():
 
     cnn = ready("cpu", Counting, shape)
     cnn.train(np.arange(4), 4, 0.1)
-    named = {k: v for k, v in cnn.config.items() if k != "max_batch"}
-    assert threads_of_a_step(4, **named) == sum(threads) and len(threads) > 30
+    fields = {k: v for k, v in cnn.config.items() if k != "max_batch"}
+    assert threads_of_a_step(4, **fields) == sum(threads) and len(threads) > 30
 
 
 @pytest.mark.skipif(CUDA, reason="here it runs")
@@ -243,13 +243,13 @@ def test_rungs_by_name():
 
 @pytest.mark.slow
 def test_several_rungs_are_timed_and_trained_side_by_side(monkeypatch, tmp_path):
-    """One of them in Python, here as C: the whole path of --rung numba."""
+    """One rung is in Python, here as C; this covers the path of --rung numba."""
     monkeypatch.setattr(train, "trainer", lambda rung, device, **model: (
         PythonCnn(in_c, device, **model) if rung == "numba" else
         trainer(rung, device, **model)
     ))  # fmt: skip
-    few = {name: load(name).first(40) for name in ("train", "test")}
-    monkeypatch.setattr(train.data, "load", few.get)
+    splits = {name: load(name).first(40) for name in ("train", "test")}
+    monkeypatch.setattr(train.data, "load", splits.get)
     monkeypatch.setattr(train, "EVALUATION_BATCH", 40)  # less memory
     config = Config(
         **{"rung": "reference,numba", "epochs": 1, "limit": 8, "batch": 4},
@@ -270,15 +270,15 @@ def test_what_a_gpu_took_is_drawn_where_there_is_none(monkeypatch, tmp_path):
     row = dict(op="mnist", impl="weft", rung="numba", batch=64, precision="fp32")
     row |= dict(us=9e3, us_low=8e3, us_high=1e4, device="NVIDIA X", target="cuda")
     row |= dict(timer="CUDA events", threads=1, vs_torch_best=None)
-    there = [row, row | {"rung": "naive"}, row | {"batch": 32}]
+    rows = [row, row | {"rung": "naive"}, row | {"batch": 32}]
     monkeypatch.setattr(cli, "RESULTS", tmp_path)
-    bench.write_json(tmp_path / "mnist_x.json", there)
-    here = [row | {"rung": "reference", "target": "cpu", "device": "a CPU"}]
-    ghosts = cli.load_committed(here)
+    bench.write_json(tmp_path / "mnist_x.json", rows)
+    own_rows = [row | {"rung": "reference", "target": "cpu", "device": "a CPU"}]
+    ghosts = cli.load_committed(own_rows)
     assert [results["rows"] for results in ghosts] == [[row]]
-    axes = plot.plot_run(here, ghosts).axes[0]
+    axes = plot.plot_run(own_rows, ghosts).axes[0]
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names[0].startswith("weft numba\nNVIDIA X") and names[1:] == [
         "weft reference"
     ]
-    assert cli.load_committed([row]) == []  # it ran here
+    assert cli.load_committed([row]) == []  # The row was measured here.

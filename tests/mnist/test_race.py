@@ -67,16 +67,16 @@ def test_a_step_in_float64_is_autograds(train):
 def test_errors_are_relative_and_a_nan_is_one(train):
     weights = initial_weights(0, **SMALL)
     exact = exact_step(weights, train.images[:20], train.labels[:20])
-    off = {n: 1.01 * g for n, g in exact.gradients.items()}
-    errors = exact.errors(1.02 * exact.loss, off)
+    scaled = {n: 1.01 * g for n, g in exact.gradients.items()}
+    errors = exact.errors(1.02 * exact.loss, scaled)
     assert errors["loss_error"] == pytest.approx(0.02)
     assert errors["gradient_error"] == pytest.approx(0.01)
-    assert "conv1.bias" not in errors["gradient_errors"]  # zero but for rounding
-    off["fc2.bias"] = off["fc2.bias"] * np.nan
-    assert np.isnan(exact.errors(exact.loss, off)["gradient_error"])
+    assert "conv1.bias" not in errors["gradient_errors"]  # zero except for rounding
+    scaled["fc2.bias"] = scaled["fc2.bias"] * np.nan
+    assert np.isnan(exact.errors(exact.loss, scaled)["gradient_error"])
 
 
-# What a precision is off by here: at least (it would be another one), and at most.
+# The smallest error (else the precision is another one) and the largest error.
 BOUNDS = {"fp32": (0, 1e-3), "bf16": (1e-3, 0.3), "fp16": (1e-4, 0.3)}
 
 
@@ -87,21 +87,21 @@ def test_a_twin_trains_in_its_precision(train, precision):
     exact = exact_step(
         initial_weights(0, **SMALL), train.images[:64], train.labels[:64]
     )
-    least, most = BOUNDS[precision]
+    minimum, maximum = BOUNDS[precision]
     loss, gradients = twin.gradients(twin.order(order))
     errors = exact.errors(loss, gradients)
-    assert least <= errors["gradient_error"] <= most
-    assert errors["loss_error"] <= most
+    assert minimum <= errors["gradient_error"] <= maximum
+    assert errors["loss_error"] <= maximum
     assert all(p.dtype == torch.float32 for p in twin.model.parameters())
-    # One step moves the weights by lr times that gradient, whatever the loss's scale:
-    # w - lr g rounds lr g and the difference, each to within 2^-24.
-    before = twin.model.fc2.bias.detach().double().numpy().copy()
+    # One step moves the weights by lr times that gradient, regardless of the loss's
+    # scale: w - lr g rounds lr g and the difference, each to within 2^-24.
+    original = twin.model.fc2.bias.detach().double().numpy().copy()
     twin.set_lr(0.5)
     twin.train(twin.order(order))
-    moved = (before - twin.model.fc2.bias.detach().double().numpy()) / 0.5
+    change = (original - twin.model.fc2.bias.detach().double().numpy()) / 0.5
     gradient = np.asarray(gradients["fc2.bias"], np.float64)
-    largest = np.abs(before).max() + np.abs(gradient).max()
-    np.testing.assert_allclose(moved, gradient, rtol=0, atol=2**-23 * largest / 0.5)
+    largest = np.abs(original).max() + np.abs(gradient).max()
+    np.testing.assert_allclose(change, gradient, rtol=0, atol=2**-23 * largest / 0.5)
     assert {"forward.conv1", "update"} <= twin.profile(twin.order(order)).keys()
     assert twin.evaluate(train) == (twin.predict(train) == train.labels).mean()
 
@@ -115,10 +115,10 @@ def test_precisions_that_are_not_there(train):
 
 def test_without_its_graph_a_twin_keeps_its_weights(train):
     twin = twin_of(train, "fp32")
-    other = twin.without_graph()
-    assert (other.rung, twin.rung) == ("eager", "eager")
-    other.train(other.order(np.arange(64)))
-    assert twin.model is other.model
+    plain_twin = twin.without_graph()
+    assert (plain_twin.rung, twin.rung) == ("eager", "eager")
+    plain_twin.train(plain_twin.order(np.arange(64)))
+    assert twin.model is plain_twin.model
 
 
 # ---- a heat ------------------------------------------------------------------
@@ -126,10 +126,10 @@ def test_without_its_graph_a_twin_keeps_its_weights(train):
 
 @pytest.fixture(scope="module")
 def heat(train):
-    told = []
+    log = []
     rungs, twins = ["reference", "quick"], ["eager nchw", "graph nchw"]
-    options = {"rounds": 2, "train": train, "say": told.append}
-    return race.run_heat("fp32", 16, rungs=rungs, twins=twins, **options, **SMALL), told
+    options = {"rounds": 2, "train": train, "say": log.append}
+    return race.run_heat("fp32", 16, rungs=rungs, twins=twins, **options, **SMALL), log
 
 
 def test_a_heat_has_a_row_for_each_contender(heat):
@@ -161,20 +161,20 @@ def test_who_fails_only_while_measured_is_left_out(train, monkeypatch):
         raise torch.OutOfMemoryError("out of memory\nand more")
 
     monkeypatch.setattr(TwinTrainer, "gradients", broken)
-    told = []
-    options = {"rounds": 1, "train": train, "say": told.append, "rungs": ["reference"]}
+    log = []
+    options = {"rounds": 1, "train": train, "say": log.append, "rungs": ["reference"]}
     (ours,) = race.run_heat("fp32", 8, twins=EAGER, **options, **SMALL)
     assert ours["vs_torch_best"] is None
-    assert told[-1] == "absent: PyTorch eager nchw: out of memory"
+    assert log[-1] == "absent: PyTorch eager nchw: out of memory"
 
 
 @pytest.mark.slow
 def test_a_rung_races_in_its_own_precision_only(train):
-    told = []
-    options = {"rounds": 1, "train": train, "say": told.append, **SMALL}
+    log = []
+    options = {"rounds": 1, "train": train, "say": log.append, **SMALL}
     rows = race.run_heat("bf16", 8, rungs=["reference"], twins=EAGER, **options)
     assert [row["impl"] for row in rows] == ["torch"]
-    assert told[0] == "absent: weft reference: it trains in fp32"
+    assert log[0] == "absent: weft reference: it trains in fp32"
 
 
 def test_a_batch_larger_than_the_data(train):
@@ -194,13 +194,13 @@ def test_who_was_timed_long_enough_sits_out():
         "one": Contender(block=steps.append, calls=3, limit=1e-9),
         "none": Contender(block=lambda _: None, calls=1, limit=1e-9),
     }
-    found = race.race(pair, "cpu", rounds=4)
-    assert [timed.timing.samples for timed in found.values()] == [1, 1]
-    assert steps == [1, 3]  # one that is not timed, then the sample
-    for one in pair.values():
-        one.limit = math.inf
-    found = race.race(pair, "cpu", rounds=4)
-    assert [timed.timing.samples for timed in found.values()] == [4, 4]
+    timings = race.race(pair, "cpu", rounds=4)
+    assert [timed.timing.samples for timed in timings.values()] == [1, 1]
+    assert steps == [1, 3]  # an untimed step, then the sample
+    for contender in pair.values():
+        contender.limit = math.inf
+    timings = race.race(pair, "cpu", rounds=4)
+    assert [timed.timing.samples for timed in timings.values()] == [4, 4]
 
 
 # ---- several precisions in one run, the ladder -------------------------------
@@ -208,7 +208,7 @@ def test_who_was_timed_long_enough_sits_out():
 
 @pytest.fixture
 def few(monkeypatch):
-    """Few digits to train on and to test with."""
+    """Reduce the data to a few digits for training and testing."""
     digits = {"train": load("train").first(64), "test": load("test").first(100)}
     monkeypatch.setattr(data, "load", digits.get)
 
@@ -236,10 +236,10 @@ def test_each_rung_of_a_run_races_twins_of_its_own_precision(monkeypatch, few):
         assert row["vs_torch_best"] == row["vs_torch_eager"] == twin["us"] / row["us"]
         assert len(row["losses"]) == len(twin["losses"]) == 2
     assert result.absent == {}
-    shown = cli.summarize_rows(result)
-    assert "fp32, bf16" in shown and "eager NCHW, bf16" in shown
-    drawn = "\n".join(texts(plot.plot_run(result.rows)))
-    assert "weft bf16" in drawn and "eager NCHW, bf16" in drawn
+    output = cli.summarize_rows(result)
+    assert "fp32, bf16" in output and "eager NCHW, bf16" in output
+    labels = "\n".join(texts(plot.plot_run(result.rows)))
+    assert "weft bf16" in labels and "eager NCHW, bf16" in labels
 
 
 # ---- milestones --------------------------------------------------------------
@@ -263,9 +263,9 @@ def test_a_schedule_takes_every_image_once_an_epoch(schedule):
 
 @pytest.fixture
 def given(monkeypatch):
-    """What each side was given and reached: all calls with their arguments."""
-    found = {"Ours": [], "Theirs": []}
-    for name, calls in found.items():
+    """Record each side's calls with their arguments, and its results."""
+    all_calls = {"Ours": [], "Theirs": []}
+    for name, calls in all_calls.items():
         kind = getattr(milestones, name)
 
         def note(method, kind=kind, calls=calls):
@@ -280,7 +280,7 @@ def given(monkeypatch):
 
         for method in ("start", "train", "accuracy"):
             note(method)
-    return found
+    return all_calls
 
 
 def as_lists(x):
@@ -299,11 +299,11 @@ def test_milestones_train_both_sides_alike(train, measure, given):
     for row, calls in ((ours, given["Ours"]), (theirs, given["Theirs"])):
         assert row["measure"] == measure
         reached = [value for method, _, value in calls if method == "accuracy"]
-        assert row["test_accuracies"] == reached[1:]  # the first is not timed
+        assert row["test_accuracies"] == reached[1:]  # The first is not timed.
         assert row["test_accuracy"] == np.mean(row["test_accuracies"])
         assert row["us"] > 0 and row["batch"] == 64
     assert ours["vs_torch_best"] == theirs["us"] / ours["us"]
-    # The same weights, images in the same order and learning rates, bit for bit.
+    # Weights, order of images and learning rates are the same, bit for bit.
     first, second = ([call[:2] for call in calls] for calls in given.values())
     assert first == second
     epochs = 1 + 2 * milestones.SCHEDULES[measure].epochs
@@ -312,16 +312,16 @@ def test_milestones_train_both_sides_alike(train, measure, given):
 
 
 def test_a_side_that_fails_is_told(train):
-    told = []
-    options = {"count": 1, "train": train, "test": train, "say": told.append}
+    log = []
+    options = {"count": 1, "train": train, "test": train, "say": log.append}
     options |= {"rungs": ["quick"], "twins": ["graph nchw"]}
     assert milestones.train_sides(["epoch"], "fp32", "cpu", **options) == []
-    assert [line for line in told if line.startswith("absent: weft quick: mnist has")]
-    assert [line for line in told if "no twin graph, nchw on cpu" in line]
+    assert [line for line in log if line.startswith("absent: weft quick: mnist has")]
+    assert [line for line in log if "no twin graph, nchw on cpu" in line]
 
 
 def test_compiling_ahead_starts_a_process_for_each_cell(monkeypatch):
-    started, told = [], []
+    started, log = [], []
 
     class Job:
         returncode = 1
@@ -336,9 +336,9 @@ def test_compiling_ahead_starts_a_process_for_each_cell(monkeypatch):
     monkeypatch.setattr(race.subprocess, "Popen", Job)
     cells = [("fp32", 8), ("bf16", 16)]
     names = ["compile nchw", "eager nchw"]
-    race.warm_twins(cells, "cpu", names, told.append)
+    race.warm_twins(cells, "cpu", names, log.append)
     assert started == [["fp32", "8", "cpu", names[0]], ["bf16", "16", "cpu", names[0]]]
-    assert told[-1] == "not compiled in advance: bf16, batch 16: no compiler"
+    assert log[-1] == "not compiled in advance: bf16, batch 16: no compiler"
 
 
 @pytest.mark.slow
@@ -372,25 +372,25 @@ FUSED = [
 
 
 def test_the_sections_products_are_the_steps():
-    # The head's section has fc2's product forward and its two back.
+    # The head's section contains fc2's forward product and its two backward ones.
     flops = sum(
-        found.flops
+        count.flops
         for name in FUSED
-        if (found := work.count_work(name, FUSED, 64, "fp32"))
+        if (count := work.count_work(name, FUSED, 64, "fp32"))
     )
-    back = 2 * work.PRODUCTS["fc2"]
-    assert flops == 64 * (work.STEP_FLOPS - back)
+    backward = 2 * work.PRODUCTS["fc2"]
+    assert flops == 64 * (work.STEP_FLOPS - backward)
     single = [f"forward.{name}" for name in work.LAYERS]
     single += [f"backward.{name}" for name in work.LAYERS]
-    each = [work.count_work(name, single, 64) for name in single]
-    assert sum(found.flops for found in each if found) == 64 * work.STEP_FLOPS
+    counts = [work.count_work(name, single, 64) for name in single]
+    assert sum(count.flops for count in counts if count) == 64 * work.STEP_FLOPS
 
 
 def test_half_the_bytes_where_numbers_have_half_of_them():
     for name in FUSED[1:-1]:
-        whole = work.count_work(name, FUSED, 4096, "fp32")
+        full = work.count_work(name, FUSED, 4096, "fp32")
         half = work.count_work(name, FUSED, 4096, "bf16")
-        assert whole.flops == half.flops and 0.4 < half.bytes / whole.bytes < 1
+        assert full.flops == half.flops and 0.4 < half.bytes / full.bytes < 1
     assert work.count_work("update", FUSED, 64) is None
     assert work.floor_us(64, 51.0) == pytest.approx(64 * work.STEP_FLOPS / 51e6)
 
@@ -399,9 +399,9 @@ def test_half_the_bytes_where_numbers_have_half_of_them():
 
 
 def row(impl, rung, us, precision="fp32", batch=64, **more):
-    found = {"op": "mnist", "measure": "step", "impl": impl, "rung": rung, "us": us}
-    found |= {"precision": precision, "batch": batch, "layout": "nchw"}
-    return found | {"device": "that GPU", "target": "cuda", "timer": "t"} | more
+    fields = {"op": "mnist", "measure": "step", "impl": impl, "rung": rung, "us": us}
+    fields |= {"precision": precision, "batch": batch, "layout": "nchw"}
+    return fields | {"device": "that GPU", "target": "cuda", "timer": "t"} | more
 
 
 def test_the_table_of_ratios():
@@ -425,8 +425,8 @@ def test_parts_of_a_sweep_come_together(tmp_path):
     assert bench_mnist.merged(path, old) == old
     bench.write_json(path, old)
     new = [row("weft", "a", 3.0), row("torch", "a", 4.0, "bf16")]
-    found = bench_mnist.merged(path, new)
-    assert [(r["rung"], r["us"]) for r in found] == [("a", 3.0), ("b", 2.0), ("a", 4.0)]
+    rows = bench_mnist.merged(path, new)
+    assert [(r["rung"], r["us"]) for r in rows] == [("a", 3.0), ("b", 2.0), ("a", 4.0)]
     elsewhere = [row("weft", "a", 5.0, device="another GPU")]
     assert bench_mnist.merged(path, elsewhere) == elsewhere
 
@@ -442,9 +442,9 @@ def test_the_command_line_writes_and_merges(tmp_path, capsys, monkeypatch, train
     assert [(r["impl"], r["batch"]) for r in rows] == [
         *[("weft", 8), ("weft", 16), ("torch", 16)]
     ]
-    shown = capsys.readouterr()
-    assert "ratio: PyTorch's fastest time over ours" in shown.out
-    assert "fp32, batch 16" in shown.err
+    output = capsys.readouterr()
+    assert "ratio: PyTorch's fastest time over ours" in output.out
+    assert "fp32, batch 16" in output.err
 
 
 @pytest.mark.parametrize(
@@ -461,5 +461,5 @@ def test_the_command_line_writes_and_merges(tmp_path, capsys, monkeypatch, train
 def test_mistakes_are_one_sentence(words, message, capsys):
     line = f"bench mnist {words} --rungs reference"
     assert command.main([*line.split(), "--twins", ""]) == 1
-    shown = capsys.readouterr().err
-    assert message in shown and "Traceback" not in shown
+    output = capsys.readouterr().err
+    assert message in output and "Traceback" not in output

@@ -1,8 +1,8 @@
 """Training, step by step against float64, and as a whole against PyTorch.
 
-At lr 0.1 training is chaotic: PyTorch's own fp32 leaves its float64 by 0.4 in
-loss within 50 steps. So every step is taken from the float64 weights of that
-step, and the bounds of float64.py decide. Whole runs are compared by accuracy.
+At lr 0.1 training is chaotic: within 50 steps, the loss of PyTorch's own fp32 differs
+by 0.4 from its float64. So every step starts from the float64 weights of that step, and
+must meet the bounds of float64.py. Complete runs are compared by accuracy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SMALL = {"channels": (3, 5), "hidden": 17}
 
 
 def noisy(count: int) -> Split:
-    """Digits in noise: without a plain background no two pixels tie."""
+    """Return digits in noise; without a plain background, no two pixels tie."""
     digits = load("train").first(count)
     noise = np.random.default_rng(1).integers(0, 64, digits.images.shape, np.uint8)
     return Split(digits.images // 4 * 3 + noise, digits.labels)
@@ -47,7 +47,7 @@ def rounded(weights: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
 
 
 def follow(cnn: Cnn, model_sizes: dict, batch: int) -> None:
-    """50 steps in float64; at each of them one of ours from the same weights."""
+    """Take 50 steps in float64, and from each one's weights one of our steps."""
     train = noisy(STEPS * batch)
     cnn.data(train)
     first = initial_weights(0, **model_sizes)
@@ -67,7 +67,7 @@ def follow(cnn: Cnn, model_sizes: dict, batch: int) -> None:
 
 
 def takes_small(target: str, rung: str) -> bool:
-    """Whether the rung runs here and takes a model of any size."""
+    """Return whether the rung runs here and accepts a model of any size."""
     try:
         Cnn(rung, target, **SMALL, max_batch=1).close()
     except KernelError:
@@ -76,7 +76,7 @@ def takes_small(target: str, rung: str) -> bool:
 
 
 def rungs(*names: str) -> list:
-    """Every rung here (or of these names) as (target, rung)."""
+    """List every rung here (or of these names) as (target, rung)."""
     targets = ["cpu", *["cuda"] * torch.cuda.is_available()]
     return [
         pytest.param(target, rung.name, id=f"{target}-{rung.name}")
@@ -84,7 +84,7 @@ def rungs(*names: str) -> list:
         for rung in native.rungs("mnist", target)
         if target in rung.targets
         and rung.precision == "fp32"
-        # On the CPU a CUDA rung is simulated: small models only.
+        # The CPU simulates CUDA rungs, which allows only small models.
         and not (names and target == "cpu" and rung.name not in names)
         and (names or takes_small(target, rung.name))
     ]
@@ -104,15 +104,15 @@ def test_each_of_50_steps_agrees_with_float64_at_full_size(target, rung):
 
 
 def small_step(change=lambda weights: weights, lr: float = LR):
-    """The float64 step of the small model, and PyTorch's in fp32 with `change`."""
+    """Return the small model's float64 step, and PyTorch's fp32 step with `change`."""
     train = noisy(12)
     weights = initial_weights(3, **SMALL)
     model = Twin(**SMALL).double()
     model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
     want = float64.step(model, train.images, train.labels)
     fp32 = Twin(**SMALL)
-    changed = change({n: torch.from_numpy(w.copy()) for n, w in weights.items()})
-    fp32.load_state_dict(changed)
+    weights32 = change({n: torch.from_numpy(w.copy()) for n, w in weights.items()})
+    fp32.load_state_dict(weights32)
     x = float64.normalise(train.images).float()
     target = torch.from_numpy(train.labels.astype(np.int64))
     loss = torch.nn.functional.cross_entropy(fp32(x), target)
@@ -126,7 +126,7 @@ def test_the_bounds_let_fp32_pass():
 
 
 def tf32(weights):
-    """Ten bits of mantissa, as tensor cores read them."""
+    """Round weights to ten bits of mantissa, as tensor cores read them."""
     cut = {n: (w.view(torch.int32) + 0x1000) & ~0x1FFF for n, w in weights.items()}
     return {name: bits.view(torch.float32) for name, bits in cut.items()}
 
@@ -147,12 +147,12 @@ def test_a_flipped_filter_is_refused():
 
 @pytest.mark.parametrize("name", [n for n in initial_weights(0) if n != "fc2.bias"])
 def test_each_gradient_is_looked_at(name):
-    """NaN, zero, or not averaged over the batch."""
-    want, loss, right = small_step()
-    for mistake in (right[name] + np.nan, right[name] * 0, right[name] * 12):
+    """Wrong gradients are NaN, zero, or not averaged over the batch."""
+    want, loss, grads = small_step()
+    for mistake in (grads[name] + np.nan, grads[name] * 0, grads[name] * 12):
         if name in ("conv1.bias", "conv2.bias") and not np.isnan(mistake).any():
-            continue  # zero before batch norm, whatever the factor
-        bad = want.refuse(loss, {**right, name: mistake})
+            continue  # zero before batch norm, regardless of the factor
+        bad = want.refuse(loss, {**grads, name: mistake})
         assert [line.split(":")[0] for line in bad] == [name]
 
 
@@ -164,7 +164,7 @@ def test_a_wrong_loss_is_refused():
 
 @pytest.mark.slow
 def test_three_seeds_reach_the_accuracy_of_pytorch():
-    """3 epochs at batch 64, lr 0.1: at least 98.7 % on both sides, 0.3 apart."""
+    """Train 3 epochs at batch 64, lr 0.1: at least 98.7 % on both sides, 0.3 apart."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     # One thread: threads of a step that wait for cores of other tests take much longer.
     settings = {"device": device, "iterations": 1, "progress": False, "threads": 1}

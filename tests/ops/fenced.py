@@ -1,9 +1,9 @@
-"""Run every CPU rung of some ops with each array against a page nobody may touch.
+"""Run every CPU rung of some ops with each array next to an inaccessible page.
 
-`python fenced.py OP ...`. A read or write beyond an array ends the process, of which
-each op has one of its own; the guard zones of weft.ops.check notice writes alone. In
-the cases of CONV_SIZES the padding is larger than the image, so most of what a filter
-sees is outside.
+`python fenced.py OP ...`. A read or write beyond an array ends the process, and each op
+has its own process. The guard zones of weft.ops.check detect only writes. In the cases
+of CONV_SIZES, the padding is larger than the image, so most of a filter's window is
+outside.
 """
 
 import ctypes
@@ -21,14 +21,14 @@ from weft.toolchain import build, native
 
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)
-KEPT = []  # the mappings, for as long as their pointers
+KEPT = []  # keeps the mappings alive as long as their pointers
 CONV_SIZES = [  # n ic h w oc kh kw padding
     *[(3, 1, 1, 9, 1, 1, 1, 3), (5, 1, 2, 3, 1, 1, 1, 40), (3, 1, 28, 28, 1, 28, 28, 0)]
 ]
 
 
 def fenced(tensor: torch.Tensor, at_end: bool):
-    """A copy of `tensor` whose end (or start) is the edge of readable memory."""
+    """Return a copy of `tensor` whose end (or start) is the edge of readable memory."""
     size = tensor.numel() * tensor.element_size()
     room = -(-size // PAGE) * PAGE
     memory = mmap.mmap(-1, room + 2 * PAGE)
@@ -44,7 +44,7 @@ def fenced(tensor: torch.Tensor, at_end: bool):
 
 
 def run(lib: native.Library, rung: int, case: cases.Case, at_end: bool) -> None:
-    """One call, each array of its case fenced."""
+    """Run one case, with each of its arrays fenced."""
     pointers = {
         name: native.NULL if tensor is None else fenced(tensor, at_end)
         for name, tensor in case.inputs.items()
@@ -59,16 +59,16 @@ def run(lib: native.Library, rung: int, case: cases.Case, at_end: bool) -> None:
 
 
 def run_rungs(op: str) -> None:
-    """Every rung of an op that WEFT_MARCH concerns, in each of its cases."""
-    native.set_threads(1)  # what is so small is done before a second one has begun
+    """Run each case of an op by every rung that depends on WEFT_MARCH."""
+    native.set_threads(1)  # Such small cases end before a second thread starts.
     lib = native.library(op, "cpu")
     march = build.Flavour.here("cpu").march
-    made = functools.cache(lambda precision: list(cases.cases(op, 0, precision)))
+    cases_of = functools.cache(lambda precision: list(cases.cases(op, 0, precision)))
     for rung in lib.here():
-        # Kernels are compiled for any machine, plain C for this one or WEFT_MARCH.
+        # Kernels are compiled for any machine, plain C for this machine or WEFT_MARCH.
         if march != "native" and rung.targets != ("cpu",):
             continue
-        for case in made(rung.precision):
+        for case in cases_of(rung.precision):
             for at_end in (True, False) if case.every_order else (True,):
                 run(lib, rung.index, case, at_end)
             KEPT.clear()
@@ -77,10 +77,10 @@ def run_rungs(op: str) -> None:
 
 if __name__ == "__main__":
     conv2d.SIZES += CONV_SIZES
-    torch.set_num_threads(1)  # threads do not outlive a fork
+    torch.set_num_threads(1)  # Threads do not survive a fork.
     faulthandler.enable()
     for op in sys.argv[1:]:
-        if not (child := os.fork()):  # a process that has imported torch already
+        if not (child := os.fork()):  # The child has already imported torch.
             run_rungs(op)
             os._exit(0)
         os.waitpid(child, 0)

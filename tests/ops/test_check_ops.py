@@ -52,8 +52,8 @@ def test_every_rung_is_within_its_bound_of_float64(op, rung, target):
     "rung, target", [(rung, on) for op, rung, on in RUNGS if op == "matmul"]
 )
 def test_every_rung_of_matmul_is_right_for_sizes_and_all_else_at_random(rung, target):
-    """Sizes 1 to 70, primes and large ones, layouts, epilogues, batches, addresses."""
-    wide = 150 if target == "cuda" else 6  # simulated threads take their time
+    """Draw sizes (1 to 70, primes, large), layouts, epilogues, batches, addresses."""
+    wide = 150 if target == "cuda" else 6  # Simulated threads are slow.
     (verdict,) = check_op("matmul", rung, target, wide=wide)
     assert verdict.runs >= 40 + wide and verdict.worst <= 1
 
@@ -62,14 +62,14 @@ def test_every_rung_of_matmul_is_right_for_sizes_and_all_else_at_random(rung, ta
 MARCHES = ["native"] + ["x86-64"] * (platform.machine() == "x86_64")
 
 
-@pytest.mark.slow  # every rung, in a process for each set of instructions
+@pytest.mark.slow  # every rung, in a process for each instruction set
 @pytest.mark.parametrize("march", MARCHES)
 def test_no_rung_reads_or_writes_beyond_its_arrays(march):
     program = [sys.executable, Path(__file__).with_name("fenced.py"), *cases.OPS]
     env = os.environ | {"WEFT_MARCH": march}
-    done = subprocess.run(program, env=env, capture_output=True, text=True)
+    process = subprocess.run(program, env=env, capture_output=True, text=True)
     for op in cases.OPS:
-        assert f"{op} stays within" in done.stdout, f"{op}: {done.stderr}"
+        assert f"{op} stays within" in process.stdout, f"{op}: {process.stderr}"
 
 
 def test_every_op_has_cases_and_every_case_an_op():
@@ -98,7 +98,7 @@ def test_the_zoo_of_wrong_kernels_is_refused(op, animal, target):
         pytest.skip("a GPU may win this race every time; the CPU's orders lose it")
     lib = zoo_library(op, target)
     rung = lib.rung(animal)
-    if animal.startswith("right"):  # proves that the others are refused for their fault
+    if animal.startswith("right"):  # This proves that others are refused for a fault.
         assert check_rung(lib, rung).worst <= 1
     else:
         with pytest.raises(Mismatch, match=rf"{op} '{animal}' on {target}"):
@@ -131,7 +131,7 @@ def test_compare_refuses_nan_infinity_and_a_thousandth(wrong):
 
 
 def test_a_fused_thread_order_that_hides_a_missing_barrier_is_not_enough():
-    """Forward order alone lets the missing second barrier pass; all three do not."""
+    """Forward order alone does not reveal the missing second barrier; all three do."""
     lib = zoo_library("matmul", "cpu")
     rung = lib.rung("missing_second_barrier")
     refused = []
@@ -149,7 +149,7 @@ def test_a_fused_thread_order_that_hides_a_missing_barrier_is_not_enough():
 
 
 def test_the_command_checks_a_rung_where_it_runs(monkeypatch, tmp_path, capsys):
-    """With a GPU, too, `check --rung reference` is a check of the CPU alone."""
+    """Even with a GPU, `check --rung reference` checks only the CPU."""
     cpu = native.library("relu", "cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(native, "library", lambda op, target: cpu)

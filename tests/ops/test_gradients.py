@@ -1,4 +1,4 @@
-"""The checkers of gradients: they let right ones through, and only those."""
+"""The checkers of gradients accept right gradients, and only those."""
 
 import numpy as np
 import pytest
@@ -12,10 +12,10 @@ from weft.ops.check import check_autograd, check_numeric, numeric_gradient
 
 def test_numeric_gradient_is_close_and_leaves_x_alone():
     x = np.array([[0.3, -1.2], [2.0, 0.7]])
-    before = x.copy()
+    original = x.copy()
     dx = numeric_gradient(lambda x: np.sin(x).sum(), x)
     assert np.allclose(dx, np.cos(x), rtol=0, atol=1e-9)
-    assert np.array_equal(x, before)
+    assert np.array_equal(x, original)
 
 
 def product(x, weight):
@@ -51,7 +51,7 @@ def test_check_numeric_refuses(why):
 
 
 class Rounded(torch.autograd.Function):
-    """A matrix product whose gradients are made of numbers cut to 11 bits."""
+    """A matrix product with gradients of numbers rounded to 11 bits."""
 
     @staticmethod
     def forward(ctx, a, b):

@@ -1,4 +1,4 @@
-"""A new op takes the steps that CONTRIBUTING lists, no others: rmsnorm, in a copy."""
+"""A new op, rmsnorm, takes only the steps that CONTRIBUTING lists (in a copy)."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from weft.base.errors import ArgumentError
 from weft.ops.op import Op
 from weft.toolchain import build
 
-FILES = Path(__file__).with_name("new_op")  # what the steps have one write
+FILES = Path(__file__).with_name("new_op")  # the files that the steps create
 TEXT = (build.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SECTION = TEXT.split("## How to add an op\n")[1].split("\n## ")[0]
 STEPS = re.findall(r"^\d\. (.*?)(?=^\d\. |\n\n)", SECTION, re.M | re.S)
@@ -49,13 +49,13 @@ except weft.ArgumentError as error:
 
 
 def declare(text: str, header: Path) -> None:
-    """Put declarations into weft.h, before those of the CNN."""
+    """Insert declarations into weft.h, before those of the CNN."""
     before, mark, after = header.read_text().partition("/* ---- the CNN")
     header.write_text(f"{before}{text}\n{mark}{after}")
 
 
 def take_steps(root: Path) -> None:
-    """Write what each step names first, and nothing else."""
+    """Write only the file that each step names first."""
     for step in STEPS:
         name = re.search(r"`([\w/]+\.\w+)`", step)[1]
         text, target = (FILES / name).read_text(), root / name
@@ -67,16 +67,16 @@ def take_steps(root: Path) -> None:
 
 def run(root: Path, *words: str) -> str:
     env = os.environ | {"PYTHONPATH": f"{root / 'lib'}:{root}"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *words], cwd=root, env=env, text=True, capture_output=True
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]
+    return process.stdout
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A copy of what the op is built and tested with, after the steps."""
+    """Return a copy of the files that build and test the op, after the steps."""
     root = tmp_path_factory.mktemp("copy")
     for name in ("kernels", "lib/weft", "tests"):
         unwanted = shutil.ignore_patterns("__pycache__", "data", "new_op")
@@ -95,7 +95,7 @@ def test_the_steps_are_a_kernel_a_declaration_and_a_cases_file():
 
 GOOD = "int weft_scale(int rung, float *y, const float *x, size_t count, float by,"
 GOOD += " weft_stream stream);\n"
-WRONG = {  # words of the error: declarations and a shape that do not fit
+WRONG = {  # part of the error: declarations and a shape that do not match
     "weft.h declares no weft_scale()": ("", "..."),
     "does not take rung, outputs, inputs": (GOOD.replace("int rung, ", ""), "..."),
     "does not take rung, outputs": (GOOD.replace("float *y", "int y"), "..."),
@@ -128,7 +128,7 @@ def test_a_number_among_the_arrays_of_a_case_is_one_line():
     def relu(x):
         return x.relu()
 
-    with pytest.raises(ArgumentError, match=r"relu: a case has eps, .*given as eps="):
+    with pytest.raises(ArgumentError, match=r"relu: eps of a case .*number as eps="):
         Op(relu, {"x": "...", "y": "..."}).case("", {"x": None, "eps": 1e-6}, {})
 
 
@@ -142,8 +142,8 @@ def test_the_commands_of_the_steps_know_the_op(root):
 
 @pytest.mark.slow
 def test_the_op_is_a_python_function_with_gradients(root):
-    said = run(root, "-c", USE)
-    assert "rmsnorm: weight is (3,), want (40,), since x is (33, 40)" in said
+    output = run(root, "-c", USE)
+    assert "rmsnorm: weight is (3,), want (40,), since x is (33, 40)" in output
 
 
 @pytest.mark.slow
@@ -155,8 +155,8 @@ def test_the_suite_takes_the_op_along(root):
     )
     paths = [f"tests/{name}" for name in files]
     chosen = "rmsnorm or every_op or beyond_its_arrays"
-    said = run(root, "-m", "pytest", "-q", "-n", "0", *paths, "-k", chosen)
-    assert int(re.search(r"(\d+) passed", said)[1]) >= 6
+    output = run(root, "-m", "pytest", "-q", "-n", "0", *paths, "-k", chosen)
+    assert int(re.search(r"(\d+) passed", output)[1]) >= 6
 
 
 @pytest.mark.slow

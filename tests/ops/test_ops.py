@@ -62,7 +62,7 @@ def test_gradients_agree_with_autograd_in_float64(op, rung, device):
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_a_small_net_learns_as_torch_in_float64_does(rung, device):
-    """conv, norm, relu, pool, linear, cross entropy chained: one gradient step."""
+    """Chain conv, norm, relu, pool, linear and cross entropy for one gradient step."""
     rung = rung_on(device.type, rung)
     shapes = [(4, 1, 3, 3), (4,), (4,), (4,), (5, 36), (5,)]
     params = [0.5 * random(*shape, seed=9 + i) for i, shape in enumerate(shapes)]
@@ -95,7 +95,7 @@ def test_a_small_net_learns_as_torch_in_float64_does(rung, device):
     want = [p.double().requires_grad_() for p in params]
     loss64 = loss_of(x.double(), target, want, theirs)
     loss64.backward()
-    # Under 200 roundings lie on any path through this net, and batch norm
+    # Any path through this net has fewer than 200 roundings, and batch norm
     # amplifies none of them more than 30 times on these inputs.
     tolerance = 200 * 30 * 2.0**-24
     assert abs(loss.item() - loss64.item()) <= tolerance * abs(loss64.item())
@@ -136,7 +136,7 @@ def test_a_reload_may_come_between_forward_and_backward():
     y.sum().backward()
     assert x.grad.isfinite().all()
     assert native.library("matmul", "cpu") is not old
-    assert check_rung(old, old.rung("reference")).worst <= 1  # and so may a Library's
+    assert check_rung(old, old.rung("reference")).worst <= 1  # It still works.
 
 
 def test_a_window_is_given_as_torch_takes_it():
@@ -201,11 +201,11 @@ def test_anything_with_cuda_array_interface_gives_a_tensor():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_ops_follow_torchs_current_stream():
     a = random(512, 512).cuda()
-    weft.relu(a)  # its library is built and loaded by the first call
+    weft.relu(a)  # The first call builds and loads the library.
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)  # what is queued behind it waits
+        torch.cuda._sleep(50_000_000)  # The calls queued after it wait.
         b = a * 2
         c = weft.relu(b)
     assert not stream.query()
@@ -271,7 +271,7 @@ def test_bad_input_is_one_error_with_its_numbers(message):
     with pytest.raises((weft.ArgumentError, weft.OutOfMemory), match=message):
         BAD[message]()
     x = f32(3)
-    assert torch.equal(weft.relu(x), x.relu())  # and the session goes on
+    assert torch.equal(weft.relu(x), x.relu())  # The session continues.
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -18,7 +18,7 @@ def random(*shape, seed=0, dtype=torch.float32):
 
 
 def close(got, a, b, precision="fp32", factor=1.0):
-    """got is factor * a @ b within the bound of the precision."""
+    """Return whether got is factor * a @ b within the bound of the precision."""
     a, b = a.double().cpu(), b.double().cpu()
     size = abs(factor) * (a.abs() @ b.abs())
     bound = error_bound(precision, a.shape[-1] + 3) * size + 1e-6 * size
@@ -27,14 +27,14 @@ def close(got, a, b, precision="fp32", factor=1.0):
 
 
 def within(got, want, bound):
-    """got is no farther from want (float64) than the bound of each element."""
+    """Return whether each element of got is within its bound of want (float64)."""
     return bool(((got.detach().cpu().double() - want).abs() <= bound).all())
 
 
 def affine(a, b, c=None, bias=None, alpha=1.0, beta=1.0):
-    """alpha a @ b + beta c + bias in float64, and what float32 may be off by.
+    """Return alpha a @ b + beta c + bias in float64, and the error bound of float32.
 
-    A term is rounded k times in the product, then by alpha and by two additions.
+    Each term is rounded k times in the product, then by alpha and by two additions.
     """
     a, b, c, bias = (None if x is None else x.double().cpu() for x in (a, b, c, bias))
     want, size = alpha * (a @ b), abs(alpha) * (a.abs() @ b.abs())
@@ -97,7 +97,7 @@ def test_floats_in_the_precision_that_is_asked_for(precision, device):
     a, b = random(33, 40).to(device), random(40, 36).to(device)
     got = weft.matmul(a, b, precision=precision)
     assert close(got, a, b, precision)
-    # Who asks for tf32 gets fp32 where that is as fast.
+    # tf32 may run as fp32 where that is as fast.
     assert precision == "tf32" or close(got, a, b, "fp32")
 
 
@@ -105,11 +105,11 @@ def test_alpha_beta_bias_and_relu(device):
     a, b, c, bias = (
         random(*s).to(device) for s in ((5, 7), (7, 6), (5, 6), (6,))
     )  # fmt: skip
-    before = c.clone()
+    original = c.clone()
     want, bound = affine(a, b, c, bias, alpha=0.5, beta=-2)
     got = weft.matmul(a, b, alpha=0.5, beta=-2, c=c, bias=bias, relu=True)
-    assert within(got, want.relu(), bound)  # relu brings numbers no farther apart
-    assert torch.equal(c, before)
+    assert within(got, want.relu(), bound)  # relu does not increase differences.
+    assert torch.equal(c, original)
     assert within(weft.matmul(a, b, c=c), *affine(a, b, c))  # beta is 1
     assert close(weft.matmul(a, b, beta=5.0), a, b)
 
@@ -132,8 +132,8 @@ def test_numpys_views_and_out():
     assert weft.matmul(a, b.T, out=out) is out
     np.testing.assert_array_equal(out, got)
     half = weft.matmul(a.astype(np.float16), b.T.astype(np.float16))
-    rounded = left.half(), right.half().T  # float32 alone is rounded after that
-    assert close(torch.from_numpy(half), *rounded, "fp16")
+    halves = left.half(), right.half().T  # Only float32 is rounded after that.
+    assert close(torch.from_numpy(half), *halves, "fp16")
 
 
 @pytest.mark.parametrize("rung", ["reference", "naive"])
@@ -148,30 +148,30 @@ def test_gradients_of_everything(shapes, rung, way, device):
     a, b = (LAYOUTS[way](random(*s)) for s in shapes)
     c, bias = random(*torch.matmul(a, b).shape), random(6)
     dy = random(*c.shape, seed=5)
-    given = [x.detach().to(device).requires_grad_() for x in (a, b, c, bias)]
-    options = {"c": given[2], "bias": given[3], "relu": True, "rung": rung}
-    weft.matmul(*given[:2], alpha=0.5, beta=-2.0, **options).backward(dy.to(device))
+    inputs = [x.detach().to(device).requires_grad_() for x in (a, b, c, bias)]
+    options = {"c": inputs[2], "bias": inputs[3], "relu": True, "rung": rung}
+    weft.matmul(*inputs[:2], alpha=0.5, beta=-2.0, **options).backward(dy.to(device))
 
-    y, off = affine(a, b, c, bias, alpha=0.5, beta=-2.0)
-    assert (y.abs() > off).all()  # else rounding decides what relu lets through
+    y, bound = affine(a, b, c, bias, alpha=0.5, beta=-2.0)
+    assert (y.abs() > bound).all()  # Otherwise rounding would decide relu's results.
     dy = dy.double() * (y > 0)
-    wide = [x.double() for x in (a, b, c, bias)]
-    wants = gradients(*wide, -2.0, dy)
-    sizes = gradients(*(x.abs() for x in wide), 2.0, dy.abs())
-    # Roundings of a term: in the product, by alpha, in the sum over a shared batch.
+    doubles = [x.double() for x in (a, b, c, bias)]
+    wants = gradients(*doubles, -2.0, dy)
+    sizes = gradients(*(x.abs() for x in doubles), 2.0, dy.abs())
+    # A term is rounded in the product, by alpha, and in the sum over a shared batch.
     batch, (m, n) = max(c[..., 0, 0].numel(), 1), c.shape[-2:]
     for x, want, size, terms in zip(
-        given, wants, sizes, (n + 1 + batch, m * batch + 1, 1, m * batch)
+        inputs, wants, sizes, (n + 1 + batch, m * batch + 1, 1, m * batch)
     ):
         assert x.grad.shape == want.shape
         assert within(x.grad, want, sum_bound(terms, size))
 
 
 def gradients(a, b, c, bias, beta, dy):
-    """Of 0.5 a @ b + beta c + bias, by torch."""
-    given = [x.detach().clone().requires_grad_() for x in (a, b, c, bias)]
-    (0.5 * (given[0] @ given[1]) + beta * given[2] + given[3]).backward(dy)
-    return [x.grad for x in given]
+    """Return torch's gradients of 0.5 a @ b + beta c + bias."""
+    inputs = [x.detach().clone().requires_grad_() for x in (a, b, c, bias)]
+    (0.5 * (inputs[0] @ inputs[1]) + beta * inputs[2] + inputs[3]).backward(dy)
+    return [x.grad for x in inputs]
 
 
 @pytest.mark.parametrize("precision", HALVES)
@@ -179,16 +179,16 @@ def test_gradients_of_16_bits_have_16_bits(precision, device):
     dtype = HALVES[precision]
     a, b = (random(*s, dtype=dtype) for s in ((9, 20), (20, 12)))
     dy = random(9, 12, seed=3)
-    given = [x.to(device).requires_grad_() for x in (a, b)]
-    weft.matmul(*given).backward(dy.to(device))
-    dy = dy.to(dtype)  # as an operand; the product is of these, in float32
-    for x, left, right in zip(given, (dy, a.T), (b.T, dy)):
+    inputs = [x.to(device).requires_grad_() for x in (a, b)]
+    weft.matmul(*inputs).backward(dy.to(device))
+    dy = dy.to(dtype)  # as an operand of a product in float32
+    for x, left, right in zip(inputs, (dy, a.T), (b.T, dy)):
         left, right = left.double(), right.double()
         product = error_bound(precision, left.shape[1]) * (left.abs() @ right.abs())
         want = left @ right
-        # ... and is rounded to 16 bits, or where fp16 is subnormal to 2^-24.
-        last = torch.finfo(dtype).eps / 2 * (want.abs() + product) + 2.0**-25
-        assert x.grad.dtype == dtype and within(x.grad, want, product + last)
+        # It is then rounded to 16 bits, or to 2^-24 where fp16 is subnormal.
+        rounding = torch.finfo(dtype).eps / 2 * (want.abs() + product) + 2.0**-25
+        assert x.grad.dtype == dtype and within(x.grad, want, product + rounding)
 
 
 def test_only_the_gradients_that_are_wanted():
@@ -198,7 +198,7 @@ def test_only_the_gradients_that_are_wanted():
 
 
 def test_a_gradient_goes_through_a_transposed_parameter():
-    """As a linear layer has it: its weight is (out, in)."""
+    """A linear layer does this, since its weight is (out, in)."""
     x, weight = random(4, 5), random(6, 5).requires_grad_()
     weft.matmul(x, weight.T).sum().backward()
     bound = sum_bound(len(x), x.abs().double().sum(0))
@@ -229,7 +229,7 @@ BAD = {
     r"bias is \(3,\), want \(1,\)": lambda: weft.matmul(
         random(3, 4), random(4), bias=random(3)
     ),
-    "a is torch.float32, b is torch.bfloat16: want one": lambda: weft.matmul(
+    "a is torch.float32, but b is torch.bfloat16": lambda: weft.matmul(
         random(3, 4), random(4, 2, dtype=bf16)
     ),
     r"precision='bf16' is for torch.bfloat16, a is torch.float32": lambda: weft.matmul(
@@ -253,8 +253,8 @@ BAD = {
     r"out is torch.float64, want torch.float32": lambda: weft.matmul(
         random(3, 4), random(4, 2), out=random(3, 2).double()
     ),
-    "contiguous array: leave out away, and copy the result into it": lambda: (
-        weft.matmul(random(3, 4), random(4, 2), out=random(3, 4)[:, ::2])
+    "contiguous array: omit out, and copy the result into it": lambda: weft.matmul(
+        random(3, 4), random(4, 2), out=random(3, 4)[:, ::2]
     ),
     r"out and a overlap": lambda: weft.matmul(X := random(4, 4), random(4, 4), out=X),
     r"out takes no gradients": lambda: weft.matmul(
@@ -283,16 +283,16 @@ def test_bad_input_is_one_error_with_its_numbers(message):
     with pytest.raises(weft.ArgumentError, match=message):
         BAD[message]()
     a = random(3, 3)
-    assert close(weft.matmul(a, a), a, a)  # and the session goes on
+    assert close(weft.matmul(a, a), a, a)  # The session continues.
 
 
 @pytest.fixture
 def turing(monkeypatch):
-    """A library whose GPU is a T4, without a GPU."""
+    """Pretend that the library's GPU is a T4; no GPU is required."""
     lib = native.Library("matmul", "cpu")
     lib.target = "cuda"
-    named = {"compute_capability": (7, 5), "current_gpu": 0, "name": "Tesla T4"}
-    for function, answer in named.items():
+    properties = {"compute_capability": (7, 5), "current_gpu": 0, "name": "Tesla T4"}
+    for function, answer in properties.items():
         monkeypatch.setattr(native.device, function, lambda *_, a=answer: a)
     rung = native.Rung("matmul", *("tiny", "", "fp32"), ("cpu", "cuda"), 0, 0)
     lib.rungs = [

@@ -1,6 +1,6 @@
-"""Odd arguments: an op computes what PyTorch does, or says in one line what it wants.
+"""Odd arguments: an op computes PyTorch's result, or raises an error of one line.
 
-Every op that is there, each of its arrays in turn: a new op is tried, too.
+The tests try each array of every op, including new ops.
 """
 
 import inspect
@@ -19,12 +19,12 @@ import weft
 from weft import ops
 from weft.ops.cases import OPS, cases_file
 
-# PyTorch's own: nested tensors, and what forward_ad imports.
+# PyTorch itself warns about nested tensors, and about an import of forward_ad.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The PyTorch API", "ignore:`torch.jit", "ignore:var_mean"
 )
 
-# Sizes by the names that weft.h has for them, and options.
+# Sizes by their names in weft.h, and options.
 NUMBERS = {
     **{"n": 4, "c": 3, "ic": 3, "oc": 2, "h": 6, "w": 5, "kh": 3, "kw": 2, "d": 5},
     **{"in": 5, "out": 3, "classes": 7, "count": 12, "lr": 0.25, "padding": 1},
@@ -33,24 +33,24 @@ NUMBERS = {
 
 @dataclass
 class Call:
-    """An op, arguments that it takes, and what PyTorch makes of them."""
+    """An op, arguments that it accepts, and PyTorch's functions for the result."""
 
     op: str
     args: list[Any]
     twin: Callable[..., torch.Tensor]
-    other: Callable[..., torch.Tensor]  # what is as right for infinities
+    other: Callable[..., torch.Tensor]  # an equally right result for infinities
 
     @property
     def arrays(self) -> list[int]:
-        """Where the arrays are among the arguments."""
+        """Return the positions of the arrays among the arguments."""
         return [i for i, arg in enumerate(self.args) if isinstance(arg, torch.Tensor)]
 
     def name(self, at: int) -> str:
-        """The name of an argument."""
+        """Return the name of an argument."""
         return [*inspect.signature(getattr(ops, self.op)).parameters][at]
 
     def tried(self, args: Sequence[Any], rung: str | None = None) -> torch.Tensor | str:
-        """What the op gives; or its one line, which names the op."""
+        """Return the op's result, or its error of one line, which names the op."""
         try:
             y = getattr(ops, self.op)(*args, rung=rung)
         except (weft.ArgumentError, weft.OutOfMemory) as error:
@@ -61,12 +61,12 @@ class Call:
 
 
 def padded(x, weight, bias, padding):
-    """conv2d with zeros in memory: infinity times zero is NaN, and left out it is 0."""
+    """Return conv2d with padding in memory, where infinity times 0 is NaN, not 0."""
     return F.conv2d(F.pad(x, [padding] * 4), weight, bias)
 
 
 def centred(x, weight, bias, eps):
-    """batchnorm2d as it is defined; x * scale + shift is infinity less infinity."""
+    """Return batchnorm2d by its definition; x * scale + shift would be inf - inf."""
     var, mean = torch.var_mean(x, (0, 2, 3), correction=0, keepdim=True)
     scaled = (x - mean) * (var + eps).rsqrt() * weight[:, None, None]
     return scaled + bias[:, None, None]
@@ -77,13 +77,13 @@ def call_of(op: str) -> Call:
     if op == "matmul":
         args = [torch.randn(4, 6), torch.randn(6, 3)]
         return Call(op, args, torch.matmul, torch.matmul)
-    found = cases_file(op).OP
-    others = {"conv2d": padded, "batchnorm2d": centred}
-    return Call(op, found.draw(NUMBERS), found.twin, others.get(op, found.twin))
+    spec = cases_file(op).OP
+    stable = {"conv2d": padded, "batchnorm2d": centred}
+    return Call(op, spec.draw(NUMBERS), spec.twin, stable.get(op, spec.twin))
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> bool:
-    """Close as fp32 is for a few terms; NaN and infinity in the same places."""
+    """Compare with fp32's error for a few terms; NaN and infinity must coincide."""
     got, want = got.detach().double(), want.detach().double()
     return got.shape == want.shape and torch.allclose(
         got, want, rtol=1e-4, atol=1e-4, equal_nan=True
@@ -95,7 +95,7 @@ def is_float(x: torch.Tensor) -> bool:
 
 
 def filled(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
-    """One element, or an integer's all, replaced by it."""
+    """Return a function that sets one element, or all integers, to `value`."""
 
     def fill(x: torch.Tensor) -> torch.Tensor:
         x = x.clone()
@@ -106,7 +106,7 @@ def filled(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
     return fill
 
 
-# What PyTorch takes as well: the same numbers, or a refusal with the op's name.
+# Arrays that PyTorch accepts: the op returns the same numbers, or refuses by name.
 SAME = {
     "flipped": lambda x: x.flip(0),
     "column slice": lambda x: torch.cat([x, x], -1)[..., : x.shape[-1]],
@@ -132,7 +132,7 @@ SAME = {
     "from NumPy": lambda x: x.numpy(),
     "read-only": lambda x: np.broadcast_to(x.numpy(), x.shape),
 }
-# What no op takes as one of its arrays.
+# Arguments that no op accepts as an array.
 REFUSED = {
     "float64": lambda x: x.double(),
     "half": lambda x: x.half(),
@@ -170,7 +170,7 @@ class NoDevice:
 
 
 def as_tensor(x: Any) -> Any:
-    """What the twin takes for an argument of the op."""
+    """Return the twin's equivalent of an argument of the op."""
     return torch.tensor(x.copy()) if isinstance(x, np.ndarray) else x
 
 
@@ -193,11 +193,11 @@ def test_an_odd_array_gives_what_pytorch_gives_or_one_line(op, odd):
             if isinstance(got, str):
                 assert call.name(at) in got or "columns meet" in got, got
                 continue
-            wanted = [
+            expected = [
                 twin(*map(as_tensor, changed(call, at, SAME[odd])))
                 for twin in (call.twin, call.other)
             ]
-        assert any(same(got, want) for want in wanted), (call.name(at), rung)
+        assert any(same(got, want) for want in expected), (call.name(at), rung)
 
 
 @pytest.mark.parametrize("odd", REFUSED)
@@ -224,21 +224,21 @@ def test_none_is_refused_unless_the_twin_has_it_by_default(op):
 
 @pytest.mark.parametrize("op", [op for op in OPS if op != "sgd"])
 def test_gradients_of_every_subset_are_pytorchs(op):
-    """Of each array alone, and of all together; the upstream gradient in pieces."""
+    """Test each array alone, and all together; dy is not contiguous."""
     call = call_of(op)
     floats = [i for i in call.arrays if is_float(call.args[i])]
-    for wanted in [*([i] for i in floats), floats]:
+    for selected in [*([i] for i in floats), floats]:
         got, want = changed(call, 0, lambda x: x), changed(call, 0, lambda x: x)
         for args in (got, want):
-            for i in wanted:
+            for i in selected:
                 args[i].requires_grad_()
         y, exact = getattr(ops, op)(*got), call.twin(*want)
         dy = torch.randn([*exact.shape, 2])[..., 0]
         y.backward(dy)
         exact.backward(dy)
         for i in floats:
-            if i in wanted:
-                assert same(got[i].grad, want[i].grad), (call.name(i), wanted)
+            if i in selected:
+                assert same(got[i].grad, want[i].grad), (call.name(i), selected)
             else:
                 assert got[i].grad is None
 
@@ -258,12 +258,12 @@ def test_a_gradient_that_cannot_be_is_refused_and_not_left_out(op):
 @pytest.mark.parametrize("op", OPS)
 def test_wrong_arguments_are_one_line(op):
     call, function = call_of(op), getattr(ops, op)
-    wrong = [({"stride": 2}, "stride"), ({"rung": 3}, "rung=3"), ({"rung": []}, "rung")]
-    wrong += [({"rung": np.eye(20)}, "rung=array")]
-    wrong += [({"rung": "fastest"}, "no rung 'fastest'")]
-    for named, words in wrong:
+    cases = [({"stride": 2}, "stride"), ({"rung": 3}, "rung=3"), ({"rung": []}, "rung")]
+    cases += [({"rung": np.eye(20)}, "rung=array")]
+    cases += [({"rung": "fastest"}, "no rung 'fastest'")]
+    for keywords, words in cases:
         with pytest.raises((weft.ArgumentError, TypeError), match=words) as raised:
-            function(*call.args, **named)
+            function(*call.args, **keywords)
         assert op in str(raised.value) and "\n" not in str(raised.value)
     for args in (call.args[:1], [*call.args, *[None] * 9]):
         if len(args) > 1 or len(call.args) > 1:
@@ -271,7 +271,7 @@ def test_wrong_arguments_are_one_line(op):
                 function(*args)
 
 
-OPTIONS = {  # op, option: values that are one line
+OPTIONS = {  # op, option: values that raise an error of one line
     ("conv2d", "padding"): [-1, 1.5, (1, 1), "same", None, float("nan"), 2**40],
     ("maxpool2d", "kernel_size"): [0, -1, [], [1, 2, 3], "ab", None, 1e9, 99],
     ("batchnorm2d", "eps"): ["x", None, float("nan"), -1.0, [1.0, 2.0]],
@@ -303,9 +303,9 @@ def test_no_array_broadcasts_where_shapes_differ():
 
 def test_sgd_writes_to_the_array_and_autograd_hears_of_it():
     param, grad = torch.ones(5), torch.arange(5.0)
-    before = param._version
+    version = param._version
     assert weft.sgd(param, grad, lr=0.5) is param
-    assert torch.equal(param, 1 - 0.5 * grad) and param._version > before
+    assert torch.equal(param, 1 - 0.5 * grad) and param._version > version
     array = np.ones(5, np.float32)
     assert weft.sgd(array, grad.numpy(), 0.5) is array
     assert np.array_equal(array, param.numpy())
@@ -316,9 +316,9 @@ def test_sgd_refuses_what_it_cannot_write_to():
     array.flags.writeable = False
     with pytest.raises(weft.ArgumentError, match="param.*read-only"):
         weft.sgd(array, grad, 0.1)
-    shared = torch.ones(6)
+    base = torch.ones(6)
     with pytest.raises(weft.ArgumentError, match="param and grad overlap"):
-        weft.sgd(shared[:4], shared[2:], 0.1)
+        weft.sgd(base[:4], base[2:], 0.1)
     leaf = torch.ones(4, requires_grad=True)
     with pytest.raises(weft.ArgumentError, match="no gradient flows to param"):
         weft.sgd(leaf, torch.ones(4), 0.1)
@@ -332,5 +332,5 @@ def test_a_declaration_that_is_new_is_read_after_a_reload(monkeypatch):
     plan = op.plan
     assert op.plan is plan
     monkeypatch.setattr(weft.toolchain.native, "ffi", object())
-    with pytest.raises(AttributeError):  # that has no types: it was read again
+    with pytest.raises(AttributeError):  # The header, without types, was read again.
         _ = op.plan

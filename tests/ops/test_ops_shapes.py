@@ -1,6 +1,6 @@
-"""Every shape of arguments: an op gives what PyTorch gives in float64, or one line.
+"""Every shape of arguments: an op returns PyTorch's float64 result, or one line.
 
-Sizes of 0, numbers of dimensions, batches, strides, and what PyTorch takes besides.
+The tests cover sizes of 0, dimensions, batches, strides, and PyTorch's other options.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ import weft
 from weft import ops
 from weft.ops.cases import OPS, cases_file
 
-# What PyTorch says of means over nothing, and of weights without elements.
+# PyTorch warns about means of nothing, and about weights without elements.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 NUMBERS = {
@@ -32,29 +32,29 @@ def is_float(x: Any) -> bool:
 
 
 def close(got: torch.Tensor, want: torch.Tensor) -> None:
-    """As fp32 is for a few terms; NaN in the same places."""
+    """Compare with fp32's error for a few terms; NaN must coincide."""
     assert got.dtype == torch.float32 and got.shape == want.shape
     limits = {"atol": 1e-5, "rtol": 1e-5}
     torch.testing.assert_close(got.double(), want, **limits, equal_nan=True)
 
 
 def result(function: Callable, args: Sequence[Any], gradients: bool) -> Found:
-    """What a call gives, and the gradients of its arguments; or why it gives none."""
+    """Return a call's result and the gradients of its arguments, or its error."""
     args = [x.clone().requires_grad_(gradients) if is_float(x) else x for x in args]
     try:
         y = function(*args)
     except weft.ArgumentError as error:
         return str(error)
-    found: list[torch.Tensor | None] = [y.detach()]
+    results: list[torch.Tensor | None] = [y.detach()]
     if gradients:
         leaves = [x for x in args if is_float(x)]
         dy = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view(y.shape)
-        found += torch.autograd.grad(y, leaves, dy)
-    return found
+        results += torch.autograd.grad(y, leaves, dy)
+    return results
 
 
 def exactly(twin: Callable, args: Sequence[Any], gradients: bool) -> Found:
-    """The same of PyTorch's function in float64."""
+    """Return the same for PyTorch's function in float64."""
     try:
         return result(twin, [x.double() if is_float(x) else x for x in args], gradients)
     except (RuntimeError, ValueError, IndexError) as error:
@@ -64,11 +64,11 @@ def exactly(twin: Callable, args: Sequence[Any], gradients: bool) -> Found:
 def want_the_same(
     op: str, twin: Callable, args: Sequence[Any], device: Any = "cpu", **named: Any
 ) -> None:
-    """The op does what the twin does in float64, or refuses in one line, too."""
+    """Assert that the op agrees with the twin in float64, or that both refuse."""
 
     def ours(*args: Any) -> torch.Tensor:
-        there = [x.to(device) if isinstance(x, torch.Tensor) else x for x in args]
-        y = getattr(ops, op)(*there, **named)
+        moved = [x.to(device) if isinstance(x, torch.Tensor) else x for x in args]
+        y = getattr(ops, op)(*moved, **named)
         assert y.device.type == torch.device(device).type
         return y.cpu()
 
@@ -88,32 +88,32 @@ def want_the_same(
 
 
 def sizes_of(op: str) -> list[str]:
-    """The sizes of an op's arrays, by their names in weft.h."""
+    """List the sizes of an op's arrays, by their names in weft.h."""
     plan = cases_file(op).OP.plan
     names = {dim for i in plan.inputs for dim in i.dims if dim != "..."}
     return sorted(names | ({plan.count} if plan.count else set()))
 
 
 ZEROS = [(op, size) for op in DECLARED for size in sizes_of(op)]
-ZEROS.remove(("cross_entropy", "classes"))  # there is no target to draw
+ZEROS.remove(("cross_entropy", "classes"))  # No target can be drawn.
 
 
 @pytest.mark.parametrize("rung", RUNGS)
 @pytest.mark.parametrize(("op", "size"), ZEROS)
 def test_a_size_of_0_gives_what_pytorch_gives(op, size, rung, device):
     torch.manual_seed(0)
-    found = cases_file(op).OP
-    want_the_same(op, found.twin, found.draw(NUMBERS | {size: 0}), device, rung=rung)
+    spec = cases_file(op).OP
+    want_the_same(op, spec.twin, spec.draw(NUMBERS | {size: 0}), device, rung=rung)
 
 
 def test_what_has_nothing_to_do_still_looks_at_its_arguments():
     x, weight = torch.zeros(0, 3, 6, 5), torch.randn(2, 3, 3, 3)
-    wrong = {
+    bad = {
         r"conv2d: weight is \(2, 4, 3, 3\), want": (x, torch.randn(2, 4, 3, 3)),
         r"conv2d: x is \(0, 3, 6, 5\), .*negative padding": (x, weight, None, -1),
         r"conv2d: x is torch.float64": (x.double(), weight),
     }
-    for line, args in wrong.items():
+    for line, args in bad.items():
         with pytest.raises(weft.ArgumentError, match=line):
             weft.conv2d(*args)
     with pytest.raises(weft.ArgumentError, match="conv2d has no rung 'fastest'"):
@@ -134,20 +134,20 @@ def test_empty_numpy_arrays_give_numpy():
 
 @pytest.mark.parametrize("op", DECLARED)
 def test_another_number_of_dimensions_is_pytorchs_or_one_line_with_the_shape(op):
-    """Each array with one less, with one more, and with two more."""
+    """Test each array with one dimension fewer, one more, and two more."""
     torch.manual_seed(0)
-    found = cases_file(op).OP
-    drawn = found.draw(NUMBERS)
-    arrays = [at for at, x in enumerate(drawn) if isinstance(x, torch.Tensor)]
+    spec = cases_file(op).OP
+    arguments = spec.draw(NUMBERS)
+    arrays = [at for at, x in enumerate(arguments) if isinstance(x, torch.Tensor)]
     for at in arrays:
         for change in (lambda x: x[0], lambda x: x[None], lambda x: x[None, None]):
-            args = [*drawn[:at], change(drawn[at]), *drawn[at + 1 :]]
+            args = [*arguments[:at], change(arguments[at]), *arguments[at + 1 :]]
             got = result(getattr(ops, op), args, False)
             if isinstance(got, str):
                 assert got.startswith(f"{op}: ") and "\n" not in got
                 assert f"is {tuple(args[at].shape)}" in got and "want (" in got
             else:
-                want_the_same(op, found.twin, args)
+                want_the_same(op, spec.twin, args)
 
 
 @pytest.mark.parametrize("lead", [(), (1,), (2, 4), (2, 1, 3), (2, 2, 1, 2), (2, 0, 3)])
@@ -197,11 +197,11 @@ def test_matmul_adds_c_and_a_bias_in_any_shape(a, b):
         return (0.5 * a @ b + 2 * c + bias).relu()
 
     def ours(a, b, c, bias, **named):
-        given = {"alpha": 0.5, "beta": 2, "c": c, "bias": bias.view(-1), "relu": True}
-        return weft.matmul(a, b, **given, **named)
+        options = {"alpha": 0.5, "beta": 2, "c": c, "bias": bias.view(-1), "relu": True}
+        return weft.matmul(a, b, **options, **named)
 
     torch.manual_seed(0)
-    columns = b[1:][-1:]  # none where b is a vector
+    columns = b[1:][-1:]  # none if b is a vector
     a, b = torch.randn(a), torch.randn(b)
     args = [a, b, torch.randn((a @ b).shape), torch.randn(columns)]
     for gradients in (False, True):
@@ -214,7 +214,7 @@ def test_matmul_adds_c_and_a_bias_in_any_shape(a, b):
 
 
 def test_matmul_takes_the_matrices_of_batches_as_they_lie():
-    """Transposed ones; those that lie otherwise are refused in one line."""
+    """Transposed matrices are accepted; other strides are refused in one line."""
     torch.manual_seed(0)
     a, b = torch.randn(2, 5, 6, 4).mT, torch.randn(5, 2, 3, 6).transpose(0, 1).mT
     want_the_same("matmul", torch.matmul, [a, b])
@@ -229,7 +229,7 @@ def test_matmul_takes_the_matrices_of_batches_as_they_lie():
 # ---- what PyTorch takes besides, and strides --------------------------------------
 
 X, WEIGHT = torch.randn(2, 3, 6, 5), torch.randn(4, 3, 3, 2)
-ONLY = {  # an argument of PyTorch's, what it may be here, and what not
+ONLY = {  # an argument of PyTorch, with a supported and an unsupported value
     "conv2d": [
         *[("stride", 1, 2), ("stride", (1, 1), (1, 2)), ("stride", 1, None)],
         *[("stride", 1, "x"), ("stride", 1, torch.tensor([1, 2]))],
@@ -246,13 +246,13 @@ ONLY = {  # an argument of PyTorch's, what it may be here, and what not
 @pytest.mark.parametrize("op", ONLY)
 def test_steps_and_gaps_are_those_that_the_kernels_have(op):
     args, function = (X, WEIGHT if op == "conv2d" else 2), getattr(weft, op)
-    for name, fine, wrong in ONLY[op]:
+    for name, fine, bad in ONLY[op]:
         assert torch.equal(function(*args, **{name: fine}), function(*args)), name
         with pytest.raises(weft.ArgumentError) as raised:
-            function(*args, **{name: wrong})
+            function(*args, **{name: bad})
         line = str(raised.value)
-        told = " ".join(repr(wrong).split())
-        assert line.startswith(f"{op}: {name}={told}: its kernels have"), line
+        value = " ".join(repr(bad).split())
+        assert line.startswith(f"{op}: {name}={value}: its kernels support only"), line
 
 
 LAYOUTS = {
@@ -265,21 +265,21 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("op", ["relu", "conv2d", "maxpool2d", "batchnorm2d", "sgd"])
 def test_an_image_that_lies_otherwise_is_refused_with_its_strides(op, layout):
-    others = {
+    layouts = {
         **{"relu": (), "conv2d": (WEIGHT,), "maxpool2d": (2,), "sgd": (X, 0.5)},
         "batchnorm2d": (torch.ones(3), torch.ones(3)),
     }
     x, name = LAYOUTS[layout](X), "param" if op == "sgd" else "x"
     with pytest.raises(weft.ArgumentError) as raised:
-        getattr(weft, op)(x, *others[op])
+        getattr(weft, op)(x, *layouts[op])
     strides = f"has strides {tuple(x.stride())}, want a contiguous array"
     assert str(raised.value).startswith(f"{op}: {name} (2, 3, 6, 5) {strides}")
 
 
 def test_strides_of_sizes_of_1_mean_nothing():
-    """One channel last, or one pixel, lies as a contiguous image does."""
+    """An image of one channel or one pixel counts as contiguous in any layout."""
     for x in (torch.randn(2, 1, 6, 5), torch.randn(4, 3, 1, 1)):
-        last = x.to(memory_format=torch.channels_last)
-        want_the_same("relu", F.relu, [last])
-        want_the_same("maxpool2d", F.max_pool2d, [last, 1])
-        assert torch.equal(weft.relu(last), x.relu())
+        channels_last = x.to(memory_format=torch.channels_last)
+        want_the_same("relu", F.relu, [channels_last])
+        want_the_same("maxpool2d", F.max_pool2d, [channels_last, 1])
+        assert torch.equal(weft.relu(channels_last), x.relu())

@@ -1,4 +1,4 @@
-"""The watch build's findings and counters, told at the reader's own lines."""
+"""The watch build's findings and counters refer to the reader's own lines."""
 
 import json
 import re
@@ -30,7 +30,7 @@ extern "C" void entry(float *out, const float *a, int n) {
 
 @pytest.fixture(scope="module", params=["-gdwarf-4", "-gdwarf-5"])
 def library(request, tmp_path_factory):
-    """A library whose loads and stores call a hook; the offsets of these calls."""
+    """Build a library whose loads and stores call a hook; return the calls' offsets."""
     folder = tmp_path_factory.mktemp("symbols")
     source, path = folder / "k.cpp", folder / "k.so"
     source.write_text(LIBRARY)
@@ -46,17 +46,17 @@ def library(request, tmp_path_factory):
         capture_output=True,
         check=True,
     ).stdout
-    found = re.findall(r"^\s*([0-9a-f]+):\s+call.*<__tsan_(read|write)4", dump, re.M)
-    return str(path), [(int(at, 16), kind) for at, kind in found]
+    matches = re.findall(r"^\s*([0-9a-f]+):\s+call.*<__tsan_(read|write)4", dump, re.M)
+    return str(path), [(int(at, 16), kind) for at, kind in matches]
 
 
 def test_an_offset_has_its_line_column_and_the_calls_it_was_inlined_through(library):
     path, calls = library
-    found = symbols.find_places(path, [at for at, _ in calls])
-    seen = {(kind, found[at][0].line, found[at][0].column) for at, kind in calls}
-    assert ("write", 8, 16) in seen  # the = of out[i] = ...
-    assert ("read", 2, 17) in seen  # the [ of x[i + 1]
-    (inlined,) = [found[at] for at, _ in calls if found[at][0].line == 2]
+    frames = symbols.find_places(path, [at for at, _ in calls])
+    places = {(kind, frames[at][0].line, frames[at][0].column) for at, kind in calls}
+    assert ("write", 8, 16) in places  # the = of out[i] = ...
+    assert ("read", 2, 17) in places  # the [ of x[i + 1]
+    (inlined,) = [frames[at] for at, _ in calls if frames[at][0].line == 2]
     assert [frame.line for frame in inlined] == [2, 8]
     assert all(frame.file.endswith("k.cpp") for frame in inlined)
 
@@ -81,7 +81,7 @@ def test_a_file_that_is_no_library_has_no_places(tmp_path, content):
 
 
 def test_a_thread_does_not_take_for_unknown_what_another_looks_up(monkeypatch):
-    """Else one of two reports that are made at a time says line 0."""
+    """Otherwise, one of two simultaneous reports would show line 0."""
     begun, go_on = threading.Semaphore(0), threading.Event()
     frame = symbols.Frame("f", "k.cu", 7)
 
@@ -96,7 +96,7 @@ def test_a_thread_does_not_take_for_unknown_what_another_looks_up(monkeypatch):
         assert begun.acquire(timeout=10)
         second = pool.submit(symbols.find_places, "/nowhere/k.so", [16])
         second.add_done_callback(lambda _: begun.release())
-        assert begun.acquire(timeout=10)  # it looks, too, or has an answer
+        assert begun.acquire(timeout=10)  # The other thread looks or has an answer.
         go_on.set()
         assert first.result() == second.result() == {16: [frame]}
 
@@ -110,7 +110,7 @@ LINE = "    if (i < n) out[i] = a[i] + b[i] * s[ty][threadIdx.x];"
         (LINE, 28, "a", "", "a[i]"),
         (LINE, 35, "b", "", "b[i]"),
         (LINE, 23, "out", "", "out[i]"),
-        # simt::x(threadIdx) stands there when it is compiled
+        # The compiled line contains simt::x(threadIdx) here.
         (LINE, LINE.index("threadIdx") + 19, "s", "", "s[ty]"),
         (LINE, 0, "b", "", "b[i]"),
         (LINE, 0, "", "", "if (i"),
@@ -121,7 +121,7 @@ LINE = "    if (i < n) out[i] = a[i] + b[i] * s[ty][threadIdx.x];"
         ("    b[0] = __ldg(a + i);", 0, "a", "k", "a + i"),
         ("\tatomicAdd(&out[0], a[i]);", 0, "out", "atomicAdd", "atomicAdd"),
         ('    s["größe"] = 1; out[i] = 2;', 30, "", "", "out[i]"),
-        # an array of the name of an index; columns of a kernel on one line are lost
+        # The array has an index's name. Columns of a one-line kernel are lost.
         ("__global__ void k(int *x) { x[threadIdx.x] = 1; }", 90, "x", "", "x[thre"),
     ],
 )
@@ -149,14 +149,14 @@ def test_an_array_that_has_one_index_is_named(line, column, named):
 
 
 def as_text(path, findings=(), sites=(), steps=()):
-    """What simt_check_report() gives for one kernel."""
+    """Return the text of simt_check_report() for one kernel."""
     kernel = {
         **{"name": "entry", "launches": 2, "grid": [2, 1, 1], "block": [64, 1, 1]},
         **{"blocks": 4, "threads": 256, "warps": 8, "barriers": 0},
         **{"sites": list(sites), "steps": list(steps)},
     }
-    whole = {"modules": [path], "findings": list(findings), "kernels": [kernel]}
-    return json.dumps(whole)
+    report = {"modules": [path], "findings": list(findings), "kernels": [kernel]}
+    return json.dumps(report)
 
 
 def site(at, kind, array, **more):
@@ -189,12 +189,12 @@ def test_findings_stand_at_the_innermost_line_of_the_readers_own(library, reader
     path, calls = library
     at = next(at for at, _ in calls if symbols.find_places(path, [at])[at][0].line == 2)
     report = raw.program_report(as_text(path, [fault(at)]), readers, "k.cpp")
-    (one,) = report.findings
-    assert (one.file, one.line, one.index) == ("k.cpp", 2, (9,))
-    assert one.cure == "guard the access: if (i < n)"
-    said = report.text()
-    assert "k.cpp:2: bounds: thread 5 of block 1 reads a[9]" in said
-    assert said.splitlines()[3].index("^") - 4 == 15  # below x[i + 1]
+    (finding,) = report.findings
+    assert (finding.file, finding.line, finding.index) == ("k.cpp", 2, (9,))
+    assert finding.cure == "guard the access: if (i < n)"
+    text = report.text()
+    assert "k.cpp:2: bounds: thread 5 of block 1 reads a[9]" in text
+    assert text.splitlines()[3].index("^") - 4 == 15  # below x[i + 1]
 
 
 def test_places_that_the_compiler_made_several_of_are_one(library, readers):
@@ -206,7 +206,7 @@ def test_places_that_the_compiler_made_several_of_are_one(library, readers):
         [site(at, "write", "out"), site(at, "write", "out")],
     )
     report = raw.program_report(text, readers, "k.cpp")
-    assert [one.count for one in report.findings] == [6]
+    assert [finding.count for finding in report.findings] == [6]
     (kernel,) = report.kernels
     assert kernel.counters.sectors == {"out": 256}
     assert kernel.counters.store_sectors_per_request == {"out": 32.0}
@@ -218,8 +218,8 @@ def test_a_race_of_a_place_with_itself_is_cured_by_an_atomic(library, readers):
     path, calls = library
     at = next(at for at, kind in calls if kind == "write")
     race = fault(at, kind="race", other_site=[0, at], other=[6, 0, 0])
-    (one,) = raw.program_report(as_text(path, [race]), readers, "k.cpp").findings
-    assert "atomicAdd" in one.cure and "cuda." not in one.cure
+    (finding,) = raw.program_report(as_text(path, [race]), readers, "k.cpp").findings
+    assert "atomicAdd" in finding.cure and "cuda." not in finding.cure
 
 
 def test_shared_memorys_turns_beyond_those_needed_are_conflicts(library, readers):
@@ -245,7 +245,7 @@ def test_a_program_without_findings_has_a_line_a_kernel_and_the_hot_lines(
     assert "slow: line 8: writing out takes 32 sectors per request" in rows[2]
     listed = "\n".join(rows[3:])
     assert "32 !" in listed and "out[i] = twice(a, i);" in listed
-    assert "template" not in listed  # line 1 is not near
+    assert "template" not in listed  # Line 1 is not near a hot line.
     assert "8 !" in listed  # lanes
     report.listing = "all"
     assert "template" in report.text()
@@ -256,15 +256,15 @@ def test_a_program_without_findings_has_a_line_a_kernel_and_the_hot_lines(
 def test_json_is_what_the_command_promises(library, readers):
     path, calls = library
     text = as_text(path, [fault(calls[0][0])], [site(calls[0][0], "read", "a")])
-    whole = json.loads(json.dumps(raw.program_report(text, readers, "k").json()))
-    (one,) = whole["findings"]
-    assert {"kind", "file", "line", "block", "thread", "text"} <= set(one)
-    assert (one["kind"], one["block"], one["thread"]) == (
+    document = json.loads(json.dumps(raw.program_report(text, readers, "k").json()))
+    (finding,) = document["findings"]
+    assert {"kind", "file", "line", "block", "thread", "text"} <= set(finding)
+    assert (finding["kind"], finding["block"], finding["thread"]) == (
         "bounds",
         [1, 0, 0],
         [5, 0, 0],
     )
-    (kernel,) = whole["kernels"]
+    (kernel,) = document["kernels"]
     assert (kernel["name"], kernel["launches"]) == ("entry", 2)
     assert kernel["counters"]["bytes"] == {"a": 4096}
 
@@ -272,8 +272,8 @@ def test_json_is_what_the_command_promises(library, readers):
 def test_what_is_in_no_source_of_the_readers_is_told_without_a_line(library, readers):
     path, _ = library
     text = as_text(path, [fault(1), fault(1, site=None, text="another")])
-    found = raw.program_report(text, readers, "k.cpp").findings
-    assert [one.line for one in found] == [0, 0]
+    findings = raw.program_report(text, readers, "k.cpp").findings
+    assert [finding.line for finding in findings] == [0, 0]
 
 
 def test_a_page_has_the_listing_with_warm_cells(library, readers):

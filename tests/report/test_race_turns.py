@@ -1,5 +1,5 @@
-"""A race's report names the turn of the loop, the element as it is written, and a cure
-that is not already there: of kernels in Python and in CUDA C."""
+"""A race's report names the loop turn, the element as in the source, and a new cure, in
+Python and in CUDA C."""
 
 import numpy as np
 import pytest
@@ -182,7 +182,7 @@ def in_c_too():
 
 @pytest.fixture(params=["python", "c"])
 def kernel(request, in_c_too):
-    """Looks up a kernel by its name: in Python or in CUDA C."""
+    """Return a function that looks up a kernel by its name, in Python or in CUDA C."""
     if request.param == "python":
         return IN_PYTHON.__getitem__
     return lambda name: getattr(in_c_too, name)
@@ -195,8 +195,8 @@ def findings(kernel, grid, block, *args):
         return fault.report.findings
 
 
-def cure_of(one):
-    return cures.in_python(one)
+def cure_of(finding):
+    return cures.in_python(finding)
 
 
 def zeros(*shape):
@@ -243,7 +243,7 @@ def test_a_barrier_that_is_there_is_not_offered(kernel):
     assert "read into a variable" in cure_of(race)
     assert "after the write as well" not in cure_of(race)
     (blank,) = findings(kernel("some_left_out"), 1, 32, zeros(32), zeros(32), 30)
-    assert "where a guard leaves some out" in cure_of(blank)
+    assert "if a guard skips some" in cure_of(blank)
     assert "wait" not in cure_of(blank)
 
 
@@ -258,13 +258,13 @@ def test_a_guard_that_is_there_is_not_offered(kernel):
     assert "i - 1 >= 0" in cure_of(low)
     (high,) = findings(kernel("high_end"), 1, 32, zeros(32), zeros(32), 32)
     assert "i + 1 < n" in cure_of(high)
-    (wide,) = findings(kernel("too_large"), 1, 32, zeros(32), zeros(20), 32)
-    assert cure_of(wide) == (
+    (finding,) = findings(kernel("too_large"), 1, 32, zeros(32), zeros(20), 32)
+    assert cure_of(finding) == (
         "there is a guard: compare i with the number of elements of x"
     )
     shape = zeros(32), zeros(15), 5, 3
     (row,) = findings(kernel("wrong_row"), 1, (8, 8), *shape)
-    assert "how long a row is, rows in row * rows + col" in cure_of(row)
+    assert "the length of a row, rows in row * rows + col" in cure_of(row)
 
 
 # ---- counting turns -----------------------------------------------------------------
@@ -286,11 +286,11 @@ for (int k = 0; k < n; k++) {
 def test_an_inner_loop_is_counted_from_its_last_beginning():
     loops = find_cuda_loops(TWICE)
     assert [(loop.first, loop.last) for loop in loops] == [(2, 11), (5, 9)]
-    left = Barriers.of([4, 7, 7, 7, 4, 7, 7])
-    assert find_turns(loops, left, 8, 6) == Turns(5, 2, 3)
-    # The outer one: what stands below the inner loop, and the next turn's store.
-    assert find_turns(loops, left, 10, 3) == Turns(2, 2, 3)
-    # What is in the inner loop now may be read in the outer one's next turn.
+    record = Barriers.of([4, 7, 7, 7, 4, 7, 7])
+    assert find_turns(loops, record, 8, 6) == Turns(5, 2, 3)
+    # The outer loop: code below the inner loop, and the next turn's store.
+    assert find_turns(loops, record, 10, 3) == Turns(2, 2, 3)
+    # The outer loop's next turn may read data from the inner loop.
     assert find_turns(loops, Barriers.of([]), 3, 3) == Turns(2, 1, 1)
 
 

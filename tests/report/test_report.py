@@ -1,4 +1,4 @@
-"""A report says what is wrong and what it costs, on a terminal, in a page, as JSON."""
+"""A report shows faults and costs, on a terminal, in a page, and as JSON."""
 
 import json
 import re
@@ -63,31 +63,31 @@ def test_all_well_is_one_line_and_what_hurts():
         "k[2, 64]; nothing wrong; reads per thread: x 1; writes per thread: s 1, c 0.5;"
         " sectors per request: x 32, c 2; no bank conflicts",
         "slow: line 13: reading x takes 32 sectors per request where 4 would do: the "
-        "threads of a warp touch addresses that lie apart",
+        "threads of a warp access distant addresses",
     ]
 
 
 def test_a_finding_stands_at_its_source_line_with_a_caret():
-    said = write_text(report(race(count=62))).splitlines()
-    assert said[1].startswith("cell:14: race: thread 1 reads s[2]")
-    assert said[1].endswith("(62 times)")
-    assert said[2].strip() == "c[i] = s[i + 1] < 2"
-    assert said[2][said[3].index("^") :].startswith("s[i + 1]")
-    assert said[4].strip() == "line 13: s[i] = x[8 * i]"
-    assert "cuda.syncthreads()" in said[5]
+    lines = write_text(report(race(count=62))).splitlines()
+    assert lines[1].startswith("cell:14: race: thread 1 reads s[2]")
+    assert lines[1].endswith("(62 times)")
+    assert lines[2].strip() == "c[i] = s[i + 1] < 2"
+    assert lines[2][lines[3].index("^") :].startswith("s[i + 1]")
+    assert lines[4].strip() == "line 13: s[i] = x[8 * i]"
+    assert "cuda.syncthreads()" in lines[5]
 
 
 def test_a_caret_under_a_line_with_a_tab():
-    said = write_text(report(race(line=13, column=8, other_line=0))).splitlines()
-    assert said[3] == "    \t       ^"
+    lines = write_text(report(race(line=13, column=8, other_line=0))).splitlines()
+    assert lines[3] == "    \t       ^"
 
 
 def test_a_caret_counts_the_bytes_before_it():
     source = '    s["größe"] = x[i]'
-    found = race(file="k.py", line=1, column=len(source[:17].encode()), other_line=0)
-    shown = Report("k", (1,), (1,), [found], sources=[Listing("k.py", 1, source)])
-    said = write_text(shown).splitlines()
-    assert said[2][said[3].index("^") :] == "x[i]"
+    finding = race(file="k.py", line=1, column=len(source[:17].encode()), other_line=0)
+    tabbed = Report("k", (1,), (1,), [finding], sources=[Listing("k.py", 1, source)])
+    lines = write_text(tabbed).splitlines()
+    assert lines[2][lines[3].index("^") :] == "x[i]"
 
 
 def test_a_finding_without_a_line_is_told_all_the_same():
@@ -97,22 +97,22 @@ def test_a_finding_without_a_line_is_told_all_the_same():
 
 
 def test_the_source_of_another_file_is_read_from_it(tmp_path):
-    other = tmp_path / "helper.py"
-    other.write_text("one\n  s[0] = 1\n")
-    said = write_text(report(race(file=str(other), line=2, column=2, other_line=0)))
-    assert "helper.py:2: race" in said
-    assert "  s[0] = 1" in said
+    helper = tmp_path / "helper.py"
+    helper.write_text("one\n  s[0] = 1\n")
+    text = write_text(report(race(file=str(helper), line=2, column=2, other_line=0)))
+    assert "helper.py:2: race" in text
+    assert "  s[0] = 1" in text
 
 
 def test_many_findings_are_not_all_shown():
-    many = [race(line=n) for n in range(20)]
-    assert "... and 12 more findings" in write_text(report(*many))
-    assert "... and 12 more findings" in report(*many)._repr_html_()
+    races = [race(line=n) for n in range(20)]
+    assert "... and 12 more findings" in write_text(report(*races))
+    assert "... and 12 more findings" in report(*races)._repr_html_()
 
 
 def test_where_there_is_no_html_a_report_is_its_text():
-    one = report(race())
-    assert repr(one) == str(one) == one.text()
+    plain_report = report(race())
+    assert repr(plain_report) == str(plain_report) == plain_report.text()
 
 
 def test_verify_raises_with_the_findings():
@@ -153,43 +153,43 @@ def test_conflicts_and_lanes_are_remarked():
     conflicts = place(
         "read", "shared", "s", 5, accesses=32, requests=1, wavefronts=32, conflicts=31
     )
-    (said,) = list_remarks(Counters(places=[conflicts]))
-    assert "32 wavefronts per request where 1 would do" in said
+    (remark,) = list_remarks(Counters(places=[conflicts]))
+    assert "32 wavefronts per request where 1 would do" in remark
 
 
 def test_remarks_on_several_files_name_them():
-    far = {"accesses": 32, "requests": 1, "sectors": 32}
-    both = [place("read", "global", "a", 5, **far) for _ in range(2)]
-    both[0].file, both[1].file = "prog.cu", "tile.cuh"
-    said = list_remarks(Counters(places=both))
-    assert [one.partition(":")[0] for one in said] == [
+    spread = {"accesses": 32, "requests": 1, "sectors": 32}
+    places = [place("read", "global", "a", 5, **spread) for _ in range(2)]
+    places[0].file, places[1].file = "prog.cu", "tile.cuh"
+    lines = list_remarks(Counters(places=places))
+    assert [remark.partition(":")[0] for remark in lines] == [
         "prog.cu, line 5",
         "tile.cuh, line 5",
     ]
 
 
 def test_atomics_on_one_address_are_remarked():
-    once = {"line": 5, "accesses": 32, "requests": 1}
-    far = place("atomic", "global", "y", sectors=32, **once)
-    near = place("atomic", "shared", "s", wavefronts=32, conflicts=31, **once)
-    for one, ratio in ((far, "32 sectors per request where 4"), (near, "where 1")):
-        (said,) = list_remarks(Counters(places=[one]))
-        assert "updating" in said and ratio in said
-        assert "update one" in said and "one after the other" in said
+    counts = {"line": 5, "accesses": 32, "requests": 1}
+    spread = place("atomic", "global", "y", sectors=32, **counts)
+    clash = place("atomic", "shared", "s", wavefronts=32, conflicts=31, **counts)
+    for cost, ratio in ((spread, "32 sectors per request where 4"), (clash, "where 1")):
+        (remark,) = list_remarks(Counters(places=[cost]))
+        assert "updating" in remark and ratio in remark
+        assert "update one" in remark and "take turns" in remark
 
 
 def test_json_has_what_the_command_line_promises():
-    whole = json.loads(json.dumps(report(race(block=(1, 0, 0))).json()))
-    (found,) = whole["findings"]
-    assert {"kind", "file", "line", "block", "thread", "text"} <= set(found)
-    assert found["block"] == [1, 0, 0]
-    (kernel,) = whole["kernels"]
+    document = json.loads(json.dumps(report(race(block=(1, 0, 0))).json()))
+    (finding,) = document["findings"]
+    assert {"kind", "file", "line", "block", "thread", "text"} <= set(finding)
+    assert finding["block"] == [1, 0, 0]
+    (kernel,) = document["kernels"]
     assert (kernel["name"], kernel["launches"]) == ("k", 1)
     assert kernel["counters"]["load_sectors_per_request"] == {"x": 32.0}
 
 
 @pytest.mark.parametrize(
-    "index, shape, said",
+    "index, shape, text",
     [
         ((4, 0, 0), (8, 1, 1), "4"),
         ((1, 2, 0), (4, 4, 1), "(1,2)"),
@@ -197,8 +197,8 @@ def test_json_has_what_the_command_line_promises():
         ((0, 0, 0), (1, 1, 1), "0"),
     ],
 )
-def test_threads_are_named_with_as_many_sides_as_their_block_has(index, shape, said):
-    assert write_index(index, shape) == said
+def test_threads_are_named_with_as_many_sides_as_their_block_has(index, shape, text):
+    assert write_index(index, shape) == text
 
 
 def test_every_kind_is_explained():
@@ -213,13 +213,13 @@ def test_a_cell_shows_a_report_once(monkeypatch):
     from weft.pykernel.sim import show
 
     shell = SimpleNamespace(execution_count=3, kernel=None)
-    shown = []
+    displays = []
     monkeypatch.setattr(IPython, "get_ipython", lambda: shell)
-    monkeypatch.setattr("IPython.display.display", shown.append)
+    monkeypatch.setattr("IPython.display.display", displays.append)
     faulty = report(race())
     show(faulty)
-    formatted = DisplayFormatter().format
-    assert shown == [faulty] and formatted(faulty) == ({}, {})
+    format_data = DisplayFormatter().format
+    assert displays == [faulty] and format_data(faulty) == ({}, {})
     shell.execution_count = 4
-    assert "text/html" in formatted(faulty)[0]
-    assert "text/html" in formatted(report())[0]
+    assert "text/html" in format_data(faulty)[0]
+    assert "text/html" in format_data(report())[0]

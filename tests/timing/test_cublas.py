@@ -1,4 +1,4 @@
-"""cuBLAS called directly: which operands it is given, in which order."""
+"""Direct calls of cuBLAS pass the right operands in the right order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def numbers(pointer, count):
 
 
 class Columns:
-    """cublasGemmEx as its documentation has it: matrices by columns."""
+    """cublasGemmEx by its documentation: matrices are stored by columns."""
 
     def __init__(self):
         self.status, self.workspace, self.kinds = 0, None, None
@@ -43,41 +43,41 @@ class Columns:
         assert lda >= a_rows and ldb >= b_rows and ldc >= m
         wide_a = numbers(a, a_cols * lda).view(a_cols, lda)[:, :a_rows].T
         wide_b = numbers(b, b_cols * ldb).view(b_cols, ldb)[:, :b_rows].T
-        made = (wide_a.T if flip_a else wide_a) @ (wide_b.T if flip_b else wide_b)
-        numbers(c, n * ldc).view(n, ldc)[:, :m] = made.T
+        product = (wide_a.T if flip_a else wide_a) @ (wide_b.T if flip_b else wide_b)
+        numbers(c, n * ldc).view(n, ldc)[:, :m] = product.T
         return self.status
 
 
 @pytest.fixture
 def columns(monkeypatch):
-    made, room = Columns(), torch.empty(1000, dtype=torch.uint8)
-    monkeypatch.setattr(peaks, "open_cublas", lambda: made)
+    cublas, room = Columns(), torch.empty(1000, dtype=torch.uint8)
+    monkeypatch.setattr(peaks, "open_cublas", lambda: cublas)
     monkeypatch.setattr(peaks, "_handle", lambda index: (ctypes.c_void_p(1), room))
-    return made
+    return cublas
 
 
 @pytest.mark.parametrize("layout", peaks.LAYOUTS)
 def test_rows_become_columns(columns, layout):
     a, b, c = torch.randn(3, 5), torch.randn(5, 4), torch.full((3, 4), torch.nan)
-    given = [x.T.contiguous() if flip == "t" else x for x, flip in zip((a, b), layout)]
-    peaks.Gemm("fp32", 0)(c, *given, layout)
+    pair = [x.T.contiguous() if flip == "t" else x for x, flip in zip((a, b), layout)]
+    peaks.Gemm("fp32", 0)(c, *pair, layout)
     assert torch.allclose(c, a @ b, atol=1e-5)
     assert columns.workspace == 1000 and columns.kinds == (0, 0, 0, 68)
-    peaks.Gemm("tf32", 0)(c, *given, layout)
+    peaks.Gemm("tf32", 0)(c, *pair, layout)
     assert columns.kinds == (0, 0, 0, 77)
 
 
 def test_what_does_not_fit_is_refused(columns):
     a, b, c = torch.randn(3, 5), torch.randn(5, 4), torch.randn(3, 4)
     gemm = peaks.Gemm("fp32", 0)
-    for given, said in (
+    for arguments, message in (
         ((c, a, b, "nt"), r"nt: c, a and b are \[\(3, 4\), \(3, 5\), \(5, 4\)\]"),
         ((c, a, b, "nx"), "layout 'nx'"),
         ((c.T, b.T, a.T), "contiguous"),
         ((c, a.bfloat16(), b.bfloat16()), "'bfloat16', 'bfloat16'"),
     ):
-        with pytest.raises(ArgumentError, match=said):
-            gemm(*given)
+        with pytest.raises(ArgumentError, match=message):
+            gemm(*arguments)
     with pytest.raises(ArgumentError, match="fp64: there are fp32, tf32"):
         peaks.Gemm("fp64", 0)
     columns.status = 13
@@ -99,7 +99,7 @@ def test_the_workspace_is_pytorchs(monkeypatch):
 def test_the_real_one_multiplies(precision, bound, layout):
     a, b = (torch.randn(*size, device="cuda") for size in ((100, 37), (37, 51)))
     c = torch.full((100, 51), torch.nan, device="cuda")
-    given = [x.T.contiguous() if flip == "t" else x for x, flip in zip((a, b), layout)]
-    peaks.Gemm(precision)(c, *given, layout)
+    pair = [x.T.contiguous() if flip == "t" else x for x, flip in zip((a, b), layout)]
+    peaks.Gemm(precision)(c, *pair, layout)
     want = a.double() @ b.double()
     assert ((c - want).norm() / want.norm()).item() < bound

@@ -1,4 +1,4 @@
-"""What the machine can do at best: kernels that do as much work as they say."""
+"""The machine's peaks: kernels do as much work as they report."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def test_a_cpus_peaks_are_measured_once_and_kept(monkeypatch, tmp_path):
     monkeypatch.setattr(peaks.store, "cache_folder", lambda *parts: tmp_path)
     monkeypatch.setitem(peaks.COPIED, "cpu", 1 << 16)
     monkeypatch.setattr(peaks, "SECONDS", 0.02)
-    copy, fma = found = peaks.peaks("cpu")
+    copy, fma = measured = peaks.peaks("cpu")
     assert (copy["rung"], fma["rung"]) == ("copy", "fma")
     assert copy["gbs"] >= 8 * (1 << 16) / copy["us_low"] / 1e3
     assert fma["tflops"] > 0.001 and fma["threads"] >= 1
-    assert json.loads(json.dumps(peaks.peaks("cpu"))) == found
-    assert peaks.ceilings(found)["fp32"] == fma["tflops"]
-    again = peaks.peaks("cpu", again=True)
-    assert again[0]["us"] != copy["us"]
+    assert json.loads(json.dumps(peaks.peaks("cpu"))) == measured
+    assert peaks.ceilings(measured)["fp32"] == fma["tflops"]
+    remeasured = peaks.peaks("cpu", again=True)
+    assert remeasured[0]["us"] != copy["us"]
 
 
 def test_a_cpus_chains_are_multiply_adds():
@@ -31,7 +31,7 @@ def test_a_cpus_chains_are_multiply_adds():
     at, number = peaks.ctypes.c_void_p(out.ctypes.data), peaks.ctypes.c_float
     lib.peak_run(at, 1, number(1.0), number(0.5))
     lanes = round(lib.peak_flops()) // (2 * 12 * 64)
-    # 12 chains from 0 to 11, to each of which 0.5 is added 64 times, in all lanes
+    # 12 chains start at 0 to 11; each adds 0.5 64 times, in all lanes.
     assert (out == lanes * (66 + 12 * 32)).all()
 
 
@@ -39,10 +39,10 @@ def test_a_cpus_chains_are_multiply_adds():
 @pytest.mark.parametrize("kind", range(len(peaks.KINDS)), ids=lambda kind:
                          "-".join(peaks.KINDS[kind][:2]))  # fmt: skip
 def test_a_gpus_kernels_do_the_work_that_is_counted(kind, target):
-    rung, precision, least, most = peaks.KINDS[kind]
+    rung, precision, minimum, maximum = peaks.KINDS[kind]
     if target == "cuda":
         major, minor = torch.cuda.get_device_capability()
-        if not least <= 10 * major + minor <= most:
+        if not minimum <= 10 * major + minor <= maximum:
             pytest.skip(f"{rung} {precision} is not there")
     lib = peaks.open_library(target, peaks.SOURCES["cuda"])
     outs = []
@@ -50,14 +50,14 @@ def test_a_gpus_kernels_do_the_work_that_is_counted(kind, target):
         out = torch.full((2 * peaks.THREADS,), torch.nan, device=target)
         peaks.queue(lib, "peak_run", kind, out, 2, turns)
         outs.append(out)
-    once, twice = outs
-    assert torch.isfinite(once).all() and len(once.unique()) > 200
+    single, double = outs
+    assert torch.isfinite(single).all() and len(single.unique()) > 200
     if rung == "ffma":
-        # Each chain comes nearer to y / (1 - x), wherever it begins.
-        assert not torch.equal(once, twice)
+        # Each chain converges to y / (1 - x), regardless of its start.
+        assert not torch.equal(single, double)
     else:
-        assert torch.allclose(twice, 2 * once, rtol=1e-4, atol=1e-3)
-    # A turn of a thread, a warp or a warpgroup: chains, or products of m x n x k.
+        assert torch.allclose(double, 2 * single, rtol=1e-4, atol=1e-3)
+    # The work of a thread, a warp or a warpgroup per turn: chains, or m x n x k.
     k = (32 if rung == "wgmma" else 8) * (1 if precision == "tf32" else 2)
     want = {
         "ffma": 2 * 256 * 32 * 8,

@@ -1,4 +1,4 @@
-/* errors.cu -- a CUDA call that fails and a launch that does not. */
+/* errors.cu -- a CUDA call that fails, and a launch that succeeds. */
 #include "common/internal.cuh"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))

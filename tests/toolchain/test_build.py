@@ -1,4 +1,4 @@
-"""Libraries are built from their sources, always the new ones, for every target."""
+"""Libraries are built from their current sources, for every target."""
 
 import concurrent.futures
 import functools
@@ -23,7 +23,7 @@ needs_nvcc = pytest.mark.skipif(not build.nvcc(), reason="needs nvcc")
 
 
 def run_python(script: str, lib=build.ROOT / "lib", **env: str):
-    """Run a script with the package in `lib` in a process of its own."""
+    """Run a script with the package in `lib` in a new process."""
     env["PYTHONPATH"] = f"{lib}:{os.environ.get('PYTHONPATH', '')}"
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
@@ -41,29 +41,29 @@ DEAR = {p for p in LADDER if p.name >= "03"}
 
 @functools.cache
 def fast_nvcc() -> list[str]:
-    """What makes nvcc five times as fast, where it knows that already."""
+    """Return options that make nvcc five times as fast, if it supports them."""
     flag = "--Ofast-compile"
-    told = subprocess.run([build.nvcc(), "--help"], text=True, capture_output=True)
-    return [f"{flag}=max"] if flag in told.stdout else []
+    help_text = subprocess.run([build.nvcc(), "--help"], text=True, capture_output=True)
+    return [f"{flag}=max"] if flag in help_text.stdout else []
 
 
 def accept_device_code(path, sm: str, out) -> None:
-    """Compile a source to machine code, not its best, without a warning.
+    """Compile a source to unoptimized machine code, without a warning.
 
-    nvcc reads the host's code and leaves it at that.
+    nvcc only parses the host's code.
     """
     command = build._make_command(path, build.Flavour("cuda", sm=sm))
     command[command.index("-c")] = "-cubin"
-    if not any("ptxas" in word for word in command):  # levels that exclude each other
+    if not any("ptxas" in word for word in command):  # These levels exclude each other.
         command += fast_nvcc()
-    done = subprocess.run([*command, "-o", out, path], text=True, capture_output=True)
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    proc = subprocess.run([*command, "-o", out, path], text=True, capture_output=True)
+    assert (proc.returncode, proc.stdout + proc.stderr) == (0, "")
 
 
 @needs_nvcc
 @pytest.mark.parametrize("path", [build.KERNELS / "relu.cu"], ids=lambda p: p.stem)
 def test_nvcc_accepts_a_cu_without_a_warning(path, tmp_path):
-    """One of them here: the slow test below has them all."""
+    """This test compiles one source; the slow test below compiles all of them."""
     accept_device_code(path, "90a", tmp_path / "k.cubin")
 
 
@@ -71,18 +71,18 @@ def test_nvcc_accepts_a_cu_without_a_warning(path, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CU, ids=lambda p: p.stem)
 def test_nvcc_accepts_every_cu_for_every_architecture(path, tmp_path):
-    """Optimised, with the host's code, for one; for the others accepted, no more.
+    """For one architecture, compile optimized device code and the host's code.
 
-    The dear rungs for the oldest of these alone.
+    For the others, only compile the device code; the slow rungs only for the oldest.
     """
     best = "90a"
-    others = [sm for sm in build.CHECK_SMS if sm != best]
+    other_sms = [sm for sm in build.CHECK_SMS if sm != best]
     jobs = [
         functools.partial(build.compile_check, path, build.Flavour("cuda", sm=best))
     ]
     jobs += [
         functools.partial(accept_device_code, path, sm, tmp_path / f"{sm}.cubin")
-        for sm in (others[:1] if path in DEAR else others)
+        for sm in (other_sms[:1] if path in DEAR else other_sms)
     ]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda job: job(), jobs))
@@ -114,8 +114,8 @@ def test_a_warning_is_refused_however_often_it_is_asked_for(tmp_path, monkeypatc
 @pytest.mark.parametrize("op", build.list_ops())
 def test_a_library_exports_what_the_header_declares_and_nothing_else(op):
     path = build.library(op, build.Flavour.here("cpu"))
-    done = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True)
-    exported = set(re.findall(r" T (\w+)", done.stdout.decode()))
+    process = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True)
+    exported = set(re.findall(r" T (\w+)", process.stdout.decode()))
     header = (build.KERNELS / "weft.h").read_text()
     declared = set(re.findall(r"\b(weft_\w+)\s*\(", header))
     assert exported - declared == set()
@@ -123,17 +123,17 @@ def test_a_library_exports_what_the_header_declares_and_nothing_else(op):
 
 
 def test_no_symbol_of_the_simt_runtime_is_one_of_cudas():
-    """A PyTorch with CUDA brings a real cudaMalloc, which would be taken instead."""
+    """A PyTorch with CUDA contains a real cudaMalloc, which would be called instead."""
     path = build.simt_runtime(build.Flavour.here("cpu"))
-    done = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True)
-    names = [line.split()[-1] for line in done.stdout.decode().splitlines()]
+    process = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True)
+    names = [line.split()[-1] for line in process.stdout.decode().splitlines()]
     assert "simt_set_threads" in names
     assert not [name for name in names if name.startswith("cuda")]
 
 
 @pytest.mark.parametrize("op", build.list_ops())
 def test_the_rung_table_is_the_one_in_the_source(op):
-    """No line of the table is lost between the source and Python."""
+    """Python receives every line of the source's table."""
     text = "".join(p.read_text() for p in build.list_sources(op, "cpu"))
     lines = re.findall(rf'\{{"{op}",\s*"(\w+)"', text)
     lines += re.findall(r"^ +RUNG\((\w+)\)", text, re.M) if op == "matmul" else []
@@ -145,7 +145,7 @@ def test_the_rung_table_is_the_one_in_the_source(op):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A copy of the checkout that a test may change."""
+    """Copy the checkout, so that a test may change it."""
     for name in ("kernels", "lib/weft"):
         ignore = shutil.ignore_patterns("data", "__pycache__")
         shutil.copytree(build.ROOT / name, tmp_path / name, ignore=ignore)
@@ -167,9 +167,9 @@ def test_a_changed_kernel_is_rebuilt_and_reloaded_in_the_same_process(checkout):
             weft.reload()
         print(weft.relu(x, rung="naive").tolist())
     """
-    done = run_python(script, checkout / "lib")
-    values = re.findall(r"\[-?0.0, ([\d.]+)\]", done.stdout)
-    assert values == ["2.0", "4.0", "8.0", "16.0", "32.0", "64.0"], done.stderr
+    process = run_python(script, checkout / "lib")
+    values = re.findall(r"\[-?0.0, ([\d.]+)\]", process.stdout)
+    assert values == ["2.0", "4.0", "8.0", "16.0", "32.0", "64.0"], process.stderr
 
 
 @pytest.mark.slow  # four processes
@@ -179,19 +179,19 @@ def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
         print(weft.relu(torch.tensor([-1.0, 2.0]), rung="naive").tolist())
     """
     first = run_python(script, checkout / "lib")
-    again = run_python(script, checkout / "lib")
+    second_run = run_python(script, checkout / "lib")
     (checkout / "kernels/common/internal.cuh").open("a").write("/* newer */\n")
     newer = run_python(script, checkout / "lib")
     (checkout / "lib/weft/csource/rewriter/rewrite.py").open("a").write("# newer\n")
     rewritten = run_python(script, checkout / "lib")
-    assert first.stdout == again.stdout == newer.stdout == "[0.0, 2.0]\n"
+    assert first.stdout == second_run.stdout == newer.stdout == "[0.0, 2.0]\n"
     assert "building relu for cpu" in rewritten.stderr
     assert "building relu for cpu" in first.stderr
-    assert again.stderr == ""
+    assert second_run.stderr == ""
     assert "building relu for cpu" in newer.stderr
 
 
-@pytest.mark.slow  # it builds the runtime afresh
+@pytest.mark.slow  # It builds a new runtime.
 def test_an_installation_nobody_may_write_to_still_works(checkout, tmp_path):
     script = f"""
         import os, torch
@@ -202,20 +202,20 @@ def test_an_installation_nobody_may_write_to_still_works(checkout, tmp_path):
         print(weft.relu(torch.tensor([-1.0, 2.0])).tolist())
     """
     cache_dir = str(tmp_path / "cache")
-    done = run_python(script, checkout / "lib", WEFT_CACHE=cache_dir)
-    assert done.stdout == "[0.0, 2.0]\n", done.stderr
+    process = run_python(script, checkout / "lib", WEFT_CACHE=cache_dir)
+    assert process.stdout == "[0.0, 2.0]\n", process.stderr
     assert not list((checkout / "lib").glob("*.so"))
 
 
 def test_a_missing_compiler_is_one_sentence(checkout):
-    done = run_python(
+    process = run_python(
         RELU,
         checkout / "lib",
         CXX="no-such-compiler",
         WEFT_CACHE=str(checkout / "cache"),
     )
-    last = done.stderr.strip().splitlines()[-1]
-    assert "no C++ compiler 'no-such-compiler' (from CXX): install one" in last
+    last_line = process.stderr.strip().splitlines()[-1]
+    assert "no C++ compiler 'no-such-compiler' (from CXX): install one" in last_line
 
 
 @pytest.mark.parametrize(
@@ -236,11 +236,11 @@ def test_a_library_that_another_process_pruned_is_no_error(tmp_path):
         path = tmp_path / f"libweft_cpu_relu_{age}.so"
         path.touch()
         os.utime(path, (age, age))
-    gone = tmp_path / "libweft_cpu_relu_gone.so"
-    gone.symlink_to("nowhere")  # listed, and no longer there when looked at
+    missing = tmp_path / "libweft_cpu_relu_gone.so"
+    missing.symlink_to("nowhere")  # The folder lists it, but its target is missing.
     build._prune(tmp_path, "libweft_cpu_relu_*.so")
-    left = sorted(path.stem[-1] for path in tmp_path.iterdir())
-    assert left == ["2", "3", "4", "5"]
+    remaining = sorted(path.stem[-1] for path in tmp_path.iterdir())
+    assert remaining == ["2", "3", "4", "5"]
 
 
 @pytest.mark.slow
@@ -248,31 +248,31 @@ def test_two_processes_may_build_the_same_library_at_once(checkout):
     script = "import torch, weft\nprint(weft.relu(torch.tensor([-1.0, 2.0])).tolist())"
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(run_python, script, checkout / "lib") for _ in range(2)]
-    for done in (future.result() for future in futures):
-        assert done.stdout == "[0.0, 2.0]\n", done.stderr
+    for process in (future.result() for future in futures):
+        assert process.stdout == "[0.0, 2.0]\n", process.stderr
     assert not list((checkout / "lib").glob("libweft_part_*"))
 
 
 def test_a_compilers_error_names_the_file_and_the_line(checkout):
     (checkout / "kernels/relu.cu").open("a").write("int broken(void) { return x; }\n")
-    done = run_python(RELU, checkout / "lib")
+    process = run_python(RELU, checkout / "lib")
     line = len((checkout / "kernels/relu.cu").read_text().splitlines())
-    assert re.search(rf"relu\.cu:{line}:.*error", done.stderr), done.stderr
+    assert re.search(rf"relu\.cu:{line}:.*error", process.stderr), process.stderr
 
 
 def test_an_op_has_the_sources_in_the_folders_below_its_own():
-    found = set(build.list_sources("mnist", "cuda"))
-    assert found >= set((build.KERNELS / "mnist").rglob("*.cu"))
-    assert build.KERNELS / "mnist/fused/head.cu" in found
+    sources = set(build.list_sources("mnist", "cuda"))
+    assert sources >= set((build.KERNELS / "mnist").rglob("*.cu"))
+    assert build.KERNELS / "mnist/fused/head.cu" in sources
     assert "fused" not in build.list_ops()
 
 
 def test_copies_that_jupyter_keeps_are_no_sources(tmp_path, monkeypatch):
     for folder in ("", "op", "op/part"):
-        hidden = tmp_path / folder / ".ipynb_checkpoints"
-        hidden.mkdir(parents=True)
-        (hidden.parent / "k.cu").touch()
-        (hidden / "k-checkpoint.cu").touch()
+        checkpoints = tmp_path / folder / ".ipynb_checkpoints"
+        checkpoints.mkdir(parents=True)
+        (checkpoints.parent / "k.cu").touch()
+        (checkpoints / "k-checkpoint.cu").touch()
     (tmp_path / "common").mkdir()
     (tmp_path / "common/common.cu").touch()
     monkeypatch.setattr(build, "KERNELS", tmp_path)
@@ -310,9 +310,9 @@ def test_every_flavour_of_the_cpu_build_passes_the_checks(march, fibers):
             for verdict in weft.check_op(op, target="cpu"):
                 print(verdict)
     """
-    done = run_python(script, WEFT_MARCH=march, WEFT_FIBERS=fibers)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("rung='reference'") == len(cases.OPS)
+    process = run_python(script, WEFT_MARCH=march, WEFT_FIBERS=fibers)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("rung='reference'") == len(cases.OPS)
 
 
 def test_a_source_may_ask_a_compiler_for_flags(tmp_path):
@@ -330,12 +330,14 @@ def test_plain_c_may_ask_for_flags_too(tmp_path):
 
 
 def test_an_object_depends_on_the_headers_it_includes_and_no_others(tmp_path):
-    source, near, far, other = (tmp_path / n for n in ("k.cu", "near", "f.cuh", "o.h"))
+    source, header, distant, unrelated = (
+        tmp_path / n for n in ("k.cu", "near", "f.cuh", "o.h")
+    )
     source.write_text('#include "common/internal.cuh"\n  # include "near"\n')
-    near.write_text("#include <f.cuh>\n#include <vector>\n")
-    far.write_text('#include "near"\n')  # in a circle
+    header.write_text("#include <f.cuh>\n#include <vector>\n")
+    distant.write_text('#include "near"\n')  # The headers include each other.
     names = []
-    for path in (far, near, source, other):
+    for path in (distant, header, source, unrelated):
         path.open("a").write("// newer\n")
         command = build._make_command(source, build.Flavour("cpu"))
         names.append(build._object_path(source, command).name)
@@ -347,24 +349,24 @@ def test_an_object_depends_on_the_headers_it_includes_and_no_others(tmp_path):
     "header", ["common/internal.cuh", "simt/include/cuda_runtime.h"]
 )
 def test_what_an_object_is_named_after(checkout, monkeypatch, header):
-    """A kernel's: its headers and where it lies. Plain C's: no place, so that every
-    checkout has the runtime's for nothing."""
+    """A kernel's object is named after its headers and path. The name of an object of
+    plain C omits the path, so that all checkouts share those of the runtime."""
 
     def names() -> tuple[str, str]:
         paths = (build.KERNELS / "relu.cu", build.KERNELS / "reference/relu.c")
         commands = [build._make_command(path, build.Flavour("cpu")) for path in paths]
         return tuple(build._object_path(*of).name for of in zip(paths, commands))
 
-    here = names()
+    original = names()
     kernels = checkout / "kernels"
     monkeypatch.setattr(build, "ROOT", checkout)
     monkeypatch.setattr(build, "KERNELS", kernels)
     monkeypatch.setattr(build, "SIMT", (kernels / "simt/include", kernels / "simt"))
-    copied = names()
+    copy_names = names()
     (kernels / header).open("a").write("// newer\n")
     newer = names()
-    assert len({here[0], copied[0], newer[0]}) == 3
-    assert len({here[1], copied[1], newer[1]}) == 1
+    assert len({original[0], copy_names[0], newer[0]}) == 3
+    assert len({original[1], copy_names[1], newer[1]}) == 1
 
 
 def test_headers_of_cudnn_that_only_pip_has_are_found_after_the_toolkits(
@@ -380,4 +382,4 @@ def test_headers_of_cudnn_that_only_pip_has_are_found_after_the_toolkits(
     command = build._make_command(source, build.Flavour("cuda", sm="90a"))
     for folder in ("cudnn", "cublas"):
         at = command.index(str(tmp_path / "nvidia" / folder / "include"))
-        assert command[at - 1] == "-isystem"  # -I would come before nvcc's own
+        assert command[at - 1] == "-isystem"  # -I would precede nvcc's own folders.

@@ -1,4 +1,4 @@
-"""Several processes at one build, and processes that are killed in the middle of it."""
+"""Several processes build the same library at once, or are killed during a build."""
 
 from __future__ import annotations
 
@@ -32,60 +32,60 @@ def lab(tmp_path):
 
 
 def unfinished(*folders) -> list[str]:
-    """What is left of builds that did not come to their end."""
-    found = [path for folder in folders for path in folder.rglob("libweft_part_*")]
-    return sorted(map(str, found))
+    """List the remains of unfinished builds."""
+    parts = [path for folder in folders for path in folder.rglob("libweft_part_*")]
+    return sorted(map(str, parts))
 
 
 @pytest.mark.slow
 def test_eight_processes_build_a_cold_library_once(lab, tmp_path):
     children = [start(lab, tmp_path / "cache", "-c", LIBRARY) for _ in range(PROCESSES)]
-    said = [child.communicate(timeout=300) for child in children]
-    assert [out for out, _ in said] == ["reference\n"] * PROCESSES, said
-    assert sum("building relu" in err for _, err in said) == 1
-    rest = [line for _, err in said for line in err.splitlines() if line]
+    outputs = [child.communicate(timeout=300) for child in children]
+    assert [out for out, _ in outputs] == ["reference\n"] * PROCESSES, outputs
+    assert sum("building relu" in err for _, err in outputs) == 1
+    warnings = [line for _, err in outputs for line in err.splitlines() if line]
     waiting = "weft: waiting for another process to build relu"
-    assert {*rest} <= {"weft: building relu for cpu (3 files)", waiting}
+    assert {*warnings} <= {"weft: building relu for cpu (3 files)", waiting}
     assert len(libraries(lab)) == 1
     assert not unfinished(lab, tmp_path / "cache")
 
 
 @pytest.mark.slow
 def test_eight_processes_with_caches_of_their_own(lab, tmp_path):
-    """They do not know of each other, and all put the same library into lib/."""
+    """The processes share no cache, and all write the same library into lib/."""
     children = [
         start(lab, tmp_path / f"cache{n}", "-c", LIBRARY) for n in range(PROCESSES)
     ]
-    said = [child.communicate(timeout=300) for child in children]
-    assert [out for out, _ in said] == ["reference\n"] * PROCESSES, said
+    outputs = [child.communicate(timeout=300) for child in children]
+    assert [out for out, _ in outputs] == ["reference\n"] * PROCESSES, outputs
     assert len(libraries(lab)) == 1 and not unfinished(tmp_path)
 
 
 @pytest.mark.slow
 def test_eight_processes_compile_the_same_cell(lab, tmp_path):
     children = [start(lab, tmp_path / "cache", "-c", CELL) for _ in range(PROCESSES)]
-    said = [child.communicate(timeout=300) for child in children]
-    assert said == [("3\n", "")] * PROCESSES
+    outputs = [child.communicate(timeout=300) for child in children]
+    assert outputs == [("3\n", "")] * PROCESSES
     assert not unfinished(tmp_path)
 
 
 @pytest.mark.slow
 def test_a_build_that_is_killed_can_be_built(lab, tmp_path):
-    """At KILLS random moments of it; the next one does not wait for the dead."""
+    """Kill the build at KILLS random moments; the next one ignores the dead process."""
     cache, source = tmp_path / "cache", lab / "kernels/relu.cu"
     begun = time.monotonic()
     assert python(lab, cache, "-c", LIBRARY).stdout == "reference\n"
-    whole = time.monotonic() - begun
+    duration = time.monotonic() - begun
     generator, killed = random.Random(22), 0
     for number in range(KILLS):
         with source.open("a") as file:
             file.write(f"// {number}\n")
         child = start(lab, cache, "-c", LIBRARY)
-        time.sleep(generator.uniform(0.2, 1.0) * whole)
+        time.sleep(generator.uniform(0.2, 1.0) * duration)
         child.kill()
         child.communicate(timeout=60)
         killed += child.returncode == -9
-    assert killed > 3  # the others were done before
+    assert killed > 3  # The other builds ended before.
     well = python(lab, cache, "-c", LIBRARY)
     assert well.stdout == "reference\n", well.stderr
     assert "waiting" not in well.stderr
@@ -98,7 +98,7 @@ def test_what_a_killed_process_left_is_swept_away(lab, tmp_path):
         path.touch()
         os.utime(path, (time.time() - age,) * 2)
     assert python(lab, tmp_path / "cache", "-c", LIBRARY).returncode == 0
-    assert not old.exists() and new.exists()  # it may be another's, at work
+    assert not old.exists() and new.exists()  # A live process may still use it.
 
 
 def test_a_lock_of_a_process_that_lives_is_waited_for(lab, tmp_path):
@@ -111,19 +111,19 @@ def test_a_lock_of_a_process_that_lives_is_waited_for(lab, tmp_path):
     """
     (tmp_path / "cache/locks").mkdir(parents=True, mode=0o700)
     (tmp_path / "cache").chmod(0o700)
-    with start(lab, tmp_path / "cache", "-c", holder) as other:
-        assert other.stdout.readline() == "held\n"
+    with start(lab, tmp_path / "cache", "-c", holder) as holder_process:
+        assert holder_process.stdout.readline() == "held\n"
         child = start(lab, tmp_path / "cache", "-c", LIBRARY)
-        said = child.stderr.readline()
-        other.kill()
-    out, rest = child.communicate(timeout=60)
-    assert re.fullmatch("weft: waiting for another process to build relu\n", said)
-    assert out == "reference\n" and "building relu" in rest
+        line = child.stderr.readline()
+        holder_process.kill()
+    out, errors = child.communicate(timeout=60)
+    assert re.fullmatch("weft: waiting for another process to build relu\n", line)
+    assert out == "reference\n" and "building relu" in errors
 
 
 @pytest.mark.parametrize("harm", only(["half"], ["empty", "half", "text"]))
 def test_a_damaged_library_is_built_anew(lab, tmp_path, harm):
-    """As a machine that loses its power may leave one."""
+    """A loss of power may leave such a library."""
     assert python(lab, tmp_path / "cache", "-c", LIBRARY).returncode == 0
     (name,) = libraries(lab)
     path = lab / "lib" / name
@@ -131,11 +131,11 @@ def test_a_damaged_library_is_built_anew(lab, tmp_path, harm):
     harmed = {"empty": b"", "half": data[: len(data) // 2], "text": b"no library\n"}
     path.unlink()
     path.write_bytes(harmed[harm])
-    done = python(lab, tmp_path / "cache", "-c", LIBRARY)
-    assert done.stdout == "reference\n", done.stderr
-    assert "is damaged: building it anew" in done.stderr
-    again = python(lab, tmp_path / "cache", "-c", LIBRARY)
-    assert (again.stdout, again.stderr) == ("reference\n", "")
+    process = python(lab, tmp_path / "cache", "-c", LIBRARY)
+    assert process.stdout == "reference\n", process.stderr
+    assert "is damaged: building it anew" in process.stderr
+    second_run = python(lab, tmp_path / "cache", "-c", LIBRARY)
+    assert (second_run.stdout, second_run.stderr) == ("reference\n", "")
 
 
 @pytest.mark.slow
@@ -143,6 +143,6 @@ def test_programs_are_built_at_once(lab, tmp_path):
     (tmp_path / "a.cu").write_text("int main() { return 7; }\n")
     words = ["-m", "weft", "run", str(tmp_path / "a.cu"), "-O0"]
     children = [start(lab, tmp_path / "cache", *words) for _ in range(PROCESSES)]
-    said = [child.communicate(timeout=300) for child in children]
-    assert [child.returncode for child in children] == [7] * PROCESSES, said
+    outputs = [child.communicate(timeout=300) for child in children]
+    assert [child.returncode for child in children] == [7] * PROCESSES, outputs
     assert not unfinished(tmp_path)

@@ -25,7 +25,7 @@ x = np.zeros(1, np.int32)
 cell.k[1, 1](x)
 print(x[0])
 """
-# It answers --version as g++ does, and then does what is put in the place of FAULT.
+# It answers --version like g++, and then executes the replacement of FAULT.
 COMPILER = """#!/bin/sh
 case "$*" in *--version*) exec g++ --version;; esac
 FAULT
@@ -53,30 +53,30 @@ def compiler(tmp_path, text):
     path = tmp_path / "cxx"
     path.write_text(text)
     path.chmod(0o755)
-    shutil.copy(shutil.which("sleep"), f"{path}.sleep")  # whom left_over() knows
+    shutil.copy(shutil.which("sleep"), f"{path}.sleep")  # left_over() finds this name.
     return str(path)
 
 
 def left_over(folder) -> list[str]:
-    """Processes with the name of this folder on their command lines."""
-    found = subprocess.run(["pgrep", "-f", str(folder)], capture_output=True, text=True)
-    return found.stdout.split()
+    """List the processes with this folder on their command lines."""
+    pgrep = subprocess.run(["pgrep", "-f", str(folder)], capture_output=True, text=True)
+    return pgrep.stdout.split()
 
 
 @pytest.mark.parametrize("fault", only(["fails"], FAULTS))
 def test_a_compiler_that_goes_wrong_is_one_error(lab, tmp_path, fault):
-    what, told = FAULTS[fault]
-    cxx = compiler(tmp_path, COMPILER.replace("FAULT", what))
+    fault_script, message = FAULTS[fault]
+    cxx = compiler(tmp_path, COMPILER.replace("FAULT", fault_script))
     env = {"CXX": cxx, "WEFT_COMPILE_SECONDS": "1" if fault == "hangs" else ""}
     (lab / "kernels/relu.cu").open("a").write(f"// {fault}\n")
-    done = python(lab, tmp_path / "cache", "-c", LIBRARY, env=env)
-    last = done.stderr.splitlines()[-1]
-    assert done.returncode == 1 and last.startswith("weft.base.errors.BuildError: ")
-    assert re.search(told, last), last
+    proc = python(lab, tmp_path / "cache", "-c", LIBRARY, env=env)
+    line = proc.stderr.splitlines()[-1]
+    assert proc.returncode == 1 and line.startswith("weft.base.errors.BuildError: ")
+    assert re.search(message, line), line
     (tmp_path / "a.cu").write_text("int main() { return 7; }\n")
     words = ["-m", "weft", "run", str(tmp_path / "a.cu"), "-O0"]
-    done = python(lab, tmp_path / "cache", *words, env=env)
-    assert done.returncode == 1 and re.search(told, done.stderr)
+    proc = python(lab, tmp_path / "cache", *words, env=env)
+    assert proc.returncode == 1 and re.search(message, proc.stderr)
     assert not left_over(tmp_path)
     assert not list((tmp_path / "cache").rglob("libweft_part_*"))
     assert not list((lab / "lib").glob("libweft_part_*"))
@@ -88,8 +88,8 @@ def test_a_compiler_that_goes_wrong_is_one_error(lab, tmp_path, fault):
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["is silent", "hangs"])
 def test_a_cell_tells_of_its_compiler(lab, tmp_path, fault):
-    what, told = FAULTS[fault]
-    cxx = compiler(tmp_path, COMPILER.replace("FAULT", what))
+    fault_script, message = FAULTS[fault]
+    cxx = compiler(tmp_path, COMPILER.replace("FAULT", fault_script))
     script = f"""
 import os
 os.environ["CXX"] = {cxx!r}
@@ -104,13 +104,13 @@ del os.environ["CXX"]
 """
     env = {"WEFT_COMPILE_SECONDS": "1" if fault == "hangs" else ""}
     script = script.replace("del os", "del os.environ['WEFT_COMPILE_SECONDS']; del os")
-    done = python(lab, tmp_path / "cache", "-c", script, env=env)
-    said, right = done.stdout.splitlines()
-    assert re.search(told, said) and right == "3", done.stderr
+    proc = python(lab, tmp_path / "cache", "-c", script, env=env)
+    output, is_right = proc.stdout.splitlines()
+    assert re.search(message, output) and is_right == "3", proc.stderr
 
 
 @pytest.mark.parametrize(
-    "text, told",
+    "text, message",
     [
         (None, r"no C\+\+ compiler '.*/cxx' \(from CXX\): install one \(Debian"),
         (
@@ -122,28 +122,28 @@ del os.environ["CXX"]
     ],
     ids=["missing", "no_compiler", "text", "no_shell"],
 )
-def test_what_is_no_compiler_is_one_line(lab, tmp_path, text, told):
+def test_what_is_no_compiler_is_one_line(lab, tmp_path, text, message):
     cxx = compiler(tmp_path, text) if text else str(tmp_path / "cxx")
     words = ["-m", "weft", "build", "--device", "cpu"]
-    done = python(lab, tmp_path / "cache", *words, env={"CXX": cxx})
-    assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert re.fullmatch(f"weft build: {told}.*\n", done.stderr), done.stderr
+    proc = python(lab, tmp_path / "cache", *words, env={"CXX": cxx})
+    assert proc.returncode == 1 and proc.stderr.count("\n") == 1
+    assert re.fullmatch(f"weft build: {message}.*\n", proc.stderr), proc.stderr
 
 
 def test_no_compiler_on_the_path(lab, tmp_path):
     (tmp_path / "bin").mkdir()
     words = ["-m", "weft", "build", "--device", "cpu"]
     env = {"CXX": None, "PATH": str(tmp_path / "bin")}
-    done = python(lab, tmp_path / "cache", *words, env=env)
+    proc = python(lab, tmp_path / "cache", *words, env=env)
     cure = "no C++ compiler: install one (Debian, Ubuntu: apt install g++)\n"
-    assert (done.returncode, done.stderr) == (1, f"weft build: {cure}")
+    assert (proc.returncode, proc.stderr) == (1, f"weft build: {cure}")
 
 
 def test_a_limit_that_is_none_is_refused(lab, tmp_path):
     for text in ("soon", "0", "-1", "nan"):
         env = {"WEFT_COMPILE_SECONDS": text}
-        done = python(lab, tmp_path / "cache", "-m", "weft", "build", env=env)
-        assert f"WEFT_COMPILE_SECONDS is {text}, want seconds" in done.stderr
+        proc = python(lab, tmp_path / "cache", "-m", "weft", "build", env=env)
+        assert f"WEFT_COMPILE_SECONDS is {text}, want seconds" in proc.stderr
 
 
 def test_ctrl_c_ends_a_compiler_that_hangs_and_all_it_started(lab, tmp_path):
@@ -156,9 +156,9 @@ def test_ctrl_c_ends_a_compiler_that_hangs_and_all_it_started(lab, tmp_path):
             time.sleep(0.05)
         child.send_signal(signal.SIGINT)
         begun = time.monotonic()
-        _, said = child.communicate(timeout=60)
+        _, output = child.communicate(timeout=60)
     assert child.returncode == 130 and time.monotonic() - begun < 30
-    assert "weft build: stopped." in said and "Traceback" not in said
+    assert "weft build: stopped." in output and "Traceback" not in output
     assert not left_over(f"{cxx}.sleep")
     assert not list(mark.rglob("libweft_part_*"))
     assert not [p for p in os.listdir(lab / "lib") if p.startswith("libweft_part_")]

@@ -1,4 +1,4 @@
-"""A change of any file that decides a cached result changes the cache's key."""
+"""A change of any file that affects a cached result changes the cache's key."""
 
 import functools
 import json
@@ -26,7 +26,7 @@ BYTES = {path: path.read_bytes() for files in SOURCES.values() for path in files
 
 @pytest.fixture
 def edit(monkeypatch):
-    """Let one file be read with a line more; keys are computed anew."""
+    """Return a function that pretends that a file has one more line."""
 
     def read_edited(edited: Path) -> None:
         monkeypatch.setattr(keys, "list_sources", lambda *places: SOURCES[places])
@@ -41,23 +41,23 @@ def edit(monkeypatch):
 
 
 def test_each_file_of_a_place_changes_its_hash(edit):
-    before = {place: keys.hash_sources(place) for place in PLACES}
+    original = {place: keys.hash_sources(place) for place in PLACES}
     for place in PLACES:
         for path in SOURCES[place,]:
             edit(path)
-            assert keys.hash_sources(place) != before[place], path
+            assert keys.hash_sources(place) != original[place], path
 
 
 def test_each_place_of_a_key_changes_it(edit):
-    before = {places: keys.hash_sources(*places) for places in KEYS.values()}
+    original = {places: keys.hash_sources(*places) for places in KEYS.values()}
     for name, places in KEYS.items():
         for place in places:
             edit(SOURCES[place,][0])
-            assert keys.hash_sources(*places) != before[places], f"{name}: {place}"
+            assert keys.hash_sources(*places) != original[places], f"{name}: {place}"
 
 
 def test_the_keys_cover_what_decides_a_result():
-    """The rewriter, the runtime of threads, the builder: each file of their folders."""
+    """The keys cover each file of the rewriter, the CPU runtime and the builder."""
     for name, folders in {
         "REWRITER": [PACKAGE / "csource/rewriter"],
         "RUNTIME": [ROOT / "kernels/simt"],
@@ -67,21 +67,21 @@ def test_the_keys_cover_what_decides_a_result():
     }.items():
         covered = {*SOURCES[KEYS[name]]}
         for folder in folders:
-            there = {
+            expected = {
                 path
                 for path in folder.rglob("*")
                 if path.suffix in (".py", ".cpp", ".h", "") and path.is_file()
             }
-            there = {p for p in there if "__pycache__" not in p.parts}
-            assert there and there <= covered, f"{name}: {there - covered}"
+            expected = {p for p in expected if "__pycache__" not in p.parts}
+            assert expected and expected <= covered, f"{name}: {expected - covered}"
 
 
 def test_an_object_of_cuda_c_is_named_after_the_rewriter(edit):
     source = build.KERNELS / "relu.cu"
     command = build._make_command(source, build.Flavour("cpu"))
-    before = build._object_path(source, command)
+    original = build._object_path(source, command)
     edit(PACKAGE / "csource/rewriter/shared.py")
-    assert build._object_path(source, command) != before
+    assert build._object_path(source, command) != original
 
 
 @pytest.mark.parametrize(
@@ -89,32 +89,32 @@ def test_an_object_of_cuda_c_is_named_after_the_rewriter(edit):
 )
 def test_a_cell_is_named_after_its_toolchain(edit, file):
     compiler._hash_toolchain.cache_clear()
-    before = compiler._hash_toolchain(False)
+    original = compiler._hash_toolchain(False)
     edit(ROOT / file)
     compiler._hash_toolchain.cache_clear()
-    assert compiler._hash_toolchain(False) != before
+    assert compiler._hash_toolchain(False) != original
     compiler._hash_toolchain.cache_clear()
 
 
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_a_cell_for_a_gpu_is_named_after_its_toolchain(edit):
     path = functools.partial(stored._stored_path, "", "sm_80", (), (), {})
-    before = path()
+    original = path()
     edit(PACKAGE / "cells/gpu/nvrtc.py")
-    assert path() != before
+    assert path() != original
 
 
 def test_a_program_is_built_again_after_an_edit_of_its_builder(tmp_path, monkeypatch):
-    """Its manifest has the state of each file that decides how it is built."""
+    """The program's manifest contains the state of each file that affects its build."""
     monkeypatch.setattr(store, "cache_folder", lambda *parts: tmp_path)
     executable, manifest = tmp_path / "prog.any", tmp_path / "prog.json"
     executable.touch()
     files = {str(f): program._file_state(str(f)) for f in SOURCES[keys.PROGRAM]}
     rewriter = str(PACKAGE / "csource/rewriter/rewrite.py")
-    for state, there in ((files[rewriter], True), ([0, 0, "another hash"], False)):
+    for state, expected in ((files[rewriter], True), ([0, 0, "another hash"], False)):
         files[rewriter] = state
         manifest.write_text(json.dumps({"executable": executable.name, "files": files}))
-        assert (program._from_manifest(manifest) == executable) == there
+        assert (program._from_manifest(manifest) == executable) == expected
 
 
 def test_a_place_without_sources_is_refused():

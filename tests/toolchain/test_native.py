@@ -1,4 +1,4 @@
-"""The border to C: statuses, numbers that do not fit, threads, a lost GPU."""
+"""The interface to C: statuses, numbers out of range, threads, a lost GPU."""
 
 import ctypes
 import subprocess
@@ -28,11 +28,11 @@ def test_a_number_that_c_cannot_hold_is_an_error_with_the_number():
 
 @pytest.fixture
 def threads():
-    """How many threads the CPU target uses now; put back afterwards."""
-    before = native.set_threads(0)
+    """Yield the CPU target's number of threads, and restore it after the test."""
+    original = native.set_threads(0)
     runtime = ctypes.CDLL(str(build.simt_runtime(build.Flavour.here("cpu"))))
     yield runtime.simt_threads
-    native.set_threads(before)
+    native.set_threads(original)
 
 
 def test_threads_outlive_a_reload(threads):
@@ -40,7 +40,7 @@ def test_threads_outlive_a_reload(threads):
     weft.relu(x)
     for number in (1, 2):
         weft.reload()
-        weft.set_threads(number)  # no library is open: a model may hold an old one
+        weft.set_threads(number)  # No library is open, except perhaps in a model.
         assert threads() == number
         assert torch.equal(weft.relu(x), x.relu())
         assert threads() == number
@@ -89,8 +89,8 @@ def test_threads_hold_in_every_thread_and_torchs_are_its_own():
             thread.join()
         print(counts)
     """
-    done = in_a_new_process(script)
-    assert done.stdout == "[0, 0, 2]\n", done.stderr
+    process = in_a_new_process(script)
+    assert process.stdout == "[0, 0, 2]\n", process.stderr
 
 
 @pytest.mark.slow
@@ -116,8 +116,8 @@ def test_a_forked_child_computes():
         assert os.waitpid(child, 0)[1] == 0
         work()
     """
-    done = in_a_new_process(script)
-    assert done.returncode == 0, done.stderr
+    process = in_a_new_process(script)
+    assert process.returncode == 0, process.stderr
 
 
 def test_an_error_is_told_once(target):
@@ -126,12 +126,12 @@ def test_an_error_is_told_once(target):
     path = build.library_of("test_errors", files, build.Flavour.here(target))
     lib = ctypes.CDLL(str(path))
     assert lib.choose_device(99) == native.library("relu", target).C.WEFT_ECUDA
-    assert lib.launch() == 0  # its own success, not the failure before it
+    assert lib.launch() == 0  # This call succeeds; the failure was the previous call's.
 
 
 @pytest.fixture
 def broken_gpu(monkeypatch):
-    """A library for a GPU on which every kernel faults, without a GPU."""
+    """Pretend that there is a GPU on which every kernel faults."""
     lib = native.Library("relu", "cpu")
     failures = []
 
@@ -157,7 +157,7 @@ def test_after_a_fault_every_launch_on_the_gpu_is_refused(broken_gpu):
             lib.call("weft_relu", 1)
         weft.reload()
     assert len(failures) == 1
-    assert weft.relu(torch.ones(1)) == 1  # the CPU target goes on
+    assert weft.relu(torch.ones(1)) == 1  # The CPU target still works.
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -175,7 +175,7 @@ def test_a_kernel_that_faults_says_restart_and_refuses_launches():
                 print(error)
         print(weft.relu(torch.tensor([-1.0, 2.0])).tolist())
     """
-    done = in_a_new_process(script)
-    first, again, last = done.stdout.splitlines()
-    assert first == again and "restart the notebook's kernel" in first, done.stderr
-    assert last == "[0.0, 2.0]"
+    process = in_a_new_process(script)
+    first, second, third = process.stdout.splitlines()
+    assert first == second and "restart the notebook's kernel" in first, process.stderr
+    assert third == "[0.0, 2.0]"

@@ -3,7 +3,7 @@
     check(add, lambda a, b: a + b, outputs={"c": "n"}, inputs={"a": "n", "b": "n"})
 
 The checker tries sizes around those of a block, several launch shapes, random signed
-inputs, and threads in three orders. Outputs are poisoned and lie between guard zones.
+inputs, and threads in three orders. Outputs are poisoned, between guard zones.
 Results are compared with a float64 reference within a derived bound. A failure report
 names the element, block and thread, and guesses the mistake (mistakes/).
 
@@ -58,16 +58,16 @@ class Verdict:
         if self.orders > 1:
             parts.append(f"{self.orders} orders of threads")
         error = f"largest error {self.worst:.2f} of its bound"
-        parts.append(error if self.worst else "every bit as wanted")
+        parts.append(error if self.worst else "every bit as expected")
         return f"{self.name} is right: {', '.join(parts)}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        name, _, rest = str(self).partition(" is right: ")
+        name, _, summary = str(self).partition(" is right: ")
         return (
             f'<span style="color:{SHARED}">✓</span> <code>{html.escape(name)}</code> '
-            f'is right <span style="opacity:.65">{html.escape(rest)}</span>'
+            f'is right <span style="opacity:.65">{html.escape(summary)}</span>'
         )
 
 
@@ -98,8 +98,8 @@ def check(
 
     kernel: a Python kernel (runs on sim), sim(k), numba_jit(k), cuda_c(k), or a kernel
     of load_cuda() or %%cuda. It may also be a plain function that writes into
-    `outputs`. Without outputs, it is a function of the inputs that returns what the
-    reference returns (NumPy, torch or lists). reference: a function that takes inputs
+    `outputs`. Without outputs, it is a function of the inputs that returns the same as
+    the reference (NumPy, torch or lists). reference: a function that takes inputs
     (floats as float64), values and sizes by name, or the inputs in order. It returns
     the outputs, then the inout arrays.
 
@@ -129,9 +129,9 @@ def check(
     (NotImplementedError of an exercise) pass through.
     """
     launched = any(x is not None for x in (block, grid, launch))
-    found = make_runners(kernel, bool(outputs or inout), device, launched, watched)
+    runners = make_runners(kernel, bool(outputs or inout), device, launched, watched)
     problem = _make_problem(
-        found[0],
+        runners[0],
         reference,
         *(outputs or {}, inputs or {}, inout or {}, values or {}),
         dtypes or {},
@@ -140,7 +140,7 @@ def check(
     problem.seed = seed
     _no_number_for_a_bound(bound)
     verdicts = []
-    for runner in found:
+    for runner in runners:
         cases = plan.plan_cases(
             problem, runner, sizes, block, grid, launch, shared, first
         )
@@ -163,19 +163,21 @@ def _make_problem(
 ) -> Problem:
     if not callable(reference):
         raise ArgumentError(
-            f"the reference is a function of the inputs, this is {reference!r}"
+            f"the reference must be a function of the inputs, not {reference!r}"
         )
-    told = {"outputs": outputs, "inputs": inputs, "inout": inout, "dtypes": dtypes}
-    groups = spoken_of(told)
+    options = {"outputs": outputs, "inputs": inputs, "inout": inout, "dtypes": dtypes}
+    groups = spoken_of(options)
     names = [n for group in (*groups, values) for n in group]
-    twice = sorted({n for n in names if names.count(n) > 1})
-    if twice:
-        raise ArgumentError(f"{', '.join(twice)}: given twice, as input and as output?")
+    repeats = sorted({n for n in names if names.count(n) > 1})
+    if repeats:
+        raise ArgumentError(
+            f"{', '.join(repeats)}: given twice, as input and as output?"
+        )
     if isinstance(runner, ReturningRunner):
         parameters: list[str] = []
         if not inputs:
             raise ArgumentError(
-                f"{runner.name}: say what it is given, e.g. "
+                f"{runner.name}: describe its inputs, e.g. "
                 f'inputs={{"a": ("m", "n")}}; a kernel needs outputs= as well'
             )
     else:
@@ -188,20 +190,20 @@ def _make_problem(
             )
         if not outputs and not inout:
             raise ArgumentError(
-                f"{runner.name} is a kernel: say what it writes, e.g. "
+                f"{runner.name} is a kernel: describe its outputs, e.g. "
                 f'outputs={{"{(parameters or ["c"])[0]}": ("m", "n")}}'
             )
-    left = [n for n in parameters if n not in names]
-    spoken = [s for g in groups for one in g.values() for s in one.symbols]
-    symbols = list(dict.fromkeys(left + spoken))
+    unnamed = [n for n in parameters if n not in names]
+    dimensions = [s for g in groups for spec in g.values() for s in spec.symbols]
+    symbols = list(dict.fromkeys(unnamed + dimensions))
     return Problem(reference, *groups, dict(values), symbols)
 
 
 def _no_number_for_a_bound(bound: Any) -> None:
     if bound is not None and not callable(bound):
         raise ArgumentError(
-            f"bound={bound!r}: an error's bound follows from what is computed; say "
-            f"terms= (how many roundings), or a function of inputs, sizes and want"
+            f"bound={bound!r}: expected a function of inputs, sizes and want; or give "
+            f"the number of roundings as terms="
         )
 
 
@@ -214,7 +216,7 @@ def _check(
     cases: list[Case],
     timeout: float,
 ) -> Verdict:
-    """Run every case; raise the error of refuse_run() for the first case that fails."""
+    """Run every case; if one fails, raise the error that refuse_run() returns."""
     runs, worst = 0, 0.0
     passed: list[Attempt] = []
     for index, (sizes, shape) in enumerate(cases):
@@ -225,8 +227,8 @@ def _check(
 
                 def again(number: int, order: str, case: Case | None = None) -> Attempt:
                     case = cases[number] if case is None else case
-                    later = problem.prepare(runner, *case, number)
-                    return _run_case(problem, runner, later, order, timeout)
+                    next_trial = problem.prepare(runner, *case, number)
+                    return _run_case(problem, runner, next_trial, order, timeout)
 
                 error = refuse_run(problem, runner, attempt, passed, len(cases), again)
                 raise error from attempt.error.__cause__
@@ -317,22 +319,22 @@ def _refuse_fault(runner: Runner, error: Exception) -> Mismatch:
     facts = {n: getattr(error, n, None) for n in ("block", "thread")}
     findings = getattr(report, "findings", None)
     if findings:
-        ended = [f for f in findings if f.text in str(error)]
+        matches = [f for f in findings if f.text in str(error)]
         # Races are listed after the fault that ended the launch.
-        last = (ended or findings)[-1]
-        facts |= {"kind": last.kind, "array": last.array, "index": last.index}
-        facts |= {"pattern": last.pattern}
+        finding = (matches or findings)[-1]
+        facts |= {"kind": finding.kind, "array": finding.array, "index": finding.index}
+        facts |= {"pattern": finding.pattern}
     text = str(error).removeprefix(f"{runner.name}: ")
-    made = Mismatch(text, report=report, **facts)
-    made.__cause__ = error
-    return made
+    mismatch = Mismatch(text, report=report, **facts)
+    mismatch.__cause__ = error
+    return mismatch
 
 
 def _refuse_findings(findings: Any, report: Any) -> Mismatch:
     """Turn the simulator's findings in a completed launch into a Mismatch."""
     first = findings[0]
     times = sum(f.count for f in findings)
-    text = first.text + f"; {times} times in all" * (times > 1)
+    text = first.text + f"; {times} times in total" * (times > 1)
     facts = {"block": first.block, "thread": first.thread, "array": first.array}
     facts |= {"index": first.index, "kind": first.kind, "pattern": first.pattern}
     return Mismatch(text, **facts, report=report)
@@ -353,5 +355,5 @@ def _join_verdicts(verdicts: list[Verdict]) -> Verdict:
     )
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -35,28 +35,28 @@ def by_name(function: Callable[..., Any], pool: Mapping[str, Any]) -> Any:
 
     Raises ArgumentError, with the available names, if a parameter is not in `pool`.
     """
-    wanted = names_of(function)
-    if wanted is None:
+    parameters = names_of(function)
+    if parameters is None:
         raise ArgumentError(f"{_name(function)} has no parameters that have names")
-    missing = [n for n in wanted if n not in pool]
+    missing = [n for n in parameters if n not in pool]
     if missing:
         raise ArgumentError(
-            f"{_name(function)} asks for {', '.join(missing)}; there is "
+            f"{_name(function)} requires {', '.join(missing)}; available: "
             f"{', '.join(pool) or 'nothing'}"
         )
-    return function(**{n: pool[n] for n in wanted})
+    return function(**{n: pool[n] for n in parameters})
 
 
 def names_of(function: Callable[..., Any]) -> list[str] | None:
     """Return the names of the required parameters; None if they are unknown."""
     try:
-        found = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return None
-    plain = [p for p in found if p.default is p.empty]
-    if any(p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) for p in plain):
+    required = [p for p in parameters if p.default is p.empty]
+    if any(p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) for p in required):
         return None
-    return [p.name for p in plain if p.kind is not p.VAR_KEYWORD]
+    return [p.name for p in required if p.kind is not p.VAR_KEYWORD]
 
 
 def _name(function: Any) -> str:
@@ -79,14 +79,14 @@ class Spec:
     @property
     def symbols(self) -> list[str]:
         """The sizes that appear in the dimensions, in order of appearance."""
-        found: list[str] = []
+        names: list[str] = []
         for dim in self.dims:
             if isinstance(dim, str):
                 tree = ast.walk(ast.parse(dim, mode="eval"))
-                found += [n.id for n in tree if isinstance(n, ast.Name)]
+                names += [n.id for n in tree if isinstance(n, ast.Name)]
             elif callable(dim):
-                found += names_of(dim) or []
-        return [n for n in dict.fromkeys(found) if n not in _FUNCTIONS]
+                names += names_of(dim) or []
+        return [n for n in dict.fromkeys(names) if n not in _FUNCTIONS]
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def parse_spec(name: str, value: Any, dtypes: Mapping[str, Any]) -> Spec:
         value = (value,)
     if not isinstance(value, (tuple, list)):
         raise ArgumentError(
-            f'{name}: want a shape such as ("m", "n"), "int32[n]" or an array, this is '
+            f'{name}: expected a shape such as ("m", "n"), "int32[n]" or an array, not '
             f"{value!r}"
         )
     for dim in value:
@@ -124,7 +124,7 @@ def parse_spec(name: str, value: Any, dtypes: Mapping[str, Any]) -> Spec:
             try:
                 ast.parse(dim, mode="eval")
             except SyntaxError:
-                raise ArgumentError(f"{name}: {dim!r} is no size") from None
+                raise ArgumentError(f"{name}: {dim!r} is not a size") from None
     return Spec(name, tuple(value), _parse_dtype(name, dtype))
 
 
@@ -133,7 +133,7 @@ def spoken_of(options: Mapping[str, Any]) -> list[dict[str, Spec]]:
     dtypes = options.get("dtypes") or {}
     kinds = (options.get(kind) or {} for kind in ("outputs", "inputs", "inout"))
     return [
-        {n: parse_spec(n, one, dtypes) for n, one in kind.items()} for kind in kinds
+        {n: parse_spec(n, value, dtypes) for n, value in kind.items()} for kind in kinds
     ]
 
 
@@ -156,7 +156,7 @@ def _parse_dtype(name: str, dtype: Any) -> np.dtype | None:
         text = str(dtype)
         return np.dtype(text[6:] if text.startswith("torch.") else dtype)
     except TypeError:
-        raise ArgumentError(f"{name}: {dtype!r} is no dtype") from None
+        raise ArgumentError(f"{name}: {dtype!r} is not a dtype") from None
 
 
 def _is_name(dim: Any) -> bool:
@@ -171,14 +171,14 @@ def _parse_dimension(name: str, dim: Any, sizes: Sizes) -> int:
             value = eval(dim, {"__builtins__": {}}, _FUNCTIONS | sizes)
         else:
             value = dim
-        whole = int(value)
+        length = int(value)
     except NameError as error:
         raise ArgumentError(f"{name}: {error}") from None
     except (TypeError, ValueError):
-        raise ArgumentError(f"{name}: {dim!r} is no size") from None
-    if whole != value:
-        raise ArgumentError(f"{name}: {dim!r} is {value!r}, no whole number")
-    return whole
+        raise ArgumentError(f"{name}: {dim!r} is not a size") from None
+    if length != value:
+        raise ArgumentError(f"{name}: {dim!r} is {value!r}, not a whole number")
+    return length
 
 
 def draw_values(
@@ -235,7 +235,7 @@ def make_three(given: Any) -> tuple[int, int, int]:
     """Return (x, y, z) for an int or a sequence of one to three ints."""
     parts = tuple(given) if isinstance(given, Iterable) else (given,)
     if not 1 <= len(parts) <= 3 or not all(hasattr(p, "__index__") for p in parts):
-        raise ArgumentError(f"a block or grid is one to three ints, this is {given!r}")
+        raise ArgumentError(f"a block or grid is one to three ints, not {given!r}")
     x, y, z = (*(int(p) for p in parts), 1, 1)[:3]
     return x, y, z
 
@@ -249,8 +249,8 @@ def cover_elements(
     flattened into the last one.
     """
     axes = list(shape[::-1]) or [1]
-    head, rest = axes[: dims - 1], axes[dims - 1 :]
-    lengths = [*head, math.prod(rest)]
+    head, trailing = axes[: dims - 1], axes[dims - 1 :]
+    lengths = [*head, math.prod(trailing)]
     lengths += [1] * (3 - len(lengths))
     grid = tuple(max(1, divide_up(n, b)) for n, b in zip(lengths, block))
     return LaunchShape(grid, block, plain=True)
@@ -274,29 +274,29 @@ def size_list(sizes: Any, symbols: Sequence[str]) -> list[Sizes]:
         isinstance(sizes, tuple) and len(symbols) == len(sizes) != 1
     ):
         sizes = [sizes]
-    found = []
-    for one in sizes:
-        if isinstance(one, dict):
-            values = one
+    rows = []
+    for entry in sizes:
+        if isinstance(entry, dict):
+            values = entry
         else:
-            parts = tuple(one) if isinstance(one, (tuple, list)) else (one,)
+            parts = tuple(entry) if isinstance(entry, (tuple, list)) else (entry,)
             if len(parts) != len(symbols):
                 raise ArgumentError(
-                    f"sizes: {one!r} gives {len(parts)} of {len(symbols)} sizes "
+                    f"sizes: {entry!r} gives {len(parts)} of {len(symbols)} sizes "
                     f"({', '.join(symbols) or 'there are none'})"
                 )
             values = dict(zip(symbols, parts))
         if set(values) != set(symbols):
             raise ArgumentError(
-                f"sizes: {one!r} does not say {', '.join(symbols)}, which the shapes "
-                f"and parameters do"
+                f"sizes: {entry!r} must have exactly the sizes of the shapes and "
+                f"parameters: {', '.join(symbols)}"
             )
         if not all(hasattr(v, "__index__") and v >= 0 for v in values.values()):
-            raise ArgumentError(f"sizes: {one!r}: want whole numbers from 0 on")
-        found.append({n: int(values[n]) for n in symbols})
-    if not found:
+            raise ArgumentError(f"sizes: {entry!r}: expected whole numbers from 0 on")
+        rows.append({n: int(values[n]) for n in symbols})
+    if not rows:
         raise ArgumentError("sizes is empty: nothing would be checked")
-    return found
+    return rows
 
 
 def default_sizes(
@@ -339,8 +339,8 @@ def _at_most(
     """Limit a row's product to `most`, shrinking sizes that no block covers first."""
     row = list(row)
     while math.prod(row) > most:
-        free = [i for i, s in enumerate(symbols) if s not in sides and row[i] > 2]
-        among = free or range(len(row))
-        largest = max(among, key=lambda i: row[i])
+        uncovered = [i for i, s in enumerate(symbols) if s not in sides and row[i] > 2]
+        candidates = uncovered or range(len(row))
+        largest = max(candidates, key=lambda i: row[i])
         row[largest] = max(1, row[largest] * 2 // 3)
     return row

@@ -35,46 +35,50 @@ def plan_cases(
 ) -> list[Case]:
     """Return all cases (sizes and launch shape): those of `first`, then the plan's."""
     symbols = problem.symbols
-    begin = []
-    for some, where in first:
-        (row,) = size_list(some, symbols)
-        begin.append(
-            (row, _launch_shape(where, row, shared) if runner.kernel else None)
+    first_cases = []
+    for values, launch_place in first:
+        (row,) = size_list(values, symbols)
+        first_cases.append(
+            (row, _launch_shape(launch_place, row, shared) if runner.kernel else None)
         )
-    given = None if sizes is None else size_list(sizes, symbols)
+    own_rows = None if sizes is None else size_list(sizes, symbols)
     if not runner.kernel:
         if any(x is not None for x in (block, grid, launch)):
             raise ArgumentError(f"{runner.name} is a plain function: it has no launch")
-        rows = given or default_sizes(symbols, {}, runner.most)
+        rows = own_rows or default_sizes(symbols, {}, runner.most)
         rows = _select_possible(problem, rows)
-        return begin + [(row, None) for row in rows for _ in range(2)]
+        return first_cases + [(row, None) for row in rows for _ in range(2)]
     if launch is not None:
         if block is not None or grid is not None:
-            raise ArgumentError("say launch=, or block= and grid=, not both")
-        every = launch if isinstance(launch, list) else [launch]
-        rows = given or default_sizes(symbols, {}, runner.most, not runner.few)
+            raise ArgumentError("give launch=, or block= and grid=, not both")
+        launches = launch if isinstance(launch, list) else [launch]
+        rows = own_rows or default_sizes(symbols, {}, runner.most, not runner.few)
         rows = _select_possible(problem, rows)
-        plan = [(row, _launch_shape(one, row, shared)) for one in every for row in rows]
-        return _select_launchable(runner, _without_repeats(begin, plan))
+        plan = [
+            (row, _launch_shape(option, row, shared))
+            for option in launches
+            for row in rows
+        ]
+        return _select_launchable(runner, _without_repeats(first_cases, plan))
     if block is None and runner.few:
         block = {1: 32, 2: (8, 4), 3: (4, 4, 2)}[runner.dimensions]
     plan = []
-    for number, one in enumerate(list_blocks(block, runner.dimensions)):
-        rows = given or _default_sizes(
-            problem, runner, one, number == 0 and not runner.few
+    for number, option in enumerate(list_blocks(block, runner.dimensions)):
+        rows = own_rows or _default_sizes(
+            problem, runner, option, number == 0 and not runner.few
         )
         make = partial(
-            _make_shape, problem, runner, block=one, grid=grid, shared=shared
+            _make_shape, problem, runner, block=option, grid=grid, shared=shared
         )
-        again = make if grid is None or callable(grid) else None
+        like = make if grid is None or callable(grid) else None
         for row in _select_possible(problem, rows):
-            plan.append((row, replace(make(row), like=again)))
-    return _select_launchable(runner, _without_repeats(begin, plan))
+            plan.append((row, replace(make(row), like=like)))
+    return _select_launchable(runner, _without_repeats(first_cases, plan))
 
 
-def _without_repeats(begin: list, plan: list) -> list:
-    """Return the cases of `begin`, then those of `plan` that `begin` lacks."""
-    return begin + [case for case in plan if case not in begin]
+def _without_repeats(first_cases: list, plan: list) -> list:
+    """Return the first cases, then those of `plan` that are not among them."""
+    return first_cases + [case for case in plan if case not in first_cases]
 
 
 def _select_launchable(runner: Runner, plan: list) -> list:
@@ -94,21 +98,21 @@ def _default_sizes(
     if runner.dimensions > 1 or len(axes) == 1:
         for names, side in zip(reversed(axes), block):
             sides |= dict.fromkeys(names, side)
-    other = block[0] if len(problem.symbols) <= 2 else min(16, block[0])
-    return default_sizes(problem.symbols, sides, runner.most, first, other)
+    tile_length = block[0] if len(problem.symbols) <= 2 else min(16, block[0])
+    return default_sizes(problem.symbols, sides, runner.most, first, tile_length)
 
 
 def _select_possible(problem: Problem, rows: list[Sizes]) -> list[Sizes]:
     """Return the sizes for which every array has at least one element."""
     specs = [*problem.outputs.values(), *problem.inputs.values()]
     specs += problem.inout.values()
-    kept = [r for r in rows if all(min((*s.shape(r), 1)) >= 1 for s in specs)]
-    if not kept:
+    valid_rows = [r for r in rows if all(min((*s.shape(r), 1)) >= 1 for s in specs)]
+    if not valid_rows:
         raise ArgumentError(
             f"no default sizes fit these shapes (sizes {', '.join(problem.symbols)}): "
-            f"say sizes="
+            f"give sizes="
         )
-    return kept
+    return valid_rows
 
 
 def _make_shape(
@@ -120,14 +124,14 @@ def _make_shape(
     shared: Any,
 ) -> LaunchShape:
     spec = next(iter([*problem.outputs.values(), *problem.inout.values()]))
-    made = cover_elements(spec.shape(sizes), block, runner.dimensions)
+    cover = cover_elements(spec.shape(sizes), block, runner.dimensions)
     plain_block = block[0] if block[1:] == (1, 1) else block
     pool = sizes | {"block": plain_block}
-    room = by_name(shared, pool) if callable(shared) else shared
+    shared_bytes = by_name(shared, pool) if callable(shared) else shared
     if grid is not None:
         grid = by_name(grid, pool) if callable(grid) else grid
-        return LaunchShape(make_three(grid), block, room)
-    return LaunchShape(made.grid, block, room, plain=True)
+        return LaunchShape(make_three(grid), block, shared_bytes)
+    return LaunchShape(cover.grid, block, shared_bytes, plain=True)
 
 
 def shape_for_sizes(
@@ -142,7 +146,7 @@ def shape_for_sizes(
     if shape is None:
         return None
     if shape.like is None:
-        raise ArgumentError(f"{shape} was given for its sizes alone")
+        raise ArgumentError(f"{shape} applies only to its own sizes")
     return shape.like(sizes)
 
 
@@ -150,12 +154,12 @@ def _launch_shape(launch: Any, sizes: Sizes, shared: Any) -> LaunchShape:
     parts = by_name(launch, sizes) if callable(launch) else launch
     if not isinstance(parts, tuple) or not 2 <= len(parts) <= 3:
         raise ArgumentError(
-            f"launch: want (grid, block) or (grid, block, bytes), this is {parts!r}"
+            f"launch: expected (grid, block) or (grid, block, bytes), not {parts!r}"
         )
     if len(parts) == 2:
-        room = (
+        shared_bytes = (
             by_name(shared, sizes | {"block": parts[1]}) if callable(shared) else shared
         )
-        parts = (*parts, room)
+        parts = (*parts, shared_bytes)
     like = partial(_launch_shape, launch, shared=shared) if callable(launch) else None
     return LaunchShape(make_three(parts[0]), make_three(parts[1]), parts[2], like=like)

@@ -55,37 +55,37 @@ class Attempt:
         if self.trial.shape is not None:
             parts.append(str(self.trial.shape))
         if self.order not in ("", "forward"):
-            how = {"reverse": "in reverse"}.get(self.order, self.order)
-            parts.append(f"threads {how}")
+            direction = {"reverse": "in reverse"}.get(self.order, self.order)
+            parts.append(f"threads {direction}")
         return ", ".join(parts) or "its inputs"
 
 
 Arrays = dict[str, np.ndarray]
 STEP = 1 / 16  # change of an element: large enough to be visible in float64
-# Relative to the answer; smaller changes are rounding errors of the reference.
+# Relative to the answer. Smaller changes are rounding errors of the reference.
 SAME = 1e-12
 
 
 def fan_in(
     answer: Callable[[Arrays], Arrays], inputs: Arrays, want: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
-    """Return, for each output, how many elements of one input an output element depends
-    on. This is the mean over the output, for the input element with the widest effect.
+    """Count, for each output, the elements of one input on which an element depends.
 
+    This is the mean over the output, for the input element with the widest effect.
     answer: a function that returns the outputs for changed inputs. inputs: floats as
-    float64; the first, middle and last element of each are changed. 0: none were found.
+    float64; only the first, middle and last element of each are changed.
     """
-    most = dict.fromkeys(want, 0)
+    counts = dict.fromkeys(want, 0)
     for name, array in inputs.items():
         if array.dtype.kind not in "fc":
             continue  # Integers select elements, so changing them proves nothing.
         for place in sorted({0, array.size // 2, array.size - 1} - {-1}):
-            moved = array.copy()
-            moved.flat[place] += STEP * (1 + abs(moved.flat[place]))
-            for output, changed in _count_changed(answer, {name: moved}, want).items():
-                each = -(-array.size * changed // max(1, want[output].size))
-                most[output] = max(most[output], each)
-    return most
+            probe = array.copy()
+            probe.flat[place] += STEP * (1 + abs(probe.flat[place]))
+            for output, count in _count_changed(answer, {name: probe}, want).items():
+                per_element = -(-array.size * count // max(1, want[output].size))
+                counts[output] = max(counts[output], per_element)
+    return counts
 
 
 def _count_changed(
@@ -95,14 +95,14 @@ def _count_changed(
     reference does not accept the inputs, or returns other shapes."""
     try:
         with np.errstate(all="ignore"):
-            found = answer(inputs)
-            off = {
-                n: np.abs(widen_floats(found[n]) - widen_floats(due))
-                for n, due in want.items()
+            results = answer(inputs)
+            errors = {
+                n: np.abs(widen_floats(results[n]) - widen_floats(expected))
+                for n, expected in want.items()
             }
             return {
-                n: int((each > SAME * np.abs(widen_floats(want[n]))).sum())
-                for n, each in off.items()
+                n: int((error > SAME * np.abs(widen_floats(want[n]))).sum())
+                for n, error in errors.items()
             }
     except Exception:
         return {}
@@ -160,17 +160,17 @@ class Problem:
         """Draw the inputs of a case and compute the reference's answer."""
         rng = np.random.default_rng([self.seed, index])
         inputs = {
-            name: self._draw(one, runner, sizes, rng)
-            for name, one in (self.inputs | self.inout).items()
+            name: self._draw(spec, runner, sizes, rng)
+            for name, spec in (self.inputs | self.inout).items()
         }
         values = {
             name: by_name(v, sizes | {"rng": rng}) if callable(v) else v
             for name, v in self.values.items()
         }
         starts = {}
-        for name, one in self.outputs.items():
-            dtype = one.dtype or runner.dtype(name)
-            starts[name] = np.full(one.shape(sizes), poison(dtype, index), dtype)
+        for name, spec in self.outputs.items():
+            dtype = spec.dtype or runner.dtype(name)
+            starts[name] = np.full(spec.shape(sizes), poison(dtype, index), dtype)
         starts |= {name: inputs[name] for name in self.inout}
         trial = Trial(sizes, shape, index, inputs, starts, values)
         trial.want = self._wants(self.answer(trial.pool), starts)
@@ -179,21 +179,21 @@ class Problem:
         return trial
 
     def _draw(
-        self, one: Spec, runner: Runner, sizes: Sizes, rng: np.random.Generator
+        self, spec: Spec, runner: Runner, sizes: Sizes, rng: np.random.Generator
     ) -> np.ndarray:
-        if one.data is not None:
-            return one.data.copy()
-        shape = one.shape(sizes)
-        dtype = one.dtype or runner.dtype(one.name)
-        maker = self.data.get(one.name)
+        if spec.data is not None:
+            return spec.data.copy()
+        shape = spec.shape(sizes)
+        dtype = spec.dtype or runner.dtype(spec.name)
+        maker = self.data.get(spec.name)
         if maker is None:
             return draw_values(shape, dtype, rng)
-        made = np.asarray(by_name(maker, sizes | {"rng": rng, "shape": shape}))
-        if made.shape != shape:
+        array = np.asarray(by_name(maker, sizes | {"rng": rng, "shape": shape}))
+        if array.shape != shape:
             raise ArgumentError(
-                f"data for {one.name}: shape {made.shape}, want {shape}"
+                f"data for {spec.name}: shape {array.shape}, expected {shape}"
             )
-        return made.astype(dtype)
+        return array.astype(dtype)
 
     def answer(self, pool: Mapping[str, Any]) -> Any:
         """Return the reference's result for these inputs, sizes and values."""
@@ -207,8 +207,8 @@ class Problem:
     def _wants(self, result: Any, starts: Arrays) -> Arrays:
         if not starts:  # A returning function's outputs have no names.
             return name_results(result, None, "the reference")
-        found = self.wanted(result)
-        return {n: fit_answer(n, found[n], s.shape) for n, s in starts.items()}
+        results = self.wanted(result)
+        return {n: fit_answer(n, results[n], s.shape) for n, s in starts.items()}
 
     def judge(self, trial: Trial, got: Arrays) -> None:
         """Set the error bounds for the results that a function returned."""
@@ -216,22 +216,22 @@ class Problem:
 
     def _judge(self, trial: Trial, dtypes: Mapping[str, np.dtype]) -> None:
         if self.bound is not None:
-            given = by_name(self.bound, trial.pool | {"want": trial.want})
-            given = given if isinstance(given, dict) else dict.fromkeys(dtypes, given)
+            limit = by_name(self.bound, trial.pool | {"want": trial.want})
+            limit = limit if isinstance(limit, dict) else dict.fromkeys(dtypes, limit)
             trial.bound = {
-                n: np.broadcast_to(np.asarray(given[n], np.float64), w.shape)
+                n: np.broadcast_to(np.asarray(limit[n], np.float64), w.shape)
                 for n, w in trial.want.items()
             }
             return
         sizes = self._magnitudes(trial)
         floats = [name for name, dtype in dtypes.items() if dtype.kind in "fc"]
-        unsaid = [name for name in floats if self._given_terms(name) is None]
-        depends = self._fan_in(trial) if unsaid else {}
+        derived = [name for name in floats if self._given_terms(name) is None]
+        fan_ins = self._fan_in(trial) if derived else {}
         for name, dtype in dtypes.items():
             want = trial.want[name]
             bound = np.zeros(want.shape)
             if name in floats:
-                terms = self._terms(name, trial, want, depends.get(name, 0))
+                terms = self._terms(name, trial, want, fan_ins.get(name, 0))
                 unit = UNIT.get(dtype if name in trial.starts else None, 2.0**-24)
                 bound = 1.01 * terms * unit * sizes[name] + 1e-38 * (terms > 0)
             trial.bound[name] = np.where(np.isfinite(bound), bound, 0.0)
@@ -243,17 +243,17 @@ class Problem:
         }  # Integers and bools select elements: an index has no magnitude.
         with np.errstate(all="ignore"):
             try:
-                found = self._wants(self.answer(pool), trial.starts)
+                results = self._wants(self.answer(pool), trial.starts)
             except (ArithmeticError, ValueError):  # The reference is undefined for |x|.
-                found = trial.want
+                results = trial.want
             sizes = {}
             for name, want in trial.want.items():
-                plain = np.abs(
+                magnitude = np.abs(
                     want.astype(complex if want.dtype.kind == "c" else float)
                 )
-                size = np.abs(found.get(name, plain)) * np.ones(want.shape)
-                size = np.where(np.isfinite(size), size, plain)
-                sizes[name] = np.maximum(size, plain)
+                size = np.abs(results.get(name, magnitude)) * np.ones(want.shape)
+                size = np.where(np.isfinite(size), size, magnitude)
+                sizes[name] = np.maximum(size, magnitude)
         return sizes
 
     def _fan_in(self, trial: Trial) -> dict[str, int]:
@@ -265,21 +265,21 @@ class Problem:
 
         return fan_in(answer, inputs, trial.want)
 
-    def _terms(self, name: str, trial: Trial, want: np.ndarray, depends: int) -> float:
-        given = self._given_terms(name)
-        if given is None:
+    def _terms(self, name: str, trial: Trial, want: np.ndarray, fan_in: int) -> float:
+        terms = self._given_terms(name)
+        if terms is None:
             named_sizes = {
-                s for one in (self.inputs | self.inout).values() for s in one.symbols
+                s for spec in (self.inputs | self.inout).values() for s in spec.symbols
             }
-            every = math.prod(trial.sizes[s] for s in named_sizes)
+            combinations = math.prod(trial.sizes[s] for s in named_sizes)
             if not named_sizes:
-                every = max((a.size for a in trial.inputs.values()), default=1)
-            return MORE + max(1, depends, -(-every // max(1, want.size)))
-        if callable(given):
-            return float(by_name(given, trial.pool))
-        if isinstance(given, str):
-            return float(Spec("terms", (given,), None).shape(trial.sizes)[0])
-        return float(given)
+                combinations = max((a.size for a in trial.inputs.values()), default=1)
+            return MORE + max(1, fan_in, -(-combinations // max(1, want.size)))
+        if callable(terms):
+            return float(by_name(terms, trial.pool))
+        if isinstance(terms, str):
+            return float(Spec("terms", (terms,), None).shape(trial.sizes)[0])
+        return float(terms)
 
     def _given_terms(self, name: str) -> Any:
         """Return the caller's terms for an output; None if there are none."""
@@ -300,10 +300,10 @@ def make_arguments(
             array = arrays[name]
             if runner.device is not None:
                 flat = array.tensor
-                shaped = flat if runner.flat(name) else flat.reshape(array.shape)
+                argument = flat if runner.flat(name) else flat.reshape(array.shape)
             else:
-                shaped = array.array.ravel() if runner.flat(name) else array.array
-            args.append(shaped)
+                argument = array.array.ravel() if runner.flat(name) else array.array
+            args.append(argument)
         else:
             args.append((trial.sizes | trial.values)[name])
     return arrays, args
@@ -328,15 +328,15 @@ def call(
     Arrays are passed as NumPy arrays, or as tensors if the function accepts only those.
     copies: pass copies of the arrays instead of the arrays themselves.
     """
-    wanted = names_of(function)
-    if wanted and set(wanted) <= set(pool):
-        names, keywords = wanted, True
+    parameters = names_of(function)
+    if parameters and set(parameters) <= set(pool):
+        names, keywords = parameters, True
     else:
         names, keywords = list(arrays), False
 
     def attempt(convert: Callable[[np.ndarray], Any]) -> Any:
-        given = {n: convert(pool[n]) if n in arrays else pool[n] for n in names}
-        return function(**given) if keywords else function(*given.values())
+        arguments = {n: convert(pool[n]) if n in arrays else pool[n] for n in names}
+        return function(**arguments) if keywords else function(*arguments.values())
 
     try:
         return attempt(np.copy if copies else np.asarray)
@@ -355,21 +355,21 @@ def name_results(result: Any, names: list[str] | None, whose: str) -> Arrays:
     tuple. whose: the function's name for error messages.
     """
     if isinstance(result, dict):
-        found = result
+        results = result
     elif isinstance(result, tuple) and (names is None or len(names) > 1):
         labels = names or [f"result {i}" for i in range(len(result))]
         if len(labels) != len(result):
             raise ArgumentError(
-                f"{whose} returns {len(result)} arrays, want {len(labels)}: "
+                f"{whose} returns {len(result)} arrays, expected {len(labels)}: "
                 f"{', '.join(labels)}"
             )
-        found = dict(zip(labels, result))
+        results = dict(zip(labels, result))
     else:
-        found = {(names or ["result"])[0]: result}
-    missing = [n for n in names or () if n not in found]
+        results = {(names or ["result"])[0]: result}
+    missing = [n for n in names or () if n not in results]
     if missing:
         raise ArgumentError(f"{whose} does not return {', '.join(missing)}")
-    return {n: convert_result(v, n, whose) for n, v in found.items()}
+    return {n: convert_result(v, n, whose) for n, v in results.items()}
 
 
 def convert_result(value: Any, name: str, whose: str) -> np.ndarray:
@@ -379,14 +379,14 @@ def convert_result(value: Any, name: str, whose: str) -> np.ndarray:
     elif isinstance(value, (list, tuple)):
         value = [v.detach() if isinstance(v, torch.Tensor) else v for v in value]
     try:
-        made = np.asarray(value)
+        array = np.asarray(value)
     except (TypeError, ValueError):
-        made = np.asarray(None)
-    if made.dtype.kind not in "biufc":
-        shown = repr(value)
-        shown = shown if len(shown) < 60 else shown[:57] + "..."
-        raise ArgumentError(f"{whose} returns {shown} for {name}: want numbers")
-    return made
+        array = np.asarray(None)
+    if array.dtype.kind not in "biufc":
+        text = repr(value)
+        text = text if len(text) < 60 else text[:57] + "..."
+        raise ArgumentError(f"{whose} returns {text} for {name}: expected numbers")
+    return array
 
 
 def fit_answer(name: str, want: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -395,7 +395,7 @@ def fit_answer(name: str, want: np.ndarray, shape: tuple[int, ...]) -> np.ndarra
     if want.shape == shape or flat or (want.ndim == 0 and math.prod(shape) == 1):
         return want.reshape(shape)
     raise ArgumentError(
-        f"the reference gives {name} the shape {want.shape}, and outputs= says {shape}"
+        f"the reference gives {name} the shape {want.shape}, but outputs= {shape}"
     )
 
 

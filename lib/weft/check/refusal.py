@@ -29,7 +29,7 @@ def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str,
     assert error is not None
     if shape is None or error.index is None:
         return {}
-    known, writer = _writer_of(runner, attempt)
+    traced, writer = _writer_of(runner, attempt)
     if writer is not None:
         block, thread = writer
         lines.append(
@@ -37,18 +37,18 @@ def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str,
             "wrote it last."
         )
         return {"block": block, "thread": thread}
-    said = f"No thread wrote {name_element(error.array, error.index)}" if known else ""
+    text = f"No thread wrote {name_element(error.array, error.index)}" if traced else ""
     place = _map_element(runner, attempt) if shape.plain else None
     if place is None:
-        if said:
-            lines.append(f"{said}.")
+        if text:
+            lines.append(f"{text}.")
         return {}
     block, thread = place
-    who = f"thread {_dimension_of(thread)} of block {_dimension_of(block)}"
-    if said:
-        lines.append(f"{said}; with a thread for each element that is {who}.")
+    name = f"thread {_dimension_of(thread)} of block {_dimension_of(block)}"
+    if text:
+        lines.append(f"{text}; with a thread for each element that is {name}.")
     else:
-        lines.append(f"With a thread for each element, that is {who}.")
+        lines.append(f"With a thread for each element, that is {name}.")
     return {"block": block, "thread": thread}
 
 
@@ -69,17 +69,17 @@ def _writer_of(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
         for i, s in enumerate(trace.sites)
         if s.array in numbers and s.kind in ("write", "atomic")
     ]
-    found = None
+    last_write = None
     for interval in trace.intervals:
         rows = np.isin(interval.site, sites) & (interval.element == flat)
         if rows.any():
-            last = int(np.flatnonzero(rows)[-1])
-            found = interval.block, int(interval.thread[last])
-    if found is None:
+            row = int(np.flatnonzero(rows)[-1])
+            last_write = interval.block, int(interval.thread[row])
+    if last_write is None:
         return True, None
     return True, (
-        _unravel_index(found[0], trace.grid),
-        _unravel_index(found[1], trace.block),
+        _unravel_index(last_write[0], trace.grid),
+        _unravel_index(last_write[1], trace.block),
     )
 
 
@@ -111,7 +111,7 @@ def _dimension_of(index: Sequence[int]) -> str:
     return "({},{},{})".format(*index)
 
 
-EXPLORED = 12  # Maximum number of cases that are run only to see which fail.
+EXPLORED = 12  # maximum number of later cases that are run to see whether they fail
 
 
 class Again(Protocol):
@@ -144,18 +144,20 @@ def refuse_run(
         facts |= {"launch_block": first.trial.shape.block}
     if first.by_value:
         facts |= find_writer(runner, first, lines)
-    later = []
-    # After a fault the GPU is lost to this process.
-    lost = runner.device is not None and not first.by_value
+    later_runs = []
+    # After a fault, this process can no longer use the GPU.
+    gpu_lost = runner.device is not None and not first.by_value
     if not (
-        lost or _is_hanging(first) or isinstance(first.error.__cause__, FunctionTooLong)
+        gpu_lost
+        or _is_hanging(first)
+        or isinstance(first.error.__cause__, FunctionTooLong)
     ):
-        later = _explore_cases(runner, first, cases, again)
+        later_runs = _explore_cases(runner, first, cases, again)
         if not runner.few and not runner.device:
-            later += _probe(problem, [*passed, first, *later], cases, again)
-    looks = _guess_mistakes(problem, runner, first, passed, later, again)
-    lines += looks
-    facts["guess"] = " ".join(looks)
+            later_runs += _probe(problem, [*passed, first, *later_runs], cases, again)
+    guesses = _guess_mistakes(problem, runner, first, passed, later_runs, again)
+    lines += guesses
+    facts["guess"] = " ".join(guesses)
     return Mismatch("\n".join(lines), **facts)
 
 
@@ -169,14 +171,14 @@ def _explore_cases(
     runner: Runner, first: Attempt, cases: int, again: Again
 ) -> list[Attempt]:
     """Run the cases after the failing one, with threads in the same order."""
-    most = 3 if runner.few else EXPLORED
-    found = []
-    for number_ in range(first.trial.index + 1, cases)[:most]:
+    limit = 3 if runner.few else EXPLORED
+    attempts = []
+    for number_ in range(first.trial.index + 1, cases)[:limit]:
         attempt = again(number_, first.order)
         if _is_hanging(attempt):
             break
-        found.append(attempt)
-    return found
+        attempts.append(attempt)
+    return attempts
 
 
 def _probe(
@@ -184,27 +186,27 @@ def _probe(
 ) -> list[Attempt]:
     """Repeat a right run with one size at a time taken from a wrong run.
 
-    This finds the decisive size: those of a plan are often large, odd or full together.
+    This finds the decisive size. In a plan, all sizes are often large or odd together.
     """
-    right = [run for run in runs if run.error is None]
-    wrong = [run for run in runs if run.error is not None]
-    if not right or len(problem.symbols) < 2:
+    passing = [run for run in runs if run.error is None]
+    failing = [run for run in runs if run.error is not None]
+    if not passing or len(problem.symbols) < 2:
         return []
-    base = max(right, key=lambda run: min(run.trial.sizes.values())).trial
-    found: list[Attempt] = []
+    base = max(passing, key=lambda run: min(run.trial.sizes.values())).trial
+    probes: list[Attempt] = []
     for name in problem.symbols:
-        known = {run.trial.sizes[name] for run in right}
-        others = sorted({run.trial.sizes[name] for run in wrong} - known)
-        one = next((n for n in others if n > 1), others[0] if others else 0)
-        if not one:
+        good = {run.trial.sizes[name] for run in passing}
+        values = sorted({run.trial.sizes[name] for run in failing} - good)
+        size = next((n for n in values if n > 1), values[0] if values else 0)
+        if not size:
             continue
-        sizes = base.sizes | {name: one}
+        sizes = base.sizes | {name: size}
         with contextlib.suppress(Exception):  # The caller may not intend these sizes.
             shape = plan.shape_for_sizes(problem, base.shape, sizes)
-            found.append(again(cases + len(found), wrong[0].order, (sizes, shape)))
-            if _is_hanging(found[-1]):
+            probes.append(again(cases + len(probes), failing[0].order, (sizes, shape)))
+            if _is_hanging(probes[-1]):
                 break
-    return found
+    return probes
 
 
 # ---- guesses ----------------------------------------------------------------------
@@ -215,68 +217,68 @@ def _guess_mistakes(
     runner: Runner,
     first: Attempt,
     passed: Sequence[Attempt],
-    later: Sequence[Attempt],
+    later_runs: Sequence[Attempt],
     again: Again,
 ) -> list[str]:
     """Return sentences that guess the mistake."""
-    found = []
+    guesses = []
     order = _by_order(runner, first, again)
-    runs = [*passed, first, *later]
-    apart = "" if order else _guess_spacing(problem, first, runs)
+    runs = [*passed, first, *later_runs]
+    spacing = "" if order else _guess_spacing(problem, first, runs)
     if order:
-        found.append(order)
+        guesses.append(order)
     else:
-        said = apart or ("" if first.by_value else of_fault(first.error, first.trial))
-        said = said or _guess(problem, first, later)
-        found += [said] if said else []
+        text = spacing or ("" if first.by_value else of_fault(first.error, first.trial))
+        text = text or _guess(problem, first, later_runs)
+        guesses += [text] if text else []
     output = next(iter([*problem.outputs.values(), *problem.inout.values()]), None)
-    along = {}
+    axes = {}
     if output is not None and runner.dimensions >= len(output.axes):
-        along = {n: i for i, n in enumerate(reversed(output.axes)) if n}
+        axes = {n: i for i, n in enumerate(reversed(output.axes)) if n}
     pattern = mistakes.describe_pattern(
         [(a.trial.sizes, _block_of(a), a.error is None) for a in runs],
-        along,
+        axes,
         given=_grid_of(first) is not None,
     )
-    if apart and "counted on that" in pattern:
+    if spacing and "depended on that" in pattern:
         pattern = ""  # already reported
-    known = any(not text.startswith("looks like the ") for text in found)
-    if (known or not first.by_value) and "threadIdx" in pattern:
+    is_explained = any(not text.startswith("looks like the ") for text in guesses)
+    if (is_explained or not first.by_value) and "threadIdx" in pattern:
         # Already reported, or there are several blocks.
         pattern = pattern.partition(":")[0] + "."
-    if found and pattern.endswith(" is 1.") and "only where" in pattern:
+    if guesses and pattern.endswith(" is 1.") and "only where" in pattern:
         # Most mistakes stay hidden at size 1.
         pattern = "" if "is right" in pattern else pattern
-    said = [f"It {text}{'' if text.endswith('?') else '.'}" for text in found]
-    return said + [pattern] * bool(pattern)
+    sentences = [f"It {text}{'' if text.endswith('?') else '.'}" for text in guesses]
+    return sentences + [pattern] * bool(pattern)
 
 
 def _guess_spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) -> str:
     """Guess whether the blocks of all runs begin too close together or too far."""
     if not first.by_value:
         return ""
-    found = []
+    launches = []
     for run in runs:
         shape, name = run.trial.shape, first.wrong
         if shape is None or (*shape.grid[1:], *shape.block[1:]) != (1, 1, 1, 1):
             return ""
-        written = np.ones(run.trial.want[name].shape, bool)
+        mask = np.ones(run.trial.want[name].shape, bool)
         if run.error is not None:
             scene = _make_scene(problem, run) if run.wrong == name else None
             if scene is None or scene.unwritten is None:
                 return ""
-            written = ~scene.unwritten
-            if (scene.bad & written).any():
-                return ""  # the written elements are wrong as well
-        launched = shape.grid[0], shape.block[0], written.ravel()
-        found.append(mistakes.Launched(*launched))
-    told = found[[run is first for run in runs].index(True)]
+            mask = ~scene.unwritten
+            if (scene.bad & mask).any():
+                return ""  # Some of the written elements are wrong as well.
+        launched = shape.grid[0], shape.block[0], mask.ravel()
+        launches.append(mistakes.Launched(*launched))
+    first_launch = launches[[run is first for run in runs].index(True)]
     return mistakes.guess_spacing(
-        first.wrong, first.trial.want[first.wrong].shape, told, found
+        first.wrong, first.trial.want[first.wrong].shape, first_launch, launches
     )
 
 
-def _guess(problem: Problem, first: Attempt, later: Sequence[Attempt]) -> str:
+def _guess(problem: Problem, first: Attempt, later_runs: Sequence[Attempt]) -> str:
     """Guess from the wrong numbers of the largest runs, or else of the first.
 
     The report is about the first run. A guess that mentions positions from another run
@@ -289,24 +291,24 @@ def _guess(problem: Problem, first: Attempt, later: Sequence[Attempt]) -> str:
     )
     if proven:
         return proven
-    failing = [a for a in (first, *later) if a.by_value]
+    failing = [a for a in (first, *later_runs) if a.by_value]
     # Large runs contain more evidence.
     failing.sort(key=lambda a: -a.got[a.wrong].size)
     for attempt in failing[:2]:
-        said = mistakes.guess(_make_scene(problem, attempt))
-        if not said:
+        guess = mistakes.guess(_make_scene(problem, attempt))
+        if not guess:
             continue
         if attempt is first:
-            return said
-        own = mistakes.guess(_make_scene(problem, first)) if first.by_value else ""
-        if _is_alike(own, said):
-            return own
-        named = _PLACE.search(said) or not first.by_value
-        return said + (f" (with {attempt})" if named else "")
-    said = mistakes.guess(_make_scene(problem, first)) if first.by_value else ""
+            return guess
+        base = mistakes.guess(_make_scene(problem, first)) if first.by_value else ""
+        if _is_alike(base, guess):
+            return base
+        needs_place = _PLACE.search(guess) or not first.by_value
+        return guess + (f" (with {attempt})" if needs_place else "")
+    guess = mistakes.guess(_make_scene(problem, first)) if first.by_value else ""
     if any(attempt is not first for attempt in failing[:2]):
-        said = _CAUSE.sub("", said)
-    return said
+        guess = _CAUSE.sub("", guess)
+    return guess
 
 
 _PLACE = re.compile(r"\b(from|first|last) \d")  # as in "the elements from 9 on"
@@ -316,9 +318,9 @@ _CAUSE = re.compile(
 )
 
 
-def _is_alike(one: str, other: str) -> bool:
+def _is_alike(guess: str, other_guess: str) -> bool:
     """Return whether two guesses are the same except for their numbers."""
-    return re.sub(r"\d+", "", one) == re.sub(r"\d+", "", other)
+    return re.sub(r"\d+", "", guess) == re.sub(r"\d+", "", other_guess)
 
 
 def _block_of(attempt: Attempt) -> Index | None:
@@ -339,20 +341,19 @@ def _by_order(runner: Runner, first: Attempt, again: Again) -> str:
     for order in runner.orders:
         if order == first.order:
             continue
-        other = again(first.trial.index, order)
-        if not other.got:
+        attempt = again(first.trial.index, order)
+        if not attempt.got:
             continue
         bound = 2 * first.trial.bound[name]
-        changed = find_wrong(first.got[name], other.got[name], bound)
-        if changed.any():
-            if not changed[at]:
-                at = tuple(map(int, np.argwhere(changed)[0]))
-            here, there = number(first.got[name][at]), number(other.got[name][at])
-            text = f"{name_element(name, at)} is {here} {_describe_run(first.order)}"
+        differs = find_wrong(first.got[name], attempt.got[name], bound)
+        if differs.any():
+            if not differs[at]:
+                at = tuple(map(int, np.argwhere(differs)[0]))
+            a, b = (number(run.got[name][at]) for run in (first, attempt))
+            text = f"{name_element(name, at)} is {a} {_describe_run(first.order)}"
             return (
-                f"looks like a race: {text}, {there} {_describe_run(order)}; "
-                "two threads touch "
-                f"the same element, or a barrier is missing"
+                f"looks like a race: {text}, {b} {_describe_run(order)}; two "
+                f"threads access the same element, or a barrier is missing"
             )
     return ""
 
@@ -366,9 +367,9 @@ def _make_scene(problem: Problem, attempt: Attempt) -> mistakes.WrongOutput:
     want, got = trial.want[name], attempt.got[name]
     start = trial.starts.get(name) if name in problem.outputs else None
     poison = start.flat[0] if start is not None and start.size else None
-    still = None
+    unwritten = None
     if poison is not None and got.dtype == start.dtype and got.dtype.itemsize > 1:
-        still = find_unwritten(got, poison)
+        unwritten = find_unwritten(got, poison)
     inputs = {n: a for n, a in trial.pool.items() if n in trial.inputs}
 
     def again(changed: dict[str, np.ndarray]) -> np.ndarray:
@@ -380,7 +381,7 @@ def _make_scene(problem: Problem, attempt: Attempt) -> mistakes.WrongOutput:
     output = problem.outputs.get(name) or problem.inout.get(name)
     return mistakes.WrongOutput(
         *(name, got.reshape(want.shape), want, trial.bound[name], _block_of(attempt)),
-        *(still, poison, inputs, again, axes),
+        *(unwritten, poison, inputs, again, axes),
         output=output.axes if output else _list_unnamed(trial, want),
         grid=_grid_of(attempt),
     )

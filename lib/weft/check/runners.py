@@ -31,7 +31,7 @@ from .cases import LaunchShape, count_dimensions
 
 
 class FunctionTooLong(KernelError):
-    """The call exceeded its time limit and was stopped."""
+    """A call exceeded its time limit and was stopped."""
 
 
 @contextlib.contextmanager
@@ -59,7 +59,7 @@ def time_limit(name: str, seconds: float) -> Iterator[None]:
     except FunctionTooLong:
         raise FunctionTooLong(
             f"{name} ran longer than {seconds:g} s and was stopped: look for a loop "
-            f"that does not end, or allow it more with timeout="
+            f"that does not end, or allow more with timeout="
         ) from None
     finally:
         timer.cancel()
@@ -145,8 +145,8 @@ class SimulatedRunner(PythonRunner):
         return None if report is None else report.trace
 
     def _launch(self, args: Sequence[Any], shape: LaunchShape, **options: Any) -> Any:
-        ready = sim(self.function, quiet=True, **options)
-        return ready[shape.grid, shape.block, 0, shape.shared](*args)
+        simulated = sim(self.function, quiet=True, **options)
+        return simulated[shape.grid, shape.block, 0, shape.shared](*args)
 
 
 class NumbaRunner(PythonRunner):
@@ -174,8 +174,8 @@ class TranslatedRunner(PythonRunner):
 
     def run(self, args, shape, order, timeout):
         if self.ready.timeout is None:
-            made = type(self.ready)(self.ready.kernel, self.ready.flags, timeout)
-            self.ready = made
+            kernel = type(self.ready)(self.ready.kernel, self.ready.flags, timeout)
+            self.ready = kernel
         launch = self.ready[shape.grid, shape.block, 0, shape.shared]
         with _set_order(order):
             if not self.watched:
@@ -191,7 +191,7 @@ class CellRunner(Runner):
     def __init__(self, kernel: jit.Kernel, device: torch.device | None) -> None:
         if kernel._needs_arguments:
             raise ArgumentError(
-                f"{kernel.__name__} is a template: check one with its arguments, e.g. "
+                f"{kernel.__name__} is a template: give its arguments, e.g. "
                 f'{kernel.__name__}["float", 16]'
             )
         kernel.module.refresh()
@@ -207,7 +207,7 @@ class CellRunner(Runner):
         param = self.ready.params[self.parameters.index(parameter)]
         kind = find_scalar(param.type)
         if not param.pointer:
-            raise ArgumentError(f"{self.name}: {param} is no array")
+            raise ArgumentError(f"{self.name}: {param} is not an array")
         try:
             return np.dtype(kind.dtypes[0] if kind else "float32")
         except TypeError:
@@ -277,10 +277,10 @@ def make_runners(
     or a block, as for a kernel. watched: whether CUDA C on the CPU runs under the watch
     build.
     """
-    found = _select_runners(subject, has_outputs, device, launched)
-    for one in found:
-        one.watched = watched and one.device is None
-    return found
+    runners = _select_runners(subject, has_outputs, device, launched)
+    for runner in runners:
+        runner.watched = watched and runner.device is None
+    return runners
 
 
 def _select_runners(
@@ -304,12 +304,12 @@ def _select_runners(
         return [SimulatedRunner(subject.kernel)]
     if isinstance(subject, PythonKernel) or hasattr(subject, "py_func"):
         return [SimulatedRunner(subject)]
-    plain = isinstance(subject, types.FunctionType)
-    if plain and ((launched and has_outputs) or speaks_cuda(subject)):
+    is_function = isinstance(subject, types.FunctionType)
+    if is_function and ((launched and has_outputs) or speaks_cuda(subject)):
         return [SimulatedRunner(subject)]
     if not callable(subject):
         raise ArgumentError(
-            f"check() takes a kernel or a function, this is {subject!r} of type "
+            f"check() takes a kernel or a function, not {subject!r} of type "
             f"{type(subject).__name__}"
         )
     if has_outputs:
@@ -324,7 +324,7 @@ def _one_kernel(subject: Any) -> Any:
 
 
 def _list_places(device: Any, target: str | None) -> list[torch.device | None]:
-    """Return the devices that check CUDA C: the CPU (None), and a GPU if present."""
+    """Return the devices on which to check CUDA C: the CPU (None), and any GPU."""
     if device is not None:
         place = torch.device(device)
         return [None if place.type == "cpu" else place]
@@ -342,23 +342,23 @@ def speaks_cuda(function: types.FunctionType, depth: int = 3) -> bool:
             value = value_of(function, name)
         except LookupError:
             continue
-        where = getattr(value, "__module__", "") or ""
+        module = getattr(value, "__module__", "") or ""
         if isinstance(value, types.ModuleType):
-            where = value.__name__
-        elif not isinstance(where, str) or isinstance(value, type):
-            where = ""
-        if where == "weft.cuda" or where.startswith("numba.cuda"):
+            module = value.__name__
+        elif not isinstance(module, str) or isinstance(value, type):
+            module = ""
+        if module == "weft.cuda" or module.startswith("numba.cuda"):
             return True
         inner = getattr(value, "py_func", value)
         helper = isinstance(inner, types.FunctionType) and inner is not function
-        near = helper and depth and inner.__module__ == function.__module__
-        if near and speaks_cuda(inner, depth - 1):
+        is_local = helper and depth and inner.__module__ == function.__module__
+        if is_local and speaks_cuda(inner, depth - 1):
             return True
     return False
 
 
 def _list_shaped(tree: ast.AST) -> Iterator[str]:
-    """Yield names that are indexed with several indices, or whose shape is read."""
+    """Yield the names that have several indices, or whose shape is read."""
     for node in ast.walk(tree):
         value = getattr(node, "value", None)
         several = False

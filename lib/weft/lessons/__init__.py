@@ -1,12 +1,12 @@
-"""The course: its notebooks, and what they call.
+"""The course: its notebooks, and the functions that they call.
 
 maker       writes the notebooks from their sources: `make notebooks`
 course      the tables of lessons, the cells that `make notebooks` adds, and links to
             the glossary's entries
-progress    what the reader has done of the course
-first_cell  the first cell of each notebook, and what it runs on Colab and Kaggle
+progress    the reader's progress through the course
+first_cell  the first cell of each notebook, and its work on Colab and Kaggle
 exercises   the check below an exercise, and matrices to multiply
-race_rows   lesson 15b: measured training steps, read, printed and drawn
+race_rows   lesson 15b: reads, prints and draws measured training steps
 ladder/     the steps from rung to rung of matmul
 widgets/    live pictures: paint, a canvas, a guess beside its answer
 """

@@ -7,21 +7,21 @@ The text of a lesson or a puzzle has links such as [threads](glossary.ipynb#thre
 
 with the first sentence of the entry as the link's title, which appears under the mouse.
 Each entry ends with the lessons that link to it. An entry is a cell whose id is the
-term. JupyterLab finds #cell-id= among all cells of a notebook, but any other anchor
-only among the cells that it has drawn, which are the first ones of a long notebook that
-was just opened. nbconvert gives each cell of a page this id.
+term. JupyterLab finds #cell-id= among all cells of a notebook. It finds any other
+anchor only among the cells that it has drawn, which are the first ones of a long
+notebook that was just opened. nbconvert gives each cell of a page this id.
 
 The folder notebooks/sources, sorted by name, is the list of lessons. `make notebooks`
-adds two cells to each lesson: below the head, the time that the lesson takes, and at
-the end the link to the next one.
+adds two cells to each lesson: the time that it takes, below the head, and the link to
+the next lesson, at the end.
 
 A section belongs to the core unless the cell of its heading has the tag "deeper"
-(beyond the core) or "practice" (exercises and puzzles). The tag holds until the next
+(beyond the core) or "practice" (exercises and puzzles). The tag applies until the next
 heading of the same or a higher level. `make notebooks` copies it to the section's other
-cells, so that slides can leave them out.
+cells, so that slides can omit them.
 
 A minute is 150 words, 8 lines of code, or one question. An exercise or a puzzle takes 2
-minutes, and one more for each line of its answer. Folded text takes none.
+minutes, and one more for each line of its answer. Folded text takes no time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from ..puzzles.lessons import (
 )
 
 GLOSSARY = NOTEBOOKS / "glossary.ipynb"
-ENTRY = re.compile(  # its term, its paragraph, and the links to lessons behind that
+ENTRY = re.compile(  # the term, the paragraph, and the links to lessons after it
     r"^### (?P<term>.+)\n\n(?P<text>.*?)(?: \[\d\d[a-z]?\]\(\w+\.ipynb\),?)*$", re.M
 )
 LINK = re.compile(
@@ -61,31 +61,31 @@ MARKED = re.compile(r"`([^`]*)`|\*(\S[^*]*)\*")  # code, or emphasis
 
 
 def place_of(term: str) -> str:
-    """A term as the id of its cell and in links: a space becomes a hyphen."""
+    """Return a term as used in links and as its cell's id: hyphens replace spaces."""
     return re.sub(r"[^\w-]", "", term.replace(" ", "-"))
 
 
 def entries(glossary: NotebookNode) -> dict[str, str]:
-    """The text of each entry by its place."""
+    """Return the text of each entry by its place."""
     cells = (cell.source for cell in glossary.cells if cell.cell_type == "markdown")
-    found = filter(None, map(ENTRY.match, cells))
-    return {place_of(entry["term"]): entry["text"] for entry in found}
+    matches = filter(None, map(ENTRY.match, cells))
+    return {place_of(entry["term"]): entry["text"] for entry in matches}
 
 
 def definition(text: str) -> str:
-    """The first sentence of an entry, without its Markdown."""
+    """Return the first sentence of an entry, without its Markdown."""
     sentence = SENTENCE.match(text)
     words = sentence[0] if sentence else text
     return MARKED.sub(r"\1\2", words)
 
 
 def define_links(cells: Iterable[NotebookNode], known: dict[str, str]) -> None:
-    """Give each link to an entry its cell, and the entry's definition as its title.
+    """Add the entry's cell and definition to each link to the glossary.
 
     known: the texts of the entries by their places.
     """
 
-    def defined(link: re.Match[str]) -> str:
+    def add_title(link: re.Match[str]) -> str:
         place = place_of(link["term"])
         if place not in known:
             return link[0]
@@ -94,34 +94,34 @@ def define_links(cells: Iterable[NotebookNode], known: dict[str, str]) -> None:
 
     for cell in cells:
         if cell.cell_type == "markdown" and "](glossary.ipynb#" in cell.source:
-            cell.source = LINK.sub(defined, cell.source)
+            cell.source = LINK.sub(add_title, cell.source)
 
 
 def strip_links(cells: Iterable[NotebookNode]) -> None:
-    """Undo define_links(): a link is the glossary, and the place of an entry."""
+    """Undo define_links(): reduce each link to the glossary and the entry's place."""
     for cell in cells:
         if cell.cell_type == "markdown":
             cell.source = LINK.sub(r"](glossary.ipynb#\g<term>)", cell.source)
 
 
 def strip_entries(glossary: NotebookNode) -> None:
-    """Undo complete(): an entry is its term and its paragraph."""
+    """Undo complete_links(): reduce each entry to its term and its paragraph."""
     for cell in glossary.cells:
         if cell.cell_type == "markdown":
             cell.source = ENTRY.sub(r"### \g<term>\n\n\g<text>", cell.source)
 
 
 def places_in(cells: Iterable[NotebookNode]) -> set[str]:
-    """The places of the entries that some text links to."""
+    """Return the places of the entries to which the cells link."""
     texts = (cell.source for cell in cells if cell.cell_type == "markdown")
     return {place_of(link["term"]) for text in texts for link in LINK.finditer(text)}
 
 
 def complete_links(glossary: NotebookNode, lessons: Iterable[Lesson]) -> None:
-    """Name each entry's cell by its term, and end it with links to its lessons."""
+    """Set each entry's cell id to its term, and end it with links to its lessons."""
     linked = {lesson: places_in(lesson.source.cells) for lesson in lessons}
 
-    def ended(entry: re.Match[str]) -> str:
+    def add_lessons(entry: re.Match[str]) -> str:
         links = [
             f"[{lesson.number}]({lesson.path.name})"
             for lesson, places in linked.items()
@@ -133,12 +133,12 @@ def complete_links(glossary: NotebookNode, lessons: Iterable[Lesson]) -> None:
         entry = ENTRY.match(cell.source) if cell.cell_type == "markdown" else None
         if entry:
             cell.id = place_of(entry["term"])
-            cell.source = ended(entry)
+            cell.source = add_lessons(entry)
 
 
-CORE_MINUTES = 50  # that the core of a lesson may take: a lecture
+CORE_MINUTES = 50  # maximum length of a lesson's core: a lecture
 TABLE = re.compile(r"(<!-- ways in -->\n)(?:.*?\n)?(<!-- /ways in -->)", re.S)
-LESSON_ROW = re.compile(  # of README's table: the notebook, and its last column
+LESSON_ROW = re.compile(  # a row of README's table: the notebook, and the last column
     r"^\| \[\d\d[^|]*\(notebooks/([^)]+)\) \|.*?\| ([^|]*) \|\n", re.M
 )
 
@@ -147,14 +147,14 @@ LESSON_ROW = re.compile(  # of README's table: the notebook, and its last column
 
 
 def next_lesson(lesson: Lesson, lessons: Sequence[Lesson]) -> Lesson | None:
-    """The lesson that follows; None after the last."""
+    """Return the lesson that follows; None after the last."""
     at = [one.path.name for one in lessons].index(lesson.path.name)
     return lessons[at + 1] if at + 1 < len(lessons) else None
 
 
 # ---- ways in -------------------------------------------------------------------------
 
-# What a reader brings along, and the lessons to begin with: numbers, and why.
+# The reader's experience, and the lessons to begin with (number: topic).
 WAYS_IN = (
     ("only Python", {"01a": "the course from its beginning"}),
     ("C", {"06": "CUDA C, from one thread to a whole program"}),
@@ -168,68 +168,69 @@ WAYS_IN = (
 
 
 def ways_in(lessons: Sequence[Lesson], folder: str = "") -> str:
-    """The table of ways in, as Markdown. folder: where the text finds the notebooks."""
-    named = {lesson.number: lesson for lesson in lessons}
+    """Return the "ways in" table as Markdown. folder: path to the notebooks."""
+    by_number = {lesson.number: lesson for lesson in lessons}
     lines = ["| you know | begin with |", "|---|---|"]
-    for known, begin in WAYS_IN:
+    for experience, starts in WAYS_IN:
         links = (
-            named[number].link.replace("](", f"]({folder}") + f": {why}"
-            for number, why in begin.items()
+            by_number[number].link.replace("](", f"]({folder}") + f": {reason}"
+            for number, reason in starts.items()
         )
-        lines.append(f"| {known} | {'; '.join(links)} |")
+        lines.append(f"| {experience} | {'; '.join(links)} |")
     return "\n".join(lines)
 
 
 def with_ways_in(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:
-    """README, or a cell, with the table of ways in between its two comments."""
+    """Return README, or a cell, with the "ways in" table between its two comments."""
     table = ways_in(lessons, folder)
-    return TABLE.sub(lambda found: f"{found[1]}{table}\n{found[2]}", text)
+    return TABLE.sub(lambda match: f"{match[1]}{table}\n{match[2]}", text)
 
 
 def with_course(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:
-    """README with its tables made anew.
+    """Return README with new tables.
 
-    Of the table of lessons, a row's last column (its files) is kept.
+    Each row of the table of lessons keeps its last column (the lesson's files).
     """
     text = with_ways_in(text, lessons, folder)
     rows = {name: files for name, files in LESSON_ROW.findall(text)}
-    made = "\n".join(
-        f"| [{one.number} {one.title}]({folder}{one.path.name}) | {one.question} "
-        f"| {one.minutes[CORE]:.0f} | {rows.get(one.path.name, '')} |"
-        for one in lessons
+    table = "\n".join(
+        f"| [{lesson.number} {lesson.title}]({folder}{lesson.path.name}) "
+        f"| {lesson.question} | {lesson.minutes[CORE]:.0f} "
+        f"| {rows.get(lesson.path.name, '')} |"
+        for lesson in lessons
     )
     first = LESSON_ROW.search(text)
     if first is None:
         return text
-    kept = LESSON_ROW.sub("", text[first.start() :])
-    return text[: first.start()] + made + "\n" + kept
+    tail = LESSON_ROW.sub("", text[first.start() :])
+    return text[: first.start()] + table + "\n" + tail
 
 
 # ---- what `make notebooks` writes ----------------------------------------------
 
 
 def strip(cells: list[NotebookNode]) -> list[NotebookNode]:
-    """The cells without what complete() adds."""
-    kept = [c for c in cells if GENERATED not in c.metadata.get("tags", [])]
-    sections = list_sections(nbformat.v4.new_notebook(cells=kept))
-    begun = {one.start: one.kind for one in sections if one.kind != one.outer}
-    for at, cell in enumerate(kept):
-        _set_kind(cell, begun.get(at, CORE))
+    """Return the cells without the additions of complete()."""
+    own_cells = [c for c in cells if GENERATED not in c.metadata.get("tags", [])]
+    sections = list_sections(nbformat.v4.new_notebook(cells=own_cells))
+    kinds = {s.start: s.kind for s in sections if s.kind != s.outer}
+    for at, cell in enumerate(own_cells):
+        _set_kind(cell, kinds.get(at, CORE))
         if match_heading(cell):
             cell.source = LENGTH.sub("", cell.source)
         cell.source = TABLE.sub(r"\1\2", cell.source)
-    return kept
+    return own_cells
 
 
 def _set_kind(cell: NotebookNode, kind: str) -> None:
-    """Let a cell's last tag be its kind, where that is not CORE."""
+    """Set a cell's last tag to its kind, unless that is CORE."""
     tags = [t for t in cell.metadata.get("tags", []) if t not in (DEEPER, PRACTICE)]
     tags += [kind] if kind != CORE else []
     cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
 
 
 def complete(notebook: NotebookNode, lesson: Lesson, lessons: Sequence[Lesson]) -> None:
-    """Add what the course knows of a lesson: its length, its sections' kinds, Next."""
+    """Add a lesson's length, its sections' kinds, and the link to the next lesson."""
     for cell, kind in zip(notebook.cells, list_kinds(notebook)):
         _set_kind(cell, kind)
     fill_tables(notebook, lessons)
@@ -237,15 +238,15 @@ def complete(notebook: NotebookNode, lesson: Lesson, lessons: Sequence[Lesson]) 
         if section.kind not in (CORE, section.outer):
             minutes = _count_section_minutes(notebook, lesson, section)
             cell = notebook.cells[section.start]
-            head, newline, rest = cell.source.partition("\n")
+            head, newline, tail = cell.source.partition("\n")
             length = f"\n\n*{section.kind.title()}, {write_minutes(minutes)}.*"
-            cell.source = head + length + newline + rest
+            cell.source = head + length + newline + tail
     notebook.cells.insert(1, _make_cell("length", length_of(lesson)))
     notebook.cells.append(_make_cell("next", next_text(lesson, lessons)))
 
 
 def fill_tables(notebook: NotebookNode, lessons: Sequence[Lesson]) -> None:
-    """Write the table of ways in wherever a cell has its comments."""
+    """Write the "ways in" table into each cell with its two comments."""
     for cell in notebook.cells:
         cell.source = with_ways_in(cell.source, lessons)
 
@@ -253,9 +254,9 @@ def fill_tables(notebook: NotebookNode, lessons: Sequence[Lesson]) -> None:
 def _count_section_minutes(
     notebook: NotebookNode, lesson: Lesson, section: Section
 ) -> float:
-    """The minutes of a section's cells, counted in the source.
+    """Return the minutes of a section's cells, counted in the source.
 
-    The reader's notebook has stubs, where the minutes of an answer cannot be counted.
+    The reader's notebook has stubs instead of the answers, whose lines count.
     """
     source = {cell.id: cell for cell in lesson.source.cells}
     cells = notebook.cells[section.start : section.end]
@@ -263,16 +264,16 @@ def _count_section_minutes(
 
 
 def length_of(lesson: Lesson) -> str:
-    """How long a lesson takes, in a sentence."""
+    """Return a sentence about the time that a lesson takes."""
     core, deeper, practice = (lesson.minutes[k] for k in (CORE, DEEPER, PRACTICE))
-    more = [f"sections marked *Deeper* take {deeper:.0f} more"] if deeper >= 1 else []
-    more += [f"practice takes {practice:.0f}"] if practice >= 1 else []
-    said = f"The core takes about {write_minutes(core)}"
-    return said + "".join(f"; {one}" for one in more) + "."
+    parts = [f"sections marked *Deeper* take {deeper:.0f} more"] if deeper >= 1 else []
+    parts += [f"practice takes {practice:.0f}"] if practice >= 1 else []
+    sentence = f"The core takes about {write_minutes(core)}"
+    return sentence + "".join(f"; {part}" for part in parts) + "."
 
 
 def next_text(lesson: Lesson, lessons: Sequence[Lesson]) -> str:
-    """The end of a lesson: the link to the next one."""
+    """Return the end of a lesson: the link to the next one."""
     following = next_lesson(lesson, lessons)
     if following is None:
         return (
@@ -283,6 +284,6 @@ def next_text(lesson: Lesson, lessons: Sequence[Lesson]) -> str:
 
 
 def _make_cell(name: str, text: str) -> NotebookNode:
-    made = nbformat.v4.new_markdown_cell(text, id=f"course-{name}")
-    made.metadata["tags"] = [GENERATED]
-    return made
+    cell = nbformat.v4.new_markdown_cell(text, id=f"course-{name}")
+    cell.metadata["tags"] = [GENERATED]
+    return cell

@@ -1,8 +1,8 @@
-"""The first code cell of every notebook, and what it runs on Colab and Kaggle.
+"""The first code cell of every notebook, and its program for Colab and Kaggle.
 
-There a notebook is opened alone: the cell fetches the lab, and this file, which is run
-as it is and needs only Python, installs what the machine lacks. Elsewhere nothing is
-fetched. A kernel without the lab is the wrong one, so the cell names the right one.
+Colab and Kaggle open a notebook without the lab. There, the cell fetches the lab and
+runs this file, which requires only Python and installs the missing packages. Elsewhere,
+a kernel without the lab is the wrong one, and the cell names the right one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-# Into a folder that is not called weft: `import weft` would find it there, empty.
+# The folder is not called weft, since `import weft` would then import the folder.
 # IPython shows a UsageError as one line.
 GITHUB = "https://github.com/weft-lab/weft"
 FIRST = f"""\
@@ -27,12 +27,12 @@ if not importlib.util.find_spec("weft"):  # this kernel has no lab
 
 
 def is_first(cell: Any) -> bool:
-    """Whether a cell fetches the lab."""
+    """Return whether a cell fetches the lab."""
     return cell.cell_type == "code" and GITHUB in cell.source
 
 
 def main() -> None:
-    """Make the lab ready in this Python, and go to the folder of its notebooks."""
+    """Install the lab in this Python, and change to the folder of its notebooks."""
     print("Weft: installing what this machine lacks. This takes a few minutes.")
     command = [sys.executable, "-u", str(ROOT / "lib/weft/commands/environment.py")]
     with subprocess.Popen(

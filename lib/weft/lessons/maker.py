@@ -1,7 +1,7 @@
-"""Lessons from their sources: `make notebooks`.
+"""`make notebooks`: write the lessons from their sources.
 
-Each lesson, and the glossary, is one text: notebooks/sources/NN_topic.md, in MyST
-Markdown, which jupytext reads. Text is plain Markdown; a cell of code is a block
+The source of each lesson, and of the glossary, is notebooks/sources/NN_topic.md. It is
+MyST Markdown, which jupytext reads. Text is plain Markdown; a cell of code is a block
 
     ```{code-cell}
     :tags: [exercise]
@@ -9,30 +9,30 @@ Markdown, which jupytext reads. Text is plain Markdown; a cell of code is a bloc
     print("code")
     ```
 
-whose line of tags is optional. A line `+++` ends a cell of text where another one
-follows, and gives the next cell its tags: `+++ {"tags": ["deeper"]}`.
+whose line of tags is optional. A line `+++` separates two cells of text, and contains
+the tags of the second: `+++ {"tags": ["deeper"]}`.
 
-From the source, `make notebooks` writes notebooks/NN_topic.ipynb, which readers open,
-and, where the lesson has exercises or puzzles, notebooks/solutions/NN_topic.ipynb with
-the answers. Both are committed, since Colab opens them from the repository.
+From the source, `make notebooks` writes notebooks/NN_topic.ipynb, which readers open.
+If the lesson has exercises or puzzles, notebooks/solutions/NN_topic.ipynb contains the
+answers. Both are committed, since Colab opens them from the repository.
 
 You may also edit a lesson in Jupyter: change and save the notebook with the answers.
-This command writes your changes into the source, and then every notebook anew. Outputs
-are not kept, and what you have changed in the source since is lost.
+The following command writes your changes into the source, and then writes every
+notebook. It drops outputs, and overwrites changes in the source.
 
     python -m weft.lessons.maker --from notebooks/solutions/NN_topic.ipynb
 
-`make notebooks` adds what a source does not contain: the cell that fetches the lab
-(first_cell.py), the titles of links to the glossary (course.py), lengths, the links
-between lessons and the tag of a section in each of its cells (course.py), the cells of
-puzzles, and the cells' ids. An id is the heading above the cell and the cell's number
-below that. Entries of the glossary and cells of puzzles are called by their names.
+`make notebooks` adds the cell that fetches the lab (first_cell.py), the titles of links
+to the glossary, the lengths, the links between lessons, the tag of a section in each of
+its cells (course.py), the cells of puzzles, and the cells' ids. An id is the heading
+above the cell and the cell's number below that heading. The id of a glossary entry or
+of a puzzle's cell is its name.
 
 An exercise in a source is, in this order:
 
-1. Text that says what is asked, under a ### heading.
-2. A code cell with the tag "exercise": the whole answer. What the reader is to write
-   stands between two lines, in Python and in C under a cell magic:
+1. Text that states the problem, under a ### heading.
+2. A code cell with the tag "exercise": the whole answer. Two lines enclose the part
+   that the reader writes, in Python and in C under a cell magic:
 
        def double(x):                          %%cuda
            \"\"\"2 x. One line.\"\"\"                /* y = 2 x. Two lines. */
@@ -42,15 +42,15 @@ An exercise in a source is, in this order:
                                                    // END SOLUTION
                                                }
 
-   The reader gets the cell with `raise NotImplementedError` in their place, in a C file
-   (%%writefile) `#error not solved yet`, and under %%cuda an empty body, whose check
-   finds its outputs untouched and raises NotImplementedError.
-3. A code cell, the check: functions as it needs, then exercise(double, check_double).
-4. A code cell with the tag "mistakes", which the reader does not get. It assigns to
-   `mistakes` a list of literals: a pair (what to replace between the markers, by what),
-   or a string, the whole wrong answer without the magic. Each must be refused.
+   In the reader's cell, `raise NotImplementedError` replaces that part. In a C file
+   (%%writefile) it is `#error not solved yet`. Under %%cuda it is an empty body, whose
+   check finds its outputs untouched and raises NotImplementedError.
+3. A code cell with the check: any functions, then exercise(double, check_double).
+4. A code cell with the tag "mistakes", which the reader's notebook omits. It assigns to
+   `mistakes` a list of literals: a pair (text between the markers, its replacement), or
+   a string, the whole wrong answer without the magic. The check must refuse each.
 5. A code cell with the tag "spellings", written in the same way: right answers as
-   another reader would write them. Each must be accepted. There are at least three
+   another reader would write them. The check must accept each. There are at least three
    mistakes and two spellings.
 6. Text with hints and the answer, folded: the line <!-- answer --> becomes the answer.
 
@@ -61,22 +61,21 @@ An exercise in a source is, in this order:
        <details><summary>Answer</summary>
 
        <!-- answer -->
-       Words that only who has solved it should read.
+       Words only for readers who have solved it.
        </details>
 
-Puzzles (lib/weft/puzzles/), by their names or a group of them, are one Markdown cell
-that has this line alone:
+Puzzles (lib/weft/puzzles/) are one Markdown cell that consists of this line, with the
+names of puzzles or of groups:
 
     <!-- puzzles: map zip -->
 
-`make notebooks` writes their cells below it, with the tag "puzzle": in the solutions
-with the answers, and for the reader with the stubs.
+`make notebooks` writes their cells below it, with the tag "puzzle": with the answers in
+the solutions, and with the stubs for the reader.
 
-No later cell may use what an exercise or a puzzle defines: a reader may not have
-solved it.
-tests/lessons/test_notebooks.py runs all of this. Its sizes are smaller where that is
-worth it, by utils.size(full, small). Each ## section starts from the cells above the
-first.
+No later cell may use the definitions of an exercise or a puzzle, since the reader may
+not have solved it. tests/lessons/test_notebooks.py runs all of this, with smaller sizes
+where utils.size(full, small) gives them. Each ## section starts from the cells above
+the first.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ METADATA = {
     },
     "language_info": {"name": "python"},
 }
-TEXT_METADATA = {  # of a source: for Jupyter, which opens it as a notebook, too
+TEXT_METADATA = {  # of a source, since Jupyter can open it as a notebook
     "jupytext": {
         "text_representation": {
             "extension": ".md",
@@ -135,36 +134,36 @@ TEXT_METADATA = {  # of a source: for Jupyter, which opens it as a notebook, too
 
 
 def read_source(path: Path) -> NotebookNode:
-    """Return a source file as a notebook, without what `make notebooks` adds."""
+    """Return a source file as a notebook, without the additions of `make notebooks`."""
     notebook = jupytext.reads(path.read_text(encoding="utf-8"), "md:myst")
     name_cells(notebook.cells)
     return notebook
 
 
 def write_source(path: Path) -> str:
-    """The text of a source, from the notebook with the answers."""
-    made = strip(nbformat.read(path, as_version=4))
-    course.strip_links(made.cells)
+    """Return the text of a source, from the notebook with the answers."""
+    notebook = strip(nbformat.read(path, as_version=4))
+    course.strip_links(notebook.cells)
     if path.name == course.GLOSSARY.name:
-        course.strip_entries(made)
-    return notebook_to_myst(nbformat.from_dict(made | {"metadata": TEXT_METADATA}))
+        course.strip_entries(notebook)
+    return notebook_to_myst(nbformat.from_dict(notebook | {"metadata": TEXT_METADATA}))
 
 
 def name_cells(cells: list[NotebookNode]) -> None:
-    """Give each cell its id: the heading above it, and its number below that."""
-    heading, taken = "cell", set()
+    """Set each cell's id: the heading above it, and its number below that heading."""
+    heading, used = "cell", set()
     for cell in cells:
         if cell.cell_type == "markdown" and (match := HEADING.match(cell.source)):
             heading = NOT_IN_ID.sub("", course.place_of(match[1]))[:56] or heading
         names = (f"{heading}-{number}" for number in itertools.count(2))
-        cell.id = next(n for n in itertools.chain([heading], names) if n not in taken)
-        taken.add(cell.id)
+        cell.id = next(n for n in itertools.chain([heading], names) if n not in used)
+        used.add(cell.id)
 
 
 def find_edited(path: Path) -> Path:
-    """The source that a notebook leads back to; LessonError if answers are missing."""
+    """Return the source of a notebook; raise LessonError if it lacks the answers."""
     path = path.resolve()
-    _want(path.parent in (NOTEBOOKS, SOLUTIONS), f"{path} is no lesson's notebook")
+    _want(path.parent in (NOTEBOOKS, SOLUTIONS), f"{path} is not a lesson's notebook")
     _want(
         find_source(NOTEBOOKS / path.name) == path,
         f"{path.name} has stubs: edit notebooks/solutions/{path.name}",
@@ -176,13 +175,13 @@ def find_edited(path: Path) -> Path:
 
 
 def learner(source: NotebookNode) -> NotebookNode:
-    """The notebook that a reader opens, from the one with the answers.
+    """Return the notebook that a reader opens, from the one with the answers.
 
-    Raises LessonError where an exercise lacks one of its parts.
+    Raises LessonError if an exercise lacks one of its parts.
     """
-    made = clean(source, answered=False)
-    answer = None  # the last exercise's, until its text has it
-    for cell in made.cells:
+    notebook = clean(source, answered=False)
+    answer = None  # the last exercise's answer, until its text contains it
+    for cell in notebook.cells:
         if is_tagged(cell, "exercise"):
             _want(answer is None, f"no {ANSWER} for:\n{answer}")
             answer = folded(cell.source)
@@ -194,40 +193,40 @@ def learner(source: NotebookNode) -> NotebookNode:
         else:
             _want("SOLUTION\n" not in cell.source, f"not tagged:\n{cell.source}")
     _want(answer is None, f"no {ANSWER} for:\n{answer}")
-    made.cells = [cell for cell in made.cells if not is_withheld(cell)]
-    return made
+    notebook.cells = [cell for cell in notebook.cells if not is_withheld(cell)]
+    return notebook
 
 
 def strip(notebook: NotebookNode) -> NotebookNode:
-    """A copy without what `make notebooks` adds, outputs and empty cells."""
-    made = nbformat.from_dict(notebook | {"metadata": METADATA})
-    made.cells = course.strip([cell for cell in made.cells if _is_written(cell)])
-    for cell in made.cells:
+    """Return a copy without outputs, empty cells and the cells of `make notebooks`."""
+    result = nbformat.from_dict(notebook | {"metadata": METADATA})
+    result.cells = course.strip([cell for cell in result.cells if _is_written(cell)])
+    for cell in result.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    return made
+    return result
 
 
 def _is_written(cell: NotebookNode) -> bool:
-    """Whether somebody has written a cell."""
+    """Return whether a person has written a cell."""
     added = is_tagged(cell, "puzzle") or first_cell.is_first(cell)
     return bool(cell.source.strip()) and not added
 
 
 def clean(notebook: NotebookNode, answered: bool = True) -> NotebookNode:
-    """A copy without outputs, with the cells of its puzzles made anew.
+    """Return a copy without outputs, and with new cells for its puzzles.
 
-    answered: whether these have their answers.
+    answered: whether these cells contain the answers.
     """
-    made = strip(notebook)
-    made.cells = list(_expand_puzzles(made.cells, answered))
-    return made
+    result = strip(notebook)
+    result.cells = list(_expand_puzzles(result.cells, answered))
+    return result
 
 
 def _expand_puzzles(
     cells: list[NotebookNode], answered: bool
 ) -> Iterator[NotebookNode]:
-    """The cells, and below each line that names puzzles the cells of those."""
+    """Yield the cells and, below each line that names puzzles, the puzzles' cells."""
     for cell in cells:
         yield cell
         group = PUZZLES.fullmatch(cell.source)
@@ -238,7 +237,7 @@ def _expand_puzzles(
 
 
 def folded(answer: str) -> str:
-    """The answer as Markdown."""
+    """Return the answer as Markdown."""
     text = remove_marks(answer)
     magic, _, body = text.partition("\n")
     if magic.startswith("%%"):
@@ -247,7 +246,7 @@ def folded(answer: str) -> str:
 
 
 def exercises(source: NotebookNode) -> Iterator[tuple[NotebookNode, ...]]:
-    """The four code cells of each exercise: answer, check, mistakes, spellings."""
+    """Yield the code cells of each exercise: answer, check, mistakes, spellings."""
     cells = [cell for cell in source.cells if cell.cell_type == "code"]
     cells += [nbformat.v4.new_code_cell() for _ in range(3)]
     for answer, check, wrong, right in zip(cells, cells[1:], cells[2:], cells[3:]):
@@ -264,27 +263,27 @@ def variants(answer: str, cell: str) -> list[str]:
     listed = ast.literal_eval(assigned.value)  # type: ignore[attr-defined]
     magic = answer.partition("\n")[0] + "\n" if answer.startswith("%%") else ""
     return [
-        magic + one
-        if isinstance(one, str)
-        else remove_marks(HIDDEN.sub(_replacing(*one, answer), answer))
-        for one in listed
+        magic + entry
+        if isinstance(entry, str)
+        else remove_marks(HIDDEN.sub(_replacing(*entry, answer), answer))
+        for entry in listed
     ]
 
 
 def _replacing(old: str, new: str, answer: str) -> Callable[[re.Match], str]:
-    """For HIDDEN.sub: what stands between the markers with `new` for `old`."""
+    """Return a function for HIDDEN.sub that replaces `old` between the markers."""
     count = sum(match["answer"].count(old) for match in HIDDEN.finditer(answer))
-    _want(count == 1, f"{old!r} is not once between the markers of:\n{answer}")
+    _want(count == 1, f"want {old!r} once between the markers of:\n{answer}")
     return lambda match: match["answer"].replace(old, new)
 
 
 def is_tagged(cell: NotebookNode, tag: str) -> bool:
-    """Whether a cell carries a tag."""
+    """Return whether a cell has a tag."""
     return tag in cell.metadata.get("tags", [])
 
 
 def has_exercises(notebook: NotebookNode) -> bool:
-    """Whether a lesson has answers, and so a notebook among the solutions."""
+    """Return whether a lesson has answers, and thus a notebook in the solutions."""
     return any(
         is_tagged(cell, "exercise") or is_tagged(cell, "puzzle")
         for cell in notebook.cells
@@ -292,13 +291,13 @@ def has_exercises(notebook: NotebookNode) -> bool:
 
 
 def text_of(notebook: NotebookNode) -> str:
-    """As it stands in its file."""
+    """Return the text of the notebook's file."""
     nbformat.validate(notebook)
     return nbformat.writes(notebook) + "\n"
 
 
 def files() -> Iterator[tuple[Path, str]]:
-    """Every notebook of the lab, and README: the text that each should have."""
+    """Yield the path of every notebook and of README, with the text of each."""
     sources = {path.stem: read_source(path) for path in sorted(SOURCES.glob("*.md"))}
     terms = sources.pop(course.GLOSSARY.stem)
     definitions = course.entries(terms)
@@ -307,7 +306,7 @@ def files() -> Iterator[tuple[Path, str]]:
         for name, source in sources.items()
     ]
     for lesson in lessons:
-        course.fill_tables(lesson.source, lessons)  # their words count as minutes
+        course.fill_tables(lesson.source, lessons)  # The tables' words take minutes.
     course.complete_links(terms, lessons)
     yield course.GLOSSARY, _finish(clean(terms), definitions)
     readme = README.read_text(encoding="utf-8")
@@ -325,7 +324,7 @@ def files() -> Iterator[tuple[Path, str]]:
 def _make(
     name: str, make: Callable[[NotebookNode], NotebookNode], source: NotebookNode
 ) -> NotebookNode:
-    """make(source); a LessonError names the lesson."""
+    """Return make(source); if it raises LessonError, add the lesson's name."""
     try:
         return make(source)
     except LessonError as error:
@@ -338,7 +337,7 @@ def _finish(
     lesson: Lesson | None = None,
     lessons: Sequence[Lesson] = (),
 ) -> str:
-    """The text of a notebook's file, with all that `make notebooks` adds."""
+    """Return the text of a notebook's file, with all additions."""
     fetch = nbformat.v4.new_code_cell(first_cell.FIRST, id="fetch-the-lab")
     notebook.cells.insert(1, fetch)
     if lesson is not None:
@@ -348,7 +347,7 @@ def _finish(
 
 
 def main(arguments: list[str]) -> None:
-    """Bring every notebook up to date, and name those that were not."""
+    """Update every notebook, and print the names of those that change."""
     parser = argparse.ArgumentParser(
         prog="python -m weft.lessons.maker", description=main.__doc__
     )
@@ -368,7 +367,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Give a file its text, and name it if this has changed."""
+    """Write a file if its text has changed, and print its name."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
         print(f"{path.relative_to(ROOT)}: written")

@@ -1,7 +1,7 @@
-"""What the reader has done of the course: a row for each lesson.
+"""The reader's progress through the course: a row for each lesson.
 
-Guesses, puzzles and exercises are remembered for the user when they are made or solved.
-Which of them belong to a lesson is read from its notebook.
+The lab records the user's guesses and solved puzzles and exercises. Each lesson's
+notebook shows which of them belong to it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _solved = Kept("exercises")
 
 
 def remember_exercise(name: str) -> None:
-    """Note that the reader has solved an exercise; name: of the function to write."""
+    """Record that the reader has solved the exercise to write the function `name`."""
     from datetime import date
 
     day = date.today().isoformat()
@@ -33,7 +33,7 @@ def remember_exercise(name: str) -> None:
 
 
 def progress() -> CourseProgress:
-    """The rows of all lessons, with what the reader has done until now."""
+    """Return the rows of all lessons, with the reader's progress until now."""
     guessed, exercised, puzzles = (
         guessed_questions(),
         set(_solved.read()),
@@ -42,9 +42,9 @@ def progress() -> CourseProgress:
 
     def row(lesson: Lesson) -> LessonRow:
         code = [cell.source for cell in _list_code(lesson)]
-        questions = {found for text in code for found in QUESTION.findall(text)}
+        questions = {match for text in code for match in QUESTION.findall(text)}
         exercises = {
-            "".join(found) for text in code for found in EXERCISE.findall(text)
+            "".join(match) for text in code for match in EXERCISE.findall(text)
         }
         cells = (PUZZLE.fullmatch(cell.id) for cell in lesson.source.cells)
         names = {name_puzzle(cell) for cell in cells if cell}
@@ -61,43 +61,43 @@ def progress() -> CourseProgress:
 
 
 def _list_code(lesson: Lesson) -> list:
-    """The code cells that the reader gets."""
+    """Return the code cells of the reader's notebook."""
     cells = (cell for cell in lesson.source.cells if cell.cell_type == "code")
     return [cell for cell in cells if not is_withheld(cell)]
 
 
 def _count_asked(questions: set[tuple[str, str]], guessed: set[str]) -> int:
-    """How many of a lesson's questions have a guess; an f-string may ask several."""
+    """Count a lesson's questions with a guess; an f-string may be several questions."""
     patterns = [
         re.sub(r"\\\{.*?\\\}", ".+", re.escape(text)) if is_f else re.escape(text)
         for is_f, text in questions
     ]
-    return sum(any(re.fullmatch(p, one) for one in guessed) for p in patterns)
+    return sum(any(re.fullmatch(p, guess) for guess in guessed) for p in patterns)
 
 
 @dataclass(frozen=True)
 class LessonRow:
-    """A lesson, and what is done of it: what -> (how many are done, how many are)."""
+    """A lesson and its progress. done: (number done, total number) by kind."""
 
     lesson: Lesson
     done: dict[str, tuple[int, int]]
 
     @property
     def share(self) -> float:
-        """The share of its guesses, puzzles and exercises that are done."""
+        """The fraction of its guesses, puzzles and exercises that are done."""
         total = sum(count for _, count in self.done.values())
         return sum(done for done, _ in self.done.values()) / max(total, 1)
 
     def __str__(self) -> str:
         counts = (
-            (done, count_things(n, what)) for what, (done, n) in self.done.items() if n
+            (done, count_things(n, kind)) for kind, (done, n) in self.done.items() if n
         )
-        return ", ".join(f"{done} of {many}" for done, many in counts)
+        return ", ".join(f"{done} of {count}" for done, count in counts)
 
 
 @dataclass(frozen=True)
 class CourseProgress:
-    """The course as a table: each lesson, its question, its minutes, what is done."""
+    """The course as a table: each lesson's question, minutes and progress."""
 
     rows: tuple[LessonRow, ...]
 
@@ -133,16 +133,16 @@ def _render_row(row: LessonRow) -> str:
 
 
 def _draw_bar(row: LessonRow) -> str:
-    """A bar as long as the share that is done, and the counts in words below it."""
+    """Return a bar that is filled up to the lesson's share, and the counts below it."""
     if not str(row):
         return ""
-    wide, high = 120, 8
+    width, height = 120, 8
     return (
-        f'<svg width="{wide}" height="{high}" role="img" aria-label="{row}">'
+        f'<svg width="{width}" height="{height}" role="img" aria-label="{row}">'
         f"<title>{row}</title>"
-        f'<rect x=".5" y=".5" width="{wide - 1}" height="{high - 1}" rx="3" '
+        f'<rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="3" '
         f'fill="none" stroke="{INK}"/>'
-        f'<rect width="{wide * row.share:.1f}" height="{high}" rx="3" '
+        f'<rect width="{width * row.share:.1f}" height="{height}" rx="3" '
         f'fill="{SHARED}"/></svg>'
         f'<div style="font-size:11px;opacity:.8">{row}</div>'
     )

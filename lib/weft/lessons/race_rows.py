@@ -33,18 +33,18 @@ PRECISIONS = ("fp32", "tf32", "bf16")
 class RaceRows:
     """Rows of `weft bench mnist`: of this GPU, else those that came with the lab.
 
-    here: measured now. elsewhere: the committed results. every: the rows to read.
+    here: rows measured now. elsewhere: the committed results. every: the rows to read.
     """
 
     def __init__(self, device: str, batches: Sequence[int], full: bool = False):
-        """Race on `device` if it is a GPU; full: also against compiled PyTorch."""
+        """Race on `device` if it is a GPU. full: race compiled PyTorch, too."""
         self.here = _race(batches, full) if device == "cuda" else []
         self.elsewhere = load_elsewhere("race")
-        committed = (row for found in self.elsewhere for row in found["rows"])
+        committed = (row for result in self.elsewhere for row in result["rows"])
         self.every = self.here or list(committed)
         graphs = load_elsewhere("graphs")
         self._launch_device = ", ".join(
-            found["machine"]["device"] for found in graphs[:1]
+            result["machine"]["device"] for result in graphs[:1]
         )
         self._launch_us = find_value("chain", "a graph", [], graphs, count=100)
         if not self.every:
@@ -53,44 +53,44 @@ class RaceRows:
     def row_of(
         self, rung: str, batch: int = 64, impl: str = "weft", measure: str = "step"
     ) -> Row:
-        """The row of a rung, measured here or elsewhere; {} if there is none."""
-        wanted = {"measure": measure, "impl": impl, "rung": rung, "batch": batch}
-        rows = (row for row in self.every if wanted.items() <= row.items())
+        """Return the row of a rung, measured here or elsewhere; {} if there is none."""
+        required = {"measure": measure, "impl": impl, "rung": rung, "batch": batch}
+        rows = (row for row in self.every if required.items() <= row.items())
         return next(rows, {})
 
     def us_of(self, rung: str, batch: int = 64, impl: str = "weft") -> float:
-        """Microseconds of a rung's step; NaN if it was not measured."""
+        """Return the microseconds of a rung's step; NaN if it was not measured."""
         return self.row_of(rung, batch, impl).get("us", math.nan)
 
     def fastest(self, precision: str, batch: int = 64) -> Row | None:
-        """Our fastest row whose sections were timed."""
+        """Return our fastest row whose sections were timed."""
         return plot_batches.fastest_of(self.every, precision, batch)
 
     def fastest_torch(
         self, kind: str | None = None, precision: str = "fp32", batch: int = 64
     ) -> Row:
-        """PyTorch's fastest row, of that kind or of any; {} if there is none."""
-        wanted = {"measure": "step", "impl": "torch"}
-        wanted |= {"precision": precision, "batch": batch}
-        wanted |= {} if kind is None else {"rung": kind}
-        rows = (row for row in self.every if wanted.items() <= row.items())
+        """Return PyTorch's fastest row, of one kind or of any; {} if there is none."""
+        required = {"measure": "step", "impl": "torch"}
+        required |= {"precision": precision, "batch": batch}
+        required |= {} if kind is None else {"rung": kind}
+        rows = (row for row in self.every if required.items() <= row.items())
         return min(rows, key=lambda row: row["us"], default={})
 
     def roof_of(self, precision: str) -> Row | None:
-        """The row with the machine's peak tflops and gbs; None if there is none."""
+        """Return the row with the machine's peak tflops and gbs, or None."""
         roofs = (row for row in self.every if row["measure"] == "roof")
         return next((row for row in roofs if row["precision"] == precision), None)
 
     def parts_of(self, row: Row) -> list[StepPart]:
-        """The sections of a step's row, with what limits each."""
+        """Return the sections of a step's row, with the limit of each."""
         return find_limits(row, self.roof_of(row["precision"]), self._launch_us)
 
     def step_of(self, row: Row) -> StepPart:
-        """The same of the whole step."""
+        """Return the sum of a step's sections, with its limit."""
         return sum_parts(self.parts_of(row))
 
     def conv2_back_of(self, precision: str, batch: int = 64) -> StepPart | None:
-        """conv2's backward in our fastest step, per 64 images, if it was measured."""
+        """Return conv2's backward pass in our fastest step, per 64 images, or None."""
         row, roof = self.fastest(precision, batch), self.roof_of(precision)
         return conv2_back(row, roof, self._launch_us) if row and roof else None
 
@@ -120,7 +120,7 @@ class RaceRows:
     def print_floors(self) -> None:
         """Print the least time of a step's products, in each precision."""
         for precision in PRECISIONS:
-            if roof := self.roof_of(precision):  # multiply-adds alone, on the same card
+            if roof := self.roof_of(precision):  # of multiply-adds, on the same card
                 tflops = roof["tflops"]
                 floors = " and".join(f"{floor_us(n, tflops):6.1f}" for n in (64, 1024))
                 print(
@@ -129,7 +129,7 @@ class RaceRows:
                 )
 
     def print_errors(self) -> None:
-        """Print how far each step of 64 images was from float64."""
+        """Print the errors of each step of 64 images against float64."""
         for row in self.every:
             if (
                 row["measure"] == "step"
@@ -143,7 +143,7 @@ class RaceRows:
                 )
 
     def print_factors(self) -> None:
-        """Print how much faster than PyTorch our fastest steps are, and their parts."""
+        """Print the speedups of our fastest steps over PyTorch, and their parts."""
         for line in compare_best([r for r in self.every if r["measure"] == "step"]):
             print(
                 f"{line['precision']} {line['batch']:>6}: "
@@ -165,40 +165,40 @@ class RaceRows:
             return print(
                 f"batch {batch}: {'not measured' if rung else 'choose a rung'}"
             )
-        strict, least = (
+        strict, fastest = (
             min(us for name in names if (us := self.us_of(name, batch)) > 0)
             for names in (("fused", "graph", "pdl"), ("graph", "tf32", "bf16"))
         )
         print(
             f"batch {batch}, {rung}: {row['us']:.1f} µs per step, "
             f"{row['us'] / strict:.2f} times the fastest in fp32 and "
-            f"{row['us'] / least:.2f} times the fastest of all; "
+            f"{row['us'] / fastest:.2f} times the fastest of all; "
             f"gradients off by {row['gradient_error']:.0e}"
         )
 
     def print_milestones(self) -> None:
-        """Print what each side took for an epoch, for 99 % and for five seeds."""
+        """Print the time of each side for an epoch, for 99 % and for five seeds."""
         for row in self.every:
             if row["measure"] not in ("epoch", "target", "seeds"):
                 continue
             name, share = row["rung"], row.get("test_accuracy")
             if row["impl"] != "weft":
                 name = f"PyTorch {name} {row['layout']}"
-            ahead = row.get("vs_torch_best")
+            ratio = row.get("vs_torch_best")
             print(
                 f"{row['measure']:<7}{row['precision']}  {name:<36}"
                 f"{row['us'] / 1e6:6.3f} s  {f'{100 * share:.2f} %' if share else '-'} "
-                f"of the test digits{f', {ahead:.1f} times PyTorch' if ahead else ''}"
+                f"of the test digits{f', {ratio:.1f} times PyTorch' if ratio else ''}"
             )
 
     # ---- pictures ----------------------------------------------------------------
 
     def show_ladder(self) -> None:
-        """Show every rung's step."""
+        """Show the time of every rung's step."""
         show_figure(plot_ladder.plot_ladder(self.here, self.elsewhere))
 
     def show_batches(self) -> None:
-        """Show time per image over the batch."""
+        """Show the time per image over the batch size."""
         show_figure(plot_batches.plot_batches(self.here, self.elsewhere))
 
     def show_sections(self, *rungs: str) -> None:
@@ -210,7 +210,7 @@ class RaceRows:
         show_figure(plot_ladder.plot_roofline(self.here, self.elsewhere, batches))
 
     def show_limits(self, row: Row) -> None:
-        """Show which part of a step's time each section takes, and what limits it."""
+        """Show the part of a step's time that each section takes, and its limit."""
         title = f"{row['rung']}, batch {row['batch']}, {row['device']}"
         show_figure(plot_ladder.plot_limits(self.parts_of(row), title, bool(self.here)))
 
@@ -221,7 +221,7 @@ class RaceRows:
 
 
 def _race(batches: Sequence[int], full: bool) -> list[Row]:
-    """Rows of `weft bench mnist`, measured on this GPU."""
+    """Return rows of `weft bench mnist`, measured on this GPU."""
     rows: list[Row] = []
     device = torch.device("cuda")
     twins = None if full else ("graph nchw", "graph channels_last")
@@ -240,7 +240,10 @@ def start_model(
     weights: Mapping[str, np.ndarray],
     max_batch: int,
 ) -> Cnn | None:
-    """A model on the first device that has the rung; prints why others have not."""
+    """Return a model on the first device that supports the rung, or None.
+
+    Prints the error of each device that does not.
+    """
     for device in dict.fromkeys(devices):
         try:
             cnn = trainer(rung, device, max_batch=max_batch)

@@ -46,7 +46,7 @@ def refuse_second_gradient(backward: Callable) -> Callable:
     def wrapper(ctx, dy):
         if torch.is_grad_enabled():
             raise ArgumentError(
-                f"{ctx.op}: create_graph=True asks for gradients of gradients; the ops "
+                f"{ctx.op}: create_graph=True requires second gradients; the ops "
                 f"are differentiable once"
             )
         return backward(ctx, dy)
@@ -88,15 +88,15 @@ def want_rung(op: str, rung: str | None, like: torch.Tensor) -> None:
 def make_empty(
     op: str, like: torch.Tensor, *shape: int, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """Return an uninitialised array; raise OutOfMemory if memory does not suffice."""
+    """Return an uninitialized array; raise OutOfMemory if memory does not suffice."""
     try:
         return like.new_empty(shape, dtype=dtype)
-    # torch raises it for lack of memory, for an impossible size, ...
+    # torch raises RuntimeError for lack of memory, an impossible size, ...
     except RuntimeError as error:
         if "CUDA error" in str(error):
             raise
-        each = (dtype or like.dtype).itemsize
-        size = f"{each * math.prod(shape)} bytes"
+        itemsize = (dtype or like.dtype).itemsize
+        size = f"{itemsize * math.prod(shape)} bytes"
         message = f"{op}: out of memory: {size} for a result of shape {shape}"
         raise OutOfMemory(message) from None
 
@@ -107,8 +107,8 @@ def make_empty(
 def want_one_device(op: str, tensors: dict[str, torch.Tensor | None]) -> None:
     devices = {name: t.device for name, t in tensors.items() if t is not None}
     if len(set(devices.values())) > 1:
-        where = ", ".join(f"{name} is on {device}" for name, device in devices.items())
-        raise ArgumentError(f"{op}: the arrays are on different devices: {where}")
+        places = ", ".join(f"{name} is on {device}" for name, device in devices.items())
+        raise ArgumentError(f"{op}: the arrays are on different devices: {places}")
 
 
 def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
@@ -130,12 +130,12 @@ def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
 def _dense_instead(name: str) -> str:
     """Suggest a fix for an array with gaps; a copy of `out` would be no use."""
     if name == "out":
-        return "leave out away, and copy the result into it"
+        return "omit out, and copy the result into it"
     return "call .contiguous() or np.ascontiguousarray"
 
 
 def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
-    """Refuse a tensor unfit for kernels: sparse, nested, dual, or on another device."""
+    """Refuse a sparse, nested or dual tensor, and one on an unsupported device."""
     if not (tensor.is_cpu or tensor.is_cuda):
         raise ArgumentError(
             f"{op}: {name} is on {tensor.device}, want a CPU or CUDA device"
@@ -143,7 +143,7 @@ def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
     if tensor.layout != torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else tensor.layout
         raise ArgumentError(f"{op}: {name} is {kind}, want a dense array")
-    # The memory of a negated view still holds the numbers with their original signs.
+    # The memory of a negated view still contains the numbers with their old signs.
     if tensor.is_neg():
         raise ArgumentError(
             f"{op}: {name} is a negated view of other numbers: call .resolve_neg()"
@@ -170,7 +170,7 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
             )
         try:
             return torch.from_numpy(array)
-        # the dtype, byte order or a stride is wrong
+        # torch does not support the dtype, the byte order or a stride.
         except (TypeError, ValueError) as error:
             raise ArgumentError(
                 f"{op}: {name} is {array.dtype} with strides {array.strides} bytes, "
@@ -183,9 +183,9 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
         if hasattr(array, "__cuda_array_interface__"):
             return torch.as_tensor(array, device="cuda")
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
-        why = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         kind = type(array).__name__
-        raise ArgumentError(f"{op}: {name}, a {kind}, gives no tensor: {why}") from None
+        raise ArgumentError(f"{op}: {name}, a {kind}, is no tensor: {reason}") from None
     raise ArgumentError(
         f"{op}: {name} is a {type(array).__name__}, want a torch tensor, a NumPy "
         f"array, or an array with DLPack or __cuda_array_interface__"
@@ -217,17 +217,17 @@ def want_no_overlap(
     op: str, name: str, written: torch.Tensor, others: dict[str, torch.Tensor | None]
 ) -> None:
     """Refuse an array to write if its memory overlaps that of an array to read."""
-    start, end = _memory_span(written)
-    for other, x in others.items():
+    start, stop = _memory_span(written)
+    for other_name, x in others.items():
         if x is not None and x.numel() and written.numel():
-            first, past = _memory_span(x)
-            if first < end and start < past:
-                raise ArgumentError(f"{op}: {name} and {other} overlap in memory")
+            begin, finish = _memory_span(x)
+            if begin < stop and start < finish:
+                raise ArgumentError(f"{op}: {name} and {other_name} overlap in memory")
 
 
 def _memory_span(x: torch.Tensor) -> tuple[int, int]:
-    last = sum((size - 1) * step for size, step in zip(x.shape, x.stride()))
-    return x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size()
+    offset = sum((size - 1) * step for size, step in zip(x.shape, x.stride()))
+    return x.data_ptr(), x.data_ptr() + (offset + 1) * x.element_size()
 
 
 def number_of(what: str, value: Any, kind: type) -> float:

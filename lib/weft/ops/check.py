@@ -79,9 +79,9 @@ def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> RungVer
             try:
                 worst = max(worst, run_case(lib, rung.index, case, device))
             except (Mismatch, KernelError) as error:
-                where = f"{rung.op} '{rung.name}' on {lib.target}, {case.title}"
-                where += f", threads {order}" if order else ""
-                raise Mismatch(f"{where}: {error}") from None
+                place = f"{rung.op} '{rung.name}' on {lib.target}, {case.title}"
+                place += f", threads {order}" if order else ""
+                raise Mismatch(f"{place}: {error}") from None
             runs += 1
     return RungVerdict(rung.op, rung.name, rung.precision, lib.target, runs, worst)
 
@@ -97,11 +97,11 @@ def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
         name: Guarded(_start(case, name, answer), device, case.shift.get(name, 0))
         for name, answer in case.answers.items()
     }
-    rooms: list[Guarded] = []
+    workspaces: list[Guarded] = []
 
     def workspace(bytes_: int) -> Any:  # The bytes are NaN for any float type.
-        rooms.append(Guarded(np.full(bytes_, 0xFF, np.uint8), device))
-        return native.pointer(rooms[-1].tensor, "void *")
+        workspaces.append(Guarded(np.full(bytes_, 0xFF, np.uint8), device))
+        return native.pointer(workspaces[-1].tensor, "void *")
 
     pointers = {name: pointer(array) for name, array in (inputs | outputs).items()}
     pointers |= {n: native.NULL for n, t in case.inputs.items() if t is None}
@@ -111,8 +111,8 @@ def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
     lib.call("weft_sync", stream)
     for name, array in inputs.items():
         array.verify_untouched(name)
-    for room in rooms:
-        room.verify_guards("the workspace")
+    for workspace_array in workspaces:
+        workspace_array.verify_guards("the workspace")
     worst = 0.0
     for name, array in outputs.items():
         array.verify_guards(name)
@@ -159,7 +159,7 @@ def _start(case: Case, name: str, answer: Answer) -> torch.Tensor:
 
 
 class NotChecked(Mismatch):
-    """A kernel was not timed, because it is wrong."""
+    """A kernel was not timed because it is wrong."""
 
 
 def require(lib: native.Library, rung: native.Rung) -> RungVerdict:
@@ -180,14 +180,14 @@ def require(lib: native.Library, rung: native.Rung) -> RungVerdict:
 
 def _verdict_path(lib: native.Library, rung: native.Rung) -> Path:
     device = device_name(lib.target)
-    said = f"{lib.path.name} {rung.name} {device} {keys.hash_sources(*keys.CHECKER)}"
-    digest = hashlib.sha256(said.encode()).hexdigest()[:24]
+    text = f"{lib.path.name} {rung.name} {device} {keys.hash_sources(*keys.CHECKER)}"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:24]
     return store.cache_folder("checked") / f"{rung.op}-{rung.name}-{digest}.json"
 
 
 # This step balances truncation and rounding errors.
 STEP = float(np.finfo(np.float64).eps ** (1 / 3))
-# Tolerance for gradients by differences, which are accurate to about 1e-10.
+# Tolerance for numeric gradients, which are accurate to about 1e-10.
 TOLERANCE = 1e-7
 Shape = tuple[int, ...]
 
@@ -202,13 +202,13 @@ def numeric_gradient(
     """
     dx = np.empty_like(x)
     for i in np.ndindex(x.shape):
-        here = x[i]
-        x[i] = here + h
-        above = loss(x)
-        x[i] = here - h
-        below = loss(x)
-        x[i] = here
-        dx[i] = (above - below) / (2 * h)
+        value = x[i]
+        x[i] = value + h
+        high = loss(x)
+        x[i] = value - h
+        low = loss(x)
+        x[i] = value
+        dx[i] = (high - low) / (2 * h)
     return dx
 
 
@@ -240,7 +240,7 @@ def check_numeric(
         bound = TOLERANCE * np.maximum(1.0, np.abs(want))
         answer = Answer(torch.from_numpy(want), torch.from_numpy(bound))
         compare(f"d{name}", torch.as_tensor(np.asarray(gradient)), answer)
-    print(f"{_join_names(arrays)}: as finite differences say")
+    print(f"{_join_names(arrays)}: equal to finite differences")
 
 
 def check_autograd(

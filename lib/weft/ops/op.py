@@ -43,11 +43,11 @@ class Op:
     """An op as its cases file describes it.
 
     twin: the op in PyTorch. The Python function has its name, parameters and docstring.
-    An array whose default is None may be missing.
+    An array whose default is None may be omitted.
 
     shapes: the sizes of each array by their names in weft.h, such as "n, c, h // kh",
     or "..." for any shape. "*n, in" allows any number of dimensions, of which all but
-    the last count as one. A parameter of the twin that stands for two numbers is
+    the last count as one. A parameter of the twin that represents two numbers is
     included, too.
 
     skipped: gradients that the backward pass leaves out if their pointer is NULL.
@@ -87,11 +87,11 @@ class Op:
     def function(self) -> Callable[..., Array]:
         """Return the op as a Python function: the twin's parameters, and `rung`."""
         defaults = [parameter.default for parameter in self.parameters.values()]
-        needed = defaults.count(inspect.Parameter.empty)
+        required = defaults.count(inspect.Parameter.empty)
 
-        def call(*args: Any, rung: str | None = None, **named: Any) -> Array:
-            if named or not needed <= len(args) <= len(defaults):
-                args = self._complete(args, named)
+        def call(*args: Any, rung: str | None = None, **keywords: Any) -> Array:
+            if keywords or not required <= len(args) <= len(defaults):
+                args = self._complete(args, keywords)
             return self.run((*args, *defaults[len(args) :]), rung)
 
         call.__name__ = call.__qualname__ = self.name
@@ -124,30 +124,30 @@ class Op:
             y = y.view(*numbers[LEADING], *y.shape[1:])
         return same_kind(args[0], y)
 
-    def _complete(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    def _complete(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
         """Return all arguments in the twin's order, with defaults filled in."""
         takes = f"it takes {', '.join([*self.parameters, 'rung'])}"
         if len(args) > len(self.parameters):
             raise ArgumentError(f"{self.name}: {len(args)} arguments, but {takes}")
-        given = dict(zip(self.parameters, args))
-        others = {name: named.pop(name) for name in self.only if name in named}
-        for name in named:
+        arguments = dict(zip(self.parameters, args))
+        fixed = {name: keywords.pop(name) for name in self.only if name in keywords}
+        for name in keywords:
             if name not in self.parameters:
                 raise ArgumentError(f"{self.name}: no argument '{name}': {takes}")
-            if name in given:
+            if name in arguments:
                 raise ArgumentError(f"{self.name}: {name} is given twice")
-        given |= named
+        arguments |= keywords
         for name, parameter in self.parameters.items():
-            if given.setdefault(name, parameter.default) is parameter.empty:
+            if arguments.setdefault(name, parameter.default) is parameter.empty:
                 raise ArgumentError(f"{self.name}: {name} is missing: {takes}")
-        for name, value in others.items():
-            want = given.get(self.only[name], self.only[name])
+        for name, value in fixed.items():
+            want = arguments.get(self.only[name], self.only[name])
             if not _is_same(value, want):
                 raise ArgumentError(
-                    f"{self.name}: {name}={write_value(value)}: its kernels have "
-                    f"{write_value(want)} alone"
+                    f"{self.name}: {name}={write_value(value)}: its kernels support "
+                    f"only {write_value(want)}"
                 )
-        return [given[name] for name in self.parameters]
+        return [arguments[name] for name in self.parameters]
 
     # ---- cases and benchmarks ----------------------------------------------------
 
@@ -168,8 +168,8 @@ class Op:
         for name in arrays:
             if self.array(name) not in self.shapes:
                 raise ArgumentError(
-                    f"{self.name}: a case has {name}, which is none of the arrays "
-                    f"{', '.join(self.shapes)}; a number is given as {name}=..."
+                    f"{self.name}: {name} of a case is not one of the arrays "
+                    f"{', '.join(self.shapes)}; pass a number as {name}=..."
                 )
         numbers = self._sizes_of(arrays) | options
 
@@ -198,14 +198,14 @@ class Op:
 
     def _sizes_of(self, arrays: Mapping[str, torch.Tensor | None]) -> dict[str, int]:
         """Return the sizes, by name, of these arrays and gradients."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for name, array in arrays.items():
             dims = self.shapes[self.array(name)]
             if array is not None and dims is ANY:
-                found[self.plan.count] = array.numel()
+                sizes[self.plan.count] = array.numel()
             elif array is not None and len(dims) == array.dim():
-                found |= {d: n for d, n in zip(dims, array.shape) if d.isidentifier()}
-        return found
+                sizes |= {d: n for d, n in zip(dims, array.shape) if d.isidentifier()}
+        return sizes
 
     def _draw(self, name: str, numbers: Mapping[str, Any], device: Any) -> Any:
         if name not in self.plan.launcher.dtypes:
@@ -223,15 +223,15 @@ class Op:
         return self.extents[name](self.name, numbers)
 
 
-def _is_same(given: Any, want: Any) -> bool:
-    """Return whether both are the same pair; a lone number stands for two."""
+def _is_same(argument: Any, want: Any) -> bool:
+    """Return whether both are the same pair; a single number counts as two."""
 
     def pair(value: Any) -> tuple[Any, ...]:
         values = tuple(value) if isinstance(value, Sequence) else (value,)
         return values * 2 if len(values) == 1 else values
 
     try:
-        return bool(pair(given) == pair(want))
+        return bool(pair(argument) == pair(want))
     # Arrays of unsuitable shapes cannot be such numbers.
     except (RuntimeError, ValueError):
         return False
@@ -251,7 +251,7 @@ def _make_extents(dims: tuple[str, ...]) -> Extents:
     """Return a function of the op's name and the sizes that returns the dimensions."""
     if dims is ANY:
         return lambda op, sizes: sizes[ANY[0]]
-    # eval() could not read a size called `in`, and plain names do not need it.
+    # eval() cannot parse a size named `in`, and plain names do not need it.
     if all(dim.isidentifier() for dim in dims):
         return lambda op, sizes: [sizes[dim] for dim in dims]
     code = compile(f"({', '.join(dims)},)", "<shape>", "eval")
@@ -260,7 +260,7 @@ def _make_extents(dims: tuple[str, ...]) -> Extents:
         try:
             return [max(0, extent) for extent in eval(code, _NO_NAMES, sizes)]
         except ZeroDivisionError:
-            given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-            raise ArgumentError(f"{op}: no result has a size of {given}") from None
+            text = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            raise ArgumentError(f"{op}: the result has no size for {text}") from None
 
     return extents

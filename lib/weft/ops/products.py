@@ -74,7 +74,7 @@ def matmul(
     """
     a_t, b_t = _check_operand("a", a), _check_operand("b", b)
     if a_t.dtype != b_t.dtype:
-        raise ArgumentError(f"matmul: a is {a_t.dtype}, b is {b_t.dtype}: want one")
+        raise ArgumentError(f"matmul: a is {a_t.dtype}, but b is {b_t.dtype}")
     if a_t.device != b_t.device:
         want_one_device("matmul", {"a": a_t, "b": b_t})
     chosen = _choose_rung(a_t, rung, precision)
@@ -86,15 +86,15 @@ def matmul(
     if out_t is not None and wants_gradients(a_t, b_t, c_t, bias_t, out_t):
         raise ArgumentError("matmul: out takes no gradients: call it under no_grad()")
     if not (a_t.numel() and b_t.numel()):
-        y = _of_nothing(a_t, b_t, beta, c_t, bias_t, relu, out_t)
+        y = _multiply_empty(a_t, b_t, beta, c_t, bias_t, relu, out_t)
         return out if out is not None else same_kind(a, y)
     folds = not (2 <= a_t.dim() <= 3 and 2 <= b_t.dim() <= 3)
     if folds:
         a_t, b_t = _fold_batches(a_t, b_t)
         inner = _shape_of_product(a_t, b_t)
         c_t, out_t = (x if x is None else x.view(inner) for x in (c_t, out_t))
-    given = (chosen, alpha, beta, relu, out_t)
-    y = apply_function(_Matmul, a_t, b_t, c_t, bias_t, *given)
+    options = (chosen, alpha, beta, relu, out_t)
+    y = apply_function(_Matmul, a_t, b_t, c_t, bias_t, *options)
     if out is not None:
         return out
     return same_kind(a, y.view(shape) if folds else y)
@@ -115,7 +115,7 @@ class _Matmul(torch.autograd.Function):
         rung, alpha, beta = ctx.given
         need_a, need_b, need_c, need_bias = ctx.needs_input_grad[:4]
         dy = dy.contiguous() if y is None else dy.masked_fill(y <= 0, 0.0)
-        operand = dy.to(a.dtype)  # The operand has 16 bits if a and b do.
+        operand = dy.to(a.dtype)  # It has 16 bits if a and b do.
         da = db = None
         if need_a:
             da = _multiply(operand, b.mT, rung, alpha)
@@ -134,7 +134,7 @@ class _Matmul(torch.autograd.Function):
         return da, db, dc, dbias, None, None, None, None, None
 
 
-def _of_nothing(
+def _multiply_empty(
     a: torch.Tensor,
     b: torch.Tensor,
     beta: float,
@@ -181,9 +181,9 @@ def _multiply(
             # If a batch shares one matrix b, the batch is one tall product.
             m, batch = m * batch, 1
     beta = 0.0 if c is None else beta
-    plain = trans_a == trans_b == relu and batch == 1 and bias is None
+    is_plain = trans_a == trans_b == relu and batch == 1 and bias is None
     options = native.NULL
-    if not (plain and alpha == 1 and beta == 0):
+    if not (is_plain and alpha == 1 and beta == 0):
         options = native.ffi.new(
             "struct weft_matmul_options *",
             (trans_a, trans_b, alpha, beta, pointer(bias), relu, batch, *steps),
@@ -204,15 +204,15 @@ def _multiply(
 
 def _make_workspace(lib, rung, call, options, like) -> tuple[Any, torch.Tensor | None]:
     """Return options with the workspace that this call needs, and the workspace."""
-    wants = native.ffi.new("size_t *")
-    lib.call("weft_matmul_workspace", rung.index, wants, *call, options)
-    if not wants[0]:
+    size = native.ffi.new("size_t *")
+    lib.call("weft_matmul_workspace", rung.index, size, *call, options)
+    if not size[0]:
         return options, None
     if options == native.NULL:
         options = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
-    room = make_empty("matmul", like, wants[0] + 256, dtype=torch.uint8)
-    place_workspace(options, room)
-    return options, room
+    workspace = make_empty("matmul", like, size[0] + 256, dtype=torch.uint8)
+    place_workspace(options, workspace)
+    return options, workspace
 
 
 def place_workspace(options: Any, room: torch.Tensor) -> None:
@@ -228,10 +228,10 @@ def place_workspace(options: Any, room: torch.Tensor) -> None:
 
 def _layout_of(x: torch.Tensor) -> int | None:
     """Return 0 if the matrices of x are stored by rows, 1 if by columns, else None."""
-    (rows, cols), (down, along) = x.shape[-2:], x.stride()[-2:]
-    if (along == 1 or cols == 1) and (down == cols or rows == 1):
+    (rows, cols), (row_step, column_step) = x.shape[-2:], x.stride()[-2:]
+    if (column_step == 1 or cols == 1) and (row_step == cols or rows == 1):
         return 0
-    if (down == 1 or rows == 1) and (along == rows or cols == 1):
+    if (row_step == 1 or rows == 1) and (column_step == rows or cols == 1):
         return 1
     return None
 
@@ -263,7 +263,7 @@ def _check_operand(name: str, array: Array) -> torch.Tensor:
     if not x.is_contiguous() and (x.dim() == 1 or _layout_of(x) is None):
         raise ArgumentError(
             f"matmul: {name} {shape_of(x)} has strides {tuple(x.stride())}, want its "
-            f"rows or its columns to lie side by side: call .contiguous() or "
+            f"rows or its columns to be contiguous: call .contiguous() or "
             f"np.ascontiguousarray"
         )
     return x
@@ -290,8 +290,8 @@ def _check_addends(
     if out_t is not None:
         want_writable("matmul", "out", out)
         itself = c_t is not None and c_t.data_ptr() == out_t.data_ptr()
-        others = {"a": a, "b": b, "bias": bias_t, "c": None if itself else c_t}
-        want_no_overlap("matmul", "out", out_t, others)
+        read_arrays = {"a": a, "b": b, "bias": bias_t, "c": None if itself else c_t}
+        want_no_overlap("matmul", "out", out_t, read_arrays)
     return c_t, bias_t, out_t
 
 
@@ -310,18 +310,18 @@ def _shape_of_product(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
 
 def _batch_of(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
     """Return the broadcast batch dimensions, those before the last two."""
-    one, other = tuple(a.shape[:-2]), tuple(b.shape[:-2])
-    if one == other or not other:
-        return one
-    if not one:
-        return other
+    batch_a, batch_b = tuple(a.shape[:-2]), tuple(b.shape[:-2])
+    if batch_a == batch_b or not batch_b:
+        return batch_a
+    if not batch_a:
+        return batch_b
     try:
-        return tuple(torch.broadcast_shapes(one, other))
+        return tuple(torch.broadcast_shapes(batch_a, batch_b))
     except RuntimeError:
-        told = [b[0] if len(b) == 1 else b for b in (one, other)]
+        lengths = [b[0] if len(b) == 1 else b for b in (batch_a, batch_b)]
         raise ArgumentError(
             f"matmul: a is {shape_of(a)} and b is {shape_of(b)}: a batch of "
-            f"{told[0]} meets one of {told[1]}"
+            f"{lengths[0]} meets one of {lengths[1]}"
         ) from None
 
 
@@ -352,25 +352,25 @@ def _choose_rung(
 ) -> native.Rung:
     """Choose the rung for operands like a; refuse a rung of another precision."""
     takes = _PRECISIONS[a.dtype]
-    named = precision if isinstance(precision, str) else None
-    if precision is not None and named not in takes:
-        known = {p: dtype for dtype, ps in _PRECISIONS.items() for p in ps}
-        want = known.get(named)
+    name = precision if isinstance(precision, str) else None
+    if precision is not None and name not in takes:
+        dtypes = {p: dtype for dtype, ps in _PRECISIONS.items() for p in ps}
+        want = dtypes.get(name)
         raise ArgumentError(
             f"matmul: precision='{precision}' is for {want}, a is {a.dtype}"
             if want
             else f"matmul: precision={write_value(precision)}: want one of "
-            f"{', '.join(known)}"
+            f"{', '.join(dtypes)}"
         )
     lib = native.library("matmul", "cpu" if a.is_cpu else a.device.type)
     if a.is_cpu:
-        found = lib.rung(rung, precision or takes[0])
+        chosen = lib.rung(rung, precision or takes[0])
     else:
         with native.on_device(a.device):
-            found = lib.rung(rung, precision or takes[0])
-    if found.precision not in takes or precision not in (None, found.precision):
+            chosen = lib.rung(rung, precision or takes[0])
+    if chosen.precision not in takes or precision not in (None, chosen.precision):
         raise ArgumentError(
-            f"matmul: rung '{found.name}' computes in {found.precision}, "
-            + (f"not {precision}" if found.precision in takes else f"a is {a.dtype}")
+            f"matmul: rung '{chosen.name}' computes in {chosen.precision}, "
+            + (f"not {precision}" if chosen.precision in takes else f"a is {a.dtype}")
         )
-    return found
+    return chosen

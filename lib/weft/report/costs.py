@@ -49,7 +49,7 @@ class Sums:
 
     @property
     def sectors_per_request(self) -> float:
-        """Sectors per request; 32 neighbouring floats take 4."""
+        """Sectors per request; 32 adjacent floats take 4."""
         return self.sectors / self.requests if self.requests else 0.0
 
 
@@ -248,28 +248,28 @@ class Counters:
 
     def lines_of(self, file: str) -> dict[int, Line]:
         """Return the counts of each line of `file`; a step counts for all its lines."""
-        found: dict[int, Line] = {}
+        lines: dict[int, Line] = {}
         for place in self.places:
             if place.file == file:
                 for number in range(place.line, max(place.line, place.last) + 1):
-                    found.setdefault(number, Line()).places.append(place)
-        return found
+                    lines.setdefault(number, Line()).places.append(place)
+        return lines
 
     def json(self) -> dict[str, Any]:
         """Return the counters by array, as numbers and dictionaries of numbers."""
         names = ("reads", "writes", "atomics", "requests", "sectors", "bytes")
         names += ("load_sectors_per_request", "store_sectors_per_request")
         names += ("wavefronts", "bank_conflicts", "active_lanes")
-        own = ("blocks", "threads", "warps", "barriers")
-        return {name: getattr(self, name) for name in (*own, *names)}
+        totals = ("blocks", "threads", "warps", "barriers")
+        return {name: getattr(self, name) for name in (*totals, *names)}
 
     def _by_array(self, name: str, kind: str = "", space: str = "") -> dict[str, int]:
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for p in self.places:
-            known = p.array and kind in ("", p.kind) and space in ("", p.space)
-            if known and p.accesses:
-                found[p.array] = found.get(p.array, 0) + getattr(p, name)
-        return found
+            is_match = p.array and kind in ("", p.kind) and space in ("", p.space)
+            if is_match and p.accesses:
+                counts[p.array] = counts.get(p.array, 0) + getattr(p, name)
+        return counts
 
     def _each_thread(self, counts: dict[str, int]) -> dict[str, float]:
         return {name: count / max(1, self.threads) for name, count in counts.items()}
@@ -280,10 +280,10 @@ class Counters:
         return {name: sectors[name] / requests[name] for name in sectors}
 
 
-def _sum(some: Iterable[Sums]) -> Sums:
+def _sum(parts: Iterable[Sums]) -> Sums:
     total = Sums()
-    for one in some:
-        total.add(one)
+    for part in parts:
+        total.add(part)
     return total
 
 
@@ -293,10 +293,9 @@ HOT = 0.12  # minimum heat for marking a cell
 WASTED = 2.0  # minimum ratio of cost to lowest possible cost for a remark
 # Reasons why atomics cost more than the minimum.
 TURNS = {
-    "global": "lanes that update one address go one after the other, and addresses "
-    "that lie apart take a sector each",
-    "shared": "lanes that update one word, or words of one bank, go one after "
-    "the other",
+    "global": "lanes that update one address take turns, and distant addresses take a "
+    "sector each",
+    "shared": "lanes that update one word, or words of one bank, take turns",
 }
 COLUMNS = {
     "reads": "elements read, by all threads",
@@ -304,7 +303,7 @@ COLUMNS = {
     "atomics": "atomic updates, by all threads",
     "sectors/req": "32-byte sectors of global memory for each request of a warp",
     "wavefronts/req": "turns in shared memory for each request of a warp; 1 is best",
-    "lanes": "threads of 32 that take part when a warp comes here",
+    "lanes": "threads of 32 that are active when a warp executes this line",
     "bytes": "moved to and from global memory: 32 for each sector",
 }
 
@@ -350,8 +349,8 @@ def select_near(
 ) -> list[LineCost]:
     """Return the wanted rows, with `around` rows before and after each of them."""
     at = [i for i, row in enumerate(rows) if wanted(row)]
-    kept = {j for i in at for j in range(i - around, i + around + 1)}
-    return [row for i, row in enumerate(rows) if i in kept]
+    near_rows = {j for i in at for j in range(i - around, i + around + 1)}
+    return [row for i, row in enumerate(rows) if i in near_rows]
 
 
 def list_remarks(counters: Counters, most: int = 3) -> list[str]:
@@ -360,18 +359,19 @@ def list_remarks(counters: Counters, most: int = 3) -> list[str]:
     At most `most` remarks are returned. They name the file if several files occur.
     """
     several = len({place.file for place in counters.places if place.file}) > 1
-    found = []
+    remarks = []
     for place in counters.places:
-        where = f"{place.file}, line" if several else "line"
-        found += [
-            (r, f"{where} {place.line}: {said}") for r, said in _list_wastes(place)
+        place_name = f"{place.file}, line" if several else "line"
+        remarks += [
+            (r, f"{place_name} {place.line}: {sentence}")
+            for r, sentence in _list_wastes(place)
         ]
-    found.sort(key=lambda one: -one[0])
-    return list(dict.fromkeys(said for _, said in found))[:most]
+    remarks.sort(key=lambda remark: -remark[0])
+    return list(dict.fromkeys(sentence for _, sentence in remarks))[:most]
 
 
 def sectors_needed(place: CostPlace) -> float:
-    """Return the sectors per request if threads access neighbouring elements."""
+    """Return the sectors per request if threads access adjacent elements."""
     return max(1.0, place.lanes * place.size / SECTOR)
 
 
@@ -392,20 +392,21 @@ def _list_wastes(place: CostPlace) -> list[tuple[float, str]]:
     if not place.requests or place.space not in ("global", "shared"):
         return []
     if place.space == "global":
-        needed, took = sectors_needed(place), place.sectors_per_request
-        unit, why = "sectors", "the threads of a warp touch addresses that lie apart"
+        minimum, took = sectors_needed(place), place.sectors_per_request
+        unit, reason = "sectors", "the threads of a warp access distant addresses"
     else:
-        needed, took = turns_needed(place), place.wavefronts / place.requests
-        unit, why = "wavefronts", "several words lie in one bank"
-    if took / needed < WASTED:
+        minimum, took = turns_needed(place), place.wavefronts / place.requests
+        unit, reason = "wavefronts", "several words are in one bank"
+    if took / minimum < WASTED:
         return []
     verb = {"read": "reading", "write": "writing"}.get(place.kind, "updating")
     if place.kind == "atomic":
-        why = TURNS[place.space]
-    many = (
-        f"{write_short(took)} {unit} per request where {write_short(needed)} would do"
+        reason = TURNS[place.space]
+    ratio = (
+        f"{write_short(took)} {unit} per request where {write_short(minimum)} would do"
     )
-    return [(took / needed, f"{verb} {place.array or 'memory'} takes {many}: {why}")]
+    sentence = f"{verb} {place.array or 'memory'} takes {ratio}: {reason}"
+    return [(took / minimum, sentence)]
 
 
 def _make_cells(line: Line) -> dict[str, CostCell]:
@@ -423,10 +424,10 @@ def _make_cells(line: Line) -> dict[str, CostCell]:
     lanes = line.lanes
     if lanes:
         heat = max(0.0, min(1.0, (WARP / lanes - 1) / 7))
-        why = (
-            f"{write_short(lanes)} of {WARP} threads take part" if lanes < WARP else ""
+        reason = (
+            f"{write_short(lanes)} of {WARP} threads are active" if lanes < WARP else ""
         )
-        cells["lanes"] = CostCell(write_short(lanes), heat, why)
+        cells["lanes"] = CostCell(write_short(lanes), heat, reason)
     return cells
 
 
@@ -437,12 +438,12 @@ def _memory_cell(line: Line, space: str) -> CostCell:
         for p in line.places
         if p.space == space and p.kind != "step" and p.requests > 0
     ]
-    said, heat, why = [], 0.0, []
+    ratios, heat, reasons = [], 0.0, []
     for place in places:
         cost = place.sectors if space == "global" else place.wavefronts
         took = cost / place.requests
-        needed = sectors_needed(place) if space == "global" else turns_needed(place)
-        said.append(write_short(took))
-        heat = max(heat, min(1.0, (took / needed - 1) / 7))
-        why += [sentence for _, sentence in _list_wastes(place)]
-    return CostCell(" ".join(dict.fromkeys(said)), heat, "; ".join(why))
+        minimum = sectors_needed(place) if space == "global" else turns_needed(place)
+        ratios.append(write_short(took))
+        heat = max(heat, min(1.0, (took / minimum - 1) / 7))
+        reasons += [sentence for _, sentence in _list_wastes(place)]
+    return CostCell(" ".join(dict.fromkeys(ratios)), heat, "; ".join(reasons))

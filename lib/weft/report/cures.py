@@ -20,19 +20,19 @@ IN_PLACE = "in place"  # a race in which one statement both reads and overwrites
 
 KINDS = {
     "bounds": "an access outside of an array",
-    "race": "a read and a write of one element with nothing that orders them",
-    "unwaited": "an access to memory that a copy, not waited for, brings or takes",
+    "race": "a read and a write of one element that nothing orders",
+    "unwaited": "an access to memory that a copy still reads or writes",
     "conflict": "different values written to one element by several threads",
-    "uninitialised": "a read of an element that nobody has written",
+    "uninitialised": "a read of an element that has never been written",
     "barrier": "a barrier that some threads of a block reach and others do not",
-    "absent-lane": "a lane that a warp's call names or reads and that takes no part",
-    "deadlock": "threads that wait for one another for ever",
+    "absent-lane": "a lane that a warp's call names or reads, but that does not call",
+    "deadlock": "threads that wait for one another forever",
     "hang": "a launch that does not end",
-    "misaligned": "an access whose address is no multiple of its size",
-    "use-after-free": "an access to memory that was given back",
+    "misaligned": "an access whose address is not a multiple of its size",
+    "use-after-free": "an access to memory that has been freed",
     "host-pointer": "an access to the host's memory from a kernel",
     "stack": "more local memory than a thread has",
-    "undefined": "a shift or a conversion with a result on a GPU, and none in C++",
+    "undefined": "a shift or conversion that is defined on a GPU, but not in C++",
     "exception": "an error that a thread raised",
 }
 
@@ -44,12 +44,12 @@ PYTHON = {
     "uninitialised": "write it first, and wait at a barrier if another thread does",
     "barrier": "take the barrier out of the branch, so that every thread reaches it",
     "absent-lane": (
-        "let all lanes that the mask names make the call: take it out of the branch, "
-        "with a value that changes nothing for lanes past the end (0 for a sum)"
+        "let all lanes in the mask make the call: move it out of the branch, with a "
+        "neutral value for lanes past the end (0 for a sum)"
     ),
     "deadlock": "let every thread reach the same barriers in the same order",
     "hang": "look for a loop whose condition no thread changes",
-    "misaligned": "an address has to be a multiple of the size that is accessed",
+    "misaligned": "the address must be a multiple of the size of the access",
     "use-after-free": "free it after the last kernel that uses it",
     "host-pointer": "pass memory of the device: cudaMalloc, then cudaMemcpy",
     "stack": "make local arrays smaller, or end the recursion",
@@ -61,7 +61,7 @@ C = {
     "race": "a barrier between them, reached by all threads: __syncthreads()",
     "unwaited": (
         "wait for its group first: __pipeline_wait_prior(), mbarrier_wait() or the "
-        "like; and where other threads use it a barrier after that"
+        "like; if other threads use the data, add a barrier after the wait"
     ),
     "conflict": "let one thread write it, or add up with atomicAdd()",
     "uninitialised": (
@@ -73,10 +73,10 @@ C = {
 }
 
 _BLOCKS = (
-    "blocks that write apart, {atomics}, a second launch (a kernel's end is a barrier "
-    "for all blocks), or {fence} and an atomic counter"
+    "separate elements for each block, {atomics}, a second launch (a kernel's end is a "
+    "barrier for all blocks), or {fence} and an atomic counter"
 )
-_WARP = "{warp} between them: all such pairs lie in one warp"
+_WARP = "{warp} between them: all such pairs are in one warp"
 _NEXT_TURN = (
     "one more barrier, at the end of each turn of the loop at line {loop}: {barrier}"
 )
@@ -84,77 +84,79 @@ _IN_TURN = (
     "a barrier between lines {first} and {last}, reached by all threads: {barrier}"
 )
 _UNWRITTEN = "copy or set it before the launch: cudaMemcpy(), cudaMemset()"
-_NULL = "pass an array, or memory that cudaMalloc() gave (it may have failed)"
+_NULL = "pass an array, or memory from cudaMalloc() (which may have failed)"
 _BYTES = (
-    "guard the access, or launch with more: kernel<<<grid, block, bytes>>>, in Python "
-    "kernel[grid, block, bytes]"
+    "guard the access, or launch with more bytes: kernel<<<grid, block, bytes>>>, in "
+    "Python kernel[grid, block, bytes]"
 )
-_ONE_STEP = "{add} or its like: read, change and write as one step"
+_ONE_STEP = "{add} or the like: read, change and write in one step"
 # A barrier cannot split one statement that both reads and overwrites an element.
 _FIRST_READ = (
     "read into a variable, {barrier} reached by all, then write{again}; or write into "
     "a second array"
 )
-_AGAIN = " (in a loop one after the write as well)"
+_AGAIN = " (in a loop, add a barrier after the write as well)"
 SOME_ONLY = (
-    "write every element that is read: where a guard leaves some out, give those a "
-    "value, too (0 for a sum)"
+    "write every element that is read: if a guard skips some, write a value into "
+    "those, too (0 for a sum)"
 )
 _LOW = "guard the low end, too: {guard}"
 _LIMIT = "there is a guard: compare {index} with the number of elements of {array}"
 _ROWS = (
-    "check how long a row is, {row} in {index}; and guard the row and the column, each "
-    "by itself"
+    "verify the length of a row, {row} in {index}, and guard the row and the column "
+    "separately"
 )
 _SECOND_ARRAY = (
     "write into a second array, and swap the two between launches: no barrier holds "
     "for all blocks"
 )
-_SHIFT = "shift by less than the width: k < 32 ? x << k : 0, or x of 64 bits"
+_SHIFT = "shift by less than the width: k < 32 ? x << k : 0, or an x of 64 bits"
 _CONVERSION = (
-    "clamp it first; or __float2int_rz(), __float2uint_rz() and their like, which give "
-    "a GPU's number everywhere"
+    "clamp it first, or use __float2int_rz(), __float2uint_rz() and the like, which "
+    "give a GPU's result everywhere"
 )
 
 
-def in_python(one: Finding) -> str:
+def in_python(finding: Finding) -> str:
     """Return the usual cure for a finding in Python; "" if there is no rule."""
-    if one.cure:
-        return one.cure
-    if one.kind == "race" and one.pattern:
-        return _of_pattern(one, "cuda.atomic.add", "cuda.syncthreads()")
-    if one.kind == "race" and one.thread is None:
+    if finding.cure:
+        return finding.cure
+    if finding.kind == "race" and finding.pattern:
+        return _of_pattern(finding, "cuda.atomic.add", "cuda.syncthreads()")
+    if finding.kind == "race" and finding.thread is None:
         return _BLOCKS.format(atomics="cuda.atomic", fence="cuda.threadfence()")
-    if one.kind == "race":
+    if finding.kind == "race":
         return (
-            _describe_barrier(one, "cuda.syncthreads()", "cuda.syncwarp()")
+            _describe_barrier(finding, "cuda.syncthreads()", "cuda.syncwarp()")
             or PYTHON["race"]
         )
-    return PYTHON.get(one.kind, "")
+    return PYTHON.get(finding.kind, "")
 
 
-def in_c(one: Finding, space: str, waits: bool = False) -> str:
+def in_c(finding: Finding, space: str, waits: bool = False) -> str:
     """Return the usual cure for a finding in a CUDA C kernel; "" if there is no rule.
 
     space: the array's memory, "global" or "shared". waits: whether there are barriers.
     """
-    if "a null pointer" in one.text:
+    if "a null pointer" in finding.text:
         return _NULL
-    if "since the launch gave" in one.text:
+    if "since the launch gave" in finding.text:
         return _BYTES
-    if one.kind == "race" and one.pattern:
-        return _of_pattern(one, "atomicAdd()", "__syncthreads()")
-    if one.kind == "race" and one.thread is None:
+    if finding.kind == "race" and finding.pattern:
+        return _of_pattern(finding, "atomicAdd()", "__syncthreads()")
+    if finding.kind == "race" and finding.thread is None:
         return _BLOCKS.format(atomics="atomicAdd()", fence="__threadfence()")
-    if one.kind == "race":
-        return _describe_barrier(one, "__syncthreads()", "__syncwarp()") or C["race"]
-    if one.kind == "undefined":
-        return _SHIFT if " shifts " in one.text else _CONVERSION
-    if one.kind == "uninitialised" and space == "global":
+    if finding.kind == "race":
+        return (
+            _describe_barrier(finding, "__syncthreads()", "__syncwarp()") or C["race"]
+        )
+    if finding.kind == "undefined":
+        return _SHIFT if " shifts " in finding.text else _CONVERSION
+    if finding.kind == "uninitialised" and space == "global":
         return _UNWRITTEN
-    if one.kind == "uninitialised" and waits:
+    if finding.kind == "uninitialised" and waits:
         return SOME_ONLY
-    return C.get(one.kind, "")
+    return C.get(finding.kind, "")
 
 
 def guard(
@@ -184,31 +186,31 @@ def guard(
 
 def of_one_warp(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings; clear one_warp unless all races are within a warp."""
-    races = [one for one in findings if one.kind == "race" and one.thread is not None]
-    if all(one.one_warp for one in races):
+    races = [f for f in findings if f.kind == "race" and f.thread is not None]
+    if all(f.one_warp for f in races):
         return list(findings)
-    return [dataclasses.replace(one, one_warp=False) for one in findings]
+    return [dataclasses.replace(finding, one_warp=False) for finding in findings]
 
 
-def _describe_barrier(one: Finding, barrier: str, of_warp: str) -> str:
-    """Describe the place for the barrier that prevents a block's race; "" if any."""
-    if one.one_warp:
+def _describe_barrier(finding: Finding, barrier: str, of_warp: str) -> str:
+    """Describe where a barrier prevents a block's race; "" if there is no rule."""
+    if finding.one_warp:
         return _WARP.format(warp=of_warp)
-    turns = one.turns
+    turns = finding.turns
     if turns and turns.one != turns.other:
         return _NEXT_TURN.format(loop=turns.loop, barrier=barrier)
-    if turns and one.line != one.other_line:
-        first, last = sorted((one.line, one.other_line))
-        return _IN_TURN.format(first=first, last=last, barrier=barrier)
+    if turns and finding.line != finding.other_line:
+        first, end = sorted((finding.line, finding.other_line))
+        return _IN_TURN.format(first=first, last=end, barrier=barrier)
     return ""
 
 
-def _of_pattern(one: Finding, add: str, barrier: str) -> str:
+def _of_pattern(finding: Finding, add: str, barrier: str) -> str:
     """Return the cure for a race with a known pattern."""
-    if one.pattern == UPDATE:
+    if finding.pattern == UPDATE:
         return _ONE_STEP.format(add=add)
-    assert one.pattern == IN_PLACE
-    if one.thread is None:
+    assert finding.pattern == IN_PLACE
+    if finding.thread is None:
         return _SECOND_ARRAY
-    again = "" if one.turns else _AGAIN
-    return _FIRST_READ.format(barrier=barrier, again=again)
+    suffix = "" if finding.turns else _AGAIN
+    return _FIRST_READ.format(barrier=barrier, again=suffix)

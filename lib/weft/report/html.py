@@ -1,9 +1,9 @@
 """Write a report as HTML, and show it below the cell that produced it.
 
 The page must be legible on light and dark backgrounds. Plain text therefore keeps the
-page's colour, and every other colour accompanies a word or a mark. Only elements and
-inline styles are used, so that every front end can show them. Outside a notebook, the
-report is written to stderr.
+page's color, and every other color accompanies a word or a mark. Every front end can
+show the report, since it consists only of elements and inline styles. Outside a
+notebook, the report is written to stderr.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 
 def highlight_text(text: str, language: str = "cuda") -> str:
-    """Return the text as coloured HTML. language: "cuda", "python", "ptx" or "diff"."""
-    inside = colour_text(text.strip("\n") + "\n", language)
-    return f'<pre style="{style.PRE}">{inside}</pre>'
+    """Return the text as colored HTML. language: "cuda", "python", "ptx" or "diff"."""
+    content = colour_text(text.strip("\n") + "\n", language)
+    return f'<pre style="{style.PRE}">{content}</pre>'
 
 
 def with_code(sentence: str) -> str:
@@ -63,11 +63,11 @@ def colour_text(text: str, language: str = "cuda") -> str:
     parts = []
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     for token, value in lexer.get_tokens(text):
-        short = STANDARD_TYPES.get(token, "")  # "k", "kt": the first letter is the kind
-        colour = style.CODE.get(short) or style.CODE.get(short[:1])
-        shown = html.escape(value)
+        kind = STANDARD_TYPES.get(token, "")  # "k", "kt": the first letter is the kind
+        colour = style.CODE.get(kind) or style.CODE.get(kind[:1])
+        escaped = html.escape(value)
         parts.append(
-            f'<span style="color:{colour}">{shown}</span>' if colour else shown
+            f'<span style="color:{colour}">{escaped}</span>' if colour else escaped
         )
     return "".join(parts)
 
@@ -86,33 +86,33 @@ BOLD = "font-weight:600;"
 
 def write_html(report: Report) -> str:
     """Return the report as HTML: verdict, findings at their lines, costs, listing."""
-    said = write_costs(report.counters) if report.counters else []
-    parts = [write_top(report, write_head(report), said), *write_findings(report)]
+    costs = write_costs(report.counters) if report.counters else []
+    parts = [write_top(report, write_head(report), costs), *write_findings(report)]
     if report.counters:
-        parts += [write_remark(said) for said in list_remarks(report.counters)]
+        parts += map(write_remark, list_remarks(report.counters))
         parts += write_listings(report)
     return make_page(parts)
 
 
 def write_findings(report: Report | ProgramReport) -> list[str]:
     """Return the first findings, and the number of the remaining ones."""
-    parts = [_write_finding(report, one) for one in report.findings[:SHOWN]]
+    parts = [_write_finding(report, finding) for finding in report.findings[:SHOWN]]
     if len(report.findings) > SHOWN:
-        more = len(report.findings) - SHOWN
-        parts.append(f'<div style="{FAINT}">... and {more} more findings</div>')
+        remaining = len(report.findings) - SHOWN
+        parts.append(f'<div style="{FAINT}">... and {remaining} more findings</div>')
     return parts
 
 
 def write_listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str:
     """Return a source text with the counters of its lines, folded below a title."""
     rows = annotate_lines(text, first, lines)
-    shown = select_columns(rows)
-    if not shown:
+    columns = select_columns(rows)
+    if not columns:
         return ""
-    heads = {c: c.replace("/", "\n/") for c in shown}  # saves width for the source
+    heads = {c: c.replace("/", "\n/") for c in columns}  # Save width for the source.
     look = f"{BOLD}vertical-align:bottom;"
-    head = [make_cell(heads[c], look=look, hint=COLUMNS[c], kind="th") for c in shown]
-    body = [_write_row(row, shown) for row in rows]
+    head = [make_cell(heads[c], look=look, hint=COLUMNS[c], kind="th") for c in columns]
+    body = [_write_row(row, columns) for row in rows]
     return (
         f'<details{" open" if opened else ""} style="margin-top:6px">'
         f'<summary style="cursor:pointer">{escape(title)}</summary>'
@@ -121,91 +121,94 @@ def write_listing(text: str, first: int, lines: dict, title: str, opened: bool) 
     )
 
 
-def write_top(report: Report | ProgramReport, name: str, said: list[str]) -> str:
+def write_top(report: Report | ProgramReport, name: str, costs: list[str]) -> str:
     """Return the name, the verdict and the cost."""
     colour, mark = (SHARED, "✓") if report.ok else (FAULT, "✗")
-    told = f"{mark} {escape(write_verdict(report))}"
-    return write_title(name, said, f'<span style="color:{colour};{BOLD}">{told}</span>')
+    verdict = f"{mark} {escape(write_verdict(report))}"
+    verdict = f'<span style="color:{colour};{BOLD}">{verdict}</span>'
+    return write_title(name, costs, verdict)
 
 
-def write_title(name: str, said: list[str], more: str = "") -> str:
+def write_title(name: str, costs: list[str], more: str = "") -> str:
     """Return the name of a launch or program, followed by `more` and its cost."""
-    costly = f'<div style="{FAINT}">{escape("; ".join(said))}</div>' if said else ""
+    below = f'<div style="{FAINT}">{escape("; ".join(costs))}</div>' if costs else ""
     return (
         f'<div><code style="{MONO}color:inherit;background:none;{BOLD}">'
-        f"{escape(name)}</code> {more}</div>{costly}"
+        f"{escape(name)}</code> {more}</div>{below}"
     )
 
 
-def _write_finding(report: Report | ProgramReport, one: Finding) -> str:
-    where = f"{short_file(one.file)}, line {one.line}" if one.line else ""
-    times = f" ({write_thousands(one.count)} times)" if one.count > 1 else ""
-    cure = cure_of(one)
+def _write_finding(report: Report | ProgramReport, finding: Finding) -> str:
+    place = f"{short_file(finding.file)}, line {finding.line}" if finding.line else ""
+    times = f" ({write_thousands(finding.count)} times)" if finding.count > 1 else ""
+    excerpt, cure = _write_excerpt(report, finding), cure_of(finding)
     if cure:
         cure = f'<div style="{FAINT}">usually cured by: {escape(cure)}</div>'
     return (
         f'<div style="border-left:3px solid {FAULT};padding:2px 0 2px 10px;'
-        f'margin:6px 0"><div><b style="color:{FAULT}">{escape(one.kind)}</b> '
-        f'<span style="{FAINT}">{escape(where)}</span></div>'
-        f"<div>{escape(one.text)}{times}</div>{_write_excerpt(report, one)}{cure}</div>"
+        f'margin:6px 0"><div><b style="color:{FAULT}">{escape(finding.kind)}</b> '
+        f'<span style="{FAINT}">{escape(place)}</span></div>'
+        f"<div>{escape(finding.text)}{times}</div>{excerpt}{cure}</div>"
     )
 
 
-def _write_excerpt(report: Report | ProgramReport, one: Finding) -> str:
+def _write_excerpt(report: Report | ProgramReport, finding: Finding) -> str:
     """Return the finding's source line with a caret, and the other thread's line."""
-    rows = {one.line: report.line(one.file, one.line)} if one.line else {}
-    if one.other_line and not one.other_file:
-        rows[one.other_line] = report.line(one.file, one.other_line)
+    numbers = [finding.line] * bool(finding.line)
+    if finding.other_line and not finding.other_file:
+        numbers.append(finding.other_line)
+    rows = {n: report.line(finding.file, n) for n in numbers}
     rows = {n: text for n, text in rows.items() if text.strip()}
-    if one.line not in rows:
+    if finding.line not in rows:
         return ""
     indent = min(len(t) - len(t.lstrip()) for t in rows.values())
-    said = []
+    lines = []
     for number in sorted(rows):
-        said.append(_number_lines(number, escape(rows[number][indent:])))
-        if number == one.line:
-            under = write_caret(rows[number], one.column)[indent:]
-            marked = f'<span style="color:{FAULT};font-weight:700">{under}</span>'
-            said.append(_number_lines(0, marked))
-    return f'<pre style="{PRE}">{chr(10).join(said)}</pre>'
+        lines.append(_number_lines(number, escape(rows[number][indent:])))
+        if number == finding.line:
+            caret = write_caret(rows[number], finding.column)[indent:]
+            caret_html = f'<span style="color:{FAULT};font-weight:700">{caret}</span>'
+            lines.append(_number_lines(0, caret_html))
+    return f'<pre style="{PRE}">{chr(10).join(lines)}</pre>'
 
 
 def _number_lines(number: int, text: str) -> str:
-    shown = f"{number or '':>4}  "
-    return f'<span style="{FAINT}">{shown}</span>{text}'
+    prefix = f"{number or '':>4}  "
+    return f'<span style="{FAINT}">{prefix}</span>{text}'
 
 
-def write_remark(said: str, word: str = "slow") -> str:
+def write_remark(sentence: str, word: str = "slow") -> str:
     """Return a sentence about an avoidable cost, as HTML, marked with `word`."""
     return (
         f'<div style="border-left:3px solid {WRITTEN};padding-left:10px;'
-        f'margin:4px 0"><b>{word}</b> {escape(said)}</div>'
+        f'margin:4px 0"><b>{word}</b> {escape(sentence)}</div>'
     )
 
 
 def write_listings(report: Report | ProgramReport) -> list[str]:
     """Return each source with the cost of its lines, open if any line is marked."""
     assert report.counters
-    shown = []
+    listings = []
     for source in report.sources:
         lines = report.counters.lines_of(source.file)
         title = f"line by line: {short_file(source.file)}"
         hot = bool(list_remarks(report.counters)) and report.ok
-        shown.append(write_listing(source.text, source.first, lines, title, hot))
-    return [one for one in shown if one]
+        listings.append(write_listing(source.text, source.first, lines, title, hot))
+    return [listing for listing in listings if listing]
 
 
-def _write_row(row: LineCost, shown: list[str]) -> list[str]:
-    numbers = [_warm_colour(row.cells.get(c, CostCell())) for c in shown]
+def _write_row(row: LineCost, columns: list[str]) -> list[str]:
+    numbers = [_warm_colour(row.cells.get(c, CostCell())) for c in columns]
     return [make_cell(row.number, look=FAINT), make_cell(row.text, "left"), *numbers]
 
 
-def _warm_colour(one: CostCell) -> str:
+def _warm_colour(cell: CostCell) -> str:
     look = ""
-    if one.heat > HOT:
-        colour = WARM[1] if one.heat > 0.6 else WARM[0]
-        look = f"font-weight:700;background:rgba({colour},{0.15 + 0.4 * one.heat:.2f});"
-    return make_cell(one.text, look=look, hint=one.why)
+    if cell.heat > HOT:
+        colour = WARM[1] if cell.heat > 0.6 else WARM[0]
+        opacity = 0.15 + 0.4 * cell.heat
+        look = f"font-weight:700;background:rgba({colour},{opacity:.2f});"
+    return make_cell(cell.text, look=look, hint=cell.why)
 
 
 # ---- shared with the lab's other views ----------------------------------------------
@@ -213,10 +216,10 @@ def _warm_colour(one: CostCell) -> str:
 
 def make_page(parts: list[str]) -> str:
     """Join the parts of a view into one HTML element."""
-    inside = "\n".join(parts)
+    content = "\n".join(parts)
     return (
         f'<div style="color:inherit;font-size:13px;line-height:1.5;max-width:920px">'
-        f"{inside}</div>"
+        f"{content}</div>"
     )
 
 

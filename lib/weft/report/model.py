@@ -110,7 +110,7 @@ class Report:
         return not self.findings
 
     def verify(self) -> Report:
-        """Return this report; raise Mismatch with the report's text on findings."""
+        """Return this report; if it has findings, raise Mismatch with its text."""
         if not self.ok:
             raise Mismatch(self.text())
         return self
@@ -122,7 +122,7 @@ class Report:
     def json(self) -> dict[str, Any]:
         """Return the report as `python -m weft inspect --json` writes it."""
         return {
-            "findings": [one.json() for one in self.findings],
+            "findings": [finding.json() for finding in self.findings],
             "kernels": [self.kernel_json()],
         }
 
@@ -150,7 +150,7 @@ class Report:
         """Show nothing in the cell that has already shown this report."""
         running = running_shell()
         if running is None or running.execution_count != self.cell:
-            raise NotImplementedError  # makes IPython request the HTML
+            raise NotImplementedError  # Then IPython requests the HTML.
 
 
 class CellSource:
@@ -165,13 +165,13 @@ class CellSource:
         base = os.path.basename(file)
         if base == CELL:
             return self.cell
-        here = [one for one in self.texts if one != self.cell and _is_end(file, one)]
-        return max(here, key=len, default="")
+        matches = [n for n in self.texts if n != self.cell and _is_end(file, n)]
+        return max(matches, key=len, default="")
 
     def sources(self, names: Sequence[str]) -> list[Listing]:
         first = [self.cell] if self.cell in names else []
-        rest = [one for one in names if one in self.texts and one != self.cell]
-        return [Listing(one, 1, self.texts[one]) for one in first + rest]
+        included = [name for name in names if name in self.texts and name != self.cell]
+        return [Listing(name, 1, self.texts[name]) for name in first + included]
 
 
 def _is_end(file: str, name: str) -> bool:
@@ -206,18 +206,18 @@ class ProgramReport:
     def counters(self) -> Counters:
         """The counters of all kernels together."""
         total = Counters()
-        for one in self.kernels:
-            if one.counters:
-                total.places += one.counters.places
+        for report in self.kernels:
+            if report.counters:
+                total.places += report.counters.places
         return total
 
     def json(self) -> dict[str, Any]:
         """Return the report as `python -m weft inspect --json` writes it."""
         return {
             "findings": [
-                {**one.json(), "kernel": one.kernel or None} for one in self.findings
+                {**f.json(), "kernel": f.kernel or None} for f in self.findings
             ],
-            "kernels": [one.kernel_json() for one in self.kernels],
+            "kernels": [kernel.kernel_json() for kernel in self.kernels],
         }
 
     def line(self, file: str, number: int) -> str:
@@ -228,26 +228,26 @@ class ProgramReport:
         """Return the report as text for a terminal."""
         parts = [f"{self.program}: {text.write_verdict(self)}"]
         parts += text.write_findings(self)
-        for one in self.kernels:
-            parts.append("; ".join([text.write_head(one), *write_costs(one)]))
-        parts += [f"slow: {said}" for said in list_remarks(self.counters)]
+        for kernel in self.kernels:
+            parts.append("; ".join([text.write_head(kernel), *write_costs(kernel)]))
+        parts += [f"slow: {sentence}" for sentence in list_remarks(self.counters)]
         if self.listing != "none":
             parts += self._listings()
         return "\n".join(parts)
 
     def _listings(self) -> list[str]:
-        total, shown = self.counters, []
+        total, sections = self.counters, []
         for source in self.sources:
             hot = self.listing == "hot"
             lines = total.lines_of(source.file)
-            said = (
+            listing = (
                 text.write_listing(source.text, source.first, lines, hot)
                 if lines
                 else ""
             )
-            if said:
-                shown += ["", f"{source.file}:", said]
-        return shown
+            if listing:
+                sections += ["", f"{source.file}:", listing]
+        return sections
 
     def __repr__(self) -> str:
         return self.text()
@@ -255,13 +255,13 @@ class ProgramReport:
     def _repr_html_(self) -> str:
         parts = [html.write_top(self, self.program, [])]
         parts += html.write_findings(self)
-        for one in self.kernels:
-            parts.append(html.write_title(html.write_head(one), write_costs(one)))
-        parts += [html.write_remark(said) for said in html.list_remarks(self.counters)]
+        for kernel in self.kernels:
+            parts.append(html.write_title(html.write_head(kernel), write_costs(kernel)))
+        parts += map(html.write_remark, html.list_remarks(self.counters))
         parts += html.write_listings(self)
         return html.make_page(parts)
 
 
-def write_costs(one: Report) -> list[str]:
+def write_costs(report: Report) -> list[str]:
     """Describe the cost of a kernel in a few phrases."""
-    return text.write_costs(one.counters) if one.counters else []
+    return text.write_costs(report.counters) if report.counters else []

@@ -62,19 +62,19 @@ def find_column(line: str, compiled: int = 0, array: str = "", callee: str = "")
     "" if the line accesses the array directly.
     """
     at = original_offset(line, compiled)
-    called = re.search(rf"\b{re.escape(callee)}\b", line) if callee else None
-    if at is None and called:
-        return len(line[: called.start()].encode())
-    found = None if at is None else _start(line, at)
-    if array and (found is None or not _is_named(line, found, array)):
+    call = re.search(rf"\b{re.escape(callee)}\b", line) if callee else None
+    if at is None and call:
+        return len(line[: call.start()].encode())
+    offset = None if at is None else _find_start(line, at)
+    if array and (offset is None or not _is_named(line, offset, array)):
         indices = {m.start(2) for m in _INDEX.finditer(line)}  # an array may be named x
-        every = re.finditer(rf"\b{re.escape(array)}\b", line)
-        places = [m.start() for m in every if m.start() not in indices]
-        near = len(line) if at is None else at
-        found = min(places, key=lambda one: (abs(one - near), one), default=found)
-    if found is None:
-        found = len(line) - len(line.lstrip())
-    return len(line[:found].encode())
+        matches = re.finditer(rf"\b{re.escape(array)}\b", line)
+        places = [m.start() for m in matches if m.start() not in indices]
+        origin = len(line) if at is None else at
+        offset = min(places, key=lambda at: (abs(at - origin), at), default=offset)
+    if offset is None:
+        offset = len(line) - len(line.lstrip())
+    return len(line[:offset].encode())
 
 
 def only_array(line: str, column: int) -> str:
@@ -82,10 +82,10 @@ def only_array(line: str, column: int) -> str:
 
     The result is "" if there is no index, or if there are several: s[i][j].
     """
-    found = find_element(line, column)
-    indexed = re.match(r"\w+(?=\s*\[)", found)
-    rest = line.encode()[column:].decode(errors="ignore")[len(found) :]
-    return indexed[0] if indexed and not rest.lstrip().startswith("[") else ""
+    element = find_element(line, column)
+    indexed = re.match(r"\w+(?=\s*\[)", element)
+    text = line.encode()[column:].decode(errors="ignore")[len(element) :]
+    return indexed[0] if indexed and not text.lstrip().startswith("[") else ""
 
 
 def find_element(line: str, column: int) -> str:
@@ -94,21 +94,21 @@ def find_element(line: str, column: int) -> str:
     Only the first index is included.
     """
     text = line.encode()[column:].decode(errors="ignore")
-    named = re.match(r"\w+\s*\[", text)
-    return text[: find_close(text, named.end() - 1) + 1] if named else ""
+    match = re.match(r"\w+\s*\[", text)
+    return text[: find_close(text, match.end() - 1) + 1] if match else ""
 
 
 def split_subscript(line: str, column: int, array: str) -> list[str]:
     """Return the indices of array[i][j] if it begins at a column, otherwise []."""
-    rest = line.encode()[column:].decode(errors="ignore")
-    if not array or not re.match(rf"{re.escape(array)}\s*\[", rest):
+    text = line.encode()[column:].decode(errors="ignore")
+    if not array or not re.match(rf"{re.escape(array)}\s*\[", text):
         return []
     parts, end = [], len(array)
-    while found := re.compile(r"\s*\[").match(rest, end):
-        end = find_close(rest, found.end() - 1) + 1
+    while bracket := re.compile(r"\s*\[").match(text, end):
+        end = find_close(text, bracket.end() - 1) + 1
         if not end:
             break
-        parts.append(rest[found.end() : end - 1])
+        parts.append(text[bracket.end() : end - 1])
     return parts
 
 
@@ -117,8 +117,8 @@ def one_statement(rows: Sequence[str], start: int, end: int) -> bool:
 
     The first column is in the first row, the second in the last.
     """
-    *before, last = (row.encode() for row in rows)
-    text = b"\n".join([*before, last[:end]])[start:]
+    *first_rows, last_row = (row.encode() for row in rows)
+    text = b"\n".join([*first_rows, last_row[:end]])[start:]
     return re.search(rb"[;{}]", text) is None
 
 
@@ -144,16 +144,16 @@ def _is_named(line: str, start: int, array: str) -> bool:
     return bool(re.match(rf"[\w.&*(\s>-]*?\b{re.escape(array)}\b", line[start:]))
 
 
-def _start(line: str, at: int) -> int:
+def _find_start(line: str, at: int) -> int:
     """Return the start of the expression whose bracket or assignment is at `at`."""
     if line[at] == "]":
         return _find_lvalue(line, at + 1)
     if line[at] == "[":  # within a template
         return _find_lvalue(line, at)
     if re.match(r"(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--", line[at:]):
-        before = len(line[:at].rstrip())
-        if before:
-            return _find_lvalue(line, before)
+        end = len(line[:at].rstrip())
+        if end:
+            return _find_lvalue(line, end)
     return at
 
 
@@ -161,10 +161,10 @@ def _find_lvalue(line: str, end: int) -> int:
     """Return the start of the x[i], s[i][j], p->x or *p that ends before `end`."""
     at = end
     while at > 0:
-        last = line[at - 1]
-        if last in ")]":
+        character = line[at - 1]
+        if character in ")]":
             at = max(find_open(line, at - 1), 0)  # 0: the bracket is on an earlier line
-        elif last.isalnum() or last == "_":
+        elif character.isalnum() or character == "_":
             at = re.search(r"\w+$", line[:at]).start()  # type: ignore[union-attr]
             joint = re.search(r"(?:\.|->|::)\s*$", line[:at])
             if not joint:
@@ -187,8 +187,8 @@ def one_way(text: str, line: str, compiled: int) -> str:
 
     compiled: the compiler's column (from 1, in bytes; 0: unknown).
     """
-    both = _BOTH.fullmatch(text)
-    if not both:
+    shifts = _BOTH.fullmatch(text)
+    if not shifts:
         return text
     signs = set(re.findall(r"<<|>>", line))
     at = original_offset(line, compiled)
@@ -196,5 +196,5 @@ def one_way(text: str, line: str, compiled: int) -> str:
         signs = {line[at : at + 2]}
     if len(signs) != 1:
         return text
-    head, left, right = both.groups()
+    head, left, right = shifts.groups()
     return f"{head}: {left if signs == {'<<'} else right}"

@@ -2,7 +2,7 @@
 
 kernels/simt/watch/simt_check.h documents the JSON. It gives places as offsets in
 libraries, which symbols.py maps to lines. The mapping takes a few milliseconds, so it
-is done only when a report is viewed.
+runs only when a report is viewed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INSTRUCTIONS = {
 }
 _PLACES = ("site", "other_site")
 _UNNAMED = re.compile(r"(.*) uses the index (-?\d+) of an array that has")
-_LONGEST = 1 << 12  # maximum bytes of a basic block
+_LONGEST = 1 << 12  # maximum size of a basic block, in bytes
 _NEAR = 40  # number of lines above an access that are searched for its guard
 
 
@@ -83,14 +83,14 @@ class Files:
         return path
 
     def sources(self, names: Sequence[str]) -> list[Listing]:
-        found = []
+        listings = []
         for name in names:
             try:
                 text = (self.folder / name).read_text(errors="replace")
             except OSError:
                 continue
-            found.append(Listing(name, 1, text))
-        return found
+            listings.append(Listing(name, 1, text))
+        return listings
 
 
 def launch_report(
@@ -105,11 +105,11 @@ def launch_report(
 
     shape: grid and block of the launch. more: findings in addition to those in `text`.
     """
-    whole = _Raw(text, readers)
+    parsed = _Raw(text, readers)
     counters = Counters()
-    for one in whole.raw["kernels"]:
-        counters = whole.counters(one)
-    findings = [dataclasses.replace(one, kernel="") for one in whole.findings()]
+    for entry in parsed.raw["kernels"]:
+        counters = parsed.counters(entry)
+    findings = [dataclasses.replace(f, kernel="") for f in parsed.findings()]
     findings += more
     report = Report(kernel, *shape, findings, counters, seconds=seconds)
     names = _rank_files(findings, [counters])
@@ -121,23 +121,25 @@ def launch_report(
 
 def program_report(text: str, readers: Readers, program: str) -> ProgramReport:
     """Return the report of a program, with each kernel's launches summed."""
-    whole = _Raw(text, readers)
-    findings = whole.findings()
+    parsed = _Raw(text, readers)
+    findings = parsed.findings()
     kernels = []
-    for one in whole.raw["kernels"]:
-        counters = whole.counters(one)
-        grid, block = _parse_index(one.get("grid")), _parse_index(one.get("block"))
-        report = Report(one["name"], grid or (1, 1, 1), block or (1, 1, 1), [])
-        report.counters, report.launches = counters, one.get("launches", 1)
+    for entry in parsed.raw["kernels"]:
+        counters = parsed.counters(entry)
+        grid, block = _parse_index(entry.get("grid")), _parse_index(entry.get("block"))
+        report = Report(entry["name"], grid or (1, 1, 1), block or (1, 1, 1), [])
+        report.counters, report.launches = counters, entry.get("launches", 1)
         kernels.append(report)
-    made = ProgramReport(program, findings, kernels)
-    made.sources = readers.sources(_rank_files(findings, [k.counters for k in kernels]))
+    result = ProgramReport(program, findings, kernels)
+    result.sources = readers.sources(
+        _rank_files(findings, [k.counters for k in kernels])
+    )
     for report in kernels:
-        own = [p.file for p in report.counters.places if p.file]  # type: ignore[union-attr]
-        if own:
-            report.counters.file = max(set(own), key=own.count)  # type: ignore[union-attr]
-        report.sources = made.sources
-    return made
+        files = [p.file for p in report.counters.places if p.file]  # type: ignore[union-attr]
+        if files:
+            report.counters.file = max(set(files), key=files.count)  # type: ignore[union-attr]
+        report.sources = result.sources
+    return result
 
 
 def list_findings(text: str) -> list[dict[str, Any]]:
@@ -167,27 +169,27 @@ class _Raw:
     def __init__(self, text: str, readers: Readers) -> None:
         self.raw = json.loads(text)
         self.readers = readers
-        self._frames = self._looked_up()
+        self._frames = self._look_up_frames()
         self._texts: dict[str, list[Listing]] = {}
 
-    def _looked_up(self) -> dict[tuple[int, int], list[symbols.Frame]]:
-        wanted: dict[int, set[int]] = {}
+    def _look_up_frames(self) -> dict[tuple[int, int], list[symbols.Frame]]:
+        offsets_of: dict[int, set[int]] = {}
         for site in self._sites():
-            wanted.setdefault(site[0], set()).add(site[1])
+            offsets_of.setdefault(site[0], set()).add(site[1])
         return {
             (module, offset): frames
-            for module, offsets in wanted.items()
+            for module, offsets in offsets_of.items()
             for offset, frames in symbols.find_places(
                 self.raw["modules"][module], offsets
             ).items()
         }
 
     def _sites(self) -> list[tuple[int, int]]:
-        every = [f.get(key) for f in self.raw["findings"] for key in _PLACES]
+        sites = [f.get(key) for f in self.raw["findings"] for key in _PLACES]
         for kernel in self.raw["kernels"]:
-            for one in (*kernel.get("sites", ()), *kernel.get("steps", ())):
-                every.append(one["site"])
-        return [(site[0], site[1]) for site in every if site]
+            for entry in (*kernel.get("sites", ()), *kernel.get("steps", ())):
+                sites.append(entry["site"])
+        return [(site[0], site[1]) for site in sites if site]
 
     def where(self, site: Sequence[int] | None) -> _Where:
         """Return the innermost place of a site within the reader's source."""
@@ -200,9 +202,9 @@ class _Raw:
             inner = plain_callee(frame.function) or inner
         return _Where()
 
-    def line(self, where: _Where) -> str:
+    def line(self, place: _Where) -> str:
         """Return the text of the reader's line."""
-        return find_line(self._listings(where.file), where.file, where.line)
+        return find_line(self._listings(place.file), place.file, place.line)
 
     def _listings(self, file: str) -> list[Listing]:
         """Return the text of one of the reader's files."""
@@ -210,52 +212,55 @@ class _Raw:
             self._texts[file] = self.readers.sources([file])
         return self._texts[file]
 
-    def column(self, where: _Where, array: str = "") -> int:
-        return find_column(self.line(where), where.compiled, array, where.callee)
+    def column(self, place: _Where, array: str = "") -> int:
+        return find_column(self.line(place), place.compiled, array, place.callee)
 
     # ---- findings
 
     def findings(self) -> list[Finding]:
-        """Return the findings, merged by place, since the compiler duplicates code."""
-        known: dict[Any, Finding] = {}
+        """Return the findings, merged by place because the compiler duplicates code."""
+        merged: dict[Any, Finding] = {}
         for raw in self.raw["findings"]:
-            one = self._finding(raw)
-            key = (one.kind, one.kernel, one.file, one.line, one.column)
-            key += (one.array, one.other_file, one.other_line, one.thread is None)
-            key += (raw.get("column"),)  # the rewriter may have changed much of a line
-            if not one.line:
-                key += (one.text,)
-            if key in known:
-                one = dataclasses.replace(
-                    known[key],
-                    count=known[key].count + one.count,
-                    one_warp=known[key].one_warp and one.one_warp,
+            finding = self._finding(raw)
+            key = (finding.kind, finding.kernel, finding.array, finding.thread is None)
+            key += (finding.file, finding.line, finding.column)
+            key += (finding.other_file, finding.other_line)
+            key += (raw.get("column"),)  # The rewriter may have changed much of a line.
+            if not finding.line:
+                key += (finding.text,)
+            if key in merged:
+                finding = dataclasses.replace(
+                    merged[key],
+                    count=merged[key].count + finding.count,
+                    one_warp=merged[key].one_warp and finding.one_warp,
                 )
-            known[key] = one
-        return [self._cured(one) for one in of_one_warp(list(known.values()))]
+            merged[key] = finding
+        return [
+            self._add_cure(finding) for finding in of_one_warp(list(merged.values()))
+        ]
 
     def _finding(self, raw: Mapping[str, Any]) -> Finding:
-        where, array = self.where(raw.get("site")), raw.get("array") or ""
-        if raw["kind"] == "stack" and not where.line and raw.get("site"):
+        place, array = self.where(raw.get("site")), raw.get("array") or ""
+        if raw["kind"] == "stack" and not place.line and raw.get("site"):
             # A function with a large frame overflows the stack at its first call, which
             # is outside the reader's source.
             module, start = raw["site"]
-            where = self._first(module, start, start + _LONGEST)
-        other = self.where(raw.get("other_site"))
-        file, line, column = where.file, where.line, 0
-        named = self.readers.name(raw.get("file") or "")
-        if raw.get("line") and named:  # the compiler gives the place of array bounds
-            where = _Where(named, raw["line"], raw.get("column") or 0)
-            file, line = where.file, where.line
+            place = self._first(module, start, start + _LONGEST)
+        other_place = self.where(raw.get("other_site"))
+        file, line, column = place.file, place.line, 0
+        name = self.readers.name(raw.get("file") or "")
+        if raw.get("line") and name:  # The compiler gives the place of array bounds.
+            place = _Where(name, raw["line"], raw.get("column") or 0)
+            file, line = place.file, place.line
         index, text = raw.get("index"), raw["text"]
         if line:
-            column = self.column(where, array)
-            text = one_way(text, self.line(where), where.compiled)
+            column = self.column(place, array)
+            text = one_way(text, self.line(place), place.compiled)
         if not array and index is not None and line:
-            array = only_array(self.line(where), column)
+            array = only_array(self.line(place), column)
             if array:
                 text = _UNNAMED.sub(rf"\1 uses {array}[\2]: {array} has", text)
-        one = Finding(
+        finding = Finding(
             kind=raw["kind"],
             text=text,
             file=file,
@@ -267,83 +272,84 @@ class _Raw:
             array=array or None,
             index=_parse_indices(index),
             count=raw.get("count", 1),
-            other_line=other.line,
+            other_line=other_place.line,
             kernel=raw.get("kernel") or "",
-            other_file=other.file if other.file != file else "",
+            other_file=other_place.file if other_place.file != file else "",
         )
-        if one.kind == "race" and line:
-            turns = self._turns(raw, one)
-            one = dataclasses.replace(
-                one,
-                text=add_turns(one.text, turns) if turns else one.text,
-                pattern=self._pattern(one, other),
+        if finding.kind == "race" and line:
+            turns = self._turns(raw, finding)
+            finding = dataclasses.replace(
+                finding,
+                text=add_turns(finding.text, turns) if turns else finding.text,
+                pattern=self._pattern(finding, other_place),
                 turns=turns,
                 one_warp=bool(raw.get("one_warp")),
             )
-        return one
+        return finding
 
-    def _cured(self, one: Finding) -> Finding:
+    def _add_cure(self, finding: Finding) -> Finding:
         """Return the finding with its usual cure added."""
-        cure = self._guard(one) if one.kind == "bounds" and one.line else ""
+        cure = self._guard(finding) if finding.kind == "bounds" and finding.line else ""
         if not cure:
-            waits = self._barriers(one.kernel)
-            cure = in_c(one, self._space(one.array or ""), waits)
-        return dataclasses.replace(one, cure=cure)
+            waits = self._barriers(finding.kernel)
+            cure = in_c(finding, self._space(finding.array or ""), waits)
+        return dataclasses.replace(finding, cure=cure)
 
-    def _turns(self, raw: Mapping[str, Any], one: Finding) -> Turns | None:
+    def _turns(self, raw: Mapping[str, Any], finding: Finding) -> Turns | None:
         """Return the loop turns of a race's two accesses; None if they are unknown."""
         barriers = raw.get("barriers")
-        if not barriers or one.other_file or not one.other_line:
+        if not barriers or finding.other_file or not finding.other_line:
             return None
         at = barriers["at"]
-        if any(self.readers.name(place["file"]) != one.file for place in at):
+        if any(self.readers.name(place["file"]) != finding.file for place in at):
             return None
         lines = [place["line"] for place in at]
-        left = Barriers(
+        record = Barriers(
             lines[barriers["last"]] if at else 0,
             {place["line"]: place["visits"] for place in at},
             {place["line"]: dict(zip(lines, place["before"])) for place in at},
         )
         loops = [
             loop
-            for text in self._listings(one.file)
+            for text in self._listings(finding.file)
             for loop in find_cuda_loops(text.text, text.first)
         ]
-        return find_turns(loops, left, one.line, one.other_line)
+        return find_turns(loops, record, finding.line, finding.other_line)
 
-    def _guard(self, one: Finding) -> str:
+    def _guard(self, finding: Finding) -> str:
         """Return the guard against an access outside an array; "" if there is none."""
-        if "since the launch gave" in one.text:
+        if "since the launch gave" in finding.text:
             return ""
-        line = self.line(_Where(one.file, one.line))
-        parts = split_subscript(line, one.column, one.array or "")
-        before = [
-            self.line(_Where(one.file, n))
-            for n in range(max(1, one.line - _NEAR), one.line + 1)
+        line = self.line(_Where(finding.file, finding.line))
+        parts = split_subscript(line, finding.column, finding.array or "")
+        lines_above = [
+            self.line(_Where(finding.file, n))
+            for n in range(max(1, finding.line - _NEAR), finding.line + 1)
         ]
-        return guard(
-            one.array or "", parts, one.index or (), "\n".join(before), "if ({})"
-        )
+        array, index, lines = finding.array, finding.index, "\n".join(lines_above)
+        return guard(array or "", parts, index or (), lines, "if ({})")
 
     def _barriers(self, kernel: str) -> bool:
         """Return whether a kernel has reached any barrier."""
-        every = self.raw["kernels"]
-        return any(one.get("barriers") and one["name"] == kernel for one in every)
+        kernels = self.raw["kernels"]
+        return any(k.get("barriers") and k["name"] == kernel for k in kernels)
 
-    def _pattern(self, one: Finding, other: _Where) -> str:
+    def _pattern(self, finding: Finding, other_place: _Where) -> str:
         """Return a race's pattern: UPDATE (s[0] += 1), IN_PLACE (x[i] = x[i + 1])."""
-        if one.other_file or not other.line:
+        if finding.other_file or not other_place.line:
             return ""
-        ends = (one.line, one.column), (other.line, self.column(other, one.array or ""))
-        in_place = " reads " in one.text and " writes " in one.text
+        other_column = self.column(other_place, finding.array or "")
+        ends = (finding.line, finding.column), (other_place.line, other_column)
+        in_place = " reads " in finding.text and " writes " in finding.text
         if ends[0] == ends[1]:
-            moves = in_place and _is_moving(self.line(other), one.array or "")
+            moves = in_place and _is_moving(self.line(other_place), finding.array or "")
             return IN_PLACE if moves else UPDATE
-        (first, start), (last, end) = sorted(ends)
+        (first, start), (end_line, end_column) = sorted(ends)
         rows = [
-            self.line(_Where(one.file, number)) for number in range(first, last + 1)
+            self.line(_Where(finding.file, number))
+            for number in range(first, end_line + 1)
         ]
-        if not one_statement(rows, start, end):
+        if not one_statement(rows, start, end_column):
             return ""
         texts = [find_element(rows[at - first], column) for at, column in ends]
         if texts[0] and texts[0] == texts[1]:
@@ -366,16 +372,16 @@ class _Raw:
             _gather(places, self._place(raw))
         steps = kernel.get("steps", ())
         places_of = self._steps([raw["site"] for raw in steps])
-        for raw, where in zip(steps, places_of):
-            if where.line:
-                step = CostPlace(kind="step", file=where.file, line=where.line)
-                step.last = where.line
+        for raw, place in zip(steps, places_of):
+            if place.line:
+                step = CostPlace(kind="step", file=place.file, line=place.line)
+                step.last = place.line
                 step.accesses, step.requests = raw["threads"], raw["executions"]
-                step.column = where.compiled
+                step.column = place.compiled
                 _gather(places, step)
-        own = ("blocks", "threads", "warps", "barriers")
-        own += ("copied", "copied_past", "shared")
-        sums = {name: kernel.get(name, 0) for name in own}
+        names = ("blocks", "threads", "warps", "barriers")
+        names += ("copied", "copied_past", "shared")
+        sums = {name: kernel.get(name, 0) for name in names}
         return Counters(**sums, places=list(places.values()))
 
     def _steps(self, sites: Sequence[Sequence[int]]) -> list[_Where]:
@@ -385,17 +391,17 @@ class _Raw:
         is therefore the first place in the reader's source before the next step.
         """
         ends = sorted((site[0], site[1]) for site in sites if site)
-        found = []
+        places = []
         for site in sites:
-            where = self.where(site)
-            if not where.line and site:
-                after = ends.index((site[0], site[1])) + 1
-                end = site[1] + _LONGEST
-                if after < len(ends) and ends[after][0] == site[0]:
-                    end = min(end, ends[after][1])
-                where = self._first(site[0], site[1], end)
-            found.append(where)
-        return found
+            place = self.where(site)
+            if not place.line and site:
+                following = ends.index((site[0], site[1])) + 1
+                stop = site[1] + _LONGEST
+                if following < len(ends) and ends[following][0] == site[0]:
+                    stop = min(stop, ends[following][1])
+                place = self._first(site[0], site[1], stop)
+            places.append(place)
+        return places
 
     def _first(self, module: int, start: int, end: int) -> _Where:
         """Return the reader's first place between two offsets."""
@@ -403,19 +409,19 @@ class _Raw:
         offsets = symbols.list_following(path, start, end)
         for at, frames in symbols.find_places(path, offsets).items():
             self._frames[module, at] = frames
-        every = (self.where((module, at)) for at in offsets)
-        return next((one for one in every if one.line), _Where())
+        places = (self.where((module, at)) for at in offsets)
+        return next((place for place in places if place.line), _Where())
 
     def _place(self, raw: Mapping[str, Any]) -> CostPlace:
-        where, array = self.where(raw["site"]), raw.get("array") or ""
+        source, array = self.where(raw["site"]), raw.get("array") or ""
         wavefronts = raw.get("wavefronts") or 0
         place = CostPlace(
             kind=raw["kind"],
             space=raw["space"],
             array=array,
-            file=where.file,
-            line=where.line,
-            column=self.column(where, array) if where.line else 0,
+            file=source.file,
+            line=source.line,
+            column=self.column(source, array) if source.line else 0,
             size=raw.get("size") or 0,
         )
         place.accesses, place.requests = raw["accesses"], raw["requests"]
@@ -432,31 +438,32 @@ def _is_moving(line: str, array: str) -> bool:
 
     If the rewriter changed the line much, both columns may belong to one element.
     """
-    named = list(re.finditer(rf"\b{re.escape(array)}(?=\s*\[)", line))
-    starts = [len(line[: name.start()].encode()) for name in named]
+    matches = list(re.finditer(rf"\b{re.escape(array)}(?=\s*\[)", line))
+    starts = [len(line[: match.start()].encode()) for match in matches]
     texts = [find_element(line, start) for start in starts]
-    ends = [name.start() + len(text) for name, text in zip(named, texts)]
+    ends = [match.start() + len(text) for match, text in zip(matches, texts)]
     is_set = any(re.match(r"\s*=(?!=)", line[end:]) for end in ends)
     return is_set and len(set(texts)) > 1
 
 
-def _gather(places: dict[Any, CostPlace], one: CostPlace) -> None:
+def _gather(places: dict[Any, CostPlace], place: CostPlace) -> None:
     """Add the counts of a place to `places`; the compiler may have duplicated code."""
-    key = one.kind, one.space, one.array, one.file, one.line, one.column, one.size
+    key = place.kind, place.space, place.array, place.size
+    key += place.file, place.line, place.column
     if key in places:
-        places[key].add(one)
+        places[key].add(place)
     else:
-        places[key] = one
+        places[key] = place
 
 
 def _rank_files(
     findings: Sequence[Finding], counters: Sequence[Counters | None]
 ) -> list[str]:
     """Return the files named in findings and counters, the most frequent first."""
-    every = [one.file for one in findings]
-    every += [place.file for one in counters if one for place in one.places]
-    known = dict.fromkeys(file for file in every if file)
-    return sorted(known, key=lambda file: -every.count(file))
+    files = [finding.file for finding in findings]
+    files += [place.file for total in counters if total for place in total.places]
+    unique = dict.fromkeys(file for file in files if file)
+    return sorted(unique, key=lambda file: -files.count(file))
 
 
 def _parse_indices(value: int | Sequence[int] | None) -> Index | None:

@@ -2,8 +2,8 @@
 
 addr2line, installed with g++, takes a few milliseconds for all offsets of a library. It
 returns files, lines and inlined calls, but no columns. This module reads the columns
-from the library's line table, which takes equally long. pyelftools can do both, but
-importing it takes ten times as long.
+from the library's line table, which takes equally long. pyelftools can do both, but its
+import takes ten times as long.
 
 The DWARF standard, versions 4 and 5, section 6.2, defines the format of the table.
 """
@@ -56,17 +56,17 @@ def find_places(module: str, offsets: Iterable[int]) -> dict[int, list[Frame]]:
 
     module: the path of a library or executable. offsets: any byte of a call instruction
     identifies the call, but its return address does not. Unknown offsets have no
-    frames. A file that is not a library, or has no line table, raises no error.
+    frames. A file that is not a library, or lacks a line table, raises no error.
     """
-    known = _libraries.setdefault(module, _Library())
+    library = _libraries.setdefault(module, _Library())
     offsets = list(offsets)
-    missing = sorted({at for at in offsets if at not in known.frames})
+    missing = sorted({at for at in offsets if at not in library.frames})
     if missing:
         path = _aliases.get(module, module)
         # A single update ensures that no other thread finds an offset without frames.
-        found = {at: [] for at in missing} | _find_frames(path, missing, known)
-        known.frames.update(found)
-    return {at: known.frames[at] for at in offsets}
+        frames = {at: [] for at in missing} | _find_frames(path, missing, library)
+        library.frames.update(frames)
+    return {at: library.frames[at] for at in offsets}
 
 
 def list_following(module: str, offset: int, end: int, most: int = 32) -> list[int]:
@@ -74,47 +74,47 @@ def list_following(module: str, offset: int, end: int, most: int = 32) -> list[i
 
     At most `most` offsets are returned, and none past the end of the line table.
     """
-    known = _libraries.setdefault(module, _Library())
-    if known.rows is None:
-        known.rows = line_table(_aliases.get(module, module))
-    found: list[int] = []
-    start = bisect.bisect_right(known.rows, (offset, 1 << 60, 0))
-    for address, line, _ in known.rows[start:]:
-        if not line or address >= end or len(found) == most:
+    library = _libraries.setdefault(module, _Library())
+    if library.rows is None:
+        library.rows = line_table(_aliases.get(module, module))
+    addresses: list[int] = []
+    start = bisect.bisect_right(library.rows, (offset, 1 << 60, 0))
+    for address, line, _ in library.rows[start:]:
+        if not line or address >= end or len(addresses) == most:
             break
-        found.append(address)
-    return found
+        addresses.append(address)
+    return addresses
 
 
 def _find_frames(
-    path: str, offsets: list[int], known: _Library
+    path: str, offsets: list[int], library: _Library
 ) -> dict[int, list[Frame]]:
     tool = shutil.which("addr2line")
     if tool is None or not os.path.isfile(path):
         return {}
-    done = subprocess.run(
+    process = subprocess.run(
         [tool, "-a", "-i", "-f", "-C", "-e", path],
         input="".join(f"{at:#x}\n" for at in offsets),
         text=True,
         capture_output=True,
     )
-    if done.returncode:
+    if process.returncode:
         return {}
-    if known.rows is None:
-        known.rows = line_table(path)
+    if library.rows is None:
+        library.rows = line_table(path)
     return {
-        at: _with_column(at, frames, known.rows)
-        for at, frames in _parse_answers(done.stdout.splitlines())
+        at: _with_column(at, frames, library.rows)
+        for at, frames in _parse_answers(process.stdout.splitlines())
     }
 
 
 def _parse_answers(lines: list[str]) -> Iterator[tuple[int, list[Frame]]]:
     """Parse addr2line's answers: an address, then pairs of function and place."""
     starts = [i for i, line in enumerate(lines) if _is_address(line)]
-    for start, end in zip(starts, [*starts[1:], len(lines)]):
-        pairs = zip(lines[start + 1 : end : 2], lines[start + 2 : end : 2])
+    for start, stop in zip(starts, [*starts[1:], len(lines)]):
+        pairs = zip(lines[start + 1 : stop : 2], lines[start + 2 : stop : 2])
         frames = [_parse_frame(function, place) for function, place in pairs]
-        yield int(lines[start], 16), [one for one in frames if one.line]
+        yield int(lines[start], 16), [frame for frame in frames if frame.line]
 
 
 def _is_address(line: str) -> bool:
@@ -173,10 +173,10 @@ def read_section(data: bytes, name: bytes) -> bytes:
     for head in heads:
         at = names + head[0]
         if data[at : data.index(b"\0", at)] == name:
-            found = data[head[4] : head[4] + head[5]]
+            section = data[head[4] : head[4] + head[5]]
             if head[2] & 0x800:  # SHF_COMPRESSED, with zlib
-                return zlib.decompress(found[24:])
-            return found
+                return zlib.decompress(section[24:])
+            return section
     return b""
 
 
@@ -188,8 +188,8 @@ class _ByteReader:
 
     def number(self, size: int, signed: bool = False) -> int:
         self.at += size
-        taken = self.data[self.at - size : self.at]
-        return int.from_bytes(taken, "little", signed=signed)
+        field = self.data[self.at - size : self.at]
+        return int.from_bytes(field, "little", signed=signed)
 
     def uleb(self) -> int:
         result = shift = 0
@@ -212,11 +212,11 @@ def _list_rows(table: memoryview) -> Iterator[tuple[int, int, int]]:
     at = 0
     while at + 4 <= len(table):
         reader = _ByteReader(table[at:])
-        length, wide = reader.number(4), 4
+        length, width = reader.number(4), 4
         if length == 0xFFFFFFFF:
-            length, wide = reader.number(8), 8
+            length, width = reader.number(8), 8
         end = reader.at + length
-        yield from _read_unit(_ByteReader(table[at + reader.at : at + end]), wide)
+        yield from _read_unit(_ByteReader(table[at + reader.at : at + end]), width)
         at += end
 
 
@@ -235,55 +235,55 @@ class _Head:
         return len(self.standard_opcode_lengths) + 1
 
 
-def _read_unit(reader: _ByteReader, wide: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the rows of one line number program. wide: size of an offset in bytes."""
+def _read_unit(reader: _ByteReader, width: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the rows of one line number program. width: size of an offset in bytes."""
     version = reader.number(2)
     if not 2 <= version <= 5:
         return
     if version == 5:
         reader.at += 2  # sizes of an address and of a segment selector
-    length = reader.number(wide)
+    length = reader.number(width)
     program = reader.at + length
-    least = reader.number(1)
+    min_length = reader.number(1)
     if version >= 4:
         reader.at += 1  # maximum operations per VLIW instruction
     reader.at += 1  # default of is_stmt
     base, span, first = reader.number(1, True), reader.number(1), reader.number(1)
     counts = [reader.number(1) for _ in range(first - 1)]
     reader.at = program
-    yield from _run(reader, _Head(least, base, span, counts))
+    yield from _run(reader, _Head(min_length, base, span, counts))
 
 
 def _run(reader: _ByteReader, head: _Head) -> Iterator[tuple[int, int, int]]:
     """Yield the rows that a line number program produces."""
-    first, least = head.opcode_base, head.minimum_instruction_length
+    first, min_length = head.opcode_base, head.minimum_instruction_length
     address, line, column = 0, 1, 0
     while reader.at < len(reader.data):
         code = reader.number(1)
         if code >= first:
-            address += (code - first) // head.line_range * least
+            address += (code - first) // head.line_range * min_length
             line += head.line_base + (code - first) % head.line_range
             yield address, line, column
         elif code == 0:  # extended
             size = reader.uleb()
-            after = reader.at + size
+            stop = reader.at + size
             kind = reader.number(1)
             if kind == 1:  # DW_LNE_end_sequence
                 yield address, 0, 0
                 address, line, column = 0, 1, 0
             elif kind == 2:  # DW_LNE_set_address
                 address = reader.number(size - 1)
-            reader.at = after
+            reader.at = stop
         elif code == 1:  # DW_LNS_copy
             yield address, line, column
         elif code == 2:  # DW_LNS_advance_pc
-            address += reader.uleb() * least
+            address += reader.uleb() * min_length
         elif code == 3:  # DW_LNS_advance_line
             line += reader.sleb()
         elif code == 5:  # DW_LNS_set_column
             column = reader.uleb()
         elif code == 8:  # DW_LNS_const_add_pc
-            address += (255 - first) // head.line_range * least
+            address += (255 - first) // head.line_range * min_length
         elif code == 9:  # DW_LNS_fixed_advance_pc
             address += reader.number(2)
         else:

@@ -34,13 +34,13 @@ def write_text(report: Report) -> str:
     """Return the whole report for a terminal."""
     parts = [write_summary(report), *write_findings(report)]
     if report.counters:
-        parts += [f"slow: {said}" for said in list_remarks(report.counters)]
+        parts += [f"slow: {sentence}" for sentence in list_remarks(report.counters)]
     return "\n".join(parts)
 
 
 def write_findings(report: Report | ProgramReport) -> list[str]:
     """Return the first findings, and the number of the remaining ones."""
-    parts = [write_finding(report, one) for one in report.findings[:SHOWN]]
+    parts = [write_finding(report, finding) for finding in report.findings[:SHOWN]]
     if len(report.findings) > SHOWN:
         parts.append(f"... and {len(report.findings) - SHOWN} more findings")
     return parts
@@ -50,10 +50,10 @@ def write_listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
     """Return a source text with the counters of its lines; mark the hot numbers.
 
     lines: the counts of each line by number, as Counters.lines_of returns them. hot:
-    show only hot lines and their neighbours, or return "" if there are none.
+    show only hot lines and their neighbors, or return "" if there are none.
     """
     rows = annotate_lines(text, first, lines)
-    shown = select_columns(rows)
+    columns = select_columns(rows)
     if hot:
         rows = select_near(
             rows, lambda row: any(c.heat > HOT for c in row.cells.values())
@@ -61,17 +61,19 @@ def write_listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
     if not rows:
         return ""
     width = max(len(row.text.expandtabs(4)) for row in rows)
-    marked = [[_mark_number(row.cells.get(c)) for c in shown] for row in rows]
-    wide = [max(map(len, column)) + 2 for column in zip(shown, *marked)]
-    said = [" " * (width + 6) + "".join(f"{c:>{n}}" for c, n in zip(shown, wide))]
-    last = rows[0].number - 1
-    for row, cells in zip(rows, marked):
-        numbers = "".join(f"{cell:>{n}}" for cell, n in zip(cells, wide))
-        if row.number != last + 1:
-            said.append("   ...")
-        last = row.number
-        said.append(f"{row.number:>4}  {row.text.expandtabs(4):<{width}}{numbers}")
-    return "\n".join(line.rstrip() for line in said)
+    cell_texts = [[_mark_number(row.cells.get(c)) for c in columns] for row in rows]
+    widths = [max(map(len, column)) + 2 for column in zip(columns, *cell_texts)]
+    rows_text = [
+        " " * (width + 6) + "".join(f"{c:>{n}}" for c, n in zip(columns, widths))
+    ]
+    previous = rows[0].number - 1
+    for row, cells in zip(rows, cell_texts):
+        numbers = "".join(f"{cell:>{n}}" for cell, n in zip(cells, widths))
+        if row.number != previous + 1:
+            rows_text.append("   ...")
+        previous = row.number
+        rows_text.append(f"{row.number:>4}  {row.text.expandtabs(4):<{width}}{numbers}")
+    return "\n".join(line.rstrip() for line in rows_text)
 
 
 def _mark_number(cell: CostCell | None) -> str:
@@ -106,42 +108,42 @@ def how_many(count: int) -> str:
 
 def write_costs(counters: Counters) -> list[str]:
     """Describe the memory accesses of a launch in a few phrases with numbers."""
-    said = []
-    each = {
+    phrases = []
+    amounts = {
         "reads": counters.reads_per_thread,
         "writes": counters.writes_per_thread,
         "atomics": counters.atomics_per_thread,
     }
-    for word, of in each.items():
-        if of:
-            said.append(f"{word} per thread: {_write_amounts(of)}")
+    for word, means in amounts.items():
+        if means:
+            phrases.append(f"{word} per thread: {_write_amounts(means)}")
     if ratios := counters.sectors_per_request:
-        said.append(f"sectors per request: {_write_amounts(ratios)}")
+        phrases.append(f"sectors per request: {_write_amounts(ratios)}")
     if clashes := counters.bank_conflicts:
         several = sum(clashes.values())
-        said.append(f"{several or 'no'} bank conflict{'s' * (several != 1)}")
-    return said
+        phrases.append(f"{several or 'no'} bank conflict{'s' * (several != 1)}")
+    return phrases
 
 
-def _write_amounts(of: dict[str, float]) -> str:
-    return ", ".join(f"{name} {write_short(number)}" for name, number in of.items())
+def _write_amounts(means: dict[str, float]) -> str:
+    return ", ".join(f"{name} {write_short(number)}" for name, number in means.items())
 
 
-def write_finding(report: Report | ProgramReport, one: Finding) -> str:
+def write_finding(report: Report | ProgramReport, finding: Finding) -> str:
     """Return a finding: its sentence, its source line with a caret, and its cure."""
-    where = f"{short_file(one.file)}:{one.line}: " if one.line else ""
-    times = f" ({one.count} times)" if one.count > 1 else ""
-    rows = [f"{where}{one.kind}: {one.text}{times}"]
-    source = report.line(one.file, one.line) if one.line else ""
+    place = f"{short_file(finding.file)}:{finding.line}: " if finding.line else ""
+    times = f" ({finding.count} times)" if finding.count > 1 else ""
+    rows = [f"{place}{finding.kind}: {finding.text}{times}"]
+    source = report.line(finding.file, finding.line) if finding.line else ""
     if source.strip():
-        rows += [f"    {source}", f"    {write_caret(source, one.column)}"]
-    if one.other_line and (one.other_line != one.line or one.other_file):
-        where = one.other_file or one.file
-        other = report.line(where, one.other_line).strip()
-        name = f"{short_file(where)}, " if where != one.file else ""
-        if other:
-            rows.append(f"    {name}line {one.other_line}: {other}")
-    if cure := cure_of(one):
+        rows += [f"    {source}", f"    {write_caret(source, finding.column)}"]
+    file, number = finding.other_file or finding.file, finding.other_line
+    if number and (number != finding.line or finding.other_file):
+        other_text = report.line(file, number).strip()
+        name = f"{short_file(file)}, " if file != finding.file else ""
+        if other_text:
+            rows.append(f"    {name}line {number}: {other_text}")
+    if cure := cure_of(finding):
         rows.append(f"    usually cured by: {cure}")
     return "\n".join(rows)
 
@@ -176,9 +178,9 @@ _MARKS = [
 
 
 def colour_report(text: str) -> str:
-    """Add ANSI colours to the text, unless NO_COLOR is set (no-color.org)."""
+    """Add ANSI colors to the text, unless NO_COLOR is set (no-color.org)."""
     if os.environ.get("NO_COLOR"):
         return text
-    for pattern, made in _MARKS:
-        text = pattern.sub(made, text)
+    for pattern, replacement in _MARKS:
+        text = pattern.sub(replacement, text)
     return text

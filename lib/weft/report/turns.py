@@ -56,17 +56,17 @@ def _nest_loops(
     text: ScannedText, first: int, spans: list[tuple[int, int, int]]
 ) -> list[SourceLoop]:
     code = blank_directives(text.code.replace(BLANK, " "))
-    barriers = [one.start() for one in _BARRIER.finditer(code)]
+    barriers = [mark.start() for mark in _BARRIER.finditer(code)]
     loops: list[SourceLoop] = []
     ends: list[tuple[int, SourceLoop]] = []  # end and loop of each open loop
     for start, brace, end in spans:
         while ends and ends[-1][0] < start:
             ends.pop()
         lines = [first + code.count("\n", 0, at) for at in (start, brace, end)]
-        once = _list_lines_once(code[brace + 1 : end], lines[1])
-        waits = once & {first + code.count("\n", 0, at) for at in barriers}
+        once_lines = _list_lines_once(code[brace + 1 : end], lines[1])
+        waits = once_lines & {first + code.count("\n", 0, at) for at in barriers}
         outer = ends[-1][1] if ends else None
-        loops.append(SourceLoop(lines[0], lines[2], once, waits, outer))
+        loops.append(SourceLoop(lines[0], lines[2], once_lines, waits, outer))
         ends.append((end, loops[-1]))
     return loops
 
@@ -75,7 +75,7 @@ def _list_lines_once(body: str, line: int) -> frozenset[int]:
     """List the lines that each turn runs once. line: the line where `body` begins."""
     if re.search(r"\b(?:continue|goto)\b", body):
         return frozenset()
-    found: set[int] = set()
+    numbers: set[int] = set()
     start = depth = 0
     for mark in re.finditer(r"[;{}()]", body):
         depth += (mark[0] in "{(") - (mark[0] in "})")
@@ -83,11 +83,11 @@ def _list_lines_once(body: str, line: int) -> frozenset[int]:
             continue
         statement = body[start : mark.start()]
         if not _BRANCH.match(statement) and "{" not in statement:
-            begin = start + len(statement) - len(statement.lstrip())
-            ends = [line + body.count("\n", 0, at) for at in (begin, mark.start())]
-            found.update(range(ends[0], ends[1] + 1))
+            offset = start + len(statement) - len(statement.lstrip())
+            ends = [line + body.count("\n", 0, at) for at in (offset, mark.start())]
+            numbers.update(range(ends[0], ends[1] + 1))
         start = mark.end()
-    return frozenset(found)
+    return frozenset(numbers)
 
 
 NOUNS = {"reads": "read", "writes": "write", "updates": "update"}
@@ -175,14 +175,14 @@ def _turn(
 
     counting: the line of a barrier that each turn reaches once.
     """
-    outer, last, seen = loop.outer, barriers.last, barriers.visits.keys()
-    if outer and all(n in loop for n in outer.waits | outer.once & seen):
-        return 0  # the start of the outer loop's next turn is unknown
+    outer, last, visited = loop.outer, barriers.last, barriers.visits.keys()
+    if outer and all(n in loop for n in outer.waits | outer.once & visited):
+        return 0  # The start of the outer loop's next turn is unknown.
     if last not in loop:
         return int(line < counting)
-    inner = [one for one in loops if one.first in loop and one is not loop]
-    if line == last or any(line in one and last in one for one in inner):
-        return 0  # it may be this turn, the next, or an inner loop's turn
+    inner = [other for other in loops if other.first in loop and other is not loop]
+    if line == last or any(line in other and last in other for other in inner):
+        return 0  # It may be this turn, the next, or an inner loop's turn.
     entered = [
         at.get(counting, 0) for n, at in barriers.before.items() if n not in loop
     ]
@@ -199,15 +199,15 @@ def add_turns(text: str, turns: Turns) -> str:
     one, other, missing = race["one"], race["other"], race["missing"]
     loop = f"of the loop at line {turns.loop}"
     if turns.one == turns.other:
-        said = f"{one} while {other}, both in turn {turns.one} {loop}: {missing}"
-        return f"{said}{race['rest'] or ''}"
+        sentence = f"{one} while {other}, both in turn {turns.one} {loop}: {missing}"
+        return f"{sentence}{race['rest'] or ''}"
     sides = [(turns.one, race["does"]), (turns.other, race["did"])]
-    (_, early), (_, late) = sorted(sides, key=lambda side: side[0])
+    (_, former), (_, latter) = sorted(sides, key=lambda side: side[0])
     comma = "," if " at line " in one else ""
     return (
         f"{one}{comma} in turn {turns.one} {loop}{comma} while {other}{comma} in turn "
-        f"{turns.other}: no barrier between the {NOUNS[early]} and the next turn's "
-        f"{NOUNS[late]}{race['rest'] or ''}"
+        f"{turns.other}: no barrier between the {NOUNS[former]} and the next turn's "
+        f"{NOUNS[latter]}{race['rest'] or ''}"
     )
 
 
@@ -220,10 +220,10 @@ def find_python_loops(tree: ast.AST) -> tuple[SourceLoop, ...]:
 def _loops_below(node: ast.AST, outer: SourceLoop | None) -> Iterator[SourceLoop]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.For, ast.While)):
-            once = _list_once(child)
+            once_lines = _list_once(child)
             waits = {n.lineno for n in ast.walk(child) if _is_barrier(n)}
             ends = child.lineno, child.end_lineno or child.lineno
-            loop = SourceLoop(*ends, once, once & waits, outer)
+            loop = SourceLoop(*ends, once_lines, once_lines & waits, outer)
             yield loop
             yield from _loops_below(child, loop)
         else:
@@ -244,7 +244,9 @@ def _list_once(loop: ast.For | ast.While) -> frozenset[int]:
     simple = ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign
     return frozenset(
         line
-        for one in loop.body
-        if isinstance(one, simple)
-        for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
+        for statement in loop.body
+        if isinstance(statement, simple)
+        for line in range(
+            statement.lineno, (statement.end_lineno or statement.lineno) + 1
+        )
     )

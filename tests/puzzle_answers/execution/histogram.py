@@ -37,7 +37,7 @@ def not_atomic(counts, a, n):
         counts[a[i]] += 1
 
 
-@wrong("histogram", says="guard.*would be 97, the last is 96")
+@wrong("histogram", says="guard.*would be 97; the last is 96")
 def atomic_without_guard(counts, a, n):
     i = cuda.grid(1)
     cuda.atomic.add(counts, a[i], 1)
@@ -50,7 +50,7 @@ def first_block_again(counts, a, n):
         cuda.atomic.add(counts, a[i], 1)
 
 
-@wrong("histogram", says="leaves some out: 15 in all, for 16")
+@wrong("histogram", says="too low: 15 for 16")
 def last_one_forgotten(counts, a, n):
     i = cuda.grid(1)
     if i < n - 1:
@@ -68,7 +68,7 @@ def a_thread_for_each_count(counts, a, n):
         counts[k] = times
 
 
-@wrong("histogram", says="too many: 58 in all, for 16")
+@wrong("histogram", says="too high: 58 for 16")
 def adds_the_number(counts, a, n):
     i = cuda.grid(1)
     if i < n:

@@ -113,7 +113,7 @@ def argmax_any_of_equals(out, a, cols):
         out[row] = at[0]
 
 
-@wrong("argmax", says="behind the end of the row")
+@wrong("argmax", says="past the end of the row")
 def argmax_zeros_behind(out, a, cols):
     s = cuda.shared.array(32, float32)
     at = cuda.shared.array(32, int32)
@@ -148,7 +148,7 @@ def argmax_more_than_zero(out, a, cols):
         out[row] = best
 
 
-@wrong("argmax", says="a place in the flat array")
+@wrong("argmax", says="a position in the flat array")
 def argmax_place_in_a(out, a, cols):
     s = cuda.shared.array(32, float32)
     col, row = cuda.threadIdx.x, cuda.blockIdx.x
@@ -197,7 +197,7 @@ def argmax_no_barrier(out, a, cols):
         out[row] = at[0]
 
 
-@wrong("argmax", says="behind the end of the row")
+@wrong("argmax", says="past the end of the row")
 def argmax_behind_a_thousand_below(out, a, cols):
     s = cuda.shared.array(32, float32)
     col, row = cuda.threadIdx.x, cuda.blockIdx.x

@@ -60,7 +60,7 @@ def dot_all_add_into_out(out, a, b, n):
         out[0] += a[i] * b[i]
 
 
-@wrong("dot", says="what the output held")
+@wrong("dot", says="the output's initial contents")
 def dot_atomics_on_the_output(out, a, b, n):
     i = cuda.threadIdx.x
     if i < n:

@@ -133,7 +133,7 @@ def block_sum_everyone_adds(out, a, n):
         out[cuda.blockIdx.x] = s[0]
 
 
-@wrong("prefix_sum", says="every second number of a left out")
+@wrong("prefix_sum", says="without every second number of a")
 def block_sum_a_round_less(out, a, n):
     s = cuda.shared.array(8, float32)
     t = cuda.threadIdx.x

@@ -246,7 +246,7 @@ def softmax_no_guard(out, a, cols):
     out[row * cols + col] = math.exp(s[col] - most) / total
 
 
-@wrong("softmax", says="number on the way grown too large")
+@wrong("softmax", says="number overflow its type")
 def softmax_less_the_first(out, a, cols):
     s = cuda.shared.array(8, float32)
     col, row = cuda.threadIdx.x, cuda.blockIdx.x
@@ -260,7 +260,7 @@ def softmax_less_the_first(out, a, cols):
         out[row * cols + col] = math.exp(s[col] - s[0]) / total
 
 
-@wrong("softmax", says="number on the way grown too large")
+@wrong("softmax", says="number overflow its type")
 def softmax_less_the_largest_of_seven(out, a, cols):
     s = cuda.shared.array(8, float32)
     col, row = cuda.threadIdx.x, cuda.blockIdx.x

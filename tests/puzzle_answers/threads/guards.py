@@ -41,7 +41,7 @@ def one_too_few(out, a, n):
         out[i] = a[i] / 2
 
 
-@wrong("guards", says="guard.*element would be 1, the last is 0")
+@wrong("guards", says="guard.*element would be 1; the last is 0")
 def guarded_for_four(out, a, n):
     i = cuda.threadIdx.x
     if i < 4:

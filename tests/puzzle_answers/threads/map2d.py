@@ -31,7 +31,7 @@ def no_guard_2d(out, a, height, width):
     out[i] = 255 - a[i]
 
 
-@wrong("map2d", says="guard.*row would be 2, the last is 1")
+@wrong("map2d", says="guard.*row would be 2; the last is 1")
 def rows_unguarded(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -39,7 +39,7 @@ def rows_unguarded(out, a, height, width):
         out[row * width + col] = 255 - a[row * width + col]
 
 
-@wrong("map2d", says="guard.*column would be 2, the last is 1")
+@wrong("map2d", says="guard.*column would be 2; the last is 1")
 def columns_unguarded(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y
@@ -86,7 +86,7 @@ def turned(out, a, height, width):
         out[row * width + col] = 255 - a[col * height + row]
 
 
-@wrong("map2d", says="guard.*row would be 1, the last is 0")
+@wrong("map2d", says="guard.*row would be 1; the last is 0")
 def row_and_column_swapped_in_the_guard(out, a, height, width):
     col = cuda.threadIdx.x
     row = cuda.threadIdx.y

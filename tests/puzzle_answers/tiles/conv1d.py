@@ -98,7 +98,7 @@ def conv_no_halo(out, a, b, n, k):
         out[i] = acc
 
 
-@wrong("conv1d", says="block's end without what comes behind it")
+@wrong("conv1d", says="block's end without its neighbors")
 def conv_halo_of_zeros(out, a, b, n, k):
     a_s = cuda.shared.array(11, float32)
     b_s = cuda.shared.array(4, float32)

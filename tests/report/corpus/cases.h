@@ -1,17 +1,17 @@
-/* cases.h -- a program made of cases, each with kernels of its own.
+/* cases.h -- a program that consists of cases, each with its own kernels.
  *
  *     prog             runs every case, in the order of the source
- *     prog NAME...     runs these
+ *     prog NAME...     runs the named cases
  *
- * A case launches its kernels and returns whether their results are right; the
- * program prints that, and its exit status is the number of cases that went
- * wrong. In faulty/ the line of a fault ends in `// FAULT: kind`, followed by
- * what is known of it whichever order the threads run in:
+ * A case launches its kernels and returns whether their results are right. The
+ * program prints that, and its exit status is the number of wrong cases. In
+ * faulty/, the line of a fault ends in `// FAULT: kind`, followed by the facts
+ * that do not depend on the order of the threads:
  *
  *     x[i] = 1; // FAULT: bounds, block 3, thread 4, x[100]
  *
- * A line that may be told with it, such as that of a race's other access, ends
- * in `// OTHER`. They belong to the first CASE below them. */
+ * A line that a report may name as well, such as that of a race's other access,
+ * ends in `// OTHER`. Marks belong to the first CASE below them. */
 #pragma once
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -38,25 +38,24 @@ struct AddCase {
     static AddCase add_##name(#name, case_##name); \
     static bool case_##name()
 
-/* n elements of the device that nobody has written. */
+/* Return n elements of the device that have never been written. */
 template <class T> static T *unwritten(size_t n) {
     T *p = 0;
     cudaMalloc(&p, n * sizeof(T));
     return p;
 }
 
-/* n elements of the device, all bytes 0. */
+/* Return n elements of the device, all bytes 0. */
 template <class T> static T *zeros(size_t n) {
     T *p = unwritten<T>(n);
     cudaMemset(p, 0, n * sizeof(T));
     return p;
 }
 
-/* The value that element i of a test array has: small, unlike its neighbours.
- */
+/* Return element i of a test array: small, and unlike its neighbors. */
 static inline int value_at(size_t i) { return (int)(i * 7 % 31) + 1; }
 
-/* n elements of the device with those values. */
+/* Return n elements of the device with those values. */
 template <class T> static T *values(size_t n) {
     T *p = unwritten<T>(n), *host = (T *)malloc(n * sizeof(T));
     for (size_t i = 0; i < n; i++) host[i] = (T)value_at(i);
@@ -65,7 +64,7 @@ template <class T> static T *values(size_t n) {
     return p;
 }
 
-/* A copy of n elements of the device; the last one lives until the next call
+/* Return a copy of n elements of the device, which is valid until the next call
  * with this type. */
 template <class T> static T *fetch(const T *p, size_t n) {
     static thread_local T *host;
@@ -76,7 +75,7 @@ template <class T> static T *fetch(const T *p, size_t n) {
     return host;
 }
 
-/* Whether n elements of the device are want(i). */
+/* Return whether n elements of the device are want(i). */
 template <class T, class F> static bool equal(const T *p, size_t n, F want) {
     const T *host = fetch(p, n);
     for (size_t i = 0; i < n; i++)
@@ -88,7 +87,7 @@ template <class T, class F> static bool equal(const T *p, size_t n, F want) {
     return true;
 }
 
-/* What a faulty case returns: there is no right result. */
+/* Return a faulty case's status, since it has no right result. */
 static inline bool launched() { return cudaDeviceSynchronize() == cudaSuccess; }
 
 int main(int argc, char **argv) {

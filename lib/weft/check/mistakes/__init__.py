@@ -1,7 +1,7 @@
 """Guesses at the mistake behind a wrong answer, from the numbers alone.
 
-Each guess is one sentence that begins with "looks like". It is made only if the numbers
-fit it everywhere. It remains a guess, since two mistakes can look the same.
+Each guess is one sentence that begins with "looks like". All numbers must fit it. It
+remains a guess, since two mistakes can look the same.
 
     scene   a wrong output with all known facts about it, and which runs fail
     values  guesses from the output alone
@@ -45,9 +45,9 @@ def _first_guess(scene: WrongOutput, looks: list[Look]) -> str:
         return ""
     with np.errstate(all="ignore"):
         for look in looks:
-            found = look(scene)
-            if found:
-                return f"looks like {found}"
+            text = look(scene)
+            if text:
+                return f"looks like {text}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Guess a mistake from a fault, or from the answers that other inputs would give.
+"""Guesses from a fault, or from the answers that other inputs would give.
 
 of_fault() explains faults and forbidden writes, such as a missing guard. The other
 functions test whether a wrong answer fits the reference with modified or rounded
@@ -21,27 +21,26 @@ from .scene import Arrays, WrongOutput
 
 NO_GUARD = (
     "looks like a missing guard, or one that lets too many through: the grid has more "
-    "threads than there are elements, and those beyond the last must do nothing"
+    "threads than there are elements, and the surplus threads must do nothing"
 )
 
 TOO_FAR = (
-    "looks like a missing guard, or an index that goes too far: work it out for this "
+    "looks like a missing guard, or an index that goes too far: compute it for this "
     "thread"
 )
 
 
 # Advice for the access patterns of a race whose two accesses belong together.
 PATTERNS = {
-    UPDATE: "looks like an update that threads make of one place at once: each reads "
-    "the same old number, and one result undoes the other. A barrier alone would not "
-    "help",
-    IN_PLACE: "looks like a thread that overwrites what another must still read: "
-    "read into a variable, wait at a barrier that all threads reach, and then write "
-    "(with several blocks: into a second array)",
+    UPDATE: "looks like threads that update one element at once: each reads the same "
+    "old number, and one result overwrites the other. A barrier alone would not help",
+    IN_PLACE: "looks like a thread that overwrites an element that another must still "
+    "read: read into a variable, wait at a barrier that all threads reach, and then "
+    "write (with several blocks: into a second array)",
 }
 NO_COMMON_BARRIER = (
-    "looks like a block that overwrites what another must still read: no barrier "
-    "holds for all blocks, so write into a second array"
+    "looks like a block that overwrites an element that another must still read: no "
+    "barrier holds for all blocks, so write into a second array"
 )
 
 
@@ -52,47 +51,47 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
         return "looks like a store into the wrong array: inputs must stay as they are"
     ours = trial.inputs | trial.starts
     if error and error.pattern:
-        apart = error.pattern == IN_PLACE and error.thread is None
-        return NO_COMMON_BARRIER if apart else PATTERNS[error.pattern]
+        between_blocks = error.pattern == IN_PLACE and error.thread is None
+        return NO_COMMON_BARRIER if between_blocks else PATTERNS[error.pattern]
     array, index = (error.array, error.index) if error else (None, None)
     if kind == "bounds" and array is not None and array not in ours:
         if trial.shape is not None and not trial.shape.plain:
             return (  # The caller chose the block.
-                f"looks like an index that leaves {array} at one end: work it out for "
+                f"looks like an index that leaves {array} at one end: compute it for "
                 f"the first thread and for the last"
             )
         return (
-            f"looks like a block that {array} is not made for: the kernel counts on "
-            f"the size of its block; if it may, say block="
+            f"looks like a block that does not fit {array}: the kernel depends on "
+            f"the size of its block; if it may, give block="
         )
-    own = _own_element(error, trial)
-    if kind == "bounds" and own is not None and _describe_beyond(trial, own):
-        if _is_covered(trial, own):
+    element = _own_element(error, trial)
+    if kind == "bounds" and element is not None and _describe_beyond(trial, element):
+        if _is_covered(trial, element):
             return TOO_FAR
-        ends = array if index == own and array in ours else None
+        ends = array if index == element and array in ours else None
         return NO_GUARD + (
-            _describe_beyond(trial, own, ends) or _describe_beyond(trial, own)
+            _describe_beyond(trial, element, ends) or _describe_beyond(trial, element)
         )
     if "before its start" in text or (index and min(index) < 0):
-        return "looks like an index that begins too early: - 1 at the first element"
-    past = "past" in text or "out of bounds" in text or kind == "bounds"
-    if past and trial.shape is not None:
-        if own is None or _describe_beyond(trial, own):
-            if own is None and not trial.shape.plain:
+        return "looks like an index that begins too early: i - 1 at the first element?"
+    is_past = "past" in text or "out of bounds" in text or kind == "bounds"
+    if is_past and trial.shape is not None:
+        if element is None or _describe_beyond(trial, element):
+            if element is None and not trial.shape.plain:
                 return TOO_FAR
-            return NO_GUARD + (_describe_beyond(trial, own) if own else "")
-        at = name_element(next(iter(trial.starts)), own)
+            return NO_GUARD + (_describe_beyond(trial, element) if element else "")
+        at = name_element(next(iter(trial.starts)), element)
         return (
             f"looks like a wrong index rather than a missing guard: with a thread for "
-            f"each element, this one has {at} (or does this index need a guard of its "
-            f"own?)"
+            f"each element, this thread has {at} (or does this index need a guard of "
+            f"its own?)"
         )
     return ""
 
 
 def _own_element(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None:
     """Return the element of the first output that the faulting thread would write in a
-    launch with a thread per element. It may lie past the last one. None: unknown."""
+    launch with a thread per element, possibly past the last one. None: unknown."""
     cause, shape = getattr(error, "__cause__", None), trial.shape
     block, thread = (getattr(cause, name, None) for name in ("block", "thread"))
     if shape is None or block is None or thread is None:
@@ -100,10 +99,10 @@ def _own_element(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None
     if not shape.plain and _one_for_each_block(trial):
         return None
     lengths = next(iter(trial.starts.values())).shape[::-1]
-    every = [g * b for g, b in zip(shape.grid, shape.block)]
-    if not 1 <= len(lengths) <= 3 or any(n > k for n, k in zip(lengths, every)):
+    totals = [g * b for g, b in zip(shape.grid, shape.block)]
+    if not 1 <= len(lengths) <= 3 or any(n > k for n, k in zip(lengths, totals)):
         return None
-    if any(k > 1 for k in every[len(lengths) :]):
+    if any(k > 1 for k in totals[len(lengths) :]):
         return None
     places = [b * s + t for s, b, t in zip(shape.block, block, thread)]
     return tuple(places[: len(lengths)][::-1])
@@ -116,23 +115,23 @@ def _one_for_each_block(trial: Trial) -> bool:
     return threads > 1 and next(iter(trial.starts.values())).size == blocks > 1
 
 
-def _is_covered(trial: Trial, own: tuple[int, ...]) -> bool:
+def _is_covered(trial: Trial, element: tuple[int, ...]) -> bool:
     """Return whether an input has this thread's element, but the output does not."""
-    flat = [a for a in trial.inputs.values() if a.ndim == len(own) == 1]
-    return any(own[0] < array.size for array in flat)
+    flat = [a for a in trial.inputs.values() if a.ndim == len(element) == 1]
+    return any(element[0] < array.size for array in flat)
 
 
 def _describe_beyond(
-    trial: Trial, own: tuple[int, ...], array: str | None = None
+    trial: Trial, element: tuple[int, ...], array: str | None = None
 ) -> str:
     """Describe an index beyond an array (by default the first output), or return ""."""
     lengths = (trial.inputs | trial.starts)[array or next(iter(trial.starts))].shape
     names = {1: ["element"], 2: ["row", "column"]}.get(
-        len(own), ["plane", "row", "column"]
+        len(element), ["plane", "row", "column"]
     )
-    for name, at, length in zip(names, own, lengths):
+    for name, at, length in zip(names, element, lengths):
         if at >= length:
-            return f" (this thread's {name} would be {at}, the last is {length - 1})"
+            return f" (this thread's {name} would be {at}; the last is {length - 1})"
     return ""
 
 
@@ -149,11 +148,11 @@ def other_inputs(s: WrongOutput) -> str | None:
         _shift_inputs(s),
     ):
         try:
-            other = s.again(inputs)
+            result = s.again(inputs)
         # The reference does not accept these inputs, so there is no guess.
         except Exception:
             continue
-        if find_wrong(s.want, other, s.bound).any() and s.fits(other):
+        if find_wrong(s.want, result, s.bound).any() and s.fits(result):
             return text
     return None
 
@@ -185,8 +184,8 @@ def _reverse_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     for name, value in s.inputs.items():
         if value.ndim and value.shape[-1] > 1:
             turned = np.ascontiguousarray(value[..., ::-1])
-            what = name if value.ndim == 1 else f"each row of {name}"
-            yield f"{what} read from its end to its start", s.inputs | {name: turned}
+            subject = name if value.ndim == 1 else f"each row of {name}"
+            yield f"{subject} read from its end to its start", s.inputs | {name: turned}
         if value.ndim == 2 and value.shape[0] > 1:
             turned = np.ascontiguousarray(value[::-1])
             text = f"the rows of {name} read from the last to the first"
@@ -198,14 +197,14 @@ def _drop_terms(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     if s.want.dtype.kind in "iu" and all(
         a.dtype.kind == "f" for a in s.inputs.values()
     ):
-        return  # The output holds positions or counts, not sums.
+        return  # The output contains positions or counts, not sums.
     lengths: dict[str, int] = {}
     for name, dims in s.axes.items():
         lengths |= {d: n for d, n in zip(dims, s.inputs[name].shape)}
     for dim in [d for d in lengths if d and d not in s.output]:
         n = lengths[dim]
 
-        def kept(start: int, stop: int, dim: str = dim) -> Arrays:
+        def keep_terms(start: int, stop: int, dim: str = dim) -> Arrays:
             return s.inputs | {
                 name: _keep_range(s.inputs[name], dims.index(dim), start, stop)
                 for name, dims in s.axes.items()
@@ -216,32 +215,32 @@ def _drop_terms(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
             yield (
                 f"a sum over {dim} without its last term: < where <= is needed, "
                 f"or {dim} - 1 terms",
-                kept(0, n - 1),
+                keep_terms(0, n - 1),
             )
-            yield f"a sum over {dim} without its first term", kept(1, n)
+            yield f"a sum over {dim} without its first term", keep_terms(1, n)
             yield (
                 f"only the last term of the sum over {dim}: = where += is needed",
-                kept(n - 1, n),
+                keep_terms(n - 1, n),
             )
             yield (
                 f"only the first term of the sum over {dim}: it ends too early",
-                kept(0, 1),
+                keep_terms(0, 1),
             )
         tiles = {64, 32, 16, 8, 4} | set(s.block or ())
         for tile in sorted((t for t in tiles if 1 < t < n), reverse=True):
-            last = (n - 1) // tile * tile
+            last_tile = (n - 1) // tile * tile
             full = "" if n % tile == 0 else ", which is not full"
             yield (
                 f"a sum over {dim} that lacks its last tile of {tile}{full}",
-                kept(0, last),
+                keep_terms(0, last_tile),
             )
             yield (
                 f"only the last tile of {tile} of the sum over {dim}: a missing +=",
-                kept(last, n),
+                keep_terms(last_tile, n),
             )
             yield (
                 f"only the first tile of {tile} of the sum over {dim}",
-                kept(0, tile),
+                keep_terms(0, tile),
             )
 
 
@@ -249,13 +248,13 @@ def _every_second(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     """Yield inputs that mimic a tree sum without its last or its first round."""
     for name, dims in s.axes.items():
         if s.inputs[name].shape[-1:] > (2,) and dims[-1] not in s.output:
-            for first, which in ((1, "even"), (0, "odd")):
-                made = s.inputs[name].copy()
-                made[..., first::2] = 0
+            for first, parity in ((1, "even"), (0, "odd")):
+                value = s.inputs[name].copy()
+                value[..., first::2] = 0
                 yield (
-                    f"every second number of {name} left out, only those in {which} "
-                    f"places are there: is a round of the sum, or a step, missing?",
-                    s.inputs | {name: made},
+                    f"a result without every second number of {name} (only those in "
+                    f"{parity} places): is a round of the sum, or a step, missing?",
+                    s.inputs | {name: value},
                 )
 
 
@@ -263,20 +262,20 @@ def _shift_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     for name, value in s.inputs.items():
         if value.ndim and value.size > 3:
             for step, side in ((1, "before"), (-1, "after")):
-                moved = np.roll(value, step, axis=-1)
+                rolled = np.roll(value, step, axis=-1)
                 yield (
                     f"{name} read one element too far {side}",
-                    s.inputs | {name: moved},
+                    s.inputs | {name: rolled},
                 )
 
 
 def _keep_range(value: np.ndarray, axis: int, start: int, stop: int) -> np.ndarray:
     """Return value with zeros outside [start, stop) along an axis."""
-    made = np.zeros_like(value)
+    result = np.zeros_like(value)
     at = [slice(None)] * value.ndim
     at[axis] = slice(start, stop)
-    made[tuple(at)] = value[tuple(at)]
-    return made
+    result[tuple(at)] = value[tuple(at)]
+    return result
 
 
 # ---- precision ------------------------------------------------------------------
@@ -291,51 +290,51 @@ def guess_precision(s: WrongOutput) -> str | None:
     relative = float(error.max()) / scale
     if not 0 < relative < 0.05:
         return None
-    over = float((error[s.bad] / np.maximum(s.bound[s.bad], 1e-300)).max())
+    excess = float((error[s.bad] / np.maximum(s.bound[s.bad], 1e-300)).max())
     if s.again is not None:
-        for name, rounded in _ROUNDED.items():
-            made = {
-                key: rounded(value) if value.dtype.kind == "f" else value
+        for name, round_floats in _ROUNDED.items():
+            inputs = {
+                key: round_floats(value) if value.dtype.kind == "f" else value
                 for key, value in s.inputs.items()
             }
-            if not find_wrong(s.got, s.again(made), 8 * s.bound).any():
+            if not find_wrong(s.got, s.again(inputs), 8 * s.bound).any():
                 return f"inputs rounded to {name}: are tensor cores or casts in use?"
     if s.bad.sum() == 1 and relative > 2.0**-8:
         return None  # One wrong number reveals nothing about its precision.
     if relative > 2.0**-14:
         digits = int(-np.log2(relative))
         return (
-            f"low precision inside: the result agrees to about {digits} bits, float32 "
+            f"low precision inside: the result agrees to about {digits} bits; float32 "
             f"has 24 (TF32 and float16 have 11, bfloat16 8)"
         )
-    if over < 64:
+    if excess < 64:
         return (
-            f"more roundings than the bound allows ({over:.3g} times it): if the sum "
-            f"does have more terms, say so with terms="
+            f"more roundings than the bound allows ({excess:.3g} times it): if the sum "
+            f"has more terms, give their number with terms="
         )
     return None
 
 
-def _round_bits(kept: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that rounds or truncates float32 to `kept` bits."""
+def _round_bits(width: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function that rounds or truncates float32 to `width` bits."""
 
-    def rounded(values: np.ndarray, nearest: bool = True) -> np.ndarray:
+    def round_floats(values: np.ndarray, nearest: bool = True) -> np.ndarray:
         bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
-        drop = np.uint64(24 - kept)
+        drop = np.uint64(24 - width)
         half = (np.uint64(1) << drop) // np.uint64(2) if nearest else np.uint64(0)
         low = (bits + half) >> drop << drop
         return low.astype(np.uint32).view(np.float32).astype(values.dtype)
 
-    return rounded
+    return round_floats
 
 
-def _cut(kept: int) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda values: _round_bits(kept)(values, False)  # type: ignore[call-arg]
+def _truncate(width: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda values: _round_bits(width)(values, False)  # type: ignore[call-arg]
 
 
 _ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "TF32 or float16": _round_bits(11),
-    "TF32, cut off": _cut(11),
+    "TF32 by truncation": _truncate(11),
     "bfloat16": _round_bits(8),
-    "bfloat16, cut off": _cut(8),
+    "bfloat16 by truncation": _truncate(8),
 }

@@ -24,7 +24,7 @@ class WrongOutput:
 
     got, want: arrays of the same shape. bound: the largest allowed error, broadcast to
     that shape. block: the launch's (x, y, z); None for a plain function. unwritten: a
-    mask of elements that still hold `start`, the output's poison; None if that is
+    mask of elements that still contain `start`, the output's poison; None if that is
     unknown. again: a function that returns this output of the reference for other
     inputs. axes: the names of each input's dimensions. output: the names of the
     output's dimensions. grid: the launch's grid if the caller gave it.
@@ -91,10 +91,10 @@ def guess_spacing(
     explanation must fit all runs: their blocks begin the same distance apart,
     regardless of the number of threads.
     """
-    wrong = [run for run in runs if not run.written.all()]
-    if len({run.written.size for run in wrong}) < 2:
+    wrong_runs = [run for run in runs if not run.written.all()]
+    if len({run.written.size for run in wrong_runs}) < 2:
         return ""  # A single size allows too many explanations.
-    step = _step(max(wrong, key=lambda run: run.written.size))
+    step = _step(max(wrong_runs, key=lambda run: run.written.size))
     overlap = step < first.threads  # A missing end looks the same.
     if overlap and not any(r.written.all() and r.blocks > 1 for r in runs):
         return ""
@@ -115,9 +115,9 @@ def _step(run: Launched) -> int:
     if missing == run.threads:  # There is a gap after each block.
         behind = np.flatnonzero(run.written[missing:])
         return missing + int(behind[0]) if behind.size else 0
-    step, rest = divmod(missing - run.threads, max(1, run.blocks - 1))
+    step, remainder = divmod(missing - run.threads, max(1, run.blocks - 1))
     # The blocks overlap, so their end comes too early.
-    return step if step > 0 and not rest else 0
+    return step if step > 0 and not remainder else 0
 
 
 def _is_spaced(runs: Sequence[Launched], steps: Sequence[int]) -> bool:
@@ -140,7 +140,7 @@ def _describe_literal(
 ) -> str:
     if step == 1:
         return (
-            "blockIdx.x without blockDim.x: each block begins one element behind the "
+            "blockIdx.x without blockDim.x: each block begins one element after the "
             "one before it"
         )
 
@@ -148,12 +148,12 @@ def _describe_literal(
         return name_element(name, tuple(map(int, np.unravel_index(flat, shape))))
 
     missing = at(int(np.argmin(run.written)))
-    what = f"no thread writes {missing}"
+    effect = f"no thread writes {missing}"
     if step < run.threads:
-        what = f"two threads write {at(step)} and none {missing}"
+        effect = f"two threads write {at(step)} and none {missing}"
     return (
         f"a literal {step} where blockDim.x is needed: with blocks of {run.threads}, "
-        f"{what}; it counts on blocks of {step}"
+        f"{effect}; it depends on blocks of {step}"
     )
 
 
@@ -170,36 +170,35 @@ def describe_pattern(
 
     runs: for each run its sizes, its block, and whether it was right. along: the sizes
     along which the block runs, with the index of the block's side (0 is x). given:
-    whether the caller chose the blocks, so that suggesting a block would be no help.
+    whether the caller chose the blocks; the sentence then suggests no block.
     """
     right = [(sizes, block) for sizes, block, ok in runs if ok]
     bad = [(sizes, block) for sizes, block, ok in runs if not ok]
     if not right or not bad:
         return ""
     good_blocks, bad_blocks = {b for _, b in right}, {b for _, b in bad}
-    said = _by_ones(right, bad)
-    if said:
-        return said
+    sentence = _by_ones(right, bad)
+    if sentence:
+        return sentence
     # With one right run, its sizes reveal more than its block.
-    one = given and len(right) == 1
+    single_right = given and len(right) == 1
     if (
-        not one
+        not single_right
         and len(runs) > 3
         and good_blocks.isdisjoint(bad_blocks)
         and len(good_blocks) == 1
     ):
         only = shorten_shape(*good_blocks)
-        said = f"It is right with blocks of {only} only, as if it counted on that"
-        return said + ("." if given else f": if it may, say block={only}.")
-    said = _by_sizes(right, bad, along or {})
-    if said:
-        return said
+        sentence = f"It is right with blocks of {only} only, as if it depended on that"
+        return sentence + ("." if given else f": if it may, give block={only}.")
+    sentence = _by_sizes(right, bad, along or {})
+    if sentence:
+        return sentence
     fitting = _one_block(runs)
     if given and fitting:
         return (
-            f"It is right with blocks of {shorten_shape(fitting)}, and wrong "
-            "with others, as "
-            f"if it counted on that."
+            f"It is right with blocks of {shorten_shape(fitting)}, and wrong with "
+            f"others, as if it depended on that."
         )
     if len(right) == 1 and len(bad) > 2:
         return _only_at(right[0][0], len(runs))
@@ -210,14 +209,15 @@ def _by_ones(right: list[Run], bad: list[Run]) -> str:
     """Describe the sizes that are 1 in exactly the wrong runs, or the right ones."""
     wrong, only = [], []
     for name in right[0][0]:
-        good, others = {s[name] for s, _ in right}, {s[name] for s, _ in bad}
-        if others == {1} and 1 not in good:
+        right_sizes = {s[name] for s, _ in right}
+        wrong_sizes = {s[name] for s, _ in bad}
+        if wrong_sizes == {1} and 1 not in right_sizes:
             wrong.append(name)
-        if good == {1} and len(others) > 1 and 1 not in others:
+        if right_sizes == {1} and len(wrong_sizes) > 1 and 1 not in wrong_sizes:
             only.append(name)
-    for how, names in (("wrong", wrong), ("right", only)):
+    for verdict, names in (("wrong", wrong), ("right", only)):
         if names:
-            return f"It is {how} only where {_write_verb(names)} 1."
+            return f"It is {verdict} only where {_write_verb(names)} 1."
     return ""
 
 
@@ -227,8 +227,8 @@ def _write_verb(names: Sequence[str]) -> str:
 
 def _join_names(names: Sequence[str], word: str = "and") -> str:
     """Join names: "m"; "m and n"; "m, n and k"."""
-    *before, last = names
-    return f"{', '.join(before)} {word} {last}" if before else last
+    *first_names, last_name = names
+    return f"{', '.join(first_names)} {word} {last_name}" if first_names else last_name
 
 
 def _one_block(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> tuple | None:
@@ -236,19 +236,23 @@ def _one_block(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> tuple |
 
     Most runs with every other block must fail.
     """
-    by: dict[tuple | None, list[bool]] = {}
+    table: dict[tuple | None, list[bool]] = {}
     for _, block, ok in runs:
-        by.setdefault(block, []).append(ok)
-    right = [block for block, each in by.items() if all(each)]
-    others = [each for each in by.values() if not all(each)]
-    if len(right) != 1 or len(by[right[0]]) < 3 or len(by) > 4:
+        table.setdefault(block, []).append(ok)
+    right = [block for block, results in table.items() if all(results)]
+    failing = [results for results in table.values() if not all(results)]
+    if len(right) != 1 or len(table[right[0]]) < 3 or len(table) > 4:
         return None
-    return right[0] if all(2 * sum(each) < len(each) for each in others) else None
+    return (
+        right[0]
+        if all(2 * sum(results) < len(results) for results in failing)
+        else None
+    )
 
 
 def _only_at(sizes: dict[str, int], runs: int) -> str:
-    said = " ".join(f"{n}={v}" for n, v in sizes.items())
-    return f"It is right only at {said}, of {runs} runs."
+    text = " ".join(f"{n}={v}" for n, v in sizes.items())
+    return f"It is right only at {text}, of {runs} runs."
 
 
 # ---- sizes, as compared with the sides of a block -------------------------------
@@ -256,12 +260,12 @@ def _only_at(sizes: dict[str, int], runs: int) -> str:
 
 @dataclass(frozen=True)
 class _Rule:
-    """A condition on a size. holds: the test, called with the size and the block; said:
+    """A condition on a size. holds: the test, called with the size and the block; text:
     its wording; covered: whether blocks run along the size (they do not along a sum).
     """
 
     name: str
-    said: str
+    text: str
     covered: bool
     holds: Callable[[int, tuple], bool]
 
@@ -273,17 +277,17 @@ class _Rule:
 def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
     """Describe the sizes that decide, compared with the sides of the block."""
     for rules, say in ((_multiple_rules, _say_full), (_limit_rules, _say_within)):
-        every = [
+        choices = [
             list(rules(name, axes, not along or name in along))
             for name in right[0][0]
             if (axes := _find_axes(name, right, bad, along))
         ]
-        found = _select_rules(every, right, bad)
-        if found:
-            return say(found)
-        turned = _select_rules(every, bad, right) if rules is _multiple_rules else []
-        if len(turned) == 1:
-            return f"It is wrong only where {turned[0].name} is {turned[0].said}."
+        matches = _select_rules(choices, right, bad)
+        if matches:
+            return say(matches)
+        inverse = _select_rules(choices, bad, right) if rules is _multiple_rules else []
+        if len(inverse) == 1:
+            return f"It is wrong only where {inverse[0].name} is {inverse[0].text}."
     return ""
 
 
@@ -292,12 +296,12 @@ def _find_axes(
 ) -> list[int]:
     """Return the sides of a block (0 is x) to compare a size with.
 
-    The list is empty if chance alone could create a rule.
+    The list is empty if a rule could arise by chance.
     """
     axes = [along[name]] if name in along else [0, 1, 2]
     values = [{s[name] for s, _ in side} for side in (right, bad)]
-    few = len(values[0]) < 2 and len(right) < 3
-    if few and (len(axes) > 1 or len(values[1]) < 3):
+    few_values = len(values[0]) < 2 and len(right) < 3
+    if few_values and (len(axes) > 1 or len(values[1]) < 3):
         return []
     blocks = [block for _, block in (*right, *bad)]
     if None in blocks:
@@ -323,23 +327,23 @@ def _limit_rules(name: str, axes: list[int], covered: bool) -> Iterator[_Rule]:
 
 
 def _select_rules(
-    every: list[list[_Rule]], right: list[Run], bad: list[Run]
+    choices: list[list[_Rule]], right: list[Run], bad: list[Run]
 ) -> list[_Rule]:
     """Return the fewest rules, one per size, that all hold in the right runs alone.
 
     Each rule must be the only broken one in some wrong run. If any one of several sizes
     would do, return rules for all of them, since the runs do not distinguish them.
     """
-    for count in range(1, len(every) + 1):
-        found = [
+    for count in range(1, len(choices) + 1):
+        matches = [
             rules
-            for sizes in itertools.combinations(every, count)
+            for sizes in itertools.combinations(choices, count)
             for rules in itertools.product(*sizes)
             if _decide(rules, right, bad)
         ]
-        if found:
-            alone = {rules[0].name: rules[0] for rules in reversed(found)}
-            return list(found[0]) if count > 1 else list(alone.values())[::-1]
+        if matches:
+            single_rules = {rules[0].name: rules[0] for rules in reversed(matches)}
+            return list(matches[0]) if count > 1 else list(single_rules.values())[::-1]
     return []
 
 
@@ -351,19 +355,18 @@ def _decide(rules: tuple[_Rule, ...], right: list[Run], bad: list[Run]) -> bool:
 
 
 def _say_full(rules: list[_Rule]) -> str:
-    each = [f"{rule.name} is {rule.said}" for rule in rules]
-    what = "block" if all(rule.covered for rule in rules) else "tile"
+    conditions = [f"{rule.name} is {rule.text}" for rule in rules]
+    unit = "block" if all(rule.covered for rule in rules) else "tile"
     return (
-        f"It is right only where {_join_names(each)}: look at the last {what}, "
-        "which is not "
-        f"full."
+        f"It is right only where {_join_names(conditions)}: look at the last {unit}, "
+        f"which is not full."
     )
 
 
 def _say_within(rules: list[_Rule]) -> str:
     if not all(rule.covered for rule in rules):
-        each = [f"{rule.name} is {rule.said}" for rule in rules]
-        return f"It is right only where {_join_names(each)}."
+        conditions = [f"{rule.name} is {rule.text}" for rule in rules]
+        return f"It is right only where {_join_names(conditions)}."
     return (
         f"It is right only as long as one block is enough for "
         f"{_join_names([rule.name for rule in rules])}: is threadIdx used "

@@ -1,7 +1,4 @@
-"""Guesses from the wrong region of an output, and about positions within a row.
-
-The latter concern outputs that hold positions: an argmax, for example.
-"""
+"""Guesses from the wrong region of an output, and from stored positions (an argmax)."""
 
 from __future__ import annotations
 
@@ -11,41 +8,41 @@ import numpy as np
 
 from .scene import WrongOutput, is_summed
 
-EARLY = "an end that comes one too early: "  # refers to the end of the output
+EARLY = "an end that comes one too early: "  # the end of the output
 
 
 def place(s: WrongOutput) -> str | None:
-    where = describe_region(s, s.bad)
-    if where and is_summed(s):  # The end may be that of a sum instead of the output's.
-        where = where.removeprefix(EARLY)
-    return f"{where} wrong, the rest right" if where else None
+    region = describe_region(s, s.bad)
+    if region and is_summed(s):  # The end may be that of a sum instead of the output's.
+        region = region.removeprefix(EARLY)
+    return f"{region} wrong, the rest right" if region else None
 
 
 def describe_region(s: WrongOutput, mask: np.ndarray) -> str | None:
     """Describe `mask` if it is a plain region of the output and not all of it."""
     if mask.all() or not mask.any():
         return None
-    found = (
+    description = (
         _describe_corner(s, mask) if mask.ndim == 2 and s.block is not None else None
     )
-    if found:
-        return found
+    if description:
+        return description
     for axis in range(mask.ndim):
-        found = _describe_run(s, mask, axis)
-        if found:
-            return found
+        description = _describe_run(s, mask, axis)
+        if description:
+            return description
     index = np.flatnonzero(mask)
     if s.block is not None and mask.ndim >= 1:
         threads = s.block[0] * s.block[1] * s.block[2]
-        every = np.arange(mask.size)
-        if threads > 1 and (mask.ravel() == (every % threads != 0)).all():
-            return "only the first element of each block is there: the others are"
-        if threads > 1 and (mask.ravel() == (every % threads == 0)).all():
+        numbers = np.arange(mask.size)
+        if threads > 1 and (mask.ravel() == (numbers % threads != 0)).all():
+            return "only the first element of each block is right: the others are"
+        if threads > 1 and (mask.ravel() == (numbers % threads == 0)).all():
             return "the first element of each block is"
         if mask.ndim == 1 and 1 < threads < mask.size:
-            found = _describe_ends(mask, threads)
-            if found:
-                return found
+            description = _describe_ends(mask, threads)
+            if description:
+                return description
     if index.size > 2 and mask.size > 4:
         for parity, name in ((0, "even"), (1, "odd")):
             if (mask.ravel() == (np.arange(mask.size) % 2 == parity)).all():
@@ -60,42 +57,42 @@ def describe_region(s: WrongOutput, mask: np.ndarray) -> str | None:
 
 def _describe_ends(mask: np.ndarray, threads: int) -> str | None:
     """Describe a missing halo: the last elements of each block that has a successor."""
-    every = np.arange(mask.size)
+    index = np.arange(mask.size)
     first = int((np.flatnonzero(mask) % threads).min())
-    followed = (every // threads + 1) * threads < mask.size
-    if 2 * first <= threads or (mask != (followed & (every % threads >= first))).any():
+    followed = (index // threads + 1) * threads < mask.size
+    if 2 * first <= threads or (mask != (followed & (index % threads >= first))).any():
         return None
-    last = threads - first
-    which = f"the last {last} elements" if last > 1 else "the last element"
+    count = threads - first
+    subject = f"the last {count} elements" if count > 1 else "the last element"
     return (
-        f"a block's end without what comes behind it in the next block: {which} of "
-        f"each block but the last {'are' if last > 1 else 'is'}"
+        f"a block's end without its neighbors in the next block: {subject} of each "
+        f"block but the last {'are' if count > 1 else 'is'}"
     )
 
 
 def _describe_corner(s: WrongOutput, mask: np.ndarray) -> str | None:
     """Describe everything but the top left corner, if the launch explains it."""
     assert s.block is not None
-    wide, high = s.block[:2]
+    width, height = s.block[:2]
 
     def all_but(rows: int, columns: int) -> bool:
-        rest = np.ones(mask.shape, bool)
-        rest[:rows, :columns] = False
-        return bool((mask == rest).all())
+        outside = np.ones(mask.shape, bool)
+        outside[:rows, :columns] = False
+        return bool((mask == outside).all())
 
     rows, columns = mask.shape
-    if wide < columns and high < rows and all_but(high, wide):
+    if width < columns and height < rows and all_but(height, width):
         return (
-            f"blocks other than the first do nothing of use (threadIdx where the "
-            f"global index is needed?): all but the first {high} rows of {wide} are"
+            f"blocks other than the first do no useful work (threadIdx where the "
+            f"global index is needed?): all but the first {height} rows of {width} are"
         )
     if s.grid is None:
         return None
-    across, down = s.grid[0] * wide, s.grid[1] * high
-    if across >= columns and down >= rows and all_but(across, down):
-        missing = f"the columns from {down} on are"
-        if across < rows:
-            missing = f"the rows from {across} on are"
+    reach_x, reach_y = s.grid[0] * width, s.grid[1] * height
+    if reach_x >= columns and reach_y >= rows and all_but(reach_x, reach_y):
+        missing = f"the columns from {reach_y} on are"
+        if reach_x < rows:
+            missing = f"the rows from {reach_x} on are"
         return (
             f"x and y swapped (x runs along a row, so it gives the column): {missing}"
         )
@@ -105,40 +102,40 @@ def _describe_corner(s: WrongOutput, mask: np.ndarray) -> str | None:
 def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
     """Describe a run of rows, columns or elements at one end of an axis."""
     lines = np.moveaxis(mask, axis, 0).reshape(mask.shape[axis], -1)
-    hit = lines.any(axis=1)
-    if (lines.all(axis=1) != hit).any() or hit.all():
+    bad_lines = lines.any(axis=1)
+    if (lines.all(axis=1) != bad_lines).any() or bad_lines.all():
         return None  # Some lines are only partly wrong.
-    length, at = len(hit), np.flatnonzero(hit)
-    one, many = _line_names(mask.ndim, axis)
+    length, at = len(bad_lines), np.flatnonzero(bad_lines)
+    row, rows = _line_names(mask.ndim, axis)
     if at[-1] - at[0] + 1 != at.size:
         return None
     if at[0] == 0:
         return (
-            f"the first {at.size} {many} are" if at.size > 1 else f"the first {one} is"
+            f"the first {at.size} {rows} are" if at.size > 1 else f"the first {row} is"
         )
     if at[-1] != length - 1:
         return None
     if s.grid is not None and mask.ndim == 1:
-        found = _describe_threads(s, int(at[0]))
-        if found:
-            return found
+        description = _describe_threads(s, int(at[0]))
+        if description:
+            return description
     side = _count_lines(s, mask.ndim, axis)
     if side and at[0] == side and (at.size > 1 or side > 8):
         if s.grid is not None and s.grid[mask.ndim - 1 - axis] == 1:
-            return f"the {many} from {at[0]} on are"  # There is no other block.
+            return f"the {rows} from {at[0]} on are"  # There is no other block.
         return (
-            f"blocks other than the first do nothing of use (threadIdx where the "
-            f"global index is needed?): {many} from {at[0]} on are"
+            f"blocks other than the first do no useful work (threadIdx where the "
+            f"global index is needed?): {rows} from {at[0]} on are"
         )
     if at.size == 1:
-        return f"{EARLY}the last {one} is"
+        return f"{EARLY}the last {row} is"
     full = side and at[0] % side == 0
     if full and s.grid is None and length - at[0] <= side:
         return (
-            f"a last block that is missing (n // block for a grid, where cdiv(n, "
-            f"block) is needed): the {many} from {at[0]} on are"
+            f"a missing last block (n // block for a grid, where cdiv(n, block) is "
+            f"needed): the {rows} from {at[0]} on are"
         )
-    return f"the {many} from {at[0]} on are"
+    return f"the {rows} from {at[0]} on are"
 
 
 def _describe_threads(s: WrongOutput, first: int) -> str | None:
@@ -183,18 +180,18 @@ def guess_padding(s: WrongOutput) -> str | None:
     if not name:
         return None
     x, bad, got = s.inputs[name], s.bad, s.got.astype(np.int64)
-    length, there = x.shape[-1], _take_numbers(x, s.want)
-    least = (there == x.min(axis=-1)).all()
-    if not (least or (there == x.max(axis=-1)).all()) or _other_places(s, x)[bad].all():
+    length, best = x.shape[-1], _take_numbers(x, s.want)
+    is_min = (best == x.min(axis=-1)).all()
+    if not (is_min or (best == x.max(axis=-1)).all()) or _other_places(s, x)[bad].all():
         return None
     # Rows may be padded up to this length.
-    most = max(4 * length, math.prod(s.block or (1,)))
-    beyond = (got >= length) & (got < most)
+    limit = max(4 * length, math.prod(s.block or (1,)))
+    beyond = (got >= length) & (got < limit)
     if not (bad & beyond).any() or not (beyond | _find_equal(s, x))[bad].all():
         return None
     return (
-        f"a place behind the end of the row: the value there must lose against every "
-        f"number of {name}, also against a {'positive' if least else 'negative'} one"
+        f"a position past the end of the row: its padding must lose against every "
+        f"number of {name}, even a {'positive' if is_min else 'negative'} one"
     )
 
 
@@ -205,8 +202,8 @@ def _find_rows(s: WrongOutput) -> str:
     for name, dims in s.axes.items():
         x = s.inputs[name]
         if dims[:-1] == s.output and x.shape[:-1] == s.want.shape and x.size:
-            inside = s.want.min() >= 0 and s.want.max() < x.shape[-1]
-            return name if inside else ""
+            in_range = s.want.min() >= 0 and s.want.max() < x.shape[-1]
+            return name if in_range else ""
     return ""
 
 
@@ -222,35 +219,32 @@ def _other_places(s: WrongOutput, x: np.ndarray) -> np.ndarray:
 
 
 def _find_equal(s: WrongOutput, x: np.ndarray) -> np.ndarray:
-    """Mark where the position is inside its row and holds the expected number."""
+    """Mark positions inside their row at which the input has the expected number."""
     got = s.got.astype(np.int64)
-    inside = (got >= 0) & (got < x.shape[-1])
-    return inside & (
-        _take_numbers(x, np.where(inside, got, 0)) == _take_numbers(x, s.want)
+    in_range = (got >= 0) & (got < x.shape[-1])
+    return in_range & (
+        _take_numbers(x, np.where(in_range, got, 0)) == _take_numbers(x, s.want)
     )
 
 
 def _of_rows(s: WrongOutput, name: str, x: np.ndarray) -> str | None:
     bad, got = s.bad, s.got.astype(np.int64)
     if (got == _flatten_expected(s, x))[bad].all():
-        return "a place in the flat array, where the place in its row is needed"
-    there = _take_numbers(x, s.want)
-    if (got == there.astype(np.int64))[bad].all() and (bad.sum() > 1 or got.size < 3):
-        return "the number itself, where its place is needed"
+        return "a position in the flat array, where the position in its row is needed"
+    numbers = _take_numbers(x, s.want)
+    if (got == numbers.astype(np.int64))[bad].all() and (bad.sum() > 1 or got.size < 3):
+        return "the number itself, where its position is needed"
     if not ((got >= 0) & (got < x.shape[-1]))[bad].all():
         return None
     if _find_equal(s, x)[bad].all():
-        which = "the first" if (got > s.want)[bad].all() else "another"
+        choice = "the first" if (got > s.want)[bad].all() else "another"
         return (
-            f"a wrong choice among equals: {name} has the same number at both places, "
-            f"and {which} of them is expected"
+            f"a wrong choice among equals: {name} has the same number at both "
+            f"positions, and {choice} of them is expected"
         )
     negative = (x < 0).all(axis=-1)
     if negative[bad].all() and not got[bad | negative].any():
-        return (
-            "a comparison that begins with 0: wrong are rows whose numbers are all "
-            "negative"
-        )
+        return "a comparison that begins with 0: the wrong rows have no positive number"
     return None
 
 

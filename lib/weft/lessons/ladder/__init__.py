@@ -1,16 +1,16 @@
-"""What the lessons on the matmul ladder share (notebooks 08a, 08b, 08c).
+"""Functions that the lessons on the matmul ladder share (notebooks 08a, 08b, 08c).
 
-    show_diff("03_tiled", "04_registers_1d")       what a rung changes, in colour
-    one_rung("tiled").inspect(64, 64, 64)          what it asks of memory, by line
-    copy_rung("tiled", "mine.cu")                  a file of one's own, to be changed
+    show_diff("03_tiled", "04_registers_1d")       the changes of a rung, in color
+    one_rung("tiled").inspect(64, 64, 64)          its memory accesses, by line
+    copy_rung("tiled", "mine.cu")                  a copy for the reader to edit
     mine = one_rung("mine.cu")
-    mine.check(); rows = mine.race(1024)           right? and beside cuBLAS
-    results = Results(rows)                        measured here, else what came along
+    mine.check(); rows = mine.race(1024)           check it, and time it beside cuBLAS
+    results = Results(rows)                        rows measured here, or committed ones
     results.tflops("tiled"); results.ladder(["naive", "tiled"])
 
 code            rung files and their differences; drawings of the orders of tiles
-one_rung        a rung in a library of its own
-results         speeds, the ladder so far, where cycles go, and waits for registers
+one_rung        a rung in a separate library
+results         speeds, the ladder so far, the uses of cycles, and waits for registers
 vary_thread_work  08a: one rung with more threads that do less, or fewer that do more
 """
 

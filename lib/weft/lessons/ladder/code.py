@@ -1,6 +1,6 @@
 """The files of the rungs, the differences between two rungs, and the orders of tiles.
 
-Drawings of lesson 08b: when tiles are loaded, and in which order they are made.
+Lesson 08b draws the times at which tiles are loaded, and the order of their blocks.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ MARKS = {"-": "\N{MINUS SIGN}", "+": "+"}
 
 
 def rung_path(name: str | Path) -> Path:
-    """The file of a rung: "tiled", "03_tiled", or a path that ends in .cu.
+    """Return the file of a rung: "tiled", "03_tiled", or a path that ends in .cu.
 
-    Raises ArgumentError with the rungs there are if there is none of that name.
+    Raises ArgumentError, with the existing rungs, if there is none of that name.
     """
     if str(name).endswith((".cu", ".cuh")):
         for path in (Path(name), FOLDER / name):
@@ -38,24 +38,24 @@ def rung_path(name: str | Path) -> Path:
                 return path.resolve()
         raise ArgumentError(f"no file {name}, neither here nor in kernels/matmul")
     paths = [p for p in sorted(FOLDER.glob("*.cu")) if _match_table_line(p.read_text())]
-    found = [p for p in paths if str(name) in (p.stem, p.stem[3:])]
-    if not found:
-        known = ", ".join(p.stem for p in paths)
-        raise ArgumentError(f"no rung '{name}' in kernels/matmul; there are {known}")
-    return found[0]
+    matches = [p for p in paths if str(name) in (p.stem, p.stem[3:])]
+    if not matches:
+        names = ", ".join(p.stem for p in paths)
+        raise ArgumentError(f"no rung '{name}' in kernels/matmul; it has {names}")
+    return matches[0]
 
 
 def rung_name(path: Path) -> str:
-    """What a rung's file calls it in its line of the table.
+    """Return the name of a rung in its file's line of the table.
 
     Raises ArgumentError if the file has no such line.
     """
-    found = _match_table_line(path.read_text())
-    if not found:
+    match = _match_table_line(path.read_text())
+    if not match:
         raise ArgumentError(
             f"{path.name} has no line MATMUL_RUNG(name, ...) at its end"
         )
-    return found[1]
+    return match[1]
 
 
 def read_without_essay(path: Path) -> str:
@@ -64,7 +64,7 @@ def read_without_essay(path: Path) -> str:
 
 
 def kernel_code(path: Path) -> str:
-    """A rung's file without the essay at its top and without its launcher."""
+    """Return a rung's file without the essay at its top and without its launcher."""
     text = read_without_essay(path)
     comment, template = r"(?:/\*(?:(?!\*/).)*\*/\n)?", r"(?:template <[^\n]*>\n)?"
     launcher = rf"\n{comment}{template}static int (?:\w+_)?launch\w*\("
@@ -72,27 +72,27 @@ def kernel_code(path: Path) -> str:
 
 
 def print_common_lines(old: str | Path, new: str | Path) -> None:
-    """Print how many lines a rung's kernel shares with an earlier one."""
+    """Print the number of lines that a rung's kernel shares with an earlier one."""
     marks = [line[0] for line in difference(old, new, context=10**6)]
     print(f"{marks.count(' ')} of {len(marks) - marks.count('-')} lines are from {old}")
 
 
 def difference(old: str | Path, new: str | Path, context: int = 2) -> list[str]:
-    """The lines of a diff of two rungs' kernels: each with " ", "-", "+" or "@" first.
+    """Return the lines of a diff of two rungs' kernels, after " ", "-", "+" or "@".
 
-    The old kernel has the new one's name, since that is no difference.
+    The old kernel is renamed to the new one, so that the name is no difference.
     """
-    before, after = _read_codes(rung_path(old), rung_path(new))
-    return _compare_lines(before, after, before, after, context)
+    old_code, new_code = _read_codes(rung_path(old), rung_path(new))
+    return _compare_lines(old_code, new_code, old_code, new_code, context)
 
 
 def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
-    """Show what rung `new` changes in the kernel of rung `old`, in colour.
+    """Show the changes of rung `new` to the kernel of rung `old`, in color.
 
-    old, new: "03_tiled", "tiled", or a path. Below it, folded, all of the new file.
+    old, new: "03_tiled", "tiled", or a path. The whole new file is folded below.
     """
-    before, after = _read_codes(rung_path(old), rung_path(new))
-    lines = _compare_lines(before, after, before, after, context)
+    old_code, new_code = _read_codes(rung_path(old), rung_path(new))
+    lines = _compare_lines(old_code, new_code, old_code, new_code, context)
     marks = [line[:1] for line in lines]
     title = f"{rung_path(old).stem} \N{RIGHTWARDS ARROW} {rung_path(new).stem}: "
     title += f"{count_things(marks.count('-'), 'line')} less, {marks.count('+')} more"
@@ -101,13 +101,13 @@ def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
         return
     from IPython.display import HTML, display
 
-    shown = _compare_lines(
-        before, after, _highlight(before), _highlight(after), context
+    rows = _compare_lines(
+        old_code, new_code, _highlight(old_code), _highlight(new_code), context
     )
     file = rung_path(new)
     display(HTML(
         f"<b>{html.escape(title)}</b>"
-        f'<pre style="{PRE}">{_mark_changes(shown)}</pre>'
+        f'<pre style="{PRE}">{_mark_changes(rows)}</pre>'
         f"<details><summary>All of {html.escape(file.name)}</summary>"
         f"{highlight_text(file.read_text())}</details>"
     ))  # fmt: skip
@@ -121,61 +121,66 @@ def _match_table_line(text: str) -> re.Match[str] | None:
 
 
 def _read_codes(before: Path, after: Path) -> tuple[str, str]:
-    """Both kernels' code, the old kernel called as the new one is."""
+    """Return both kernels' code, with the old kernel renamed to the new one."""
     old, new = rung_name(before), rung_name(after)
     renamed = re.sub(rf"\bmatmul_{old}\b", f"matmul_{new}", kernel_code(before))
     code = kernel_code(after)
-    if OUTSIDE in code:  # a file that lies elsewhere says where it is
+    if OUTSIDE in code:  # A file outside kernels/matmul includes it by its path.
         renamed = renamed.replace('"matmul.h"', OUTSIDE)
     return renamed, code
 
 
 def _split_pieces(code: str) -> list[str]:
-    """Its lines, but a kernel's head is one piece: where it is broken into lines
-    depends on how long its name is."""
+    """Return the lines of the code, but a kernel's head as one piece, since its line
+    breaks depend on the length of its name."""
     head = r"^.*__global__ [^;{]*?\{$"
     parts = re.split(f"({head})", code, flags=re.MULTILINE)
-    found: list[str] = []
+    pieces: list[str] = []
     for number, part in enumerate(parts):
         if number % 2:
-            found.append(part)
+            pieces.append(part)
         else:
             inner = part.removeprefix("\n") if number else part
-            found += inner.removesuffix("\n").split("\n")
-    return found
+            pieces += inner.removesuffix("\n").split("\n")
+    return pieces
 
 
 def _compare_lines(
     before: str, after: str, old: str, new: str, context: int
 ) -> list[str]:
-    """Lines of `old` and `new`, in colour perhaps, as `before` and `after` differ."""
-    pieces, others = _split_pieces(before), _split_pieces(after)
-    shown, others_shown = _break_alike(pieces, old), _break_alike(others, new)
-    same = [[" ".join(p.split()) if "\n" in p else p for p in side]
-            for side in (pieces, others)]  # fmt: skip
-    out: list[str] = []
-    matcher = difflib.SequenceMatcher(None, *same, autojunk=False)
+    """Return a diff of `before` and `after` with the lines of `old` and `new` instead.
+
+    Those may be highlighted versions of the same code.
+    """
+    pieces, other_pieces = _split_pieces(before), _split_pieces(after)
+    rows, others_shown = _break_alike(pieces, old), _break_alike(other_pieces, new)
+    normalized = [
+        [" ".join(p.split()) if "\n" in p else p for p in side]
+        for side in (pieces, other_pieces)
+    ]
+    lines: list[str] = []
+    matcher = difflib.SequenceMatcher(None, *normalized, autojunk=False)
     for number, group in enumerate(matcher.get_grouped_opcodes(context)):
-        out += ["@"] * (number > 0)
+        lines += ["@"] * (number > 0)
         for tag, i, i_end, j, j_end in group:
             sides = [(" ", others_shown[j:j_end])]
             if tag != "equal":
-                sides = [("-", shown[i:i_end]), ("+", others_shown[j:j_end])]
-            for mark, those in sides:
-                out += [mark + line for piece in those for line in piece.split("\n")]
-    return out
+                sides = [("-", rows[i:i_end]), ("+", others_shown[j:j_end])]
+            for mark, chunk in sides:
+                lines += [mark + line for piece in chunk for line in piece.split("\n")]
+    return lines
 
 
 def _break_alike(pieces: list[str], text: str) -> list[str]:
-    """The lines of `text` in pieces of as many lines as those."""
-    lines, found = iter(text.split("\n")), []
+    """Group the lines of `text` into pieces with as many lines as `pieces` have."""
+    lines, groups = iter(text.split("\n")), []
     for piece in pieces:
-        found.append("\n".join(next(lines) for _ in piece.split("\n")))
-    return found
+        groups.append("\n".join(next(lines) for _ in piece.split("\n")))
+    return groups
 
 
 def _highlight(code: str) -> str:
-    """HTML whose lines stand for themselves: a comment may have several."""
+    """Return HTML in which no element spans lines, even for a long comment."""
     return re.sub(
         r"(<span[^>]*>)(.*?)</span>",
         lambda m: "\n".join(f"{m[1]}{part}</span>" for part in m[2].split("\n")),
@@ -185,29 +190,29 @@ def _highlight(code: str) -> str:
 
 
 def _mark_changes(lines: list[str]) -> str:
-    """The diff's lines, behind marks, on faint green and red."""
-    out = []
+    """Return the diff's lines after their marks, on faint green and red."""
+    rows = []
     for line in lines:
         mark, code = line[:1], line[1:]
         if mark == "@":
-            out.append('<span style="opacity:0.5">\N{VERTICAL ELLIPSIS}</span>')
+            rows.append('<span style="opacity:0.5">\N{VERTICAL ELLIPSIS}</span>')
         elif mark in INKS:
             faint = f"background:{INKS[mark]}2b"
-            out.append(f'<span style="{faint}">{MARKS[mark]} {code}</span>')
+            rows.append(f'<span style="{faint}">{MARKS[mark]} {code}</span>')
         else:
-            out.append(f"  {code}")
-    return "\n".join(out)
+            rows.append(f"  {code}")
+    return "\n".join(rows)
 
 
 Span = tuple[float, float]  # start and end
-Tile = tuple[int, int]  # row and column of tiles
+Tile = tuple[int, int]  # row and column, in tiles
 
 
 def tile_order(down: int, across: int, group: int) -> list[Tile]:
-    """The order in which rung `pipeline` makes down x across tiles.
+    """Return the order in which rung `pipeline` computes down x across tiles.
 
-    Groups of `group` rows one after another, inside them column by column; 1: row by
-    row. As place_of() in kernels/matmul/10_pipeline.cu has it.
+    It goes through groups of `group` rows, and column by column through each group; 1:
+    row by row. place_of() in kernels/matmul/10_pipeline.cu does the same.
     """
     order = []
     for first in range(0, down, group):
@@ -219,18 +224,18 @@ def tile_order(down: int, across: int, group: int) -> list[Tile]:
 def stages_drawn(
     ax: Axes, plans: Mapping[str, tuple[Sequence[Span], Sequence[Span]]]
 ) -> None:
-    """Loads above, multiplications below, each with the number of its tile.
+    """Draw loads above and multiplications below, each with the number of its tile.
 
-    plans: by name (spans of loading, spans of multiplying), in cycles.
+    plans: (spans of loading, spans of multiplying) in cycles, by name.
     """
     longest = max(works[-1][1] for _, works in plans.values())
     for number, (name, (loads, works)) in enumerate(plans.items()):
         top = 3.2 * number
         for row, (spans, colour) in enumerate(((loads, READ), (works, THREAD))):
-            free: list[float] = []  # ends, of the lanes in which loads overlap
+            lanes: list[float] = []  # the ends of the lanes in which loads overlap
             for tile, (start, end) in enumerate(spans):
-                lane = next((i for i, t in enumerate(free) if t <= start), len(free))
-                free[lane : lane + 1] = [end]
+                lane = next((i for i, t in enumerate(lanes) if t <= start), len(lanes))
+                lanes[lane : lane + 1] = [end]
                 height = 0.5 if row == 0 else 0.9
                 y = top + 1.15 * row + 0.5 * lane
                 _draw_span(ax, start, y, end - start, height, colour, tile)
@@ -244,34 +249,34 @@ def stages_drawn(
 
 
 def order_drawn(ax: Axes, order: Sequence[Tile], blocks: int, title: str) -> None:
-    """The tiles of c with their numbers, those of the first wave of blocks purple.
+    """Draw the tiles of c with their numbers; the first wave of blocks is purple.
 
-    Blue beside and above: the rows of a and the columns of b that this wave reads.
+    Blue tiles beside and above are the rows of a and columns of b that it reads.
     """
-    down, across = (1 + max(tile[i] for tile in order) for i in (0, 1))
+    row_count, across = (1 + max(tile[i] for tile in order) for i in (0, 1))
     for number, (row, col) in enumerate(order):
         first = number < blocks
         look = {"ec": THREAD if first else INK, "lw": 1.2 if first else 0.5}
         look["fc"] = fade_colour(THREAD) if first else "none"
         ax.add_patch(Rectangle((col + 0.05, row + 0.05), 0.9, 0.9, **look))
-        where = {"ha": "center", "va": "center", "size": 7.5}
-        ax.text(col + 0.5, row + 0.53, str(number), **where)
+        position = {"ha": "center", "va": "center", "size": 7.5}
+        ax.text(col + 0.5, row + 0.53, str(number), **position)
     rows, cols = ({tile[i] for tile in order[:blocks]} for i in (0, 1))
     blue = {"ec": READ, "fc": fade_colour(READ), "lw": 1.2}
     for row in rows:
         ax.add_patch(Rectangle((-1.0, row + 0.05), 0.7, 0.9, **blue))
     for col in cols:
         ax.add_patch(Rectangle((col + 0.05, -1.0), 0.9, 0.7, **blue))
-    said = f"{title}: {len(rows)} rows of a, {len(cols)} columns of b"
-    ax.text(0, -1.3, said, size=11)
-    ax.set(xlim=(-1.2, across + 0.1), ylim=(down + 0.1, -2.1), aspect="equal")
+    caption = f"{title}: {len(rows)} rows of a, {len(cols)} columns of b"
+    ax.text(0, -1.3, caption, size=11)
+    ax.set(xlim=(-1.2, across + 0.1), ylim=(row_count + 0.1, -2.1), aspect="equal")
     ax.set_axis_off()
 
 
 def _draw_span(
-    ax: Axes, start: float, y: float, wide: float, high: float, colour: str, tile: int
+    ax: Axes, start: float, y: float, w: float, h: float, ink: str, tile: int
 ) -> None:
-    box = Rectangle((start, y), wide, high, ec=colour, fc=fade_colour(colour), lw=1.2)
+    box = Rectangle((start, y), w, h, ec=ink, fc=fade_colour(ink), lw=1.2)
     ax.add_patch(box)
-    where = {"ha": "center", "va": "center", "size": 8.5}
-    ax.text(start + wide / 2, y + high / 2 + 0.02, str(tile), **where)
+    position = {"ha": "center", "va": "center", "size": 8.5}
+    ax.text(start + w / 2, y + h / 2 + 0.02, str(tile), **position)

@@ -1,9 +1,9 @@
-"""One rung of the matmul ladder in a library of its own: a reader's, or the lab's.
+"""One rung of the matmul ladder in a separate library: a reader's, or the lab's.
 
-Its file is as those of kernels/matmul: it includes "matmul/matmul.h" and ends with
-MATMUL_RUNG(name, ...). matmul.cu is compiled with that name alone in its list, so a
-rung that does not compile, or is wrong, is in nobody's way, and no file of the checkout
-changes.
+Its file looks like those of kernels/matmul: it includes "matmul/matmul.h" and ends with
+MATMUL_RUNG(name, ...). matmul.cu is compiled with only that name in its list. A rung
+that is wrong or does not compile thus affects no other rung, and no file of the
+checkout changes.
 """
 
 from __future__ import annotations
@@ -35,88 +35,88 @@ _TABLE = """\
 #define MATMUL_LADDER(RUNG) RUNG({name})
 #include "matmul/matmul.cu"
 """
-# Files that several rungs use: copies of operands, and sums of parts.
+# Files that several rungs share: copies of operands, and sums of parts.
 _SHARED = ("pack.cu", "partials.cu")
 _CALLED = re.compile(
     r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b|\bCHOICE\((\w+),"  # of 40_tuned.cu
 )
 _DEFINED = re.compile(r"^\w+ matmul_(\w+?)_(?:run|scratch|us)\(", re.M)
-WATCHED = 2**32  # multiply-adds that inspect() takes on: many minutes
+WATCHED = 2**32  # the most multiply-adds that inspect() accepts: many minutes
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
 
 
 def one_rung(name: str | Path) -> OneRung:
-    """The rung of a file: "tiled", "03_tiled", or a path that ends in .cu.
+    """Return the rung of a file: "tiled", "03_tiled", or a path that ends in .cu.
 
-    It is compiled when it is first used. Raises ArgumentError if there is no such rung.
+    It is compiled at its first use. Raises ArgumentError if there is no such rung.
     """
     path = rung_path(name)
     return OneRung(path, rung_name(path))
 
 
 def copy_rung(name: str | Path, path: str | Path, own: str = "mine") -> OneRung:
-    """Copy a rung's file to `path`, as one's own rung called `own`, to be edited.
+    """Copy a rung's file to `path` for editing, as a rung called `own`.
 
-    The essay at its top stays behind. A file that is there already is overwritten,
-    unless it is the lab's own: ArgumentError, and for a path that does not end in .cu.
+    The copy omits the essay at the top, and overwrites an existing file. Raises
+    ArgumentError if `path` is a file of the lab, or does not end in .cu.
     """
     source, path = rung_path(name), Path(path)
     if path.suffix != ".cu":
         raise ArgumentError(f"{path}: a rung's file ends in .cu")
     if path.exists() and KERNELS in path.resolve().parents:
-        raise ArgumentError(f"{path} is the lab's: copy_rung overwrites none of those")
+        raise ArgumentError(f"{path} is a file of the lab: copy_rung keeps those")
     text = read_without_essay(source)
     text = re.sub(
         rf"\b(matmul_|MATMUL_RUNG\()({rung_name(source)})\b", rf"\1{own}", text
     )
     text = re.sub(r'#include "(\.\./|)([\w.]+)"', _include_from_kernels, text)
-    head = f"/* {path.name}: a copy of {source.name}, to be changed. */\n"
+    head = f"/* {path.name}: a copy of {source.name}, for you to change. */\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(head + text)
     return one_rung(path)
 
 
-def _include_from_kernels(found: re.Match) -> str:
-    """The #include of a file in kernels/matmul, as seen from anywhere."""
-    return f'#include "{"" if found[1] else "matmul/"}{found[2]}"'
+def _include_from_kernels(include: re.Match) -> str:
+    """Return the #include of a file in kernels/matmul that works in any folder."""
+    return f'#include "{"" if include[1] else "matmul/"}{include[2]}"'
 
 
 def _list_called(path: Path) -> list[Path]:
-    """A rung's file and those of the rungs whose functions it calls, and so on."""
+    """List a rung's file and, recursively, those of the rungs that it calls."""
     files, defined = [path], set(_DEFINED.findall(path.read_text()))
-    for file in files:  # grows as it goes
-        called = ("".join(names) for names in _CALLED.findall(file.read_text()))
-        for name in dict.fromkeys(called):
-            for other in (KERNELS / "matmul").glob(f"[0-9][0-9]_{name}.cu"):
-                if other not in files and name not in defined:
-                    files.append(other)
+    for file in files:  # The loop appends to this list.
+        callees = ("".join(names) for names in _CALLED.findall(file.read_text()))
+        for name in dict.fromkeys(callees):
+            for callee_path in (KERNELS / "matmul").glob(f"[0-9][0-9]_{name}.cu"):
+                if callee_path not in files and name not in defined:
+                    files.append(callee_path)
     return files
 
 
 class OneRung:
-    """Made by one_rung(). path: its file. name: as its line of the table has it."""
+    """A rung from one_rung(). path: its file. name: its name in the table."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, name
 
     def library(self, target: str = "cpu", check: bool = False) -> native.Library:
-        """The library that has this rung alone; check: made to be watched.
+        """Return the library that contains only this rung. check: for the watch build.
 
-        Raises BuildError with what the compiler says.
+        Raises BuildError with the compiler's messages.
         """
         flavour = build.Flavour.here(target)
         if check:
             flavour = watch_flavour()
         files = [COMMON / "common.cu", *(KERNELS / "matmul" / f for f in _SHARED)]
-        made = build.library_of(
+        path = build.library_of(
             f"{self.name}-rung",
             [*files, *_list_called(self.path), _write_table(self.name)],
             flavour,
         )
-        return _open_library(made, target)
+        return _open_library(path, target)
 
     def check(self, device: str | None = None) -> RungVerdict:
-        """Check it as every rung is checked; Mismatch says what is wrong.
+        """Check it like every rung; raise Mismatch if it is wrong.
 
         device: "cpu" or "cuda"; None: the GPU if there is one.
         """
@@ -124,30 +124,30 @@ class OneRung:
         return require(lib, lib.rungs[0])
 
     def race(self, size: int | str = 1024, device: str | None = None) -> list[Row]:
-        """Its speed beside cuBLAS and torch.mm: rows of `bench matmul`, called "mine".
+        """Time it beside cuBLAS and torch.mm; return rows of `bench matmul`.
 
-        Raises Mismatch if it is wrong; it is not timed then. On a CPU a kernel's
-        threads are simulated: ArgumentError.
+        Its row has the impl "mine". Raises Mismatch, without timing it, if it is wrong,
+        and ArgumentError on a CPU, where threads are simulated.
         """
         if _choose_target(device) == "cpu":
             raise ArgumentError(
-                f"{self.name}: on a CPU its threads are simulated; a time needs a GPU"
+                f"{self.name}: a CPU simulates its threads; timing requires a GPU"
             )
         self.check(device)
         lib = self.library("cuda")
-        rung, where = lib.rungs[0], torch.device("cuda", torch.cuda.current_device())
+        rung, place = lib.rungs[0], torch.device("cuda", torch.cuda.current_device())
         race = Race(Size.of(str(size)), rung.precision, ())
-        operands = Operands.random(race.size, race.precision, where, False)
-        own = of_rung(lib, rung, operands)
-        own.row["impl"] = "mine"
-        return race_rows(race, RaceOptions(where), Speeds(), (own,), operands)
+        operands = Operands.random(race.size, race.precision, place, False)
+        contender = of_rung(lib, rung, operands)
+        contender.row["impl"] = "mine"
+        return race_rows(race, RaceOptions(place), Speeds(), (contender,), operands)
 
     def inspect(self, m: int, n: int, k: int) -> ProgramReport:
-        """One product of random numbers, watched on the CPU: what it asks of memory.
+        """Run one product of random numbers under the watch build; return its report.
 
-        .counters of the report count requests, sectors, wavefronts by array: c, a, b
-        and the kernel's shared ones. Raises Mismatch if c is wrong, with the first
-        thing that was found; ArgumentError for sizes that are none, or too large.
+        .counters of the report count requests, sectors and wavefronts by array: c, a, b
+        and the kernel's shared arrays. Raises Mismatch, with the first finding, if c is
+        wrong, and ArgumentError for sizes that are invalid or too large.
         """
         _check_sizes(m, n, k)
         lib = self.library("cpu", check=True)
@@ -158,23 +158,23 @@ class OneRung:
         kind = _TYPES.get(rung.precision, torch.float32)
         a = torch.randn(m, k, generator=generator).to(kind)
         b = torch.randn(k, n, generator=generator).to(kind)
-        held = {
+        arrays = {
             "c": WatchedTensor(torch.empty(m, n), "c", False),
             "a": WatchedTensor(a, "a", True),
             "b": WatchedTensor(b, "b", True),
         }
         open_runtime().simt_check_begin()
         try:
-            _run_product(lib, held, (m, n, k))
+            _run_product(lib, arrays, (m, n, k))
             report = report_watched(f"{self.name}, m = {m}, n = {n}, k = {k}")
-            c = torch.from_numpy(held["c"].values())
+            c = torch.from_numpy(arrays["c"].values())
         finally:
-            for one in held.values():
-                one.release()
+            for array in arrays.values():
+                array.release()
         try:
             _check_product(c, a, b, rung)
         except Mismatch as wrong:
-            if report.findings:  # very likely why
+            if report.findings:  # very likely the cause
                 raise Mismatch(f"{wrong}; {report.findings[0].text}") from None
             raise
         return report
@@ -187,8 +187,8 @@ class OneRung:
 
 
 def _choose_target(device: str | None) -> str:
-    here = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(device or here).type
+    default = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(device or default).type
 
 
 @functools.cache
@@ -197,7 +197,7 @@ def _open_library(path: Path, target: str) -> native.Library:
 
 
 def _write_table(name: str) -> Path:
-    """matmul.cu with that name alone in its list."""
+    """Write a file that compiles matmul.cu with only this name in its list."""
     text = _TABLE.format(name=name)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = store.cache_folder("ladders") / f"{name}_{digest}.cu"
@@ -209,31 +209,31 @@ def _write_table(name: str) -> Path:
 
 
 def _check_sizes(m: int, n: int, k: int) -> None:
-    """ArgumentError unless all are whole and few enough to be watched."""
+    """Raise ArgumentError unless all sizes are integers and small enough to watch."""
     for name, value in {"m": m, "n": n, "k": k}.items():
         if not isinstance(value, Integral) or value < 1:
             raise ArgumentError(f"inspect: {name} = {value!r}, want at least 1")
     if m * n * k > WATCHED:
         raise ArgumentError(
-            f"inspect: {m} x {n} x {k}: {m * n * k:.1e} multiply-adds, each watched; "
-            f"at most {WATCHED:.0e}"
+            f"inspect: {m} x {n} x {k} takes {m * n * k:.1e} multiply-adds; the watch "
+            f"build takes at most {WATCHED:.0e}"
         )
 
 
-def _run_product(lib: native.Library, held: dict[str, Any], sizes: tuple) -> None:
-    """c = a @ b by the library's rung, in the memory of `held`."""
+def _run_product(lib: native.Library, arrays: dict[str, Any], sizes: tuple) -> None:
+    """Compute c = a @ b by the library's rung, in the memory of `arrays`."""
     ffi, index = native.ffi, lib.rungs[0].index
     options = ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
-    wanted = ffi.new("size_t *")
-    given = [ffi.cast("void *", held[name].pointer) for name in "ab"]
-    lib.call("weft_matmul_workspace", index, wanted, *given, *sizes, options)
-    if wanted[0]:
-        blank = torch.empty(wanted[0], dtype=torch.uint8)
-        held["workspace"] = WatchedTensor(blank, "workspace", False)
-        options.workspace = held["workspace"].pointer
-        options.workspace_bytes = wanted[0]
-    c = ffi.cast("float *", held["c"].pointer)
-    lib.call("weft_matmul", index, c, *given, *sizes, options, native.NULL)
+    size = ffi.new("size_t *")
+    operands = [ffi.cast("void *", arrays[name].pointer) for name in "ab"]
+    lib.call("weft_matmul_workspace", index, size, *operands, *sizes, options)
+    if size[0]:
+        blank = torch.empty(size[0], dtype=torch.uint8)
+        arrays["workspace"] = WatchedTensor(blank, "workspace", False)
+        options.workspace = arrays["workspace"].pointer
+        options.workspace_bytes = size[0]
+    c = ffi.cast("float *", arrays["c"].pointer)
+    lib.call("weft_matmul", index, c, *operands, *sizes, options, native.NULL)
     lib.call("weft_sync", native.NULL)
 
 
@@ -241,11 +241,11 @@ def _check_product(
     c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, rung: native.Rung
 ) -> None:
     want = a.double() @ b.double()
-    off = c.double() - want
-    error = float(off.square().mean().sqrt() / want.square().mean().sqrt())
+    difference = c.double() - want
+    error = float(difference.square().mean().sqrt() / want.square().mean().sqrt())
     limit = error_limit(rung.precision, a.shape[1])
-    if not error <= limit:  # NaN is not
+    if not error <= limit:  # True for NaN, too.
         raise Mismatch(
-            f"{rung.name} is wrong: its error is {error:.2g} of c (root mean square), "
-            f"at most {limit:.2g} is {rung.precision}"
+            f"{rung.name} is wrong: its error is {error:.2g} of c (root mean square); "
+            f"{rung.precision} allows at most {limit:.2g}"
         )

@@ -1,17 +1,15 @@
-"""How fast the rungs are, where their cycles go, and which wait for registers.
+"""The speeds of the rungs, the uses of their cycles, and their waits for registers.
 
-Where a product's cycles go, by ncu: rows of `bench tensor --rungs ncu`.
-
-For each of four schedulers of a multiprocessor a cycle is one of four things: it starts
-a multiply-add, starts another instruction, has warps and none that is ready, or has no
+ncu counts the cycles of a product (rows of `bench tensor --rungs ncu`). In each cycle,
+each of the four schedulers of a multiprocessor is in one of four states: it starts a
+multiply-add, it starts another instruction, none of its warps is ready, or it has no
 block at all.
 
-Which multiply-adds of a rung wait for a register bank, counted in its SASS.
-
-The registers of a thread lie in two banks, the even and the odd ones, and an
-instruction that reads two different ones of the same bank takes a cycle more. One that
-the instruction before has marked .reuse in the same place is still at hand and is not
-read. A model, found by trying: it is too strict by some per cent.
+counted() finds, in a rung's SASS, the multiply-adds that wait for a register bank. The
+registers of a thread are in two banks, the even and the odd ones. An instruction that
+reads two different registers of one bank takes one more cycle. A register that the
+previous instruction marked .reuse in the same position is not read again. This model
+was found by experiment, and is too strict by a few percent.
 """
 
 from __future__ import annotations
@@ -63,19 +61,19 @@ def time_on_processor(
     rungs: Sequence[str], n: int, threads: int, seconds: float
 ) -> list[Row]:
     """Time rungs in plain C, NumPy and torch with this many threads."""
-    before = torch.get_num_threads()
+    default = torch.get_num_threads()
     torch.set_num_threads(threads)
     set_threads(threads)
     try:
         return command.rows("cpu", [str(n)], rungs, rounds=5, seconds=seconds)
     finally:
-        torch.set_num_threads(before)
-        set_threads(before)
+        torch.set_num_threads(default)
+        set_threads(default)
 
 
 @functools.cache
 def hot_loop(view: Callable[..., Any], rung: str) -> tuple[list[str], dict[str, int]]:
-    """A rung's innermost loop in PTX or SASS, and its instructions of each kind.
+    """Return a rung's innermost loop in PTX or SASS, and its instructions by kind.
 
     view: weft.ptx or weft.sass.
     """
@@ -85,19 +83,19 @@ def hot_loop(view: Callable[..., Any], rung: str) -> tuple[list[str], dict[str, 
 
 
 def print_loop(rung: str) -> None:
-    """Print what a rung's loop does for each multiply-add, in PTX and in SASS."""
+    """Print a loop's instructions per multiply-add, in PTX and in SASS."""
     for view in ptx, sass:
         _, kinds = hot_loop(view, rung)
-        each = {kind: count / kinds["FMA"] for kind, count in kinds.items()}
-        others = sum(each.values()) - each["shared load"] - 1
+        ratios = {kind: count / kinds["FMA"] for kind, count in kinds.items()}
+        other_count = sum(ratios.values()) - ratios["shared load"] - 1
         print(
-            f"{rung:<14}{view.__name__:<5}{each['shared load']:5.2f} shared loads "
-            f"{others:5.2f} others"
+            f"{rung:<14}{view.__name__:<5}{ratios['shared load']:5.2f} shared loads "
+            f"{other_count:5.2f} others"
         )
 
 
 def cycles_of(row: Row) -> dict[str, float]:
-    """Per cent of all cycles, 100 in all; of a row of ncu whose product is in fp32."""
+    """Return the percent of cycles in each state, from ncu's row of an fp32 product."""
     running = row["active"] / row["elapsed"]
     added, started = row["fma_pipe"] * running, row["issue"] * running
     return {
@@ -109,50 +107,50 @@ def cycles_of(row: Row) -> dict[str, float]:
 
 
 def stalls_of(row: Row) -> dict[str, float]:
-    """Per cent of a warp's time for each thing it waits for, the longest first.
+    """Return the percent of a warp's time for each cause of a wait, longest first.
 
-    By ncu's words, limits.STALLS has ours. Without the time in which it was ready and
-    another warp was chosen. {} for a row of before these were counted.
+    The keys are ncu's names, for which STALLS has ours. The time in which the warp was
+    ready, but another one was chosen, is not included. {} for rows without counts.
     """
-    whole = row.get("warp_cycles") or math.nan
-    found = {name: 100 * (row.get(f"stall_{name}") or 0) / whole for name in STALLS}
-    found = {name: share for name, share in found.items() if share > 0}
-    return dict(sorted(found.items(), key=lambda one: -one[1]))
+    cycles = row.get("warp_cycles") or math.nan
+    shares = {name: 100 * (row.get(f"stall_{name}") or 0) / cycles for name in STALLS}
+    shares = {name: share for name, share in shares.items() if share > 0}
+    return dict(sorted(shares.items(), key=lambda fma: -fma[1]))
 
 
 def load_cycles() -> dict[str, list[Row]]:
-    """What ncu counted of fp32 products, by size: our row and cuBLAS's."""
+    """Return ncu's counts of fp32 products by size: our row and cuBLAS's."""
     counted: dict[str, list[Row]] = {}
-    for row in (row for found in load_elsewhere("tensor")[:1] for row in found["rows"]):
+    for row in (row for r in load_elsewhere("tensor")[:1] for row in r["rows"]):
         if row["op"] == "ncu" and row["precision"] == "fp32":
-            where = f"{row['n']} x {row['k']} x {row['n']}"
-            counted.setdefault(where, []).append(row)
+            title = f"{row['n']} x {row['k']} x {row['n']}"
+            counted.setdefault(title, []).append(row)
     return counted
 
 
 def print_cycles() -> None:
-    """Print where the cycles of our products and of cuBLAS's go."""
+    """Print the uses of the cycles of our products and of cuBLAS's."""
     heads: list[str] = []
-    for where, both in load_cycles().items():
-        for row in both:
+    for size, pair in load_cycles().items():
+        for row in pair:
             shares = cycles_of(row)
             if not heads:
                 heads = [*shares]
                 print(f"{'% of cycles, ' + row['device']:<27}" + "  ".join(heads))
             columns = "  ".join(f"{shares[head]:>{len(head)}.1f}" for head in heads)
-            more = f"  and {row['others_us']:.1f} µs of other kernels"
+            tail = f"  and {row['others_us']:.1f} µs of other kernels"
             print(
-                f"{where:<20}{row['rung']:<7}{columns}" + more * (row["others_us"] > 0)
+                f"{size:<20}{row['rung']:<7}{columns}" + tail * (row["others_us"] > 0)
             )
 
 
 def print_losses() -> None:
-    """Print what costs our rung "tuned" most cycles, and what its warps wait for."""
-    print("tuned: the largest loss, and how much faster it would be without")
-    for where, (row, *_) in load_cycles().items():
-        _, *losses = cycles_of(row).items()  # the first are multiply-adds
-        name, most = max(losses, key=lambda loss: loss[1])
-        print(f"{where:<20}{name}: {100 / (100 - most):.2f} times")
+    """Print the largest loss of cycles of our rung "tuned", and its warps' waits."""
+    print("tuned: the largest loss, and the speedup without it")
+    for size, (row, *_) in load_cycles().items():
+        _, *losses = cycles_of(row).items()  # without the multiply-adds
+        name, worst = max(losses, key=lambda loss: loss[1])
+        print(f"{size:<20}{name}: {100 / (100 - worst):.2f} times")
         stalls = [*stalls_of(row).items()][:3]
         causes = [f"{STALLS[stall]} {share:.0f} % ({stall})" for stall, share in stalls]
         waits = "  a warp spends its time waiting for " * bool(causes)
@@ -160,14 +158,14 @@ def print_losses() -> None:
 
 
 class Results:
-    """Rows of `bench matmul`; each size is told by one machine alone.
+    """Rows of `bench matmul`; all rows of one size come from one machine.
 
-    By this one if it has measured any product of that size, else by the first results
-    that came along and have it: a ratio of two cards says nothing. What the machine
-    that tells of a size has not measured there is NaN.
+    A ratio between two cards would be meaningless. The machine of a size is this one if
+    it has measured any product of that size, else that of the first committed results
+    with the size. Products that the machine of a size has not measured are NaN.
 
-    rows: measured here, peaks too; more can be added to .rows. told: results as
-    committed_results() has them; None: those.
+    rows: rows measured here, including peaks; you may append to .rows. told: results in
+    the form of committed_results(); None: those.
     """
 
     def __init__(self, rows: Sequence[Row] = (), told: list[Any] | None = None):
@@ -177,70 +175,70 @@ class Results:
     def row(
         self, rung: str, size: int | str = 4096, precision: str = "fp32"
     ) -> Row | None:
-        """The fastest row of a rung, or of "cublas", "torch", "numpy", at a size.
+        """Return the fastest row of a rung, "cublas", "torch" or "numpy" at a size.
 
-        None if the machine that tells of this size has not measured it. a and b lie as
-        (m,k) and (k,n), or where the better layout counts (BETTER) as they like.
+        None if the machine of this size has not measured it. a and b are stored as
+        (m,k) and (k,n). For a precision in BETTER, any layout counts.
         """
-        those = [
+        matches = [
             row
             for row in self._find_rows(size)[1]
             if row["precision"] == precision and rung in (row["rung"], row["impl"])
             if row["layout"] == "nn" or precision in BETTER
         ]
-        return min(those, key=lambda row: row["us"], default=None)
+        return min(matches, key=lambda row: row["us"], default=None)
 
     def device(self, size: int | str = 4096) -> str:
-        """The device that tells of a size; "" if nobody has measured it."""
-        there = self._find_rows(size)[1]
-        return there[0]["device"] if there else ""
+        """Return the device that measured a size; "" if there is none."""
+        rows = self._find_rows(size)[1]
+        return rows[0]["device"] if rows else ""
 
     def ceilings(self, size: int | str = 4096) -> dict[str, float]:
-        """The peaks of that device, as bench.peaks.ceilings() has them.
+        """Return the peaks of that device, as timing.peaks.ceilings() does.
 
-        "gbs", and TFLOP/s by precision; those that were not measured there lack.
+        The keys are "gbs" and the precisions (TFLOP/s) that were measured there.
         """
-        machine, there = self._find_rows(size)
-        told = [found["rows"] for found in self.told if found["machine"] is machine]
-        return ceilings([*told, self.rows][0]) if there else {}
+        machine, rows = self._find_rows(size)
+        tables = [r["rows"] for r in self.told if r["machine"] is machine]
+        return ceilings([*tables, self.rows][0]) if rows else {}
 
     def _find_rows(self, size: int | str) -> tuple[dict | None, list[Row]]:
-        """The machine that tells of a size, None for this one, and its rows there."""
+        """Return the machine of a size (None: this one), and its rows of that size."""
         sizes = size_of(str(size))
         for machine, rows in series_of(self.rows, self.told):
-            if there := select_size(rows, sizes):
-                return machine, there
+            if matches := select_size(rows, sizes):
+                return machine, matches
         return None, []
 
     def tflops(
         self, rung: str, size: int | str = 4096, precision: str = "fp32"
     ) -> float:
-        """Its TFLOP/s; NaN where row() is None."""
+        """Return a rung's TFLOP/s; NaN where row() is None."""
         row = self.row(rung, size, precision)
         return row["tflops"] if row else math.nan
 
     def us(self, rung: str, size: int | str = 4096, precision: str = "fp32") -> float:
-        """Its time in microseconds; NaN where row() is None."""
+        """Return a rung's time in microseconds; NaN where row() is None."""
         row = self.row(rung, size, precision)
         return row["us"] if row else math.nan
 
     def ladder(self, rungs: Sequence[str], size: int | str = 4096) -> None:
-        """Draw the ladder with these rungs (and the reader's own) alone."""
-        told = [
-            {**found, "rows": _select_rungs(found["rows"], rungs)}
-            for found in self.told
+        """Draw the ladder with only these rungs and the reader's own."""
+        elsewhere = [
+            {**result, "rows": _select_rungs(result["rows"], rungs)}
+            for result in self.told
         ]
         rows = _select_rungs(self.rows, rungs)
-        everywhere = [rows, *(found["rows"] for found in told)]
-        there = any(select_size(found, size_of(str(size))) for found in everywhere)
-        show_figure(ladder_plot(rows, told, str(size) if there else None))
+        everywhere = [rows, *(result["rows"] for result in elsewhere)]
+        is_measured = any(select_size(r, size_of(str(size))) for r in everywhere)
+        show_figure(ladder_plot(rows, elsewhere, str(size) if is_measured else None))
 
     def source(self) -> str:
-        """Where the numbers are from: this machine, or devices and dates."""
-        here = list(dict.fromkeys(row["device"] for row in self.rows))
-        told = list_machines(self.told)
-        words = [f"here: {', '.join(here)}"] * bool(here)
-        words += [f"came with the lab: {told}"] * bool(told)
+        """Return the source of the numbers: this machine, or devices and dates."""
+        devices = list(dict.fromkeys(row["device"] for row in self.rows))
+        machines = list_machines(self.told)
+        words = [f"here: {', '.join(devices)}"] * bool(devices)
+        words += [f"came with the lab: {machines}"] * bool(machines)
         return "; ".join(words) or "nothing measured yet"
 
 
@@ -249,7 +247,7 @@ def draw_busy_shares(
 ) -> None:
     """Draw the share of the multiprocessors' time that tiles of 128 columns use.
 
-    Beside it what two rungs reach. busy_share: a function of n and of a tile's sides.
+    Also draw the speeds of two rungs. busy_share: a function of n and a tile's sides.
     """
     sizes = np.arange(256, 6145, 32)
     for rows, colour in (256, INK), (128, READ), (64, WRITTEN):
@@ -258,20 +256,20 @@ def draw_busy_shares(
     device, peak = results.device(), results.ceilings()["fp32"]
     look = {"mfc": fill_of(OURS, bool(results.rows)), "mec": OURS}
     for rung, mark in ("tma", "s"), ("tuned", "o"):
-        known = [
+        timed = [
             n
             for n in (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000)
             if results.row(rung, n) and results.device(n) == device
         ]
-        speeds = [100 * results.tflops(rung, n) / peak for n in known]
-        ax.plot(known, speeds, mark, label=f"{rung}, % of the peak ({device})", **look)
+        speeds = [100 * results.tflops(rung, n) / peak for n in timed]
+        ax.plot(timed, speeds, mark, label=f"{rung}, % of the peak ({device})", **look)
     label = f"m = k = n; lines: % of {processors} multiprocessors' time"
     ax.set(xlabel=label, ylabel="%", ylim=(0, 105))
     ax.legend(loc="lower right")
 
 
 def _select_rungs(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
-    """The rows of these rungs, of the reader's own and of the opponents."""
+    """Return the rows of these rungs, of the reader's own and of the opponents."""
     return [
         row
         for row in rows
@@ -281,7 +279,7 @@ def _select_rungs(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
     ]
 
 
-# By nvcc 13.0 for sm_90: multiply-adds in a pass of the inner loop, those that wait.
+# By nvcc 13.0 for sm_90: multiply-adds in a pass of the inner loop, and cycles lost.
 COUNTED = {
     "registers_2d": (512, 375),
     "vectorised": (512, 152),
@@ -296,8 +294,8 @@ COUNTED = {
 
 @dataclass(frozen=True)
 class RegisterWaits:
-    """fmas: in a pass of the inner loop. waits: cycles lost there. told: whether the
-    counts came with the lab."""
+    """A rung's waits for registers. fmas: multiply-adds in a pass of the inner loop.
+    waits: cycles lost there. told: whether the counts are those of COUNTED."""
 
     fmas: int
     waits: int
@@ -305,15 +303,15 @@ class RegisterWaits:
 
     @property
     def ceiling(self) -> float:
-        """The share of their peak that the multiply-adds can reach, 0 to 1."""
+        """The fraction of their peak that the multiply-adds can reach, 0 to 1."""
         return self.fmas / (self.fmas + self.waits)
 
 
 def register_waits(rung: str | Path, told: bool = False) -> RegisterWaits:
-    """Of a rung, compiled here, else as it was counted; BuildError if neither.
+    """Return a rung's waits, compiled here or from COUNTED; BuildError without both.
 
-    rung: its name or the path of its file; of several kernels in it that with most
-    registers. told: do not compile what was counted.
+    rung: its name or the path of its file. If it has several kernels, the one with the
+    most registers counts. told: whether to prefer COUNTED to a compilation.
     """
     path = rung_path(rung)
     name = rung_name(path)
@@ -325,30 +323,30 @@ def register_waits(rung: str | Path, told: bool = False) -> RegisterWaits:
         if name in COUNTED:
             return RegisterWaits(*COUNTED[name], told=True)
         raise
-    largest = max(view.kernels, key=lambda one: one.usage.registers)
+    largest = max(view.kernels, key=lambda kernel: kernel.usage.registers)
     return counted(largest.code)
 
 
 def counted(code: KernelCode) -> RegisterWaits:
-    """Of the loop with most multiply-adds, in the order in which they stand.
+    """Return the waits in the loop with the most multiply-adds, in program order.
 
-    Those of loops inside it do not count: who waits for a barrier in the loop over k
-    has a loop of its own there.
+    Loops inside it do not count, since a wait for a barrier in the loop over k is a
+    loop itself.
     """
     fmas = waits = 0
-    kept: dict[int, str] = {}
-    for one in max((_list_own_fmas(code, loop) for loop in code.loops), key=len):
-        sources = re.findall(r"\b(R\d+)(\.reuse)?", one.text)[1:]
-        read = {name for at, (name, _) in enumerate(sources) if kept.get(at) != name}
-        odd = sum(int(name[1:]) % 2 for name in read)
-        waits += max(0, max(odd, len(read) - odd) - 1)
-        kept = {at: name for at, (name, reuse) in enumerate(sources) if reuse}
+    reused: dict[int, str] = {}
+    for fma in max((_list_own_fmas(code, loop) for loop in code.loops), key=len):
+        sources = re.findall(r"\b(R\d+)(\.reuse)?", fma.text)[1:]
+        names = {name for at, (name, _) in enumerate(sources) if reused.get(at) != name}
+        odd = sum(int(name[1:]) % 2 for name in names)
+        waits += max(0, max(odd, len(names) - odd) - 1)
+        reused = {at: name for at, (name, reuse) in enumerate(sources) if reuse}
         fmas += 1
     return RegisterWaits(fmas, waits)
 
 
 def _list_own_fmas(code: KernelCode, loop: CodeLoop) -> list[Instruction]:
-    inner = (other.body for other in code.loops if other.body < loop.body)
-    own = loop.body.difference(*inner)
-    those = (code.instructions[index] for index in sorted(own))
-    return [one for one in those if one.opcode == "FFMA"]
+    inner = (nested.body for nested in code.loops if nested.body < loop.body)
+    indices = loop.body.difference(*inner)
+    instructions = (code.instructions[index] for index in sorted(indices))
+    return [fma for fma in instructions if fma.opcode == "FFMA"]

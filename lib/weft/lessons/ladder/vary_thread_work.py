@@ -1,11 +1,11 @@
-"""registers_2d with other work for each thread, everything else as it is (lesson 08a).
+"""Variants of registers_2d with more or less work for each thread (lesson 08a).
 
-    variant(4, 8, folder).inspect(128, 128, 16)     what it asks of memory
-    rows(4096)                                      how fast each is: here, or elsewhere
+    variant(4, 8, folder).inspect(128, 128, 16)     its memory accesses
+    rows(4096)                                      the speed of each, here or elsewhere
 
-The blocks, their tiles and what they read of a and b stay the same: only the number of
+The blocks, their tiles and their reads of a and b stay the same: only the number of
 threads in a block changes. `python -m weft.lessons.ladder.vary_thread_work FILE.json`
-measures all on this GPU for notebooks/results/.
+measures all variants on this GPU for notebooks/results/.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from ...timing.results import Row
 from .code import rung_name, rung_path
 from .one_rung import OneRung, copy_rung, one_rung
 
-RUNG, ITS = "registers_2d", (8, 8)  # rows and columns of c that its threads make
-WORKS = ((4, 4), (4, 8), (8, 8), (8, 16))  # TM and TN: 1024 threads down to 128
+RUNG, ITS = "registers_2d", (8, 8)  # rows and columns of c that a thread computes
+WORKS = ((4, 4), (4, 8), (8, 8), (8, 16))  # TM and TN, for 1024 down to 128 threads
 OP = "matmul per thread"
 FOLDER = ROOT / "build" / "per_thread"
 
 
 def variant(tm: int, tn: int, folder: Path = FOLDER) -> OneRung:
-    """The rung with tm x tn elements of c a thread; its file is in `folder`."""
+    """Return the rung with tm x tn elements of c per thread; write it to `folder`."""
     if (tm, tn) == ITS:
         return one_rung(RUNG)
     path = folder / f"registers_{tm}x{tn}.cu"
     copy_rung(RUNG, path, path.stem)
     text = path.read_text()
-    for name, value, other in zip(("TM", "TN"), ITS, (tm, tn)):
+    for name, value, new in zip(("TM", "TN"), ITS, (tm, tn)):
         if text.count(f" {name} = {value},") != 1:
-            raise ValueError(f"{rung_path(RUNG).name}: {name} = {value} is not there")
-        text = text.replace(f" {name} = {value},", f" {name} = {other},")
+            raise ValueError(f"{rung_path(RUNG).name}: {name} = {value} is missing")
+        text = text.replace(f" {name} = {value},", f" {name} = {new},")
     path.write_text(text)
     return OneRung(path, rung_name(path))
 
 
 def rows(size: int | str = 4096) -> list[Row]:
-    """A row of `bench matmul` for each of WORKS, with its "tm" and "tn".
+    """Return a row of `bench matmul` for each of WORKS, with its "tm" and "tn".
 
-    Measured here, cubes of `size`, or without a GPU as they came with the lab; []: they
-    did not. Raises Mismatch if one is wrong.
+    On a GPU, they are measured for cubes of `size`. Without one, they are the committed
+    rows; [] if there are none. Raises Mismatch if a variant is wrong.
     """
     if torch.cuda.is_available():
         return [*_measure_works(size)]
-    found = sorted((ROOT / "notebooks" / "results").glob("per_thread_*.json"))
-    return [row for path in found[:1] for row in read_json(path)["rows"]]
+    paths = sorted((ROOT / "notebooks" / "results").glob("per_thread_*.json"))
+    return [row for path in paths[:1] for row in read_json(path)["rows"]]
 
 
 def _measure_works(size: int | str) -> Iterator[Row]:
     for tm, tn in WORKS:
-        own = [r for r in variant(tm, tn).race(size) if r["impl"] == "mine"]
-        yield from (row | {"op": OP, "tm": tm, "tn": tn} for row in own)
+        mine_rows = [r for r in variant(tm, tn).race(size) if r["impl"] == "mine"]
+        yield from (row | {"op": OP, "tm": tm, "tn": tn} for row in mine_rows)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Live pictures in a notebook.
 
-paint    a kernel gives every pixel its colour
-canvas   a digit drawn, and read by the lab's kernels
-predict  a guess first, then what was measured
+paint    a kernel computes the color of every pixel
+canvas   the reader draws a digit, and the lab's kernels read it
+predict  the reader guesses first, and then sees the measurement
 """

@@ -1,13 +1,13 @@
-// The drawing canvas of canvas.py: strokes out, what the kernels saw in.
+// The drawing canvas of canvas.py: it sends strokes, and receives readings.
 //
 //   strokes   (side * side) bytes, 0 to 255: the ink, row by row
 //   reading   {digit (28 * 28 bytes), probabilities (10 numbers), layers: [{name,
 //             rows, columns, height, width, pixels (bytes)}]}; {} for a blank sheet
 //
-// Pictures are painted in the text's colour on a transparent ground, so that they
-// suit a light page and a dark one.
+// Pictures are painted in the text's color on a transparent background, so that they
+// suit light and dark pages.
 
-const PEN = 0.085; // of the sheet's width: about 2 of MNIST's 28 pixels
+const PEN = 0.085; // pen width over the sheet's width: about 2 of MNIST's 28 pixels
 const PAUSE = 150; // ms between two readings while a stroke is drawn
 
 const STYLE = `
@@ -41,7 +41,7 @@ function figure(parent, caption) {
   return element;
 }
 
-/* The ink of a square canvas, shrunk to side x side: its opacity. */
+/* Return the ink (opacity) of a square canvas, shrunk to side x side. */
 function inkOf(sheet, side) {
   const small = document.createElement("canvas");
   small.width = small.height = side;
@@ -51,12 +51,12 @@ function inkOf(sheet, side) {
   return Uint8Array.from({ length: side * side }, (_, i) => rgba[4 * i + 3]);
 }
 
-/* The colour of the element's text, red, green and blue, without its opacity. */
+/* Return the color of the element's text: red, green and blue, without opacity. */
 function inkColour(element) {
   return getComputedStyle(element).color.match(/[\d.]+/g).slice(0, 3).map(Number);
 }
 
-/* Paint bytes as opacities of the text's colour, each `scale` pixels wide. */
+/* Paint bytes as opacities of the text's color, each `scale` pixels wide. */
 function paint(parent, pixels, width, height, scale) {
   const canvas = make(parent, "canvas", "picture");
   canvas.width = width;
@@ -68,7 +68,7 @@ function paint(parent, pixels, width, height, scale) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-/* Let a pen, finger or mouse draw on the sheet; changed() after every move. */
+/* Let a pen, finger or mouse draw on the sheet; call changed() after every move. */
 function draws(sheet, changed) {
   const context = sheet.getContext("2d");
   let from = null;
@@ -89,7 +89,7 @@ function draws(sheet, changed) {
   function line(event) {
     if (!from) return;
     const to = at(event);
-    // Opaque, as a translucent stroke would be darker where its pieces meet.
+    // Opaque, since a translucent stroke would be darker where its pieces meet.
     context.strokeStyle = `rgb(${inkColour(sheet)})`;
     context.lineWidth = PEN * sheet.width;
     context.lineCap = context.lineJoin = "round";
@@ -102,7 +102,7 @@ function draws(sheet, changed) {
   }
 }
 
-/* A function that calls `work` at most once every `pause` ms, and once at the end. */
+/* Return a function that calls `work` at most once per `pause` ms, and at the end. */
 function throttled(work, pause) {
   let timer = null;
   return () => { timer ??= setTimeout(() => { timer = null; work(); }, pause); };
@@ -150,7 +150,7 @@ function render({ model, el }) {
     layers.replaceChildren();
     showProbabilities(chances, probabilities ?? Array(10).fill(0));
     if (!digit) return;
-    make(seen, "figcaption", "", "what the model is given");
+    make(seen, "figcaption", "", "the input of the model");
     paint(seen, bytes(digit), 28, 28, 4);
     for (const { name, rows, columns, height, width, pixels } of maps) {
       const caption = `${name}: ${rows * columns} maps of ${height}x${width}`;

@@ -1,12 +1,12 @@
-"""Draw a digit and let the lab's own kernels read it, layer by layer.
+"""Draw a digit, which the lab's own kernels read, layer by layer.
 
     Canvas(cnn)                  in a notebook: a sheet to draw on
     Reader(cnn).read(image)      the same without a front end: a Reading
     draw([reading, ...])         readings as a figure
     contact_sheet(images, 10)    many images as a figure
 
-The model has batch norm without running statistics: an image can only be read
-among others. The reader puts it into a batch of test digits.
+The model has batch norm without running statistics, so it reads an image only within a
+batch. The reader puts the image into a batch of test digits.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ...see.view import choose_grid, draw_image, mosaic
 try:
     import anywidget
     import traitlets
-except ImportError:  # then there is no sheet to draw on, but the figure
+except ImportError:  # Then the figure replaces the sheet.
     anywidget = None
 
-SIZE, BOX = 28, 20  # of an MNIST image, and of the box its digit was scaled to
-SHEET = 140  # of the drawing as the front end sends it
+SIZE, BOX = 28, 20  # sides of an MNIST image, and of the box that its digit fits
+SHEET = 140  # side of the drawing that the front end sends
 COMPANIONS = 199  # test digits that share the batch with the drawing
 LAYERS = ("conv1", "pool1", "conv2", "pool2")
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
@@ -45,12 +45,12 @@ WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 @dataclass(frozen=True)
 class Reading:
-    """What the model made of one digit.
+    """The model's result for one digit.
 
-    image:         (28,28) uint8, as it was given to the model
-    probabilities: (10) float32, their sum is 1
+    image:         (28,28) uint8, the model's input
+    probabilities: (10) float32, whose sum is 1
     layers:        name -> (channels,height,width) float32, the outputs of LAYERS
-    truth:         the digit it is, where that is known
+    truth:         the true digit, if it is known
     """
 
     image: np.ndarray
@@ -67,8 +67,8 @@ class Reading:
 class Reader:
     """Reads single digits with the ops of weft.ops and a model's weights.
 
-    companions: (count,28,28) uint8, the digits of the batch beside the one that
-    is read; None: the first of the test set. The work is done where `cnn` lives.
+    companions: (count,28,28) uint8, the other digits of the batch; None: the first of
+    the test set. The ops run on the device of `cnn`.
     """
 
     def __init__(self, cnn: Cnn, companions: np.ndarray | None = None):
@@ -84,7 +84,7 @@ class Reader:
         """Read image (28,28) uint8, in a batch with the companions."""
         if image.shape != (SIZE, SIZE) or image.dtype != np.uint8:
             raise ArgumentError(
-                f"the digit is {image.dtype} {image.shape}; want uint8 (28, 28)"
+                f"the digit is {image.dtype} {image.shape}, want uint8 (28, 28)"
             )
         batch = torch.from_numpy(np.concatenate([image[None], self.companions]))
         outputs = self.forward(batch.to(self.device))
@@ -93,7 +93,7 @@ class Reader:
         return Reading(image, _apply_softmax(first["fc2"]), layers, truth)
 
     def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The output of every layer for images (n,28,28) uint8."""
+        """Return the output of every layer for images (n,28,28) uint8."""
         x = ((images.float() / 255 - data.MEAN) / data.STD)[:, None].contiguous()
         outputs = {}
         for number in "12":
@@ -114,10 +114,10 @@ class Reader:
 
 
 def centre(strokes: np.ndarray) -> np.ndarray | None:
-    """strokes (height,width) uint8 as a digit (28,28) uint8; None: no ink.
+    """Return strokes (height,width) uint8 as a digit (28,28) uint8; None without ink.
 
-    As MNIST's digits were made: scaled to fit 20x20, sides in proportion, then
-    placed with the centre of mass on pixel (14, 14).
+    MNIST's digits were made in the same way: scaled in proportion to fit 20x20, then
+    placed with the center of mass on pixel (14, 14).
     """
     ink = np.argwhere(strokes > 0)
     if not len(ink):
@@ -139,13 +139,13 @@ def centre(strokes: np.ndarray) -> np.ndarray | None:
 
 
 def _find_start(mass: np.ndarray) -> int:
-    """Where an axis with this mass begins, so that its mean is near pixel 14."""
+    """Return the start of an axis with this mass that puts its mean near pixel 14."""
     mean = (mass * np.arange(len(mass))).sum() / mass.sum()
     return int(np.clip(round(SIZE / 2 - mean), 0, SIZE - len(mass)))
 
 
 def _build_resampling(new: int, old: int) -> np.ndarray:
-    """(new,old): row i has the share of every old pixel in the new pixel i."""
+    """Return (new,old): row i has the share of every old pixel in the new pixel i."""
     edges = np.arange(new + 1) * old / new
     low = np.maximum(edges[:-1, None], np.arange(old))
     high = np.minimum(edges[1:, None], np.arange(old) + 1)
@@ -158,7 +158,7 @@ def _build_resampling(new: int, old: int) -> np.ndarray:
 def contact_sheet(
     images: np.ndarray, columns: int, titles: Sequence[str] = ()
 ) -> Figure:
-    """images (count,h,w) uint8 side by side in rows, a title above each if given."""
+    """Draw images (count,h,w) uint8 side by side in rows, with any titles above."""
     count, h, w = images.shape
     rows, gap = -(-count // columns), 11 if titles else 2
     sheet = np.full((rows * (h + gap), columns * (w + 2) - 2), np.nan)
@@ -179,7 +179,7 @@ def contact_sheet(
 
 
 def draw(readings: Sequence[Reading]) -> Figure:
-    """One row per reading: the digit, the probabilities, the maps of each layer."""
+    """Draw a row per reading: the digit, the probabilities, the maps of each layer."""
     with style():
         figure = Figure(figsize=(12.7, 2.5 * len(readings)), layout="constrained")
         widths = {"width_ratios": [0.8, 0.9, 2, 2, 1, 1], "squeeze": False}
@@ -213,11 +213,11 @@ def _apply_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 class Canvas:
-    """A sheet to draw on in a notebook; `cnn` reads what is drawn.
+    """A sheet to draw on in a notebook; `cnn` reads the drawing.
 
-    Where no front end shows widgets (a notebook run by a program, a page that
-    was saved), or anywidget is missing, one sees the figure of `examples`
-    instead: test digits, by their numbers.
+    Without a front end for widgets (a notebook run by a program, a saved page), or
+    without anywidget, the reader sees the figure of `examples` instead: test digits, by
+    their numbers.
     """
 
     def __init__(self, cnn: Cnn, examples: Sequence[int] = (0, 8, 18)):
@@ -225,7 +225,7 @@ class Canvas:
         self.widget = _Sheet(self.reader) if anywidget else None
 
     def figure(self) -> Figure:
-        """The readings of the examples."""
+        """Draw the readings of the examples."""
         test = data.load("test")
         return draw(
             [
@@ -235,7 +235,7 @@ class Canvas:
         )
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        # A front end shows the richest form it knows: the widget, or the picture.
+        # A front end shows the richest form that it supports: widget or picture.
         bundle, metadata = {"text/plain": "Canvas: the readings of test digits"}, {}
         if self.widget is not None:
             widget, metadata = self.widget._repr_mimebundle_()
@@ -249,7 +249,7 @@ class Canvas:
 if anywidget:
 
     class _Sheet(anywidget.AnyWidget):
-        """Strokes from the front end in, readings out; canvas.js has the rest."""
+        """Receives strokes from the front end (canvas.js), and sends readings."""
 
         _esm = Path(__file__).with_suffix(".js")
         side = traitlets.Int(SHEET).tag(sync=True)
@@ -270,7 +270,7 @@ if anywidget:
 
 
 def _make_message(reading: Reading) -> dict[str, Any]:
-    """A reading as canvas.js takes it."""
+    """Return a reading in the form that canvas.js expects."""
     layers = []
     for name, maps in reading.layers.items():
         (channels, height, width), shades = maps.shape, np.nan_to_num(mosaic(maps))

@@ -1,13 +1,13 @@
-// The picture of paint.py: asks for one at a time, draws it, asks for the next.
+// The picture of paint.py: request a frame, draw it, and request the next.
 //
-// The messages stand in paint.py. One request at most is under way: while Python
-// paints, the slider may move on, and only where it then stands is asked for. A
-// picture that nobody sees (another tab, scrolled away) asks for nothing.
+// paint.py documents the messages. At most one request is pending. If the slider moves
+// while Python paints, the next request is for its last position only. A picture that
+// is out of sight (another tab, scrolled away) requests nothing.
 
-const SIDE = 512; // pixels of the page that a picture may be wide
-const PERIOD = 1000 / 30; // ms from one request to the next, at least
-const PATIENCE = 3000; // ms without an answer until that is said
-const TELL = 500; // ms between two changes of the numbers below the picture
+const SIDE = 512; // maximum width of a picture, in pixels of the page
+const PERIOD = 1000 / 30; // minimum ms between two requests
+const PATIENCE = 3000; // ms without an answer before a message
+const TELL = 500; // minimum ms between changes of the numbers below the picture
 
 const STYLE = `
 .weft-paint { font: 13px system-ui, sans-serif; max-width: 100%; margin: 4px; }
@@ -44,7 +44,7 @@ const count = (n) => n.toLocaleString("en-US");
 const bytes = (view) =>
   new Uint8ClampedArray(view.buffer ?? view, view.byteOffset ?? 0, view.byteLength);
 
-/* The picture itself, and a frame around the block of the thread one points at. */
+/* Make the picture, and a frame around the block of the pointed thread. */
 function makePicture(parent, model) {
   const [width, height] = [model.get("width"), model.get("height")];
   const [across, down] = model.get("block");
@@ -61,7 +61,7 @@ function makePicture(parent, model) {
   const draw = (pixels) => canvas.getContext("2d")
     .putImageData(new ImageData(pixels, width, height), 0, 0);
 
-  /* Frame the block of the thread at (col, row) and say which one it is. */
+  /* Frame the block of the thread at (col, row); return the indices of both. */
   function point(col, row) {
     const [x, y] = [Math.floor(col / across), Math.floor(row / down)];
     const percent = (part, whole) => `${(100 * part) / whole}%`;
@@ -74,7 +74,7 @@ function makePicture(parent, model) {
       + `threadIdx (${col - x * across}, ${row - y * down})`;
   }
 
-  /* tell(text) whenever another thread is pointed at, by mouse or keys; "": none. */
+  /* Call tell(text) when mouse or keys point at another thread; "" for none. */
   function onPoint(tell) {
     let at = null;
     const go = (col, row) => {
@@ -94,7 +94,7 @@ function makePicture(parent, model) {
         ArrowDown: [0, 1] }[event.key];
       if (!step) return;
       event.preventDefault();
-      event.stopPropagation(); // other notebooks go to another cell by these keys
+      event.stopPropagation(); // Other notebooks change cells with these keys.
       const [col, row] = at ?? [width >> 1, height >> 1];
       const far = event.shiftKey; // from block to block
       go(col + step[0] * (far ? across : 1), row + step[1] * (far ? down : 1));
@@ -103,7 +103,7 @@ function makePicture(parent, model) {
   return { canvas, draw, onPoint };
 }
 
-/* Play, the slider, the time; calls hooks.play() and hooks.slide(t). */
+/* Make the button, the slider and the time; they call hooks.play(), hooks.slide(t). */
 function makeControls(parent, seconds, hooks) {
   const row = make(parent, "div", "controls");
   const button = make(row, "button");
@@ -134,7 +134,7 @@ function sizeOf(model) {
 function render({ model, el }) {
   const root = make(el, "div", "weft-paint");
   make(root, "style", "", STYLE);
-  // JupyterLab's own shortcuts would take the arrow keys from slider and picture.
+  // Otherwise JupyterLab's shortcuts take the arrow keys from slider and picture.
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   const picture = makePicture(root, model);
   const show = makeControls(root, model.get("seconds"), {
@@ -147,15 +147,15 @@ function render({ model, el }) {
   const numbers = make(root, "div", "numbers");
   const pointed = make(root, "div", "numbers");
 
-  const view = Math.random().toString(36).slice(2); // several may show one model
+  const view = Math.random().toString(36).slice(2); // Several views may show one model.
   const seconds = model.get("seconds");
   let t = model.get("t"), playing = model.get("playing");
-  let drawn = NaN; // the time of the picture that is seen; NaN: it is out of date
+  let drawn = NaN; // the time of the visible picture; NaN if it is out of date
   let waiting = false, seen = true, gone = false;
   let last = performance.now(), asked = -Infinity, timer = null, late = null;
   let told = -Infinity, pictures = 0; // since `told`
 
-  /* Ask for the picture at t, unless one is under way or none is called for. */
+  /* Request the picture at t, unless a request is pending or none is needed. */
   function ask() {
     timer = null;
     if (waiting || gone || !seen || document.hidden) return;
@@ -163,7 +163,7 @@ function render({ model, el }) {
     if (playing) t = (t + (now - last) / 1000) % seconds;
     [last, asked] = [now, now];
     if (t === drawn) {
-      if (playing) soon(); // the clock has not moved yet
+      if (playing) soon(); // The clock has not advanced yet.
       return;
     }
     waiting = true;
@@ -204,7 +204,7 @@ function render({ model, el }) {
     problem.hidden = message.kind !== "error";
     if (message.kind === "error") {
       problem.textContent = message.text;
-      [playing, drawn] = [false, t]; // asked again when something changes
+      [playing, drawn] = [false, t]; // Only a change requests it again.
     } else {
       picture.draw(bytes(buffers[0]));
       drawn = message.t;
@@ -214,7 +214,7 @@ function render({ model, el }) {
     if (playing || t !== drawn) soon();
   }
 
-  /* Go on where it stopped, as if the time out of sight had not been. */
+  /* Continue where it stopped, without the time out of sight. */
   function back() { last = performance.now(); soon(); }
 
   picture.onPoint((text) => { pointed.textContent = text; });

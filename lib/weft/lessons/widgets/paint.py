@@ -1,4 +1,4 @@
-"""Paint with threads: a kernel gives every pixel its colour, and a slider the time.
+"""Paint with threads: a kernel computes each pixel's color, and a slider sets the time.
 
     %%cuda
     __global__ void fade(float3 *image, int width, int height, float t) {
@@ -8,13 +8,13 @@
             image[row * width + col] = make_float3(1.0f * col / width, 0, t / 10);
     }
 
-    paint(fade)                       in a notebook: the picture, live
-    paint(fade).frame(2.5)            one moment of it, as an array
-    paint(fade).strip()               some moments of it, as a figure
-    paint(fade).timing()              how long a picture takes
+    paint(fade)                       in a notebook: the live picture
+    paint(fade).frame(2.5)            one moment, as an array
+    paint(fade).strip()               several moments, as a figure
+    paint(fade).timing()              the time that a picture takes
 
-paint.js is the front end's half. It asks for a picture, and for the next one only
-when it has drawn the last: a slow kernel never has more than one to work on.
+paint.js is the front end's half. It requests the next picture only after it has drawn
+the previous one, so a slow kernel never works on more than one.
 """
 
 from __future__ import annotations
@@ -41,22 +41,21 @@ from ...toolchain.native import convert_int
 try:
     import anywidget
     import traitlets
-except ImportError:  # then nothing moves, but the strip is there
+except ImportError:  # Then the strip replaces the moving picture.
     anywidget = None
 
-LARGEST = 4096  # pixels of a side
-BLOCK = 1024  # threads at most
-MOMENTS = 5  # of the strip
+LARGEST = 4096  # maximum side, in pixels
+BLOCK = 1024  # maximum number of threads
+MOMENTS = 5  # number of pictures in a strip
 
 _latest: dict[str, Painting] = {}  # by the kernel's name
 
 
 class Painting:
-    """What a kernel paints; paint() makes one.
+    """The picture of a kernel, from paint().
 
-    A notebook shows it with a slider for the time. Where nothing can move (a page
-    that was saved, a notebook run by a program), or anywidget is missing, one
-    sees the strip.
+    A notebook shows it with a slider for the time. A saved page, a notebook run by a
+    program, or a Python without anywidget shows the strip.
     """
 
     def __init__(
@@ -76,10 +75,10 @@ class Painting:
         self.widget: Any = None
 
     def frame(self, t: float) -> np.ndarray:
-        """The picture at time t: (height, width, 4) uint8, red green blue opacity.
+        """Return the picture at time t: (height, width, 4) uint8, RGB and opacity.
 
-        A pixel that no thread wrote, or that is no number, is transparent.
-        Raises what the launch raises.
+        A pixel that is NaN, or that no thread wrote, is transparent. Errors of the
+        launch pass through.
         """
         shape = (self.height, self.width, 3)
         image = torch.full(shape, math.nan, device=self.device)
@@ -87,23 +86,23 @@ class Painting:
         return _convert_to_rgba(image).cpu().numpy()
 
     def moments(self, count: int = MOMENTS) -> list[float]:
-        """`count` times from 0 on, evenly spread; the end would be as far again."""
+        """Return `count` evenly spaced times from 0 on, without the end."""
         return [self.seconds * i / count for i in range(count)]
 
     def strip(self, count: int = MOMENTS) -> Figure:
-        """`count` moments side by side, as a figure."""
+        """Draw `count` moments side by side."""
         with style():
             height = 9.5 / count * self.height / self.width + 0.3
-            made = Figure(figsize=(9.5, height), layout="constrained")
-            columns = made.subplots(1, count, squeeze=False)[0]
+            figure = Figure(figsize=(9.5, height), layout="constrained")
+            columns = figure.subplots(1, count, squeeze=False)[0]
             for ax, t in zip(columns, self.moments(count)):
                 ax.imshow(self.frame(t), interpolation="nearest")
                 ax.set_title(f"t = {t:.3g}", size=11, color=INK)
                 ax.set_axis_off()
-        return made
+        return figure
 
     def timing(self, samples: int = 30) -> Timing:
-        """How long a picture takes, kernel and transfer, without a front end."""
+        """Time a picture, kernel and transfer, without a front end."""
         times = []
         for i in range(samples + 3):
             start = time.perf_counter_ns()
@@ -112,7 +111,7 @@ class Painting:
         return summarize(times[3:], "wall")
 
     def change(self, kernel: Any) -> None:
-        """Paint with another kernel from now on; the time stays."""
+        """Paint with another kernel from now on; the time does not change."""
         self.kernel = kernel
         if self.widget is not None:
             self.widget.send({"kind": "changed"})
@@ -122,7 +121,7 @@ class Painting:
         return f"Painting: {size} pixels, one thread for each"
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        # A front end shows the richest form it knows: the widget, or the picture.
+        # A front end shows the richest form that it supports: widget or picture.
         bundle, metadata = {}, {}
         if self.widget is not None:
             bundle, metadata = self.widget._repr_mimebundle_()
@@ -142,34 +141,33 @@ def paint(
     *,
     device: torch.device | str | None = None,
 ) -> Painting:
-    """Paint with a kernel that a %%cuda cell made, one thread for each pixel.
+    """Paint with a kernel of a %%cuda cell, with one thread for each pixel.
 
     kernel: launched as kernel[grid, block](image, width, height, t). image is
     height * width `float3`: red, green and blue from 0 to 1, row 0 on top. t is in
-    seconds, from 0 to `seconds`. block: threads of a block along x and y; the grid
-    has as many blocks as it takes, so some threads may lie outside of the picture.
-    device: where the threads run; None: on the GPU, if there is one and the cell is
-    not compiled for the CPU alone.
+    seconds, from 0 to `seconds`. block: threads of a block along x and y. The grid
+    covers the picture, so some threads may be outside of it. device: where the threads
+    run; None: on a GPU, unless there is none or the cell is compiled only for the CPU.
 
-    In a notebook the picture follows its kernel: a cell that gives the kernel's
-    name to another one repaints it. Painted anew, it starts at the time where the
-    last picture of that name was. Raises ArgumentError for sizes that make no
-    sense, and what the first launch raises.
+    In a notebook, the picture follows its kernel: a cell that assigns another kernel to
+    the name repaints it. A new picture starts at the time of the last picture of that
+    name. Raises ArgumentError for invalid sizes; errors of the first launch pass
+    through.
     """
     width, height = (
         _check_side(n, v) for n, v in [("width", width), ("height", height)]
     )
     if not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
         raise ArgumentError(f"paint: seconds={seconds!r}, want more than 0")
-    if device is None:  # where %%cuda --cpu or --gpu says, or where there is a GPU
+    if device is None:  # Prefer the device of %%cuda --cpu or --gpu, then a GPU.
         device = getattr(getattr(kernel, "module", None), "target", None)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if not hasattr(kernel, "__getitem__"):
         raise ArgumentError(
-            f"paint: {kernel!r} cannot be launched; want the name of a __global__ "
+            f"paint: {kernel!r} cannot be launched; pass the name of a __global__ "
             "function of a %%cuda cell"
         )
-    made = Painting(
+    painting = Painting(
         *[
             kernel,
             width,
@@ -180,16 +178,17 @@ def paint(
         ]
     )
     name = _find_name(kernel)
-    before = _latest.get(name)
-    if name and before:
-        made.t, made.playing = min(before.t, made.seconds), before.playing
-    first = made.frame(made.t)
+    previous = _latest.get(name)
+    if name and previous:
+        painting.t = min(previous.t, painting.seconds)
+        painting.playing = previous.playing
+    first = painting.frame(painting.t)
     if anywidget:
-        made.widget = _Picture(made, first)
+        painting.widget = _Picture(painting, first)
     if name:
-        _latest[name] = made
-        _follow_cell(made, name)
-    return made
+        _latest[name] = painting
+        _follow_cell(painting, name)
+    return painting
 
 
 def _check_side(name: str, value: Any) -> int:
@@ -211,18 +210,18 @@ def _check_block(block: Sequence[int]) -> tuple[int, int]:
 
 
 def _convert_to_rgba(image: torch.Tensor) -> torch.Tensor:
-    """image (h,w,3) float32, 0 to 1 -> (h,w,4) uint8; a NaN becomes transparent."""
-    out = image.new_empty((*image.shape[:2], 4), dtype=torch.uint8)
-    out[..., 3] = 255 * ~image.isnan().any(-1)
-    out[..., :3] = image.nan_to_num_(0).clamp_(0, 1).mul_(255).round_()
-    return out
+    """Convert image (h,w,3) float32, 0 to 1 -> (h,w,4) uint8, with NaN transparent."""
+    pixels = image.new_empty((*image.shape[:2], 4), dtype=torch.uint8)
+    pixels[..., 3] = 255 * ~image.isnan().any(-1)
+    pixels[..., :3] = image.nan_to_num_(0).clamp_(0, 1).mul_(255).round_()
+    return pixels
 
 
 # ---- in a notebook -----------------------------------------------------------------
 
 
 def _find_name(kernel: Any) -> str:
-    """The variable that holds the kernel in the notebook; "" if there is none."""
+    """Return the notebook's variable for the kernel; "" if there is none."""
     names = running_shell().user_ns if running_shell() else {}
     return next(
         (n for n, v in names.items() if v is kernel and not n.startswith("_")), ""
@@ -230,12 +229,12 @@ def _find_name(kernel: Any) -> str:
 
 
 def _follow_cell(painting: Painting, name: str) -> None:
-    """After every cell: if `name` is another kernel now, paint with that one."""
+    """After every cell, paint with the kernel that is now called `name`."""
     events, names = running_shell().events, running_shell().user_ns
-    there, kind = weakref.ref(painting), type(painting.kernel)
+    reference, kind = weakref.ref(painting), type(painting.kernel)
 
     def look(*_: Any) -> None:
-        painting, kernel = there(), names.get(name)
+        painting, kernel = reference(), names.get(name)
         if painting is None:
             events.unregister("post_run_cell", look)
         elif kernel is not painting.kernel and isinstance(kernel, kind):
@@ -247,12 +246,12 @@ def _follow_cell(painting: Painting, name: str) -> None:
 if anywidget:
 
     class _Picture(anywidget.AnyWidget):
-        """Times from the front end in, pictures out; paint.js has the rest.
+        """Receives times from the front end (paint.js), and sends pictures.
 
         in    {kind: "frame", view, t, playing}
-        out   {kind: "frame", view, t, ms, unwritten}, the pixels as its buffer
+        out   {kind: "frame", view, t, ms, unwritten}, with the pixels as its buffer
               {kind: "error", view, text}
-              {kind: "changed"}: there is another kernel
+              {kind: "changed"}: the kernel has changed
         """
 
         _esm = Path(__file__).with_suffix(".js")
@@ -263,7 +262,7 @@ if anywidget:
         place = traitlets.Unicode().tag(sync=True)
         t = traitlets.Float().tag(sync=True)
         playing = traitlets.Bool().tag(sync=True)
-        first = traitlets.Bytes().tag(sync=True)  # seen before Python is idle again
+        first = traitlets.Bytes().tag(sync=True)  # shown until Python is idle again
 
         def __init__(self, painting: Painting, first: np.ndarray):
             super().__init__(
@@ -281,7 +280,7 @@ if anywidget:
             start = time.perf_counter()
             try:
                 pixels = painting.frame(painting.t)
-            # Whatever the kernel does, Ctrl-C too: the picture lives on.
+            # The picture survives any error of the kernel, and Ctrl-C.
             except (Exception, KeyboardInterrupt) as error:
                 text = f"{type(error).__name__}: {error}".rstrip(": ")
                 painting.playing = False
@@ -289,5 +288,5 @@ if anywidget:
                 return
             ms = 1e3 * (time.perf_counter() - start)
             unwritten = int((pixels[..., 3] == 0).sum())
-            about = {"view": view, "t": painting.t, "ms": ms, "unwritten": unwritten}
-            self.send({"kind": "frame", **about}, [memoryview(pixels)])
+            fields = {"view": view, "t": painting.t, "ms": ms, "unwritten": unwritten}
+            self.send({"kind": "frame", **fields}, [memoryview(pixels)])

@@ -1,8 +1,7 @@
 """Guess first, then measure: predict("How many GB/s?", 500, "GB/s").measured(rate).
 
-The guess is drawn as a ghost beside what was measured. A score is kept of how good
-one's guesses are, in the user's cache folder: one entry a question, so that running
-a cell again adds none.
+The guess is drawn as a ghost beside the measurement. The user's cache folder keeps a
+score, with one entry per question, so that running a cell again adds none.
 """
 
 from __future__ import annotations
@@ -26,35 +25,35 @@ _kept = Kept("guesses")
 
 
 def predict(question: str, guess: float | None, unit: str = "") -> Guess:
-    """A guess at the answer to a question, before it is measured.
+    """Return a guess at the answer to a question, before it is measured.
 
-    guess: a number from 0 on, or None for no guess yet: then measured() folds the
+    guess: a number from 0 on, or None for no guess yet; measured() then folds the
     answer away. Raises ArgumentError for anything else.
     """
     if not isinstance(question, str) or not question.strip():
-        raise ArgumentError(f"predict: the question is a text, this is {question!r}")
+        raise ArgumentError(f"predict: the question is a text, not {question!r}")
     number = None if guess is None else _check_number("guess", guess)
     return Guess(" ".join(question.split()), number, unit)
 
 
 def guessed_questions() -> set[str]:
-    """The questions that have been answered with a guess, on any day."""
+    """Return the questions that have been answered with a guess, on any day."""
     return set(_kept.read())
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A question and what was guessed; measured() shows how good that was."""
+    """A question and a guess; measured() compares the guess with the answer."""
 
     question: str
     guess: float | None
     unit: str = ""
 
     def measured(self, value: float) -> Measured:
-        """The answer, drawn beside the guess, with the score so far.
+        """Return the answer, drawn beside the guess, with the score so far.
 
-        value: a number from 0 on, in the guess's unit. Without a guess the answer
-        stays folded away, and nothing is scored.
+        value: a number from 0 on, in the guess's unit. Without a guess, the answer is
+        folded away, and the score does not change.
         """
         truth = _check_number("measured", value)
         if self.guess is not None:
@@ -65,7 +64,7 @@ class Guess:
             }
 
             def note(records: dict[str, Any]) -> None:
-                records.pop(self.question, None)  # the newest stands last
+                records.pop(self.question, None)  # The newest record is the last.
                 records[self.question] = record
 
             _kept.change(note)
@@ -73,35 +72,35 @@ class Guess:
         return Measured(self.question, self.guess, truth, self.unit, score)
 
     def __repr__(self) -> str:
-        said = (
+        text = (
             "no guess" if self.guess is None else _format_value(self.guess, self.unit)
         )
-        return f"{self.question} {said}; .measured(value) shows how good that is"
+        return f"{self.question} {text}; .measured(value) compares it"
 
 
 @dataclass(frozen=True)
 class GuessScore:
-    """How good the guesses are. factors: guess over truth, where both are above 0.
-    session: how many questions had a guess in this one."""
+    """The quality of the guesses. factors: guess over truth, if both are above 0.
+    session: the number of questions guessed in this session."""
 
     factors: list[float] = field(default_factory=list)
     session: int = 0
 
     @property
     def median(self) -> float:
-        """By what factor a guess is typically off, 1 being right."""
-        off = [max(f, 1 / f) for f in self.factors]
-        return float(np.median(off)) if off else math.nan
+        """The factor by which a guess is typically off; 1 is right."""
+        ratios = [max(f, 1 / f) for f in self.factors]
+        return float(np.median(ratios)) if ratios else math.nan
 
     @property
     def within_2(self) -> float:
         """The share of guesses between half and twice the truth."""
-        good = sum(0.5 <= f <= 2 for f in self.factors)
-        return good / len(self.factors) if self.factors else math.nan
+        close = sum(0.5 <= f <= 2 for f in self.factors)
+        return close / len(self.factors) if self.factors else math.nan
 
     @property
     def lean(self) -> float:
-        """The geometric mean of guess over truth: above 1, the guesses are high."""
+        """The geometric mean of guess over truth; above 1, the guesses are high."""
         if not self.factors:
             return math.nan
         return float(np.exp(np.mean(np.log(self.factors))))
@@ -114,7 +113,7 @@ class GuessScore:
             return (
                 f"Your first guess: off by a factor of {_format_factor(self.median)}."
             )
-        good = round(self.within_2 * count)
+        close = round(self.within_2 * count)
         lean = "neither high nor low on the whole"
         if self.lean > RIGHT or self.lean < 1 / RIGHT:
             way = "high" if self.lean > 1 else "low"
@@ -122,7 +121,7 @@ class GuessScore:
             lean = f"on the whole {times} times too {way}"
         return (
             f"{count} guesses ({self.session} in this session): typically off by a "
-            f"factor of {_format_factor(self.median)}; {good} of {count} "
+            f"factor of {_format_factor(self.median)}; {close} of {count} "
             f"within a factor of 2; {lean}."
         )
 
@@ -131,8 +130,8 @@ class GuessScore:
 class Measured:
     """A guess beside its answer, as text, HTML and SVG.
 
-    Without a guess, the text leaves the answer out and the HTML folds it away; value,
-    sentence and svg() have it in either case.
+    Without a guess, the text omits the answer and the HTML folds it away; value,
+    sentence and svg() always contain it.
     """
 
     question: str
@@ -149,7 +148,7 @@ class Measured:
             return f"It is {value}."
         guess = _format_value(self.guess, self.unit)
         if self.guess == self.value:
-            return f"You guessed {guess}, and that is what it is."
+            return f"You guessed {guess}, which is exact."
         if not self.guess or not self.value:
             return f"You guessed {guess}, it is {value}."
         factor = self.value / self.guess
@@ -162,7 +161,7 @@ class Measured:
         return f"You guessed {guess}, it is {value}: {ratio}."
 
     def svg(self) -> str:
-        """The two bars, the guess dashed and hollow."""
+        """Draw the two bars; that of the guess is dashed and hollow."""
         return _draw_bars(self)
 
     def __repr__(self) -> str:
@@ -187,7 +186,7 @@ class Measured:
 
 # ---- pictures --------------------------------------------------------------------
 
-_WIDTH, _LEFT, _RIGHT = 640, 90, 110  # of a picture, and beside its bars
+_WIDTH, _LEFT, _RIGHT = 640, 90, 110  # of a picture, and of the margins of its bars
 _TEXT = 'fill="currentColor" font-size="13"'
 
 
@@ -196,12 +195,12 @@ def _draw_bars(m: Measured) -> str:
     if m.guess is not None:
         ghost = f'fill="none" stroke="currentColor" {REFERENCE}'
         rows.insert(0, ("your guess", m.guess, ghost))
-    most = max(value for _, value, _ in rows) or 1.0
+    largest = max(value for _, value, _ in rows) or 1.0
     room = _WIDTH - _LEFT - _RIGHT
     height = 30 * len(rows) + 6
     parts = []
     for number, (name, value, look) in enumerate(rows):
-        top, length = 30 * number + 6, max(1.0, room * value / most)
+        top, length = 30 * number + 6, max(1.0, room * value / largest)
         parts.append(
             f'<text x="{_LEFT - 8}" y="{top + 15}" text-anchor="end" {_TEXT}>{name}'
             f"</text>"
@@ -218,7 +217,7 @@ def _draw_bars(m: Measured) -> str:
 
 
 def _draw_dots(factors: list[float]) -> str:
-    """Every guess over its truth on a log axis; the last one in full."""
+    """Draw every guess over its truth on a log axis; the last one is opaque."""
     logs = [math.log10(f) for f in factors]
     side = max(1.0, *(math.ceil(abs(x) * 1.02) for x in logs))
     side = min(side, 9.0)
@@ -246,25 +245,25 @@ def _draw_dots(factors: list[float]) -> str:
             f'font-size="12">{name}</text>'
         )
     for number, log in enumerate(logs):
-        last = number == len(logs) - 1
+        is_last = number == len(logs) - 1
         look = (
             f'fill="{OURS}" stroke="{OURS}"'
-            if last
+            if is_last
             else f'fill="{OURS}" fill-opacity=".25" stroke="{OURS}"'
         )
-        height = 24 + (0 if last else 7 * ((number % 3) - 1))
-        size = 5.5 if last else 4
+        height = 24 + (0 if is_last else 7 * ((number % 3) - 1))
+        size = 5.5 if is_last else 4
         parts.append(f'<circle cx="{x(log):.1f}" cy="{height}" r="{size}" {look}/>')
     label = "each guess over its truth; shaded: within a factor of 2"
     return _wrap_svg(62, label, "".join(parts))
 
 
-def _wrap_svg(height: float, label: str, inside: str) -> str:
+def _wrap_svg(height: float, label: str, content: str) -> str:
     return (
         f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
         f'style="max-width:100%;display:block;margin:6px 0" role="img" '
         f'aria-label="{html.escape(label)}" font-family="system-ui, sans-serif">'
-        f"{inside}</svg>"
+        f"{content}</svg>"
     )
 
 
@@ -272,7 +271,7 @@ def _wrap_svg(height: float, label: str, inside: str) -> str:
 
 
 def _read_records() -> dict[str, dict[str, Any]]:
-    """Every question of this user's with guess and value; damaged ones left out."""
+    """Return the user's records by question, without damaged ones."""
     return {q: r for q, r in _kept.read().items() if _is_record(r)}
 
 
@@ -294,13 +293,13 @@ def _score_records(records: dict[str, dict[str, Any]]) -> GuessScore:
 # ---- numbers ----------------------------------------------------------------------
 
 
-def _check_number(what: str, value: Any) -> float:
+def _check_number(label: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not 0 <= number < math.inf:
-        raise ArgumentError(f"predict: {what} is a number from 0 on, not {value!r}")
+        raise ArgumentError(f"predict: {label} is a number from 0 on, not {value!r}")
     return number
 
 
@@ -309,7 +308,7 @@ def _format_value(value: float, unit: str) -> str:
 
 
 def _format_number(value: float) -> str:
-    """Four digits, without an exponent where the number is of everyday size."""
+    """Format a number with four digits, without an exponent if its size is ordinary."""
     if value and not 1e-3 <= value < 1e7:
         return f"{value:.3g}"
     if value >= 1000:
@@ -318,7 +317,7 @@ def _format_number(value: float) -> str:
 
 
 def _format_factor(factor: float) -> str:
-    """A factor with two digits; whole from 10 on."""
+    """Format a factor with two digits, or as a whole number from 10 on."""
     if factor >= 9.95:
         return f"{factor:,.0f}" if factor < 1e6 else f"{factor:.0e}"
     return f"{factor:.1f}".removesuffix(".0")

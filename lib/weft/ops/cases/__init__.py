@@ -51,11 +51,11 @@ class Case:
     inputs: Tensors
     answers: dict[str, Answer]
     launch: Callable[[Any, int, dict[str, Any], Any], None]
-    # initial content of outputs that are not poisoned
+    # Initial content of outputs that are not poisoned.
     initial: Tensors = field(default_factory=dict)
     # Distance, in elements, of an array's start from an aligned address.
     shift: dict[str, int] = field(default_factory=dict)
-    every_order: bool = True  # whether every order of threads is run, or just one
+    every_order: bool = True  # whether to run every order of threads, or just one
 
 
 def sum_bound(terms: int, absolute_sum: Any) -> Any:
@@ -106,7 +106,7 @@ def cases(
     of additional random cases, which also adds large ones; only matmul has them.
     """
     make = cases_file(op).cases
-    asked = {"precision": precision, "wide": wide}
-    taken = asked.keys() & inspect.signature(make).parameters.keys()
+    options = {"precision": precision, "wide": wide}
+    names = options.keys() & inspect.signature(make).parameters.keys()
     generator = torch.Generator().manual_seed(seed)
-    yield from make(generator, **{name: asked[name] for name in taken})
+    yield from make(generator, **{name: options[name] for name in names})

@@ -62,8 +62,8 @@ def _compute_moments(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
 def _forward_case(title, x, weight, bias, eps) -> Case:
     mean, rstd, mean_bound, rstd_bound = _compute_moments(x, eps)
     x64, weight64, bias64 = x.double(), column(weight.double()), column(bias.double())
-    centred = x64 - column(mean)
-    scaled = centred * column(rstd) * weight64
+    centered = x64 - column(mean)
+    scaled = centered * column(rstd) * weight64
     want = F.batch_norm(x64, None, None, weight.double(), bias.double(), True, 0, eps)
     bound = (
         weight64.abs() * column(rstd + rstd_bound) * column(mean_bound)

@@ -72,13 +72,13 @@ def _backward_case(title, x, weight, dy, padding, want, size, index) -> Case:
     taps = weight.shape[0] * weight.shape[2] * weight.shape[3]
     pixels = dy.numel() // dy.shape[1]
     terms = {"dx": taps, "dweight": pixels, "dbias": pixels}
-    wanted = [("dx", "dweight", "dbias"), ("dweight",), ("dx", "dbias")][index % 3]
+    gradients = [("dx", "dweight", "dbias"), ("dweight",), ("dx", "dbias")][index % 3]
     answers = {
         name: Answer(w, sum_bound(k, s))
         for (name, k), w, s in zip(terms.items(), want, size)
-        if name in wanted and w is not None
+        if name in gradients and w is not None
     }
-    if "dbias" in wanted and "dbias" not in answers:
+    if "dbias" in gradients and "dbias" not in answers:
         want_bias = dy.double().sum((0, 2, 3))
         answers["dbias"] = Answer(
             want_bias, sum_bound(pixels, dy.double().abs().sum((0, 2, 3)))

@@ -15,8 +15,8 @@ def cross_entropy(logits, target):
     """Return the batch mean of -log softmax(logits (n,classes))[target (n) int64].
 
     The result is one number, of shape (). On the host, a target outside [0, classes)
-    raises an error. On a GPU the loss becomes NaN, since a check would cost a
-    synchronisation.
+    raises an error. On a GPU the loss becomes NaN, since an error would require a
+    synchronization.
     """
     return F.cross_entropy(logits, target)
 

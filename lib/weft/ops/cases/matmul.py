@@ -50,7 +50,7 @@ class Product:
     relu: bool = False
     batch: int = 1
     gap: int = 0  # elements between the matrices of a batch
-    # "a" or "b": the operand of which the batch shares a single matrix
+    # "a" or "b": the operand that is one matrix for the whole batch
     shared: str = ""
     # letters of "abc": arrays that start one element past an aligned address
     shift: str = ""
@@ -68,12 +68,12 @@ class Product:
         return text
 
 
-# Each of these is run with every order of threads ...
+# Each of these runs with every order of threads.
 _PLAIN = [
     *[(1, 1, 1), (2, 3, 1), (1, 7, 13), (5, 2, 3), (16, 16, 16), (31, 33, 34)],
     *[(64, 10, 130)],
 ]
-# ... and each of these with one order: a feature, or a size with several tiles.
+# Each of these runs with one order: a feature, or a size with several tiles.
 _FEATURES = [
     *[Product(133, 261, 21), Product(261, 133, 70), Product(5, 3, 700)],
     *[Product(32, 31, 33, trans) for trans in ("nt", "tn", "tt")],
@@ -143,17 +143,17 @@ def random_product(generator: torch.Generator, largest: int = 70) -> Product:
 
 def error_bound(precision: str, k: int) -> float:
     """Return the error bound of a sum of k products, relative to the absolute sum."""
-    cut_off = 1.01 * (1.5 * k + 4) * 2.0**-23  # See the top of the file.
+    truncation = 1.01 * (1.5 * k + 4) * 2.0**-23  # See the top of the file.
     if precision == "fp32":
         return 1.01 * (k + 1) * U
     # Each operand keeps 10 bits after the point, and is truncated.
     if precision == "tf32":
-        return cut_off + 1.01 * 2.0**-9
+        return truncation + 1.01 * 2.0**-9
     if precision == "3xtf32":
-        # Except for 2^-21 of it, an operand is the sum of two TF32 numbers, if the
-        # second is truncated. The product of both second numbers, 2^-22, is omitted.
-        return 3 * cut_off + 2 * 2.0**-21 + 2.0**-22
-    return cut_off
+        # The second TF32 number is truncated, so an operand differs from the sum of
+        # both by up to 2^-21. The product of both second numbers, 2^-22, is omitted.
+        return 3 * truncation + 2 * 2.0**-21 + 2.0**-22
+    return truncation
 
 
 def matmul_case(generator: torch.Generator, q: Product, precision: str) -> Case:
@@ -182,7 +182,7 @@ def matmul_case(generator: torch.Generator, q: Product, precision: str) -> Case:
 def _make_operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
     """Return a (batch or 1, m, k) and b (batch or 1, k, n) in the rung's dtype."""
     dtype = DTYPES.get(precision, torch.float32)
-    found = []
+    operands = []
     for name, shape in (("a", (q.m, q.k)), ("b", (q.k, q.n))):
         count = 1 if q.shared == name else q.batch
         x = torch.randn(count, *shape, generator=generator)
@@ -191,8 +191,8 @@ def _make_operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
             x *= 1e4 if dtype == torch.float16 else 1e18
         if q.values == "tiny":  # All elements are subnormal in fp16.
             x *= 2.0**-18 if dtype == torch.float16 else 2.0**-50
-        found.append(x.to(dtype))
-    return found
+        operands.append(x.to(dtype))
+    return operands
 
 
 def _put_specials(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
@@ -222,13 +222,13 @@ def _compute_answers(q: Product, precision: str, a, b, c, bias) -> list[torch.Te
     if q.values == "special":
         product = (a[:, :, :, None] * b[:, None]).sum(2)
     size = abs(q.alpha) * (a.abs() @ b.abs()).expand(q.batch, -1, -1)
-    rest = torch.zeros_like(c)
+    addends = torch.zeros_like(c)
     want = q.alpha * product.expand(q.batch, -1, -1)
     if q.beta:
-        want, rest = want + q.beta * c, rest + abs(q.beta) * c.abs()
+        want, addends = want + q.beta * c, addends + abs(q.beta) * c.abs()
     if bias is not None:
-        want, rest = want + bias.double(), rest + bias.double().abs()
-    bound = size * error_bound(precision, q.k) + 1.01 * 4 * U * (size + rest) + 1e-38
+        want, addends = want + bias.double(), addends + bias.double().abs()
+    bound = size * error_bound(precision, q.k) + 1.01 * 4 * U * (size + addends) + 1e-38
     want = want.relu() if q.relu else want + 0.0
     return [want, torch.where(want.isfinite() & bound.isfinite(), bound, 0.0)]
 
@@ -236,8 +236,8 @@ def _compute_answers(q: Product, precision: str, a, b, c, bias) -> list[torch.Te
 def _store_operands(x: torch.Tensor, way: str, q: Product) -> torch.Tensor:
     """Return a batch of operands as stored in memory, with NaN in the gaps."""
     x = x.transpose(1, 2) if way == "t" else x
-    kept = _with_gaps(x.contiguous(), q.gap, math.nan)
-    return kept if len(kept) > 1 or q.gap else kept[0]
+    matrices = _with_gaps(x.contiguous(), q.gap, math.nan)
+    return matrices if len(matrices) > 1 or q.gap else matrices[0]
 
 
 def _with_gaps(x: torch.Tensor, gap: int, filled: float) -> torch.Tensor:
@@ -261,19 +261,19 @@ def _make_launcher(q: Product):
         options |= {"stride_b": stride("b", q.k * q.n)}
         options |= {"stride_c": stride("c", q.m * q.n)}
     sizes = (q.m, q.n, q.k)
-    plain = q == Product(*sizes, shift=q.shift, values=q.values)
+    is_plain = q == Product(*sizes, shift=q.shift, values=q.values)
 
     def launch(lib, rung, p, stream):
-        given = native.ffi.new("struct weft_matmul_options *", options)
-        given.bias = p["bias"] if q.bias else native.NULL
+        struct = native.ffi.new("struct weft_matmul_options *", options)
+        struct.bias = p["bias"] if q.bias else native.NULL
         wants = native.ffi.new("size_t *")
-        asked = native.NULL if plain else given
+        argument = native.NULL if is_plain else struct
         call = (p["a"], p["b"], *sizes)
-        lib.call("weft_matmul_workspace", rung, wants, *call, asked)
+        lib.call("weft_matmul_workspace", rung, wants, *call, argument)
         if wants[0]:
-            room = p["workspace"](wants[0])
-            given.workspace, given.workspace_bytes = room, wants[0]
-            asked = given
-        lib.call("weft_matmul", rung, p["c"], *call, asked, stream)
+            workspace = p["workspace"](wants[0])
+            struct.workspace, struct.workspace_bytes = workspace, wants[0]
+            argument = struct
+        lib.call("weft_matmul", rung, p["c"], *call, argument, stream)
 
     return launch

@@ -2,7 +2,7 @@
  *
  * Naive
  * Idea:    one thread per row; for the gradient of the weight, per column.
- * Limit:   neighbours in a warp read d numbers apart: nothing is coalesced.
+ * Limit:   neighbors in a warp read d numbers apart: nothing is coalesced.
  */
 #include "common/internal.cuh"
 

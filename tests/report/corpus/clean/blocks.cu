@@ -1,4 +1,4 @@
-/* blocks.cu -- what the threads of a block do together, done right. */
+/* blocks.cu -- correct cooperation of the threads of a block. */
 #include "../cases.h"
 
 enum { N = 64, TILE = 16 };
@@ -6,7 +6,7 @@ enum { N = 64, TILE = 16 };
 __global__ void early_return(float *out, const float *x, int n) {
     __shared__ float s[N];
     const int i = blockIdx.x * N + threadIdx.x;
-    if (i >= n) return; // a GPU's barriers wait for nobody who has returned
+    if (i >= n) return; // a GPU's barriers omit ended threads
     s[threadIdx.x] = x[i];
     __syncthreads();
     out[i] = s[threadIdx.x] + s[0];
@@ -98,7 +98,7 @@ __global__ void double_buffer(float *out, const float *x, int tiles) {
     float sum = 0;
     s[0][t] = x[t];
     for (int k = 0; k < tiles; k++) {
-        __syncthreads(); // one barrier a turn is enough
+        __syncthreads(); // one barrier per turn is enough
         if (k + 1 < tiles) s[(k + 1) % 2][t] = x[(k + 1) * N + t];
         sum += s[k % 2][N - 1 - t];
     }
@@ -119,7 +119,7 @@ __global__ void flags(int *out, const int *x) {
     const int t = threadIdx.x;
     if (t == 0) found = 0;
     __syncthreads();
-    if (x[t] > 20) found = 1; // many write the same
+    if (x[t] > 20) found = 1; // many write the same value
     __syncthreads();
     out[t] = found;
 }
@@ -173,7 +173,7 @@ CASE(dynamic_shared_memory_in_four_parts) {
 __global__ void bytes(unsigned char *out, const int *x) {
     __shared__ unsigned char s[N];
     const int t = threadIdx.x;
-    s[t] = (unsigned char)x[t]; // neighbours in one word
+    s[t] = (unsigned char)x[t]; // neighbors in one word
     __syncthreads();
     out[t] = s[(t + 1) % N];
 }
@@ -324,7 +324,7 @@ __global__ void uniform_branch(int *out, int n) {
     s[t] = t;
     if (blockIdx.x % 2) { // the same for all of a block
         __syncthreads();
-        s[t] += s[t]; // its own
+        s[t] += s[t]; // its own element
         __syncthreads();
     }
     for (int k = 0; k < (int)blockIdx.x; k++) __syncthreads();

@@ -1,5 +1,5 @@
-/* cas.cu -- the CUDA guide's way to an atomic operation that a GPU lacks: its
- * first look is a plain one, and compare-and-swap puts it right. */
+/* cas.cu -- the CUDA guide's method for an atomic operation that a GPU lacks:
+ * the first read is not atomic, and compare-and-swap corrects it. */
 #include "../cases.h"
 
 __device__ double add(double *address, double value) {
@@ -22,8 +22,8 @@ CASE(atomic_cas_on_a_double) {
     return equal(sum, 1, [=](int) { return want; });
 }
 
-// In shared memory, with the plain look in every round of the loop, and words
-// that hold halves of what is meant.
+// In shared memory, with a plain read in every round of the loop, and words
+// that contain halves of the data.
 __global__ void largest(const float *x, float *out) {
     __shared__ float most;
     if (threadIdx.x == 0) most = 0;
@@ -50,7 +50,7 @@ CASE(atomic_cas_in_shared_memory) {
     });
 }
 
-// An open hash table: what is found to be taken is passed over.
+// An open hash table, which skips slots that are taken.
 __global__ void insert(int *table, const int *keys, int size) {
     const int key = keys[blockIdx.x * blockDim.x + threadIdx.x];
     for (int slot = key % size; table[slot] != key; slot = (slot + 1) % size) {
@@ -67,7 +67,7 @@ CASE(hash_table) {
     return taken == 31;
 }
 
-// A stack without a lock: who comes late takes what it has been told.
+// A stack without a lock: a late thread retries with the current head.
 struct Node {
     int key;
     Node *next;

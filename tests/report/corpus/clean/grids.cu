@@ -1,4 +1,4 @@
-/* grids.cu -- what the blocks of a grid do together, done right. */
+/* grids.cu -- correct cooperation of the blocks of a grid. */
 #include <cooperative_groups.h>
 
 #include "../cases.h"
@@ -74,7 +74,7 @@ __global__ void barrier_then_fence(int *out, int *part, unsigned *done) {
     __shared__ bool last;
     part[blockIdx.x * 16 + threadIdx.x] = threadIdx.x;
     __syncthreads();
-    if (threadIdx.x == 0) { // its fence covers what the barrier let it see
+    if (threadIdx.x == 0) { // its fence covers writes before the barrier
         __threadfence();
         last = atomicAdd(done, 1) == gridDim.x - 1;
         __threadfence();
@@ -334,9 +334,10 @@ CASE(game_of_life_with_grid_sync) {
     cudaMemcpy(a, h, 256, cudaMemcpyHostToDevice);
     void *args[] = {&a, &b, &side, &turns};
     cudaLaunchCooperativeKernel((void *)life, dim3(2), dim3(32), args, 0, 0);
-    return equal(a, 256, [&](int i) { // after four turns: one down, one right
-        return h[(i / 16 + 15) % 16 * 16 + (i % 16 + 15) % 16];
-    });
+    return equal(a, 256,
+                 [&](int i) { // after four turns, it is one down and one right
+                     return h[(i / 16 + 15) % 16 * 16 + (i % 16 + 15) % 16];
+                 });
 }
 
 __global__ void life_step(const int *a, int *b, int side) {
@@ -408,7 +409,7 @@ __global__ void claim(int *slots, int *winner, int n) {
     const int me = blockIdx.x * blockDim.x + threadIdx.x;
     for (int i = me % n;; i = (i + 1) % n)
         if (atomicCAS(&slots[i], -1, me) == -1) {
-            winner[i] = me; // the only one who got this place
+            winner[i] = me; // the only one at this place
             return;
         }
 }

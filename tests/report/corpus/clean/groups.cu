@@ -262,7 +262,7 @@ CASE(two_stages_of_16_bytes) {
     });
 }
 
-/* The last copy is of a tile that nobody needs: nothing is said of that. */
+/* The last copy is of a tile that no thread needs, which is no finding. */
 __global__ void copy_past_the_end(int *out, const int *x, int tiles) {
     __shared__ __align__(16) int s[2][N];
     const int t = threadIdx.x, at = 4 * t;
@@ -285,7 +285,7 @@ CASE(a_copy_that_nobody_needs) {
     return equal(out, N / 4, [](int i) { return 3 * value_at(N - 1 - i); });
 }
 
-/* Pieces of 4, 8 and 16 bytes; what lies behind x is not read, but 0. */
+/* Pieces of 4, 8 and 16 bytes; past the end of x, they get 0 without a read. */
 __global__ void copy_filled(int *out, const int *x, int n) {
     __shared__ __align__(16) int s[3][N];
     const int t = threadIdx.x;

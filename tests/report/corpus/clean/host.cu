@@ -1,5 +1,4 @@
-/* host.cu -- what a host does with memory, streams, graphs and several kernels.
- */
+/* host.cu -- a host's work with memory, streams, graphs and several kernels. */
 #include <atomic>
 #include <string>
 #include <thread>
@@ -136,7 +135,7 @@ CASE(copies_between_devices_arrays) {
 
 CASE(part_of_an_array_is_copied_and_used) {
     int *x = unwritten<int>(1000),
-        *out = zeros<int>(10); // the rest stays blank
+        *out = zeros<int>(10); // the rest of x stays unset
     int h[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     cudaMemcpy(x + 500, h, sizeof h, cudaMemcpyHostToDevice);
     add_to<<<1, 32>>>(out, x + 500, 10);

@@ -1,4 +1,4 @@
-/* language.cu -- what CUDA C lets one thread do with its data. */
+/* language.cu -- operations of one thread on its data in CUDA C. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -166,7 +166,7 @@ CASE(the_address_of_a_device_array) {
 __device__ const char letters[] = "0123456789abcdef";
 static __constant__ int primes[8] = {2, 3, 5, 7, 11, 13, 17, 19};
 __global__ void tables(char *out, int *p) {
-    const char *own = "fedcba9876543210"; // a literal is the device's own
+    const char *own = "fedcba9876543210"; // a literal in device memory
     out[threadIdx.x] =
         threadIdx.x % 2 ? letters[threadIdx.x] : own[threadIdx.x];
     const int squares[4] = {1, 4, 9, 16};

@@ -1,4 +1,4 @@
-/* random.cu -- random numbers whose states stay between kernels. */
+/* random.cu -- random numbers whose states persist between kernels. */
 #include <curand_kernel.h>
 
 #include "../cases.h"

@@ -10,7 +10,7 @@ __global__ void shifts(unsigned *out, int k) {
     out[i] = 1u << i | 0xffffffffu >> (31 - i);
     if (k < 32) out[i] ^= out[i] << k;
     out[i] ^= 0u << k ^ (unsigned)((unsigned long long)i << k >> k);
-    out[i] ^= __funnelshift_rc(out[i], 0, k); // which has a GPU's meaning
+    out[i] ^= __funnelshift_rc(out[i], 0, k); // defined as on a GPU
 }
 CASE(shifts_by_less_than_the_width) {
     unsigned *out = unwritten<unsigned>(N);
@@ -42,7 +42,7 @@ CASE(ints_that_wrap) {
     return equal(out, N, [](int) { return 1; });
 }
 
-CASE(what_the_host_shifts) { // is its own business
+CASE(what_the_host_shifts) { // is not checked
     volatile int count = 40;
     return ((1 << count) | 1) & 1;
 }

@@ -1,4 +1,4 @@
-/* warps.cu -- what the lanes of a warp do together, done right. */
+/* warps.cu -- correct cooperation of the lanes of a warp. */
 #include "../cases.h"
 
 enum { N = 64 };
@@ -194,7 +194,7 @@ __global__ void shuffle_orders(int *out) {
     __shared__ int s[32];
     const int lane = threadIdx.x;
     s[lane] = lane * lane;
-    const int shift = __shfl_sync(~0u, lane, 5); // a warp meets here as well
+    const int shift = __shfl_sync(~0u, lane, 5); // also synchronizes the warp
     out[lane] = s[(lane + shift) % 32];
 }
 CASE(a_shuffle_between_store_and_load) {

@@ -1,5 +1,5 @@
 /* barriers.cu -- barriers that only some threads of a block reach, and threads
- * that wait for one another for ever. */
+ * that wait for one another forever. */
 #include "../cases.h"
 
 enum { N = 64 };
@@ -215,7 +215,7 @@ CASE(a_vote_and_a_shuffle) {
     return launched();
 }
 
-// ---- lanes that take no part ----
+// ---- absent lanes ----
 
 __global__ void sums(int *out, int n) {
     const int i = threadIdx.x;

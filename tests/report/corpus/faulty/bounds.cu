@@ -42,7 +42,7 @@ CASE(far_away) {
 
 __global__ void overflow(const int *x, int *out, int pitch) {
     const int t = threadIdx.x, row = t == 3 ? 50000 : 0;
-    const int i = (int)((unsigned)row * pitch); // what row * pitch becomes
+    const int i = (int)((unsigned)row * pitch); // the wrapped row * pitch
     out[t] = x[i]; // FAULT: bounds|host-pointer, thread 3
 }
 CASE(an_index_that_overflows) {
@@ -62,7 +62,7 @@ CASE(an_unsigned_index_below_zero) {
 __global__ void row_overflow(float *a, int rows, int cols) {
     const int row = threadIdx.y, col = threadIdx.x;
     if (row < rows && col <= cols) {
-        if (col == cols && row < rows - 1) return; // the next row's beginning
+        if (col == cols && row < rows - 1) return; // the start of the next row
         a[row * cols + col] = 0; // FAULT: bounds, thread (5,5), a[30]
     }
 }

@@ -1,5 +1,5 @@
-/* bounds_shared.cu -- kernels that leave their arrays in shared memory, and
- * those of a thread's own. */
+/* bounds_shared.cu -- kernels that leave their arrays in shared memory, and the
+ * local arrays of a thread. */
 #include "../cases.h"
 
 enum { N = 64, TILE = 8 };

@@ -1,5 +1,5 @@
-/* copies.cu -- copies that are asked for and used before they are waited for,
- * whatever barriers there are: cp.async, TMA, wgmma. */
+/* copies.cu -- asynchronous copies that a kernel uses before it waits for them,
+ * regardless of barriers: cp.async, TMA, wgmma. */
 #include "../../../../kernels/matmul/wgmma.cuh"
 #include "../cases.h"
 #include <cuda_pipeline.h>
@@ -39,7 +39,7 @@ __global__ void too_few(int *out, const int *x, int tiles) {
     for (int k = 0; k < tiles; k++) {
         __pipeline_memcpy_async(&s[k % 2][4 * t], &x[4 * t], 16); // OTHER
         __pipeline_commit();
-        __pipeline_wait_prior(1); // 0, since this one is needed now
+        __pipeline_wait_prior(1); // must be 0, since this copy is needed now
         __syncthreads();
         sum += s[k % 2][t]; // FAULT: unwaited, s
         __syncthreads();
@@ -70,7 +70,7 @@ __global__ void before_the_wait(int *out, const int *x) {
     const int t = threadIdx.x;
     copy16_async(&s[4 * t], &x[4 * t]); // OTHER
     copy_commit();
-    __syncthreads(); // in vain: it comes before the wait
+    __syncthreads(); // useless before the wait
     copy_wait<0>();
     out[t] = s[4 * N - 1 - t]; // FAULT: race|unwaited, s
 }
@@ -95,7 +95,7 @@ CASE(a_write_under_a_copy) {
 
 /* ---- TMA ---------------------------------------------------------------- */
 
-/* ROWS x COLS floats at x. */
+/* Describe ROWS x COLS floats at x. */
 static tensor_map map_of(const float *x) {
     const struct tensor array = {TENSOR_FLOAT, x, COLS, ROWS, COLS, 1, 0};
     return {array, {COLS, ROWS, 0}};
@@ -139,7 +139,7 @@ __global__ void one_waits(float *out, const __grid_constant__ tensor_map map) {
         tma_load(box_s, &map, &full, 0, 0, 0); // OTHER
     }
     __syncthreads();
-    if (t == 0) mbarrier_wait(&full, 0); // and the others do not
+    if (t == 0) mbarrier_wait(&full, 0); // the other threads do not wait
     out[t] = box_s[t];                   // FAULT: race|unwaited, box_s
 }
 CASE(a_box_that_one_waits_for) {
@@ -159,7 +159,7 @@ __global__ void wrong_phase(float *out, const __grid_constant__ tensor_map map,
             mbarrier_expect(&full, BYTES);
             tma_load(box_s, &map, &full, 0, 0, 0); // OTHER
         }
-        mbarrier_wait(&full, 0); // i & 1
+        mbarrier_wait(&full, 0); // must be i & 1
         sum += box_s[t];         // FAULT: unwaited|race, box_s
         __syncthreads();
     }
@@ -174,7 +174,7 @@ __global__ void stored(const __grid_constant__ tensor_map map, int times) {
     __shared__ __align__(128) float box_s[BOX];
     const int t = threadIdx.x;
     for (int i = 0; i < times; i++) {
-        // Here thread 0 has to wait, and the others for that.
+        // Here thread 0 must wait, and then a barrier must follow.
         box_s[t] = (float)i; // FAULT: unwaited, box_s
         for (int j = t + N; j < BOX; j += N) box_s[j] = 0; // OTHER
         fence_proxy_async();
@@ -208,7 +208,7 @@ CASE(a_box_whose_block_ends) {
 
 /* ---- wgmma -------------------------------------------------------------- */
 
-/* c (64,64) = a a^T of 64 rows of 8 tf32 that are all 1. */
+/* c (64,64) = a a^T for 64 rows of 8 tf32, all 1. */
 __global__ void operand_written(float *out) {
     extern __shared__ char raw_s[];
     float *const a_s = (float *)aligned_1024(raw_s);

@@ -1,4 +1,4 @@
-/* memory.cu -- kernels that use what was given back, or what nobody has
+/* memory.cu -- kernels that use freed memory, or elements that have never been
  * written. */
 #include "../cases.h"
 
@@ -110,13 +110,13 @@ CASE(freed_and_used_from_its_middle) {
     return launched();
 }
 
-// ---- what nobody has written ----
+// ---- elements that have never been written ----
 
 __global__ void no_left_halo(float *out, const float *x) {
     __shared__ float s[N + 2];
     const int t = threadIdx.x;
     s[t + 1] = x[t + 1];
-    if (t == N - 1) s[N + 1] = x[N + 1]; // and thread 0 has nothing to do?
+    if (t == N - 1) s[N + 1] = x[N + 1]; // thread 0 must write s[0]
     __syncthreads();
     out[t] = s[t] + s[t + 1] + s[t + 2]; // FAULT: uninitialised, thread 0, s[0]
 }
@@ -128,7 +128,7 @@ CASE(a_halo_not_loaded) {
 __global__ void partial(float *out, const float *x, int n) {
     __shared__ float s[N];
     const int t = threadIdx.x, i = blockIdx.x * N + t;
-    if (i < n) s[t] = x[i]; // else 0 is missing
+    if (i < n) s[t] = x[i]; // else s[t] = 0 is missing
     __syncthreads();
     for (int step = N / 2; step; step /= 2) {
         if (t < step) s[t] += s[t + step]; // FAULT: uninitialised, block 1, s

@@ -1,5 +1,5 @@
-/* pointers.cu -- pointers that a GPU cannot follow, and addresses that are no
- * multiple of what is accessed; more local memory than there is. */
+/* pointers.cu -- pointers that a GPU cannot follow, addresses that are not
+ * multiples of the size of the access, and too much local memory. */
 #include "../cases.h"
 
 enum { N = 32 };
@@ -149,7 +149,7 @@ CASE(dynamic_shared_memory_carved_badly) {
     return launched();
 }
 
-// ---- more than a thread has ----
+// ---- too much local memory ----
 
 __device__ __noinline__ int factorial(int n, int *trace) { // OTHER
     trace[n & 7] = n;                                      // OTHER

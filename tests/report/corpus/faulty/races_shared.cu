@@ -356,12 +356,12 @@ CASE(a_word_and_one_of_its_bytes) {
     return launched();
 }
 
-/* A function of its own in the program, in a section of its own. */
+/* A separate function of the program, in a separate section. */
 template <int SIZE> __device__ __noinline__ void fold(int *s, int t) {
     if (t < SIZE) s[t] += s[t + SIZE]; // FAULT: race, s
 }
 __global__ void folded(int *out, const int *x) {
-    __shared__ int s[N]; // written, and read by fold() too soon
+    __shared__ int s[N]; // fold() reads it too soon
     const int t = threadIdx.x;
     s[t] = x[t]; // OTHER
     fold<N / 2>(s, t);
@@ -373,13 +373,13 @@ CASE(a_template_function_without_a_barrier) {
     return launched();
 }
 
-/* Who waits has only its own copies. */
+/* A thread waits only for its own copies. */
 __global__ void waits_alone(int *out, const int *x) {
     __shared__ __align__(16) int s[4 * N];
     const int t = threadIdx.x;
     __pipeline_memcpy_async(&s[4 * t], &x[4 * t], 16); // OTHER
     __pipeline_commit();
-    __pipeline_wait_prior(0);  // and no barrier
+    __pipeline_wait_prior(0);  // without a barrier
     out[t] = s[4 * N - 1 - t]; // FAULT: race, s
 }
 CASE(copies_of_others_without_a_barrier) {

@@ -1,4 +1,4 @@
-/* undefined.cu -- results that C++ leaves open and a GPU defines. */
+/* undefined.cu -- results that C++ leaves undefined, but a GPU defines. */
 #include "../cases.h"
 
 enum { N = 32 };

@@ -11,7 +11,7 @@ from . import Answer, Case, U, random, sum_bound
 
 
 def rmsnorm(x, weight, eps=1e-6):
-    """Rows of x (n,d) over the root of their mean square plus eps, times weight (d)."""
+    """Divide rows of x (n,d) by the root of their mean square + eps, times weight."""
     return F.rms_norm(x, weight.shape, weight, eps)
 
 
@@ -35,7 +35,7 @@ def _rstd(x, eps):
 
 def _forward(title, x, weight, eps) -> Case:
     want, rstd = rmsnorm(x.double(), weight.double(), eps), _rstd(x, eps)
-    # The sum of d squares, its root, the quotient; then two products.
+    # The sum of d squares, its root and the quotient, then two products.
     relative = 0.51 * (x.shape[1] + 3) * U + 4 * U
     answers = {
         "y": Answer(want, want.abs() * (relative + 3 * U) + 1e-38),
@@ -45,17 +45,17 @@ def _forward(title, x, weight, eps) -> Case:
 
 
 def _backward(title, x, weight, dy, eps) -> Case:
-    """By the formula, since rstd arrives rounded to float32."""
+    """Return a case for the formula, since rstd arrives rounded to float32."""
     n, d = x.shape
     rstd = _rstd(x, eps).float()
-    scale, centre = rstd.double()[:, None], x.double() * rstd.double()[:, None]
-    given = dy.double() * weight.double()
-    mean = (given * centre).mean(1, keepdim=True)
-    mean_bound = sum_bound(d + 4, (given * centre).abs().mean(1, keepdim=True))
-    inner = 4 * U * given.abs() + centre.abs() * (mean_bound + 6 * U * mean.abs())
-    products = dy.double() * centre
+    scale, xhat = rstd.double()[:, None], x.double() * rstd.double()[:, None]
+    scaled = dy.double() * weight.double()
+    mean = (scaled * xhat).mean(1, keepdim=True)
+    mean_bound = sum_bound(d + 4, (scaled * xhat).abs().mean(1, keepdim=True))
+    inner = 4 * U * scaled.abs() + xhat.abs() * (mean_bound + 6 * U * mean.abs())
+    products = dy.double() * xhat
     answers = {
-        "dx": Answer(scale * (given - centre * mean), scale * inner + 1e-38),
+        "dx": Answer(scale * (scaled - xhat * mean), scale * inner + 1e-38),
         "dweight": Answer(products.sum(0), sum_bound(n + 3, products.abs().sum(0))),
     }
     return OP.case(title, {"dy": dy, "x": x, "weight": weight, "rstd": rstd}, answers)
