@@ -126,22 +126,22 @@ def source(path: str, name: str | None = None) -> str:
     if name is None:
         return text
     lines = text.splitlines()
-    defines = _defines_python if path.endswith(".py") else _defines
-    starts = [i for i, line in enumerate(lines) if defines(line, name)]
+    is_definition = _defines_python if path.endswith(".py") else _defines
+    starts = [i for i, line in enumerate(lines) if is_definition(line, name)]
     if not starts:
-        known = sorted(set(re.findall(r"^[a-z][^;=]*?\b(\w+)\([^;]*$", text, re.M)))
-        raise ValueError(f"{path} has no function '{name}'; it has {', '.join(known)}")
+        names = sorted(set(re.findall(r"^[a-z][^;=]*?\b(\w+)\([^;]*$", text, re.M)))
+        raise ValueError(f"{path} has no function '{name}'; it has {', '.join(names)}")
     first = last = starts[0]
-    above = r"\s*(/\*| \*|//|#|@|template)|\s*(static|extern)\b[^;{}]*$"
-    while first > 0 and re.match(above, lines[first - 1]):
+    prefix = r"\s*(/\*| \*|//|#|@|template)|\s*(static|extern)\b[^;{}]*$"
+    while first > 0 and re.match(prefix, lines[first - 1]):
         first -= 1
     indent = len(lines[last]) - len(lines[last].lstrip())
-    closes = "}" if not path.endswith(".py") else None
-    if closes and "{" in lines[last] and lines[last].endswith("}"):
+    closing = "}" if not path.endswith(".py") else None
+    if closing and "{" in lines[last] and lines[last].endswith("}"):
         return "\n".join(lines[first : last + 1]) + "\n"  # the function is one line
-    while last + 1 < len(lines) and not _ends(lines[last + 1], indent, closes):
+    while last + 1 < len(lines) and not _ends(lines[last + 1], indent, closing):
         last += 1
-    if closes:
+    if closing:
         last += 1  # include the closing brace
     return "\n".join(lines[first : last + 1]).rstrip() + "\n"
 

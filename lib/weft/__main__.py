@@ -113,9 +113,9 @@ def _check_output_paths(args: argparse.Namespace) -> None:
 
 def list_expected_errors() -> tuple[type[BaseException], ...]:
     # Not imported: that would parse weft.h, which `run` does not need.
-    native = sys.modules.get("weft.toolchain.native")
-    more = (native.KernelError,) if native else ()
-    return BuildError, ValueError, OSError, *more
+    native_module = sys.modules.get("weft.toolchain.native")
+    kernel_errors = (native_module.KernelError,) if native_module else ()
+    return BuildError, ValueError, OSError, *kernel_errors
 
 
 if __name__ == "__main__":

@@ -56,34 +56,38 @@ def main(args: argparse.Namespace) -> int:
 
     _check_device(args.device)
     if args.what in BENCHMARKS:
-        module = importlib.import_module(BENCHMARKS[args.what])
-        rows = module.rows_of(args) if hasattr(module, "rows_of") else module.rows()
-        every = list(dict.fromkeys(key for row in rows for key in row))
-        shown = getattr(module, "SHOWN", every)
+        benchmark = importlib.import_module(BENCHMARKS[args.what])
+        rows = (
+            benchmark.rows_of(args)
+            if hasattr(benchmark, "rows_of")
+            else benchmark.rows()
+        )
+        all_keys = list(dict.fromkeys(key for row in rows for key in row))
+        shown = getattr(benchmark, "SHOWN", all_keys)
     else:
         sizes = [int(size) for size in args.sizes.split(",") if size]
         rungs = [name for name in args.rungs.split(",") if name]
         rows = ops.rows(args.what, args.device, sizes, rungs)
-        named = [key for key in rows[0] if key not in ops.COLUMNS]
-        shown = ["impl", "rung", *named, "us", "us_low", "us_high"]
+        size_keys = [key for key in rows[0] if key not in ops.COLUMNS]
+        shown = ["impl", "rung", *size_keys, "us", "us_low", "us_high"]
         shown += ["gbs", "tflops", "error", "vs_torch"]
     print(table(rows, shown))
     if args.what in BENCHMARKS:
-        if hasattr(module, "note"):
-            print(f"{module.note(rows)}\n{STATISTIC}")
+        if hasattr(benchmark, "note"):
+            print(f"{benchmark.note(rows)}\n{STATISTIC}")
     else:
         print(f"{rows[0]['device']}; fp32; timer {rows[0]['timer']}, {STATISTIC}")
     if args.json:
-        if args.what in BENCHMARKS and hasattr(module, "merged"):
-            rows = module.merged(args.json, rows)
+        if args.what in BENCHMARKS and hasattr(benchmark, "merged"):
+            rows = benchmark.merged(args.json, rows)
         on_gpu = any(row["target"] == "cuda" and row["device"] for row in rows)
         write_json(args.json, rows, "cuda" if on_gpu else args.device)
-    if args.what in BENCHMARKS and hasattr(module, "status"):
-        return module.status(rows)
+    if args.what in BENCHMARKS and hasattr(benchmark, "status"):
+        return benchmark.status(rows)
     return 0
 
 
 def _check_device(text: str) -> None:
-    wanted, there = devices.parse_device(text), devices.count()
-    if wanted.type == "cuda" and wanted.index >= there:
-        raise ValueError(f"--device {text}: CUDA GPUs here: {there}")
+    device, count = devices.parse_device(text), devices.count()
+    if device.type == "cuda" and device.index >= count:
+        raise ValueError(f"--device {text}: CUDA GPUs here: {count}")

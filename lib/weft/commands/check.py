@@ -86,8 +86,8 @@ def _check_each(
 
 def _select_rungs(op: str, rung: str | None, target: str) -> list[native.Rung]:
     """Return the rungs on `target` that are called `rung`, or all if it is None."""
-    here = native.library(op, target).here()
-    return [r for r in here if target in r.targets and rung in (None, r.name)]
+    available = native.library(op, target).here()
+    return [r for r in available if target in r.targets and rung in (None, r.name)]
 
 
 def _write_line(result: RungVerdict | Mismatch) -> str:

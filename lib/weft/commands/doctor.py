@@ -43,7 +43,7 @@ def examine(rungs: bool = True) -> list[Examination]:
 
     rungs: whether to build every op and list its rungs, which may take a minute.
     """
-    looks: list[Callable[[], list[Examination]]] = [
+    examinations: list[Callable[[], list[Examination]]] = [
         *[
             _examine_python,
             _examine_processor,
@@ -56,11 +56,11 @@ def examine(rungs: bool = True) -> list[Examination]:
         *[_examine_cells, _examine_numba, _examine_places, _examine_rungs],
     ]
     findings = []
-    for look in looks[: None if rungs else -1]:
+    for examine_part in examinations[: None if rungs else -1]:
         try:
-            findings += look()
+            findings += examine_part()
         except Exception as error:  # a doctor who faints helps nobody
-            name = look.__name__.strip("_")
+            name = examine_part.__name__.strip("_")
             findings.append(Examination(name, f"could not look: {error}"))
     return findings
 
@@ -111,12 +111,12 @@ def _examine_processor() -> list[Examination]:
 
 
 def _examine_compiler() -> list[Examination]:
-    found = tools.gxx()
-    if not found:
+    compiler = tools.gxx()
+    if not compiler:
         cure = "apt install g++ (Debian, Ubuntu), or set CXX"
         return [Examination("C++ compiler", "none", cure, needed=True)]
-    done = subprocess.run([found, "--version"], text=True, capture_output=True)
-    return [Examination("C++ compiler", done.stdout.splitlines()[0])]
+    process = subprocess.run([compiler, "--version"], text=True, capture_output=True)
+    return [Examination("C++ compiler", process.stdout.splitlines()[0])]
 
 
 _OVERRUN = """__global__ void overrun(int *x) {
@@ -194,9 +194,9 @@ def _one_gpu(index: int) -> Examination:
 def _examine_toolkit() -> list[Examination]:
     import torch
 
-    found = build.nvcc()
-    if found:
-        return [Examination("CUDA Toolkit", f"{toolkit_version()} ({found})")]
+    nvcc_path = build.nvcc()
+    if nvcc_path:
+        return [Examination("CUDA Toolkit", f"{toolkit_version()} ({nvcc_path})")]
     if not torch.cuda.is_available():
         return [Examination("CUDA Toolkit", "none, and none needed without a GPU")]
     cure = "install the CUDA Toolkit, or: pip install nvidia-cuda-nvcc"
@@ -208,11 +208,13 @@ def _examine_cells() -> list[Examination]:
     # Imported for this finding alone: doctor runs where this import fails.
     from ..cells.gpu import nvrtc
 
-    why = nvrtc.explain_missing()
+    reason = nvrtc.explain_missing()
     value = (
-        "none: cells run on the CPU" if why else "{}.{}".format(*nvrtc.nvrtc_version())
+        "none: cells run on the CPU"
+        if reason
+        else "{}.{}".format(*nvrtc.nvrtc_version())
     )
-    findings = [Examination("NVRTC", value, why)]
+    findings = [Examination("NVRTC", value, reason)]
     try:
         findings.append(Examination("disassembler", tools.find_disassembler()))
     except BuildError as error:
@@ -225,8 +227,8 @@ def _examine_ptxas() -> Examination:
     # Imported for this finding alone: doctor runs where this import fails.
     from ..see.machine_code import compilation
 
-    if found := compilation.ptxas():
-        return Examination("ptxas", found)
+    if path := compilation.ptxas():
+        return Examination("ptxas", path)
     value = "none: no sass() of Numba's kernels and of programs"
     return Examination("ptxas", value, "pip install nvidia-cuda-nvcc")
 
@@ -268,16 +270,16 @@ def _examine_numba() -> list[Examination]:
         value = f"the GPU, by numba-cuda {version}"
     except importlib.metadata.PackageNotFoundError:
         value = "the GPU, by Numba's built-in target, which is no longer developed"
-    why = gpu.explain_unusable()
-    if why:
-        why, _, cure = why.rpartition(": ")
-        return [Examination("numba_jit", why, cure)]
+    problem = gpu.explain_unusable()
+    if problem:
+        problem, _, cure = problem.rpartition(": ")
+        return [Examination("numba_jit", problem, cure)]
     return [Examination("numba_jit", value)]
 
 
 def _examine_places() -> list[Examination]:
-    where = f"{store.cache_folder()}, {store.measure_cache() / 2**20:.0f} MiB"
-    return [Examination("cache", where), Examination("checkout", str(build.ROOT))]
+    cache = f"{store.cache_folder()}, {store.measure_cache() / 2**20:.0f} MiB"
+    return [Examination("cache", cache), Examination("checkout", str(build.ROOT))]
 
 
 def _examine_rungs() -> list[Examination]:
@@ -309,14 +311,14 @@ def _describe_rungs(rungs: list, target: str) -> str:
         sm = 10 * major + minor
     reasons: dict[str, list[str]] = {"": []}
     for rung in rungs:
-        why = ""
+        reason = ""
         if not rung.targets:
-            why = rung.idea
+            reason = rung.idea
         elif target not in rung.targets:
-            why = "GPU only" if target == "cpu" else "CPU only"
+            reason = "GPU only" if target == "cpu" else "CPU only"
         elif rung.sm > sm > 0:
-            why = f"needs compute capability {rung.sm / 10}, here is {sm / 10}"
-        reasons.setdefault(why, []).append(rung.name)
-    here = ", ".join(reasons.pop(""))
-    absent = [f"{', '.join(names)} ({why})" for why, names in reasons.items()]
-    return here + (f"; not {', '.join(absent)}" if absent else "")
+            reason = f"needs compute capability {rung.sm / 10}, here is {sm / 10}"
+        reasons.setdefault(reason, []).append(rung.name)
+    available = ", ".join(reasons.pop(""))
+    others = [f"{', '.join(names)} ({reason})" for reason, names in reasons.items()]
+    return available + (f"; not {', '.join(others)}" if others else "")

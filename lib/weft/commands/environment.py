@@ -34,8 +34,8 @@ class Missing(Exception):
 
 def main(arguments: list[str]) -> int:
     try:
-        python, ours = choose()
-        prepare(python, ours)
+        python, is_ours = choose()
+        prepare(python, is_ours)
     except Missing as missing:
         print(f"weft: {missing}", file=sys.stderr)
         return 1
@@ -50,11 +50,11 @@ def main(arguments: list[str]) -> int:
 
 def choose() -> tuple[str, bool]:
     """Return the interpreter to use, and whether it is the lab's .venv."""
-    if named := os.environ.get("PYTHON"):
-        found = shutil.which(named)
-        if not found:
-            raise Missing(f"PYTHON={named} is no program on this machine.")
-        return found, False
+    if name := os.environ.get("PYTHON"):
+        path = shutil.which(name)
+        if not path:
+            raise Missing(f"PYTHON={name} is no program on this machine.")
+        return path, False
     prefix = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
     if prefix and Path(prefix) != VENV and (Path(prefix) / "bin/python").exists():
         return f"{prefix}/bin/python", False
@@ -77,11 +77,11 @@ def prepare(python: str, ours: bool) -> None:
             )
     if ours and not (VENV / "bin" / "python").exists():
         make_venv()
-    wanted = list_requirements()
+    requirements = list_requirements()
     stamp = Path(prefix_of(python)) / ".weft-ready"
-    key = hashlib.sha256(f"{ROOT}{wanted}".encode()).hexdigest()
+    key = hashlib.sha256(f"{ROOT}{requirements}".encode()).hexdigest()
     if not (stamp.exists() and stamp.read_text() == key):
-        install(python, wanted if ours else list_missing(python, wanted))
+        install(python, requirements if ours else list_missing(python, requirements))
         # If the environment is read-only, check again next time.
         with contextlib.suppress(OSError):
             stamp.write_text(key)
@@ -112,17 +112,17 @@ def list_missing(python: str, wanted: list[str]) -> list[str]:
         "        except m.PackageNotFoundError: pass\n"
         "    print(found)\n"
     )
-    older = "nvidia-cuda-nvrtc-cu12"
-    versions = run([python, "-c", script, *names, older]).split()
-    found = dict(zip([*names, older], versions))
-    if found["torch"] != "-" and parse_version(found["torch"]) < (2, 6):
+    cuda12 = "nvidia-cuda-nvrtc-cu12"
+    versions = run([python, "-c", script, *names, cuda12]).split()
+    versions_of = dict(zip([*names, cuda12], versions))
+    if versions_of["torch"] != "-" and parse_version(versions_of["torch"]) < (2, 6):
         raise Missing(
-            f"{python} has torch {found['torch']}, the lab needs 2.6 or later: "
+            f"{python} has torch {versions_of['torch']}, the lab needs 2.6 or later: "
             f"upgrade it, or leave the environment and let make build .venv."
         )
-    if found.get(older, "-") != "-":
+    if versions_of.get(cuda12, "-") != "-":
         wanted = [line.replace("[cu13]", "[cu12]") for line in wanted]
-    return [line for name, line in zip(names, wanted) if found[name] == "-"]
+    return [line for name, line in zip(names, wanted) if versions_of[name] == "-"]
 
 
 def install(python: str, packages: list[str]) -> None:
@@ -144,16 +144,16 @@ def name_kernel(python: str) -> None:
     with contextlib.suppress(OSError, ValueError, LookupError):  # missing or broken
         if json.loads(kernel.read_text())["argv"][0] == python:
             return
-    named = ["--user", "--name", "weft", "--display-name", "Weft"]
+    options = ["--user", "--name", "weft", "--display-name", "Weft"]
     # A read-only home must not stop the run: `make lab` works without the kernel name.
     with contextlib.suppress(subprocess.CalledProcessError):
-        run([python, "-m", "ipykernel", "install", *named])
+        run([python, "-m", "ipykernel", "install", *options])
 
 
 def jupyter_data() -> Path:
     """Return the folder where Jupyter keeps this user's data."""
-    if named := os.environ.get("JUPYTER_DATA_DIR"):
-        return Path(named)
+    if folder := os.environ.get("JUPYTER_DATA_DIR"):
+        return Path(folder)
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Jupyter"
     share = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
@@ -161,23 +161,23 @@ def jupyter_data() -> Path:
 
 
 def make_venv() -> None:
-    base = base_python()
+    python = base_python()
     try:
-        run([base, "-c", "import ensurepip, venv"])
+        run([python, "-c", "import ensurepip, venv"])
     except subprocess.CalledProcessError:
         raise Missing(
             "python3 has no venv module; on Debian or Ubuntu: apt install python3-venv"
         ) from None
     print(f"weft: making {VENV}", file=sys.stderr)
     try:
-        run([base, "-m", "venv", str(VENV)])
+        run([python, "-m", "venv", str(VENV)])
     except BaseException as error:
         # An incomplete .venv has python but no pip, and would make the next run fail.
         shutil.rmtree(VENV, ignore_errors=True)
         if not isinstance(error, subprocess.CalledProcessError):
             raise
-        words = (error.stderr + error.stdout).strip() or f"exit {error.returncode}"
-        raise Missing(f"cannot make {VENV}: {words.splitlines()[-1]}") from None
+        message = (error.stderr + error.stdout).strip() or f"exit {error.returncode}"
+        raise Missing(f"cannot make {VENV}: {message.splitlines()[-1]}") from None
 
 
 def base_python() -> str:
@@ -185,12 +185,14 @@ def base_python() -> str:
     low, high = PYTHONS
     names = [f"python3.{minor}" for minor in range(high[1], low[1] - 1, -1)]
     for name in [sys.executable, *filter(None, map(shutil.which, names))]:
-        found = run([name, "-c", "import sys; print(*sys.version_info[:2])"]).split()
-        if low <= tuple(map(int, found)) <= high:
+        version_found = run(
+            [name, "-c", "import sys; print(*sys.version_info[:2])"]
+        ).split()
+        if low <= tuple(map(int, version_found)) <= high:
             return name
-    have = ".".join(map(str, sys.version_info[:2]))
+    version = ".".join(map(str, sys.version_info[:2]))
     raise Missing(
-        f"python3 is {have}, the lab needs 3.{low[1]} to 3.{high[1]}: install one of "
+        f"python3 is {version}, the lab needs 3.{low[1]} to 3.{high[1]}: install one of "
         f"them, or name it: make PYTHON=/path/to/python"
     )
 

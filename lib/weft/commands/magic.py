@@ -60,9 +60,9 @@ def _describe_options() -> str:
 
 def _make_parser() -> _Parser:
     parser = _Parser(prog="%%cuda", add_help=False, allow_abbrev=False)
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--gpu", dest="target", action="store_const", const="cuda")
-    where.add_argument("--cpu", dest="target", action="store_const", const="cpu")
+    targets = parser.add_mutually_exclusive_group()
+    targets.add_argument("--gpu", dest="target", action="store_const", const="cuda")
+    targets.add_argument("--cpu", dest="target", action="store_const", const="cpu")
     flags = ("fast", "time", "check", "ptx", "sass", "inplace", "isolated", "help")
     for name in flags:
         parser.add_argument(f"--{name}", action="store_true")
@@ -142,9 +142,11 @@ def cuda(line: str, cell: str) -> None:
         return
     # Not execution_count: some versions increment it before the cell runs, some after.
     name = f"cell [{len(shell.history_manager.input_hist_parsed) - 1}]"
-    only = _compile_only(options)
-    loaded = only(cell, name) if only else _load_cell(options, cell, name)
-    module = loaded._cell  # unlike attributes, independent of kernel names
+    compile_only = _compile_only(options)
+    result = (
+        compile_only(cell, name) if compile_only else _load_cell(options, cell, name)
+    )
+    module = result._cell  # unlike attributes, independent of kernel names
     shell.user_ns.update(module.kernels)
     print(module.report)
     if module.warnings:
@@ -153,8 +155,8 @@ def cuda(line: str, cell: str) -> None:
         print(f"saved as {save(options.save, cell)}")
     for listing in ("ptx", "sass"):
         if getattr(options, listing):
-            _show(listing, loaded, options.arch)
-    if only and options.time:
+            _show(listing, result, options.arch)
+    if compile_only and options.time:
         print(
             "--time: nothing is timed, since there is no GPU here; without --gpu the "
             "cell runs on the CPU"
@@ -178,8 +180,8 @@ def _load_cell(options: argparse.Namespace, cell: str, name: str) -> Module:
 
 def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] | None:
     """Return a compiler for an absent GPU if the cell will be shown or timed."""
-    wanted = options.ptx or options.sass or options.time
-    if options.target != "cuda" or not wanted or native.explain_lost():
+    is_shown = options.ptx or options.sass or options.time
+    if options.target != "cuda" or not is_shown or native.explain_lost():
         return None
     if torch.cuda.is_available():
         return None
@@ -250,8 +252,8 @@ def _tell_gpu_fault(result: Any) -> None:
     gpu = sys.modules.get("weft.cells.gpu.loader")
     if gpu is None or native.explain_lost() or not gpu.is_used():
         return
-    if told := gpu.find_fault():
-        print(f"\x1b[31m{told}\x1b[0m", file=sys.stderr)
+    if fault := gpu.find_fault():
+        print(f"\x1b[31m{fault}\x1b[0m", file=sys.stderr)
 
 
 def _parse_arguments(line: str) -> argparse.Namespace:

@@ -25,23 +25,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description += """.
         Batch norm has no running statistics: it takes those of the batch, in
         training and, over batches of 1000, in evaluation, on both sides."""
-    default = Config()
+    defaults = Config()
     add = parser.add_argument
     add(
         "--rung",
         help="naive, tf32, ... or several: numba,naive; ladder: all that run there "
         "(default: the fastest in fp32)",
     )
-    add("--device", default=default.device, help="cpu (default), cuda or cuda:N")
-    add("--epochs", type=int, default=default.epochs, help="default: %(default)s")
-    add("--batch", type=int, default=default.batch, help="default: %(default)s")
-    add("--lr", type=float, default=default.lr, help="default: %(default)s")
-    add("--seed", type=int, default=default.seed, help="of weights and orders")
+    add("--device", default=defaults.device, help="cpu (default), cuda or cuda:N")
+    add("--epochs", type=int, default=defaults.epochs, help="default: %(default)s")
+    add("--batch", type=int, default=defaults.batch, help="default: %(default)s")
+    add("--lr", type=float, default=defaults.lr, help="default: %(default)s")
+    add("--seed", type=int, default=defaults.seed, help="of weights and orders")
     add("--threads", type=int, default=0, help="of the CPU (default: every core)")
     add("--compare", action="store_true", help="race PyTorch: eager, compiled, ...")
     add(
         *["--iterations", "--steps"],
-        **{"type": int, "default": default.iterations, "dest": "iterations"},
+        **{"type": int, "default": defaults.iterations, "dest": "iterations"},
         help="steps timed per contender (default: %(default)s)",
     )
     add("--limit", type=int, metavar="N", help="train on the first N images only")
@@ -54,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run the training, print the table and write the requested files."""
     names = [field.name for field in dataclasses.fields(Config)]
-    chosen = {name: value for name, value in vars(args).items() if name in names}
-    result = run(Config(**chosen))
+    options = {name: value for name, value in vars(args).items() if name in names}
+    result = run(Config(**options))
     print(summarize_rows(result))
     if args.save:
         print(f"weights: {args.save}")
@@ -81,17 +81,17 @@ def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     # matplotlib is slow to import.
     from ..benchmarks.race.plot import PYTHON
 
-    wanted = {*PYTHON} - {row["rung"] for row in rows}
-    found = []
+    missing = {*PYTHON} - {row["rung"] for row in rows}
+    loaded = []
     for path in sorted(RESULTS.glob("mnist_*.json")):
         results = read_json(path)
-        kept = [
+        matching = [
             row
             for row in results["rows"]
-            if row["rung"] in wanted and row["batch"] == rows[0]["batch"]
+            if row["rung"] in missing and row["batch"] == rows[0]["batch"]
         ]
-        found += [results | {"rows": kept}] * bool(kept)
-    return found
+        loaded += [results | {"rows": matching}] * bool(matching)
+    return loaded
 
 
 def summarize_rows(result: Result) -> str:
@@ -125,7 +125,7 @@ def summarize_rows(result: Result) -> str:
             "faster. Of PyTorch's, the fastest eager one was trained, the others "
             "timed only."
         )
-    notes += [f"absent: {name}: {why}" for name, why in result.absent.items()]
+    notes += [f"absent: {name}: {reason}" for name, reason in result.absent.items()]
     return "\n".join([table(lines, list(COLUMNS)), *notes])
 
 

@@ -81,8 +81,8 @@ def _stub_names() -> dict[str, Any]:
     import numpy as np
 
     types = ("float32", "float64", "int8", "int16", "int32", "int64", "uint32")
-    named = {"np": np, "math": math, "cuda": cuda, "cdiv": divide_up}
-    return named | {name: getattr(np, name) for name in types}
+    names = {"np": np, "math": math, "cuda": cuda, "cdiv": divide_up}
+    return names | {name: getattr(np, name) for name in types}
 
 
 def _load_answer(path: Path, puzzle: Puzzle) -> Any:
@@ -99,18 +99,18 @@ def _load_answer(path: Path, puzzle: Puzzle) -> Any:
     except OSError:
         raise
     except SyntaxError as error:
-        what = f"line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
-        raise ArgumentError(f"{path}, {what}") from None
+        message = f"line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
+        raise ArgumentError(f"{path}, {message}") from None
     except Exception as error:
         raise ArgumentError(f"{path}: {type(error).__name__}: {error}") from None
-    own = {
+    functions = {
         name: value
         for name, value in vars(module).items()
         if inspect.isfunction(value) and value.__module__ == module.__name__
     }
-    if puzzle.kernel_name not in own and len(own) != 1:
-        asked, found = puzzle.kernel_name, ", ".join(own) or "no function"
+    if puzzle.kernel_name not in functions and len(functions) != 1:
+        expected, names = puzzle.kernel_name, ", ".join(functions) or "no function"
         raise ArgumentError(
-            f"{path}: {puzzle.name} asks for {asked}, this file has {found}"
+            f"{path}: {puzzle.name} asks for {expected}, this file has {names}"
         )
-    return own.get(puzzle.kernel_name) or next(iter(own.values()))
+    return functions.get(puzzle.kernel_name) or next(iter(functions.values()))

@@ -69,12 +69,12 @@ class Cnn(Trainer):
 
     def losses(self) -> np.ndarray:
         """Return the losses of the steps since the previous call; see Trainer."""
-        room = 65536
-        out = np.empty(room, np.float32)
+        capacity = 65536
+        losses = np.empty(capacity, np.float32)
         count = self._ffi.new("int *")
-        data = self._ffi.from_buffer("float[]", out)
-        self._call("weft_cnn_losses", data, room, count)
-        return out[: count[0]].copy()
+        data = self._ffi.from_buffer("float[]", losses)
+        self._call("weft_cnn_losses", data, capacity, count)
+        return losses[: count[0]].copy()
 
     def forward(self, split: str, order: Any) -> np.ndarray:
         """Return logits (count,classes) of images `order`, one batch; see Trainer."""
@@ -136,11 +136,13 @@ class Cnn(Trainer):
         """Create the C side's model, on the first rung that supports its sizes."""
         with native.on_device(self.device):
             rungs = [self._lib.rung(rung)] if rung else self._lib.fastest()
-        out = self._ffi.new("weft_cnn **")
+        model = self._ffi.new("weft_cnn **")
         for self.rung in rungs:
             try:
-                self._call("weft_cnn_create", out, self.rung.index, config, owned=False)
-                return out[0]
+                self._call(
+                    "weft_cnn_create", model, self.rung.index, config, owned=False
+                )
+                return model[0]
             except ArgumentError:
                 if self.rung is rungs[-1]:
                     raise

@@ -111,11 +111,11 @@ def _unpack_file(path: Path, expected: str) -> bytes:
         raise DataError(
             f"{path} cannot be read: {error or type(error).__name__}"
         ) from None
-    found = hashlib.sha256(data).hexdigest()
-    if found != expected:
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != expected:
         raise DataError(
             f"{path} is damaged: unpacked it has {len(data)} bytes with SHA-256 "
-            f"{found}; expected {expected}"
+            f"{digest}; expected {expected}"
         )
     return data
 
@@ -123,9 +123,9 @@ def _unpack_file(path: Path, expected: str) -> bytes:
 def _parse_idx(folder: Path, name: str, magic: int) -> np.ndarray:
     """Return the array in an IDX file: big-endian magic number, lengths, bytes."""
     data = read_raw(folder, name)
-    found = int.from_bytes(data[:4], "big")
-    if found != magic:
-        raise DataError(f"{folder / name} has magic number {found}, not {magic}")
+    magic_number = int.from_bytes(data[:4], "big")
+    if magic_number != magic:
+        raise DataError(f"{folder / name} has magic number {magic_number}, not {magic}")
     dims = magic & 0xFF
     if len(data) < 4 + 4 * dims:
         raise DataError(f"{folder / name} ends in its header, after {len(data)} bytes")

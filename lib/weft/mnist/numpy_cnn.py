@@ -99,9 +99,9 @@ def batch_norm_backward(
     xhat, axes = standardise(x), (0, 2, 3)
     dweight, dbias = (dy * xhat).sum(axes), dy.sum(axes)
     count = dy.size // len(weight)
-    owed = (dbias[:, None, None] + xhat * dweight[:, None, None]) / count
+    correction = (dbias[:, None, None] + xhat * dweight[:, None, None]) / count
     rstd = 1 / np.sqrt(x.var(axes) + x.dtype.type(EPS))
-    return (dy - owed) * (weight * rstd)[:, None, None], dweight, dbias
+    return (dy - correction) * (weight * rstd)[:, None, None], dweight, dbias
 
 
 def relu_backward(dy: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -137,8 +137,8 @@ def cross_entropy_backward(logits: np.ndarray, labels: np.ndarray) -> np.ndarray
 def forward(params: Params, x: np.ndarray) -> Outputs:
     """Return every layer's output by name, for x (n,1,h,w); "x" is x itself."""
     y = {"x": x}
-    for i, before in (("1", "x"), ("2", "pool1")):
-        y[f"conv{i}"] = conv3x3(y[before], *_of(params, f"conv{i}"))
+    for i, input_name in (("1", "x"), ("2", "pool1")):
+        y[f"conv{i}"] = conv3x3(y[input_name], *_of(params, f"conv{i}"))
         y[f"bn{i}"] = batch_norm(y[f"conv{i}"], *_of(params, f"bn{i}"))
         y[f"relu{i}"] = relu(y[f"bn{i}"])
         y[f"pool{i}"] = max_pool(y[f"relu{i}"])
@@ -155,11 +155,11 @@ def backward(params: Params, y: Outputs, labels: np.ndarray) -> tuple[Params, Ou
     y: forward()'s outputs. Layers without parameters are left out of the second.
     """
     grad: Params = {}
-    owed: Outputs = {}
+    output_gradients: Outputs = {}
 
     def back(function, dy: np.ndarray, layer: str, x: str) -> np.ndarray:
         """Store the gradients of a layer's parameters; return that of its input."""
-        owed[layer] = dy
+        output_gradients[layer] = dy
         dx, *gradients = function(dy, y[x], params[f"{layer}.weight"])
         grad[f"{layer}.weight"], grad[f"{layer}.bias"] = gradients
         return dx
@@ -168,12 +168,12 @@ def backward(params: Params, y: Outputs, labels: np.ndarray) -> tuple[Params, Ou
     dy = back(linear_backward, dy, "fc2", "relu3")
     dy = relu_backward(dy, y["relu3"])
     dy = back(linear_backward, dy, "fc1", "flat").reshape(y["pool2"].shape)
-    for i, before in (("2", "pool1"), ("1", "x")):
+    for i, input_name in (("2", "pool1"), ("1", "x")):
         dy = max_pool_backward(dy, y[f"relu{i}"])
         dy = relu_backward(dy, y[f"relu{i}"])
         dy = back(batch_norm_backward, dy, f"bn{i}", f"conv{i}")
-        dy = back(conv3x3_backward, dy, f"conv{i}", before)
-    return {name: grad[name] for name in params}, owed
+        dy = back(conv3x3_backward, dy, f"conv{i}", input_name)
+    return {name: grad[name] for name in params}, output_gradients
 
 
 # ---- the allowed distance of float32 from float64 ---------------------------------
@@ -205,8 +205,8 @@ def closest_window(y: Outputs, layer: str) -> tuple[tuple[int, ...], np.ndarray]
     ranked = np.sort(values, axis=-1)
     lead = ranked[..., 3] - ranked[..., 2]
     decides = (lead > 1e-12) & (ranked[..., 3] > 0)
-    at = np.unravel_index(np.where(decides, lead, np.inf).argmin(), lead.shape)
-    place = tuple(map(int, at))
+    position = np.unravel_index(np.where(decides, lead, np.inf).argmin(), lead.shape)
+    place = tuple(map(int, position))
     return place, values[place]
 
 
@@ -229,13 +229,13 @@ def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
     |dy x|. The probability of more is 2 K exp(-LAMBDA^2 / 2) (Higham and Mary, SIAM J.
     Sci. Comput. 41(5), 2019). The loss changes by at most twice the change of a score.
     """
-    before = {"conv1": "x", "conv2": "pool1", "fc1": "flat", "fc2": "relu3"}
+    inputs = {"conv1": "x", "conv2": "pool1", "fc1": "flat", "fc2": "relu3"}
     sizes: Params = {}
     for layer, dy in backward(params, y, labels)[1].items():
         dy = np.abs(dy)
-        if layer in before:
+        if layer in inputs:
             function = linear_backward if layer[0] == "f" else conv3x3_backward
-            x, weight = np.abs(y[before[layer]]), params[f"{layer}.weight"]
+            x, weight = np.abs(y[inputs[layer]]), params[f"{layer}.weight"]
             _, sizes[f"{layer}.weight"], sizes[f"{layer}.bias"] = function(
                 dy, x, weight
             )
@@ -245,8 +245,8 @@ def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
             sizes[f"{layer}.bias"] = dy.sum(axis=(0, 2, 3))
     unit = LAMBDA * np.sqrt(terms(params, y)) * 2.0**-24
     scores = linear(np.abs(y["relu3"]), *map(np.abs, _of(params, "fc2")))
-    found = {name: float(unit * np.linalg.norm(sizes[name])) for name in params}
-    return {"loss": float(2 * unit * scores.max())} | found
+    norms = {name: float(unit * np.linalg.norm(sizes[name])) for name in params}
+    return {"loss": float(2 * unit * scores.max())} | norms
 
 
 def terms(params: Params, y: Outputs) -> int:

@@ -66,9 +66,13 @@ class PythonStep:
         return dict(zip(self.shapes, flat.split(sizes)))
 
     def _take(self) -> dict[str, torch.Tensor]:
-        c, count = self.config, sum(map(math.prod, self.shapes.values()))
-        batch, hidden, classes = c["max_batch"], c["hidden"], c["classes"]
-        floats = {"x": batch * c["height"] * c["width"]}
+        config, count = self.config, sum(map(math.prod, self.shapes.values()))
+        batch, hidden, classes = (
+            config["max_batch"],
+            config["hidden"],
+            config["classes"],
+        )
+        floats = {"x": batch * config["height"] * config["width"]}
         argmax = {}
         for i, (_, oc, h, w) in self.convs.items():
             pooled = batch * oc * (h // 2) * (w // 2)
@@ -82,14 +86,16 @@ class PythonStep:
         # time, so two arrays take turns for all layers.
         floats |= dict.fromkeys(("dy", "dx"), max(floats.values()))
         floats |= {"loss": 1, "losses": KEPT}
-        on = {"device": self.device}
-        memory = {name: torch.full((n,), math.nan, **on) for name, n in floats.items()}
-        memory |= {name: torch.zeros(count, **on) for name in ("params", "grads")}
+        options = {"device": self.device}
+        memory = {
+            name: torch.full((n,), math.nan, **options) for name, n in floats.items()
+        }
+        memory |= {name: torch.zeros(count, **options) for name in ("params", "grads")}
         integers = argmax | {"order": batch}
         for name, n in integers.items():
-            memory[name] = torch.zeros(n, dtype=torch.int32, **on)
-        memory["target"] = torch.zeros(batch, dtype=torch.int64, **on)
-        memory["one"] = torch.ones(1, **on)
+            memory[name] = torch.zeros(n, dtype=torch.int32, **options)
+        memory["target"] = torch.zeros(batch, dtype=torch.int64, **options)
+        memory["one"] = torch.ones(1, **options)
         return memory
 
     def launch(
@@ -188,15 +194,15 @@ class PythonStep:
         self, layer: str, dx: torch.Tensor, dy: torch.Tensor, x: str, *sizes: int
     ) -> Iterator[Launch]:
         """Compute a linear layer's three gradients; sizes: n, in, out."""
-        section, (n, ins, outs), g = f"backward.{layer}", sizes, self.g
-        yield self.launch(section, bodies.linear_dx, n * ins)(
+        section, (n, inputs, outputs), g = f"backward.{layer}", sizes, self.g
+        yield self.launch(section, bodies.linear_dx, n * inputs)(
             dx, dy, self.p[f"{layer}.weight"], *sizes
         )
-        yield self.launch(section, bodies.linear_dweight, outs * ins)(
+        yield self.launch(section, bodies.linear_dweight, outputs * inputs)(
             g[f"{layer}.weight"], dy, self.memory[x], *sizes
         )
-        yield self.launch(section, bodies.linear_dbias, outs)(
-            g[f"{layer}.bias"], dy, n, outs
+        yield self.launch(section, bodies.linear_dbias, outputs)(
+            g[f"{layer}.bias"], dy, n, outputs
         )
 
     def _block_backward(
@@ -331,11 +337,11 @@ class PythonCnn(Trainer):
                 f"{name} labels[{first}] = {labels[first]}, the model has {classes} "
                 f"classes"
             )
-        answers = np.zeros(len(images), np.uint8) if labels is None else labels
+        targets = np.zeros(len(images), np.uint8) if labels is None else labels
         with self._room():
             self._sets[name] = tuple(
                 torch.from_numpy(array.copy()).flatten().to(self.device)
-                for array in (images, answers)
+                for array in (images, targets)
             )
         self._plans.clear()  # they hold the old set
 
@@ -387,9 +393,9 @@ class PythonCnn(Trainer):
 
     def losses(self) -> np.ndarray:
         """Return the losses of the steps since the previous call; see Trainer."""
-        kept = self._alive().memory["losses"].cpu().numpy()
+        recent = self._alive().memory["losses"].cpu().numpy()
         first, self._given = max(self._given, self._done - KEPT), self._done
-        return kept[np.arange(first, self._done) % KEPT]
+        return recent[np.arange(first, self._done) % KEPT]
 
     def forward(self, split: str, order: Any) -> np.ndarray:
         """Return logits (count,classes) of images `order`, one batch; see Trainer."""
@@ -416,8 +422,8 @@ class PythonCnn(Trainer):
     @property
     def bytes(self) -> int:
         """Bytes of memory that the model holds on its device, data included."""
-        held = [self._alive().memory.values(), *self._sets.values()]
-        return sum(tensor.nbytes for tensor in itertools.chain(*held))
+        tensors = [self._alive().memory.values(), *self._sets.values()]
+        return sum(tensor.nbytes for tensor in itertools.chain(*tensors))
 
     def synchronize(self) -> None:
         """Wait for the queued steps."""
@@ -432,9 +438,9 @@ class PythonCnn(Trainer):
         return self._step
 
     def _check_batch(self, batch: int) -> None:
-        most = self.config["max_batch"]
-        if not 1 <= batch <= most:
-            raise ArgumentError(f"a batch of {batch}: the model takes 1 to {most}")
+        largest = self.config["max_batch"]
+        if not 1 <= batch <= largest:
+            raise ArgumentError(f"a batch of {batch}: the model takes 1 to {largest}")
 
     @contextlib.contextmanager
     def _room(self) -> Iterator[None]:

@@ -84,8 +84,8 @@ def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
     """
     names = []
     for rung in rungs(device.type):
-        slow = batch > SLOW.get(rung.name, batch)
-        if slow or rung.precision != precision or device.type not in rung.targets:
+        is_slow = batch > SLOW.get(rung.name, batch)
+        if is_slow or rung.precision != precision or device.type not in rung.targets:
             continue
         if device.type == "cpu" and "cuda" in rung.targets:
             continue
@@ -104,8 +104,8 @@ def impl_of(rung: str) -> str:
 
 def list_ladder(device: Device, batch: int) -> list[str]:
     """Return our rungs that run on the device, in table order; see rungs_of()."""
-    found = [name for p in PRECISIONS for name in rungs_of(p, device, batch)]
-    return [rung.name for rung in rungs(device.type) if rung.name in found]
+    names = [name for p in PRECISIONS for name in rungs_of(p, device, batch)]
+    return [rung.name for rung in rungs(device.type) if rung.name in names]
 
 
 def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Trainer:
@@ -124,8 +124,10 @@ def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Train
         return PythonCnn(device=device, **model)
     names = {r.name: target in r.targets for r in rungs(target)}
     if rung not in (None, FASTEST, *names):
-        there = ", ".join(name for name, here in names.items() if here)
-        raise ArgumentError(f"mnist has no rung '{rung}' on {target}; it has {there}")
+        available = ", ".join(name for name, runs in names.items() if runs)
+        raise ArgumentError(
+            f"mnist has no rung '{rung}' on {target}; it has {available}"
+        )
     return Cnn(None if rung == FASTEST else rung, device, **model)
 
 
@@ -147,11 +149,11 @@ def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
             return lambda *args: None
 
     # On "meta" tensors have sizes but no memory.
-    nowhere = torch.device("meta")
+    meta = torch.device("meta")
     step = PythonStep(
-        lambda body: Counter(), nowhere, config, parameter_shapes(config), 1e-5
+        lambda body: Counter(), meta, config, parameter_shapes(config), 1e-5
     )
-    bytes_ = torch.empty(0, device=nowhere)
+    bytes_ = torch.empty(0, device=meta)
     for launches in (
         *[step.load(bytes_, bytes_, batch, MEAN, STD), step.forward(batch)],
         *[step.loss(batch), step.backward(batch), [step.update(0.1)]],
@@ -164,12 +166,12 @@ def _why_not() -> str:
     # Imported lazily: it imports PyTorch, which the C trainer does not need.
     from ..pykernel.numba.simulator import PER_THREAD
 
-    here = "add --device cuda" if devices.count() else "there is none here"
+    hint = "add --device cuda" if devices.count() else "there is none here"
     batch = 64
     threads = threads_of_a_step(batch)
     days = threads * PER_THREAD * IMAGES / batch / 86400
     return (
-        f"rung 'numba' runs on a GPU ({here}). Numba's simulator takes "
+        f"rung 'numba' runs on a GPU ({hint}). Numba's simulator takes "
         f"{1e3 * PER_THREAD:g} ms a thread, and a step on {batch} images has "
         f"{threads / 1e6:.0f} million: an epoch would take {days:.0f} days. "
         f"--rung naive runs the same kernels in CUDA C, on the CPU too"

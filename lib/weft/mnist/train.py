@@ -156,10 +156,10 @@ class _Race:
 
     def time(self, twins: dict[str, TwinTrainer]) -> dict[str, dict[str, Any]]:
         """Return a row for ours ("weft") and each twin, with the time per step."""
-        whole = self.order(self.config.epochs)  # an epoch that is not trained
-        blocks = {_name(cnn): self.our_block(cnn, whole) for cnn in self.cnns}
+        order = self.order(self.config.epochs)  # an epoch that is not trained
+        blocks = {_name(cnn): self.our_block(cnn, order) for cnn in self.cnns}
         for name, twin in twins.items():
-            blocks[name] = _twin_block(twin, twin.order(whole))
+            blocks[name] = _twin_block(twin, twin.order(order))
         rounds = -(-self.config.iterations // BLOCK)
         sizes = {name: self.block_of(run) for name, run in blocks.items()}
         contenders = {
@@ -177,7 +177,7 @@ class _Race:
             rows[name] = row
             row |= {"layout": "nchw", "steps": sizes[name], "peak_bytes": cnn.bytes}
             profile = functools.partial(cnn.profile, lr=self.config.lr)
-            row |= self.sections(profile, whole, name)
+            row |= self.sections(profile, order, name)
             cnn.losses()  # discards those of the timed steps
             cnn.set_weights(self.start)
         for name, twin in twins.items():
@@ -188,7 +188,7 @@ class _Race:
             # The sections of a compiled or captured step cannot be separated.
             row |= {"parts_us": None, "parts_mean_us": None, "layers_us": None}
             if twin.rung == "eager":
-                profile, indices = twin.profile, twin.order(whole)
+                profile, indices = twin.profile, twin.order(order)
                 row |= self.sections(profile, indices, f"PyTorch {name}")
         return rows
 
@@ -215,9 +215,9 @@ class _Race:
         batch, steps, warmup = self.config.batch, [], 3
         total = self.config.iterations + warmup
         with self.bar(f"timing sections, {who}", total, " steps") as bar:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             for number in range(total):
-                if number > warmup and time.perf_counter() - begun > SLOWEST / 2:
+                if number > warmup and time.perf_counter() - start > SLOWEST / 2:
                     break
                 first = number % (len(order) // batch) * batch
                 steps.append(profile(order[first : first + batch]))
@@ -266,8 +266,8 @@ class _Race:
         try:
             return self.train_epochs(_name(cnn), epoch, evaluate)
         except KeyboardInterrupt as stop:
-            kept = save and f"The weights are in {save}."
-            raise KeyboardInterrupt(f"{stop} {kept or ''}".strip()) from None
+            note = save and f"The weights are in {save}."
+            raise KeyboardInterrupt(f"{stop} {note or ''}".strip()) from None
         finally:  # also after Ctrl-C: the weights are from the last step
             if save:
                 cnn.save(save)
@@ -318,10 +318,10 @@ class _Race:
         return epoch_order(config.seed, epoch, len(self.train), config.batch)
 
     def bar(self, title: str, total: int, unit: str, delay: float = 0) -> Any:
-        hidden = not self.config.progress
+        is_hidden = not self.config.progress
         return tqdm(
             **{"total": total, "desc": title, "unit": unit, "unit_scale": True},
-            **{"mininterval": 0.3, "disable": hidden, "dynamic_ncols": True},
+            **{"mininterval": 0.3, "disable": is_hidden, "dynamic_ncols": True},
             delay=delay,
         )
 
@@ -349,11 +349,11 @@ def _twin_block(twin: TwinTrainer, order: torch.Tensor) -> Callable[[int], None]
 
 def _fastest_eager(rows: dict[str, Any], twins: dict[str, TwinTrainer]) -> list[str]:
     """Return the name of the fastest eager twin of each precision."""
-    found: dict[str, str] = {}
+    fastest: dict[str, str] = {}
     for name in sorted(twins, key=lambda name: rows[name]["us"]):
         if twins[name].rung == "eager":
-            found.setdefault(twins[name].precision, name)
-    return [*found.values()]
+            fastest.setdefault(twins[name].precision, name)
+    return [*fastest.values()]
 
 
 def _sum_parts(sections: dict[str, float]) -> dict[str, float | None]:

@@ -52,10 +52,10 @@ class Trainer(ABC):
         """Store the model's sizes; ArgumentError if one is not a whole number."""
         if np.shape(channels) != (2,):
             raise ArgumentError(f"channels={channels}: two numbers are needed")
-        both = {"channels1": channels[0], "channels2": channels[1]}
+        all_sizes = {"channels1": channels[0], "channels2": channels[1]}
         self.config = {
             name: native.convert_int(name, value)
-            for name, value in (both | sizes).items()
+            for name, value in (all_sizes | sizes).items()
         }
         self.shapes = weights_of.parameter_shapes(self.config)
         self._labels: dict[str, np.ndarray | None] = {}
@@ -68,8 +68,8 @@ class Trainer(ABC):
         self.close()
 
     def __repr__(self) -> str:
-        c = self.config
-        size = f"{c['channels1']}-{c['channels2']}-{c['hidden']}-{c['classes']}"
+        config = self.config
+        size = f"{config['channels1']}-{config['channels2']}-{config['hidden']}-{config['classes']}"
         name = type(self).__name__
         return f"{name}({self.rung.name!r}, {str(self.device)!r}, {size})"
 
@@ -264,12 +264,12 @@ class Trainer(ABC):
 def checked_device(device: str | torch.device) -> Device:
     """Return the device with its number; ArgumentError if invalid or not here."""
     try:
-        found = devices.parse_device(device)
+        parsed = devices.parse_device(device)
     except ValueError as error:
         raise ArgumentError(str(error)) from None
-    if found.type == "cuda" and found.index >= (here := devices.count()):
-        raise ArgumentError(f"device {found}: this machine has {here} CUDA GPUs")
-    return found
+    if parsed.type == "cuda" and parsed.index >= (count := devices.count()):
+        raise ArgumentError(f"device {parsed}: this machine has {count} CUDA GPUs")
+    return parsed
 
 
 def _check_uint8(name: str, array: Any) -> np.ndarray:

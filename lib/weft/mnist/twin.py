@@ -51,7 +51,7 @@ def precision(name: str) -> Iterator[None]:
         known = ", ".join(PRECISIONS)
         raise ArgumentError(f"no PyTorch twin in {name}; there are {known}")
     backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [backend.allow_tf32 for backend in backends]
+    previous = [backend.allow_tf32 for backend in backends]
     benchmark = torch.backends.cudnn.benchmark
     try:
         torch.backends.cudnn.benchmark = True
@@ -60,7 +60,7 @@ def precision(name: str) -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.benchmark = benchmark
-        for backend, value in zip(backends, before):
+        for backend, value in zip(backends, previous):
             backend.allow_tf32 = value
 
 
@@ -74,10 +74,10 @@ def check_precision(name: str, device: torch.device) -> None:
             raise ArgumentError("PyTorch has no tf32 on a CPU: it would train in fp32")
         return
     major, minor = torch.cuda.get_device_capability(device)
-    least = LEAST_SM.get(name, 0)
-    if 10 * major + minor < least:
+    minimum = LEAST_SM.get(name, 0)
+    if 10 * major + minor < minimum:
         raise ArgumentError(
-            f"{name} runs from sm_{least} on; {torch.cuda.get_device_name(device)} "
+            f"{name} runs from sm_{minimum} on; {torch.cuda.get_device_name(device)} "
             f"is sm_{major}{minor}"
         )
 
@@ -168,7 +168,7 @@ class TwinTrainer:
         check_precision(precision, self.device)
         self.rung, self.layout, self.precision = rung, layout, precision
         self.batch = batch
-        held = self._allocated()
+        allocated = self._allocated()
         self.images = torch.from_numpy(_make_writable(train.images)).to(self.device)
         self.labels = torch.from_numpy(_make_writable(train.labels)).to(self.device)
         self.model = Twin(**model).to(self.device)
@@ -188,7 +188,7 @@ class TwinTrainer:
         if "compile" in rung:
             self._loss = torch.compile(self._forward, dynamic=False)
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._own = self._allocated() - held  # between two steps
+        self._own = self._allocated() - allocated  # between two steps
         with self.mode():
             self._prepare()
         self.set_weights(weights)
@@ -199,12 +199,12 @@ class TwinTrainer:
 
     def without_graph(self) -> TwinTrainer:
         """Return the same twin, its weights and compiled code, without its graph."""
-        other = copy.copy(self)
-        other.rung = self.rung.replace("+graph", "").replace("graph", "eager")
-        other._graph = None
+        twin = copy.copy(self)
+        twin.rung = self.rung.replace("+graph", "").replace("graph", "eager")
+        twin._graph = None
         with self.mode():
-            other._measure(lambda: other._step(other._some()))
-        return other
+            twin._measure(lambda: twin._step(twin._some()))
+        return twin
 
     def set_lr(self, lr: float) -> None:
         """Use this learning rate from the next step on, captured or not."""
@@ -217,12 +217,12 @@ class TwinTrainer:
         with self.mode():
             loss = self._loss_of(index)
             loss.backward(gradient=self._seed)
-        found = {
+        gradients = {
             name: parameter.grad.double().cpu().numpy() / self._scale
             for name, parameter in self.model.named_parameters()
         }
         self.optimizer.zero_grad(set_to_none=True)
-        return loss.item(), found
+        return loss.item(), gradients
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Copy parameters in, in place."""
@@ -352,12 +352,12 @@ class TwinTrainer:
             for _ in range(3):
                 self._step(index)
             return self._measure(lambda: self._step(index))
-        side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(side):
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
             for _ in range(5):
                 self._step(index)
-        torch.cuda.current_stream(self.device).wait_stream(side)
+        torch.cuda.current_stream(self.device).wait_stream(stream)
         self._index = index
         self._measure(self._capture)
 
@@ -381,11 +381,11 @@ class TwinTrainer:
             return
         torch.cuda.synchronize(self.device)
         torch.cuda.reset_peak_memory_stats(self.device)
-        before = self._allocated()
+        allocated = self._allocated()
         call()
         torch.cuda.synchronize(self.device)
-        most = torch.cuda.max_memory_allocated(self.device)
-        self.peak_bytes = self._own + most - before
+        peak = torch.cuda.max_memory_allocated(self.device)
+        self.peak_bytes = self._own + peak - allocated
 
 
 def _make_writable(array: np.ndarray) -> np.ndarray:
@@ -418,8 +418,8 @@ class TrainingStep:
         for name, want in self.gradients.items():
             if name in MOVELESS:
                 continue
-            off = np.linalg.norm(np.asarray(gradients[name], np.float64) - want)
-            errors[name] = float(off / max(np.linalg.norm(want), 1e-300))
+            distance = np.linalg.norm(np.asarray(gradients[name], np.float64) - want)
+            errors[name] = float(distance / max(np.linalg.norm(want), 1e-300))
         return {
             "loss_error": abs(loss - self.loss) / max(abs(self.loss), 1e-300),
             "gradient_error": float(np.max([*errors.values()])),

@@ -21,18 +21,18 @@ def parameter_shapes(config: dict[str, int]) -> dict[str, tuple[int, ...]]:
     """Return the parameters' shapes, in the order of their numbers in weft.h."""
     c1, c2 = config["channels1"], config["channels2"]
     flat = c2 * (config["height"] // 4) * (config["width"] // 4)
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for number, weight in ((1, (c1, 1, 3, 3)), (2, (c2, c1, 3, 3))):
-        found[f"conv{number}.weight"] = weight
+        shapes[f"conv{number}.weight"] = weight
         for name in (f"conv{number}.bias", f"bn{number}.weight", f"bn{number}.bias"):
-            found[name] = weight[:1]
+            shapes[name] = weight[:1]
     for number, weight in (
         (1, (config["hidden"], flat)),
         (2, (config["classes"], config["hidden"])),
     ):
-        found[f"fc{number}.weight"] = weight
-        found[f"fc{number}.bias"] = weight[:1]
-    return found
+        shapes[f"fc{number}.weight"] = weight
+        shapes[f"fc{number}.bias"] = weight[:1]
+    return shapes
 
 
 def initial_weights(
@@ -79,11 +79,11 @@ def _draw_uniform(
 ) -> np.ndarray:
     """Draw float32 from -bound to bound, as torch.Tensor.uniform_() does."""
     low, high = np.float32(-bound), np.float32(bound)
-    drawn = random.randint(0, 2**32, shape, np.uint32) & np.uint32(2**24 - 1)
+    bits = random.randint(0, 2**32, shape, np.uint32) & np.uint32(2**24 - 1)
     # PyTorch multiplies and adds with one rounding, if the machine can (x86 with AVX2).
     # These doubles are exact: 24 bits times 24, and a sum that is no longer.
     scale = float(high - low) * 2**-24
-    return (drawn * scale + float(low)).astype(np.float32)
+    return (bits * scale + float(low)).astype(np.float32)
 
 
 def check_weights(
@@ -117,10 +117,10 @@ def check_weights(
 
 def save(path: str | Path, weights: Mapping[str, np.ndarray]) -> None:
     """Write an .npz with one array per parameter; replace an old file at the end."""
-    with store.replace_file(Path(path)) as beside:
-        with open(beside, "wb") as file:  # np.savez would add .npz to another name
+    with store.replace_file(Path(path)) as part:
+        with open(part, "wb") as file:  # np.savez would add .npz to another name
             np.savez(file, **weights)
-        os.chmod(beside, 0o644)
+        os.chmod(part, 0o644)
 
 
 # The exceptions of NumPy and zipfile for a file with a few flipped bits.

@@ -68,23 +68,23 @@ class Watch:
 
     def look(self) -> None:
         """Record the current state."""
-        if self.device.type == "cuda" and (found := read_state(self.device.index or 0)):
-            self.seen.append(found)
+        if self.device.type == "cuda" and (state := read_state(self.device.index or 0)):
+            self.seen.append(state)
 
     def row(self) -> dict[str, Any]:
         """Return the keys of a row: clocks in MHz (first, last and lowest), temperature
         in degrees, highest watts, reasons for throttling; null where unknown."""
-        clocks = [one.clock for one in self.seen if one.clock]
-        heat = [one.temperature for one in self.seen if one.temperature]
-        power = [one.power for one in self.seen if one.power]
-        why = sorted({word for one in self.seen for word in one.throttled})
+        clocks = [state.clock for state in self.seen if state.clock]
+        heat = [state.temperature for state in self.seen if state.temperature]
+        power = [state.power for state in self.seen if state.power]
+        reasons = sorted({word for state in self.seen for word in state.throttled})
         return {
             "clock": [clocks[0], clocks[-1]] if clocks else None,
             "clock_median": statistics.median(clocks) if clocks else None,
             "clock_low": min(clocks, default=None),
             "temperature": [heat[0], heat[-1]] if heat else None,
             "power": max(power, default=None),
-            "throttled": ", ".join(why) or None,
+            "throttled": ", ".join(reasons) or None,
         }
 
 
@@ -94,20 +94,20 @@ def read_state(index: int) -> GpuState | None:
     if nvml is None or handle is None:
         return None
     clock = _number(nvml.nvmlDeviceGetClockInfo, handle, SM)
-    heat = _number(nvml.nvmlDeviceGetTemperature, handle, CELSIUS)
+    temperature = _number(nvml.nvmlDeviceGetTemperature, handle, CELSIUS)
     power = _number(nvml.nvmlDeviceGetPowerUsage, handle)
-    ask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
-    bits = _number(ask, handle, kind=ctypes.c_ulonglong) or 0
-    why = tuple(word for bit, word in THROTTLED.items() if bits & bit)
-    return GpuState(clock, heat, None if power is None else power / 1e3, why)
+    function = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+    bits = _number(function, handle, kind=ctypes.c_ulonglong) or 0
+    reasons = tuple(word for bit, word in THROTTLED.items() if bits & bit)
+    return GpuState(clock, temperature, None if power is None else power / 1e3, reasons)
 
 
 def _number(function: Any, handle: Any, *more: int, kind: Any = ctypes.c_uint) -> Any:
     """Return the value that an NVML function writes; None if it fails."""
-    found = kind()
-    if function(handle, *more, ctypes.byref(found)):
+    value = kind()
+    if function(handle, *more, ctypes.byref(value)):
         return None
-    return found.value
+    return value.value
 
 
 @functools.cache
@@ -128,16 +128,16 @@ def _handle(index: int) -> ctypes.c_void_p | None:
     import torch
 
     uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
-    found = ctypes.c_void_p()
-    named = f"GPU-{uuid}".encode()
-    if uuid and nvml.nvmlDeviceGetHandleByUUID(named, ctypes.byref(found)) == 0:
-        return found
+    handle = ctypes.c_void_p()
+    uuid_text = f"GPU-{uuid}".encode()
+    if uuid and nvml.nvmlDeviceGetHandleByUUID(uuid_text, ctypes.byref(handle)) == 0:
+        return handle
     count = ctypes.c_uint()
     if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) or count.value != 1:
         return None  # one of several; which is unknown
-    if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(found)):
+    if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)):
         return None
-    return found
+    return handle
 
 
 def start_profile(on_gpu: bool) -> Any:
@@ -178,8 +178,8 @@ def timer_named(name: str, device: AnyDevice) -> Any:
 def clock_for(device: AnyDevice | str) -> Any:
     """Return the device's clock (events on a GPU, the host's clock on a CPU), whose
     taken(work) returns microseconds."""
-    where = devices.parse_device(device)
-    return timer_named("event" if where.type == "cuda" else "wall", where)
+    target = devices.parse_device(device)
+    return timer_named("event" if target.type == "cuda" else "wall", target)
 
 
 class WallTimer:
@@ -201,14 +201,14 @@ class WallTimer:
 
         pauses: seconds before each sample. tick: called after each sample.
         """
-        found = {}
+        samples = {}
         for name, one in contenders.items():
             self.prepare(one, pauses[name])
-            found[name] = [self.sample(name, one, watches[name]) / one.calls]
+            samples[name] = [self.sample(name, one, watches[name]) / one.calls]
             if one.after:
                 one.after()
             tick()
-        return found
+        return samples
 
     def prepare(self, one: Contender, pause: float) -> None:
         """Do everything that precedes a sample of the contender."""
@@ -306,9 +306,9 @@ class GraphTimer(EventTimer):
         """Return a graph with the duration of a burst, or of one call for a flush."""
         graph = self._captured(one, self._whole(one, one.calls))
         # The burst's length included the host's launches, which a graph avoids.
-        wanted = burst_of(self.taken(graph.replay, watch) / one.calls)
-        if wanted > 1.25 * one.calls:
-            graph = self._captured(one, self._whole(one, wanted))
+        calls_in_burst = burst_of(self.taken(graph.replay, watch) / one.calls)
+        if calls_in_burst > 1.25 * one.calls:
+            graph = self._captured(one, self._whole(one, calls_in_burst))
         us = self.taken(graph.replay, watch) / one.calls
         if us < LEAST_US:
             raise ArgumentError(
@@ -391,21 +391,21 @@ class KernelTimer(WallTimer):
             else:
                 parts[-1] += event.time_range.elapsed_us()
         calls = {name: one.calls for name, one in contenders.items()}
-        wanted = sum(calls.values()) + len(calls)
-        if len(parts) - 1 != wanted:
+        expected = sum(calls.values()) + len(calls)
+        if len(parts) - 1 != expected:
             raise ArgumentError(
-                f"timer 'kernel': CUPTI saw {len(parts) - 1} of {wanted} marks; take "
+                f"timer 'kernel': CUPTI saw {len(parts) - 1} of {expected} marks; take "
                 f"timer 'graph' or 'event'"
             )
-        found, place = {}, 1
+        samples, first = {}, 1
         for name, count in calls.items():
-            found[name] = parts[place : place + count]
-            place += count + 1
-            if not any(found[name]):
+            samples[name] = parts[first : first + count]
+            first += count + 1
+            if not any(samples[name]):
                 raise ArgumentError(
                     f"timer 'kernel': {name} ran no kernel; device='cpu' has the host's"
                 )
-        return found
+        return samples
 
 
 def burst_of(us: float) -> int:

@@ -93,7 +93,7 @@ class Gemm:
         cuBLAS fails.
         """
         m, n, k = self._sizes(c, a, b, layout)
-        kind, adds = CUBLAS_KINDS[self.precision][1:]
+        kind, sum_type = CUBLAS_KINDS[self.precision][1:]
         one, zero = ctypes.byref(self._one), ctypes.byref(self._zero)
         flip_a, flip_b = (TRANSPOSED if x == "t" else NORMAL for x in layout)
         stream = ctypes.c_void_p(device.current_stream(self.index))
@@ -105,7 +105,7 @@ class Gemm:
         _call(
             *("cublasGemmEx", self._handle, flip_b, flip_a, n, m, k, one),
             *(_pointer_to(b), kind, b.shape[1], _pointer_to(a), kind, a.shape[1], zero),
-            *(_pointer_to(c), FP32, n, adds, DEFAULT_GEMM),
+            *(_pointer_to(c), FP32, n, sum_type, DEFAULT_GEMM),
         )
 
     def _sizes(self, c: Any, a: Any, b: Any, layout: str) -> tuple[int, int, int]:
@@ -131,10 +131,10 @@ class Gemm:
 
 def cublas_version() -> str:
     """Return the library's version, e.g. "13.0.2"."""
-    found = [ctypes.c_int() for _ in range(3)]
-    for which, value in enumerate(found):
-        _call("cublasGetProperty", which, ctypes.byref(value))
-    return ".".join(str(value.value) for value in found)
+    parts = [ctypes.c_int() for _ in range(3)]
+    for index, value in enumerate(parts):
+        _call("cublasGetProperty", index, ctypes.byref(value))
+    return ".".join(str(value.value) for value in parts)
 
 
 def workspace_bytes(capability: tuple[int, int]) -> int:
@@ -142,10 +142,10 @@ def workspace_bytes(capability: tuple[int, int]) -> int:
 
     CUBLAS_WORKSPACE_CONFIG, ":KiB:count" once or more, overrides both.
     """
-    found = re.findall(r":(\d+):(\d+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
-    if not found:
-        found = [(4096, 8)] if capability >= (9, 0) else [(4096, 2), (16, 8)]
-    return sum(1024 * int(size) * int(count) for size, count in found)
+    pools = re.findall(r":(\d+):(\d+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
+    if not pools:
+        pools = [(4096, 8)] if capability >= (9, 0) else [(4096, 2), (16, 8)]
+    return sum(1024 * int(size) * int(count) for size, count in pools)
 
 
 @functools.cache
@@ -173,13 +173,13 @@ def _handle(index: int) -> tuple[ctypes.c_void_p, torch.Tensor]:
     """Return a handle for a GPU, never destroyed, and its workspace."""
     import torch
 
-    where = torch.device("cuda", index)
-    size = workspace_bytes(torch.cuda.get_device_capability(where))
-    room = torch.empty(size, dtype=torch.uint8, device=where)
-    found = ctypes.c_void_p()
-    with torch.cuda.device(where):
-        _call("cublasCreate_v2", ctypes.byref(found))
-    return found, room
+    device_of_torch = torch.device("cuda", index)
+    size = workspace_bytes(torch.cuda.get_device_capability(device_of_torch))
+    workspace = torch.empty(size, dtype=torch.uint8, device=device_of_torch)
+    handle = ctypes.c_void_p()
+    with torch.cuda.device(device_of_torch):
+        _call("cublasCreate_v2", ctypes.byref(handle))
+    return handle, workspace
 
 
 def _pointer_to(tensor: torch.Tensor) -> ctypes.c_void_p:
@@ -188,8 +188,8 @@ def _pointer_to(tensor: torch.Tensor) -> ctypes.c_void_p:
 
 def _call(function: str, *args: Any) -> None:
     if status := getattr(open_cublas(), function)(*args):
-        why = STATUS.get(status, "unknown")
-        raise KernelError(f"{function}: cuBLAS status {status}, {why}")
+        reason = STATUS.get(status, "unknown")
+        raise KernelError(f"{function}: cuBLAS status {status}, {reason}")
 
 
 SOURCES = {"cuda": "peaks.cu", "cpu": "peaks.c"}
@@ -218,15 +218,15 @@ def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
     where = devices.parse_device(device)
     source = Path(__file__).with_name(SOURCES[where.type])
     name = results.device_name(where)
-    made = name + source.read_text() + Path(__file__).read_text()
-    digest = hashlib.sha256(made.encode()).hexdigest()[:16]
-    kept = store.cache_folder("peaks") / f"{digest}.json"
-    if kept.exists() and not again:
-        return json.loads(kept.read_text())
-    found = _on_gpu(where) if where.type == "cuda" else _on_cpu(where)
+    text = name + source.read_text() + Path(__file__).read_text()
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    path = store.cache_folder("peaks") / f"{digest}.json"
+    if path.exists() and not again:
+        return json.loads(path.read_text())
+    measured = _on_gpu(where) if where.type == "cuda" else _on_cpu(where)
     stamp = {"date": datetime.date.today().isoformat(), "commit": results.commit()}
-    rows = [row | stamp for row in found]
-    store.write(kept, json.dumps(rows))
+    rows = [row | stamp for row in measured]
+    store.write(path, json.dumps(rows))
     return rows
 
 
@@ -234,16 +234,16 @@ def ceilings(rows: Iterable[Row]) -> dict[str, float]:
     """Return the highest of each: GB/s of a copy ("gbs") and of reads from the L2 cache
     ("l2"), and TFLOP/s by precision. 3xtf32: a third of tf32.
     """
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for row in (row for row in rows if row["op"] == "peak"):
         name = {"copy": "gbs", "l2": "l2"}.get(row["rung"], row["precision"])
         value = row["gbs"] if name in ("gbs", "l2") else row["tflops"]
-        found[name] = max(value, found.get(name, 0.0))
-    if "tf32" in found:
-        found["3xtf32"] = found["tf32"] / 3
-    if "bf16" in found:  # the same units, at the same rate
-        found["fp16"] = max(found["bf16"], found.get("fp16", 0.0))
-    return found
+        rates[name] = max(value, rates.get(name, 0.0))
+    if "tf32" in rates:
+        rates["3xtf32"] = rates["tf32"] / 3
+    if "bf16" in rates:  # the same units, at the same rate
+        rates["fp16"] = max(rates["bf16"], rates.get("fp16", 0.0))
+    return rates
 
 
 def _make_row(
@@ -284,14 +284,14 @@ def _on_gpu(where: Any) -> list[Row]:
     timed = _time_alone(copy, where)
     if not torch.equal(x, y):
         raise KernelError("peak_copy: what was copied is not the same")
-    found = [
+    rows = [
         _make_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)
     ]
-    found.append(_read_l2(lib, where))
+    rows.append(_read_l2(lib, where))
     for kind, (rung, precision, least, most) in enumerate(KINDS):
         if least <= sm <= most:
-            found.append(_measure_chain(lib, kind, rung, precision, where))
-    return found
+            rows.append(_measure_chain(lib, kind, rung, precision, where))
+    return rows
 
 
 def _read_l2(lib: Any, where: Any) -> Row:
@@ -318,13 +318,13 @@ def _measure_chain(lib: Any, kind: int, rung: str, precision: str, where: Any) -
     with torch.cuda.device(where.index):
         blocks = lib.peak_blocks(kind)
     out = torch.empty(blocks * THREADS, device=where)
-    few, flops = 64, lib.peak_flops(kind) * blocks
+    few_turns, flops = 64, lib.peak_flops(kind) * blocks
 
     def run(turns: int) -> Contender:
         return Contender(lambda i: queue(lib, "peak_run", kind, out, blocks, turns))
 
-    once = _time_alone(run(few), where, seconds=0.05).us / few
-    turns = max(few, round(1e6 * BURST / once))
+    us_per_turn = _time_alone(run(few_turns), where, seconds=0.05).us / few_turns
+    turns = max(few_turns, round(1e6 * BURST / us_per_turn))
     timed = _time_alone(run(turns), where)
     tflops = flops * turns / timed.fastest / 1e6
     return _make_row(rung, precision, where, timed, tflops=tflops)
@@ -335,10 +335,10 @@ def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
     tensors = [a for a in args if hasattr(a, "data_ptr")]
     index = tensors[0].device.index
     stream = 0 if index is None else devices.current_stream(index)
-    given = [
+    arguments = [
         ctypes.c_void_p(a.data_ptr()) if hasattr(a, "data_ptr") else a for a in args
     ]
-    if status := getattr(lib, function)(*given, ctypes.c_void_p(stream)):
+    if status := getattr(lib, function)(*arguments, ctypes.c_void_p(stream)):
         raise KernelError(f"{function}: CUDA error {status}")
 
 
@@ -358,17 +358,19 @@ def _on_cpu(where: Any) -> list[Row]:
 
     lib, count = open_library("cpu"), COPIED["cpu"]
     x, y = np.ones(count, np.float32), np.zeros(count, np.float32)
-    given = y.ctypes.data, x.ctypes.data, count
-    words = [ctypes.c_void_p(a) for a in given[:2]] + [ctypes.c_size_t(count)]
+    arguments = y.ctypes.data, x.ctypes.data, count
+    words = [ctypes.c_void_p(a) for a in arguments[:2]] + [ctypes.c_size_t(count)]
     timed = _time_alone(Contender(lambda i: lib.peak_copy(*words)), where)
-    found = [
+    rows = [
         _make_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)
     ]
     threads, turns = lib.peak_threads(), 4000
     out = np.zeros(threads, np.float32)
-    at = ctypes.c_void_p(out.ctypes.data)
-    by = ctypes.c_float(0.999), ctypes.c_float(0.5)
-    timed = _time_alone(Contender(lambda i: lib.peak_run(at, turns, *by)), where)
+    address = ctypes.c_void_p(out.ctypes.data)
+    factors = ctypes.c_float(0.999), ctypes.c_float(0.5)
+    timed = _time_alone(
+        Contender(lambda i: lib.peak_run(address, turns, *factors)), where
+    )
     tflops = lib.peak_flops() * threads * turns / timed.fastest / 1e6
     row = _make_row("fma", "fp32", where, timed, tflops=tflops)
-    return [*found, row | {"threads": threads}]
+    return [*rows, row | {"threads": threads}]

@@ -145,20 +145,23 @@ class Timed:
         }
 
     def __repr__(self) -> str:
-        t, said = self.timing, f"{self.cache}, median of {self.timing.samples}"
-        said += "" if self.checked else ", unchecked"
-        text = (
-            f"{round_number(t.median)} µs ({round_number(t.low)} to "
-            f"{round_number(t.high)}; "
+        timing, conditions = (
+            self.timing,
+            f"{self.cache}, median of {self.timing.samples}",
         )
-        text += f"{t.timer}, {said}"
+        conditions += "" if self.checked else ", unchecked"
+        text = (
+            f"{round_number(timing.median)} µs ({round_number(timing.low)} to "
+            f"{round_number(timing.high)}; "
+        )
+        text += f"{timing.timer}, {conditions}"
         clocks = self.state.get("clock")
         text += f", {clocks[0]} to {clocks[1]} MHz" if clocks else ""
-        if why := self.state.get("throttled"):
-            text += f", throttled: {why}"
+        if reason := self.state.get("throttled"):
+            text += f", throttled: {reason}"
         if self.stopped != "spread":
-            known = f"{100 * self.spread:.2g} %" if self.spread < math.inf else "?"
-            text += f"; stopped by {self.stopped}, the median is known to {known}"
+            interval = f"{100 * self.spread:.2g} %" if self.spread < math.inf else "?"
+            text += f"; stopped by {self.stopped}, the median is known to {interval}"
         return f"{text}) on {self.device}"
 
 
@@ -186,40 +189,49 @@ def race(
     that a contender leaves out.
     Raises ArgumentError for an unknown timer.
     """
-    where = devices.parse_device(device)
+    target = devices.parse_device(device)
     clock: Any = timer
     if isinstance(timer, str):
-        clock = clock_for(where) if rounds and not timer else timer_named(timer, where)
+        clock = (
+            clock_for(target) if rounds and not timer else timer_named(timer, target)
+        )
     for one in contenders.values():
-        _set_calls(one, where)
-    pauses = _find_pauses(contenders, where, cool)
-    watches = {name: None if rounds else Watch(where) for name in contenders}
-    found: dict[str, list[float]] = {name: [] for name in contenders}
+        _set_calls(one, target)
+    pauses = _find_pauses(contenders, target, cool)
+    watches = {name: None if rounds else Watch(target) for name in contenders}
+    samples_us: dict[str, list[float]] = {name: [] for name in contenders}
     start, stopped = time.monotonic(), "samples"
     for number in range(-discard, rounds or samples):
-        there = {n: c for n, c in contenders.items() if not _sits_out(c, found[n])}
-        taken = clock.round(there, watches, pauses, tick)
-        for _ in range(len(contenders) - len(there)):
+        active = {
+            n: c for n, c in contenders.items() if not _sits_out(c, samples_us[n])
+        }
+        new_samples = clock.round(active, watches, pauses, tick)
+        for _ in range(len(contenders) - len(active)):
             tick()
         if number < 0:
             continue
-        for name, us in taken.items():
-            found[name] += us
-        late = time.monotonic() - start >= seconds * len(contenders)
-        known = all(spread_of(us) <= spread for us in found.values())
-        if not rounds and (late or known):
-            stopped = "spread" if known else "time"
+        for name, us in new_samples.items():
+            samples_us[name] += us
+        is_late = time.monotonic() - start >= seconds * len(contenders)
+        is_exact = all(spread_of(us) <= spread for us in samples_us.values())
+        if not rounds and (is_late or is_exact):
+            stopped = "spread" if is_exact else "time"
             break
-    shown = device_name(where)
+    shown_device = device_name(target)
     return {
         name: Timed(
             summarize(us, clock.name),
-            *(shown, contenders[name].cache, contenders[name].checked, spread_of(us)),
+            *(
+                shown_device,
+                contenders[name].cache,
+                contenders[name].checked,
+                spread_of(us),
+            ),
             "spread" if spread_of(us) <= spread else stopped,
             *(contenders[name].calls, pauses[name], us),
             watch.row() if (watch := watches[name]) else {},
         )
-        for name, us in found.items()
+        for name, us in samples_us.items()
     }
 
 
@@ -229,13 +241,13 @@ def spread_of(samples: Sequence[float]) -> float:
     It uses order statistics (normal approximation of the binomial), so it assumes no
     distribution. Infinite for fewer than LEAST samples.
     """
-    n = len(samples)
-    if n < LEAST:
+    count = len(samples)
+    if count < LEAST:
         return math.inf
     ordered = np.sort(np.asarray(samples))
-    half = 0.98 * math.sqrt(n)  # 1.96 / 2
-    low = max(0, math.floor(n / 2 - half))
-    high = min(n - 1, math.ceil(n / 2 + half))
+    half = 0.98 * math.sqrt(count)  # 1.96 / 2
+    low = max(0, math.floor(count / 2 - half))
+    high = min(count - 1, math.ceil(count / 2 + half))
     return float((ordered[high] - ordered[low]) / np.median(ordered))
 
 

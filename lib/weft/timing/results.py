@@ -103,16 +103,16 @@ def commit() -> str | None:
 
     WEFT_COMMIT names it when a copy without git is measured.
     """
-    if named := os.environ.get("WEFT_COMMIT"):
-        return named
+    if name := os.environ.get("WEFT_COMMIT"):
+        return name
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", "describe", "--always", "--exclude=*", "--dirty=+"],
             **{"cwd": ROOT, "text": True, "capture_output": True},
         )
     except OSError:
         return None
-    return done.stdout.strip() or None
+    return process.stdout.strip() or None
 
 
 def write_json(
@@ -126,9 +126,9 @@ def write_json(
     text = json.dumps(
         {"machine": machine(device), "rows": rows, **more}, default=_convert_plain
     )
-    with store.replace_file(path) as beside:
-        beside.write_text(_one_row_per_line(json.loads(text)))
-        os.chmod(beside, 0o644)
+    with store.replace_file(path) as part:
+        part.write_text(_one_row_per_line(json.loads(text)))
+        os.chmod(part, 0o644)
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
@@ -214,8 +214,8 @@ def add_torch_ratios(rows: Sequence[dict[str, Any]]) -> None:
             and all(peer.get(key) == row.get(key) for key in ("precision", "batch"))
         ]
         eager = [peer for peer in peers if peer["rung"] == "eager"]
-        for key, those in (("vs_torch_eager", eager), ("vs_torch_best", peers)):
-            times = [peer["us"] for peer in those]
+        for key, candidates in (("vs_torch_eager", eager), ("vs_torch_best", peers)):
+            times = [peer["us"] for peer in candidates]
             ours = row["impl"] != "torch" and times
             row[key] = min(times) / row["us"] if ours else None
 

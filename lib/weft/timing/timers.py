@@ -88,8 +88,8 @@ def count_steps(run: Run, device: AnyDevice) -> int:
     us = clock_for(device).taken(lambda: run(STEPS[0])) / STEPS[0]
     if us > 1e6 * SAMPLE:
         return 1
-    wanted = 2 ** int(math.log2(1e6 * SAMPLE / us))
-    return min(STEPS[1], max(STEPS[0], wanted))
+    steps = 2 ** int(math.log2(1e6 * SAMPLE / us))
+    return min(STEPS[1], max(STEPS[0], steps))
 
 
 def time_host(
@@ -141,11 +141,13 @@ def bench(
         raise ArgumentError(f"bench({call!r:.40}): want a function to call")
     if check is not None and (not callable(check) or check() is False):
         raise ArgumentError("bench: not timed, since it has not passed its check")
-    where = devices.parse_device(_device_of(args) if device is None else device)
-    one = make_contender(call, args, where, cold)
+    target = devices.parse_device(_device_of(args) if device is None else device)
+    one = make_contender(call, args, target, cold)
     one.checked = check is not None
-    found = race({"it": one}, where, timer, seconds=seconds, spread=spread, cool=cool)
-    return found["it"]
+    results = race(
+        {"it": one}, target, timer, seconds=seconds, spread=spread, cool=cool
+    )
+    return results["it"]
 
 
 def make_contender(
@@ -173,8 +175,8 @@ def copies_for(size: int, device: AnyDevice) -> int:
 
     Return 1 if that exceeds MOST_COPIES: the cache must then be flushed.
     """
-    wanted = 1 + math.ceil(2 * cache_size(device) / max(size, 1))
-    return wanted if wanted <= MOST_COPIES else 1
+    copies = 1 + math.ceil(2 * cache_size(device) / max(size, 1))
+    return copies if copies <= MOST_COPIES else 1
 
 
 def cache_size(device: AnyDevice) -> int:
@@ -186,8 +188,8 @@ def cache_size(device: AnyDevice) -> int:
     from pathlib import Path
 
     sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
-    found = [int(path.read_text().strip().rstrip("K")) for path in sizes]
-    return 1024 * max(found, default=32 << 10)
+    kibibytes = [int(path.read_text().strip().rstrip("K")) for path in sizes]
+    return 1024 * max(kibibytes, default=32 << 10)
 
 
 def make_flusher(device: AnyDevice) -> Callable[[], object]:
@@ -195,8 +197,8 @@ def make_flusher(device: AnyDevice) -> Callable[[], object]:
     import torch
 
     words = 2 * cache_size(device) // 8
-    room = torch.zeros(words, dtype=torch.int64, device=device)
-    return room.bitwise_not_
+    buffer = torch.zeros(words, dtype=torch.int64, device=device)
+    return buffer.bitwise_not_
 
 
 # ---- details ---------------------------------------------------------------------

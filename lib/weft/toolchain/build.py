@@ -110,24 +110,24 @@ def list_sources(op: str, target: str) -> list[Path]:
     A file that calls weft_<other>() needs that op. A file that names <stem>_reference
     needs kernels/reference/<stem>.c and <stem>_*.c.
     """
-    found: list[Path] = []
-    todo = [KERNELS / "common" / "common.cu", *_cuda_sources(op)]
-    if len(todo) == 1:
+    files: list[Path] = []
+    queue = [KERNELS / "common" / "common.cu", *_cuda_sources(op)]
+    if len(queue) == 1:
         raise BuildError(
             f"no op '{op}' in {KERNELS}; there are {', '.join(list_ops())}"
         )
-    while todo:
-        path = todo.pop()
-        if path in found:
+    while queue:
+        path = queue.pop()
+        if path in files:
             continue
-        found.append(path)
+        files.append(path)
         text = path.read_text()
         for name in re.findall(r"\bweft_(\w+?)(?:_backward)?\s*\(", text):
-            todo += _cuda_sources(name)
+            queue += _cuda_sources(name)
         if target == "cpu":
             for stem in re.findall(r"\b(\w+?)_reference(?:_backward)?\b", text):
-                todo += _reference_sources(stem)
-    return sorted(found)
+                queue += _reference_sources(stem)
+    return sorted(files)
 
 
 def library(op: str, flavour: Flavour) -> Path:
@@ -180,8 +180,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Build every op for the CPU and, if the machine has one, for the GPU."""
-    here = ["cpu"] + ["cuda"] * (device.count() > 0 and nvcc() is not None)
-    for target in [args.device] if args.device else here:
+    targets = ["cpu"] + ["cuda"] * (device.count() > 0 and nvcc() is not None)
+    for target in [args.device] if args.device else targets:
         print(f"weft: {len(build_all(target))} libraries for {target} are ready")
     return 0
 
@@ -198,8 +198,8 @@ def _cuda_sources(op: str) -> list[Path]:
 
 
 def _reference_sources(stem: str) -> list[Path]:
-    for main in KERNELS.glob(f"**/reference/{stem}.c"):
-        return [main, *sorted(main.parent.glob(f"{stem}_*.c"))]
+    for source in KERNELS.glob(f"**/reference/{stem}.c"):
+        return [source, *sorted(source.parent.glob(f"{stem}_*.c"))]
     return []
 
 
@@ -255,8 +255,8 @@ def own_flags(source: Path, compiler: str = "nvcc") -> list[str]:
     where their CPU version compiles slowly; plain C uses it to align loops.
     """
     line = rf"^/\* {re.escape(compiler)}: (.*) \*/$"
-    asked = re.search(line, source.read_text(), re.MULTILINE)
-    return asked[1].split() if asked else []
+    match = re.search(line, source.read_text(), re.MULTILINE)
+    return match[1].split() if match else []
 
 
 def _compile_object(source: Path, flavour: Flavour) -> Path:
@@ -270,11 +270,11 @@ def _compile_object(source: Path, flavour: Flavour) -> Path:
         return target
     if flavour.target == "cpu" and source.suffix == ".cu":
         text = rewriter.rewrite(source.read_text(), str(source))
-        said = _run([*command, "-"], target, text)
+        messages = _run([*command, "-"], target, text)
     else:
-        said = _run([*command, str(source)], target)
-    if said:
-        store.write(_warnings_path(target), said)
+        messages = _run([*command, str(source)], target)
+    if messages:
+        store.write(_warnings_path(target), messages)
     return target
 
 
@@ -291,12 +291,12 @@ def _object_path(
     read: keys.read() or a cached version of it
     """
     folders = tuple(word[2:] for word in command if word.startswith("-I"))
-    found = keys.list_texts(source, folders, read or keys.read)
+    texts = keys.list_texts(source, folders, read or keys.read)
     if source.suffix == ".cu":
-        found.append(keys.hash_sources(*keys.REWRITER))
+        texts.append(keys.hash_sources(*keys.REWRITER))
     else:  # the object contains no path, so all checkouts share it
         command = [word.replace(str(ROOT), "") for word in command]
-    digest = _hash(version_of(command[0]), *command, *found)
+    digest = _hash(version_of(command[0]), *command, *texts)
     return store.cache_folder("objects") / f"{source.stem}-{digest}.o"
 
 
@@ -306,15 +306,15 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
     names = [_object_path(f, _make_command(f, flavour), read).name for f in files]
     digest = _hash(*names, *map(str, needs), keys.hash_sources(*keys.BUILDER))
     file = f"libweft_{flavour.target}_{name}_{digest}.so"
-    if found := _find_library(file):
-        return found
+    if path := _find_library(file):
+        return path
     lock = store.cache_folder("locks") / f"{flavour.target}_{name}"
-    waiting = functools.partial(
+    report_waiting = functools.partial(
         _report_progress, f"waiting for another process to build {name}"
     )
-    with store.lock_file(lock, tools.limit(), waiting):
-        if found := _find_library(file):  # another process has built it
-            return found
+    with store.lock_file(lock, tools.limit(), report_waiting):
+        if path := _find_library(file):  # another process has built it
+            return path
         directory = next(d for d in _library_folders() if os.access(d, os.W_OK))
         _report_progress(f"building {name} for {flavour.target} ({len(files)} files)")
         with tools.make_pool() as pool:
@@ -342,14 +342,16 @@ def _linker_command(
     """Return the command that links the library `file`, without its output option."""
     if flavour.target == "cuda":
         return [find_tool("nvcc"), "-shared", *objects]
-    link = [find_tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
-    link += [f"-fsanitize={flavour.sanitize}"] * bool(flavour.sanitize)
+    command = [find_tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
+    command += [f"-fsanitize={flavour.sanitize}"] * bool(flavour.sanitize)
     # With $ORIGIN, the loader searches the library's own folder, even in a checkout
     # that has moved. A folder's name may contain a comma, which -Wl would split.
     options = [("-soname", file), ("-rpath", "$ORIGIN")]
     options += [("-rpath", folder) for folder in {str(need.parent) for need in needs}]
-    link += [word for pair in options for one in pair for word in ("-Xlinker", one)]
-    return [*link, *map(str, needs), "-lm", *(CHECK_LINK if flavour.check else ())]
+    command += [
+        word for pair in options for option in pair for word in ("-Xlinker", option)
+    ]
+    return [*command, *map(str, needs), "-lm", *(CHECK_LINK if flavour.check else ())]
 
 
 def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
@@ -357,18 +359,20 @@ def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
 
     Returns the compiler's messages.
     """
-    with store.replace_file(output) as beside:
-        done = tools.run([*command, "-o", str(beside)], stdin)
-        if done.returncode or not beside.stat().st_size:
-            raise BuildError(tools.said_by(done))
-        os.chmod(beside, 0o755)
-    return (done.stderr + done.stdout).strip()
+    with store.replace_file(output) as part:
+        process = tools.run([*command, "-o", str(part)], stdin)
+        if process.returncode or not part.stat().st_size:
+            raise BuildError(tools.said_by(process))
+        os.chmod(part, 0o755)
+    return (process.stderr + process.stdout).strip()
 
 
 def _library_folders() -> list[Path]:
     """Return the checkout's lib/ and, if lib/ is not writable, the cache as well."""
-    here = ROOT / "lib"
-    return [here] if os.access(here, os.W_OK) else [here, store.cache_folder("lib")]
+    folder = ROOT / "lib"
+    return (
+        [folder] if os.access(folder, os.W_OK) else [folder, store.cache_folder("lib")]
+    )
 
 
 def _prune(directory: Path, pattern: str, keep: int = 4) -> None:

@@ -22,16 +22,16 @@ Reader = Callable[[str, tuple[str, ...]], tuple[str, list[str]] | None]
 
 def list_texts(source: Path, folders: tuple[str, ...], read: Reader) -> list[str]:
     """Return the texts of a source and of the headers in `folders` that it includes."""
-    found: dict[str, str] = {}
-    todo = [os.path.normpath(source)]
+    texts: dict[str, str] = {}
+    queue = [os.path.normpath(source)]
     if source.suffix == ".cu":  # see rewrite()
-        todo += _in_any(folders, "cuda_runtime.h")
-    while todo:
-        path = todo.pop()
-        if path not in found and (there := read(path, folders)):
-            found[path], included = there
-            todo += included
-    return [found[path] for path in sorted(found)]
+        queue += _in_any(folders, "cuda_runtime.h")
+    while queue:
+        path = queue.pop()
+        if path not in texts and (contents := read(path, folders)):
+            texts[path], included = contents
+            queue += included
+    return [texts[path] for path in sorted(texts)]
 
 
 def read(path: str, folders: tuple[str, ...]) -> tuple[str, list[str]] | None:
@@ -44,8 +44,8 @@ def read(path: str, folders: tuple[str, ...]) -> tuple[str, list[str]] | None:
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
     names = [match["name"] for match in INCLUDE.finditer(text)]
-    here = os.path.dirname(path)
-    return text, [p for name in names for p in _in_any((here, *folders), name)]
+    folder = os.path.dirname(path)
+    return text, [p for name in names for p in _in_any((folder, *folders), name)]
 
 
 def _in_any(folders: Iterable[str], name: str) -> list[str]:
@@ -73,10 +73,10 @@ def list_sources(*places: str) -> list[Path]:
     """
     files: set[Path] = set()
     for place in places:
-        below = set(_walk(_locate(place)))
-        if not below:
+        sources = set(_walk(_locate(place)))
+        if not sources:
             raise FileNotFoundError(f"no source file at {_locate(place)}")
-        files |= below
+        files |= sources
     return sorted(files)
 
 

@@ -65,7 +65,9 @@ def is_whole(key: Any) -> bool:
     The check is necessary because 4.0 equals 4, even as the key of a dictionary.
     """
     flat = [
-        one for part in key[:3] for one in (part if type(part) is tuple else [part])
+        number
+        for part in key[:3]
+        for number in (part if type(part) is tuple else [part])
     ]
     return all(hasattr(n, "__index__") for n in flat if isinstance(n, Number))
 
@@ -82,23 +84,23 @@ def _parse_dimension(
             f"{kernel}: {what} {shorten_repr(value)} has {len(sides)} dimensions, "
             "want 1 to 3"
         )
-    whole = [_convert_whole(kernel, what, side) for side in sides] + [1] * (
+    whole_sides = [_convert_whole(kernel, what, side) for side in sides] + [1] * (
         3 - len(sides)
     )
-    for axis, side, limit in zip("xyz", whole, limits):
+    for axis, side, limit in zip("xyz", whole_sides, limits):
         if side < 1:
             raise ArgumentError(
-                f"{kernel}: {what} {_write_brackets(whole)} is empty: every "
+                f"{kernel}: {what} {_write_brackets(whole_sides)} is empty: every "
                 "side is at least 1"
                 f"{_REFUSED}"
             )
         if side > limit:
             raise ArgumentError(
-                f"{kernel}: {what} {_write_brackets(whole)} is too large: "
+                f"{kernel}: {what} {_write_brackets(whole_sides)} is too large: "
                 f"{axis} is at most "
                 f"{limit}{_REFUSED}"
             )
-    return whole[0], whole[1], whole[2]
+    return whole_sides[0], whole_sides[1], whole_sides[2]
 
 
 def _convert_whole(kernel: str, what: str, value: Any) -> int:

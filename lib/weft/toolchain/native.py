@@ -44,9 +44,9 @@ class Rung:
 @functools.cache
 def _make_ffi(header: str) -> FFI:
     """Return one FFI per text, since types of different FFIs are incompatible."""
-    parsed = FFI()
-    parsed.cdef(header.split("/* cdef:")[1].partition("*/")[2])
-    return parsed
+    parser = FFI()
+    parser.cdef(header.split("/* cdef:")[1].partition("*/")[2])
+    return parser
 
 
 def _parse_header() -> FFI:
@@ -121,12 +121,12 @@ class Library:
             raise ArgumentError(
                 f"{self.op}: rung={write_value(name)}: want the name of a rung"
             )
-        found = self._chosen.get((name, precision))
-        if found is None:
-            found = self._choose(name) if name else self.fastest(precision)[0]
+        chosen = self._chosen.get((name, precision))
+        if chosen is None:
+            chosen = self._choose(name) if name else self.fastest(precision)[0]
             if name or self.target == "cpu":  # on CUDA, the fastest depends on the GPU
-                self._chosen[name, precision] = found
-        return found
+                self._chosen[name, precision] = chosen
+        return chosen
 
     def here(self) -> list[Rung]:
         """Return the rungs that run on this target (for CUDA, on the current GPU)."""
@@ -143,45 +143,47 @@ class Library:
         The other rungs serve calls that the default does not support, such as some
         model sizes. Raises ArgumentError if no rung is available.
         """
-        here = self.here()
-        if found := [r for r in here if r.precision == precision][::-1]:
-            first = [r for r in found if r.name == "reference" and self.target == "cpu"]
-            return first or found
+        available = self.here()
+        if matches := [r for r in available if r.precision == precision][::-1]:
+            reference = [
+                r for r in matches if r.name == "reference" and self.target == "cpu"
+            ]
+            return reference or matches
         if any(
             r.precision == precision and self.target in r.targets for r in self.rungs
         ):
             needs = min(r.sm for r in self.rungs if r.precision == precision)
             raise ArgumentError(f"{self.op} in {precision} {_too_old(needs)}")
-        known = ", ".join(dict.fromkeys(r.precision for r in here))
+        known = ", ".join(dict.fromkeys(r.precision for r in available))
         raise ArgumentError(
             f"{self.op} has no rung in {precision} on {self.target}; it has {known}"
         )
 
     def _choose(self, name: str) -> Rung:
-        there = [r for r in self.rungs if self.target in r.targets]
-        for rung in there:
+        on_target = [r for r in self.rungs if self.target in r.targets]
+        for rung in on_target:
             if rung.name == name:
                 if self.target == "cuda" and rung.sm > _current_sm():
                     raise ArgumentError(
                         f"{self.op}'s rung '{name}' {_too_old(rung.sm)}"
                     )
                 return rung
-        known = ", ".join(r.name for r in there)
-        elsewhere = [r for r in self.rungs if r.name == name]
-        why = f" (it runs on {', '.join(elsewhere[0].targets)})" if elsewhere else ""
+        known = ", ".join(r.name for r in on_target)
+        others = [r for r in self.rungs if r.name == name]
+        note = f" (it runs on {', '.join(others[0].targets)})" if others else ""
         raise ArgumentError(
-            f"{self.op} has no rung '{name}' on {self.target}{why}; it has {known}"
+            f"{self.op} has no rung '{name}' on {self.target}{note}; it has {known}"
         )
 
     def _read_rungs(self) -> list[Rung]:
         count = ffi.new("int *")
         table = self.C.weft_rungs(count)
-        mine = [
+        rows = [
             row
             for row in ffi.unpack(table, count[0])
             if ffi.string(row.op).decode() == self.op
         ]
-        return [_make_rung(row, index) for index, row in enumerate(mine)]
+        return [_make_rung(row, index) for index, row in enumerate(rows)]
 
     def _fail(self, status: int) -> None:
         global _lost
@@ -234,8 +236,8 @@ def set_threads(threads: int) -> int:
     for lib in _kept:
         if lib.target == "cpu":
             lib.call("weft_set_threads", threads)
-    before, _threads = _threads, threads
-    return before
+    previous, _threads = _threads, threads
+    return previous
 
 
 def explain_lost() -> str:
@@ -296,10 +298,10 @@ def _current_sm() -> int:
 
 def _too_old(needs: int) -> str:
     """Return an error message: the GPU lacks compute capability `needs` / 10."""
-    has, called = _current_sm(), device.name(device.current_gpu())
+    capability, gpu = _current_sm(), device.name(device.current_gpu())
     return (
         f"needs compute capability {needs // 10}.{needs % 10}, "
-        f"this is a {called} with {has // 10}.{has % 10}"
+        f"this is a {gpu} with {capability // 10}.{capability % 10}"
     )
 
 

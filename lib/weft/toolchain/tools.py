@@ -50,7 +50,7 @@ def run(
         with defer_interrupts():  # otherwise an unrecorded compiler might keep running
             child = _start_compiler(command, stdin is not None, folder)
             crew.add(child)
-        said, wrong = child.communicate(stdin, timeout=seconds)
+        output, errors = child.communicate(stdin, timeout=seconds)
     except subprocess.TimeoutExpired:
         raise BuildError(
             f"{name} did not finish within {seconds:g} s and was stopped "
@@ -60,11 +60,11 @@ def run(
         if child:
             crew.discard(child)
             _end(child)
-    wrong = wrong.encode(errors="surrogateescape").decode(errors="replace")
-    done = subprocess.CompletedProcess(command, child.returncode, said, wrong)
-    if done.returncode:
-        _blame_the_machine(done, name)
-    return done
+    errors = errors.encode(errors="surrogateescape").decode(errors="replace")
+    process = subprocess.CompletedProcess(command, child.returncode, output, errors)
+    if process.returncode:
+        _blame_the_machine(process, name)
+    return process
 
 
 def _start_compiler(
@@ -105,17 +105,17 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
 @functools.cache
 def version_of(compiler: str) -> str:
     """Return a compiler's version message and its target machine."""
-    done = run([compiler, "--version"])
-    if done.returncode:
-        raise BuildError(f"is {compiler} a compiler? {said_by(done)}")
-    return done.stdout + os.uname().machine + cpu_flags()
+    process = run([compiler, "--version"])
+    if process.returncode:
+        raise BuildError(f"is {compiler} a compiler? {said_by(process)}")
+    return process.stdout + os.uname().machine + cpu_flags()
 
 
 def said_by(done: subprocess.CompletedProcess[str]) -> str:
     """Return a failed compiler's output, or a note that it printed nothing."""
     name = os.path.basename(done.args[0])
-    nothing = f"{name} failed with exit status {done.returncode} and said nothing"
-    return (done.stderr or done.stdout).strip() or f"{nothing}: {done.args[0]}"
+    summary = f"{name} failed with exit status {done.returncode} and said nothing"
+    return (done.stderr or done.stdout).strip() or f"{summary}: {done.args[0]}"
 
 
 def limit() -> float:
@@ -134,16 +134,16 @@ def _make_environment() -> dict[str, str]:
 
 def _blame_the_machine(done: subprocess.CompletedProcess[str], name: str) -> None:
     """Raise BuildError if the compiler failed for a reason other than the source."""
-    if full := next((words for words in _FULL if words in done.stderr), ""):
+    if message := next((words for words in _FULL if words in done.stderr), ""):
         temporary = os.environ.get("TMPDIR") or tempfile.gettempdir()
         raise BuildError(
-            f"{name} cannot write what it compiles: {full}. Free some space in the "
+            f"{name} cannot write what it compiles: {message}. Free some space in the "
             f"folder of the cache (weft cache says where) and in {temporary}, or set "
             f"WEFT_CACHE and TMPDIR to folders that have some"
         )
     if done.returncode < 0:
-        ended = signal.Signals(-done.returncode).name
-        raise BuildError(f"{name} was ended by {ended}: {done.args[0]}")
+        signal_name = signal.Signals(-done.returncode).name
+        raise BuildError(f"{name} was ended by {signal_name}: {done.args[0]}")
 
 
 def _end(child: subprocess.Popen) -> None:
@@ -164,8 +164,8 @@ def _kill(child: subprocess.Popen) -> None:
 
 def nvcc() -> str | None:
     """Return the path of nvcc: on PATH, in CUDA_HOME, or in pip's wheels; or None."""
-    if found := shutil.which("nvcc"):
-        return found
+    if path := shutil.which("nvcc"):
+        return path
     try:
         from cuda.pathfinder import find_nvidia_binary_utility
 
@@ -188,14 +188,14 @@ def vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
     """
     spec = importlib.util.find_spec("nvidia")  # a namespace package: it runs no code
     places = (spec and spec.submodule_search_locations) or ()
-    found = [
+    folders = [
         header.parent
         for place in places
         for name in ("cudnn.h", "cublas_v2.h")
         for header in sorted(Path(place).glob(f"*/include/{name}"))
     ]
     return tuple(
-        word for folder in dict.fromkeys(found) for word in ("-isystem", f"{folder}")
+        word for folder in dict.fromkeys(folders) for word in ("-isystem", f"{folder}")
     )
 
 
@@ -217,11 +217,13 @@ def find_tool(name: str) -> str:
             f"the lab lies in {str(ROOT)!r}, and {name} cannot read a folder with "
             f"{odd[0]!r} in its name: rename it or move the lab"
         )
-    found = gxx() if name == "g++" else nvcc()
-    if not found:
-        named = os.environ.get("CXX")
-        raise BuildError(_CURES[name].format(f" '{named}' (from CXX)" if named else ""))
-    return found
+    path = gxx() if name == "g++" else nvcc()
+    if not path:
+        compiler = os.environ.get("CXX")
+        raise BuildError(
+            _CURES[name].format(f" '{compiler}' (from CXX)" if compiler else "")
+        )
+    return path
 
 
 @functools.cache
@@ -246,11 +248,11 @@ def live_sm() -> str:
 
 def toolkit_version() -> str:
     """Return the release of nvcc, or "none"."""
-    found = nvcc()
-    if not found:
+    compiler = nvcc()
+    if not compiler:
         return "none"
-    done = subprocess.run([found, "--version"], text=True, capture_output=True)
-    release = [part for part in done.stdout.split(",") if "release" in part]
+    process = subprocess.run([compiler, "--version"], text=True, capture_output=True)
+    release = [part for part in process.stdout.split(",") if "release" in part]
     return release[0].split()[-1] if release else "unknown"
 
 
@@ -272,10 +274,10 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
         file.flush()
         option = "-sass" if "cuobjdump" in Path(found).name else "-c"
         command = [found, option, *["-gi"] * lines, file.name]
-        done = subprocess.run(command, text=True, capture_output=True)
-    if done.returncode:
-        raise BuildError(f"{found}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
+        process = subprocess.run(command, text=True, capture_output=True)
+    if process.returncode:
+        raise BuildError(f"{found}: {(process.stderr or process.stdout).strip()}")
+    return process.stdout
 
 
 @functools.cache
@@ -293,9 +295,9 @@ def find_disassembler() -> str:
     for find in finders:
         for name in TOOLS:
             try:
-                found = find(name)
+                path = find(name)
             except Exception:  # pathfinder refuses unknown names
                 continue
-            if found and os.access(found, os.X_OK):
-                return found
+            if path and os.access(path, os.X_OK):
+                return path
     raise BuildError(f"no nvdisasm and no cuobjdump, which print machine code: {_CURE}")
