@@ -108,7 +108,7 @@ def test_the_lab_itself_may_lie_anywhere_but_where_gxx_cannot_read(tmp_path, nam
     done = python(lab, tmp_path / "cache", "-c", LIBRARY)
     if name in UNKNOWN_TO_GXX:
         last = done.stderr.splitlines()[-1]
-        assert last.startswith("weft.base.errors.BuildError: the lab lies in ")
+        assert last.startswith("weft.base.errors.BuildError: the lab is in ")
         assert last.endswith("in its name: rename it or move the lab")
         return
     assert done.stdout == "reference\n", done.stderr
@@ -133,7 +133,7 @@ def test_a_name_that_is_not_utf8_is_one_line(lab, tmp_path):
     done = python(lab, tmp_path / "cache", *words, cwd=here)
     assert done.returncode == 3, done.stderr
     done = python(copy_lab(here / "lab"), tmp_path / "cache", "-c", LIBRARY)
-    assert "BuildError: the lab lies in '" in done.stderr.splitlines()[-1]
+    assert "BuildError: the lab is in '" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("locale", only(["C"], ["C", "POSIX", "de_DE.UTF-8", "xx_YY"]))

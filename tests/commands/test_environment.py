@@ -49,7 +49,8 @@ def test_a_python_that_is_not_there_is_one_sentence():
     done = run(PYTHON="/no/such/python")
     assert done.returncode == 1
     assert (
-        done.stderr == "weft: PYTHON=/no/such/python is no program on this machine.\n"
+        done.stderr
+        == "weft: PYTHON=/no/such/python: this machine has no such program.\n"
     )
 
 
@@ -78,7 +79,7 @@ def test_half_an_environment_is_not_left_behind(fake_python, tmp_path, end):
     )
     said = done.stderr.splitlines()
     assert done.returncode == (1 if "exit" in end else 130), done.stderr
-    assert len(said) == 2 and said[0] == f"weft: making {venv}"
+    assert len(said) == 2 and said[0] == f"weft: creating {venv}"
     assert ("No space left" if "exit" in end else "stopped") in said[1]
     assert not venv.exists()
 

@@ -201,7 +201,7 @@ def test_where_nothing_can_be_written_the_session_remembers(folder, capsys):
 
 def test_a_cache_folder_that_cannot_be_written_is_one_line(folder, capsys, monkeypatch):
     monkeypatch.setattr(store, "is_lasting", lambda: False)
-    store._say_not_lasting.cache_clear()
+    store._warn_not_lasting.cache_clear()
     solve("map", "zip")
     cloth_module.cloth(named("map"))
     said = capsys.readouterr().err

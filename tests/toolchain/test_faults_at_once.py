@@ -133,7 +133,7 @@ def test_a_damaged_library_is_built_anew(lab, tmp_path, harm):
     path.write_bytes(harmed[harm])
     done = python(lab, tmp_path / "cache", "-c", LIBRARY)
     assert done.stdout == "reference\n", done.stderr
-    assert "is damaged: building it anew" in done.stderr
+    assert "is damaged: building it again" in done.stderr
     again = python(lab, tmp_path / "cache", "-c", LIBRARY)
     assert (again.stdout, again.stderr) == ("reference\n", "")
 

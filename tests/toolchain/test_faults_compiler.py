@@ -32,10 +32,10 @@ FAULT
 """
 FAULTS = {
     "fails": ("echo 'out of luck' >&2; exit 3", "out of luck"),
-    "is silent": ("exit 3", r"cxx failed with exit status 3 and said nothing: /"),
+    "is silent": ("exit 3", r"cxx failed with exit status 3 and printed nothing: /"),
     "crashes": ("kill -SEGV $$", r"cxx was ended by SIGSEGV: /"),
     "is killed": ("kill -KILL $$", r"cxx was ended by SIGKILL: /"),
-    "does nothing": ("exit 0", r"cxx failed with exit status 0 and said nothing: /"),
+    "does nothing": ("exit 0", r"cxx failed with exit status 0 and printed nothing: /"),
     "says bytes": (r"printf '\377\200' >&2; exit 1", "\ufffd\ufffd"),
     "hangs": (
         "$0.sleep 1000 & $0.sleep 1000",

@@ -1,4 +1,4 @@
-"""python -m weft bench WHAT: time an op's rungs and PyTorch's, or run a benchmark."""
+"""python -m weft bench WHAT: time the rungs of an op, or run a benchmark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import importlib
 from ..base import device as devices
 from ..timing import STATISTIC, table, write_json
 
-# The benchmarks other than ops (ops.py). Each module defines rows() or
+# The benchmarks other than those of ops (ops.py). Each module defines rows() or
 # rows_of(arguments), which return a list of rows. It can also define SHOWN, the columns
 # to print; note(rows), the text below them; status(rows), the exit status; and
 # merged(path, rows), the rows to write to a file that already contains rows.
@@ -36,34 +36,33 @@ OPTIONS = ("mnist", "matmul")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft bench`."""
-    # `bench --help` works without PyTorch.
+    # Imported lazily, since it imports PyTorch.
     from ..benchmarks.ops import PROBLEMS
 
-    parser.add_argument("what", choices=[*BENCHMARKS, *PROBLEMS])
-    parser.add_argument("--device", default="cpu", help="of an op: cpu, cuda, cuda:N")
-    sizes = "of an op: 256,512; of matmul 5120x256x5120 (m x k x n), 64of256 too"
-    parser.add_argument("--sizes", metavar="N,N", default="", help=sizes)
-    parser.add_argument("--rungs", metavar="NAME,NAME", default="", help="of an op")
-    parser.add_argument("--json", metavar="PATH", help="write the rows there")
+    add = parser.add_argument
+    add("what", choices=[*BENCHMARKS, *PROBLEMS], help="an op, or a benchmark")
+    add("--device", default="cpu", help="device to time: cpu (default), cuda, cuda:N")
+    sizes = "sizes of an op, e.g. 256,512; for matmul also m x k x n, e.g. "
+    sizes += "5120x256x5120, and batches, e.g. 64of256"
+    add("--sizes", metavar="N,N", default="", help=sizes)
+    rungs = "rungs of an op to time (default: all)"
+    add("--rungs", metavar="NAME,NAME", default="", help=rungs)
+    add("--json", metavar="PATH", help="write the rows to this file")
     for module in (importlib.import_module(BENCHMARKS[name]) for name in OPTIONS):
         module.add_arguments(parser.add_argument_group(module.TITLE))
 
 
 def main(args: argparse.Namespace) -> int:
     """Run a benchmark; print its rows and, if requested, write them to a file."""
-    # `bench --help` works without PyTorch.
+    # Imported lazily, since it imports PyTorch.
     from ..benchmarks import ops
 
     _check_device(args.device)
     if args.what in BENCHMARKS:
-        benchmark = importlib.import_module(BENCHMARKS[args.what])
-        rows = (
-            benchmark.rows_of(args)
-            if hasattr(benchmark, "rows_of")
-            else benchmark.rows()
-        )
+        module = importlib.import_module(BENCHMARKS[args.what])
+        rows = module.rows_of(args) if hasattr(module, "rows_of") else module.rows()
         all_keys = list(dict.fromkeys(key for row in rows for key in row))
-        shown = getattr(benchmark, "SHOWN", all_keys)
+        shown = getattr(module, "SHOWN", all_keys)
     else:
         sizes = [int(size) for size in args.sizes.split(",") if size]
         rungs = [name for name in args.rungs.split(",") if name]
@@ -73,17 +72,17 @@ def main(args: argparse.Namespace) -> int:
         shown += ["gbs", "tflops", "error", "vs_torch"]
     print(table(rows, shown))
     if args.what in BENCHMARKS:
-        if hasattr(benchmark, "note"):
-            print(f"{benchmark.note(rows)}\n{STATISTIC}")
+        if hasattr(module, "note"):
+            print(f"{module.note(rows)}\n{STATISTIC}")
     else:
         print(f"{rows[0]['device']}; fp32; timer {rows[0]['timer']}, {STATISTIC}")
     if args.json:
-        if args.what in BENCHMARKS and hasattr(benchmark, "merged"):
-            rows = benchmark.merged(args.json, rows)
+        if args.what in BENCHMARKS and hasattr(module, "merged"):
+            rows = module.merged(args.json, rows)
         on_gpu = any(row["target"] == "cuda" and row["device"] for row in rows)
         write_json(args.json, rows, "cuda" if on_gpu else args.device)
-    if args.what in BENCHMARKS and hasattr(benchmark, "status"):
-        return benchmark.status(rows)
+    if args.what in BENCHMARKS and hasattr(module, "status"):
+        return module.status(rows)
     return 0
 
 

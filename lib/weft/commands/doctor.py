@@ -1,4 +1,4 @@
-"""Examine this machine: its equipment, the parts that run, and cures for the others.
+"""Examine this machine: its hardware, its tools, and cures for missing parts.
 
 python -m weft doctor
 """
@@ -26,7 +26,7 @@ from ..toolchain.tools import cpu_flags, toolkit_version
 
 @dataclass(frozen=True)
 class Examination:
-    """The result of one examination. `cure` is empty if nothing is wrong."""
+    """The result of one examination; `cure` is empty if nothing is wrong."""
 
     name: str
     value: str
@@ -39,7 +39,7 @@ class Examination:
 
 
 def examine(rungs: bool = True) -> list[Examination]:
-    """Examine everything; missing equipment raises no error.
+    """Examine everything; a missing part raises no error.
 
     rungs: whether to build every op and list its rungs, which may take a minute.
     """
@@ -61,13 +61,13 @@ def examine(rungs: bool = True) -> list[Examination]:
             findings += examine_part()
         except Exception as error:  # a doctor who faints helps nobody
             name = examine_part.__name__.strip("_")
-            findings.append(Examination(name, f"could not look: {error}"))
+            findings.append(Examination(name, f"cannot be examined: {error}"))
     return findings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft doctor`."""
-    parser.add_argument("--json", metavar="PATH", help="write the findings there")
+    parser.add_argument("--json", metavar="PATH", help="write the results to this file")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -95,7 +95,7 @@ def vector_width() -> str:
     return "plain"
 
 
-# ---- looks -------------------------------------------------------------------
+# ---- examinations ------------------------------------------------------------------
 
 
 def _examine_python() -> list[Examination]:
@@ -119,14 +119,14 @@ def _examine_compiler() -> list[Examination]:
     return [Examination("C++ compiler", process.stdout.splitlines()[0])]
 
 
-_OVERRUN = """__global__ void overrun(int *x) {
+_FAULTY_CELL = """__global__ void overrun(int *x) {
     x[threadIdx.x] = 1;
 }
 """
 
 
 def _examine_watch_build() -> list[Examination]:
-    """Examine, with a faulty kernel, whether launches on the CPU can be watched."""
+    """Launch a faulty kernel to examine whether the watch build reports it."""
     import torch
 
     # Imported for this finding alone: doctor runs where this import fails.
@@ -134,7 +134,7 @@ def _examine_watch_build() -> list[Examination]:
 
     name, cure = "watch build", "it needs g++ 11 or later, with -fsanitize=thread"
     try:
-        cell = load_cuda(_OVERRUN, target="cpu", watched=True)
+        cell = load_cuda(_FAULTY_CELL, target="cpu", watched=True)
         cell.overrun[1, 2](torch.zeros(1, dtype=torch.int32))
     except BuildError as error:
         return [Examination(name, str(error).splitlines()[0], cure)]
@@ -143,7 +143,7 @@ def _examine_watch_build() -> list[Examination]:
         if report and [(f.kind, f.line) for f in report.findings] == [("bounds", 2)]:
             value = "%%cuda, inspect() and weft inspect watch kernels on the CPU"
             return [Examination(name, value)]
-    return [Examination(name, "does not see a kernel that writes past its array", cure)]
+    return [Examination(name, "misses a kernel that writes past its array", cure)]
 
 
 _NEEDED = {"torch", "numpy", "cffi", "platformdirs", "filelock", "matplotlib", "tqdm"}
@@ -165,19 +165,21 @@ def _examine_gpu() -> list[Examination]:
     import torch
 
     if torch.cuda.is_available():
-        return [_one_gpu(index) for index in range(torch.cuda.device_count())]
+        return [_examine_one_gpu(index) for index in range(torch.cuda.device_count())]
     smi = shutil.which("nvidia-smi")
     if smi and subprocess.run([smi, "-L"], capture_output=True).stdout.strip():
         cure = f"this torch ({torch.__version__}) cannot use the GPU: pip install torch"
-        return [Examination("GPU", "there is one, but torch does not see it", cure)]
+        return [Examination("GPU", "present, but torch does not find it", cure)]
     if Path("/dev/nvidia0").exists():
-        return [Examination("GPU", "no driver answers", "install NVIDIA's driver")]
+        return [
+            Examination("GPU", "present, without a driver", "install NVIDIA's driver")
+        ]
     return [
-        Examination("GPU", "none: kernels run on the CPU target, GPU results are shown")
+        Examination("GPU", "none: kernels run on the CPU, lessons show GPU results")
     ]
 
 
-def _one_gpu(index: int) -> Examination:
+def _examine_one_gpu(index: int) -> Examination:
     import torch
 
     gpu = torch.cuda.get_device_properties(index)
@@ -187,7 +189,9 @@ def _one_gpu(index: int) -> Examination:
         f"driver {driver_version()}"
     )
     if (gpu.major, gpu.minor) < (7, 5):
-        return Examination(f"GPU {index}", value, "the kernels need 7.5 or later")
+        return Examination(
+            f"GPU {index}", value, "kernels need capability 7.5 or later"
+        )
     return Examination(f"GPU {index}", value)
 
 
@@ -198,13 +202,13 @@ def _examine_toolkit() -> list[Examination]:
     if nvcc_path:
         return [Examination("CUDA Toolkit", f"{toolkit_version()} ({nvcc_path})")]
     if not torch.cuda.is_available():
-        return [Examination("CUDA Toolkit", "none, and none needed without a GPU")]
+        return [Examination("CUDA Toolkit", "none: without a GPU, none is needed")]
     cure = "install the CUDA Toolkit, or: pip install nvidia-cuda-nvcc"
-    return [Examination("CUDA Toolkit", "no nvcc: the GPU cannot be used", cure)]
+    return [Examination("CUDA Toolkit", "no nvcc: ops cannot use the GPU", cure)]
 
 
 def _examine_cells() -> list[Examination]:
-    """Examine the compilers and disassemblers for %%cuda cells."""
+    """Examine the compiler of %%cuda cells on a GPU, and tools for machine code."""
     # Imported for this finding alone: doctor runs where this import fails.
     from ..cells.gpu import nvrtc
 
@@ -218,7 +222,7 @@ def _examine_cells() -> list[Examination]:
     try:
         findings.append(Examination("disassembler", tools.find_disassembler()))
     except BuildError as error:
-        findings.append(Examination("disassembler", "none: no --sass", str(error)))
+        findings.append(Examination("disassembler", "none: no sass()", str(error)))
     return [*findings, _examine_ptxas(), _examine_ncu()]
 
 
@@ -243,24 +247,24 @@ def _examine_ncu() -> Examination:
     except ncu.NoCounters as error:
         import torch
 
-        value = "none: profile() has the CPU's counters alone"
+        value = "none: profile() shows only the CPU's counters"
         return Examination(
             "ncu", value, str(error) if torch.cuda.is_available() else ""
         )
 
 
 def _examine_numba() -> list[Examination]:
-    """Examine the targets of numba_jit(kernel)."""
+    """Examine the target on which numba_jit(kernel) runs."""
     from importlib.util import find_spec
 
     if not find_spec("numba"):
         cure = "pip install numba"
-        return [Examination("numba_jit", "nothing to run on", cure)]
+        return [Examination("numba_jit", "none: Numba is missing", cure)]
     # Imported for this finding alone: doctor runs where this import fails.
     from ..pykernel.numba import on_gpu
 
     if not on_gpu():
-        value = "Numba's simulator, in a separate process (no GPU, or requested)"
+        value = "Numba's simulator, in a separate process (no GPU, or on request)"
         return [Examination("numba_jit", value)]
     # Imported for this finding alone: doctor runs where this import fails.
     from ..pykernel.numba import gpu
@@ -302,7 +306,7 @@ def _examine_rungs() -> list[Examination]:
 
 
 def _describe_rungs(rungs: list, target: str) -> str:
-    """List the rungs that run on a target, and why the other rungs do not."""
+    """List the rungs that run on a target, and the others with the reason."""
     sm = 0
     if target == "cuda":
         import torch
@@ -317,7 +321,7 @@ def _describe_rungs(rungs: list, target: str) -> str:
         elif target not in rung.targets:
             reason = "GPU only" if target == "cpu" else "CPU only"
         elif rung.sm > sm > 0:
-            reason = f"needs compute capability {rung.sm / 10}, here is {sm / 10}"
+            reason = f"needs compute capability {rung.sm / 10}, this is {sm / 10}"
         reasons.setdefault(reason, []).append(rung.name)
     available = ", ".join(reasons.pop(""))
     others = [f"{', '.join(names)} ({reason})" for reason, names in reasons.items()]

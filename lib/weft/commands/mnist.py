@@ -1,4 +1,4 @@
-"""python -m weft mnist: train, compare, print a table, and draw the picture."""
+"""python -m weft mnist: train, compare with PyTorch, print a table, draw a chart."""
 
 from __future__ import annotations
 
@@ -23,32 +23,39 @@ COLUMNS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft mnist`."""
     parser.description += """.
-        Batch norm has no running statistics: it takes those of the batch, in
-        training and, over batches of 1000, in evaluation, on both sides."""
+        Batch norm has no running statistics: ours and PyTorch's use those of the
+        batch, in training and in evaluation, which takes batches of 1000."""
     defaults = Config()
     add = parser.add_argument
     add(
         "--rung",
-        help="naive, tf32, ... or several: numba,naive; ladder: all that run there "
-        "(default: the fastest in fp32)",
+        metavar="NAME,NAME",
+        help="rungs to train, e.g. tf32 or numba,naive; ladder: all that run on the "
+        "device (default: the fastest in fp32)",
     )
     add("--device", default=defaults.device, help="cpu (default), cuda or cuda:N")
-    add("--epochs", type=int, default=defaults.epochs, help="default: %(default)s")
-    add("--batch", type=int, default=defaults.batch, help="default: %(default)s")
-    add("--lr", type=float, default=defaults.lr, help="default: %(default)s")
-    add("--seed", type=int, default=defaults.seed, help="of weights and orders")
-    add("--threads", type=int, default=0, help="of the CPU (default: every core)")
+    for name, kind, text in (
+        ("epochs", int, "epochs to train"),
+        ("batch", int, "images per step"),
+        ("lr", float, "learning rate"),
+        ("seed", int, "seed of first weights and image orders"),
+    ):
+        value = getattr(defaults, name)
+        add(f"--{name}", type=kind, default=value, help=f"{text} (default: {value})")
+    add("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     add("--compare", action="store_true", help="race PyTorch: eager, compiled, ...")
     add(
         *["--iterations", "--steps"],
         **{"type": int, "default": defaults.iterations, "dest": "iterations"},
         help="steps timed per contender (default: %(default)s)",
     )
-    add("--limit", type=int, metavar="N", help="train on the first N images only")
-    add("--load", metavar="W.npz", help="begin with these weights")
-    add("--save", metavar="W.npz", help="write the weights, also after Ctrl-C")
-    add("--plot", metavar="PATH", help="draw the comparison (.svg, .png, .pdf)")
-    add("--json", metavar="PATH", help="write the rows")
+    add("--limit", type=int, metavar="N", help="train only on the first N images")
+    add("--load", metavar="W.npz", help="start with the weights in this file")
+    add(
+        "--save", metavar="W.npz", help="write the weights to this file, also on Ctrl-C"
+    )
+    add("--plot", metavar="PATH", help="draw the comparison (.svg, .png or .pdf)")
+    add("--json", metavar="PATH", help="write the rows to this file")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -75,8 +82,8 @@ def main(args: argparse.Namespace) -> int:
 def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Load committed results of the Python rungs that did not run on this machine.
 
-    These rungs need a GPU. Without one, the picture shows their time on another
-    machine's GPU, with the same batch size.
+    These rungs need a GPU. Without one, the chart shows their times on another
+    machine's GPU at the same batch size.
     """
     # matplotlib is slow to import.
     from ..benchmarks.race.plot import PYTHON
@@ -95,7 +102,7 @@ def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def summarize_rows(result: Result) -> str:
-    """Format the rows as a table, with the method and a list of skipped rungs."""
+    """Format the rows as a table, with the method and the absent contenders."""
     lines = []
     for row in result.rows:
         accuracy, size = row["test_accuracy"], row["peak_bytes"]
@@ -115,15 +122,15 @@ def summarize_rows(result: Result) -> str:
     notes = [
         f"{first['device']}{threads}; batch {first['batch']}, {', '.join(precisions)}; "
         f"timer {first['timer']}, {STATISTIC}.",
-        "Accuracy over batches of 1000, batch norm with the batch's own statistics.",
+        "Accuracy over batches of 1000; batch norm uses each batch's statistics.",
     ]
     if first["target"] == "cpu" and "cuda" in result.cnn.rung.targets:
         notes.append("These CUDA kernels were simulated: ignore their times.")
     if any(row["impl"] == "torch" for row in result.rows):
         notes.append(
-            "vs: PyTorch's time over ours in the same precision, above 1 ours is "
-            "faster. Of PyTorch's, the fastest eager one was trained, the others "
-            "timed only."
+            "vs: PyTorch's time over ours in the same precision; above 1, ours is "
+            "faster. PyTorch's fastest eager variant was trained, the others were "
+            "only timed."
         )
     notes += [f"absent: {name}: {reason}" for name, reason in result.absent.items()]
     return "\n".join([table(lines, list(COLUMNS)), *notes])

@@ -68,8 +68,8 @@ class Trainer(ABC):
         self.close()
 
     def __repr__(self) -> str:
-        config = self.config
-        size = f"{config['channels1']}-{config['channels2']}-{config['hidden']}-{config['classes']}"
+        keys = ("channels1", "channels2", "hidden", "classes")
+        size = "-".join(str(self.config[key]) for key in keys)
         name = type(self).__name__
         return f"{name}({self.rung.name!r}, {str(self.device)!r}, {size})"
 

@@ -1,24 +1,24 @@
-"""The best rates that this machine reaches: memory, arithmetic, and cuBLAS.
+"""The highest rates that this machine reaches, in memory and arithmetic, and cuBLAS.
 
-Gemm is cuBLAS without PyTorch around it, the peer of our matrix products:
+Gemm calls cuBLAS directly, without PyTorch. It is the peer of our matrix products:
 
     product = Gemm("bf16")
     product(c, a, b)                c (m,n) = a (m,k) @ b (k,n)
     product(c, a, b_t, "nt")        b stored (n,k)
 
-cuBLAS stores matrices by columns, where a row-major c is its transpose. So Gemm
-requests c^T = b^T a^T, which swaps the operands and changes no number. The handle has
-the same workspace as in PyTorch: without one, cuBLAS may choose other kernels. See
-https://docs.nvidia.com/cuda/cublas/#cublasgemmex.
+cuBLAS stores matrices by columns, and reads a row-major c as its transpose. Gemm
+therefore requests c^T = b^T a^T, which swaps the operands and changes no number. The
+handle has the same workspace as in PyTorch: without one, cuBLAS may choose other
+kernels. See https://docs.nvidia.com/cuda/cublas/#cublasgemmex.
 
     peaks("cuda")           rows: a copy (gbs), reads served by the L2 cache (gbs),
                             and multiply-adds by kind (tflops)
     ceilings(rows)          {"gbs": ..., "l2": ..., "fp32": ..., "tf32": ..., ...}
 
 Each kernel of peaks.cu and peaks.c does one thing, with its operands in registers or
-shared memory. The fastest sample is the peak: interference by others is no property of
-the machine. Each device is measured once and its peaks cached; `python -m weft bench
-matmul --set peaks` measures again.
+shared memory. The fastest sample is the peak, since interference by other programs is
+not a property of the machine. Each device is measured once, and its peaks are cached;
+`python -m weft bench matmul --set peaks` measures again.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ if TYPE_CHECKING:
 
 SONAMES = ("libcublas.so.13", "libcublas.so.12", "libcublas.so")
 LAYOUTS = ("nn", "nt", "tn", "tt")
-# cudaDataType and cublasComputeType_t: of a and b, and of the sums.
+# cudaDataType of a and b, and cublasComputeType_t of the sums.
 FP32, FP16, BF16 = 0, 2, 14
 SUM_FP32, SUM_TF32 = 68, 77
-CUBLAS_KINDS = {  # by precision: type of a and b in torch, in cuBLAS, type of sums
+CUBLAS_KINDS = {  # precision: type of a and b in torch, in cuBLAS; type of the sums
     "fp32": ("float32", FP32, SUM_FP32),
     "tf32": ("float32", FP32, SUM_TF32),
     "bf16": ("bfloat16", BF16, SUM_FP32),
     "fp16": ("float16", FP16, SUM_FP32),
 }
 NORMAL, TRANSPOSED = 0, 1  # cublasOperation_t
-DEFAULT_GEMM = -1  # cublasGemmAlgo_t: chosen by cuBLAS's heuristic
+DEFAULT_GEMM = -1  # cublasGemmAlgo_t: cuBLAS's heuristic chooses the algorithm
 STATUS = {
     **{1: "not initialized", 3: "allocation failed", 7: "invalid value"},
     **{8: "architecture mismatch", 11: "mapping error", 13: "execution failed"},
@@ -88,8 +88,8 @@ class Gemm:
     ) -> None:
         """Queue the product on torch's current stream.
 
-        layout: one letter each for a and b, "n" as it is, "t" stored transposed: with
-        "nt" b is (n,k). Raises ArgumentError for arrays that do not fit, KernelError if
+        layout: one letter each for a and b, "t" if it is stored transposed, else "n":
+        with "nt", b is (n,k). Raises ArgumentError for invalid arrays, KernelError if
         cuBLAS fails.
         """
         m, n, k = self._sizes(c, a, b, layout)
@@ -109,7 +109,7 @@ class Gemm:
         )
 
     def _sizes(self, c: Any, a: Any, b: Any, layout: str) -> tuple[int, int, int]:
-        """Return m, n, k; raise ArgumentError if the arrays do not fit each other."""
+        """Return m, n, k; raise ArgumentError for invalid shapes, dtypes or layout."""
         import torch
 
         if layout not in LAYOUTS:
@@ -130,7 +130,7 @@ class Gemm:
 
 
 def cublas_version() -> str:
-    """Return the library's version, e.g. "13.0.2"."""
+    """Return the version of cuBLAS, e.g. "13.0.2"."""
     parts = [ctypes.c_int() for _ in range(3)]
     for index, value in enumerate(parts):
         _call("cublasGetProperty", index, ctypes.byref(value))
@@ -138,9 +138,9 @@ def cublas_version() -> str:
 
 
 def workspace_bytes(capability: tuple[int, int]) -> int:
-    """Return PyTorch's workspace for cuBLAS: 32 MiB from Hopper on, else 8.1 MiB.
+    """Return the bytes of PyTorch's cuBLAS workspace: 32 MiB from Hopper on, else 8.1.
 
-    CUBLAS_WORKSPACE_CONFIG, ":KiB:count" once or more, overrides both.
+    CUBLAS_WORKSPACE_CONFIG, one or more ":KiB:count", overrides both.
     """
     pools = re.findall(r":(\d+):(\d+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
     if not pools:
@@ -150,9 +150,9 @@ def workspace_bytes(capability: tuple[int, int]) -> int:
 
 @functools.cache
 def open_cublas() -> ctypes.CDLL:
-    """Return libcublas: the one that PyTorch has loaded, or another installed one.
+    """Return libcublas: PyTorch's if it is loaded, else an installed one.
 
-    Raises KernelError if there is none.
+    Raises KernelError if none is installed.
     """
     loaded = getattr(os, "RTLD_NOLOAD", 0)
     for mode in (loaded, None):
@@ -160,7 +160,7 @@ def open_cublas() -> ctypes.CDLL:
             with contextlib.suppress(OSError):
                 return ctypes.CDLL(name, mode=os.RTLD_NOW | (mode or 0))
         if mode is not None:
-            with contextlib.suppress(Exception):  # not installed, or finds nothing
+            with contextlib.suppress(Exception):  # no pathfinder or no cuBLAS
                 from cuda.pathfinder import load_nvidia_dynamic_lib
 
                 path = load_nvidia_dynamic_lib("cublas").abs_path
@@ -170,14 +170,14 @@ def open_cublas() -> ctypes.CDLL:
 
 @functools.cache
 def _handle(index: int) -> tuple[ctypes.c_void_p, torch.Tensor]:
-    """Return a handle for a GPU, never destroyed, and its workspace."""
+    """Return a cuBLAS handle for a GPU, which is never destroyed, and its workspace."""
     import torch
 
-    device_of_torch = torch.device("cuda", index)
-    size = workspace_bytes(torch.cuda.get_device_capability(device_of_torch))
-    workspace = torch.empty(size, dtype=torch.uint8, device=device_of_torch)
+    gpu = torch.device("cuda", index)
+    size = workspace_bytes(torch.cuda.get_device_capability(gpu))
+    workspace = torch.empty(size, dtype=torch.uint8, device=gpu)
     handle = ctypes.c_void_p()
-    with torch.cuda.device(device_of_torch):
+    with torch.cuda.device(gpu):
         _call("cublasCreate_v2", ctypes.byref(handle))
     return handle, workspace
 
@@ -193,7 +193,7 @@ def _call(function: str, *args: Any) -> None:
 
 
 SOURCES = {"cuda": "peaks.cu", "cpu": "peaks.c"}
-# rung, precision, minimal and maximal compute capability times 10, as in the source.
+# rung, precision, minimal and maximal compute capability times 10; as in peaks.cu.
 KINDS = (
     ("ffma", "fp32", 0, 999),
     ("mma", "tf32", 80, 999),
@@ -203,15 +203,15 @@ KINDS = (
     ("wgmma", "bf16", 90, 90),
 )
 COPIED = {"cuda": 1 << 28, "cpu": 1 << 25}  # floats
-IN_L2 = 1 << 22  # floats, 16 MiB: more than all L1 caches, less than an L2 cache
-BLOCKS_A_PROCESSOR = 8  # blocks per multiprocessor that reads: 2048 threads
+IN_L2 = 1 << 22  # floats: 16 MiB exceed all L1 caches, and fit in an L2 cache
+BLOCKS_A_PROCESSOR = 8  # reading blocks per multiprocessor: 2048 threads
 BURST = 1e-3  # duration of a kernel, in seconds
-SECONDS = 0.4  # approximate seconds that each is timed
+SECONDS = 0.4  # approximate seconds of timing per kernel
 THREADS = 256  # per block, as in the source
 
 
 def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
-    """Return a device's rows: cached, or measured now if `again` or if none are cached.
+    """Return a device's rows from the cache; measure if there are none, or if `again`.
 
     Raises BuildError without a compiler, KernelError if a kernel fails.
     """
@@ -231,8 +231,10 @@ def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
 
 
 def ceilings(rows: Iterable[Row]) -> dict[str, float]:
-    """Return the highest of each: GB/s of a copy ("gbs") and of reads from the L2 cache
-    ("l2"), and TFLOP/s by precision. 3xtf32: a third of tf32.
+    """Return the highest rate of each kind.
+
+    "gbs": a copy, in GB/s. "l2": reads from the L2 cache, in GB/s. The others are
+    precisions, in TFLOP/s; 3xtf32 is a third of tf32.
     """
     rates: dict[str, float] = {}
     for row in (row for row in rows if row["op"] == "peak"):
@@ -241,7 +243,7 @@ def ceilings(rows: Iterable[Row]) -> dict[str, float]:
         rates[name] = max(value, rates.get(name, 0.0))
     if "tf32" in rates:
         rates["3xtf32"] = rates["tf32"] / 3
-    if "bf16" in rates:  # the same units, at the same rate
+    if "bf16" in rates:  # fp16 uses the same units at the same rate
         rates["fp16"] = max(rates["bf16"], rates.get("fp16", 0.0))
     return rates
 
@@ -260,7 +262,7 @@ def _make_row(
 
 @functools.cache
 def open_library(target: str, name: str = "") -> ctypes.CDLL:
-    """Open peaks.cu for "cuda", peaks.c for "cpu", or the source called `name`."""
+    """Open the library of peaks.cu for "cuda", peaks.c for "cpu", or source `name`."""
     source = Path(__file__).with_name(name or SOURCES[target])
     files = [build.KERNELS / "common" / "common.cu", source]
     flavour = build.Flavour.here(target)
@@ -280,10 +282,10 @@ def _on_gpu(where: Any) -> list[Row]:
     count = COPIED["cuda"]
     x, y = (torch.randn(count, device=where) for _ in range(2))
     copy = Contender(lambda i: queue(lib, "peak_copy", y, x, ctypes.c_size_t(count)))
-    copy.checked = True  # below
+    copy.checked = True  # torch.equal() below
     timed = _time_alone(copy, where)
     if not torch.equal(x, y):
-        raise KernelError("peak_copy: what was copied is not the same")
+        raise KernelError("peak_copy: the copy differs from its source")
     rows = [
         _make_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)
     ]
@@ -295,7 +297,7 @@ def _on_gpu(where: Any) -> list[Row]:
 
 
 def _read_l2(lib: Any, where: Any) -> Row:
-    """Time reads that the L2 cache serves and that bypass the L1 caches."""
+    """Time reads that bypass the L1 caches and that the L2 cache serves."""
     import torch
 
     processors = torch.cuda.get_device_properties(where).multi_processor_count
@@ -312,7 +314,7 @@ def _read_l2(lib: Any, where: Any) -> Row:
 
 
 def _measure_chain(lib: Any, kind: int, rung: str, precision: str, where: Any) -> Row:
-    """Measure multiply-adds of a kind, for as many turns as take BURST seconds."""
+    """Time multiply-adds of a kind, with as many turns as fill BURST seconds."""
     import torch
 
     with torch.cuda.device(where.index):
@@ -331,7 +333,7 @@ def _measure_chain(lib: Any, kind: int, rung: str, precision: str, where: Any) -
 
 
 def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
-    """Call a function of peaks.cu on torch's stream, with tensors as addresses."""
+    """Call a function of peaks.cu on torch's stream; pass tensors as addresses."""
     tensors = [a for a in args if hasattr(a, "data_ptr")]
     index = tensors[0].device.index
     stream = 0 if index is None else devices.current_stream(index)
@@ -343,7 +345,7 @@ def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
 
 
 def _time_alone(one: Contender, where: Any, seconds: float = 0.0) -> Timed:
-    """Time it alone; a GPU stays cool, so that its clock is the highest."""
+    """Time a contender alone; a GPU stays cool, so that its clock is highest."""
     timer, cool = ("event", True) if where.type == "cuda" else ("wall", False)
     limit = seconds or SECONDS
     return race({"it": one}, where, timer, seconds=limit, cool=cool)["it"]
@@ -353,7 +355,7 @@ def _time_alone(one: Contender, where: Any, seconds: float = 0.0) -> Timed:
 
 
 def _on_cpu(where: Any) -> list[Row]:
-    """Measure with OpenMP's default number of threads; no cache can hold the copy."""
+    """Measure with OpenMP's default number of threads; the copy exceeds every cache."""
     import numpy as np
 
     lib, count = open_library("cpu"), COPIED["cpu"]
@@ -367,10 +369,8 @@ def _on_cpu(where: Any) -> list[Row]:
     threads, turns = lib.peak_threads(), 4000
     out = np.zeros(threads, np.float32)
     address = ctypes.c_void_p(out.ctypes.data)
-    factors = ctypes.c_float(0.999), ctypes.c_float(0.5)
-    timed = _time_alone(
-        Contender(lambda i: lib.peak_run(address, turns, *factors)), where
-    )
+    xy = ctypes.c_float(0.999), ctypes.c_float(0.5)
+    timed = _time_alone(Contender(lambda i: lib.peak_run(address, turns, *xy)), where)
     tflops = lib.peak_flops() * threads * turns / timed.fastest / 1e6
     row = _make_row("fma", "fp32", where, timed, tflops=tflops)
     return [*rows, row | {"threads": threads}]

@@ -1,9 +1,9 @@
 """Compile kernels/ to lib/libweft_*.so, one library per op and target.
 
-A library is built when an op is first used. Its sources are compiled to objects, cached
-under a hash of text, headers, flags and compiler. The library's name contains a hash of
-all its objects, so new code always has a new name. This matters because reopening a
-shared library's path runs the old code, and overwriting an open library kills the
+A library is built when an op is first used. Its sources are compiled to objects, which
+are cached under a hash of text, headers, flags and compiler. The library's name
+contains a hash of all its objects, so new code always has a new name. Otherwise,
+reopening a path would run the old code, and overwriting an open library would kill the
 process. tools.py finds and runs the compilers.
 
     cpu   .cu through rewrite.py and g++ with kernels/simt, .c through g++
@@ -30,15 +30,15 @@ from . import keys, tools
 from .tools import find_tool, live_sm, nvcc, vendor_headers, version_of
 
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # folders with simt's headers
-WARNINGS = ["-Wall", "-Wextra"]  # treated as errors in the tests, see compile_check()
+WARNINGS = ["-Wall", "-Wextra"]  # the tests treat them as errors: compile_check()
 FIBERS = ("asm", "ucontext")
 SANITIZERS = ("address,undefined", "thread")
-# These flags make code call the hooks of kernels/simt/watch. They are used only to
-# compile: linking with them would add libtsan, which defines the same hooks.
+# These flags make code call the hooks of kernels/simt/watch. Only the compiler gets
+# them: in the linker they would add libtsan, which defines the same hooks.
 CHECK_FLAGS = (
     *("-O1", "-DSIMT_CHECK", "-fsanitize=thread", "-Wno-tsan"),
-    # With DWARF 5, addr2line would attribute a function's first lines to <stdin>, from
-    # which g++ reads the source.
+    # g++ reads the source from stdin. With DWARF 5, addr2line would attribute a
+    # function's first lines to <stdin>.
     *("-g1", "-gdwarf-4"),
     "-fno-tree-sra",  # otherwise g++ splits a float4 into four loads
     *("--param", "tsan-distinguish-volatile=1"),
@@ -46,10 +46,10 @@ CHECK_FLAGS = (
     "-fsanitize=bounds,shift-exponent,float-cast-overflow",
     "-fsanitize-coverage=trace-pc",
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
-    "-U_FORTIFY_SOURCE",  # Ubuntu enables it, which replaces builtins
+    "-U_FORTIFY_SOURCE",  # Ubuntu sets this macro, which replaces builtins
 )
-# Linker flags: the runtime replaces the heap functions that kernels call. In the watch
-# build, it also replaces every C library function that has no hook.
+# With these linker flags, the runtime replaces the heap functions that kernels call. In
+# the watch build, it also replaces every C library function that has no hook.
 _HEAP = (
     *("malloc", "free", "calloc"),
     *("_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm"),
@@ -61,10 +61,10 @@ CHECK_SMS = ("75", "80", "90a", "100")  # targets that nvcc must accept without 
 
 @dataclass(frozen=True)
 class Flavour:
-    """The kind of library to build. `march` and `fibers` affect the CPU target only.
+    """The kind of library to build.
 
-    march:  value of -march for the plain C rungs: native, x86-64-v3, ...
-    fibers: how the SIMT runtime switches threads: asm or ucontext
+    march:  CPU: value of -march for the plain C rungs: native, x86-64-v3, ...
+    fibers: CPU: how the SIMT runtime switches threads: asm or ucontext
     check:  whether kernels call the hooks of the watch build
     sanitize: value of -fsanitize, one of SANITIZERS, to find faults in the lab's code;
         the process that loads such a library must preload the sanitizer
@@ -75,11 +75,11 @@ class Flavour:
     fibers: str = "asm"
     check: bool = False
     sanitize: str = ""
-    sm: str = ""  # cuda: the compute capability, as nvcc spells it
+    sm: str = ""  # CUDA: the compute capability in nvcc's spelling
 
     @staticmethod
     def here(target: str) -> Flavour:
-        """Return this machine's flavour; WEFT_MARCH, _FIBERS and _SANITIZE override."""
+        """Return this machine's flavour; WEFT_MARCH, _FIBERS, _SANITIZE change it."""
         if target == "cuda":
             return Flavour("cuda", sm=live_sm())
         march = os.environ.get("WEFT_MARCH", "native")
@@ -96,8 +96,7 @@ class Flavour:
 def list_ops() -> list[str]:
     """List every op: a file kernels/<op>.cu or a folder kernels/<op>/ with .cu in it.
 
-    An op's subfolders are included, except hidden ones, where Jupyter keeps copies of
-    saved files.
+    Hidden folders, where Jupyter keeps copies of saved files, are ignored.
     """
     files = {path.stem for path in KERNELS.glob("*.cu")}
     folders = {path.parent.name for path in KERNELS.glob("[!.]*/*.cu")} - {"common"}
@@ -105,10 +104,10 @@ def list_ops() -> list[str]:
 
 
 def list_sources(op: str, target: str) -> list[Path]:
-    """List the files of an op's library, including those of the ops it calls.
+    """List the files of an op's library, including those of the ops that it calls.
 
-    A file that calls weft_<other>() needs that op. A file that names <stem>_reference
-    needs kernels/reference/<stem>.c and <stem>_*.c.
+    A file that calls weft_<other>() needs that op. A file with the name
+    <stem>_reference needs <stem>.c and <stem>_*.c from a folder reference/.
     """
     files: list[Path] = []
     queue = [KERNELS / "common" / "common.cu", *_cuda_sources(op)]
@@ -133,14 +132,14 @@ def list_sources(op: str, target: str) -> list[Path]:
 def library(op: str, flavour: Flavour) -> Path:
     """Return the path of the op's library; build it if it does not exist yet.
 
-    Raises BuildError if there is no compiler (the message names the package to install)
-    or if the compiler failed (the message contains its diagnostics).
+    Raises BuildError without a compiler (the message names the package to install), or
+    if the compiler fails (the message contains its diagnostics).
     """
     return library_of(op, list_sources(op, flavour.target), flavour)
 
 
 def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
-    """Return the path of a library of these source files, which include common.cu."""
+    """Return the path of a library of these files, which include common.cu."""
     runtime = [simt_runtime(flavour)] if flavour.target == "cpu" else []
     name = f"{name}_check" if flavour.check else name
     return _link(name, files, flavour, runtime)
@@ -149,7 +148,7 @@ def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
 def simt_runtime(flavour: Flavour) -> Path:
     """Return the path of the SIMT runtime with which every CPU library is linked.
 
-    Plain and watched code share it. Its folder program/ is only for whole programs.
+    Plain and watched code share it. Its folder program/ is only for CUDA programs.
     """
     files = [path for path in keys.list_sources(*keys.RUNTIME) if path.suffix == ".cpp"]
     files = [path for path in files if path.parent.name != "program"]
@@ -163,10 +162,10 @@ def build_all(target: str) -> list[Path]:
 
 
 def compile_check(source: Path, flavour: Flavour) -> None:
-    """Compile one source as for a library; raise BuildError if the compiler warned.
+    """Compile one source as for a library; raise BuildError if there are warnings.
 
-    The tests check every source this way. library() ignores warnings, since a compiler
-    newer than the lab must not stop a reader.
+    The tests compile every source this way. library() ignores warnings, since a
+    compiler newer than the lab must not stop a reader.
     """
     warnings = _warnings_path(_compile_object(source, flavour))
     if warnings.exists():
@@ -175,11 +174,14 @@ def compile_check(source: Path, flavour: Flavour) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft build`."""
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
+    parser.add_argument(
+        *("--device",),
+        **{"choices": ("cpu", "cuda"), "help": "target (default: all of this machine)"},
+    )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Build every op for the CPU and, if the machine has one, for the GPU."""
+    """Build every op for the CPU and, if there is a GPU and nvcc, for the GPU."""
     targets = ["cpu"] + ["cuda"] * (device.count() > 0 and nvcc() is not None)
     for target in [args.device] if args.device else targets:
         print(f"weft: {len(build_all(target))} libraries for {target} are ready")
@@ -226,14 +228,14 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
         march += own_flags(source, "g++")
         return [find_tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
     fibers = ["-DSIMT_UCONTEXT"] if flavour.fibers == "ucontext" else []
-    # Kernels are compiled for any machine and without fused multiply-adds: their
-    # results must not depend on the compiling machine. Without errno, sqrtf() is an
-    # instruction, as on a GPU.
+    # Kernels are compiled for any machine and without fused multiply-adds, so that
+    # results do not depend on the machine. Without errno, sqrtf() is one instruction,
+    # as on a GPU.
     plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
     plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp"]
-    plain += ["-fstack-clash-protection"]  # a full stack hits its guard page
+    plain += ["-fstack-clash-protection"]  # a full stack reaches its guard page
     plain += ["-fwrapv"]  # an overflowing int wraps, as on a GPU
-    # g++ reads the rewritten text from a pipe, so it needs the source's folder.
+    # g++ reads the rewritten text from a pipe, so -iquote names the source's folder.
     plain += ["-iquote", str(source.parent)]
     plain += own_flags(source, "g++")
     common += CHECK_FLAGS if flavour.check else _sanitizer_flags(flavour)
@@ -241,7 +243,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
 
 
 def _sanitizer_flags(flavour: Flavour) -> list[str]:
-    """Return g++'s flags for a sanitizer; SIMT_SANITIZE announces fiber switches."""
+    """Return g++'s flags for a sanitizer; SIMT_SANITIZE reports fiber switches."""
     if not flavour.sanitize:
         return []
     flags = [f"-fsanitize={flavour.sanitize}", "-fno-sanitize-recover=all"]
@@ -251,8 +253,8 @@ def _sanitizer_flags(flavour: Flavour) -> list[str]:
 def own_flags(source: Path, compiler: str = "nvcc") -> list[str]:
     """Return the flags that a source file adds for `compiler`, "nvcc" or "g++".
 
-    A file adds them with a line such as "/* nvcc: -Xptxas=-O1 */". Kernels use "g++"
-    where their CPU version compiles slowly; plain C uses it to align loops.
+    A file adds them by a line such as "/* nvcc: -Xptxas=-O1 */". Kernels use "g++" if
+    their CPU version compiles slowly; plain C uses it to align loops.
     """
     line = rf"^/\* {re.escape(compiler)}: (.*) \*/$"
     match = re.search(line, source.read_text(), re.MULTILINE)
@@ -266,7 +268,7 @@ def _compile_object(source: Path, flavour: Flavour) -> Path:
     if store.has_file(target):
         for path in (target, _warnings_path(target)):
             with contextlib.suppress(FileNotFoundError):
-                os.utime(path)  # mark as recently used: prune() deletes the oldest
+                os.utime(path)  # marks the file as used: prune() deletes the oldest
         return target
     if flavour.target == "cpu" and source.suffix == ".cu":
         text = rewriter.rewrite(source.read_text(), str(source))
@@ -286,15 +288,15 @@ def _warnings_path(target: Path) -> Path:
 def _object_path(
     source: Path, command: list[str], read: keys.Reader | None = None
 ) -> Path:
-    """Return the object's path, whose name contains a hash of all inputs.
+    """Return the object's path, which contains a hash of all inputs.
 
-    read: keys.read() or a cached version of it
+    read: keys.read(), or a cached version of it
     """
     folders = tuple(word[2:] for word in command if word.startswith("-I"))
     texts = keys.list_texts(source, folders, read or keys.read)
     if source.suffix == ".cu":
         texts.append(keys.hash_sources(*keys.REWRITER))
-    else:  # the object contains no path, so all checkouts share it
+    else:  # these objects contain no path, so all checkouts share them
         command = [word.replace(str(ROOT), "") for word in command]
     digest = _hash(version_of(command[0]), *command, *texts)
     return store.cache_folder("objects") / f"{source.stem}-{digest}.o"
@@ -326,12 +328,12 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
 
 
 def _find_library(file: str) -> Path | None:
-    """Return the path of the library called `file`, or None; delete it if damaged."""
+    """Return the path of the library `file`, or None; delete a damaged library."""
     for path in (folder / file for folder in _library_folders()):
         if store.is_elf(path):
             return path
         if path.exists() and os.access(path.parent, os.W_OK):
-            _report_progress(f"{path} is damaged: building it anew")
+            _report_progress(f"{path} is damaged: building it again")
             path.unlink(missing_ok=True)
     return None
 
@@ -344,8 +346,8 @@ def _linker_command(
         return [find_tool("nvcc"), "-shared", *objects]
     command = [find_tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
     command += [f"-fsanitize={flavour.sanitize}"] * bool(flavour.sanitize)
-    # With $ORIGIN, the loader searches the library's own folder, even in a checkout
-    # that has moved. A folder's name may contain a comma, which -Wl would split.
+    # With $ORIGIN, the loader searches the library's own folder, even if the checkout
+    # has moved. Unlike -Xlinker, -Wl would split a folder's name at a comma.
     options = [("-soname", file), ("-rpath", "$ORIGIN")]
     options += [("-rpath", folder) for folder in {str(need.parent) for need in needs}]
     command += [
@@ -355,7 +357,7 @@ def _linker_command(
 
 
 def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
-    """Run a compiler that writes `output`, either completely or not at all.
+    """Run a compiler that writes `output`, completely or not at all.
 
     Returns the compiler's messages.
     """
@@ -379,7 +381,7 @@ def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
     """Delete all but the `keep` newest libraries; open libraries remain usable."""
 
     def age(path: Path) -> float:
-        with contextlib.suppress(FileNotFoundError):  # another process pruned it
+        with contextlib.suppress(FileNotFoundError):  # another process deleted it
             return -path.stat().st_mtime
         return 0.0
 
@@ -389,7 +391,7 @@ def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
 
 
 def _hash(*parts: str) -> str:
-    # The name of a file may contain any bytes.
+    # A file's name may contain any bytes.
     text = "\0".join(parts).encode(errors="surrogateescape")
     return hashlib.sha256(text).hexdigest()[:16]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rung:
-    """One row of the table of implementations, as weft.h defines it."""
+    """One row of the table of implementations; weft.h defines its columns."""
 
     op: str
     name: str
@@ -55,11 +55,11 @@ def _parse_header() -> FFI:
 
 ffi = _parse_header()
 NULL = ffi.NULL
-_NOTHING = contextlib.nullcontext()
+_NO_CONTEXT = contextlib.nullcontext()
 _open: dict[tuple[str, str], Library] = {}
 _kept: list[Library] = []  # never closed: pointers into them may still be in use
 MAX_THREADS = 1024  # as in weft_set_threads()
-_lost = ""  # the reason why the CUDA context is lost; "" while it is not
+_lost = ""  # the reason why the CUDA context is lost; "" if it is not lost
 _threads = 0
 
 
@@ -73,15 +73,15 @@ def _load_functions(path: Path) -> Any:
             raise
         name = missing[1]
         raise ArgumentError(
-            f"RUNG({name}) stands in matmul.cu's list, but no file in kernels/matmul "
-            f"has MATMUL_RUNG({name}, ...)"
+            f"RUNG({name}) is in matmul.cu's list, but no file in kernels/matmul "
+            f"contains MATMUL_RUNG({name}, ...)"
         ) from None
 
 
 class Library:
     """One op's library on one target.
 
-    path: an already built library to open instead of the checkout's
+    path: an existing library to open instead of the checkout's
     """
 
     def __init__(self, op: str, target: str, path: Path | None = None):
@@ -96,11 +96,10 @@ class Library:
         _kept.append(self)
 
     def call(self, function: str, *args: Any) -> None:
-        """Call a C function that returns a status; raise an error if it failed.
+        """Call a C function that returns a status; raise an error if it fails.
 
         Raises ArgumentError, OutOfMemory, DeviceLost, KeyboardInterrupt (Ctrl-C ended
-        the call) or KernelError. After DeviceLost every further call on the GPU is
-        refused.
+        the call) or KernelError. After DeviceLost, all later calls on the GPU raise it.
         """
         if _lost and self.target == "cuda":
             raise DeviceLost(_lost)
@@ -112,7 +111,7 @@ class Library:
             self._fail(status)
 
     def rung(self, name: str | None = None, precision: str = "fp32") -> Rung:
-        """Return the rung called `name`, or the fastest available rung if it is None.
+        """Return the rung called `name`; if it is None, the fastest available rung.
 
         On the CPU in fp32, the fastest is the reference rung, in plain C. Otherwise it
         is the last available row of the table, which orders rungs from slow to fast.
@@ -124,12 +123,12 @@ class Library:
         chosen = self._chosen.get((name, precision))
         if chosen is None:
             chosen = self._choose(name) if name else self.fastest(precision)[0]
-            if name or self.target == "cpu":  # on CUDA, the fastest depends on the GPU
+            if name or self.target == "cpu":  # the fastest one depends on the GPU
                 self._chosen[name, precision] = chosen
         return chosen
 
     def here(self) -> list[Rung]:
-        """Return the rungs that run on this target (for CUDA, on the current GPU)."""
+        """Return the rungs that run on this target, for CUDA on the current GPU."""
         sm = _current_sm() if self.target == "cuda" else 0
         return [
             r
@@ -140,7 +139,7 @@ class Library:
     def fastest(self, precision: str = "fp32") -> list[Rung]:
         """Return the available rungs in `precision`, rung()'s default first.
 
-        The other rungs serve calls that the default does not support, such as some
+        The other rungs serve calls that the default does not support, such as certain
         model sizes. Raises ArgumentError if no rung is available.
         """
         available = self.here()
@@ -153,7 +152,7 @@ class Library:
             r.precision == precision and self.target in r.targets for r in self.rungs
         ):
             needs = min(r.sm for r in self.rungs if r.precision == precision)
-            raise ArgumentError(f"{self.op} in {precision} {_too_old(needs)}")
+            raise ArgumentError(f"{self.op} in {precision} {_describe_old_gpu(needs)}")
         known = ", ".join(dict.fromkeys(r.precision for r in available))
         raise ArgumentError(
             f"{self.op} has no rung in {precision} on {self.target}; it has {known}"
@@ -165,7 +164,7 @@ class Library:
             if rung.name == name:
                 if self.target == "cuda" and rung.sm > _current_sm():
                     raise ArgumentError(
-                        f"{self.op}'s rung '{name}' {_too_old(rung.sm)}"
+                        f"{self.op}'s rung '{name}' {_describe_old_gpu(rung.sm)}"
                     )
                 return rung
         known = ", ".join(r.name for r in on_target)
@@ -201,7 +200,7 @@ class Library:
 
 
 def library(op: str, target: str) -> Library:
-    """Return the op's library on "cpu" or "cuda", built and opened on first use."""
+    """Return the op's library on "cpu" or "cuda"; build and open it on first use."""
     key = (op, target)
     if key not in _open:
         _open[key] = Library(op, target)
@@ -209,9 +208,9 @@ def library(op: str, target: str) -> Library:
 
 
 def reload() -> None:
-    """Forget the open libraries, so that the next call builds any changed sources.
+    """Forget the open libraries, so that the next call builds changed sources.
 
-    Objects that hold memory of an old library (such as a Cnn) continue to use it.
+    Objects with memory from an old library, such as a Cnn, continue to use it.
     """
     global ffi
     ffi = _parse_header()
@@ -241,7 +240,7 @@ def set_threads(threads: int) -> int:
 
 
 def explain_lost() -> str:
-    """Explain why this process's CUDA context is lost; return "" while it is not."""
+    """Return why this process's CUDA context is lost; "" if it is not lost."""
     return _lost
 
 
@@ -274,19 +273,19 @@ def pointer(tensor: torch.Tensor | None, ctype: str = "float *") -> Any:
 
 
 def stream_of(where: AnyDevice) -> Any:
-    """Return the current stream on a device in weft.h's form; see device.py."""
+    """Return the current stream of a device as weft.h's type; see device.py."""
     if where.type != "cuda":
         return NULL
     return ffi.cast("weft_stream", device.current_stream(where.index))
 
 
 def on_device(where: AnyDevice) -> contextlib.AbstractContextManager:
-    """Make a CUDA device current for the calls inside.
+    """Return a context in which a CUDA device is current.
 
-    It has no effect for the CPU, or for a device without a number (the current GPU).
+    It has no effect for the CPU, or for a device without an index (the current GPU).
     """
     if where.type != "cuda" or where.index is None or device.is_current(where.index):
-        return _NOTHING
+        return _NO_CONTEXT
     return device.made_current(where.index)
 
 
@@ -296,8 +295,8 @@ def _current_sm() -> int:
     return 10 * major + minor
 
 
-def _too_old(needs: int) -> str:
-    """Return an error message: the GPU lacks compute capability `needs` / 10."""
+def _describe_old_gpu(needs: int) -> str:
+    """Return the end of a message: the GPU lacks compute capability `needs` / 10."""
     capability, gpu = _current_sm(), device.name(device.current_gpu())
     return (
         f"needs compute capability {needs // 10}.{needs % 10}, "
