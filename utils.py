@@ -1,6 +1,6 @@
 """The names that lessons use: each first cell runs `from utils import *`.
 
-A thin layer over the weft package; everything here works from any folder.
+This is a thin layer over the weft package. It works from any folder.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def cdiv(a: int, b: int) -> int:
 def size(full: int, small: int) -> int:
     """Return the size of an example: `full`, or `small` if WEFT_SMALL=1 is set.
 
-    The test suite sets it, since it runs every lesson and must be quick.
+    The tests set it, since they run every lesson and must be quick.
     """
     return small if os.environ.get("WEFT_SMALL") == "1" else full
 
@@ -120,7 +120,7 @@ def source(path: str, name: str | None = None) -> str:
 
     path: relative to the top of the checkout, e.g. "kernels/relu.cu". name: a C,
     CUDA or Python function; the text includes its comment or decorators. If the
-    file has no such function, ValueError lists those that it has.
+    file has no such function, ValueError lists the functions of the file.
     """
     text = (ROOT / path).read_text()
     if name is None:
@@ -149,8 +149,8 @@ def source(path: str, name: str | None = None) -> str:
 def listing(path: str, name: str | None = None, against: str | None = None) -> None:
     """Show a file of the lab, or one function in it, in colour.
 
-    against: another function of that file, or another path. If given, show only
-    the difference from it.
+    against: another function of that file, or another path. With it, listing()
+    shows only the difference from it.
     """
     text, language = source(path, name), "python" if path.endswith(".py") else "cuda"
     if against:

@@ -35,12 +35,12 @@ class Config:
     batch: int = 64
     lr: float = 0.1
     seed: int = 0
-    threads: int = 0  # of the CPU, on both sides; 0: every core
+    threads: int = 0  # CPU threads for ours and PyTorch; 0: all cores
     compare: bool = False
-    twins: tuple[str, ...] | None = None  # to race, "eager nchw", ...; None: all
+    twins: tuple[str, ...] | None = None  # twins to race, "eager nchw", ...; None: all
     iterations: int = 100  # steps timed per contender
-    limit: int | None = None  # train on the first images only
-    load: str | Path | None = None  # begin with these weights
+    limit: int | None = None  # number of training images, from the first; None: all
+    load: str | Path | None = None  # file of the first weights
     save: str | Path | None = None
     progress: bool = True
 
@@ -64,23 +64,23 @@ class Config:
 
 FASTEST = "fastest"
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-# Trains with weft.pykernel.bodies; see python_cnn.py.
+# This rung trains with weft.pykernel.bodies; see python_cnn.py.
 NUMBA = Rung("mnist", "numba", "Python bodies by Numba", "fp32", ("cuda",), 0, -1)
-# The largest batch in which a slow rung races, unless it was requested by name.
+# The largest batch at which a slow rung races, unless it is requested by name.
 SLOW = {"numba": 0, "naive": 256, "tiled": 4096}
-VENDOR = "cudnn"  # our rung that calls NVIDIA's libraries
-IMAGES = 60_000  # of an epoch
+VENDOR = "cudnn"  # the rung that calls NVIDIA's libraries
+IMAGES = 60_000  # images in an epoch
 
 
 def rungs(target: str) -> list[Rung]:
-    """Return every rung: Python's, then those in the C library's table on `target`."""
+    """Return every rung: Python's, then those of the C library for `target`."""
     return [NUMBA, *native.rungs("mnist", target)]
 
 
 def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
-    """Return our rungs of that precision that run there in reasonable time.
+    """Return our rungs of that precision that run on the device in reasonable time.
 
-    On the CPU, simulated rungs are left out.
+    On the CPU, these exclude simulated rungs.
     """
     names = []
     for rung in rungs(device.type):
@@ -98,7 +98,7 @@ def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
 
 
 def impl_of(rung: str) -> str:
-    """Return whose kernels our rung runs: "weft", or NVIDIA's library."""
+    """Return the origin of a rung's kernels: "weft", or NVIDIA's library."""
     return VENDOR if rung == VENDOR else "weft"
 
 
@@ -109,10 +109,11 @@ def list_ladder(device: Device, batch: int) -> list[str]:
 
 
 def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Trainer:
-    """Create the model on that rung; see Cnn for `model`.
+    """Create a model that a rung trains; see Cnn for `model`.
 
-    rung: "numba" trains with pykernel/bodies, any other is one of the C library; None
-    and "fastest" are the fastest in fp32. Raises ArgumentError if it cannot run there.
+    rung: "numba" trains with pykernel/bodies, any other one is in the C library; None
+    and "fastest" select the fastest in fp32. Raises ArgumentError if the rung does not
+    run on the device.
     """
     target = checked_device(device).type
     if rung == NUMBA.name:
@@ -124,15 +125,13 @@ def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Train
         return PythonCnn(device=device, **model)
     names = {r.name: target in r.targets for r in rungs(target)}
     if rung not in (None, FASTEST, *names):
-        available = ", ".join(name for name, runs in names.items() if runs)
-        raise ArgumentError(
-            f"mnist has no rung '{rung}' on {target}; it has {available}"
-        )
+        known = ", ".join(name for name, runs in names.items() if runs)
+        raise ArgumentError(f"mnist has no rung '{rung}' on {target}; it has {known}")
     return Cnn(None if rung == FASTEST else rung, device, **model)
 
 
 def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
-    """Return how many threads the launches of a training step have together."""
+    """Return the number of threads in all launches of a training step."""
     import torch
 
     # Imported lazily: it imports PyTorch, which the C trainer does not need.
@@ -148,7 +147,7 @@ def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
             count += key[0] * key[1]
             return lambda *args: None
 
-    # On "meta" tensors have sizes but no memory.
+    # Tensors on the device "meta" have sizes but no memory.
     meta = torch.device("meta")
     step = PythonStep(
         lambda body: Counter(), meta, config, parameter_shapes(config), 1e-5

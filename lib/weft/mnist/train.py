@@ -1,12 +1,11 @@
 """The main job: train the CNN with our kernels and, on request, race PyTorch.
 
     result = run(Config(compare=True))
-    result.rows            the contents of results.json, one row per contender
+    result.rows            one row per contender, as in a file of results
 
-Every contender starts from the same weights and takes the images in the same order.
-First all are timed side by side, from the first weights. Then ours and the fastest
-eager twin are trained for all epochs, one after the other. A rung races against twins
-of its own precision.
+Every contender starts from the same weights and uses the images in the same order.
+First, all are timed side by side. Then ours and the fastest eager twin are trained for
+all epochs, one after the other. A rung races against the twins of its own precision.
 """
 
 from __future__ import annotations
@@ -42,16 +41,17 @@ if TYPE_CHECKING:
     from .twin import TwinTrainer
 
 PARTS = ("batch", "forward", "backward", "update", "zero")
-BLOCK = 5  # steps in a sample of the time per step, on a CPU
+BLOCK = 5  # steps in a sample on a CPU
 SLOW = " (it may compile for a minute)"
-SYNC_STEPS = 64  # steps of a twin between two checks of its losses and of Ctrl-C
+SYNC_STEPS = 64  # steps of a twin between two reads of its losses, and of Ctrl-C
 
 
 @dataclass
 class Result:
-    """rows as in results.json; the trained model; the failed contenders, and why.
+    """The result of run(). rows: one per contender, as in a file of results.
 
-    cnn: the model of the first requested rung.
+    cnn: the trained model of the first requested rung. absent: by name, the reason why
+    a contender is missing.
     """
 
     config: Config
@@ -61,7 +61,7 @@ class Result:
 
 
 def run(config: Config) -> Result:
-    """Time and train; see the module. After Ctrl-C, --save has the weights so far."""
+    """Time and train; see the module. After Ctrl-C, config.save has the weights."""
     train, test = data.load("train").first(config.limit), data.load("test")
     if config.batch > len(train):
         raise ArgumentError(
@@ -70,7 +70,7 @@ def run(config: Config) -> Result:
     with contextlib.ExitStack() as stack:
         stack.callback(native.set_threads, native.set_threads(config.threads))
         if config.compare:
-            import torch  # imported lazily: it takes seconds
+            import torch  # imported lazily: the import takes seconds
 
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(_count_threads(config))
@@ -104,7 +104,7 @@ class _Race:
         return Result(self.config, self.cnn, list(rows.values()), self.absent)
 
     def make_ours(self, rung: str) -> Trainer:
-        """Make a model with its data and the first weights."""
+        """Create one of our models with its data sets and first weights."""
         config = self.config
         cnn = trainer(
             rung, config.device, max_batch=max(config.batch, EVALUATION_BATCH)
@@ -121,13 +121,13 @@ class _Race:
     # ---- twins ------------------------------------------------------------------
 
     def make_twins(self) -> dict[str, TwinTrainer]:
-        """Make every twin that runs here; `absent` gets the reasons of the others."""
+        """Create all twins that run here; record in `absent` why others do not."""
         import torch
 
-        # Imported lazily: it imports PyTorch, which is needed only for a comparison.
+        # Imported lazily: it imports PyTorch, which only a comparison needs.
         from .twin import LAYOUTS, RUNGS
 
-        torch.compiler.reset()  # drops the code compiled for an earlier run's twins
+        torch.compiler.reset()  # drops code that was compiled for an earlier run
         twins = {}
         precisions = dict.fromkeys(cnn.rung.precision for cnn in self.cnns)
         for precision, rung, layout in itertools.product(
@@ -145,7 +145,7 @@ class _Race:
         return twins
 
     def make_twin(self, rung: str, layout: str, precision: str) -> TwinTrainer:
-        # Imported lazily: it imports PyTorch, which is needed only for a comparison.
+        # Imported lazily: it imports PyTorch, which only a comparison needs.
         from .twin import TwinTrainer
 
         options = {"device": self.device, "rung": rung, "layout": layout}
@@ -155,8 +155,8 @@ class _Race:
     # ---- time -------------------------------------------------------------------
 
     def time(self, twins: dict[str, TwinTrainer]) -> dict[str, dict[str, Any]]:
-        """Return a row for ours ("weft") and each twin, with the time per step."""
-        order = self.order(self.config.epochs)  # an epoch that is not trained
+        """Return a row for each model of ours and each twin, with the time per step."""
+        order = self.order(self.config.epochs)  # an epoch that no training uses
         blocks = {_name(cnn): self.our_block(cnn, order) for cnn in self.cnns}
         for name, twin in twins.items():
             blocks[name] = _twin_block(twin, twin.order(order))
@@ -178,7 +178,7 @@ class _Race:
             row |= {"layout": "nchw", "steps": sizes[name], "peak_bytes": cnn.bytes}
             profile = functools.partial(cnn.profile, lr=self.config.lr)
             row |= self.sections(profile, order, name)
-            cnn.losses()  # discards those of the timed steps
+            cnn.losses()  # discards the losses of the timed steps
             cnn.set_weights(self.start)
         for name, twin in twins.items():
             row = self.row("torch", twin.rung, twin.precision, timings[name])
@@ -193,7 +193,7 @@ class _Race:
         return rows
 
     def our_block(self, cnn: Trainer, order: np.ndarray) -> Callable[[int], None]:
-        """Return a function that trains on n batches of `order`, then starts anew."""
+        """Return a function that trains on the first n batches of `order`."""
         batch, lr = self.config.batch, self.config.lr
         longest = np.resize(order, STEPS[1] * batch)
 
@@ -203,7 +203,7 @@ class _Race:
         return run
 
     def block_of(self, run: Callable[[int], object]) -> int:
-        """Return the steps in a sample: on a GPU, enough to hide the queueing."""
+        """Return the number of steps in a sample: on a GPU, enough to hide queueing."""
         if self.device.type == "cuda":
             return count_steps(run, self.device)
         return BLOCK
@@ -237,12 +237,12 @@ class _Race:
     def row(
         self, impl: str, rung: str, precision: str, timing: Timing
     ) -> dict[str, Any]:
-        """Return the keys of every row; training's are null until then."""
+        """Return the keys of every row; those of training are still null."""
         return {
             **{"op": "mnist", "impl": impl, "rung": rung},
             **{"precision": precision, "target": self.device.type},
             **{"device": device_name(self.device)},
-            **{**timing.row(), "samples": timing.samples},  # of row["steps"] each
+            **{**timing.row(), "samples": timing.samples},  # row["steps"] steps each
             **{"batch": self.config.batch, "epochs": self.config.epochs},
             **{"lr": self.config.lr, "seed": self.config.seed},
             **{"threads": _count_threads(self.config), "images": len(self.train)},
@@ -257,7 +257,7 @@ class _Race:
             return cnn.chunks(order, self.config.batch, self.config.lr)
 
         def evaluate() -> float:
-            # A simulated rung takes minutes where others take a moment.
+            # The bar appears after a second: a simulated rung takes minutes.
             title = f"{_name(cnn)}, evaluation"
             with self.bar(title, len(self.test), " images", delay=1) as bar:
                 return cnn.evaluate(progress=bar.update)
@@ -268,7 +268,7 @@ class _Race:
         except KeyboardInterrupt as stop:
             note = save and f"The weights are in {save}."
             raise KeyboardInterrupt(f"{stop} {note or ''}".strip()) from None
-        finally:  # also after Ctrl-C: the weights are from the last step
+        finally:  # also after Ctrl-C: the weights are those of the last full step
             if save:
                 cnn.save(save)
 
@@ -290,7 +290,7 @@ class _Race:
         epoch: Callable[[np.ndarray], Iterator[np.ndarray]],
         evaluate: Callable[[], float],
     ) -> dict[str, Any]:
-        """Train for all epochs with progress; return the results for a row."""
+        """Train for all epochs and show the progress; return the results for a row."""
         losses: list[np.ndarray] = []
         seconds, accuracies = [], []
         for number in range(self.config.epochs):
@@ -326,7 +326,7 @@ class _Race:
         )
 
     def say(self, line: str) -> None:
-        """Write a status line if there is no progress bar."""
+        """Write a status line, unless progress is hidden."""
         if self.config.progress:
             tqdm.write(f"weft: {line}", file=sys.stderr)
 
@@ -357,7 +357,7 @@ def _fastest_eager(rows: dict[str, Any], twins: dict[str, TwinTrainer]) -> list[
 
 
 def _sum_parts(sections: dict[str, float]) -> dict[str, float | None]:
-    """Sum sections to PARTS; None where a step has no such section."""
+    """Sum the sections of each of PARTS; a part without sections is None."""
     parts: dict[str, float | None] = dict.fromkeys(PARTS)
     for name, us in sections.items():
         part = name.partition(".")[0]
@@ -378,5 +378,5 @@ def _summarize_steps(
 
 
 def _count_threads(config: Config) -> int:
-    """Return the threads of the CPU, on both sides."""
+    """Return the number of CPU threads, for ours and for PyTorch."""
     return config.threads or count_cores()
