@@ -55,11 +55,11 @@ def test_a_missing_compiler_has_its_cure_and_stops_the_lab(monkeypatch, capsys):
 def test_it_says_whether_kernels_can_be_watched(monkeypatch):
     (found,) = doctor._examine_watch_build()
     assert not found.cure and "watch kernels" in found.value
-    monkeypatch.setattr(doctor, "_OVERRUN", "__global__ void overrun(int *x) {}")
+    monkeypatch.setattr(doctor, "_FAULTY_CELL", "__global__ void overrun(int *x) {}")
     (found,) = doctor._examine_watch_build()
-    assert "g++ 11" in found.cure and "does not see" in found.value
+    assert "g++ 11" in found.cure and "misses a kernel" in found.value
     monkeypatch.setattr(tools, "gxx", lambda: None)
-    monkeypatch.setattr(doctor, "_OVERRUN", "__global__ void overrun(int *y) {}")
+    monkeypatch.setattr(doctor, "_FAULTY_CELL", "__global__ void overrun(int *y) {}")
     (found,) = doctor._examine_watch_build()
     assert found.cure
 

@@ -144,17 +144,17 @@ def _aligned_copy(array: np.ndarray, alignment: int = 256) -> np.ndarray:
 
 
 def find_wrong(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
-    """Return a mask: |got - want| > bound in float64. NaN is right only where want is.
+    """Return a mask of the wrong elements: |got - want| > bound in float64.
 
-    got and want have one shape, to which bound broadcasts. If bound is 0 everywhere,
-    integers and bools are compared exactly.
+    NaN is right only where want is NaN. got and want have one shape, to which bound
+    broadcasts. If bound is 0 everywhere, integers and bools are compared exactly.
     """
     exact = got.dtype.kind in "biu" and want.dtype.kind in "biu"
     if exact and not np.any(bound):
         return got != want
     with np.errstate(all="ignore"):
         got64, want64 = widen_floats(got), widen_floats(want)
-        # With this form of the test, an unexpected NaN in `got` is wrong.
+        # `<=` is false for NaN, so an unexpected NaN in `got` is wrong.
         near = np.abs(got64 - want64) <= bound
         return ~(near | (np.isnan(got64) & np.isnan(want64)) | (got64 == want64))
 

@@ -248,7 +248,7 @@ def driver_ffi() -> FFI:
 
 @functools.cache
 def open_driver() -> Any:
-    """Return libcuda, which may not be initialised; None without a driver."""
+    """Return libcuda, perhaps not yet initialised; None without a driver."""
     try:
         ctypes.CDLL(DRIVER)  # if the library is missing, cffi would run gcc to find it
     except OSError:

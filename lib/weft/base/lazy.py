@@ -27,7 +27,7 @@ class Lazy(ModuleType):
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # After importing a module, the import system sets it as an attribute here.
+        # The import system sets an imported module as an attribute of its package.
         if name in self._home and isinstance(value, ModuleType):
             if self._home[name] != name:
                 return  # the public name comes from another module

@@ -84,7 +84,7 @@ def write(path: Path, data: str | bytes) -> None:
 def is_elf(path: Path) -> bool:
     """Return whether a library, an object file or a program is complete.
 
-    A power failure may leave half a file, and opening a part would kill the process.
+    A power failure may leave an incomplete one, and opening it would kill the process.
     """
     try:
         with path.open("rb") as file:
@@ -182,7 +182,7 @@ def _warn_not_lasting() -> None:
 
 
 class Kept:
-    """Records by name in the file kept/<name>.json of the user's cache folder."""
+    """Records in the file kept/<name>.json of the user's cache folder."""
 
     def __init__(self, name: str) -> None:
         self.name = name

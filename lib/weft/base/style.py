@@ -68,7 +68,7 @@ RULES = {
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Draw in the lab's style inside the block, and restore matplotlib's afterwards."""
+    """Apply the lab's style inside the block; restore matplotlib's afterwards."""
     import matplotlib as mpl  # imported lazily: some modules need only the colours
 
     with mpl.rc_context(RULES):

@@ -129,7 +129,7 @@ def _examine_watch_build() -> list[Examination]:
     """Launch a faulty kernel to examine whether the watch build reports it."""
     import torch
 
-    # Imported for this finding alone: doctor runs where this import fails.
+    # Imported here, since doctor must run even if this import fails.
     from ..cells import load_cuda
 
     name, cure = "watch build", "it needs g++ 11 or later, with -fsanitize=thread"
@@ -209,7 +209,7 @@ def _examine_toolkit() -> list[Examination]:
 
 def _examine_cells() -> list[Examination]:
     """Examine the compiler of %%cuda cells on a GPU, and tools for machine code."""
-    # Imported for this finding alone: doctor runs where this import fails.
+    # Imported here, since doctor must run even if this import fails.
     from ..cells.gpu import nvrtc
 
     reason = nvrtc.explain_missing()
@@ -228,7 +228,7 @@ def _examine_cells() -> list[Examination]:
 
 def _examine_ptxas() -> Examination:
     """Examine ptxas: sass() and occupancy() need it for Numba and whole programs."""
-    # Imported for this finding alone: doctor runs where this import fails.
+    # Imported here, since doctor must run even if this import fails.
     from ..see.machine_code import compilation
 
     if path := compilation.ptxas():
@@ -239,7 +239,7 @@ def _examine_ptxas() -> Examination:
 
 def _examine_ncu() -> Examination:
     """Examine ncu, which reads the GPU's counters for profile(kernel)."""
-    # Imported for this finding alone: doctor runs where this import fails.
+    # Imported here, since doctor must run even if this import fails.
     from ..see.machine_code import ncu
 
     try:
@@ -260,13 +260,13 @@ def _examine_numba() -> list[Examination]:
     if not find_spec("numba"):
         cure = "pip install numba"
         return [Examination("numba_jit", "none: Numba is missing", cure)]
-    # Imported for this finding alone: doctor runs where this import fails.
+    # Imported here, since doctor must run even if this import fails.
     from ..pykernel.numba import on_gpu
 
     if not on_gpu():
         value = "Numba's simulator, in a separate process (no GPU, or on request)"
         return [Examination("numba_jit", value)]
-    # Imported for this finding alone: doctor runs where this import fails.
+    # Imported here, since doctor must run even if this import fails.
     from ..pykernel.numba import gpu
 
     try:

@@ -140,7 +140,7 @@ def cuda(line: str, cell: str) -> None:
     if options.help:
         print(inspect.cleandoc(cuda.__doc__ or ""))
         return
-    # Versions differ on whether execution_count grows before or after the cell runs.
+    # In some versions of IPython, execution_count grows before the cell runs.
     name = f"cell [{len(shell.history_manager.input_hist_parsed) - 1}]"
     compile_only = _compile_only(options)
     result = (

@@ -70,7 +70,7 @@ def main(args: argparse.Namespace) -> int:
         write_json(args.json, result.rows, result.cnn.device)
         print(f"rows: {args.json}")
     if args.plot:
-        # matplotlib is slow to import.
+        # Imported lazily: matplotlib is slow to import.
         from ..benchmarks.race.plot import plot_run
 
         ghosts = load_committed(result.rows) if args.compare else []
@@ -85,7 +85,7 @@ def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     These rungs need a GPU. Without one, the chart shows their times on another
     machine's GPU at the same batch size.
     """
-    # matplotlib is slow to import.
+    # Imported lazily: matplotlib is slow to import.
     from ..benchmarks.race.plot import PYTHON
 
     missing = {*PYTHON} - {row["rung"] for row in rows}

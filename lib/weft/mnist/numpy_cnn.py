@@ -150,7 +150,7 @@ def forward(params: Params, x: np.ndarray) -> Outputs:
 
 
 def backward(params: Params, y: Outputs, labels: np.ndarray) -> tuple[Params, Outputs]:
-    """Return the gradients of all parameters, and of layers' outputs by layer.
+    """Return two dictionaries: gradients of all parameters, and of layers' outputs.
 
     y: the outputs of forward(). The second omits layers without parameters.
     """

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 PARTS = ("batch", "forward", "backward", "update", "zero")
 BLOCK = 5  # steps in a sample on a CPU
 SLOW = " (it may compile for a minute)"
-SYNC_STEPS = 64  # steps of a twin between two reads of its losses, and of Ctrl-C
+SYNC_STEPS = (
+    64  # steps of a twin between two reads of its losses; Ctrl-C waits for them
+)
 
 
 @dataclass
@@ -61,7 +63,7 @@ class Result:
 
 
 def run(config: Config) -> Result:
-    """Time and train; see the module. After Ctrl-C, config.save has the weights."""
+    """Time and train; see the module. After Ctrl-C, the weights are in config.save."""
     train, test = data.load("train").first(config.limit), data.load("test")
     if config.batch > len(train):
         raise ArgumentError(

@@ -7,7 +7,7 @@ tf32    products of fp32 numbers cut to 10 bits of mantissa (GPUs from sm_80)
 bf16    forward pass under torch.autocast, parameters and update in float32
 fp16    the same, with a scaled loss, so that small gradients are not lost
 
-A TwinTrainer has a layout, that of its images in memory, and a rung, which runs a step:
+A TwinTrainer has a layout of its images in memory, and a rung that runs its step:
 
     eager          one kernel after another, as PyTorch dispatches them
     compile        forward and backward pass through torch.compile
@@ -433,7 +433,7 @@ def exact_step(
     labels: np.ndarray,
     device: str | torch.device = "cpu",
 ) -> TrainingStep:
-    """Run a step's passes in float64 on images (n,h,w) and labels (n), uint8.
+    """Run forward and backward pass in float64 on images (n,h,w), labels (n), uint8.
 
     The shapes of the weights, a dictionary like Cnn.weights, determine the model's
     sizes.

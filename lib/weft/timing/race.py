@@ -234,7 +234,7 @@ def spread_of(samples: Sequence[float]) -> float:
     if count < LEAST:
         return math.inf
     ordered = np.sort(np.asarray(samples))
-    half = 0.98 * math.sqrt(count)  # 1.96 / 2
+    half = 0.98 * math.sqrt(count)  # 1.96 standard deviations of sqrt(count) / 2
     low = max(0, math.floor(count / 2 - half))
     high = min(count - 1, math.ceil(count / 2 + half))
     return float((ordered[high] - ordered[low]) / np.median(ordered))

@@ -63,8 +63,8 @@ CHECK_SMS = ("75", "80", "90a", "100")  # targets that nvcc must accept without 
 class Flavour:
     """The kind of library to build.
 
-    march:  CPU: value of -march for the plain C rungs: native, x86-64-v3, ...
-    fibers: CPU: how the SIMT runtime switches threads: asm or ucontext
+    march:  (CPU) value of -march for the plain C rungs: native, x86-64-v3, ...
+    fibers: (CPU) how the SIMT runtime switches threads, asm or ucontext
     check:  whether kernels call the hooks of the watch build
     sanitize: value of -fsanitize, one of SANITIZERS, to find faults in the lab's code;
         the process that loads such a library must preload the sanitizer
@@ -75,7 +75,7 @@ class Flavour:
     fibers: str = "asm"
     check: bool = False
     sanitize: str = ""
-    sm: str = ""  # CUDA: the compute capability in nvcc's spelling
+    sm: str = ""  # (CUDA) the compute capability in nvcc's spelling
 
     @staticmethod
     def here(target: str) -> Flavour:

@@ -43,7 +43,7 @@ class Rung:
 
 @functools.cache
 def _make_ffi(header: str) -> FFI:
-    """Return one FFI per text, since types of different FFIs are incompatible."""
+    """Return the FFI of a header's text; types of different FFIs are incompatible."""
     parser = FFI()
     parser.cdef(header.split("/* cdef:")[1].partition("*/")[2])
     return parser
@@ -123,7 +123,7 @@ class Library:
         chosen = self._chosen.get((name, precision))
         if chosen is None:
             chosen = self._choose(name) if name else self.fastest(precision)[0]
-            if name or self.target == "cpu":  # the fastest one depends on the GPU
+            if name or self.target == "cpu":  # on CUDA, the fastest depends on the GPU
                 self._chosen[name, precision] = chosen
         return chosen
 

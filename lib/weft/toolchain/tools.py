@@ -242,7 +242,7 @@ def live_sm() -> str:
     if not device.count():
         raise BuildError("no CUDA GPU here, and the CUDA build needs one")
     major, minor = device.compute_capability(device.current_gpu())
-    # Only the architecture-specific target has wgmma; -arch=native does not select it.
+    # The architecture-specific target has wgmma and TMA; -arch=native lacks them.
     return f"{major}{minor}" + ("a" if major >= 9 else "")
 
 
