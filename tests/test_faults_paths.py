@@ -109,7 +109,7 @@ def test_the_lab_itself_may_lie_anywhere_but_where_gxx_cannot_read(tmp_path, nam
     if name in UNKNOWN_TO_GXX:
         last = done.stderr.splitlines()[-1]
         assert last.startswith("weft.base.errors.BuildError: the lab is in ")
-        assert last.endswith("in its name: rename it or move the lab")
+        assert last.endswith("in its name: rename the folder or move the lab")
         return
     assert done.stdout == "reference\n", done.stderr
     (tmp_path / "a.cu").write_text("int main() { return 3; }\n")

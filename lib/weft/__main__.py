@@ -33,10 +33,7 @@ COMMANDS = {
         "weft.programs.inspect",
         "watch such a program; report faults, and the cost of each line",
     ),
-    "puzzles": (
-        "weft.commands.puzzles",
-        "list the puzzles, show one, or check a solution",
-    ),
+    "puzzles": ("weft.commands.puzzles", "list puzzles, show one, check a solution"),
     "build": ("weft.toolchain.build", "compile every kernel for this machine"),
     "cache": ("weft.base.store", "list or clear the cache"),
 }

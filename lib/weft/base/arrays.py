@@ -120,15 +120,13 @@ class Guarded:
         """Raise Mismatch if the array or one of its guard zones was changed."""
         self.verify_guards(name)
         current, original = self._now(), self._before
-        changed = (current != original) & ~(
-            (current != current) & (original != original)
-        )
-        if changed.any():
-            index = int(np.argmax(changed)) - self.inside.start
+        mask = (current != original) & ~((current != current) & (original != original))
+        if mask.any():
+            index = int(np.argmax(mask)) - self.inside.start
             position = tuple(map(int, np.unravel_index(index, self.shape)))
             raise Mismatch(
                 f"the input {name} was overwritten at element {index}",
-                **{"array": name, "index": position, "wrong": int(changed.sum())},
+                **{"array": name, "index": position, "wrong": int(mask.sum())},
                 **{"got": current[self.inside][index].item()},
                 **{"want": original[self.inside][index].item()},
             )
@@ -182,18 +180,13 @@ def describe_mismatch(
     name: str, got: np.ndarray, want: np.ndarray, bound: np.ndarray, bad: np.ndarray
 ) -> Mismatch:
     """Return the Mismatch for the first element of `bad`, with both of its values."""
-    position = tuple(map(int, np.unravel_index(np.argmax(bad), bad.shape)))
-    within = f" within {bound[position]:.2g}" if bound[position] else ""
+    index = tuple(map(int, np.unravel_index(np.argmax(bad), bad.shape)))
+    value, expected = got[index], want[index]
+    within = f" within {bound[index]:.2g}" if bound[index] else ""
     return Mismatch(
-        f"{name_element(name, position)} is {number(got[position])}, want "
-        f"{number(want[position])}{within}; "
-        f"{int(bad.sum())} of {bad.size} elements are wrong",
-        **{
-            "array": name,
-            "index": position,
-            "got": got[position].item(),
-            "want": want[position].item(),
-        },
+        f"{name_element(name, index)} is {number(value)}, want {number(expected)}"
+        f"{within}; {int(bad.sum())} of {bad.size} elements are wrong",
+        **{"array": name, "index": index, "got": value.item(), "want": expected.item()},
         **{"wrong": int(bad.sum()), "total": bad.size},
     )
 

@@ -67,9 +67,8 @@ def replace_file(path: Path) -> Iterator[Path]:
         raise
     except OSError as error:
         reason = error.strerror or str(error)
-        raise CannotWrite(
-            f"cannot write {path}: {reason}. {_suggest_cure(path)}"
-        ) from error
+        message = f"cannot write {path}: {reason}. {_suggest_cure(path)}"
+        raise CannotWrite(message) from error
     finally:
         if part:
             part.unlink(missing_ok=True)
@@ -250,9 +249,7 @@ class Kept:
     def _set_aside(self) -> None:
         """Rename a damaged file, so that its content is not lost."""
         names = (f"{self.name}.damaged{n}.json" for n in itertools.count(1))
-        free_paths = (
-            path for path in map(self.path.with_name, names) if not path.exists()
-        )
+        free_paths = (p for p in map(self.path.with_name, names) if not p.exists())
         target = next(free_paths)
         with contextlib.suppress(FileNotFoundError):  # another notebook was first
             os.replace(self.path, target)
@@ -264,12 +261,12 @@ class Kept:
         self._memory_only = True
         self._say(f"{why}: kept for this session only")
 
-    def _say(self, what: str) -> None:
+    def _say(self, message: str) -> None:
         """Print one line on stderr, unless it repeats the previous one."""
-        if what != self._last_message:
-            where = cache_folder() / KEPT / f"{self.name}.json"
-            print(f"weft: {where} {what}", file=sys.stderr)
-        self._last_message = what
+        if message != self._last_message:
+            path = cache_folder() / KEPT / f"{self.name}.json"
+            print(f"weft: {path} {message}", file=sys.stderr)
+        self._last_message = message
 
 
 KEPT = "kept"  # folder of data that cannot be recomputed; see Kept
@@ -305,10 +302,7 @@ def cache_folder(*parts: str) -> Path:
 
 
 def has_file(path: Path) -> bool:
-    """Return whether a file is in the cache.
-
-    Deletes a symbolic link, and an incomplete library, object file or program.
-    """
+    """Return whether the cache has a file; delete a link, or an incomplete binary."""
     binary = path.suffix in ("", ".o", ".so")
     if path.is_symlink() or (path.is_file() and binary and not is_elf(path)):
         path.unlink(missing_ok=True)

@@ -218,7 +218,7 @@ def list_series(
     returns them.
     """
     pairs = [(None, rows), *((file["machine"], file["rows"]) for file in others)]
-    series = [(machine, [r for r in each if wanted(r)]) for machine, each in pairs]
+    series = [(machine, [r for r in group if wanted(r)]) for machine, group in pairs]
     return [(machine, selected) for machine, selected in series if selected]
 
 

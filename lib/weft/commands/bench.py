@@ -42,11 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("what", choices=[*BENCHMARKS, *PROBLEMS], help="an op, or a benchmark")
     add("--device", default="cpu", help="device to time: cpu (default), cuda, cuda:N")
-    sizes = "sizes of an op, e.g. 256,512; for matmul also m x k x n, e.g. "
-    sizes += "5120x256x5120, and batches, e.g. 64of256"
+    sizes = "sizes of an op: 256,512; of matmul also m x k x n or 64of256"
     add("--sizes", metavar="N,N", default="", help=sizes)
-    rungs = "rungs of an op to time (default: all)"
-    add("--rungs", metavar="NAME,NAME", default="", help=rungs)
+    add("--rungs", metavar="NAME,NAME", default="", help="rungs of an op to time")
     add("--json", metavar="PATH", help="write the rows to this file")
     for module in (importlib.import_module(BENCHMARKS[name]) for name in OPTIONS):
         module.add_arguments(parser.add_argument_group(module.TITLE))
@@ -62,15 +60,15 @@ def main(args: argparse.Namespace) -> int:
         module = importlib.import_module(BENCHMARKS[args.what])
         rows = module.rows_of(args) if hasattr(module, "rows_of") else module.rows()
         all_keys = list(dict.fromkeys(key for row in rows for key in row))
-        shown = getattr(module, "SHOWN", all_keys)
+        columns = getattr(module, "SHOWN", all_keys)
     else:
         sizes = [int(size) for size in args.sizes.split(",") if size]
         rungs = [name for name in args.rungs.split(",") if name]
         rows = ops.rows(args.what, args.device, sizes, rungs)
         size_keys = [key for key in rows[0] if key not in ops.COLUMNS]
-        shown = ["impl", "rung", *size_keys, "us", "us_low", "us_high"]
-        shown += ["gbs", "tflops", "error", "vs_torch"]
-    print(table(rows, shown))
+        columns = ["impl", "rung", *size_keys, "us", "us_low", "us_high"]
+        columns += ["gbs", "tflops", "error", "vs_torch"]
+    print(table(rows, columns))
     if args.what in BENCHMARKS:
         if hasattr(module, "note"):
             print(f"{module.note(rows)}\n{STATISTIC}")

@@ -65,8 +65,8 @@ def _run_sanitizer(args: argparse.Namespace) -> int:
         )
     tools = [word.strip() for word in args.sanitizer.split(",")]
     rows = sanitizer.rows(tools, args.rung)
-    shown = [row | {"rungs": len(row["rungs"])} for row in rows]
-    print(table(shown, ["tool", "version", "device", "rungs", "errors", "seconds"]))
+    lines = [row | {"rungs": len(row["rungs"])} for row in rows]
+    print(table(lines, ["tool", "version", "device", "rungs", "errors", "seconds"]))
     for row in rows:
         for name in row["missing"]:
             print(f"WRONG  {row['tool']}: {name} computed a wrong result")

@@ -171,9 +171,7 @@ def _examine_gpu() -> list[Examination]:
         cure = f"this torch ({torch.__version__}) cannot use the GPU: pip install torch"
         return [Examination("GPU", "present, but torch does not find it", cure)]
     if Path("/dev/nvidia0").exists():
-        return [
-            Examination("GPU", "present, without a driver", "install NVIDIA's driver")
-        ]
+        return [Examination("GPU", "without a driver", "install NVIDIA's driver")]
     return [
         Examination("GPU", "none: kernels run on the CPU, lessons show GPU results")
     ]
@@ -189,9 +187,7 @@ def _examine_one_gpu(index: int) -> Examination:
         f"driver {driver_version()}"
     )
     if (gpu.major, gpu.minor) < (7, 5):
-        return Examination(
-            f"GPU {index}", value, "kernels need capability 7.5 or later"
-        )
+        return Examination(f"GPU {index}", value, "the kernels need 7.5 or later")
     return Examination(f"GPU {index}", value)
 
 
@@ -212,13 +208,11 @@ def _examine_cells() -> list[Examination]:
     # Imported here, since doctor must run even if this import fails.
     from ..cells.gpu import nvrtc
 
-    reason = nvrtc.explain_missing()
+    lack = nvrtc.explain_missing()
     value = (
-        "none: cells run on the CPU"
-        if reason
-        else "{}.{}".format(*nvrtc.nvrtc_version())
+        "none: cells run on the CPU" if lack else "{}.{}".format(*nvrtc.nvrtc_version())
     )
-    findings = [Examination("NVRTC", value, reason)]
+    findings = [Examination("NVRTC", value, lack)]
     try:
         findings.append(Examination("disassembler", tools.find_disassembler()))
     except BuildError as error:

@@ -142,10 +142,8 @@ def cuda(line: str, cell: str) -> None:
         return
     # In some versions of IPython, execution_count grows before the cell runs.
     name = f"cell [{len(shell.history_manager.input_hist_parsed) - 1}]"
-    compile_only = _compile_only(options)
-    result = (
-        compile_only(cell, name) if compile_only else _load_cell(options, cell, name)
-    )
+    compiler = _choose_compiler(options)
+    result = compiler(cell, name) if compiler else _load_cell(options, cell, name)
     module = result._cell  # a kernel's name can hide any public attribute
     shell.user_ns.update(module.kernels)
     print(module.report)
@@ -156,7 +154,7 @@ def cuda(line: str, cell: str) -> None:
     for listing in ("ptx", "sass"):
         if getattr(options, listing):
             _show(listing, result, options.arch)
-    if compile_only and options.time:
+    if compiler and options.time:
         print(
             "--time: nothing is timed, since there is no GPU here; without --gpu, the "
             "cell runs on the CPU"
@@ -178,7 +176,9 @@ def _load_cell(options: argparse.Namespace, cell: str, name: str) -> Module:
     )
 
 
-def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] | None:
+def _choose_compiler(
+    options: argparse.Namespace,
+) -> Callable[[str, str], Module] | None:
     """Return a compiler for an absent GPU if --gpu has --ptx, --sass or --time."""
     is_shown = options.ptx or options.sass or options.time
     if options.target != "cuda" or not is_shown or native.explain_lost():

@@ -30,18 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--rung",
         metavar="NAME,NAME",
-        help="rungs to train, e.g. tf32 or numba,naive; ladder: all that run on the "
-        "device (default: the fastest in fp32)",
+        help="e.g. tf32 or numba,naive; ladder: all that run on the device "
+        "(default: the fastest in fp32)",
     )
     add("--device", default=defaults.device, help="cpu (default), cuda or cuda:N")
-    for name, kind, text in (
-        ("epochs", int, "epochs to train"),
-        ("batch", int, "images per step"),
-        ("lr", float, "learning rate"),
-        ("seed", int, "seed of first weights and image orders"),
-    ):
-        value = getattr(defaults, name)
-        add(f"--{name}", type=kind, default=value, help=f"{text} (default: {value})")
+    add("--epochs", type=int, default=defaults.epochs, help="default: %(default)s")
+    add("--batch", type=int, default=defaults.batch, help="default: %(default)s images")
+    add("--lr", type=float, default=defaults.lr, help="learning rate (%(default)s)")
+    add("--seed", type=int, default=defaults.seed, help="seed of weights and orders")
     add("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     add("--compare", action="store_true", help="race PyTorch: eager, compiled, ...")
     add(
@@ -51,9 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--limit", type=int, metavar="N", help="train only on the first N images")
     add("--load", metavar="W.npz", help="start with the weights in this file")
-    add(
-        "--save", metavar="W.npz", help="write the weights to this file, also on Ctrl-C"
-    )
+    add("--save", metavar="W.npz", help="write the weights, also after Ctrl-C")
     add("--plot", metavar="PATH", help="draw the comparison (.svg, .png or .pdf)")
     add("--json", metavar="PATH", help="write the rows to this file")
 
@@ -89,7 +83,7 @@ def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     from ..benchmarks.race.plot import PYTHON
 
     missing = {*PYTHON} - {row["rung"] for row in rows}
-    loaded = []
+    selected = []
     for path in sorted(RESULTS.glob("mnist_*.json")):
         results = read_json(path)
         matching = [
@@ -97,8 +91,8 @@ def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             for row in results["rows"]
             if row["rung"] in missing and row["batch"] == rows[0]["batch"]
         ]
-        loaded += [results | {"rows": matching}] * bool(matching)
-    return loaded
+        selected += [results | {"rows": matching}] * bool(matching)
+    return selected
 
 
 def summarize_rows(result: Result) -> str:

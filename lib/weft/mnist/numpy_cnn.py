@@ -213,11 +213,11 @@ def closest_window(y: Outputs, layer: str) -> tuple[tuple[int, ...], np.ndarray]
 def turn_window(y: Outputs, layer: str, place: tuple[int, ...]) -> Outputs:
     """Return the outputs in which the window's second largest value is the largest."""
     name = layer.replace("bn", "relu")
-    changed = windows(y[name]).copy()
+    values = windows(y[name]).copy()
     second, first = np.argsort(windows(y[layer])[place])[-2:]
-    changed[place][[second, first]] = changed[place][[first, second]]
-    n, c, h, w, _ = changed.shape
-    pixels = changed.reshape(n, c, h, w, 2, 2).transpose(0, 1, 2, 4, 3, 5)
+    values[place][[second, first]] = values[place][[first, second]]
+    n, c, h, w, _ = values.shape
+    pixels = values.reshape(n, c, h, w, 2, 2).transpose(0, 1, 2, 4, 3, 5)
     return {**y, name: pixels.reshape(n, c, 2 * h, 2 * w)}
 
 

@@ -283,9 +283,9 @@ class PythonCnn(Trainer):
         sizes = {"height": height, "width": width, "hidden": hidden}
         self.configure(channels, **sizes, classes=classes, max_batch=max_batch)
         for name, value in self.config.items():
-            least = LEAST.get(name, 1)
-            if value < least:
-                raise ArgumentError(f"{name} = {value}, want at least {least}")
+            minimum = LEAST.get(name, 1)
+            if value < minimum:
+                raise ArgumentError(f"{name} = {value}, want at least {minimum}")
         self._scale = np.float32(mean), np.float32(std)
         self._plans: dict[tuple[str, int], list[Launch]] = {}
         self._sets: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}

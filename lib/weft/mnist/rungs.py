@@ -45,11 +45,11 @@ class Config:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        least_of = {"epochs": 0, "batch": 1, "iterations": 1, "threads": 0, "seed": 0}
-        for name, least in least_of.items():
-            if getattr(self, name) < least:
+        minima = {"epochs": 0, "batch": 1, "iterations": 1, "threads": 0, "seed": 0}
+        for name, minimum in minima.items():
+            if getattr(self, name) < minimum:
                 raise ArgumentError(
-                    f"{name}={getattr(self, name)}: want at least {least}"
+                    f"{name}={getattr(self, name)}: want at least {minimum}"
                 )
         if not 0 <= self.lr < float("inf"):
             raise ArgumentError(f"lr={self.lr}: want a number of at least 0")
@@ -111,9 +111,8 @@ def list_ladder(device: Device, batch: int) -> list[str]:
 def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Trainer:
     """Create a model that a rung trains; see Cnn for `model`.
 
-    rung: "numba" trains with pykernel/bodies, any other one is in the C library; None
-    and "fastest" select the fastest in fp32. Raises ArgumentError if the rung does not
-    run on the device.
+    rung: "numba" trains with pykernel/bodies, any other is in the C library; None and
+    "fastest" select the fastest in fp32. Raises ArgumentError if it cannot run there.
     """
     target = checked_device(device).type
     if rung == NUMBA.name:
@@ -125,8 +124,8 @@ def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Train
         return PythonCnn(device=device, **model)
     names = {r.name: target in r.targets for r in rungs(target)}
     if rung not in (None, FASTEST, *names):
-        known = ", ".join(name for name, runs in names.items() if runs)
-        raise ArgumentError(f"mnist has no rung '{rung}' on {target}; it has {known}")
+        others = ", ".join(name for name, runs in names.items() if runs)
+        raise ArgumentError(f"mnist has no rung '{rung}' on {target}; it has {others}")
     return Cnn(None if rung == FASTEST else rung, device, **model)
 
 

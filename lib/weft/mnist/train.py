@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 PARTS = ("batch", "forward", "backward", "update", "zero")
 BLOCK = 5  # steps in a sample on a CPU
 SLOW = " (it may compile for a minute)"
-SYNC_STEPS = (
-    64  # steps of a twin between two reads of its losses; Ctrl-C waits for them
-)
+SYNC_STEPS = 64  # steps of a twin between two reads of its losses, and of Ctrl-C
 
 
 @dataclass
@@ -169,8 +167,8 @@ class _Race:
             for name, run in blocks.items()
         }
         with self.bar("timing steps", len(sizes) * rounds, " samples") as bar:
-            found = race(contenders, self.device, rounds=rounds, tick=bar.update)
-        timings = {name: timed.timing for name, timed in found.items()}
+            results = race(contenders, self.device, rounds=rounds, tick=bar.update)
+        timings = {name: timed.timing for name, timed in results.items()}
         rows = {}
         for cnn in self.cnns:
             name = _name(cnn)

@@ -176,8 +176,7 @@ class Trainer(ABC):
     def losses(self) -> np.ndarray:
         """Return the losses of the steps since the previous call, float32.
 
-        The oldest loss is first. The call waits for the steps. Only the last 65536
-        losses are available.
+        The oldest is first; the call waits for the steps. Only the last 65536 remain.
         """
 
     @abstractmethod

@@ -48,8 +48,8 @@ def precision(name: str) -> Iterator[None]:
     block, cudnn.benchmark searches for the fastest convolution.
     """
     if name not in (*PRECISIONS, "3xtf32"):
-        known = ", ".join(PRECISIONS)
-        raise ArgumentError(f"no PyTorch twin in {name}; there are {known}")
+        names = ", ".join(PRECISIONS)
+        raise ArgumentError(f"no PyTorch twin in {name}; there are {names}")
     backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
     previous = [backend.allow_tf32 for backend in backends]
     benchmark = torch.backends.cudnn.benchmark
@@ -67,8 +67,8 @@ def precision(name: str) -> Iterator[None]:
 def check_precision(name: str, device: torch.device) -> None:
     """Raise ArgumentError if PyTorch does not train in `name` on that device."""
     if name not in PRECISIONS:
-        known = ", ".join(PRECISIONS)
-        raise ArgumentError(f"no PyTorch twin in {name}; there are {known}")
+        names = ", ".join(PRECISIONS)
+        raise ArgumentError(f"no PyTorch twin in {name}; there are {names}")
     if device.type == "cpu":
         if name == "tf32":
             raise ArgumentError("PyTorch has no tf32 on a CPU: it would train in fp32")
@@ -435,8 +435,7 @@ def exact_step(
 ) -> TrainingStep:
     """Run forward and backward pass in float64 on images (n,h,w), labels (n), uint8.
 
-    The shapes of the weights, a dictionary like Cnn.weights, determine the model's
-    sizes.
+    The shapes of the weights, a dictionary like Cnn.weights, set the model's sizes.
     """
     sizes: dict[str, Any] = {
         "channels": (len(weights["conv1.weight"]), len(weights["conv2.weight"])),

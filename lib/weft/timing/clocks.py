@@ -72,11 +72,8 @@ class Watch:
             self.seen.append(state)
 
     def row(self) -> dict[str, Any]:
-        """Return a row's keys for the observed states; unknown values are null.
-
-        They are clocks in MHz, temperatures in degrees Celsius, the highest power in
-        watts, and the reasons for throttling.
-        """
+        """Return a row's keys: clocks in MHz, degrees Celsius, the highest power in
+        watts, and reasons for throttling. Unknown values are null."""
         clocks = [state.clock for state in self.seen if state.clock]
         heat = [state.temperature for state in self.seen if state.temperature]
         power = [state.power for state in self.seen if state.power]
@@ -179,10 +176,8 @@ def timer_named(name: str, device: AnyDevice) -> Any:
 
 
 def clock_for(device: AnyDevice | str) -> Any:
-    """Return the device's clock: events on a GPU, the host's clock on a CPU.
-
-    Its method taken(work) returns microseconds.
-    """
+    """Return the device's clock (events on a GPU, the host's clock on a CPU). Its
+    method taken(work) returns microseconds."""
     target = devices.parse_device(device)
     return timer_named("event" if target.type == "cuda" else "wall", target)
 
@@ -325,9 +320,7 @@ class GraphTimer(EventTimer):
 
     def _round_calls(self, one: Contender, calls: int) -> int:
         """Set one.calls to `calls`, rounded up to a multiple of the copies; return it.
-
-        Each replay then begins with the same copy.
-        """
+        Each replay then begins with the same copy."""
         one.calls = one.copies * math.ceil(calls / one.copies)
         return one.calls
 

@@ -72,8 +72,8 @@ class Gemm:
 
     def __init__(self, precision: str, index: int | None = None):
         if precision not in CUBLAS_KINDS:
-            known = ", ".join(CUBLAS_KINDS)
-            raise ArgumentError(f"cuBLAS in {precision}: there are {known}")
+            precisions = ", ".join(CUBLAS_KINDS)
+            raise ArgumentError(f"cuBLAS in {precision}: there are {precisions}")
         self.precision = precision
         self.index = device.current_gpu() if index is None else index
         self._handle, self._room = _handle(self.index)
@@ -215,26 +215,24 @@ def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
 
     Raises BuildError without a compiler, KernelError if a kernel fails.
     """
-    where = devices.parse_device(device)
-    source = Path(__file__).with_name(SOURCES[where.type])
-    name = results.device_name(where)
+    place = devices.parse_device(device)
+    source = Path(__file__).with_name(SOURCES[place.type])
+    name = results.device_name(place)
     text = name + source.read_text() + Path(__file__).read_text()
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = store.cache_folder("peaks") / f"{digest}.json"
     if path.exists() and not again:
         return json.loads(path.read_text())
-    measured = _on_gpu(where) if where.type == "cuda" else _on_cpu(where)
+    fresh_rows = _on_gpu(place) if place.type == "cuda" else _on_cpu(place)
     stamp = {"date": datetime.date.today().isoformat(), "commit": results.commit()}
-    rows = [row | stamp for row in measured]
+    rows = [row | stamp for row in fresh_rows]
     store.write(path, json.dumps(rows))
     return rows
 
 
 def ceilings(rows: Iterable[Row]) -> dict[str, float]:
-    """Return the highest rate of each kind.
-
-    "gbs": a copy, in GB/s. "l2": reads from the L2 cache, in GB/s. The others are
-    precisions, in TFLOP/s; 3xtf32 is a third of tf32.
+    """Return the highest rates: "gbs" of a copy and "l2" of reads from the L2 cache in
+    GB/s, and of each precision in TFLOP/s. 3xtf32 is a third of tf32.
     """
     rates: dict[str, float] = {}
     for row in (row for row in rows if row["op"] == "peak"):
@@ -249,11 +247,11 @@ def ceilings(rows: Iterable[Row]) -> dict[str, float]:
 
 
 def _make_row(
-    rung: str, precision: str, where: Any, timed: Timed, **more: float
+    rung: str, precision: str, place: Any, timed: Timed, **more: float
 ) -> Row:
     return {
         **{"op": "peak", "impl": "weft", "rung": rung, "precision": precision},
-        **{"target": where.type, "device": timed.device, **timed.row(), **more},
+        **{"target": place.type, "device": timed.device, **timed.row(), **more},
     }
 
 
@@ -273,63 +271,63 @@ def open_library(target: str, name: str = "") -> ctypes.CDLL:
     return lib
 
 
-def _on_gpu(where: Any) -> list[Row]:
+def _on_gpu(place: Any) -> list[Row]:
     import torch
 
     lib = open_library("cuda")
-    capability = devices.compute_capability(where.index)
+    capability = devices.compute_capability(place.index)
     sm = 10 * capability[0] + capability[1]
     count = COPIED["cuda"]
-    x, y = (torch.randn(count, device=where) for _ in range(2))
+    x, y = (torch.randn(count, device=place) for _ in range(2))
     copy = Contender(lambda i: queue(lib, "peak_copy", y, x, ctypes.c_size_t(count)))
     copy.checked = True  # torch.equal() below
-    timed = _time_alone(copy, where)
+    timed = _time_alone(copy, place)
     if not torch.equal(x, y):
         raise KernelError("peak_copy: the copy differs from its source")
     rows = [
-        _make_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)
+        _make_row("copy", "fp32", place, timed, gbs=8 * count / timed.fastest / 1e3)
     ]
-    rows.append(_read_l2(lib, where))
-    for kind, (rung, precision, least, most) in enumerate(KINDS):
-        if least <= sm <= most:
-            rows.append(_measure_chain(lib, kind, rung, precision, where))
+    rows.append(_read_l2(lib, place))
+    for kind, (rung, precision, minimum, maximum) in enumerate(KINDS):
+        if minimum <= sm <= maximum:
+            rows.append(_measure_chain(lib, kind, rung, precision, place))
     return rows
 
 
-def _read_l2(lib: Any, where: Any) -> Row:
+def _read_l2(lib: Any, place: Any) -> Row:
     """Time reads that bypass the L1 caches and that the L2 cache serves."""
     import torch
 
-    processors = torch.cuda.get_device_properties(where).multi_processor_count
+    processors = torch.cuda.get_device_properties(place).multi_processor_count
     blocks, turns = BLOCKS_A_PROCESSOR * processors, 64
     x, out = (
-        torch.randn(IN_L2, device=where),
-        torch.empty(blocks * THREADS, device=where),
+        torch.randn(IN_L2, device=place),
+        torch.empty(blocks * THREADS, device=place),
     )
     count = ctypes.c_size_t(IN_L2)
     read = Contender(lambda i: queue(lib, "peak_l2", out, x, count, blocks, turns))
-    timed = _time_alone(read, where)
+    timed = _time_alone(read, place)
     gbs = 4 * IN_L2 * turns / timed.fastest / 1e3
-    return _make_row("l2", "fp32", where, timed, gbs=gbs)
+    return _make_row("l2", "fp32", place, timed, gbs=gbs)
 
 
-def _measure_chain(lib: Any, kind: int, rung: str, precision: str, where: Any) -> Row:
+def _measure_chain(lib: Any, kind: int, rung: str, precision: str, place: Any) -> Row:
     """Time multiply-adds of a kind, with as many turns as fill BURST seconds."""
     import torch
 
-    with torch.cuda.device(where.index):
+    with torch.cuda.device(place.index):
         blocks = lib.peak_blocks(kind)
-    out = torch.empty(blocks * THREADS, device=where)
+    out = torch.empty(blocks * THREADS, device=place)
     few_turns, flops = 64, lib.peak_flops(kind) * blocks
 
     def run(turns: int) -> Contender:
         return Contender(lambda i: queue(lib, "peak_run", kind, out, blocks, turns))
 
-    us_per_turn = _time_alone(run(few_turns), where, seconds=0.05).us / few_turns
+    us_per_turn = _time_alone(run(few_turns), place, seconds=0.05).us / few_turns
     turns = max(few_turns, round(1e6 * BURST / us_per_turn))
-    timed = _time_alone(run(turns), where)
+    timed = _time_alone(run(turns), place)
     tflops = flops * turns / timed.fastest / 1e6
-    return _make_row(rung, precision, where, timed, tflops=tflops)
+    return _make_row(rung, precision, place, timed, tflops=tflops)
 
 
 def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
@@ -344,17 +342,17 @@ def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
         raise KernelError(f"{function}: CUDA error {status}")
 
 
-def _time_alone(one: Contender, where: Any, seconds: float = 0.0) -> Timed:
+def _time_alone(one: Contender, place: Any, seconds: float = 0.0) -> Timed:
     """Time a contender alone; a GPU stays cool, so that its clock is highest."""
-    timer, cool = ("event", True) if where.type == "cuda" else ("wall", False)
+    timer, cool = ("event", True) if place.type == "cuda" else ("wall", False)
     limit = seconds or SECONDS
-    return race({"it": one}, where, timer, seconds=limit, cool=cool)["it"]
+    return race({"it": one}, place, timer, seconds=limit, cool=cool)["it"]
 
 
 # ---- a CPU -----------------------------------------------------------------------
 
 
-def _on_cpu(where: Any) -> list[Row]:
+def _on_cpu(place: Any) -> list[Row]:
     """Measure with OpenMP's default number of threads; the copy exceeds every cache."""
     import numpy as np
 
@@ -362,15 +360,15 @@ def _on_cpu(where: Any) -> list[Row]:
     x, y = np.ones(count, np.float32), np.zeros(count, np.float32)
     arguments = y.ctypes.data, x.ctypes.data, count
     words = [ctypes.c_void_p(a) for a in arguments[:2]] + [ctypes.c_size_t(count)]
-    timed = _time_alone(Contender(lambda i: lib.peak_copy(*words)), where)
+    timed = _time_alone(Contender(lambda i: lib.peak_copy(*words)), place)
     rows = [
-        _make_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)
+        _make_row("copy", "fp32", place, timed, gbs=8 * count / timed.fastest / 1e3)
     ]
     threads, turns = lib.peak_threads(), 4000
     out = np.zeros(threads, np.float32)
     address = ctypes.c_void_p(out.ctypes.data)
     xy = ctypes.c_float(0.999), ctypes.c_float(0.5)
-    timed = _time_alone(Contender(lambda i: lib.peak_run(address, turns, *xy)), where)
+    timed = _time_alone(Contender(lambda i: lib.peak_run(address, turns, *xy)), place)
     tflops = lib.peak_flops() * threads * turns / timed.fastest / 1e6
-    row = _make_row("fma", "fp32", where, timed, tflops=tflops)
+    row = _make_row("fma", "fp32", place, timed, tflops=tflops)
     return [*rows, row | {"threads": threads}]

@@ -138,8 +138,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} contains no results: {error}") from None
     if not isinstance(results, dict) or not {"machine", "rows"} <= results.keys():
-        missing = "'machine' and 'rows' are missing"
-        raise ValueError(f"{path} contains no results: {missing}")
+        raise ValueError(f"{path} contains no results: no 'machine' or no 'rows'")
     return results
 
 

@@ -137,12 +137,10 @@ def bench(
         raise ArgumentError(f"bench({call!r:.40}): want a function to call")
     if check is not None and (not callable(check) or check() is False):
         raise ArgumentError("bench: not timed, since it has not passed its check")
-    target = devices.parse_device(_device_of(args) if device is None else device)
-    one = make_contender(call, args, target, cold)
+    place = devices.parse_device(_device_of(args) if device is None else device)
+    one = make_contender(call, args, place, cold)
     one.checked = check is not None
-    results = race(
-        {"it": one}, target, timer, seconds=seconds, spread=spread, cool=cool
-    )
+    results = race({"it": one}, place, timer, seconds=seconds, spread=spread, cool=cool)
     return results["it"]
 
 

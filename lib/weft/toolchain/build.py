@@ -88,8 +88,8 @@ class Flavour:
             raise BuildError(f"WEFT_FIBERS is {fibers}, want {' or '.join(FIBERS)}")
         sanitize = os.environ.get("WEFT_SANITIZE", "")
         if sanitize not in ("", *SANITIZERS):
-            known = " or ".join(SANITIZERS)
-            raise BuildError(f"WEFT_SANITIZE is {sanitize}, want {known}")
+            sanitizers = " or ".join(SANITIZERS)
+            raise BuildError(f"WEFT_SANITIZE is {sanitize}, want {sanitizers}")
         return Flavour("cpu", march, fibers, sanitize=sanitize)
 
 
@@ -174,10 +174,8 @@ def compile_check(source: Path, flavour: Flavour) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft build`."""
-    parser.add_argument(
-        *("--device",),
-        **{"choices": ("cpu", "cuda"), "help": "target (default: all of this machine)"},
-    )
+    text = "default: all of this machine"
+    parser.add_argument("--device", choices=("cpu", "cuda"), help=text)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -350,9 +348,7 @@ def _linker_command(
     # has moved. Unlike -Xlinker, -Wl would split a folder's name at a comma.
     options = [("-soname", file), ("-rpath", "$ORIGIN")]
     options += [("-rpath", folder) for folder in {str(need.parent) for need in needs}]
-    command += [
-        word for pair in options for option in pair for word in ("-Xlinker", option)
-    ]
+    command += [word for pair in options for one in pair for word in ("-Xlinker", one)]
     return [*command, *map(str, needs), "-lm", *(CHECK_LINK if flavour.check else ())]
 
 
@@ -371,10 +367,8 @@ def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
 
 def _library_folders() -> list[Path]:
     """Return the checkout's lib/ and, if lib/ is not writable, the cache as well."""
-    folder = ROOT / "lib"
-    return (
-        [folder] if os.access(folder, os.W_OK) else [folder, store.cache_folder("lib")]
-    )
+    lib = ROOT / "lib"
+    return [lib] if os.access(lib, os.W_OK) else [lib, store.cache_folder("lib")]
 
 
 def _prune(directory: Path, pattern: str, keep: int = 4) -> None:

@@ -120,12 +120,12 @@ class Library:
             raise ArgumentError(
                 f"{self.op}: rung={write_value(name)}: want the name of a rung"
             )
-        chosen = self._chosen.get((name, precision))
-        if chosen is None:
-            chosen = self._choose(name) if name else self.fastest(precision)[0]
+        rung = self._chosen.get((name, precision))
+        if rung is None:
+            rung = self._choose(name) if name else self.fastest(precision)[0]
             if name or self.target == "cpu":  # on CUDA, the fastest depends on the GPU
-                self._chosen[name, precision] = chosen
-        return chosen
+                self._chosen[name, precision] = rung
+        return rung
 
     def here(self) -> list[Rung]:
         """Return the rungs that run on this target, for CUDA on the current GPU."""
@@ -144,18 +144,16 @@ class Library:
         """
         available = self.here()
         if matches := [r for r in available if r.precision == precision][::-1]:
-            reference = [
-                r for r in matches if r.name == "reference" and self.target == "cpu"
-            ]
-            return reference or matches
+            plain = [r for r in matches if r.name == "reference"]
+            return plain if plain and self.target == "cpu" else matches
         if any(
             r.precision == precision and self.target in r.targets for r in self.rungs
         ):
             needs = min(r.sm for r in self.rungs if r.precision == precision)
             raise ArgumentError(f"{self.op} in {precision} {_describe_old_gpu(needs)}")
-        known = ", ".join(dict.fromkeys(r.precision for r in available))
+        names = ", ".join(dict.fromkeys(r.precision for r in available))
         raise ArgumentError(
-            f"{self.op} has no rung in {precision} on {self.target}; it has {known}"
+            f"{self.op} has no rung in {precision} on {self.target}; it has {names}"
         )
 
     def _choose(self, name: str) -> Rung:
@@ -167,11 +165,11 @@ class Library:
                         f"{self.op}'s rung '{name}' {_describe_old_gpu(rung.sm)}"
                     )
                 return rung
-        known = ", ".join(r.name for r in on_target)
+        names = ", ".join(r.name for r in on_target)
         others = [r for r in self.rungs if r.name == name]
         note = f" (it runs on {', '.join(others[0].targets)})" if others else ""
         raise ArgumentError(
-            f"{self.op} has no rung '{name}' on {self.target}{note}; it has {known}"
+            f"{self.op} has no rung '{name}' on {self.target}{note}; it has {names}"
         )
 
     def _read_rungs(self) -> list[Rung]:

@@ -219,10 +219,8 @@ def find_tool(name: str) -> str:
         )
     path = gxx() if name == "g++" else nvcc()
     if not path:
-        compiler = os.environ.get("CXX")
-        raise BuildError(
-            _CURES[name].format(f" '{compiler}' (from CXX)" if compiler else "")
-        )
+        cxx = os.environ.get("CXX")
+        raise BuildError(_CURES[name].format(f" '{cxx}' (from CXX)" if cxx else ""))
     return path
 
 
@@ -266,17 +264,17 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
     lines: whether to add labels, and comments with the source lines of all inlined
     functions; only nvdisasm writes them.
     """
-    found = find_disassembler()
-    if lines and "cuobjdump" in Path(found).name:
-        raise BuildError(f"{found} prints no source lines, nvdisasm does: {_CURE}")
+    tool = find_disassembler()
+    if lines and "cuobjdump" in Path(tool).name:
+        raise BuildError(f"{tool} prints no source lines, nvdisasm does: {_CURE}")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        option = "-sass" if "cuobjdump" in Path(found).name else "-c"
-        command = [found, option, *["-gi"] * lines, file.name]
+        option = "-sass" if "cuobjdump" in Path(tool).name else "-c"
+        command = [tool, option, *["-gi"] * lines, file.name]
         process = subprocess.run(command, text=True, capture_output=True)
     if process.returncode:
-        raise BuildError(f"{found}: {(process.stderr or process.stdout).strip()}")
+        raise BuildError(f"{tool}: {(process.stderr or process.stdout).strip()}")
     return process.stdout
 
 
