@@ -30,14 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--rung",
         metavar="NAME,NAME",
-        help="e.g. tf32 or numba,naive; ladder: all that run on the device "
+        help="rungs to train, e.g. numba,naive; ladder: all that run on the device "
         "(default: the fastest in fp32)",
     )
     add("--device", default=defaults.device, help="cpu (default), cuda or cuda:N")
-    add("--epochs", type=int, default=defaults.epochs, help="default: %(default)s")
-    add("--batch", type=int, default=defaults.batch, help="default: %(default)s images")
-    add("--lr", type=float, default=defaults.lr, help="learning rate (%(default)s)")
-    add("--seed", type=int, default=defaults.seed, help="seed of weights and orders")
+    end = " (default: %(default)s)"
+    add("--epochs", type=int, default=defaults.epochs, help="epochs to train" + end)
+    add("--batch", type=int, default=defaults.batch, help="images per step" + end)
+    add("--lr", type=float, default=defaults.lr, help="learning rate" + end)
+    seed = "seed of first weights and image orders" + end
+    add("--seed", type=int, default=defaults.seed, help=seed)
     add("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     add("--compare", action="store_true", help="race PyTorch: eager, compiled, ...")
     add(
