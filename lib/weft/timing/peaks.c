@@ -20,9 +20,9 @@ EXPORT void peak_copy(float *to, const float *from, size_t count) {
 #pragma omp parallel
     {
         const size_t threads = (size_t)omp_get_num_threads();
-        const size_t own = (size_t)omp_get_thread_num();
-        const size_t first = count * own / threads;
-        const size_t end = count * (own + 1) / threads;
+        const size_t thread = (size_t)omp_get_thread_num();
+        const size_t first = count * thread / threads;
+        const size_t end = count * (thread + 1) / threads;
         memcpy(to + first, from + first, (end - first) * sizeof *to);
     }
 }
@@ -36,13 +36,13 @@ EXPORT void peak_run(float *out, int turns, float x, float y) {
     {
         vfloat sums[CHAINS];
         for (int i = 0; i < CHAINS; i++) sums[i] = vsplat((float)i);
-        const vfloat by = vsplat(x), more = vsplat(y);
+        const vfloat mul = vsplat(x), add = vsplat(y);
         for (int turn = 0; turn < turns; turn++)
-            for (int again = 0; again < UNROLLED; again++)
-                for (int i = 0; i < CHAINS; i++) sums[i] = sums[i] * by + more;
-        float all = 0.0f;
+            for (int repeat = 0; repeat < UNROLLED; repeat++)
+                for (int i = 0; i < CHAINS; i++) sums[i] = sums[i] * mul + add;
+        float total = 0.0f;
         for (int i = 0; i < CHAINS; i++)
-            for (int lane = 0; lane < VLEN; lane++) all += sums[i][lane];
-        out[omp_get_thread_num()] = all;
+            for (int lane = 0; lane < VLEN; lane++) total += sums[i][lane];
+        out[omp_get_thread_num()] = total;
     }
 }

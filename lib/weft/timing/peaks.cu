@@ -26,11 +26,11 @@ static __device__ __forceinline__ float random_number(unsigned seed) {
 static __global__ void copy_floats(float4 *to, const float4 *from,
                                    size_t count) {
     const size_t first = (size_t)blockIdx.x * THREADS * 4 + threadIdx.x;
-    float4 own[4];
+    float4 values[4];
     for (int i = 0; i < 4; i++)
-        if (first + i * THREADS < count) own[i] = from[first + i * THREADS];
+        if (first + i * THREADS < count) values[i] = from[first + i * THREADS];
     for (int i = 0; i < 4; i++)
-        if (first + i * THREADS < count) to[first + i * THREADS] = own[i];
+        if (first + i * THREADS < count) to[first + i * THREADS] = values[i];
 }
 
 /* All threads together read `count` float4, a power of two, `turns` times. The
@@ -63,12 +63,12 @@ static __global__ void chain_ffma(float *out, int turns) {
     for (int i = 0; i < SUMS; i++) sum[i] = random_number(thread + i);
     for (int turn = 0; turn < turns; turn++)
 #pragma unroll
-        for (int again = 0; again < UNROLLED; again++)
+        for (int repeat = 0; repeat < UNROLLED; repeat++)
 #pragma unroll
             for (int i = 0; i < SUMS; i++) sum[i] = fmaf(sum[i], x, y);
-    float all = 0.0f;
-    for (int i = 0; i < SUMS; i++) all += sum[i];
-    out[thread] = all;
+    float total = 0.0f;
+    for (int i = 0; i < SUMS; i++) total += sum[i];
+    out[thread] = total;
 }
 
 /* Each warp computes TILES independent sums of 16 x 8 by mma.sync. */
@@ -97,10 +97,10 @@ static __global__ void chain_mma(float *out, int turns) {
             if (KIND == MMA_BF16) mma_bf16(c[i], a, b);
             if (KIND == MMA_FP16) mma_f16(c[i], a, b);
         }
-    float all = 0.0f;
+    float total = 0.0f;
     for (int i = 0; i < TILES; i++)
-        for (int j = 0; j < 4; j++) all += c[i][j];
-    out[thread] = all;
+        for (int j = 0; j < 4; j++) total += c[i][j];
+    out[thread] = total;
 }
 
 static __device__ __forceinline__ void put(float *to, float x) { *to = x; }
@@ -113,8 +113,8 @@ static __device__ __forceinline__ void put(__nv_bfloat16 *to, float x) {
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     chain_wgmma(float *out, int turns) {
-    extern __shared__ char room[];
-    char *const tiles = aligned_1024(room);
+    extern __shared__ char memory[];
+    char *const tiles = aligned_1024(memory);
     const int count = (2 * 64 + 256) * WGMMA_ROW / (int)sizeof(T);
     for (int i = threadIdx.x; i < count; i += THREADS)
         put((T *)tiles + i, random_number(i));
@@ -135,9 +135,9 @@ static __global__ void __launch_bounds__(THREADS)
         wgmma_wait<1>();
     }
     wgmma_wait<0>();
-    float all = 0.0f;
-    for (int i = 0; i < 128; i++) all += c[i];
-    out[blockIdx.x * THREADS + threadIdx.x] = all;
+    float total = 0.0f;
+    for (int i = 0; i < 128; i++) total += c[i];
+    out[blockIdx.x * THREADS + threadIdx.x] = total;
 }
 
 /* Copy `count` floats, a multiple of 4. */
