@@ -22,7 +22,7 @@ warpsize = 32  # threads that run together as a warp
 def outside(name: str) -> NoReturn:
     """Raise ArgumentError for a name that is used outside a kernel."""
     raise ArgumentError(
-        f"cuda.{name} exists inside a kernel: sim(kernel)[grid, block](...) runs one"
+        f"cuda.{name} works inside a kernel: sim(kernel)[grid, block](...) runs one"
     )
 
 

@@ -256,10 +256,10 @@ class Kept:
             self._last_message = ""
             self._say(f"is damaged: started afresh, old contents in {target.name}")
 
-    def _forget(self, why: str) -> None:
+    def _forget(self, reason: str) -> None:
         """Keep the records only in memory from now on."""
         self._memory_only = True
-        self._say(f"{why}: kept for this session only")
+        self._say(f"{reason}: kept for this session only")
 
     def _say(self, message: str) -> None:
         """Print one line on stderr, unless it repeats the previous one."""

@@ -231,7 +231,7 @@ def describe_dates(rows: Iterable[Mapping[str, Any]]) -> str:
 def list_machines(others: Iterable[Mapping[str, Any]]) -> str:
     """List the devices of results from other machines, each with its date."""
     machines = (file["machine"] for file in others)
-    return "; ".join(f"{one['device']}, {one['date']}" for one in machines)
+    return "; ".join(f"{machine['device']}, {machine['date']}" for machine in machines)
 
 
 def describe_hollow(others: Iterable[Mapping[str, Any]], what: str) -> str:

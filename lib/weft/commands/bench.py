@@ -87,4 +87,4 @@ def main(args: argparse.Namespace) -> int:
 def _check_device(text: str) -> None:
     device, count = devices.parse_device(text), devices.count()
     if device.type == "cuda" and device.index >= count:
-        raise ValueError(f"--device {text}: CUDA GPUs here: {count}")
+        raise ValueError(f"--device {text}: this machine has {count} CUDA GPUs")

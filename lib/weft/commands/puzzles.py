@@ -111,6 +111,6 @@ def _load_answer(path: Path, puzzle: Puzzle) -> Any:
     if puzzle.kernel_name not in functions and len(functions) != 1:
         expected, names = puzzle.kernel_name, ", ".join(functions) or "no function"
         raise ArgumentError(
-            f"{path}: {puzzle.name} takes {expected}, this file has {names}"
+            f"{path}: {puzzle.name} needs {expected}, this file has {names}"
         )
     return functions.get(puzzle.kernel_name) or next(iter(functions.values()))

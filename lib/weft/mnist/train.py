@@ -209,12 +209,12 @@ class _Race:
         return BLOCK
 
     def sections(
-        self, profile: Callable[[Any], dict[str, float]], order: Any, who: str
+        self, profile: Callable[[Any], dict[str, float]], order: Any, title: str
     ) -> dict[str, Any]:
         """Profile many steps; return parts_us (medians), parts_mean_us, layers_us."""
         batch, steps, warmup = self.config.batch, [], 3
         total = self.config.iterations + warmup
-        with self.bar(f"timing sections, {who}", total, " steps") as bar:
+        with self.bar(f"timing sections, {title}", total, " steps") as bar:
             start = time.perf_counter()
             for number in range(total):
                 if number > warmup and time.perf_counter() - start > SLOWEST / 2:
@@ -304,7 +304,7 @@ class _Race:
                     bar.update(min(len(part) * self.config.batch, bar.total - bar.n))
                 seconds.append(time.perf_counter() - start)
             accuracies.append(evaluate())
-            self.say(f"{title}: {100 * accuracies[-1]:.2f} % of the test set right")
+            self.say(f"{title}: {100 * accuracies[-1]:.2f} % of the test set are right")
         return {
             "epoch_s": float(np.mean(seconds)) if seconds else None,
             "epochs_s": seconds,

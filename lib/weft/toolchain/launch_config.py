@@ -71,7 +71,7 @@ def is_whole(key: Any) -> bool:
 
 
 def _parse_dimension(
-    kernel: str, what: str, value: Any, limits: tuple[int, int, int]
+    kernel: str, argument: str, value: Any, limits: tuple[int, int, int]
 ) -> tuple[int, int, int]:
     if all(hasattr(value, axis) for axis in "xyz"):
         value = (value.x, value.y, value.z)
@@ -79,27 +79,26 @@ def _parse_dimension(
     sides = [value] if is_one or isinstance(value, str) else list(value)
     if not 1 <= len(sides) <= 3:
         raise ArgumentError(
-            f"{kernel}: {what} {shorten_repr(value)} has {len(sides)} dimensions, "
+            f"{kernel}: {argument} {shorten_repr(value)} has {len(sides)} dimensions, "
             "want 1 to 3"
         )
-    whole_sides = [_convert_whole(kernel, what, side) for side in sides] + [1] * (
-        3 - len(sides)
-    )
+    whole_sides = [_convert_whole(kernel, argument, side) for side in sides]
+    whole_sides += [1] * (3 - len(sides))
     for axis, side, limit in zip("xyz", whole_sides, limits):
         if side < 1:
             raise ArgumentError(
-                f"{kernel}: {what} {_write_brackets(whole_sides)} is empty: every side "
-                f"is at least 1{_REFUSED}"
+                f"{kernel}: {argument} {_write_brackets(whole_sides)} is empty: every "
+                f"side is at least 1{_REFUSED}"
             )
         if side > limit:
             raise ArgumentError(
-                f"{kernel}: {what} {_write_brackets(whole_sides)} is too large: "
+                f"{kernel}: {argument} {_write_brackets(whole_sides)} is too large: "
                 f"{axis} is at most {limit}{_REFUSED}"
             )
     return whole_sides[0], whole_sides[1], whole_sides[2]
 
 
-def _convert_whole(kernel: str, what: str, value: Any) -> int:
+def _convert_whole(kernel: str, argument: str, value: Any) -> int:
     if hasattr(value, "__index__"):
         try:
             return operator.index(value)
@@ -107,7 +106,7 @@ def _convert_whole(kernel: str, what: str, value: Any) -> int:
             pass
     hint = " (n / 2 is a float, n // 2 is a whole number; cdiv(n, 2) rounds up)"
     raise ArgumentError(
-        f"{kernel}: {what} takes whole numbers, this is {shorten_repr(value)}"
+        f"{kernel}: {argument} takes whole numbers, this is {shorten_repr(value)}"
         f"{hint if isinstance(value, float) else ''}"
     )
 

@@ -107,7 +107,7 @@ def version_of(compiler: str) -> str:
     """Return a compiler's version message and a description of this machine."""
     process = run([compiler, "--version"])
     if process.returncode:
-        raise BuildError(f"is {compiler} a compiler? {said_by(process)}")
+        raise BuildError(f"{compiler} is not a compiler: {said_by(process)}")
     return process.stdout + os.uname().machine + cpu_flags()
 
 
@@ -124,7 +124,7 @@ def limit() -> float:
     with contextlib.suppress(ValueError):
         if float(text) > 0:
             return float(text)
-    raise BuildError(f"WEFT_COMPILE_SECONDS is {text}, want seconds, more than 0")
+    raise BuildError(f"WEFT_COMPILE_SECONDS is {text}, want seconds above 0")
 
 
 def _make_environment() -> dict[str, str]:
