@@ -189,9 +189,7 @@ def test_files_that_do_not_fit(cnn, tmp_path):
     version = whole.index(b"PK\1\2") + 6  # of zip, in the central directory
     for damaged in (whole[:300], _flipped(whole, stream), _flipped(whole, version)):
         path.write_bytes(damaged)
-        with pytest.raises(
-            ArgumentError, match=r"w.npz is not an .npz file of weights"
-        ):
+        with pytest.raises(ArgumentError, match=r"w.npz is not an .npz file"):
             cnn.load(path)
     with pytest.raises(ArgumentError, match="nowhere.npz: there is no such file"):
         cnn.load(tmp_path / "nowhere.npz")

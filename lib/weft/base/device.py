@@ -4,9 +4,8 @@ Importing PyTorch takes seconds, and training with our kernels does not need it.
 PyTorch is loaded and uses the GPU, its current stream and device apply; otherwise the
 default stream and the driver's current device apply.
 
-libcuda exists wherever a kernel can run on a GPU, and only this module binds it. Its
-functions are the same in CUDA 12 and 13:
-https://docs.nvidia.com/cuda/cuda-driver-api/
+libcuda exists wherever a GPU can run a kernel. Only this module binds it. Its functions
+are the same in CUDA 12 and 13: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 
 from __future__ import annotations

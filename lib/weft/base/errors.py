@@ -53,8 +53,7 @@ class KernelFault(KernelError):
 
     Its arrays have their values from before the launch, unless it ran in place.
     kernel: its name. block, thread: the failing one, (x, y, z), or None. report: the
-    observations so far if the launch was watched. kind: the runtime's number for the
-    fault.
+    observations so far if the launch was watched. kind: the runtime's fault number.
     """
 
     def __init__(
