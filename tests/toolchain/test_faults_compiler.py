@@ -115,7 +115,7 @@ del os.environ["CXX"]
         (None, r"no C\+\+ compiler '.*/cxx' \(from CXX\): install one \(Debian"),
         (
             "#!/bin/sh\nexit 1\n",
-            r"is .*/cxx a compiler\? cxx failed with exit status 1",
+            r".*/cxx is not a compiler: cxx failed with exit status 1",
         ),
         ("no program", r"cannot start .*/cxx: Exec format error"),
         ("#!/nowhere/sh\n", r"cannot start .*/cxx: No such file or directory"),
