@@ -245,7 +245,7 @@ def test_a_read_only_array_is_for_const_parameters(k):
         ((1.5, 1), r"whole numbers, this is 1.5"),
         ((1, 1, 300_000), r"0 to 232448"),
         (((1, 1, 1, 1), 1), r"4 dimensions"),
-        (1, r"got 1"),
+        (1, r"1 are given"),
     ],
 )
 def test_a_launch_outside_of_the_limits_says_the_limit(k, key, words):

@@ -342,11 +342,11 @@ def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
         raise KernelError(f"{function}: CUDA error {status}")
 
 
-def _time_alone(contender: Contender, place: Any, seconds: float = 0.0) -> Timed:
+def _time_alone(one: Contender, place: Any, seconds: float = 0.0) -> Timed:
     """Time a contender alone; a GPU stays cool, so that its clock is highest."""
     timer, cool = ("event", True) if place.type == "cuda" else ("wall", False)
     limit = seconds or SECONDS
-    return race({"it": contender}, place, timer, seconds=limit, cool=cool)["it"]
+    return race({"it": one}, place, timer, seconds=limit, cool=cool)["it"]
 
 
 # ---- a CPU -----------------------------------------------------------------------

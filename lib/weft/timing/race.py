@@ -191,8 +191,8 @@ def race(
     clock: Any = timer
     if isinstance(timer, str):
         clock = clock_for(place) if rounds and not timer else timer_named(timer, place)
-    for contender in contenders.values():
-        _set_calls(contender, place)
+    for one in contenders.values():
+        _set_calls(one, place)
     pauses = _find_pauses(contenders, place, cool)
     watches = {name: None if rounds else Watch(place) for name in contenders}
     times: dict[str, list[float]] = {name: [] for name in contenders}
@@ -240,19 +240,19 @@ def spread_of(samples: Sequence[float]) -> float:
     return float((ordered[high] - ordered[low]) / np.median(ordered))
 
 
-def _set_calls(contender: Contender, device: AnyDevice) -> None:
+def _set_calls(one: Contender, device: AnyDevice) -> None:
     """Warm up, and choose the number of calls in a burst."""
-    if contender.calls:
+    if one.calls:
         return
     timer = WallTimer(device)
-    plain = Contender(contender.run, contender.copies, call=contender.call, block=contender.block)
+    plain = Contender(one.run, one.copies, call=one.call, block=one.block)
     plain.turn()
-    contender.calls = 1
+    one.calls = 1
     for _ in range(3):  # each burst is longer, so its time is more precise
-        us = timer.span(plain, contender.calls, Watch(device)) / contender.calls
-        contender.calls = burst_of(us)
-        contender.burst = 1e-6 * us * contender.calls
-        if contender.calls == 1:
+        us = timer.span(plain, one.calls, Watch(device)) / one.calls
+        one.calls = burst_of(us)
+        one.burst = 1e-6 * us * one.calls
+        if one.calls == 1:
             return
 
 
@@ -265,13 +265,13 @@ def _find_pauses(
     """
     if cool:
         return {
-            name: PAUSE * max(1.0, contender.burst / BURST)
-            for name, contender in contenders.items()
+            name: PAUSE * max(1.0, one.burst / BURST)
+            for name, one in contenders.items()
         }
-    spins = max((contender.spins for contender in contenders.values()), default=0.0)
+    spins = max((one.spins for one in contenders.values()), default=0.0)
     return dict.fromkeys(contenders, max(REST, spins) if device.type == "cpu" else 0.0)
 
 
-def _sits_out(contender: Contender, samples: Sequence[float]) -> bool:
+def _sits_out(one: Contender, samples: Sequence[float]) -> bool:
     """Return whether the contender has reached its limit of samples or seconds."""
-    return len(samples) >= contender.most or 1e-6 * contender.calls * sum(samples) >= contender.limit
+    return len(samples) >= one.most or 1e-6 * one.calls * sum(samples) >= one.limit

@@ -138,9 +138,9 @@ def bench(
     if check is not None and (not callable(check) or check() is False):
         raise ArgumentError("bench: not timed, since it has not passed its check")
     place = devices.parse_device(_device_of(args) if device is None else device)
-    contender = make_contender(call, args, place, cold)
-    contender.checked = check is not None
-    results = race({"it": contender}, place, timer, seconds=seconds, spread=spread, cool=cool)
+    one = make_contender(call, args, place, cold)
+    one.checked = check is not None
+    results = race({"it": one}, place, timer, seconds=seconds, spread=spread, cool=cool)
     return results["it"]
 
 

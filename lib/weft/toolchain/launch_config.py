@@ -37,8 +37,8 @@ def parse(kernel: str, key: Any) -> LaunchConfig:
     parts = key if isinstance(key, tuple) else (key,)
     if not 2 <= len(parts) <= 4:
         raise ArgumentError(
-            f"{kernel}[...] takes grid and block, and optionally bytes of shared "
-            f"memory and a stream, e.g. {kernel}[blocks, 256](...): got {len(parts)}"
+            f"{kernel}[...] takes grid and block, optionally bytes of shared memory "
+            f"and a stream, e.g. {kernel}[blocks, 256](...): {len(parts)} are given"
         )
     grid = _parse_dimension(kernel, "grid", parts[0], _GRID)
     block = _parse_dimension(kernel, "block", parts[1], _BLOCK)
