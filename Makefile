@@ -1,21 +1,21 @@
-# make            prepare Python, build the libraries
+# make            prepare Python and build the libraries
 # make lab        open the notebooks
-# make mnist      train the CNN, compare with PyTorch
+# make mnist      train the CNN and compare it with PyTorch
 # make test       run the tests that take seconds
 # make test-slow  run the tests that take minutes
 # make format     run ruff and clang-format
 # make fuzz       run tens of thousands of random inputs: half an hour
-# make mutants    add a mistake to each published answer; the checks must refuse it
-# make baseline   record, or compare, results that must not change in a refactoring
+# make mutants    add mistakes to the published answers; the checks must refuse them
+# make baseline   record or compare the results that a refactoring must not change
 # make notebooks  write the lessons from their sources
 #
-# PYTHON=...    another interpreter, whose installed packages are kept
+# PYTHON=...    another interpreter, which keeps its packages
 # PIP_ARGS=...  options for pip, e.g. --index-url https://download.pytorch.org/whl/cpu
 #               --extra-index-url https://pypi.org/simple for a torch without CUDA
-# ARGS=...      options for the program: make mnist ARGS="--epochs 1",
+# ARGS=...      options for the program, e.g. make mnist ARGS="--epochs 1" or
 #               make test ARGS="-k conv"
 
-# Prepares the environment, then runs python in it.
+# RUN prepares the environment, then runs python in it.
 RUN := $(or $(PYTHON),python3) lib/weft/commands/environment.py
 export PYTHON PIP_ARGS
 
@@ -31,7 +31,7 @@ mnist:
 lab:
 	@$(RUN) -m jupyterlab --notebook-dir . notebooks/00_start_here.ipynb $(ARGS)
 
-# The tests start hundreds of processes, which share the modules that Python compiles.
+# The tests start hundreds of processes, which share the modules compiled by Python.
 test test-slow: export PYTHONDONTWRITEBYTECODE =
 
 test: all

@@ -1,6 +1,6 @@
 """The names that lessons use: each first cell runs `from utils import *`.
 
-A thin layer over the weft package; everything here works from any folder.
+This is a thin layer over the weft package. It works from any folder.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def cdiv(a: int, b: int) -> int:
 def size(full: int, small: int) -> int:
     """Return the size of an example: `full`, or `small` if WEFT_SMALL=1 is set.
 
-    The test suite sets it, since it runs every lesson and must be quick.
+    The tests set it, since they run every lesson and must be quick.
     """
     return small if os.environ.get("WEFT_SMALL") == "1" else full
 
@@ -120,28 +120,28 @@ def source(path: str, name: str | None = None) -> str:
 
     path: relative to the top of the checkout, e.g. "kernels/relu.cu". name: a C,
     CUDA or Python function; the text includes its comment or decorators. If the
-    file has no such function, ValueError lists those that it has.
+    file has no such function, ValueError lists the functions of the file.
     """
     text = (ROOT / path).read_text()
     if name is None:
         return text
     lines = text.splitlines()
-    defines = _defines_python if path.endswith(".py") else _defines
-    starts = [i for i, line in enumerate(lines) if defines(line, name)]
+    is_definition = _defines_python if path.endswith(".py") else _defines
+    starts = [i for i, line in enumerate(lines) if is_definition(line, name)]
     if not starts:
-        known = sorted(set(re.findall(r"^[a-z][^;=]*?\b(\w+)\([^;]*$", text, re.M)))
-        raise ValueError(f"{path} has no function '{name}'; it has {', '.join(known)}")
+        names = sorted(set(re.findall(r"^[a-z][^;=]*?\b(\w+)\([^;]*$", text, re.M)))
+        raise ValueError(f"{path} has no function '{name}'; it has {', '.join(names)}")
     first = last = starts[0]
-    above = r"\s*(/\*| \*|//|#|@|template)|\s*(static|extern)\b[^;{}]*$"
-    while first > 0 and re.match(above, lines[first - 1]):
+    prefix = r"\s*(/\*| \*|//|#|@|template)|\s*(static|extern)\b[^;{}]*$"
+    while first > 0 and re.match(prefix, lines[first - 1]):
         first -= 1
     indent = len(lines[last]) - len(lines[last].lstrip())
-    closes = "}" if not path.endswith(".py") else None
-    if closes and "{" in lines[last] and lines[last].endswith("}"):
+    closing = "}" if not path.endswith(".py") else None
+    if closing and "{" in lines[last] and lines[last].endswith("}"):
         return "\n".join(lines[first : last + 1]) + "\n"  # the function is one line
-    while last + 1 < len(lines) and not _ends(lines[last + 1], indent, closes):
+    while last + 1 < len(lines) and not _ends(lines[last + 1], indent, closing):
         last += 1
-    if closes:
+    if closing:
         last += 1  # include the closing brace
     return "\n".join(lines[first : last + 1]).rstrip() + "\n"
 
@@ -149,8 +149,8 @@ def source(path: str, name: str | None = None) -> str:
 def listing(path: str, name: str | None = None, against: str | None = None) -> None:
     """Show a file of the lab, or one function in it, in colour.
 
-    against: another function of that file, or another path. If given, show only
-    the difference from it.
+    against: another function of that file, or another path. With it, listing()
+    shows only the difference from it.
     """
     text, language = source(path, name), "python" if path.endswith(".py") else "cuda"
     if against:

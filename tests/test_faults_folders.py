@@ -124,7 +124,7 @@ def test_a_cache_that_cannot_be_used_is_said_in_a_line(lab, tmp_path, harm):
     assert result.stdout == right, result.stderr
     lines = [line for line in result.stderr.splitlines() if "building" not in line]
     assert len(lines) == 1 and re.search(BROKEN[harm], lines[0]), lines
-    assert "WEFT_CACHE names another" in lines[0]
+    assert "set WEFT_CACHE to use another" in lines[0]
     assert not list(temporary.iterdir())
     unlock(cache.parent)
     shutil.rmtree(cache) if cache.is_dir() else cache.unlink(missing_ok=True)
@@ -174,7 +174,7 @@ def test_no_folder_at_all_is_one_error(lab, tmp_path):
     result = python(lab, tmp_path / "cache", "-c", script)
     last = result.stderr.splitlines()[-1]
     assert result.returncode == 1 and last.startswith("weft.base.store.CannotWrite: ")
-    assert "let WEFT_CACHE or TMPDIR name a folder of yours" in last
+    assert "set WEFT_CACHE or TMPDIR to a folder of yours" in last
 
 
 # ---- a full disk ---------------------------------------------------------------------

@@ -109,8 +109,8 @@ def test_the_lab_itself_may_lie_anywhere_but_where_gxx_cannot_read(tmp_path, nam
     result = python(lab, tmp_path / "cache", "-c", LIBRARY)
     if name in UNKNOWN_TO_GXX:
         last = result.stderr.splitlines()[-1]
-        assert last.startswith("weft.base.errors.BuildError: the lab lies in ")
-        assert last.endswith("in its name: rename it or move the lab")
+        assert last.startswith("weft.base.errors.BuildError: the lab is in ")
+        assert last.endswith("in its name: rename the folder or move the lab")
         return
     assert result.stdout == "reference\n", result.stderr
     (tmp_path / "a.cu").write_text("int main() { return 3; }\n")
@@ -136,7 +136,7 @@ def test_a_name_that_is_not_utf8_is_one_line(lab, tmp_path):
     result = python(lab, tmp_path / "cache", *words, cwd=folder)
     assert result.returncode == 3, result.stderr
     result = python(copy_lab(folder / "lab"), tmp_path / "cache", "-c", LIBRARY)
-    assert "BuildError: the lab lies in '" in result.stderr.splitlines()[-1]
+    assert "BuildError: the lab is in '" in result.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("locale", only(["C"], ["C", "POSIX", "de_DE.UTF-8", "xx_YY"]))

@@ -210,9 +210,9 @@ def test_what_limits_a_step_is_what_the_committed_rows_say():
     assert largest["fp32"] == waiting[:1] + products[1:]
     assert largest["tf32"] == largest["bf16"] == waiting
     page = one_line(readme.RESULTS_PAGE.read_text(encoding="utf-8"))
-    assert "At 64 images the largest part of a step is waiting" in page
-    assert "In fp32 the products take its place from 256 images on" in page
-    assert "in tf32 and bf16 they never do" in page
+    assert "At 64 images, the largest part of a step is waiting" in page
+    assert "In fp32, the products become the largest part from 256 images on" in page
+    assert "in tf32 and bf16, they never do" in page
 
 
 def test_a_processors_race_gives_step_epoch_and_how_they_were_sampled():

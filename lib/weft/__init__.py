@@ -1,12 +1,12 @@
-"""Weft: a GPU kernel lab. `import weft` provides the ops and the ways to run them.
+"""Weft: a GPU kernel lab. `import weft` provides ops, runners, checks and tools.
 
 Each folder imports only from the folders above it in this list.
 
-    base/        paths, errors, devices, caches, colours: used by every folder
+    base/        paths, errors, devices, caches and colours, for every folder
     csource/     the parser of CUDA C, and its translation for the CPU
     report/      faults and costs of a launch, on the lines of its source
     toolchain/   compilers, and the libraries that they build from kernels/
-    timing/      timers, and the rows of every measurement
+    timing/      timers, and the rows of all measurements
     cells/       CUDA C from a string: load_cuda(), %%cuda
     programs/    whole CUDA programs on the CPU: `weft run`
     cuda         the names for writing a Python kernel
@@ -29,8 +29,8 @@ from .base.lazy import make_lazy
 
 _CASES = Path(__file__).with_name("ops") / "cases"  # each file there is an op
 
-# The module of each public name, imported when the name is first used. Importing
-# PyTorch takes a second, which commands and training without PyTorch need not spend.
+# The module of each public name; the first use of the name imports it. Importing
+# PyTorch takes a second, and many commands and the training do not need it.
 __all__ = make_lazy(
     __name__,
     {
@@ -63,7 +63,7 @@ __all__ = make_lazy(
 
 def load_ipython_extension(shell) -> None:
     """Register %%cuda and %%cuda_header, for %load_ext weft."""
-    # Imported lazily, since only IPython needs it.
+    # Imported lazily, since only IPython needs the magics.
     from .commands import magic
 
     magic.register(shell)

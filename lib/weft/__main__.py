@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .base.errors import BuildError
 
-# Imported only when called: `doctor` must run where other commands cannot.
+# Modules are imported on demand, since `doctor` must run where other commands cannot.
 COMMANDS = {
     "mnist": ("weft.commands.mnist", "train the CNN, alone or against PyTorch"),
     "bench": (
@@ -19,23 +19,23 @@ COMMANDS = {
     ),
     "check": (
         "weft.commands.check",
-        "every rung against float64, with poisoned outputs",
+        "compare every rung with float64, with poisoned outputs",
     ),
     "doctor": (
         "weft.commands.doctor",
-        "what this machine has and runs, and what is missing",
+        "list this machine's hardware and tools, and fixes for missing ones",
     ),
     "run": (
         "weft.programs.run",
-        "a whole CUDA program on the CPU, as if nvcc had built it",
+        "run a whole CUDA program on the CPU, as if nvcc had built it",
     ),
     "inspect": (
         "weft.programs.inspect",
-        "the same, watched: what is wrong, what it costs",
+        "watch such a program; report faults, and the cost of each line",
     ),
-    "puzzles": ("weft.commands.puzzles", "which there are; whether a file solves one"),
-    "build": ("weft.toolchain.build", "compile every kernel for what is here"),
-    "cache": ("weft.base.store", "what is cached, and --clear"),
+    "puzzles": ("weft.commands.puzzles", "list puzzles, show one, check a solution"),
+    "build": ("weft.toolchain.build", "compile every kernel for this machine"),
+    "cache": ("weft.base.store", "list or clear the cache"),
 }
 
 
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
 def parse_arguments(module, parser: argparse.ArgumentParser, words: list[str]):
     """Parse the words after the command's name.
 
-    `run` has a separate parse(), since argparse cannot parse nvcc's options.
+    `run` and `inspect` have a parse(), since argparse cannot parse nvcc's options.
     """
     if hasattr(module, "parse"):
         return module.parse(words)
@@ -81,7 +81,7 @@ def make_overview() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "weft",
         description="A GPU kernel lab. Commands:\n" + "\n".join(lines),
-        epilog="weft COMMAND --help tells more.",
+        epilog="weft COMMAND --help lists the options of a command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", choices=COMMANDS, metavar="COMMAND")
@@ -89,7 +89,7 @@ def make_overview() -> argparse.ArgumentParser:
 
 
 def _check_output_paths(args: argparse.Namespace) -> None:
-    """Refuse output paths that are not writable, before anything is measured."""
+    """Refuse output paths that are not writable, before any measurement."""
     for option in ("json", "plot", "save"):
         if not (text := getattr(args, option, None)):
             continue
@@ -112,10 +112,10 @@ def _check_output_paths(args: argparse.Namespace) -> None:
 
 
 def list_expected_errors() -> tuple[type[BaseException], ...]:
-    # Not imported: that would parse weft.h, which `run` does not need.
-    native = sys.modules.get("weft.toolchain.native")
-    more = (native.KernelError,) if native else ()
-    return BuildError, ValueError, OSError, *more
+    # Importing native would parse weft.h, which `run` does not need.
+    native_module = sys.modules.get("weft.toolchain.native")
+    kernel_errors = (native_module.KernelError,) if native_module else ()
+    return BuildError, ValueError, OSError, *kernel_errors
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """The language of kernels, with Numba's names: `from weft import cuda`.
 
-These names work only inside a kernel, which a runner executes once per thread:
-sim(kernel)[grid, block](...), and likewise numba_jit and cuda_c. Elsewhere, they raise
-an ArgumentError that explains this. A kernel may also use numbers, NumPy's types
-(float32, int32 ...) and the functions of math. Of Python's own functions, it may use
-range, min, max, abs, len, int, float, bool and print. Inside a kernel, `numba.cuda`
+These names work only inside a kernel. A runner executes the kernel once per thread:
+sim(kernel)[grid, block](...), and likewise numba_jit and cuda_c. Outside a kernel, the
+names raise an ArgumentError that explains this. A kernel may also use numbers, NumPy's
+types (float32, int32 ...) and the functions of math. Of Python's own functions, it may
+use range, min, max, abs, len, int, float, bool and print. Inside a kernel, `numba.cuda`
 means the same as this module.
 """
 
@@ -22,12 +22,12 @@ warpsize = 32  # threads that run together as a warp
 def outside(name: str) -> NoReturn:
     """Raise ArgumentError for a name that is used outside a kernel."""
     raise ArgumentError(
-        f"cuda.{name} exists inside a kernel: sim(kernel)[grid, block](...) runs one"
+        f"cuda.{name} works inside a kernel: sim(kernel)[grid, block](...) runs one"
     )
 
 
 def _inside(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that raises, with the same signature and docstring."""
+    """Return a function with the same signature and docstring that calls outside()."""
     name = function.__qualname__
 
     @functools.wraps(function)
@@ -38,7 +38,7 @@ def _inside(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Vector:
-    """Three integers .x .y .z that a thread reads under this name."""
+    """Three integers, .x .y .z, that a thread reads by this name."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
@@ -53,7 +53,7 @@ class Vector:
 
 
 class Number:
-    """An integer that a thread reads under this name."""
+    """An integer that a thread reads by this name."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
@@ -77,11 +77,11 @@ class Number:
 
 # ---- position in the grid ----------------------------------------------------
 
-threadIdx = Vector("threadIdx", "Which thread of its block this is.")
-blockIdx = Vector("blockIdx", "Which block of the grid this thread's is.")
-blockDim = Vector("blockDim", "How many threads a block has.")
-gridDim = Vector("gridDim", "How many blocks the grid has.")
-laneid = Number("laneid", "Which thread of its warp this is, 0 to 31.")
+threadIdx = Vector("threadIdx", "Index of this thread in its block.")
+blockIdx = Vector("blockIdx", "Index of this thread's block in the grid.")
+blockDim = Vector("blockDim", "Number of threads in a block.")
+gridDim = Vector("gridDim", "Number of blocks in the grid.")
+laneid = Number("laneid", "Index of this thread in its warp, 0 to 31.")
 
 
 @_inside
@@ -105,8 +105,8 @@ class shared:
     def array(shape: Any, dtype: Any) -> Any:
         """Return an uninitialised array of the block. shape: a constant.
 
-        With shape 0, the array has the size given at launch, [grid, block, stream,
-        bytes]. All arrays with shape 0 in a kernel begin at the same address.
+        With shape 0, the launch sets the size: [grid, block, stream, bytes]. All arrays
+        with shape 0 in a kernel begin at the same address.
         """
 
 
@@ -125,7 +125,7 @@ class const:
     @staticmethod
     @_inside
     def array_like(array: Any) -> Any:
-        """Return a NumPy array from outside the kernel as read-only memory."""
+        """Return a NumPy array from outside the kernel, in read-only memory."""
 
 
 class atomic:
@@ -154,12 +154,12 @@ class atomic:
     @staticmethod
     @_inside
     def nanmin(array: Any, index: Any, value: Any) -> Any:
-        """Store the smaller of old and value, ignoring a NaN."""
+        """Store the smaller of old and value; ignore a NaN."""
 
     @staticmethod
     @_inside
     def nanmax(array: Any, index: Any, value: Any) -> Any:
-        """Store the larger of old and value, ignoring a NaN."""
+        """Store the larger of old and value; ignore a NaN."""
 
     @staticmethod
     @_inside
@@ -184,12 +184,12 @@ class atomic:
     @staticmethod
     @_inside
     def inc(array: Any, index: Any, value: Any) -> Any:
-        """Store old + 1, or 0 if old has reached value."""
+        """Store old + 1, or 0 if old >= value."""
 
     @staticmethod
     @_inside
     def dec(array: Any, index: Any, value: Any) -> Any:
-        """Store old - 1, or value if old is 0 or above value."""
+        """Store old - 1, or value if old is 0 or old > value."""
 
     @staticmethod
     @_inside
@@ -242,7 +242,7 @@ def threadfence_block() -> None:
 
 @_inside
 def threadfence_system() -> None:
-    """Make this thread's writes visible to the host, too, before its later writes."""
+    """Make this thread's writes visible to grid and host before its later writes."""
 
 
 @_inside
@@ -255,22 +255,22 @@ def nanosleep(ns: int) -> None:
 
 @_inside
 def shfl_sync(mask: int, value: Any, lane: int) -> Any:
-    """Return the value of lane `lane` (modulo 32)."""
+    """Return the value of lane `lane` modulo 32."""
 
 
 @_inside
 def shfl_up_sync(mask: int, value: Any, delta: int) -> Any:
-    """Return the value of the lane `delta` below, or this lane's value if missing."""
+    """Return the value of the lane `delta` below, or this lane's if there is none."""
 
 
 @_inside
 def shfl_down_sync(mask: int, value: Any, delta: int) -> Any:
-    """Return the value of the lane `delta` above, or this lane's value if missing."""
+    """Return the value of the lane `delta` above, or this lane's if there is none."""
 
 
 @_inside
 def shfl_xor_sync(mask: int, value: Any, bits: int) -> Any:
-    """Return the value of the lane whose number differs in `bits`."""
+    """Return the value of the lane whose index is this lane's index ^ `bits`."""
 
 
 @_inside
@@ -290,7 +290,7 @@ def eq_sync(mask: int, value: Any) -> bool:
 
 @_inside
 def ballot_sync(mask: int, predicate: Any) -> int:
-    """Return a mask of the lanes for which `predicate` is true."""
+    """Return a mask of the lanes in `mask` for which `predicate` is true."""
 
 
 @_inside
@@ -300,7 +300,7 @@ def match_any_sync(mask: int, value: Any) -> int:
 
 @_inside
 def match_all_sync(mask: int, value: Any) -> tuple[int, bool]:
-    """Return (mask, True) if all lanes have the same value, else (0, False)."""
+    """Return (mask, True) if all lanes in `mask` have one value, else (0, False)."""
 
 
 @_inside
@@ -318,17 +318,17 @@ def lanemask_lt() -> int:
 
 @_inside
 def popc(x: int) -> int:
-    """Return the number of bits of x that are set."""
+    """Return the number of 1 bits in x."""
 
 
 @_inside
 def clz(x: int) -> int:
-    """Return the number of zeros above the highest bit of x that is set."""
+    """Return the number of 0 bits above the highest 1 bit of x."""
 
 
 @_inside
 def ffs(x: int) -> int:
-    """Return the number of the lowest bit of x that is set, from 1; 0 if none is."""
+    """Return the position of the lowest 1 bit of x, counted from 1; 0 for x = 0."""
 
 
 @_inside

@@ -110,7 +110,7 @@ class Payload:
 def test_weights_never_execute_what_is_in_their_file(tmp_path):
     mark, path = tmp_path / "executed", tmp_path / "weights.npz"
     np.savez(path, w=np.array([Payload(mark)], dtype=object))
-    with pytest.raises(ArgumentError, match=r"weights\.npz is no \.npz of weights"):
+    with pytest.raises(ArgumentError, match=r"weights\.npz is not an \.npz file"):
         weights.load(path, {"w": (1,)})
     assert not mark.exists()
 

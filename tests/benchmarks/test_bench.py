@@ -91,7 +91,7 @@ def test_a_file_without_results_is_refused(tmp_path):
     path = tmp_path / "results.json"
     for text in ("", "[1, 2]", json.dumps({"rows": []})):
         path.write_text(text)
-        with pytest.raises(ValueError, match="results.json holds no results"):
+        with pytest.raises(ValueError, match="results.json contains no results"):
             bench.read_json(path)
 
 

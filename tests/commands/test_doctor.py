@@ -42,7 +42,7 @@ def test_it_says_which_rungs_do_not_run_and_why(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 6))
     assert doctor._describe_rungs(rungs, "cuda") == (
         "naive; not reference (CPU only), "
-        "pdl (needs compute capability 9.0, here is 8.6), cudnn (absent: no headers)"
+        "pdl (needs compute capability 9.0, this is 8.6), cudnn (absent: no headers)"
     )
 
 
@@ -55,11 +55,11 @@ def test_a_missing_compiler_has_its_cure_and_stops_the_lab(monkeypatch, capsys):
 def test_it_says_whether_kernels_can_be_watched(monkeypatch):
     (finding,) = doctor._examine_watch_build()
     assert not finding.cure and "watch kernels" in finding.value
-    monkeypatch.setattr(doctor, "_OVERRUN", "__global__ void overrun(int *x) {}")
+    monkeypatch.setattr(doctor, "_FAULTY_CELL", "__global__ void overrun(int *x) {}")
     (finding,) = doctor._examine_watch_build()
-    assert "g++ 11" in finding.cure and "does not see" in finding.value
+    assert "g++ 11" in finding.cure and "misses a kernel" in finding.value
     monkeypatch.setattr(tools, "gxx", lambda: None)
-    monkeypatch.setattr(doctor, "_OVERRUN", "__global__ void overrun(int *y) {}")
+    monkeypatch.setattr(doctor, "_FAULTY_CELL", "__global__ void overrun(int *y) {}")
     (finding,) = doctor._examine_watch_build()
     assert finding.cure
 

@@ -50,7 +50,7 @@ def test_a_python_that_is_not_there_is_one_sentence():
     assert process.returncode == 1
     assert (
         process.stderr
-        == "weft: PYTHON=/no/such/python is no program on this machine.\n"
+        == "weft: PYTHON=/no/such/python: this machine has no such program.\n"
     )
 
 
@@ -79,7 +79,7 @@ def test_half_an_environment_is_not_left_behind(fake_python, tmp_path, end):
     )
     lines = process.stderr.splitlines()
     assert process.returncode == (1 if "exit" in end else 130), process.stderr
-    assert len(lines) == 2 and lines[0] == f"weft: making {venv}"
+    assert len(lines) == 2 and lines[0] == f"weft: creating {venv}"
     assert ("No space left" if "exit" in end else "stopped") in lines[1]
     assert not venv.exists()
 

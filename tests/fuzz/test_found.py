@@ -160,7 +160,7 @@ def test_an_interface_that_is_none_is_refused_with_its_parameter(runner):
 def test_odd_brackets_are_refused(value):
     cell = load_cuda("__global__ void one(float *x) {}", target="cpu").one
     for kernel in (cell, sim(one), cuda_c(one), numba_jit(one)):
-        with pytest.raises(ArgumentError, match="block wants whole numbers"):
+        with pytest.raises(ArgumentError, match="block takes whole numbers"):
             kernel[1, value]
 
 

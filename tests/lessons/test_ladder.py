@@ -197,7 +197,7 @@ def test_a_rung_that_is_kept_is_a_file_and_a_line(tmp_path):
 
 
 def test_a_listed_rung_without_a_file_is_told_by_name():
-    with pytest.raises(ArgumentError, match=r"RUNG\(lost\) stands in matmul.cu's list"):
+    with pytest.raises(ArgumentError, match=r"RUNG\(lost\) is in matmul.cu's list"):
         OneRung(rung_path("tiled"), "lost").library("cpu")
 
 

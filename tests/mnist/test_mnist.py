@@ -189,7 +189,7 @@ def test_files_that_do_not_fit(cnn, tmp_path):
     version = data.index(b"PK\1\2") + 6  # the zip version in the central directory
     for damaged in (data[:300], _flipped(data, stream), _flipped(data, version)):
         path.write_bytes(damaged)
-        with pytest.raises(ArgumentError, match=r"w.npz is no .npz of weights"):
+        with pytest.raises(ArgumentError, match=r"w.npz is not an .npz file"):
             cnn.load(path)
     with pytest.raises(ArgumentError, match="nowhere.npz: there is no such file"):
         cnn.load(tmp_path / "nowhere.npz")
@@ -235,7 +235,7 @@ def test_bad_calls_say_the_numbers_and_change_nothing(cnn, message):
 
 BAD_MODELS = {
     "channels=.1, 2, 3.": {"channels": (1, 2, 3)},
-    "channels=3: two": {"channels": 3},
+    "channels=3: want two": {"channels": 3},
     "channels1": {"channels": (0, 2)},
     "hidden=1.5": {"hidden": 1.5},
     "max_batch=inf": {"max_batch": float("inf")},
@@ -265,7 +265,7 @@ def test_without_data_or_labels(train):
             model.train([0], 1, 0.1)
         model.data(test=Split(train.images[:10], None))
         assert model.forward("test", range(10)).shape == (10, 10)
-        with pytest.raises(ArgumentError, match="without labels"):
+        with pytest.raises(ArgumentError, match="has no labels"):
             model.evaluate(batch=10)
 
 

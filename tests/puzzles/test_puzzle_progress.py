@@ -205,7 +205,7 @@ def test_a_cache_folder_without_write_access_is_reported_in_one_line(
     folder, capsys, monkeypatch
 ):
     monkeypatch.setattr(store, "is_lasting", lambda: False)
-    store._say_not_lasting.cache_clear()
+    store._warn_not_lasting.cache_clear()
     solve("map", "zip")
     cloth_module.cloth(make_puzzle("map"))
     message = capsys.readouterr().err

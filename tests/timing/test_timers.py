@@ -41,7 +41,7 @@ def test_a_call_is_timed_on_the_host_and_says_how():
     "options, words",
     [
         ({"timer": "sundial"}, "timer 'sundial': want one of kernel, graph, event"),
-        ({"timer": "graph"}, "'graph' is a GPU's: on a CPU there is 'wall'"),
+        ({"timer": "graph"}, "'graph' needs a GPU; a CPU has only 'wall'"),
         ({"check": lambda: False}, "not timed, since it has not passed its check"),
         ({"device": "gpu"}, "want cpu, cuda"),
     ],
@@ -226,17 +226,17 @@ def test_kernels_between_marks_are_a_calls(monkeypatch):
     names = ["warm", mark, "x", "y", mark, "x", mark, "warm", mark, "z", mark]
     events = [event(name, 10 * i, i) for i, name in enumerate(names)][::-1]
     first, second = (race.Contender(lambda i: None, calls=n) for n in (2, 1))
-    parts = kernel_timer()._parts(events, {"one": first, "two": second})
+    parts = kernel_timer()._split_samples(events, {"one": first, "two": second})
     assert parts == {"one": [2 + 3, 5], "two": [9]}
 
 
 def test_lost_marks_and_calls_without_kernels_are_told():
     mark = event("bitwise_not", 0, 1)
     contenders = {"it": race.Contender(lambda i: None, calls=1)}
-    with pytest.raises(ArgumentError, match="CUPTI saw 1 of 2 marks"):
-        kernel_timer()._parts([mark], contenders)
+    with pytest.raises(ArgumentError, match="CUPTI reports 1 of 2 marks"):
+        kernel_timer()._split_samples([mark], contenders)
     with pytest.raises(ArgumentError, match="it ran no kernel"):
-        kernel_timer()._parts([mark, mark], contenders)
+        kernel_timer()._split_samples([mark, mark], contenders)
 
 
 @pytest.mark.alone
@@ -315,7 +315,7 @@ def test_without_nvml_nothing_is_known(monkeypatch):
 def test_a_graph_that_captured_nothing_is_no_measurement(monkeypatch):
     timer = clocks.GraphTimer(torch.device("cuda", 0))
     empty = SimpleNamespace(replay=lambda: None)
-    monkeypatch.setattr(timer, "_captured", lambda contender, calls: empty)
+    monkeypatch.setattr(timer, "_capture", lambda contender, calls: empty)
     monkeypatch.setattr(timer, "taken", lambda work, watch: 2.0)
     contender = race.Contender(lambda i: None, calls=40)
     with pytest.raises(ArgumentError, match="elsewhere takes 0.005 µs, so nothing was"):
@@ -335,7 +335,7 @@ def recorded(monkeypatch, events, us=10.0):
         work()
         return us * events[-1]
 
-    monkeypatch.setattr(timer, "_captured", captured)
+    monkeypatch.setattr(timer, "_capture", captured)
     monkeypatch.setattr(timer, "taken", taken)
     return timer
 

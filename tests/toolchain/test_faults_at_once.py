@@ -133,7 +133,7 @@ def test_a_damaged_library_is_built_anew(lab, tmp_path, harm):
     path.write_bytes(harmed[harm])
     process = python(lab, tmp_path / "cache", "-c", LIBRARY)
     assert process.stdout == "reference\n", process.stderr
-    assert "is damaged: building it anew" in process.stderr
+    assert "is damaged: building it again" in process.stderr
     second_run = python(lab, tmp_path / "cache", "-c", LIBRARY)
     assert (second_run.stdout, second_run.stderr) == ("reference\n", "")
 

@@ -2,11 +2,11 @@
 
 paths       paths of the checkout, the kernels and the package
 device      the processor, GPUs by name, and facts from the CUDA driver
-arrays      arrays between guard zones, poison, comparison
-store       files: the user's cache, records worth keeping, atomic writes
+arrays      arrays between guard zones, poison, comparisons
+store       files: the user's cache, permanent records, atomic writes
 style       colours, size and axes of every chart
 text        values and numbers in messages and sentences
-errors      the errors that a reader may catch
+errors      errors that a reader may catch
 lazy        packages that import a public name on first use
-tracebacks  errors that end at the reader's line, in the running IPython
+tracebacks  tracebacks that end at the reader's line, in IPython
 """

@@ -15,17 +15,17 @@ from .errors import Mismatch
 
 GUARD = 256  # elements before and after every array
 ORDERS = ("forward", "reverse", "shuffled")  # of threads; simt.h defines their numbers
-# Signalling NaNs with a distinctive pattern. An element that still holds it was not
-# written: any operation on one makes it quiet, which changes the pattern.
 BFLOAT16_GUARD = 0x461C  # the bits of 9984
+# Signalling NaNs with a distinctive pattern. An element with this pattern was never
+# written: an operation on it makes the NaN quiet, which changes the pattern.
 _NAN_BITS = {np.float16: 0x7D2D, np.float32: 0x7FAADEAD, np.float64: 0x7FF4DEADBEEFCAFE}
 
 
 def poison(dtype: Any, turn: int = 0) -> np.generic:
-    """Return the value that an output of this NumPy dtype holds before a launch.
+    """Return the value with which an output of this NumPy dtype starts a launch.
 
-    It is NaN, or an odd number far from any answer. A bool or a byte could be right by
-    chance, so each `turn` gives a different one: two launches reveal it.
+    It is NaN, or an odd number far from any answer. A bool or a byte can be right by
+    chance, so it differs from `turn` to `turn`: two launches reveal it.
     """
     dtype = np.dtype(dtype)
     if dtype.type in _NAN_BITS:
@@ -42,16 +42,16 @@ def poison(dtype: Any, turn: int = 0) -> np.generic:
 
 
 def find_unwritten(values: np.ndarray, start: np.generic) -> np.ndarray:
-    """Return a bool array: where `values` still has the bits of its poison `start`."""
+    """Return a mask of the elements that still have the bits of the poison `start`."""
     kind = f"u{values.dtype.itemsize}"
     if values.dtype.kind == "c":
         return np.isnan(values)
-    whole = np.ascontiguousarray(values).view(kind).reshape(values.shape)
-    return whole == np.array(start, values.dtype).view(kind)
+    bits = np.ascontiguousarray(values).view(kind).reshape(values.shape)
+    return bits == np.array(start, values.dtype).view(kind)
 
 
 def guard_value(dtype: Any) -> np.generic:
-    """Return the guard zones' value: a number, so that adding to it is detected."""
+    """Return the value of guard zones: a number, since adding to NaN would not show."""
     dtype = np.dtype(dtype)
     return dtype.type(1e4 + 1 / 64) if dtype.kind in "fc" else poison(dtype)
 
@@ -60,7 +60,7 @@ class Guarded:
     """A copy of an array between two guard zones, on the host or on a GPU.
 
     array: a NumPy array or a torch tensor of any shape. bfloat16, which NumPy lacks, is
-    kept as its bits. device: a torch device; the host by default.
+    stored as its bits. device: a torch device; the host by default.
     shift: number of elements from a multiple of 256 bytes to the array's start.
     """
 
@@ -97,20 +97,20 @@ class Guarded:
         return self._host if self._tensor is None else self._tensor.cpu().numpy()
 
     def values(self) -> np.ndarray:
-        """Return a copy, on the host, of the current elements between the guards."""
+        """Copy the current elements between the guards to the host."""
         return self._now()[self.inside].reshape(self.shape).copy()
 
     def verify_guards(self, name: str) -> None:
         """Raise Mismatch if an element before or past the array was written."""
-        now, first = self._now(), self.inside.start
+        current, first = self._now(), self.inside.start
         count = self.inside.stop - first
         for zone, start, side in (
-            (now[:first], -first, "before its start"),
-            (now[self.inside.stop :], count, "past its end"),
+            (current[:first], -first, "before its start"),
+            (current[self.inside.stop :], count, "past its end"),
         ):
-            touched = np.flatnonzero(zone != self._guard[: zone.size])
-            if touched.size:
-                index = start + int(touched[0 if start >= 0 else -1])
+            positions = np.flatnonzero(zone != self._guard[: zone.size])
+            if positions.size:
+                index = start + int(positions[0 if start >= 0 else -1])
                 raise Mismatch(
                     f"{name}[{index}] was written: that is {side}",
                     **{"array": name, "index": (index,), "total": count},
@@ -119,40 +119,40 @@ class Guarded:
     def verify_untouched(self, name: str) -> None:
         """Raise Mismatch if the array or one of its guard zones was changed."""
         self.verify_guards(name)
-        now, then = self._now(), self._before
-        changed = (now != then) & ~((now != now) & (then != then))
-        if changed.any():
-            index = int(np.argmax(changed)) - self.inside.start
-            at = tuple(map(int, np.unravel_index(index, self.shape)))
+        current, original = self._now(), self._before
+        mask = (current != original) & ~((current != current) & (original != original))
+        if mask.any():
+            index = int(np.argmax(mask)) - self.inside.start
+            position = tuple(map(int, np.unravel_index(index, self.shape)))
             raise Mismatch(
                 f"the input {name} was overwritten at element {index}",
-                **{"array": name, "index": at, "wrong": int(changed.sum())},
-                **{"got": now[self.inside][index].item()},
-                **{"want": then[self.inside][index].item()},
+                **{"array": name, "index": position, "wrong": int(mask.sum())},
+                **{"got": current[self.inside][index].item()},
+                **{"want": original[self.inside][index].item()},
             )
 
 
-def _aligned_copy(array: np.ndarray, by: int = 256) -> np.ndarray:
+def _aligned_copy(array: np.ndarray, alignment: int = 256) -> np.ndarray:
     """Copy a flat array to an address that is a multiple of `by`."""
-    room = np.empty(array.nbytes + by, np.uint8)
-    start = -room.ctypes.data % by
-    copy = room[start : start + array.nbytes].view(array.dtype)
+    buffer = np.empty(array.nbytes + alignment, np.uint8)
+    start = -buffer.ctypes.data % alignment
+    copy = buffer[start : start + array.nbytes].view(array.dtype)
     copy[:] = array
     return copy
 
 
 def find_wrong(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
-    """Return where |got - want| > bound, in float64; NaN is right only where wanted.
+    """Return a mask of the wrong elements: |got - want| > bound in float64.
 
-    got and want have one shape, to which bound broadcasts. Integers and bools are
-    compared exactly where the bound is 0.
+    NaN is right only where want is NaN. got and want have one shape, to which bound
+    broadcasts. If bound is 0 everywhere, integers and bools are compared exactly.
     """
     exact = got.dtype.kind in "biu" and want.dtype.kind in "biu"
     if exact and not np.any(bound):
         return got != want
     with np.errstate(all="ignore"):
         got64, want64 = widen_floats(got), widen_floats(want)
-        # With this form of the test, an unexpected NaN in `got` is wrong.
+        # `<=` is false for NaN, so an unexpected NaN in `got` is wrong.
         near = np.abs(got64 - want64) <= bound
         return ~(near | (np.isnan(got64) & np.isnan(want64)) | (got64 == want64))
 
@@ -180,13 +180,13 @@ def describe_mismatch(
     name: str, got: np.ndarray, want: np.ndarray, bound: np.ndarray, bad: np.ndarray
 ) -> Mismatch:
     """Return the Mismatch for the first element of `bad`, with both of its values."""
-    at = tuple(map(int, np.unravel_index(np.argmax(bad), bad.shape)))
-    within = f" within {bound[at]:.2g}" if bound[at] else ""
+    index = tuple(map(int, np.unravel_index(np.argmax(bad), bad.shape)))
+    value, expected = got[index], want[index]
+    within = f" within {bound[index]:.2g}" if bound[index] else ""
     return Mismatch(
-        f"{name_element(name, at)} is {number(got[at])}, want "
-        f"{number(want[at])}{within}; "
-        f"{int(bad.sum())} of {bad.size} elements are wrong",
-        **{"array": name, "index": at, "got": got[at].item(), "want": want[at].item()},
+        f"{name_element(name, index)} is {number(value)}, want {number(expected)}"
+        f"{within}; {int(bad.sum())} of {bad.size} elements are wrong",
+        **{"array": name, "index": index, "got": value.item(), "want": expected.item()},
         **{"wrong": int(bad.sum()), "total": bad.size},
     )
 
@@ -203,11 +203,11 @@ def number(value: Any) -> str:
 
 
 def shorten_shape(shape: Sequence[int]) -> str:
-    """Format a grid or a block for a message: 16 for (16, 1, 1), (16, 4) for 2D."""
-    kept = list(shape)
-    while len(kept) > 1 and kept[-1] == 1:
-        kept.pop()
-    return str(kept[0]) if len(kept) == 1 else f"({', '.join(map(str, kept))})"
+    """Format a grid or block without trailing ones: 16 for (16, 1, 1), (16, 4)."""
+    sides = list(shape)
+    while len(sides) > 1 and sides[-1] == 1:
+        sides.pop()
+    return str(sides[0]) if len(sides) == 1 else f"({', '.join(map(str, sides))})"
 
 
 def widen_floats(array: np.ndarray) -> np.ndarray:

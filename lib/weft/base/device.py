@@ -1,10 +1,10 @@
 """The machine: processor, driver, and GPUs by name, without PyTorch.
 
 Importing PyTorch takes seconds, and training with our kernels does not need it. If
-PyTorch is loaded and uses the GPU, its current stream and device apply. Otherwise the
-default stream and the driver's current device do.
+PyTorch is loaded and uses the GPU, its current stream and device apply; otherwise the
+default stream and the driver's current device apply.
 
-libcuda exists wherever a kernel can run, and only this module binds it. Its functions
+libcuda exists wherever a GPU can run a kernel. Only this module binds it. Its functions
 are the same in CUDA 12 and 13: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def cpu_name() -> str:
-    """Return the processor's own name, or the architecture if it has none."""
+    """Return the processor's model name, or the architecture if it is unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -49,8 +49,8 @@ def driver_version() -> str:
     """Return the NVIDIA driver's version, or "none"."""
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        done = subprocess.run(query, text=True, capture_output=True, timeout=20)
-        return done.stdout.splitlines()[0].strip()
+        process = subprocess.run(query, text=True, capture_output=True, timeout=20)
+        return process.stdout.splitlines()[0].strip()
     except (OSError, IndexError, subprocess.TimeoutExpired):
         return "none"
 
@@ -61,9 +61,9 @@ _MAJOR, _MINOR = 75, 76
 
 
 class Device(str):
-    """A device by its name, "cpu" or "cuda:1", which PyTorch accepts as it is.
+    """A device's name, "cpu" or "cuda:1", which PyTorch accepts in place of its own.
 
-    type: "cpu" or "cuda". index: that of the GPU; None for the CPU.
+    type: "cpu" or "cuda". index: the GPU's index; None for the CPU.
     """
 
     type: str
@@ -77,16 +77,16 @@ class Device(str):
 
 
 def parse_device(device: Any) -> Device:
-    """Return the Device with that name, which may be a torch.device.
+    """Return the Device for a name or a torch.device.
 
     "cuda" is the current GPU. Raises ValueError for an unknown name.
     """
     if isinstance(device, Device):
         return device
-    found = re.fullmatch(r"(cpu|cuda)(?::([0-9]{1,3}))?", str(device))
-    if not found:
+    match = re.fullmatch(r"(cpu|cuda)(?::([0-9]{1,3}))?", str(device))
+    if not match:
         raise ValueError(f"device {device!r}: want cpu, cuda or cuda:N")
-    kind, number = found.groups()
+    kind, number = match.groups()
     if kind == "cpu":
         return Device("cpu")
     return Device(f"cuda:{int(number) if number else current_gpu()}")
@@ -103,9 +103,9 @@ def current_gpu() -> int:
     """Return the index of this thread's current GPU."""
     if cuda := torchs_cuda():
         return cuda.current_device()
-    # compute-sanitizer reports any call that the driver refuses, so check first.
+    # compute-sanitizer reports every call that the driver refuses.
     if _load_driver() is None or _current_context() is None:
-        return 0  # no context yet: CUDA's first call takes the first GPU
+        return 0  # without a context, CUDA's first call selects the first GPU
     handle = driver_ffi().new("int *")
     if _load_driver().cuCtxGetDevice(handle):
         return 0
@@ -127,13 +127,13 @@ def name(index: int) -> str:
 
 
 def current_stream(index: int) -> int:
-    """Return the current cudaStream_t of a GPU as a number; 0: the default stream."""
+    """Return a GPU's current cudaStream_t as a number; 0 is the default stream."""
     cuda = torchs_cuda()
     return cuda.current_stream(index).cuda_stream if cuda else 0
 
 
 def is_current(index: int) -> bool:
-    """Return whether calls of this thread already go to that GPU."""
+    """Return whether a GPU is current for this thread."""
     if cuda := torchs_cuda():
         return cuda.current_device() == index
     return _primary_context(index) == _current_context()
@@ -146,16 +146,16 @@ def made_current(index: int) -> Iterator[None]:
         with cuda.device(index):
             yield
         return
-    mine, before = _primary_context(index), _current_context()
-    _load_driver().cuCtxSetCurrent(mine)
+    context, previous = _primary_context(index), _current_context()
+    _load_driver().cuCtxSetCurrent(context)
     try:
         yield
     finally:
-        # A thread without a context gets the first GPU's on CUDA's first call. PyTorch,
-        # imported inside, may have made that call and relies on its context.
-        if before is None and (index == 0 or torchs_cuda()):
-            before = _primary_context(0)
-        _load_driver().cuCtxSetCurrent(before or 0)
+        # A thread without a context gets the first GPU's on CUDA's first call. If the
+        # block imported PyTorch, that call may have happened, and PyTorch relies on it.
+        if previous is None and (index == 0 or torchs_cuda()):
+            previous = _primary_context(0)
+        _load_driver().cuCtxSetCurrent(previous or 0)
 
 
 class Event:
@@ -178,21 +178,21 @@ class Event:
         _call("cuEventSynchronize", self._event)
 
     def until(self, later: Event) -> float:
-        """Return the milliseconds from here to another event; both must be complete."""
+        """Return the milliseconds from this event to a later one; both are complete."""
         return _read_value("float *", "cuEventElapsedTime", self._event, later._event)
 
 
 def torchs_cuda() -> Any:
     """Return torch.cuda if PyTorch uses a GPU in this process, else None."""
     torch = sys.modules.get("torch")
-    # Another thread may be importing it right now.
+    # While another thread imports PyTorch, the module lacks this attribute.
     cuda = getattr(torch, "cuda", None)
     return cuda if cuda and cuda.is_initialized() else None
 
 
 # ---- the driver ------------------------------------------------------------------
 
-# Handles are numbers, as they are in registers, so that a launch converts nothing;
+# Handles are declared as integers, so that a launch converts nothing.
 # cells/gpu/launch.py builds the configuration.
 PROTOTYPES = """
 int cuLaunchKernelEx(uintptr_t configuration, uintptr_t function,
@@ -247,9 +247,9 @@ def driver_ffi() -> FFI:
 
 @functools.cache
 def open_driver() -> Any:
-    """Return libcuda, which may not be initialised; None without a driver."""
+    """Return libcuda, perhaps not yet initialised; None without a driver."""
     try:
-        ctypes.CDLL(DRIVER)  # cffi would run gcc to look for a missing library
+        ctypes.CDLL(DRIVER)  # if the library is missing, cffi would run gcc to find it
     except OSError:
         return None
     return driver_ffi().dlopen(DRIVER)
@@ -257,7 +257,7 @@ def open_driver() -> Any:
 
 @functools.cache
 def _load_driver() -> Any:
-    """Return libcuda, ready to be called; None without a driver or a GPU."""
+    """Return libcuda, initialised; None without a driver or a GPU."""
     driver = open_driver()
     return driver if driver is not None and driver.cuInit(0) == 0 else None
 
@@ -269,15 +269,15 @@ def _call(function: str, *args: Any) -> None:
     if status := getattr(driver, function)(*args):
         text = driver_ffi().new("const char **")
         driver.cuGetErrorString(status, text)
-        said = driver_ffi().string(text[0]).decode() if text[0] else "unknown"
-        raise KernelError(f"{function}: CUDA error {status}, {said}")
+        message = driver_ffi().string(text[0]).decode() if text[0] else "unknown"
+        raise KernelError(f"{function}: CUDA error {status}, {message}")
 
 
 def _read_value(kind: str, function: str, *args: Any) -> Any:
-    """Return the value that a function writes through its first argument, a `kind`."""
-    found = driver_ffi().new(kind)
-    _call(function, found, *args)
-    return found[0]
+    """Return the value that a function stores through its first argument, a `kind`."""
+    value = driver_ffi().new(kind)
+    _call(function, value, *args)
+    return value[0]
 
 
 @functools.cache
@@ -287,16 +287,16 @@ def _handle(index: int) -> int:
 
 @functools.cache
 def _primary_context(index: int) -> int:
-    """Return the context of a GPU that CUDA's runtime uses; it is never released."""
+    """Return the context that CUDA's runtime uses on a GPU; it is never released."""
     return _read_value("uintptr_t *", "cuDevicePrimaryCtxRetain", _handle(index))
 
 
 def _current_context() -> int | None:
     """Return this thread's current context, or None.
 
-    Neither this function nor made_current() checks the status. It may be an earlier
-    kernel's failure, which the next library call reports.
+    Neither this function nor made_current() checks the status. The status may be an
+    earlier kernel's failure, which the next library call reports.
     """
-    found = driver_ffi().new("uintptr_t *")
-    _load_driver().cuCtxGetCurrent(found)
-    return found[0] or None
+    context = driver_ffi().new("uintptr_t *")
+    _load_driver().cuCtxGetCurrent(context)
+    return context[0] or None

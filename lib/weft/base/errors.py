@@ -11,7 +11,7 @@ from .tracebacks import Short
 
 
 class KernelError(Short, RuntimeError):
-    """A C function of the lab failed; the message is weft_last_error()."""
+    """A C function of the lab failed; the message comes from weft_last_error()."""
 
 
 class ArgumentError(KernelError, ValueError):
@@ -19,7 +19,7 @@ class ArgumentError(KernelError, ValueError):
 
 
 class OutOfMemory(KernelError, MemoryError):
-    """There was not enough memory on the target."""
+    """The target does not have enough memory."""
 
 
 class DeviceLost(KernelError):
@@ -33,9 +33,9 @@ class BuildError(Short, RuntimeError):
 class Mismatch(Short, AssertionError):
     """A kernel returned a wrong result or wrote to memory that it must not touch.
 
-    check() also sets, where they are known: array, index, block, thread, got, want,
-    sizes (by name), grid, launch_block, guess, wrong and total (numbers of elements),
-    report (the simulator's).
+    check() also sets these attributes if it can determine them: array, index, block,
+    thread, got, want, sizes (by name), grid, launch_block, guess, wrong and total
+    (numbers of elements), report (the simulator's). The others are None.
     """
 
     def __init__(self, message: str, **facts: Any) -> None:
@@ -51,9 +51,9 @@ class Mismatch(Short, AssertionError):
 class KernelFault(KernelError):
     """A kernel made an illegal access or did not end; its launch was stopped.
 
-    Its arrays are as they were before the launch, unless it ran in place.
+    Its arrays have their values from before the launch, unless it ran in place.
     kernel: its name. block, thread: the failing one, (x, y, z), or None. report: the
-    observations so far, where launches are watched. kind: the runtime's number.
+    observations so far if the launch was watched. kind: the runtime's fault number.
     """
 
     def __init__(

@@ -12,8 +12,8 @@ from typing import Any
 class Lazy(ModuleType):
     """A package that imports a public name's module on the name's first use.
 
-    Where a module and a public name share a spelling (weft.check), the package always
-    has the name, no matter when the module is imported.
+    If a module and a public name are spelled alike (weft.check), the package attribute
+    is always the public name, no matter when the module is imported.
     """
 
     _home: dict[str, str]  # public name -> its module
@@ -22,15 +22,15 @@ class Lazy(ModuleType):
         if name not in self._home:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         home = importlib.import_module(f".{self._home[name]}", self.__name__)
-        found = vars(home).get(name, home)  # the public name weft.cuda is the module
-        setattr(self, name, found)
-        return found
+        value = vars(home).get(name, home)  # weft.cuda is a module, not a name in one
+        setattr(self, name, value)
+        return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # The import system binds a module in its package after importing it.
+        # The import system sets an imported module as an attribute of its package.
         if name in self._home and isinstance(value, ModuleType):
             if self._home[name] != name:
-                return  # the name belongs to another module
+                return  # the public name comes from another module
             value = vars(value).get(name, value)
         super().__setattr__(name, value)
 
@@ -53,14 +53,14 @@ def make_lazy(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
 def callable_as(module: str, name: str, home: str) -> None:
     """Make a module callable: module(...) calls `name` from its submodule `home`.
 
-    weft.bench holds the results of benchmarks, and weft.bench(f, x) times f(x). The
-    first call imports `home`.
+    For example, weft.bench contains the tools for results, and weft.bench(f, x) times
+    f(x). The first call imports `home`.
     """
 
-    class Called(ModuleType):
+    class CallableModule(ModuleType):
         def __call__(self, *args: Any, **options: Any) -> Any:
             return getattr(importlib.import_module(f".{home}", module), name)(
                 *args, **options
             )
 
-    sys.modules[module].__class__ = Called
+    sys.modules[module].__class__ = CallableModule

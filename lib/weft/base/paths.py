@@ -11,7 +11,7 @@ ROOT = next(
     LIB.parent,
 )
 KERNELS = ROOT / "kernels"
-COMMON = KERNELS / "common"  # shared by ops; cells may include these headers too
+COMMON = KERNELS / "common"  # headers for ops and cells
 SIMT = KERNELS / "simt"  # the runtime of CUDA C on the CPU
 RESULTS = ROOT / "notebooks" / "results"
 MNIST = PACKAGE / "mnist" / "files"

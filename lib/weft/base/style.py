@@ -1,8 +1,8 @@
 """The kit for every chart: colours (Okabe and Ito), axes, marks, labels, captions.
 
-Text stays text and the background transparent, so a figure is legible on light and dark
-pages. A full mark was measured on this machine, a hollow one elsewhere. Functions that
-use matplotlib import it.
+Text stays text and the background is transparent, so a figure is legible on light and
+dark pages. A full mark was measured on this machine, a hollow one elsewhere. Functions
+import matplotlib themselves, since it is slow to import.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ WRITTEN = "#E69F00"  # orange
 SHARED = "#009E73"  # green
 THREAD = "#CC79A7"  # purple
 OPPONENT = FAULT = "#D55E00"  # vermilion
-INK = "#767676"  # a grey legible on light and dark, for ink that the page cannot set
-ALONE = f' color="{INK}"'  # of an SVG file, which cannot inherit its page's colour
+INK = "#767676"  # a grey that is legible on light and dark pages
+ALONE = f' color="{INK}"'  # for SVG files, which inherit no colour from a page
 WIDTH = 920  # maximal width of an SVG, in pixels
-# In the element's own style: the style sheets of an exported page would change it.
+# Set in the element's style, which the style sheets of an exported page cannot change.
 MONO = "ui-monospace, Menlo, Consolas, monospace"
-REFERENCE = 'stroke-dasharray="4 3"'  # of SVG
+REFERENCE = 'stroke-dasharray="4 3"'  # SVG attributes of a reference line
 PALE = 'stroke="currentColor" stroke-opacity=".45"'
-PRE = f"background:none;color:inherit;font-family:{MONO}"  # of code on a page
-CODE = {  # by Pygments' short names of token kinds
+PRE = f"background:none;color:inherit;font-family:{MONO}"  # CSS of code on a page
+CODE = {  # Pygments' short name of a token kind: its colour
     **{"c": "#6e7781", "s": "#1e8763", "m": "#2b7acb", "k": "#8b5ce1"},
     **{"nb": "#b7610d", "bp": "#b7610d", "kr": "#b7610d", "cp": "#b7610d"},
-    **{"gd": FAULT, "gi": "#1e8763", "gu": "#8b5ce1"},  # of a diff
+    **{"gd": FAULT, "gi": "#1e8763", "gu": "#8b5ce1"},  # in a diff
 }
 
 RULES = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "weft",  # makes equal pictures equal files
+    "svg.hashsalt": "weft",  # equal pictures become equal files
     "font.family": "sans-serif",
     "font.size": 11,
     "axes.labelsize": 11,
@@ -68,32 +68,32 @@ RULES = {
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Draw in the lab's style inside the block, and restore matplotlib's afterwards."""
-    import matplotlib as mpl  # a module that needs only colours skips it
+    """Apply the lab's style inside the block; restore matplotlib's afterwards."""
+    import matplotlib as mpl  # imported lazily: some modules need only the colours
 
     with mpl.rc_context(RULES):
         yield
 
 
 def fade_colour(colour: str) -> tuple[float, float, float, float]:
-    """Return the colour at a quarter of its strength, as a mark's fill."""
+    """Return the colour at a quarter of its strength, for the fill of a mark."""
     from matplotlib.colors import to_rgb
 
     return (*to_rgb(colour), 0.25)
 
 
 def outlined(colour: str) -> dict[str, Any]:
-    """Return keywords of a bar or patch: a quarter-strength fill, a full outline."""
+    """Return keywords for a bar or patch: a quarter-strength fill, a full outline."""
     return {"facecolor": fade_colour(colour), "edgecolor": colour, "linewidth": 1.4}
 
 
 def hollow(colour: str) -> dict[str, Any]:
-    """Return keywords that draw a bar or marker measured elsewhere as an outline."""
+    """Return keywords for a bar or marker measured elsewhere: only an outline."""
     return {"facecolor": "none", "edgecolor": colour, "linewidth": 1.2}
 
 
 def reference_line(colour: str = INK, width: float = 1) -> dict[str, Any]:
-    """Return keywords for a line to compare with: a bound, a prediction, the truth."""
+    """Return keywords for a reference line: a bound, a prediction, the true value."""
     return {"color": colour, "linestyle": "--", "linewidth": width}
 
 
@@ -102,7 +102,7 @@ def pale_patch() -> dict[str, Any]:
     return {"facecolor": "none", "edgecolor": INK, "linewidth": 0.8, "alpha": 0.5}
 
 
-# Of a text beside a mark, at an offset in SVG points.
+# Keywords for a text beside a mark, at an offset in SVG points.
 BESIDE: dict[str, Any] = {
     **{"textcoords": "offset points", "va": "center", "ha": "left"},
     "annotation_clip": False,
@@ -110,12 +110,12 @@ BESIDE: dict[str, Any] = {
 
 
 def fill_of(colour: str, here: bool) -> str:
-    """Return the fill of a mark: full if measured here, hollow if elsewhere."""
+    """Return the fill of a mark: its colour if measured here, "none" if elsewhere."""
     return colour if here else "none"
 
 
 def bar_look(colour: str, here: bool) -> dict[str, Any]:
-    """Return keywords of a bar: filled if measured here, an outline if elsewhere."""
+    """Return keywords for a bar: filled if measured here, an outline if elsewhere."""
     return outlined(colour) if here else hollow(colour)
 
 
@@ -128,12 +128,12 @@ def draw_dot(
     mark: str = "o",
     size: float = 8,
 ) -> None:
-    """Draw a mark; band: the ends of its band on the x axis, if it has one."""
+    """Draw a mark. band: the two ends of its band on the x axis, or ()."""
     x, y = at
     if band:
-        # Flat ends: round ones would fill the hollow mark of a narrow band.
-        wide = {"lw": 5, "alpha": 0.4, "solid_capstyle": "butt"}
-        axes.plot(band, [y, y], color=colour, **wide)
+        # The ends are flat, since round ones would fill a hollow mark.
+        look = {"lw": 5, "alpha": 0.4, "solid_capstyle": "butt"}
+        axes.plot(band, [y, y], color=colour, **look)
     fill = fill_of(colour, here)
     axes.plot(x, y, mark, ms=size, mfc=fill, mec=colour, mew=1.4, zorder=3)
 
@@ -144,7 +144,7 @@ def draw_stack(
     parts: Iterable[tuple[float, Mapping[str, Any]]],
     text: str,
 ) -> None:
-    """Draw a horizontal bar of parts, each with its width and look, and a text."""
+    """Draw a horizontal bar of (width, look) parts, with a text beside it."""
     start = 0.0
     for width, look in parts:
         axes.barh(place, width, left=start, height=0.6, **look)
@@ -155,17 +155,17 @@ def draw_stack(
 def label_beside(
     axes: Axes, text: str, at: tuple[float, float], right: float = 6, **look: Any
 ) -> None:
-    """Write a text, offset to the right of a point by `right` SVG points."""
+    """Write a text `right` SVG points to the right of a point."""
     axes.annotate(text, at, (right, 0), **BESIDE | look)
 
 
 def name_lines(
     axes: Axes, names: Sequence[str], top: float = -0.6, below: float = 0.4
 ) -> None:
-    """Name horizontal lines at 0, 1, 2, ... from the top down.
+    """Name the horizontal lines at 0, 1, 2, ... from the top down.
 
-    top: the upper end of the axis. below: the room from its lower end to the line that
-    would follow the last.
+    top: the upper end of the axis. below: the distance from its lower end to the line
+    that would follow the last one.
     """
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - below, top)
@@ -178,9 +178,9 @@ def hide_lines(axes: Axes) -> None:
 
 
 def write_plain(axis: Any, subs: Sequence[float] = ()) -> None:
-    """Write the numbers of a log axis plainly, and none at its minor ticks.
+    """Label the major ticks of a log axis with plain numbers, and no minor ticks.
 
-    subs: the digits that get a number; () leaves matplotlib's choice.
+    subs: the leading digits of the major ticks; () leaves matplotlib's choice.
     """
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -191,17 +191,17 @@ def write_plain(axis: Any, subs: Sequence[float] = ()) -> None:
 
 
 def spread_heights(wanted: Sequence[float], least: float, floor: float) -> list[float]:
-    """Return heights near the wanted ones, from the top, at least `least` apart.
+    """Return heights close to the wanted ones, which descend, at least `least` apart.
 
-    If some would sink below the floor, all above move up.
+    If a height would be below the floor, it and those above it move up.
     """
-    places: list[float] = []
+    heights: list[float] = []
     for height in wanted:
-        places.append(min(height, places[-1] - least) if places else height)
-    for number in range(len(places) - 1, -1, -1):
-        under = places[number + 1] + least if number + 1 < len(places) else floor
-        places[number] = max(places[number], under)
-    return places
+        heights.append(min(height, heights[-1] - least) if heights else height)
+    for number in range(len(heights) - 1, -1, -1):
+        lowest = heights[number + 1] + least if number + 1 < len(heights) else floor
+        heights[number] = max(heights[number], lowest)
+    return heights
 
 
 Series = list[tuple[dict[str, Any] | None, list[dict[str, Any]]]]
@@ -212,32 +212,32 @@ def list_series(
     others: Iterable[Mapping[str, Any]],
     wanted: Callable[[dict[str, Any]], Any] = bool,
 ) -> Series:
-    """Return (machine, its wanted rows), for machines that have any.
+    """Return (machine, its wanted rows) for each machine that has wanted rows.
 
-    This machine's rows are first, with None as the machine. others: results from
-    elsewhere, as read_json() returns them.
+    This machine is first, as None. others: results from other machines, as read_json()
+    returns them.
     """
-    every = [(None, rows), *((found["machine"], found["rows"]) for found in others)]
-    kept = [(machine, [r for r in those if wanted(r)]) for machine, those in every]
-    return [(machine, found) for machine, found in kept if found]
+    pairs = [(None, rows), *((file["machine"], file["rows"]) for file in others)]
+    series = [(machine, [r for r in group if wanted(r)]) for machine, group in pairs]
+    return [(machine, selected) for machine, selected in series if selected]
 
 
 def describe_dates(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the date of the rows, or the first and the last one."""
+    """Return the date of the rows, or the first and the last date."""
     dates = sorted({row["date"] for row in rows})
     return dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
 
 
 def list_machines(others: Iterable[Mapping[str, Any]]) -> str:
-    """Return the devices of results from elsewhere, each with its date."""
-    machines = (found["machine"] for found in others)
-    return "; ".join(f"{one['device']}, {one['date']}" for one in machines)
+    """List the devices of results from other machines, each with its date."""
+    machines = (file["machine"] for file in others)
+    return "; ".join(f"{machine['device']}, {machine['date']}" for machine in machines)
 
 
 def describe_hollow(others: Iterable[Mapping[str, Any]], what: str) -> str:
-    """Return where the hollow marks of a chart of `weft bench WHAT` are from."""
-    told = list_machines(others)
-    return f"hollow: {told}" if told else describe_unmeasured(what)
+    """Describe the machines of the hollow marks in a chart of `weft bench WHAT`."""
+    machines = list_machines(others)
+    return f"hollow: {machines}" if machines else describe_unmeasured(what)
 
 
 def describe_unmeasured(what: str) -> str:
@@ -253,49 +253,49 @@ def draw_unmeasured(axes: Axes, what: str) -> None:
 
 
 def write_svg(figure: Figure) -> str:
-    """Return the figure as SVG text; its ink has the colour of the page's text."""
+    """Return the figure as SVG, with its ink in the colour of the page's text."""
     with style():
         out = io.StringIO()
-        # 72 SVG points per inch; no date, so that equal pictures are equal files.
+        # Without a date, equal pictures become equal files.
         figure.savefig(out, format="svg", metadata={"Date": None})
     text = re.sub(INK, "currentColor", out.getvalue(), flags=re.IGNORECASE)
     return text.replace("<svg", f"<svg{ALONE}", 1)
 
 
 def write_inline_svg(figure: Figure) -> str:
-    """Return the figure as part of a page; its ink has the colour of the page's text.
+    """Return the figure as an SVG element in the colour of the page's text.
 
-    It is no wider than the page; otherwise its right end would be cut off.
+    The element is no wider than the page, which would cut off its right end.
     """
     text = write_svg(figure)
-    fits = '<svg style="max-width: 100%; height: auto"'
-    return text[text.index("<svg") :].replace("<svg" + ALONE, fits, 1)
+    tag = '<svg style="max-width: 100%; height: auto"'
+    return text[text.index("<svg") :].replace("<svg" + ALONE, tag, 1)
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write the figure: .svg as write_svg() returns it, any other format unchanged."""
+    """Save the figure: as write_svg() returns it for .svg, else as matplotlib does."""
     path = Path(path)
     if path.suffix.lower() != ".svg":
         with style():
             figure.savefig(path, dpi=150)
         return
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(write_svg(figure), encoding="utf-8")
-    os.replace(beside, path)
+    part = path.with_name(path.name + ".part")
+    part.write_text(write_svg(figure), encoding="utf-8")
+    os.replace(part, path)
 
 
-INCH = 72  # points of an SVG
+INCH = 72  # SVG points per inch
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return a figure of that many SVG points, which no notebook shows twice."""
+    """Return a figure, sized in SVG points, which no notebook shows twice."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width / INCH, height / INCH), layout="constrained")
 
 
 def write_caption(figure: Figure, text: str) -> None:
-    """Write the text in lines below everything else."""
+    """Write the text, wrapped into lines, below everything else."""
     columns = int(figure.get_figwidth() * INCH / 5.9)
     figure.supxlabel(
         textwrap.fill(text, columns),

@@ -1,4 +1,4 @@
-"""Formats of values and numbers in messages and sentences."""
+"""Format values and numbers for messages and sentences."""
 
 from __future__ import annotations
 

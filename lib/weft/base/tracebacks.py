@@ -1,4 +1,4 @@
-"""Short error displays for notebooks: cut at the reader's line, or only the message."""
+"""Short errors in notebooks: a traceback to the reader's line, or a message alone."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def running_shell() -> Any:
 
 
 WIDE = 74  # characters per line; longer lines do not fit on an enlarged page
-_OURS = str(PACKAGE), "<launch of "  # the second: set by cells/gpu/launch.py
+_OURS = str(PACKAGE), "<launch of "  # cells/gpu/launch.py sets the second
 
 
 class Short:
     """An exception whose traceback in IPython leaves out the frames of this package.
 
     Only frames below the reader's last frame are left out. Python's own traceback,
-    `%debug` and a debugger keep all of them.
+    `%debug` and debuggers show all frames.
     """
 
     __traceback__: TracebackType | None
@@ -37,24 +37,24 @@ class Short:
     def _render_traceback_(self) -> list[str]:  # IPython calls this method
         from IPython import get_ipython
 
-        shown = get_ipython().InteractiveTB.structured_traceback(
+        lines = get_ipython().InteractiveTB.structured_traceback(
             type(self), self, cut_traceback(self.__traceback__)
         )
-        return list(shown)
+        return list(lines)
 
 
 def cut_traceback(traceback: TracebackType | None) -> TracebackType | None:
     """Return the traceback without the trailing frames of this package.
 
-    Return it unchanged if there are no other frames.
+    The traceback is returned unchanged if it has no other frames.
     """
     frames = list(_walk_frames(traceback))
     while frames and frames[-1].tb_frame.f_code.co_filename.startswith(_OURS):
         frames.pop()
-    kept = None
-    for one in reversed(frames):
-        kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    return kept or traceback
+    chain = None
+    for frame in reversed(frames):
+        chain = TracebackType(chain, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return chain or traceback
 
 
 def _walk_frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
@@ -70,9 +70,9 @@ def _walk_frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
 def message_first(answer: Any, check: Any = None) -> Iterator[None]:
     """Make a notebook show an error raised inside as its message, without a traceback.
 
-    answer: the reader's function; the line where it stopped is added to the message.
-    check: the function that called `answer`. Its line is added if no line of `answer`
-    raised the error, unless the error is an AssertionError with a message.
+    answer: the reader's function; its line that raised the error is added to the
+    message. check: the caller of `answer`. If no line of `answer` raised the error, the
+    line of `check` is added, unless the error is an AssertionError with a message.
     """
     try:
         yield
@@ -82,13 +82,13 @@ def message_first(answer: Any, check: Any = None) -> Iterator[None]:
 
 
 def shorten(error: BaseException, answer: Any = None, check: Any = None) -> None:
-    """Make a notebook show an error as message_first() does."""
+    """Make a notebook show an error as its message; see message_first()."""
     message = f"{type(error).__name__}: {error}".removesuffix(": ")
     notes = getattr(error, "__notes__", ())
-    said = "\n".join([message, *_stopped_at(error, answer, check), *notes])
+    text = "\n".join([message, *_describe_stop(error, answer, check), *notes])
     parts = [
         part
-        for line in said.splitlines()
+        for line in text.splitlines()
         for part in textwrap.wrap(line, WIDE, break_on_hyphens=False) or [""]
     ]
     lines = [f"\x1b[31m{part}\x1b[0m" for part in parts]
@@ -96,26 +96,26 @@ def shorten(error: BaseException, answer: Any = None, check: Any = None) -> None
 
 
 def line_of(function: Any, error: BaseException, but: Any = None) -> tuple[int, str]:
-    """Return the number and the text of the line at which a function stopped.
+    """Return the number and text of the line at which a function raised an error.
 
     The line may be in any function of the same cell or file, except `but`.
-    Return (0, "") if none of them raised the error or its cause.
+    Returns (0, "") if none of them raised the error or its cause.
     """
     code, other = (getattr(f, "__code__", None) for f in (function, but))
     for raised in (error, error.__cause__):
-        for at in reversed(list(_walk_frames(raised and raised.__traceback__))):
-            here = at.tb_frame.f_code
-            if code and here is not other and here.co_filename == code.co_filename:
-                text = linecache.getline(code.co_filename, at.tb_lineno)
-                return at.tb_lineno, text.strip()
+        for entry in reversed(list(_walk_frames(raised and raised.__traceback__))):
+            body = entry.tb_frame.f_code
+            if code and body is not other and body.co_filename == code.co_filename:
+                text = linecache.getline(code.co_filename, entry.tb_lineno)
+                return entry.tb_lineno, text.strip()
     return 0, ""
 
 
-def _stopped_at(error: BaseException, answer: Any, check: Any) -> list[str]:
+def _describe_stop(error: BaseException, answer: Any, check: Any) -> list[str]:
     function = answer
     number, text = line_of(answer, error, but=check)
     if not text and not (isinstance(error, AssertionError) and str(error)):
         function = check
         number, text = line_of(check, error)
-    told = not text or f"`{text}`" in str(error)
-    return [] if told else [f"{function.__name__}, line {number}: `{text}`"]
+    is_redundant = not text or f"`{text}`" in str(error)
+    return [] if is_redundant else [f"{function.__name__}, line {number}: `{text}`"]

@@ -1,10 +1,10 @@
 """The commands of `python -m weft COMMAND`, each with add_arguments() and main().
 
 environment  prepares Python; it is a script that needs only python3
-doctor       reports the machine's equipment, and what is missing
+doctor       lists hardware and tools, and fixes for missing ones
 check        compares every rung with float64
-bench        times an op's rungs and PyTorch's, or runs a benchmark
+bench        times the rungs of an op and PyTorch's op, or runs a benchmark
 mnist        trains the CNN, alone or against PyTorch
-puzzles      lists the puzzles, and checks a file that solves one
+puzzles      lists the puzzles, shows one, or checks a solution
 magic        defines %%cuda and %%cuda_header
 """

@@ -1,4 +1,4 @@
-"""python -m weft bench WHAT: time an op's rungs and PyTorch's, or run a benchmark."""
+"""python -m weft bench WHAT: time the rungs of an op, or run a benchmark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import importlib
 from ..base import device as devices
 from ..timing import STATISTIC, table, write_json
 
-# The benchmarks other than ops (ops.py). Each module defines rows() or
+# The benchmarks other than those of ops (ops.py). Each module defines rows() or
 # rows_of(arguments), which return a list of rows. It can also define SHOWN, the columns
 # to print; note(rows), the text below them; status(rows), the exit status; and
 # merged(path, rows), the rows to write to a file that already contains rows.
@@ -36,7 +36,7 @@ OPTIONS = ("mnist", "matmul")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft bench`."""
-    # `bench --help` works without PyTorch.
+    # Imported lazily, since it imports PyTorch.
     from ..benchmarks.ops import PROBLEMS
 
     what = f"a benchmark ({', '.join(BENCHMARKS)}) or an op ({', '.join(PROBLEMS)})"
@@ -59,23 +59,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run a benchmark; print its rows and, if requested, write them to a file."""
-    # `bench --help` works without PyTorch.
+    # Imported lazily, since it imports PyTorch.
     from ..benchmarks import ops
 
     _check_device(args.device)
     if args.what in BENCHMARKS:
         module = importlib.import_module(BENCHMARKS[args.what])
         rows = module.rows_of(args) if hasattr(module, "rows_of") else module.rows()
-        every = list(dict.fromkeys(key for row in rows for key in row))
-        shown = getattr(module, "SHOWN", every)
+        all_keys = list(dict.fromkeys(key for row in rows for key in row))
+        columns = getattr(module, "SHOWN", all_keys)
     else:
         sizes = [int(size) for size in args.sizes.split(",") if size]
         rungs = [name for name in args.rungs.split(",") if name]
         rows = ops.rows(args.what, args.device, sizes, rungs)
-        named = [key for key in rows[0] if key not in ops.COLUMNS]
-        shown = ["impl", "rung", *named, "us", "us_low", "us_high"]
-        shown += ["gbs", "tflops", "error", "vs_torch"]
-    print(table(rows, shown))
+        size_keys = [key for key in rows[0] if key not in ops.COLUMNS]
+        columns = ["impl", "rung", *size_keys, "us", "us_low", "us_high"]
+        columns += ["gbs", "tflops", "error", "vs_torch"]
+    print(table(rows, columns))
     if args.what in BENCHMARKS:
         if hasattr(module, "note"):
             print(f"{module.note(rows)}\n{STATISTIC}")
@@ -92,6 +92,6 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _check_device(text: str) -> None:
-    wanted, there = devices.parse_device(text), devices.count()
-    if wanted.type == "cuda" and wanted.index >= there:
-        raise ValueError(f"--device {text}: CUDA GPUs here: {there}")
+    device, count = devices.parse_device(text), devices.count()
+    if device.type == "cuda" and device.index >= count:
+        raise ValueError(f"--device {text}: this machine has {count} CUDA GPUs")

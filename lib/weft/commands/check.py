@@ -18,23 +18,24 @@ from ..toolchain import native
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft check`."""
-    parser.add_argument("op", nargs="?", choices=OPS, help="default: every op")
-    parser.add_argument("--rung", help="default: every rung that runs here")
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
-    parser.add_argument(
+    add = parser.add_argument
+    add("op", nargs="?", choices=OPS, help="op to check (default: all)")
+    add("--rung", help="rung to check (default: all that run on this machine)")
+    add("--device", choices=("cpu", "cuda"), help="default: all of this machine")
+    add(
         *("--wide", "-w"), **{"type": int, "default": 0, "metavar": "COUNT"},
-        help="number of extra random cases; adds large ones if there are any",
+        help="number of extra random cases; also adds the op's large cases",
     )  # fmt: skip
-    parser.add_argument(
+    add(
         *("--sanitizer",), **{"nargs": "?", "const": ",".join(sanitizer.TOOLS)},
-        metavar="TOOL,TOOL", help="instead, of matmul on a GPU: compute-sanitizer, all "
-        f"of its tools or some of {', '.join(sanitizer.TOOLS)}",
+        metavar="TOOL,TOOL", help="run matmul on a GPU under compute-sanitizer, with "
+        f"these tools (default: {','.join(sanitizer.TOOLS)})",
     )  # fmt: skip
-    parser.add_argument("--json", metavar="PATH", help="write the verdicts there")
+    add("--json", metavar="PATH", help="write the verdicts to this file")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print one line per rung; return exit status 1 if any is wrong."""
+    """Print one line per rung; return exit status 1 if any rung is wrong."""
     if args.sanitizer is not None:
         return _run_sanitizer(args)
     targets = ["cpu"] + ["cuda"] * torch.cuda.is_available()
@@ -56,7 +57,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _run_sanitizer(args: argparse.Namespace) -> int:
-    """Run the check under each compute-sanitizer tool; return 1 if one has findings."""
+    """Run the check under each tool of compute-sanitizer; return 1 for any finding."""
     if args.op != "matmul" or args.device == "cpu" or args.wide:
         raise ArgumentError(
             "--sanitizer takes every rung of matmul on a GPU, or --rung NAME: "
@@ -64,8 +65,8 @@ def _run_sanitizer(args: argparse.Namespace) -> int:
         )
     tools = [word.strip() for word in args.sanitizer.split(",")]
     rows = sanitizer.rows(tools, args.rung)
-    shown = [row | {"rungs": len(row["rungs"])} for row in rows]
-    print(table(shown, ["tool", "version", "device", "rungs", "errors", "seconds"]))
+    lines = [row | {"rungs": len(row["rungs"])} for row in rows]
+    print(table(lines, ["tool", "version", "device", "rungs", "errors", "seconds"]))
     for row in rows:
         for name in row["missing"]:
             print(f"WRONG  {row['tool']}: {name} computed a wrong result")
@@ -85,9 +86,9 @@ def _check_each(
 
 
 def _select_rungs(op: str, rung: str | None, target: str) -> list[native.Rung]:
-    """Return the rungs on `target` that are called `rung`, or all if it is None."""
-    here = native.library(op, target).here()
-    return [r for r in here if target in r.targets and rung in (None, r.name)]
+    """Return the rungs that run on `target`: the one called `rung`, or all for None."""
+    available = native.library(op, target).here()
+    return [r for r in available if target in r.targets and rung in (None, r.name)]
 
 
 def _write_line(result: RungVerdict | Mismatch) -> str:

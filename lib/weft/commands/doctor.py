@@ -1,4 +1,4 @@
-"""Examine this machine: its equipment, the parts that run, and cures for the others.
+"""Examine this machine: its hardware, its tools, and cures for missing parts.
 
 python -m weft doctor
 """
@@ -26,7 +26,7 @@ from ..toolchain.tools import cpu_flags, toolkit_version
 
 @dataclass(frozen=True)
 class Examination:
-    """The result of one examination. `cure` is empty if nothing is wrong."""
+    """The result of one examination; `cure` is empty if nothing is wrong."""
 
     name: str
     value: str
@@ -39,11 +39,11 @@ class Examination:
 
 
 def examine(rungs: bool = True) -> list[Examination]:
-    """Examine everything; missing equipment raises no error.
+    """Examine everything; a missing part raises no error.
 
     rungs: whether to build every op and list its rungs, which may take a minute.
     """
-    looks: list[Callable[[], list[Examination]]] = [
+    examinations: list[Callable[[], list[Examination]]] = [
         *[
             _examine_python,
             _examine_processor,
@@ -56,18 +56,18 @@ def examine(rungs: bool = True) -> list[Examination]:
         *[_examine_cells, _examine_numba, _examine_places, _examine_rungs],
     ]
     findings = []
-    for look in looks[: None if rungs else -1]:
+    for examine_part in examinations[: None if rungs else -1]:
         try:
-            findings += look()
+            findings += examine_part()
         except Exception as error:  # a doctor who faints helps nobody
-            name = look.__name__.strip("_")
-            findings.append(Examination(name, f"could not look: {error}"))
+            name = examine_part.__name__.strip("_")
+            findings.append(Examination(name, f"cannot be examined: {error}"))
     return findings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft doctor`."""
-    parser.add_argument("--json", metavar="PATH", help="write the findings there")
+    parser.add_argument("--json", metavar="PATH", help="write the results to this file")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -95,7 +95,7 @@ def vector_width() -> str:
     return "plain"
 
 
-# ---- looks -------------------------------------------------------------------
+# ---- examinations ------------------------------------------------------------------
 
 
 def _examine_python() -> list[Examination]:
@@ -111,30 +111,30 @@ def _examine_processor() -> list[Examination]:
 
 
 def _examine_compiler() -> list[Examination]:
-    found = tools.gxx()
-    if not found:
+    compiler = tools.gxx()
+    if not compiler:
         cure = "apt install g++ (Debian, Ubuntu), or set CXX"
         return [Examination("C++ compiler", "none", cure, needed=True)]
-    done = subprocess.run([found, "--version"], text=True, capture_output=True)
-    return [Examination("C++ compiler", done.stdout.splitlines()[0])]
+    process = subprocess.run([compiler, "--version"], text=True, capture_output=True)
+    return [Examination("C++ compiler", process.stdout.splitlines()[0])]
 
 
-_OVERRUN = """__global__ void overrun(int *x) {
+_FAULTY_CELL = """__global__ void overrun(int *x) {
     x[threadIdx.x] = 1;
 }
 """
 
 
 def _examine_watch_build() -> list[Examination]:
-    """Examine, with a faulty kernel, whether launches on the CPU can be watched."""
+    """Launch a faulty kernel to examine whether the watch build reports it."""
     import torch
 
-    # Imported for this finding alone: doctor runs where this import fails.
+    # Imported here, since doctor must run even if this import fails.
     from ..cells import load_cuda
 
     name, cure = "watch build", "it needs g++ 11 or later, with -fsanitize=thread"
     try:
-        cell = load_cuda(_OVERRUN, target="cpu", watched=True)
+        cell = load_cuda(_FAULTY_CELL, target="cpu", watched=True)
         cell.overrun[1, 2](torch.zeros(1, dtype=torch.int32))
     except BuildError as error:
         return [Examination(name, str(error).splitlines()[0], cure)]
@@ -143,7 +143,7 @@ def _examine_watch_build() -> list[Examination]:
         if report and [(f.kind, f.line) for f in report.findings] == [("bounds", 2)]:
             value = "%%cuda, inspect() and weft inspect watch kernels on the CPU"
             return [Examination(name, value)]
-    return [Examination(name, "does not see a kernel that writes past its array", cure)]
+    return [Examination(name, "misses a kernel that writes past its array", cure)]
 
 
 _NEEDED = {"torch", "numpy", "cffi", "platformdirs", "filelock", "matplotlib", "tqdm"}
@@ -165,19 +165,19 @@ def _examine_gpu() -> list[Examination]:
     import torch
 
     if torch.cuda.is_available():
-        return [_one_gpu(index) for index in range(torch.cuda.device_count())]
+        return [_examine_one_gpu(index) for index in range(torch.cuda.device_count())]
     smi = shutil.which("nvidia-smi")
     if smi and subprocess.run([smi, "-L"], capture_output=True).stdout.strip():
         cure = f"this torch ({torch.__version__}) cannot use the GPU: pip install torch"
-        return [Examination("GPU", "there is one, but torch does not see it", cure)]
+        return [Examination("GPU", "present, but torch does not find it", cure)]
     if Path("/dev/nvidia0").exists():
-        return [Examination("GPU", "no driver answers", "install NVIDIA's driver")]
+        return [Examination("GPU", "without a driver", "install NVIDIA's driver")]
     return [
-        Examination("GPU", "none: kernels run on the CPU target, GPU results are shown")
+        Examination("GPU", "none: kernels run on the CPU, lessons show GPU results")
     ]
 
 
-def _one_gpu(index: int) -> Examination:
+def _examine_one_gpu(index: int) -> Examination:
     import torch
 
     gpu = torch.cuda.get_device_properties(index)
@@ -194,46 +194,46 @@ def _one_gpu(index: int) -> Examination:
 def _examine_toolkit() -> list[Examination]:
     import torch
 
-    found = build.nvcc()
-    if found:
-        return [Examination("CUDA Toolkit", f"{toolkit_version()} ({found})")]
+    nvcc_path = build.nvcc()
+    if nvcc_path:
+        return [Examination("CUDA Toolkit", f"{toolkit_version()} ({nvcc_path})")]
     if not torch.cuda.is_available():
-        return [Examination("CUDA Toolkit", "none, and none needed without a GPU")]
+        return [Examination("CUDA Toolkit", "none: without a GPU, none is needed")]
     cure = "install the CUDA Toolkit, or: pip install nvidia-cuda-nvcc"
-    return [Examination("CUDA Toolkit", "no nvcc: the GPU cannot be used", cure)]
+    return [Examination("CUDA Toolkit", "no nvcc: ops cannot use the GPU", cure)]
 
 
 def _examine_cells() -> list[Examination]:
-    """Examine the compilers and disassemblers for %%cuda cells."""
-    # Imported for this finding alone: doctor runs where this import fails.
+    """Examine the compiler of %%cuda cells on a GPU, and tools for machine code."""
+    # Imported here, since doctor must run even if this import fails.
     from ..cells.gpu import nvrtc
 
-    why = nvrtc.explain_missing()
+    lack = nvrtc.explain_missing()
     value = (
-        "none: cells run on the CPU" if why else "{}.{}".format(*nvrtc.nvrtc_version())
+        "none: cells run on the CPU" if lack else "{}.{}".format(*nvrtc.nvrtc_version())
     )
-    findings = [Examination("NVRTC", value, why)]
+    findings = [Examination("NVRTC", value, lack)]
     try:
         findings.append(Examination("disassembler", tools.find_disassembler()))
     except BuildError as error:
-        findings.append(Examination("disassembler", "none: no --sass", str(error)))
+        findings.append(Examination("disassembler", "none: no sass()", str(error)))
     return [*findings, _examine_ptxas(), _examine_ncu()]
 
 
 def _examine_ptxas() -> Examination:
     """Examine ptxas: sass() and occupancy() need it for Numba and whole programs."""
-    # Imported for this finding alone: doctor runs where this import fails.
+    # Imported here, since doctor must run even if this import fails.
     from ..see.machine_code import compilation
 
-    if found := compilation.ptxas():
-        return Examination("ptxas", found)
+    if path := compilation.ptxas():
+        return Examination("ptxas", path)
     value = "none: no sass() of Numba's kernels and of programs"
     return Examination("ptxas", value, "pip install nvidia-cuda-nvcc")
 
 
 def _examine_ncu() -> Examination:
     """Examine ncu, which reads the GPU's counters for profile(kernel)."""
-    # Imported for this finding alone: doctor runs where this import fails.
+    # Imported here, since doctor must run even if this import fails.
     from ..see.machine_code import ncu
 
     try:
@@ -241,26 +241,26 @@ def _examine_ncu() -> Examination:
     except ncu.NoCounters as error:
         import torch
 
-        value = "none: profile() has the CPU's counters alone"
+        value = "none: profile() shows only the CPU's counters"
         return Examination(
             "ncu", value, str(error) if torch.cuda.is_available() else ""
         )
 
 
 def _examine_numba() -> list[Examination]:
-    """Examine the targets of numba_jit(kernel)."""
+    """Examine the target on which numba_jit(kernel) runs."""
     from importlib.util import find_spec
 
     if not find_spec("numba"):
         cure = "pip install numba"
-        return [Examination("numba_jit", "nothing to run on", cure)]
-    # Imported for this finding alone: doctor runs where this import fails.
+        return [Examination("numba_jit", "none: Numba is missing", cure)]
+    # Imported here, since doctor must run even if this import fails.
     from ..pykernel.numba import on_gpu
 
     if not on_gpu():
-        value = "Numba's simulator, in a separate process (no GPU, or requested)"
+        value = "Numba's simulator, in a separate process (no GPU, or on request)"
         return [Examination("numba_jit", value)]
-    # Imported for this finding alone: doctor runs where this import fails.
+    # Imported here, since doctor must run even if this import fails.
     from ..pykernel.numba import gpu
 
     try:
@@ -268,16 +268,16 @@ def _examine_numba() -> list[Examination]:
         value = f"the GPU, by numba-cuda {version}"
     except importlib.metadata.PackageNotFoundError:
         value = "the GPU, by Numba's built-in target, which is no longer developed"
-    why = gpu.explain_unusable()
-    if why:
-        why, _, cure = why.rpartition(": ")
-        return [Examination("numba_jit", why, cure)]
+    problem = gpu.explain_unusable()
+    if problem:
+        problem, _, cure = problem.rpartition(": ")
+        return [Examination("numba_jit", problem, cure)]
     return [Examination("numba_jit", value)]
 
 
 def _examine_places() -> list[Examination]:
-    where = f"{store.cache_folder()}, {store.measure_cache() / 2**20:.0f} MiB"
-    return [Examination("cache", where), Examination("checkout", str(build.ROOT))]
+    cache = f"{store.cache_folder()}, {store.measure_cache() / 2**20:.0f} MiB"
+    return [Examination("cache", cache), Examination("checkout", str(build.ROOT))]
 
 
 def _examine_rungs() -> list[Examination]:
@@ -300,7 +300,7 @@ def _examine_rungs() -> list[Examination]:
 
 
 def _describe_rungs(rungs: list, target: str) -> str:
-    """List the rungs that run on a target, and why the other rungs do not."""
+    """List the rungs that run on a target, and the others with the reason."""
     sm = 0
     if target == "cuda":
         import torch
@@ -309,14 +309,14 @@ def _describe_rungs(rungs: list, target: str) -> str:
         sm = 10 * major + minor
     reasons: dict[str, list[str]] = {"": []}
     for rung in rungs:
-        why = ""
+        reason = ""
         if not rung.targets:
-            why = rung.idea
+            reason = rung.idea
         elif target not in rung.targets:
-            why = "GPU only" if target == "cpu" else "CPU only"
+            reason = "GPU only" if target == "cpu" else "CPU only"
         elif rung.sm > sm > 0:
-            why = f"needs compute capability {rung.sm / 10}, here is {sm / 10}"
-        reasons.setdefault(why, []).append(rung.name)
-    here = ", ".join(reasons.pop(""))
-    absent = [f"{', '.join(names)} ({why})" for why, names in reasons.items()]
-    return here + (f"; not {', '.join(absent)}" if absent else "")
+            reason = f"needs compute capability {rung.sm / 10}, this is {sm / 10}"
+        reasons.setdefault(reason, []).append(rung.name)
+    available = ", ".join(reasons.pop(""))
+    others = [f"{', '.join(names)} ({reason})" for reason, names in reasons.items()]
+    return available + (f"; not {', '.join(others)}" if others else "")

@@ -5,8 +5,8 @@
 It uses the first of these: the interpreter named by PYTHON, an active conda or virtual
 environment, the Python of a hosted notebook (Colab, Kaggle), or .venv, which it
 creates. environment.yml lists the packages. .venv gets exactly the listed versions.
-Elsewhere, installed packages (above all torch) remain, and only missing ones are added.
-PIP_ARGS is passed to pip. The user's Jupyter installations get a kernel named Weft that
+Elsewhere, installed packages (above all torch) remain, and pip adds only missing ones.
+pip also gets the options in PIP_ARGS. The user's Jupyter gets a kernel named Weft that
 runs this Python; a hosted notebook keeps its existing kernel.
 """
 
@@ -29,18 +29,18 @@ PYTHONS = ((3, 11), (3, 13))  # oldest and newest supported versions
 
 
 class Missing(Exception):
-    """Raised if something must be installed first; the message names it."""
+    """Something must be installed first; the message names it."""
 
 
 def main(arguments: list[str]) -> int:
     try:
-        python, ours = choose()
-        prepare(python, ours)
+        python, is_ours = choose()
+        prepare(python, is_ours)
     except Missing as missing:
         print(f"weft: {missing}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("weft: stopped; the same command again goes on", file=sys.stderr)
+        print("weft: stopped; the same command continues", file=sys.stderr)
         return 130
     if not arguments:
         return 0
@@ -50,11 +50,11 @@ def main(arguments: list[str]) -> int:
 
 def choose() -> tuple[str, bool]:
     """Return the interpreter to use, and whether it is the lab's .venv."""
-    if named := os.environ.get("PYTHON"):
-        found = shutil.which(named)
-        if not found:
-            raise Missing(f"PYTHON={named} is no program on this machine.")
-        return found, False
+    if name := os.environ.get("PYTHON"):
+        path = shutil.which(name)
+        if not path:
+            raise Missing(f"PYTHON={name}: this machine has no such program.")
+        return path, False
     prefix = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
     if prefix and Path(prefix) != VENV and (Path(prefix) / "bin/python").exists():
         return f"{prefix}/bin/python", False
@@ -77,12 +77,12 @@ def prepare(python: str, ours: bool) -> None:
             )
     if ours and not (VENV / "bin" / "python").exists():
         make_venv()
-    wanted = list_requirements()
+    requirements = list_requirements()
     stamp = Path(prefix_of(python)) / ".weft-ready"
-    key = hashlib.sha256(f"{ROOT}{wanted}".encode()).hexdigest()
+    key = hashlib.sha256(f"{ROOT}{requirements}".encode()).hexdigest()
     if not (stamp.exists() and stamp.read_text() == key):
-        install(python, wanted if ours else list_missing(python, wanted))
-        # If the environment is read-only, check again next time.
+        install(python, requirements if ours else list_missing(python, requirements))
+        # In a read-only environment, the next run compares the packages again.
         with contextlib.suppress(OSError):
             stamp.write_text(key)
     if not is_hosted():
@@ -96,11 +96,11 @@ def list_requirements() -> list[str]:
 
 
 def list_missing(python: str, wanted: list[str]) -> list[str]:
-    """List the packages in `wanted` of which the interpreter has no version at all.
+    """List the packages in `wanted` of which the interpreter has no version.
 
-    Versions pinned for .venv are not forced on a user's environment: installed packages
-    remain, and missing packages are installed as listed. NVIDIA's packages for CUDA 12
-    have different names, and belong to a torch built with CUDA 12.
+    A user's environment keeps its versions, whatever .venv requires, and gets missing
+    packages as listed. NVIDIA's packages for CUDA 12 have different names; they belong
+    to a torch built with CUDA 12.
     """
     names = [re.split(r"[ =<>!~]", line)[0] for line in wanted]
     script = (
@@ -112,24 +112,24 @@ def list_missing(python: str, wanted: list[str]) -> list[str]:
         "        except m.PackageNotFoundError: pass\n"
         "    print(found)\n"
     )
-    older = "nvidia-cuda-nvrtc-cu12"
-    versions = run([python, "-c", script, *names, older]).split()
-    found = dict(zip([*names, older], versions))
-    if found["torch"] != "-" and parse_version(found["torch"]) < (2, 6):
+    cuda12 = "nvidia-cuda-nvrtc-cu12"
+    versions = run([python, "-c", script, *names, cuda12]).split()
+    versions_of = dict(zip([*names, cuda12], versions))
+    if versions_of["torch"] != "-" and parse_version(versions_of["torch"]) < (2, 6):
         raise Missing(
-            f"{python} has torch {found['torch']}, the lab needs 2.6 or later: "
-            f"upgrade it, or leave the environment and let make build .venv."
+            f"{python} has torch {versions_of['torch']}, the lab needs 2.6 or later: "
+            f"upgrade it, or deactivate the environment, and make will build .venv."
         )
-    if found.get(older, "-") != "-":
+    if versions_of.get(cuda12, "-") != "-":
         wanted = [line.replace("[cu13]", "[cu12]") for line in wanted]
-    return [line for name, line in zip(names, wanted) if found[name] == "-"]
+    return [line for name, line in zip(names, wanted) if versions_of[name] == "-"]
 
 
 def install(python: str, packages: list[str]) -> None:
-    """Install the packages with pip, and weft itself as an editable package."""
+    """Install the packages with pip, and weft as an editable package."""
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check"]
     extra = shlex.split(os.environ.get("PIP_ARGS", ""))
-    if packages:  # not -q: torch downloads gigabytes
+    if packages:  # without -q, since torch is a download of gigabytes
         print(f"weft: installing {', '.join(packages)}", file=sys.stderr)
         pip_run([*pip, *extra, *(p.replace(" ", "") for p in packages)])
     pip_run([*pip, "-q", *extra, "--no-deps", "-e", str(ROOT)])
@@ -144,16 +144,16 @@ def name_kernel(python: str) -> None:
     with contextlib.suppress(OSError, ValueError, LookupError):  # missing or broken
         if json.loads(kernel.read_text())["argv"][0] == python:
             return
-    named = ["--user", "--name", "weft", "--display-name", "Weft"]
-    # A read-only home must not stop the run: `make lab` works without the kernel name.
+    options = ["--user", "--name", "weft", "--display-name", "Weft"]
+    # A read-only home must not stop the run: `make lab` works without this kernel.
     with contextlib.suppress(subprocess.CalledProcessError):
-        run([python, "-m", "ipykernel", "install", *named])
+        run([python, "-m", "ipykernel", "install", *options])
 
 
 def jupyter_data() -> Path:
-    """Return the folder where Jupyter keeps this user's data."""
-    if named := os.environ.get("JUPYTER_DATA_DIR"):
-        return Path(named)
+    """Return the folder of this user's Jupyter data."""
+    if folder := os.environ.get("JUPYTER_DATA_DIR"):
+        return Path(folder)
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Jupyter"
     share = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
@@ -161,23 +161,23 @@ def jupyter_data() -> Path:
 
 
 def make_venv() -> None:
-    base = base_python()
+    python = base_python()
     try:
-        run([base, "-c", "import ensurepip, venv"])
+        run([python, "-c", "import ensurepip, venv"])
     except subprocess.CalledProcessError:
         raise Missing(
             "python3 has no venv module; on Debian or Ubuntu: apt install python3-venv"
         ) from None
-    print(f"weft: making {VENV}", file=sys.stderr)
+    print(f"weft: creating {VENV}", file=sys.stderr)
     try:
-        run([base, "-m", "venv", str(VENV)])
+        run([python, "-m", "venv", str(VENV)])
     except BaseException as error:
-        # An incomplete .venv has python but no pip, and would make the next run fail.
+        # With an incomplete .venv, without pip, the next run would fail.
         shutil.rmtree(VENV, ignore_errors=True)
         if not isinstance(error, subprocess.CalledProcessError):
             raise
-        words = (error.stderr + error.stdout).strip() or f"exit {error.returncode}"
-        raise Missing(f"cannot make {VENV}: {words.splitlines()[-1]}") from None
+        message = (error.stderr + error.stdout).strip() or f"exit {error.returncode}"
+        raise Missing(f"cannot create {VENV}: {message.splitlines()[-1]}") from None
 
 
 def base_python() -> str:
@@ -185,13 +185,13 @@ def base_python() -> str:
     low, high = PYTHONS
     names = [f"python3.{minor}" for minor in range(high[1], low[1] - 1, -1)]
     for name in [sys.executable, *filter(None, map(shutil.which, names))]:
-        found = run([name, "-c", "import sys; print(*sys.version_info[:2])"]).split()
-        if low <= tuple(map(int, found)) <= high:
+        parts = run([name, "-c", "import sys; print(*sys.version_info[:2])"]).split()
+        if low <= tuple(map(int, parts)) <= high:
             return name
-    have = ".".join(map(str, sys.version_info[:2]))
+    version = ".".join(map(str, sys.version_info[:2]))
     raise Missing(
-        f"python3 is {have}, the lab needs 3.{low[1]} to 3.{high[1]}: install one of "
-        f"them, or name it: make PYTHON=/path/to/python"
+        f"python3 is {version}, the lab needs 3.{low[1]} to 3.{high[1]}: install one, "
+        f"or name it: make PYTHON=/path/to/python"
     )
 
 
@@ -209,7 +209,7 @@ def run(command: list[str]) -> str:
 
 def pip_run(command: list[str]) -> None:
     if subprocess.run(command).returncode:
-        raise Missing("pip could not install the packages; its own words are above.")
+        raise Missing("pip could not install the packages; its messages are above.")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
     add[grid, block](out, a, b, n)          in the next cell
 
 Each kernel in the cell becomes a variable of the notebook. `from utils import *`,
-`import weft` in IPython and `%load_ext weft` register the magics.
+`import weft` in IPython and `%load_ext weft` each register the magics.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _MARK = "// Saved from a notebook's cell by %%cuda --save: "
 
 
 class UsageError(ArgumentError):
-    """Raised if the options after %%cuda are invalid."""
+    """The options after %%cuda are invalid."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that raises an error instead of ending the process."""
+    """A parser that raises UsageError instead of ending the process."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UsageError(f"%%cuda: {message}; {_describe_options()}")
@@ -60,9 +60,9 @@ def _describe_options() -> str:
 
 def _make_parser() -> _Parser:
     parser = _Parser(prog="%%cuda", add_help=False, allow_abbrev=False)
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--gpu", dest="target", action="store_const", const="cuda")
-    where.add_argument("--cpu", dest="target", action="store_const", const="cpu")
+    targets = parser.add_mutually_exclusive_group()
+    targets.add_argument("--gpu", dest="target", action="store_const", const="cuda")
+    targets.add_argument("--cpu", dest="target", action="store_const", const="cpu")
     flags = ("fast", "time", "check", "ptx", "sass", "inplace", "isolated", "help")
     for name in flags:
         parser.add_argument(f"--{name}", action="store_true")
@@ -104,47 +104,47 @@ def cuda(line: str, cell: str) -> None:
     __cuda_array_interface__. Numbers are converted to the parameter's type. Pass a
     float4 as a tuple, NULL as None, and a float ** as a list of arrays. Pass a struct
     as a tuple of its members, such as (x, y, n), or as one element of a structured
-    NumPy array; either may refer to arrays. The %%cuda line with its options must come
-    first in the cell:
+    NumPy array; either may refer to arrays. The %%cuda line is the first line of the
+    cell and can have these options:
 
     --gpu, --cpu     the target to compile for; by default, a launch's arrays decide
-    --fast           on the CPU, do not watch launches. By default, they run under the
-                     watch build, about 20 times slower: accesses out of bounds, races,
-                     reads of unwritten memory and similar faults are reported below
-                     the cell, and kernel.report has the cost of each line
-    --time           after each launch, time it on copies of its arrays; without
+    --fast           on the CPU, do not watch launches. By default, the watch build runs
+                     them, about 20 times slower: it reports accesses out of bounds,
+                     races, reads of unwritten memory and similar faults below the
+                     cell, and kernel.report contains the cost of each line
+    --time           after each launch, time the kernel on copies of its arrays; without
                      --check, the time is marked as that of an unchecked kernel
-    --check          before each launch, run it under the watch build with three thread
-                     orders, report the findings, and refuse the launch if the result
-                     depends on the order
+    --check          before each launch, run the kernel under the watch build in three
+                     thread orders, report the findings, and refuse the launch if the
+                     result depends on the order
     --ptx, --sass    show the cell as PTX or as GPU instructions. Without a GPU, --gpu
-                     with --ptx, --sass or --time only compiles
+                     with --ptx, --sass or --time only compiles the cell
     --arch SM        the GPU architecture for --ptx and --sass, such as sm_80
-    --save PATH      write the cell to kernels/x.cu in the checkout after it compiles;
-                     only files that a cell wrote are replaced
+    --save PATH      after compiling, write the cell to a file in the checkout, such as
+                     kernels/x.cu; only a file that a cell wrote is replaced
     --flags "..."    compiler flags: -DTILE=16, -I folder, --use_fast_math
     --timeout S      time limit in seconds for a launch on the CPU (default: 60, with
                      --fast 20; 0: no limit)
     --inplace        on the CPU, work on the arrays themselves, not on fenced copies:
-                     faster for large arrays, but nothing is watched
-    --isolated       launch in a separate process, which can be stopped: on a GPU, the
-                     only cure for an endless loop. CPU launches are not watched. Cannot
-                     be combined with --inplace
+                     faster for large arrays, but launches are not watched
+    --isolated       launch in a separate process, which can be stopped: on a GPU, this
+                     is the only cure for an endless loop. CPU launches are not watched.
+                     It cannot be combined with --inplace
     --help           show this help
 
     A cell runs native code with your permissions. To share headers between cells, use
-    %%cuda_header name.cuh. The function weft.cells.load_cuda() does the same as %%cuda.
+    %%cuda_header name.cuh. In Python, weft.cells.load_cuda() does the same as %%cuda.
     """
     shell = tracebacks.running_shell()
     options = _parse_arguments(line)
     if options.help:
         print(inspect.cleandoc(cuda.__doc__ or ""))
         return
-    # Not execution_count: some versions increment it before the cell runs, some after.
+    # In some versions of IPython, execution_count grows before the cell runs.
     name = f"cell [{len(shell.history_manager.input_hist_parsed) - 1}]"
-    only = _compile_only(options)
-    loaded = only(cell, name) if only else _load_cell(options, cell, name)
-    module = loaded._cell  # unlike attributes, independent of kernel names
+    compiler = _choose_compiler(options)
+    result = compiler(cell, name) if compiler else _load_cell(options, cell, name)
+    module = result._cell  # a kernel's name can hide any public attribute
     shell.user_ns.update(module.kernels)
     print(module.report)
     if module.warnings:
@@ -153,10 +153,10 @@ def cuda(line: str, cell: str) -> None:
         print(f"saved as {save(options.save, cell)}")
     for listing in ("ptx", "sass"):
         if getattr(options, listing):
-            _show(listing, loaded, options.arch)
-    if only and options.time:
+            _show(listing, result, options.arch)
+    if compiler and options.time:
         print(
-            "--time: nothing is timed, since there is no GPU here; without --gpu the "
+            "--time: nothing is timed, since there is no GPU here; without --gpu, the "
             "cell runs on the CPU"
         )
 
@@ -176,10 +176,12 @@ def _load_cell(options: argparse.Namespace, cell: str, name: str) -> Module:
     )
 
 
-def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] | None:
-    """Return a compiler for an absent GPU if the cell will be shown or timed."""
-    wanted = options.ptx or options.sass or options.time
-    if options.target != "cuda" or not wanted or native.explain_lost():
+def _choose_compiler(
+    options: argparse.Namespace,
+) -> Callable[[str, str], Module] | None:
+    """Return a compiler for an absent GPU if --gpu has --ptx, --sass or --time."""
+    is_shown = options.ptx or options.sass or options.time
+    if options.target != "cuda" or not is_shown or native.explain_lost():
         return None
     if torch.cuda.is_available():
         return None
@@ -192,7 +194,7 @@ def _compile_only(options: argparse.Namespace) -> Callable[[str, str], Module] |
 
 @_short_errors()
 def cuda_header(line: str, cell: str) -> None:
-    """Keep the cell as a header that later cells can include: #include "name.cuh".
+    """Store the cell as a header that later cells can include: #include "name.cuh".
 
         %%cuda_header tiles.cuh
         __device__ float twice(float x) { return 2 * x; }
@@ -202,7 +204,7 @@ def cuda_header(line: str, cell: str) -> None:
     """
     words = shlex.split(line)
     if len(words) != 1:
-        raise UsageError("%%cuda_header wants one name, e.g. %%cuda_header tiles.cuh")
+        raise UsageError("%%cuda_header takes one name, e.g. %%cuda_header tiles.cuh")
     headers_module.add(words[0], cell)
 
 
@@ -210,7 +212,7 @@ def save(where: str, cell: str) -> Path:
     """Write a cell's source under the checkout; return the path.
 
     Raises UsageError for a path outside the checkout, and for an existing file that no
-    cell wrote, to protect the files in kernels/.
+    cell wrote, such as the kernels of the lab.
     """
     path = (ROOT / where).resolve()
     if ROOT not in path.parents or path.suffix not in (".cu", ".cuh"):
@@ -225,7 +227,7 @@ def save(where: str, cell: str) -> Path:
 
 
 def _show(listing: str, loaded: Any, arch: str | None) -> None:
-    """Show the cell as PTX or GPU instructions; needs NVRTC, but no GPU."""
+    """Show the cell as PTX or GPU instructions, with NVRTC but without a GPU."""
     from IPython.display import display
 
     display(getattr(machine, listing)(loaded, arch=arch))
@@ -244,14 +246,14 @@ def register(shell: Any = None) -> None:
 def _tell_gpu_fault(result: Any) -> None:
     """Report a kernel's fault on the GPU below the cell that launched it.
 
-    Launches are only queued. Without this check, a later cell would be blamed, or torch
-    would report the fault first, without the advice to restart.
+    Launches are only queued. Without this function, the fault would appear below a
+    later cell, or torch would report it first, without the advice to restart.
     """
     gpu = sys.modules.get("weft.cells.gpu.loader")
     if gpu is None or native.explain_lost() or not gpu.is_used():
         return
-    if told := gpu.find_fault():
-        print(f"\x1b[31m{told}\x1b[0m", file=sys.stderr)
+    if fault := gpu.find_fault():
+        print(f"\x1b[31m{fault}\x1b[0m", file=sys.stderr)
 
 
 def _parse_arguments(line: str) -> argparse.Namespace:

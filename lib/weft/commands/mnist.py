@@ -1,4 +1,4 @@
-"""python -m weft mnist: train, compare, print a table, and draw the picture."""
+"""python -m weft mnist: train, compare with PyTorch, print a table, draw a chart."""
 
 from __future__ import annotations
 
@@ -23,39 +23,42 @@ COLUMNS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft mnist`."""
     parser.description += """.
-        Batch norm has no running statistics: it takes those of the batch, in
-        training and, over batches of 1000, in evaluation, on both sides."""
-    default = Config()
+        Batch norm has no running statistics: ours and PyTorch's use those of the
+        batch, in training and in evaluation, which takes batches of 1000."""
+    defaults = Config()
     add = parser.add_argument
     add(
         "--rung",
-        help="naive, tf32, ... or several: numba,naive; ladder: all that run there "
+        metavar="NAME,NAME",
+        help="rungs to train, e.g. numba,naive; ladder: all that run on the device "
         "(default: the fastest in fp32)",
     )
-    add("--device", default=default.device, help="cpu (default), cuda or cuda:N")
-    add("--epochs", type=int, default=default.epochs, help="default: %(default)s")
-    add("--batch", type=int, default=default.batch, help="default: %(default)s")
-    add("--lr", type=float, default=default.lr, help="default: %(default)s")
-    add("--seed", type=int, default=default.seed, help="of weights and orders")
-    add("--threads", type=int, default=0, help="of the CPU (default: every core)")
+    add("--device", default=defaults.device, help="cpu (default), cuda or cuda:N")
+    end = " (default: %(default)s)"
+    add("--epochs", type=int, default=defaults.epochs, help="epochs to train" + end)
+    add("--batch", type=int, default=defaults.batch, help="images per step" + end)
+    add("--lr", type=float, default=defaults.lr, help="learning rate" + end)
+    seed = "seed of first weights and image orders" + end
+    add("--seed", type=int, default=defaults.seed, help=seed)
+    add("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     add("--compare", action="store_true", help="race PyTorch: eager, compiled, ...")
     add(
         *["--iterations", "--steps"],
-        **{"type": int, "default": default.iterations, "dest": "iterations"},
+        **{"type": int, "default": defaults.iterations, "dest": "iterations"},
         help="steps timed per contender (default: %(default)s)",
     )
-    add("--limit", type=int, metavar="N", help="train on the first N images only")
-    add("--load", metavar="W.npz", help="begin with these weights")
+    add("--limit", type=int, metavar="N", help="train only on the first N images")
+    add("--load", metavar="W.npz", help="start with the weights in this file")
     add("--save", metavar="W.npz", help="write the weights, also after Ctrl-C")
-    add("--plot", metavar="PATH", help="draw the comparison (.svg, .png, .pdf)")
-    add("--json", metavar="PATH", help="write the rows")
+    add("--plot", metavar="PATH", help="draw the comparison (.svg, .png or .pdf)")
+    add("--json", metavar="PATH", help="write the rows to this file")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run the training, print the table and write the requested files."""
     names = [field.name for field in dataclasses.fields(Config)]
-    chosen = {name: value for name, value in vars(args).items() if name in names}
-    result = run(Config(**chosen))
+    options = {name: value for name, value in vars(args).items() if name in names}
+    result = run(Config(**options))
     print(summarize_rows(result))
     if args.save:
         print(f"weights: {args.save}")
@@ -63,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
         write_json(args.json, result.rows, result.cnn.device)
         print(f"rows: {args.json}")
     if args.plot:
-        # matplotlib is slow to import.
+        # Imported lazily: matplotlib is slow to import.
         from ..benchmarks.race.plot import plot_run
 
         ghosts = load_committed(result.rows) if args.compare else []
@@ -75,27 +78,27 @@ def main(args: argparse.Namespace) -> int:
 def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Load committed results of the Python rungs that did not run on this machine.
 
-    These rungs need a GPU. Without one, the picture shows their time on another
-    machine's GPU, with the same batch size.
+    These rungs need a GPU. Without one, the chart shows their times on another
+    machine's GPU at the same batch size.
     """
-    # matplotlib is slow to import.
+    # Imported lazily: matplotlib is slow to import.
     from ..benchmarks.race.plot import PYTHON
 
-    wanted = {*PYTHON} - {row["rung"] for row in rows}
-    found = []
+    missing = {*PYTHON} - {row["rung"] for row in rows}
+    selected = []
     for path in sorted(RESULTS.glob("mnist_*.json")):
         results = read_json(path)
-        kept = [
+        matching = [
             row
             for row in results["rows"]
-            if row["rung"] in wanted and row["batch"] == rows[0]["batch"]
+            if row["rung"] in missing and row["batch"] == rows[0]["batch"]
         ]
-        found += [results | {"rows": kept}] * bool(kept)
-    return found
+        selected += [results | {"rows": matching}] * bool(matching)
+    return selected
 
 
 def summarize_rows(result: Result) -> str:
-    """Format the rows as a table, with the method and a list of skipped rungs."""
+    """Format the rows as a table, with the method and the absent contenders."""
     lines = []
     for row in result.rows:
         accuracy, size = row["test_accuracy"], row["peak_bytes"]
@@ -115,17 +118,17 @@ def summarize_rows(result: Result) -> str:
     notes = [
         f"{first['device']}{threads}; batch {first['batch']}, {', '.join(precisions)}; "
         f"timer {first['timer']}, {STATISTIC}.",
-        "Accuracy over batches of 1000, batch norm with the batch's own statistics.",
+        "Accuracy over batches of 1000; batch norm uses each batch's statistics.",
     ]
     if first["target"] == "cpu" and "cuda" in result.cnn.rung.targets:
         notes.append("These CUDA kernels were simulated: ignore their times.")
     if any(row["impl"] == "torch" for row in result.rows):
         notes.append(
-            "vs: PyTorch's time over ours in the same precision, above 1 ours is "
-            "faster. Of PyTorch's, the fastest eager one was trained, the others "
-            "timed only."
+            "vs: PyTorch's time over ours in the same precision; above 1, ours is "
+            "faster. PyTorch's fastest eager variant was trained, the others were "
+            "only timed."
         )
-    notes += [f"absent: {name}: {why}" for name, why in result.absent.items()]
+    notes += [f"absent: {name}: {reason}" for name, reason in result.absent.items()]
     return "\n".join([table(lines, list(COLUMNS)), *notes])
 
 

@@ -1,7 +1,7 @@
-"""python -m weft puzzles: list the puzzles, show a task, or check a solution.
+"""python -m weft puzzles: list the puzzles, show one, or check a solution.
 
-weft puzzles                        list every puzzle by lesson, with mark and minutes
-weft puzzles guards                 show the task and stub; --cuda: the CUDA C stub
+weft puzzles                        list all puzzles by lesson, with marks and minutes
+weft puzzles guards                 show a task and its stub; --cuda: its CUDA C stub
 weft puzzles check mine.cu guards   check a .cu or .py file; exit status 1 if unsolved
 """
 
@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="NAME | check FILE NAME",
-        help="nothing: all of them",
+        help="a puzzle to show, or a .py or .cu file to check (default: list all)",
     )
-    parser.add_argument("--cuda", action="store_true", help="the stub in CUDA C")
+    parser.add_argument("--cuda", action="store_true", help="show the stub in CUDA C")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -43,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
     if words[0] == "check" and len(words) == 3:
         return _check(Path(words[1]), _find_puzzle(words[2]))
     if len(words) > 1 or words[0] == "check":
-        raise ArgumentError("want no word, a puzzle's name, or check FILE NAME")
+        raise ArgumentError("want nothing, a puzzle's name, or check FILE NAME")
     puzzle = _find_puzzle(words[0])
     print(_describe_puzzle(puzzle, args.cuda and puzzle.is_kernel))
     return 0
@@ -75,14 +75,14 @@ def _check(path: Path, puzzle: Puzzle) -> int:
 
 
 def _stub_names() -> dict[str, Any]:
-    """Return the names that a notebook provides, since a stub is printed alone."""
+    """Return the names that a notebook provides, and that a printed stub needs."""
     import math
 
     import numpy as np
 
     types = ("float32", "float64", "int8", "int16", "int32", "int64", "uint32")
-    named = {"np": np, "math": math, "cuda": cuda, "cdiv": divide_up}
-    return named | {name: getattr(np, name) for name in types}
+    names = {"np": np, "math": math, "cuda": cuda, "cdiv": divide_up}
+    return names | {name: getattr(np, name) for name in types}
 
 
 def _load_answer(path: Path, puzzle: Puzzle) -> Any:
@@ -99,18 +99,18 @@ def _load_answer(path: Path, puzzle: Puzzle) -> Any:
     except OSError:
         raise
     except SyntaxError as error:
-        what = f"line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
-        raise ArgumentError(f"{path}, {what}") from None
+        message = f"line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
+        raise ArgumentError(f"{path}, {message}") from None
     except Exception as error:
         raise ArgumentError(f"{path}: {type(error).__name__}: {error}") from None
-    own = {
+    functions = {
         name: value
         for name, value in vars(module).items()
         if inspect.isfunction(value) and value.__module__ == module.__name__
     }
-    if puzzle.kernel_name not in own and len(own) != 1:
-        asked, found = puzzle.kernel_name, ", ".join(own) or "no function"
+    if puzzle.kernel_name not in functions and len(functions) != 1:
+        expected, names = puzzle.kernel_name, ", ".join(functions) or "no function"
         raise ArgumentError(
-            f"{path}: {puzzle.name} asks for {asked}, this file has {found}"
+            f"{path}: {puzzle.name} needs {expected}, this file has {names}"
         )
-    return own.get(puzzle.kernel_name) or next(iter(own.values()))
+    return functions.get(puzzle.kernel_name) or next(iter(functions.values()))

@@ -1,14 +1,14 @@
 """The main job: a CNN that trains on MNIST with our own kernels.
 
-data        the images and labels, verified; an epoch's order
-trainer     the part that all trainers share
+data        loads and verifies images and labels; orders the images of an epoch
+trainer     defines what all trainers share
 cnn         Cnn: the trainer of kernels/mnist/ as a Python object
 python_cnn  PythonCnn: the same trainer with Python kernels
-numpy_cnn   the CNN in NumPy: a function for each layer, and its gradient
-twin        the same model in PyTorch, in each precision and in float64
-rungs       map a rung's name to its trainer; the configuration of a run
-weights     the parameters by name, their first values, their file
-train       run(Config(...)): train, time, compare
+numpy_cnn   computes the CNN in NumPy, by one function per layer and per gradient
+twin        Twin: the same model in PyTorch, in each precision and in float64
+rungs       maps a rung's name to its trainer; Config: the options of a run
+weights     defines the parameters by name, their first values and their file
+train       run(Config(...)) trains, times and compares
 """
 
 from ..base.lazy import make_lazy

@@ -20,13 +20,13 @@ MAX_SECTIONS = 256
 
 
 class Cnn(Trainer):
-    """A model that one of the rungs in C or CUDA C trains.
+    """A model that a rung in C or CUDA C trains.
 
-    rung:      an implementation ("reference", "naive", ...; weft.rungs("mnist")),
-               None: the fastest in fp32 that runs there
+    rung:      "reference", "naive", ...: weft.rungs("mnist") lists all;
+               None: the fastest in fp32 that runs on the device
     device:    "cpu", "cuda" or "cuda:1"
-    channels:  outputs of the two convolutions
-    hidden, classes: outputs of the two linear layers
+    channels:  numbers of outputs of the two convolutions
+    hidden, classes: numbers of outputs of the two linear layers
     max_batch: the largest batch that the model accepts
     mean, std: a pixel p (uint8) is read as (p / 255 - mean) / std
     """
@@ -51,7 +51,7 @@ class Cnn(Trainer):
         sizes = {"height": height, "width": width, "hidden": hidden}
         self.configure(channels, **sizes, classes=classes, max_batch=max_batch)
         self._lib = native.library("mnist", self.device.type)
-        self._ffi = self._lib.ffi  # new models use another one after weft.reload()
+        self._ffi = self._lib.ffi  # models created after weft.reload() use another one
         config = self._ffi.new("struct weft_cnn_config *", self.config)
         config.eps, config.mean, config.std = eps, mean, std
         self._cnn = self._create(rung, config)
@@ -69,12 +69,12 @@ class Cnn(Trainer):
 
     def losses(self) -> np.ndarray:
         """Return the losses of the steps since the previous call; see Trainer."""
-        room = 65536
-        out = np.empty(room, np.float32)
+        capacity = 65536
+        losses = np.empty(capacity, np.float32)
         count = self._ffi.new("int *")
-        data = self._ffi.from_buffer("float[]", out)
-        self._call("weft_cnn_losses", data, room, count)
-        return out[: count[0]].copy()
+        data = self._ffi.from_buffer("float[]", losses)
+        self._call("weft_cnn_losses", data, capacity, count)
+        return losses[: count[0]].copy()
 
     def forward(self, split: str, order: Any) -> np.ndarray:
         """Return logits (count,classes) of images `order`, one batch; see Trainer."""
@@ -106,7 +106,7 @@ class Cnn(Trainer):
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory that the model holds on its device, data included."""
+        """Bytes of memory that the model uses on its device, including data sets."""
         self._alive()
         return self._lib.C.weft_cnn_bytes(self._cnn)
 
@@ -117,10 +117,10 @@ class Cnn(Trainer):
     def peek(self, name: str) -> np.ndarray:
         """Return a float32 copy of an array between two kernels of the last step.
 
-        Fused rungs only. "p1" (batch,196,32), "c2" (batch,196,64), "m2", "dp2" and
-        others, as kernels/mnist/fused/fused.h lists them; (parts,...) if many blocks
-        leave parts of a sum. Raises ArgumentError with all names if there is no such
-        array.
+        Only fused rungs have such arrays: "p1" (batch,196,32), "c2" (batch,196,64),
+        "m2", "dp2" and others, which kernels/mnist/fused/fused.h lists. The shape is
+        (parts,...) if blocks store parts of a sum. Raises ArgumentError, with all
+        names, for an unknown array.
         """
         shape = self._ffi.new("int[4]")
         data = self._ffi.NULL
@@ -133,7 +133,7 @@ class Cnn(Trainer):
     # ---- the C interface ----------------------------------------------------------
 
     def _create(self, rung: str | None, config: Any) -> Any:
-        """Create the C side's model, on the first rung that supports its sizes."""
+        """Create the model in C, on the first rung that supports its sizes."""
         with native.on_device(self.device):
             rungs = [self._lib.rung(rung)] if rung else self._lib.fastest()
         out = self._ffi.new("weft_cnn **")

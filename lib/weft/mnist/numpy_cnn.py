@@ -1,7 +1,7 @@
-"""The CNN of notebook 15 in NumPy: one function for each layer, and its gradient.
+"""The CNN of notebook 15a in NumPy: one function per layer and per gradient.
 
-It is written to be read: notebook 10 derives the gradients. All arrays have the type of
-the input: float32 as in our kernels, or float64.
+The code is written to be read; notebook 10 derives the gradients. All arrays have the
+type of the input: float32 as in our kernels, or float64.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from .data import MEAN, STD
 
 Params = Outputs = dict[str, np.ndarray]
 EPS = 1e-5
-LAMBDA = 8.0  # 2 K exp(-32) is below 1e-7 for a K of a million
+LAMBDA = 8.0  # for K = 10^6 terms, 2 K exp(-LAMBDA^2 / 2) is below 1e-7; see bounds()
 
 
 def normalise(images: np.ndarray) -> np.ndarray:
-    """Return images (n,28,28) uint8 as x (n,1,28,28) float32, about 0 and of size 1."""
+    """Normalise images (n,28,28) uint8 by MEAN and STD: x (n,1,28,28) float32."""
     return ((images[:, None] / np.float32(255) - MEAN) / STD).astype(np.float32)
 
 
@@ -24,7 +24,7 @@ def normalise(images: np.ndarray) -> np.ndarray:
 
 
 def patches(x: np.ndarray) -> np.ndarray:
-    """Return the 3x3 surroundings of every pixel: x (n,c,h,w) -> (n,c,h,w,3,3)."""
+    """Return the 3x3 patch around every pixel: x (n,c,h,w) -> (n,c,h,w,3,3)."""
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     return np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
 
@@ -80,7 +80,7 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.floating:
     return -np.log(softmax(logits)[np.arange(len(labels)), labels]).mean()
 
 
-# ---- gradients: dy and the layer's input -> the gradients of its inputs -------------
+# ---- gradients: dy and a layer's input -> the gradients of its inputs ----------------
 
 
 def conv3x3_backward(
@@ -99,18 +99,18 @@ def batch_norm_backward(
     xhat, axes = standardise(x), (0, 2, 3)
     dweight, dbias = (dy * xhat).sum(axes), dy.sum(axes)
     count = dy.size // len(weight)
-    owed = (dbias[:, None, None] + xhat * dweight[:, None, None]) / count
+    correction = (dbias[:, None, None] + xhat * dweight[:, None, None]) / count
     rstd = 1 / np.sqrt(x.var(axes) + x.dtype.type(EPS))
-    return (dy - owed) * (weight * rstd)[:, None, None], dweight, dbias
+    return (dy - correction) * (weight * rstd)[:, None, None], dweight, dbias
 
 
 def relu_backward(dy: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return dx: it is 0 where the output was 0."""
+    """Return dx, which is 0 where the output was 0."""
     return dy * (y > 0)
 
 
 def max_pool_backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Return dx: each window's dy goes to the first of its largest values."""
+    """Return dx: the first of each window's largest values receives its dy."""
     winner = windows(x).argmax(axis=-1)
     n, c, h, w = dy.shape
     dx = (np.arange(4) == winner[..., None]) * dy[..., None]
@@ -126,7 +126,7 @@ def linear_backward(
 
 
 def cross_entropy_backward(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return dlogits: (the probabilities - 1 at the label) / n."""
+    """Return dlogits: (probabilities - 1 at the label) / n."""
     onehot = np.arange(logits.shape[1]) == labels[:, None]
     return (softmax(logits) - onehot) / logits.dtype.type(len(labels))
 
@@ -137,8 +137,8 @@ def cross_entropy_backward(logits: np.ndarray, labels: np.ndarray) -> np.ndarray
 def forward(params: Params, x: np.ndarray) -> Outputs:
     """Return every layer's output by name, for x (n,1,h,w); "x" is x itself."""
     y = {"x": x}
-    for i, before in (("1", "x"), ("2", "pool1")):
-        y[f"conv{i}"] = conv3x3(y[before], *_of(params, f"conv{i}"))
+    for i, input_name in (("1", "x"), ("2", "pool1")):
+        y[f"conv{i}"] = conv3x3(y[input_name], *_of(params, f"conv{i}"))
         y[f"bn{i}"] = batch_norm(y[f"conv{i}"], *_of(params, f"bn{i}"))
         y[f"relu{i}"] = relu(y[f"bn{i}"])
         y[f"pool{i}"] = max_pool(y[f"relu{i}"])
@@ -150,16 +150,16 @@ def forward(params: Params, x: np.ndarray) -> Outputs:
 
 
 def backward(params: Params, y: Outputs, labels: np.ndarray) -> tuple[Params, Outputs]:
-    """Return the gradients of all parameters and, by layer, those of its output.
+    """Return two dictionaries: gradients of all parameters, and of layers' outputs.
 
-    y: forward()'s outputs. Layers without parameters are left out of the second.
+    y: the outputs of forward(). The second omits layers without parameters.
     """
     grad: Params = {}
-    owed: Outputs = {}
+    output_gradients: Outputs = {}
 
     def back(function, dy: np.ndarray, layer: str, x: str) -> np.ndarray:
-        """Store the gradients of a layer's parameters; return that of its input."""
-        owed[layer] = dy
+        """Store the gradients of a layer's parameters; return its input's gradient."""
+        output_gradients[layer] = dy
         dx, *gradients = function(dy, y[x], params[f"{layer}.weight"])
         grad[f"{layer}.weight"], grad[f"{layer}.bias"] = gradients
         return dx
@@ -168,23 +168,23 @@ def backward(params: Params, y: Outputs, labels: np.ndarray) -> tuple[Params, Ou
     dy = back(linear_backward, dy, "fc2", "relu3")
     dy = relu_backward(dy, y["relu3"])
     dy = back(linear_backward, dy, "fc1", "flat").reshape(y["pool2"].shape)
-    for i, before in (("2", "pool1"), ("1", "x")):
+    for i, input_name in (("2", "pool1"), ("1", "x")):
         dy = max_pool_backward(dy, y[f"relu{i}"])
         dy = relu_backward(dy, y[f"relu{i}"])
         dy = back(batch_norm_backward, dy, f"bn{i}", f"conv{i}")
-        dy = back(conv3x3_backward, dy, f"conv{i}", before)
-    return {name: grad[name] for name in params}, owed
+        dy = back(conv3x3_backward, dy, f"conv{i}", input_name)
+    return {name: grad[name] for name in params}, output_gradients
 
 
 # ---- the allowed distance of float32 from float64 ---------------------------------
 
 
 def margin(y: Outputs) -> float:
-    """Return how far the nearest decision is from changing.
+    """Return the smallest change of a value that changes a decision.
 
-    A ReLU decides whether its input is above 0, a pool which of four values is largest.
-    Rounding can change such a decision, and then a gradient takes another path. Equal
-    values, as on a blank ground, are not a decision.
+    A ReLU decides whether its input is above 0; a pool selects the largest of four
+    values. Rounding can change a decision, and then a gradient takes another path.
+    Equal values, such as those of a blank background, are not a decision.
     """
     nearest = np.abs(y["fc1"]).min()
     for i in "12":
@@ -199,43 +199,44 @@ def closest_window(y: Outputs, layer: str) -> tuple[tuple[int, ...], np.ndarray]
     """Find the window of "bn1" or "bn2" whose pool decides by the smallest lead.
 
     Returns its place (image, channel, row, column) and its four values. As in margin(),
-    equal values are not a decision, and values that the ReLU cuts off need none.
+    equal values are not a decision, nor are values that the ReLU sets to 0.
     """
     values = windows(y[layer])
     ranked = np.sort(values, axis=-1)
     lead = ranked[..., 3] - ranked[..., 2]
     decides = (lead > 1e-12) & (ranked[..., 3] > 0)
-    at = np.unravel_index(np.where(decides, lead, np.inf).argmin(), lead.shape)
-    place = tuple(map(int, at))
+    position = np.unravel_index(np.where(decides, lead, np.inf).argmin(), lead.shape)
+    place = tuple(map(int, position))
     return place, values[place]
 
 
 def turn_window(y: Outputs, layer: str, place: tuple[int, ...]) -> Outputs:
-    """Return the outputs that follow if the window's second largest value wins."""
+    """Return the outputs in which the window's second largest value is the largest."""
     name = layer.replace("bn", "relu")
-    changed = windows(y[name]).copy()
+    values = windows(y[name]).copy()
     second, first = np.argsort(windows(y[layer])[place])[-2:]
-    changed[place][[second, first]] = changed[place][[first, second]]
-    n, c, h, w, _ = changed.shape
-    pixels = changed.reshape(n, c, h, w, 2, 2).transpose(0, 1, 2, 4, 3, 5)
+    values[place][[second, first]] = values[place][[first, second]]
+    n, c, h, w, _ = values.shape
+    pixels = values.reshape(n, c, h, w, 2, 2).transpose(0, 1, 2, 4, 3, 5)
     return {**y, name: pixels.reshape(n, c, 2 * h, 2 * w)}
 
 
 def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
-    """Return float32's error bounds: "loss", and each gradient's norm by parameter.
+    """Return float32's error bounds: of the "loss", and of each gradient's norm.
 
     A gradient is a sum of products dy x, with K terms in all the sums on the way to it.
-    Independent roundings of 2^-24 give at most LAMBDA sqrt(K) 2^-24 times the sum of
-    |dy x|. The probability of more is 2 K exp(-LAMBDA^2 / 2) (Higham and Mary, SIAM J.
-    Sci. Comput. 41(5), 2019). The loss changes by at most twice the change of a score.
+    The error by independent roundings of 2^-24 is at most LAMBDA sqrt(K) 2^-24 times
+    the sum of |dy x|. The probability of a larger error is 2 K exp(-LAMBDA^2 / 2)
+    (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019). The loss changes by at most
+    twice the change of a score.
     """
-    before = {"conv1": "x", "conv2": "pool1", "fc1": "flat", "fc2": "relu3"}
+    inputs = {"conv1": "x", "conv2": "pool1", "fc1": "flat", "fc2": "relu3"}
     sizes: Params = {}
     for layer, dy in backward(params, y, labels)[1].items():
         dy = np.abs(dy)
-        if layer in before:
+        if layer in inputs:
             function = linear_backward if layer[0] == "f" else conv3x3_backward
-            x, weight = np.abs(y[before[layer]]), params[f"{layer}.weight"]
+            x, weight = np.abs(y[inputs[layer]]), params[f"{layer}.weight"]
             _, sizes[f"{layer}.weight"], sizes[f"{layer}.bias"] = function(
                 dy, x, weight
             )
@@ -245,16 +246,16 @@ def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
             sizes[f"{layer}.bias"] = dy.sum(axis=(0, 2, 3))
     unit = LAMBDA * np.sqrt(terms(params, y)) * 2.0**-24
     scores = linear(np.abs(y["relu3"]), *map(np.abs, _of(params, "fc2")))
-    found = {name: float(unit * np.linalg.norm(sizes[name])) for name in params}
-    return {"loss": float(2 * unit * scores.max())} | found
+    norms = {name: float(unit * np.linalg.norm(sizes[name])) for name in params}
+    return {"loss": float(2 * unit * scores.max())} | norms
 
 
 def terms(params: Params, y: Outputs) -> int:
-    """Return K, the terms of all the sums on the way to a gradient, forward and back.
+    """Return K, the number of terms in all sums on the way to a gradient.
 
-    These are a filter, a row of a linear layer and its column, and batch norm's four
-    sums over the pixels, two forward and two back. The loss over the batch and the
-    gradient's own sum follow.
+    The sums are over a filter, over a row and a column of each linear layer, and over
+    the pixels in batch norm, twice forward and twice backward. The loss adds a sum over
+    the batch, and the gradient its own.
     """
     filters = sum(params[f"conv{i}.weight"][0].size for i in "12")
     filters += params["conv2.weight"][:, 0].size

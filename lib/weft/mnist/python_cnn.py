@@ -1,8 +1,8 @@
 """The CNN trainer in Python: kernels from pykernel/bodies, memory from torch.
 
 Its launches are the same, one by one, as those of kernels/mnist/layers.cu. A runner
-makes each body executable: numba_jit on a GPU; sim or cuda_c to examine a step on a
-machine without one.
+turns each body into a kernel: numba_jit on a GPU; sim or cuda_c to examine a step on a
+machine without a GPU.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from .data import MEAN, STD
 from .rungs import NUMBA
 from .trainer import EVALUATION_BATCH, Trainer, checked_device
 
-KEPT = 65536  # losses that are kept until they are read
+KEPT = 65536  # number of the latest losses that losses() can return
 
 Runner = Callable[[Callable[..., None]], Any]  # sim, numba_jit, cuda_c
-Launch = tuple[str, Callable[[], object]]  # its section, and the launch
+Launch = tuple[str, Callable[[], object]]  # the section, and the launch itself
 
 
 class PythonStep:
     """The model's memory on one device, and the launches that use it.
 
-    config: the sizes, as of Trainer. shapes: of the parameters. Parameters and
-    gradients start as zero; every other float starts as NaN, so that a read of an
-    unwritten value shows.
+    config: the sizes; see Trainer. shapes: the shapes of the parameters. Parameters and
+    gradients start as zero. Every other float starts as NaN, which reveals a read of an
+    unwritten value.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PythonStep:
         self.shapes, self.eps = shapes, np.float32(eps)
         c1, c2 = config["channels1"], config["channels2"]
         h, w = config["height"], config["width"]
-        self.convs = {"1": (1, c1, h, w), "2": (c1, c2, h // 2, w // 2)}  # ic oc h w
+        self.convs = {"1": (1, c1, h, w), "2": (c1, c2, h // 2, w // 2)}  # ic, oc, h, w
         self.features = c2 * (h // 4) * (w // 4)
         self.kernels: dict[Callable[..., None], Any] = {}
         self.memory = self._take()
@@ -61,14 +61,14 @@ class PythonStep:
         self.g = self.split(self.memory["grads"])
 
     def split(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return parameters, or gradients, by name: they are consecutive in memory."""
+        """Split consecutive parameters, or gradients, into tensors by name."""
         sizes = [math.prod(shape) for shape in self.shapes.values()]
         return dict(zip(self.shapes, flat.split(sizes)))
 
     def _take(self) -> dict[str, torch.Tensor]:
-        c, count = self.config, sum(map(math.prod, self.shapes.values()))
-        batch, hidden, classes = c["max_batch"], c["hidden"], c["classes"]
-        floats = {"x": batch * c["height"] * c["width"]}
+        config, count = self.config, sum(map(math.prod, self.shapes.values()))
+        batch, hidden, classes = (config[k] for k in ("max_batch", "hidden", "classes"))
+        floats = {"x": batch * config["height"] * config["width"]}
         argmax = {}
         for i, (_, oc, h, w) in self.convs.items():
             pooled = batch * oc * (h // 2) * (w // 2)
@@ -78,8 +78,8 @@ class PythonStep:
             argmax[f"argmax{i}"] = pooled
         floats |= {"fc1": batch * hidden, "relu3": batch * hidden}
         floats |= {"logits": batch * classes, "prob": batch * classes}
-        # Going backward, each layer computes dx from dy. Only these two are needed at a
-        # time, so two arrays take turns for all layers.
+        # In the backward pass, each layer computes dx from dy and no earlier gradient,
+        # so two arrays take turns for all layers.
         floats |= dict.fromkeys(("dy", "dx"), max(floats.values()))
         floats |= {"loss": 1, "losses": KEPT}
         on = {"device": self.device}
@@ -95,7 +95,7 @@ class PythonStep:
     def launch(
         self, section: str, body: Callable[..., None], threads: int
     ) -> Callable[..., Launch]:
-        """Return a function of a body's arguments that makes its launch."""
+        """Return a function that turns the arguments of a body into its Launch."""
         if body not in self.kernels:
             self.kernels[body] = self.runner(body)
         kernel = self.kernels[body][blocks_for(threads), THREADS]
@@ -167,11 +167,11 @@ class PythonStep:
     # ---- backward ---------------------------------------------------------------
 
     def backward(self, batch: int) -> Iterator[Launch]:
-        """Compute all gradients, from the softmax in memory["prob"]."""
+        """Compute all gradients from the softmax in memory["prob"]."""
         launch, m = self.launch, self.memory
         hidden, classes = self.config["hidden"], self.config["classes"]
         dy, dx, count = m["dy"], m["dx"], batch * hidden
-        # Our kernels overwrite their outputs and do not need it; see layers.cu.
+        # Our kernels overwrite their outputs, so they need no zeros; see layers.cu.
         yield "zero", m["grads"].zero_
         yield launch("backward.loss", bodies.cross_entropy_dlogits, batch * classes)(
             dy, m["one"], m["prob"], m["target"], batch, classes
@@ -187,24 +187,25 @@ class PythonStep:
     def _linear_backward(
         self, layer: str, dx: torch.Tensor, dy: torch.Tensor, x: str, *sizes: int
     ) -> Iterator[Launch]:
-        """Compute a linear layer's three gradients; sizes: n, in, out."""
-        section, (n, ins, outs), g = f"backward.{layer}", sizes, self.g
-        yield self.launch(section, bodies.linear_dx, n * ins)(
+        """Compute the three gradients of a linear layer. sizes: n, in, out."""
+        section, (n, inputs, outputs), g = f"backward.{layer}", sizes, self.g
+        yield self.launch(section, bodies.linear_dx, n * inputs)(
             dx, dy, self.p[f"{layer}.weight"], *sizes
         )
-        yield self.launch(section, bodies.linear_dweight, outs * ins)(
+        yield self.launch(section, bodies.linear_dweight, outputs * inputs)(
             g[f"{layer}.weight"], dy, self.memory[x], *sizes
         )
-        yield self.launch(section, bodies.linear_dbias, outs)(
-            g[f"{layer}.bias"], dy, n, outs
+        yield self.launch(section, bodies.linear_dbias, outputs)(
+            g[f"{layer}.bias"], dy, n, outputs
         )
 
     def _block_backward(
         self, i: str, dx: torch.Tensor, dy: torch.Tensor, x: torch.Tensor, batch: int
     ) -> Iterator[Launch]:
-        """Run pool, ReLU, batch norm and convolution; dx replaces `dy`.
+        """Run the backward pass of pool, ReLU, batch norm and convolution.
 
-        The first convolution computes no dx: the gradient of the images is not used.
+        dx replaces `dy`. The first convolution computes no dx, since the gradient of
+        the images is not used.
         """
         launch, m, p, g = self.launch, self.memory, self.p, self.g
         ic, oc, h, w = self.convs[i]
@@ -240,22 +241,22 @@ class PythonStep:
         )
 
     def update(self, lr: float) -> Launch:
-        """Update all parameters in one launch: they are in one array."""
+        """Update all parameters in one launch, since they are in one array."""
         count = len(self.memory["params"])
         return self.launch("update", bodies.sgd, count)(
             self.memory["params"], self.memory["grads"], count, np.float32(lr)
         )
 
 
-LEAST = {"height": 4, "width": 4, "classes": 2}  # the other sizes are at least 1
+LEAST = {"height": 4, "width": 4, "classes": 2}  # minima; those of other sizes are 1
 
 
 class PythonCnn(Trainer):
-    """A model that the bodies train.
+    """A model that the Python bodies train.
 
-    runner: makes a kernel of a body: numba_jit (None), sim, cuda_c
-    device: "cpu", "cuda" or "cuda:1"; the runner must accept tensors there
-    The others are as for Cnn.
+    runner: turns a body into a kernel: numba_jit (None), sim or cuda_c
+    device: "cpu", "cuda" or "cuda:1"; the runner must accept its tensors
+    The other parameters are those of Cnn.
     """
 
     rung = NUMBA
@@ -282,9 +283,9 @@ class PythonCnn(Trainer):
         sizes = {"height": height, "width": width, "hidden": hidden}
         self.configure(channels, **sizes, classes=classes, max_batch=max_batch)
         for name, value in self.config.items():
-            least = LEAST.get(name, 1)
-            if value < least:
-                raise ArgumentError(f"{name} = {value}, want at least {least}")
+            minimum = LEAST.get(name, 1)
+            if value < minimum:
+                raise ArgumentError(f"{name} = {value}, want at least {minimum}")
         self._scale = np.float32(mean), np.float32(std)
         self._plans: dict[tuple[str, int], list[Launch]] = {}
         self._sets: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -309,7 +310,7 @@ class PythonCnn(Trainer):
 
     @property
     def gradients(self) -> dict[str, np.ndarray]:
-        """Copies of the last step's gradients, named and shaped like the weights."""
+        """Copies of the last step's gradients, named and shaped as the weights."""
         return self._get(self._alive().g)
 
     def _get(self, parts: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
@@ -331,13 +332,13 @@ class PythonCnn(Trainer):
                 f"{name} labels[{first}] = {labels[first]}, the model has {classes} "
                 f"classes"
             )
-        answers = np.zeros(len(images), np.uint8) if labels is None else labels
+        targets = np.zeros(len(images), np.uint8) if labels is None else labels
         with self._room():
             self._sets[name] = tuple(
                 torch.from_numpy(array.copy()).flatten().to(self.device)
-                for array in (images, answers)
+                for array in (images, targets)
             )
-        self._plans.clear()  # they hold the old set
+        self._plans.clear()  # they refer to the old set
 
     # ---- steps ----------------------------------------------------------------------
 
@@ -357,7 +358,7 @@ class PythonCnn(Trainer):
     def _run(
         self, order: torch.Tensor, lr: float, note: Callable[[str], Any] = str
     ) -> None:
-        """Queue a step; note(section) is called once all of a section is queued."""
+        """Queue a step; call note(section) after each section is queued."""
         step, batch = self._alive(), len(order)
         step.memory["order"][:batch].copy_(order)
         launches = self._plan("train", batch) + self._plan("step", batch)
@@ -371,9 +372,9 @@ class PythonCnn(Trainer):
         self._done += 1
 
     def _plan(self, name: str, batch: int) -> list[Launch]:
-        """Return the launches of a forward in set `name`, or the rest of a "step".
+        """Return the launches of a forward pass on set `name`, or the rest of a "step".
 
-        They are made once for each batch size, so that a step does nothing but launch.
+        They are created once per batch size, so that a step only launches.
         """
         if (name, batch) not in self._plans:
             step = self._alive()
@@ -387,9 +388,9 @@ class PythonCnn(Trainer):
 
     def losses(self) -> np.ndarray:
         """Return the losses of the steps since the previous call; see Trainer."""
-        kept = self._alive().memory["losses"].cpu().numpy()
+        recent = self._alive().memory["losses"].cpu().numpy()
         first, self._given = max(self._given, self._done - KEPT), self._done
-        return kept[np.arange(first, self._done) % KEPT]
+        return recent[np.arange(first, self._done) % KEPT]
 
     def forward(self, split: str, order: Any) -> np.ndarray:
         """Return logits (count,classes) of images `order`, one batch; see Trainer."""
@@ -415,9 +416,9 @@ class PythonCnn(Trainer):
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory that the model holds on its device, data included."""
-        held = [self._alive().memory.values(), *self._sets.values()]
-        return sum(tensor.nbytes for tensor in itertools.chain(*held))
+        """Bytes of memory that the model uses on its device, including data sets."""
+        tensors = [self._alive().memory.values(), *self._sets.values()]
+        return sum(tensor.nbytes for tensor in itertools.chain(*tensors))
 
     def synchronize(self) -> None:
         """Wait for the queued steps."""
@@ -432,13 +433,13 @@ class PythonCnn(Trainer):
         return self._step
 
     def _check_batch(self, batch: int) -> None:
-        most = self.config["max_batch"]
-        if not 1 <= batch <= most:
-            raise ArgumentError(f"a batch of {batch}: the model takes 1 to {most}")
+        largest = self.config["max_batch"]
+        if not 1 <= batch <= largest:
+            raise ArgumentError(f"a batch of {batch}: the model takes 1 to {largest}")
 
     @contextlib.contextmanager
     def _room(self) -> Iterator[None]:
-        """Raise OutOfMemory, in one line, if the device has too little memory."""
+        """Raise OutOfMemory, in one line, if the device's memory is too small."""
         try:
             yield
         except torch.OutOfMemoryError as error:

@@ -35,21 +35,21 @@ class Config:
     batch: int = 64
     lr: float = 0.1
     seed: int = 0
-    threads: int = 0  # of the CPU, on both sides; 0: every core
+    threads: int = 0  # CPU threads for ours and PyTorch; 0: all cores
     compare: bool = False
-    twins: tuple[str, ...] | None = None  # to race, "eager nchw", ...; None: all
+    twins: tuple[str, ...] | None = None  # twins to race, "eager nchw", ...; None: all
     iterations: int = 100  # steps timed per contender
-    limit: int | None = None  # train on the first images only
-    load: str | Path | None = None  # begin with these weights
+    limit: int | None = None  # number of training images, from the first; None: all
+    load: str | Path | None = None  # file of the first weights
     save: str | Path | None = None
     progress: bool = True
 
     def __post_init__(self) -> None:
-        least_of = {"epochs": 0, "batch": 1, "iterations": 1, "threads": 0, "seed": 0}
-        for name, least in least_of.items():
-            if getattr(self, name) < least:
+        minima = {"epochs": 0, "batch": 1, "iterations": 1, "threads": 0, "seed": 0}
+        for name, minimum in minima.items():
+            if getattr(self, name) < minimum:
                 raise ArgumentError(
-                    f"{name}={getattr(self, name)}: want at least {least}"
+                    f"{name}={getattr(self, name)}: want at least {minimum}"
                 )
         if not 0 <= self.lr < float("inf"):
             raise ArgumentError(f"lr={self.lr}: want a number of at least 0")
@@ -64,28 +64,28 @@ class Config:
 
 FASTEST = "fastest"
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-# Trains with weft.pykernel.bodies; see python_cnn.py.
+# This rung trains with weft.pykernel.bodies; see python_cnn.py.
 NUMBA = Rung("mnist", "numba", "Python bodies by Numba", "fp32", ("cuda",), 0, -1)
-# The largest batch in which a slow rung races, unless it was requested by name.
+# The largest batch at which a slow rung races, unless it is requested by name.
 SLOW = {"numba": 0, "naive": 256, "tiled": 4096}
-VENDOR = "cudnn"  # our rung that calls NVIDIA's libraries
-IMAGES = 60_000  # of an epoch
+VENDOR = "cudnn"  # the rung that calls NVIDIA's libraries
+IMAGES = 60_000  # images in an epoch
 
 
 def rungs(target: str) -> list[Rung]:
-    """Return every rung: Python's, then those in the C library's table on `target`."""
+    """Return every rung: Python's, then those of the C library for `target`."""
     return [NUMBA, *native.rungs("mnist", target)]
 
 
 def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
-    """Return our rungs of that precision that run there in reasonable time.
+    """Return our rungs of that precision that run on the device in reasonable time.
 
-    On the CPU, simulated rungs are left out.
+    On the CPU, these exclude simulated rungs.
     """
     names = []
     for rung in rungs(device.type):
-        slow = batch > SLOW.get(rung.name, batch)
-        if slow or rung.precision != precision or device.type not in rung.targets:
+        is_slow = batch > SLOW.get(rung.name, batch)
+        if is_slow or rung.precision != precision or device.type not in rung.targets:
             continue
         if device.type == "cpu" and "cuda" in rung.targets:
             continue
@@ -98,21 +98,21 @@ def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
 
 
 def impl_of(rung: str) -> str:
-    """Return whose kernels our rung runs: "weft", or NVIDIA's library."""
+    """Return the origin of a rung's kernels: "weft", or NVIDIA's library."""
     return VENDOR if rung == VENDOR else "weft"
 
 
 def list_ladder(device: Device, batch: int) -> list[str]:
     """Return our rungs that run on the device, in table order; see rungs_of()."""
-    found = [name for p in PRECISIONS for name in rungs_of(p, device, batch)]
-    return [rung.name for rung in rungs(device.type) if rung.name in found]
+    names = [name for p in PRECISIONS for name in rungs_of(p, device, batch)]
+    return [rung.name for rung in rungs(device.type) if rung.name in names]
 
 
 def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Trainer:
-    """Create the model on that rung; see Cnn for `model`.
+    """Create a model that a rung trains; see Cnn for `model`.
 
-    rung: "numba" trains with pykernel/bodies, any other is one of the C library; None
-    and "fastest" are the fastest in fp32. Raises ArgumentError if it cannot run there.
+    rung: "numba" trains with pykernel/bodies, any other is in the C library; None and
+    "fastest" select the fastest in fp32. Raises ArgumentError if it cannot run there.
     """
     target = checked_device(device).type
     if rung == NUMBA.name:
@@ -124,13 +124,13 @@ def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Train
         return PythonCnn(device=device, **model)
     names = {r.name: target in r.targets for r in rungs(target)}
     if rung not in (None, FASTEST, *names):
-        there = ", ".join(name for name, here in names.items() if here)
-        raise ArgumentError(f"mnist has no rung '{rung}' on {target}; it has {there}")
+        others = ", ".join(name for name, runs in names.items() if runs)
+        raise ArgumentError(f"mnist has no rung '{rung}' on {target}; it has {others}")
     return Cnn(None if rung == FASTEST else rung, device, **model)
 
 
 def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
-    """Return how many threads the launches of a training step have together."""
+    """Return the number of threads in all launches of a training step."""
     import torch
 
     # Imported lazily: it imports PyTorch, which the C trainer does not need.
@@ -146,12 +146,12 @@ def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
             count += key[0] * key[1]
             return lambda *args: None
 
-    # On "meta" tensors have sizes but no memory.
-    nowhere = torch.device("meta")
+    # Tensors on the device "meta" have sizes but no memory.
+    meta = torch.device("meta")
     step = PythonStep(
-        lambda body: Counter(), nowhere, config, parameter_shapes(config), 1e-5
+        lambda body: Counter(), meta, config, parameter_shapes(config), 1e-5
     )
-    bytes_ = torch.empty(0, device=nowhere)
+    bytes_ = torch.empty(0, device=meta)
     for launches in (
         *[step.load(bytes_, bytes_, batch, MEAN, STD), step.forward(batch)],
         *[step.loss(batch), step.backward(batch), [step.update(0.1)]],
@@ -164,12 +164,12 @@ def _why_not() -> str:
     # Imported lazily: it imports PyTorch, which the C trainer does not need.
     from ..pykernel.numba.simulator import PER_THREAD
 
-    here = "add --device cuda" if devices.count() else "there is none here"
+    hint = "add --device cuda" if devices.count() else "there is none here"
     batch = 64
     threads = threads_of_a_step(batch)
     days = threads * PER_THREAD * IMAGES / batch / 86400
     return (
-        f"rung 'numba' runs on a GPU ({here}). Numba's simulator takes "
+        f"rung 'numba' runs on a GPU ({hint}). Numba's simulator takes "
         f"{1e3 * PER_THREAD:g} ms a thread, and a step on {batch} images has "
         f"{threads / 1e6:.0f} million: an epoch would take {days:.0f} days. "
         f"--rung naive runs the same kernels in CUDA C, on the CPU too"

@@ -1,12 +1,11 @@
 """The main job: train the CNN with our kernels and, on request, race PyTorch.
 
     result = run(Config(compare=True))
-    result.rows            the contents of results.json, one row per contender
+    result.rows            one row per contender, as in a file of results
 
-Every contender starts from the same weights and takes the images in the same order.
-First all are timed side by side, from the first weights. Then ours and the fastest
-eager twin are trained for all epochs, one after the other. A rung races against twins
-of its own precision.
+Every contender starts from the same weights and uses the images in the same order.
+First, all are timed side by side. Then ours and the fastest eager twin are trained for
+all epochs, one after the other. A rung races against the twins of its own precision.
 """
 
 from __future__ import annotations
@@ -42,16 +41,17 @@ if TYPE_CHECKING:
     from .twin import TwinTrainer
 
 PARTS = ("batch", "forward", "backward", "update", "zero")
-BLOCK = 5  # steps in a sample of the time per step, on a CPU
+BLOCK = 5  # steps in a sample on a CPU
 SLOW = " (it may compile for a minute)"
-SYNC_STEPS = 64  # steps of a twin between two checks of its losses and of Ctrl-C
+SYNC_STEPS = 64  # steps of a twin between two reads of its losses, and of Ctrl-C
 
 
 @dataclass
 class Result:
-    """rows as in results.json; the trained model; the failed contenders, and why.
+    """The result of run(). rows: one per contender, as in a file of results.
 
-    cnn: the model of the first requested rung.
+    cnn: the trained model of the first requested rung. absent: by name, the reason why
+    a contender is missing.
     """
 
     config: Config
@@ -61,7 +61,7 @@ class Result:
 
 
 def run(config: Config) -> Result:
-    """Time and train; see the module. After Ctrl-C, --save has the weights so far."""
+    """Time and train; see the module. After Ctrl-C, the weights are in config.save."""
     train, test = data.load("train").first(config.limit), data.load("test")
     if config.batch > len(train):
         raise ArgumentError(
@@ -70,7 +70,7 @@ def run(config: Config) -> Result:
     with contextlib.ExitStack() as stack:
         stack.callback(native.set_threads, native.set_threads(config.threads))
         if config.compare:
-            import torch  # imported lazily: it takes seconds
+            import torch  # imported lazily: the import takes seconds
 
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(_count_threads(config))
@@ -104,7 +104,7 @@ class _Race:
         return Result(self.config, self.cnn, list(rows.values()), self.absent)
 
     def make_ours(self, rung: str) -> Trainer:
-        """Make a model with its data and the first weights."""
+        """Create one of our models with its data sets and first weights."""
         config = self.config
         cnn = trainer(
             rung, config.device, max_batch=max(config.batch, EVALUATION_BATCH)
@@ -121,13 +121,13 @@ class _Race:
     # ---- twins ------------------------------------------------------------------
 
     def make_twins(self) -> dict[str, TwinTrainer]:
-        """Make every twin that runs here; `absent` gets the reasons of the others."""
+        """Create all twins that run here; record in `absent` why others do not."""
         import torch
 
-        # Imported lazily: it imports PyTorch, which is needed only for a comparison.
+        # Imported lazily: it imports PyTorch, which only a comparison needs.
         from .twin import LAYOUTS, RUNGS
 
-        torch.compiler.reset()  # drops the code compiled for an earlier run's twins
+        torch.compiler.reset()  # drops code that was compiled for an earlier run
         twins = {}
         precisions = dict.fromkeys(cnn.rung.precision for cnn in self.cnns)
         for precision, rung, layout in itertools.product(
@@ -145,7 +145,7 @@ class _Race:
         return twins
 
     def make_twin(self, rung: str, layout: str, precision: str) -> TwinTrainer:
-        # Imported lazily: it imports PyTorch, which is needed only for a comparison.
+        # Imported lazily: it imports PyTorch, which only a comparison needs.
         from .twin import TwinTrainer
 
         options = {"device": self.device, "rung": rung, "layout": layout}
@@ -155,11 +155,11 @@ class _Race:
     # ---- time -------------------------------------------------------------------
 
     def time(self, twins: dict[str, TwinTrainer]) -> dict[str, dict[str, Any]]:
-        """Return a row for ours ("weft") and each twin, with the time per step."""
-        whole = self.order(self.config.epochs)  # an epoch that is not trained
-        blocks = {_name(cnn): self.our_block(cnn, whole) for cnn in self.cnns}
+        """Return a row for each model of ours and each twin, with the time per step."""
+        order = self.order(self.config.epochs)  # an epoch that no training uses
+        blocks = {_name(cnn): self.our_block(cnn, order) for cnn in self.cnns}
         for name, twin in twins.items():
-            blocks[name] = _twin_block(twin, twin.order(whole))
+            blocks[name] = _twin_block(twin, twin.order(order))
         rounds = -(-self.config.iterations // BLOCK)
         sizes = {name: self.block_of(run) for name, run in blocks.items()}
         contenders = {
@@ -167,8 +167,8 @@ class _Race:
             for name, run in blocks.items()
         }
         with self.bar("timing steps", len(sizes) * rounds, " samples") as bar:
-            found = race(contenders, self.device, rounds=rounds, tick=bar.update)
-        timings = {name: timed.timing for name, timed in found.items()}
+            results = race(contenders, self.device, rounds=rounds, tick=bar.update)
+        timings = {name: timed.timing for name, timed in results.items()}
         rows = {}
         for cnn in self.cnns:
             name = _name(cnn)
@@ -177,8 +177,8 @@ class _Race:
             rows[name] = row
             row |= {"layout": "nchw", "steps": sizes[name], "peak_bytes": cnn.bytes}
             profile = functools.partial(cnn.profile, lr=self.config.lr)
-            row |= self.sections(profile, whole, name)
-            cnn.losses()  # discards those of the timed steps
+            row |= self.sections(profile, order, name)
+            cnn.losses()  # discards the losses of the timed steps
             cnn.set_weights(self.start)
         for name, twin in twins.items():
             row = self.row("torch", twin.rung, twin.precision, timings[name])
@@ -188,12 +188,12 @@ class _Race:
             # The sections of a compiled or captured step cannot be separated.
             row |= {"parts_us": None, "parts_mean_us": None, "layers_us": None}
             if twin.rung == "eager":
-                profile, indices = twin.profile, twin.order(whole)
+                profile, indices = twin.profile, twin.order(order)
                 row |= self.sections(profile, indices, f"PyTorch {name}")
         return rows
 
     def our_block(self, cnn: Trainer, order: np.ndarray) -> Callable[[int], None]:
-        """Return a function that trains on n batches of `order`, then starts anew."""
+        """Return a function that trains on the first n batches of `order`."""
         batch, lr = self.config.batch, self.config.lr
         longest = np.resize(order, STEPS[1] * batch)
 
@@ -203,21 +203,21 @@ class _Race:
         return run
 
     def block_of(self, run: Callable[[int], object]) -> int:
-        """Return the steps in a sample: on a GPU, enough to hide the queueing."""
+        """Return the number of steps in a sample: on a GPU, enough to hide queueing."""
         if self.device.type == "cuda":
             return count_steps(run, self.device)
         return BLOCK
 
     def sections(
-        self, profile: Callable[[Any], dict[str, float]], order: Any, who: str
+        self, profile: Callable[[Any], dict[str, float]], order: Any, title: str
     ) -> dict[str, Any]:
         """Profile many steps; return parts_us (medians), parts_mean_us, layers_us."""
         batch, steps, warmup = self.config.batch, [], 3
         total = self.config.iterations + warmup
-        with self.bar(f"timing sections, {who}", total, " steps") as bar:
-            begun = time.perf_counter()
+        with self.bar(f"timing sections, {title}", total, " steps") as bar:
+            start = time.perf_counter()
             for number in range(total):
-                if number > warmup and time.perf_counter() - begun > SLOWEST / 2:
+                if number > warmup and time.perf_counter() - start > SLOWEST / 2:
                     break
                 first = number % (len(order) // batch) * batch
                 steps.append(profile(order[first : first + batch]))
@@ -237,12 +237,12 @@ class _Race:
     def row(
         self, impl: str, rung: str, precision: str, timing: Timing
     ) -> dict[str, Any]:
-        """Return the keys of every row; training's are null until then."""
+        """Return the keys of every row; those of training are still null."""
         return {
             **{"op": "mnist", "impl": impl, "rung": rung},
             **{"precision": precision, "target": self.device.type},
             **{"device": device_name(self.device)},
-            **{**timing.row(), "samples": timing.samples},  # of row["steps"] each
+            **{**timing.row(), "samples": timing.samples},  # row["steps"] steps each
             **{"batch": self.config.batch, "epochs": self.config.epochs},
             **{"lr": self.config.lr, "seed": self.config.seed},
             **{"threads": _count_threads(self.config), "images": len(self.train)},
@@ -257,7 +257,7 @@ class _Race:
             return cnn.chunks(order, self.config.batch, self.config.lr)
 
         def evaluate() -> float:
-            # A simulated rung takes minutes where others take a moment.
+            # The bar appears after a second: a simulated rung takes minutes.
             title = f"{_name(cnn)}, evaluation"
             with self.bar(title, len(self.test), " images", delay=1) as bar:
                 return cnn.evaluate(progress=bar.update)
@@ -266,9 +266,9 @@ class _Race:
         try:
             return self.train_epochs(_name(cnn), epoch, evaluate)
         except KeyboardInterrupt as stop:
-            kept = save and f"The weights are in {save}."
-            raise KeyboardInterrupt(f"{stop} {kept or ''}".strip()) from None
-        finally:  # also after Ctrl-C: the weights are from the last step
+            note = save and f"The weights are in {save}."
+            raise KeyboardInterrupt(f"{stop} {note or ''}".strip()) from None
+        finally:  # also after Ctrl-C: the weights are those of the last full step
             if save:
                 cnn.save(save)
 
@@ -290,7 +290,7 @@ class _Race:
         epoch: Callable[[np.ndarray], Iterator[np.ndarray]],
         evaluate: Callable[[], float],
     ) -> dict[str, Any]:
-        """Train for all epochs with progress; return the results for a row."""
+        """Train for all epochs and show the progress; return the results for a row."""
         losses: list[np.ndarray] = []
         seconds, accuracies = [], []
         for number in range(self.config.epochs):
@@ -304,7 +304,7 @@ class _Race:
                     bar.update(min(len(part) * self.config.batch, bar.total - bar.n))
                 seconds.append(time.perf_counter() - start)
             accuracies.append(evaluate())
-            self.say(f"{title}: {100 * accuracies[-1]:.2f} % of the test set right")
+            self.say(f"{title}: {100 * accuracies[-1]:.2f} % of the test set are right")
         return {
             "epoch_s": float(np.mean(seconds)) if seconds else None,
             "epochs_s": seconds,
@@ -318,15 +318,15 @@ class _Race:
         return epoch_order(config.seed, epoch, len(self.train), config.batch)
 
     def bar(self, title: str, total: int, unit: str, delay: float = 0) -> Any:
-        hidden = not self.config.progress
+        is_hidden = not self.config.progress
         return tqdm(
             **{"total": total, "desc": title, "unit": unit, "unit_scale": True},
-            **{"mininterval": 0.3, "disable": hidden, "dynamic_ncols": True},
+            **{"mininterval": 0.3, "disable": is_hidden, "dynamic_ncols": True},
             delay=delay,
         )
 
     def say(self, line: str) -> None:
-        """Write a status line if there is no progress bar."""
+        """Write a status line, unless progress is hidden."""
         if self.config.progress:
             tqdm.write(f"weft: {line}", file=sys.stderr)
 
@@ -349,15 +349,15 @@ def _twin_block(twin: TwinTrainer, order: torch.Tensor) -> Callable[[int], None]
 
 def _fastest_eager(rows: dict[str, Any], twins: dict[str, TwinTrainer]) -> list[str]:
     """Return the name of the fastest eager twin of each precision."""
-    found: dict[str, str] = {}
+    fastest: dict[str, str] = {}
     for name in sorted(twins, key=lambda name: rows[name]["us"]):
         if twins[name].rung == "eager":
-            found.setdefault(twins[name].precision, name)
-    return [*found.values()]
+            fastest.setdefault(twins[name].precision, name)
+    return [*fastest.values()]
 
 
 def _sum_parts(sections: dict[str, float]) -> dict[str, float | None]:
-    """Sum sections to PARTS; None where a step has no such section."""
+    """Sum the sections of each of PARTS; a part without sections is None."""
     parts: dict[str, float | None] = dict.fromkeys(PARTS)
     for name, us in sections.items():
         part = name.partition(".")[0]
@@ -378,5 +378,5 @@ def _summarize_steps(
 
 
 def _count_threads(config: Config) -> int:
-    """Return the threads of the CPU, on both sides."""
+    """Return the number of CPU threads, for ours and for PyTorch."""
     return config.threads or count_cores()

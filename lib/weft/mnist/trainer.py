@@ -1,10 +1,10 @@
-"""The part that all trainers of the CNN share, whatever runs their kernels.
+"""The part that all trainers of the CNN share.
 
 The model is conv3x3, batch norm, ReLU, max pool 2; the same again; linear, ReLU,
 linear, cross entropy; with plain SGD. Batch norm has no running statistics. In training
-and in evaluation alike it uses those of the batch, so the result for an image depends a
-little on the images beside it. Evaluation takes batches of 1000, here and in the
-PyTorch twin.
+and in evaluation, it uses those of the batch, so the result for an image depends a
+little on the other images. Evaluation takes batches of 1000, here and in the PyTorch
+twin.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ PAUSE = 0.2  # seconds of training between two checks of Ctrl-C
 class Trainer(ABC):
     """A model with its weights, gradients and data sets on one device.
 
-    Weights and gradients are zero at first. Bad input raises ArgumentError (a
-    ValueError), too little memory OutOfMemory, both with the numbers; the model then
-    stays unchanged. One thread at a time may use it. Work on a GPU follows torch's
-    current stream, or the default one if torch has not been imported.
+    Weights and gradients are zero at first. Invalid input raises ArgumentError (a
+    ValueError), a lack of memory OutOfMemory, both with the numbers; the model then
+    stays unchanged. Only one thread at a time may use a model. Work on a GPU goes to
+    torch's current stream, or to the default stream if torch is not imported.
     """
 
     rung: native.Rung
     device: Device
     config: dict[str, int]  # height, width, channels1, ..., max_batch
-    shapes: dict[str, tuple[int, ...]]  # of the parameters
+    shapes: dict[str, tuple[int, ...]]  # of the parameters, by name
     close: Callable[[], Any]
     """Free the model's memory; further use raises ArgumentError."""
 
     def configure(self, channels: tuple[int, int], **sizes: int) -> None:
-        """Store the model's sizes; ArgumentError if one is not a whole number."""
+        """Store the model's sizes; raise ArgumentError unless all are whole numbers."""
         if np.shape(channels) != (2,):
-            raise ArgumentError(f"channels={channels}: two numbers are needed")
-        both = {"channels1": channels[0], "channels2": channels[1]}
+            raise ArgumentError(f"channels={channels}: want two numbers")
+        all_sizes = {"channels1": channels[0], "channels2": channels[1]}
         self.config = {
             name: native.convert_int(name, value)
-            for name, value in (both | sizes).items()
+            for name, value in (all_sizes | sizes).items()
         }
         self.shapes = weights_of.parameter_shapes(self.config)
         self._labels: dict[str, np.ndarray | None] = {}
@@ -68,8 +68,8 @@ class Trainer(ABC):
         self.close()
 
     def __repr__(self) -> str:
-        c = self.config
-        size = f"{c['channels1']}-{c['channels2']}-{c['hidden']}-{c['classes']}"
+        keys = ("channels1", "channels2", "hidden", "classes")
+        size = "-".join(str(self.config[key]) for key in keys)
         name = type(self).__name__
         return f"{name}({self.rung.name!r}, {str(self.device)!r}, {size})"
 
@@ -87,27 +87,27 @@ class Trainer(ABC):
 
     @abstractmethod
     def _set(self, weights: dict[str, np.ndarray]) -> None:
-        """Copy all parameters in."""
+        """Copy all parameters into the model."""
 
     def set_weights(self, weights: Mapping[str, Any]) -> None:
-        """Copy parameters in: NumPy arrays or tensors, float32, all of them."""
+        """Copy all parameters, float32 arrays or tensors by name, into the model."""
         self._set(weights_of.check_weights(weights, self.shapes, "set_weights"))
 
     def save(self, path: str | Path) -> None:
-        """Write the weights to `path`, an .npz with one array per parameter."""
+        """Write the weights to `path`, an .npz file with one array per parameter."""
         weights_of.save(path, self.weights)
 
     def load(self, path: str | Path) -> None:
-        """Read the weights from an .npz; ArgumentError if they do not fit."""
+        """Read the weights from an .npz file; ArgumentError if they do not fit."""
         self.set_weights(weights_of.load(path, self.shapes))
 
     # ---- data -------------------------------------------------------------------
 
     def data(self, train: Split | None = None, test: Split | None = None) -> None:
-        """Copy data sets to the device, each replacing the one before.
+        """Copy data sets to the device; each replaces its predecessor.
 
-        images (count,height,width) and labels (count), both uint8; labels may be None
-        if only forward() reads the set.
+        Images are (count,height,width) and labels (count), both uint8. Labels may be
+        None if only forward() reads the set.
         """
         for name, split in zip(SETS, (train, test)):
             if split is None:
@@ -144,9 +144,9 @@ class Trainer(ABC):
     def train(self, order: Any, batch: int, lr: float) -> None:
         """Train on the images `order` (indices) of the training set, once each.
 
-        The batches have `batch` images, the last perhaps fewer. On a GPU the steps are
-        queued, not waited for. On the CPU, Ctrl-C stops between two steps: the weights
-        are those of the last whole step.
+        Batches have `batch` images; the last one may have fewer. On a GPU, train()
+        queues the steps and does not wait. On the CPU, Ctrl-C stops between two steps:
+        the weights are those of the last full step.
         """
         order = self._order("train", order)
         self._train(order, native.convert_int("batch", batch), float(lr))
@@ -156,10 +156,10 @@ class Trainer(ABC):
         """Run train() with a checked order."""
 
     def chunks(self, order: Any, batch: int, lr: float) -> Iterator[np.ndarray]:
-        """Run train(), and yield the losses about every fifth of a second.
+        """Run train(); yield the losses about every fifth of a second.
 
-        The work is done as the iterator is consumed; Ctrl-C also stops it in time on a
-        GPU. Yields arrays (steps) float32: the loss of each step before its update.
+        The iterator trains while it is consumed, so Ctrl-C soon stops it on a GPU, too.
+        It yields arrays (steps) float32: the loss of each step before its update.
         """
         order, batch = self._order("train", order), native.convert_int("batch", batch)
         steps, first = 1, 0
@@ -176,14 +176,14 @@ class Trainer(ABC):
     def losses(self) -> np.ndarray:
         """Return the losses of the steps since the previous call, float32.
 
-        The oldest is first; the call waits for the steps. The last 65536 are kept.
+        The oldest is first; the call waits for the steps. Only the last 65536 remain.
         """
 
     @abstractmethod
     def forward(self, split: str, order: Any) -> np.ndarray:
         """Return logits (count,classes) of images `order` of the "train" or "test" set.
 
-        They are one batch, so at most max_batch of them.
+        The images are one batch, so their number is at most max_batch.
         """
 
     def predict(
@@ -194,8 +194,8 @@ class Trainer(ABC):
     ) -> np.ndarray:
         """Classify the images of a set in batches of `batch`; return classes (count).
 
-        Batch norm uses the statistics of each of these batches. progress is called
-        after each one with its number of images.
+        Batch norm uses the statistics of each batch. progress: called after each batch
+        with its number of images.
         """
         if native.convert_int("batch", batch) < 1:
             raise ArgumentError(f"batch={batch}: want at least 1")
@@ -213,24 +213,24 @@ class Trainer(ABC):
         batch: int = EVALUATION_BATCH,
         progress: Callable[[int], object] | None = None,
     ) -> float:
-        """Return the share of a set that predict() gets right, 0 to 1."""
+        """Return the fraction of a set that predict() classifies correctly, 0 to 1."""
         guesses = self.predict(split, batch, progress)
         if self._labels[split] is None:
-            raise ArgumentError(f"the {split} set was given without labels")
+            raise ArgumentError(f"the {split} set has no labels")
         return float((guesses == self._labels[split]).mean())
 
     @abstractmethod
     def profile(self, order: Any, lr: float) -> dict[str, float]:
         """Run one training step on `order` as one batch; return µs per section.
 
-        The sections, in the order in which they ran, are "batch", "forward.LAYER",
-        "backward.LAYER", "update", "zero"; fused layers are joined by '+'.
+        The sections are "batch", "forward.LAYER", "backward.LAYER", "update" and
+        "zero", in the order in which they ran; '+' joins fused layers.
         """
 
     @property
     @abstractmethod
     def bytes(self) -> int:
-        """Bytes of memory that the model holds on its device, data included."""
+        """Bytes of memory that the model uses on its device, including data sets."""
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -242,11 +242,11 @@ class Trainer(ABC):
         if split not in SETS:
             raise ArgumentError(f"no set '{split}'; there are {', '.join(SETS)}")
         if split not in self._counts:
-            raise ArgumentError(f"there is no {split} set yet: data() takes it")
+            raise ArgumentError(f"there is no {split} set yet: pass it to data()")
         return self._counts[split]
 
     def _order(self, split: str, order: Any) -> np.ndarray:
-        """Return `order` as contiguous int32, with every index inside the set."""
+        """Return `order` as contiguous int32; ArgumentError for an invalid index."""
         count = self._count(split)
         array = np.asarray(order)
         if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
@@ -262,14 +262,14 @@ class Trainer(ABC):
 
 
 def checked_device(device: str | torch.device) -> Device:
-    """Return the device with its number; ArgumentError if invalid or not here."""
+    """Return the device with its index; raise ArgumentError if it does not exist."""
     try:
-        found = devices.parse_device(device)
+        parsed = devices.parse_device(device)
     except ValueError as error:
         raise ArgumentError(str(error)) from None
-    if found.type == "cuda" and found.index >= (here := devices.count()):
-        raise ArgumentError(f"device {found}: this machine has {here} CUDA GPUs")
-    return found
+    if parsed.type == "cuda" and parsed.index >= (count := devices.count()):
+        raise ArgumentError(f"device {parsed}: this machine has {count} CUDA GPUs")
+    return parsed
 
 
 def _check_uint8(name: str, array: Any) -> np.ndarray:

@@ -1,16 +1,16 @@
-"""The CNN in PyTorch, in each precision and in float64, to check ours against.
+"""The CNN in PyTorch, in each precision and in float64, as a reference for ours.
 
-precision() and check_precision() define the precisions, and where each one runs:
+precision() and check_precision() define the precisions, and the devices of each:
 
 fp32    strict: no product is rounded before it is added
 tf32    products of fp32 numbers cut to 10 bits of mantissa (GPUs from sm_80)
-bf16    forward under torch.autocast, parameters and update in float32
-fp16    the same; the loss is scaled, so that small gradients are not lost
+bf16    forward pass under torch.autocast, parameters and update in float32
+fp16    the same, with a scaled loss, so that small gradients are not lost
 
-TwinTrainer has a rung (how its step runs) and a layout (of its images in memory):
+A TwinTrainer has a layout of its images in memory, and a rung that runs its step:
 
-    eager          one kernel after the other, as PyTorch dispatches them
-    compile        forward and backward through torch.compile
+    eager          one kernel after another, as PyTorch dispatches them
+    compile        forward and backward pass through torch.compile
     graph          the eager step captured in one CUDA graph     (GPU only)
     compile+graph  the compiled step captured in one CUDA graph  (GPU only)
 
@@ -42,16 +42,16 @@ LEAST_SM = {"tf32": 80, "bf16": 80, "fp16": 70}  # compute capability times 10
 
 @contextlib.contextmanager
 def precision(name: str) -> Iterator[None]:
-    """Let torch multiply fp32 numbers as `name` does, then restore the old setting.
+    """Make torch multiply fp32 numbers as `name` requires, inside the block.
 
-    "fp32", "3xtf32" and "fp16" forbid TF32; "tf32" and "bf16" allow it. The search for
-    the fastest convolution (cudnn.benchmark) is on inside.
+    "fp32", "3xtf32" and "fp16" forbid TF32; "tf32" and "bf16" allow it. Inside the
+    block, cudnn.benchmark searches for the fastest convolution.
     """
     if name not in (*PRECISIONS, "3xtf32"):
-        known = ", ".join(PRECISIONS)
-        raise ArgumentError(f"no PyTorch twin in {name}; there are {known}")
+        names = ", ".join(PRECISIONS)
+        raise ArgumentError(f"no PyTorch twin in {name}; there are {names}")
     backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    before = [backend.allow_tf32 for backend in backends]
+    previous = [backend.allow_tf32 for backend in backends]
     benchmark = torch.backends.cudnn.benchmark
     try:
         torch.backends.cudnn.benchmark = True
@@ -60,24 +60,24 @@ def precision(name: str) -> Iterator[None]:
         yield
     finally:
         torch.backends.cudnn.benchmark = benchmark
-        for backend, value in zip(backends, before):
+        for backend, value in zip(backends, previous):
             backend.allow_tf32 = value
 
 
 def check_precision(name: str, device: torch.device) -> None:
     """Raise ArgumentError if PyTorch does not train in `name` on that device."""
     if name not in PRECISIONS:
-        known = ", ".join(PRECISIONS)
-        raise ArgumentError(f"no PyTorch twin in {name}; there are {known}")
+        names = ", ".join(PRECISIONS)
+        raise ArgumentError(f"no PyTorch twin in {name}; there are {names}")
     if device.type == "cpu":
         if name == "tf32":
             raise ArgumentError("PyTorch has no tf32 on a CPU: it would train in fp32")
         return
     major, minor = torch.cuda.get_device_capability(device)
-    least = LEAST_SM.get(name, 0)
-    if 10 * major + minor < least:
+    minimum = LEAST_SM.get(name, 0)
+    if 10 * major + minor < minimum:
         raise ArgumentError(
-            f"{name} runs from sm_{least} on; {torch.cuda.get_device_name(device)} "
+            f"{name} runs from sm_{minimum} on; {torch.cuda.get_device_name(device)} "
             f"is sm_{major}{minor}"
         )
 
@@ -86,8 +86,8 @@ def use_half(name: str, device: torch.device) -> contextlib.AbstractContextManag
     """Return the context of a forward pass: autocast for 16-bit types, else none."""
     if name not in HALVES:
         return contextlib.nullcontext()
-    # No weight is used twice, so a cache of converted ones would save nothing; in a
-    # captured step it would be wrong.
+    # A step uses each weight once, so a cache of converted weights would save nothing,
+    # and in a captured step it would be wrong.
     options = {"dtype": HALVES[name], "cache_enabled": False}
     return torch.autocast(device.type, **options)
 
@@ -144,9 +144,9 @@ class TwinTrainer:
 
     train.images (count,h,w) and labels are uint8; the step gathers and normalises its
     batch on the device, as ours does. Construction compiles and captures, so it may
-    take a minute. Use step() inside precision(its precision); the other methods enter
-    it themselves. peak_bytes: the most memory a step takes on a GPU, including data,
-    weights and the captured graph; None on a CPU.
+    take a minute. step() must be called inside mode(), which other methods enter
+    themselves. peak_bytes: the peak memory of a step on a GPU, including data, weights
+    and the captured graph; None on a CPU.
     """
 
     def __init__(
@@ -168,27 +168,27 @@ class TwinTrainer:
         check_precision(precision, self.device)
         self.rung, self.layout, self.precision = rung, layout, precision
         self.batch = batch
-        held = self._allocated()
+        allocated = self._allocated()
         self.images = torch.from_numpy(_make_writable(train.images)).to(self.device)
         self.labels = torch.from_numpy(_make_writable(train.labels)).to(self.device)
         self.model = Twin(**model).to(self.device)
         self.model.to(memory_format=LAYOUTS[layout])
         self.set_weights(weights)
-        # Gradients of the sum of the losses do not vanish in fp16; the update
-        # divides by the batch. Elsewhere the scale is one.
+        # In fp16, gradients of the sum of the losses do not vanish, and the update
+        # divides by the batch size. In other precisions the scale is one.
         self._scale = float(batch) if precision == "fp16" else 1.0
         self._seed = torch.tensor(self._scale, device=self.device)
-        # On the device, so that a captured step can use another one.
+        # A tensor on the device, so that set_lr() also changes a captured step.
         self._lr = torch.tensor(lr / self._scale, device=self.device)
         self.lr = lr
-        # fused: one kernel for all parameters, the fastest that torch has.
+        # fused: one kernel for all parameters, the fastest variant in torch.
         parameters = self.model.parameters()
         self.optimizer = torch.optim.SGD(parameters, lr=self._lr, fused=True)
         self._loss = self._forward
         if "compile" in rung:
             self._loss = torch.compile(self._forward, dynamic=False)
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._own = self._allocated() - held  # between two steps
+        self._own = self._allocated() - allocated  # bytes in use between two steps
         with self.mode():
             self._prepare()
         self.set_weights(weights)
@@ -198,42 +198,42 @@ class TwinTrainer:
         return precision(self.precision)
 
     def without_graph(self) -> TwinTrainer:
-        """Return the same twin, its weights and compiled code, without its graph."""
-        other = copy.copy(self)
-        other.rung = self.rung.replace("+graph", "").replace("graph", "eager")
-        other._graph = None
+        """Return a twin with the same weights and compiled code, without the graph."""
+        twin = copy.copy(self)
+        twin.rung = self.rung.replace("+graph", "").replace("graph", "eager")
+        twin._graph = None
         with self.mode():
-            other._measure(lambda: other._step(other._some()))
-        return other
+            twin._measure(lambda: twin._step(twin._some()))
+        return twin
 
     def set_lr(self, lr: float) -> None:
-        """Use this learning rate from the next step on, captured or not."""
+        """Use this learning rate from the next step on, also in a captured step."""
         if lr != self.lr:
             self.lr = lr
             self._lr.fill_(lr / self._scale)
 
     def gradients(self, index: torch.Tensor) -> tuple[float, dict[str, np.ndarray]]:
-        """Return loss and gradients (float64) of the images `index`; update nothing."""
+        """Return loss and float64 gradients of images `index`, without an update."""
         with self.mode():
             loss = self._loss_of(index)
             loss.backward(gradient=self._seed)
-        found = {
+        gradients = {
             name: parameter.grad.double().cpu().numpy() / self._scale
             for name, parameter in self.model.named_parameters()
         }
         self.optimizer.zero_grad(set_to_none=True)
-        return loss.item(), found
+        return loss.item(), gradients
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Copy parameters in, in place."""
+        """Copy parameters into the model, in place."""
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(torch.from_numpy(weights[name]))
 
     def train(self, order: torch.Tensor) -> list[torch.Tensor]:
-        """Train on the images `order` (int64, on the device) in batches, queued.
+        """Queue training on the images `order` (int64, on the device) in batches.
 
-        Returns each step's loss before its update, still on the device.
+        Returns each step's loss before its update, on the device.
         """
         parts = order.split(self.batch)
         with self.mode():
@@ -244,7 +244,7 @@ class TwinTrainer:
     def step(self, index: torch.Tensor) -> torch.Tensor:
         """Run one step on the images `index`; return the loss, on the device.
 
-        A captured step's loss is overwritten by the next one.
+        The next captured step overwrites the loss of a captured step.
         """
         if self._graph is None or len(index) != self.batch:
             return self._step(index)
@@ -253,7 +253,7 @@ class TwinTrainer:
         return self._captured
 
     def order(self, order: np.ndarray) -> torch.Tensor:
-        """Return an order of images in the form that step() and train() take."""
+        """Convert an order of images to a tensor for step() and train()."""
         return torch.from_numpy(order.astype(np.int64)).to(self.device)
 
     @torch.no_grad()
@@ -267,7 +267,7 @@ class TwinTrainer:
 
     @torch.no_grad()
     def classes(self, images: torch.Tensor) -> torch.Tensor:
-        """Run predict() for images (count,h,w) that are on the device; queued."""
+        """Queue predict() for images (count,h,w) on the device; return the classes."""
         with self.mode(), use_half(self.precision, self.device):
             parts = [
                 self.model(self._input(part)).argmax(dim=1)
@@ -276,14 +276,14 @@ class TwinTrainer:
         return torch.cat(parts)
 
     def evaluate(self, test: Split) -> float:
-        """Return the share of a set that predict() gets right, 0 to 1."""
+        """Return the fraction of a set that predict() classifies correctly, 0 to 1."""
         return float((self.predict(test) == test.labels).mean())
 
     def profile(self, index: torch.Tensor) -> dict[str, float]:
         """Run one eager step by sections; return microseconds, named as in Cnn.profile.
 
         "forward.loss" and "backward.loss" are cross entropy's. The marks between the
-        sections cost a little, so their sum exceeds a step.
+        sections take time, so the sum exceeds the time of a step.
         """
         with self.mode():
             return self._profile(index)
@@ -300,7 +300,7 @@ class TwinTrainer:
                 marks.note(f"forward.{name}")
             loss = F.cross_entropy(x, target)
         marks.note("forward.loss")
-        # A layer's backward has ended once the gradient of its input exists.
+        # A layer's backward pass has ended when the gradient of its input exists.
         for output, behind in zip(outputs, (*LAYERS[1:], "loss")):
             output.register_hook(
                 lambda _, behind=behind: marks.note(f"backward.{behind}")
@@ -332,7 +332,7 @@ class TwinTrainer:
             return F.cross_entropy(self.model(x), target)
 
     def _loss_of(self, index: torch.Tensor) -> torch.Tensor:
-        # A partial batch takes the eager step: another size would be compiled anew.
+        # A partial batch uses the eager step, since its size would be compiled again.
         return (self._loss if len(index) == self.batch else self._forward)(index)
 
     def _step(self, index: torch.Tensor) -> torch.Tensor:
@@ -346,18 +346,18 @@ class TwinTrainer:
         return torch.arange(self.batch, device=self.device) % len(self.images)
 
     def _prepare(self) -> None:
-        """Run a few steps to compile everything, and capture the last kind."""
+        """Run a few steps to compile everything; capture one for a graph."""
         index = self._some()
         if "graph" not in self.rung:
             for _ in range(3):
                 self._step(index)
             return self._measure(lambda: self._step(index))
-        side = torch.cuda.Stream(self.device)
-        side.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(side):
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
             for _ in range(5):
                 self._step(index)
-        torch.cuda.current_stream(self.device).wait_stream(side)
+        torch.cuda.current_stream(self.device).wait_stream(stream)
         self._index = index
         self._measure(self._capture)
 
@@ -374,18 +374,18 @@ class TwinTrainer:
         return torch.cuda.memory_allocated(self.device) if on_gpu else 0
 
     def _measure(self, call: Callable[[], object]) -> None:
-        """Store the memory of `call` in peak_bytes, without the kernel search's."""
+        """Store the peak memory of `call` in peak_bytes, without the kernel search."""
         self.peak_bytes: int | None = None
         if self.device.type == "cpu":
             call()
             return
         torch.cuda.synchronize(self.device)
         torch.cuda.reset_peak_memory_stats(self.device)
-        before = self._allocated()
+        allocated = self._allocated()
         call()
         torch.cuda.synchronize(self.device)
-        most = torch.cuda.max_memory_allocated(self.device)
-        self.peak_bytes = self._own + most - before
+        peak = torch.cuda.max_memory_allocated(self.device)
+        self.peak_bytes = self._own + peak - allocated
 
 
 def _make_writable(array: np.ndarray) -> np.ndarray:
@@ -393,8 +393,8 @@ def _make_writable(array: np.ndarray) -> np.ndarray:
     return array if array.flags.writeable else array.copy()
 
 
-# Batch norm cancels a convolution's bias: its gradient is only rounding, which has no
-# relative error.
+# Batch norm cancels a convolution's bias. The bias's gradient is only rounding, so a
+# relative error is meaningless.
 MOVELESS = ("conv1.bias", "conv2.bias")
 
 Arrays = dict[str, np.ndarray]
@@ -402,7 +402,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """loss, the mean over the batch, and its gradients by the parameters' names."""
+    """The mean loss over a batch, and its gradients by the parameters' names."""
 
     loss: float
     gradients: Arrays
@@ -410,16 +410,16 @@ class TrainingStep:
     def errors(self, loss: float, gradients: Mapping[str, np.ndarray]) -> dict:
         """Return the relative errors of another step's loss and gradients.
 
-        loss_error; gradient_errors: of each parameter the Frobenius norm of the
-        difference over that of the gradient; gradient_error: the largest of them. An
-        error is NaN if the other step's value is.
+        loss_error: the error of the loss. gradient_errors: by parameter, the Frobenius
+        norm of the difference over that of the gradient. gradient_error: the largest of
+        them. An error is NaN if the other step's value is NaN.
         """
         errors = {}
         for name, want in self.gradients.items():
             if name in MOVELESS:
                 continue
-            off = np.linalg.norm(np.asarray(gradients[name], np.float64) - want)
-            errors[name] = float(off / max(np.linalg.norm(want), 1e-300))
+            distance = np.linalg.norm(np.asarray(gradients[name], np.float64) - want)
+            errors[name] = float(distance / max(np.linalg.norm(want), 1e-300))
         return {
             "loss_error": abs(loss - self.loss) / max(abs(self.loss), 1e-300),
             "gradient_error": float(np.max([*errors.values()])),
@@ -433,9 +433,9 @@ def exact_step(
     labels: np.ndarray,
     device: str | torch.device = "cpu",
 ) -> TrainingStep:
-    """Run forward and backward in float64 on images (n,h,w) and labels (n), uint8.
+    """Run forward and backward pass in float64 on images (n,h,w), labels (n), uint8.
 
-    The model's sizes are those of the weights, which have the form of Cnn.weights.
+    The shapes of the weights, a dictionary like Cnn.weights, set the model's sizes.
     """
     sizes: dict[str, Any] = {
         "channels": (len(weights["conv1.weight"]), len(weights["conv2.weight"])),
@@ -446,7 +446,7 @@ def exact_step(
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(np.asarray(weights[name], np.float64)))
-    # The scale is fp32's, as all sides read it.
+    # The scale is rounded to fp32, as it is in all trainers.
     mean, std = float(np.float32(MEAN)), float(np.float32(STD))
     pixels = torch.from_numpy(images.copy()).to(device)
     x = (pixels[:, None].double() / 255 - mean) / std

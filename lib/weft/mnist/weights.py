@@ -1,4 +1,4 @@
-"""Define the CNN's parameters by name: their shapes, first values, and file."""
+"""Define the CNN's parameters by name: their shapes, first values and file."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def parameter_shapes(config: dict[str, int]) -> dict[str, tuple[int, ...]]:
     """Return the parameters' shapes, in the order of their numbers in weft.h."""
     c1, c2 = config["channels1"], config["channels2"]
     flat = c2 * (config["height"] // 4) * (config["width"] // 4)
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for number, weight in ((1, (c1, 1, 3, 3)), (2, (c2, c1, 3, 3))):
-        found[f"conv{number}.weight"] = weight
+        shapes[f"conv{number}.weight"] = weight
         for name in (f"conv{number}.bias", f"bn{number}.weight", f"bn{number}.bias"):
-            found[name] = weight[:1]
+            shapes[name] = weight[:1]
     for number, weight in (
         (1, (config["hidden"], flat)),
         (2, (config["classes"], config["hidden"])),
     ):
-        found[f"fc{number}.weight"] = weight
-        found[f"fc{number}.bias"] = weight[:1]
-    return found
+        shapes[f"fc{number}.weight"] = weight
+        shapes[f"fc{number}.bias"] = weight[:1]
+    return shapes
 
 
 def initial_weights(
@@ -45,19 +45,19 @@ def initial_weights(
     width: int = 28,
     eps: float = 1e-5,
 ) -> dict[str, np.ndarray]:
-    """Return PyTorch's own first weights of a Twin(...), the same for every side.
+    """Return the first weights that PyTorch gives a Twin(...), for all contenders.
 
     The bits are those of torch.manual_seed(seed), without PyTorch. Its generator on the
     CPU is NumPy's RandomState, the Mersenne Twister (Matsumoto and Nishimura, 1998)
-    seeded by init_genrand; a float takes 24 bits of each number. A convolution's and a
-    linear layer's weights and biases are uniform in +- 1/sqrt(inputs of an output). eps
-    changes nothing.
+    seeded by init_genrand; a float uses 24 bits of each number. The weights and biases
+    of convolutions and linear layers are uniform in +- 1/sqrt(inputs of an output). eps
+    has no effect.
     """
     if not 0 <= seed < 2**64:
         raise ArgumentError(f"seed={seed}: want 0 to {2**64 - 1}")
     sizes = {"channels1": channels[0], "channels2": channels[1], "hidden": hidden}
     sizes |= {"classes": classes, "height": height, "width": width}
-    random = np.random.RandomState(seed % 2**32)  # the part that PyTorch uses
+    random = np.random.RandomState(seed % 2**32)  # PyTorch uses only these 32 bits
     weights = {}
     for name, shape in parameter_shapes(sizes).items():
         layer, kind = name.split(".")
@@ -66,7 +66,7 @@ def initial_weights(
             continue
         if kind == "weight":
             inputs = math.prod(shape[1:])
-            # This is 1/sqrt(inputs), rounded as in kaiming_uniform_(a=sqrt(5)).
+            # 1/sqrt(inputs), with the roundings of kaiming_uniform_(a=sqrt(5))
             bound = math.sqrt(3.0) * (math.sqrt(2.0 / 6.0) / math.sqrt(inputs))
         else:
             bound = 1 / math.sqrt(inputs)
@@ -79,11 +79,11 @@ def _draw_uniform(
 ) -> np.ndarray:
     """Draw float32 from -bound to bound, as torch.Tensor.uniform_() does."""
     low, high = np.float32(-bound), np.float32(bound)
-    drawn = random.randint(0, 2**32, shape, np.uint32) & np.uint32(2**24 - 1)
-    # PyTorch multiplies and adds with one rounding, if the machine can (x86 with AVX2).
-    # These doubles are exact: 24 bits times 24, and a sum that is no longer.
+    bits = random.randint(0, 2**32, shape, np.uint32) & np.uint32(2**24 - 1)
+    # On a machine with fused multiply-adds (x86 with AVX2), PyTorch rounds once. These
+    # doubles are exact: 24 bits times 24, and a sum that is no longer.
     scale = float(high - low) * 2**-24
-    return (drawn * scale + float(low)).astype(np.float32)
+    return (bits * scale + float(low)).astype(np.float32)
 
 
 def check_weights(
@@ -91,14 +91,14 @@ def check_weights(
 ) -> dict[str, np.ndarray]:
     """Return the weights as contiguous float32 arrays in the order of `wanted`.
 
-    Raises ArgumentError, with `source` first, for the first weight that does not fit.
+    Raises ArgumentError, which begins with `source`, for the first invalid weight.
     """
     if missing := [name for name in wanted if name not in weights]:
         raise ArgumentError(f"{source}: no {', '.join(missing)}")
     if unknown := [name for name in weights if name not in wanted]:
         raise ArgumentError(f"{source}: unknown {', '.join(unknown)}")
     arrays = {}
-    torch = sys.modules.get("torch")  # None: there are no tensors
+    torch = sys.modules.get("torch")  # without torch, there are no tensors
     for name, shape in wanted.items():
         value = weights[name]
         if torch and isinstance(value, torch.Tensor):
@@ -116,14 +116,14 @@ def check_weights(
 
 
 def save(path: str | Path, weights: Mapping[str, np.ndarray]) -> None:
-    """Write an .npz with one array per parameter; replace an old file at the end."""
-    with store.replace_file(Path(path)) as beside:
-        with open(beside, "wb") as file:  # np.savez would add .npz to another name
+    """Write an .npz file with one array per parameter, completely or not at all."""
+    with store.replace_file(Path(path)) as part:
+        with open(part, "wb") as file:  # np.savez would add .npz to a path
             np.savez(file, **weights)
-        os.chmod(beside, 0o644)
+        os.chmod(part, 0o644)
 
 
-# The exceptions of NumPy and zipfile for a file with a few flipped bits.
+# The exceptions that NumPy and zipfile raise for a file with a few flipped bits.
 _UNREADABLE = (OSError, ValueError, EOFError, TypeError, RuntimeError)
 _UNREADABLE += (zipfile.BadZipFile, zlib.error)
 
@@ -131,12 +131,12 @@ _UNREADABLE += (zipfile.BadZipFile, zlib.error)
 def load(
     path: str | Path, wanted: Mapping[str, tuple[int, ...]]
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of an .npz; ArgumentError if invalid or they do not fit."""
+    """Return the arrays of an .npz file; raise ArgumentError if they are invalid."""
     try:
         with np.load(path, allow_pickle=False) as file:
             weights = dict(file)
     except FileNotFoundError:
         raise ArgumentError(f"{path}: there is no such file of weights") from None
     except _UNREADABLE as error:
-        raise ArgumentError(f"{path} is no .npz of weights: {error}") from None
+        raise ArgumentError(f"{path} is not an .npz file of weights: {error}") from None
     return check_weights(weights, wanted, str(path))

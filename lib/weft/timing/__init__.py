@@ -1,12 +1,12 @@
 """Timers, and the rows and tables that every benchmark produces.
 
-The package is callable, as weft.bench(f, x): see timers.py.
+The package can be called as weft.bench(f, x); see timers.py.
 
-timers             times one call, with the uncertainty of the result
-race               describes work to time, and times several contenders in turn
-clocks             the clocks that time it; a GPU's clock, temperature, power
-results            the JSON of every measurement, and tables
-peaks              the best rates that this machine reaches, cuBLAS included
+timers   times one call, with the uncertainty of the result
+race     describes work to time, and times several contenders in turn
+clocks   measures durations; reads a GPU's clock, temperature and power
+results  writes and reads the JSON of all measurements, and formats tables
+peaks    measures the highest rates of this machine, and calls cuBLAS
 """
 
 from ..base.lazy import callable_as

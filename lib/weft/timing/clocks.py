@@ -1,17 +1,17 @@
-"""A GPU's clock, temperature and power while it works, and the timers' clocks.
+"""The timers' clocks, and a GPU's clock, temperature and power while it works.
 
     watch = Watch(device)
     watch.look()            while work is under way
     watch.row()             {"clock": [first, last], "clock_low", "temperature", ...}
 
-NVML comes with the driver and is called by ctypes, so no package is needed. A look
-takes microseconds, where nvidia-smi takes a tenth of a second. If NVML does not answer
-(no driver, a container without it), every value is null. Names and numbers:
+NVML comes with the driver and is called through ctypes, so no package is needed. look()
+takes microseconds, whereas nvidia-smi takes a tenth of a second. If NVML is missing (no
+driver, or a container without it), every value is null. Names and numbers:
 https://docs.nvidia.com/deploy/nvml-api/.
 
 Each timer's round() takes one sample of every contender in turn, in microseconds per
-call. Between samples there is a pause and one untimed call. timers.py describes the
-purpose of each timer, and when sampling stops.
+call. A pause and one untimed call precede each sample. timers.py describes the purpose
+of each timer, and race.py when sampling stops.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 LIBRARY = "libnvidia-ml.so.1"
 SM = 1  # NVML_CLOCK_SM
 CELSIUS = 0  # NVML_TEMPERATURE_GPU
-# Reasons that lower a clock. Idleness and a clock limit set by a user do not count.
+# Reasons for a lower clock, except idleness and a clock limit set by a user.
 THROTTLED = {
     **{0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat"},
     **{0x40: "heat (hardware)", 0x80: "power brake"},
@@ -51,9 +51,9 @@ THROTTLED = {
 
 @dataclass(frozen=True)
 class GpuState:
-    """NVML's values at one moment; None: unknown."""
+    """NVML's values at one moment; None means unknown."""
 
-    clock: int | None  # of the SMs, MHz
+    clock: int | None  # of the SMs, in MHz
     temperature: int | None  # degrees Celsius
     power: float | None  # watts
     throttled: tuple[str, ...]
@@ -61,53 +61,53 @@ class GpuState:
 
 @dataclass
 class Watch:
-    """A GPU that is observed now and then; for a CPU every value is null."""
+    """The states of a GPU at each look(); for a CPU, every value is null."""
 
     device: AnyDevice
     seen: list[GpuState] = field(default_factory=list)
 
     def look(self) -> None:
         """Record the current state."""
-        if self.device.type == "cuda" and (found := read_state(self.device.index or 0)):
-            self.seen.append(found)
+        if self.device.type == "cuda" and (state := read_state(self.device.index or 0)):
+            self.seen.append(state)
 
     def row(self) -> dict[str, Any]:
-        """Return the keys of a row: clocks in MHz (first, last and lowest), temperature
-        in degrees, highest watts, reasons for throttling; null where unknown."""
-        clocks = [one.clock for one in self.seen if one.clock]
-        heat = [one.temperature for one in self.seen if one.temperature]
-        power = [one.power for one in self.seen if one.power]
-        why = sorted({word for one in self.seen for word in one.throttled})
+        """Return a row's keys: clocks in MHz, degrees Celsius, the highest power in
+        watts, and reasons for throttling. Unknown values are null."""
+        clocks = [state.clock for state in self.seen if state.clock]
+        heat = [state.temperature for state in self.seen if state.temperature]
+        power = [state.power for state in self.seen if state.power]
+        reasons = sorted({word for state in self.seen for word in state.throttled})
         return {
             "clock": [clocks[0], clocks[-1]] if clocks else None,
             "clock_median": statistics.median(clocks) if clocks else None,
             "clock_low": min(clocks, default=None),
             "temperature": [heat[0], heat[-1]] if heat else None,
             "power": max(power, default=None),
-            "throttled": ", ".join(why) or None,
+            "throttled": ", ".join(reasons) or None,
         }
 
 
 def read_state(index: int) -> GpuState | None:
-    """Return the current state of GPU `index`; None if NVML does not answer."""
+    """Return the current state of GPU `index`, or None without NVML."""
     nvml, handle = _open_library(), _handle(index)
     if nvml is None or handle is None:
         return None
-    clock = _number(nvml.nvmlDeviceGetClockInfo, handle, SM)
-    heat = _number(nvml.nvmlDeviceGetTemperature, handle, CELSIUS)
-    power = _number(nvml.nvmlDeviceGetPowerUsage, handle)
-    ask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
-    bits = _number(ask, handle, kind=ctypes.c_ulonglong) or 0
-    why = tuple(word for bit, word in THROTTLED.items() if bits & bit)
-    return GpuState(clock, heat, None if power is None else power / 1e3, why)
+    clock = _read_number(nvml.nvmlDeviceGetClockInfo, handle, SM)
+    temperature = _read_number(nvml.nvmlDeviceGetTemperature, handle, CELSIUS)
+    power = _read_number(nvml.nvmlDeviceGetPowerUsage, handle)
+    function = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+    bits = _read_number(function, handle, kind=ctypes.c_ulonglong) or 0
+    reasons = tuple(word for bit, word in THROTTLED.items() if bits & bit)
+    return GpuState(clock, temperature, None if power is None else power / 1e3, reasons)
 
 
-def _number(function: Any, handle: Any, *more: int, kind: Any = ctypes.c_uint) -> Any:
-    """Return the value that an NVML function writes; None if it fails."""
-    found = kind()
-    if function(handle, *more, ctypes.byref(found)):
+def _read_number(function: Any, handle: Any, *more: int, kind: Any = ctypes.c_uint):
+    """Return the number that an NVML function stores, or None if it fails."""
+    value = kind()
+    if function(handle, *more, ctypes.byref(value)):
         return None
-    return found.value
+    return value.value
 
 
 @functools.cache
@@ -121,29 +121,29 @@ def _open_library() -> ctypes.CDLL | None:
 
 @functools.cache
 def _handle(index: int) -> ctypes.c_void_p | None:
-    """Return NVML's handle of CUDA's GPU `index`: their numbers may differ."""
+    """Return NVML's handle of CUDA's GPU `index`, which NVML may number differently."""
     nvml = _open_library()
     if nvml is None:
         return None
     import torch
 
     uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
-    found = ctypes.c_void_p()
-    named = f"GPU-{uuid}".encode()
-    if uuid and nvml.nvmlDeviceGetHandleByUUID(named, ctypes.byref(found)) == 0:
-        return found
+    handle = ctypes.c_void_p()
+    uuid_text = f"GPU-{uuid}".encode()
+    if uuid and nvml.nvmlDeviceGetHandleByUUID(uuid_text, ctypes.byref(handle)) == 0:
+        return handle
     count = ctypes.c_uint()
     if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) or count.value != 1:
-        return None  # one of several; which is unknown
-    if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(found)):
+        return None  # there are several, and the right one is unknown
+    if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)):
         return None
-    return found
+    return handle
 
 
 def start_profile(on_gpu: bool) -> Any:
     from torch.profiler import ProfilerActivity, profile
 
-    # Otherwise its C++ writes a line to stderr on every start and stop.
+    # Otherwise the profiler writes a line to stderr on every start and stop.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     kinds = [ProfilerActivity.CPU]
     if on_gpu:
@@ -152,7 +152,7 @@ def start_profile(on_gpu: bool) -> Any:
 
 
 def is_named_range(event: Any) -> bool:
-    """Return whether an event on the device is a named range around kernels."""
+    """Return whether a device event is a named range, which encloses kernels."""
     if getattr(event, "is_user_annotation", False):
         return True
     return event.name.startswith(("ProfilerStep", "aten::", "Optimizer."))
@@ -160,26 +160,26 @@ def is_named_range(event: Any) -> bool:
 
 TIMERS = ("kernel", "graph", "event", "wall")
 BURST = 2e-3  # seconds of work in one sample
-MOST_CALLS = 400  # in a burst
-LEAST_US = 0.3  # shorter than any kernel of a graph: an empty one takes a microsecond
+MOST_CALLS = 400  # maximum in a burst
+LEAST_US = 0.3  # less than any kernel of a graph: an empty one takes 1 µs
 
 
 def timer_named(name: str, device: AnyDevice) -> Any:
-    """Return the timer of that name for a device; "" selects the one that fits."""
+    """Return a timer by name for a device; "" selects the device's default."""
     name = name or ("kernel" if device.type == "cuda" else "wall")
     if name not in TIMERS:
         raise ArgumentError(f"timer '{name}': want one of {', '.join(TIMERS)}")
     if device.type == "cpu" and name != "wall":
-        raise ArgumentError(f"timer '{name}' is a GPU's: on a CPU there is 'wall'")
+        raise ArgumentError(f"timer '{name}' needs a GPU; a CPU has only 'wall'")
     kinds = {"kernel": KernelTimer, "graph": GraphTimer, "event": EventTimer}
     return kinds.get(name, WallTimer)(device)
 
 
 def clock_for(device: AnyDevice | str) -> Any:
-    """Return the device's clock (events on a GPU, the host's clock on a CPU), whose
-    taken(work) returns microseconds."""
-    where = devices.parse_device(device)
-    return timer_named("event" if where.type == "cuda" else "wall", where)
+    """Return the device's clock (events on a GPU, the host's clock on a CPU). Its
+    method taken(work) returns microseconds."""
+    target = devices.parse_device(device)
+    return timer_named("event" if target.type == "cuda" else "wall", target)
 
 
 class WallTimer:
@@ -197,18 +197,18 @@ class WallTimer:
         pauses: Mapping[str, float],
         tick: Callable[[], object] = lambda: None,
     ) -> dict[str, list[float]]:
-        """Sample each contender: microseconds per call.
+        """Sample each contender; return microseconds per call, by name.
 
         pauses: seconds before each sample. tick: called after each sample.
         """
-        found = {}
+        samples = {}
         for name, one in contenders.items():
             self.prepare(one, pauses[name])
-            found[name] = [self.sample(name, one, watches[name]) / one.calls]
+            samples[name] = [self.sample(name, one, watches[name]) / one.calls]
             if one.after:
                 one.after()
             tick()
-        return found
+        return samples
 
     def prepare(self, one: Contender, pause: float) -> None:
         """Do everything that precedes a sample of the contender."""
@@ -234,13 +234,13 @@ class WallTimer:
         return self.span(one, one.calls, watch)
 
     def span(self, one: Contender, calls: int, watch: Watch | None = None) -> float:
-        """Return the microseconds of `calls` calls; flush the cache before them."""
+        """Flush the cache if required; return the microseconds of `calls` calls."""
         if one.flush:
             one.flush()
         return self.taken(lambda: one.repeat(calls), watch)
 
     def taken(self, work: Callable[[], object], watch: Watch | None = None) -> float:
-        """Return the microseconds of the work that `work` does or queues."""
+        """Call `work`; return the microseconds of all work that it does or queues."""
         self.wait()
         begin = time.perf_counter_ns()
         work()
@@ -252,7 +252,7 @@ class WallTimer:
 
 
 class EventTimer(WallTimer):
-    """CUDA events on the current stream, before and after the calls."""
+    """Two CUDA events on the current stream, before and after the calls."""
 
     name = "event"
 
@@ -264,7 +264,7 @@ class EventTimer(WallTimer):
             work()
             end.record(stream)
             if watch:
-                watch.look()  # while it is under way
+                watch.look()  # while the work is under way
             end.synchronize()
         return 1e3 * begin.until(end)
 
@@ -282,7 +282,7 @@ class HostTimer(WallTimer):
 
 
 class GraphTimer(EventTimer):
-    """A CUDA graph of a burst of calls between two events: no launch from the host."""
+    """A CUDA graph of a burst, between two events: the host launches no kernel."""
 
     name = "graph"
 
@@ -292,39 +292,39 @@ class GraphTimer(EventTimer):
 
     def sample(self, name: str, one: Contender, watch: Watch | None) -> float:
         if name not in self._graphs:
-            self._graphs[name] = self._fitting(name, one, watch)
+            self._graphs[name] = self._fit_graph(name, one, watch)
         replay = self._graphs[name].replay
         if not one.flush:
             return self.taken(replay, watch)
         us = 0.0
         for _ in range(one.calls):
-            one.flush()  # before the first event: not timed
+            one.flush()  # precedes the first event, so it is not timed
             us += self.taken(replay, watch)
         return us
 
-    def _fitting(self, name: str, one: Contender, watch: Watch | None) -> Any:
-        """Return a graph with the duration of a burst, or of one call for a flush."""
-        graph = self._captured(one, self._whole(one, one.calls))
-        # The burst's length included the host's launches, which a graph avoids.
-        wanted = burst_of(self.taken(graph.replay, watch) / one.calls)
-        if wanted > 1.25 * one.calls:
-            graph = self._captured(one, self._whole(one, wanted))
+    def _fit_graph(self, name: str, one: Contender, watch: Watch | None) -> Any:
+        """Return a graph of a burst, or of one call if the cache is flushed."""
+        graph = self._capture(one, self._round_calls(one, one.calls))
+        # The number of calls was chosen with the host's launches, which a graph avoids.
+        calls_in_burst = burst_of(self.taken(graph.replay, watch) / one.calls)
+        if calls_in_burst > 1.25 * one.calls:
+            graph = self._capture(one, self._round_calls(one, calls_in_burst))
         us = self.taken(graph.replay, watch) / one.calls
         if us < LEAST_US:
             raise ArgumentError(
-                f"timer 'graph': {name} takes {us:.2g} µs, so nothing "
-                f"was captured: it launches on another stream than torch's current "
-                f"one; take timer 'event'"
+                f"timer 'graph': {name} takes {us:.2g} µs, so nothing was captured: "
+                f"it launches on another stream than torch's current one; use timer "
+                f"'event'"
             )
-        return self._captured(one, 1) if one.flush else graph
+        return self._capture(one, 1) if one.flush else graph
 
-    def _whole(self, one: Contender, calls: int) -> int:
-        """Round `calls` up to whole turns of the copies; set one.calls to it and return
-        it. Each replay begins with the same copy."""
+    def _round_calls(self, one: Contender, calls: int) -> int:
+        """Set one.calls to `calls`, rounded up to a multiple of the copies; return it.
+        Each replay then begins with the same copy."""
         one.calls = one.copies * math.ceil(calls / one.copies)
         return one.calls
 
-    def _captured(self, one: Contender, calls: int) -> Any:
+    def _capture(self, one: Contender, calls: int) -> Any:
         """Return a graph of `calls` calls."""
         import torch
 
@@ -338,10 +338,10 @@ class GraphTimer(EventTimer):
 
 
 class KernelTimer(WallTimer):
-    """The summed durations of each call's kernels, as CUPTI reports them.
+    """The sum of the durations of each call's kernels, as CUPTI reports them.
 
-    A marker kernel that nobody else uses precedes each call and separates the calls.
-    Where it negates enough numbers, it also empties the cache.
+    A marker kernel that no contender uses precedes each call and separates the calls.
+    If it negates enough numbers, it also flushes the cache.
     """
 
     name = "kernel"
@@ -361,7 +361,7 @@ class KernelTimer(WallTimer):
         tick: Callable[[], object] = lambda: None,
     ) -> dict[str, list[float]]:
         with warnings.catch_warnings(), start_profile(True) as profile:
-            warnings.simplefilter("ignore", UserWarning)  # about leaked cycles
+            warnings.simplefilter("ignore", UserWarning)  # about the profiler's cycles
             for name, one in contenders.items():
                 self.wait()
                 self.prepare(one, pauses[name])
@@ -375,46 +375,46 @@ class KernelTimer(WallTimer):
                     one.after()
                 tick()
             self.wait()
-        return self._parts(profile.events(), contenders)
+        return self._split_samples(profile.events(), contenders)
 
-    def _parts(
+    def _split_samples(
         self, events: Sequence[Any], contenders: Mapping[str, Contender]
     ) -> dict[str, list[float]]:
-        """Return the microseconds of the kernels between marks."""
+        """Return each contender's samples: the microseconds of the kernels per mark."""
         kernels = [e for e in events if "CUDA" in str(e.device_type)]
         kernels = [e for e in kernels if not is_named_range(e)]
         kernels.sort(key=lambda event: event.time_range.start)
-        parts = [0.0]  # before the first mark, and after each
+        parts = [0.0]  # sums of the kernels before the first mark and after each mark
         for event in kernels:
             if self.MARK in event.name:
                 parts.append(0.0)
             else:
                 parts[-1] += event.time_range.elapsed_us()
         calls = {name: one.calls for name, one in contenders.items()}
-        wanted = sum(calls.values()) + len(calls)
-        if len(parts) - 1 != wanted:
+        expected = sum(calls.values()) + len(calls)
+        if len(parts) - 1 != expected:
             raise ArgumentError(
-                f"timer 'kernel': CUPTI saw {len(parts) - 1} of {wanted} marks; take "
-                f"timer 'graph' or 'event'"
+                f"timer 'kernel': CUPTI reports {len(parts) - 1} of {expected} marks; "
+                f"use timer 'graph' or 'event'"
             )
-        found, place = {}, 1
+        samples, first = {}, 1
         for name, count in calls.items():
-            found[name] = parts[place : place + count]
-            place += count + 1
-            if not any(found[name]):
+            samples[name] = parts[first : first + count]
+            first += count + 1
+            if not any(samples[name]):
                 raise ArgumentError(
-                    f"timer 'kernel': {name} ran no kernel; device='cpu' has the host's"
+                    f"timer 'kernel': {name} ran no kernel; device='cpu' times the host"
                 )
-        return found
+        return samples
 
 
 def burst_of(us: float) -> int:
-    """Return how many calls of `us` microseconds make a burst."""
+    """Return the number of calls of `us` microseconds in a burst."""
     return max(1, min(MOST_CALLS, round(1e6 * BURST / max(us, 1e-3))))
 
 
 class Marks:
-    """Ends of sections, recorded by events on a GPU and by the clock elsewhere."""
+    """The ends of sections, recorded by events on a GPU and by the clock on a CPU."""
 
     def __init__(self, device: torch.device):
         self.device, self.names = device, []
@@ -423,7 +423,7 @@ class Marks:
             import torch
 
             torch.cuda.synchronize(device)
-            # Backward runs in a thread of its own, whose current stream may differ.
+            # The backward pass runs in another thread, whose stream may differ.
             self.stream = torch.cuda.current_stream(device)
             self.now = self._event
         self.times = [self.now()]

@@ -1,10 +1,10 @@
-/* peaks.cu -- how fast this GPU copies, multiplies and adds at best.
+/* peaks.cu -- the highest rates of copies and multiply-adds on this GPU.
  *
- * Each kernel does one thing alone and has its operands where that thing wants
- * them: registers, or shared memory for wgmma. No product of matrices can be
- * faster, since it has to fetch them as well. The numbers are random (zeros
- * take less power and let the clock rise), and every sum is stored, so that no
- * compiler leaves it out. peaks.py says what is done with the times. */
+ * Each kernel does one thing alone, on operands in registers or, for wgmma, in
+ * shared memory. No matrix product can be faster, since it must also fetch its
+ * operands. The numbers are random, since zeros need less power and raise the
+ * clock. Every sum is stored, so that no compiler removes it. peaks.py
+ * evaluates the times. */
 #include "common/hopper.cuh"
 #include "matmul/wgmma.cuh"
 
@@ -12,30 +12,30 @@
 
 enum { THREADS = 256, SUMS = 32, UNROLLED = 8, TILES = 8, STEPS = 4 };
 
-/* What peak_run() can be asked for; peaks.py has the names in this order. */
+/* Kinds of multiply-adds for peak_run(); KINDS in peaks.py has this order. */
 enum kind { FFMA, MMA_TF32, MMA_BF16, MMA_FP16, WGMMA_TF32, WGMMA_BF16, KINDS };
 
-/* A number between -1 and 1, another one for each `seed`. */
+/* Return a number between -1 and 1 that depends on `seed`. */
 static __device__ __forceinline__ float random_number(unsigned seed) {
     seed = (seed ^ 61u ^ seed >> 16) * 9u;
     seed = (seed ^ seed >> 4) * 0x27d4eb2du;
     return (float)(int)(seed ^ seed >> 15) * 0x1p-31f;
 }
 
-/* to = from, four floats at a time; each block copies a piece of its own. */
+/* to = from, four floats at a time; each block copies one piece. */
 static __global__ void copy_floats(float4 *to, const float4 *from,
                                    size_t count) {
     const size_t first = (size_t)blockIdx.x * THREADS * 4 + threadIdx.x;
-    float4 own[4];
+    float4 values[4];
     for (int i = 0; i < 4; i++)
-        if (first + i * THREADS < count) own[i] = from[first + i * THREADS];
+        if (first + i * THREADS < count) values[i] = from[first + i * THREADS];
     for (int i = 0; i < 4; i++)
-        if (first + i * THREADS < count) to[first + i * THREADS] = own[i];
+        if (first + i * THREADS < count) to[first + i * THREADS] = values[i];
 }
 
-/* All threads together read `count` float4, a power of two, `turns` times, past
- * the L1 caches; in each turn a multiprocessor reads what another one has read
- * before. out: a sum for each thread. */
+/* All threads together read `count` float4, a power of two, `turns` times. The
+ * reads bypass the L1 caches: in each turn a multiprocessor reads elements that
+ * another one read before. out: a sum for each thread. */
 static __global__ void read_past_l1(float *out, const float4 *from,
                                     unsigned count, int turns) {
     const unsigned thread = blockIdx.x * THREADS + threadIdx.x;
@@ -53,7 +53,7 @@ static __global__ void read_past_l1(float *out, const float4 *from,
     out[thread] = sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-/* SUMS independent chains of fused multiply-adds a thread, which is more than
+/* Each thread runs SUMS independent chains of fused multiply-adds, more than
  * the latency of one; x and y stay in the operand cache. */
 static __global__ void chain_ffma(float *out, int turns) {
     const int thread = blockIdx.x * THREADS + threadIdx.x;
@@ -63,15 +63,15 @@ static __global__ void chain_ffma(float *out, int turns) {
     for (int i = 0; i < SUMS; i++) sum[i] = random_number(thread + i);
     for (int turn = 0; turn < turns; turn++)
 #pragma unroll
-        for (int again = 0; again < UNROLLED; again++)
+        for (int repeat = 0; repeat < UNROLLED; repeat++)
 #pragma unroll
             for (int i = 0; i < SUMS; i++) sum[i] = fmaf(sum[i], x, y);
-    float all = 0.0f;
-    for (int i = 0; i < SUMS; i++) all += sum[i];
-    out[thread] = all;
+    float total = 0.0f;
+    for (int i = 0; i < SUMS; i++) total += sum[i];
+    out[thread] = total;
 }
 
-/* TILES independent sums of 16 x 8 a warp, by mma.sync. */
+/* Each warp computes TILES independent sums of 16 x 8 by mma.sync. */
 template <enum kind KIND>
 static __global__ void chain_mma(float *out, int turns) {
     const int thread = blockIdx.x * THREADS + threadIdx.x;
@@ -97,10 +97,10 @@ static __global__ void chain_mma(float *out, int turns) {
             if (KIND == MMA_BF16) mma_bf16(c[i], a, b);
             if (KIND == MMA_FP16) mma_f16(c[i], a, b);
         }
-    float all = 0.0f;
+    float total = 0.0f;
     for (int i = 0; i < TILES; i++)
-        for (int j = 0; j < 4; j++) all += c[i][j];
-    out[thread] = all;
+        for (int j = 0; j < 4; j++) total += c[i][j];
+    out[thread] = total;
 }
 
 static __device__ __forceinline__ void put(float *to, float x) { *to = x; }
@@ -108,13 +108,13 @@ static __device__ __forceinline__ void put(__nv_bfloat16 *to, float x) {
     *to = __float2bfloat16(x);
 }
 
-/* Two warpgroups, each with 64 x 256 sums, multiply one tile of a each by one
- * tile of b: k = 32 bytes a step, STEPS steps to a row of shared memory. */
+/* Two warpgroups, with 64 x 256 sums each, multiply their tiles of a by one
+ * tile of b: k = 32 bytes a step, STEPS steps in a row of shared memory. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     chain_wgmma(float *out, int turns) {
-    extern __shared__ char room[];
-    char *const tiles = aligned_1024(room);
+    extern __shared__ char memory[];
+    char *const tiles = aligned_1024(memory);
     const int count = (2 * 64 + 256) * WGMMA_ROW / (int)sizeof(T);
     for (int i = threadIdx.x; i < count; i += THREADS)
         put((T *)tiles + i, random_number(i));
@@ -135,9 +135,9 @@ static __global__ void __launch_bounds__(THREADS)
         wgmma_wait<1>();
     }
     wgmma_wait<0>();
-    float all = 0.0f;
-    for (int i = 0; i < 128; i++) all += c[i];
-    out[blockIdx.x * THREADS + threadIdx.x] = all;
+    float total = 0.0f;
+    for (int i = 0; i < 128; i++) total += c[i];
+    out[blockIdx.x * THREADS + threadIdx.x] = total;
 }
 
 /* Copy `count` floats, a multiple of 4. */
@@ -149,8 +149,8 @@ EXPORT int peak_copy(float *to, const float *from, size_t count,
     return cudaGetLastError();
 }
 
-/* out (blocks * 256): sums of what is read; count: floats, 4 times a power of
- * two, which fit into the L2 cache. */
+/* out (blocks * 256): the sums of the floats read. count: the number of floats,
+ * 4 times a power of two, which fit in the L2 cache. */
 EXPORT int peak_l2(float *out, const float *from, size_t count, int blocks,
                    int turns, cudaStream_t stream) {
     read_past_l1<<<blocks, THREADS, 0, stream>>>(out, (const float4 *)from,
@@ -158,7 +158,7 @@ EXPORT int peak_l2(float *out, const float *from, size_t count, int blocks,
     return cudaGetLastError();
 }
 
-/* Flops of one turn of a block. */
+/* Flops of a block in one turn. */
 EXPORT double peak_flops(enum kind kind) {
     const double warps = THREADS / 32.0;
     switch (kind) {
@@ -172,7 +172,7 @@ EXPORT double peak_flops(enum kind kind) {
     }
 }
 
-/* Blocks that fill this GPU once; 0 if it does not say. */
+/* Number of blocks that fill this GPU once; 0 if no device is current. */
 EXPORT int peak_blocks(enum kind kind) {
     int device = 0, sms = 0;
     if (cudaGetDevice(&device)) return 0;
@@ -191,7 +191,7 @@ static int launch_wgmma(float *out, int blocks, int turns,
     return cudaGetLastError();
 }
 
-/* `turns` of a kind on `blocks` blocks; out (blocks * 256) is theirs. */
+/* Run `turns` turns of a kind on `blocks` blocks; out (blocks * 256): sums. */
 EXPORT int peak_run(enum kind kind, float *out, int blocks, int turns,
                     cudaStream_t stream) {
     switch (kind) {

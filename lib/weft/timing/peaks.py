@@ -1,24 +1,24 @@
-"""The best rates that this machine reaches: memory, arithmetic, and cuBLAS.
+"""The highest rates that this machine reaches, in memory and arithmetic, and cuBLAS.
 
-Gemm is cuBLAS without PyTorch around it, the peer of our matrix products:
+Gemm calls cuBLAS directly, without PyTorch. It is the peer of our matrix products:
 
     product = Gemm("bf16")
     product(c, a, b)                c (m,n) = a (m,k) @ b (k,n)
     product(c, a, b_t, "nt")        b stored (n,k)
 
-cuBLAS stores matrices by columns, where a row-major c is its transpose. So Gemm
-requests c^T = b^T a^T, which swaps the operands and changes no number. The handle has
-the same workspace as in PyTorch: without one, cuBLAS may choose other kernels. See
-https://docs.nvidia.com/cuda/cublas/#cublasgemmex.
+cuBLAS stores matrices by columns, and reads a row-major c as its transpose. Gemm
+therefore requests c^T = b^T a^T, which swaps the operands and changes no number. The
+handle has the same workspace as in PyTorch: without one, cuBLAS may choose other
+kernels. See https://docs.nvidia.com/cuda/cublas/#cublasgemmex.
 
     peaks("cuda")           rows: a copy (gbs), reads served by the L2 cache (gbs),
                             and multiply-adds by kind (tflops)
     ceilings(rows)          {"gbs": ..., "l2": ..., "fp32": ..., "tf32": ..., ...}
 
 Each kernel of peaks.cu and peaks.c does one thing, with its operands in registers or
-shared memory. The fastest sample is the peak: interference by others is no property of
-the machine. Each device is measured once and its peaks cached; `python -m weft bench
-matmul --set peaks` measures again.
+shared memory. The fastest sample is the peak, since interference by other programs is
+not a property of the machine. Each device is measured once, and its peaks are cached;
+`python -m weft bench matmul --set peaks` measures again.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ if TYPE_CHECKING:
 
 SONAMES = ("libcublas.so.13", "libcublas.so.12", "libcublas.so")
 LAYOUTS = ("nn", "nt", "tn", "tt")
-# cudaDataType and cublasComputeType_t: of a and b, and of the sums.
+# cudaDataType of a and b, and cublasComputeType_t of the sums.
 FP32, FP16, BF16 = 0, 2, 14
 SUM_FP32, SUM_TF32 = 68, 77
-CUBLAS_KINDS = {  # by precision: type of a and b in torch, in cuBLAS, type of sums
+CUBLAS_KINDS = {  # precision: type of a and b in torch, in cuBLAS; type of the sums
     "fp32": ("float32", FP32, SUM_FP32),
     "tf32": ("float32", FP32, SUM_TF32),
     "bf16": ("bfloat16", BF16, SUM_FP32),
     "fp16": ("float16", FP16, SUM_FP32),
 }
 NORMAL, TRANSPOSED = 0, 1  # cublasOperation_t
-DEFAULT_GEMM = -1  # cublasGemmAlgo_t: chosen by cuBLAS's heuristic
+DEFAULT_GEMM = -1  # cublasGemmAlgo_t: cuBLAS's heuristic chooses the algorithm
 STATUS = {
     **{1: "not initialized", 3: "allocation failed", 7: "invalid value"},
     **{8: "architecture mismatch", 11: "mapping error", 13: "execution failed"},
@@ -68,12 +68,12 @@ STATUS = {
 
 
 class Gemm:
-    """c (m,n) float32 = a @ b by cublasGemmEx, in one precision, on one GPU."""
+    """The product c (m,n) float32 = a @ b by cublasGemmEx, in one precision."""
 
     def __init__(self, precision: str, index: int | None = None):
         if precision not in CUBLAS_KINDS:
-            known = ", ".join(CUBLAS_KINDS)
-            raise ArgumentError(f"cuBLAS in {precision}: there are {known}")
+            precisions = ", ".join(CUBLAS_KINDS)
+            raise ArgumentError(f"cuBLAS in {precision}: there are {precisions}")
         self.precision = precision
         self.index = device.current_gpu() if index is None else index
         self._handle, self._room = _handle(self.index)
@@ -88,12 +88,12 @@ class Gemm:
     ) -> None:
         """Queue the product on torch's current stream.
 
-        layout: one letter each for a and b, "n" as it is, "t" stored transposed: with
-        "nt" b is (n,k). Raises ArgumentError for arrays that do not fit, KernelError if
+        layout: one letter each for a and b, "t" if it is stored transposed, else "n":
+        with "nt", b is (n,k). Raises ArgumentError for invalid arrays, KernelError if
         cuBLAS fails.
         """
         m, n, k = self._sizes(c, a, b, layout)
-        kind, adds = CUBLAS_KINDS[self.precision][1:]
+        kind, sum_type = CUBLAS_KINDS[self.precision][1:]
         one, zero = ctypes.byref(self._one), ctypes.byref(self._zero)
         flip_a, flip_b = (TRANSPOSED if x == "t" else NORMAL for x in layout)
         stream = ctypes.c_void_p(device.current_stream(self.index))
@@ -105,11 +105,11 @@ class Gemm:
         _call(
             *("cublasGemmEx", self._handle, flip_b, flip_a, n, m, k, one),
             *(_pointer_to(b), kind, b.shape[1], _pointer_to(a), kind, a.shape[1], zero),
-            *(_pointer_to(c), FP32, n, adds, DEFAULT_GEMM),
+            *(_pointer_to(c), FP32, n, sum_type, DEFAULT_GEMM),
         )
 
     def _sizes(self, c: Any, a: Any, b: Any, layout: str) -> tuple[int, int, int]:
-        """Return m, n, k; raise ArgumentError if the arrays do not fit each other."""
+        """Return m, n, k; raise ArgumentError for invalid shapes, dtypes or layout."""
         import torch
 
         if layout not in LAYOUTS:
@@ -130,29 +130,29 @@ class Gemm:
 
 
 def cublas_version() -> str:
-    """Return the library's version, e.g. "13.0.2"."""
-    found = [ctypes.c_int() for _ in range(3)]
-    for which, value in enumerate(found):
-        _call("cublasGetProperty", which, ctypes.byref(value))
-    return ".".join(str(value.value) for value in found)
+    """Return the version of cuBLAS, e.g. "13.0.2"."""
+    parts = [ctypes.c_int() for _ in range(3)]
+    for index, value in enumerate(parts):
+        _call("cublasGetProperty", index, ctypes.byref(value))
+    return ".".join(str(value.value) for value in parts)
 
 
 def workspace_bytes(capability: tuple[int, int]) -> int:
-    """Return PyTorch's workspace for cuBLAS: 32 MiB from Hopper on, else 8.1 MiB.
+    """Return the bytes of PyTorch's cuBLAS workspace: 32 MiB from Hopper on, else 8.1.
 
-    CUBLAS_WORKSPACE_CONFIG, ":KiB:count" once or more, overrides both.
+    CUBLAS_WORKSPACE_CONFIG, one or more ":KiB:count", overrides both.
     """
-    found = re.findall(r":(\d+):(\d+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
-    if not found:
-        found = [(4096, 8)] if capability >= (9, 0) else [(4096, 2), (16, 8)]
-    return sum(1024 * int(size) * int(count) for size, count in found)
+    pools = re.findall(r":(\d+):(\d+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
+    if not pools:
+        pools = [(4096, 8)] if capability >= (9, 0) else [(4096, 2), (16, 8)]
+    return sum(1024 * int(size) * int(count) for size, count in pools)
 
 
 @functools.cache
 def open_cublas() -> ctypes.CDLL:
-    """Return libcublas: the one that PyTorch has loaded, or another installed one.
+    """Return libcublas: PyTorch's if it is loaded, else an installed one.
 
-    Raises KernelError if there is none.
+    Raises KernelError if none is installed.
     """
     loaded = getattr(os, "RTLD_NOLOAD", 0)
     for mode in (loaded, None):
@@ -160,7 +160,7 @@ def open_cublas() -> ctypes.CDLL:
             with contextlib.suppress(OSError):
                 return ctypes.CDLL(name, mode=os.RTLD_NOW | (mode or 0))
         if mode is not None:
-            with contextlib.suppress(Exception):  # not installed, or finds nothing
+            with contextlib.suppress(Exception):  # no pathfinder or no cuBLAS
                 from cuda.pathfinder import load_nvidia_dynamic_lib
 
                 path = load_nvidia_dynamic_lib("cublas").abs_path
@@ -170,16 +170,16 @@ def open_cublas() -> ctypes.CDLL:
 
 @functools.cache
 def _handle(index: int) -> tuple[ctypes.c_void_p, torch.Tensor]:
-    """Return a handle for a GPU, never destroyed, and its workspace."""
+    """Return a cuBLAS handle for a GPU, which is never destroyed, and its workspace."""
     import torch
 
-    where = torch.device("cuda", index)
-    size = workspace_bytes(torch.cuda.get_device_capability(where))
-    room = torch.empty(size, dtype=torch.uint8, device=where)
-    found = ctypes.c_void_p()
-    with torch.cuda.device(where):
-        _call("cublasCreate_v2", ctypes.byref(found))
-    return found, room
+    gpu = torch.device("cuda", index)
+    size = workspace_bytes(torch.cuda.get_device_capability(gpu))
+    workspace = torch.empty(size, dtype=torch.uint8, device=gpu)
+    handle = ctypes.c_void_p()
+    with torch.cuda.device(gpu):
+        _call("cublasCreate_v2", ctypes.byref(handle))
+    return handle, workspace
 
 
 def _pointer_to(tensor: torch.Tensor) -> ctypes.c_void_p:
@@ -188,12 +188,12 @@ def _pointer_to(tensor: torch.Tensor) -> ctypes.c_void_p:
 
 def _call(function: str, *args: Any) -> None:
     if status := getattr(open_cublas(), function)(*args):
-        why = STATUS.get(status, "unknown")
-        raise KernelError(f"{function}: cuBLAS status {status}, {why}")
+        reason = STATUS.get(status, "unknown")
+        raise KernelError(f"{function}: cuBLAS status {status}, {reason}")
 
 
 SOURCES = {"cuda": "peaks.cu", "cpu": "peaks.c"}
-# rung, precision, minimal and maximal compute capability times 10, as in the source.
+# rung, precision, minimal and maximal compute capability times 10; as in peaks.cu.
 KINDS = (
     ("ffma", "fp32", 0, 999),
     ("mma", "tf32", 80, 999),
@@ -202,56 +202,56 @@ KINDS = (
     ("wgmma", "tf32", 90, 90),
     ("wgmma", "bf16", 90, 90),
 )
-COPIED = {"cuda": 1 << 28, "cpu": 1 << 25}  # floats
-IN_L2 = 1 << 22  # floats, 16 MiB: more than all L1 caches, less than an L2 cache
-BLOCKS_A_PROCESSOR = 8  # blocks per multiprocessor that reads: 2048 threads
+COPIED = {"cuda": 1 << 28, "cpu": 1 << 25}  # number of floats in a copy
+IN_L2 = 1 << 22  # floats: 16 MiB exceed all L1 caches, and fit in an L2 cache
+BLOCKS_A_PROCESSOR = 8  # reading blocks per multiprocessor: 2048 threads
 BURST = 1e-3  # duration of a kernel, in seconds
-SECONDS = 0.4  # approximate seconds that each is timed
-THREADS = 256  # per block, as in the source
+SECONDS = 0.4  # approximate seconds of timing per kernel
+THREADS = 256  # per block, as in peaks.cu
 
 
 def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
-    """Return a device's rows: cached, or measured now if `again` or if none are cached.
+    """Return a device's rows from the cache; measure if there are none, or if `again`.
 
     Raises BuildError without a compiler, KernelError if a kernel fails.
     """
-    where = devices.parse_device(device)
-    source = Path(__file__).with_name(SOURCES[where.type])
-    name = results.device_name(where)
-    made = name + source.read_text() + Path(__file__).read_text()
-    digest = hashlib.sha256(made.encode()).hexdigest()[:16]
-    kept = store.cache_folder("peaks") / f"{digest}.json"
-    if kept.exists() and not again:
-        return json.loads(kept.read_text())
-    found = _on_gpu(where) if where.type == "cuda" else _on_cpu(where)
+    place = devices.parse_device(device)
+    source = Path(__file__).with_name(SOURCES[place.type])
+    name = results.device_name(place)
+    text = name + source.read_text() + Path(__file__).read_text()
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    path = store.cache_folder("peaks") / f"{digest}.json"
+    if path.exists() and not again:
+        return json.loads(path.read_text())
+    fresh_rows = _on_gpu(place) if place.type == "cuda" else _on_cpu(place)
     stamp = {"date": datetime.date.today().isoformat(), "commit": results.commit()}
-    rows = [row | stamp for row in found]
-    store.write(kept, json.dumps(rows))
+    rows = [row | stamp for row in fresh_rows]
+    store.write(path, json.dumps(rows))
     return rows
 
 
 def ceilings(rows: Iterable[Row]) -> dict[str, float]:
-    """Return the highest of each: GB/s of a copy ("gbs") and of reads from the L2 cache
-    ("l2"), and TFLOP/s by precision. 3xtf32: a third of tf32.
+    """Return the highest rates: "gbs" of a copy and "l2" of reads from the L2 cache in
+    GB/s, and of each precision in TFLOP/s. 3xtf32 is a third of tf32.
     """
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for row in (row for row in rows if row["op"] == "peak"):
         name = {"copy": "gbs", "l2": "l2"}.get(row["rung"], row["precision"])
         value = row["gbs"] if name in ("gbs", "l2") else row["tflops"]
-        found[name] = max(value, found.get(name, 0.0))
-    if "tf32" in found:
-        found["3xtf32"] = found["tf32"] / 3
-    if "bf16" in found:  # the same units, at the same rate
-        found["fp16"] = max(found["bf16"], found.get("fp16", 0.0))
-    return found
+        rates[name] = max(value, rates.get(name, 0.0))
+    if "tf32" in rates:
+        rates["3xtf32"] = rates["tf32"] / 3
+    if "bf16" in rates:  # fp16 uses the same units at the same rate
+        rates["fp16"] = max(rates["bf16"], rates.get("fp16", 0.0))
+    return rates
 
 
 def _make_row(
-    rung: str, precision: str, where: Any, timed: Timed, **more: float
+    rung: str, precision: str, place: Any, timed: Timed, **more: float
 ) -> Row:
     return {
         **{"op": "peak", "impl": "weft", "rung": rung, "precision": precision},
-        **{"target": where.type, "device": timed.device, **timed.row(), **more},
+        **{"target": place.type, "device": timed.device, **timed.row(), **more},
     }
 
 
@@ -260,7 +260,7 @@ def _make_row(
 
 @functools.cache
 def open_library(target: str, name: str = "") -> ctypes.CDLL:
-    """Open peaks.cu for "cuda", peaks.c for "cpu", or the source called `name`."""
+    """Open the library of peaks.cu for "cuda", peaks.c for "cpu", or source `name`."""
     source = Path(__file__).with_name(name or SOURCES[target])
     files = [build.KERNELS / "common" / "common.cu", source]
     flavour = build.Flavour.here(target)
@@ -271,104 +271,104 @@ def open_library(target: str, name: str = "") -> ctypes.CDLL:
     return lib
 
 
-def _on_gpu(where: Any) -> list[Row]:
+def _on_gpu(place: Any) -> list[Row]:
     import torch
 
     lib = open_library("cuda")
-    capability = devices.compute_capability(where.index)
+    capability = devices.compute_capability(place.index)
     sm = 10 * capability[0] + capability[1]
     count = COPIED["cuda"]
-    x, y = (torch.randn(count, device=where) for _ in range(2))
+    x, y = (torch.randn(count, device=place) for _ in range(2))
     copy = Contender(lambda i: queue(lib, "peak_copy", y, x, ctypes.c_size_t(count)))
-    copy.checked = True  # below
-    timed = _time_alone(copy, where)
+    copy.checked = True  # torch.equal() below
+    timed = _time_alone(copy, place)
     if not torch.equal(x, y):
-        raise KernelError("peak_copy: what was copied is not the same")
-    found = [
-        _make_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)
+        raise KernelError("peak_copy: the copy differs from its source")
+    rows = [
+        _make_row("copy", "fp32", place, timed, gbs=8 * count / timed.fastest / 1e3)
     ]
-    found.append(_read_l2(lib, where))
-    for kind, (rung, precision, least, most) in enumerate(KINDS):
-        if least <= sm <= most:
-            found.append(_measure_chain(lib, kind, rung, precision, where))
-    return found
+    rows.append(_read_l2(lib, place))
+    for kind, (rung, precision, minimum, maximum) in enumerate(KINDS):
+        if minimum <= sm <= maximum:
+            rows.append(_measure_chain(lib, kind, rung, precision, place))
+    return rows
 
 
-def _read_l2(lib: Any, where: Any) -> Row:
-    """Time reads that the L2 cache serves and that bypass the L1 caches."""
+def _read_l2(lib: Any, place: Any) -> Row:
+    """Time reads that bypass the L1 caches and that the L2 cache serves."""
     import torch
 
-    processors = torch.cuda.get_device_properties(where).multi_processor_count
+    processors = torch.cuda.get_device_properties(place).multi_processor_count
     blocks, turns = BLOCKS_A_PROCESSOR * processors, 64
     x, out = (
-        torch.randn(IN_L2, device=where),
-        torch.empty(blocks * THREADS, device=where),
+        torch.randn(IN_L2, device=place),
+        torch.empty(blocks * THREADS, device=place),
     )
     count = ctypes.c_size_t(IN_L2)
     read = Contender(lambda i: queue(lib, "peak_l2", out, x, count, blocks, turns))
-    timed = _time_alone(read, where)
+    timed = _time_alone(read, place)
     gbs = 4 * IN_L2 * turns / timed.fastest / 1e3
-    return _make_row("l2", "fp32", where, timed, gbs=gbs)
+    return _make_row("l2", "fp32", place, timed, gbs=gbs)
 
 
-def _measure_chain(lib: Any, kind: int, rung: str, precision: str, where: Any) -> Row:
-    """Measure multiply-adds of a kind, for as many turns as take BURST seconds."""
+def _measure_chain(lib: Any, kind: int, rung: str, precision: str, place: Any) -> Row:
+    """Time multiply-adds of a kind, with as many turns as fill BURST seconds."""
     import torch
 
-    with torch.cuda.device(where.index):
+    with torch.cuda.device(place.index):
         blocks = lib.peak_blocks(kind)
-    out = torch.empty(blocks * THREADS, device=where)
-    few, flops = 64, lib.peak_flops(kind) * blocks
+    out = torch.empty(blocks * THREADS, device=place)
+    few_turns, flops = 64, lib.peak_flops(kind) * blocks
 
     def run(turns: int) -> Contender:
         return Contender(lambda i: queue(lib, "peak_run", kind, out, blocks, turns))
 
-    once = _time_alone(run(few), where, seconds=0.05).us / few
-    turns = max(few, round(1e6 * BURST / once))
-    timed = _time_alone(run(turns), where)
+    us_per_turn = _time_alone(run(few_turns), place, seconds=0.05).us / few_turns
+    turns = max(few_turns, round(1e6 * BURST / us_per_turn))
+    timed = _time_alone(run(turns), place)
     tflops = flops * turns / timed.fastest / 1e6
-    return _make_row(rung, precision, where, timed, tflops=tflops)
+    return _make_row(rung, precision, place, timed, tflops=tflops)
 
 
 def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
-    """Call a function of peaks.cu on torch's stream, with tensors as addresses."""
+    """Call a function of peaks.cu on torch's stream; pass tensors as addresses."""
     tensors = [a for a in args if hasattr(a, "data_ptr")]
     index = tensors[0].device.index
     stream = 0 if index is None else devices.current_stream(index)
-    given = [
+    arguments = [
         ctypes.c_void_p(a.data_ptr()) if hasattr(a, "data_ptr") else a for a in args
     ]
-    if status := getattr(lib, function)(*given, ctypes.c_void_p(stream)):
+    if status := getattr(lib, function)(*arguments, ctypes.c_void_p(stream)):
         raise KernelError(f"{function}: CUDA error {status}")
 
 
-def _time_alone(one: Contender, where: Any, seconds: float = 0.0) -> Timed:
-    """Time it alone; a GPU stays cool, so that its clock is the highest."""
-    timer, cool = ("event", True) if where.type == "cuda" else ("wall", False)
+def _time_alone(one: Contender, place: Any, seconds: float = 0.0) -> Timed:
+    """Time a contender alone; a GPU stays cool, so that its clock is highest."""
+    timer, cool = ("event", True) if place.type == "cuda" else ("wall", False)
     limit = seconds or SECONDS
-    return race({"it": one}, where, timer, seconds=limit, cool=cool)["it"]
+    return race({"it": one}, place, timer, seconds=limit, cool=cool)["it"]
 
 
 # ---- a CPU -----------------------------------------------------------------------
 
 
-def _on_cpu(where: Any) -> list[Row]:
-    """Measure with OpenMP's default number of threads; no cache can hold the copy."""
+def _on_cpu(place: Any) -> list[Row]:
+    """Measure with OpenMP's default number of threads; the copy exceeds every cache."""
     import numpy as np
 
     lib, count = open_library("cpu"), COPIED["cpu"]
     x, y = np.ones(count, np.float32), np.zeros(count, np.float32)
-    given = y.ctypes.data, x.ctypes.data, count
-    words = [ctypes.c_void_p(a) for a in given[:2]] + [ctypes.c_size_t(count)]
-    timed = _time_alone(Contender(lambda i: lib.peak_copy(*words)), where)
-    found = [
-        _make_row("copy", "fp32", where, timed, gbs=8 * count / timed.fastest / 1e3)
+    arguments = y.ctypes.data, x.ctypes.data, count
+    words = [ctypes.c_void_p(a) for a in arguments[:2]] + [ctypes.c_size_t(count)]
+    timed = _time_alone(Contender(lambda i: lib.peak_copy(*words)), place)
+    rows = [
+        _make_row("copy", "fp32", place, timed, gbs=8 * count / timed.fastest / 1e3)
     ]
     threads, turns = lib.peak_threads(), 4000
     out = np.zeros(threads, np.float32)
-    at = ctypes.c_void_p(out.ctypes.data)
-    by = ctypes.c_float(0.999), ctypes.c_float(0.5)
-    timed = _time_alone(Contender(lambda i: lib.peak_run(at, turns, *by)), where)
+    address = ctypes.c_void_p(out.ctypes.data)
+    xy = ctypes.c_float(0.999), ctypes.c_float(0.5)
+    timed = _time_alone(Contender(lambda i: lib.peak_run(address, turns, *xy)), place)
     tflops = lib.peak_flops() * threads * turns / timed.fastest / 1e6
-    row = _make_row("fma", "fp32", where, timed, tflops=tflops)
-    return [*found, row | {"threads": threads}]
+    row = _make_row("fma", "fp32", place, timed, tflops=tflops)
+    return [*rows, row | {"threads": threads}]

@@ -1,18 +1,18 @@
 """One description of work to time, and one race for all of it.
 
-    found = race({"ours": Contender(run), "theirs": Contender(call=f)}, "cuda")
-    found["ours"].us                    the median, in microseconds
+    results = race({"ours": Contender(run), "theirs": Contender(call=f)}, "cuda")
+    results["ours"].us                  the median, in microseconds
 
-Contenders take turns, sample by sample, so that all see the same machine. A pause (on
-a CPU) and one untimed call precede each sample. race() takes samples until all medians
-are known well enough or the time is up; `stopped` records which. With `rounds` it takes
-exactly that many samples, by events on a GPU and by the host's clock on a CPU, without
-PyTorch.
+Contenders take turns, sample by sample, so that all run under the same conditions. A
+pause (on a CPU) and one untimed call precede each sample. race() takes samples until
+all medians are precise enough or the time is up; `stopped` records the reason. With
+`rounds`, it takes exactly that many samples, by events on a GPU and by the host's clock
+on a CPU, without PyTorch.
 
-Warm: the same inputs again and again. Cold: inputs that are in no cache. Either copies
-of them that exceed the cache take turns ("rotated"), or, where that needs too many
-copies, the cache is "flushed" before each call. A burst of calls is one sample (with
-timer `kernel`, each call is).
+Warm: each call uses the same inputs. Cold: the inputs are in no cache. Either copies of
+the inputs that together exceed the cache take turns ("rotated"), or, if that needs too
+many copies, the cache is "flushed" before each call. A sample is a burst of calls; with
+timer `kernel`, it is one call.
 """
 
 from __future__ import annotations
@@ -34,39 +34,39 @@ if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
 
 
-REST = 10e-3  # seconds between samples on a CPU, for other threads to fall asleep
+REST = 10e-3  # seconds between samples on a CPU, in which other threads fall asleep
 PAUSE = 60e-3  # seconds between samples that keep tensor cores cool
-LEAST = 8  # samples before a spread is believed
-SPREAD = 0.005  # the median is known to half a percent
+LEAST = 8  # minimum number of samples for a spread
+SPREAD = 0.005  # the median's uncertainty at which a race ends: half a percent
 
 
 @dataclass(eq=False)
 class Contender:
     """Work to time, and the keys that identify it in a row of results.
 
-    The work is one of three functions: run(i) does it once, on the i-th copy of its
-    inputs; call() does it once, always on the same inputs; block(n) does it n times.
+    One of three functions does the work: run(i) once, on the i-th copy of its inputs;
+    call() once, always on the same inputs; block(n) n times.
     """
 
     run: Callable[[int], object] | None = None
-    copies: int = 1  # copies of its inputs: more than one only for cold runs
+    copies: int = 1  # copies of its inputs; more than one only for cold runs
     flush: Callable[[], object] | None = None  # empties the cache before each call
-    calls: int = 0  # calls in a sample; 0: as many as make a burst
+    calls: int = 0  # calls in a sample; 0: as many as fill a burst
     burst: float = 0.0  # approximate seconds of a burst
-    done: int = 0  # calls of run so far: each burst continues with the next copy
-    checked: bool = False  # whether its result is known to be right
+    done: int = 0  # calls of run() so far; each burst continues with the next copy
+    checked: bool = False  # whether its result has passed a check
     spins: float = 0.0  # seconds for which its threads keep cores busy afterwards
     call: Callable[[], Any] | None = None
     block: Callable[[int], object] | None = None
     row: Row = field(default_factory=dict)  # first keys of its row: impl, rung, ...
-    facts: Row = field(default_factory=dict)  # keys that follow the measurement
+    facts: Row = field(default_factory=dict)  # keys after those of the measurement
     before: Callable[[], object] | None = None  # called before a sample is timed
     after: Callable[[], object] | None = None  # called after a sample was timed
     lead: bool = True  # whether a pause and an untimed call precede each sample
-    limit: float = math.inf  # seconds of timing after which it sits out
-    most: float = math.inf  # samples after which it sits out
-    out: Any = None  # the array that it writes, for a benchmark that checks it,
-    want: Any = None  # and the expected contents of that array
+    limit: float = math.inf  # maximal seconds of timing; then it sits out
+    most: float = math.inf  # maximal number of samples; then it sits out
+    out: Any = None  # the array that it writes, if a benchmark checks it
+    want: Any = None  # the expected contents of that array
     bytes: int = 0  # bytes that it must move
 
     @property
@@ -77,7 +77,7 @@ class Contender:
 
     @property
     def cache(self) -> str:
-        """The state of the caches before a call: "warm" or how they were made cold."""
+        """The state of the caches before a call: "warm", or "cold" and the method."""
         if self.flush:
             return "cold, flushed"
         return "cold, rotated" if self.copies > 1 else "warm"
@@ -104,12 +104,12 @@ class Contender:
 
 @dataclass
 class Timed:
-    """A Timing with the conditions of its measurement.
+    """A Timing and the conditions of its measurement.
 
-    cache: "warm", "cold, rotated" or "cold, flushed"; checked: whether the call passed
-    a check before timing; spread: the width of the median's 95 % interval over the
-    median; stopped: "spread", "time" or "samples"; pause: seconds between bursts;
-    samples_us: every sample, in microseconds.
+    cache: "warm", "cold, rotated" or "cold, flushed". checked: whether the call passed
+    a check before timing. spread: the width of the median's 95 % confidence interval
+    over the median. stopped: "spread", "time" or "samples". pause: seconds between
+    bursts. samples_us: every sample, in microseconds.
     """
 
     timing: Timing
@@ -145,20 +145,21 @@ class Timed:
         }
 
     def __repr__(self) -> str:
-        t, said = self.timing, f"{self.cache}, median of {self.timing.samples}"
-        said += "" if self.checked else ", unchecked"
+        timing = self.timing
+        conditions = f"{self.cache}, median of {timing.samples}"
+        conditions += "" if self.checked else ", unchecked"
         text = (
-            f"{round_number(t.median)} µs ({round_number(t.low)} to "
-            f"{round_number(t.high)}; "
+            f"{round_number(timing.median)} µs ({round_number(timing.low)} to "
+            f"{round_number(timing.high)}; "
         )
-        text += f"{t.timer}, {said}"
+        text += f"{timing.timer}, {conditions}"
         clocks = self.state.get("clock")
         text += f", {clocks[0]} to {clocks[1]} MHz" if clocks else ""
-        if why := self.state.get("throttled"):
-            text += f", throttled: {why}"
+        if reason := self.state.get("throttled"):
+            text += f", throttled: {reason}"
         if self.stopped != "spread":
-            known = f"{100 * self.spread:.2g} %" if self.spread < math.inf else "?"
-            text += f"; stopped by {self.stopped}, the median is known to {known}"
+            interval = f"{100 * self.spread:.2g} %" if self.spread < math.inf else "?"
+            text += f"; stopped by {self.stopped}, the median is known to {interval}"
         return f"{text}) on {self.device}"
 
 
@@ -175,51 +176,51 @@ def race(
     cool: bool = False,
     tick: Callable[[], object] = lambda: None,
 ) -> dict[str, Timed]:
-    """Time the contenders in turn, and return the result of each.
+    """Time the contenders in turn; return each result by name.
 
-    timer: one of TIMERS, or a clock; "" selects the one that fits. seconds: the
-    approximate time limit for each contender. samples: maximal number of bursts of
-    each. spread: the width of the median's interval at which the race ends. cool: short
-    bursts with long pauses. rounds: takes exactly this many samples instead; the clock,
-    temperature and power of the GPU are not read then. discard: number of rounds before
-    the first one that counts. tick: called after each sample, and in place of those
-    that a contender leaves out.
+    timer: one of TIMERS, or a clock; "" selects the device's default. seconds: the
+    approximate time limit per contender. samples: the maximal number of bursts of each.
+    spread: the spread of all medians at which the race ends; see Timed. cool: whether
+    to use short bursts with long pauses. rounds: the exact number of samples, in place
+    of these limits; the GPU's clock, temperature and power are then not read. discard:
+    the number of rounds before the first one that counts. tick: called after each
+    sample, and in place of each sample that a contender sits out.
     Raises ArgumentError for an unknown timer.
     """
-    where = devices.parse_device(device)
+    place = devices.parse_device(device)
     clock: Any = timer
     if isinstance(timer, str):
-        clock = clock_for(where) if rounds and not timer else timer_named(timer, where)
+        clock = clock_for(place) if rounds and not timer else timer_named(timer, place)
     for one in contenders.values():
-        _set_calls(one, where)
-    pauses = _find_pauses(contenders, where, cool)
-    watches = {name: None if rounds else Watch(where) for name in contenders}
-    found: dict[str, list[float]] = {name: [] for name in contenders}
+        _set_calls(one, place)
+    pauses = _find_pauses(contenders, place, cool)
+    watches = {name: None if rounds else Watch(place) for name in contenders}
+    times: dict[str, list[float]] = {name: [] for name in contenders}
     start, stopped = time.monotonic(), "samples"
     for number in range(-discard, rounds or samples):
-        there = {n: c for n, c in contenders.items() if not _sits_out(c, found[n])}
-        taken = clock.round(there, watches, pauses, tick)
-        for _ in range(len(contenders) - len(there)):
+        active = {n: c for n, c in contenders.items() if not _sits_out(c, times[n])}
+        new_samples = clock.round(active, watches, pauses, tick)
+        for _ in range(len(contenders) - len(active)):
             tick()
         if number < 0:
             continue
-        for name, us in taken.items():
-            found[name] += us
-        late = time.monotonic() - start >= seconds * len(contenders)
-        known = all(spread_of(us) <= spread for us in found.values())
-        if not rounds and (late or known):
-            stopped = "spread" if known else "time"
+        for name, us in new_samples.items():
+            times[name] += us
+        is_late = time.monotonic() - start >= seconds * len(contenders)
+        is_exact = all(spread_of(us) <= spread for us in times.values())
+        if not rounds and (is_late or is_exact):
+            stopped = "spread" if is_exact else "time"
             break
-    shown = device_name(where)
+    model = device_name(place)
     return {
         name: Timed(
             summarize(us, clock.name),
-            *(shown, contenders[name].cache, contenders[name].checked, spread_of(us)),
+            *(model, contenders[name].cache, contenders[name].checked, spread_of(us)),
             "spread" if spread_of(us) <= spread else stopped,
             *(contenders[name].calls, pauses[name], us),
             watch.row() if (watch := watches[name]) else {},
         )
-        for name, us in found.items()
+        for name, us in times.items()
     }
 
 
@@ -227,27 +228,27 @@ def spread_of(samples: Sequence[float]) -> float:
     """Return the width of the median's 95 % confidence interval over the median.
 
     It uses order statistics (normal approximation of the binomial), so it assumes no
-    distribution. Infinite for fewer than LEAST samples.
+    distribution. It is infinite for fewer than LEAST samples.
     """
-    n = len(samples)
-    if n < LEAST:
+    count = len(samples)
+    if count < LEAST:
         return math.inf
     ordered = np.sort(np.asarray(samples))
-    half = 0.98 * math.sqrt(n)  # 1.96 / 2
-    low = max(0, math.floor(n / 2 - half))
-    high = min(n - 1, math.ceil(n / 2 + half))
+    half = 0.98 * math.sqrt(count)  # 1.96 standard deviations of sqrt(count) / 2
+    low = max(0, math.floor(count / 2 - half))
+    high = min(count - 1, math.ceil(count / 2 + half))
     return float((ordered[high] - ordered[low]) / np.median(ordered))
 
 
 def _set_calls(one: Contender, device: AnyDevice) -> None:
-    """Warm up, and decide how many calls make a burst."""
+    """Warm up, and choose the number of calls in a burst."""
     if one.calls:
         return
     timer = WallTimer(device)
     plain = Contender(one.run, one.copies, call=one.call, block=one.block)
     plain.turn()
     one.calls = 1
-    for _ in range(3):  # until the burst is long enough for a clock
+    for _ in range(3):  # each burst is longer, so its time is more precise
         us = timer.span(plain, one.calls, Watch(device)) / one.calls
         one.calls = burst_of(us)
         one.burst = 1e-6 * us * one.calls
@@ -258,10 +259,9 @@ def _set_calls(one: Contender, device: AnyDevice) -> None:
 def _find_pauses(
     contenders: Mapping[str, Contender], device: AnyDevice, cool: bool
 ) -> dict[str, float]:
-    """Return the seconds of pause before a sample of each contender.
+    """Return the pause before a sample of each contender, in seconds.
 
-    A call longer than a burst gets a longer cooling pause, so that the share of work
-    stays as small.
+    If a call is longer than a burst, its cooling pause grows in proportion.
     """
     if cool:
         return {
@@ -273,5 +273,5 @@ def _find_pauses(
 
 
 def _sits_out(one: Contender, samples: Sequence[float]) -> bool:
-    """Return whether the contender was timed as often, or as long, as it may be."""
+    """Return whether the contender has reached its limit of samples or seconds."""
     return len(samples) >= one.most or 1e-6 * one.calls * sum(samples) >= one.limit

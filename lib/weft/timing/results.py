@@ -1,11 +1,11 @@
-"""The one JSON format of all measurements of the lab, and tables of them.
+"""The JSON format of all the lab's measurements, and tables of them.
 
     {"machine": {device, cpu, cores, driver, toolkit, torch, date, commit},
      "rows": [{op, impl, rung, precision, target, device, timer, us, us_low,
                us_high, us_mean, ...}]}
 
 us is the median over samples, us_low and us_high the 20th and 80th percentile.
-vs_<peer> is the peer's time over ours in the same run: above 1 we are faster. Values
+vs_<peer> is the peer's time over ours in the same run: above 1, ours is faster. Values
 that cannot be measured are null.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 Row = dict[str, Any]  # one of the "rows" above: a measurement
-ResultFile = dict[str, Any]  # as read_json() returns it: "machine" and "rows"
+ResultFile = dict[str, Any]  # a result of read_json(): "machine" and "rows"
 
 BAND = (20, 80)  # percentiles
 STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
@@ -41,7 +41,7 @@ STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
 
 @dataclass(frozen=True)
 class Timing:
-    """The time of one call, in microseconds, and how it was measured."""
+    """The time of one call in microseconds, the timer and the number of samples."""
 
     median: float
     low: float
@@ -64,7 +64,7 @@ class Timing:
 
 
 def summarize(samples: Iterable[float], timer: str) -> Timing:
-    """Return the Timing of samples in microseconds; ValueError without samples."""
+    """Return the Timing of samples in microseconds; raise ValueError without any."""
     values = np.asarray(list(samples), dtype=float)
     if not values.size:
         raise ValueError("no samples to summarize")
@@ -83,7 +83,7 @@ def device_name(device: AnyDevice | str = "cpu") -> str:
 
 
 def machine(device: AnyDevice | str = "cpu") -> dict[str, Any]:
-    """Return the "machine" of every JSON file; missing values are null."""
+    """Return the value of "machine" in a JSON file; missing values are null."""
     import torch
 
     return {
@@ -101,18 +101,18 @@ def machine(device: AnyDevice | str = "cpu") -> dict[str, Any]:
 def commit() -> str | None:
     """Return the checkout's commit, with "+" if files differ; None outside git.
 
-    WEFT_COMMIT names it when a copy without git is measured.
+    WEFT_COMMIT overrides it, for the measurement of a copy without git.
     """
-    if named := os.environ.get("WEFT_COMMIT"):
-        return named
+    if name := os.environ.get("WEFT_COMMIT"):
+        return name
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", "describe", "--always", "--exclude=*", "--dirty=+"],
             **{"cwd": ROOT, "text": True, "capture_output": True},
         )
     except OSError:
         return None
-    return done.stdout.strip() or None
+    return process.stdout.strip() or None
 
 
 def write_json(
@@ -121,24 +121,24 @@ def write_json(
     device: AnyDevice | str = "cpu",
     **more: Any,
 ) -> None:
-    """Write machine, rows and `more` to `path`: whole, or not at all."""
+    """Write the machine, the rows and `more` to `path`, completely or not at all."""
     path = Path(path)
     text = json.dumps(
         {"machine": machine(device), "rows": rows, **more}, default=_convert_plain
     )
-    with store.replace_file(path) as beside:
-        beside.write_text(_one_row_per_line(json.loads(text)))
-        os.chmod(beside, 0o644)
+    with store.replace_file(path) as part:
+        part.write_text(_one_row_per_line(json.loads(text)))
+        os.chmod(part, 0o644)
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
-    """Read a file of write_json(); raise ValueError with its name if it is not one."""
+    """Read a file of write_json(); raise ValueError, with its path, if invalid."""
     try:
         results = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} holds no results: {error}") from None
+        raise ValueError(f"{path} contains no results: {error}") from None
     if not isinstance(results, dict) or not {"machine", "rows"} <= results.keys():
-        raise ValueError(f"{path} holds no results: 'machine' and 'rows' are missing")
+        raise ValueError(f"{path} contains no results: no 'machine' or no 'rows'")
     return results
 
 
@@ -149,7 +149,7 @@ def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
     words = [all(isinstance(r.get(c), str | None) for r in rows) for c in columns]
     lines = []
     for line in [columns, *cells]:
-        # Words are read from the left, numbers compared from the right.
+        # Words are aligned to the left, numbers to the right.
         aligned = [
             cell.ljust(width) if word else cell.rjust(width)
             for cell, width, word in zip(line, widths, words)
@@ -166,11 +166,11 @@ def _convert_plain(value: Any) -> Any:
     """Convert NumPy's numbers and arrays to types of JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not for JSON")
+    raise TypeError(f"JSON has no type for {type(value).__name__}")
 
 
 def _one_row_per_line(results: dict[str, Any]) -> str:
-    """Return JSON that diffs well: one line per row, short numbers."""
+    """Return JSON with one line per row and short numbers, for readable diffs."""
     results = _round_numbers(results)
     parts = []
     for key, value in results.items():
@@ -184,7 +184,7 @@ def _one_row_per_line(results: dict[str, Any]) -> str:
 
 def _round_numbers(value: Any) -> Any:
     if isinstance(value, float):
-        # JSON has neither NaN nor infinity.
+        # JSON supports neither NaN nor infinity.
         return float(f"{value:.6g}") if np.isfinite(value) else None
     if isinstance(value, dict):
         return {key: _round_numbers(inner) for key, inner in value.items()}
@@ -202,9 +202,9 @@ def _write_cell(value: Any) -> str:
 
 
 def add_torch_ratios(rows: Sequence[dict[str, Any]]) -> None:
-    """Give rows of a race vs_torch_eager and vs_torch_best, null without a peer.
+    """Add vs_torch_eager and vs_torch_best to rows of a race; null without a peer.
 
-    A peer is a row of PyTorch in the same precision at the same batch.
+    A peer is a row of PyTorch with the same precision and batch size.
     """
     for row in rows:
         peers = [
@@ -214,14 +214,14 @@ def add_torch_ratios(rows: Sequence[dict[str, Any]]) -> None:
             and all(peer.get(key) == row.get(key) for key in ("precision", "batch"))
         ]
         eager = [peer for peer in peers if peer["rung"] == "eager"]
-        for key, those in (("vs_torch_eager", eager), ("vs_torch_best", peers)):
-            times = [peer["us"] for peer in those]
+        for key, candidates in (("vs_torch_eager", eager), ("vs_torch_best", peers)):
+            times = [peer["us"] for peer in candidates]
             ours = row["impl"] != "torch" and times
             row[key] = min(times) / row["us"] if ours else None
 
 
 def label_row(row: dict[str, Any]) -> str:
-    """Return the label beside a row's mark: "weft reference", "eager channels-last"."""
+    """Return the label of a row in charts: "weft reference", "eager channels-last"."""
     if row["impl"] != "torch":
         return f"weft {row['rung']}"
     layout = row.get("layout") or ""
@@ -231,12 +231,12 @@ def label_row(row: dict[str, Any]) -> str:
 
 
 def stamp_row() -> dict[str, Any]:
-    """Return a row's date and commit: one file may contain rows of several runs."""
+    """Return a row's date and commit, since a file may contain rows of several runs."""
     date = datetime.date.today().isoformat()
     return {"date": date, "commit": commit()}
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of the error's message, or its type."""
+    """Return the first line of an error's message, or its type without a message."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

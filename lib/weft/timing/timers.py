@@ -1,16 +1,16 @@
 """The time of one call, and its uncertainty.
 
 time_call() takes a fixed number of samples, by events on a GPU and by the host's clock
-on a CPU, without PyTorch. time_graph() does so for a graph of many calls. bench()
-chooses the number of samples by the uncertainty of the median; see race.py, which times
-several contenders in turn.
+on a CPU, without PyTorch. time_graph() does the same for a graph of many calls. bench()
+takes samples until the median is precise enough; see race.py, which times several
+contenders in turn.
 
     bench(torch.mm, a, b)
 
-    kernel  the kernels' own durations, as CUPTI has them, through torch.profiler
-    graph   a CUDA graph of many calls, between two events: what a busy GPU needs
-    event   many calls between two events; short ones measure the host's launches
-    wall    the host's clock, until the work is done
+    kernel  the durations of the kernels, which torch.profiler reads from CUPTI
+    graph   a CUDA graph of many calls between two events: the time on a busy GPU
+    event   many calls between two events; for short calls, the time of their launches
+    wall    the host's clock until the work is done
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def time_call(
     calls: int = 1,
     warmup: int = 3,
 ) -> Timing:
-    """Time `call`: take `samples` samples, each the mean of `calls` calls in a row."""
+    """Time `call` by `samples` samples, each the mean of `calls` consecutive calls."""
     if samples < 1 or calls < 1 or warmup < 0:
         raise ValueError(f"samples={samples}, calls={calls}, warmup={warmup}")
     clock = clock_for(device)
@@ -57,9 +57,9 @@ def time_call(
 def time_graph(
     call: Callable[[], object], device: Any, samples: int = 30, launches: int = 10
 ) -> Timing:
-    """Time one call by a CUDA graph of `launches` calls: no launch from the host.
+    """Time one call by a CUDA graph of `launches` calls, without the host's launches.
 
-    The call must have run before, so that nothing is compiled during the capture.
+    `call` must have run before, so that nothing is compiled during the capture.
     """
     import torch
 
@@ -74,28 +74,25 @@ def time_graph(
 
 
 SAMPLE = 0.015  # approximate seconds of a sample
-
-STEPS = (4, 512)  # minimum and maximum in a sample
-
-SLOWEST = 60.0  # seconds that a contender may be timed, in all
-
+STEPS = (4, 512)  # minimal and maximal number of steps in a sample
+SLOWEST = 60.0  # maximal seconds of timing per contender
 HOST_TIMES = 7  # samples of the host's time
 
 
 def count_steps(run: Run, device: AnyDevice) -> int:
-    """Return the steps in a sample: a power of two that takes about SAMPLE seconds."""
+    """Return the number of steps in a sample: a power of two, about SAMPLE seconds."""
     run(2)
     us = clock_for(device).taken(lambda: run(STEPS[0])) / STEPS[0]
     if us > 1e6 * SAMPLE:
         return 1
-    wanted = 2 ** int(math.log2(1e6 * SAMPLE / us))
-    return min(STEPS[1], max(STEPS[0], wanted))
+    steps = 2 ** int(math.log2(1e6 * SAMPLE / us))
+    return min(STEPS[1], max(STEPS[0], steps))
 
 
 def time_host(
     run: Run, steps: int, device: AnyDevice, samples: int = HOST_TIMES
 ) -> float | None:
-    """Return the host's microseconds to queue a step; None if nothing queues."""
+    """Return the host's microseconds to queue a step; None on a CPU."""
     if device.type == "cpu":
         return None
     clock = HostTimer(device)
@@ -111,7 +108,7 @@ def synchronize(device: AnyDevice) -> None:
         torch.cuda.synchronize(device)
 
 
-Run = Callable[[int], object]  # queues that many steps
+Run = Callable[[int], object]  # queues the given number of steps
 
 
 def bench(
@@ -129,29 +126,28 @@ def bench(
 
     timer: one of TIMERS; by default "kernel" on a GPU and "wall" on a CPU. device: the
     device of the work, by default that of the arrays among args. check: called first;
-    if it raises or returns False, nothing is timed. Without a check the result is
-    marked as unchecked. cold: arrays among args take turns with copies of themselves.
-    Without arrays, or if that needs too many copies, the cache is flushed before each
-    call.
-    seconds: the approximate maximum. cool: bursts of 2 ms with pauses of 60 ms; calls
-    longer than a burst get longer pauses in proportion.
-    Raises ArgumentError for invalid arguments.
+    if it raises an error or returns False, nothing is timed. Without a check, the
+    result is marked as unchecked. cold: arrays among args take turns with copies of
+    themselves. Without arrays, or if that needs too many copies, the cache is flushed
+    before each call. seconds: the approximate time limit. cool: bursts of 2 ms with
+    pauses of 60 ms; for longer calls, the pauses grow in proportion. Raises
+    ArgumentError for invalid arguments.
     """
     if not callable(call):
         raise ArgumentError(f"bench({call!r:.40}): want a function to call")
     if check is not None and (not callable(check) or check() is False):
         raise ArgumentError("bench: not timed, since it has not passed its check")
-    where = devices.parse_device(_device_of(args) if device is None else device)
-    one = make_contender(call, args, where, cold)
+    place = devices.parse_device(_device_of(args) if device is None else device)
+    one = make_contender(call, args, place, cold)
     one.checked = check is not None
-    found = race({"it": one}, where, timer, seconds=seconds, spread=spread, cool=cool)
-    return found["it"]
+    results = race({"it": one}, place, timer, seconds=seconds, spread=spread, cool=cool)
+    return results["it"]
 
 
 def make_contender(
     call: Callable[..., object], args: Sequence[Any], device: AnyDevice, cold: bool
 ) -> Contender:
-    """Return call(*args) as a contender; if cold, with enough copies of its arrays."""
+    """Return a contender for call(*args); if cold, with enough copies of its arrays."""
     arrays = [a for a in args if hasattr(a, "nbytes")]
     size = sum(a.nbytes for a in arrays)
     if not cold:
@@ -163,22 +159,22 @@ def make_contender(
     return Contender(lambda i: call(*sets[i % copies]), copies)
 
 
-# Copies of the inputs; a graph of a burst contains a call for each. With 2048, inputs
-# of 60 kB and more exceed an L2 of 60 MiB; for smaller ones it is flushed.
+# Maximal number of copies of the inputs; a graph of a burst contains one call for each.
+# 2048 copies of 60 kB exceed an L2 of 60 MiB; for smaller inputs, it is flushed.
 MOST_COPIES = 2048
 
 
 def copies_for(size: int, device: AnyDevice) -> int:
     """Return how many inputs of `size` bytes, used in turn, exceed the cache.
 
-    Return 1 if that exceeds MOST_COPIES: the cache must then be flushed.
+    Returns 1 if the number exceeds MOST_COPIES: the cache must then be flushed.
     """
-    wanted = 1 + math.ceil(2 * cache_size(device) / max(size, 1))
-    return wanted if wanted <= MOST_COPIES else 1
+    copies = 1 + math.ceil(2 * cache_size(device) / max(size, 1))
+    return copies if copies <= MOST_COPIES else 1
 
 
 def cache_size(device: AnyDevice) -> int:
-    """Return the bytes of the largest cache: a GPU's L2, a CPU's last level."""
+    """Return the size of the largest cache in bytes: a GPU's L2, a CPU's last level."""
     if device.type == "cuda":
         import torch
 
@@ -186,8 +182,8 @@ def cache_size(device: AnyDevice) -> int:
     from pathlib import Path
 
     sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
-    found = [int(path.read_text().strip().rstrip("K")) for path in sizes]
-    return 1024 * max(found, default=32 << 10)
+    kibibytes = [int(path.read_text().strip().rstrip("K")) for path in sizes]
+    return 1024 * max(kibibytes, default=32 << 10)
 
 
 def make_flusher(device: AnyDevice) -> Callable[[], object]:
@@ -195,8 +191,8 @@ def make_flusher(device: AnyDevice) -> Callable[[], object]:
     import torch
 
     words = 2 * cache_size(device) // 8
-    room = torch.zeros(words, dtype=torch.int64, device=device)
-    return room.bitwise_not_
+    buffer = torch.zeros(words, dtype=torch.int64, device=device)
+    return buffer.bitwise_not_
 
 
 # ---- details ---------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The compilers, and the libraries that they build.
 
-build         compiles kernels/ to lib/libweft_*.so, one library per op and target
-tools         finds nvcc, g++ and disassemblers, and runs them
-keys          computes cache keys: hashes of the files that determine a result
-native        calls the compiled kernels through cffi
-launch_config  checks the [grid, block] of a launch
+build          compiles kernels/ to lib/libweft_*.so, one library per op and target
+tools          finds nvcc, g++ and disassemblers, and runs them
+keys           computes cache keys: hashes of the files that determine a result
+native         calls the compiled kernels through cffi
+launch_config  verifies the [grid, block] of a launch
 """

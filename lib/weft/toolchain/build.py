@@ -1,9 +1,9 @@
 """Compile kernels/ to lib/libweft_*.so, one library per op and target.
 
-A library is built when an op is first used. Its sources are compiled to objects, cached
-under a hash of text, headers, flags and compiler. The library's name contains a hash of
-all its objects, so new code always has a new name. This matters because reopening a
-shared library's path runs the old code, and overwriting an open library kills the
+A library is built when an op is first used. Its sources are compiled to objects, which
+are cached under a hash of text, headers, flags and compiler. The library's name
+contains a hash of all its objects, so new code always has a new name. Otherwise,
+reopening a path would run the old code, and overwriting an open library would kill the
 process. tools.py finds and runs the compilers.
 
     cpu   .cu through rewrite.py and g++ with kernels/simt, .c through g++
@@ -30,15 +30,15 @@ from . import keys, tools
 from .tools import find_tool, live_sm, nvcc, vendor_headers, version_of
 
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # folders with simt's headers
-WARNINGS = ["-Wall", "-Wextra"]  # treated as errors in the tests, see compile_check()
+WARNINGS = ["-Wall", "-Wextra"]  # the tests treat them as errors: compile_check()
 FIBERS = ("asm", "ucontext")
 SANITIZERS = ("address,undefined", "thread")
-# These flags make code call the hooks of kernels/simt/watch. They are used only to
-# compile: linking with them would add libtsan, which defines the same hooks.
+# These flags make code call the hooks of kernels/simt/watch. Only the compiler gets
+# them: in the linker they would add libtsan, which defines the same hooks.
 CHECK_FLAGS = (
     *("-O1", "-DSIMT_CHECK", "-fsanitize=thread", "-Wno-tsan"),
-    # With DWARF 5, addr2line would attribute a function's first lines to <stdin>, from
-    # which g++ reads the source.
+    # g++ reads the source from stdin. With DWARF 5, addr2line would attribute a
+    # function's first lines to <stdin>.
     *("-g1", "-gdwarf-4"),
     "-fno-tree-sra",  # otherwise g++ splits a float4 into four loads
     *("--param", "tsan-distinguish-volatile=1"),
@@ -46,10 +46,10 @@ CHECK_FLAGS = (
     "-fsanitize=bounds,shift-exponent,float-cast-overflow",
     "-fsanitize-coverage=trace-pc",
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
-    "-U_FORTIFY_SOURCE",  # Ubuntu enables it, which replaces builtins
+    "-U_FORTIFY_SOURCE",  # Ubuntu sets this macro, which replaces builtins
 )
-# Linker flags: the runtime replaces the heap functions that kernels call. In the watch
-# build, it also replaces every C library function that has no hook.
+# With these linker flags, the runtime replaces the heap functions that kernels call. In
+# the watch build, it also replaces every C library function that has no hook.
 _HEAP = (
     *("malloc", "free", "calloc"),
     *("_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm"),
@@ -61,10 +61,10 @@ CHECK_SMS = ("75", "80", "90a", "100")  # targets that nvcc must accept without 
 
 @dataclass(frozen=True)
 class Flavour:
-    """The kind of library to build. `march` and `fibers` affect the CPU target only.
+    """The kind of library to build.
 
-    march:  value of -march for the plain C rungs: native, x86-64-v3, ...
-    fibers: how the SIMT runtime switches threads: asm or ucontext
+    march:  (CPU) value of -march for the plain C rungs: native, x86-64-v3, ...
+    fibers: (CPU) how the SIMT runtime switches threads, asm or ucontext
     check:  whether kernels call the hooks of the watch build
     sanitize: value of -fsanitize, one of SANITIZERS, to find faults in the lab's code;
         the process that loads such a library must preload the sanitizer
@@ -75,11 +75,11 @@ class Flavour:
     fibers: str = "asm"
     check: bool = False
     sanitize: str = ""
-    sm: str = ""  # cuda: the compute capability, as nvcc spells it
+    sm: str = ""  # (CUDA) the compute capability in nvcc's spelling
 
     @staticmethod
     def here(target: str) -> Flavour:
-        """Return this machine's flavour; WEFT_MARCH, _FIBERS and _SANITIZE override."""
+        """Return this machine's flavour; WEFT_MARCH, _FIBERS, _SANITIZE change it."""
         if target == "cuda":
             return Flavour("cuda", sm=live_sm())
         march = os.environ.get("WEFT_MARCH", "native")
@@ -88,16 +88,15 @@ class Flavour:
             raise BuildError(f"WEFT_FIBERS is {fibers}, want {' or '.join(FIBERS)}")
         sanitize = os.environ.get("WEFT_SANITIZE", "")
         if sanitize not in ("", *SANITIZERS):
-            known = " or ".join(SANITIZERS)
-            raise BuildError(f"WEFT_SANITIZE is {sanitize}, want {known}")
+            sanitizers = " or ".join(SANITIZERS)
+            raise BuildError(f"WEFT_SANITIZE is {sanitize}, want {sanitizers}")
         return Flavour("cpu", march, fibers, sanitize=sanitize)
 
 
 def list_ops() -> list[str]:
     """List every op: a file kernels/<op>.cu or a folder kernels/<op>/ with .cu in it.
 
-    An op's subfolders are included, except hidden ones, where Jupyter keeps copies of
-    saved files.
+    Hidden folders, where Jupyter keeps copies of saved files, are ignored.
     """
     files = {path.stem for path in KERNELS.glob("*.cu")}
     folders = {path.parent.name for path in KERNELS.glob("[!.]*/*.cu")} - {"common"}
@@ -105,42 +104,42 @@ def list_ops() -> list[str]:
 
 
 def list_sources(op: str, target: str) -> list[Path]:
-    """List the files of an op's library, including those of the ops it calls.
+    """List the files of an op's library, including those of the ops that it calls.
 
-    A file that calls weft_<other>() needs that op. A file that names <stem>_reference
-    needs kernels/reference/<stem>.c and <stem>_*.c.
+    A file that calls weft_<other>() needs that op. A file with the name
+    <stem>_reference needs <stem>.c and <stem>_*.c from a folder reference/.
     """
-    found: list[Path] = []
-    todo = [KERNELS / "common" / "common.cu", *_cuda_sources(op)]
-    if len(todo) == 1:
+    files: list[Path] = []
+    queue = [KERNELS / "common" / "common.cu", *_cuda_sources(op)]
+    if len(queue) == 1:
         raise BuildError(
             f"no op '{op}' in {KERNELS}; there are {', '.join(list_ops())}"
         )
-    while todo:
-        path = todo.pop()
-        if path in found:
+    while queue:
+        path = queue.pop()
+        if path in files:
             continue
-        found.append(path)
+        files.append(path)
         text = path.read_text()
         for name in re.findall(r"\bweft_(\w+?)(?:_backward)?\s*\(", text):
-            todo += _cuda_sources(name)
+            queue += _cuda_sources(name)
         if target == "cpu":
             for stem in re.findall(r"\b(\w+?)_reference(?:_backward)?\b", text):
-                todo += _reference_sources(stem)
-    return sorted(found)
+                queue += _reference_sources(stem)
+    return sorted(files)
 
 
 def library(op: str, flavour: Flavour) -> Path:
     """Return the path of the op's library; build it if it does not exist yet.
 
-    Raises BuildError if there is no compiler (the message names the package to install)
-    or if the compiler failed (the message contains its diagnostics).
+    Raises BuildError without a compiler (the message names the package to install), or
+    if the compiler fails (the message contains its diagnostics).
     """
     return library_of(op, list_sources(op, flavour.target), flavour)
 
 
 def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
-    """Return the path of a library of these source files, which include common.cu."""
+    """Return the path of a library of these files, which include common.cu."""
     runtime = [simt_runtime(flavour)] if flavour.target == "cpu" else []
     name = f"{name}_check" if flavour.check else name
     return _link(name, files, flavour, runtime)
@@ -149,7 +148,7 @@ def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
 def simt_runtime(flavour: Flavour) -> Path:
     """Return the path of the SIMT runtime with which every CPU library is linked.
 
-    Plain and watched code share it. Its folder program/ is only for whole programs.
+    Plain and watched code share it. Its folder program/ is only for CUDA programs.
     """
     files = [path for path in keys.list_sources(*keys.RUNTIME) if path.suffix == ".cpp"]
     files = [path for path in files if path.parent.name != "program"]
@@ -163,10 +162,10 @@ def build_all(target: str) -> list[Path]:
 
 
 def compile_check(source: Path, flavour: Flavour) -> None:
-    """Compile one source as for a library; raise BuildError if the compiler warned.
+    """Compile one source as for a library; raise BuildError if there are warnings.
 
-    The tests check every source this way. library() ignores warnings, since a compiler
-    newer than the lab must not stop a reader.
+    The tests compile every source this way. library() ignores warnings, since a
+    compiler newer than the lab must not stop a reader.
     """
     warnings = _warnings_path(_compile_object(source, flavour))
     if warnings.exists():
@@ -175,13 +174,14 @@ def compile_check(source: Path, flavour: Flavour) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft build`."""
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: all here")
+    text = "default: all of this machine"
+    parser.add_argument("--device", choices=("cpu", "cuda"), help=text)
 
 
 def main(args: argparse.Namespace) -> int:
-    """Build every op for the CPU and, if the machine has one, for the GPU."""
-    here = ["cpu"] + ["cuda"] * (device.count() > 0 and nvcc() is not None)
-    for target in [args.device] if args.device else here:
+    """Build every op for the CPU and, if there is a GPU and nvcc, for the GPU."""
+    targets = ["cpu"] + ["cuda"] * (device.count() > 0 and nvcc() is not None)
+    for target in [args.device] if args.device else targets:
         print(f"weft: {len(build_all(target))} libraries for {target} are ready")
     return 0
 
@@ -198,8 +198,8 @@ def _cuda_sources(op: str) -> list[Path]:
 
 
 def _reference_sources(stem: str) -> list[Path]:
-    for main in KERNELS.glob(f"**/reference/{stem}.c"):
-        return [main, *sorted(main.parent.glob(f"{stem}_*.c"))]
+    for source in KERNELS.glob(f"**/reference/{stem}.c"):
+        return [source, *sorted(source.parent.glob(f"{stem}_*.c"))]
     return []
 
 
@@ -226,14 +226,14 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
         march += own_flags(source, "g++")
         return [find_tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
     fibers = ["-DSIMT_UCONTEXT"] if flavour.fibers == "ucontext" else []
-    # Kernels are compiled for any machine and without fused multiply-adds: their
-    # results must not depend on the compiling machine. Without errno, sqrtf() is an
-    # instruction, as on a GPU.
+    # Kernels are compiled for any machine and without fused multiply-adds, so that
+    # results do not depend on the machine. Without errno, sqrtf() is one instruction,
+    # as on a GPU.
     plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
     plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp"]
-    plain += ["-fstack-clash-protection"]  # a full stack hits its guard page
+    plain += ["-fstack-clash-protection"]  # a full stack reaches its guard page
     plain += ["-fwrapv"]  # an overflowing int wraps, as on a GPU
-    # g++ reads the rewritten text from a pipe, so it needs the source's folder.
+    # g++ reads the rewritten text from a pipe, so -iquote names the source's folder.
     plain += ["-iquote", str(source.parent)]
     plain += own_flags(source, "g++")
     common += CHECK_FLAGS if flavour.check else _sanitizer_flags(flavour)
@@ -241,7 +241,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
 
 
 def _sanitizer_flags(flavour: Flavour) -> list[str]:
-    """Return g++'s flags for a sanitizer; SIMT_SANITIZE announces fiber switches."""
+    """Return g++'s flags for a sanitizer; SIMT_SANITIZE reports fiber switches."""
     if not flavour.sanitize:
         return []
     flags = [f"-fsanitize={flavour.sanitize}", "-fno-sanitize-recover=all"]
@@ -251,12 +251,12 @@ def _sanitizer_flags(flavour: Flavour) -> list[str]:
 def own_flags(source: Path, compiler: str = "nvcc") -> list[str]:
     """Return the flags that a source file adds for `compiler`, "nvcc" or "g++".
 
-    A file adds them with a line such as "/* nvcc: -Xptxas=-O1 */". Kernels use "g++"
-    where their CPU version compiles slowly; plain C uses it to align loops.
+    A file adds them by a line such as "/* nvcc: -Xptxas=-O1 */". Kernels use "g++" if
+    their CPU version compiles slowly; plain C uses it to align loops.
     """
     line = rf"^/\* {re.escape(compiler)}: (.*) \*/$"
-    asked = re.search(line, source.read_text(), re.MULTILINE)
-    return asked[1].split() if asked else []
+    match = re.search(line, source.read_text(), re.MULTILINE)
+    return match[1].split() if match else []
 
 
 def _compile_object(source: Path, flavour: Flavour) -> Path:
@@ -266,15 +266,15 @@ def _compile_object(source: Path, flavour: Flavour) -> Path:
     if store.has_file(target):
         for path in (target, _warnings_path(target)):
             with contextlib.suppress(FileNotFoundError):
-                os.utime(path)  # mark as recently used: prune() deletes the oldest
+                os.utime(path)  # marks the file as used: prune() deletes the oldest
         return target
     if flavour.target == "cpu" and source.suffix == ".cu":
         text = rewriter.rewrite(source.read_text(), str(source))
-        said = _run([*command, "-"], target, text)
+        messages = _run([*command, "-"], target, text)
     else:
-        said = _run([*command, str(source)], target)
-    if said:
-        store.write(_warnings_path(target), said)
+        messages = _run([*command, str(source)], target)
+    if messages:
+        store.write(_warnings_path(target), messages)
     return target
 
 
@@ -286,17 +286,17 @@ def _warnings_path(target: Path) -> Path:
 def _object_path(
     source: Path, command: list[str], read: keys.Reader | None = None
 ) -> Path:
-    """Return the object's path, whose name contains a hash of all inputs.
+    """Return the object's path, which contains a hash of all inputs.
 
-    read: keys.read() or a cached version of it
+    read: keys.read(), or a cached version of it
     """
     folders = tuple(word[2:] for word in command if word.startswith("-I"))
-    found = keys.list_texts(source, folders, read or keys.read)
+    texts = keys.list_texts(source, folders, read or keys.read)
     if source.suffix == ".cu":
-        found.append(keys.hash_sources(*keys.REWRITER))
-    else:  # the object contains no path, so all checkouts share it
+        texts.append(keys.hash_sources(*keys.REWRITER))
+    else:  # these objects contain no path, so all checkouts share them
         command = [word.replace(str(ROOT), "") for word in command]
-    digest = _hash(version_of(command[0]), *command, *found)
+    digest = _hash(version_of(command[0]), *command, *texts)
     return store.cache_folder("objects") / f"{source.stem}-{digest}.o"
 
 
@@ -306,15 +306,15 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
     names = [_object_path(f, _make_command(f, flavour), read).name for f in files]
     digest = _hash(*names, *map(str, needs), keys.hash_sources(*keys.BUILDER))
     file = f"libweft_{flavour.target}_{name}_{digest}.so"
-    if found := _find_library(file):
-        return found
+    if path := _find_library(file):
+        return path
     lock = store.cache_folder("locks") / f"{flavour.target}_{name}"
-    waiting = functools.partial(
+    report_waiting = functools.partial(
         _report_progress, f"waiting for another process to build {name}"
     )
-    with store.lock_file(lock, tools.limit(), waiting):
-        if found := _find_library(file):  # another process has built it
-            return found
+    with store.lock_file(lock, tools.limit(), report_waiting):
+        if path := _find_library(file):  # another process has built it
+            return path
         directory = next(d for d in _library_folders() if os.access(d, os.W_OK))
         _report_progress(f"building {name} for {flavour.target} ({len(files)} files)")
         with tools.make_pool() as pool:
@@ -326,12 +326,12 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
 
 
 def _find_library(file: str) -> Path | None:
-    """Return the path of the library called `file`, or None; delete it if damaged."""
+    """Return the path of the library `file`, or None; delete a damaged library."""
     for path in (folder / file for folder in _library_folders()):
         if store.is_elf(path):
             return path
         if path.exists() and os.access(path.parent, os.W_OK):
-            _report_progress(f"{path} is damaged: building it anew")
+            _report_progress(f"{path} is damaged: building it again")
             path.unlink(missing_ok=True)
     return None
 
@@ -342,40 +342,40 @@ def _linker_command(
     """Return the command that links the library `file`, without its output option."""
     if flavour.target == "cuda":
         return [find_tool("nvcc"), "-shared", *objects]
-    link = [find_tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
-    link += [f"-fsanitize={flavour.sanitize}"] * bool(flavour.sanitize)
-    # With $ORIGIN, the loader searches the library's own folder, even in a checkout
-    # that has moved. A folder's name may contain a comma, which -Wl would split.
+    command = [find_tool("g++"), "-shared", "-fopenmp", "-pthread", *objects]
+    command += [f"-fsanitize={flavour.sanitize}"] * bool(flavour.sanitize)
+    # With $ORIGIN, the loader searches the library's own folder, even if the checkout
+    # has moved. Unlike -Xlinker, -Wl would split a folder's name at a comma.
     options = [("-soname", file), ("-rpath", "$ORIGIN")]
     options += [("-rpath", folder) for folder in {str(need.parent) for need in needs}]
-    link += [word for pair in options for one in pair for word in ("-Xlinker", one)]
-    return [*link, *map(str, needs), "-lm", *(CHECK_LINK if flavour.check else ())]
+    command += [word for pair in options for one in pair for word in ("-Xlinker", one)]
+    return [*command, *map(str, needs), "-lm", *(CHECK_LINK if flavour.check else ())]
 
 
 def _run(command: list[str], output: Path, stdin: str | None = None) -> str:
-    """Run a compiler that writes `output`, either completely or not at all.
+    """Run a compiler that writes `output`, completely or not at all.
 
     Returns the compiler's messages.
     """
-    with store.replace_file(output) as beside:
-        done = tools.run([*command, "-o", str(beside)], stdin)
-        if done.returncode or not beside.stat().st_size:
-            raise BuildError(tools.said_by(done))
-        os.chmod(beside, 0o755)
-    return (done.stderr + done.stdout).strip()
+    with store.replace_file(output) as part:
+        process = tools.run([*command, "-o", str(part)], stdin)
+        if process.returncode or not part.stat().st_size:
+            raise BuildError(tools.said_by(process))
+        os.chmod(part, 0o755)
+    return (process.stderr + process.stdout).strip()
 
 
 def _library_folders() -> list[Path]:
     """Return the checkout's lib/ and, if lib/ is not writable, the cache as well."""
-    here = ROOT / "lib"
-    return [here] if os.access(here, os.W_OK) else [here, store.cache_folder("lib")]
+    lib = ROOT / "lib"
+    return [lib] if os.access(lib, os.W_OK) else [lib, store.cache_folder("lib")]
 
 
 def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
     """Delete all but the `keep` newest libraries; open libraries remain usable."""
 
     def age(path: Path) -> float:
-        with contextlib.suppress(FileNotFoundError):  # another process pruned it
+        with contextlib.suppress(FileNotFoundError):  # another process deleted it
             return -path.stat().st_mtime
         return 0.0
 
@@ -385,7 +385,7 @@ def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
 
 
 def _hash(*parts: str) -> str:
-    # The name of a file may contain any bytes.
+    # A file's name may contain any bytes.
     text = "\0".join(parts).encode(errors="surrogateescape")
     return hashlib.sha256(text).hexdigest()[:16]
 

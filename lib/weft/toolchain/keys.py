@@ -1,8 +1,8 @@
-"""Cache keys: hashes of the sources that decide the content of a cached object.
+"""Compute cache keys: hashes of the sources that determine a cached object.
 
 list_texts() returns the texts of one object: its source and the headers it includes.
 hash_sources() covers whole folders, so adding, renaming or splitting a file changes the
-key without a list of files to maintain. A process computes each key once.
+key, and no list of files needs maintenance. A process computes each key once.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from pathlib import Path
 from ..base.paths import PACKAGE, ROOT
 from ..csource.scanner import INCLUDE
 
-# A function like read(), which takes a path and the folders of headers.
+# The type of read(): it takes a path and the folders of headers.
 Reader = Callable[[str, tuple[str, ...]], tuple[str, list[str]] | None]
 
 
 def list_texts(source: Path, folders: tuple[str, ...], read: Reader) -> list[str]:
     """Return the texts of a source and of the headers in `folders` that it includes."""
-    found: dict[str, str] = {}
-    todo = [os.path.normpath(source)]
-    if source.suffix == ".cu":  # see rewrite()
-        todo += _in_any(folders, "cuda_runtime.h")
-    while todo:
-        path = todo.pop()
-        if path not in found and (there := read(path, folders)):
-            found[path], included = there
-            todo += included
-    return [found[path] for path in sorted(found)]
+    texts: dict[str, str] = {}
+    queue = [os.path.normpath(source)]
+    if source.suffix == ".cu":  # rewrite() includes this header
+        queue += _in_any(folders, "cuda_runtime.h")
+    while queue:
+        path = queue.pop()
+        if path not in texts and (contents := read(path, folders)):
+            texts[path], included = contents
+            queue += included
+    return [texts[path] for path in sorted(texts)]
 
 
 def read(path: str, folders: tuple[str, ...]) -> tuple[str, list[str]] | None:
-    """Return a file's text and the existing headers that match its includes.
+    """Return a file's text and the paths of the headers that it includes.
 
-    Return None if the file does not exist.
+    Returns None if the file does not exist.
     """
     try:
         text = Path(path).read_text()
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
     names = [match["name"] for match in INCLUDE.finditer(text)]
-    here = os.path.dirname(path)
-    return text, [p for name in names for p in _in_any((here, *folders), name)]
+    folder = os.path.dirname(path)
+    return text, [p for name in names for p in _in_any((folder, *folders), name)]
 
 
 def _in_any(folders: Iterable[str], name: str) -> list[str]:
@@ -69,14 +69,14 @@ def list_sources(*places: str) -> list[Path]:
 
     places: files and folders, relative to lib/weft, or to the checkout if they begin
     with "kernels". C++ headers without a suffix (cuda/atomic) are included. Raises
-    FileNotFoundError for a place without source files: its key would never change.
+    FileNotFoundError for a place without source files, whose key would never change.
     """
     files: set[Path] = set()
     for place in places:
-        below = set(_walk(_locate(place)))
-        if not below:
+        sources = set(_walk(_locate(place)))
+        if not sources:
             raise FileNotFoundError(f"no source file at {_locate(place)}")
-        files |= below
+        files |= sources
     return sorted(files)
 
 
@@ -104,7 +104,7 @@ def _walk(place: Path) -> Iterator[Path]:
         return
     for path in place.rglob("*"):
         parts = path.relative_to(place).parts
-        # Jupyter keeps copies of the files it saves in hidden folders.
+        # Jupyter keeps copies of saved files in hidden folders.
         if any(part.startswith((".", "__pycache__")) for part in parts):
             continue
         if path.suffix in SUFFIXES and path.is_file():

@@ -1,4 +1,4 @@
-"""The brackets of a launch: kernel[grid, block, shared, stream]."""
+"""Verify the brackets of a launch: kernel[grid, block, shared, stream]."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_THREADS = 1024  # per block
 MAX_SHARED = 227 << 10  # bytes of dynamic shared memory, on sm_90
 _GRID = (2**31 - 1, 65535, 65535)
 _BLOCK = (1024, 1024, 64)
-_REFUSED = " (a GPU says cudaErrorInvalidConfiguration)"
+_REFUSED = " (a GPU returns cudaErrorInvalidConfiguration)"
 
 
 @dataclass(frozen=True)
@@ -37,41 +37,41 @@ def parse(kernel: str, key: Any) -> LaunchConfig:
     parts = key if isinstance(key, tuple) else (key,)
     if not 2 <= len(parts) <= 4:
         raise ArgumentError(
-            f"{kernel}[...] takes grid and block, then bytes of shared memory and a "
-            f"stream if need be: {len(parts)} are given, e.g. {kernel}[blocks, 256]"
-            f"(...)"
+            f"{kernel}[...] takes grid and block, optionally bytes of shared memory "
+            f"and a stream, e.g. {kernel}[blocks, 256](...): {len(parts)} are given"
         )
     grid = _parse_dimension(kernel, "grid", parts[0], _GRID)
     block = _parse_dimension(kernel, "block", parts[1], _BLOCK)
     threads = block[0] * block[1] * block[2]
     if threads > MAX_THREADS:
         raise ArgumentError(
-            f"{kernel}: a block of {_write_brackets(block)} has {threads} "
-            "threads, at most "
-            f"{MAX_THREADS} are possible{_REFUSED}"
+            f"{kernel}: a block of {_write_brackets(block)} has {threads} threads, "
+            f"at most {MAX_THREADS} are possible{_REFUSED}"
         )
     shared = _convert_whole(kernel, "shared", parts[2]) if len(parts) > 2 else 0
     if not 0 <= shared <= MAX_SHARED:
         raise ArgumentError(
             f"{kernel}: shared={shared} bytes, want 0 to {MAX_SHARED} (227 KB) "
-            f"(a GPU says cudaErrorInvalidValue)"
+            f"(a GPU returns cudaErrorInvalidValue)"
         )
     return LaunchConfig(grid, block, shared, parts[3] if len(parts) > 3 else None)
 
 
 def is_whole(key: Any) -> bool:
-    """Return whether a key, equal to one that parse() accepted, contains only integers.
+    """Return whether a key that equals a valid one contains only integers.
 
-    The check is necessary because 4.0 equals 4, even as the key of a dictionary.
+    It may contain floats, because 4.0 equals 4 even as the key of a dictionary.
     """
     flat = [
-        one for part in key[:3] for one in (part if type(part) is tuple else [part])
+        number
+        for part in key[:3]
+        for number in (part if type(part) is tuple else [part])
     ]
     return all(hasattr(n, "__index__") for n in flat if isinstance(n, Number))
 
 
 def _parse_dimension(
-    kernel: str, what: str, value: Any, limits: tuple[int, int, int]
+    kernel: str, argument: str, value: Any, limits: tuple[int, int, int]
 ) -> tuple[int, int, int]:
     if all(hasattr(value, axis) for axis in "xyz"):
         value = (value.x, value.y, value.z)
@@ -79,37 +79,34 @@ def _parse_dimension(
     sides = [value] if is_one or isinstance(value, str) else list(value)
     if not 1 <= len(sides) <= 3:
         raise ArgumentError(
-            f"{kernel}: {what} {shorten_repr(value)} has {len(sides)} dimensions, "
+            f"{kernel}: {argument} {shorten_repr(value)} has {len(sides)} dimensions, "
             "want 1 to 3"
         )
-    whole = [_convert_whole(kernel, what, side) for side in sides] + [1] * (
-        3 - len(sides)
-    )
-    for axis, side, limit in zip("xyz", whole, limits):
+    whole_sides = [_convert_whole(kernel, argument, side) for side in sides]
+    whole_sides += [1] * (3 - len(sides))
+    for axis, side, limit in zip("xyz", whole_sides, limits):
         if side < 1:
             raise ArgumentError(
-                f"{kernel}: {what} {_write_brackets(whole)} is empty: every "
-                "side is at least 1"
-                f"{_REFUSED}"
+                f"{kernel}: {argument} {_write_brackets(whole_sides)} is empty: every "
+                f"side is at least 1{_REFUSED}"
             )
         if side > limit:
             raise ArgumentError(
-                f"{kernel}: {what} {_write_brackets(whole)} is too large: "
-                f"{axis} is at most "
-                f"{limit}{_REFUSED}"
+                f"{kernel}: {argument} {_write_brackets(whole_sides)} is too large: "
+                f"{axis} is at most {limit}{_REFUSED}"
             )
-    return whole[0], whole[1], whole[2]
+    return whole_sides[0], whole_sides[1], whole_sides[2]
 
 
-def _convert_whole(kernel: str, what: str, value: Any) -> int:
+def _convert_whole(kernel: str, argument: str, value: Any) -> int:
     if hasattr(value, "__index__"):
         try:
             return operator.index(value)
         except Exception:  # a foreign __index__ may raise anything
             pass
-    hint = " (n / 2 is a float, n // 2 a whole number; cdiv(n, 2) rounds up)"
+    hint = " (n / 2 is a float, n // 2 is a whole number; cdiv(n, 2) rounds up)"
     raise ArgumentError(
-        f"{kernel}: {what} wants whole numbers, this is {shorten_repr(value)}"
+        f"{kernel}: {argument} takes whole numbers, this is {shorten_repr(value)}"
         f"{hint if isinstance(value, float) else ''}"
     )
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rung:
-    """One row of the table of implementations, as weft.h defines it."""
+    """One row of the table of implementations; weft.h defines its columns."""
 
     op: str
     name: str
@@ -43,10 +43,10 @@ class Rung:
 
 @functools.cache
 def _make_ffi(header: str) -> FFI:
-    """Return one FFI per text, since types of different FFIs are incompatible."""
-    parsed = FFI()
-    parsed.cdef(header.split("/* cdef:")[1].partition("*/")[2])
-    return parsed
+    """Return the FFI of a header's text; types of different FFIs are incompatible."""
+    parser = FFI()
+    parser.cdef(header.split("/* cdef:")[1].partition("*/")[2])
+    return parser
 
 
 def _parse_header() -> FFI:
@@ -55,11 +55,11 @@ def _parse_header() -> FFI:
 
 ffi = _parse_header()
 NULL = ffi.NULL
-_NOTHING = contextlib.nullcontext()
+_NO_CONTEXT = contextlib.nullcontext()
 _open: dict[tuple[str, str], Library] = {}
 _kept: list[Library] = []  # never closed: pointers into them may still be in use
 MAX_THREADS = 1024  # as in weft_set_threads()
-_lost = ""  # the reason why the CUDA context is lost; "" while it is not
+_lost = ""  # the reason why the CUDA context is lost; "" if it is not lost
 _threads = 0
 
 
@@ -73,15 +73,15 @@ def _load_functions(path: Path) -> Any:
             raise
         name = missing[1]
         raise ArgumentError(
-            f"RUNG({name}) stands in matmul.cu's list, but no file in kernels/matmul "
-            f"has MATMUL_RUNG({name}, ...)"
+            f"RUNG({name}) is in matmul.cu's list, but no file in kernels/matmul "
+            f"contains MATMUL_RUNG({name}, ...)"
         ) from None
 
 
 class Library:
     """One op's library on one target.
 
-    path: an already built library to open instead of the checkout's
+    path: an existing library to open instead of the checkout's
     """
 
     def __init__(self, op: str, target: str, path: Path | None = None):
@@ -96,11 +96,10 @@ class Library:
         _kept.append(self)
 
     def call(self, function: str, *args: Any) -> None:
-        """Call a C function that returns a status; raise an error if it failed.
+        """Call a C function that returns a status; raise an error if it fails.
 
         Raises ArgumentError, OutOfMemory, DeviceLost, KeyboardInterrupt (Ctrl-C ended
-        the call) or KernelError. After DeviceLost every further call on the GPU is
-        refused.
+        the call) or KernelError. After DeviceLost, all later calls on the GPU raise it.
         """
         if _lost and self.target == "cuda":
             raise DeviceLost(_lost)
@@ -112,7 +111,7 @@ class Library:
             self._fail(status)
 
     def rung(self, name: str | None = None, precision: str = "fp32") -> Rung:
-        """Return the rung called `name`, or the fastest available rung if it is None.
+        """Return the rung called `name`; if it is None, the fastest available rung.
 
         On the CPU in fp32, the fastest is the reference rung, in plain C. Otherwise it
         is the last available row of the table, which orders rungs from slow to fast.
@@ -121,15 +120,15 @@ class Library:
             raise ArgumentError(
                 f"{self.op}: rung={write_value(name)}: want the name of a rung"
             )
-        found = self._chosen.get((name, precision))
-        if found is None:
-            found = self._choose(name) if name else self.fastest(precision)[0]
+        rung = self._chosen.get((name, precision))
+        if rung is None:
+            rung = self._choose(name) if name else self.fastest(precision)[0]
             if name or self.target == "cpu":  # on CUDA, the fastest depends on the GPU
-                self._chosen[name, precision] = found
-        return found
+                self._chosen[name, precision] = rung
+        return rung
 
     def here(self) -> list[Rung]:
-        """Return the rungs that run on this target (for CUDA, on the current GPU)."""
+        """Return the rungs that run on this target, for CUDA on the current GPU."""
         sm = _current_sm() if self.target == "cuda" else 0
         return [
             r
@@ -140,48 +139,48 @@ class Library:
     def fastest(self, precision: str = "fp32") -> list[Rung]:
         """Return the available rungs in `precision`, rung()'s default first.
 
-        The other rungs serve calls that the default does not support, such as some
+        The other rungs serve calls that the default does not support, such as certain
         model sizes. Raises ArgumentError if no rung is available.
         """
-        here = self.here()
-        if found := [r for r in here if r.precision == precision][::-1]:
-            first = [r for r in found if r.name == "reference" and self.target == "cpu"]
-            return first or found
+        available = self.here()
+        if matches := [r for r in available if r.precision == precision][::-1]:
+            plain = [r for r in matches if r.name == "reference"]
+            return plain if plain and self.target == "cpu" else matches
         if any(
             r.precision == precision and self.target in r.targets for r in self.rungs
         ):
             needs = min(r.sm for r in self.rungs if r.precision == precision)
-            raise ArgumentError(f"{self.op} in {precision} {_too_old(needs)}")
-        known = ", ".join(dict.fromkeys(r.precision for r in here))
+            raise ArgumentError(f"{self.op} in {precision} {_describe_old_gpu(needs)}")
+        names = ", ".join(dict.fromkeys(r.precision for r in available))
         raise ArgumentError(
-            f"{self.op} has no rung in {precision} on {self.target}; it has {known}"
+            f"{self.op} has no rung in {precision} on {self.target}; it has {names}"
         )
 
     def _choose(self, name: str) -> Rung:
-        there = [r for r in self.rungs if self.target in r.targets]
-        for rung in there:
+        on_target = [r for r in self.rungs if self.target in r.targets]
+        for rung in on_target:
             if rung.name == name:
                 if self.target == "cuda" and rung.sm > _current_sm():
                     raise ArgumentError(
-                        f"{self.op}'s rung '{name}' {_too_old(rung.sm)}"
+                        f"{self.op}'s rung '{name}' {_describe_old_gpu(rung.sm)}"
                     )
                 return rung
-        known = ", ".join(r.name for r in there)
-        elsewhere = [r for r in self.rungs if r.name == name]
-        why = f" (it runs on {', '.join(elsewhere[0].targets)})" if elsewhere else ""
+        names = ", ".join(r.name for r in on_target)
+        others = [r for r in self.rungs if r.name == name]
+        note = f" (it runs on {', '.join(others[0].targets)})" if others else ""
         raise ArgumentError(
-            f"{self.op} has no rung '{name}' on {self.target}{why}; it has {known}"
+            f"{self.op} has no rung '{name}' on {self.target}{note}; it has {names}"
         )
 
     def _read_rungs(self) -> list[Rung]:
         count = ffi.new("int *")
         table = self.C.weft_rungs(count)
-        mine = [
+        rows = [
             row
             for row in ffi.unpack(table, count[0])
             if ffi.string(row.op).decode() == self.op
         ]
-        return [_make_rung(row, index) for index, row in enumerate(mine)]
+        return [_make_rung(row, index) for index, row in enumerate(rows)]
 
     def _fail(self, status: int) -> None:
         global _lost
@@ -199,7 +198,7 @@ class Library:
 
 
 def library(op: str, target: str) -> Library:
-    """Return the op's library on "cpu" or "cuda", built and opened on first use."""
+    """Return the op's library on "cpu" or "cuda"; build and open it on first use."""
     key = (op, target)
     if key not in _open:
         _open[key] = Library(op, target)
@@ -207,9 +206,9 @@ def library(op: str, target: str) -> Library:
 
 
 def reload() -> None:
-    """Forget the open libraries, so that the next call builds any changed sources.
+    """Forget the open libraries, so that the next call builds changed sources.
 
-    Objects that hold memory of an old library (such as a Cnn) continue to use it.
+    Objects with memory from an old library, such as a Cnn, continue to use it.
     """
     global ffi
     ffi = _parse_header()
@@ -234,12 +233,12 @@ def set_threads(threads: int) -> int:
     for lib in _kept:
         if lib.target == "cpu":
             lib.call("weft_set_threads", threads)
-    before, _threads = _threads, threads
-    return before
+    previous, _threads = _threads, threads
+    return previous
 
 
 def explain_lost() -> str:
-    """Explain why this process's CUDA context is lost; return "" while it is not."""
+    """Return why this process's CUDA context is lost; "" if it is not lost."""
     return _lost
 
 
@@ -272,19 +271,19 @@ def pointer(tensor: torch.Tensor | None, ctype: str = "float *") -> Any:
 
 
 def stream_of(where: AnyDevice) -> Any:
-    """Return the current stream on a device in weft.h's form; see device.py."""
+    """Return the current stream of a device as weft.h's type; see device.py."""
     if where.type != "cuda":
         return NULL
     return ffi.cast("weft_stream", device.current_stream(where.index))
 
 
 def on_device(where: AnyDevice) -> contextlib.AbstractContextManager:
-    """Make a CUDA device current for the calls inside.
+    """Return a context in which a CUDA device is current.
 
-    It has no effect for the CPU, or for a device without a number (the current GPU).
+    It has no effect for the CPU, or for a device without an index (the current GPU).
     """
     if where.type != "cuda" or where.index is None or device.is_current(where.index):
-        return _NOTHING
+        return _NO_CONTEXT
     return device.made_current(where.index)
 
 
@@ -294,12 +293,12 @@ def _current_sm() -> int:
     return 10 * major + minor
 
 
-def _too_old(needs: int) -> str:
-    """Return an error message: the GPU lacks compute capability `needs` / 10."""
-    has, called = _current_sm(), device.name(device.current_gpu())
+def _describe_old_gpu(needs: int) -> str:
+    """Return the end of a message: the GPU lacks compute capability `needs` / 10."""
+    capability, gpu = _current_sm(), device.name(device.current_gpu())
     return (
         f"needs compute capability {needs // 10}.{needs % 10}, "
-        f"this is a {called} with {has // 10}.{has % 10}"
+        f"this is a {gpu} with {capability // 10}.{capability % 10}"
     )
 
 

@@ -1,11 +1,11 @@
 """Find the installed compilers and disassemblers, and run them.
 
-run() gives each compiler a separate process group, so that all its processes can be
-ended. g++ is only a driver: killing it alone leaves the actual compiler running. A
-compiler that hangs, is ended by a signal or finds the disk full raises BuildError. The
-caller interprets messages about the source.
+run() gives each compiler a separate process group, so that it can end all processes.
+g++ is only a driver: killing it alone leaves the actual compiler running. run() raises
+BuildError if a compiler hangs, is ended by a signal, or fails because the disk is full.
+The caller interprets messages about the source.
 
-disassemble() returns machine code as text, written by NVIDIA's nvdisasm or cuobjdump.
+disassemble() returns machine code as text, with NVIDIA's nvdisasm or cuobjdump.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ..base.errors import BuildError
 from ..base.paths import ROOT
 from ..base.store import defer_interrupts
 
-LIMIT = 600.0  # seconds; the lab's slowest source takes 15
-_FULL = "No space left on device", "Disk quota exceeded", "File too large"
-_mine = threading.local()  # .crew: the pool that owns this thread's compilers
+LIMIT = 600.0  # seconds for a compiler; the lab's slowest source takes 15
+_DISK_FULL = "No space left on device", "Disk quota exceeded", "File too large"
+_thread = threading.local()  # .crew: the running compilers of this thread's pool
 
 
 def run(
@@ -40,17 +40,17 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a compiler to its end; return its output and its exit status.
 
-    folder: the compiler's working directory; None: the current directory.
-    Raises BuildError if it cannot be started, exceeds WEFT_COMPILE_SECONDS (600), is
-    ended by a signal, or finds the disk full. Ctrl-C ends the compiler.
+    folder: the compiler's working directory; None is the current directory. Raises
+    BuildError if the compiler does not start, exceeds WEFT_COMPILE_SECONDS (600), is
+    ended by a signal, or fails because the disk is full. Ctrl-C ends the compiler.
     """
     name, seconds = os.path.basename(command[0]), limit()
-    crew, child = getattr(_mine, "crew", set()), None
+    crew, child = getattr(_thread, "crew", set()), None
     try:
-        with defer_interrupts():  # otherwise an unrecorded compiler might keep running
+        with defer_interrupts():  # Ctrl-C must not leave an unrecorded compiler running
             child = _start_compiler(command, stdin is not None, folder)
             crew.add(child)
-        said, wrong = child.communicate(stdin, timeout=seconds)
+        output, errors = child.communicate(stdin, timeout=seconds)
     except subprocess.TimeoutExpired:
         raise BuildError(
             f"{name} did not finish within {seconds:g} s and was stopped "
@@ -60,11 +60,11 @@ def run(
         if child:
             crew.discard(child)
             _end(child)
-    wrong = wrong.encode(errors="surrogateescape").decode(errors="replace")
-    done = subprocess.CompletedProcess(command, child.returncode, said, wrong)
-    if done.returncode:
-        _blame_the_machine(done, name)
-    return done
+    errors = errors.encode(errors="surrogateescape").decode(errors="replace")
+    process = subprocess.CompletedProcess(command, child.returncode, output, errors)
+    if process.returncode:
+        _check_machine(process, name)
+    return process
 
 
 def _start_compiler(
@@ -78,7 +78,7 @@ def _start_compiler(
             # A file's name may contain any bytes.
             **{"encoding": "utf-8", "errors": "surrogateescape"},
             **{"process_group": 0, "env": _make_environment(), "cwd": folder},
-            close_fds=False,  # lets Python use vfork()
+            close_fds=False,  # allows Python to use vfork()
         )
     except OSError as error:
         raise BuildError(f"cannot start {command[0]}: {error.strerror}") from None
@@ -86,36 +86,36 @@ def _start_compiler(
 
 @contextlib.contextmanager
 def make_pool() -> Iterator[concurrent.futures.Executor]:
-    """Yield a pool of one thread per core; an error ends the compilers it runs."""
-    at_work: set[subprocess.Popen] = set()
+    """Yield a pool of one thread per core; an error ends its running compilers."""
+    running: set[subprocess.Popen] = set()
 
-    def enrol() -> None:
-        _mine.crew = at_work
+    def join_pool() -> None:
+        _thread.crew = running
 
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "", enrol) as pool:
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "", join_pool) as pool:
         try:
             yield pool
-        except BaseException:  # even for Ctrl-C: waiting for all could take a minute
+        except BaseException:  # also Ctrl-C: waiting for all could take a minute
             pool.shutdown(wait=False, cancel_futures=True)
-            for child in list(at_work):
+            for child in list(running):
                 _kill(child)
             raise
 
 
 @functools.cache
 def version_of(compiler: str) -> str:
-    """Return a compiler's version message and its target machine."""
-    done = run([compiler, "--version"])
-    if done.returncode:
-        raise BuildError(f"is {compiler} a compiler? {said_by(done)}")
-    return done.stdout + os.uname().machine + cpu_flags()
+    """Return a compiler's version message and a description of this machine."""
+    process = run([compiler, "--version"])
+    if process.returncode:
+        raise BuildError(f"{compiler} is not a compiler: {said_by(process)}")
+    return process.stdout + os.uname().machine + cpu_flags()
 
 
 def said_by(done: subprocess.CompletedProcess[str]) -> str:
-    """Return a failed compiler's output, or a note that it printed nothing."""
+    """Return a failed compiler's output, or a message that it printed nothing."""
     name = os.path.basename(done.args[0])
-    nothing = f"{name} failed with exit status {done.returncode} and said nothing"
-    return (done.stderr or done.stdout).strip() or f"{nothing}: {done.args[0]}"
+    summary = f"{name} failed with exit status {done.returncode} and printed nothing"
+    return (done.stderr or done.stdout).strip() or f"{summary}: {done.args[0]}"
 
 
 def limit() -> float:
@@ -124,26 +124,26 @@ def limit() -> float:
     with contextlib.suppress(ValueError):
         if float(text) > 0:
             return float(text)
-    raise BuildError(f"WEFT_COMPILE_SECONDS is {text}, want seconds, more than 0")
+    raise BuildError(f"WEFT_COMPILE_SECONDS is {text}, want seconds above 0")
 
 
 def _make_environment() -> dict[str, str]:
-    """Return an environment for English messages, which are parsed, and UTF-8."""
+    """Return an environment for UTF-8 and for English messages, which Weft parses."""
     return {**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
 
 
-def _blame_the_machine(done: subprocess.CompletedProcess[str], name: str) -> None:
+def _check_machine(done: subprocess.CompletedProcess[str], name: str) -> None:
     """Raise BuildError if the compiler failed for a reason other than the source."""
-    if full := next((words for words in _FULL if words in done.stderr), ""):
+    if message := next((words for words in _DISK_FULL if words in done.stderr), ""):
         temporary = os.environ.get("TMPDIR") or tempfile.gettempdir()
         raise BuildError(
-            f"{name} cannot write what it compiles: {full}. Free some space in the "
-            f"folder of the cache (weft cache says where) and in {temporary}, or set "
-            f"WEFT_CACHE and TMPDIR to folders that have some"
+            f"{name} cannot write its output: {message}. Free some space in the cache "
+            f"folder (weft cache prints its path) and in {temporary}, or set "
+            f"WEFT_CACHE and TMPDIR to folders with free space"
         )
     if done.returncode < 0:
-        ended = signal.Signals(-done.returncode).name
-        raise BuildError(f"{name} was ended by {ended}: {done.args[0]}")
+        signal_name = signal.Signals(-done.returncode).name
+        raise BuildError(f"{name} was ended by {signal_name}: {done.args[0]}")
 
 
 def _end(child: subprocess.Popen) -> None:
@@ -152,7 +152,7 @@ def _end(child: subprocess.Popen) -> None:
         _kill(child)
         child.wait()
     for pipe in (child.stdin, child.stdout, child.stderr):
-        with contextlib.suppress(OSError):  # the compiler has not read all input
+        with contextlib.suppress(OSError):  # the compiler did not read all its input
             if pipe:
                 pipe.close()
 
@@ -164,8 +164,8 @@ def _kill(child: subprocess.Popen) -> None:
 
 def nvcc() -> str | None:
     """Return the path of nvcc: on PATH, in CUDA_HOME, or in pip's wheels; or None."""
-    if found := shutil.which("nvcc"):
-        return found
+    if path := shutil.which("nvcc"):
+        return path
     try:
         from cuda.pathfinder import find_nvidia_binary_utility
 
@@ -183,19 +183,19 @@ def gxx() -> str | None:
 def vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
     """Return nvcc's flags for the cuDNN and cuBLAS headers in pip's wheels.
 
-    The flags follow the toolkit's own, since such a folder may contain other versions.
-    path: sys.path, passed as an argument so that the result can be cached
+    The flags must follow the toolkit's, since such a folder may contain other versions.
+    path: sys.path, an argument so that the result can be cached
     """
-    spec = importlib.util.find_spec("nvidia")  # a namespace package: it runs no code
+    spec = importlib.util.find_spec("nvidia")  # a namespace package without code
     places = (spec and spec.submodule_search_locations) or ()
-    found = [
+    folders = [
         header.parent
         for place in places
         for name in ("cudnn.h", "cublas_v2.h")
         for header in sorted(Path(place).glob(f"*/include/{name}"))
     ]
     return tuple(
-        word for folder in dict.fromkeys(found) for word in ("-isystem", f"{folder}")
+        word for folder in dict.fromkeys(folders) for word in ("-isystem", f"{folder}")
     )
 
 
@@ -205,23 +205,23 @@ _CURES = {
 }
 
 
-# Characters that g++ cannot handle in a folder's name: it passes the name unquoted to
-# the assembler and the preprocessor.
-_ODD = re.compile(r'["\\\x00-\x1f\x7f\udc80-\udcff]')
+# Characters that g++ does not support in a folder's name, because it passes the name
+# unquoted to the assembler and the preprocessor.
+_UNREADABLE = re.compile(r'["\\\x00-\x1f\x7f\udc80-\udcff]')
 
 
 def find_tool(name: str) -> str:
-    """Return the path of "g++" or "nvcc"; raise BuildError with a cure."""
-    if odd := _ODD.search(str(ROOT)):
+    """Return the path of "g++" or "nvcc"; raise BuildError, with a cure, without it."""
+    if match := _UNREADABLE.search(str(ROOT)):
         raise BuildError(
-            f"the lab lies in {str(ROOT)!r}, and {name} cannot read a folder with "
-            f"{odd[0]!r} in its name: rename it or move the lab"
+            f"the lab is in {str(ROOT)!r}, and {name} cannot read a folder with "
+            f"{match[0]!r} in its name: rename the folder or move the lab"
         )
-    found = gxx() if name == "g++" else nvcc()
-    if not found:
-        named = os.environ.get("CXX")
-        raise BuildError(_CURES[name].format(f" '{named}' (from CXX)" if named else ""))
-    return found
+    path = gxx() if name == "g++" else nvcc()
+    if not path:
+        cxx = os.environ.get("CXX")
+        raise BuildError(_CURES[name].format(f" '{cxx}' (from CXX)" if cxx else ""))
+    return path
 
 
 @functools.cache
@@ -238,19 +238,19 @@ def cpu_flags() -> str:
 def live_sm() -> str:
     """Return the current GPU's architecture in nvcc's spelling, or raise BuildError."""
     if not device.count():
-        raise BuildError("no CUDA GPU here: the CUDA build needs one to build for")
+        raise BuildError("no CUDA GPU here, and the CUDA build needs one")
     major, minor = device.compute_capability(device.current_gpu())
     # The architecture-specific target has wgmma and TMA; -arch=native lacks them.
     return f"{major}{minor}" + ("a" if major >= 9 else "")
 
 
 def toolkit_version() -> str:
-    """Return the release of nvcc, or "none"."""
-    found = nvcc()
-    if not found:
+    """Return the release of nvcc, e.g. "13.0", or "none"."""
+    compiler = nvcc()
+    if not compiler:
         return "none"
-    done = subprocess.run([found, "--version"], text=True, capture_output=True)
-    release = [part for part in done.stdout.split(",") if "release" in part]
+    process = subprocess.run([compiler, "--version"], text=True, capture_output=True)
+    release = [part for part in process.stdout.split(",") if "release" in part]
     return release[0].split()[-1] if release else "unknown"
 
 
@@ -262,20 +262,20 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
     """Return the instructions of a cubin; raise BuildError if no tool can read it.
 
     lines: whether to add labels, and comments with the source lines of all inlined
-    functions. Only nvdisasm writes these.
+    functions; only nvdisasm writes them.
     """
-    found = find_disassembler()
-    if lines and "cuobjdump" in Path(found).name:
-        raise BuildError(f"{found} knows no source lines, nvdisasm does: {_CURE}")
+    tool = find_disassembler()
+    if lines and "cuobjdump" in Path(tool).name:
+        raise BuildError(f"{tool} prints no source lines, nvdisasm does: {_CURE}")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        option = "-sass" if "cuobjdump" in Path(found).name else "-c"
-        command = [found, option, *["-gi"] * lines, file.name]
-        done = subprocess.run(command, text=True, capture_output=True)
-    if done.returncode:
-        raise BuildError(f"{found}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
+        option = "-sass" if "cuobjdump" in Path(tool).name else "-c"
+        command = [tool, option, *["-gi"] * lines, file.name]
+        process = subprocess.run(command, text=True, capture_output=True)
+    if process.returncode:
+        raise BuildError(f"{tool}: {(process.stderr or process.stdout).strip()}")
+    return process.stdout
 
 
 @functools.cache
@@ -293,9 +293,9 @@ def find_disassembler() -> str:
     for find in finders:
         for name in TOOLS:
             try:
-                found = find(name)
-            except Exception:  # pathfinder refuses unknown names
+                path = find(name)
+            except Exception:  # pathfinder raises an error for an unknown name
                 continue
-            if found and os.access(found, os.X_OK):
-                return found
+            if path and os.access(path, os.X_OK):
+                return path
     raise BuildError(f"no nvdisasm and no cuobjdump, which print machine code: {_CURE}")
