@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..base.paths import ROOT
+from ..mnist.rungs import TwinRung, parse_twin
 from ..timing.results import read_json
 from . import launch
 from .edit import WATCHED
@@ -32,6 +33,7 @@ from .phrases import (
     write_range,
     write_times,
 )
+from .race.command import is_strongest, list_twins
 from .race.race import HOST_STEPS
 
 RESULTS = ROOT / "notebooks" / "results"
@@ -88,6 +90,15 @@ def describe_opponent(results: Results | None = None) -> str:
         if narrow
         else ""
     )
+    if is_strongest(results["rows"]):
+        kinds = list_twins(results["rows"])
+        return fill_lines(
+            "These kernels train the network of the last lesson. PyTorch trains the "
+            "same network beside them, in the same run and in the same precision. "
+            f"{_describe_twins(kinds)}{left_out} Below, "
+            f'"PyTorch" is the fastest of its {len(kinds)} variants '
+            f"({write_machine(results)}, {write_days(results['rows'])}):"
+        )
     return fill_lines(
         "These kernels train the network of the last lesson. PyTorch trains the same "
         "network beside them, in the same run and in the same precision. Its step runs "
@@ -96,6 +107,23 @@ def describe_opponent(results: Results | None = None) -> str:
         f"and the fused optimizer.{left_out} PyTorch keeps the biases before batch "
         'norm, which batch norm cancels. Below, "PyTorch" is the fastest of these '
         f"variants ({write_machine(results)}, {write_days(results['rows'])}):"
+    )
+
+
+def _describe_twins(kinds: Sequence[TwinRung]) -> str:
+    """Describe PyTorch's steps, and what both sides skip."""
+    graphs = sorted({kind.graph for kind in kinds if kind.graph})
+    captured = join_words("one step" if n == 1 else f"{n} steps" for n in graphs)
+    ways = {"compile": "forward and backward", "compile-step": "the whole step"}
+    compiled = join_words(ways[k] for k in ways if k in {one.compiled for one in kinds})
+    tuned = any(kind.autotune for kind in kinds)
+    return (
+        f"Its step runs eagerly and compiled by `torch.compile` ({compiled}, each as "
+        f"one function{', also with `max-autotune`' * tuned}). Both also run captured "
+        f"in CUDA graphs of {captured}; ours are of {HOST_STEPS['weft']}. "
+        "All of these run in both memory layouts, with `cudnn.benchmark` and the fused "
+        "optimizer. Batch norm cancels the biases before it: our fused rungs skip "
+        "them, and so do PyTorch's fastest variants."
     )
 
 
@@ -108,7 +136,7 @@ def describe_race(
     rows = results["rows"]
     parts = [
         _race_table(rows),
-        _describe_stronger(rows, stronger),
+        *([] if is_strongest(rows) else [_describe_stronger(rows, stronger)]),
         _describe_epochs(rows),
         _describe_host(rows),
     ]
@@ -208,12 +236,19 @@ def _describe_host(rows: Sequence[Row]) -> str:
     ]
     ours = [fastest_row(there, "weft")["host_us"] for there in races]
     every = [row for there in races for row in select(there, impl="torch")]
-    captured = [row["host_us"] for row in every if "graph" in row["rung"]]
+    graphs: dict[int, list[float]] = {}
+    for row in every:
+        graphs.setdefault(parse_twin(row["rung"]).graph, []).append(row["host_us"])
+    captured = join_words(
+        write_range(us) + f" in a graph of {steps}" * (len(graphs) > 2)
+        for steps, us in graphs.items()
+        if steps
+    )
     eager = [row["host_us"] for row in select(every, rung="eager")]
     return fill_lines(
         f"Queueing a step of {BATCH} images costs the host {write_range(ours)} when "
         f"{HOST_STEPS['weft']} steps are queued by one call. A captured step "
-        f"of PyTorch costs it {write_range(captured)}, an eager one "
+        f"of PyTorch costs it {captured}, an eager one "
         f"{write_range(eager)}. The "
         "same seed always gives the same bits, since no sum uses atomics."
     )
@@ -246,7 +281,9 @@ def describe_processor_race(results: Results | None = None) -> str:
         )
         for impl in ("weft", "torch")
     ]
-    variants = spell_count(len(select(rows, impl="torch")))
+    peers = select(rows, impl="torch")
+    variants = spell_count(len(peers))
+    both = any("nobias" in row.get("rung", "") for row in peers)
     samples = (
         f" of {ours['samples']} samples of {ours['steps']} steps"
         if "samples" in ours
@@ -262,7 +299,8 @@ def describe_processor_race(results: Results | None = None) -> str:
         f"{write_cores(machine)} a step of {ours['batch']} images takes "
         f"{write_band(ours)}. "
         f"The fastest of PyTorch {cut_release(machine)}'s "
-        f"{variants} variants (eager and compiled, both layouts) takes "
+        f"{variants} variants (eager and compiled, both layouts"
+        f"{', with and without biases before batch norm' * both}) takes "
         f"{write_band(theirs)}, {theirs['us'] / ours['us']:.1f} times as long. "
         "An epoch "
         f"takes {_epoch_band(epochs[0])}, PyTorch's {_epoch_band(epochs[1])}, "

@@ -113,9 +113,9 @@ class RaceRows:
 
     def print_torch(self) -> None:
         """Print PyTorch's step of 64 images in fp32, and the host's part, by kind."""
-        for kind in ("eager", "compile", "graph", "compile+graph"):
+        for kind in plot_batches.KINDS:
             if row := self.fastest_torch(kind):
-                print(f"{kind:<14}{row['us']:7.0f} µs; host {row['host_us']:7.0f} µs")
+                print(f"{kind:<28}{row['us']:7.0f} µs; host {row['host_us']:7.0f} µs")
 
     def print_floors(self) -> None:
         """Print the least time of a step's products, in each precision."""

@@ -5,9 +5,9 @@ trainer     the part that all trainers share
 cnn         Cnn: the trainer of kernels/mnist/ as a Python object
 python_cnn  PythonCnn: the same trainer with Python kernels
 numpy_cnn   the CNN in NumPy: a function for each layer, and its gradient
-twin        the same model in PyTorch, in each precision and in float64
+twin        the same model in PyTorch, in each precision
 rungs       map a rung's name to its trainer; the configuration of a run
-weights     the parameters by name, their first values, their file
+weights     the parameters by name, their first values, their file; a step in float64
 train       run(Config(...)): train, time, compare
 """
 
@@ -22,7 +22,7 @@ __all__ = make_lazy(
         "python_cnn": ("PythonCnn",),
         "rungs": ("Config", "rungs", "trainer"),
         "train": ("Result", "run"),
-        "twin": ("Twin", "TwinTrainer", "exact_step", "precision"),
-        "weights": ("initial_weights",),
+        "twin": ("Twin", "TwinTrainer", "precision"),
+        "weights": ("exact_step", "initial_weights"),
     },
 )

@@ -1,9 +1,12 @@
-"""Map a rung's name to its trainer, and define the configuration of a run."""
+"""Map a rung's name to its trainer, and define the configuration of a run.
+
+TwinRung defines the rungs of PyTorch's twin; twin.py runs them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +73,103 @@ NUMBA = Rung("mnist", "numba", "Python bodies by Numba", "fp32", ("cuda",), 0, -
 SLOW = {"numba": 0, "naive": 256, "tiled": 4096}
 VENDOR = "cudnn"  # our rung that calls NVIDIA's libraries
 IMAGES = 60_000  # of an epoch
+
+
+# ---- PyTorch's rungs -------------------------------------------------------------
+
+COMPILED = ("", "compile", "compile-step")
+
+
+@dataclass(frozen=True)
+class TwinRung:
+    """How a step of PyTorch's twin runs. Its name has a word for each choice.
+
+    compiled  "compile": torch.compile makes the forward pass and its backward pass;
+              "compile-step": it makes both and the update, as one function; "": neither
+    autotune  whether it also times kernels (mode max-autotune-no-cudagraphs)
+    graph     steps in a CUDA graph; 0: no graph
+    biases    whether convolutions add the biases that batch norm cancels
+    """
+
+    compiled: str = ""
+    autotune: bool = False
+    graph: int = 0
+    biases: bool = True
+
+    @property
+    def name(self) -> str:
+        """Its name: "eager", "compile+graph", "compile-step+graph64+nobias", ..."""
+        words = [self.compiled, "autotune" * self.autotune]
+        words.append(f"graph{self.graph if self.graph > 1 else ''}" * bool(self.graph))
+        words[0] = words[0] or "eager" * (not self.graph)
+        words.append("nobias" * (not self.biases))
+        return "+".join(word for word in words if word)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The steps in each of its graphs: as in our own rung "graph", 64, 8 and 1."""
+        found = [self.graph] if self.graph else []
+        while found and found[-1] > 1:
+            found.append(max(1, found[-1] // 8))
+        return found
+
+    def without_graph(self) -> TwinRung:
+        """Return the same rung without its graph."""
+        return replace(self, graph=0)
+
+
+def parse_twin(name: str) -> TwinRung:
+    """Return the rung of that name; ArgumentError if PyTorch has no such rung."""
+    words = name.split("+")
+    graph = next((word[5:] for word in words if word.startswith("graph")), "0")
+    rung = TwinRung(
+        compiled=next((word for word in words if word.startswith("compile")), ""),
+        autotune="autotune" in words,
+        graph=int(graph or 1) if graph.isdecimal() or not graph else 0,
+        biases="nobias" not in words,
+    )
+    unknown = rung.name != name or rung.compiled not in COMPILED
+    if unknown or (rung.autotune and not rung.compiled):
+        raise ArgumentError(
+            f"no twin {name}: PyTorch has eager, compile and compile-step; after "
+            "these +autotune, +graph or +graph64, and +nobias, in this order"
+        )
+    return rung
+
+
+LEAST_SM = {"tf32": 80, "bf16": 80, "fp16": 70}  # compute capability times 10
+
+
+def check_precision(name: str, device: Device) -> None:
+    """Raise ArgumentError if PyTorch does not train in `name` on that device."""
+    if name not in PRECISIONS:
+        known = ", ".join(PRECISIONS)
+        raise ArgumentError(f"no PyTorch twin in {name}; there are {known}")
+    if device.type == "cpu":
+        if name == "tf32":
+            raise ArgumentError("PyTorch has no tf32 on a CPU: it would train in fp32")
+        return
+    major, minor = devices.compute_capability(device.index)
+    least = LEAST_SM.get(name, 0)
+    if 10 * major + minor < least:
+        raise ArgumentError(
+            f"{name} runs from sm_{least} on; {devices.name(device.index)} "
+            f"is sm_{major}{minor}"
+        )
+
+
+# The twins of `python -m weft mnist --compare`. Most people would write "eager" or
+# "graph"; the others can be the fastest.
+TWINS = {
+    "cpu": ("eager", "eager+nobias", "compile+nobias", "compile-step+nobias"),
+    "cuda": (
+        *("eager", "graph"),
+        *("compile+graph64+nobias", "compile-step+graph64+nobias"),
+    ),
+}
+
+
+# ---- ours ------------------------------------------------------------------------
 
 
 def rungs(target: str) -> list[Rung]:

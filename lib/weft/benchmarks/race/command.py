@@ -2,9 +2,10 @@
 
 For each precision and batch, race.py times our rungs and PyTorch's finalists in turn
 and compares their gradients with float64. A table then shows the ratios of PyTorch's
-fastest time to ours. --measure adds other milestones (milestones.py): an epoch, the
-time to 99 % accuracy on the test set, the accuracy over seeds, a cold start, and the
-machine's roofs for the kernels.
+fastest time to ours. Neither side needs the biases that batch norm cancels: our fused
+rungs skip them, and so do PyTorch's with "nobias" in their name. --measure adds other
+milestones (milestones.py): an epoch, the time to 99 % accuracy on the test set, the
+accuracy over seeds, a cold start, and the machine's roofs for the kernels.
 
 A file at --json keeps this device's rows that were not measured again, so that a sweep
 can be made in parts. The file is written after each part. Every row contains its date
@@ -15,11 +16,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...base.errors import ArgumentError
+from ...mnist.rungs import TwinRung, parse_twin
 from ...timing import read_json, table, write_json
 from ...timing.results import Row
 
@@ -42,7 +44,11 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
         "--twins",
         metavar="T,T",
         default=None,
-        help='PyTorch\'s: "graph nchw,..."; "" for none',
+        help='PyTorch\'s, as RUNG or RUNG LAYOUT; "" for none. RUNG: eager, compile '
+        "(forward and backward) or compile-step (with the update), then +autotune "
+        "(max-autotune), +graph or +graph64 (a CUDA graph of 1 or 64 steps) and "
+        "+nobias (without the biases that batch norm cancels). LAYOUT: nchw or "
+        "channels_last. Default: all that can win, and eager ones",
     )
     add("--rounds", type=int, default=25, help="samples (default: %(default)s)")
     add("--warm", action="store_true", help="compile twins first, on every core")
@@ -112,6 +118,24 @@ def compare_best(rows: Sequence[Row]) -> list[Row]:
             }
             lines.append(line)
     return lines
+
+
+def list_twins(rows: Iterable[Row]) -> list[TwinRung]:
+    """Return the kinds of PyTorch's steps among the rows, without their layouts."""
+    steps = [r for r in rows if r["measure"] == "step" and r["impl"] == "torch"]
+    return [parse_twin(name) for name in dict.fromkeys(row["rung"] for row in steps)]
+
+
+def is_strongest(rows: Iterable[Row]) -> bool:
+    """Return whether every race has PyTorch without biases and many steps a graph."""
+    races: dict[tuple, list[Row]] = {}
+    for row in rows:
+        if row["measure"] == "step":
+            races.setdefault((row["precision"], row["batch"]), []).append(row)
+    return all(
+        any(kind.graph > 1 and not kind.biases for kind in list_twins(there))
+        for there in races.values()
+    )
 
 
 def note(rows: list[Row]) -> str:

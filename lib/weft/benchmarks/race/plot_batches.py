@@ -114,7 +114,12 @@ KINDS = {  # marks of PyTorch's kinds, from slow to fast
     "compile": "^",
     "graph": "<",
     "compile+graph": "D",
+    "compile+nobias": "2",
+    "compile-step+nobias": "1",
+    "compile+graph64+nobias": "p",
+    "compile-step+graph64+nobias": "h",
 }
+OTHER_KIND = "X"  # of kinds that race only on request
 
 
 def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> Figure:
@@ -141,9 +146,10 @@ def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> F
 def _draw_lines(axes: Axes, rows: Sequence[Row], elsewhere: bool, named: bool) -> None:
     ours = per_batch([row for row in rows if row["impl"] == "weft"])
     vendor = per_batch([row for row in rows if row["impl"] == "cudnn"])
-    for kind, mark in KINDS.items():
-        those = [r for r in rows if r["impl"] == "torch" and r["rung"] == kind]
-        look = {"color": OPPONENT, "lw": 1.3, "marker": mark, "ms": 5}
+    torch = [row for row in rows if row["impl"] == "torch"]
+    for kind in dict.fromkeys([*KINDS, *(row["rung"] for row in torch)]):
+        those, mark = [r for r in torch if r["rung"] == kind], KINDS.get(kind)
+        look = {"color": OPPONENT, "lw": 1.3, "marker": mark or OTHER_KIND, "ms": 5}
         name = f"PyTorch {kind}" if named else None
         _draw_line(axes, per_batch(those), name, elsewhere, look)
     look = {"color": INK, "lw": 1.3, "marker": "s", "ms": 5}

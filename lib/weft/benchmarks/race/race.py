@@ -29,10 +29,10 @@ from ...base.errors import ArgumentError, DeviceLost
 from ...base.paths import ROOT
 from ...mnist import data
 from ...mnist.data import epoch_order
-from ...mnist.rungs import impl_of, rungs_of, trainer
+from ...mnist.rungs import impl_of, parse_twin, rungs_of, trainer
 from ...mnist.trainer import checked_device
-from ...mnist.twin import LAYOUTS, RUNGS, TrainingStep, TwinTrainer, exact_step
-from ...mnist.weights import initial_weights
+from ...mnist.twin import LAYOUTS, TwinTrainer
+from ...mnist.weights import TrainingStep, exact_step, initial_weights
 from ...timing import device_name
 from ...timing.race import Contender, race
 from ...timing.results import Row, add_torch_ratios, first_line, stamp_row
@@ -40,7 +40,6 @@ from ...timing.timers import SLOWEST, STEPS, count_steps, synchronize, time_host
 from ...toolchain import native
 
 if TYPE_CHECKING:
-    from ...mnist.twin import TrainingStep
     from ...toolchain.native import AnyDevice
 
 
@@ -58,10 +57,12 @@ def warm_twins(
 ) -> None:
     """Compile the twins of all cells (precision, batch) side by side, and wait.
 
-    A failure is reported: it will occur again in the race.
+    A failure is reported: it will occur again in the race. Those that time kernels
+    while they compile are left to the race, because side by side their times mean
+    nothing.
     """
     names = twins_of(checked_device(device)) if twins is None else twins
-    names = [name for name in names if name.startswith("compile")]
+    names = [*dict.fromkeys(filter(None, map(_name_compiled, names)))]
     jobs = {
         (precision, batch): _start(precision, batch, device, names)
         for precision, batch in cells
@@ -75,6 +76,17 @@ def warm_twins(
             say(f"not compiled ahead: {precision}, batch {batch}: {last}")
 
 
+def _name_compiled(name: str) -> str | None:
+    """Return the twin without its graph; None for one that is not to be compiled."""
+    rung, _, layout = name.partition(" ")
+    try:
+        kind = parse_twin(rung).without_graph()
+    except ArgumentError:  # the race will report it
+        return None
+    ahead = kind.compiled and not kind.autotune
+    return f"{kind.name} {layout or 'nchw'}" if ahead else None
+
+
 def compile_twins(
     precision: str, batch: int, device: str, names: Sequence[str]
 ) -> None:
@@ -82,8 +94,8 @@ def compile_twins(
     # All images: their number is part of the compiled code.
     train = data.load("train")
     for name in names:
-        layout = name.partition(" ")[2] or "nchw"
-        options = {"rung": "compile", "layout": layout, "precision": precision}
+        rung, _, layout = name.partition(" ")
+        options = {"rung": rung, "layout": layout, "precision": precision}
         try:
             TwinTrainer(
                 *[initial_weights(0), train], device=device, batch=batch, **options
@@ -148,8 +160,21 @@ def free(device: AnyDevice) -> None:
 
 Say = Callable[[str], object]
 
-# PyTorch's two possible winners, which are also timed without their graph.
-FINALISTS = ("compile+graph", "graph")
+# PyTorch's rungs in a race, which are also timed without their graph. On an H200 at 64
+# images a step took (us, nchw / channels-last; - is not measured):
+#
+#                                fp32          tf32          bf16
+#     compile+graph              288 / 304     268 / 227     242 / 208
+#     compile+graph64+nobias     272.6 / 291   252 / 212.3   227 / 201.3
+#     compile-step+graph64+nobias  277 / 289   228 / 213     - / -
+#
+# So these two of one family can win. Left out: "compile+graph", which does the same
+# with more work; "autotune", which took 309 us in place of 291 (fp32, channels-last).
+# "graph" has never won. It is what most people would write, and gives the eager rows.
+FINALISTS = {
+    "cuda": ("compile+graph64+nobias", "compile-step+graph64+nobias", "graph"),
+    "cpu": ("eager", "eager+nobias", "compile+nobias", "compile-step+nobias"),
+}
 HOST_STEPS = {"weft": 64, "torch": 4}  # queued at once to time the host
 CHECKED = 3  # batches to compare with float64
 
@@ -162,6 +187,14 @@ class TrainingContender(Contender):
     peak: Callable[[], int | None]
     layers: Callable[[], dict[str, float] | None]
     close: Callable[[], object]
+    graph: int = 0  # steps in its largest graph
+
+    def turn(self) -> None:
+        """Do the untimed work before a sample.
+
+        That is as much as one launch, so that the host queues the next one meanwhile.
+        """
+        self.block(max(1, min(self.graph, self.calls)))
 
     @property
     def name(self) -> str:
@@ -207,6 +240,7 @@ def run_heat(
 
     rungs: ours; None: all of that precision that run there, none simulated. twins:
     PyTorch's, "graph nchw"; None: the finalists; each is also timed without its graph.
+    mnist/twin.py explains their names.
     model: sizes other than the lesson's.
 
     The rows are those of `weft mnist` with, beside the times: host_us (a step's time on
@@ -235,9 +269,7 @@ def run_heat(
 
 def twins_of(device: torch.device) -> list[str]:
     """Return PyTorch's finalists there, as "RUNG LAYOUT"."""
-    here = RUNGS[device.type]
-    kinds = [rung for rung in FINALISTS if rung in here] or [*here]
-    return [f"{rung} {layout}" for rung in kinds for layout in LAYOUTS]
+    return [f"{rung} {layout}" for rung in FINALISTS[device.type] for layout in LAYOUTS]
 
 
 # ---- contenders ----------------------------------------------------------------
@@ -255,10 +287,12 @@ def _gather(
     ]
     for name in twins_of(device) if twins is None else twins:
         makers.append((f"PyTorch {name}", lambda name=name: _make_theirs(heat, name)))
+    names: set[str] = set()
     for name, make in makers:
         found: list[TrainingContender] = []
         try:
-            found += make()
+            # Two twins may be the same without their graphs.
+            found += [one for one in make() if one.name not in names]
             for one in found:
                 one.turn()
             synchronize(device)
@@ -271,6 +305,7 @@ def _gather(
             found.clear()
             free(device)  # it may have run out of memory
             continue
+        names |= {one.name for one in found}
         yield from found
 
 
@@ -309,7 +344,8 @@ def _make_ours(heat: Heat, rung: str) -> list[TrainingContender]:
 def _make_theirs(heat: Heat, name: str) -> list[TrainingContender]:
     """Make a twin, and the same twin without its graph."""
     rung, _, layout = name.partition(" ")
-    kind = "compiles, which may take a minute" if "compile" in rung else "prepares"
+    compiled = parse_twin(rung).compiled
+    kind = "compiles, which may take a minute" if compiled else "prepares"
     heat.say(f"PyTorch {name} {kind}")
     twin = TwinTrainer(
         *[heat.weights, heat.train],
@@ -317,17 +353,16 @@ def _make_theirs(heat: Heat, name: str) -> list[TrainingContender]:
         **{"device": heat.device, "batch": heat.batch, "lr": heat.lr},
         **heat.model,
     )
-    pair = [twin, twin.without_graph()] if "graph" in rung else [twin]
+    pair = [twin, twin.without_graph()] if twin.kind.graph else [twin]
     return [_make_twin(heat, one) for one in pair]
 
 
 def _make_twin(heat: Heat, twin: TwinTrainer) -> TrainingContender:
-    parts = twin.order(heat.order).split(heat.batch)
+    longest = twin.order(np.resize(heat.order, STEPS[1] * heat.batch))
 
     def run(steps: int) -> None:
         with twin.mode():
-            for number in range(steps):
-                twin.step(parts[number % len(parts)])
+            twin.queue(longest[: steps * heat.batch])
 
     def take(order: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
         twin.set_weights(heat.weights)
@@ -337,6 +372,7 @@ def _make_twin(heat: Heat, twin: TwinTrainer) -> TrainingContender:
     return TrainingContender(
         **{"block": run, "row": row, "gradients": take, "layers": lambda: None},
         **{"peak": lambda: twin.peak_bytes, "close": lambda: None},
+        graph=twin.kind.graph,
     )
 
 
@@ -377,6 +413,7 @@ def _measure_alone(
     try:
         wrong = mean_errors(one.gradients, zip(_split_batches(heat), exact))
         at_once = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
+        at_once = max(at_once, one.graph)
         return {
             "steps": count_steps(one.block, heat.device),
             "host_us": time_host(one.block, at_once, heat.device),
