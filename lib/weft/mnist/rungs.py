@@ -106,6 +106,11 @@ class TwinRung:
         return "+".join(word for word in words if word)
 
     @property
+    def family(self) -> str:
+        """The name without details: "eager", "compile", "graph" or "compile+graph"."""
+        return TwinRung("compile" * bool(self.compiled), graph=min(1, self.graph)).name
+
+    @property
     def sizes(self) -> list[int]:
         """The steps in each of its graphs: as in our own rung "graph", 64, 8 and 1."""
         found = [self.graph] if self.graph else []

@@ -17,6 +17,7 @@ from matplotlib.ticker import NullLocator
 
 from ...base import style as kit
 from ...base.style import BESIDE, INK, OPPONENT, OURS
+from ...mnist.rungs import parse_twin
 from ...timing import STATISTIC
 from ...timing.results import ResultFile
 from .race import Row
@@ -109,21 +110,19 @@ def mark_missing(figure: Figure, axes: Axes) -> Figure:
     return figure
 
 
-KINDS = {  # marks of PyTorch's kinds, from slow to fast
+KINDS = {  # marks of PyTorch's kinds (TwinRung.family), from slow to fast
     "eager": "v",
     "compile": "^",
     "graph": "<",
     "compile+graph": "D",
-    "compile+nobias": "2",
-    "compile-step+nobias": "1",
-    "compile+graph64+nobias": "p",
-    "compile-step+graph64+nobias": "h",
 }
-OTHER_KIND = "X"  # of kinds that race only on request
 
 
 def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> Figure:
-    """Draw µs per image over the batch: ours, PyTorch's kinds, NVIDIA's libraries."""
+    """Draw µs per image over the batch: ours, PyTorch's kinds, NVIDIA's libraries.
+
+    The line of a kind has the fastest of its variants at each batch.
+    """
     series = series_of(rows, committed, lambda row: True)
     with kit.style():
         here = {row["precision"] for _, found in series for row in found}
@@ -147,9 +146,9 @@ def _draw_lines(axes: Axes, rows: Sequence[Row], elsewhere: bool, named: bool) -
     ours = per_batch([row for row in rows if row["impl"] == "weft"])
     vendor = per_batch([row for row in rows if row["impl"] == "cudnn"])
     torch = [row for row in rows if row["impl"] == "torch"]
-    for kind in dict.fromkeys([*KINDS, *(row["rung"] for row in torch)]):
-        those, mark = [r for r in torch if r["rung"] == kind], KINDS.get(kind)
-        look = {"color": OPPONENT, "lw": 1.3, "marker": mark or OTHER_KIND, "ms": 5}
+    for kind, mark in KINDS.items():
+        those = [row for row in torch if parse_twin(row["rung"]).family == kind]
+        look = {"color": OPPONENT, "lw": 1.3, "marker": mark, "ms": 5}
         name = f"PyTorch {kind}" if named else None
         _draw_line(axes, per_batch(those), name, elsewhere, look)
     look = {"color": INK, "lw": 1.3, "marker": "s", "ms": 5}
