@@ -96,7 +96,7 @@ def describe_opponent(results: Results | None = None) -> str:
             "These kernels train the network of the last lesson. PyTorch trains the "
             "same network beside them, in the same run and in the same precision. "
             f"{_describe_twins(kinds)}{left_out} Below, "
-            f'"PyTorch" is the fastest of its {len(kinds)} variants '
+            f'"PyTorch" is the fastest of these {spell_count(len(kinds))} variants '
             f"({write_machine(results)}, {write_days(results['rows'])}):"
         )
     return fill_lines(

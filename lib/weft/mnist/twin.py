@@ -187,8 +187,8 @@ class TwinTrainer:
         self._loss, self._whole = self._forward, self._step_by_parts
         compiler = contextlib.nullcontext()
         if self.kind.compiled:
-            # Each twin needs its own version of the same functions. After 8 versions
-            # PyTorch would run further ones uncompiled.
+            # Layouts, precisions, modes and biases make versions of one function. After
+            # 8 versions PyTorch would run further ones uncompiled.
             compiler = torch._dynamo.config.patch(recompile_limit=VERSIONS)
             mode = "max-autotune-no-cudagraphs" if self.kind.autotune else None
         if self.kind.compiled == "compile":
