@@ -186,10 +186,18 @@ def test_a_twin_races_once(train):
 def test_a_captured_twin_leads_with_a_launch():
     steps = []
     one = {"gradients": None, "peak": None, "layers": None, "close": None}
-    twin = race.TrainingContender(block=steps.append, calls=0, graph=64, **one)
+    twin = race.TrainingContender(
+        block=steps.append, calls=0, kind=parse_twin("graph64"), **one
+    )
     for twin.calls in (0, 16, 256):
         twin.turn()
     assert steps == [1, 16, 64]
+
+
+@pytest.mark.parametrize("steps, timed", [(4, 4), (8, 64), (32, 64), (64, 64)])
+def test_a_whole_launch_is_timed_unless_it_is_too_long(steps, timed):
+    assert parse_twin("graph64").fill_launch(steps) == timed
+    assert parse_twin("compile").fill_launch(steps) == steps
 
 
 def test_a_batch_larger_than_the_data(train):
@@ -339,7 +347,7 @@ def test_a_side_that_fails_is_told(train):
     assert [line for line in told if "no twin graph, nchw on cpu" in line]
 
 
-def test_compiling_ahead_starts_a_process_for_each_cell(monkeypatch):
+def test_compiling_ahead_starts_a_process_for_each_twin(monkeypatch):
     started, told = [], []
 
     class Job:
@@ -358,7 +366,9 @@ def test_compiling_ahead_starts_a_process_for_each_cell(monkeypatch):
     # The same code without their graphs; one that times kernels; an unknown one.
     more = ["compile+graph64", "compile+autotune nchw", "quick nchw"]
     race.warm_twins(cells, "cpu", [*names, *more], told.append)
-    assert started == [["fp32", "8", "cpu", names[0]], ["bf16", "16", "cpu", names[0]]]
+    # Each process is a thread's, so their order is open.
+    cells = [["bf16", "16", "cpu", names[0]], ["fp32", "8", "cpu", names[0]]]
+    assert sorted(started) == cells
     assert told[-1] == "not compiled ahead: bf16, batch 16: no compiler"
 
 

@@ -118,6 +118,13 @@ class TwinRung:
             found.append(max(1, found[-1] // 8))
         return found
 
+    def fill_launch(self, steps: int) -> int:
+        """Return how many steps to time in place of `steps`: at least a whole launch.
+
+        Where steps are so slow that a launch has 8 times as many, `steps` remains.
+        """
+        return self.graph if steps < self.graph <= 8 * steps else steps
+
     def without_graph(self) -> TwinRung:
         """Return the same rung without its graph."""
         return replace(self, graph=0)

@@ -160,6 +160,8 @@ class _Race:
             blocks[name] = _twin_block(twin, twin.order(whole))
         rounds = -(-self.config.iterations // BLOCK)
         sizes = {name: self.block_of(run) for name, run in blocks.items()}
+        for name, twin in twins.items():
+            sizes[name] = twin.kind.fill_launch(sizes[name])
         contenders = {
             name: Contender(block=run, calls=sizes[name], limit=SLOWEST)
             for name, run in blocks.items()

@@ -19,17 +19,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from ...base.device import count_cores
 from ...base.errors import ArgumentError, DeviceLost
 from ...base.paths import ROOT
 from ...mnist import data
 from ...mnist.data import epoch_order
-from ...mnist.rungs import impl_of, parse_twin, rungs_of, trainer
+from ...mnist.rungs import TwinRung, impl_of, parse_twin, rungs_of, trainer
 from ...mnist.trainer import checked_device
 from ...mnist.twin import LAYOUTS, TwinTrainer
 from ...mnist.weights import TrainingStep, exact_step, initial_weights
@@ -63,17 +65,21 @@ def warm_twins(
     """
     names = twins_of(checked_device(device)) if twins is None else twins
     names = [*dict.fromkeys(filter(None, map(_name_compiled, names)))]
-    jobs = {
-        (precision, batch): _start(precision, batch, device, names)
-        for precision, batch in cells
-        if names
-    }
+    jobs = [(*cell, device, [name]) for cell in cells for name in names]
     say(f"compiling PyTorch's twins in {len(jobs)} processes")
-    for (precision, batch), job in jobs.items():
-        said = job.communicate()[1]
-        if job.returncode:
-            last = (said.strip().splitlines() or ["it ended"])[-1]
-            say(f"not compiled ahead: {precision}, batch {batch}: {last}")
+    with ThreadPoolExecutor(count_cores()) as pool:
+        for (precision, batch, *_), why in zip(jobs, pool.map(_compile_aside, jobs)):
+            if why:
+                say(f"not compiled ahead: {precision}, batch {batch}: {why}")
+
+
+def _compile_aside(job: tuple[str, int, str, list[str]]) -> str:
+    """Run compile_twins() in a process; return why it failed, or "" if it did not."""
+    process = _start(*job)
+    said = process.communicate()[1]
+    if not process.returncode:
+        return ""
+    return (said.strip().splitlines() or ["it ended"])[-1]
 
 
 def _name_compiled(name: str) -> str | None:
@@ -187,14 +193,14 @@ class TrainingContender(Contender):
     peak: Callable[[], int | None]
     layers: Callable[[], dict[str, float] | None]
     close: Callable[[], object]
-    graph: int = 0  # steps in its largest graph
+    kind: TwinRung = field(default_factory=TwinRung)  # of a twin
 
     def turn(self) -> None:
         """Do the untimed work before a sample.
 
         That is as much as one launch, so that the host queues the next one meanwhile.
         """
-        self.block(max(1, min(self.graph, self.calls)))
+        self.block(max(1, min(self.kind.graph, self.calls)))
 
     @property
     def name(self) -> str:
@@ -372,7 +378,7 @@ def _make_twin(heat: Heat, twin: TwinTrainer) -> TrainingContender:
     return TrainingContender(
         **{"block": run, "row": row, "gradients": take, "layers": lambda: None},
         **{"peak": lambda: twin.peak_bytes, "close": lambda: None},
-        graph=twin.kind.graph,
+        kind=twin.kind,
     )
 
 
@@ -413,9 +419,9 @@ def _measure_alone(
     try:
         wrong = mean_errors(one.gradients, zip(_split_batches(heat), exact))
         at_once = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
-        at_once = max(at_once, one.graph)
+        at_once = max(at_once, one.kind.graph)
         return {
-            "steps": count_steps(one.block, heat.device),
+            "steps": one.kind.fill_launch(count_steps(one.block, heat.device)),
             "host_us": time_host(one.block, at_once, heat.device),
             "layers_us": one.layers(),
             **wrong,
