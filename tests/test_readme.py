@@ -190,7 +190,7 @@ STRONGEST = [
 def test_pytorch_at_its_best_is_described_and_has_no_stronger_one(monkeypatch):
     results = results_of(*STRONGEST, *MILESTONES)
     text = one_line(sentences.describe_opponent(results))
-    assert "(forward and backward and the whole step, each as one function)" in text
+    assert "one function of forward and backward or of the whole step." in text
     assert "CUDA graphs of one step and 64 steps; ours are of 64" in text
     assert "our fused rungs skip them, and so do PyTorch's fastest variants" in text
     assert "the fastest of these five variants" in text

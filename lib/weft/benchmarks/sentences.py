@@ -114,12 +114,13 @@ def _describe_twins(kinds: Sequence[TwinRung]) -> str:
     """Describe PyTorch's steps, and what both sides skip."""
     graphs = sorted({kind.graph for kind in kinds if kind.graph})
     captured = join_words("one step" if n == 1 else f"{n} steps" for n in graphs)
-    ways = {"compile": "forward and backward", "compile-step": "the whole step"}
-    compiled = join_words(ways[k] for k in ways if k in {one.compiled for one in kinds})
+    ways = {"compile": "of forward and backward", "compile-step": "of the whole step"}
+    there = {kind.compiled for kind in kinds}
+    compiled = " or ".join(words for way, words in ways.items() if way in there)
     tuned = any(kind.autotune for kind in kinds)
     return (
-        f"Its step runs eagerly and compiled by `torch.compile` ({compiled}, each as "
-        f"one function{', also with `max-autotune`' * tuned}). Both also run captured "
+        "Its step runs eagerly and compiled: `torch.compile` makes one function "
+        f"{compiled}{', also with `max-autotune`' * tuned}. Both also run captured "
         f"in CUDA graphs of {captured}; ours are of {HOST_STEPS['weft']}. "
         "All of these run in both memory layouts, with `cudnn.benchmark` and the fused "
         "optimizer. Batch norm cancels the biases before it: our fused rungs skip "

@@ -226,7 +226,7 @@ class TwinTrainer:
     def gradients(self, index: torch.Tensor) -> tuple[float, dict[str, np.ndarray]]:
         """Return loss and gradients (float64) of the images `index`; update nothing.
 
-        The gradient of a bias that the model has not is zero.
+        Biases that the model lacks have a gradient of zero.
         """
         if self.kind.compiled == "compile-step" and len(index) == self.batch:
             loss, found = self._probe(index)
@@ -243,7 +243,7 @@ class TwinTrainer:
         return loss.item(), arrays
 
     def _probe(self, index: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Return gradients() of a step that hands out none: those of its update.
+        """Return the gradients of a step that applies them and returns none.
 
         w - lr g is rounded once, so an element is off by 2^-24 (|g| + |w| / lr).
         """
@@ -259,7 +259,7 @@ class TwinTrainer:
         return loss, found
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Copy parameters in, in place; a bias that the model has not is ignored."""
+        """Copy parameters in, in place; biases that the model lacks are ignored."""
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(torch.from_numpy(weights[name]))
@@ -277,7 +277,7 @@ class TwinTrainer:
         return losses
 
     def queue(self, order: torch.Tensor) -> None:
-        """Run train() and keep no losses, which is fastest. Use it as step()."""
+        """Run train() without its losses, which is fastest; used inside mode()."""
         for _ in self._run(order):
             pass
 

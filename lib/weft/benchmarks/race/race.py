@@ -166,17 +166,18 @@ def free(device: AnyDevice) -> None:
 
 Say = Callable[[str], object]
 
-# PyTorch's rungs in a race, which are also timed without their graph. On an H200 at 64
-# images a step took (us, nchw / channels-last; - is not measured):
+# PyTorch's rungs in a race, which are also timed without their graph. On an H200 a step
+# of 64 images took (us, nchw / channels-last):
 #
-#                                fp32          tf32          bf16
-#     compile+graph              288 / 304     268 / 227     242 / 208
-#     compile+graph64+nobias     272.6 / 291   252 / 212.3   227 / 201.3
-#     compile-step+graph64+nobias  277 / 289   228 / 213     - / -
+#                                  fp32          tf32          bf16
+#     compile+graph                288 / 304     268 / 227     242 / 208
+#     compile+graph64+nobias       272.6 / 291   252 / 212.3   227 / 201.3
+#     compile-step+graph64+nobias  277 / 289     228 / 213     not measured
 #
-# So these two of one family can win. Left out: "compile+graph", which does the same
-# with more work; "autotune", which took 309 us in place of 291 (fp32, channels-last).
+# So either of the last two can win. Left out: "compile+graph", which does the same with
+# more work; "autotune", which took 309 us in place of 291 (fp32, channels-last).
 # "graph" has never won. It is what most people would write, and gives the eager rows.
+# On a CPU "autotune" is not measured yet.
 FINALISTS = {
     "cuda": ("compile+graph64+nobias", "compile-step+graph64+nobias", "graph"),
     "cpu": ("eager", "eager+nobias", "compile+nobias", "compile-step+nobias"),
