@@ -91,7 +91,7 @@ def test_a_graph_needs_a_gpu_unless_it_is_not_captured(train):
 # ---- a step ------------------------------------------------------------------
 
 
-def clear_step(train: Split) -> tuple[np.ndarray, float64.Step]:
+def find_clear_step(train: Split) -> tuple[np.ndarray, float64.Step]:
     """Images whose step no rounding can decide, and that step in float64."""
     model = Twin(**SMALL).double()
     weights = initial_weights(0, **SMALL)
@@ -105,7 +105,7 @@ def clear_step(train: Split) -> tuple[np.ndarray, float64.Step]:
 
 def check_step(twin: TwinTrainer, train: Split) -> None:
     """One step, its gradients and its update, within float64's bounds."""
-    part, want = clear_step(train)
+    part, want = find_clear_step(train)
     start = initial_weights(0, **SMALL)
     index = twin.order(part)
     loss, gradients = twin.gradients(index)

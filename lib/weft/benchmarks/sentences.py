@@ -113,15 +113,15 @@ def describe_opponent(results: Results | None = None) -> str:
 def _describe_twins(kinds: Sequence[TwinRung]) -> str:
     """Describe PyTorch's steps, and what both sides skip."""
     graphs = sorted({kind.graph for kind in kinds if kind.graph})
-    captured = join_words("one step" if n == 1 else f"{n} steps" for n in graphs)
+    sizes = join_words("one step" if n == 1 else f"{n} steps" for n in graphs)
     ways = {"compile": "of forward and backward", "compile-step": "of the whole step"}
     there = {kind.compiled for kind in kinds}
-    compiled = " or ".join(words for way, words in ways.items() if way in there)
+    functions = " or ".join(words for way, words in ways.items() if way in there)
     tuned = any(kind.autotune for kind in kinds)
     return (
         "Its step runs eagerly and compiled: `torch.compile` makes one function "
-        f"{compiled}{', also with `max-autotune`' * tuned}. Both also run captured "
-        f"in CUDA graphs of {captured}; ours are of {HOST_STEPS['weft']}. "
+        f"{functions}{', also with `max-autotune`' * tuned}. Both also run captured "
+        f"in CUDA graphs of {sizes}; ours are of {HOST_STEPS['weft']}. "
         "All of these run in both memory layouts, with `cudnn.benchmark` and the fused "
         "optimizer. Batch norm cancels the biases before it: our fused rungs skip "
         "them, and so do PyTorch's fastest variants."
@@ -240,7 +240,7 @@ def _describe_host(rows: Sequence[Row]) -> str:
     graphs: dict[int, list[float]] = {}
     for row in every:
         graphs.setdefault(parse_twin(row["rung"]).graph, []).append(row["host_us"])
-    captured = join_words(
+    costs = join_words(
         write_range(us) + f" in a graph of {steps}" * (len(graphs) > 2)
         for steps, us in graphs.items()
         if steps
@@ -249,7 +249,7 @@ def _describe_host(rows: Sequence[Row]) -> str:
     return fill_lines(
         f"Queueing a step of {BATCH} images costs the host {write_range(ours)} when "
         f"{HOST_STEPS['weft']} steps are queued by one call. A captured step "
-        f"of PyTorch costs it {captured}, an eager one "
+        f"of PyTorch costs it {costs}, an eager one "
         f"{write_range(eager)}. The "
         "same seed always gives the same bits, since no sum uses atomics."
     )

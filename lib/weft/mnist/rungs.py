@@ -113,10 +113,10 @@ class TwinRung:
     @property
     def sizes(self) -> list[int]:
         """The steps in each of its graphs: as in our own rung "graph", 64, 8 and 1."""
-        found = [self.graph] if self.graph else []
-        while found and found[-1] > 1:
-            found.append(max(1, found[-1] // 8))
-        return found
+        steps = [self.graph] if self.graph else []
+        while steps and steps[-1] > 1:
+            steps.append(max(1, steps[-1] // 8))
+        return steps
 
     def fill_launch(self, steps: int) -> int:
         """Return how many steps to time in place of `steps`: at least a whole launch.

@@ -229,14 +229,14 @@ class TwinTrainer:
         Biases that the model lacks have a gradient of zero.
         """
         if self.kind.compiled == "compile-step" and len(index) == self.batch:
-            loss, found = self._probe(index)
+            loss, gradients = self._probe(index)
         else:
             with self.mode():
                 loss = self._loss_of(index)
                 loss.backward(gradient=self._seed)
-            found = {n: p.grad.double() for n, p in self.model.named_parameters()}
+            gradients = {n: p.grad.double() for n, p in self.model.named_parameters()}
             self.optimizer.zero_grad(set_to_none=True)
-        arrays = {n: g.cpu().numpy() / self._scale for n, g in found.items()}
+        arrays = {n: g.cpu().numpy() / self._scale for n, g in gradients.items()}
         for name in MOVELESS if not self.kind.biases else ():
             weight = arrays[name.replace("bias", "weight")]
             arrays[name] = np.zeros(len(weight))
@@ -251,12 +251,12 @@ class TwinTrainer:
         self._lr.fill_(PROBE)
         with self.mode():
             loss = self._whole(index)
-        found = {}
+        gradients = {}
         for name, value in self._values.items():
-            found[name] = (before[name].double() - value.double()) / PROBE
+            gradients[name] = (before[name].double() - value.double()) / PROBE
             value.copy_(before[name])
         self._lr.fill_(self.lr / self._scale)
-        return loss, found
+        return loss, gradients
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Copy parameters in, in place; biases that the model lacks are ignored."""
