@@ -191,8 +191,9 @@ def test_pytorch_at_its_best_is_described_and_has_no_stronger_one(monkeypatch):
     results = results_of(*STRONGEST, *MILESTONES)
     text = one_line(sentences.describe_opponent(results))
     assert "one function of forward and backward or of the whole step." in text
-    assert "CUDA graphs of one step and 64 steps; ours are of 64" in text
-    assert "our fused rungs skip them, and so do PyTorch's fastest variants" in text
+    assert "the uncompiled step in graphs of 1 and the compiled one in graphs" in text
+    assert "in graphs of 64; ours are of 64 steps" in text
+    assert "our fused rungs skip them, and so do three of PyTorch's." in text
     assert "the fastest of these five variants" in text
     assert "max-autotune" not in text
     text = one_line(sentences.describe_race(results, STRONGER))

@@ -112,19 +112,23 @@ def describe_opponent(results: Results | None = None) -> str:
 
 def _describe_twins(kinds: Sequence[TwinRung]) -> str:
     """Describe PyTorch's steps, and what both sides skip."""
-    graphs = sorted({kind.graph for kind in kinds if kind.graph})
-    sizes = join_words("one step" if n == 1 else f"{n} steps" for n in graphs)
     ways = {"compile": "of forward and backward", "compile-step": "of the whole step"}
     there = {kind.compiled for kind in kinds}
     functions = " or ".join(words for way, words in ways.items() if way in there)
     tuned = any(kind.autotune for kind in kinds)
+    graphs = []
+    for compiled, words in ((False, "the uncompiled step"), (True, "the compiled one")):
+        sizes = {k.graph for k in kinds if k.graph and bool(k.compiled) == compiled}
+        if sizes:
+            graphs.append(f"{words} in graphs of {join_words(map(str, sorted(sizes)))}")
+    without = spell_count(sum(not kind.biases for kind in kinds))
     return (
         "Its step runs eagerly and compiled: `torch.compile` makes one function "
-        f"{functions}{', also with `max-autotune`' * tuned}. Both also run captured "
-        f"in CUDA graphs of {sizes}; ours are of {HOST_STEPS['weft']}. "
-        "All of these run in both memory layouts, with `cudnn.benchmark` and the fused "
-        "optimizer. Batch norm cancels the biases before it: our fused rungs skip "
-        "them, and so do PyTorch's fastest variants."
+        f"{functions}{', also with `max-autotune`' * tuned}. CUDA graphs capture "
+        f"{join_words(graphs)}; ours are of {HOST_STEPS['weft']} steps. All of these "
+        "run in both memory layouts, with `cudnn.benchmark`. The fused optimizer "
+        "updates, unless the compiled function does. Batch norm cancels the biases "
+        f"before it: our fused rungs skip them, and so do {without} of PyTorch's."
     )
 
 
