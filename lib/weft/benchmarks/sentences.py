@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..base.paths import ROOT
-from ..mnist.rungs import TwinRung, parse_twin
+from ..mnist.rungs import parse_twin
 from ..timing.results import read_json
 from . import launch
 from .edit import WATCHED
@@ -32,6 +32,7 @@ from .phrases import (
     write_machine,
     write_range,
     write_times,
+    write_twins,
 )
 from .race.command import is_strongest, list_twins
 from .race.race import HOST_STEPS
@@ -95,7 +96,7 @@ def describe_opponent(results: Results | None = None) -> str:
         return fill_lines(
             "These kernels train the network of the last lesson. PyTorch trains the "
             "same network beside them, in the same run and in the same precision. "
-            f"{_describe_twins(kinds)}{left_out} Below, "
+            f"{write_twins(kinds, HOST_STEPS['weft'])}{left_out} Below, "
             f'"PyTorch" is the fastest of these {spell_count(len(kinds))} variants '
             f"({write_machine(results)}, {write_days(results['rows'])}):"
         )
@@ -107,28 +108,6 @@ def describe_opponent(results: Results | None = None) -> str:
         f"and the fused optimizer.{left_out} PyTorch keeps the biases before batch "
         'norm, which batch norm cancels. Below, "PyTorch" is the fastest of these '
         f"variants ({write_machine(results)}, {write_days(results['rows'])}):"
-    )
-
-
-def _describe_twins(kinds: Sequence[TwinRung]) -> str:
-    """Describe PyTorch's steps, and what both sides skip."""
-    ways = {"compile": "of forward and backward", "compile-step": "of the whole step"}
-    there = {kind.compiled for kind in kinds}
-    functions = " or ".join(words for way, words in ways.items() if way in there)
-    tuned = any(kind.autotune for kind in kinds)
-    graphs = []
-    for compiled, words in ((False, "the uncompiled step"), (True, "the compiled one")):
-        sizes = {k.graph for k in kinds if k.graph and bool(k.compiled) == compiled}
-        if sizes:
-            graphs.append(f"{words} in graphs of {join_words(map(str, sorted(sizes)))}")
-    without = spell_count(sum(not kind.biases for kind in kinds))
-    return (
-        "Its step runs eagerly and compiled: `torch.compile` makes one function "
-        f"{functions}{', also with `max-autotune`' * tuned}. CUDA graphs capture "
-        f"{join_words(graphs)}; ours are of {HOST_STEPS['weft']} steps. All of these "
-        "run in both memory layouts, with `cudnn.benchmark`. The fused optimizer "
-        "updates, unless the compiled function does. Batch norm cancels the biases "
-        f"before it: our fused rungs skip them, and so do {without} of PyTorch's."
     )
 
 
