@@ -179,6 +179,35 @@ def test_a_layout_that_did_not_race_is_not_claimed():
     assert "races below" not in sentences.describe_opponent(results_of(*RACE))
 
 
+STRONGEST = [
+    *RACE[:2],
+    step("torch", "compile+graph64+nobias", 40.0, host_us=2.0),
+    step("torch", "compile-step+graph64+nobias", 39.0, host_us=3.0),
+    step("torch", "compile-step+nobias", 400.0, host_us=900.0),
+    step("torch", "graph", 80.0, host_us=20.0),
+    step("torch", "eager", 900.0, host_us=1500.0),
+]
+
+
+def test_pytorch_at_its_best_is_described_and_has_no_stronger_one(monkeypatch):
+    results = results_of(*STRONGEST, *MILESTONES)
+    text = one_line(sentences.describe_opponent(results))
+    assert "one function of forward and backward or of the whole step." in text
+    assert "the uncompiled step in graphs of 1 and the compiled one in graphs" in text
+    assert "in graphs of 64; ours are of 64 steps" in text
+    assert "our fused rungs skip them, and so do three of PyTorch's." in text
+    assert "the fastest of these five variants" in text
+    assert "max-autotune" not in text
+    text = one_line(sentences.describe_race(results, STRONGER))
+    assert "measured apart" not in text and "| 39.0 µs | 3.90 |" in text
+    assert "costs it 2.00 to 3.00 µs in a graph of 64 and 20.0 to 20.0 µs in" in text
+    weaker = step("torch", "compile+graph", 2.0, "tf32")
+    mixed = results_of(*STRONGEST, step("weft", "tf32", 1.0, "tf32"), weaker)
+    assert "biases before batch norm" in sentences.describe_opponent(mixed)
+    monkeypatch.setattr(sentences, "load_newest", lambda *_: results)
+    assert readme._describe_ratios().endswith("checked before it is timed.")
+
+
 def test_the_committed_stronger_race_has_the_factors_of_its_times():
     """Times are known to half of their last digit, and so are their factors."""
     rows = sentences.load_newest("stronger_torch", "cuda")["rows"]

@@ -78,6 +78,15 @@ def test_the_batches_have_a_panel_for_each_precision():
     assert ours.get_ydata() == pytest.approx([57 / 64] * 2)
 
 
+def test_a_kinds_line_has_the_fastest_of_its_variants():
+    best = row("torch", "compile-step+graph64+nobias", 300.0)
+    figure = plot_batches([*rows(), best])
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    assert "PyTorch compile-step+graph64+nobias" not in lines
+    times = lines["PyTorch compile+graph"].get_ydata()
+    assert times == pytest.approx([300 / 64, 326 / 64])
+
+
 def test_the_roofline_has_the_sections_whose_work_is_known():
     figure = plot_roofline(rows())
     words = texts(figure)

@@ -22,7 +22,7 @@ import torch
 from weft import mnist
 from weft.benchmarks.race.milestones import Schedule
 from weft.mnist import Cnn, Split, TwinTrainer, epoch_order, exact_step
-from weft.mnist.twin import MOVELESS
+from weft.mnist.weights import MOVELESS, TrainingStep
 from weft.toolchain import native
 
 FACTOR, LR = 2.0, 0.1  # FACTOR: the limit of our errors over PyTorch's
@@ -62,7 +62,7 @@ class Record:
     def note(self, loss, gradients, exact, decided) -> None:
         self.loss.append(abs(loss - decided.loss) / decided.loss)
         self.plain.append(exact.errors(loss, gradients)["gradient_error"])
-        alike = mnist.twin.TrainingStep(decided.loss, decided.gradients)
+        alike = TrainingStep(decided.loss, decided.gradients)
         errors = alike.errors(loss, gradients)["gradient_errors"]
         for name, error in errors.items():
             self.alike.setdefault(name, []).append(error)

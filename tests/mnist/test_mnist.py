@@ -401,7 +401,7 @@ def test_rows_have_the_keys_of_the_schema(result):
     keys += "epochs parts_us layers_us epoch_s peak_bytes test_accuracy losses layout "
     keys += "vs_torch_eager vs_torch_best"
     ours, *theirs = result.rows
-    assert len(theirs) == 2
+    assert [row["rung"] for row in theirs] == ["eager"] * 2 + ["eager+nobias"] * 2
     for row in result.rows:
         assert {*keys.split()} <= row.keys()
         assert 0 < row["us_low"] <= row["us"] <= row["us_high"]
@@ -430,8 +430,9 @@ def test_ours_and_the_fastest_twin_are_trained_the_same(result):
 
 def test_a_twin_that_fails_is_absent_with_its_reason(result):
     assert result.absent == {
-        "torch compile nchw": "no compiler here",
-        "torch compile channels_last": "no compiler here",
+        f"torch {rung}+nobias {layout}": "no compiler here"
+        for rung in ("compile", "compile-step")
+        for layout in ("nchw", "channels_last")
     }
 
 

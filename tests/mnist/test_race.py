@@ -33,7 +33,7 @@ from weft.mnist import (
     run,
 )
 from weft.mnist import train as train_module
-from weft.mnist.rungs import list_ladder, rungs_of
+from weft.mnist.rungs import list_ladder, parse_twin, rungs_of
 from weft.timing.race import Contender
 
 SMALL = {"channels": (2, 3), "hidden": 5}
@@ -177,6 +177,29 @@ def test_a_rung_races_in_its_own_precision_only(train):
     assert log[0] == "absent: weft reference: it trains in fp32"
 
 
+def test_a_twin_races_once(train):
+    options = {"rounds": 1, "train": train, "rungs": (), "say": lambda _: None}
+    rows = race.run_heat("fp32", 8, twins=["eager nchw", "eager"], **options, **SMALL)
+    assert [(row["rung"], row["layout"]) for row in rows] == [("eager", "nchw")]
+
+
+def test_a_captured_twin_leads_with_a_launch():
+    steps = []
+    one = {"gradients": None, "peak": None, "layers": None, "close": None}
+    twin = race.TrainingContender(
+        block=steps.append, calls=0, kind=parse_twin("graph64"), **one
+    )
+    for twin.calls in (0, 16, 256):
+        twin.turn()
+    assert steps == [1, 16, 64]
+
+
+@pytest.mark.parametrize("steps, timed", [(4, 4), (8, 64), (32, 64), (64, 64)])
+def test_a_whole_launch_is_timed_unless_it_is_too_long(steps, timed):
+    assert parse_twin("graph64").fill_launch(steps) == timed
+    assert parse_twin("compile").fill_launch(steps) == steps
+
+
 def test_a_batch_larger_than_the_data(train):
     with pytest.raises(ArgumentError, match="a batch of 201 of 200 training images"):
         race.run_heat("fp32", 201, train=train)
@@ -186,6 +209,10 @@ def test_no_rung_races_simulated_unless_it_is_named():
     cpu = torch.device("cpu")
     assert rungs_of("fp32", cpu) == list_ladder(cpu, 64) == ["reference"]
     assert race.twins_of(cpu)[0] == "eager nchw"
+    for target, rungs in race.FINALISTS.items():
+        assert all((target == "cuda") >= bool(parse_twin(r).graph) for r in rungs)
+        best = [parse_twin(rung) for rung in rungs if parse_twin(rung).compiled]
+        assert best and not any(rung.biases for rung in best)
 
 
 def test_who_was_timed_long_enough_sits_out():
@@ -320,7 +347,7 @@ def test_a_side_that_fails_is_told(train):
     assert [line for line in log if "no twin graph, nchw on cpu" in line]
 
 
-def test_compiling_ahead_starts_a_process_for_each_cell(monkeypatch):
+def test_compiling_ahead_starts_a_process_for_each_twin(monkeypatch):
     started, log = [], []
 
     class Job:
@@ -336,8 +363,12 @@ def test_compiling_ahead_starts_a_process_for_each_cell(monkeypatch):
     monkeypatch.setattr(race.subprocess, "Popen", Job)
     cells = [("fp32", 8), ("bf16", 16)]
     names = ["compile nchw", "eager nchw"]
-    race.warm_twins(cells, "cpu", names, log.append)
-    assert started == [["fp32", "8", "cpu", names[0]], ["bf16", "16", "cpu", names[0]]]
+    # The same code without its graph; one that times kernels; an unknown one.
+    more = ["compile+graph64", "compile+autotune nchw", "quick nchw"]
+    race.warm_twins(cells, "cpu", [*names, *more], log.append)
+    # Each process has its own thread, so their order varies.
+    cells = [["bf16", "16", "cpu", names[0]], ["fp32", "8", "cpu", names[0]]]
+    assert sorted(started) == cells
     assert log[-1] == "not compiled in advance: bf16, batch 16: no compiler"
 
 

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..mnist.rungs import TwinRung
 from ..timing.results import Row
 
 Results = dict[str, Any]  # the result of read_json(): "machine" and "rows"
@@ -57,6 +58,31 @@ def write_accuracies(rows: Sequence[Row]) -> str:
 def write_factors(values: Iterable[float]) -> str:
     """Write factors with two decimals each: 4.09, 5.49 and 6.07."""
     return join_words(f"{value:.2f}" for value in values)
+
+
+def write_twins(kinds: Sequence[TwinRung], our_graph: int) -> str:
+    """Describe PyTorch's steps, and what both sides skip.
+
+    our_graph: the steps in a graph of ours.
+    """
+    ways = {"compile": "of forward and backward", "compile-step": "of the whole step"}
+    used = {kind.compiled for kind in kinds}
+    functions = " or ".join(words for way, words in ways.items() if way in used)
+    autotunes = any(kind.autotune for kind in kinds)
+    graphs = []
+    for compiled, words in ((False, "the uncompiled step"), (True, "the compiled one")):
+        sizes = {k.graph for k in kinds if k.graph and bool(k.compiled) == compiled}
+        if sizes:
+            graphs.append(f"{words} in graphs of {join_words(map(str, sorted(sizes)))}")
+    count = spell_count(sum(not kind.biases for kind in kinds))
+    return (
+        "Its step runs eagerly and compiled: `torch.compile` makes one function "
+        f"{functions}{', also with `max-autotune`' * autotunes}. CUDA graphs capture "
+        f"{join_words(graphs)}; ours are of {our_graph} steps. All of these "
+        "run in both memory layouts, with `cudnn.benchmark`. The fused optimizer "
+        "updates, unless the compiled function does. Batch norm cancels the biases "
+        f"before it: our fused rungs skip them, and so do {count} of PyTorch's."
+    )
 
 
 def write_days(rows: Sequence[Row], machine: Row | None = None) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..base.paths import ROOT
+from ..mnist.rungs import parse_twin
 from ..timing.results import read_json
 from . import launch
 from .edit import WATCHED
@@ -31,7 +32,9 @@ from .phrases import (
     write_machine,
     write_range,
     write_times,
+    write_twins,
 )
+from .race.command import is_strongest, list_twins
 from .race.race import HOST_STEPS
 
 RESULTS = ROOT / "notebooks" / "results"
@@ -88,6 +91,15 @@ def describe_opponent(results: Results | None = None) -> str:
         if narrow
         else ""
     )
+    if is_strongest(results["rows"]):
+        kinds = list_twins(results["rows"])
+        return fill_lines(
+            "These kernels train the network of the last lesson. PyTorch trains the "
+            "same network beside them, in the same run and in the same precision. "
+            f"{write_twins(kinds, HOST_STEPS['weft'])}{left_out} Below, "
+            f'"PyTorch" is the fastest of these {spell_count(len(kinds))} variants '
+            f"({write_machine(results)}, {write_days(results['rows'])}):"
+        )
     return fill_lines(
         "These kernels train the network of the last lesson. PyTorch trains the same "
         "network beside them, in the same run and in the same precision. Its step runs "
@@ -108,7 +120,7 @@ def describe_race(
     rows = results["rows"]
     parts = [
         _race_table(rows),
-        _describe_stronger(rows, stronger),
+        *([] if is_strongest(rows) else [_describe_stronger(rows, stronger)]),
         _describe_epochs(rows),
         _describe_host(rows),
     ]
@@ -205,12 +217,19 @@ def _describe_host(rows: Sequence[Row]) -> str:
     races = [race for (_, batch), race in _group_races(rows).items() if batch == BATCH]
     ours = [fastest_row(race, "weft")["host_us"] for race in races]
     peers = [row for race in races for row in select(race, impl="torch")]
-    captured = [row["host_us"] for row in peers if "graph" in row["rung"]]
+    graphs: dict[int, list[float]] = {}
+    for row in peers:
+        graphs.setdefault(parse_twin(row["rung"]).graph, []).append(row["host_us"])
+    costs = join_words(
+        write_range(us) + f" in a graph of {steps}" * (len(graphs) > 2)
+        for steps, us in graphs.items()
+        if steps
+    )
     eager = [row["host_us"] for row in select(peers, rung="eager")]
     return fill_lines(
         f"Queueing a step of {BATCH} images costs the host {write_range(ours)} when "
         f"{HOST_STEPS['weft']} steps are queued by one call. A captured step "
-        f"of PyTorch costs it {write_range(captured)}, an eager one "
+        f"of PyTorch costs it {costs}, an eager one "
         f"{write_range(eager)}. The "
         "same seed always gives the same bits, since no sum uses atomics."
     )
@@ -243,7 +262,9 @@ def describe_processor_race(results: Results | None = None) -> str:
         )
         for impl in ("weft", "torch")
     ]
-    variants = spell_count(len(select(rows, impl="torch")))
+    peers = select(rows, impl="torch")
+    variants = spell_count(len(peers))
+    both = any("nobias" in row.get("rung", "") for row in peers)
     samples = (
         f" of {ours['samples']} samples of {ours['steps']} steps"
         if "samples" in ours
@@ -259,7 +280,8 @@ def describe_processor_race(results: Results | None = None) -> str:
         f"{write_cores(machine)} a step of {ours['batch']} images takes "
         f"{write_band(ours)}. "
         f"The fastest of PyTorch {cut_release(machine)}'s "
-        f"{variants} variants (eager and compiled, both layouts) takes "
+        f"{variants} variants (eager and compiled, both layouts"
+        f"{', with and without biases before batch norm' * both}) takes "
         f"{write_band(theirs)}, {theirs['us'] / ours['us']:.1f} times as long. "
         "An epoch "
         f"takes {_epoch_band(epochs[0])}, PyTorch's {_epoch_band(epochs[1])}, "

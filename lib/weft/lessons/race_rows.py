@@ -24,6 +24,7 @@ from ..benchmarks.race.race import run_heat, rungs_of
 from ..benchmarks.race.work import StepPart, find_limits, find_roof, floor_us, sum_parts
 from ..mnist import Cnn, trainer
 from ..mnist.data import Split
+from ..mnist.rungs import parse_twin
 from ..see.view import show_figure
 from ..timing.results import Row
 
@@ -69,11 +70,15 @@ class RaceRows:
     def fastest_torch(
         self, kind: str | None = None, precision: str = "fp32", batch: int = 64
     ) -> Row:
-        """Return PyTorch's fastest row, of one kind or of any; {} if there is none."""
+        """Return PyTorch's fastest row, of one kind or of any; {} if there is none.
+
+        kind: "eager", "compile", "graph" or "compile+graph", with any options.
+        """
         required = {"measure": "step", "impl": "torch"}
         required |= {"precision": precision, "batch": batch}
-        required |= {} if kind is None else {"rung": kind}
-        rows = (row for row in self.every if required.items() <= row.items())
+        rows = [row for row in self.every if required.items() <= row.items()]
+        if kind is not None:
+            rows = [row for row in rows if parse_twin(row["rung"]).family == kind]
         return min(rows, key=lambda row: row["us"], default={})
 
     def roof_of(self, precision: str) -> Row | None:

@@ -5,9 +5,10 @@ trainer     defines what all trainers share
 cnn         Cnn: the trainer of kernels/mnist/ as a Python object
 python_cnn  PythonCnn: the same trainer with Python kernels
 numpy_cnn   computes the CNN in NumPy, by one function per layer and per gradient
-twin        Twin: the same model in PyTorch, in each precision and in float64
+twin        Twin: the same model in PyTorch, in each precision
 rungs       maps a rung's name to its trainer; Config: the options of a run
-weights     defines the parameters by name, their first values and their file
+weights     defines the parameters by name, their first values and their file; runs a
+            step in float64
 train       run(Config(...)) trains, times and compares
 """
 
@@ -22,7 +23,7 @@ __all__ = make_lazy(
         "python_cnn": ("PythonCnn",),
         "rungs": ("Config", "rungs", "trainer"),
         "train": ("Result", "run"),
-        "twin": ("Twin", "TwinTrainer", "exact_step", "precision"),
-        "weights": ("initial_weights",),
+        "twin": ("Twin", "TwinTrainer", "precision"),
+        "weights": ("exact_step", "initial_weights"),
     },
 )

@@ -1,9 +1,12 @@
-"""Map a rung's name to its trainer, and define the configuration of a run."""
+"""Map a rung's name to its trainer, and define the configuration of a run.
+
+TwinRung defines the rungs of PyTorch's twin; twin.py runs them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +73,116 @@ NUMBA = Rung("mnist", "numba", "Python bodies by Numba", "fp32", ("cuda",), 0, -
 SLOW = {"numba": 0, "naive": 256, "tiled": 4096}
 VENDOR = "cudnn"  # the rung that calls NVIDIA's libraries
 IMAGES = 60_000  # images in an epoch
+
+
+# ---- PyTorch's rungs -------------------------------------------------------------
+
+COMPILED = ("", "compile", "compile-step")
+
+
+@dataclass(frozen=True)
+class TwinRung:
+    """How a step of PyTorch's twin runs. Its name has a word for each choice.
+
+    compiled  "compile": torch.compile compiles the forward and the backward pass;
+              "compile-step": also the update, all as one function; "": nothing
+    autotune  whether torch.compile times kernels (mode max-autotune-no-cudagraphs)
+    graph     steps in a CUDA graph; 0: no graph
+    biases    whether convolutions add the biases that batch norm cancels
+    """
+
+    compiled: str = ""
+    autotune: bool = False
+    graph: int = 0
+    biases: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name: "eager", "compile+graph", "compile-step+graph64+nobias", ..."""
+        words = [self.compiled, "autotune" * self.autotune]
+        words.append(f"graph{self.graph if self.graph > 1 else ''}" * bool(self.graph))
+        words[0] = words[0] or "eager" * (not self.graph)
+        words.append("nobias" * (not self.biases))
+        return "+".join(word for word in words if word)
+
+    @property
+    def family(self) -> str:
+        """The name without details: "eager", "compile", "graph" or "compile+graph"."""
+        return TwinRung("compile" * bool(self.compiled), graph=min(1, self.graph)).name
+
+    @property
+    def sizes(self) -> list[int]:
+        """The steps in each of its graphs: 64, 8 and 1, as in our rung "graph"."""
+        steps = [self.graph] if self.graph else []
+        while steps and steps[-1] > 1:
+            steps.append(max(1, steps[-1] // 8))
+        return steps
+
+    def fill_launch(self, steps: int) -> int:
+        """Return how many steps to time in place of `steps`: at least a whole launch.
+
+        If a launch has more than 8 times as many steps, it would be too slow, so the
+        number remains.
+        """
+        return self.graph if steps < self.graph <= 8 * steps else steps
+
+    def without_graph(self) -> TwinRung:
+        """Return the same rung without its graph."""
+        return replace(self, graph=0)
+
+
+def parse_twin(name: str) -> TwinRung:
+    """Return the rung of that name; raise ArgumentError if PyTorch does not have it."""
+    words = name.split("+")
+    graph = next((word[5:] for word in words if word.startswith("graph")), "0")
+    rung = TwinRung(
+        compiled=next((word for word in words if word.startswith("compile")), ""),
+        autotune="autotune" in words,
+        graph=int(graph or 1) if graph.isdecimal() or not graph else 0,
+        biases="nobias" not in words,
+    )
+    unknown = rung.name != name or rung.compiled not in COMPILED
+    if unknown or (rung.autotune and not rung.compiled):
+        raise ArgumentError(
+            f"no twin {name}: PyTorch has eager, compile and compile-step; after "
+            "these +autotune, +graph or +graph64, and +nobias, in this order"
+        )
+    return rung
+
+
+LEAST_SM = {"tf32": 80, "bf16": 80, "fp16": 70}  # compute capability times 10
+
+
+def check_precision(name: str, device: Device) -> None:
+    """Raise ArgumentError if PyTorch does not train in `name` on that device."""
+    if name not in PRECISIONS:
+        names = ", ".join(PRECISIONS)
+        raise ArgumentError(f"no PyTorch twin in {name}; there are {names}")
+    if device.type == "cpu":
+        if name == "tf32":
+            raise ArgumentError("PyTorch has no tf32 on a CPU: it would train in fp32")
+        return
+    major, minor = devices.compute_capability(device.index)
+    minimum = LEAST_SM.get(name, 0)
+    if 10 * major + minor < minimum:
+        raise ArgumentError(
+            f"{name} runs from sm_{minimum} on; {devices.name(device.index)} "
+            f"is sm_{major}{minor}"
+        )
+
+
+# The twins of `python -m weft mnist --compare`. Most people would write "eager" or
+# "graph"; the other ones can be the fastest.
+TWINS = {
+    "cpu": ("eager", "eager+nobias", "compile+nobias", "compile-step+nobias"),
+    "cuda": (
+        *("eager", "graph"),
+        *("compile+graph64+nobias", "compile-step+graph64+nobias"),
+    ),
+}
+
+
+# ---- ours ------------------------------------------------------------------------
 
 
 def rungs(target: str) -> list[Rung]:

@@ -31,7 +31,7 @@ from ..timing.timers import SLOWEST, STEPS, count_steps
 from ..toolchain import native
 from . import data
 from .data import epoch_order
-from .rungs import LADDER, NUMBA, Config, impl_of, list_ladder, trainer
+from .rungs import LADDER, NUMBA, TWINS, Config, impl_of, list_ladder, trainer
 from .trainer import EVALUATION_BATCH, Trainer, checked_device
 from .weights import initial_weights
 
@@ -125,17 +125,15 @@ class _Race:
         import torch
 
         # Imported lazily: it imports PyTorch, which only a comparison needs.
-        from .twin import LAYOUTS, RUNGS
+        from .twin import LAYOUTS
 
         torch.compiler.reset()  # drops code that was compiled for an earlier run
         twins = {}
         precisions = dict.fromkeys(cnn.rung.precision for cnn in self.cnns)
-        for precision, rung, layout in itertools.product(
-            precisions, RUNGS[self.device.type], LAYOUTS
-        ):
-            name = f"{rung} {layout}"
-            if self.config.twins and name not in self.config.twins:
-                continue
+        every = itertools.product(TWINS[self.device.type], LAYOUTS)
+        names = self.config.twins or [" ".join(pair) for pair in every]
+        for precision, name in itertools.product(precisions, names):
+            rung, _, layout = name.partition(" ")
             name += "" if precision == "fp32" else f" {precision}"
             self.say(f"preparing PyTorch {name}{SLOW if 'compile' in rung else ''}")
             try:
@@ -162,6 +160,8 @@ class _Race:
             blocks[name] = _twin_block(twin, twin.order(order))
         rounds = -(-self.config.iterations // BLOCK)
         sizes = {name: self.block_of(run) for name, run in blocks.items()}
+        for name, twin in twins.items():
+            sizes[name] = twin.kind.fill_launch(sizes[name])
         contenders = {
             name: Contender(block=run, calls=sizes[name], limit=SLOWEST)
             for name, run in blocks.items()
@@ -187,7 +187,7 @@ class _Race:
             row["peak_bytes"] = twin.peak_bytes
             # The sections of a compiled or captured step cannot be separated.
             row |= {"parts_us": None, "parts_mean_us": None, "layers_us": None}
-            if twin.rung == "eager":
+            if _is_eager(twin):
                 profile, indices = twin.profile, twin.order(order)
                 row |= self.sections(profile, indices, f"PyTorch {name}")
         return rows
@@ -337,21 +337,24 @@ def _name(cnn: Trainer) -> str:
 
 def _twin_block(twin: TwinTrainer, order: torch.Tensor) -> Callable[[int], None]:
     """Return a function that runs n steps and discards their results."""
-    parts = order.split(twin.batch)
+    longest = order.repeat(-(-STEPS[1] * twin.batch // len(order)))
 
     def run(steps: int) -> None:
         with twin.mode():
-            for number in range(steps):
-                twin.step(parts[number % len(parts)])
+            twin.queue(longest[: steps * twin.batch])
 
     return run
+
+
+def _is_eager(twin: TwinTrainer) -> bool:
+    return not twin.kind.compiled and not twin.kind.graph
 
 
 def _fastest_eager(rows: dict[str, Any], twins: dict[str, TwinTrainer]) -> list[str]:
     """Return the name of the fastest eager twin of each precision."""
     fastest: dict[str, str] = {}
     for name in sorted(twins, key=lambda name: rows[name]["us"]):
-        if twins[name].rung == "eager":
+        if _is_eager(twins[name]):
             fastest.setdefault(twins[name].precision, name)
     return [*fastest.values()]
 

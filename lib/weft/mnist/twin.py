@@ -1,28 +1,33 @@
 """The CNN in PyTorch, in each precision and in float64, as a reference for ours.
 
-precision() and check_precision() define the precisions, and the devices of each:
+precision() and rungs.check_precision() define the precisions, and the devices of each:
 
 fp32    strict: no product is rounded before it is added
 tf32    products of fp32 numbers cut to 10 bits of mantissa (GPUs from sm_80)
 bf16    forward pass under torch.autocast, parameters and update in float32
 fp16    the same, with a scaled loss, so that small gradients are not lost
 
-A TwinTrainer has a layout of its images in memory, and a rung that runs its step:
+A TwinTrainer has a layout of its images in memory, and a rung that runs its step. A
+rung's name has these words, with "+" between them, in this order (rungs.py, TwinRung):
 
-    eager          one kernel after another, as PyTorch dispatches them
-    compile        forward and backward pass through torch.compile
-    graph          the eager step captured in one CUDA graph     (GPU only)
-    compile+graph  the compiled step captured in one CUDA graph  (GPU only)
+    eager         one kernel after another, as PyTorch dispatches them
+    compile       forward and backward pass through torch.compile
+    compile-step  forward and backward pass and update as one compiled function
+    autotune      torch.compile in the mode max-autotune-no-cudagraphs
+    graph         a step captured in one CUDA graph               (GPU only)
+    graph64       64 steps captured in one CUDA graph             (GPU only)
+    nobias        without the biases that batch norm cancels; ours skips them, too
 
-exact_step() is one training step in float64; TrainingStep.errors() compares with it.
+"eager", "compile+graph" and "compile-step+graph64+nobias" are examples. exact_step(),
+one training step in float64, is in weights.py.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,11 +38,11 @@ from torch.nn import functional as F
 from ..base.errors import ArgumentError
 from ..timing.clocks import Marks
 from .data import MEAN, STD, Split
-from .rungs import PRECISIONS
-from .trainer import EVALUATION_BATCH
+from .rungs import PRECISIONS, check_precision, parse_twin
+from .trainer import EVALUATION_BATCH, checked_device
+from .weights import MOVELESS
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # autocast's type
-LEAST_SM = {"tf32": 80, "bf16": 80, "fp16": 70}  # compute capability times 10
 
 
 @contextlib.contextmanager
@@ -64,24 +69,6 @@ def precision(name: str) -> Iterator[None]:
             backend.allow_tf32 = value
 
 
-def check_precision(name: str, device: torch.device) -> None:
-    """Raise ArgumentError if PyTorch does not train in `name` on that device."""
-    if name not in PRECISIONS:
-        names = ", ".join(PRECISIONS)
-        raise ArgumentError(f"no PyTorch twin in {name}; there are {names}")
-    if device.type == "cpu":
-        if name == "tf32":
-            raise ArgumentError("PyTorch has no tf32 on a CPU: it would train in fp32")
-        return
-    major, minor = torch.cuda.get_device_capability(device)
-    minimum = LEAST_SM.get(name, 0)
-    if 10 * major + minor < minimum:
-        raise ArgumentError(
-            f"{name} runs from sm_{minimum} on; {torch.cuda.get_device_name(device)} "
-            f"is sm_{major}{minor}"
-        )
-
-
 def use_half(name: str, device: torch.device) -> contextlib.AbstractContextManager:
     """Return the context of a forward pass: autocast for 16-bit types, else none."""
     if name not in HALVES:
@@ -92,10 +79,6 @@ def use_half(name: str, device: torch.device) -> contextlib.AbstractContextManag
     return torch.autocast(device.type, **options)
 
 
-RUNGS = {
-    "cpu": ("eager", "compile"),
-    "cuda": ("eager", "compile", "graph", "compile+graph"),
-}
 LAYOUTS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
 LAYERS = (
     *("conv1", "bn1", "relu1", "pool1"),
@@ -105,7 +88,10 @@ LAYERS = (
 
 
 class Twin(nn.Module):
-    """The model: x (n,1,h,w) -> logits (n,classes)."""
+    """The model: x (n,1,h,w) -> logits (n,classes).
+
+    biases: whether the convolutions have biases; batch norm cancels them.
+    """
 
     def __init__(
         self,
@@ -115,12 +101,13 @@ class Twin(nn.Module):
         height: int = 28,
         width: int = 28,
         eps: float = 1e-5,
+        biases: bool = True,
     ):
         super().__init__()
         c1, c2 = channels
-        self.conv1 = nn.Conv2d(1, c1, 3, padding=1)
+        self.conv1 = nn.Conv2d(1, c1, 3, padding=1, bias=biases)
         self.bn1 = nn.BatchNorm2d(c1, eps=eps, track_running_stats=False)
-        self.conv2 = nn.Conv2d(c1, c2, 3, padding=1)
+        self.conv2 = nn.Conv2d(c1, c2, 3, padding=1, bias=biases)
         self.bn2 = nn.BatchNorm2d(c2, eps=eps, track_running_stats=False)
         self.fc1 = nn.Linear(c2 * (height // 4) * (width // 4), hidden)
         self.fc2 = nn.Linear(hidden, classes)
@@ -139,6 +126,11 @@ class Twin(nn.Module):
         return x
 
 
+VERSIONS = 64  # limit of torch.compile's versions of one function
+# With this learning rate, an update is the gradient: rounding removes the weight.
+PROBE = 2.0**40
+
+
 class TwinTrainer:
     """A Twin with its data set on the device and a step of one kind.
 
@@ -147,6 +139,10 @@ class TwinTrainer:
     take a minute. step() must be called inside mode(), which other methods enter
     themselves. peak_bytes: the peak memory of a step on a GPU, including data, weights
     and the captured graph; None on a CPU.
+
+    A graph of 64 steps has two smaller graphs beside it, for the remaining steps. A
+    partial batch uses the eager step. capture=False runs the steps of a graph without a
+    capture, so that tests on a CPU can follow them.
     """
 
     def __init__(
@@ -160,18 +156,20 @@ class TwinTrainer:
         device: str | torch.device = "cpu",
         batch: int = 64,
         lr: float = 0.1,
+        capture: bool = True,
         **model: Any,
     ):
-        self.device = torch.device(device)
-        if rung not in RUNGS[self.device.type] or layout not in LAYOUTS:
+        self.device, self.kind = torch.device(device), parse_twin(rung)
+        graphless = self.device.type == "cpu" and self.kind.graph and capture
+        if graphless or layout not in LAYOUTS:
             raise ArgumentError(f"no twin {rung}, {layout} on {self.device.type}")
-        check_precision(precision, self.device)
+        check_precision(precision, checked_device(self.device))
         self.rung, self.layout, self.precision = rung, layout, precision
         self.batch = batch
         allocated = self._allocated()
         self.images = torch.from_numpy(_make_writable(train.images)).to(self.device)
         self.labels = torch.from_numpy(_make_writable(train.labels)).to(self.device)
-        self.model = Twin(**model).to(self.device)
+        self.model = Twin(**model, biases=self.kind.biases).to(self.device)
         self.model.to(memory_format=LAYOUTS[layout])
         self.set_weights(weights)
         # In fp16, gradients of the sum of the losses do not vanish, and the update
@@ -184,13 +182,26 @@ class TwinTrainer:
         # fused: one kernel for all parameters, the fastest variant in torch.
         parameters = self.model.parameters()
         self.optimizer = torch.optim.SGD(parameters, lr=self._lr, fused=True)
-        self._loss = self._forward
-        if "compile" in rung:
-            self._loss = torch.compile(self._forward, dynamic=False)
-        self._graph: torch.cuda.CUDAGraph | None = None
+        # Without requires_grad, since a function that updates values must not have it.
+        self._values = {n: p.detach() for n, p in self.model.named_parameters()}
+        self._loss, self._whole = self._forward, self._step_by_parts
+        compiler = contextlib.nullcontext()
+        if self.kind.compiled:
+            # Layouts, precisions, modes and biases need versions of one function. After
+            # 8 versions, PyTorch would run further ones without compilation.
+            compiler = torch._dynamo.config.patch(recompile_limit=VERSIONS)
+            mode = "max-autotune-no-cudagraphs" if self.kind.autotune else None
+        if self.kind.compiled == "compile":
+            self._loss = torch.compile(self._forward, dynamic=False, mode=mode)
+        elif self.kind.compiled:
+            options = {"dynamic": False, "fullgraph": True, "mode": mode}
+            self._whole = torch.compile(self._step_at_once, **options)
+        # Launches and their losses, by the number of steps, the largest first.
+        self._launches: dict[int, Callable[[], object]] = {}
+        self._losses: dict[int, list[torch.Tensor]] = {}
         self._own = self._allocated() - allocated  # bytes in use between two steps
-        with self.mode():
-            self._prepare()
+        with self.mode(), compiler:
+            self._prepare(capture)
         self.set_weights(weights)
 
     def mode(self) -> Any:
@@ -200,8 +211,8 @@ class TwinTrainer:
     def without_graph(self) -> TwinTrainer:
         """Return a twin with the same weights and compiled code, without the graph."""
         twin = copy.copy(self)
-        twin.rung = self.rung.replace("+graph", "").replace("graph", "eager")
-        twin._graph = None
+        twin.kind = self.kind.without_graph()
+        twin.rung, twin._launches = twin.kind.name, {}
         with self.mode():
             twin._measure(lambda: twin._step(twin._some()))
         return twin
@@ -213,19 +224,42 @@ class TwinTrainer:
             self._lr.fill_(lr / self._scale)
 
     def gradients(self, index: torch.Tensor) -> tuple[float, dict[str, np.ndarray]]:
-        """Return loss and float64 gradients of images `index`, without an update."""
+        """Return loss and float64 gradients of images `index`, without an update.
+
+        Biases that the model lacks have a gradient of zero.
+        """
+        if self.kind.compiled == "compile-step" and len(index) == self.batch:
+            loss, gradients = self._probe(index)
+        else:
+            with self.mode():
+                loss = self._loss_of(index)
+                loss.backward(gradient=self._seed)
+            gradients = {n: p.grad.double() for n, p in self.model.named_parameters()}
+            self.optimizer.zero_grad(set_to_none=True)
+        arrays = {n: g.cpu().numpy() / self._scale for n, g in gradients.items()}
+        for name in MOVELESS if not self.kind.biases else ():
+            weight = arrays[name.replace("bias", "weight")]
+            arrays[name] = np.zeros(len(weight))
+        return loss.item(), arrays
+
+    def _probe(self, index: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
+        """Return loss and gradients of a step that applies gradients without a return.
+
+        w - lr g is rounded once, so each error is at most 2^-24 (|g| + |w| / lr).
+        """
+        original = {name: value.clone() for name, value in self._values.items()}
+        self._lr.fill_(PROBE)
         with self.mode():
-            loss = self._loss_of(index)
-            loss.backward(gradient=self._seed)
-        gradients = {
-            name: parameter.grad.double().cpu().numpy() / self._scale
-            for name, parameter in self.model.named_parameters()
-        }
-        self.optimizer.zero_grad(set_to_none=True)
-        return loss.item(), gradients
+            loss = self._whole(index)
+        gradients = {}
+        for name, value in self._values.items():
+            gradients[name] = (original[name].double() - value.double()) / PROBE
+            value.copy_(original[name])
+        self._lr.fill_(self.lr / self._scale)
+        return loss, gradients
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Copy parameters into the model, in place."""
+        """Copy parameters into the model, in place, except biases that it lacks."""
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(torch.from_numpy(weights[name]))
@@ -235,22 +269,26 @@ class TwinTrainer:
 
         Returns each step's loss before its update, on the device.
         """
-        parts = order.split(self.batch)
+        losses: list[torch.Tensor] = []
         with self.mode():
-            if self._graph is None:
-                return [self._step(index) for index in parts]
-            return [self.step(index).clone() for index in parts]
+            for part in self._run(order):
+                # The next launch overwrites its losses.
+                losses += torch.stack(part).unbind() if self._launches else part
+        return losses
+
+    def queue(self, order: torch.Tensor) -> None:
+        """Queue train() without its losses, which is the fastest way, inside mode()."""
+        for _ in self._run(order):
+            pass
 
     def step(self, index: torch.Tensor) -> torch.Tensor:
         """Run one step on the images `index`; return the loss, on the device.
 
         The next captured step overwrites the loss of a captured step.
         """
-        if self._graph is None or len(index) != self.batch:
+        if not self._launches or len(index) != self.batch:
             return self._step(index)
-        self._index.copy_(index)
-        self._graph.replay()
-        return self._captured
+        return self._launch(index.unsqueeze(0))[0]
 
     def order(self, order: np.ndarray) -> torch.Tensor:
         """Convert an order of images to a tensor for step() and train()."""
@@ -336,36 +374,95 @@ class TwinTrainer:
         return (self._loss if len(index) == self.batch else self._forward)(index)
 
     def _step(self, index: torch.Tensor) -> torch.Tensor:
+        whole = len(index) == self.batch
+        return (self._whole if whole else self._step_by_parts)(index)
+
+    def _step_by_parts(self, index: torch.Tensor) -> torch.Tensor:
         loss = self._loss_of(index)
         loss.backward(gradient=self._seed)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss.detach()
 
+    def _step_at_once(self, index: torch.Tensor) -> torch.Tensor:
+        """Run the same step as one function for torch.compile."""
+        derive = torch.func.grad(self._scaled_loss, has_aux=True)
+        gradients, loss = derive(self._values, index)
+        for name, value in self._values.items():
+            value.sub_(self._lr * gradients[name])
+        return loss
+
+    def _scaled_loss(
+        self, values: dict[str, torch.Tensor], index: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the scaled loss, which has the gradients, and the loss."""
+        with use_half(self.precision, self.device):
+            x, target = self._batch(index)
+            logits = torch.func.functional_call(self.model, values, (x,))
+            loss = F.cross_entropy(logits, target)
+        return self._scale * loss, loss
+
     def _some(self) -> torch.Tensor:
         return torch.arange(self.batch, device=self.device) % len(self.images)
 
-    def _prepare(self) -> None:
-        """Run a few steps to compile everything; capture one for a graph."""
+    # ---- many steps -----------------------------------------------------------
+
+    def _run(self, order: torch.Tensor) -> Iterator[list[torch.Tensor]]:
+        """Queue a step for each batch; yield the losses of each launch."""
+        whole = len(order) // self.batch
+        parts = order[: whole * self.batch].view(whole, self.batch)
+        first = 0
+        for size in self._launches or (1,):
+            while whole - first >= size:
+                part = parts[first : first + size]
+                yield self._launch(part) if self._launches else [self._step(part[0])]
+                first += size
+        if whole * self.batch < len(order):
+            yield [self._step(order[whole * self.batch :])]
+
+    def _launch(self, parts: torch.Tensor) -> list[torch.Tensor]:
+        """Launch the graph of len(parts) steps on the images `parts` (steps,batch)."""
+        self._indices[: len(parts)].copy_(parts)
+        self._launches[len(parts)]()
+        return self._losses[len(parts)]
+
+    def _prepare(self, capture: bool) -> None:
+        """Run a few steps to compile everything; capture the graphs."""
         index = self._some()
-        if "graph" not in self.rung:
+        if not self.kind.graph:
             for _ in range(3):
                 self._step(index)
+            return self._measure(lambda: self._step(index))
+        self._indices = index.repeat(self.kind.graph, 1)
+        if not capture:
+            for steps in self.kind.sizes:
+                self._launches[steps] = functools.partial(self._step_often, steps)
             return self._measure(lambda: self._step(index))
         stream = torch.cuda.Stream(self.device)
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
             for _ in range(5):
-                self._step(index)
+                self._step(self._indices[0])
         torch.cuda.current_stream(self.device).wait_stream(stream)
-        self._index = index
         self._measure(self._capture)
 
+    def _step_often(self, steps: int) -> None:
+        """Run the steps of a launch; store their losses."""
+        parts = self._indices[:steps].unbind()
+        self._losses[steps] = [self._step(index) for index in parts]
+
     def _capture(self) -> None:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._captured = self._step(self._index)
-        self._graph = graph
+        """Capture a graph of each size.
+
+        The graphs share their memory, since they never run at the same time. It holds
+        the losses of a launch until the next one.
+        """
+        pool = None
+        for steps in self.kind.sizes:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=pool):
+                self._step_often(steps)
+            self._launches[steps], pool = graph.replay, graph.pool()
 
     # ---- memory ---------------------------------------------------------------
 
@@ -391,67 +488,3 @@ class TwinTrainer:
 def _make_writable(array: np.ndarray) -> np.ndarray:
     """Return the array if torch can share it without a warning, else a copy."""
     return array if array.flags.writeable else array.copy()
-
-
-# Batch norm cancels a convolution's bias. The bias's gradient is only rounding, so a
-# relative error is meaningless.
-MOVELESS = ("conv1.bias", "conv2.bias")
-
-Arrays = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class TrainingStep:
-    """The mean loss over a batch, and its gradients by the parameters' names."""
-
-    loss: float
-    gradients: Arrays
-
-    def errors(self, loss: float, gradients: Mapping[str, np.ndarray]) -> dict:
-        """Return the relative errors of another step's loss and gradients.
-
-        loss_error: the error of the loss. gradient_errors: by parameter, the Frobenius
-        norm of the difference over that of the gradient. gradient_error: the largest of
-        them. An error is NaN if the other step's value is NaN.
-        """
-        errors = {}
-        for name, want in self.gradients.items():
-            if name in MOVELESS:
-                continue
-            distance = np.linalg.norm(np.asarray(gradients[name], np.float64) - want)
-            errors[name] = float(distance / max(np.linalg.norm(want), 1e-300))
-        return {
-            "loss_error": abs(loss - self.loss) / max(abs(self.loss), 1e-300),
-            "gradient_error": float(np.max([*errors.values()])),
-            "gradient_errors": errors,
-        }
-
-
-def exact_step(
-    weights: Mapping[str, np.ndarray],
-    images: np.ndarray,
-    labels: np.ndarray,
-    device: str | torch.device = "cpu",
-) -> TrainingStep:
-    """Run forward and backward pass in float64 on images (n,h,w), labels (n), uint8.
-
-    The shapes of the weights, a dictionary like Cnn.weights, set the model's sizes.
-    """
-    sizes: dict[str, Any] = {
-        "channels": (len(weights["conv1.weight"]), len(weights["conv2.weight"])),
-        **{"hidden": len(weights["fc1.weight"]), "classes": len(weights["fc2.weight"])},
-        **{"height": images.shape[1], "width": images.shape[2]},
-    }
-    model = Twin(**sizes).double().to(device)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(torch.from_numpy(np.asarray(weights[name], np.float64)))
-    # The scale is rounded to fp32, as it is in all trainers.
-    mean, std = float(np.float32(MEAN)), float(np.float32(STD))
-    pixels = torch.from_numpy(images.copy()).to(device)
-    x = (pixels[:, None].double() / 255 - mean) / std
-    target = torch.from_numpy(labels.astype(np.int64)).to(device)
-    loss = F.cross_entropy(model(x), target)
-    loss.backward()
-    gradients = {n: p.grad.cpu().numpy() for n, p in model.named_parameters()}
-    return TrainingStep(loss.item(), gradients)

@@ -1,4 +1,7 @@
-"""Define the CNN's parameters by name: their shapes, first values and file."""
+"""Define the CNN's parameters by name: their shapes, first values and file.
+
+exact_step() is one training step in float64; TrainingStep.errors() compares with it.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,18 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..base import store
 from ..base.errors import ArgumentError
+from .data import MEAN, STD
+
+if TYPE_CHECKING:
+    import torch
 
 
 def parameter_shapes(config: dict[str, int]) -> dict[str, tuple[int, ...]]:
@@ -140,3 +148,74 @@ def load(
     except _UNREADABLE as error:
         raise ArgumentError(f"{path} is not an .npz file of weights: {error}") from None
     return check_weights(weights, wanted, str(path))
+
+
+# ---- gradients ---------------------------------------------------------------
+
+# Batch norm cancels a convolution's bias. The bias's gradient is only rounding, so a
+# relative error is meaningless.
+MOVELESS = ("conv1.bias", "conv2.bias")
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """The mean loss over a batch, and its gradients by the parameters' names."""
+
+    loss: float
+    gradients: dict[str, np.ndarray]
+
+    def errors(self, loss: float, gradients: Mapping[str, np.ndarray]) -> dict:
+        """Return the relative errors of another step's loss and gradients.
+
+        loss_error: the error of the loss. gradient_errors: by parameter, the Frobenius
+        norm of the difference over that of the gradient. gradient_error: the largest of
+        them. An error is NaN if the other step's value is NaN.
+        """
+        errors = {}
+        for name, want in self.gradients.items():
+            if name in MOVELESS:
+                continue
+            distance = np.linalg.norm(np.asarray(gradients[name], np.float64) - want)
+            errors[name] = float(distance / max(np.linalg.norm(want), 1e-300))
+        return {
+            "loss_error": abs(loss - self.loss) / max(abs(self.loss), 1e-300),
+            "gradient_error": float(np.max([*errors.values()])),
+            "gradient_errors": errors,
+        }
+
+
+def exact_step(
+    weights: Mapping[str, np.ndarray],
+    images: np.ndarray,
+    labels: np.ndarray,
+    device: str | torch.device = "cpu",
+) -> TrainingStep:
+    """Run forward and backward pass in float64 on images (n,h,w), labels (n), uint8.
+
+    The shapes of the weights, a dictionary like Cnn.weights, set the model's sizes.
+    """
+    # Imported lazily: training with Cnn imports no PyTorch.
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    # Imported lazily: it imports PyTorch.
+    from .twin import Twin
+
+    sizes: dict[str, Any] = {
+        "channels": (len(weights["conv1.weight"]), len(weights["conv2.weight"])),
+        **{"hidden": len(weights["fc1.weight"]), "classes": len(weights["fc2.weight"])},
+        **{"height": images.shape[1], "width": images.shape[2]},
+    }
+    model = Twin(**sizes).double().to(device)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(np.asarray(weights[name], np.float64)))
+    # The scale is rounded to fp32, as it is in all trainers.
+    mean, std = float(np.float32(MEAN)), float(np.float32(STD))
+    pixels = torch.from_numpy(images.copy()).to(device)
+    x = (pixels[:, None].double() / 255 - mean) / std
+    target = torch.from_numpy(labels.astype(np.int64)).to(device)
+    loss = cross_entropy(model(x), target)
+    loss.backward()
+    gradients = {n: p.grad.cpu().numpy() for n, p in model.named_parameters()}
+    return TrainingStep(loss.item(), gradients)

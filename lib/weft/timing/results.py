@@ -213,7 +213,7 @@ def add_torch_ratios(rows: Sequence[dict[str, Any]]) -> None:
             if peer["impl"] == "torch"
             and all(peer.get(key) == row.get(key) for key in ("precision", "batch"))
         ]
-        eager = [peer for peer in peers if peer["rung"] == "eager"]
+        eager = [p for p in peers if p["rung"].partition("+")[0] == "eager"]
         for key, candidates in (("vs_torch_eager", eager), ("vs_torch_best", peers)):
             times = [peer["us"] for peer in candidates]
             ours = row["impl"] != "torch" and times

@@ -2,9 +2,10 @@
 
 For each precision and batch, race.py times our rungs and PyTorch's finalists in turn
 and compares their gradients with float64. A table then shows the ratios of PyTorch's
-fastest time to ours. --measure adds other milestones (milestones.py): an epoch, the
-time to 99 % accuracy on the test set, the accuracy over seeds, a cold start, and the
-machine's roofs for the kernels.
+fastest time to ours. Neither side needs the biases that batch norm cancels: our fused
+rungs skip them, and so do PyTorch's rungs with "nobias" in their names. --measure adds
+other milestones (milestones.py): an epoch, the time to 99 % accuracy on the test set,
+the accuracy over seeds, a cold start, and the machine's roofs for the kernels.
 
 A file at --json keeps this device's rows until they are measured again, so a sweep can
 be made in parts. The file is written after each part. Every row contains its date and
@@ -15,11 +16,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...base.errors import ArgumentError
+from ...mnist.rungs import TwinRung, parse_twin
 from ...timing import read_json, table, write_json
 from ...timing.results import Row
 
@@ -38,8 +40,16 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
     add = parser.add_argument
     add("--batches", metavar="N,N", default="", help="default on a GPU: 64 to 16384")
     add("--precisions", metavar="P,P", default="", help="some of fp32,tf32,bf16,fp16")
-    twins = 'PyTorch\'s variants: "graph nchw,..."; "" for none'
-    add("--twins", metavar="T,T", default=None, help=twins)
+    add(
+        "--twins",
+        metavar="T,T",
+        default=None,
+        help='PyTorch\'s variants: RUNG or RUNG LAYOUT; "" for none. RUNG: eager, '
+        "compile (forward and backward pass) or compile-step (also the update), then "
+        "+autotune (max-autotune), +graph or +graph64 (a CUDA graph of 1 or 64 steps) "
+        "and +nobias (without the biases that batch norm cancels). LAYOUT: nchw or "
+        "channels_last. Default: all that can win, and the eager ones",
+    )
     add("--rounds", type=int, default=25, help="samples (default: %(default)s)")
     add("--warm", action="store_true", help="first compile all twins in parallel")
     measures = f"some of {','.join(MEASURES)} (default: %(default)s)"
@@ -116,6 +126,24 @@ def compare_best(rows: Sequence[Row]) -> list[Row]:
             }
             lines.append(line)
     return lines
+
+
+def list_twins(rows: Iterable[Row]) -> list[TwinRung]:
+    """Return the kinds of PyTorch's steps among the rows, without their layouts."""
+    steps = [r for r in rows if r["measure"] == "step" and r["impl"] == "torch"]
+    return [parse_twin(name) for name in dict.fromkeys(row["rung"] for row in steps)]
+
+
+def is_strongest(rows: Iterable[Row]) -> bool:
+    """Return whether each race has a twin without biases, with many steps a graph."""
+    races: dict[tuple, list[Row]] = {}
+    for row in rows:
+        if row["measure"] == "step":
+            races.setdefault((row["precision"], row["batch"]), []).append(row)
+    return all(
+        any(kind.graph > 1 and not kind.biases for kind in list_twins(race_rows))
+        for race_rows in races.values()
+    )
 
 
 def note(rows: list[Row]) -> str:

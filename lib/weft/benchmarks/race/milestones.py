@@ -33,9 +33,9 @@ from ...base.errors import DeviceLost
 from ...base.paths import ROOT
 from ...mnist import data
 from ...mnist.data import epoch_order
-from ...mnist.rungs import VENDOR, impl_of, rungs_of, trainer
+from ...mnist.rungs import VENDOR, impl_of, parse_twin, rungs_of, trainer
 from ...mnist.trainer import EVALUATION_BATCH, checked_device
-from ...mnist.twin import RUNGS, TwinTrainer
+from ...mnist.twin import TwinTrainer
 from ...mnist.weights import initial_weights
 from ...timing import device_name, summarize
 from ...timing.clocks import WallTimer
@@ -147,8 +147,7 @@ class Theirs:
     def train(self, order: torch.Tensor, lr: float) -> None:
         self.twin.set_lr(lr)
         with self.twin.mode():
-            for index in order.split(self.twin.batch):
-                self.twin.step(index)
+            self.twin.queue(order)
 
     def accuracy(self) -> float:
         return float((self.twin.classes(self.images) == self.labels).float().mean())
@@ -175,8 +174,9 @@ def train_sides(
     """Train every side with the seeds 0 to count-1, on each schedule in `measures`.
 
     rungs: names of our rungs; None: the fastest for `precision`. twins: names of
-    PyTorch's twins; None: the fastest. Returns a row for each schedule and side, ours
-    first. test_accuracies has one value per seed; test_accuracy is their mean.
+    PyTorch's twins; None: all that can be the fastest. Returns a row for each schedule
+    and side, ours first. test_accuracies has one value per seed; test_accuracy is their
+    mean.
     """
     where = checked_device(device)
     train, test = train or data.load("train"), test or data.load("test")
@@ -236,8 +236,13 @@ def _list_makers(
         make = functools.partial(Ours, name, schedule, where, train, test)
         yield f"weft {name}", make
     if twins is None:
-        kind = RUNGS[where.type][-1] if where.type == "cuda" else "eager"
-        twins = [name for name in twins_of(where) if name.partition(" ")[0] == kind]
+        # At this batch PyTorch's compiled rungs win on a GPU, its eager ones on a CPU.
+        twins = [
+            name
+            for name in twins_of(where)
+            if bool(parse_twin(name.partition(" ")[0]).compiled)
+            == (where.type == "cuda")
+        ]
     for name in twins:
         make = functools.partial(Theirs, name, precision, schedule, where, train, test)
         yield f"PyTorch {name}", make

@@ -17,6 +17,7 @@ from matplotlib.ticker import NullLocator
 
 from ...base import style as kit
 from ...base.style import BESIDE, INK, OPPONENT, OURS
+from ...mnist.rungs import parse_twin
 from ...timing import STATISTIC
 from ...timing.results import ResultFile
 from .race import Row
@@ -109,7 +110,7 @@ def mark_missing(figure: Figure, axes: Axes) -> Figure:
     return figure
 
 
-KINDS = {  # marks of PyTorch's kinds, from slow to fast
+KINDS = {  # marks of PyTorch's kinds (TwinRung.family), from slow to fast
     "eager": "v",
     "compile": "^",
     "graph": "<",
@@ -118,7 +119,10 @@ KINDS = {  # marks of PyTorch's kinds, from slow to fast
 
 
 def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> Figure:
-    """Draw µs per image over the batch: ours, PyTorch's, and NVIDIA's libraries'."""
+    """Draw µs per image over the batch: ours, PyTorch's, and NVIDIA's libraries'.
+
+    The line of each kind shows the fastest of its variants at each batch.
+    """
     series = series_of(rows, committed, lambda row: True)
     with kit.style():
         available = {
@@ -145,8 +149,9 @@ def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> F
 def _draw_lines(axes: Axes, rows: Sequence[Row], elsewhere: bool, named: bool) -> None:
     ours = per_batch([row for row in rows if row["impl"] == "weft"])
     vendor = per_batch([row for row in rows if row["impl"] == "cudnn"])
+    torch = [row for row in rows if row["impl"] == "torch"]
     for kind, mark in KINDS.items():
-        peers = [r for r in rows if r["impl"] == "torch" and r["rung"] == kind]
+        peers = [row for row in torch if parse_twin(row["rung"]).family == kind]
         look = {"color": OPPONENT, "lw": 1.3, "marker": mark, "ms": 5}
         name = f"PyTorch {kind}" if named else None
         _draw_line(axes, per_batch(peers), name, elsewhere, look)

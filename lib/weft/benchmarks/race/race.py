@@ -20,20 +20,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from ...base.device import count_cores
 from ...base.errors import ArgumentError, DeviceLost
 from ...base.paths import ROOT
 from ...mnist import data
 from ...mnist.data import epoch_order
-from ...mnist.rungs import impl_of, rungs_of, trainer
+from ...mnist.rungs import TwinRung, impl_of, parse_twin, rungs_of, trainer
 from ...mnist.trainer import checked_device
-from ...mnist.twin import LAYOUTS, RUNGS, TrainingStep, TwinTrainer, exact_step
-from ...mnist.weights import initial_weights
+from ...mnist.twin import LAYOUTS, TwinTrainer
+from ...mnist.weights import TrainingStep, exact_step, initial_weights
 from ...timing import device_name
 from ...timing.race import Contender, race
 from ...timing.results import Row, add_torch_ratios, first_line, stamp_row
@@ -41,7 +43,6 @@ from ...timing.timers import SLOWEST, STEPS, count_steps, synchronize, time_host
 from ...toolchain import native
 
 if TYPE_CHECKING:
-    from ...mnist.twin import TrainingStep
     from ...toolchain.native import AnyDevice
 
 
@@ -59,21 +60,38 @@ def warm_twins(
 ) -> None:
     """Compile the twins of all cells (precision, batch) in parallel, and wait.
 
-    A failure is only reported, since it will occur again in the race.
+    A failure is only reported, since it will occur again in the race. Twins that time
+    kernels while they compile are left to the race, since times of parallel processes
+    are meaningless.
     """
     names = twins_of(checked_device(device)) if twins is None else twins
-    names = [name for name in names if name.startswith("compile")]
-    jobs = {
-        (precision, batch): _start(precision, batch, device, names)
-        for precision, batch in cells
-        if names
-    }
+    names = [*dict.fromkeys(filter(None, map(_name_compiled, names)))]
+    jobs = [(*cell, device, [name]) for cell in cells for name in names]
     say(f"compiling PyTorch's twins in {len(jobs)} processes")
-    for (precision, batch), job in jobs.items():
-        stderr = job.communicate()[1]
-        if job.returncode:
-            last = (stderr.strip().splitlines() or ["it ended"])[-1]
-            say(f"not compiled in advance: {precision}, batch {batch}: {last}")
+    with ThreadPoolExecutor(count_cores()) as pool:
+        for (precision, batch, *_), why in zip(jobs, pool.map(_compile_aside, jobs)):
+            if why:
+                say(f"not compiled in advance: {precision}, batch {batch}: {why}")
+
+
+def _compile_aside(job: tuple[str, int, str, list[str]]) -> str:
+    """Run compile_twins() in a process; return why it failed, or ""."""
+    process = _start(*job)
+    stderr = process.communicate()[1]
+    if not process.returncode:
+        return ""
+    return (stderr.strip().splitlines() or ["it ended"])[-1]
+
+
+def _name_compiled(name: str) -> str | None:
+    """Return the twin's name without its graph; None if nothing can be compiled."""
+    rung, _, layout = name.partition(" ")
+    try:
+        kind = parse_twin(rung).without_graph()
+    except ArgumentError:  # the race will report it
+        return None
+    in_advance = kind.compiled and not kind.autotune
+    return f"{kind.name} {layout or 'nchw'}" if in_advance else None
 
 
 def compile_twins(
@@ -82,8 +100,8 @@ def compile_twins(
     """Let each of these twins take its first steps."""
     train = data.load("train")  # all, as their number is part of the compiled code
     for name in names:
-        layout = name.partition(" ")[2] or "nchw"
-        options = {"rung": "compile", "layout": layout, "precision": precision}
+        rung, _, layout = name.partition(" ")
+        options = {"rung": rung, "layout": layout, "precision": precision}
         try:
             TwinTrainer(
                 *[initial_weights(0), train], device=device, batch=batch, **options
@@ -148,8 +166,22 @@ def free(device: AnyDevice) -> None:
 
 Say = Callable[[str], object]
 
-# PyTorch's two possible winners, which are also timed without their graph.
-FINALISTS = ("compile+graph", "graph")
+# PyTorch's rungs in a race, which are also timed without their graph. On an H200 a step
+# of 64 images took (us, nchw / channels-last):
+#
+#                                  fp32          tf32          bf16
+#     compile+graph                288 / 304     268 / 227     242 / 208
+#     compile+graph64+nobias       272.6 / 291   252 / 212.3   227 / 201.3
+#     compile-step+graph64+nobias  277 / 289     228 / 213     not measured
+#
+# So either of the last two can win. The race omits "compile+graph", which does the same
+# with more work, and "autotune", which took 309 us in place of 291 (fp32,
+# channels-last). "graph" has never won. Most people would write it, and without its
+# graph it gives the eager rows. On a CPU, "autotune" is not measured yet.
+FINALISTS = {
+    "cuda": ("compile+graph64+nobias", "compile-step+graph64+nobias", "graph"),
+    "cpu": ("eager", "eager+nobias", "compile+nobias", "compile-step+nobias"),
+}
 HOST_STEPS = {"weft": 64, "torch": 4}  # steps queued at once to time the host
 CHECKED = 3  # batches to compare with float64
 
@@ -162,6 +194,14 @@ class TrainingContender(Contender):
     peak: Callable[[], int | None]
     layers: Callable[[], dict[str, float] | None]
     close: Callable[[], object]
+    kind: TwinRung = field(default_factory=TwinRung)  # the kind of a twin
+
+    def turn(self) -> None:
+        """Queue the untimed work before a sample.
+
+        It is as much as one launch, so the host queues the next launch during it.
+        """
+        self.block(max(1, min(self.kind.graph, self.calls)))
 
     @property
     def name(self) -> str:
@@ -206,8 +246,9 @@ def run_heat(
     """Return a row for every contender of that precision, ours first.
 
     rungs: our rungs; None: all of that precision that run there without simulation.
-    twins: PyTorch's, such as "graph nchw"; None: the finalists. Each twin is also timed
-    without its graph. model: sizes that differ from the lesson's.
+    twins: PyTorch's, such as "graph nchw" (mnist/twin.py explains the names); None: the
+    finalists. Each twin is also timed without its graph. model: sizes that differ from
+    the lesson's.
 
     The rows are those of `weft mnist` with these additional keys: host_us (the host's
     time to queue a step), peak_bytes, loss_error, gradient_error, gradient_errors
@@ -235,9 +276,7 @@ def run_heat(
 
 def twins_of(device: torch.device) -> list[str]:
     """Return PyTorch's finalists there, as "RUNG LAYOUT"."""
-    available = RUNGS[device.type]
-    kinds = [rung for rung in FINALISTS if rung in available] or [*available]
-    return [f"{rung} {layout}" for rung in kinds for layout in LAYOUTS]
+    return [f"{rung} {layout}" for rung in FINALISTS[device.type] for layout in LAYOUTS]
 
 
 # ---- contenders ----------------------------------------------------------------
@@ -255,10 +294,12 @@ def _gather(
     ]
     for name in twins_of(device) if twins is None else twins:
         makers.append((f"PyTorch {name}", lambda name=name: _make_theirs(heat, name)))
+    names: set[str] = set()
     for name, make in makers:
         contenders: list[TrainingContender] = []
         try:
-            contenders += make()
+            # Without their graphs, two twins may be the same.
+            contenders += [one for one in make() if one.name not in names]
             for contender in contenders:
                 contender.turn()
             synchronize(device)
@@ -271,6 +312,7 @@ def _gather(
             contenders.clear()
             free(device)  # it may have run out of memory
             continue
+        names |= {contender.name for contender in contenders}
         yield from contenders
 
 
@@ -309,7 +351,8 @@ def _make_ours(heat: Heat, rung: str) -> list[TrainingContender]:
 def _make_theirs(heat: Heat, name: str) -> list[TrainingContender]:
     """Make a twin, and the same twin without its graph."""
     rung, _, layout = name.partition(" ")
-    kind = "compiles, which may take a minute" if "compile" in rung else "prepares"
+    compiled = parse_twin(rung).compiled
+    kind = "compiles, which may take a minute" if compiled else "prepares"
     heat.say(f"PyTorch {name} {kind}")
     twin = TwinTrainer(
         *[heat.weights, heat.train],
@@ -317,17 +360,16 @@ def _make_theirs(heat: Heat, name: str) -> list[TrainingContender]:
         **{"device": heat.device, "batch": heat.batch, "lr": heat.lr},
         **heat.model,
     )
-    pair = [twin, twin.without_graph()] if "graph" in rung else [twin]
+    pair = [twin, twin.without_graph()] if twin.kind.graph else [twin]
     return [_make_twin(heat, one) for one in pair]
 
 
 def _make_twin(heat: Heat, twin: TwinTrainer) -> TrainingContender:
-    parts = twin.order(heat.order).split(heat.batch)
+    longest = twin.order(np.resize(heat.order, STEPS[1] * heat.batch))
 
     def run(steps: int) -> None:
         with twin.mode():
-            for number in range(steps):
-                twin.step(parts[number % len(parts)])
+            twin.queue(longest[: steps * heat.batch])
 
     def take(order: np.ndarray) -> tuple[float, dict[str, np.ndarray]]:
         twin.set_weights(heat.weights)
@@ -337,6 +379,7 @@ def _make_twin(heat: Heat, twin: TwinTrainer) -> TrainingContender:
     return TrainingContender(
         **{"block": run, "row": row, "gradients": take, "layers": lambda: None},
         **{"peak": lambda: twin.peak_bytes, "close": lambda: None},
+        kind=twin.kind,
     )
 
 
@@ -377,8 +420,9 @@ def _measure_alone(
     try:
         errors = mean_errors(one.gradients, zip(_split_batches(heat), exact))
         steps = HOST_STEPS["torch" if one.row["impl"] == "torch" else "weft"]
+        steps = max(steps, one.kind.graph)
         return {
-            "steps": count_steps(one.block, heat.device),
+            "steps": one.kind.fill_launch(count_steps(one.block, heat.device)),
             "host_us": time_host(one.block, steps, heat.device),
             "layers_us": one.layers(),
             **errors,

@@ -1,0 +1,262 @@
+"""PyTorch's twin in each of its forms: its steps are the eager ones.
+
+A step may be compiled in parts or as one function, may lack the biases that batch norm
+cancels, and may be one of many in a launch. Each is compared with float64, within the
+bounds of float64.py. Without a GPU the steps of a launch run without a capture.
+"""
+
+from __future__ import annotations
+
+import float64
+import numpy as np
+import pytest
+import torch
+from tiers import only
+
+from weft.base.errors import ArgumentError
+from weft.mnist import Split, Twin, TwinTrainer, exact_step, initial_weights
+from weft.mnist.rungs import TwinRung, parse_twin
+from weft.mnist.twin import PROBE
+from weft.mnist.weights import MOVELESS
+
+SMALL = {"channels": (2, 3), "hidden": 5}
+BATCH, LR = 10, 0.1
+LAYOUTS = ("nchw", "channels_last")
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.fixture(scope="module")
+def train() -> Split:
+    """Noise: no two values of a window are equal."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (400, 28, 28), np.uint8)
+    return Split(images, rng.integers(0, 10, 400).astype(np.uint8))
+
+
+@pytest.fixture
+def uncompiled(monkeypatch):
+    """The functions that torch.compile would get run as they are."""
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+
+
+def twin_of(train: Split, rung: str, **more) -> TwinTrainer:
+    options = {"batch": BATCH, "lr": LR, "capture": False, **SMALL, **more}
+    return TwinTrainer(initial_weights(0, **SMALL), train, rung=rung, **options)
+
+
+def weights_of(twin: TwinTrainer) -> dict[str, np.ndarray]:
+    named = twin.model.named_parameters()
+    return {name: p.detach().cpu().numpy().copy() for name, p in named}
+
+
+# ---- names -------------------------------------------------------------------
+
+NAMES = {
+    "eager": TwinRung(),
+    "graph": TwinRung(graph=1),
+    "compile+graph": TwinRung("compile", graph=1),
+    "graph64+nobias": TwinRung(graph=64, biases=False),
+    "eager+nobias": TwinRung(biases=False),
+    "compile-step+autotune+graph8+nobias": TwinRung("compile-step", True, 8, False),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_has_a_word_for_each_choice(name):
+    rung = parse_twin(name)
+    assert rung == NAMES[name] and rung.name == name
+    assert rung.family in ("eager", "graph", "compile", "compile+graph")
+    assert rung.without_graph().graph == 0
+    assert ("graph" in rung.family) == (rung.graph > 0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "quick", "graph0", "graph1", "graph-2", "graphs", "nobias+eager"),
+        *("autotune", "eager+autotune", "compiled", "compile+compile-step", "eager+"),
+        *("graph+compile", "eager+graph", "compile+graph+graph8"),
+    ],
+)
+def test_other_names_are_refused(name, train):
+    with pytest.raises(ArgumentError, match=r"no twin .*compile-step; after these \+"):
+        twin_of(train, name)
+
+
+def test_a_graph_needs_a_gpu_unless_it_is_not_captured(train):
+    with pytest.raises(ArgumentError, match=r"no twin graph64\+nobias, nchw on cpu"):
+        twin_of(train, "graph64+nobias", capture=True)
+
+
+# ---- a step ------------------------------------------------------------------
+
+
+def find_clear_step(train: Split) -> tuple[np.ndarray, float64.Step]:
+    """Images whose step no rounding can decide, and that step in float64."""
+    model = Twin(**SMALL).double()
+    weights = initial_weights(0, **SMALL)
+    model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
+    for part in np.arange(len(train)).reshape(-1, BATCH):
+        step = float64.step(model, train.images[part], train.labels[part])
+        if step.clear:
+            return part, step
+    raise AssertionError("every step is near a kink")
+
+
+def check_step(twin: TwinTrainer, train: Split) -> None:
+    """One step, its gradients and its update, within float64's bounds."""
+    part, want = find_clear_step(train)
+    start = initial_weights(0, **SMALL)
+    index = twin.order(part)
+    loss, gradients = twin.gradients(index)
+    before = weights_of(twin)
+    assert all(np.array_equal(start[name], before[name]) for name in before)
+    (trained,) = twin.train(index)
+    after = weights_of(twin)
+    assert len(after) == 12 - 2 * (not twin.kind.biases)
+    for got in (loss, float(trained)):
+        assert abs(got - want.loss) <= want.bounds["loss"]
+    for name, gradient in want.gradients.items():
+        exact, bound = gradient.numpy(), want.bounds[name]
+        w = start[name].astype(np.float64)
+        # gradients() of a whole step rounds its update once.
+        probed = float64.ULP * (np.linalg.norm(exact) + np.linalg.norm(w) / PROBE)
+        assert np.linalg.norm(gradients[name] - exact) <= bound + probed, name
+        if name in after:
+            # The update rounds lr, their product and their difference.
+            size = np.linalg.norm(w) + LR * np.linalg.norm(exact)
+            update = LR * bound + 3 * float64.ULP * size
+            assert np.linalg.norm(after[name] - (w - LR * exact)) <= update, name
+    if not twin.kind.biases:
+        assert not any(np.any(gradients[name]) for name in MOVELESS)
+        assert all(gradients[name].shape == start[name].shape for name in MOVELESS)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "rung", ["eager", "eager+nobias", "compile-step", "compile-step+graph8+nobias"]
+)
+def test_a_step_is_float64s(train, uncompiled, rung, layout):
+    check_step(twin_of(train, rung, layout=layout), train)
+
+
+COMPILED = [
+    *[("compile+nobias", layout) for layout in LAYOUTS],
+    *[("compile-step+nobias", layout) for layout in LAYOUTS],
+    ("compile+autotune+nobias", "nchw"),
+    ("compile-step+autotune+graph8+nobias", "nchw"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rung, layout", COMPILED)
+def test_a_compiled_step_is_float64s(train, rung, layout):
+    check_step(twin_of(train, rung, layout=layout), train)
+
+
+@pytest.mark.parametrize("precision", only(["fp16"], ["fp32", "bf16", "fp16"]))
+def test_a_whole_step_has_the_gradients_of_its_parts(train, uncompiled, precision):
+    """Whatever the scale of the loss: both take the same sums of the same products."""
+    index = np.arange(BATCH)
+    twins = [
+        twin_of(train, rung, precision=precision) for rung in ("eager", "compile-step")
+    ]
+    (loss, parts), (again, whole) = [t.gradients(t.order(index)) for t in twins]
+    assert loss == again
+    for name, want in parts.items():
+        # The update of a whole step is rounded once.
+        rounding = 2.0**-24 * np.abs(want) + 2.0**-60
+        assert (np.abs(whole[name] - want) <= rounding).all(), name
+
+
+def test_without_biases_the_step_in_float64_is_the_same(train):
+    """They move the loss and the gradients by float64's rounding alone."""
+    weights = initial_weights(0, **SMALL)
+    zeros = {name: np.zeros_like(weights[name]) for name in MOVELESS}
+    data = train.images[:BATCH], train.labels[:BATCH]
+    with_them, without = exact_step(weights, *data), exact_step(weights | zeros, *data)
+    errors = with_them.errors(without.loss, without.gradients)
+    assert errors["loss_error"] < 1e-13 and errors["gradient_error"] < 1e-10
+
+
+# ---- many steps in a launch --------------------------------------------------
+
+
+def test_an_epoch_takes_the_largest_launches_first(train):
+    """As ours does: 937 steps are 14 x 64, 5 x 8 and 1; a partial batch follows."""
+    twin = twin_of(train, "graph64+nobias", batch=2)
+    assert twin.kind.sizes == [*twin._launches] == [64, 8, 1]
+    launched, partial = [], []
+    for steps in twin.kind.sizes:
+        twin._launches[steps] = lambda steps=steps: launched.append(steps)
+        twin._losses[steps] = [torch.zeros(())] * steps
+    twin._step = lambda index: partial.append(len(index)) or torch.zeros(())
+    losses = twin.train(torch.arange(2 * 937 + 1) % len(train))
+    assert launched == [64] * 14 + [8] * 5 + [1]
+    assert partial == [1] and len(losses) == 938
+    assert (parse_twin("graph").sizes, parse_twin("graph5").sizes) == ([1], [5, 1])
+    assert parse_twin("compile").sizes == []
+
+
+@pytest.mark.parametrize(
+    "rung", only(["graph8+nobias"], ["graph8+nobias", "graph8", "compile-step+graph8"])
+)
+def test_launches_train_as_single_steps_do(train, uncompiled, rung):
+    """Bit for bit, with a partial batch at the end, whatever the learning rate."""
+    many, single = twin_of(train, rung), twin_of(train, rung)
+    single = single.without_graph()
+    single.set_weights(initial_weights(0, **SMALL))  # measuring memory took a step
+    assert single.kind == many.kind.without_graph() and not single._launches
+    order = many.order(np.random.default_rng(1).permutation(len(train))[:194])
+    losses = [[], []]
+    for lr, first, last in ((0.1, 0, 90), (0.02, 90, 194)):
+        for found, twin in zip(losses, (many, single)):
+            twin.set_lr(lr)
+            found += [float(loss) for loss in twin.train(order[first:last])]
+    assert len(losses[0]) == 20 and losses[0] == losses[1]
+    after, wanted = weights_of(many), weights_of(single)
+    assert all(np.array_equal(after[name], wanted[name]) for name in wanted)
+    with many.mode():
+        many.queue(order)
+        assert float(many.step(order[:BATCH])) == float(many._losses[1][0])
+    single.train(order)
+    single.train(order[:BATCH])
+    after, wanted = weights_of(many), weights_of(single)
+    assert all(np.array_equal(after[name], wanted[name]) for name in wanted)
+
+
+@on_gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "rung", ["graph8", "compile+graph8+nobias", "compile-step+graph8+nobias"]
+)
+def test_captured_steps_are_float64s(train, rung, layout):
+    options = {"device": "cuda", "capture": True, "layout": layout}
+    twin = twin_of(train, rung, **options)
+    check_step(twin, train)  # a launch of one step
+    # With a rate of 0 each loss of a launch is that of the first weights.
+    twin.set_weights(initial_weights(0, **SMALL))
+    twin.set_lr(0.0)
+    before = weights_of(twin)
+    losses = twin.train(twin.order(np.arange(17 * BATCH)))
+    model = Twin(**SMALL).double()
+    model.load_state_dict({
+        name: torch.from_numpy(w) for name, w in initial_weights(0, **SMALL).items()
+    })  # fmt: skip
+    for part, loss in zip(np.arange(17 * BATCH).reshape(-1, BATCH), losses):
+        want = float64.step(model, train.images[part], train.labels[part])
+        assert abs(float(loss) - want.loss) <= want.bounds["loss"]
+    after = weights_of(twin)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    # Steps of a launch follow one another: the first weights are not used twice.
+    twin.set_lr(LR)
+    single = twin.without_graph()
+    order = twin.order(np.arange(8 * BATCH))
+    launched = [float(loss) for loss in twin.train(order)]
+    after = weights_of(twin)
+    twin.set_weights(initial_weights(0, **SMALL))
+    # Roundings differ from run to run, and eight steps carry them on.
+    assert launched == pytest.approx([float(x) for x in single.train(order)], rel=1e-3)
+    for name, weight in weights_of(single).items():
+        np.testing.assert_allclose(after[name], weight, rtol=1e-2, atol=1e-3)
