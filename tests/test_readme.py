@@ -199,7 +199,7 @@ def test_pytorch_at_its_best_is_described_and_has_no_stronger_one(monkeypatch):
     assert "the fastest of these five variants" in text
     assert "max-autotune" not in text
     text = one_line(sentences.describe_race(results, STRONGER))
-    assert "measured apart" not in text and "| 39.0 µs | 3.90 |" in text
+    assert "measured separately" not in text and "| 39.0 µs | 3.90 |" in text
     assert "costs it 2.00 to 3.00 µs in a graph of 64 and 20.0 to 20.0 µs in" in text
     weaker = step("torch", "compile+graph", 2.0, "tf32")
     mixed = results_of(*STRONGEST, step("weft", "tf32", 1.0, "tf32"), weaker)
