@@ -45,7 +45,7 @@ def check(source: str, kernels: Sequence[Signature]) -> list[Diagnostic]:
 
 
 def find_doubles(source: str) -> list[Diagnostic]:
-    """Return a note for the first double literal in a source without doubles.
+    """Return a note for the first double literal in a source that declares no double.
 
     If x is a float, 0.5 * x is computed in double: correct, but 32 or 64 times slower
     on most GPUs.

@@ -122,8 +122,8 @@ def check(
     data: for inputs with restricted values, functions of rng, shape and sizes by name.
     timeout: time limit in seconds for each launch. device: where CUDA C runs, "cpu" or
         "cuda". watched: whether CUDA C on the CPU runs under the watch build, which is
-        about 20 times slower. Its findings (races, accesses out of bounds, barriers)
-        then refuse the kernel, as those of the simulator do.
+        about 20 times slower. A kernel with findings (races, accesses out of bounds,
+        barriers) then fails the check, as it does on the simulator.
 
     Raises ArgumentError for invalid arguments. Errors that the kernel itself raises
     (NotImplementedError of an exercise) pass through.

@@ -69,9 +69,9 @@ SAME = 1e-12
 def fan_in(
     answer: Callable[[Arrays], Arrays], inputs: Arrays, want: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
-    """Count, for each output, the elements of one input on which an element depends.
+    """Count, for each output, the elements of an input that affect one output element.
 
-    This is the mean over the output, for the input element with the widest effect.
+    The count is a mean over the output, for the input element with the widest effect.
     answer: a function that returns the outputs for changed inputs. inputs: floats as
     float64; only the first, middle and last element of each are changed.
     """

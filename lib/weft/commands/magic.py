@@ -179,7 +179,7 @@ def _load_cell(options: argparse.Namespace, cell: str, name: str) -> Module:
 def _choose_compiler(
     options: argparse.Namespace,
 ) -> Callable[[str, str], Module] | None:
-    """Return a compiler for an absent GPU if --gpu has --ptx, --sass or --time."""
+    """Return a compiler for an absent GPU, for --gpu with --ptx, --sass or --time."""
     is_shown = options.ptx or options.sass or options.time
     if options.target != "cuda" or not is_shown or native.explain_lost():
         return None

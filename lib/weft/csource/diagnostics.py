@@ -351,7 +351,7 @@ def parse_rewriter(text: str) -> list[Diagnostic]:
     if not match:
         return [Diagnostic("", 0, 0, "error", text)]
     file = "" if match[1] == CELL else match[1]
-    message = match[3].partition(": put it under")[0]  # the rest concerns rung files
+    message = match[3].partition(": put it under")[0]  # the rest is for rung files
     return [Diagnostic(file, int(match[2]), 0, "error", message)]
 
 

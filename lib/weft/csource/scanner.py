@@ -264,8 +264,8 @@ _BRACE = re.compile(
 def _list_scopes(code: str, end: int | None = None) -> Iterator[tuple[int, list]]:
     """Yield the offset of each brace, and the scopes around the code that follows it.
 
-    A scope is a namespace's name, "" for `extern "C"`, or None for anything else. The
-    same list is modified for the next brace.
+    A scope is a namespace's name, "" for `extern "C"`, or None for anything else. All
+    braces share one list of scopes, which changes from brace to brace.
     """
     scopes: list[str | None] = []
     for match in _BRACE.finditer(code, 0, len(code) if end is None else end):

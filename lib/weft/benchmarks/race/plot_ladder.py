@@ -1,9 +1,9 @@
 """Draw the ladder of `weft bench mnist`, and the sections of a step.
 
-plot_ladder(rows)     the gain of each rung at one batch size
-plot_sections(rows, committed, rungs)   µs of every section, on a log axis
+    plot_ladder(rows)                       the gain of each rung at one batch size
+    plot_sections(rows, committed, rungs)   µs of every section, on a log axis
     plot_limits(parts, title)               a step's sections and their floors
-plot_roofline(rows)   TFLOP/s over flops per byte, a panel for each precision
+    plot_roofline(rows)                     TFLOP/s over flops per byte, by precision
 
 `committed`, results from JSON (bench.read_json), is drawn as hollow marks with device
 and date. Without a GPU, all marks are hollow. work.py counts flops and bytes, and the

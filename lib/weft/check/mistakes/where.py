@@ -13,7 +13,7 @@ EARLY = "an end that comes one too early: "  # the end of the output
 
 def place(s: WrongOutput) -> str | None:
     region = describe_region(s, s.bad)
-    if region and is_summed(s):  # The end may be that of a sum instead of the output's.
+    if region and is_summed(s):  # The end may belong to a sum, not the output.
         region = region.removeprefix(EARLY)
     return f"{region} wrong, the rest right" if region else None
 

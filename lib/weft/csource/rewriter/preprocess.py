@@ -53,7 +53,7 @@ _GAP = 99  # maximum number of blank lines that replace skipped lines
 
 @dataclass(frozen=True)
 class PreprocessedSource:
-    """Preprocessed text: `own` is the program's, with //@aside lines for `aside`."""
+    """Preprocessed text. `own` is the program's; //@aside lines stand for `aside`."""
 
     own: str
     aside: tuple[str, ...]  # the texts of system headers
@@ -155,7 +155,7 @@ def _after_program_h(marks: list[re.Match[str] | None], simt: str) -> int:
 
 
 class _Sorter:
-    """Receives the lines one by one, and keeps the program's own at their numbers."""
+    """Receives lines one by one; the program's own keep their line numbers."""
 
     def __init__(self) -> None:
         self.own: list[str] = []

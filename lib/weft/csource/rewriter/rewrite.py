@@ -111,7 +111,7 @@ def _apply_steps(text: ScannedText) -> ScannedText:
 
 
 def _rewrite_clocks(text: ScannedText) -> str:
-    """Replace clock() in device code: the host's clock() counts microseconds."""
+    """Replace clock() in device code, since the host's clock() counts microseconds."""
     matches = re.finditer(r"(?<![\w.>:])(?:::\s*)?\bclock(?=\s*\(\s*\))", text.code)
     matches = list(matches)
     bodies = device_bodies(text) if matches else []
