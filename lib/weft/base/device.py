@@ -103,7 +103,7 @@ def current_gpu() -> int:
     """Return the index of this thread's current GPU."""
     if cuda := torchs_cuda():
         return cuda.current_device()
-    # Without a context, the query below would fail, which compute-sanitizer reports.
+    # Without a context the query would fail, and compute-sanitizer would report it.
     if _load_driver() is None or _current_context() is None:
         return 0  # without a context, CUDA's first call selects the first GPU
     handle = driver_ffi().new("int *")

@@ -43,7 +43,7 @@ Call = Callable[[], object]
 
 
 def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
-    """Time our launches on the CPU and, if there is a GPU, ours and the peers' there.
+    """Time our launches on the CPU and, if there is a GPU, ours and the peers' on it.
 
     Raises RuntimeError if a contender computes a wrong result.
     """

@@ -270,7 +270,7 @@ def _share_arrays(
 ) -> Iterator[tuple[shared_memory.SharedMemory, dict[int, int]]]:
     """Yield shared memory with a copy of the arrays, and their offsets by id().
 
-    Host arrays that overlap do so in the copy as well. Arrays on a GPU are copied
+    Host arrays that overlap also overlap in the copy. Arrays on a GPU are copied
     separately.
     """
     present = [a for a in arrays if a is not None]
@@ -430,7 +430,7 @@ def _bring_back(job: Job, args: list[Any], memory: Any) -> None:
 
 
 def _forget_memory(memory: shared_memory.SharedMemory) -> None:
-    """Stop tracking the memory, which its creator unlinks; before Python 3.13 only."""
+    """Stop tracking memory that its creator unlinks (needed before Python 3.13)."""
     with contextlib.suppress(Exception):
         from multiprocessing import resource_tracker
 

@@ -109,7 +109,7 @@ def _count_changed(
 
 
 UNIT = {np.dtype(np.float16): 2.0**-11, np.dtype(np.float64): 2.0**-53}
-MORE = 8  # roundings besides those of the sum
+MORE = 8  # roundings outside the sum
 
 
 @dataclass

@@ -113,7 +113,7 @@ def cuda(line: str, cell: str) -> None:
                      races, reads of unwritten memory and similar faults below the
                      cell, and kernel.report contains the cost of each line
     --time           after each launch, time the kernel on copies of its arrays; without
-                     --check, the time is marked as that of an unchecked kernel
+                     --check, the time is marked as an unchecked kernel's
     --check          before each launch, run the kernel under the watch build in three
                      thread orders, report the findings, and refuse the launch if the
                      result depends on the order

@@ -285,8 +285,8 @@ def parse_gcc(text: str) -> list[Diagnostic]:
     """Parse g++'s messages, without its carets; keep file names as g++ prints them.
 
     A message about code outside the cell is moved to the line of the cell that caused
-    it, if g++ names that line. g++ does so before the message (`required from`) or in a
-    note after it.
+    it, if g++ names that line: before the message (`required from`) or in a note after
+    it.
     """
     diags: list[Diagnostic] = []
     cause: tuple[int, int] | None = None
@@ -382,7 +382,7 @@ def in_source(
             one = replace(one, file="", column=column)
         elif one.file == CELL or _is_foreign(one.file):
             if one.severity != "error" or has_own:
-                continue  # not about the reader's code, or only a consequence of it
+                continue  # not about the reader's code, or a consequence of its errors
             text = f"{one.message} (in the code that calls the kernels)"
             one = replace(one, file="", line=_last_line(lines), column=0, message=text)
         if one not in converted:

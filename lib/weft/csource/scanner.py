@@ -401,7 +401,8 @@ def find_definition(code: str, name: str) -> tuple[int, int] | None:
 def read_body(source: str, name: str) -> str | None:
     """Return a function's body without its braces, comments and strings.
 
-    The result is None if the source does not define the function; a header may do so.
+    The result is None if the source does not define the function; a header may define
+    it.
     """
     code = blank_comments(source)
     span = find_definition(code, name)

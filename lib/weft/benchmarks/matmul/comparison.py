@@ -1,7 +1,7 @@
 """Compare rows of `weft bench matmul`: ratios to cuBLAS, and series for the charts.
 
-A ratio is the opponent's time divided by that of our fastest rung in the same run. On a
-GPU the opponent is cuBLAS in its fastest race; on a CPU, it is torch.mm with the same
+A ratio is the opponent's time divided by our fastest rung's time in the same run. On a
+GPU, the opponent is cuBLAS in its fastest race; on a CPU, it is torch.mm with an equal
 number of threads.
 
 compare_fastest(rows)   lines of a table that compares our fastest rungs with cuBLAS
@@ -215,7 +215,7 @@ RESULTS = ROOT / "notebooks" / "results"
 
 
 def committed_results() -> list[ResultFile]:
-    """Load notebooks/results/matmul_*.json, those of GPUs first."""
+    """Load notebooks/results/matmul_*.json, GPUs' results first."""
     files = [read_json(path) for path in sorted(RESULTS.glob("matmul_*.json"))]
     files = [results for results in files if select_timed(results["rows"])]
     return sorted(files, key=lambda results: results["rows"][0]["target"] == "cpu")
@@ -254,7 +254,7 @@ def series_of(
 
 
 def _select_alike(rows: Sequence[Row]) -> list[Row]:
-    """Return the warm rows, or all if none is warm; on a CPU, with most threads."""
+    """Return the warm rows, or else all; on a CPU, those with the most threads."""
     warm = [row for row in rows if not is_cold(row)] or rows
     max_threads = max((row.get("threads") or 0 for row in warm), default=0)
     return [row for row in warm if (row.get("threads") or max_threads) == max_threads]

@@ -303,7 +303,7 @@ def _key_of(row: Row) -> tuple[str, str, str, str]:
 
 
 def _find(rows: Iterable[Row], key: tuple) -> Row | None:
-    """Return a rung's fastest row; cold caches or other timers add rows."""
+    """Return a rung's fastest row; it has several with other caches or timers."""
     return fastest_row((row for row in rows if _key_of(row) == key), (key[1],))
 
 

@@ -41,8 +41,8 @@ AWKWARD += ("100", "512", "768", "1025", "33x8191x257", "333x777x1111", "4097x17
 BATCHES = ("64of256", "1000of32")
 USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
 
-# Parts of a race: all rungs; the best rung; the best rung with few rounds, in that form
-# also with a or b transposed, or with inputs that are in no cache.
+# Parts of a race: all rungs, or the best one. The last three use the best rung and few
+# rounds: with plain operands, with a or b transposed, with inputs that are in no cache.
 EVERY, BEST, QUICK, TRANSPOSED, COLD = "every", "best", "quick", "transposed", "cold"
 FEW = LEAST
 CUBES = ("1024", "2048", "5120x256x5120")
@@ -158,7 +158,7 @@ def _list_rungs(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
 
 
 def _best_rung(rungs: Sequence[native.Rung], kind: str) -> list[native.Rung]:
-    """Return the default rung of this precision: the last."""
+    """Return a list of the last rung of this precision, which is the default."""
     return [rung for rung in rungs if rung.precision == kind][-1:]
 
 

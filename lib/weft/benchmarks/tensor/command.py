@@ -13,9 +13,9 @@ Lesson 08c explains the measurements. The op of a row is one of these:
 
 errors are relative: the root mean square of c's differences, divided by c's own. bias,
 the mean difference divided by c's root mean square, reveals errors of equal sign. On a
-CPU, tensor cores are simulated: they round a sum once, where a GPU's truncate it. Both
-check staircase, promotion and error; heat, clock and ncu require a GPU. The kernel in
-sums.cu uses wmma, so that any GPU from sm_70 on can run it.
+CPU, tensor cores are simulated: they round a sum once, where a GPU's truncate it. heat,
+clock and ncu require a GPU; a CPU can check the others. The kernel in sums.cu uses
+wmma, so that any GPU from sm_70 on can run it.
 
 As a program, `python -m weft.benchmarks.tensor.command`, this module launches the
 kernels that ncu profiles.

@@ -87,9 +87,9 @@ def guess_spacing(
 ) -> str:
     """Describe a number used instead of blockDim.x, as a sentence; "" if none fits.
 
-    name, shape: those of the output; first: the reported run, one of `runs`. One
-    explanation must fit all runs: their blocks begin the same distance apart,
-    regardless of the number of threads.
+    name, shape: the output's; first: the reported run, one of `runs`. One explanation
+    must fit all runs: the blocks begin the same distance apart in each, regardless of
+    the number of threads.
     """
     wrong_runs = [run for run in runs if not run.written.all()]
     if len({run.written.size for run in wrong_runs}) < 2:

@@ -114,8 +114,8 @@ def merge(
 
     host, device: the texts without and with __CUDA_ARCH__. Where they differ, device
         code comes from the second and other functions from the first. Between
-        functions, text of either is kept, except device code that only the first
-        contains: it is for GPUs that lack a feature.
+        functions, the text of both is kept, except device code that only the first
+        contains, since it is for GPUs that lack a feature.
     kind: function that maps an offset into device.own to "device", "host", or ""
         between functions.
     """

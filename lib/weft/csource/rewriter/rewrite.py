@@ -334,7 +334,7 @@ def _rewrite_names(text: ScannedText) -> str:
             if is_inline or _INLINE_AFTER.match(text.code, match.end()):
                 edits.append((match.start(), match.end(), ""))
         elif match["cast"]:
-            # The kernel's type determines those of its arguments.
+            # The kernel's type determines its arguments' types.
             edits.append((match.start("cast"), match.end("cast"), ""))
         elif not previous.endswith((".", "->", "::")) and "\n" not in match.group():
             new = f"simt::{match['axis']}({match['index']})"
