@@ -277,7 +277,7 @@ def cache_folder(*parts: str) -> Path:
     """Return the cache folder (WEFT_CACHE overrides); create it if it is missing.
 
     If the folder is not writable, or others can write to it, this process uses a new
-    folder in the system's temporary directory, and the next start is slower. Raises
+    folder in the system's temporary directory. The next start is then slower. Raises
     CannotWrite if that folder cannot be used either.
     """
     global _root

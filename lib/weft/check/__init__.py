@@ -37,7 +37,7 @@ TIMEOUT = 10.0  # time limit of one launch, in seconds
 @dataclass(frozen=True)
 class Verdict:
     """The verdict on a kernel that passed. runs: the number of launches (or calls)
-    compared; worst: the largest error divided by its bound; sizes, shapes: all that ran;
+    compared; worst: the largest error divided by its bound; sizes, shapes: of all runs;
     orders: the number of thread orders tried."""
 
     name: str

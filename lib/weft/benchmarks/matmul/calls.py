@@ -33,9 +33,9 @@ OPPONENTS = {"3xtf32": "fp32"}
 # nearly normal, so only one in 10^15 exceeds 8 standard deviations. Correct kernels of
 # all precisions reached at most 2.6 on an H200, at sizes up to 8192^3.
 FARTHEST = 8
-# Seconds for which OpenBLAS's threads spin while they wait for work. On two cores, a
-# product by PyTorch took 45 ms if it began 60 ms after one by NumPy, but 17 ms if it
-# began 100 ms after.
+# Seconds for which OpenBLAS's threads spin while they wait for work. On two cores,
+# PyTorch's product took 45 ms if it began 60 ms after NumPy's, and 17 ms if it began
+# 100 ms after.
 OPENBLAS_SPINS = 0.1
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b; else float32
 
