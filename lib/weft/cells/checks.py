@@ -217,7 +217,7 @@ def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnost
 
 
 def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
-    """Report `return i;` in a kernel, which g++ accepts in the body of a lambda."""
+    """Report `return i;` in a kernel, which g++ compiles as a lambda and accepts."""
     brace = code.find("{", start)
     body = code[brace : scanner.find_close(code, brace) + 1] if brace >= 0 else ""
     match = re.search(r"\breturn\b(?!\s*;)", _without_nested(body))

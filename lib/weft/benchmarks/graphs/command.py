@@ -57,7 +57,7 @@ from ...timing.results import Row
 from ...toolchain import build, native
 from ..transpose import time_on
 
-RUN, STEPS = 8, 2  # number of training steps queued together, and of those kept
+RUN, STEPS = 8, 2  # training steps queued together, and the number kept
 BATCH, LR = 64, 0.1
 CALLS = (1, 2, 8, 64)  # training steps in one call, for step_rows()
 PARTS, PART = 8, 2 << 20  # parts of the copied array; floats in each

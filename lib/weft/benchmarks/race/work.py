@@ -29,7 +29,7 @@ from .race import Row
 PIXELS1, PIXELS2, PIXELS3 = 28 * 28, 14 * 14, 7 * 7
 C1, C2, TAPS, HIDDEN, CLASSES = 32, 64, 9, 128, 10
 FEATURES = PIXELS3 * C2
-PRODUCTS = {  # flops of one product in each layer; the forward pass has one
+PRODUCTS = {  # flops of a layer's product; the forward pass computes it once
     "conv1": 2 * TAPS * C1 * PIXELS1,
     "conv2": 2 * TAPS * C1 * C2 * PIXELS2,
     "fc1": 2 * FEATURES * HIDDEN,

@@ -220,7 +220,7 @@ METRICS = {  # our name: ncu's metric, in percent of the peak, bytes or cycles
     "warp_cycles": "smsp__average_warp_latency_per_inst_issued.ratio",
     **{f"stall_{one}": _STALLED.format(one) for one in (*STALLS, READY)},
 }
-MARK = "bitwise_not"  # a kernel that separates calls, since nothing else uses it
+MARK = "bitwise_not"  # a kernel that separates calls; nothing else uses it
 COUNTED = (  # precision, rung; "": cuBLAS
     *(("bf16", name) for name in ("wmma_bf16", "mma_bf16", "wgmma_bf16", "")),
     *(("tf32", name) for name in ("wmma_tf32", "mma_tf32", "wgmma_tf32", "")),

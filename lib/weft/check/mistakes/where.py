@@ -219,7 +219,7 @@ def _other_places(s: WrongOutput, x: np.ndarray) -> np.ndarray:
 
 
 def _find_equal(s: WrongOutput, x: np.ndarray) -> np.ndarray:
-    """Mark positions inside their row at which the input has the expected number."""
+    """Mark positions within a row at which the input has the expected number."""
     got = s.got.astype(np.int64)
     in_range = (got >= 0) & (got < x.shape[-1])
     return in_range & (

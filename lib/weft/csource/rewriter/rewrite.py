@@ -78,7 +78,7 @@ def rewrite_program(source: PreprocessedSource, path: str) -> str:
 
 
 def _device_variables(text: ScannedText) -> set[str]:
-    """Return the names of __device__ variables, and a few unrelated words."""
+    """Return the names of __device__ variables, possibly with unrelated words."""
     names: set[str] = set()
     for match in re.finditer(r"\b__(?:device|constant|managed)__\b", text.code):
         end, code = match.end(), text.code
