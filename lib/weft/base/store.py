@@ -136,7 +136,7 @@ def lock_file(
     """
     import filelock  # imported lazily: it takes 30 ms
 
-    # A marker file, the fallback for missing locks, would outlive a killed process.
+    # filelock's fallback without locks, a marker file, would outlive a killed process.
     file_lock = filelock.FileLock(lock, fallback_to_soft=False)
     try:
         try:
@@ -277,7 +277,7 @@ def cache_folder(*parts: str) -> Path:
     """Return the cache folder (WEFT_CACHE overrides); create it if it is missing.
 
     If the folder is not writable, or others can write to it, this process uses a new
-    folder in the system's temporary directory, and the next start is slower. Raises
+    folder in the system's temporary directory. The next start is then slower. Raises
     CannotWrite if that folder cannot be used either.
     """
     global _root
@@ -295,14 +295,14 @@ def cache_folder(*parts: str) -> Path:
         reason = f"cannot be created ({error.strerror})"
     if not reason:
         return path
-    if _temporary or parts[:1] == (KEPT,):  # Kept handles the second error
+    if _temporary or parts[:1] == (KEPT,):  # for KEPT, Kept handles the error
         raise CannotWrite(f"{path} {reason}: set WEFT_CACHE to a folder of yours")
     _root = _make_temporary_folder(path, reason)
     return cache_folder(*parts)
 
 
 def has_file(path: Path) -> bool:
-    """Return whether the cache has a file; delete a link, or an incomplete binary."""
+    """Return whether the cache has a file; delete a link or an incomplete binary."""
     binary = path.suffix in ("", ".o", ".so")
     if path.is_symlink() or (path.is_file() and binary and not is_elf(path)):
         path.unlink(missing_ok=True)
@@ -310,7 +310,7 @@ def has_file(path: Path) -> bool:
 
 
 def is_lasting() -> bool:
-    """Return whether the cache outlives this process: it is not a temporary folder."""
+    """Return whether the cache outlives this process, unlike a temporary folder."""
     cache_folder()
     return not _temporary
 
@@ -351,7 +351,7 @@ def prune(limit: int = LIMIT) -> None:
 
 @functools.cache
 def prune_at_exit() -> None:
-    """Call prune() when this process ends: it takes as long as compiling a cell."""
+    """Call prune() when this process ends; it takes as long as compiling a cell."""
     atexit.register(prune)
 
 
@@ -403,7 +403,7 @@ def _check_folder(path: Path) -> Path:
     try:
         path = path.absolute()
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        str(path).encode()  # a library is opened by a name in UTF-8
+        str(path).encode()  # to open a library, its path must be valid UTF-8
         reason = _explain_unsafe(path)
         if not reason:
             with tempfile.TemporaryFile(dir=path):

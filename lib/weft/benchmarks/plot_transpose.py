@@ -4,8 +4,8 @@
         plot_transposes(ax, rows, load_elsewhere("transpose"))
 
 Filled marks were measured on this machine; hollow marks are committed results from
-notebooks/results/. `rows` are a GPU's, or empty: a CPU's times are not meaningful. A
-chart without any measurement explains how to make one.
+notebooks/results/. `rows` come from a GPU or are empty, since a CPU's times are not
+meaningful. A chart without any measurement explains how to make one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..base import style as kit
 from ..base.style import OPPONENT, READ, SHARED, THREAD, WRITTEN
 from ..timing.results import ResultFile, Row
 
-COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # of lines in one chart
+COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # of the lines in one chart
 NAMES = {  # (op, impl, rung) of a row: the text beside its bar
     ("copy", "weft", "copy"): "copy",
     ("copy", "weft", "four"): "copy, four each",
@@ -97,7 +97,7 @@ def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
 def plot_distances(
     axes: Sequence[Axes], rows: list[Row], others: list[ResultFile]
 ) -> None:
-    """Draw TB/s for equal numbers of sectors, in order and in scattered runs.
+    """Draw TB/s for equal numbers of sectors, read in order and in scattered runs.
 
     Reads in order have a line for each fetch limit. Scattered runs have a line for each
     footprint, at the usual limit.

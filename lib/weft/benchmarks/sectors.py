@@ -8,14 +8,14 @@ number of requests. A row's rung gives the order of the sectors:
 
 This separates three effects that a count of sectors does not include:
 
-    the fetch  if L2 fetches two sectors for a missing one, sectors 64 bytes apart
-               in order arrive at half the speed of all. `fetch` is the context's fetch
-               limit in bytes, a hint that the driver may ignore; `usual` marks the
-               default limit. A limit of 32 should prevent extra fetches
+    the fetch  if L2 fetches two sectors for a missing one, every 2nd sector in order
+               arrives at half the speed of adjacent ones. `fetch` is the context's
+               fetch limit in bytes, a hint that the driver may ignore; `usual` marks
+               the default limit. A limit of 32 should prevent extra fetches
     DRAM rows  if opening a row of DRAM costs time, longer runs become faster up to the
                length of a row, in the smallest footprint
-    the TLB    if a footprint has more pages than the TLBs hold, short runs are slower
-               in it than in the smallest footprint
+    the TLB    if a footprint has more pages than the TLBs can hold, its short runs
+               are slower than those in the smallest footprint
 
 tbs: terabytes of requested sectors per second. On a CPU threads are simulated: the sums
 are checked, but the times do not represent a GPU.

@@ -149,7 +149,7 @@ def _race_table(rows: Sequence[Row]) -> str:
 
 
 def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
-    """Describe the factors over a PyTorch that was measured separately."""
+    """Describe our factors relative to a PyTorch that was measured separately."""
     theirs, ours = (select(stronger["rows"], impl=impl) for impl in ("torch", "weft"))
     machine = stronger["machine"]
     kinds = [row["precision"] for row in ours]
@@ -394,7 +394,7 @@ REASONS = {
 
 
 def _describe_reasons(different: Sequence[Row]) -> str:
-    """Describe why some counts differ, and how many have each reason."""
+    """Describe why some counts differ, and how many counts have each reason."""
     groups: dict[str, list[Row]] = {}
     for row in different:
         phrases = (

@@ -3,9 +3,9 @@
 Lesson 07a derives the kernels of transpose.cu step by step: copies, copies of every
 stride-th number, and transposes of a matrix. Each is checked, then timed. gbs is the
 rate in GB/s if each number is read once and written once. vs_copy is the time of the
-first copy, with one number per thread, divided by this kernel's. On a GPU the time is
-that of the kernel alone, from a CUDA graph of several launches, and the matrix is
-larger than any cache. On a CPU, threads are simulated: the results are checked, but
+first copy, with one number per thread, divided by this kernel's. On a GPU the time
+covers only the kernel, from a CUDA graph of several launches, and the matrix is larger
+than any cache. On a CPU, threads are simulated: the results are checked, but
 the times do not represent a GPU.
 
 --device cuda; --sizes 8192: the side of the matrix.

@@ -60,7 +60,7 @@ def load_cuda(
     isolated: launch in a separate process.
     watched: on the CPU, launch under the watch build, which is about 20 times slower.
         It finds accesses out of bounds, races, reads of unwritten memory and more, and
-        shows them below the cell. kernel.report has them with the cost of each line.
+        shows them below the cell. kernel.report adds the cost of each line.
     check: before each launch, run the kernel watched in three thread orders, and refuse
         the launch if the result depends on the order.
     time: after each launch, time the kernel on copies of the arrays.

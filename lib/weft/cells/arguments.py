@@ -44,8 +44,8 @@ class Binder:
     """The parameters of one kernel, prepared for many launches.
 
     source: the CUDA C text that defines the structs.
-    layouts[i]: layout of the type of parameter i, or of the type that it points to, if
-        it is a struct or an address.
+    layouts[i]: layout of parameter i's type (for a pointer, of the type that it points
+        to); None unless this type is a struct or an address.
     holds_addresses: whether any of these layouts contains addresses.
     offsets[i]: byte offset of argument i in the result of pack(), aligned for its type.
         Structs are aligned to 16 bytes, unlike in a CU_LAUNCH_PARAM_BUFFER.

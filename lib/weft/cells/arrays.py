@@ -36,7 +36,7 @@ def advise_converted(param: Param, owner: Any, dtype: str) -> str:
 
 
 def _write_advice(param: Param, owner: Any, conversion: str) -> str:
-    """Advise to pass a copy and, if the kernel may write to it, to copy it back."""
+    """Advise passing a copy and, if the kernel may write to it, copying it back."""
     method = conversion.startswith(".")
     name = param.name or "x"
     if param.const:

@@ -45,7 +45,7 @@ def check(source: str, kernels: Sequence[Signature]) -> list[Diagnostic]:
 
 
 def find_doubles(source: str) -> list[Diagnostic]:
-    """Return a note for the first double literal in a source without doubles.
+    """Return a note for the first double literal in a source that declares no double.
 
     If x is a float, 0.5 * x is computed in double: correct, but 32 or 64 times slower
     on most GPUs.
@@ -217,7 +217,7 @@ def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnost
 
 
 def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
-    """Report `return i;` in a kernel, which g++ accepts in the body of a lambda."""
+    """Report `return i;` in a kernel, which g++ compiles as a lambda and accepts."""
     brace = code.find("{", start)
     body = code[brace : scanner.find_close(code, brace) + 1] if brace >= 0 else ""
     match = re.search(r"\breturn\b(?!\s*;)", _without_nested(body))

@@ -231,7 +231,7 @@ class StructLayout:
 
 
 def member_of(member: Param, owner: Param) -> Param:
-    """Return a member under its name in messages: p.x, or rows[] in a list."""
+    """Return a member with its name for messages: p.x, or rows[] in a list."""
     if not member.name:
         return replace(member, name=f"{owner.name}[]", text=owner.text)
     text = f"{member} of {owner.text or owner.name}"

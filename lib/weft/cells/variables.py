@@ -366,7 +366,7 @@ class VariableState:
         return variable
 
     def _current_library(self) -> Any:
-        """Return the library with the current values: the last or next launch's."""
+        """Return the library with the current values; load one if there is none."""
         if self._library is None:
             cell = self._cell
             self.enter(cell.compiled(cell.default, cell.ordinary(), cell.watched))

@@ -1,4 +1,4 @@
-"""Examine this machine: its hardware, its tools, and cures for missing parts.
+"""Examine this machine's hardware and tools, and suggest cures for missing parts.
 
 python -m weft doctor
 """
@@ -59,7 +59,7 @@ def examine(rungs: bool = True) -> list[Examination]:
     for examine_part in examinations[: None if rungs else -1]:
         try:
             findings += examine_part()
-        except Exception as error:  # a doctor who faints helps nobody
+        except Exception as error:  # the other parts must still be examined
             name = examine_part.__name__.strip("_")
             findings.append(Examination(name, f"cannot be examined: {error}"))
     return findings

@@ -1,13 +1,14 @@
-"""Prepare the lab's Python environment, then run Python in it. Needs only python3.
+"""Prepare the lab's Python environment, then run Python in it.
 
     python3 lib/weft/commands/environment.py -m weft doctor
 
-It uses the first of these: the interpreter named by PYTHON, an active conda or virtual
-environment, the Python of a hosted notebook (Colab, Kaggle), or .venv, which it
-creates. environment.yml lists the packages. .venv gets exactly the listed versions.
-Elsewhere, installed packages (above all torch) remain, and pip adds only missing ones.
-pip also gets the options in PIP_ARGS. The user's Jupyter gets a kernel named Weft that
-runs this Python; a hosted notebook keeps its existing kernel.
+The script needs only python3. It uses the first of these: the interpreter named by
+PYTHON, an active conda or virtual environment, the Python of a hosted notebook (Colab,
+Kaggle), or .venv, which the script creates. environment.yml lists the packages. .venv
+gets exactly the listed versions. Elsewhere, installed packages (above all torch)
+remain, and pip adds only missing ones. pip also gets the options in PIP_ARGS. The
+user's Jupyter gets a kernel named Weft that runs this Python; a hosted notebook keeps
+its existing kernel.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ def make_venv() -> None:
     try:
         run([python, "-m", "venv", str(VENV)])
     except BaseException as error:
-        # With an incomplete .venv, without pip, the next run would fail.
+        # The next run would fail with an incomplete .venv that lacks pip.
         shutil.rmtree(VENV, ignore_errors=True)
         if not isinstance(error, subprocess.CalledProcessError):
             raise

@@ -29,13 +29,13 @@ Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 # The opponents' precision where it differs from the race's: fp32 in races of 3xtf32.
 OPPONENTS = {"3xtf32": "fp32"}
 # The largest allowed error of an element of c, in units of the root mean square error
-# allowed for the lengths of its row and column. Errors are sums of k small ones and
+# allowed at the element's scale (Operands.scale). Errors are sums of k small ones and
 # nearly normal, so only one in 10^15 exceeds 8 standard deviations. Correct kernels of
 # all precisions reached at most 2.6 on an H200, at sizes up to 8192^3.
 FARTHEST = 8
-# Seconds for which OpenBLAS's threads spin while they wait for work. On two cores, a
-# product by PyTorch took 45 ms if it began 60 ms after one by NumPy, but 17 ms if it
-# began 100 ms after.
+# Seconds for which OpenBLAS's threads spin while they wait for work. On two cores,
+# PyTorch's product took 45 ms if it began 60 ms after NumPy's, and 17 ms if it began
+# 100 ms after.
 OPENBLAS_SPINS = 0.1
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b; else float32
 
@@ -149,7 +149,7 @@ class Operands:
 
     @functools.cached_property
     def scale(self) -> torch.Tensor:
-        """The scale of c[i,j]: the lengths of its row and column, over sqrt(k)."""
+        """The scale of c[i,j]: |row i of a| * |column j of b| / sqrt(k)."""
         _, a, b = self.sets[0]
         rows, cols = a.double().norm(dim=-1), b.double().norm(dim=-2)
         return rows[..., :, None] * cols[..., None, :] / math.sqrt(self.size.k)
@@ -291,7 +291,7 @@ def of_cublas(
 
 
 def of_torch(operands: Operands) -> Contender:
-    """Make torch.mm or torch.bmm; for 16 bits, c is float32 if PyTorch supports it."""
+    """Make a contender of torch.mm or torch.bmm, with a float32 c if supported."""
     precision = operands.opponents
     name = "bmm" if operands.size.batch > 1 else "mm"
     product = getattr(torch, name)
@@ -320,7 +320,7 @@ def of_torch(operands: Operands) -> Contender:
 
 
 def of_numpy(operands: Operands) -> Contender:
-    """Make NumPy's product, on the host."""
+    """Make a contender that calls NumPy's product on the host."""
     import numpy as np
 
     def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:

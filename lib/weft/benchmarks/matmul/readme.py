@@ -90,7 +90,7 @@ def _write_dates(rows: list[Row]) -> str:
 
 
 def _write_spread(rows: list[Row]) -> str:
-    """Write the worst spread of the medians and the number without a spread."""
+    """Write the worst spread of the medians, and how many have no known spread."""
     spreads = [row["spread"] for row in rows if row.get("spread")]
     worst = f"known to {100 * max(spreads):.2g} % or better" if spreads else ""
     few = len(rows) - len(spreads)
@@ -168,7 +168,7 @@ def _write_transposed(rows: list[Row]) -> list[str]:
 
 
 def _sort_key(name: str) -> tuple[bool, int, str]:
-    """Return a column's sort key: "1023 nt", "1023 tn", "4096 nt", "64 of 256" last."""
+    """Return a column's sort key, for the order "1023 nt", "4096 nt", "64 of 256"."""
     return " of " in name, int(name.split()[0]), name
 
 

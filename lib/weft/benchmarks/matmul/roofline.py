@@ -50,7 +50,7 @@ def plot_roofline(
 ) -> Figure:
     """Draw dots with their bands on log axes, below the roofs of the machine.
 
-    The machine is this one or, if it has no rows, that of the first committed results.
+    The machine is this one or, without rows, the one of the first committed results.
     size: None selects the size with the most rungs; other sizes have small marks for
     our best. precisions: () draws all.
     """

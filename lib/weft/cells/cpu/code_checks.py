@@ -66,7 +66,7 @@ def list_called(library: bytes) -> list[str]:
 
 
 def refuse_call(name: str, source: str) -> Diagnostic:
-    """Return the error for a cell that calls `name`, at the call in device code."""
+    """Return the error for a cell that calls `name`, with the place of the call."""
     called = "std::terminate" if name == "_ZSt9terminatev" else name
     code = scanner.blank_comments(source)
     for function in scanner.list_functions(code, scanner.DEVICE):

@@ -116,7 +116,7 @@ def make_stray_fault(address: int, scene: FaultScene) -> KernelFault:
 
 
 def read_only(kernel: str, param: Param) -> KernelFault:
-    """Return the exception for a store into a read-only array by casting const away."""
+    """Return the exception for a store into a read-only array through a cast."""
     return KernelFault(
         f"{kernel}: it wrote into {param} through a cast that takes const away, and "
         f"the array is read-only: pass a copy{AS_BEFORE}",

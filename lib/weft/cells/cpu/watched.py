@@ -69,7 +69,7 @@ def last_report() -> Report | None:
 
 
 def tell(module: Cell, launch: WatchedLaunch, always: bool = False) -> None:
-    """Show the findings of a completed launch, each once per run of a cell.
+    """Show the findings of a completed launch that are new in this run of the cell.
 
     always: also show findings that have been shown before.
     """

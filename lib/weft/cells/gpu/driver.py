@@ -1,6 +1,6 @@
 """The part of the CUDA driver API that cells need; base/device.py declares it.
 
-Handles are declared as numbers (uintptr_t), so a launch converts nothing. torch owns
+Handles are numbers (uintptr_t), so that a launch need not convert them. torch owns
 the context: each call works in the primary context of the device that torch uses. The
 signatures are the same in CUDA 12 and 13: https://docs.nvidia.com/cuda/cuda-driver-api/
 """

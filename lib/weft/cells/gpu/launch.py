@@ -161,10 +161,10 @@ class GpuLauncher:
         shared: int = 0,
         otherwise: Callable[[tuple[Any, ...], Rooms], None] | None = None,
     ) -> Callable[..., None]:
-        """Return the kernel in this shape, to be called with its arguments.
+        """Return a function of the kernel's arguments that launches in this shape.
 
-        otherwise: called for arguments that the quick way rejects, which includes those
-            of the first launch. It passes the rooms on to the careful way.
+        otherwise: called for arguments that the quick way rejects, which include the
+            first launch's arguments. It passes the rooms on to the careful way.
         """
         rooms: Rooms = {}
 
@@ -356,7 +356,7 @@ def _device_of(kernel: str, arrays: list[Array | None], target: LaunchTarget) ->
 
 
 def _keep(arrays: list[Array | None], number: int, device: int) -> None:
-    """If Python frees a tensor, keep its memory until the other stream is done."""
+    """Keep the memory of tensors, even freed ones, until this stream is done."""
     stream = torch.cuda.ExternalStream(number, device=device)
     for array in arrays:
         if array and isinstance(array.owner, torch.Tensor):

@@ -73,7 +73,7 @@ class GpuModule:
 
         sync: wait after each launch; None: only if the source prints or asserts.
         cooperative: let the grid's blocks wait for each other; None: only if the kernel
-            does so (grid.sync()).
+            calls grid.sync().
 
         Raises ArgumentError, DeviceLost, OutOfMemory or KernelError.
         """

@@ -30,7 +30,7 @@ TOO_FAR = (
 )
 
 
-# Advice for the access patterns of a race whose two accesses belong together.
+# Advice for two common races, by the pattern of their accesses.
 PATTERNS = {
     UPDATE: "looks like threads that update one element at once: each reads the same "
     "old number, and one result overwrites the other. A barrier alone would not help",
@@ -193,7 +193,7 @@ def _reverse_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
 
 
 def _drop_terms(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
-    """Yield inputs without some terms of a sum, for each dimension the output lacks."""
+    """Yield inputs without some terms of a sum, along dimensions the output lacks."""
     if s.want.dtype.kind in "iu" and all(
         a.dtype.kind == "f" for a in s.inputs.values()
     ):
