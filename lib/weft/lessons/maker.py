@@ -118,7 +118,7 @@ METADATA = {
     },
     "language_info": {"name": "python"},
 }
-TEXT_METADATA = {  # of a source, since Jupyter can open it as a notebook
+TEXT_METADATA = {  # of a source, which Jupyter can also open as a notebook
     "jupytext": {
         "text_representation": {
             "extension": ".md",
@@ -180,7 +180,7 @@ def learner(source: NotebookNode) -> NotebookNode:
     Raises LessonError if an exercise lacks one of its parts.
     """
     notebook = clean(source, answered=False)
-    answer = None  # the last exercise's answer, until its text contains it
+    answer = None  # the last exercise's answer, until ANSWER is found
     for cell in notebook.cells:
         if is_tagged(cell, "exercise"):
             _want(answer is None, f"no {ANSWER} for:\n{answer}")
@@ -306,7 +306,7 @@ def files() -> Iterator[tuple[Path, str]]:
         for name, source in sources.items()
     ]
     for lesson in lessons:
-        course.fill_tables(lesson.source, lessons)  # The tables' words take minutes.
+        course.fill_tables(lesson.source, lessons)  # Minutes include tables.
     course.complete_links(terms, lessons)
     yield course.GLOSSARY, _finish(clean(terms), definitions)
     readme = README.read_text(encoding="utf-8")

@@ -84,7 +84,7 @@ class LessonRow:
 
     @property
     def share(self) -> float:
-        """The fraction of its guesses, puzzles and exercises that are done."""
+        """The fraction of the lesson's guesses, puzzles and exercises that are done."""
         total = sum(count for _, count in self.done.values())
         return sum(done for done, _ in self.done.values()) / max(total, 1)
 
