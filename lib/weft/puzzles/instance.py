@@ -228,7 +228,7 @@ class _Trial:
         return np.concatenate([self.select_relevant(name, part) for part in parts])
 
     def _vary(self, name: str, elements: np.ndarray) -> np.ndarray:
-        """Return another value for each element, such that no changes cancel."""
+        """Return another value for each element, so that changes do not cancel out."""
         values = self.inputs[name].reshape(-1)[elements]
         if name in self.case.bounded or values.dtype.kind == "b":
             kinds = np.unique(self.inputs[name])
@@ -318,7 +318,7 @@ def _choose_inputs(
             with np.errstate(all="ignore"):
                 _compute_answer(problem, plain, numbers, starts)
         except (ArithmeticError, LookupError, ValueError):
-            # An ArgumentError, which is a ValueError, means outputs of another size.
+            # An ArgumentError (a ValueError) is raised for outputs of another size.
             bounded.add(name)
             continue
         inputs = plain
@@ -352,7 +352,7 @@ def _draw_numbers(
     count = int(np.prod(shape))
     if count <= 9:
         return rng.permutation(np.arange(1, 10))[:count].reshape(shape).astype(dtype)
-    if len(shape) > 1 and count > FEW:  # A slope shows where each element went.
+    if len(shape) > 1 and count > FEW:  # Increasing values show where elements moved.
         return np.arange(count).reshape(shape).astype(dtype)
     return rng.integers(0, 5 if count > 24 else 10, shape).astype(dtype)
 
@@ -397,8 +397,8 @@ def _sign_matters(
 ) -> bool:
     """Return whether negative values of an input show more than positive ones.
 
-    They do not if the outputs are symmetric about the input: f(-x) - f(0) is f(0) -
-    f(x).
+    They do not if changing the input's sign only mirrors the outputs: f(-x) - f(0) is
+    f(0) - f(x).
     """
     if inputs[name].dtype.kind not in "if":
         return False

@@ -44,7 +44,7 @@ class Meeting:
 
 @dataclass
 class Shadow:
-    """The last access of one kind to each address; `block` is its block + 1, or 0."""
+    """The last access of one kind to each address. block: 1 + its block; 0: none."""
 
     block: np.ndarray
     thread: np.ndarray
@@ -60,7 +60,7 @@ class Shadow:
 
 @dataclass
 class Knowledge:
-    """For each other block, which of its accesses are known to have happened before.
+    """The accesses of each other block that are known to have happened before.
 
     An access in the block's interval j has the stamp 3j if its thread fenced it and
     released it in that interval, 3j + 1 if its thread only fenced it, and 3j + 2
@@ -108,7 +108,7 @@ class Between:
 
     def __init__(self, layout: MemoryLayout, blocks: int) -> None:
         self.layout, self.blocks = layout, blocks
-        self.clock = 0  # number of intervals examined
+        self.clock = 0  # number of intervals examined so far
         self.shadows: dict[int, Shadow] = {}
         self.known: dict[int, Knowledge] = {}
         self.released: dict[int, Knowledge] = {}  # keyed by the address of an atomic

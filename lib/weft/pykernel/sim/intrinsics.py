@@ -1,4 +1,4 @@
-"""Rewrite each part of the language in a kernel.
+"""Rewrite the names and calls of the kernel language.
 
 The module also evaluates the shape and type of cuda.shared.array and cuda.local.array.
 """

@@ -168,7 +168,7 @@ class Interval:
     block: linear number of the block.
     number: number of barriers that the block had passed before.
     barrier: number of the place of the barrier at the end; -1 at the block's end.
-    left: `barrier` of each of the block's intervals, in order.
+    left: for each interval of the block, in order, its `barrier`.
     """
 
     block: int
