@@ -82,7 +82,7 @@ def definition(text: str) -> str:
 def define_links(cells: Iterable[NotebookNode], known: dict[str, str]) -> None:
     """Add the entry's cell and definition to each link to the glossary.
 
-    known: the texts of the entries by their places.
+    known: the entries' texts by place.
     """
 
     def add_title(link: re.Match[str]) -> str:

@@ -22,11 +22,11 @@ notebook. It drops outputs, and overwrites changes in the source.
 
     python -m weft.lessons.maker --from notebooks/solutions/NN_topic.ipynb
 
-`make notebooks` adds the cell that fetches the lab (first_cell.py), the titles of links
-to the glossary, the lengths, the links between lessons, the tag of a section in each of
-its cells (course.py), the cells of puzzles, and the cells' ids. An id is the heading
-above the cell and the cell's number below that heading. The id of a glossary entry or
-of a puzzle's cell is its name.
+`make notebooks` adds the cell that fetches the lab (first_cell.py), the cells of
+puzzles, and the cells' ids. It also adds the titles of links to the glossary, the
+lengths, the links between lessons, and a section's tag in each cell (course.py). An id
+is the heading above the cell and the cell's number below that heading. The id of a
+glossary entry or of a puzzle's cell is its name.
 
 An exercise in a source is, in this order:
 

@@ -1,7 +1,7 @@
 """The reader's progress through the course: a row for each lesson.
 
 The lab records the user's guesses and solved puzzles and exercises. Each lesson's
-notebook shows which of them belong to it.
+notebook shows which of these belong to the lesson.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ PRECISIONS = ("fp32", "tf32", "bf16")
 
 
 class RaceRows:
-    """Rows of `weft bench mnist`: of this GPU, else those that came with the lab.
+    """Rows of `weft bench mnist`: measured on this GPU, else committed results.
 
     here: rows measured now. elsewhere: the committed results. every: the rows to read.
     """
@@ -97,7 +97,7 @@ class RaceRows:
     # ---- text --------------------------------------------------------------------
 
     def print_limits(self, rung: str, batch: int = 64) -> None:
-        """Print the parts of a step's time, and which of them limits it."""
+        """Print the parts of a step's time, and which part limits the step."""
         row = self.row_of(rung, batch)
         roof = row and self.roof_of(row["precision"])
         if not roof:
@@ -143,7 +143,7 @@ class RaceRows:
                 )
 
     def print_factors(self) -> None:
-        """Print the speedups of our fastest steps over PyTorch, and their parts."""
+        """Print our fastest steps' speedups over PyTorch, and what takes their time."""
         for line in compare_best([r for r in self.every if r["measure"] == "step"]):
             print(
                 f"{line['precision']} {line['batch']:>6}: "

@@ -73,7 +73,7 @@ IMAGES = 60_000  # images in an epoch
 
 
 def rungs(target: str) -> list[Rung]:
-    """Return every rung: Python's, then those of the C library for `target`."""
+    """Return all rungs: Python's, then the C library's for `target`."""
     return [NUMBA, *native.rungs("mnist", target)]
 
 

@@ -402,7 +402,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """The mean loss over a batch, and its gradients by the parameters' names."""
+    """The mean loss over a batch, and the loss's gradients by parameter name."""
 
     loss: float
     gradients: Arrays

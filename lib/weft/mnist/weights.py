@@ -47,11 +47,11 @@ def initial_weights(
 ) -> dict[str, np.ndarray]:
     """Return the weights with which all contenders start: PyTorch's for Twin(...).
 
-    The bits are those of torch.manual_seed(seed), without PyTorch. Its generator on the
-    CPU is NumPy's RandomState, the Mersenne Twister (Matsumoto and Nishimura, 1998)
-    seeded by init_genrand; a float uses 24 bits of each number. The weights and biases
-    of convolutions and linear layers are uniform in +- 1/sqrt(inputs of an output). eps
-    has no effect.
+    The bits are the same as after torch.manual_seed(seed), but PyTorch is not used. Its
+    generator on the CPU is NumPy's RandomState, the Mersenne Twister (Matsumoto and
+    Nishimura, 1998) seeded by init_genrand; a float uses 24 bits of each number. The
+    weights and biases of convolutions and linear layers are uniform in +- 1/sqrt(inputs
+    of an output). eps has no effect.
     """
     if not 0 <= seed < 2**64:
         raise ArgumentError(f"seed={seed}: want 0 to {2**64 - 1}")

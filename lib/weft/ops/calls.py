@@ -216,7 +216,7 @@ def want_writable(op: str, name: str, array: Array) -> None:
 def want_no_overlap(
     op: str, name: str, written: torch.Tensor, others: dict[str, torch.Tensor | None]
 ) -> None:
-    """Refuse an array to write if its memory overlaps that of an array to read."""
+    """Refuse an array to write that overlaps an array to read in memory."""
     start, stop = _memory_span(written)
     for other_name, x in others.items():
         if x is not None and x.numel() and written.numel():

@@ -4,12 +4,12 @@ check_op() runs a case (cases/) with every array between guard zones and every o
 poisoned with NaN. On the CPU, it runs the case once per order of threads. Then all
 guard zones and inputs must be untouched, and every output must be within its bound of
 the float64 answer. An unexpected NaN is a failure. `python -m weft check [OP]` checks
-every rung that runs on this machine. `python -m weft check matmul --sanitizer` runs
-them under compute-sanitizer instead (sanitizer.py).
+every rung that runs on this machine. `python -m weft check matmul --sanitizer` runs the
+rungs under compute-sanitizer instead (sanitizer.py).
 
 require() ensures, before a timing, that a rung has passed its check. The check runs
-once for each build. The cache records a pass under the library's name, which contains
-the hash of all sources, and the hash of the checking code.
+once for each build. The cache records a pass under two hashes: the hash of all sources,
+which is part of the library's name, and the hash of the checking code.
 
 check_numeric() compares a backward pass with finite differences of the forward pass,
 and check_autograd() with torch's gradients. Both raise Mismatch.

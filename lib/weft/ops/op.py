@@ -45,7 +45,7 @@ class Op:
     twin: the op in PyTorch. The Python function has its name, parameters and docstring.
     An array whose default is None may be omitted.
 
-    shapes: the sizes of each array by their names in weft.h, such as "n, c, h // kh",
+    shapes: each array's sizes, with their names in weft.h, such as "n, c, h // kh",
     or "..." for any shape. "*n, in" allows any number of dimensions, of which all but
     the last count as one. A parameter of the twin that represents two numbers is
     included, too.

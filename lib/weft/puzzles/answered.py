@@ -1,8 +1,8 @@
-"""Draw an answer: its results beside the expected ones.
+"""Draw an answer: its results and the expected ones.
 
 A Python kernel is drawn as by weft.show(), with the accesses of each thread. For CUDA
-C, the picture shows the values that it computed. Below either picture is the difference
-from the goal.
+C, the picture shows the values that it computed. The difference from the goal is below
+either picture.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def draw_outcome(
     drawn: bool = False,
     told: bool = False,
 ) -> tuple[str, float]:
-    """Draw the results beside the goal, if they differ.
+    """Draw the results and, if they differ, the goal.
 
     drawn: whether to draw them even if they agree. told: whether another part of the
     picture shows them. Also returns where the drawing ends.

@@ -206,7 +206,7 @@ def _resolve_name(node: ast.AST, values: Mapping[str, Any]) -> Any:
         return getattr(_resolve_name(node.value, values), node.attr, None)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         owner = _resolve_name(node.value, values)
-        # Items are looked up as attributes, since puzzles supports both.
+        # Items are looked up as attributes, since `puzzles` supports both.
         return getattr(owner, str(node.slice.value), None)
     return None
 

@@ -9,7 +9,7 @@ memory.
     rounds*                       requests per warp of the launch; a thread that works
                                   alone needs one for every element
     sectors*                      sectors (32 bytes) moved to and from global memory
-    sectors_per_request*          their mean; 4 for adjacent elements of 4 bytes
+    sectors_per_request*          mean number of sectors; 4 for adjacent 4-byte elements
     load_sectors_per_request*     ... for reads alone
     store_sectors_per_request*    ... for writes alone
     lanes*                        threads, of 32, that take part in a request: at least
@@ -25,8 +25,8 @@ memory.
 A limit is a number, or a function that takes any of these by name: the sizes, threads,
 blocks, and the grid's extents in blocks (across, down). It is the largest value allowed
 for a right answer, or the smallest for counts marked "at least". A pair is (least,
-most), either of them None. A limit on the reads of an array also counts the array's
-atomics, since they read.
+most), either of which may be None. A limit on the reads of an array also counts the
+array's atomics, since they read.
 
 judge_everywhere() checks the limits in every case that check() tries.
 """

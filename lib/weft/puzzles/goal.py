@@ -354,7 +354,7 @@ def write_element(name: str, array: np.ndarray, element: int) -> str:
 
 
 def _place(case: Instance, number: int) -> tuple[str, int]:
-    """Return the output with element `number` of all outputs, and its index there."""
+    """Return the output with element `number` of all outputs, and the index in it."""
     for name, want in case.wants.items():
         if number < want.size:
             return name, number

@@ -230,7 +230,7 @@ class WholePictures(Puzzle):
 
 
 def steps(function, *args):
-    """Return the number of Python instructions in a call, including those of NumPy."""
+    """Return the number of Python instructions in a call, including NumPy's."""
     count = 0
 
     def watch(frame, event, _):

@@ -104,9 +104,9 @@ class Instance:
     """One case of a puzzle: sizes and arrays by name, in the shapes of its checks.
 
     inputs: the arguments of the reference (and, narrowed, of a kernel). wants: the
-    expected outputs and arrays written in place; starts: their contents before. axes:
-    the names of each array's dimensions, "" for a dimension without one. bounded:
-    inputs whose maker restricts their values.
+    expected outputs and arrays written in place; starts: the contents of these before
+    the call. axes: the names of each array's dimensions, "" for a dimension without
+    one. bounded: inputs whose maker restricts their values.
     """
 
     problem: Problem
@@ -182,9 +182,9 @@ def find_dependences(case: Instance, outputs: Sequence[int]) -> np.ndarray:
 
     NOW: most other values of the input element change the output element. COULD: some
     values change it (a larger one would be the maximum; a positive one would be kept).
-    0: no value changes it. If no input element changes an output with every other
-    value, the output compares all of them (such as the place of the maximum). It is
-    then NOW for each element that could change it. If there are more than MANY input
+    0: no value changes it. If no element changes an output with each of its other
+    values, the output compares all elements, like the place of a maximum. It is then
+    NOW for each element that could change it. If there are more than MANY input
     elements, groups are changed together, and split if one of the outputs changes.
     """
     count = sum(a.size for a in case.inputs.values())

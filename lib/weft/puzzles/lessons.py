@@ -1,4 +1,4 @@
-"""Puzzles in lessons: their cells, the sections they belong to, and their minutes.
+"""Puzzles in lessons: cells, sections and minutes.
 
 make_cells() turns puzzles into cells of a notebook. list_lessons() reads the folder
 notebooks/NN_topic.ipynb, sorted by name; it is the only list of lessons.

@@ -54,7 +54,7 @@ class Puzzle:
     glossary, such as [guard](glossary.ipynb#guard). spec: the reference, a short NumPy
     function of the inputs, sizes and values by name. answer: the best known answer; the
     reader writes the part between its two marks (catalogue.py). checks: options of
-    weft.check(). drawn, launch: the sizes of the picture and (grid, block) for them;
+    weft.check(). drawn, launch: the sizes of the picture, and its (grid, block);
     this case is checked first. hints: texts to read one after another. better: a line
     about the best known answer's method, shown for a costlier answer. scored: sizes for
     the score, with "launch", if they differ from the drawn ones. limits: bounds on

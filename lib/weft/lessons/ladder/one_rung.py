@@ -1,8 +1,8 @@
 """One rung of the matmul ladder in a separate library: a reader's, or the lab's.
 
-Its file looks like those of kernels/matmul: it includes "matmul/matmul.h" and ends with
-MATMUL_RUNG(name, ...). matmul.cu is compiled with only that name in its list. A rung
-that is wrong or does not compile thus affects no other rung, and no file of the
+The file has the form of the files in kernels/matmul: it includes "matmul/matmul.h" and
+ends with MATMUL_RUNG(name, ...). matmul.cu is compiled with only that name in its list.
+A rung that is wrong or does not compile thus affects no other rung, and no file of the
 checkout changes.
 """
 

@@ -1,4 +1,4 @@
-"""The speeds of the rungs, the uses of their cycles, and their waits for registers.
+"""The rungs' speeds, their uses of cycles, and their waits for registers.
 
 ncu counts the cycles of a product (rows of `bench tensor --rungs ncu`). In each cycle,
 each of the four schedulers of a multiprocessor is in one of four states: it starts a

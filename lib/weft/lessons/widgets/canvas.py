@@ -1,7 +1,7 @@
 """Draw a digit, which the lab's own kernels read, layer by layer.
 
     Canvas(cnn)                  in a notebook: a sheet to draw on
-    Reader(cnn).read(image)      the same without a front end: a Reading
+    Reader(cnn).read(image)      without a front end: a Reading
     draw([reading, ...])         readings as a figure
     contact_sheet(images, 10)    many images as a figure
 
@@ -216,8 +216,8 @@ class Canvas:
     """A sheet to draw on in a notebook; `cnn` reads the drawing.
 
     Without a front end for widgets (a notebook run by a program, a saved page), or
-    without anywidget, the reader sees the figure of `examples` instead: test digits, by
-    their numbers.
+    without anywidget, the reader sees the figure of `examples` instead: test digits,
+    given by number.
     """
 
     def __init__(self, cnn: Cnn, examples: Sequence[int] = (0, 8, 18)):

@@ -146,7 +146,7 @@ def paint(
     kernel: launched as kernel[grid, block](image, width, height, t). image is
     height * width `float3`: red, green and blue from 0 to 1, row 0 on top. t is in
     seconds, from 0 to `seconds`. block: threads of a block along x and y. The grid
-    covers the picture, so some threads may be outside of it. device: where the threads
+    covers the picture, so some threads may be outside it. device: where the threads
     run; None: on a GPU, unless there is none or the cell is compiled only for the CPU.
 
     In a notebook, the picture follows its kernel: a cell that assigns another kernel to

@@ -50,7 +50,7 @@ class Guess:
     unit: str = ""
 
     def measured(self, value: float) -> Measured:
-        """Return the answer, drawn beside the guess, with the score so far.
+        """Return the answer, drawn with the guess, and the score so far.
 
         value: a number from 0 on, in the guess's unit. Without a guess, the answer is
         folded, and the score does not change.
@@ -80,7 +80,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class GuessScore:
-    """The quality of the guesses. factors: guess over truth, if both are above 0.
+    """The quality of the guesses. factors: guess / truth, if both are above 0.
     session: the number of questions guessed in this session."""
 
     factors: list[float] = field(default_factory=list)
@@ -100,7 +100,7 @@ class GuessScore:
 
     @property
     def lean(self) -> float:
-        """The geometric mean of guess over truth; above 1, the guesses are high."""
+        """The geometric mean of guess / truth; above 1, the guesses are high."""
         if not self.factors:
             return math.nan
         return float(np.exp(np.mean(np.log(self.factors))))
@@ -217,7 +217,7 @@ def _draw_bars(m: Measured) -> str:
 
 
 def _draw_dots(factors: list[float]) -> str:
-    """Draw every guess over its truth on a log axis; the last one is opaque."""
+    """Draw each guess / truth on a log axis; the last one is opaque."""
     logs = [math.log10(f) for f in factors]
     side = max(1.0, *(math.ceil(abs(x) * 1.02) for x in logs))
     side = min(side, 9.0)

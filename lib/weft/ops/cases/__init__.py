@@ -61,7 +61,7 @@ class Case:
 def sum_bound(terms: int, absolute_sum: Any) -> Any:
     """Return the bound of a float32 sum of `terms` products; see the top of the file.
 
-    absolute_sum: the same sum over absolute values, as a float64 tensor or array.
+    absolute_sum: the sum of the absolute products, as a float64 tensor or array.
     """
     return 1.01 * (terms + 1) * U * absolute_sum + 1e-38
 

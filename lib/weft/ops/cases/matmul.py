@@ -4,7 +4,7 @@ Besides sizes, they cover transposed storage, alpha, beta, bias, ReLU, and array
 unaligned addresses. Batches have gaps, or share one matrix. NaN, infinity and
 zero times infinity must propagate as in IEEE 754.
 
-The bounds are those of sum_bound(), except that tensor cores add differently. Fasi,
+The bounds come from sum_bound(), except for tensor cores, which add differently. Fasi,
 Higham, Mikaitis and Pranesh ("Numerical behavior of NVIDIA tensor cores", PeerJ
 Computer Science 7:e330, 2021) found that the products of 16-bit and TF32 numbers are
 exact. At least four products at a time, and the running sum, are aligned to the largest
@@ -151,7 +151,7 @@ def error_bound(precision: str, k: int) -> float:
         return truncation + 1.01 * 2.0**-9
     if precision == "3xtf32":
         # The second TF32 number is truncated, so an operand differs from the sum of
-        # both by up to 2^-21. The product of both second numbers, 2^-22, is omitted.
+        # the two by up to 2^-21. The product of two second numbers, 2^-22, is omitted.
         return 3 * truncation + 2 * 2.0**-21 + 2.0**-22
     return truncation
 

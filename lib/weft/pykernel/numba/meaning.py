@@ -158,7 +158,7 @@ class KernelPart:
     watched: list[tuple[Any, str, Any]] = field(default_factory=list)
 
     def parts(self) -> Iterator[KernelPart]:
-        """Iterate over this part and all parts that it calls, once each."""
+        """Iterate over this part and all parts that it calls, without repetition."""
         visited: dict[int, KernelPart] = {}
         waiting: list[KernelPart] = [self]
         while waiting:

@@ -62,9 +62,9 @@ class Shadow:
 class Knowledge:
     """The accesses of each other block that are known to have happened before.
 
-    An access in the block's interval j has the stamp 3j if its thread fenced it and
-    released it in that interval, 3j + 1 if its thread only fenced it, and 3j + 2
-    otherwise.
+    An access in the block's interval j has a stamp: 3j if the thread fenced and
+    released the access in that interval, 3j + 1 if it only fenced the access, and
+    3j + 2 otherwise.
 
     all: all accesses with a stamp up to this number are known.
     fenced: all fenced accesses with a stamp up to this number are known.

@@ -5,7 +5,7 @@
     y = cuda.shfl_xor_sync(m, x, 1)  ->  y = (yield ("xor", 13, m, x, 1))
 
 .log appends to an array of unsigned numbers, which refuses a negative index. NumPy
-refuses an index past the end. Both do so before any element is touched. Files, lines
+refuses an index past the end. Both happen before any element is touched. Files, lines
 and columns remain those of the original source.
 """
 
