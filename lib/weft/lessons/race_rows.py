@@ -242,7 +242,7 @@ def start_model(
 ) -> Cnn | None:
     """Return a model on the first device that supports the rung, or None.
 
-    Prints the error of each device that does not.
+    Prints the error of each device that does not support it.
     """
     for device in dict.fromkeys(devices):
         try:

@@ -393,8 +393,8 @@ def _make_writable(array: np.ndarray) -> np.ndarray:
     return array if array.flags.writeable else array.copy()
 
 
-# Batch norm cancels a convolution's bias. The bias's gradient is only rounding, so a
-# relative error is meaningless.
+# Batch norm cancels a convolution's bias. The bias's gradient consists of rounding
+# errors only, so a relative error is meaningless.
 MOVELESS = ("conv1.bias", "conv2.bias")
 
 Arrays = dict[str, np.ndarray]

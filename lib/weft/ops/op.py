@@ -232,7 +232,7 @@ def _is_same(argument: Any, want: Any) -> bool:
 
     try:
         return bool(pair(argument) == pair(want))
-    # Comparing an array raises these; it is not a pair of numbers.
+    # A comparison with an array raises these; an array is not a pair of numbers.
     except (RuntimeError, ValueError):
         return False
 

@@ -45,7 +45,7 @@ IMAGE = 400
 SMALL = 10.0  # pixels of a cell of an image
 SMALLEST = 5.0  # pixels of a cell of an image if there is little room
 READ_AT = 22.0  # pixels of the smallest cell with a readable number
-# For pictures, not for checks: relative to a float output's largest value.
+# Used in pictures, not in checks; relative to a float output's largest value.
 TOLERANCE = 1e-4
 
 
@@ -114,10 +114,10 @@ def draw_outcome(
     drawn: bool = False,
     told: bool = False,
 ) -> tuple[str, float]:
-    """Draw the results and, if they differ, the goal.
+    """Write the verdict; draw the results and the goal if they differ.
 
-    drawn: whether to draw them even if they agree. told: whether another part of the
-    picture shows them. Also returns where the drawing ends.
+    drawn: whether to draw the results even if they are right. told: whether another
+    part of the picture shows them. Also returns where the drawing ends.
     """
     text, right = describe_verdict(case, got)
     sign, colour = ("✓", SHARED) if right else ("✗", FAULT)

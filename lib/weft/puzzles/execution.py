@@ -185,7 +185,7 @@ HISTOGRAM_PRIVATE = Puzzle(
     scored=dict(n=32),
     limits={
         "reads.a": lambda n: n,
-        "lanes.a": 8,  # A compiler may split a read in two, for t < 8 and the rest.
+        "lanes.a": 8,  # A compiler may split a read into two: for t < 8, and the rest.
         "atomics.counts": lambda blocks: 8 * blocks,
     },
 )

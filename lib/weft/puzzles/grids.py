@@ -348,6 +348,6 @@ IMAGE_FILTER = Puzzle(
         "Nine reads and one write for each pixel: add up in a local variable, not in "
         "`y`."
     ),
-    # Nine `+=` in `y` take at most this; a single thread alone takes more.
+    # Nine `+=` in `y` take at most this many; a single thread takes more.
     limits={"rounds.y": 19},
 )

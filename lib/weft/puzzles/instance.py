@@ -295,7 +295,7 @@ def _choose_inputs(
     """Choose numbers for each input; also return the bounded inputs.
 
     A maker's floats are used only if the reference accepts no others, or if the array
-    is large, as for an image. Its whole numbers are always used.
+    is large, as for an image. A maker's whole numbers are always used.
     """
     numbers = sizes | values
     inputs = {

@@ -355,7 +355,7 @@ QUANTISE = Puzzle(
     ),
     limits={
         "lanes.x": 8,  # A single thread may not read all numbers.
-        "writes.scale": lambda rows: rows,  # One thread of each row writes it.
+        "writes.scale": lambda rows: rows,  # One thread per row writes.
     },
     budget={"barriers": 4},  # the barriers of a tree
 )

@@ -38,7 +38,7 @@ _TABLE = """\
 # Files that several rungs share: copies of operands, and sums of parts.
 _SHARED = ("pack.cu", "partials.cu")
 _CALLED = re.compile(
-    r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b|\bCHOICE\((\w+),"  # of 40_tuned.cu
+    r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b|\bCHOICE\((\w+),"  # in 40_tuned.cu
 )
 _DEFINED = re.compile(r"^\w+ matmul_(\w+?)_(?:run|scratch|us)\(", re.M)
 WATCHED = 2**32  # the most multiply-adds that inspect() accepts; they take many minutes
@@ -48,7 +48,7 @@ _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else flo
 def one_rung(name: str | Path) -> OneRung:
     """Return the rung of a file: "tiled", "03_tiled", or a path that ends in .cu.
 
-    It is compiled at its first use. Raises ArgumentError if there is no such rung.
+    The rung is compiled at its first use. Raises ArgumentError if there is none.
     """
     path = rung_path(name)
     return OneRung(path, rung_name(path))
@@ -100,7 +100,7 @@ class OneRung:
         self.path, self.name = path, name
 
     def library(self, target: str = "cpu", check: bool = False) -> native.Library:
-        """Return the library that contains only this rung. check: for the watch build.
+        """Return the library of only this rung. check: whether it is a watch build.
 
         Raises BuildError with the compiler's messages.
         """

@@ -162,7 +162,7 @@ class Results:
 
     A ratio between two cards would be meaningless. The machine of a size is this one if
     it has measured any product of that size. Otherwise, it is the machine of the first
-    committed results that include the size. Products not measured there are NaN.
+    committed results that include the size. Products not measured on it are NaN.
 
     rows: rows measured here, including peaks; you may append to .rows. told: results in
     the form of committed_results(); None: the committed results.
@@ -279,7 +279,7 @@ def _select_rungs(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
     ]
 
 
-# By nvcc 13.0 for sm_90: multiply-adds in a pass of the inner loop, and cycles lost.
+# From nvcc 13.0 for sm_90: multiply-adds in a pass of the inner loop, cycles lost.
 COUNTED = {
     "registers_2d": (512, 375),
     "vectorised": (512, 152),
@@ -295,7 +295,7 @@ COUNTED = {
 @dataclass(frozen=True)
 class RegisterWaits:
     """A rung's waits for registers. fmas: multiply-adds in a pass of the inner loop.
-    waits: cycles lost there. told: whether the counts come from COUNTED."""
+    waits: cycles lost in it. told: whether the counts come from COUNTED."""
 
     fmas: int
     waits: int

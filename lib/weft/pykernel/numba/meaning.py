@@ -134,7 +134,7 @@ def _is_known(path: str) -> bool:
 def _has(module: Any, path: str) -> bool:
     try:
         functools.reduce(getattr, path.split("."), module)
-    except Exception:  # names of weft.cuda raise outside kernels
+    except Exception:  # a name of weft.cuda raises an error outside kernels
         return module is cuda and path in VECTORS
     return module is not None
 

@@ -48,7 +48,7 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     """Return the type of each of the kernel's names, for arguments like `args`.
 
     The names are in the order of the text: {"c": "float32[1D]", "acc": "float32", ...}.
-    A name that changes its type has both types, "int64, float64". The errors are those
+    A name that changes its type has both types, "int64, float64". Raises the errors
     of compile_ptx().
     """
     cc = (8, 0)
