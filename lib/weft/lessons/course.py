@@ -181,7 +181,7 @@ def ways_in(lessons: Sequence[Lesson], folder: str = "") -> str:
 
 
 def with_ways_in(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:
-    """Return the text of README or a cell, with a new "ways in" table in its place."""
+    """Return the text of README or of a cell, with a new "ways in" table."""
     table = ways_in(lessons, folder)
     return TABLE.sub(lambda match: f"{match[1]}{table}\n{match[2]}", text)
 

@@ -112,7 +112,7 @@ class RaceRows:
         print(f"    {factor:.1f} times the products' floor; limited by {step.binds}")
 
     def print_torch(self) -> None:
-        """Print the times of PyTorch and the host for 64 images in fp32, by kind."""
+        """Print the step and host times of PyTorch for 64 images in fp32, by kind."""
         for kind in ("eager", "compile", "graph", "compile+graph"):
             if row := self.fastest_torch(kind):
                 print(f"{kind:<14}{row['us']:7.0f} µs; host {row['host_us']:7.0f} µs")

@@ -322,7 +322,7 @@ def softmax_rows(out, a, cols):
 
 
 def softmax_numbers(rng, shape):
-    """Return rows near 0, far above 0 and far below 0 (exp() alone is inf or 0).
+    """Return rows near 0, far above 0 (exp() alone is inf) and far below 0 (it is 0).
 
     In every third row, one number is far above all others: the last one, or a random
     one.

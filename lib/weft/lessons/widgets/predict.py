@@ -217,7 +217,7 @@ def _draw_bars(m: Measured) -> str:
 
 
 def _draw_dots(factors: list[float]) -> str:
-    """Draw each guess / truth on a log axis; the last one is opaque."""
+    """Draw the ratio of each guess to the truth on a log axis; the last is opaque."""
     logs = [math.log10(f) for f in factors]
     side = max(1.0, *(math.ceil(abs(x) * 1.02) for x in logs))
     side = min(side, 9.0)
