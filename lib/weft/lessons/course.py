@@ -61,7 +61,7 @@ MARKED = re.compile(r"`([^`]*)`|\*(\S[^*]*)\*")  # code, or emphasis
 
 
 def place_of(term: str) -> str:
-    """Return a term as used in links and as its cell's id: hyphens replace spaces."""
+    """Return a term in the form of links and cell ids: hyphens replace spaces."""
     return re.sub(r"[^\w-]", "", term.replace(" ", "-"))
 
 
@@ -118,7 +118,7 @@ def places_in(cells: Iterable[NotebookNode]) -> set[str]:
 
 
 def complete_links(glossary: NotebookNode, lessons: Iterable[Lesson]) -> None:
-    """Set each entry's cell id to its term, and end it with links to its lessons."""
+    """Make each entry's term its cell id, and append links to lessons that use it."""
     linked = {lesson: places_in(lesson.source.cells) for lesson in lessons}
 
     def add_lessons(entry: re.Match[str]) -> str:

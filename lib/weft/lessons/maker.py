@@ -324,7 +324,7 @@ def files() -> Iterator[tuple[Path, str]]:
 def _make(
     name: str, make: Callable[[NotebookNode], NotebookNode], source: NotebookNode
 ) -> NotebookNode:
-    """Return make(source); if it raises LessonError, add the lesson's name."""
+    """Return make(source); add the lesson's name to the text of a LessonError."""
     try:
         return make(source)
     except LessonError as error:

@@ -67,7 +67,7 @@ def _list_code(lesson: Lesson) -> list:
 
 
 def _count_asked(questions: set[tuple[str, str]], guessed: set[str]) -> int:
-    """Count a lesson's questions with a guess; an f-string may be several questions."""
+    """Count the questions with a guess; an f-string matches any text that it yields."""
     patterns = [
         re.sub(r"\\\{.*?\\\}", ".+", re.escape(text)) if is_f else re.escape(text)
         for is_f, text in questions

@@ -90,7 +90,7 @@ class Cnn(Trainer):
         return logits
 
     def profile(self, order: Any, lr: float) -> dict[str, float]:
-        """Run one training step; return microseconds per section, see Trainer."""
+        """Run one training step; return microseconds per section (see Trainer)."""
         order = self._order("train", order)
         sections = self._ffi.new("struct weft_section[]", MAX_SECTIONS)
         count = self._ffi.new("int *")

@@ -406,7 +406,7 @@ class PythonCnn(Trainer):
         return logits[: len(order) * classes].reshape(-1, classes).copy()
 
     def profile(self, order: Any, lr: float) -> dict[str, float]:
-        """Run one training step; return microseconds per section, see Trainer."""
+        """Run one training step; return microseconds per section (see Trainer)."""
         order = self._order("train", order)
         self._check_batch(len(order))
         with native.on_device(self.device):

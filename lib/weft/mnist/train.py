@@ -62,7 +62,7 @@ class Result:
 
 
 def run(config: Config) -> Result:
-    """Time and train; see the module. After Ctrl-C, the weights are in config.save."""
+    """Time and train the contenders. After Ctrl-C, the weights are in config.save."""
     train, test = data.load("train").first(config.limit), data.load("test")
     if config.batch > len(train):
         raise ArgumentError(
@@ -122,7 +122,7 @@ class _Race:
     # ---- twins ------------------------------------------------------------------
 
     def make_twins(self) -> dict[str, TwinTrainer]:
-        """Create all twins that run here; record in `absent` why others do not."""
+        """Create all twins that run here; record in `absent` why others are missing."""
         import torch
 
         # Imported lazily: it imports PyTorch, which only a comparison needs.

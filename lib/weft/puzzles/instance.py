@@ -68,7 +68,7 @@ def _choose_stride(limit: int, turn: int) -> int:
 
 
 def _order_sides(size: Any, first: Any) -> tuple[int, ...]:
-    """Return a size's numbers in the order of the first size's."""
+    """Return a size's numbers in the order of the sides of the first size."""
     if type(size) is not type(first):
         raise ArgumentError(f"sizes: {size!r} is of another type than {first!r}")
     if isinstance(first, dict):

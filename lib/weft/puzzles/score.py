@@ -310,7 +310,7 @@ class Score:
 
     @property
     def beats(self) -> bool:
-        """Whether at least one count is better than the best known, and none worse."""
+        """Whether a count is better than the best known answer's, and none is worse."""
         differing = self.differing
         return bool(differing) and all(row.better for row in differing)
 

@@ -221,7 +221,7 @@ def _check_sizes(m: int, n: int, k: int) -> None:
 
 
 def _run_product(lib: native.Library, arrays: dict[str, Any], sizes: tuple) -> None:
-    """Compute c = a @ b by the library's rung, in the memory of `arrays`."""
+    """Compute c = a @ b with the library's rung, in the memory of `arrays`."""
     ffi, index = native.ffi, lib.rungs[0].index
     options = ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
     size = ffi.new("size_t *")

@@ -269,7 +269,7 @@ def draw_busy_shares(
 
 
 def _select_rungs(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
-    """Return the rows of these rungs, of the reader's own and of the opponents."""
+    """Return the rows of these rungs, of the reader's rungs and of the opponents."""
     return [
         row
         for row in rows

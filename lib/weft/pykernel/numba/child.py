@@ -28,7 +28,7 @@ MOST_SHARED = 48 << 10  # bytes of static shared memory, on any GPU
 
 
 class Ended(Exception):
-    """Ends a thread after its original exception was recorded."""
+    """Raised to end a thread after its original exception was recorded."""
 
 
 class Refused(Exception):

@@ -380,7 +380,7 @@ class Kind:
     def learn(
         self, layout: MemoryLayout, interval: Interval, shift: np.ndarray
     ) -> None:
-        """Examine an interval of this kind, moved by `shift` from the first."""
+        """Examine an interval of this kind, shifted by `shift` from the first one."""
         batch = Batch(layout, [interval])
         self.clean = next(in_block(batch), None) is None
         if not self.clean:

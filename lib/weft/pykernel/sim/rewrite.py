@@ -128,7 +128,7 @@ class Rewriter(ast.NodeTransformer):
         return self.program.checks and self.program.variants[0].yields
 
     def call_launch(self, name: str) -> ast.stmt:
-        """Build a call of a function of the launch with the thread's number."""
+        """Build a call of the launch's function `name` with the thread's number."""
         return ast.Expr(ast.Call(self.own(name), [load(".lin")], []))
 
     def names(self) -> ast.expr:

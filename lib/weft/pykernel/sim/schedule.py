@@ -184,7 +184,7 @@ class Block:
                 at_warp[number] = wait if all_lanes else self.named(number, wait)
 
     def named(self, number: int, wait: tuple) -> tuple:
-        """Return a wait whose mask is a number; raise Stop if it lacks the own lane."""
+        """Make a wait's mask a number; raise Stop if it lacks the thread's lane."""
         operation, place, mask, value, argument = wait
         if operation == "activemask":
             return wait

@@ -189,7 +189,7 @@ def rewrite_whole(
 
 
 def count_turns(rewriter: Rewriter, node: ast.expr) -> tuple[list[ast.stmt], LoopCount]:
-    """Return the statements before a loop, and its count; raise Odd if unclear."""
+    """Return the statements before a loop, and its count; raise Odd if unknown."""
     kinds = rewriter.variant.kinds
     if not isinstance(node, ast.Call) or kinds.value_of(node.func) is not range:
         raise Odd

@@ -114,7 +114,7 @@ class Watchdog:
             return True
 
     def _inspect_thread(self) -> tuple[bool, bool]:
-        """Return whether the thread is in the launch, and whether in a debugger."""
+        """Return whether the thread is in the launch, and whether a debugger runs."""
         inside = debugged = False
         frame: FrameType | None = sys._current_frames().get(self._ident)
         while frame is not None:
