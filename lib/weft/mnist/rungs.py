@@ -73,14 +73,14 @@ IMAGES = 60_000  # images in an epoch
 
 
 def rungs(target: str) -> list[Rung]:
-    """Return every rung: Python's, then those of the C library for `target`."""
+    """Return all rungs: Python's, then the C library's for `target`."""
     return [NUMBA, *native.rungs("mnist", target)]
 
 
 def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
     """Return our rungs of that precision that run on the device in reasonable time.
 
-    On the CPU, these exclude simulated rungs.
+    On the CPU, simulated rungs are too slow.
     """
     names = []
     for rung in rungs(device.type):
@@ -111,8 +111,9 @@ def list_ladder(device: Device, batch: int) -> list[str]:
 def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Trainer:
     """Create a model that a rung trains; see Cnn for `model`.
 
-    rung: "numba" trains with pykernel/bodies, any other is in the C library; None and
-    "fastest" select the fastest in fp32. Raises ArgumentError if it cannot run there.
+    rung: "numba" trains with pykernel/bodies; other rungs are in the C library. None
+    and "fastest" select the fastest in fp32. Raises ArgumentError if the rung cannot
+    run on the device.
     """
     target = checked_device(device).type
     if rung == NUMBA.name:

@@ -1,13 +1,13 @@
 """The CNN in PyTorch, in each precision and in float64, as a reference for ours.
 
-precision() and check_precision() define the precisions, and the devices of each:
+precision() and check_precision() define the precisions and their devices:
 
 fp32    strict: no product is rounded before it is added
 tf32    products of fp32 numbers cut to 10 bits of mantissa (GPUs from sm_80)
 bf16    forward pass under torch.autocast, parameters and update in float32
-fp16    the same, with a scaled loss, so that small gradients are not lost
+fp16    like bf16, with a scaled loss, so that small gradients are not lost
 
-A TwinTrainer has a layout of its images in memory, and a rung that runs its step:
+A TwinTrainer has a memory layout for images, and a rung, which is a way to run a step:
 
     eager          one kernel after another, as PyTorch dispatches them
     compile        forward and backward pass through torch.compile
@@ -140,7 +140,7 @@ class Twin(nn.Module):
 
 
 class TwinTrainer:
-    """A Twin with its data set on the device and a step of one kind.
+    """A Twin with its data set on the device and one way to run a step.
 
     train.images (count,h,w) and labels are uint8; the step gathers and normalises its
     batch on the device, as ours does. Construction compiles and captures, so it may
@@ -374,7 +374,7 @@ class TwinTrainer:
         return torch.cuda.memory_allocated(self.device) if on_gpu else 0
 
     def _measure(self, call: Callable[[], object]) -> None:
-        """Store the peak memory of `call` in peak_bytes, without the kernel search."""
+        """Store the peak memory of `call` in peak_bytes; kernels are already chosen."""
         self.peak_bytes: int | None = None
         if self.device.type == "cpu":
             call()
@@ -393,8 +393,8 @@ def _make_writable(array: np.ndarray) -> np.ndarray:
     return array if array.flags.writeable else array.copy()
 
 
-# Batch norm cancels a convolution's bias. The bias's gradient is only rounding, so a
-# relative error is meaningless.
+# Batch norm cancels a convolution's bias. The bias's gradient consists of rounding
+# errors only, so a relative error is meaningless.
 MOVELESS = ("conv1.bias", "conv2.bias")
 
 Arrays = dict[str, np.ndarray]
@@ -402,7 +402,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """The mean loss over a batch, and its gradients by the parameters' names."""
+    """The mean loss over a batch, and the loss's gradients by parameter name."""
 
     loss: float
     gradients: Arrays
@@ -411,8 +411,8 @@ class TrainingStep:
         """Return the relative errors of another step's loss and gradients.
 
         loss_error: the error of the loss. gradient_errors: by parameter, the Frobenius
-        norm of the difference over that of the gradient. gradient_error: the largest of
-        them. An error is NaN if the other step's value is NaN.
+        norm of the difference divided by the norm of the gradient. gradient_error: the
+        largest of these. An error is NaN if the other step's value is NaN.
         """
         errors = {}
         for name, want in self.gradients.items():
@@ -446,7 +446,7 @@ def exact_step(
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(np.asarray(weights[name], np.float64)))
-    # The scale is rounded to fp32, as it is in all trainers.
+    # All trainers round the scale to fp32.
     mean, std = float(np.float32(MEAN)), float(np.float32(STD))
     pixels = torch.from_numpy(images.copy()).to(device)
     x = (pixels[:, None].double() / 255 - mean) / std

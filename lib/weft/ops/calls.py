@@ -37,9 +37,9 @@ def wants_gradients(*args: Any) -> bool:
 
 
 def refuse_second_gradient(backward: Callable) -> Callable:
-    """Wrap backward() to refuse create_graph=True, since its gradients would be wrong.
+    """Wrap backward() to refuse create_graph=True: second gradients would be wrong.
 
-    ctx.op must be the function's name.
+    ctx.op must be the op's name.
     """
 
     @functools.wraps(backward)
@@ -112,7 +112,7 @@ def want_one_device(op: str, tensors: dict[str, torch.Tensor | None]) -> None:
 
 
 def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
-    """Return `array` as a `dtype` tensor on the same memory, or raise ArgumentError."""
+    """Return `array` as a `dtype` tensor that shares its memory, or raise an error."""
     tensor = array
     if not isinstance(array, torch.Tensor):
         tensor = as_tensor(op, name, array, dtype)
@@ -128,7 +128,7 @@ def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
 
 
 def _dense_instead(name: str) -> str:
-    """Suggest a fix for an array with gaps; a copy of `out` would be no use."""
+    """Suggest a fix for an array with gaps; a copy does not help for `out`."""
     if name == "out":
         return "omit out, and copy the result into it"
     return "call .contiguous() or np.ascontiguousarray"
@@ -216,7 +216,7 @@ def want_writable(op: str, name: str, array: Array) -> None:
 def want_no_overlap(
     op: str, name: str, written: torch.Tensor, others: dict[str, torch.Tensor | None]
 ) -> None:
-    """Refuse an array to write if its memory overlaps that of an array to read."""
+    """Refuse an array to write that overlaps an array to read in memory."""
     start, stop = _memory_span(written)
     for other_name, x in others.items():
         if x is not None and x.numel() and written.numel():

@@ -162,7 +162,7 @@ class OpInput:
 
 @dataclass(frozen=True)
 class OpOutput:
-    """An array that a call must allocate, like an existing one or by its extents."""
+    """An array that a call must allocate, with an existing shape or new extents."""
 
     name: str
     dtype: torch.dtype
@@ -226,7 +226,7 @@ class CallPlan:
         return left[0] if left else ""
 
     def _outputs(self, launcher: OpLauncher, there: list[str]) -> list[OpOutput]:
-        """Return the arrays that a call must allocate, given those that are `there`."""
+        """Return the arrays that a call must allocate if the arrays `there` exist."""
         made: list[OpOutput] = []
         like = {self.op.array(name): name for name in reversed(there)}
         for name in launcher.outputs:
@@ -326,7 +326,7 @@ class CallPlan:
                 )
 
     def want_values(self, tensors: Tensors, numbers: Mapping[str, Any]) -> None:
-        """Refuse integers that must be below a size of 0, which is impossible."""
+        """Refuse integers that must be below a size that is 0."""
         for name, size in self.op.below.items():
             if numbers[size] == 0 and tensors[name].numel():
                 raise ArgumentError(
@@ -356,7 +356,7 @@ class CallPlan:
     def of_nothing(
         self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
     ) -> torch.Tensor:
-        """Return the result for an empty array, where there is nothing to launch.
+        """Return the result for an empty array without a launch.
 
         The twin computes it with its gradients: usually zeros, but also a bias, or NaN
         for a mean.

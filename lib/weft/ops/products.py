@@ -1,6 +1,6 @@
 """matmul(): a product of matrices, or of batches of them, by any rung of the ladder.
 
-weft_matmul() takes one batch dimension, so several are folded into one first.
+weft_matmul() takes one batch dimension, so several of them are folded into one.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ def matmul(
     """Compute alpha * a (m,k) @ b (k,n) + beta * c (m,n) + bias (n) -> (m,n) float32.
 
     a and b may have leading batch dimensions, which broadcast as in torch: an operand
-    with 1, or none, is the same matrix for the whole batch. The result has the batch
-    dimensions, and c must have them too. A vector a is one row, a vector b one column,
-    and the result lacks that dimension. Both are float32, or both float16 or bfloat16.
-    A transposed view (a.T, a.mT) is used without a copy; other views must be made
-    contiguous. Operands are copied only if they broadcast along some of several
-    batches. c, bias and out are contiguous float32. If there is nothing to sum (k = 0),
-    a @ b is 0.
+    whose batch has length 1, or that has none, is one matrix for the whole batch. The
+    result has the batch dimensions, and c must have them too. A vector a is one row, a
+    vector b one column, and the result lacks that dimension. a and b are both float32,
+    float16 or bfloat16. A transposed view (a.T, a.mT) is used without a copy; other
+    views must be made contiguous. Operands are copied only if they broadcast along some
+    of several batch dimensions. c, bias and out are contiguous float32. If there is
+    nothing to sum (k = 0), a @ b is 0.
 
-    precision: that of the arithmetic, "fp32" unless a and b have 16 bits. For float32
-    it may also be "tf32" or "3xtf32" (about as exact as fp32, on tensor cores). rung:
-    the implementation; by default, a rung of that precision picks a kernel by size and
+    precision: the arithmetic, "fp32" unless a and b have 16 bits. For float32 it may
+    also be "tf32" or "3xtf32" (about as exact as fp32, on tensor cores). rung: the
+    implementation; by default, a rung of that precision picks a kernel by size and
     device. tf32 may run as fp32 where that is as fast. beta applies only if c is given.
     relu: whether negative results become 0, as the last step. out: an array that
-    receives the result, possibly c itself; it rules out gradients. Raises ArgumentError
-    for arguments that do not fit.
+    receives the result, possibly c itself; gradients are then refused. Raises
+    ArgumentError for arguments that do not fit.
 
-    Gradients flow to a, b, c and bias, by the same rung.
+    Gradients flow to a, b, c and bias; the same rung computes them.
     """
     a_t, b_t = _check_operand("a", a), _check_operand("b", b)
     if a_t.dtype != b_t.dtype:
@@ -115,7 +115,7 @@ class _Matmul(torch.autograd.Function):
         rung, alpha, beta = ctx.given
         need_a, need_b, need_c, need_bias = ctx.needs_input_grad[:4]
         dy = dy.contiguous() if y is None else dy.masked_fill(y <= 0, 0.0)
-        operand = dy.to(a.dtype)  # It has 16 bits if a and b do.
+        operand = dy.to(a.dtype)  # It has the type of a and b.
         da = db = None
         if need_a:
             da = _multiply(operand, b.mT, rung, alpha)
@@ -237,7 +237,7 @@ def _layout_of(x: torch.Tensor) -> int | None:
 
 
 def _step(x: torch.Tensor) -> int:
-    """Return the distance in elements between matrices of a batch; 0: all share one."""
+    """Return the distance in elements between matrices of a batch; 0 if all are one."""
     return x.stride(0) if x.dim() == 3 and x.shape[0] > 1 else 0
 
 
@@ -335,7 +335,7 @@ def _fold_batches(
 
 
 def _with_one_batch(x: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
-    """Return x with batch dimensions folded into one, or none for a single matrix."""
+    """Fold the batch dimensions of x into one; return a single matrix without any."""
     if x.shape[:-2].numel() == 1:
         return x.view(x.shape[-2:])
     return x.expand(*batch, *x.shape[-2:]).flatten(0, -3)

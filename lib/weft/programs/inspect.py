@@ -99,7 +99,7 @@ def main(options: InspectOptions) -> int:
         else _describe_nothing(report)
     )
     print(colour_report(text) if sys.stderr.isatty() else text, file=sys.stderr)
-    if status < 0 and not report.ok:  # otherwise end_like() shows the signal
+    if status < 0 and not report.ok:  # otherwise end_like() repeats the signal
         run.report_progress(
             f"the program itself was ended by {signal.Signals(-status).name}"
         )
@@ -129,7 +129,7 @@ def _take(words: list[str], option: str) -> str:
 def _report(file: Path, options: InspectOptions) -> ProgramReport:
     name = options.run.program.sources[0]
     report = ProgramReport(name)
-    with contextlib.suppress(OSError, ValueError):  # missing or incomplete
+    with contextlib.suppress(OSError, ValueError):  # the file is missing or incomplete
         report = program_report(file.read_text(errors="replace"), Files(), name)
     report.listing = options.listing
     return report

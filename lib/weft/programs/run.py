@@ -294,7 +294,7 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
 
     Returns its exit status, -n if signal n ended it, or TIMED_OUT if it was stopped.
     """
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child handles it
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child handles Ctrl-C
     try:
         child = subprocess.Popen(
             argv,
@@ -313,7 +313,7 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
 
 
 def end_like(status: int) -> int:
-    """Return the child's exit status, or end by the signal that ended the child."""
+    """Return an exit status, or end this process by the signal that ended the child."""
     if status < 0:  # so that the caller sees the same signal
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)

@@ -73,7 +73,7 @@ DIVERGENCE = Puzzle(
         "You may choose which thread handles which number: one warp takes 32 even "
         "ones, the next warp 32 odd ones, and no warp executes both sides."
     ),
-    # 32 numbers of one kind occupy 8 sectors; 32 of both kinds occupy 4.
+    # 32 numbers of one kind occupy 8 sectors; 32 adjacent numbers occupy 4.
     limits={"active_lanes": 32, "store_sectors_per_request.out": (8, None)},
     why={
         "store_sectors_per_request.out": "With numbers of one kind, a warp stores to "

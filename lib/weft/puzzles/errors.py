@@ -1,4 +1,4 @@
-"""Display the verdict on an answer in a notebook, or the reason it is refused or stops.
+"""Display the verdict on an answer in a notebook, or why it was refused or stopped.
 
 display_refused() draws a wrong answer. short_errors() and explain_stop() reduce an
 error to one sentence, without a traceback.
@@ -70,7 +70,8 @@ class ProgramText:
 class Solved:
     """A solved puzzle: the language, the check, the counts, and the progress.
 
-    It displays the counts beside those of the best known answer, and the small delight.
+    Its display compares the counts with those of the best known answer, and contains
+    the small delight.
     """
 
     puzzle: Puzzle
@@ -99,7 +100,7 @@ class Solved:
         return head + counts + self.cloth._repr_html_() + sentence
 
 
-# Number of lines shown of an answer's own prints, since a check runs it many times.
+# Number of printed lines to show: a check runs an answer many times.
 PRINTED = 32
 OPTIONS = re.compile(  # Advice on options of check() that puzzles do not offer.
     r", or (allow (it )?more(: numba_jit\(.*?\)| with timeout=( \(--timeout\))?)"
@@ -181,7 +182,7 @@ def explain_stop(answer: PuzzleAnswer, error: Exception) -> Exception:
 
 
 def is_inside(answer: PuzzleAnswer, error: Exception) -> bool:
-    """Return whether the error was raised in the answer's lines, or in their calls."""
+    """Return whether the error was raised in the answer or in a function it calls."""
     return bool(line_of(answer.function, error)[1])
 
 

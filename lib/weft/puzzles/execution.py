@@ -54,7 +54,7 @@ WARP_SUM = Puzzle(
             lambda n: (divide_up(n, 64), 64),
             lambda n: (divide_up(n, 96) + 1, 96),
         ],
-        # 1025 numbers have 33 warps: i // 31 is wrong from the 32nd warp on.
+        # 1025 numbers need 33 warps: i // 31 is wrong from the 32nd warp on.
         sizes=every_size([1, 2, 3, 31, 32, 33, 64, 127], 1025),
     ),
     drawn=dict(n=32),
@@ -185,7 +185,7 @@ HISTOGRAM_PRIVATE = Puzzle(
     scored=dict(n=32),
     limits={
         "reads.a": lambda n: n,
-        "lanes.a": 8,  # A compiler may split a read in two, for t < 8 and the rest.
+        "lanes.a": 8,  # A compiler may split a read into two: for t < 8, and the rest.
         "atomics.counts": lambda blocks: 8 * blocks,
     },
 )
@@ -302,7 +302,7 @@ SCAN_ADD = Puzzle(
             "totals": lambda n: first_launch(n)[1],
         },
         launch=[lambda n: (divide_up(n, 32), 32), lambda n: (divide_up(n, 32) + 1, 32)],
-        # 1090 numbers have 35 blocks, more than a warp has lanes.
+        # 1090 numbers need 35 blocks, more than a warp has lanes.
         sizes=every_size([1, 2, 3, 31, 32, 33, 97, 1090]),
     ),
     drawn=dict(n=80),
@@ -403,8 +403,8 @@ COMPACT = Puzzle(
         "is already in a register."
     ),
     limits={
-        "reads.a": lambda n: 3 * n,  # One read each to vote, to choose, and to store.
-        # Half of a block's mean of 24 lanes, since some threads read again.
+        "reads.a": lambda n: 3 * n,  # one read to vote, one to choose, one to store
+        # Half of the mean of 24 lanes in a block, since some threads read again.
         "lanes.a": 12,
     },
 )

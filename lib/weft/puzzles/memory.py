@@ -275,8 +275,8 @@ def quantise_rows(q, scale, back, x, cols):
 def rows_of_many_kinds(rng, shape):
     """Return rows of random numbers, of tiny ones, of halves, and of zeros.
 
-    In the first row, the number of largest magnitude is negative. In a row of halves it
-    is 127, so that the scale is 1 and x / scale is exact.
+    In the first row, the number of largest magnitude is negative. In a row of halves,
+    the largest magnitude is 127, so that the scale is 1 and x / scale is exact.
     """
     rows, cols = shape
     x = 10 * rng.standard_normal(shape)
@@ -293,9 +293,9 @@ def bound(x, want):
     """Return the allowed errors: none in q, except where either integer may be right.
 
     x / scale takes three roundings in float32: the division by 127, the division by the
-    scale, and the sum with 0.5. They change at most 127.5 by less than 4 * 2^-24 of it.
-    If x / scale is nearer than that to a half, either integer is right, and `back` may
-    be off by a scale. If the scale is 1, nothing is rounded.
+    scale, and the sum with 0.5. They change a number up to 127.5 by less than 4 * 2^-24
+    of its value. If x / scale is nearer than that to a half, either integer is right,
+    and `back` may be off by a scale. If the scale is 1, nothing is rounded.
     """
     unit = 2.0**-24
     scale = want["scale"][:, None]
@@ -355,7 +355,7 @@ QUANTISE = Puzzle(
     ),
     limits={
         "lanes.x": 8,  # A single thread may not read all numbers.
-        "writes.scale": lambda rows: rows,  # One thread of each row writes it.
+        "writes.scale": lambda rows: rows,  # One thread per row writes.
     },
     budget={"barriers": 4},  # the barriers of a tree
 )

@@ -68,7 +68,7 @@ SHARED = Puzzle(
         # The numbers must be read from `s`, not from a variable.
         "shared_reads": (lambda n: n, None),
     },
-    budget={"shared_turns": 8},  # the turns of three reads after a barrier
+    budget={"shared_turns": 8},  # three reads after a barrier take this many turns
 )
 
 

@@ -134,7 +134,7 @@ def _is_known(path: str) -> bool:
 def _has(module: Any, path: str) -> bool:
     try:
         functools.reduce(getattr, path.split("."), module)
-    except Exception:  # names of weft.cuda raise outside kernels
+    except Exception:  # a name of weft.cuda raises an error outside kernels
         return module is cuda and path in VECTORS
     return module is not None
 
@@ -158,7 +158,7 @@ class KernelPart:
     watched: list[tuple[Any, str, Any]] = field(default_factory=list)
 
     def parts(self) -> Iterator[KernelPart]:
-        """Iterate over this part and all parts that it calls, once each."""
+        """Iterate over this part and all parts that it calls, without repetition."""
         visited: dict[int, KernelPart] = {}
         waiting: list[KernelPart] = [self]
         while waiting:

@@ -303,8 +303,8 @@ def _cut_traceback(frames: list[TracebackType]) -> TracebackType | None:
 def shorten_error(error: BaseException) -> BaseException:
     """Hide the simulator's parts of the error's traceback in IPython.
 
-    These parts are its frames, and the parameters that it inserted before the kernel's
-    parameters.
+    These parts are the simulator's frames, and the parameters that it inserted before
+    the kernel's.
     """
 
     def render() -> list[str]:

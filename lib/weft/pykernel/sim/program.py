@@ -78,7 +78,7 @@ class RewrittenKernel:
         return order
 
     def holds(self) -> bool:
-        """Return whether all names still have the values that they had at creation."""
+        """Return whether every name still has the value with which it was rewritten."""
         for (function, name), value in self._meanings.items():
             try:
                 if value_of(function, name) is not value:
@@ -250,7 +250,8 @@ class RewrittenKernel:
     ) -> bool:
         """Return whether a loop may wait for another thread's write.
 
-        It may if its condition reads memory or, in an endless loop, if its body does.
+        That is possible if the loop's condition reads memory or, in an endless loop, if
+        the body does.
         """
 
         def path(call: ast.AST) -> str | None:
