@@ -136,7 +136,8 @@ def in_python(finding: Finding) -> str:
 def in_c(finding: Finding, space: str, waits: bool = False) -> str:
     """Return the usual cure for a finding in a CUDA C kernel; "" if there is no rule.
 
-    space: the array's memory, "global" or "shared". waits: whether there are barriers.
+    space: the array's memory, "global" or "shared". waits: whether the kernel has
+    reached any barrier.
     """
     if "a null pointer" in finding.text:
         return _NULL

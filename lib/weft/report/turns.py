@@ -121,7 +121,7 @@ class Barriers:
     """The barriers that a block has left, by line.
 
     last: line of the last barrier; 0: none yet. visits: number of times that each
-    barrier was left. before: for each line, all visits when it was last left.
+    barrier was left. before: for each barrier, `visits` when it was last left.
     """
 
     last: int = 0
@@ -182,7 +182,7 @@ def _turn(
         return int(line < counting)
     inner = [other for other in loops if other.first in loop and other is not loop]
     if line == last or any(line in other and last in other for other in inner):
-        return 0  # It may be this turn, the next, or an inner loop's turn.
+        return 0  # The turn may be this one, the next, or an inner loop's.
     entered = [
         at.get(counting, 0) for n, at in barriers.before.items() if n not in loop
     ]

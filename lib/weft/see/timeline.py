@@ -6,8 +6,8 @@
     committed("mnist eager")                a timeline that came with the lab
     modelled(queue, us)                     a model by the rules of streams
 
-On a GPU the times are CUPTI's, through torch.profiler. The profiler slows the host
-down, so gaps become longer in a queue that the host fills call by call. Without a GPU,
+On a GPU, torch.profiler reads the times from CUPTI. The profiler slows the host down,
+so gaps become longer in a queue that the host fills call by call. Without a GPU,
 the timeline shows the operators of ATen and the time between them.
 
 nvtx_range("step") names a part on the timeline of NVIDIA's profilers.
@@ -53,7 +53,7 @@ LEAST = 1.0  # length of the shortest reported gap in µs
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of work. row: such as "stream 7"; start: µs since the first span."""
+    """A piece of work. row: e.g. "stream 7"; start: µs since the first span."""
 
     row: str
     name: str

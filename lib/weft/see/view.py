@@ -137,7 +137,7 @@ def _blank_comment(comment: re.Match[str]) -> str:
 
 
 def _measure_likeness(left: str, right: str) -> float:
-    """Return the share of common words in two pieces, 0 to 1; half for comments."""
+    """Return the share of common words in two pieces, 0 to 1; halve it for comments."""
     if not left.strip() and not right.strip():
         return 0.1  # Two empty lines match.
     remarks = [piece.lstrip().startswith(_MARKS) for piece in (left, right)]

@@ -71,7 +71,7 @@ class Contender:
 
     @property
     def name(self) -> str:
-        """Its name in messages: "weft tiled fp32 nn"."""
+        """The contender's name in messages, such as "weft tiled fp32 nn"."""
         keys = ("impl", "rung", "precision", "layout")
         return " ".join(self.row[key] for key in keys if key in self.row)
 
@@ -91,7 +91,7 @@ class Contender:
             self.repeat(1)
 
     def repeat(self, calls: int) -> None:
-        """Do the work that many times."""
+        """Do the work `calls` times."""
         if self.block:
             self.block(calls)
         elif call := self.call:
@@ -179,12 +179,12 @@ def race(
     """Time the contenders in turn; return each result by name.
 
     timer: one of TIMERS, or a clock; "" selects the device's default. seconds: the
-    approximate time limit per contender. samples: the maximal number of bursts of each.
-    spread: the spread of all medians at which the race ends; see Timed. cool: whether
-    to use short bursts with long pauses. rounds: the exact number of samples, in place
-    of these limits; the GPU's clock, temperature and power are then not read. discard:
-    the number of rounds before the first one that counts. tick: called after each
-    sample, and in place of each sample that a contender sits out.
+    approximate time limit per contender. samples: the maximal number of bursts per
+    contender. spread: the spread of all medians at which the race ends; see Timed.
+    cool: whether to use short bursts with long pauses. rounds: the exact number of
+    samples, in place of these limits; the GPU's clock, temperature and power are then
+    not read. discard: the number of rounds before the first one that counts. tick:
+    called after each sample, and in place of each sample that a contender sits out.
     Raises ArgumentError for an unknown timer.
     """
     place = devices.parse_device(device)

@@ -50,7 +50,7 @@ def autotune(
 ) -> Tuned:
     """Try every combination of constants; return the fastest, ready to launch.
 
-    kernel: one of %%cuda or load_cuda(), CUDA C as a string, or the path of a .cu file.
+    kernel: made by %%cuda or load_cuda(), CUDA C as a string, or a .cu file's path.
     Its enumerators, macros and const numbers with names in `space` are set to the
     values; names that it uses but does not define become -DNAME=value. It may also be
     plain C, as a string or a .c file, or a Python kernel, numba_jit(k) or cuda_c(k),

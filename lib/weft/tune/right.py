@@ -203,8 +203,8 @@ class ReferenceAnswer:
         """Estimate the largest number of products summed into an element.
 
         It is the product of the sides that the inputs have and the output lacks, each
-        counted once: k for c (m,n) = a (m,k) @ b (k,n). Flat arrays have no such sides;
-        for them, it is the largest whole number among the arguments.
+        counted once: k for c (m,n) = a (m,k) @ b (k,n). The largest whole number among
+        the arguments is an upper limit, which replaces the product for flat arrays.
         """
         args = self.arguments
         sides = Counter(
@@ -219,10 +219,10 @@ class ReferenceAnswer:
         return min(count, max(integers)) if integers else count
 
     def _estimate_fan_in(self, reference: Call, name: str) -> int:
-        """Estimate how many elements of one input an element depends on: 1 or more.
+        """Estimate how many elements of one input affect an output element: 1 or more.
 
-        This is used if the sides show no sum, as for a softmax. It changes the middle
-        element of an input and counts the output's elements that change with it.
+        This is used if the sides show no sum, as for a softmax. The method changes the
+        middle element of an input and counts the output elements that then differ.
         """
         args, want, largest = self.arguments, self.want[name], 1
         for other, value in zip(args.names, args.values):

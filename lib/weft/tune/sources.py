@@ -401,7 +401,7 @@ def written_of(kernel: Any) -> list[str] | None:
 
 
 def is_cuda(kernel: Any) -> bool:
-    """Return whether a kernel is launched; its time on a CPU is then meaningless."""
+    """Return whether a kernel is CUDA code, whose time on a CPU is meaningless."""
     return isinstance(kernel, (Kernel, TranslatedKernel, NumbaKernel))
 
 

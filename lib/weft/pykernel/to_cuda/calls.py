@@ -1,4 +1,4 @@
-"""Types of calls in a kernel: of the language, Python, math, and its helpers."""
+"""Infer the types of calls to the language, Python's builtins, math and helpers."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ _TOOLS = re.compile(r"#\s*(?:noqa|type:|fmt:|ruff|pylint|pragma|isort|%%|mypy)")
 
 @dataclass(frozen=True)
 class Comment:
-    """One comment; `text` lacks the #; `alone`: no code precedes it on its line."""
+    """One comment. text: without the #. alone: whether no code precedes it."""
 
     line: int
     column: int

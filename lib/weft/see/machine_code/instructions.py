@@ -101,7 +101,7 @@ class KernelCode:
         return counted(instructions)
 
     def lines(self, indices: Iterable[int]) -> list[int]:
-        """Return the instructions' source lines in the file with most of them."""
+        """Return the instructions' source lines in the file that has most of them."""
         places = [self.instructions[i].place for i in indices]
         files = Counter(file for file, line in places if line)
         if not files:

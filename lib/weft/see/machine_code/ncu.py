@@ -4,9 +4,9 @@ measure() runs ncu's command line, and explain() reports why ncu returned no cou
 ncu profiles a separate process, which launches the kernels again (replay.py).
 https://docs.nvidia.com/nsight-compute/NsightComputeCli/
 
-Metric pairs ncu's metrics with ours. For their names see "Nvprof Metric Comparison" on
-that page. Our counters sum over the places of report.Counters; ncu's sum over the whole
-GPU.
+Metric pairs ncu's metrics with ours. "Nvprof Metric Comparison" on that page explains
+the names of ncu's metrics. Our counters sum over the places of report.Counters; ncu's
+sum over the whole GPU.
 """
 
 from __future__ import annotations
@@ -216,8 +216,8 @@ def _list_global(kind: str) -> list[Metric]:
     for what in ("requests", "sectors"):
         names = tuple(_L1.format(f"t_{what}", "global", op) for op in _OPS[kind])
         columns = what, "global", _KINDS[kind]
-        # For a sector, some atomics of scattered lanes need one more turn than there
-        # are lanes that share an address: see sim/counters.py.
+        # On a GPU, some atomics of scattered lanes take one or two sectors more than
+        # the lanes that share an address: see sim/counters.py.
         loose = (kind, what) == ("atomic", "sectors")
         name = f"global {kind} {what}"
         metrics.append(Metric(name, names, *columns, exact=True, more=loose))
@@ -284,7 +284,7 @@ ALL = [*COUNTS, *LANES, *MEASURED]
 
 
 def ncu_names(metrics: list[Metric]) -> list[str]:
-    """Return the names to request from ncu, each once."""
+    """Return the names to request from ncu, without duplicates."""
     names = (name for one in metrics for name in (*one.ncu, *one.less))
     return list(dict.fromkeys(names))
 

@@ -118,9 +118,10 @@ def _find_place(scene: Scene, finding: Finding) -> tuple[int, int]:
 
 
 def _measure_distance(scene: Scene, who: tuple[int, int] | None) -> int:
-    """Return a thread's distance from a position off its block's edges and diagonal.
+    """Return a thread's distance from the most instructive place in its block.
 
-    An index is zero at an edge, which makes a less instructive example.
+    That place is off the edges, where an index is 0, and off the diagonal, where two
+    indices are equal.
     """
     x, y, _ = scene.trace.block
     thread = who[1] if who else 0
@@ -138,7 +139,7 @@ def _build_moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Momen
 
 
 def _select_touches(scene: Scene, who: tuple[int, int] | None) -> Touches:
-    """Return all accesses of one thread, in its order."""
+    """Return all accesses of one thread, in the order in which it makes them."""
     block, thread = who or (0, 0)
     return scene.drawn.of(block=block, thread=thread)
 

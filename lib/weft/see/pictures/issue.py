@@ -3,20 +3,20 @@
 A scheduler issues one instruction of one of its warps in a cycle. A warp issues its
 instructions in order. An instruction waits until its inputs are ready and no other warp
 has the slot; the warp that has been ready longest goes first. The warps of a block
-start together, and the next block starts in the cycle in which one ends.
+start together, and the next block starts in the cycle in which another one ends.
 
 The model ignores caches, bandwidth (memory keeps up with any number of loads), the
 compiler, the numbers of sectors and bank conflicts, and floating-point units narrower
 than a warp.
 
-The numbers come from these sources. Each of the four parts of a multiprocessor has a
-scheduler that issues one warp instruction per cycle, on every card from Volta (7.0) on:
-NVIDIA's CUDA C++ Programming Guide, "Multiprocessor Level" and "Compute Capabilities".
-An arithmetic result is ready 4 cycles later: the same chapter. A load from shared
-memory takes about 30 cycles (29 on A100 and H100). A load from global memory that
-misses all caches takes 470 to 540, and a load from the L2 cache about 260: Luo et al.,
-"Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking",
-arXiv:2402.13499. V100 needs 375: Jia et al., arXiv:1804.06826. The model uses 400.
+According to NVIDIA's CUDA C++ Programming Guide, "Multiprocessor Level" and "Compute
+Capabilities", each of the four parts of a multiprocessor has a scheduler that issues
+one warp instruction per cycle, on every card from Volta (7.0) on. An arithmetic result
+is ready 4 cycles later (same chapter). A load from shared memory takes about 30 cycles
+(29 on A100 and H100). A load from global memory that misses all caches takes 470 to
+540, and a load from the L2 cache about 260 (Luo et al., "Benchmarking and Dissecting
+the Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv:2402.13499). The former
+takes 375 on V100 (Jia et al., arXiv:1804.06826). The model uses 400.
 
 The model must obey Little's law, as in V. Volkov, "Understanding latency hiding on
 GPUs", Berkeley 2016: operations in flight = operations begun per cycle x duration.

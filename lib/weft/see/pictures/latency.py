@@ -213,7 +213,7 @@ def _draw_marks(
     fill: float,
     edge: str,
 ) -> str:
-    """Draw the spans of one state; flat rows become strokes, which take less text.
+    """Draw the spans of one state; in flat rows as strokes, which need less SVG text.
 
     form: the distance between rows, the gap between rows, and the width of a cycle, in
     pixels.

@@ -319,7 +319,7 @@ class Drawing:
 
     def html(self) -> str:
         """Return the picture for a notebook: an image, and a script for sliders."""
-        mark = secrets.token_hex(6)  # An output that is shown twice keeps its mark.
+        mark = secrets.token_hex(6)  # the same in all copies of one output
         parts: dict[str, int] = {}
         frames = {
             ",".join(map(str, at)): [parts.setdefault(p, len(parts)) for p in frame]
