@@ -22,7 +22,7 @@ class Sums:
     lanes use the same integer address, nvcc may let one lane act for its warp, and ncu
     then counts 1. wavefronts: passes through shared memory. ncu:
     l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{ld,st,atom}.sum. An atomic takes one
-    for each lane that uses the same bank, whether or not the word is the same.
+    pass for each lane that uses the same bank, even for the same word.
     conflicts: l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{ld,st,atom}.sum.
     """
 

@@ -28,7 +28,7 @@ _WORDS = re.compile(r"\b(for|while|do)\b")
 def find_cuda_loops(source: str, first: int = 1) -> list[SourceLoop]:
     """Find the loops of a CUDA C text whose first line has the number `first`.
 
-    Loops without braces are skipped: one statement cannot be a barrier and an access.
+    Loops without braces are skipped: a barrier and an access need two statements.
     """
     text = ScannedText(source, "")
     spans = []

@@ -151,7 +151,7 @@ def _measure_likeness(left: str, right: str) -> float:
 
 
 def _close_gaps(pairs: list[Pair]) -> list[Pair]:
-    """Put pieces without a counterpart beside each other."""
+    """Pair adjacent pieces without a counterpart, so that they share a row."""
     found: list[Pair] = []
     waiting: tuple[list[str], list[str]] = ([], [])
     for left, right in [*pairs, ("", "")]:

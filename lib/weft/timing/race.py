@@ -59,7 +59,7 @@ class Contender:
     call: Callable[[], Any] | None = None
     block: Callable[[int], object] | None = None
     row: Row = field(default_factory=dict)  # first keys of its row: impl, rung, ...
-    facts: Row = field(default_factory=dict)  # keys after those of the measurement
+    facts: Row = field(default_factory=dict)  # keys that follow the measurement's keys
     before: Callable[[], object] | None = None  # called before a sample is timed
     after: Callable[[], object] | None = None  # called after a sample was timed
     lead: bool = True  # whether a pause and an untimed call precede each sample

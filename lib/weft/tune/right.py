@@ -21,7 +21,7 @@ from ..base.arrays import GUARD, describe_mismatch, guard_value, poison
 from ..base.errors import ArgumentError, Mismatch
 
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float64: 2.0**-53}
-MORE = 8  # roundings besides those of the sum
+MORE = 8  # roundings that are not part of the sum
 
 Call = Callable[..., object]
 
@@ -29,7 +29,8 @@ Call = Callable[..., object]
 class Arguments:
     """The arguments of a launch: names, values, and the arrays that it writes.
 
-    outputs: names of arrays that are only written; inout: names of those also read.
+    outputs: names of arrays that are only written; inout: names of arrays that are
+    written and read.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 place(), read() and write() store earlier results: a file in the cache for each kernel,
 device and set of sizes. The files can be recreated in seconds, so they are pruned and
-cleared with the rest of the cache.
+cleared together with all other files of the cache.
 """
 
 from __future__ import annotations

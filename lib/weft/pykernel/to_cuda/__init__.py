@@ -103,7 +103,7 @@ class Translation:
 def to_cuda(kernel: Any, types: Sequence[Any]) -> str:
     """Translate a kernel to CUDA C.
 
-    types: one type for each parameter: an argument as for a launch, "float32", "int",
+    types: for each parameter, an argument as for a launch, or a type: "float32", "int",
         "float", "float32[:, :]", a NumPy dtype or a Numba type. "int" is a size: a
         Python int that is not negative.
 

@@ -1,4 +1,4 @@
-"""Simplify a function's tree, find homes for its locals, and find unset locals.
+"""Simplify a function's tree, place declarations of locals, and find unset locals.
 
 Desugar reduces the kinds of statements to assignments with one target:
 

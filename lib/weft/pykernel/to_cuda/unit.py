@@ -1,4 +1,4 @@
-"""A function under translation, the meaning of its names, and its program.
+"""A function under translation, the meaning of its names, and the whole program.
 
 find_meaning() returns the meaning of nonlocal names. A Unit is one function for given
 argument types, and TranslatedUnits is the kernel with its helpers.

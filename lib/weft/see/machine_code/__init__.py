@@ -40,7 +40,7 @@ def ptx(kernel: Any, *args: Any, arch: str | None = None) -> View:
 def sass(kernel: Any, *args: Any, arch: str | None = None) -> View:
     """Return the kernel as SASS, the instructions that one kind of GPU executes.
 
-    The parameters are those of ptx(). It requires nvdisasm: pip install
+    The parameters are the same as for ptx(). sass() requires nvdisasm: pip install
     nvidia-cuda-nvdisasm.
     """
     return _build_view("sass", kernel, args, arch)

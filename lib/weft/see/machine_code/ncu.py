@@ -39,7 +39,7 @@ class NoCounters(KernelError):
 
 
 def find() -> str | None:
-    """Return the path of ncu, from PATH or its installers' folders; else None."""
+    """Return the path of ncu on PATH or in a folder of NVIDIA's installers, or None."""
     if installed := shutil.which("ncu"):
         return installed
     for pattern in _PLACES:

@@ -92,7 +92,7 @@ class Occupancy:
 
     @property
     def fits(self) -> dict[str, int | None]:
-        """The number of blocks that each resource allows; None if it is not used."""
+        """The number of blocks that each resource allows; None for unused resources."""
         limits = self.limits
         return {
             "threads": limits.warps // self.warps_each,
@@ -266,7 +266,7 @@ def _limit_by_registers(registers: int, warps: int) -> int | None:
     """Return the number of blocks, of `warps` each, that have enough registers.
 
     As in cuda_occupancy.h, each warp's registers are in one of four partitions. CUDA
-    refuses the launch unless each partition could hold an equal share of the block's
+    refuses the launch unless each partition has room for an equal share of the block's
     warps, rounded up.
     """
     if not registers:

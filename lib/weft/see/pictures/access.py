@@ -151,7 +151,7 @@ def _draw_frame(
     who: tuple[int, int] | None,
     cache: dict,
 ) -> list[str]:
-    """Return the parts for one position of the sliders; `cache` has shared parts."""
+    """Return the parts for one position of the sliders; reuse those in `cache`."""
     moment = _build_moment(scene, time, who)
     text = svg.clipped(_describe(scene, moment), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, text, 13, faint=True)]
@@ -173,7 +173,7 @@ def _draw_frame(
 
 
 def _describe(scene: Scene, moment: Moment) -> str:
-    """Describe the accesses of the selected thread, or of all, in one sentence."""
+    """Describe the selected thread's accesses, or all accesses, in one sentence."""
     time, who = moment.time, moment.who
     if time < ALL:
         row, site = moment.mine, scene.trace.sites[int(moment.mine.site[0])]

@@ -150,7 +150,7 @@ def arrows(
 def _list_targets(
     elements: np.ndarray, panel: Panel, at: tuple[float, float]
 ) -> np.ndarray:
-    """Select the cells that get an arrow: a few, or the one nearest the thread."""
+    """Select the cells that get an arrow: a few, or the one nearest to the thread."""
     most = 8 if panel.flat and panel.grid.rows == 1 else 6
     if panel.grid.side < ROOM:
         most = 1

@@ -80,7 +80,7 @@ MOST = 3  # maximum number of sentences below a picture
 
 
 def findings_of(scene: Scene) -> list[Finding]:
-    """Return the findings to report, with those of the drawn blocks first."""
+    """Return the findings to report, beginning with findings in the drawn blocks."""
 
     def elsewhere(finding: Finding) -> bool:
         at = finding.block

@@ -81,7 +81,7 @@ class Moment:
 
 
 def ground(moment: Moment, panel: Panel) -> str:
-    """Draw the accesses of all threads faintly, behind those of one thread."""
+    """Draw all threads' accesses faintly, behind the accesses of one thread."""
     if panel.grid.is_large:
         return _draw_large(moment.of, panel, 0.3)
     out = []
@@ -341,7 +341,7 @@ class AccessLayout:
 
 
 def layout_of(scene: Scene) -> AccessLayout:
-    """Place arrays above, below and beside the threads, as they fit."""
+    """Place arrays above, below and to the right of the threads, as they fit."""
     trace = scene.trace
     inputs, outputs, shared = _group_arrays(scene)
     panels, y = stack(inputs, "above", 62.0)

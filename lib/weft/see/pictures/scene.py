@@ -1,6 +1,6 @@
 """Select the part of a launch to draw, and draw its threads.
 
-Scene holds the selected blocks, threads, arrays and accesses.
+Scene contains the selected blocks, threads, arrays and accesses.
 """
 
 from __future__ import annotations
