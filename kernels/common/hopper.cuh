@@ -14,7 +14,7 @@
  * returns to 0. Below sm_90 every function traps, so launchers reject such
  * devices.
  *
- * On the CPU target each function has a plain twin. It performs a copy only
+ * On the CPU target each function has a plain twin. A copy is performed only
  * when a thread waits for it, and a cluster has one block.
  *
  * Source:  PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg". */

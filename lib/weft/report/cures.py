@@ -118,7 +118,7 @@ _CONVERSION = (
 
 
 def in_python(finding: Finding) -> str:
-    """Return the usual cure for a finding in Python; "" if there is no rule."""
+    """Return the usual cure for a finding in a Python kernel; "" without a rule."""
     if finding.cure:
         return finding.cure
     if finding.kind == "race" and finding.pattern:

@@ -47,7 +47,7 @@ _aliases: dict[str, str] = {}
 
 
 def note_alias(opened: str, path: str) -> None:
-    """Record that `opened`, a library file since deleted, was a copy of `path`."""
+    """Record that the temporary library file `opened` is a copy of `path`."""
     _aliases[opened] = path
 
 

@@ -107,9 +107,9 @@ class Timed:
     """A Timing and the conditions of its measurement.
 
     cache: "warm", "cold, rotated" or "cold, flushed". checked: whether the call passed
-    a check before timing. spread: the width of the median's 95 % confidence interval
-    over the median. stopped: "spread", "time" or "samples". pause: seconds between
-    bursts. samples_us: every sample, in microseconds.
+    a check before timing. spread: the width of the median's 95 % confidence interval,
+    divided by the median. stopped: "spread", "time" or "samples". pause: seconds
+    between bursts. samples_us: every sample, in microseconds.
     """
 
     timing: Timing
@@ -225,7 +225,7 @@ def race(
 
 
 def spread_of(samples: Sequence[float]) -> float:
-    """Return the width of the median's 95 % confidence interval over the median.
+    """Return the width of the median's 95 % confidence interval, divided by the median.
 
     It uses order statistics (normal approximation of the binomial), so it assumes no
     distribution. It is infinite for fewer than LEAST samples.

@@ -80,7 +80,7 @@ HOST_TIMES = 7  # samples of the host's time
 
 
 def count_steps(run: Run, device: AnyDevice) -> int:
-    """Return the number of steps in a sample: a power of two, for SAMPLE seconds."""
+    """Return the number of steps that take about SAMPLE seconds, a power of two."""
     run(2)
     us = clock_for(device).taken(lambda: run(STEPS[0])) / STEPS[0]
     if us > 1e6 * SAMPLE:

@@ -258,7 +258,7 @@ class CudaSource(TunableSource):
 
 
 class PlainCSource(CudaSource):
-    """A plain C function, passed as a string, to call and time on a processor."""
+    """A plain C function, passed as a string, to call and time on a CPU."""
 
     def make(self, constants: Constants) -> CFunction:
         if self.options.target != "cpu":

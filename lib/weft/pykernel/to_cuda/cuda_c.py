@@ -30,7 +30,7 @@ from ..language import PythonKernel, source_of, value_of
 from . import Translation, translate_kernel
 from .types import Argument, of_argument
 
-CACHED_CONFIGS = 256  # launch shapes kept per runner
+CACHED_CONFIGS = 256  # maximum number of launch shapes kept per runner
 _INT = 2**31
 
 

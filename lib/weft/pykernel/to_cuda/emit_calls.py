@@ -1,4 +1,4 @@
-"""Write calls in C: the language, math, conversions, atomics, printf and helpers."""
+"""Write calls in C: weft.cuda, math, conversions, atomics, printf and helpers."""
 
 from __future__ import annotations
 

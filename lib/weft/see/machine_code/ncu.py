@@ -199,7 +199,7 @@ class Metric:
         )
 
     def theirs(self, found: dict[str, float]) -> float | None:
-        """Return ncu's number; None if ncu did not report all of it."""
+        """Return ncu's number; None if metrics that it requires are missing."""
         values = [found[name] for name in self.ncu if name in found]
         if not values or not all(name in found for name in self.less):
             return None
