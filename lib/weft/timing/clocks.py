@@ -341,7 +341,7 @@ class KernelTimer(WallTimer):
     """The sum of the durations of each call's kernels, as CUPTI reports them.
 
     A marker kernel that no contender uses precedes each call and separates the calls.
-    If it negates enough numbers, it also flushes the cache.
+    It inverts the bits of an array; if the array is large, this flushes the cache.
     """
 
     name = "kernel"

@@ -132,7 +132,7 @@ def write_json(
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
-    """Read a file of write_json(); raise ValueError, with its path, if invalid."""
+    """Read a file of write_json(); raise ValueError with the path if it is invalid."""
     try:
         results = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:

@@ -183,7 +183,8 @@ def gxx() -> str | None:
 def vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
     """Return nvcc's flags for the cuDNN and cuBLAS headers in pip's wheels.
 
-    The flags must follow the toolkit's, since such a folder may contain other versions.
+    They must follow the toolkit's own flags, since these folders may contain headers of
+    other versions.
     path: sys.path, an argument so that the result can be cached
     """
     spec = importlib.util.find_spec("nvidia")  # a namespace package without code

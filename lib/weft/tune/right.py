@@ -130,7 +130,7 @@ class ReferenceAnswer:
     def _compare(self, name: str, got: torch.Tensor) -> float:
         want, bound = self.want[name], self.bound[name]
         error = (got.to(want.dtype) - want).abs()
-        # Written this way, a NaN in `got` is bad unless it is expected.
+        # This test treats a NaN in `got` as bad unless it is expected.
         good = (error <= bound) | (got == want) | (got.isnan() & want.isnan())
         if good.all():
             ratio = torch.where(error > 0, error / bound, 0.0).nan_to_num(0.0, 0.0, 0.0)

@@ -139,7 +139,7 @@ def _compile_by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> MachineCod
 
 
 def _read_stamp(file: Path) -> tuple[float, ...]:
-    """Return values that change when the file or a header it may include changes."""
+    """Return values that change if the file, or a header it may include, changes."""
     folders = (file.parent, build.KERNELS, COMMON)
     headers = [header for folder in folders for header in folder.glob("*.*h")]
     return tuple(path.stat().st_mtime for path in (file, *headers))

@@ -20,7 +20,7 @@ from ...report.html import BOLD, FAINT, PRE, colour_text, make_page, write_title
 from .compilation import KernelSource
 from .instructions import CodeLoop, Instruction, KernelCode, told
 
-SHORT = 48  # A kernel without loops and with at most this many instructions is open.
+SHORT = 48  # A kernel without loops and with at most this many instructions is shown.
 NAMES = {"ptx": "PTX", "sass": "SASS"}
 _MEMORY = {
     **{"global load": READ, "global store": WRITTEN, "global atomic": WRITTEN},

@@ -35,7 +35,7 @@ _PLACES = (
 
 
 class NoCounters(KernelError):
-    """Raised if ncu returns no counters; the message has the reason and the cure."""
+    """Raised if ncu returns no counters; the message contains reason and cure."""
 
 
 def find() -> str | None:

@@ -102,7 +102,7 @@ def _choose_start(
     per = [len(_build_moment(scene, ALL, who).mine) if who else 0 for who in selections]
     busy = [j for j, count in enumerate(per) if count == max(per)]
     middle = min(busy, key=lambda j: _measure_distance(scene, selections[j]))
-    # The thread's arrows would tangle: show those before the first barrier.
+    # All of the thread's arrows would tangle: show those before the first barrier.
     if max(per) > TANGLE and len(times) > 1 and scene.thread is None:
         return (
             int(len(_build_moment(scene, times[1], selections[middle]).mine) > 0),

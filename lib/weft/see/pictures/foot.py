@@ -134,8 +134,8 @@ def marks(
 ) -> str:
     """Mark the cells and threads of findings; a cell outside the array is hollow.
 
-    behind: maps a (block, thread) to the test for points where its arrows are hidden
-    (arrows.Hidden.at).
+    behind: a function that maps a (block, thread) to a test for the points where that
+    thread's arrows are hidden (arrows.Hidden.at).
     """
     out = []
     for finding in findings_of(scene):

@@ -383,7 +383,7 @@ def layout_of(scene: Scene) -> AccessLayout:
 def _group_arrays(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
     """Group the arrays: above the threads, below them, and in shared memory.
 
-    Arrays that are written are below, unless they have rows and columns.
+    Arrays that are written are below, unless some array has rows and columns.
     """
     found, above, below, shared = scene.found, [], [], []
     written = set(np.unique(found.array[found.writes]).tolist())

@@ -179,7 +179,7 @@ def behind(path: str, colour: str) -> str:
 def _split_pieces(
     curve: np.ndarray, hidden: Callable[[np.ndarray, np.ndarray], np.ndarray] | None
 ) -> str:
-    """Return the path of a cubic Bezier curve (4 points) without hidden parts."""
+    """Return the path of a cubic Bezier curve (4 points) without its hidden parts."""
     ends = [(0.0, 1.0)]
     if hidden is not None:
         t = np.linspace(0, 1, POINTS)
@@ -204,7 +204,7 @@ def _split_pieces(
 
 
 def _compute_polar(a: float, b: float) -> list[tuple[float, float, float]]:
-    """Return the polar arguments for the control points of the part from a to b."""
+    """Return the blossom's arguments that yield the control points from a to b."""
     return [(a, a, a), (a, a, b), (a, b, b), (b, b, b)]
 
 
@@ -307,7 +307,7 @@ class Drawing:
         return document(self.width, self.height, self._write_body(at), self.title)
 
     def image(self) -> str:
-        """Draw the start as an <img>, with its own background, light or dark."""
+        """Draw the initial still as an <img> with its own background, light or dark."""
         body = GROUND + self._write_body(None)
         text = document(self.width, self.height, body, self.title)
         data = base64.b64encode(text.encode()).decode()
