@@ -165,7 +165,7 @@ def guard(
 ) -> str:
     """Return a cure for an access outside an array; "" if there is nothing to add.
 
-    parts: the indices as written. at: their values. lines: the source up to the access.
+    parts: the indices as written. at: the values. lines: the source up to the access.
     form: template of an if statement, "if ({})" or "if {}:".
     """
     if not parts or len(parts) != len(at):

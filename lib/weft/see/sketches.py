@@ -181,7 +181,7 @@ def bits(formats: Mapping[str, tuple[int, int]]) -> None:
 
 
 def owners(which: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return each element's lane and its index in it, for 16-bit mma.sync with k = 16.
+    """Return each element's lane, and its index in that lane, for 16-bit m16n8k16.
 
     which: "a" (16,16), "b" (16,8) or "c" (16,8). Indices of a and b count 16-bit
     elements, two to a register. Source: PTX ISA, "Matrix Fragments for mma.m16n8k16".

@@ -269,8 +269,8 @@ def modelled(
     stream), which take us["in"], us["work"] or us["out"] µs; and ("record", event,
     stream) or ("wait", event, stream), where any value may name an event. launch: the
     host's time for each entry in µs. A stream runs its entries in order. At most one of
-    each kind runs at a time, since there is one copy engine each way and a kernel fills
-    the GPU. Raises ArgumentError for another kind, and for an event that was not
+    each kind runs at a time, since there is one copy engine per direction and a kernel
+    fills the GPU. Raises ArgumentError for another kind, and for an event that was not
     recorded.
     """
     free: dict[Any, float] = {}  # the time at which each engine or stream is free

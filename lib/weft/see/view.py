@@ -52,7 +52,7 @@ _CELL = "text-align:left;vertical-align:top;padding:0 1em 0 0;border:0"
 def beside(left: str, right: str, *titles: str) -> Beside:
     """Show two texts with corresponding parts at the same height.
 
-    Each statement and each comment stays whole, even over several lines. They are
+    Each statement and each comment stays whole, even if it has several lines. They are
     matched by a longest common subsequence, as in diff, weighted by the share of common
     words (Needleman and Wunsch, J. Mol. Biol. 48(3), 1970).
     """

@@ -204,11 +204,11 @@ KINDS = (
     ("wgmma", "bf16", 90, 90),
 )
 COPIED = {"cuda": 1 << 28, "cpu": 1 << 25}  # number of floats in a copy
-IN_L2 = 1 << 22  # floats: 16 MiB exceed all L1 caches, and fit in an L2 cache
-BLOCKS_A_PROCESSOR = 8  # reading blocks per multiprocessor: 2048 threads
+IN_L2 = 1 << 22  # floats: 16 MiB exceed all L1 caches but fit in an L2 cache
+BLOCKS_A_PROCESSOR = 8  # blocks that read per multiprocessor: 2048 threads
 BURST = 1e-3  # duration of a kernel, in seconds
 SECONDS = 0.4  # approximate seconds of timing per kernel
-THREADS = 256  # per block, as in peaks.cu
+THREADS = 256  # number per block, as in peaks.cu
 
 
 def peaks(device: str = "cpu", again: bool = False) -> list[Row]:

@@ -1,4 +1,4 @@
-"""One description of work to time, and one race for all of it.
+"""Describe work to time, and time it in a race of several contenders.
 
     results = race({"ours": Contender(run), "theirs": Contender(call=f)}, "cuda")
     results["ours"].us                  the median, in microseconds

@@ -81,9 +81,9 @@ class Arguments:
 class ReferenceAnswer:
     """The expected outputs, and their error bounds.
 
-    reference: a function of inputs (floats as float64), numbers and sizes by their
-    names in the kernel, or of the inputs in order. It returns the outputs, then the
-    inout arrays. terms: the number of products summed into an element; None: estimated.
+    reference: a function that takes inputs (floats as float64), numbers and sizes by
+    the kernel's names, or the inputs in order. It returns the outputs, then the inout
+    arrays. terms: the number of products summed into an element; None: estimated.
     """
 
     def __init__(

@@ -163,7 +163,7 @@ _KINDS = {"load": "read", "store": "write", "atomic": "atomic"}
 
 @dataclass(frozen=True)
 class Metric:
-    """One number. ncu: the metrics to sum, from which those in `less` are subtracted.
+    """A compared number. ncu: metrics to add. less: metrics to subtract from the sum.
 
     what, space, kind: the column to sum in our counters, and the space and kind of its
     places. exact: whether it is a count that must be equal, not a ratio or a time.

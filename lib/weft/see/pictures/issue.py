@@ -39,7 +39,7 @@ class Model:
 
     schedulers: the number of schedulers, each of which issues one instruction per
     cycle. resident: the maximum number of resident warps on a multiprocessor (64 on
-    A100 and H100, 48 on 8.6 and 8.9).
+    A100 and H100, 48 on compute capability 8.6 and 8.9).
     """
 
     memory: int = 400

@@ -147,8 +147,8 @@ def arrow(
 ) -> str:
     """Draw a curve, vertical (or level) at both ends, with an arrowhead at its end.
 
-    hidden: a function that maps points (x, y) to a mask of those behind something. The
-    curve is faint there, since it would look broken if it ended.
+    hidden: a function that maps points (x, y) to a mask of hidden points. The curve is
+    faint there, since a gap would make it look broken.
     """
     (x0, y0), (x1, y1) = start, end
     way = x1 - x0 if level else y1 - y0
@@ -287,7 +287,7 @@ class Slider:
 class Drawing:
     """The fixed part of a picture, and the parts for each position of the sliders.
 
-    frames: for each combination of stops, a list of parts that several may share.
+    frames: for each combination of stops, a list of parts; combinations share parts.
     start: the stops of the static picture. account: a description in words. taken: the
     occupied frames, as (left, top, right, bottom), if they are known.
     """
