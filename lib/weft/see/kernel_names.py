@@ -42,7 +42,7 @@ MARKS = {
     "FMA": "FMA: plain multiply-adds of float32: sgemm, simt, scudnn in the name",
 }
 
-# Pattern in the name -> (short name, work, library); the first match counts.
+# Pattern in the name -> (short name, work, library); the first match is used.
 RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"^Memcpy (\w+)", r"copy \1", "a copy between memories", "CUDA"),
     (r"^Memset", "set", "fill memory with a byte", "CUDA"),

@@ -231,7 +231,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
     # as on a GPU.
     plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
     plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp"]
-    plain += ["-fstack-clash-protection"]  # a full stack reaches its guard page
+    plain += ["-fstack-clash-protection"]  # an overflow reaches the guard page
     plain += ["-fwrapv"]  # an overflowing int wraps, as on a GPU
     # g++ reads the rewritten text from a pipe, so -iquote names the source's folder.
     plain += ["-iquote", str(source.parent)]

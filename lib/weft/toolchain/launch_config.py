@@ -102,7 +102,7 @@ def _convert_whole(kernel: str, argument: str, value: Any) -> int:
     if hasattr(value, "__index__"):
         try:
             return operator.index(value)
-        except Exception:  # a foreign __index__ may raise anything
+        except Exception:  # a foreign __index__ may raise any exception
             pass
     hint = " (n / 2 is a float, n // 2 is a whole number; cdiv(n, 2) rounds up)"
     raise ArgumentError(

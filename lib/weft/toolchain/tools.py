@@ -95,7 +95,7 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "", join_pool) as pool:
         try:
             yield pool
-        except BaseException:  # also Ctrl-C: waiting for all could take a minute
+        except BaseException:  # includes Ctrl-C; the compilers may need a minute
             pool.shutdown(wait=False, cancel_futures=True)
             for child in list(running):
                 _kill(child)
@@ -175,7 +175,7 @@ def nvcc() -> str | None:
 
 
 def gxx() -> str | None:
-    """Return the path of the CPU target's C++ compiler (CXX overrides), or None."""
+    """Return the path of the CPU target's C++ compiler (CXX overrides it), or None."""
     return shutil.which(os.environ.get("CXX", "g++"))
 
 
@@ -183,7 +183,8 @@ def gxx() -> str | None:
 def vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
     """Return nvcc's flags for the cuDNN and cuBLAS headers in pip's wheels.
 
-    The flags must follow the toolkit's, since such a folder may contain other versions.
+    They must follow the toolkit's own flags, since these folders may contain headers of
+    other versions.
     path: sys.path, an argument so that the result can be cached
     """
     spec = importlib.util.find_spec("nvidia")  # a namespace package without code
@@ -211,7 +212,7 @@ _UNREADABLE = re.compile(r'["\\\x00-\x1f\x7f\udc80-\udcff]')
 
 
 def find_tool(name: str) -> str:
-    """Return the path of "g++" or "nvcc"; raise BuildError, with a cure, without it."""
+    """Return the path of "g++" or "nvcc"; raise BuildError with a cure if missing."""
     if match := _UNREADABLE.search(str(ROOT)):
         raise BuildError(
             f"the lab is in {str(ROOT)!r}, and {name} cannot read a folder with "

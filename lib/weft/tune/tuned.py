@@ -29,10 +29,10 @@ class Tuned:
     """The result of autotune(): best(*args) launches the winner in its grid and block.
 
     The arrays must have the tuned shapes. name: the kernel's name. constants: the
-    winner's constants; kernel: the winner, for launches in another grid; run: the
-    winner in its grid and block. rows: a row for each candidate that `where` allows, in
-    the lab's JSON format, best first; counts: the number of excluded candidates by
-    reason. shapes: those of the arguments, None for arguments that are not arrays; ()
+    winner's constants; kernel: the winner, for launches with another grid; run: the
+    winner with its grid and block. rows: a row for each candidate that `where` allows,
+    in the lab's JSON format, best first; counts: the number of excluded candidates by
+    reason. shapes: the arguments' shapes, with None for arguments other than arrays; ()
     if all shapes are allowed. cached: whether the result is from an earlier call.
     stopped: whether Ctrl-C ended the timing.
     """

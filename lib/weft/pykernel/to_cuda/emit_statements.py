@@ -62,7 +62,7 @@ def write_for(writer: UnitWriter, one: ast.For) -> None:
 def _write_bound(
     writer: UnitWriter, one: ast.For, node: ast.AST, word: str, type_: str
 ) -> CExpression:
-    """Write a bound of range(), which Python computes once, and C in every turn.
+    """Write a bound of range(), which Python computes once but C in every turn.
 
     A bound that may change during the loop is therefore stored in a constant.
     """
@@ -245,7 +245,7 @@ def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
         element = writer.exprs.expr(target)
         place, type_ = element.text, element.type
     value = writer.exprs.value(one.whole, type_)
-    # Write a = a + x as a += x if C then computes the same.
+    # Write a = a + x as a += x if C then computes the same value.
     left = (
         writer.exprs.expr(one.whole.left) if type_ != "half" else CExpression("", 0, "")
     )

@@ -62,7 +62,7 @@ class Expressions:
     # ---- entries ----
 
     def value(self, node: ast.AST, type_: str, stored: bool = True) -> CExpression:
-        """Write an expression as a C type.
+        """Write an expression, converted to a C type.
 
         stored: whether the value is assigned, which converts it implicitly.
         """

@@ -2,8 +2,8 @@
 
 The source is walked in order until nothing changes. A variable has one type, which
 joins the types of all its values. A span is the least and the largest value, if the
-source shows them. Indices of threads, sizes, loops from 0, and their sums and products
-are never negative, so their `//` and `%` become those of C.
+source shows them. Thread indices, sizes, loop variables from 0 on, and sums and
+products of these are never negative. `//` and `%` of them become C's / and %.
 """
 
 from __future__ import annotations

@@ -315,7 +315,7 @@ def _element_type(name: str, dtype: Any) -> ScalarType:
 
 
 def rebase_array(array: ArrayType, root: str) -> ArrayType:
-    """Return the array as the memory of the parameter or local `root`."""
+    """Return the array type with the parameter or local `root` as memory owner."""
     return replace(array, root=root)
 
 

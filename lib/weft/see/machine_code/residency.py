@@ -92,7 +92,7 @@ class Occupancy:
 
     @property
     def fits(self) -> dict[str, int | None]:
-        """The number of blocks that each resource allows; None if it is not used."""
+        """The number of blocks that each resource allows; None for unused resources."""
         limits = self.limits
         return {
             "threads": limits.warps // self.warps_each,
@@ -140,7 +140,7 @@ class Occupancy:
         return max(self.sweep(), key=lambda one: (one.occupancy, -one.threads))
 
     def next(self) -> str:
-        """Write how one more block would fit.
+        """Describe the saving that makes room for one more block.
 
         Returns "" unless registers or shared memory alone are the limit.
         """
@@ -239,8 +239,8 @@ def occupancy(
         occupancy(registers=40, shared=16 << 10, threads=256, arch="sm_80")
 
     threads: threads per block; None: the smallest size with the highest occupancy.
-    shared: bytes of shared memory per block; for a kernel, dynamic shared memory in
-    addition to its static. registers: registers per thread, in place of the kernel's.
+    shared: bytes of shared memory per block; for a kernel, only of dynamic shared
+    memory. registers: registers per thread, in place of the kernel's own number.
     arch: an architecture; None: that of this machine's GPU, or sm_90 without a GPU.
     Raises ArgumentError for sizes that no GPU supports.
     """
@@ -266,7 +266,7 @@ def _limit_by_registers(registers: int, warps: int) -> int | None:
     """Return the number of blocks, of `warps` each, that have enough registers.
 
     As in cuda_occupancy.h, each warp's registers are in one of four partitions. CUDA
-    refuses the launch unless each partition could hold an equal share of the block's
+    refuses the launch unless each partition has room for an equal share of the block's
     warps, rounded up.
     """
     if not registers:
@@ -311,7 +311,7 @@ def draw_occupancy(one: Occupancy) -> str:
 
 
 def _draw_room(one: Occupancy, y: float) -> tuple[str, float]:
-    """Draw a bar for each resource, as long as the number of blocks it allows."""
+    """Draw a bar for each resource; its length is the number of blocks that fit."""
     out = [label(0, y, "room for blocks", SMALL, faint=True)]
     counts = [count for count in one.fits.values() if count is not None]
     # A resource far from the limit would squeeze the bars that matter.

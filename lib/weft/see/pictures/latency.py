@@ -213,7 +213,7 @@ def _draw_marks(
     fill: float,
     edge: str,
 ) -> str:
-    """Draw the spans of one state; flat rows become strokes, which take less text.
+    """Draw the spans of one state; in flat rows as strokes, which need less SVG text.
 
     form: the distance between rows, the gap between rows, and the width of a cycle, in
     pixels.
@@ -418,7 +418,7 @@ def replayed(report: Report, model: Model) -> Replayed:
 
 
 def _choose_window(cycles: int, model: Model) -> int:
-    """Choose the number of cycles to draw: all of them, or a few successive loads."""
+    """Choose how many cycles to draw: all, or enough for a few successive loads."""
     long = WINDOW * model.memory
     return max(64, min(cycles, long)) if cycles > long else max(64, cycles)
 
