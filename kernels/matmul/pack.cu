@@ -26,8 +26,8 @@ struct copy {
     size_t bytes;          /* size of `to`; 0: there is nothing to copy */
 };
 
-/* The blocks for each matrix of a copy. If more than `down` are needed, these
- * take turns. */
+/* The blocks for each matrix of a copy. If `down` is too few for all rows, each
+ * block copies several pieces. */
 struct blocks {
     unsigned across, down;
 };

@@ -145,9 +145,9 @@ static __device__ __forceinline__ void read_rows(float4 a_r[TM], address at,
  * into a second a_r.
  *
  * pdl_trigger() serves as a fence across which ptxas moves no multiply-add. (A
- * kernel that it lets start early waits in pdl_wait().) One fence per pass was
- * faster than none with one group, and faster than one per step with several
- * groups. */
+ * kernel that starts early because of it waits in pdl_wait().) One fence per
+ * pass was faster than none with one group, and faster than one per step with
+ * several groups. */
 template <class S, class Next>
 static __device__ __forceinline__ void
 multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],

@@ -36,8 +36,8 @@ cut(const struct product *q, const struct making *how, int width, int cluster) {
     return t;
 }
 
-/* Return t with the tiles of the last round, of `slots` per round, in at most
- * `parts` parts each. */
+/* Return t with each tile of the last round cut into at most `parts` parts. A
+ * round has `slots` tiles. */
 static inline struct tiles in_parts(struct tiles t, int slots, int parts,
                                     int grain) {
     t.whole = t.count - t.count % slots;
@@ -66,8 +66,8 @@ static inline double stage_cycles(const struct product *q,
 }
 
 /* Estimate the cycles of a product, at 1.7 GHz, as measured on an H200. Tiles
- * of 256 columns need the fewest loads, those of 64 columns twice the bytes for
- * each product; but with few tiles, multiprocessors are idle. */
+ * of 256 columns load the fewest bytes for each product, tiles of 64 columns
+ * twice as many. But with few tiles, multiprocessors are idle. */
 static inline double cycles(const struct product *q, const struct tiles &t,
                             const struct making *how, int sms) {
     const int slots = sms / t.cluster;
@@ -93,9 +93,9 @@ static inline int best_cluster(const struct product *q,
                : 1;
 }
 
-/* Return the fastest combination of width and number of parts. Parts are tried
- * for a round or two, or up to 8 parts, since with several rounds the last one
- * wastes less. */
+/* Return the fastest combination of width and number of parts. The search
+ * begins with as many parts as fill a round, or with 8 if these are more, since
+ * with several rounds the last one wastes less. */
 static inline struct tiles best_tiles(const struct product *q,
                                       const struct making *how, int sms) {
     struct tiles best = {};

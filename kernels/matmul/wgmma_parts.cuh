@@ -16,8 +16,8 @@
  *          second begin early, the blocks of the second crowd the
  *          multiprocessors where no block of the first runs: 11 us instead of
  *          8.8.
- * Limit:   the second launch, since a short product is faster with idle
- *          multiprocessors. At 256x16384x256, the 4 MB of sums. */
+ * Limit:   the second launch: for a short product it costs more than idle
+ *          multiprocessors do. At 256x16384x256, the 4 MB of sums. */
 #ifndef WEFT_WGMMA_PARTS_CUH
 #define WEFT_WGMMA_PARTS_CUH
 #include "wgmma_store.cuh"
@@ -36,7 +36,7 @@ PTX_INLINE float4 *sums_of(const struct tiles &t, int part, int rank) {
     return (float4 *)t.sums + ((size_t)part * t.cluster + rank) * fours;
 }
 
-/* Store a consumer's sums of part `part`. The other kernel reads only those
+/* Store a consumer's sums of part `part`. The second kernel reads only those
  * inside c. */
 template <int BN, int TURNED>
 PTX_INLINE void store_part(const float (&acc)[BN / 2], const struct piece &p,

@@ -86,7 +86,7 @@ PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int rank,
     return {row * BM, left / height * bn, item};
 }
 
-/* Return the number of pieces of all tiles, and piece `number`. */
+/* pieces() returns their number over all tiles, piece_at() piece `number`. */
 __host__ __device__ inline int pieces(const struct tiles &t) {
     return t.whole + (t.count - t.whole) * t.parts;
 }
@@ -101,8 +101,8 @@ PTX_INLINE struct piece piece_at(const struct tiles &t, int number, int bn) {
             first + (left < t.part_steps ? left : t.part_steps), part};
 }
 
-/* Return the calling block's first piece, and the distance to its next
- * piece. */
+/* Return the number of the calling block's first piece, and the step to its
+ * next one. */
 PTX_INLINE int first_piece(const struct tiles &t) {
     return (int)blockIdx.x / t.cluster;
 }
@@ -167,8 +167,8 @@ PTX_INLINE void release(mbarrier *empty, int cluster) {
     if (rank < (unsigned)cluster) mbarrier_arrive_at(empty, rank);
 }
 
-/* The rows of a (or columns of b) and k of one stage, as bytes and boxes of T.
- * If k runs along the rows there is one box, otherwise a box for every 128
+/* A stage of an operand: WIDTH rows of a (or columns of b) x BK of k, of type
+ * T. If k runs along the rows TMA loads one box, otherwise a box for every 128
  * bytes. */
 template <typename T, int WIDTH, int BY_K> struct operand {
     enum {
@@ -176,7 +176,7 @@ template <typename T, int WIDTH, int BY_K> struct operand {
         ACROSS = BK, // rows of a in a box in which k does not run along the
                      // rows
         BYTES = WIDTH * WGMMA_ROW,
-        // The distance from one wgmma's k to the next: 32 bytes of a row, or
+        // The bytes from one wgmma's k to the next one's: 32 in a row, or whole
         // rows.
         K_STEP = BY_K ? 32 : 32 / (int)sizeof(T) * WGMMA_ROW,
         APART = BK * WGMMA_ROW, // distance between such boxes
@@ -210,7 +210,7 @@ template <typename T, int WIDTH, int BY_K> struct operand {
                                (unsigned short)((1 << parts) - 1));
     }
 
-    /* Make the map of an array of `width` rows (or columns) and k. Returns a
+    /* Make the map of an array of `width` rows (or columns) x k. Returns a
      * weft_status. */
     static int make_map(tensor_map *map, enum tensor_type type,
                         const void *data, int width, int k, size_t pitch,
@@ -259,8 +259,8 @@ static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
 }
 
 /* Keep the ring full, piece after piece, as the single producer thread. S
- * describes the rung's stages. LOADED of their STAGE bytes are a, then b. With
- * a lo_map, b's low parts follow in the same layout.
+ * describes the rung's stages. The LOADED bytes of a stage are a, then b. With
+ * a lo_map, b's low parts follow, in b's layout.
  *
  * Every other piece reads its k backwards, since the L2 cache still has the
  * parts that the blocks read last. */
