@@ -90,7 +90,7 @@ void cnn_release_order(struct order *order);
 int cnn_send_order(struct order *to, const int32_t *order, int count,
                    weft_stream stream);
 
-/* Reject a number that is no data set, a data set that does not exist, and
+/* Reject the number of an unknown data set, a data set that was not given, and
  * indices beyond its end. Messages contain `function`. */
 int cnn_check_set(const char *function, int set);
 int cnn_check_order(const weft_cnn *cnn, const char *function, int set,

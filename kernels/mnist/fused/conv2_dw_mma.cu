@@ -2,9 +2,9 @@
  * bf16 or fp16.
  *
  * Idea:    compute the products of dw_tiles.cuh image after image, and copy the
- *          next image during the products of this one. Half of the warps take
- *          every other group of windows. The halves are added at the end, and
- *          each block stores a slot of sums.
+ *          next image during the products of this one. Each half of the warps
+ *          takes every other group of windows. The halves' sums are added at
+ *          the end, and each block stores a slot of sums.
  * Limit:   tensor cores, and the construction of dy before the products.
  * Shared:  tf32 208 KB, 16 bits 106 KB. */
 /* g++: -O1 */

@@ -3,8 +3,8 @@
  * Idea:    see conv2_fp32.cuh. While an image's result is in shared memory, the
  *          block also selects each window's winner and adds up the sums for
  *          BN2's mean and variance. Since batch norm is monotone for each
- *          channel, the winner is the largest value if its weight is positive
- *          and the smallest if it is negative.
+ *          channel, the winner is the largest value if batch norm's weight is
+ *          positive and the smallest if it is negative.
  * Limit:   the reduction and the epilogue, which take a tenth of the
  *          instructions.
  * Shared:  36 KB for the weights, 34 for an image or 49 for its four parts.
@@ -48,7 +48,7 @@ write_image(const struct conv2_arrays &to, const float *parts, int image,
             int first, const float sign[4], struct four_sums *total) {
     enum { QUADS = COT / 4 };
     const int c = threadIdx.x % QUADS * 4;
-    // Sums within an image are floats, sums over images are doubles, since the
+    // Sums within an image are floats; sums over images are doubles, since the
     // variance is a small difference of these.
     float values[4] = {}, squares[4] = {};
     for (int window = threadIdx.x / QUADS; window < PIXELS3;

@@ -15,12 +15,12 @@
  *     conv2_dw  gradient of conv2's weights          -> dw2
  *     update    adds up parts, SGD, next batch       -> params
  *
- * Nothing is added atomically. If many blocks sum, each stores its part in a
- * separate slot, and the reader adds the slots in their order. So the same seed
- * always gives the same bits.
+ * Nothing is added atomically. If many blocks add to a sum, each stores its
+ * part in a separate slot, and the reader adds the slots in order. So the same
+ * seed always gives the same bits.
  *
  * Intermediate gradients are those of the SUM of the losses. They are of order
- * one for any batch size, so small floats can represent them. update() divides
+ * one for any batch size, so 16-bit floats can represent them. update() divides
  * by the batch.
  *
  * Lesson:  notebooks/15b_mnist_gpu.ipynb, where the algebra is derived. */

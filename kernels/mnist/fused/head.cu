@@ -57,7 +57,7 @@ static __device__ __forceinline__ float head_sum(float x) {
     return x;
 }
 
-/* Compute h[0..4) = relu(fc1) of this lane's units, adding slots in their
+/* Compute h[0..4) = relu(fc1) of this lane's units, adding slots in
  * order. */
 template <int LOADS>
 static __device__ __forceinline__ void
@@ -168,9 +168,9 @@ static __device__ __forceinline__ void head_add(struct head_sums *sums,
     if (lane == 0) sums->loss += from[HEAD_REST + CLASSES];
 }
 
-/* With more than four warps, the second half's sums are added to the first
- * half's until four warps are left. These are side by side in shared memory,
- * and each number of the block's slot is a sum of four. */
+/* While more than four warps have sums, the second half's are added to the
+ * first half's. The last four are side by side in shared memory, and each
+ * number of the block's slot is a sum of four. */
 template <int WARPS> struct head_parts {
     enum { COUNT = WARPS > 8 ? WARPS / 2 : 4 };
     float part[COUNT][HEAD_SHARED];

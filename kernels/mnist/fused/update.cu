@@ -183,8 +183,8 @@ static __global__ void __launch_bounds__(THREADS)
                   block - HEAD_BLOCKS);
 }
 
-/* Copy the parameters. A thread takes weights that are THREADS * blocks
- * apart. */
+/* Write the copies of conv2's and fc1's weights that the kernels read. A
+ * thread's weights are gridDim.x * THREADS apart. */
 template <enum precision P>
 static __global__ void __launch_bounds__(THREADS)
     shadows(typename element<P>::T *conv2_f, typename element<P>::T *conv2_b,

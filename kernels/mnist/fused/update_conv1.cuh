@@ -23,7 +23,7 @@
 
 /* A block has two channels. Half of its threads add up the winners. If a step
  * follows, the other half computes the sums over that step's patches, which
- * become its batch norm as soon as the weights are updated. */
+ * yield its batch norm as soon as the weights are updated. */
 enum { WINNER_THREADS = THREADS / 2 };
 
 struct conv1_shared {
