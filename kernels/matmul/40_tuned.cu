@@ -196,8 +196,8 @@ static double stores_us(const struct product *q, const struct choice *choice) {
     return rate > 0.0 ? STORE_US + bytes / (1000 * rate) : 0.0;
 }
 
-/* Return the device's compute capability times ten. The CPU target reports one
- * that runs all rungs. */
+/* Return the device's compute capability times ten. The CPU target reports a
+ * capability that runs all rungs. */
 static int capability(void) {
 #ifdef __CUDACC__
     return 10 * device_has(cudaDevAttrComputeCapabilityMajor) +

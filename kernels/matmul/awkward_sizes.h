@@ -42,9 +42,9 @@ int matmul_add_partials(const struct product *q, int parts,
 /* Return the number of the current device's multiprocessors. */
 int matmul_multiprocessors(void);
 
-/* Estimate the time in microseconds of the product by each of the three rungs,
- * from rates measured on an H200 and this device's number of multiprocessors.
- * 40_tuned.cu selects a rung by them. */
+/* Estimate the product's time in microseconds for each of the three rungs, from
+ * rates measured on an H200 and this device's number of multiprocessors.
+ * 40_tuned.cu selects a rung by these times. */
 template <typename T> double matmul_narrow_us(const struct product *q);
 template <typename T> double matmul_short_us(const struct product *q);
 double matmul_split_k_us(const struct product *q);

@@ -92,7 +92,7 @@ PTX_INLINE constexpr int column_of(int i, int q, int kk) {
  * file has two banks, of even and odd registers, and an instruction that reads
  * two registers of one bank waits a cycle. A row's number of a stays cached
  * through the row, so the banks of b and of the sum must differ. The compiler
- * ensures that: column j of b is in bank j % 2, its sums are in the other. At
+ * ensures that: column j of b is in bank j % 2; its sums are in the other. At
  * the end of a row, the number of b stays cached instead. Then the new number
  * of a, in bank kk % 2, must not share the sum's bank, so j % 2 == kk % 2 is
  * required there. */

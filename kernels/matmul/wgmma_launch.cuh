@@ -25,8 +25,8 @@ cut(const struct product *q, const struct making *how, int width, int cluster) {
     t.down = CEIL_DIV(q->m, BM * cluster);
     t.across = CEIL_DIV(q->n, width);
     t.count = t.whole = t.down * t.across * q->batch;
-    // Make the number of stages a multiple of the grain: if a loop may end in
-    // the middle, ptxas adds a wait after each product.
+    // Make the number of stages a multiple of the grain: if the loop could end
+    // in mid-grain, ptxas would add a wait after each product.
     t.k_steps = CEIL_DIV(q->k, how->bk * how->grain) * how->grain;
     t.strip = 16 / cluster;
     t.cluster = cluster;
@@ -143,8 +143,8 @@ static inline int no_wgmma(void) {
     return weft_fail(WEFT_EINVAL, "matmul: wgmma needs an sm_90a library");
 }
 
-/* Launch a rung's kernel on as many blocks as there are multiprocessors, or
- * pieces if these are fewer. The kernel may begin before the previous one ends,
+/* Launch a rung's kernel with a block for each multiprocessor, or for each
+ * piece if these are fewer. The kernel may begin before the previous one ends,
  * so it calls pdl_wait(). */
 template <class... P, class... A>
 static int launch_tiles(const char *name, void (*kernel)(P...), int threads,

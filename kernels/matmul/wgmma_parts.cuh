@@ -64,8 +64,8 @@ PTX_INLINE void store_piece(float *c, const tensor_map *c_map, char *out_s,
 
 /* Compute c (m,n) = finish(sums of the parts) for the tiles that were cut,
  * which blockIdx.y counts. This is the second kernel. A lane takes four
- * neighbouring sums. If there are many parts, `groups` lanes share them; the
- * other lanes take neighbouring sums. */
+ * neighbouring sums. If there are many parts, `groups` lanes take the same four
+ * sums and divide the parts among them. */
 template <int BN, int TURNED>
 static __device__ __forceinline__ void
 add_sums(float *c, int groups, const struct tiles &t, const struct extras &x) {

@@ -48,9 +48,9 @@ struct weft_cnn {
     struct cnn_marks marks;
 };
 
-/* The state of a call. During the call, the context's device is current, its
- * work follows the last call's work (which may be on another stream), and on
- * the CPU the call watches for Ctrl-C. */
+/* The state of a call. During the call, the context's device is current, and
+ * its work follows the last call's work, possibly on another stream. On the CPU
+ * the call watches for Ctrl-C. */
 struct visit {
     struct weft_watch watch;
     weft_cnn *cnn;

@@ -86,9 +86,9 @@ bn1_add_slots(struct bn1_scratch *scratch_s, const struct bn1_from *from,
 static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
                                                   int k) {
     const int jy = j / 3, jx = j % 3, ky = k / 3, kx = k % 3;
-    // Rows top..bottom are rows 0..27, without the first if a tap reads above
-    // the image and without the last if one reads below, moved by jy - 1 as tap
-    // j is. Columns left..right are similar.
+    // Rows top..bottom are 0..27, without the first if a tap reads above the
+    // image and the last if one reads below. They are moved by jy - 1, as tap j
+    // is. Columns left..right are similar.
     const int top = (jy == 0 || ky == 0) + jy - 1;
     const int bottom = SIDE1 - 1 - (jy == 2 || ky == 2) + jy - 1;
     const int left = (jx == 0 || kx == 0) + jx - 1;

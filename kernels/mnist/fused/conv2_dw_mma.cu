@@ -39,8 +39,8 @@ template <enum precision P_> struct dw_shape {
                   "the sums over slots lie where the second image will");
 };
 
-/* Store the sums of both halves of the warps in the block's slot, half of the
- * m-tiles at a time, since only that many fit in the former place of the
+/* Store the sums of both halves of the warps in the block's slot. This is done
+ * for half of the m-tiles at a time, since no more fit in the place of the
  * images. */
 template <class S>
 static __device__ __forceinline__ void

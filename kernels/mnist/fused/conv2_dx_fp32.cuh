@@ -84,8 +84,8 @@ static __device__ __forceinline__ void copy_codes(uint8_t *codes_s,
                      code1 + i / (COT / 16) * C1 + i % (COT / 16) * 16);
 }
 
-/* Do the work of block `block` of `blocks`. Blocks n, n + 1, .. n + 32 / COT -
- * 1 share an image and a slot. */
+/* Do the work of block `block` of `blocks`. 32 / COT consecutive blocks share
+ * an image and a slot. */
 template <int COT, int SPLIT, int STAGES>
 static __device__ __forceinline__ void
 conv2_dx_block(float *shared, const struct conv2_dx_arrays &a, int block,

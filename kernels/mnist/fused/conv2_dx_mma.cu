@@ -79,8 +79,8 @@ store_winners(float *slot, float *scratch, float sums[SUMS], int first,
     }
 }
 
-/* Compute the winner sums of the batch. Blocks part, part + PARTS, ... share
- * the images. */
+/* Compute the winner sums of the batch. PARTS consecutive blocks share an
+ * image. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_dx(struct dx_arrays a) {

@@ -101,9 +101,9 @@ write_sums(float *slot, double *scratch, const struct four_sums &total) {
     }
 }
 
-/* Compute COT channels of each image. Blocks n, n + 1, .. n + 64 / COT - 1
- * share an image and a slot of sum2. With two STAGES, an image is loaded while
- * the previous one is processed. */
+/* Compute COT channels of each image. 64 / COT consecutive blocks share an
+ * image and a slot of sum2. With two STAGES, an image is loaded while the
+ * previous one is processed. */
 template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static __global__ void __launch_bounds__(conv_shape<C1, COT, SPLIT, 4>::THREADS,
                                          BLOCKS)

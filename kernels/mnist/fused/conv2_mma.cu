@@ -145,8 +145,8 @@ store_sums(float *slot, float *scratch, const float *sum, const float *square,
     }
 }
 
-/* Compute conv2's forward pass. Blocks part, part + PARTS, ... share the
- * images. */
+/* Compute conv2's forward pass. PARTS consecutive blocks share an
+ * image. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_forward(struct conv2_arrays a) {
@@ -192,9 +192,9 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         zero<S::MINE, S::TILES>(acc);
         const char *input = images + buffer * S::IMAGE;
         const int group = warp_m * S::MINE, row = warp_n * S::TILES * 8;
-        // Two copies of the loop cost less than a test inside it, which would
-        // delay the loads of one tap until the products of the previous tap are
-        // done.
+        // Two copies of the loop cost less than a test inside it: the test
+        // would delay one tap's loads until the previous tap's products are
+        // complete.
         enum { LEFT = S::MINE > 1 ? S::MINE - 1 : 1 };
         if (group + S::MINE <= GROUPS)
             conv_tiles<S::P, C1, S::MINE, S::TILES, S::CHANNELS>(

@@ -104,10 +104,10 @@ struct fused {
     struct fused_run *run; /* on the target */
 
     float *params, *grads; /* (PARAMS); gradients of the MEAN loss */
-    /* Copies of conv2's weights in T, in the layouts that its kernels need:
-     * FP32: conv2_f (ic,tap,oc); conv2_b (oc,8-tap,ic) else: conv2_f
-     * (tap,oc,ic); conv2_b (8-tap,ic,oc) and fc1's (out,pixel,channel).
-     * fused_shadows() and update() write them; fc1_back writes fc1's, too. For
+    /* Copies of conv2's and fc1's weights in T. The layouts are, for FP32,
+     * conv2_f (ic,tap,oc) and conv2_b (oc,8-tap,ic); otherwise conv2_f
+     * (tap,oc,ic), conv2_b (8-tap,ic,oc) and fc1_s (out,pixel,channel).
+     * fused_shadows() and update() write them; fc1_back writes fc1_s, too. For
      * FP32 fc1_s is params + FC1_W itself. */
     void *conv2_f, *conv2_b, *fc1_s;
 

@@ -115,7 +115,7 @@ static __device__ __forceinline__ float head_softmax(float logits[CLASSES],
     return logf(sum) - mine;
 }
 
-/* Compute dh[0..4) from the logits' gradients, and add those to the sums. */
+/* Compute dh[0..4) from the logits' gradients; add to all sums of gradients. */
 static __device__ __forceinline__ void
 head_back(float dh[4], struct head_sums *sums, const float h[4],
           const float dlogits[CLASSES], const float weights[CLASSES][4],

@@ -59,9 +59,9 @@ template <class T, int K> struct weight_rows {
 
 /* Return the output channel that is row `row` of the weights, and so column row
  * % 8 of n-tile row / 8. A thread has columns 2t and 2t + 1 of each tile. With
- * this order, its columns of neighbouring tiles are neighbouring channels, so
- * one store covers 16 bytes of them (4 floats of 2 tiles, or 8 16-bit numbers
- * of 4 tiles). T: the type of the stored results. */
+ * this order, its columns of neighbouring tiles are neighbouring channels. One
+ * store then covers 16 bytes: 4 floats of 2 tiles, or 8 16-bit numbers of 4
+ * tiles. T: the type of the stored results. */
 template <class T> static __device__ __forceinline__ int channel_of(int row) {
     enum { TILES = 8 / (int)sizeof(T), SPAN = 8 * TILES };
     const int tile = row / 8 % TILES, t = row % 8 / 2;
