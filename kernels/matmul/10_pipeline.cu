@@ -75,7 +75,7 @@ struct Shape {
     };
 };
 
-/* The tiles of c that a block computes, in their order. */
+/* The order in which the blocks compute the tiles of c. */
 struct order {
     int down, across; /* tiles per matrix */
     int tiles;        /* tiles of all matrices */
@@ -179,7 +179,7 @@ ask(float *stage, struct source *from, const float *a, const float *b, int m,
     __pipeline_commit(); // empty groups count, too
 }
 
-/* Load a thread's rows of a, four steps of k of each. */
+/* Load four steps of k of each of a thread's rows of a. */
 template <class S>
 static __device__ __forceinline__ void load_a(float4 a_r[S::TM],
                                               const float *a_s) {

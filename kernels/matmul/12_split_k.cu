@@ -31,7 +31,7 @@ enum { BK = 16, STAGES = 3, PAD = 4, SHALLOW = 256, SMALL_WORK = 1 << 24 };
 struct view {
     const float *array; /* address of the block's first tile row and first k */
     size_t pitch;
-    int rows, length; /* rows and steps of k from there to the end */
+    int rows, length; /* rows and steps of k from `array` to the end */
     int k_runs;       /* 1: k runs along the memory; 0: tile rows do */
     int vectors;      /* whether 16 bytes may be copied at a time */
 };

@@ -34,8 +34,8 @@
 /* g++: -O1 */
 #include "wgmma_launch.cuh"
 
-/* Tiles of BM x BN. TURNED: they are tiles of c^T, whose a is b^T, stored
- * (k,n). */
+/* Tiles of BM x BN. TURNED: whether they are tiles of c^T, so that a is b^T,
+ * stored (k,n). */
 template <int BN_, int TURNED_> struct shape {
     typedef operand<float, BM, !TURNED_> a;
     typedef operand<float, BN_, 1> b;
@@ -96,7 +96,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
                 ask<S>(acc, a_r[j], a_s + consumer * OWN_ROWS * WGMMA_ROW,
                        a_s + S::a::BYTES, step + j > p.first);
                 // This stage's products run while the threads wait for the next
-                // stage. Those of the previous stage are complete.
+                // stage. The previous stage's products are complete.
                 wgmma_wait<1>();
                 if (before >= 0) release(&empty[before], t.cluster);
                 before = at.stage;

@@ -161,8 +161,8 @@ consume(float *c, const tensor_map *c_map, const float *a, const float *b,
     }
 }
 
-/* Compute c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch; b stored
- * (n,k). */
+/* Compute c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch. b is
+ * stored (n,k). */
 template <class S>
 static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     matmul_wgmma_3xtf32(float *c, const float *a, const float *b,

@@ -21,7 +21,7 @@ struct work {
     int steps;            /* steps along k per tile */
     int whole;            /* number of leading tiles that are not cut */
     int units;            /* total number of steps of the tiles that are cut */
-    int sharers;          /* number of leading blocks that share them */
+    int sharers;          /* number of leading blocks that share `units` */
     float *partials;      /* sums of the pieces */
     unsigned *arrived;    /* number of finished pieces of each cut tile */
 };

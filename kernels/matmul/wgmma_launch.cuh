@@ -12,7 +12,7 @@ struct making {
     int bk, grain;    /* steps of k in a stage; stages that are taken
                        * together */
     int widest;       /* maximum columns of a tile: 64, 128, ... */
-    int clusters;     /* whether tiles of that width form clusters of two */
+    int clusters;     /* whether the widest tiles form clusters of two */
     double stages[4]; /* cycles per stage with 64, 128, 192, 256 columns */
 };
 

@@ -159,8 +159,8 @@ PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
     tma_store_commit();
 }
 
-/* Store the same box if c's alignment rules out TMA. All threads of a consumer
- * call this function, and each warp stores a line at a time. */
+/* Store a box without TMA if c's alignment rules TMA out. All threads of a
+ * consumer call this function, and each warp stores a line at a time. */
 template <int TURNED>
 PTX_INLINE void carry_box(float *c, const char *box_s, int box,
                           const struct tile &at, const spot<TURNED> &own) {

@@ -71,8 +71,8 @@ struct piece {
 
 /* Return tile `number` for block `rank` of the cluster. Concurrent blocks
  * should share rows of a and columns of b in the L2 cache. So they take neither
- * a row nor a column of tiles but a rectangle: t.strip down, then the next
- * column. */
+ * a row nor a column of tiles but a rectangle: t.strip tiles down, then the
+ * next column. */
 PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int rank,
                                int bn) {
     const int item = number / (t.down * t.across);
@@ -237,11 +237,11 @@ PTX_INLINE int turned_row(int warp, int g) {
 }
 
 /* Load the calling thread's part of 64 rows x 32 of k in the layout of
- * wgmma_tf32(). The boxes have 32 rows and are stored k after k, 128 bytes
- * each. The lanes of one load have k = t and chunks c and c ^ 4 of 16 bytes.
- * The swizzle turns these into chunks c ^ t and c ^ t ^ 4, which cover all 32
- * banks without conflicts. With rows in order the chunks would be c and c ^ 1,
- * and would collide in pairs. */
+ * wgmma_tf32(). The boxes have 32 rows and are stored one k after another, 128
+ * bytes each. The lanes of one load have k = t and chunks c and c ^ 4 of 16
+ * bytes. The swizzle turns these into chunks c ^ t and c ^ t ^ 4, which cover
+ * all 32 banks without conflicts. With rows in order the chunks would be c and
+ * c ^ 1, and would collide in pairs. */
 static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
                                                         const char *a_s) {
     const int thread = (int)threadIdx.x % WARPGROUP, t = thread % 4;

@@ -28,7 +28,7 @@ struct cnn_marks {
                                            * section's end */
     const char *names[MAX_SECTIONS];
     int made;  /* number of events created */
-    int count; /* number of sections that ended, including those without room */
+    int count; /* number of sections that ended, even those without an event */
     cudaError_t error;
 };
 
@@ -66,8 +66,8 @@ struct visit {
         if (!error) error = cudaStreamWaitEvent(stream, cnn->done, 0);
     }
     ~visit() {
-        // A failure of this call comes from the work itself; weft_sync()
-        // reports it.
+        // If this call fails, the cause is the queued work; weft_sync() reports
+        // it.
         cudaEventRecord(cnn->done, stream);
         if (outside != cnn->device) cudaSetDevice(outside);
     }

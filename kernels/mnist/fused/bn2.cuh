@@ -7,7 +7,7 @@
 #define WEFT_BN2_CUH
 #include "fused.h"
 
-/* The inputs of the two numbers, on the target. */
+/* The inputs of scale and shift, on the target. */
 struct bn2_sources {
     const float *sums; /* (count,2,64): sums of c2 and of its squares */
     int count;

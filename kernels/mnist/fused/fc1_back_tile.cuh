@@ -87,8 +87,8 @@ template <class TILE> struct back_block {
     __device__ __forceinline__ float *stage() const {
         return (float *)(TILE::P == FP32 ? a : weights);
     }
-    /* exists() returns whether feature i of the block exists; it does not if
-     * its pixel is past the last. feature() returns its position in a row of
+    /* exists() returns whether feature i of the block exists: its pixel may
+     * be past the last one. feature() returns its position in a row of
      * 3136. */
     __device__ __forceinline__ bool exists(int i) const {
         return pixel + i / TILE::CHANNELS < PIXELS3;
@@ -141,8 +141,8 @@ back_copy_dh(const struct back_block<TILE> &block, const void *from, int first,
     copy_commit();
 }
 
-/* Load this thread's quads of m2: one place in a row, for LOADS rows that are
- * STRIDE apart. */
+/* Load this thread's quads of m2: the same place in LOADS rows that are STRIDE
+ * apart. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_fetch(struct quad<typename TILE::T> *quads,
@@ -257,8 +257,8 @@ back_store_sums(const struct back_block<TILE> &block, const float *shared,
 
 /* ---- dfc1 or the update of the weights ---------------------------------- */
 
-/* Load the weights in float, for the update: this thread's quads, one place in
- * a row, for STEPS rows that are STRIDE apart. FP32 has the weights in shared
+/* Load the weights in float, for the update: this thread's quads, at the same
+ * place in STEPS rows that are STRIDE apart. FP32 has the weights in shared
  * memory. */
 template <class TILE>
 static __device__ __forceinline__ void

@@ -50,7 +50,7 @@ struct head_sums {
     float loss;  /* sum of the losses, in lane 0 */
 };
 
-/* Return the sum over all lanes to each lane, with the same bits in all. */
+/* Return to every lane the sum over all lanes, with the same bits in each. */
 static __device__ __forceinline__ float head_sum(float x) {
     for (int step = 16; step > 0; step /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, step);
@@ -210,7 +210,7 @@ head_put_logits(const struct head_arguments &to, const float logits[CLASSES],
 
 /* Compute the sums that conv1 of the next step needs (moments.cuh) with extra
  * blocks, since the head of a small batch leaves most of the GPU idle. All
- * their inputs are older than the previous kernel. */
+ * inputs of these blocks are older than the previous kernel. */
 template <int WARPS>
 static __device__ void head_ahead(const struct head_arguments &from,
                                   unsigned *warps_s, int block, int blocks) {

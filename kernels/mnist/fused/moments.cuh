@@ -11,8 +11,8 @@
  *
  * A weight vector that detects edges makes var a small difference of large
  * numbers. No accuracy is lost, however: pixels are integers, so their sums are
- * exact. p is 0 outside of the image, though padding applies to the normalised
- * pixel x = scale * q + shift, q in 0..255. With q = 0 outside,
+ * exact. p is 0 outside of the image, since padding applies to the normalised
+ * pixel x = scale * q + shift, not to q in 0..255. With q = 0 outside, too,
  *
  *     sum p[j] p[k] = scale^2 Q + scale shift (A + B) + shift^2 N
  *

@@ -17,7 +17,7 @@
 
 enum { WARPS = THREADS / 32 };
 
-/* The number of blocks of each role, one role after the other. */
+/* The number of blocks of each role, in the order of the roles. */
 enum {
     CONV2_EACH = 128, /* weights per block: a tap, 4 outputs, all 32 inputs */
     CONV2_BLOCKS = TAPS * C2 * C1 / CONV2_EACH,

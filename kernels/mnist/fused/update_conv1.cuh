@@ -37,8 +37,8 @@ struct conv1_gradients {
     double dw, dgamma, dbeta;
 };
 
-/* Compute the gradients of weight `tap` of the block's channel c, and of its
- * batch norm. */
+/* Compute the gradients of weight `tap` of the block's channel c, and of the
+ * channel's batch norm. */
 static __device__ __forceinline__ struct conv1_gradients
 conv1_backward(const struct conv1_shared *b, int c, int tap, double mean,
                double rstd, double per_place) {
