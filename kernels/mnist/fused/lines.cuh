@@ -7,7 +7,7 @@
  * of a chunk in its line is the exclusive or of its number with a key, so no
  * byte is spent on padding:
  *
- * images   16 x 16 pixels, NHWC, the outermost ones the border of zeros. The 8
+ * images   16 x 16 pixels, NHWC; the outermost are the border of zeros. The 8
  *          rows of a matrix are the same pixel of 8 neighbouring windows (2x2,
  *          as pool 2 has them), shifted by the same tap. The key is x/2 - y/2:
  *          from one window to the next it grows by one; from the end of a row
