@@ -47,7 +47,7 @@ static int launch_tiles(const struct product *q, cudaStream_t stream) {
     return WEFT_OK;
 }
 
-/* Launch blocks of TILE * TILE threads, 1024 at most, fewer if c is narrow. */
+/* Launch blocks of TILE * TILE threads: 1024, or fewer if m or n is small. */
 static int launch(const struct product *q, cudaStream_t stream) {
     const int side = q->m < q->n ? q->m : q->n;
     if (side <= 8) return launch_tiles<8>(q, stream);
