@@ -10,8 +10,8 @@
  *              adjacent.
  * Prediction:  the same bytes with a fourth of the loads: 26 instead of 142
  *              other instructions, 580 per 512 multiply-adds, at most 88 % of
- *              the peak. Nothing spills. Bank conflicts and waiting leave 65 %
- *              of it.
+ *              the peak. Nothing spills. Bank conflicts and waiting leave 65
+ *              %.
  * Measured:    H200, 4096^3: 34.5 TFLOP/s, 52 %. Tried: BK = 16: 37.4.
  * Limit:       bank conflicts: a store to a_s and a load of b_s take twice as
  *              many wavefronts as necessary. Rung 7 attacks that.
