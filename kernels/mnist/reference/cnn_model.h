@@ -19,7 +19,7 @@ enum { BLOCK = 2 * VLEN, TAPS = 9, MOMENTS = TAPS + 1 };
  * tiles per image. */
 enum { LINEAR_ROWS = VREGS == 32 ? 8 : 4, CNN_TILES = VREGS == 32 ? 10 : 5 };
 
-/* The sums of one thread. They are added over the threads in their order, so
+/* The sums of one thread. All threads' sums are added in the threads' order, so
  * that the same number of threads gives the same bits. */
 struct cnn_worker {
     double *moments; /* see cnn_patch_moments() */
