@@ -1,6 +1,6 @@
 /* atomics.cpp -- the hooks for __atomic builtins in instrumented code,
- * including the host's code. Each is one access, followed by the operation
- * itself. */
+ * including the host's code. Each hook records one access and then performs the
+ * operation itself. */
 #include "counters.h"
 #include "hooks.h"
 
@@ -105,8 +105,7 @@ void __tsan_atomic_signal_fence(int) {}
 }
 #pragma GCC visibility pop
 
-/* ---- the parts of atomicAdd(float *) and similar functions
- * ----------------- */
+/* ---- the parts of atomicAdd(float *) and similar functions --------------- */
 
 namespace simt::SIMT_FIBERS {
 

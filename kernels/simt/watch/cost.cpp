@@ -94,8 +94,8 @@ static unsigned turns_of(unsigned word_size, unsigned mask,
     return turns;
 }
 
-/* Return the same for atomics: a bank serves its lanes one after another, even
- * those that access the same word. */
+/* Return the number of turns for atomics. A bank serves its lanes one after
+ * another, even those that access the same word. */
 static unsigned turns_of_atomics(unsigned word_size, unsigned mask,
                                  const uintptr_t *at) {
     const unsigned banks = 4 * BANKS / word_size;

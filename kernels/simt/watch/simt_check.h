@@ -17,8 +17,8 @@ extern "C" {
  * nothing. */
 void simt_check_begin(void);
 
-/* Return all results since then as JSON text, or NULL if memory runs out. The
- * caller must free it with simt_check_free().
+/* Return all results since simt_check_begin() as JSON text, or NULL if memory
+ * runs out. The caller must free it with simt_check_free().
  *
  *     {"modules": ["/path/lib.so", ...],
  *      "findings": [{"kind", "text", "site": [module, offset] | null,
