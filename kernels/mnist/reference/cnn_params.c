@@ -66,9 +66,8 @@ size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i) {
 }
 
 /* Transform row `c` (one input channel) of one pair of blocks of conv2's weight
- * to Winograd's form, and store it in u2 (blocks2, positions, blocks1, BLOCK
- * in, BLOCK out) and in u2_t (blocks1, positions, blocks2, BLOCK out, BLOCK
- * in). */
+ * to Winograd's form. Store it in u2 (blocks2, positions, blocks1, BLOCK in,
+ * BLOCK out) and in u2_t (blocks1, positions, blocks2, BLOCK out, BLOCK in). */
 static void transform_row(struct cnn_model *m, int o, int b, int c) {
     const size_t size = (size_t)BLOCK * BLOCK;
     const float *from =

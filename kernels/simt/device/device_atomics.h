@@ -87,9 +87,10 @@ template <class T> SIMT_INLINE T added(T old, bool nothing) {
 
 } // namespace simt
 
-/* The order of the atomics. The compiler must not move an access on which a
- * kernel spins. However, CUDA's atomics order nothing, and the watch build must
- * detect that; nothing moves past its hooks. */
+/* The memory order of the atomics. It must keep the compiler from moving an
+ * access on which a kernel spins. However, CUDA's atomics order nothing, which
+ * the watch build must detect; its hooks keep the compiler from moving anything
+ * past them. */
 #ifdef SIMT_CHECK
 #define SIMT_ORDER __ATOMIC_RELAXED
 #else

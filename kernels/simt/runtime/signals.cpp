@@ -1,9 +1,9 @@
 /* signals.cpp -- turns the faults of a kernel's thread into its launch's fault.
  *
  * The runtime handles the signals of faults while a launch runs, and for some
- * milliseconds after it, since installing and removing five handlers would
- * double the cost of a short launch (watchdog.cpp). If the stack pointer is on
- * a fiber, the handler records the fault and makes the thread continue in
+ * milliseconds after it (watchdog.cpp). Installing and removing five handlers
+ * for each launch would double the cost of a short one. If the stack pointer is
+ * on a fiber, the handler records the fault and makes the thread continue in
  * land(), at the top of its stack; the thread never returns to its old place.
  * All other signals go to the previously installed handler. */
 #include "signals.h"

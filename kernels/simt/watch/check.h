@@ -10,7 +10,7 @@
  *     ubsan.*, undefined.cpp               ... for an index, a shift, a cast
  *     library.cpp                          ... for malloc() and so on
  *     engine.cpp, meetings.cpp             barriers and similar, out of line
- *     absent.cpp                           lanes that do not reach them
+ *     absent.cpp                           lanes that do not reach a call
  *     launch.*                             the life of a launch
  *     sites.cpp                            places in the program
  *     memory.*, variables.cpp              bytes that may be accessed
@@ -19,11 +19,11 @@
  *     races.*, cells.cpp, sync.*           accesses that nothing orders
  *     block_signals.*                      the order between blocks
  *     race_findings.cpp                    the sentence about a race
- *     faults.cpp                           faults of a block, of a launch
+ *     faults.cpp                           faults of a block or a launch
  *     names.cpp                            the names of arrays and threads
- *     log.*, match.cpp                     accesses become requests of warps
- *     tally.cpp, cost.cpp, counters.*      the cost of these, and the sums
- *     findings.cpp, report.*               all of it as text
+ *     log.*, match.cpp                     from accesses to requests of warps
+ *     tally.cpp, cost.cpp, counters.*      the cost of requests, and the sums
+ *     findings.cpp, report.*               all results as text
  *     simt_check.h                         calls for the rest of the project */
 #ifndef SIMT_CHECK_PRIVATE_H
 #define SIMT_CHECK_PRIVATE_H

@@ -129,7 +129,7 @@ void count_warp(Log *log, unsigned warp, unsigned live);
 /* ---- tally.cpp ---------------------------------------------------------- */
 
 Tally *create_tally(Checker *checker);
-Tally *first_tally(); /* the first of all tallies that were created */
+Tally *first_tally(); /* the first tally in the list of all */
 /* Begin a launch on this worker, with all counts zero. */
 void begin_tally(Tally *tally, unsigned launch);
 SiteTally *make_site(Tally *tally, unsigned site);

@@ -52,7 +52,7 @@ static std::tuple<unsigned, unsigned, unsigned> rank(uint3 i) {
     return {i.z, i.y, i.x};
 }
 
-/* Return whether the thread of `f` comes before that of the kept finding. */
+/* Return whether the thread of `f` comes before the kept finding's thread. */
 static bool is_earlier(const Found &f, const Kept &kept) {
     const Found &told = kept.found;
     if (!f.block || !told.block) return false;

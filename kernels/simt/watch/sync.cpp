@@ -230,8 +230,8 @@ static bool releases(const Access &access) {
            access.order == __ATOMIC_ACQ_REL || access.order == __ATOMIC_SEQ_CST;
 }
 
-/* Make accesses before the release precede those of threads that read the
- * variable. */
+/* Make accesses before the release precede the later accesses of threads that
+ * read the variable. */
 static void release(Checker *checker, unsigned me, Variable variable,
                     const Fence *fence) {
     Races &races = checker->races;

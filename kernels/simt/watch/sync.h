@@ -41,7 +41,7 @@ struct Local {
 };
 
 struct Fence {         /* the last fence of a thread */
-    unsigned id, warp; /* id of the fence; last id known of its warp then */
+    unsigned id, warp; /* id of the fence; its warp's last id known then */
 };
 
 struct Answer { /* the result of before_across() */
@@ -76,7 +76,7 @@ struct Sync {
 };
 
 /* Return the id below which every access of thread `other` of the block comes
- * before those of `me`. */
+ * before the next access of thread `me`. */
 SIMT_INLINE unsigned known(const Races &races, unsigned me, unsigned other) {
     const Sync &sync = *races.sync;
     const unsigned warp = me / WARP, bit = 1u << me % WARP;
