@@ -136,7 +136,7 @@ static void run_body(Worker *worker, Fiber *self) {
 /* Remove `self`, whose thread has ended, from all structures of its block. */
 static void finish(Worker *worker, Fiber *self) {
     Warp *warp = self->warp;
-    self->pending = 0; // no thread waits for it any more
+    self->pending = 0; // no thread will wait for its operations
     warp->live &= ~(1u << self->thread.linear % WARP);
     worker->live--;
     self->next->prev = self->prev;

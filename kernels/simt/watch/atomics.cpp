@@ -116,7 +116,7 @@ SIMT_INLINE uint64_t update(void *address, const void *pc, int order,
                             Next *next, const void *closure) {
     hook<sizeof(T)>(address, pc, UPDATE, (uint8_t)order);
     Checker *checker = running_checker();
-    if (checker) go_inside(checker->worker); // next() is no step of the kernel
+    if (checker) go_inside(checker->worker); // next() is not kernel code
     T *at = (T *)address, old = __atomic_load_n(at, __ATOMIC_SEQ_CST), now;
     do now = (T)next(closure, old);
     while (!__atomic_compare_exchange_n(at, &old, now, false, __ATOMIC_SEQ_CST,
