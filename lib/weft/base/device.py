@@ -112,9 +112,13 @@ def current_gpu() -> int:
     return next(index for index in range(count()) if _handle(index) == handle[0])
 
 
+def compute_capability(index: int | None) -> tuple[int, int]:
+    """Return the compute capability of a GPU, e.g. (9, 0); None: the current GPU."""
+    return _read_capability(current_gpu() if index is None else index)
+
+
 @functools.cache
-def compute_capability(index: int) -> tuple[int, int]:
-    """Return the compute capability of a GPU, e.g. (9, 0)."""
+def _read_capability(index: int) -> tuple[int, int]:
     read = functools.partial(_read_value, "int *", "cuDeviceGetAttribute")
     return read(_MAJOR, _handle(index)), read(_MINOR, _handle(index))
 
