@@ -386,7 +386,7 @@ def unwaited(y, x, n):
         (3, {}, "takes a kernel or a function, not 3 of type int"),
         (zoo.CUDA.c_add, {}, 'is a kernel: describe its outputs, e.g. outputs={"c"'),
         (zoo.CUDA.c_add, {"outputs": {"q": "n"}}, "no parameter q; it has c, a, b, n"),
-        (zoo.CUDA, IO, "10 kernels .*: say which"),
+        (zoo.CUDA, IO, "10 kernels .*: choose one"),
         (CELL.fill, {"outputs": {"y": "n"}}, "fill is a template"),
         (zoo.CUDA.c_add, IO | {"inout": {"c": "n"}}, "c: given twice"),
         (zoo.CUDA.c_add, IO | {"bound": 1e-5}, "bound=1e-05: .* as terms="),
@@ -419,7 +419,7 @@ def test_bad_use_is_one_line_that_says_what_to_do(subject, options, words):
 
 def test_a_reference_that_does_not_fit_is_said_so():
     with pytest.raises(
-        ArgumentError, match=r"gives c the shape \(2,\), but outputs= \(1,\)"
+        ArgumentError, match=r"gives c the shape \(2,\), but outputs= gives \(1,\)"
     ):
         check(zoo.CUDA.c_add, lambda a, b: np.ones(len(a) + 1), **IO)
     with pytest.raises(ArgumentError, match="the reference must be a function"):

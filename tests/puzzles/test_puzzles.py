@@ -788,9 +788,12 @@ def test_the_command_checks_a_file(tmp_path, capsys):
         (["check", "late.py", "guards"], "late.py, line 2: expected ':': if i < n"),
         (["check", "odd.py", "guards"], "odd.py: NameError: name 'tenn' is not"),
         (["check", "a.py"], "check FILE NAME"),
-        (["check", "a.txt", "guards"], "a.txt: want a .py or a .cu"),
+        (["check", "a.txt", "guards"], "a.txt: expected a .py or a .cu"),
         (["check", "no.cu", "guards"], "No such file"),
-        (["check", "two.py", "guards"], "needs halve_guarded, this file has one, two"),
+        (
+            ["check", "two.py", "guards"],
+            "needs halve_guarded, but this file has one, two",
+        ),
     ],
 )
 def test_an_error_of_the_command_is_one_sentence(

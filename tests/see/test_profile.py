@@ -160,7 +160,7 @@ def test_a_python_kernel_is_recorded_as_c_with_its_added_parameters():
 
 def test_an_invalid_kernel_is_refused():
     module = load_cuda(SHIFT)
-    with pytest.raises(ArgumentError, match="2 kernels .shift, plain.: say which"):
+    with pytest.raises(ArgumentError, match="2 kernels .shift, plain.: choose one"):
         profile(module)
     with pytest.raises(ArgumentError, match="shift is a template"):
         profile(module.shift)[1, 64](*_arrays(), 64)

@@ -287,7 +287,7 @@ def tuple_of(layout: StructLayout | None) -> str:
 def describe_misfit(layout: StructLayout, dtype: np.dtype) -> str:
     """Describe how a structured dtype differs from a struct; "" if it matches."""
     if dtype.itemsize != layout.size:
-        return f"{layout.name} has {layout.size} bytes, {dtype.itemsize} are given"
+        return f"{layout.name} has {layout.size} bytes, but {dtype.itemsize} are given"
     fields = sorted(dtype.fields.items(), key=lambda item: item[1][1])
     count = len(layout.members)
     if len(fields) != count:

@@ -298,8 +298,8 @@ def _run_function(
         result = call(runner.function, arrays, pool, copies=False)
     if result is None:
         raise ArgumentError(
-            f"{runner.name} returns None: return the result, or say with outputs= "
-            f"which parameters it writes into"
+            f"{runner.name} returns None: return the result, or name with outputs= "
+            f"the parameters that it writes into"
         )
     got = name_results(result, None, runner.name)
     if set(got) != set(trial.want):

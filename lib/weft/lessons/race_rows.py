@@ -171,8 +171,8 @@ class RaceRows:
         )
         print(
             f"batch {batch}, {rung}: {row['us']:.1f} µs per step, "
-            f"{row['us'] / strict:.2f} times the fastest in fp32 and "
-            f"{row['us'] / fastest:.2f} times the fastest of all; "
+            f"{row['us'] / strict:.2f} times the fastest fp32 rung's and "
+            f"{row['us'] / fastest:.2f} times the fastest rung's; "
             f"gradients off by {row['gradient_error']:.0e}"
         )
 

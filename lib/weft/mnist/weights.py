@@ -54,7 +54,7 @@ def initial_weights(
     has no effect.
     """
     if not 0 <= seed < 2**64:
-        raise ArgumentError(f"seed={seed}: want 0 to {2**64 - 1}")
+        raise ArgumentError(f"seed={seed}: expected 0 to {2**64 - 1}")
     sizes = {"channels1": channels[0], "channels2": channels[1], "hidden": hidden}
     sizes |= {"classes": classes, "height": height, "width": width}
     random = np.random.RandomState(seed % 2**32)  # PyTorch uses only these 32 bits

@@ -62,12 +62,12 @@ def parse(words: Sequence[str]) -> InspectOptions:
     json_path = _take(own, "--json")
     listing = _take(own, "--listing") or "hot"
     if listing not in LISTINGS:
-        raise ValueError(f"--listing {listing}: want {', '.join(LISTINGS)}")
+        raise ValueError(f"--listing {listing}: expected {', '.join(LISTINGS)}")
     order = _take(own, "--order")
     if order:
         own += ["--order", "2" if order == "shuffled" else order]
     if not own:
-        raise ValueError("no program: want a .cu file")
+        raise ValueError("no program: expected a .cu file")
     options = run.parse([*own, *program_words])
     if options.build:
         raise ValueError("--build makes an unwatched program: use weft run")

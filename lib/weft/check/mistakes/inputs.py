@@ -62,7 +62,7 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
             )
         return (
             f"looks like a block that does not fit {array}: the kernel depends on "
-            f"the size of its block; if it may, give block="
+            f"the size of its block; if that is intended, give block="
         )
     element = _own_element(error, trial)
     if kind == "bounds" and element is not None and _describe_beyond(trial, element):

@@ -190,7 +190,9 @@ def describe_pattern(
     ):
         only = shorten_shape(*good_blocks)
         sentence = f"It is right with blocks of {only} only, as if it depended on that"
-        return sentence + ("." if given else f": if it may, give block={only}.")
+        return sentence + (
+            "." if given else f": if that is intended, give block={only}."
+        )
     sentence = _by_sizes(right, bad, along or {})
     if sentence:
         return sentence

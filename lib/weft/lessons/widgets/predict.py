@@ -19,7 +19,7 @@ from ...base.store import Kept
 from ...base.style import OURS, REFERENCE
 
 RIGHT = 1.1  # a factor up to this counts as right
-NO_GUESS = "No guess yet: put a number in place of None and run from that cell on."
+NO_GUESS = "No guess yet: replace None with a number and run from that cell on."
 _asked: set[str] = set()  # the questions of this session
 _kept = Kept("guesses")
 
@@ -299,7 +299,9 @@ def _check_number(label: str, value: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not 0 <= number < math.inf:
-        raise ArgumentError(f"predict: {label} is a number from 0 on, not {value!r}")
+        raise ArgumentError(
+            f"predict: {label} must be a number of at least 0, not {value!r}"
+        )
     return number
 
 

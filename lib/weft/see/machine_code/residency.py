@@ -148,7 +148,7 @@ class Occupancy:
             for registers in range(self.registers - 1, 0, -1):
                 if _limit_by_registers(registers, self.warps_each) > self.blocks:
                     return (
-                        f"one block more fits at {registers} registers a thread, "
+                        f"one more block fits at {registers} registers a thread, "
                         f"{self.registers - registers} fewer"
                     )
         if self.binding == ["shared memory"] and self.blocks:
@@ -157,7 +157,7 @@ class Occupancy:
             excess = self.shared - (room - limits.reserved)
             if room > limits.reserved:
                 return (
-                    f"one block more fits at {room - limits.reserved} bytes of shared "
+                    f"one more block fits at {room - limits.reserved} bytes of shared "
                     f"memory, {excess} fewer"
                 )
         return ""
