@@ -82,7 +82,7 @@ def test_a_refusal_has_element_block_thread_values_and_launch():
     assert error.wrong == 1 and error.total == 100
     text = str(error)
     assert text.startswith(
-        "add is wrong with n=100, grid 4, block 32: c[70] is 5, want"
+        "add is wrong with n=100, grid 4, block 32: c[70] is 5, expected"
     )
     assert "1 of 100 elements are wrong" in text
     assert "thread (6,0,0) of block (2,0,0)" in text
@@ -565,7 +565,7 @@ def test_what_a_launch_that_was_asked_for_explains(kernel, sizes, launch, words)
 
 def test_nobody_is_told_to_say_block_who_was_given_the_launch():
     arrays = dict(outputs={"y": "n"}, inputs={"x": "n"}, sizes=[4, 6, 7, 9])
-    with pytest.raises(Mismatch, match="right only at n=6, of 4 runs") as refused:
+    with pytest.raises(Mismatch, match="right only at n=6, one of 4 runs") as refused:
         check(only_six, lambda x: x, **arrays, launch=lambda n: (1, n))
     assert "say block" not in str(refused.value)
 

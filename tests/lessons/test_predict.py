@@ -115,7 +115,7 @@ def test_what_is_no_number_from_0_on_is_refused_in_one_line(wrong):
         ArgumentError, match=r"measured must be a number of at least 0, not"
     ):
         predict("How many?", 1).measured(wrong)
-    with pytest.raises(ArgumentError, match="question is a text"):
+    with pytest.raises(ArgumentError, match="question must be a text"):
         predict("", 1)
 
 

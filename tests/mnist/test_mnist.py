@@ -176,7 +176,7 @@ def test_files_that_do_not_fit(cnn, tmp_path):
         "no fc1.bias": {n: w for n, w in original.items() if n != "fc1.bias"},
         "unknown fc3.bias": original | {"fc3.bias": np.zeros(1, np.float32)},
         r"fc1.bias is float64 \(5,\)": original | {"fc1.bias": np.zeros(5)},
-        r"\(6,\), the model has float32 \(5,\)": original
+        r"\(6,\), but the model has float32 \(5,\)": original
         | {"fc1.bias": np.zeros(6, np.float32)},
     }
     for message, weights in damages.items():

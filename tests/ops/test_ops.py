@@ -246,7 +246,7 @@ BAD = {
     r"kernel_size=\[2, 2, 2\]": lambda: weft.maxpool2d(f32(1, 1, 4, 4), [2, 2, 2]),
     "kernel_size=inf": lambda: weft.maxpool2d(f32(1, 1, 4, 4), float("inf")),
     "x is a NoneType": lambda: weft.relu(None),
-    "x is torch.bool, want": lambda: weft.relu(f32(3) > 0),
+    "x is torch.bool, expected": lambda: weft.relu(f32(3) > 0),
     "x is torch.sparse_coo": lambda: weft.relu(f32(3, 3).to_sparse()),
     "x is >f4.*byte order": lambda: weft.relu(np.ones(3, ">f4")),
     r"strides \(5,\) bytes": lambda: weft.relu(np.zeros(3, "f4, u1")["f0"]),

@@ -109,7 +109,7 @@ def test_a_size_of_0_gives_what_pytorch_gives(op, size, rung, device):
 def test_what_has_nothing_to_do_still_looks_at_its_arguments():
     x, weight = torch.zeros(0, 3, 6, 5), torch.randn(2, 3, 3, 3)
     bad = {
-        r"conv2d: weight is \(2, 4, 3, 3\), want": (x, torch.randn(2, 4, 3, 3)),
+        r"conv2d: weight is \(2, 4, 3, 3\), expected": (x, torch.randn(2, 4, 3, 3)),
         r"conv2d: x is \(0, 3, 6, 5\), .*negative padding": (x, weight, None, -1),
         r"conv2d: x is torch.float64": (x.double(), weight),
     }

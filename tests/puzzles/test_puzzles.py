@@ -243,7 +243,7 @@ def test_an_array_of_another_type_in_c_is_reported_with_the_stubs():
         "__global__ void add_ten(double *out, const float *a) { out[0] = a[0]; }"
     )
     with pytest.raises(
-        ArgumentError, match=r"double \*out, the stub declares float \*out"
+        ArgumentError, match=r"double \*out, but the stub declares float \*out"
     ):
         puzzles.map.check(kernel)
 

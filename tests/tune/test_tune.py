@@ -238,7 +238,9 @@ def test_a_candidate_with_far_fewer_warps_than_the_best_is_pruned():
     candidates = [Candidate({"T": i}, occupancy=i / 100) for i in (4, 11, 100)]
     fit.keep_occupied([*candidates, Candidate({"T": 0})], 0.1)
     assert [one.state for one in candidates] == ["pruned", "ready", "ready"]
-    assert candidates[0].why == "occupancy 4.0%, less than 0.1 of the 100.0% of T=100"
+    assert candidates[0].why == (
+        "occupancy 4.0%, less than 0.1 times the 100.0% of T=100"
+    )
 
 
 # ---- right or wrong --------------------------------------------------------------
@@ -279,7 +281,7 @@ def test_a_softmax_may_add_up_its_rows_in_any_order():
 
 
 def test_missing_writes_and_writes_outside_are_wrong():
-    with pytest.raises(Mismatch, match=r"c\[39, 49\] is nan, want"):
+    with pytest.raises(Mismatch, match=r"c\[39, 49\] is nan, expected"):
         answer().require(lambda c, a, b: c.view(-1)[:-1].copy_((a @ b).view(-1)[:-1]))
 
     def beyond(by):

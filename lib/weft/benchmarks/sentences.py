@@ -377,7 +377,7 @@ def describe_counters(results: Results | None = None) -> str:
         + (
             f". In the other {spell_count(len(distances))} they differ by up to "
             f"{100 * max(distances):.0f} %: Nsight Compute weighs each instruction, "
-            "and Weft weighs each straight piece of the source"
+            "and Weft weighs each straight-line piece of the source"
             if distances
             else ""
         )

@@ -304,8 +304,8 @@ def _run_function(
     got = name_results(result, None, runner.name)
     if set(got) != set(trial.want):
         raise ArgumentError(
-            f"{runner.name} returns {', '.join(got)}, the reference "
-            f"{', '.join(trial.want)}"
+            f"{runner.name} returns {', '.join(got)}, but the reference "
+            f"returns {', '.join(trial.want)}"
         )
     for name, array in guarded.items():
         array.verify_untouched(name)

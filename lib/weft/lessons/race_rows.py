@@ -104,7 +104,7 @@ class RaceRows:
             return print(f"{rung}, batch {batch}: not measured yet")
         step = self.step_of(row)
         print(
-            f"{rung}, batch {batch}: {step.us:.1f} µs. At the roof its products take "
+            f"{rung}, batch {batch}: {step.us:.1f} µs. At the roof, its products take "
             f"{step.products:.1f}, its bytes {step.bytes:.1f}, "
             f"its launches {step.launch:.1f} (on {self._launch_device});"
         )

@@ -109,7 +109,7 @@ def check_weights(
         if tuple(value.shape) != shape or dtype != "float32":
             raise ArgumentError(
                 f"{source}: {name} is {dtype} {tuple(value.shape)}, "
-                f"the model has float32 {shape}"
+                f"but the model has float32 {shape}"
             )
         arrays[name] = np.ascontiguousarray(value)
     return arrays

@@ -163,8 +163,11 @@ def _write_transposed(rows: list[Row]) -> list[str]:
             _write_three_digits(group[name]) if name in group else "–" for name in names
         ]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
-    text = "nt: b stored (n,k); tn: a stored (k,m); cuBLAS uses the same layout, but "
-    text += "its fastest one in tf32 and 3xtf32; batches are compared with torch.bmm."
+    text = "nt: b is stored as (n,k); tn: a is stored as (k,m). cuBLAS uses the same "
+    text += (
+        "layout, but its fastest one in tf32 and 3xtf32. Batches are compared with "
+        "torch.bmm."
+    )
     return [*lines, "", text]
 
 

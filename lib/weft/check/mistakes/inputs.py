@@ -173,7 +173,7 @@ def _swap_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
 def _turn_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     for name, value in s.inputs.items():
         if value.ndim == 2 and min(value.shape) > 1:
-            text = f"{name} read along the wrong axis: rows for columns"
+            text = f"{name} read along the wrong axis: rows instead of columns"
             turned = np.ascontiguousarray(value.T).reshape(value.shape)
             yield text, s.inputs | {name: turned}
             turned = np.ascontiguousarray(value.reshape(value.shape[::-1]).T)

@@ -254,7 +254,7 @@ def _one_block(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> tuple |
 
 def _only_at(sizes: dict[str, int], runs: int) -> str:
     text = " ".join(f"{n}={v}" for n, v in sizes.items())
-    return f"It is right only at {text}, of {runs} runs."
+    return f"It is right only at {text}, one of {runs} runs."
 
 
 # ---- sizes, as compared with the sides of a block -------------------------------

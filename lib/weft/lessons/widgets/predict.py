@@ -31,7 +31,7 @@ def predict(question: str, guess: float | None, unit: str = "") -> Guess:
     answer away. Raises ArgumentError for anything else.
     """
     if not isinstance(question, str) or not question.strip():
-        raise ArgumentError(f"predict: the question is a text, not {question!r}")
+        raise ArgumentError(f"predict: the question must be a text, not {question!r}")
     number = None if guess is None else _check_number("guess", guess)
     return Guess(" ".join(question.split()), number, unit)
 

@@ -23,7 +23,7 @@ def check_loops(writer: UnitWriter) -> None:
         bodies = {id(loop.body) for loop in loops}
         if name in unit.parameters:
             unit.fail(
-                f"{name} is a parameter and a loop's variable",
+                f"{name} is both a parameter and a loop's variable",
                 "give the loop another name",
                 loops[0].target,
             )

@@ -197,8 +197,8 @@ class Occupancy:
                 f"is {limits.shared_block}"
             )
         return (
-            f"{self.threads} threads of {self.registers} registers exceed the "
-            f"{REGISTERS} of a multiprocessor"
+            f"{self.threads} threads with {self.registers} registers each exceed "
+            f"the {REGISTERS} of a multiprocessor"
         )
 
     def __repr__(self) -> str:
