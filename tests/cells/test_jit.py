@@ -171,7 +171,7 @@ def test_templates_take_types_and_values(k):
     k.fill["double"][1, 2](doubles, 1.5)
     k.fill[torch.int32, 5][1, 2](ints, 2)
     assert doubles.tolist() == [4.5, 4.5] and ints.tolist() == [7, 7]
-    with pytest.raises(ArgumentError, match="T is a type, 1 is not"):
+    with pytest.raises(ArgumentError, match="T is a type, but 1 is not"):
         k.fill[1, 32]
 
 

@@ -109,7 +109,7 @@ WRONG = {  # part of the error: declarations and a shape that do not match
         GOOD.replace("by", "times"),
         "...",
     ),
-    "weft_scale_backward() takes {'z'}: no array": (
+    "weft_scale_backward() takes {'z'}, neither an array": (
         GOOD + GOOD.replace("scale", "scale_backward").replace("float *x", "float *z"),
         "...",
     ),

@@ -205,7 +205,7 @@ def test_a_kernel_that_prints_shows_its_first_lines(capsys):
         assert puzzles.map.check(answer)
         first, *lines = capsys.readouterr().out.splitlines()
         assert first == "here is 0" and len(lines) == 32
-        assert re.fullmatch(r"\.\.\. and \d[\d\s]* lines more: .*", lines[-1]), lines[
+        assert re.fullmatch(r"\.\.\. and \d[\d\s]* lines more, .*", lines[-1]), lines[
             -1
         ]
 

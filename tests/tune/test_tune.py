@@ -204,7 +204,9 @@ def test_if_nothing_compiles_the_first_error_is_raised():
 
 
 def test_all_wrong_is_one_error_with_an_element():
-    with pytest.raises(Mismatch, match=r"all 2 candidates wrong.*T=32: y\[0\] is -2"):
+    with pytest.raises(
+        Mismatch, match=r"all 2 candidates are wrong.*T=32: y\[0\] is -2"
+    ):
         tuned(TWICE, {"T": (32, 64)}, check=lambda x: 3 * x)
 
 
@@ -484,7 +486,7 @@ def test_a_choice_is_remembered_by_source_and_size(remembered, monkeypatch):
     assert not total(SUM.replace("// rows", "// row")).cached
     assert not total(retune=True).cached
     # The earlier result fails another reference.
-    with pytest.raises(Mismatch, match="all 2 candidates wrong"):
+    with pytest.raises(Mismatch, match="all 2 candidates are wrong"):
         total(check=lambda x: 2 * torch.sum(x))
     for path in remembered.glob("*.json"):
         path.write_text("{")

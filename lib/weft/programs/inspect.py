@@ -30,7 +30,7 @@ faults of its kernels (accesses out of bounds, races, reads of unwritten memory,
 deadlocks, ...) and the cost of each line. Sources, arguments and options are those
 of `weft run`, and in addition:
 
-  --json PATH     write findings and counters to PATH; -: to stdout, after the
+  --json PATH     write findings and counters to PATH; - means stdout, after the
                   program's own output
   --listing WHICH show the costs of these lines: all, hot (the default) or none
   --order WHICH   order of threads and blocks: forward, reverse, shuffled, or a

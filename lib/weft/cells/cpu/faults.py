@@ -135,7 +135,7 @@ def _describe_state(scene: FaultScene) -> str:
 
 
 def _guard() -> str:
-    return ": guard the access with an if, or check the sizes it was launched with"
+    return ": guard the access with an if, or check the sizes of the launch"
 
 
 def _describe_address(fault: Fault, scene: FaultScene) -> str:

@@ -309,8 +309,8 @@ def guess_precision(s: WrongOutput) -> str | None:
         )
     if excess < 64:
         return (
-            f"more roundings than the bound allows ({excess:.3g} times it): if the sum "
-            f"has more terms, give their number with terms="
+            f"more roundings than the bound allows (the error is {excess:.3g} times as "
+            f"large): if the sum has more terms, give their number with terms="
         )
     return None
 
