@@ -86,7 +86,7 @@ def rows(device: str = "cpu", seconds: float = SECONDS) -> list[Row]:
 
 def note(rows: list[Row]) -> str:
     """Return the text below the table."""
-    text = f"{rows[0]['sectors']:,} sectors of {SECTOR} bytes each time; "
+    text = f"{rows[0]['sectors']:,} sectors of {SECTOR} bytes per measurement; "
     text += f"stride, run, footprint and fetch in bytes; {rows[0]['device']}"
     if rows[0]["target"] == "cpu":
         text += "\nOn a CPU, threads are simulated: these times do not represent a GPU"

@@ -163,7 +163,7 @@ def _check_host_calls(source: str, code: str) -> Iterator[Diagnostic]:
         yield _make_diagnostic(
             code,
             match.start(),
-            f"{match.group()}() is a host function, and a cell is all device code: "
+            f"{match.group()}() is a host function, but a cell is device code: "
             f"make arrays in Python and pass them; {_RUNS}",
         )
     for match in scanner.INCLUDE.finditer(source):

@@ -153,7 +153,7 @@ class RaceRows:
             if row.get("layers_us") and self.roof_of(row["precision"]):
                 step = self.step_of(row)
                 print(
-                    f"{'':13}of {step.us:.1f} µs products take {step.products:.1f}, "
+                    f"{'':13}of {step.us:.1f} µs, products take {step.products:.1f}, "
                     f"launches {step.launch:.1f}, waiting {step.waiting:.1f}; "
                     f"limited by {step.binds}"
                 )
