@@ -67,7 +67,7 @@ def test_names_and_pytorchs_devices_are_understood(driver):
     "spelling", ["tpu", "cuda:", "cuda:-1", "cuda:0x", "", None, 0]
 )
 def test_other_names_are_refused(spelling):
-    with pytest.raises(ArgumentError, match="want cpu, cuda or cuda:N"):
+    with pytest.raises(ArgumentError, match="expected cpu, cuda or cuda:N"):
         checked_device(spelling)
 
 

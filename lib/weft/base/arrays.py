@@ -165,7 +165,7 @@ def compare(name: str, got: Any, want: Any, bound: Any) -> float:
     """
     got, want = np.asarray(got), np.asarray(want)
     if got.shape != want.shape:
-        raise Mismatch(f"{name} has shape {got.shape}, want {want.shape}")
+        raise Mismatch(f"{name} has shape {got.shape}, expected {want.shape}")
     bound = np.broadcast_to(np.asarray(bound, np.float64), want.shape)
     bad = find_wrong(got, want, bound)
     if bad.any():
@@ -184,7 +184,7 @@ def describe_mismatch(
     value, expected = got[index], want[index]
     within = f" within {bound[index]:.2g}" if bound[index] else ""
     return Mismatch(
-        f"{name_element(name, index)} is {number(value)}, want {number(expected)}"
+        f"{name_element(name, index)} is {number(value)}, expected {number(expected)}"
         f"{within}; {int(bad.sum())} of {bad.size} elements are wrong",
         **{"array": name, "index": index, "got": value.item(), "want": expected.item()},
         **{"wrong": int(bad.sum()), "total": bad.size},

@@ -85,7 +85,7 @@ def parse_device(device: Any) -> Device:
         return device
     match = re.fullmatch(r"(cpu|cuda)(?::([0-9]{1,3}))?", str(device))
     if not match:
-        raise ValueError(f"device {device!r}: want cpu, cuda or cuda:N")
+        raise ValueError(f"device {device!r}: expected cpu, cuda or cuda:N")
     kind, number = match.groups()
     if kind == "cpu":
         return Device("cpu")

@@ -174,8 +174,8 @@ Records = dict[str, Any]
 def _warn_not_lasting() -> None:
     folder = cache_folder() / KEPT
     print(
-        f"weft: the cache folder cannot be written: solutions and guesses stay "
-        f"in {folder}, until this session ends",
+        f"weft: the cache folder is not writable: solutions and guesses are kept in "
+        f"{folder} until this session ends",
         file=sys.stderr,
     )
 
@@ -254,7 +254,7 @@ class Kept:
         with contextlib.suppress(FileNotFoundError):  # another notebook was first
             os.replace(self.path, target)
             self._last_message = ""
-            self._say(f"is damaged: started afresh, old contents in {target.name}")
+            self._say(f"is damaged: its old contents are now in {target.name}")
 
     def _forget(self, reason: str) -> None:
         """Keep the records only in memory from now on."""
@@ -296,7 +296,7 @@ def cache_folder(*parts: str) -> Path:
     if not reason:
         return path
     if _temporary or parts[:1] == (KEPT,):  # for KEPT, Kept handles the error
-        raise CannotWrite(f"{path} {reason}: set WEFT_CACHE to a folder of yours")
+        raise CannotWrite(f"{path} {reason}: set WEFT_CACHE to a folder that you own")
     _root = _make_temporary_folder(path, reason)
     return cache_folder(*parts)
 
@@ -374,7 +374,7 @@ def main(args: argparse.Namespace) -> int:
         return 0
     print(
         f"{cache_folder()}: {measure_cache() / 2**20:.1f} of at most "
-        f"{LIMIT / 2**20:.0f} MiB"
+        f"{LIMIT / 2**20:.0f} MiB used"
     )
     for part in sorted(path for path in cache_folder().iterdir() if path.is_dir()):
         files = [path.stat().st_size for path in part.rglob("*") if path.is_file()]
@@ -424,7 +424,8 @@ def _make_temporary_folder(path: Path, reason: str) -> Path:
     except OSError as error:
         raise CannotWrite(
             f"the cache folder {str(path)!r} {reason}, and no temporary folder can be "
-            f"created ({error.strerror}): set WEFT_CACHE or TMPDIR to a folder of yours"
+            f"created ({error.strerror}): set WEFT_CACHE or TMPDIR to a folder that "
+            f"you own"
         ) from None
     _temporary = True
     atexit.register(_remove, folder, os.getpid())

@@ -137,7 +137,7 @@ def make_caption(rows: list[Row], others: list[ResultFile]) -> str:
     machines = kit.list_machines(others)
     hollow = f"; hollow, below: {machines}" if machines else ""
     return (
-        f"full, above: {devices}{hollow}. Blue: on a GPU. ~: only a part was run.\n"
+        f"filled, above: {devices}{hollow}. Blue: on a GPU. ~: only a part was run.\n"
         f"{timers}; {STATISTIC}"
     )
 

@@ -86,10 +86,10 @@ def rows(device: str = "cpu", seconds: float = SECONDS) -> list[Row]:
 
 def note(rows: list[Row]) -> str:
     """Return the text below the table."""
-    text = f"{rows[0]['sectors']:,} sectors of {SECTOR} bytes each time; "
+    text = f"{rows[0]['sectors']:,} sectors of {SECTOR} bytes per measurement; "
     text += f"stride, run, footprint and fetch in bytes; {rows[0]['device']}"
     if rows[0]["target"] == "cpu":
-        text += "\nOn a CPU threads are simulated: these times do not represent a GPU"
+        text += "\nOn a CPU, threads are simulated: these times do not represent a GPU"
     return text
 
 
@@ -99,7 +99,7 @@ def _largest_footprint(where: torch.device) -> int:
     if where.type == "cuda":
         most = min(most, int(ROOM * torch.cuda.mem_get_info(where)[0]))
     if most < least:
-        raise ValueError(f"bench sectors requires {least:,} bytes, {most:,} are free")
+        raise ValueError(f"bench sectors requires {least:,} bytes; {most:,} are free")
     return 1 << (most.bit_length() - 1)
 
 

@@ -343,7 +343,7 @@ def _describe_launches(launches: Results | None) -> str:
         f"Launching a kernel with {count['weft']} parameters from Python costs "
         f"{us['weft']} of the host's time on "
         f"{add_article(launches['machine']['device'])}, the "
-        f"driver's own call {us['driver']}. CuPy's RawKernel costs {us['cupy']}, Numba "
+        f"driver's own call costs {us['driver']}, CuPy's RawKernel {us['cupy']}, Numba "
         f"{us['numba']}, and a PyTorch `add` with {count['torch']} parameters "
         f"{us['torch']} (medians of bursts of {launch.BURST} launches, one run, "
         f"{write_days([], launches['machine'])})."
@@ -364,8 +364,9 @@ def describe_counters(results: Results | None = None) -> str:
     close = [row for row in lanes if row["verdict"].startswith(("same", "within"))]
     distances = [abs(row["difference"]) for row in lanes if row not in close]
     return fill_lines(
-        f"Our counts are the GPU's: of {len(counts)} that Nsight Compute measured in "
-        f"{len({row['rung'] for row in rows})} launches, {equal} are exactly equal "
+        f"Our counts agree with the GPU's: of {len(counts)} that Nsight Compute "
+        f"measured in {len({row['rung'] for row in rows})} launches, {equal} are "
+        "exactly equal "
         f"({write_machine(results)}, "
         f"{write_days([], results['machine'])}). The "
         "launches are strided, gathered and misaligned copies, `float4`, transposes, "
@@ -376,7 +377,7 @@ def describe_counters(results: Results | None = None) -> str:
         + (
             f". In the other {spell_count(len(distances))} they differ by up to "
             f"{100 * max(distances):.0f} %: Nsight Compute weighs each instruction, "
-            "and Weft weighs each straight piece of the source"
+            "and Weft weighs each straight-line piece of the source"
             if distances
             else ""
         )
@@ -419,8 +420,8 @@ def describe_watching(results: Results | None = None) -> str:
     tiled = next(row for row in rows if row["rung"] == "matmul_tiled")
     return fill_lines(
         f"On {write_cores(results['machine'])} a watched launch takes "
-        f"{rows[0]['cost']:.1f} times as long as a plain one (`{rows[0]['rung']}`) to "
-        f"{rows[-1]['cost']:.1f} times (`{rows[-1]['rung']}`). A product with tiles "
+        f"{rows[0]['cost']:.1f} (`{rows[0]['rung']}`) to {rows[-1]['cost']:.1f} times "
+        f"(`{rows[-1]['rung']}`) as long as a plain one. A product with tiles "
         f"takes {tiled['cost']:.1f} times as long (fastest launch of each, "
         f"`python -m weft bench check`, {write_days([], results['machine'])})."
     )

@@ -53,7 +53,7 @@ def rows(
     results = []
     for size in sizes or (SIZES[where.type],):
         if size < 1:
-            raise ValueError(f"--sizes {size}: the side of a matrix is at least 1")
+            raise ValueError(f"--sizes {size}: the side of a matrix must be at least 1")
         results += _time_size(where, size, samples)
     return results
 
@@ -62,7 +62,7 @@ def note(rows: list[dict[str, Any]]) -> str:
     """Return the text below the table."""
     text = f"fp32; {rows[0]['timer']} on {rows[0]['device']}; GB/s of the bytes needed"
     if rows[0]["target"] == "cpu":
-        text += "\nOn a CPU threads are simulated: these times do not represent a GPU"
+        text += "\nOn a CPU, threads are simulated: these times do not represent a GPU"
     return text
 
 

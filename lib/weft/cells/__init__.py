@@ -81,7 +81,7 @@ def load_cuda(
             "the source is not text: it contains a NUL or a lone surrogate"
         )
     if target not in (None, "cpu", "cuda"):
-        raise ArgumentError(f"target={target!r}, want 'cpu', 'cuda' or None")
+        raise ArgumentError(f"target={target!r}, expected 'cpu', 'cuda' or None")
     if watched and (inplace or isolated):
         other = "inplace" if inplace else "isolated"
         raise ArgumentError(f"watched and {other} exclude each other: choose one")
@@ -89,7 +89,7 @@ def load_cuda(
         raise ArgumentError("inplace and isolated exclude each other: choose one")
     is_number = isinstance(timeout, (int, float))
     if timeout is not None and not (is_number and 0 <= timeout <= 86400):
-        raise ArgumentError(f"timeout={timeout!r}, want 0 (none) to 86400 seconds")
+        raise ArgumentError(f"timeout={timeout!r}, expected 0 (none) to 86400 seconds")
     cell = Cell(
         source,
         target=target,

@@ -164,7 +164,7 @@ def make_launcher(
         bound = binder.bind(args)
         if list_held_arrays(bound):
             raise ArgumentError(
-                f"{kernel}: an isolated launch takes arrays as arguments alone, not in "
+                f"{kernel}: an isolated launch takes arrays only as arguments, not in "
                 f"tuples or lists"
             )
         arrays = [v if isinstance(v, Array) else None for v in bound]
@@ -231,7 +231,7 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
         cause = message.partition(". CUDA cannot go on")[0]
         raise KernelFault(
             f"{cause}. It was isolated, so the notebook goes on; its arrays are as "
-            f"they were. The same cell on the CPU (--cpu) names thread and array.",
+            f"they were. The same cell on the CPU (--cpu) reports thread and array.",
             kernel,
         )
     if kind == "CompileError":
@@ -255,7 +255,7 @@ def _start_process() -> Process:
     if not is_ready:
         process.end()
         raise KernelError(
-            f"the process for --isolated does not start (exit status "
+            f"the process for --isolated did not start (exit status "
             f"{process.child.returncode}): its messages are above, or in the terminal"
         )
     return process

@@ -82,7 +82,7 @@ def select_only_kernel(kernel: Any) -> Any:
     if len(kernels) != 1:
         names = ", ".join(kernels) or "none"
         raise ArgumentError(
-            f"this source has {len(kernels)} kernels ({names}): say which, e.g. "
+            f"this source has {len(kernels)} kernels ({names}): choose one, e.g. "
             f"module.{next(iter(kernels), 'name')}"
         )
     return next(iter(kernels.values()))

@@ -298,14 +298,14 @@ def _run_function(
         result = call(runner.function, arrays, pool, copies=False)
     if result is None:
         raise ArgumentError(
-            f"{runner.name} returns None: return the result, or say with outputs= "
-            f"which parameters it writes into"
+            f"{runner.name} returns None: return the result, or name with outputs= "
+            f"the parameters that it writes into"
         )
     got = name_results(result, None, runner.name)
     if set(got) != set(trial.want):
         raise ArgumentError(
-            f"{runner.name} returns {', '.join(got)}, the reference "
-            f"{', '.join(trial.want)}"
+            f"{runner.name} returns {', '.join(got)}, but the reference "
+            f"returns {', '.join(trial.want)}"
         )
     for name, array in guarded.items():
         array.verify_untouched(name)

@@ -396,7 +396,7 @@ def fit_answer(name: str, want: np.ndarray, shape: tuple[int, ...]) -> np.ndarra
     if want.shape == shape or flat or (want.ndim == 0 and math.prod(shape) == 1):
         return want.reshape(shape)
     raise ArgumentError(
-        f"the reference gives {name} the shape {want.shape}, but outputs= {shape}"
+        f"the reference gives {name} the shape {want.shape}, but outputs= gives {shape}"
     )
 
 

@@ -227,7 +227,7 @@ def _examine_ptxas() -> Examination:
 
     if path := compilation.ptxas():
         return Examination("ptxas", path)
-    value = "none: no sass() of Numba's kernels and of programs"
+    value = "none: sass() excludes Numba's kernels and programs"
     return Examination("ptxas", value, "pip install nvidia-cuda-nvcc")
 
 
@@ -315,7 +315,7 @@ def _describe_rungs(rungs: list, target: str) -> str:
         elif target not in rung.targets:
             reason = "GPU only" if target == "cpu" else "CPU only"
         elif rung.sm > sm > 0:
-            reason = f"needs compute capability {rung.sm / 10}, this is {sm / 10}"
+            reason = f"needs compute capability {rung.sm / 10}, but this is {sm / 10}"
         reasons.setdefault(reason, []).append(rung.name)
     available = ", ".join(reasons.pop(""))
     others = [f"{', '.join(names)} ({reason})" for reason, names in reasons.items()]

@@ -118,8 +118,9 @@ def list_missing(python: str, wanted: list[str]) -> list[str]:
     versions_of = dict(zip([*names, cuda12], versions))
     if versions_of["torch"] != "-" and parse_version(versions_of["torch"]) < (2, 6):
         raise Missing(
-            f"{python} has torch {versions_of['torch']}, the lab needs 2.6 or later: "
-            f"upgrade it, or deactivate the environment, and make will build .venv."
+            f"{python} has torch {versions_of['torch']}, but the lab needs 2.6 or "
+            f"later: upgrade it, or deactivate the environment, so that make builds "
+            f".venv."
         )
     if versions_of.get(cuda12, "-") != "-":
         wanted = [line.replace("[cu13]", "[cu12]") for line in wanted]
@@ -191,8 +192,8 @@ def base_python() -> str:
             return name
     version = ".".join(map(str, sys.version_info[:2]))
     raise Missing(
-        f"python3 is {version}, the lab needs 3.{low[1]} to 3.{high[1]}: install one, "
-        f"or name it: make PYTHON=/path/to/python"
+        f"python3 is {version}, but the lab needs 3.{low[1]} to 3.{high[1]}: install "
+        f"it, or select one with make PYTHON=/path/to/python"
     )
 
 

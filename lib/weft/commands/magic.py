@@ -216,7 +216,7 @@ def save(where: str, cell: str) -> Path:
     """
     path = (ROOT / where).resolve()
     if ROOT not in path.parents or path.suffix not in (".cu", ".cuh"):
-        raise UsageError(f"--save {where}: want a .cu or .cuh within {ROOT}")
+        raise UsageError(f"--save {where}: expected a .cu or .cuh within {ROOT}")
     if path.exists() and not path.read_text().startswith(_MARK):
         raise UsageError(
             f"--save {where}: the file exists and no cell wrote it; choose another name"

@@ -58,8 +58,8 @@ _HOST = (
     "name[grid, block](...); a whole program runs with python -m weft run"
 )
 _PTX = (
-    '#include "ptx.cuh" has tensor cores, asynchronous copies and more, each with a '
-    "twin for the CPU; with --gpu the cell runs on a GPU"
+    '#include "ptx.cuh" provides tensor cores, asynchronous copies and more, each with '
+    "a twin for the CPU; with --gpu the cell runs on a GPU"
 )
 
 

@@ -82,7 +82,7 @@ def _refuse_findings(answer: Callable[..., Any], findings: Sequence[Finding]) ->
         first = findings[0]
         where = f"line {first.line}: " if first.line else ""
         raise AssertionError(
-            f"{answer.__name__}: the numbers are right this time, but not by right: "
+            f"{answer.__name__}: the numbers are right this time, but only by luck: "
             f"{where}{first.text}"
         )
 

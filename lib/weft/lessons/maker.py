@@ -273,7 +273,7 @@ def variants(answer: str, cell: str) -> list[str]:
 def _replacing(old: str, new: str, answer: str) -> Callable[[re.Match], str]:
     """Return a function for HIDDEN.sub that replaces `old` between the markers."""
     count = sum(match["answer"].count(old) for match in HIDDEN.finditer(answer))
-    _want(count == 1, f"want {old!r} once between the markers of:\n{answer}")
+    _want(count == 1, f"expected {old!r} once between the markers of:\n{answer}")
     return lambda match: match["answer"].replace(old, new)
 
 

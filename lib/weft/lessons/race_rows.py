@@ -104,7 +104,7 @@ class RaceRows:
             return print(f"{rung}, batch {batch}: not measured yet")
         step = self.step_of(row)
         print(
-            f"{rung}, batch {batch}: {step.us:.1f} µs. At the roof its products take "
+            f"{rung}, batch {batch}: {step.us:.1f} µs. At the roof, its products take "
             f"{step.products:.1f}, its bytes {step.bytes:.1f}, "
             f"its launches {step.launch:.1f} (on {self._launch_device});"
         )
@@ -153,7 +153,7 @@ class RaceRows:
             if row.get("layers_us") and self.roof_of(row["precision"]):
                 step = self.step_of(row)
                 print(
-                    f"{'':13}of {step.us:.1f} µs products take {step.products:.1f}, "
+                    f"{'':13}of {step.us:.1f} µs, products take {step.products:.1f}, "
                     f"launches {step.launch:.1f}, waiting {step.waiting:.1f}; "
                     f"limited by {step.binds}"
                 )
@@ -171,8 +171,8 @@ class RaceRows:
         )
         print(
             f"batch {batch}, {rung}: {row['us']:.1f} µs per step, "
-            f"{row['us'] / strict:.2f} times the fastest in fp32 and "
-            f"{row['us'] / fastest:.2f} times the fastest of all; "
+            f"{row['us'] / strict:.2f} times the fastest fp32 rung's and "
+            f"{row['us'] / fastest:.2f} times the fastest rung's; "
             f"gradients off by {row['gradient_error']:.0e}"
         )
 

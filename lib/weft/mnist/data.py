@@ -132,7 +132,9 @@ def _parse_idx(folder: Path, name: str, magic: int) -> np.ndarray:
         raise DataError(f"{folder / name} ends in its header, after {len(data)} bytes")
     shape = np.frombuffer(data, ">u4", dims, 4).astype(int)
     if len(data) != 4 + 4 * dims + shape.prod():
-        raise DataError(f"{folder / name} has {len(data)} bytes for shape {shape}")
+        raise DataError(
+            f"{folder / name} has {len(data)} bytes, which do not fit shape {shape}"
+        )
     return np.frombuffer(data, np.uint8, offset=4 + 4 * dims).reshape(shape)
 
 

@@ -285,7 +285,7 @@ class PythonCnn(Trainer):
         for name, value in self.config.items():
             minimum = LEAST.get(name, 1)
             if value < minimum:
-                raise ArgumentError(f"{name} = {value}, want at least {minimum}")
+                raise ArgumentError(f"{name} = {value}, expected at least {minimum}")
         self._scale = np.float32(mean), np.float32(std)
         self._plans: dict[tuple[str, int], list[Launch]] = {}
         self._sets: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -345,7 +345,7 @@ class PythonCnn(Trainer):
     def _train(self, order: np.ndarray, batch: int, lr: float) -> None:
         self._check_batch(batch)
         if not 0 <= lr < math.inf:
-            raise ArgumentError(f"lr = {lr:g}, want 0 or more")
+            raise ArgumentError(f"lr = {lr:g}, expected 0 or more")
         if self._labels["train"] is None:
             raise ArgumentError(
                 f"the training set's {self._counts['train']} images have no labels"

@@ -49,10 +49,10 @@ class Config:
         for name, minimum in minima.items():
             if getattr(self, name) < minimum:
                 raise ArgumentError(
-                    f"{name}={getattr(self, name)}: want at least {minimum}"
+                    f"{name}={getattr(self, name)}: expected at least {minimum}"
                 )
         if not 0 <= self.lr < float("inf"):
-            raise ArgumentError(f"lr={self.lr}: want a number of at least 0")
+            raise ArgumentError(f"lr={self.lr}: expected a number of at least 0")
         if len(set(self.rungs)) < len(self.rungs):
             raise ArgumentError(f"rung={self.rung}: one of them is listed twice")
 

@@ -66,7 +66,7 @@ def run(config: Config) -> Result:
     train, test = data.load("train").first(config.limit), data.load("test")
     if config.batch > len(train):
         raise ArgumentError(
-            f"a batch of {config.batch} of {len(train)} training images"
+            f"batch={config.batch}: expected at most {len(train)}, the training images"
         )
     with contextlib.ExitStack() as stack:
         stack.callback(native.set_threads, native.set_threads(config.threads))

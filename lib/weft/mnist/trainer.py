@@ -52,7 +52,7 @@ class Trainer(ABC):
     def configure(self, channels: tuple[int, int], **sizes: int) -> None:
         """Store the model's sizes; raise ArgumentError unless all are whole numbers."""
         if np.shape(channels) != (2,):
-            raise ArgumentError(f"channels={channels}: want two numbers")
+            raise ArgumentError(f"channels={channels}: expected two numbers")
         all_sizes = {"channels1": channels[0], "channels2": channels[1]}
         self.config = {
             name: native.convert_int(name, value)
@@ -200,7 +200,7 @@ class Trainer(ABC):
         with its number of images.
         """
         if native.convert_int("batch", batch) < 1:
-            raise ArgumentError(f"batch={batch}: want at least 1")
+            raise ArgumentError(f"batch={batch}: expected at least 1")
         count, parts = self._count(split), []
         for first in range(0, count, batch):
             order = np.arange(first, min(first + batch, count))
@@ -254,7 +254,7 @@ class Trainer(ABC):
         if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
             raise ArgumentError(
                 f"order has shape {array.shape} and dtype {array.dtype}; "
-                f"want integers, one dimension, at least one"
+                f"expected a non-empty one-dimensional array of integers"
             )
         low, high = int(array.min()), int(array.max())
         if low < 0 or high >= count:
@@ -277,5 +277,5 @@ def checked_device(device: str | torch.device) -> Device:
 def _check_uint8(name: str, array: Any) -> np.ndarray:
     array = np.asarray(array)
     if array.dtype != np.uint8:
-        raise ArgumentError(f"{name} are {array.dtype}; want uint8")
+        raise ArgumentError(f"{name} are {array.dtype}; expected uint8")
     return np.ascontiguousarray(array)

@@ -77,8 +77,8 @@ def check_precision(name: str, device: torch.device) -> None:
     minimum = LEAST_SM.get(name, 0)
     if 10 * major + minor < minimum:
         raise ArgumentError(
-            f"{name} runs from sm_{minimum} on; {torch.cuda.get_device_name(device)} "
-            f"is sm_{major}{minor}"
+            f"{name} requires at least sm_{minimum}; "
+            f"{torch.cuda.get_device_name(device)} is sm_{major}{minor}"
         )
 
 

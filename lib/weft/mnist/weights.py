@@ -54,7 +54,7 @@ def initial_weights(
     of an output). eps has no effect.
     """
     if not 0 <= seed < 2**64:
-        raise ArgumentError(f"seed={seed}: want 0 to {2**64 - 1}")
+        raise ArgumentError(f"seed={seed}: expected 0 to {2**64 - 1}")
     sizes = {"channels1": channels[0], "channels2": channels[1], "hidden": hidden}
     sizes |= {"classes": classes, "height": height, "width": width}
     random = np.random.RandomState(seed % 2**32)  # PyTorch uses only 32 bits
@@ -110,7 +110,7 @@ def check_weights(
         if tuple(value.shape) != shape or dtype != "float32":
             raise ArgumentError(
                 f"{source}: {name} is {dtype} {tuple(value.shape)}, "
-                f"the model has float32 {shape}"
+                f"but the model has float32 {shape}"
             )
         arrays[name] = np.ascontiguousarray(value)
     return arrays

@@ -117,12 +117,12 @@ def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
     if not isinstance(array, torch.Tensor):
         tensor = as_tensor(op, name, array, dtype)
     if tensor.dtype != dtype:
-        raise ArgumentError(f"{op}: {name} is {tensor.dtype}, want {dtype}")
+        raise ArgumentError(f"{op}: {name} is {tensor.dtype}, expected {dtype}")
     want_dense(op, name, tensor)
     if not tensor.is_contiguous():
         raise ArgumentError(
             f"{op}: {name} {shape_of(tensor)} has strides {tuple(tensor.stride())}, "
-            f"want a contiguous array: {_dense_instead(name)}"
+            f"expected a contiguous array: {_dense_instead(name)}"
         )
     return tensor
 
@@ -138,11 +138,11 @@ def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
     """Refuse a sparse, nested or dual tensor, and one on an unsupported device."""
     if not (tensor.is_cpu or tensor.is_cuda):
         raise ArgumentError(
-            f"{op}: {name} is on {tensor.device}, want a CPU or CUDA device"
+            f"{op}: {name} is on {tensor.device}, expected a CPU or CUDA device"
         )
     if tensor.layout != torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else tensor.layout
-        raise ArgumentError(f"{op}: {name} is {kind}, want a dense array")
+        raise ArgumentError(f"{op}: {name} is {kind}, expected a dense array")
     # The memory of a negated view still contains the numbers with their old signs.
     if tensor.is_neg():
         raise ArgumentError(
@@ -152,7 +152,7 @@ def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
         forward_ad._current_level >= 0
         and forward_ad.unpack_dual(tensor).tangent is not None
     ):
-        raise ArgumentError(f"{op}: {name} has a tangent: no forward-mode gradients")
+        raise ArgumentError(f"{op}: {name} has a tangent, but there is no forward mode")
 
 
 def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
@@ -166,7 +166,7 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
         if any(stride < 0 for stride in array.strides):
             raise ArgumentError(
                 f"{op}: {name} {array.shape} has strides {array.strides} bytes, "
-                f"want a contiguous array: {_dense_instead(name)}"
+                f"expected a contiguous array: {_dense_instead(name)}"
             )
         try:
             return torch.from_numpy(array)
@@ -174,7 +174,7 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
         except (TypeError, ValueError) as error:
             raise ArgumentError(
                 f"{op}: {name} is {array.dtype} with strides {array.strides} bytes, "
-                f"want {dtype}: {error}"
+                f"expected {dtype}: {error}"
             ) from None
     try:
         # DLPack comes first, since it names the device.
@@ -185,9 +185,11 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         kind = type(array).__name__
-        raise ArgumentError(f"{op}: {name}, a {kind}, is no tensor: {reason}") from None
+        raise ArgumentError(
+            f"{op}: {name}, a {kind}, is not a tensor: {reason}"
+        ) from None
     raise ArgumentError(
-        f"{op}: {name} is a {type(array).__name__}, want a torch tensor, a NumPy "
+        f"{op}: {name} is a {type(array).__name__}, expected a torch tensor, a NumPy "
         f"array, or an array with DLPack or __cuda_array_interface__"
     )
 
@@ -200,7 +202,9 @@ def same_kind(array: Array, result: torch.Tensor) -> Array:
 def want_vector(op: str, count: int, **tensors: torch.Tensor | None) -> None:
     for name, tensor in tensors.items():
         if tensor is not None and tuple(tensor.shape) != (count,):
-            raise ArgumentError(f"{op}: {name} is {shape_of(tensor)}, want ({count},)")
+            raise ArgumentError(
+                f"{op}: {name} is {shape_of(tensor)}, expected ({count},)"
+            )
 
 
 def shape_of(tensor: torch.Tensor) -> str:
@@ -237,11 +241,11 @@ def number_of(what: str, value: Any, kind: type) -> float:
     with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
         if not isinstance(value, str):
             return float(value)
-    raise ArgumentError(f"{what}={write_value(value)}: want a number")
+    raise ArgumentError(f"{what}={write_value(value)}: expected a number")
 
 
 def truth_of(what: str, value: Any) -> bool:
     """Return the truth value of `value`; refuse an array of several elements."""
     with contextlib.suppress(TypeError, ValueError, RuntimeError):
         return bool(value)
-    raise ArgumentError(f"{what}={write_value(value)}: want True or False")
+    raise ArgumentError(f"{what}={write_value(value)}: expected True or False")

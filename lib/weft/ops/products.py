@@ -255,15 +255,15 @@ def _check_operand(name: str, array: Array) -> torch.Tensor:
     x = as_tensor("matmul", name, array, torch.float32)
     if x.dtype not in _PRECISIONS:
         raise ArgumentError(
-            f"matmul: {name} is {x.dtype}, want torch.float32, float16 or bfloat16"
+            f"matmul: {name} is {x.dtype}, expected torch.float32, float16 or bfloat16"
         )
     want_dense("matmul", name, x)
     if not x.dim():
-        raise ArgumentError(f"matmul: {name} has 0 dimensions (), want 1 or more")
+        raise ArgumentError(f"matmul: {name} has 0 dimensions (), expected 1 or more")
     if not x.is_contiguous() and (x.dim() == 1 or _layout_of(x) is None):
         raise ArgumentError(
-            f"matmul: {name} {shape_of(x)} has strides {tuple(x.stride())}, want its "
-            f"rows or its columns to be contiguous: call .contiguous() or "
+            f"matmul: {name} {shape_of(x)} has strides {tuple(x.stride())}, expected "
+            f"its rows or its columns to be contiguous: call .contiguous() or "
             f"np.ascontiguousarray"
         )
     return x
@@ -301,7 +301,7 @@ def _shape_of_product(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
     if k != rows:
         raise ArgumentError(
             f"matmul: a is {shape_of(a)} and b is {shape_of(b)}: "
-            f"{k} columns meet {rows} rows"
+            f"{k} columns do not match {rows} rows"
         )
     if a.dim() == b.dim() == 2:
         return a.shape[0], b.shape[1]
@@ -321,7 +321,7 @@ def _batch_of(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
         lengths = [b[0] if len(b) == 1 else b for b in (batch_a, batch_b)]
         raise ArgumentError(
             f"matmul: a is {shape_of(a)} and b is {shape_of(b)}: a batch of "
-            f"{lengths[0]} meets one of {lengths[1]}"
+            f"{lengths[0]} does not match one of {lengths[1]}"
         ) from None
 
 
@@ -344,7 +344,7 @@ def _with_one_batch(x: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
 def _want_shape(shape: tuple[int, ...], **tensors: torch.Tensor | None) -> None:
     for name, x in tensors.items():
         if x is not None and tuple(x.shape) != shape:
-            raise ArgumentError(f"matmul: {name} is {shape_of(x)}, want {shape}")
+            raise ArgumentError(f"matmul: {name} is {shape_of(x)}, expected {shape}")
 
 
 def _choose_rung(
@@ -357,9 +357,9 @@ def _choose_rung(
         dtypes = {p: dtype for dtype, ps in _PRECISIONS.items() for p in ps}
         want = dtypes.get(name)
         raise ArgumentError(
-            f"matmul: precision='{precision}' is for {want}, a is {a.dtype}"
+            f"matmul: precision='{precision}' is for {want}, but a is {a.dtype}"
             if want
-            else f"matmul: precision={write_value(precision)}: want one of "
+            else f"matmul: precision={write_value(precision)}: expected one of "
             f"{', '.join(dtypes)}"
         )
     lib = native.library("matmul", "cpu" if a.is_cpu else a.device.type)

@@ -30,7 +30,7 @@ faults of its kernels (accesses out of bounds, races, reads of unwritten memory,
 deadlocks, ...) and the cost of each line. Sources, arguments and options are those
 of `weft run`, and in addition:
 
-  --json PATH     write findings and counters to PATH; -: to stdout, after the
+  --json PATH     write findings and counters to PATH; - means stdout, after the
                   program's own output
   --listing WHICH show the costs of these lines: all, hot (the default) or none
   --order WHICH   order of threads and blocks: forward, reverse, shuffled, or a
@@ -62,12 +62,12 @@ def parse(words: Sequence[str]) -> InspectOptions:
     json_path = _take(own, "--json")
     listing = _take(own, "--listing") or "hot"
     if listing not in LISTINGS:
-        raise ValueError(f"--listing {listing}: want {', '.join(LISTINGS)}")
+        raise ValueError(f"--listing {listing}: expected {', '.join(LISTINGS)}")
     order = _take(own, "--order")
     if order:
         own += ["--order", "2" if order == "shuffled" else order]
     if not own:
-        raise ValueError("no program: want a .cu file")
+        raise ValueError("no program: expected a .cu file")
     options = run.parse([*own, *program_words])
     if options.build:
         raise ValueError("--build makes an unwatched program: use weft run")

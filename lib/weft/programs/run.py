@@ -128,7 +128,7 @@ def parse(words: Sequence[str]) -> RunOptions:
         _parse_option(remaining, options)
     sources = options.program.sources
     if not sources:
-        raise ValueError("no program: want a .cu file")
+        raise ValueError("no program: expected a .cu file")
     for source in sources:
         if not os.path.isfile(source):
             raise ValueError(
@@ -254,7 +254,7 @@ def _number(option: str, value: str, kind: type, description: str):
             return number
     except ValueError:
         pass
-    raise ValueError(f"{option} {value}: want {description}, more than 0")
+    raise ValueError(f"{option} {value}: expected {description}, more than 0")
 
 
 def _parse_file(word: str, program: programs.Program) -> None:

@@ -51,8 +51,8 @@ def parse_answer(puzzle: Puzzle, candidate: Any) -> PuzzleAnswer:
             ", ".join(p) for p in (puzzle.parameters, answer.parameters)
         )
         raise ArgumentError(
-            f"{puzzle.name}: {answer.name} has the parameters ({actual}), the stub has "
-            f"({expected}), in this order; puzzles.{puzzle.name}.reset({language}) "
+            f"{puzzle.name}: {answer.name} has the parameters ({actual}), but the stub "
+            f"has ({expected}), in this order; puzzles.{puzzle.name}.reset({language}) "
             f"shows it again"
         )
     _refuse_borrowed(puzzle, answer)
@@ -93,7 +93,7 @@ def as_declared(puzzle: Puzzle, answer: PuzzleAnswer, error: Exception) -> Excep
     if not expected:
         return error
     return ArgumentError(
-        f"{puzzle.name}: {answer.name} declares {declared}, the stub declares "
+        f"{puzzle.name}: {answer.name} declares {declared}, but the stub declares "
         f"{expected[0]}, the type of the puzzle's {array}; "
         f'puzzles.{puzzle.name}.reset("cuda") shows the stub again'
     )

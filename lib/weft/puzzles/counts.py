@@ -210,8 +210,8 @@ def names_known(limits: Mapping[str, Any], arrays: Any = None) -> None:
         pair = limit if isinstance(limit, tuple) else (limit,)
         if not all(map(_is_limit, pair)) or len(pair) > 2 or set(pair) == {None}:
             raise ArgumentError(
-                f"limits: {name!r}: {limit!r} is neither a number from 0 on, nor a "
-                f"function of sizes, nor a pair of them (least, most)"
+                f"limits: {name!r}: expected a non-negative number, a function of "
+                f"sizes, or a pair (least, most) of these, but got {limit!r}"
             )
 
 

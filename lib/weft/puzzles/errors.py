@@ -103,10 +103,10 @@ class Solved:
 # Number of printed lines to show: a check runs an answer many times.
 PRINTED = 32
 OPTIONS = re.compile(  # Advice on options of check() that puzzles do not offer.
-    r", or (allow (it )?more(: numba_jit\(.*?\)| with timeout=( \(--timeout\))?)"
-    r"|say with outputs= which parameters it writes into)"
+    r", or (allow more time(: numba_jit\(.*?\)| with timeout=( \(--timeout\))?)"
+    r"|name with outputs= the parameters that it writes into)"
 )
-UNWATCHED = "allow it more with timeout= (--timeout), or run it unwatched (--fast)"
+UNWATCHED = "allow more time with timeout= (--timeout), or run it unwatched (--fast)"
 CURE = re.compile(r"\s*usually cured by:")  # The start of a cure; see report/text.py.
 
 
@@ -164,7 +164,7 @@ class _FewLines:
         if self._dropped:
             lines = count_things(self._dropped, "line")
             self._stream.write(
-                f"... and {lines} more: a check runs a kernel many times\n"
+                f"... and {lines} more, since a check runs a kernel many times\n"
             )
 
     def __getattr__(self, name: str) -> Any:

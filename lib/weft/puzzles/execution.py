@@ -103,8 +103,8 @@ HISTOGRAM = Puzzle(
     title="Histogram",
     text=(
         "`a` has `n` integers from 0 to 7. Count how often each occurs: `counts[k]`, "
-        "zero at first, grows by 1 for every k in `a`. Read each number once; there "
-        "may be a block more than needed."
+        "zero at first, grows by 1 for every k in `a`. Read each number once; the "
+        "grid may have an extra block."
     ),
     spec=spec_histogram,
     answer=count_all,
@@ -223,7 +223,7 @@ SCAN_BLOCKS = Puzzle(
         "Running sums over many blocks take two launches. This is the first: each "
         "block of 32 threads writes to `out` the running sums of its own 32 numbers, "
         "and their total to `totals[block]`. The last block may have fewer numbers, "
-        "and there may be one more block, without numbers."
+        "and an extra block may have none."
     ),
     spec=spec_scan_blocks,
     answer=scan_each_block,
@@ -289,8 +289,8 @@ SCAN_ADD = Puzzle(
         "This is the second launch: `out` contains the running sums of each block of "
         "32, and `totals` the sum of each block. To every number of `out`, add the "
         "totals of all earlier blocks, so that `out` has the running sums of all "
-        "numbers. A block reads each total at most once; there may be one block more "
-        "than needed."
+        "numbers. A block reads each total at most once; the grid may have an extra "
+        "block."
     ),
     spec=spec_scan_add,
     answer=add_what_came_before,
@@ -367,7 +367,7 @@ COMPACT = Puzzle(
     title="Compact",
     text=(
         "`out` gets the numbers of `a` that are above 0, in order and without gaps. "
-        "Blocks have 32 threads, and there may be one block more than needed. "
+        "Blocks have 32 threads, and the grid may have an extra block. "
         "`begin[block]` is the place in `out` of the block's first kept number: a scan "
         "has already counted how many numbers the blocks before it keep."
     ),

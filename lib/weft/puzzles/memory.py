@@ -40,8 +40,8 @@ COALESCING = Puzzle(
     name="coalescing",
     title="Coalescing",
     text=(
-        "`out` must be twice `a`, and each thread handles `each` numbers; there may be "
-        "a block more than needed. This kernel is right, but a "
+        "`out` must be twice `a`, and each thread handles `each` numbers; the grid may "
+        "have an extra block. This kernel is right, but a "
         "[request](glossary.ipynb#request) of its [warps](glossary.ipynb#warp) touches "
         "many [sectors](glossary.ipynb#sector). Distribute the numbers so that a "
         "request for 32 floats takes 4 sectors."
@@ -201,9 +201,9 @@ FUSION = Puzzle(
     title="Fusion",
     text=(
         "Two kernels became one: `y` is relu(a * x + b), and `sums` contains the sum "
-        "of each 8 elements of `y`. Blocks have 8 threads, and there may be two more "
-        "blocks than needed. The kernel is right, but its second half reads numbers "
-        "again: read each `x` once, never read `y`, and write each number once."
+        "of each 8 elements of `y`. Blocks have 8 threads, and the grid may have two "
+        "more blocks than needed. The kernel is right, but its second half reads "
+        "numbers again: read each `x` once, never read `y`, and write each number once."
     ),
     spec=spec_fusion,
     answer=in_one_pass,

@@ -48,9 +48,9 @@ __all__ = ["EXPLAINED", "CountRow", "Score", "names_known", "score"]
 EXPLAINED = (
     "The score compares your answer with the best that we know. Your answer is *within "
     "the budget* if it needs no more reads, writes and atomics in global memory, and "
-    "causes no more bank conflicts. Barriers and turns of shared memory may be about "
-    "twice as many. Every method that a lesson teaches is within the budget; an answer "
-    "beyond the budget is still right."
+    "causes no more bank conflicts. It may have about twice as many barriers and turns "
+    "of shared memory. Every method that a lesson teaches is within the budget; an "
+    "answer beyond the budget is still right."
 )
 NOT_COUNTED = "Not counted: this code does not compile for the CPU, which counts."
 TIMEOUT = 10.0  # time limit of a launch in seconds, as in check()

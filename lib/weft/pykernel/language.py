@@ -139,7 +139,9 @@ def explain_unfit(value: Any, name: str = "x") -> str:
     if isinstance(value, tuple):
         other = [v for v in value if not isinstance(v, (numbers.Number, tuple))]
         kind = _describe_kind(other[0]) if other else ""
-        only = f"contains {kind}: a tuple may contain numbers; pass arrays one by one"
+        only = (
+            f"contains {kind}: a tuple may contain only numbers; pass arrays one by one"
+        )
         return only if other else ""
     if isinstance(value, _LISTS):
         return (

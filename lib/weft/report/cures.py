@@ -101,7 +101,7 @@ SOME_ONLY = (
     "those, too (0 for a sum)"
 )
 _LOW = "guard the low end, too: {guard}"
-_LIMIT = "there is a guard: compare {index} with the number of elements of {array}"
+_LIMIT = "correct the guard: compare {index} with the number of elements of {array}"
 _ROWS = (
     "verify the length of a row, {row} in {index}, and guard the row and the column "
     "separately"

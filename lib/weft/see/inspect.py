@@ -145,7 +145,7 @@ def _encode_order(order: Any) -> int:
         return {"forward": 0, "reverse": 1}.get(order, SEED)
     if isinstance(order, bool) or not isinstance(order, int) or order < 0:
         raise ArgumentError(
-            f"order is {', '.join(ORDERS)} or a whole number, not {order!r}"
+            f"order must be {', '.join(ORDERS)} or a whole number, not {order!r}"
         )
     return SEED + order % (2**31 - SEED)
 

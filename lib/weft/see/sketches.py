@@ -231,7 +231,9 @@ def ring(stages: int, places: int, latency: float, apart: float = 0.5) -> float:
         names = [f"place {place}" for place in range(places)]
         ax.set_yticks([*range(places), places + 0.3], [*names, "tensor cores"])
         ax.set(ylim=(places + 0.8, -0.6), xlim=(0, max(end, 24)))
-        ax.set_xlabel("time of one stage's products; blue: on its way, purple: used")
+        ax.set_xlabel(
+            "time of one stage's products; blue: being loaded, purple: being used"
+        )
         ax.grid(False)
     return stages / end
 

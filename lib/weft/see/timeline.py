@@ -290,9 +290,7 @@ def modelled(
             spans.append(Span(row, str(part), ENGINES[action], begin, us[action]))
             free[action] = free[row] = begin + us[action]
         else:
-            raise ArgumentError(
-                f"{action!r}: a queue has in, work, out, record and wait"
-            )
+            raise ArgumentError(f"{action!r}: expected in, work, out, record or wait")
     if not spans:
         raise ArgumentError("the queue has no work")
     note = "A model: one copy each way and one kernel at a time"

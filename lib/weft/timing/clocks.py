@@ -168,7 +168,7 @@ def timer_named(name: str, device: AnyDevice) -> Any:
     """Return a timer by name for a device; "" selects the device's default."""
     name = name or ("kernel" if device.type == "cuda" else "wall")
     if name not in TIMERS:
-        raise ArgumentError(f"timer '{name}': want one of {', '.join(TIMERS)}")
+        raise ArgumentError(f"timer '{name}': expected one of {', '.join(TIMERS)}")
     if device.type == "cpu" and name != "wall":
         raise ArgumentError(f"timer '{name}' needs a GPU; a CPU has only 'wall'")
     kinds = {"kernel": KernelTimer, "graph": GraphTimer, "event": EventTimer}

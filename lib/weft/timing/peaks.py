@@ -113,9 +113,11 @@ class Gemm:
         import torch
 
         if layout not in LAYOUTS:
-            raise ArgumentError(f"layout '{layout}': want one of {', '.join(LAYOUTS)}")
+            raise ArgumentError(
+                f"layout '{layout}': expected one of {', '.join(LAYOUTS)}"
+            )
         if not all(t.dim() == 2 and t.is_contiguous() for t in (c, a, b)):
-            raise ArgumentError("cuBLAS: want contiguous matrices")
+            raise ArgumentError("cuBLAS: expected contiguous matrices")
         (m, k), (k_b, n) = (
             t.shape if x == "n" else t.shape[::-1] for t, x in zip((a, b), layout)
         )

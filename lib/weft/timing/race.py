@@ -159,7 +159,7 @@ class Timed:
             text += f", throttled: {reason}"
         if self.stopped != "spread":
             interval = f"{100 * self.spread:.2g} %" if self.spread < math.inf else "?"
-            text += f"; stopped by {self.stopped}, the median is known to {interval}"
+            text += f"; stopped by {self.stopped}; the median is known to {interval}"
         return f"{text}) on {self.device}"
 
 

@@ -134,7 +134,7 @@ def bench(
     ArgumentError for invalid arguments.
     """
     if not callable(call):
-        raise ArgumentError(f"bench({call!r:.40}): want a function to call")
+        raise ArgumentError(f"bench({call!r:.40}): expected a function to call")
     if check is not None and (not callable(check) or check() is False):
         raise ArgumentError("bench: not timed, since it has not passed its check")
     place = devices.parse_device(_device_of(args) if device is None else device)

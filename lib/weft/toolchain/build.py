@@ -85,11 +85,11 @@ class Flavour:
         march = os.environ.get("WEFT_MARCH", "native")
         fibers = os.environ.get("WEFT_FIBERS", "asm")
         if fibers not in FIBERS:
-            raise BuildError(f"WEFT_FIBERS is {fibers}, want {' or '.join(FIBERS)}")
+            raise BuildError(f"WEFT_FIBERS is {fibers}, expected {' or '.join(FIBERS)}")
         sanitize = os.environ.get("WEFT_SANITIZE", "")
         if sanitize not in ("", *SANITIZERS):
             sanitizers = " or ".join(SANITIZERS)
-            raise BuildError(f"WEFT_SANITIZE is {sanitize}, want {sanitizers}")
+            raise BuildError(f"WEFT_SANITIZE is {sanitize}, expected {sanitizers}")
         return Flavour("cpu", march, fibers, sanitize=sanitize)
 
 

@@ -124,7 +124,7 @@ def limit() -> float:
     with contextlib.suppress(ValueError):
         if float(text) > 0:
             return float(text)
-    raise BuildError(f"WEFT_COMPILE_SECONDS is {text}, want seconds above 0")
+    raise BuildError(f"WEFT_COMPILE_SECONDS is {text}, expected seconds above 0")
 
 
 def _make_environment() -> dict[str, str]:
@@ -267,7 +267,7 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
     """
     tool = find_disassembler()
     if lines and "cuobjdump" in Path(tool).name:
-        raise BuildError(f"{tool} prints no source lines, nvdisasm does: {_CURE}")
+        raise BuildError(f"{tool} prints no source lines, but nvdisasm does: {_CURE}")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()

@@ -64,7 +64,7 @@ def keep_occupied(candidates: Sequence[Candidate], least: float) -> None:
             one.out(
                 "pruned",
                 "occupancy",
-                f"occupancy {one.occupancy:.1%}, less than {least:g} of the "
+                f"occupancy {one.occupancy:.1%}, less than {least:g} times the "
                 f"{best.occupancy:.1%} of {best}",
             )
 

@@ -75,7 +75,7 @@ def draw_strips(tuned: Tuned) -> TuningPicture:
         _tell(
             figure,
             tuned,
-            "diamond: the best; hollow: let go early; framed: how many were not timed",
+            "diamond: the best; hollow: dropped early; framed: number of untimed ones",
         )
     return figure
 

@@ -45,13 +45,13 @@ class Arguments:
         self.names = list(names) or [str(i) for i in range(len(values))]
         if len(self.names) != len(self.values):
             raise ArgumentError(
-                f"args: got {len(self.values)} values, the kernel takes "
+                f"args: got {len(self.values)} values, but the kernel takes "
                 f"{len(self.names)}: {', '.join(self.names)}"
             )
         for name in (*outputs, *inout):
             if name not in self.names:
                 raise ArgumentError(
-                    f"{name} is no parameter of the kernel; the parameters are "
+                    f"{name} is not a parameter of the kernel; the parameters are "
                     f"{', '.join(self.names)}"
                 )
         self.inout = list(inout)
@@ -176,7 +176,7 @@ class ReferenceAnswer:
         results = result if isinstance(result, tuple) else (result,)
         if len(results) != len(written):
             raise ArgumentError(
-                f"check returned {len(results)} arrays, the kernel writes "
+                f"check returned {len(results)} arrays, but the kernel writes "
                 f"{len(written)}: {', '.join(written)}"
             )
         expected = {}
@@ -191,7 +191,7 @@ class ReferenceAnswer:
                 ) from None
             if not same_size:
                 raise ArgumentError(
-                    f"check returned {name} with shape {tuple(want.shape)}, the "
+                    f"check returned {name} with shape {tuple(want.shape)}, but the "
                     f"kernel's has {tuple(out.shape)}"
                 )
             real = out.is_floating_point()

@@ -188,8 +188,8 @@ class Session:
         if wrong and not self.ready:
             raise Mismatch(
                 f"{self.source.name}: all "
-                f"{count_things(len(wrong), 'candidate')} wrong, and "
-                f"so none is timed; {wrong[0][0]}: {wrong[0][0].why}"
+                f"{count_things(len(wrong), 'candidate')} are "
+                f"wrong, so none is timed; {wrong[0][0]}: {wrong[0][0].why}"
             ) from None
         if wrong and self.progress:
             message = f"{count_things(len(wrong), 'candidate')} wrong, and not timed"

@@ -102,7 +102,7 @@ class Tuned:
         if self.us is None:
             return f"{self.name}: {values}, {NOT_TIMED} {right}"
         ending = "; stopped before the end" * self.stopped
-        origin = "; from an earlier call, retune=True measures again" * self.cached
+        origin = "; from an earlier call (retune=True measures again)" * self.cached
         slow = max(_ratio_of(row, self.us) or 0.0 for row in self.rows)
         factor = f", {slow:.2g} times as fast as the slowest" * (slow >= 1.05)
         return (

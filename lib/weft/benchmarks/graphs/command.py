@@ -304,7 +304,7 @@ def note(rows: list[Row]) -> str:
     timers = dict.fromkeys(f"{row['timer']} on {row['device']}" for row in rows)
     text = f"fp32; {'; '.join(timers)}"
     if rows[0]["target"] == "cpu":
-        text += "\nOn a CPU threads are simulated: these times do not represent a GPU"
+        text += "\nOn a CPU, threads are simulated: these times do not represent a GPU"
     return text
 
 

@@ -60,8 +60,8 @@ class Size:
         match = re.fullmatch(form, text.strip())
         if not match:
             raise ArgumentError(
-                f"size '{text}': expected 1024, or 5120x256x5120: m x k x n, or "
-                "64of256: 64 such products; each number from 1 to 999999999"
+                f"size '{text}': expected 1024, 5120x256x5120 (m x k x n) or "
+                "64of256 (64 products of size 256), each number from 1 to 999999999"
             )
         batch, m, k, n = (int(x) if x else None for x in match.groups())
         return Size(m, k or m, n or m, batch or 1)
@@ -183,9 +183,9 @@ class Operands:
             at = tuple(bad.nonzero()[0].tolist())
             raise Mismatch(
                 f"not timed, because it is wrong: at {self.size} c{[*at]} is "
-                f"{float(c[at]):.6g}, expected {float(self.want[at]):.6g}, at "
-                f"most {float(bound[at]):.2g} off; {int(bad.sum())} of "
-                f"{bad.numel()} wrong"
+                f"{float(c[at]):.6g}, expected {float(self.want[at]):.6g} within "
+                f"{float(bound[at]):.2g}; {int(bad.sum())} of {bad.numel()} elements "
+                "are wrong"
             )
         return {"error_rms": rms, "error_max": worst}
 

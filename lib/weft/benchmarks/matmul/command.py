@@ -161,7 +161,7 @@ def note(rows: list[Row]) -> str:
     pause = max(row.get("pause_ms") or 0 for row in rows)
     parts.append(
         f"{head['device']}; timer {head['timer']}; cache {', '.join(caches)}; pauses "
-        f"of up to {pause:.0f} ms between bursts; vs: the peer's time over this one"
+        f"of up to {pause:.0f} ms between bursts; vs: the peer's time / this time"
     )
     why = {row["throttled"] for row in rows if row.get("throttled")}
     parts += [f"throttled: {', '.join(sorted(why))}"] * bool(why)

@@ -327,7 +327,7 @@ def _is_too_slow(
         seconds, side = speeds.seconds(one, race.size), 2 * side
     seconds = speeds.seconds(one, race.size)
     if seconds and seconds > longest:
-        say(f"{one.name}: left out at {race.size}, about {seconds:.1f} s a call")
+        say(f"{one.name}: left out at {race.size}: a call takes {seconds:.1f} s")
         return True
     _note_speed(one, race.size, where, speeds)
     return False

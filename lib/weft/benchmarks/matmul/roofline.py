@@ -91,7 +91,7 @@ def plot_roofline(
             axis.set_minor_formatter(NullFormatter())
             axis.set_minor_locator(NullLocator())
         axes.set_xticks([10, 100, 1000, 10000])
-        axes.set_xlabel(f"flops per byte that must move; named: {size_text(shape)}")
+        axes.set_xlabel(f"flops per byte that must move; labelled: {size_text(shape)}")
         axes.set_ylabel(f"{unit}FLOP/s (up is better)")
         notes = ["bytes: a, b and c once"]
         notes += ["small: our best of other sizes"] * has_small

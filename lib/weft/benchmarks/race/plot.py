@@ -328,7 +328,7 @@ def _write_notes(rows: Sequence[Row], elsewhere: Sequence[Row]) -> list[str]:
     """Explain the ratios and the hollow bars of plot_steps()."""
     notes = []
     if any(row["impl"] == "torch" for row in rows) or elsewhere:
-        notes.append("×: the time of PyTorch's fastest over this one")
+        notes.append("×: the time of PyTorch's fastest divided by this one")
     if elsewhere:
         notes.append("hollow: measured elsewhere, × against PyTorch there")
     return notes

@@ -79,8 +79,8 @@ def plot_ladder(
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(f"µs per step, batch {batch} (left is better)", loc="left")
         notes = (
-            "÷: the rung above over this one",
-            "×: PyTorch's fastest over this one",
+            "÷: the time of the rung above divided by this one",
+            "×: the time of PyTorch's fastest divided by this one",
         )
         tell(figure, series, *notes)
         return figure

@@ -220,7 +220,9 @@ def run_heat(
     where = checked_device(device)
     train = train or data.load("train")
     if not 1 <= batch <= len(train):
-        raise ArgumentError(f"a batch of {batch} of {len(train)} training images")
+        raise ArgumentError(
+            f"batch={batch}: expected 1 to {len(train)}, the training images"
+        )
     heat = Heat(precision, batch, where, train, rounds, seed, say=say, model=model)
     torch.compiler.reset()  # drops the code compiled for other batches
     contenders: list[TrainingContender] = []
@@ -402,7 +404,7 @@ def _compute_exact(heat: Heat) -> list[TrainingStep]:
             for part in _split_batches(heat)
         ]
     except torch.OutOfMemoryError:
-        heat.say(f"no errors at batch {heat.batch}: float64 exceeds the memory")
+        heat.say(f"no errors measured at batch {heat.batch}: float64 exceeds memory")
         return []
 
 

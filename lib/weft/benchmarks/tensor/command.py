@@ -465,7 +465,7 @@ def note(rows: list[Row]) -> str:
     """Return the text below the table."""
     text = f"{rows[0]['device']}; errors relative to c, against float64"
     if rows[0]["target"] == "cpu":
-        text += "\nOn a CPU simulated tensor cores round, where a GPU's truncate"
+        text += "\nOn a CPU, the simulated tensor cores round; those of a GPU truncate"
     return text
 
 

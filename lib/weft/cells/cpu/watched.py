@@ -272,8 +272,8 @@ def _explain_fault(
         if "ran longer than the limit" in text:
             text = (
                 f"it ran longer than {timeout:g} s under the watch build, {SLOWDOWN}, "
-                f"and was stopped: allow it more with timeout= (--timeout), or run it "
-                f"unwatched (--fast)"
+                f"and was stopped: allow more time with timeout= (--timeout), or run "
+                f"it unwatched (--fast)"
             )
         message = _with_line(report, ending, f"{launch.kernel}: {text}")
         block, thread = ending.block, ending.thread

@@ -67,11 +67,11 @@ def lost_message(status: int, doing: str) -> str:
     cause = STICKY[status]
     message = f"{doing}: {cause} ended a kernel on the GPU (CUDA error {status})"
     if status == 710:
-        message += "; the line printed above names the file, line and thread"
+        message += "; the line printed above reports the file, line and thread"
     return (
         f"{message}. CUDA cannot go on in this process: restart the kernel. "
-        "The same cell on the CPU (--cpu) names the thread and the array, and "
-        "--isolated keeps such a fault away from the notebook"
+        "The same cell on the CPU (--cpu) reports the thread and the array, and "
+        "--isolated protects the notebook from such a fault"
     )
 
 

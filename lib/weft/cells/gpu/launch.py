@@ -188,7 +188,7 @@ def parse_dimensions(value: Any, name: str, kernel: str) -> tuple[int, int, int]
         sizes = []
     if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
         raise ArgumentError(
-            f"{kernel}: {name} = {value!r}: want one to three whole numbers of at "
+            f"{kernel}: {name} = {value!r}: expected one to three whole numbers of at "
             f"least 1"
         )
     return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
@@ -338,8 +338,8 @@ def _check_structs(binder: Binder, bound: list[Any], sizes: Sequence[int]) -> No
     for param, value, size in zip(binder.params, bound, sizes):
         if isinstance(value, bytes) and len(value) != size:
             raise ArgumentError(
-                f"{binder.kernel}: {param} has {size} bytes, {len(value)} are given: "
-                f"the fields must be C's, in C's order (NumPy: align=True)"
+                f"{binder.kernel}: {param} has {size} bytes, but {len(value)} are "
+                f"given: the fields must be those of the C struct (NumPy: align=True)"
             )
 
 

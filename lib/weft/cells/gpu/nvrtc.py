@@ -412,7 +412,7 @@ def _check_arch(arch: str) -> None:
     if arch.rstrip("af") not in supported:
         version = ".".join(map(str, nvrtc_version()))
         raise BuildError(
-            f"NVRTC {version} does not compile for {arch}, but for "
+            f"NVRTC {version} does not compile for {arch}, only for "
             f"{', '.join(supported)}. A newer GPU needs a newer NVRTC "
             f"({_CURE} --upgrade)"
         )

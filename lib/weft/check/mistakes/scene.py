@@ -190,7 +190,9 @@ def describe_pattern(
     ):
         only = shorten_shape(*good_blocks)
         sentence = f"It is right with blocks of {only} only, as if it depended on that"
-        return sentence + ("." if given else f": if it may, give block={only}.")
+        return sentence + (
+            "." if given else f": if that is intended, give block={only}."
+        )
     sentence = _by_sizes(right, bad, along or {})
     if sentence:
         return sentence
@@ -252,7 +254,7 @@ def _one_block(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> tuple |
 
 def _only_at(sizes: dict[str, int], runs: int) -> str:
     text = " ".join(f"{n}={v}" for n, v in sizes.items())
-    return f"It is right only at {text}, of {runs} runs."
+    return f"It is right only at {text}, one of {runs} runs."
 
 
 # ---- sizes, as compared with the sides of a block -------------------------------

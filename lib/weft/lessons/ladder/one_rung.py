@@ -64,7 +64,9 @@ def copy_rung(name: str | Path, path: str | Path, own: str = "mine") -> OneRung:
     if path.suffix != ".cu":
         raise ArgumentError(f"{path}: a rung's file ends in .cu")
     if path.exists() and KERNELS in path.resolve().parents:
-        raise ArgumentError(f"{path} is a file of the lab: copy_rung keeps those")
+        raise ArgumentError(
+            f"{path} is a file of the lab, which copy_rung does not overwrite"
+        )
     text = read_without_essay(source)
     text = re.sub(
         rf"\b(matmul_|MATMUL_RUNG\()({rung_name(source)})\b", rf"\1{own}", text
@@ -212,7 +214,7 @@ def _check_sizes(m: int, n: int, k: int) -> None:
     """Raise ArgumentError unless all sizes are integers and small enough to watch."""
     for name, value in {"m": m, "n": n, "k": k}.items():
         if not isinstance(value, Integral) or value < 1:
-            raise ArgumentError(f"inspect: {name} = {value!r}, want at least 1")
+            raise ArgumentError(f"inspect: {name} = {value!r}, expected at least 1")
     if m * n * k > WATCHED:
         raise ArgumentError(
             f"inspect: {m} x {n} x {k} takes {m * n * k:.1e} multiply-adds; the watch "
@@ -246,6 +248,6 @@ def _check_product(
     limit = error_limit(rung.precision, a.shape[1])
     if not error <= limit:  # True for NaN, too.
         raise Mismatch(
-            f"{rung.name} is wrong: its error is {error:.2g} of c (root mean square); "
-            f"{rung.precision} allows at most {limit:.2g}"
+            f"{rung.name} is wrong: the relative error of c is {error:.2g} (root mean "
+            f"square); {rung.precision} allows at most {limit:.2g}"
         )

@@ -84,7 +84,7 @@ class Reader:
         """Read image (28,28) uint8, in a batch with the companions."""
         if image.shape != (SIZE, SIZE) or image.dtype != np.uint8:
             raise ArgumentError(
-                f"the digit is {image.dtype} {image.shape}, want uint8 (28, 28)"
+                f"the digit is {image.dtype} {image.shape}, expected uint8 (28, 28)"
             )
         batch = torch.from_numpy(np.concatenate([image[None], self.companions]))
         outputs = self.forward(batch.to(self.device))

@@ -157,7 +157,7 @@ def paint(
         _check_side(n, v) for n, v in [("width", width), ("height", height)]
     )
     if not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
-        raise ArgumentError(f"paint: seconds={seconds!r}, want more than 0")
+        raise ArgumentError(f"paint: seconds={seconds!r}, expected more than 0")
     if device is None:  # Prefer the device of %%cuda --cpu or --gpu, then a GPU.
         device = getattr(getattr(kernel, "module", None), "target", None)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -193,17 +193,17 @@ def paint(
 def _check_side(name: str, value: Any) -> int:
     value = convert_int(f"paint: {name}", value)
     if not 1 <= value <= LARGEST:
-        raise ArgumentError(f"paint: {name}={value}, want 1 to {LARGEST} pixels")
+        raise ArgumentError(f"paint: {name}={value}, expected 1 to {LARGEST} pixels")
     return value
 
 
 def _check_block(block: Sequence[int]) -> tuple[int, int]:
     if not isinstance(block, Sequence) or len(block) != 2:
-        raise ArgumentError(f"paint: block={block!r}, want two numbers: (16, 16)")
+        raise ArgumentError(f"paint: block={block!r}, expected two numbers: (16, 16)")
     x, y = (convert_int("paint: block", side) for side in block)
     if x < 1 or y < 1 or x * y > BLOCK:
         raise ArgumentError(
-            f"paint: block={(x, y)} is {x * y} threads, want 1 to {BLOCK}"
+            f"paint: block={(x, y)} is {x * y} threads, expected 1 to {BLOCK}"
         )
     return x, y
 

@@ -19,7 +19,7 @@ from ...base.store import Kept
 from ...base.style import OURS, REFERENCE
 
 RIGHT = 1.1  # a factor up to this counts as right
-NO_GUESS = "No guess yet: put a number in place of None and run from that cell on."
+NO_GUESS = "No guess yet: replace None with a number and run from that cell on."
 _asked: set[str] = set()  # the questions of this session
 _kept = Kept("guesses")
 
@@ -31,7 +31,7 @@ def predict(question: str, guess: float | None, unit: str = "") -> Guess:
     folded. Raises ArgumentError for anything else.
     """
     if not isinstance(question, str) or not question.strip():
-        raise ArgumentError(f"predict: the question is a text, not {question!r}")
+        raise ArgumentError(f"predict: the question must be a text, not {question!r}")
     number = None if guess is None else _check_number("guess", guess)
     return Guess(" ".join(question.split()), number, unit)
 
@@ -299,7 +299,9 @@ def _check_number(label: str, value: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not 0 <= number < math.inf:
-        raise ArgumentError(f"predict: {label} is a number from 0 on, not {value!r}")
+        raise ArgumentError(
+            f"predict: {label} must be a number of at least 0, not {value!r}"
+        )
     return number
 
 

@@ -120,7 +120,7 @@ def refuse(function: types.FunctionType, modules: Container[str]) -> None:
 def explain_undefined(name: str) -> str:
     """Return the message about a name that is not defined."""
     if language := without_cuda(name):
-        return f"{name} is not defined: a kernel writes cuda.{language}"
+        return f"{name} is not defined: write cuda.{language} in a kernel"
     return f"{name} is not defined"
 
 

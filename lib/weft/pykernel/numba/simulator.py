@@ -158,7 +158,7 @@ def _ask(kernel: str, job: Any, timeout: float) -> Any:
         process.end()
         raise KernelFault(
             f"{kernel}: Numba's simulator ran it longer than {timeout:g} s and was "
-            f"stopped: look for a loop that does not end, or allow more: "
+            f"stopped: look for a loop that does not end, or allow more time: "
             f"numba_jit({kernel}, timeout={2 * timeout:g}). {unchanged}",
             kernel,
         )

@@ -323,9 +323,9 @@ class RewrittenKernel:
         if used > MAX_STATIC:
             each = ", ".join(f"{e.name} {e.shape} {e.dtype}" for e in fixed)
             raise ArgumentError(
-                f"{self.kernel.name}: {used} bytes of shared memory ({each}), but at "
-                f"most {MAX_STATIC} (48 KB) may have a size in the source: shape 0 "
-                f"takes it from the launch, up to 227 KB"
+                f"{self.kernel.name}: {used} bytes of shared memory ({each}), but "
+                f"arrays with a size in the source have at most {MAX_STATIC} (48 KB): "
+                f"shape 0 takes the size from the launch, up to 227 KB"
             )
 
 

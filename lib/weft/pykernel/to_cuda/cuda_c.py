@@ -164,7 +164,7 @@ class BuiltKernel:
                     raise ArgumentError(
                         f"{self.runner.kernel.name}: {name} is {first.array}.shape"
                         f"[{first.axis}] = {lengths[0]} and {side.array}.shape"
-                        f"[{side.axis}] = {length}: these must be the same"
+                        f"[{side.axis}] = {length}: these must be equal"
                     )
             values.append(lengths[0])
         return values

@@ -23,7 +23,7 @@ def check_loops(writer: UnitWriter) -> None:
         bodies = {id(loop.body) for loop in loops}
         if name in unit.parameters:
             unit.fail(
-                f"{name} is a parameter and a loop's variable",
+                f"{name} is both a parameter and a loop's variable",
                 "give the loop another name",
                 loops[0].target,
             )
@@ -31,7 +31,7 @@ def check_loops(writer: UnitWriter) -> None:
             within = bodies & {block for block, _ in use.path}
             if not within and not use.store:
                 unit.fail(
-                    f"{name} is used outside of its loop, where C has none",
+                    f"{name} is used outside of its loop, where C does not have it",
                     "assign it to another name within the loop",
                     use.node,
                 )

@@ -370,7 +370,7 @@ class TypeWalk:
         kind = promote(a, b)
         if kind is None:
             self.unit.fail(
-                "int64 and uint64 have no common whole number",
+                "int64 and uint64 have no common integer type",
                 "convert one of them: int64(...)",
                 node,
             )
@@ -415,7 +415,7 @@ class TypeWalk:
         for a, b in itertools.pairwise(kinds):
             if promote(a, b) is None:
                 self.unit.fail(
-                    "int64 and uint64 have no common whole number",
+                    "int64 and uint64 have no common integer type",
                     "convert one of them: int64(...)",
                     node,
                 )

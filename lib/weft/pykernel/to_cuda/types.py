@@ -226,7 +226,7 @@ def of_argument(name: str, value: Any) -> Argument:
     if isinstance(value, (int, np.integer)):
         if not -MOST - 1 <= value <= MOST:
             raise ArgumentError(
-                f"{name} = {value}: a Python int becomes C's int, which ends at "
+                f"{name} = {value}: a Python int becomes C's int, which is at most "
                 f"{MOST}: pass np.int64({name})"
             )
         return Argument(INT, bool(value >= 0))

@@ -278,7 +278,7 @@ def _find_runner_source(
     if form is None:
         names = ", ".join(runner.kernel.parameters)
         raise ArgumentError(
-            f"{runner.__name__}: its types are those of its arguments: pass them too, "
+            f"{runner.__name__}: the arguments determine its types: pass them too, "
             f"ptx({runner.__name__}, {names})"
         )
     translation, flags = form.translation, form.runner.flags
@@ -335,7 +335,7 @@ def find_usage(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]
     if len(kernels) != 1:
         names = ", ".join(demangle(*one) for one in kernels)
         raise ArgumentError(
-            f"{source.name} has {len(kernels)} kernels, {names}: say which"
+            f"{source.name} has {len(kernels)} kernels, {names}: choose one"
         )
     name = demangle(*kernels[0])
     if kernels[0][1] not in code.usage:

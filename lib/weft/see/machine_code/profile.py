@@ -206,8 +206,8 @@ class Comparison:
         wrong = sum(row["agrees"] is False for row in compared)
         source = f"{self.machine['device']}, {self.machine['date']}"
         return (
-            f"{len(compared)} counters of {kernels} kernels, the CPU's and ncu's: "
-            f"{same} the same, {wrong} different without a reason ({source})"
+            f"{len(compared)} counters of {kernels} kernels, on the CPU and by ncu: "
+            f"{same} equal, {wrong} different without a reason ({source})"
         )
 
     def __repr__(self) -> str:

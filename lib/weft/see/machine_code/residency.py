@@ -148,7 +148,7 @@ class Occupancy:
             for registers in range(self.registers - 1, 0, -1):
                 if _limit_by_registers(registers, self.warps_each) > self.blocks:
                     return (
-                        f"one block more fits at {registers} registers a thread, "
+                        f"one more block fits at {registers} registers a thread, "
                         f"{self.registers - registers} fewer"
                     )
         if self.binding == ["shared memory"] and self.blocks:
@@ -157,7 +157,7 @@ class Occupancy:
             excess = self.shared - (room - limits.reserved)
             if room > limits.reserved:
                 return (
-                    f"one block more fits at {room - limits.reserved} bytes of shared "
+                    f"one more block fits at {room - limits.reserved} bytes of shared "
                     f"memory, {excess} fewer"
                 )
         return ""
@@ -197,8 +197,8 @@ class Occupancy:
                 f"is {limits.shared_block}"
             )
         return (
-            f"{self.threads} threads of {self.registers} registers exceed the "
-            f"{REGISTERS} of a multiprocessor"
+            f"{self.threads} threads with {self.registers} registers each exceed "
+            f"the {REGISTERS} of a multiprocessor"
         )
 
     def __repr__(self) -> str:

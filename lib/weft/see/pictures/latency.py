@@ -130,9 +130,9 @@ def _describe(runs: Sequence[Run], at: int, model: Model) -> str:
         text += f", with {full.warps} in {percent(full.utilisation)}"
     enough = needed(runs)
     if enough > full.warps:
-        text += f"; to issue in all of them would take about {enough}."
+        text += f"; issuing in all of them would take about {enough} warps."
     else:
-        text += f"; about {enough} could issue in all of them"
+        text += f"; about {enough} warps could issue in all of them"
         text += ", if they did not wait at the same time." if _is_lagging(full) else "."
     return label(EDGE, 48, text, 13, faint=True)
 

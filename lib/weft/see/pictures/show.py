@@ -221,7 +221,7 @@ def _check_shapes(
         count = functools.reduce(int.__mul__, numbers, 1)
         if count != sizes[name] or min(numbers, default=0) < 1:
             raise ArgumentError(
-                f"shapes: {name} has {sizes[name]} elements, {numbers} are {count}"
+                f"shapes: {name} has {sizes[name]} elements, but {numbers} has {count}"
             )
         out[name] = numbers
     return out
