@@ -103,7 +103,7 @@ __all__ = [
 
 
 def cdiv(a: int, b: int) -> int:
-    """Return a / b rounded up: the number of blocks of b threads for a elements."""
+    """Return a / b rounded up: how many blocks of `b` threads `a` elements need."""
     return -(-a // b)
 
 
@@ -149,8 +149,8 @@ def source(path: str, name: str | None = None) -> str:
 def listing(path: str, name: str | None = None, against: str | None = None) -> None:
     """Show a file of the lab, or one function in it, in colour.
 
-    against: another function of that file, or another path. With it, listing()
-    shows only the difference from it.
+    against: another function of that file, or another path. If given, listing()
+    shows only the differences between the two.
     """
     text, language = source(path, name), "python" if path.endswith(".py") else "cuda"
     if against:

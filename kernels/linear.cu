@@ -7,8 +7,8 @@
  * Limit:   as in matmul's naive rung, two loads for each multiply-add. Forward,
  *          neighbouring threads read rows of weight that are `in` apart, so
  *          their loads do not coalesce. dbias has only `out` threads.
- * Error:   sums of `in`, `out` or n terms one after another in float: each at
- *          most 1.01 2^-24 per term of the same sum over absolute values.
+ * Error:   `in`, `out` or n terms are added one after another in float: at most
+ *          1.01 2^-24 per term, relative to the same sum over absolute values.
  * Lesson:  notebooks/10_backwards.ipynb
  *
  * Tiled

@@ -1,8 +1,9 @@
 /* sgd.cu -- a step of gradient descent: param -= lr * grad.
  *
- * Naive Idea:  one thread per parameter. Limit:  the memory's bandwidth or, for
- * a small model, the launch itself. Lesson: notebooks/10_backwards.ipynb
- * */
+ * Naive
+ * Idea:    one thread per parameter.
+ * Limit:   the memory's bandwidth or, for a small model, the launch itself.
+ * Lesson:  notebooks/10_backwards.ipynb */
 #include "common/internal.cuh"
 
 #include <math.h>

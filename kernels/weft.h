@@ -7,7 +7,8 @@
  * The same sources build twice: libweft_cpu_* (g++, arrays in host memory) and
  * libweft_cuda_* (nvcc, arrays in the memory of the current CUDA device). In
  * both, arrays are contiguous, row-major float32 unless a comment gives another
- * layout, and must not overlap. All functions order their arguments alike:
+ * layout, and must not overlap. All functions take their arguments in this
+ * order:
  *
  *     rung, outputs, inputs, sizes, options (NULL: the defaults), stream
  *
@@ -18,10 +19,9 @@
  * with a beta adds to c. Images are n c h w, filters oc ic kh kw.
  *
  * An op returns WEFT_EINVAL and launches nothing if an argument is invalid.
- * Invalid are a rung that cannot run on this target or device, a size below 1,
- * NULL for an array that is not optional, an array of more than 2^39 - 256
- * elements, and any value outside a limit that the function's comment
- * states. */
+ * Invalid arguments are a rung that cannot run on this target or device, a size
+ * below 1, NULL for an array that is not optional, an array of more than 2^39 -
+ * 256 elements, and any value outside a limit in the function's comment. */
 #ifndef WEFT_H
 #define WEFT_H
 #include <stddef.h>
@@ -99,12 +99,12 @@ struct weft_matmul_options {
     const float *bias; /* (n), added to every row; NULL: no bias */
     int relu;          /* 1: negative results become 0; a NaN stays a NaN */
     int batch;         /* number of independent products; 0 means 1 */
-    ptrdiff_t stride_a, stride_b, stride_c; /* elements from one matrix of the
-                                               batch to the next; for a and b at
-                                               least 0, where 0 means the same
-                                               matrix for all products; for c at
-                                               least m * n; ignored if batch is
-                                               1 */
+    ptrdiff_t stride_a, stride_b, stride_c; /* distance in elements from one
+                                             * matrix of the batch to the next;
+                                             * ignored if batch is 1. For a and
+                                             * b: at least 0, and 0 means one
+                                             * matrix for all products. For c:
+                                             * at least m * n. */
     void *workspace; /* memory of the target, 256-byte aligned; NULL: none */
     size_t workspace_bytes;
 };
@@ -135,8 +135,8 @@ struct weft_conv2d_options {
 
 /* Compute y (n,oc,h',w') = cross-correlation of x (n,ic,h,w) with weight
  * (oc,ic,kh,kw), plus bias (oc; NULL: none). The stride is 1; h' = h + 2
- * padding - kh + 1, and w' is computed alike. Both must be at least 1, padding
- * at least 0, and ic*kh*kw and oc*kh*kw at most 2^30. */
+ * padding - kh + 1, and w' is computed likewise. Both must be at least 1,
+ * padding at least 0, and ic*kh*kw and oc*kh*kw at most 2^30. */
 int weft_conv2d(int rung, float *y, const float *x, const float *weight,
                 const float *bias, int n, int ic, int h, int w, int oc, int kh,
                 int kw, const struct weft_conv2d_options *options,
@@ -222,7 +222,7 @@ int weft_cross_entropy_backward(int rung, float *dlogits, const float *dloss,
                                 const float *prob, const int64_t *target, int n,
                                 int classes, weft_stream stream);
 
-/* Update param -= lr * grad for `count` elements, in place and without
+/* Subtract lr * grad from param for `count` elements, in place and without
  * momentum. lr must be finite. */
 int weft_sgd(int rung, float *param, const float *grad, size_t count, float lr,
              weft_stream stream);
@@ -304,9 +304,9 @@ int weft_cnn_train(weft_cnn *cnn, const int32_t *order, int count, int batch,
                    float lr, weft_stream stream);
 
 /* Copy the losses of the steps since the last call of this function, oldest
- * first, to the host array `out`, which has room for `capacity` floats; *count
- * receives their number. If they do not fit, the function returns WEFT_EINVAL
- * and keeps all of them. A model keeps the last 65536. Waits. */
+ * first, to the host array `out`, which has room for `capacity` floats. *count
+ * receives the number of losses. If they do not fit, the function returns
+ * WEFT_EINVAL and keeps all of them. A model keeps the last 65536. Waits. */
 int weft_cnn_losses(weft_cnn *cnn, float *out, int capacity, int *count,
                     weft_stream stream);
 
@@ -327,10 +327,10 @@ struct weft_section {
 };
 
 /* Take one training step on order[0..batch), as weft_cnn_train() does, with
- * timestamps between its sections (CUDA events on a GPU). `sections` (room for
- * `capacity`) receives them in the order they ran, *count their number. If
- * there are more than `capacity`, the step is still taken, *count is set, and
- * the function returns WEFT_EINVAL. Waits. */
+ * timestamps between its sections (CUDA events on a GPU). `sections`, with room
+ * for `capacity`, receives them in the order in which they ran; *count receives
+ * their number. If there are more than `capacity`, the step is still taken,
+ * *count is set, and the function returns WEFT_EINVAL. Waits. */
 int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
                      struct weft_section *sections, int capacity, int *count,
                      weft_stream stream);

@@ -37,7 +37,7 @@ def bad(name: str, says: str, body: str, before: str = "", **more: bool) -> None
 
 def host(function: str, body: str, declared: str, quick: bool = False) -> None:
     """Add a cell to CELLS whose kernel calls a function of the host's system."""
-    says = rf"\w+\(\) calls {function}\(\), a host function"
+    says = rf"\w+\(\) calls {function}\(\), which only the host has"
     bad(function, says, body, f'extern "C" {{ {declared} }}\n', quick=quick)
 
 
@@ -315,13 +315,13 @@ host("munmap", "munmap(x, 4096);", "int munmap(void *, size_t);")
 host("syscall", "syscall(231, 0);", "long syscall(long, ...);")
 bad(
     "exit in a function",
-    r"f\(\) calls exit\(\), a host function",
+    r"f\(\) calls exit\(\), which only the host has",
     "f();",
     'extern "C" void exit(int);\n__device__ void f() { exit(1); }\n',
 )
 bad(
     "terminate",
-    "calls std::terminate.., a host function",
+    "calls std::terminate.., which only the host has",
     "terminate();",
     "namespace std { void terminate() noexcept; }\nusing namespace std;\n",
 )

@@ -174,7 +174,7 @@ def test_no_folder_at_all_is_one_error(lab, tmp_path):
     result = python(lab, tmp_path / "cache", "-c", script)
     last = result.stderr.splitlines()[-1]
     assert result.returncode == 1 and last.startswith("weft.base.store.CannotWrite: ")
-    assert "set WEFT_CACHE or TMPDIR to a folder of yours" in last
+    assert "set WEFT_CACHE or TMPDIR to a folder that you own" in last
 
 
 # ---- a full disk ---------------------------------------------------------------------

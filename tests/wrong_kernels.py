@@ -562,7 +562,7 @@ WRONG = [
     (CUDA.c_square, np.square, {"outputs": {"y": "n"}, "inputs": {"x": "n"}}, "int16"),
     (numba_jit(local_index), *ADD, "threadIdx"),
     (cuda_c(local_index), *ADD, "threadIdx"),
-    (remembers, np.matmul, PAIR, r"result\[0, 0\] is .*, want"),
+    (remembers, np.matmul, PAIR, r"result\[0, 0\] is .*, expected"),
     (spoils_its_argument, np.matmul, PAIR, "inputs must stay as they are"),
     (in_half, np.matmul, PAIR, "TF32 or float16|low precision"),
     (truncated, np.matmul, PAIR, "TF32"),

@@ -10,8 +10,8 @@
  * Limit:   the memory's bandwidth, since x is read three times. With one block
  *          per channel, 32 channels leave most of a GPU idle.
  * Error:   a thread adds n*h*w / THREADS terms one after another, and the tree
- *          log2(THREADS) more. The error is 2^-24 times their number, far less
- *          than that of a plain loop over n*h*w terms.
+ *          log2(THREADS) more. The error is 2^-24 times the number of these
+ *          additions, far less than that of a plain loop over n*h*w terms.
  * Lesson:  notebooks/10_backwards.ipynb */
 #include "common/internal.cuh"
 

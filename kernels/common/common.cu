@@ -1,6 +1,6 @@
 /* common.cu -- code shared by all libraries of the lab: the last error, the
  * table of rungs, and the few calls that concern a whole device. Each op's
- * library has a copy, so a process may hold several of them. */
+ * library has a copy, so a process may contain several copies. */
 #include "internal.cuh"
 
 #include <stdarg.h>

@@ -14,7 +14,7 @@
  * returns to 0. Below sm_90 every function traps, so launchers reject such
  * devices.
  *
- * On the CPU target each function has a plain twin. It performs a copy only
+ * On the CPU target each function has a plain twin. A copy is performed only
  * when a thread waits for it, and a cluster has one block.
  *
  * Source:  PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg". */
@@ -186,8 +186,8 @@ PTX_INLINE void tma_load(void *shared, const tensor_map *map, mbarrier *bar,
 }
 
 /* Load the same box into every block of the cluster whose bit is set in
- * `blocks`. Each receives the box, and the bytes at its barrier, at the same
- * place. */
+ * `blocks`. The box and the barrier that counts its bytes have the same
+ * addresses in each of these blocks. */
 PTX_INLINE void tma_load_multicast(void *shared, const tensor_map *map,
                                    mbarrier *bar, int col, int row, int z,
                                    unsigned short blocks) {

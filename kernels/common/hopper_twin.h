@@ -31,7 +31,7 @@ static inline void init(uint64_t *bar, int arrivals) {
     *bar = pack({0, (unsigned)arrivals, (unsigned)arrivals, 0});
 }
 
-/* Return the name under which a phase is recorded: a thread that waits for a
+/* Return the name under which a phase is recorded. A thread that waits for a
  * phase then acquires the prior work of the threads that arrived in it. */
 static inline const void *phase_name(const uint64_t *bar, unsigned parity) {
     return (const char *)bar + 4 * parity;
@@ -92,8 +92,8 @@ static inline char *place(const tensor_map *map, void *shared, int row,
     return (char *)at;
 }
 
-/* Return the number of the `bytes` bytes from element (row,col) on that are
- * inside the array, and their address in *at. */
+/* Return how many of the `bytes` bytes from element (row,col) on are inside the
+ * array, and store the address of the first in *at. */
 static inline size_t inside(const struct tensor *t, int col, int row, int z,
                             size_t bytes, char **at) {
     const size_t element = tensor_element(t->type);
@@ -106,9 +106,9 @@ static inline size_t inside(const struct tensor *t, int col, int row, int z,
     return left < bytes ? left : bytes;
 }
 
-/* A box in flight. It copies the map, because the map is a kernel argument, of
- * which each thread has a copy, and that copy may be gone when the box
- * arrives. */
+/* A box in flight. It contains a copy of the map: the map is a kernel argument,
+ * and the argument of the thread that issues the copy may no longer exist when
+ * the box arrives. */
 struct Box : simt::Later {
     tensor_map map;
     uint64_t *bar; /* counts the bytes of a load */
@@ -117,8 +117,8 @@ struct Box : simt::Later {
     size_t width() const {
         return map.box.cols * tensor_element(map.array.type);
     }
-    /* Return the number of the 16 bytes from byte `byte` of row `i` on that are
-     * inside the array, and their address in *at. */
+    /* Return how many of the 16 bytes from byte `byte` of row `i` on are inside
+     * the array, and store the address of the first in *at. */
     size_t in_array(int i, size_t byte, char **at) const {
         const int element = (int)tensor_element(map.array.type);
         return inside(&map.array, col + (int)byte / element, row + i, z, 16,

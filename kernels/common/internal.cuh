@@ -29,8 +29,8 @@ extern "C" {
 int weft_fail(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Do the same for a failed CUDA call, with the status that corresponds to
- * `error`. */
+/* Record a message about a failed CUDA call and return the status that
+ * corresponds to `error`. */
 int weft_cuda_fail(cudaError_t error, const char *what);
 
 /* Add `count` lines to the table that weft_rungs() returns. */
@@ -72,7 +72,7 @@ struct weft_watch {};
 #else
 /* The state of a call on the CPU. During the call, OpenMP uses the number of
  * threads set by weft_set_threads(), and Ctrl-C ends the call.
- * weft_interrupted() and every running launch notice the signal, and the
+ * weft_interrupted() and every running launch detect the signal, and the
  * caller's own handler runs too. */
 struct weft_watch {
     int outside; /* OpenMP's number of threads outside the call */

@@ -1,7 +1,7 @@
 /* nvtx.cuh -- named ranges on a profiler's timeline. WEFT_RANGE("step") marks
- * the time from the macro to the end of the scope. Nsight Systems draws it
- * above the kernels launched in that time, and `ncu --nvtx --nvtx-include
- * "step/"` profiles only these. While no tool listens, a range costs a few
+ * the time from the macro to the end of the scope. Nsight Systems draws the
+ * range above the kernels launched in that time, and `ncu --nvtx --nvtx-include
+ * "step/"` profiles only these kernels. Without a profiler, a range costs a few
  * nanoseconds. On the CPU, or if the toolkit has no NVTX, it compiles to
  * nothing. */
 #ifndef WEFT_NVTX_CUH

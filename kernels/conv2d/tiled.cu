@@ -5,13 +5,13 @@
  * Idea:    forward, a convolution is a product of the filters (oc, ic * kh *
  *          kw) and a matrix whose columns hold each output pixel's inputs. That
  *          matrix is never stored ("implicit"). A block takes one position of
- *          the filter after the other, for which a column is one input pixel
- *          with its channels, and stages these in shared memory. The gradient
- *          of x is the same product, of dy with the filters rotated by 180
- *          degrees. dweight has few results and long sums. A block takes a few
- *          of them, and its threads share the pixels of the batch, each with
- *          all of the block's results in registers. At the end the threads'
- *          sums are added.
+ *          the filter after another. At each position, a column is one input
+ *          pixel with its channels, which the block stages in shared memory.
+ *          The gradient of x is the same product, of dy and the filters rotated
+ *          by 180 degrees. dweight has few results and long sums. A block takes
+ *          a few results, and its threads share the pixels of the batch, each
+ *          with all of the block's results in registers. At the end the
+ *          threads' sums are added.
  * Limit:   forward, a pixel is staged once for each of the kh * kw positions,
  *          and nothing is multiplied while loads wait. For dweight, dy is read
  *          ic times from the L2 cache, and with one input channel there are at
@@ -92,8 +92,8 @@ static __device__ void load_weights(float (*left_s)[LEFT_PITCH],
     }
 }
 
-/* Compute TILE_ROWS channels of TILE_COLS pixels per block. The pixels may be
- * of several images, since they are counted through the whole batch.
+/* Compute TILE_ROWS channels of TILE_COLS pixels per block. The pixels may
+ * belong to several images, since they are counted through the whole batch.
  * Neighbouring blocks take the same pixels, so all but the first find them in
  * the cache. */
 static __global__ void conv2d_tiled(float *result, const float *source,

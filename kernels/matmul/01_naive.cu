@@ -3,23 +3,23 @@
  * Idea:        thread (x,y) owns element (row,col) of c, walks along its row of
  *              a and down its column of b, and keeps the sum in a register.
  * Prediction:  each multiply-add requests 8 bytes of global memory: 550 GB at
- *              4096^3, 8.4 MB per block. A warp's load from a touches 16 rows,
- *              a load from b one: 17 lines. The L1 cache looks up one line a
- *              clock, for 32 multiply-adds where an SM does 128 a clock: 32 /
- *              (17 * 128) = 1.5 % of the peak.
+ *              4096^3, 8.4 MB per block. A warp's load from a touches 16 rows
+ *              and its load from b one, 17 lines in all. The L1 cache looks up
+ *              one line a clock, so 32 multiply-adds take 17 clocks. An SM can
+ *              do 128 a clock: 32 / (17 * 128) = 1.5 % of the peak.
  * Measured:    H200, 4096^3: 0.97 TFLOP/s, 1.5 % of the peak (in all rungs, the
  *              measured peak: 66 TFLOP/s of multiply-adds). Tried: blocks of 32
- *              x 32, where a load touches 33 lines, 0.50; k = 4128 or 4224
- *              0.97, 4112 1.6, 4104 2.2 and 4097 2.7. So the position of the
- *              rows in their 128-byte lines matters, which suggests that banks
- *              set the limit rather than lookups: the L1 cache is the same
- *              memory as shared memory.
+ *              x 32, where a load touches 33 lines, reach 0.50. With k = 4128
+ *              or 4224 the rate is 0.97, with 4112 1.6, 4104 2.2 and 4097 2.7.
+ *              So the position of the rows in 128-byte lines matters, which
+ *              suggests that banks set the limit rather than lookups: the L1
+ *              cache is the same memory as shared memory.
  * Limit:       x numbers the rows, so neighbours in a warp read floats of a and
  *              write floats of c that are whole rows apart. Each moves a sector
  *              of 32 bytes and uses 4. Rung 2 attacks that.
- * Error:       k products are added one after another in float: at most 1.01 k
- *              2^-24 of the same sum over absolute values, as in every fp32
- *              rung.
+ * Error:       k products are added one after another in float. The error is at
+ *              most 1.01 k 2^-24 of the same sum over absolute values, as in
+ *              every fp32 rung.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 

@@ -1,7 +1,7 @@
 /* 02_coalesced.cu -- matmul, rung 2: neighbours take neighbouring columns.
  *
  * Before:      in rung 1, x numbers the rows: in each of a warp's loads from a
- *              and stores to c, every thread touches a different row.
+ *              and stores to c, neighbouring threads touch different rows.
  * Idea:        swap the two: x numbers the columns. A warp reads adjacent
  *              floats of b, and all threads of a row use the same float of a.
  * Prediction:  the same 550 GB requested, but a warp's multiply-add touches 3

@@ -9,10 +9,10 @@
  *              multiply-adds (SASS; nvcc 13.0, sm_90).
  * Measured:    H200, 4096^3: 8.3 TFLOP/s; 03_tiled.cu reaches 8.4. Tried: with
  *              64-bit indices in both, this rung reached 8.1 and 03_tiled.cu
- *              5.7. 03_tiled.cu then used 40 registers a thread, this rung 32;
- *              an SM holds one block of 1024 threads with 40 registers, two
- *              with 32. Equal loops do not make equal kernels: compare
- *              registers, too.
+ *              5.7. 03_tiled.cu then used 40 registers a thread, this rung 32.
+ *              An SM has room for one block of 1024 threads with 40 registers,
+ *              but for two with 32. Equal loops do not make equal kernels:
+ *              compare registers, too.
  * Limit:       the same as that of 03_tiled.cu.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"

@@ -6,8 +6,8 @@
  *              Narrow products get blocks with fewer idle threads.
  * Prediction:  at TILE 32 exactly the instructions of 03_tiled.cu.
  * Measured:    H200, 4096^3: 8.4 TFLOP/s, the same as 03_tiled.cu.
- * Limit:       the same as that of 03_tiled.cu, and each width adds code to
- *              compile and load.
+ * Limit:       the same as in 03_tiled.cu. In addition, each width is more code
+ *              to compile and load.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
@@ -47,7 +47,7 @@ static int launch_tiles(const struct product *q, cudaStream_t stream) {
     return WEFT_OK;
 }
 
-/* A block has TILE * TILE threads, at most 1024; narrow products use fewer. */
+/* Launch blocks of TILE * TILE threads: 1024, or fewer if m or n is small. */
 static int launch(const struct product *q, cudaStream_t stream) {
     const int side = q->m < q->n ? q->m : q->n;
     if (side <= 8) return launch_tiles<8>(q, stream);

@@ -6,12 +6,12 @@
  *              of b, so one float of b_s in a register serves TM multiply-adds.
  * Prediction:  a block of 64 x 64 reads 2 MB from global memory, 8.6 GB in all
  *              at 4096^3. A multiply-add needs 1 + 1 / TM floats of shared
- *              memory, and those of a are read in fours: 24 loads per 64
- *              multiply-adds, at most 67 % of the peak.
- *              All instructions: 122 per 64, at most 52 %.
+ *              memory, and the floats of a are read in fours: 24 loads per 64
+ *              multiply-adds, at most 67 % of the peak. With all other
+ *              instructions, 122 per 64: at most 52 %.
  * Measured:    H200, 4096^3: 15.8 TFLOP/s, 24 %. Counted in floats, as rung 3
  *              suggests, 72 loads per 64 give 22 %. Tried: BK = 32 and two
- *              blocks an SM: 19.2.
+ *              blocks per SM, 19.2.
  * Limit:       a thread uses an element of a_s for one multiply-add per load.
  *              Rung 5 attacks that.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */

@@ -3,14 +3,14 @@
  * Before:      for each float of its tiles, rung 5 needs a load, a guard and an
  *              address: 142 instructions in addition to 512 multiply-adds and
  *              32 loads from shared memory. nvcc merges these loads in fours.
- *              Those of a run along k, so they fetch 4 steps of k together and
- *              occupy 32 registers.
+ *              For a the four run along k, so loads fetch 4 steps of k at once,
+ *              which occupy 32 registers.
  * Idea:        use float4 for all loads and stores. The tile of a is transposed
  *              on its way to shared memory, so that a thread's rows are
  *              adjacent.
  * Prediction:  the same bytes with a fourth of the loads: 26 instead of 142
- *              other instructions, 580 per 512, at most 88 % of the peak.
- *              Nothing spills. Bank conflicts and waiting cost some of that: 65
+ *              other instructions, 580 per 512 multiply-adds, at most 88 % of
+ *              the peak. Nothing spills. Bank conflicts and waiting leave 65
  *              %.
  * Measured:    H200, 4096^3: 34.5 TFLOP/s, 52 %. Tried: BK = 16: 37.4.
  * Limit:       bank conflicts: a store to a_s and a load of b_s take twice as

@@ -9,11 +9,11 @@
  * Idea:        rows of a_s are BM + 4 floats apart, so 4 of them span 16 banks.
  *              A thread's 8 columns form two groups of 4 instead of one of 8,
  *              so lanes are 4 floats apart.
- * Prediction:  the same instructions. Wavefronts of a warp for 8 steps of k:
- *              before, a 64 + 8 and b 128 + 4; now, a 64 + 4 and b 64 + 4. That
- *              is 204 -> 136 (counted by the watch build), for 128 cycles of
- *              multiply-adds. If wavefronts alone set the pace, the kernel is
- *              1.5 times as fast.
+ * Prediction:  the same instructions. A warp's wavefronts for 8 steps of k
+ *              (loads + stores): before, a 64 + 8 and b 128 + 4; now, a 64 + 4
+ *              and b 64 + 4. That is 204 -> 136 (counted by the watch build),
+ *              for 128 cycles of multiply-adds. If wavefronts alone set the
+ *              pace, the kernel is 1.5 times as fast.
  * Measured:    H200, 4096^3: 37.6 TFLOP/s; rung 6 reaches 34.5. That is 1.09
  *              times as fast, so wavefronts alone do not set the pace.
  * Limit:       a warp of 2 x 16 lanes computes 16 x 128 elements and needs 144

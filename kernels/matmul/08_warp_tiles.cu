@@ -12,7 +12,7 @@
  * Measured:    H200, 4096^3: 37.6 -> 37.4 TFLOP/s: no gain. Tried: lanes in z
  *              order (row lane / 16 * 2 + lane % 2, column lane / 2 % 8): 38.2
  *              compared with 37.0 (at 106 registers), and 2 to 5 % more at five
- *              sizes, which that count does not explain.
+ *              sizes, which the count of wavefronts does not explain.
  * Limit:       between its two barriers a block loads or multiplies, never
  *              both. Rung 9 attacks that.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb */

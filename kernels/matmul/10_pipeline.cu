@@ -21,13 +21,13 @@
  *                need not deliver it again.
  *              - Provide five shapes of tiles; launch() takes the one that
  *                occupies the busiest multiprocessor for the shortest time.
- * Prediction:  for 4 steps of k a warp issues 8 + 16 loads, 96 wavefronts, and
- *              128 cycles of multiply-adds: shared memory no longer sets the
- *              pace. 0.9 of cuBLAS.
+ * Prediction:  for 4 steps of k a warp issues 8 + 16 loads, which take 96
+ *              wavefronts, and 128 cycles of multiply-adds. Shared memory no
+ *              longer sets the pace: 0.9 of cuBLAS.
  * Measured:    H200, 4096^3: 40.6 -> 50.6 TFLOP/s; cuBLAS reaches 51.4. In
  *              SASS, 82 of 1024 multiply-adds wait for a register bank (lesson
- *              08b counts them). Tried: some 30 shapes and settings; Large is
- *              the fastest of them there.
+ *              08b counts them). Tried: some 30 shapes and settings; at 4096,
+ *              Large is the fastest.
  * Limit:       every thread copies and waits at barriers. In rung 11 one thread
  *              requests whole tiles, without a barrier.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
@@ -49,8 +49,8 @@ enum {
 };
 
 /* A block computes BM x BN elements of c, and a thread TM x TN of these. A
- * thread's TM rows are LANES_M apart, its TN / 4 groups of four columns LANES_N
- * * 4 apart. */
+ * thread's TM rows are LANES_M apart; its TN / 4 groups of four columns are
+ * LANES_N * 4 apart. */
 template <int BM_, int BN_, int BK_, int TM_, int TN_, int STAGES_, int BLOCKS_>
 struct Shape {
     enum {
@@ -75,7 +75,7 @@ struct Shape {
     };
 };
 
-/* The tiles of c that a block computes, in their order. */
+/* The order in which the blocks compute the tiles of c. */
 struct order {
     int down, across; /* tiles per matrix */
     int tiles;        /* tiles of all matrices */
@@ -179,7 +179,7 @@ ask(float *stage, struct source *from, const float *a, const float *b, int m,
     __pipeline_commit(); // empty groups count, too
 }
 
-/* Load a thread's rows of a, four steps of k of each. */
+/* Load four steps of k of each of a thread's rows of a. */
 template <class S>
 static __device__ __forceinline__ void load_a(float4 a_r[S::TM],
                                               const float *a_s) {

@@ -19,15 +19,15 @@
  *          95 % of the peak at most. Gain from cutting: 4096 has 512 tiles,
  *          3.88 rounds of 132 instead of 4: 3 %. 5120x256x5120 has 6.06 rounds
  *          instead of 7: 15 %.
- * Measured: H200: 4096^3 55.9 TFLOP/s; cuBLAS reaches 51.4. Through rung tuned
- *          8192^3 56.1 (51.3), 5120x256x5120, as tma_pairs, 49.3 (40.9). 55 of
- *          1024 multiply-adds wait for a bank, counted in SASS. Tried, H200,
- *          TFLOP/s of an earlier version: not cut -> cut 4096 52.9 -> 53.9,
- *          8192 52.9 -> 54.5, 5120x256x5120 44.7 -> 45.3; its k is too short
- *          for much gain. With a fence in each step of multiply() 53.9 at 4096;
- *          with one a_r and fewer addresses instead of fences 55.6; with half
- *          of a_r read later and one fence: the present speed. Some orders with
- *          29 to 49 waiting multiply-adds were slower.
+ * Measured: H200: 4096^3 55.9 TFLOP/s; cuBLAS reaches 51.4. Through rung tuned:
+ *          8192^3 56.1 (51.3); 5120x256x5120, as tma_pairs, 49.3 (40.9). In
+ *          SASS, 55 of 1024 multiply-adds wait for a bank. Tried in an earlier
+ *          version (H200, TFLOP/s): cutting, 4096 52.9 -> 53.9, 8192 52.9 ->
+ *          54.5, 5120x256x5120 44.7 -> 45.3, where k is too short for much
+ *          gain. A fence in each step of multiply() gave 53.9 at 4096. One a_r
+ *          and fewer addresses instead of fences gave 55.6. Reading half of a_r
+ *          later, with one fence, gives the present speed. Some orders with 29
+ *          to 49 waiting multiply-adds were slower.
  * Limit:   tiles of 256 x 128 read least. A c of 1024 x 1024 has only 32 of
  *          them, so most multiprocessors get a piece of one at best.
  * Lesson:  notebooks/08b_matmul_pipeline.ipynb */

@@ -10,8 +10,8 @@
  *          1025 has 153 such tiles, one round and 21 tiles: the 21 are cut
  *          along k and shared by six blocks each, so that the second round is
  *          short.
- * Prediction: c of 1024 x 1024 keeps 128 of 132 multiprocessors busy instead of
- *          32: nearly four times as fast as rung tma without cut tiles. 1025
+ * Prediction: a c of 1024 x 1024 keeps 128 of 132 multiprocessors busy instead
+ *          of 32: nearly four times as fast as rung tma without cut tiles. 1025
  *          without cutting takes two rounds, twice as long as 1024.
  * Measured: H200: 1024^3 45.3 TFLOP/s (cuBLAS 38.8, tma 36.5). Through rung
  *          tuned: 1024^3 47 us, 1025^3, cut, 75 (cuBLAS 69), 1023^3, where a
@@ -34,8 +34,8 @@ enum {
     HANDED = OWN_ROWS * TN, // sums that a thread passes to another
 };
 
-/* Return where the sums that thread `own.group` hands to group `to` are stored,
- * GROUP_THREADS apart. Every group has a place for the sums from each group. */
+/* Return where this thread's sums from group `from` to group `to` are stored,
+ * GROUP_THREADS apart. Every group has a place for the sums of each group. */
 static __device__ __forceinline__ float *handed(float *sums_s, int to,
                                                 int from) {
     return sums_s + (to * S::GROUPS + from) * HANDED * GROUP_THREADS +
@@ -68,8 +68,8 @@ static __device__ __forceinline__ void add_groups(float sums[OWN_ROWS][TN],
     }
 }
 
-/* Do the same as store_rows() for rows of c that start at any address, through
- * warp_s, 512 bytes of shared memory. */
+/* Store the thread's rows like store_rows(), but rows of c may start at any
+ * address. warp_s is 512 bytes of shared memory. */
 static __device__ __forceinline__ void
 store_odd(float *c, int m, int n, int row0, int col0, const struct own &own,
           float sums[OWN_ROWS][TN], float *warp_s, const struct extras &x) {

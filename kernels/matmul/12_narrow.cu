@@ -48,9 +48,9 @@ take(const T *row, int k, int end) {
     return found;
 }
 
-/* Return the position in a row of b_s of number i in a step of EACH * LANES of
- * k. The row has the first four numbers of lane 0, of lane 1, ..., then the
- * next four of lane 0, ... */
+/* Return where number i of a step of EACH * LANES numbers is in a row of b_s.
+ * The row has the first four numbers of lane 0, of lane 1, ..., then the next
+ * four of lane 0, ... */
 template <typename T, int LANES, bool VECTORS>
 static __device__ __forceinline__ int place(int i) {
     const int lane = VECTORS ? i / sixteen<T>::EACH : i % LANES;
@@ -79,7 +79,7 @@ stage(float (*b_s)[DEPTH + 4], const T *b, int n, int length, int col0, int k0,
     }
 }
 
-/* Return the sum over a group of LANES lanes to each of its lanes. */
+/* Return to every lane the sum over its group of LANES lanes. */
 template <int LANES>
 static __device__ __forceinline__ float lanes_sum(float value) {
     for (int distance = LANES / 2; distance > 0; distance /= 2)
@@ -87,8 +87,8 @@ static __device__ __forceinline__ float lanes_sum(float value) {
     return value;
 }
 
-/* Compute COLS columns of c (m,n) = a (m,k) @ b (k,n); a's rows are
- * adjacent. */
+/* Compute COLS columns of c (m,n) = a (m,k) @ b (k,n), where a is not
+ * transposed. */
 template <typename T, int COLS, int ROWS, int LANES, bool VECTORS>
 static __global__ void __launch_bounds__(THREADS,
                                          sixteen<T>::EACH *COLS <= 40 ? 3 : 2)
@@ -122,8 +122,8 @@ static __global__ void __launch_bounds__(THREADS,
     b += begin * (trans_b ? 1 : x.pitch_b);
     pdl_wait(); // earlier kernels have written a and b
 
-    // Group g takes rows g, g + GROUPS, ...; beyond the last row it repeats
-    // that row.
+    // Group g takes rows g, g + GROUPS, ...; past the end it reads the last row
+    // again.
     const T *own[ROWS];
     typename sixteen<T>::numbers next[ROWS];
     for (int r = 0; r < ROWS; r++) {

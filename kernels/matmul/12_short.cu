@@ -10,9 +10,9 @@
  *              warps of a block divide k and add their sums at the end.
  * Prediction:  10x784x50000 moves the same 159 MB as 50000x784x10: 39 us.
  * Measured:    H200: 10x784x50000 61 us (cuBLAS 87), 1x4096x4096 20 (18). With
- *              16-bit numbers 1x4096x4096 11 (9.3 to 10). Tried: 10x784x50000
- *              in 16 bits took 54 us, so rung tuned picks another rung, 31
- *              (23). A division in the staging of a cost 10 us of 72.
+ *              16-bit numbers 1x4096x4096 11 (9.3 to 10). 10x784x50000 in 16
+ *              bits takes 54, so rung tuned picks another rung, which takes 31
+ *              (23). Tried: a division in the staging of a cost 10 us of 72.
  * Limit:       memory while m is small. Rows beyond 16 form further strips,
  *              each of which reads b again.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
@@ -28,7 +28,7 @@ enum {
     WIDTH = QUAD * 32, // columns per block
 };
 
-/* Rows of b that a thread (64 bytes) and a block have in flight. */
+/* The rows of b in flight: DEEP per thread (64 bytes), STEP per block. */
 template <typename T> struct flight {
     enum { DEEP = 16 / (int)sizeof(T), STEP = WARPS * DEEP };
 };
@@ -88,7 +88,7 @@ stage(float (*a_s)[piece<ROWS>::PITCH], const T *a, int m, int length,
     }
 }
 
-/* Compute ROWS rows of c (m,n) = a (m,k) @ b (k,n); b's rows are adjacent. */
+/* Compute ROWS rows of c (m,n) = a (m,k) @ b (k,n), b not transposed. */
 template <typename T, int ROWS>
 static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
     matmul_short(float *c, const T *a, const T *b, int m, int n, int k,

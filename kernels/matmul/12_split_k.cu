@@ -11,9 +11,9 @@
  *              in a transposed tile, by cp.async and so without registers.
  * Prediction:  the partial sums cost 8 bytes per element and part. 64x65536x64
  *              in 256 parts moves 8 MB (mostly in L2) in addition to 34 MB of a
- *              and b: 10 us. 512x512x512 in 4 parts: 256 blocks on 132
- *              multiprocessors reach 60 % of the rate at which the
- *              multiply-adds would take 4.5 us, plus a launch.
+ *              and b: 10 us. 512x512x512 in 4 parts: the multiply-adds would
+ *              take 4.5 us, but 256 blocks on 132 multiprocessors reach 60 % of
+ *              that rate, plus a launch.
  * Measured:    H200: 64x65536x64 29 us (cuBLAS 27), 512x512x512 14.9 (12.4),
  *              1000 batches of 32x32x32 4.7 (torch.bmm 5.5).
  * Limit:       a part must be deep enough to be worth a launch and the loading
@@ -26,17 +26,17 @@
 
 enum { BK = 16, STAGES = 3, PAD = 4, SHALLOW = 256, SMALL_WORK = 1 << 24 };
 
-/* The layout of an operand, in rows of its tiles (for b, these are columns) and
- * k. */
+/* An operand as a block reads it: tile rows (for b, these are its columns) and
+ * steps of k. */
 struct view {
     const float *array; /* address of the block's first tile row and first k */
     size_t pitch;
-    int rows, length; /* rows and steps of k from there to the end */
+    int rows, length; /* rows and steps of k from `array` to the end */
     int k_runs;       /* 1: k runs along the memory; 0: tile rows do */
     int vectors;      /* whether 16 bytes may be copied at a time */
 };
 
-/* Copy COUNT floats of a tile, 1 or 4; write zeros instead unless `there`. */
+/* Copy COUNT floats (1 or 4) of a tile or, unless `there`, write zeros. */
 template <int COUNT>
 static __device__ __forceinline__ void copy(float *to, const float *from,
                                             bool there) {
@@ -171,8 +171,8 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
         const int stage = tile % STAGES;
 #pragma unroll
         for (int kk = 0; kk < BK; kk++) {
-            // If k is short, such as 17, half of the last tile would be zeros,
-            // so skip them.
+            // If k is short (17, say), most of the last tile is zeros, so skip
+            // these.
             if (TM * TN <= 32 && kk % 4 == 0 && tile * BK + kk >= length) break;
             float a_r[TM], b_r[TN];
             for (int i = 0; i < TM; i += 4)
@@ -219,8 +219,8 @@ static const struct shape flat = SHAPE(64, 64, 8, 4, 4);
 static const struct shape deep = SHAPE(64, 64, 8, 8, 4);
 
 /* Return small tiles if larger ones would leave multiprocessors idle even with
- * k in parts, and 8 x 4 results per thread if a tile ends before its ring is
- * full. */
+ * k in parts. Otherwise return 8 x 4 results per thread if a tile ends before
+ * its ring is full (or n is no multiple of 4), else 8 x 8. */
 static const struct shape *shape_of(const struct product *q) {
     const double work = (double)q->m * q->n * q->k;
     if ((q->m <= 32 && q->n <= 32) || work * q->batch <= SMALL_WORK)

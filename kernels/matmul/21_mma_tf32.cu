@@ -9,11 +9,11 @@
  *              only.
  * Prediction:  for 32 instructions of 1024 multiply-adds a warp loads 4 x 512
  *              bytes of a and 16 x 128 of b: 32 cycles of shared memory, 44
- *              with the copies, while the tensor cores take 53 (322 TFLOP/s by
+ *              with the copies. The tensor cores take 53 (322 TFLOP/s by
  *              mma.sync, measured). Hence 260 TFLOP/s, 0.65 of cuBLAS.
  * Measured:    H200, 4096^3: 203 TFLOP/s, 0.50 of cuBLAS. Tried: without the
  *              rounding, 210.
- * Limit:       the same as that of 21_mma_fp16.cu. Needs sm_80.
+ * Limit:       the same as in 21_mma_fp16.cu. Needs sm_80.
  * Error:       2^-11 of each factor.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */

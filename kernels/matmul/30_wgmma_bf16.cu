@@ -11,19 +11,19 @@
  * Prediction: at 4096 there are 512 tiles of 128 x 256 for 132 multiprocessors:
  *          4 turns of 64 stages of 1024 cycles take 132 us at 1.98 GHz. Storing
  *          64 MB of c takes another 16 us at 4.1 TB/s.
- * Measured: H200, cool, over cuBLAS with the same operands: 4096^3 182 us,
+ * Measured: H200, cool, speed relative to cuBLAS, same operands: 4096^3 182 us,
  *          0.99; 8192^3, by tuned_bf16, 1403 us, 1.01. With a stored (k,m):
- *          4096 0.996, and 0.85 when an earlier version copied a first; 1024
- *          0.71 and 0.53. Tried, in a run where these were 177 and 1363 us:
- *          without any stores, 169 and 1354. A loop without branches gains 0.2
- *          %, and reading every other tile's k from its end 0.3 %. Consumers
- *          that take turns, so that one stores while the other multiplies, gain
- *          nothing: the pipe is busier, but the clock is slower. Clusters of
- *          four read a quarter fewer bytes from L2 but reach 0.83 and 0.94 of
- *          cuBLAS, since only 30 of them fit.
- * Limit:   power, as the GPU runs at 1.69 GHz of 1.98; 120 blocks instead of
- *          132 take 5 % less time for a round. The bytes of the stores are a
- *          second limit.
+ *          4096 0.996 (0.85 when an earlier version copied a first), 1024 0.71
+ *          (0.53). Tried, in a run where these were 177 and 1363 us: without
+ *          any stores, 169 and 1354. A loop without branches gains 0.2 %, and
+ *          reading every other tile's k from its end 0.3 %. Consumers that take
+ *          turns, so that one stores while the other multiplies, gain nothing:
+ *          the pipe is busier, but the clock is slower. Clusters of four read a
+ *          quarter fewer bytes from L2 but reach 0.83 and 0.94 of cuBLAS, since
+ *          only 30 of them fit.
+ * Limit:   power: the GPU runs at 1.69 instead of 1.98 GHz, and a round of 120
+ *          blocks takes 5 % less time than one of 132. The bytes of the stores
+ *          are a second limit.
  * Error:   products are exact; the tensor cores truncate as they add: a few
  *          2^-24 of the largest addend for each instruction.
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb */
@@ -58,7 +58,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
     place<S::STAGES> at;
     const int consumer =
         __shfl_sync(0xffffffffu, (int)threadIdx.x / WARPGROUP - 1, 0);
-    // Each instruction takes power from the tensor cores, so a stage has few.
+    // Other instructions take power from the tensor cores, so a stage has few.
     // 64 rows of a have the same number of bytes in either layout.
     const uint64_t a_0 =
         wgmma_tile(stages + consumer * OWN_ROWS * WGMMA_ROW, S::a::APART);
@@ -80,7 +80,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
                     wgmma_step(b, q * S::b::K_STEP), step > p.first || q > 0);
             wgmma_commit();
             // This stage's products run while the threads wait for the next
-            // stage. Those of the previous stage are complete.
+            // stage. The previous stage's products are complete.
             wgmma_wait<1>();
             if (before >= 0) release(&empty[before], t.cluster);
             before = at.stage;

@@ -18,8 +18,8 @@
  *          cycles without bank conflicts (256 with two-way conflicts), as many
  *          as wgmma itself would take. The 64 KB of a take 512 cycles, and
  *          TMA's 48 KB take 384.
- * Measured: H200, cool, us, and over the better of cuBLAS's layouts.
- *            b stored (k,n)    b stored (n,k): by tuned_tf32, as 8192
+ * Measured: H200, cool, us, and speed relative to cuBLAS's better layout.
+ *            b stored (k,n)    b stored (n,k), by tuned_tf32 like row 8192
  *   4096      339  1.00         338  1.00
  *   8192     2662  1.00        2668  1.00
  *          Tried, in a run where 4096 took 328 and 8192 2566: copying b first
@@ -34,8 +34,8 @@
 /* g++: -O1 */
 #include "wgmma_launch.cuh"
 
-/* Tiles of BM x BN. TURNED: they are tiles of c^T, whose a is b^T, stored
- * (k,n). */
+/* Tiles of BM x BN. TURNED: whether they are tiles of c^T, so that a is b^T,
+ * stored (k,n). */
 template <int BN_, int TURNED_> struct shape {
     typedef operand<float, BM, !TURNED_> a;
     typedef operand<float, BN_, 1> b;
@@ -96,7 +96,7 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
                 ask<S>(acc, a_r[j], a_s + consumer * OWN_ROWS * WGMMA_ROW,
                        a_s + S::a::BYTES, step + j > p.first);
                 // This stage's products run while the threads wait for the next
-                // stage. Those of the previous stage are complete.
+                // stage. The previous stage's products are complete.
                 wgmma_wait<1>();
                 if (before >= 0) release(&empty[before], t.cluster);
                 before = at.stage;

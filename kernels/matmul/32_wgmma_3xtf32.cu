@@ -25,12 +25,12 @@
  *          writes 64 MB of b in 32 us. Shared memory delivers 128 bytes a
  *          cycle. wgmma reads b for each product, 96 KB a stage; with TMA's 48
  *          KB and a's 16 KB, shared memory is busy for 1280 of 1536 cycles.
- * Measured: H200, cool, b stored (n,k), over cuBLAS fp32: 4096 1002 us, 2.64;
+ * Measured: H200, cool, b stored (n,k), versus cuBLAS fp32: 4096 1002 us, 2.64;
  *          8192 7756 us, 2.65, since its 31.03 rounds of tiles are cut along k.
  *          The tensor pipe is busy 97 % of the kernel (ncu, 4096). Errors
- *          3.9e-7 and 4.4e-7; cuBLAS has 1.15e-6 and 1.6e-6. Tried, in a run
- *          where the card was faster with all kernels on tensor cores, over
- *          cuBLAS fp32, 4096 and 8192:
+ *          3.9e-7 and 4.4e-7; cuBLAS has 1.15e-6 and 1.6e-6. Tried: speed
+ *          relative to cuBLAS fp32 at 4096 and 8192, in a run where the card
+ *          was faster with all kernels on tensor cores:
  *           lo of b made in the kernel, by four warps  2.48  2.48
  *           by the pass, hi cut out of b by wgmma      2.62  2.66
  *           by the pass, hi rounded by TMA: this file  2.74  2.78
@@ -41,8 +41,8 @@
  *          transpose b as well, 2.03; c^T = b^T a^T as in rung wgmma_tf32, 2.23
  *          and 2.29; halves of lo from the two blocks of a cluster, 2.37;
  *          consumers that take turns storing and multiplying, 2.33.
- * Limit:   power, since running rung wgmma_tf32 three times would be no faster,
- *          and the pass.
+ * Limit:   power (running rung wgmma_tf32 three times would be no faster), and
+ *          the pass.
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
 #include "wgmma_launch.cuh"
@@ -63,11 +63,11 @@ template <int BN_> struct shape {
     };
 };
 
-/* Load the calling thread's part of 64 rows x 32 of k: hi and lo of a for the
- * four products, in the layout of wgmma_tf32(). Lanes 4 g + t read chunk 2 q or
- * 2 q + 1 of rows g, and the swizzle puts the eight chunks into different
- * banks. x itself serves as hi, since the tensor cores ignore the low 13
- * bits. */
+/* Load the calling thread's part of 64 rows x 32 of k: hi and lo of a for
+ * four steps of k, in the layout of wgmma_tf32(). Lanes 4 g + t read chunk 2
+ * q or 2 q + 1 of rows g, and the swizzle puts the eight chunks into
+ * different banks. x itself serves as hi, since the tensor cores ignore the
+ * low 13 bits. */
 [[maybe_unused]] static __device__ __forceinline__ void
 split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
@@ -86,7 +86,7 @@ split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
         }
 }
 
-/* Compute the products of a stage, which become `part`. */
+/* Compute the sums of a stage's products in `part`. */
 template <class S>
 static __device__ __forceinline__ void
 multiply(float (&part)[S::BN / 2], const char *a_s, const char *b_s) {
@@ -161,8 +161,8 @@ consume(float *c, const tensor_map *c_map, const float *a, const float *b,
     }
 }
 
-/* Compute c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch; b stored
- * (n,k). */
+/* Compute c (m,n) = a (m,k) @ b (k,n), for every matrix of the batch. b is
+ * stored (n,k). */
 template <class S>
 static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     matmul_wgmma_3xtf32(float *c, const float *a, const float *b,
@@ -204,7 +204,7 @@ static __device__ __forceinline__ float low_part(float x) {
     return x - hi + 0.0f * hi;
 }
 
-/* The block of the pass has LOW_WIDE x LOW_HIGH threads, each with LOW_ROWS
+/* A block of the pass has LOW_WIDE x LOW_HIGH threads, each with LOW_ROWS
  * rows. */
 enum { LOW_WIDE = 128, LOW_HIGH = 2, LOW_ROWS = 8 };
 

@@ -6,7 +6,7 @@
  *          suits neither.
  * Idea:    estimate the time of each rung in microseconds from the tiles of the
  *          busiest multiprocessor, and take the fastest. The rates are measured
- *          (H200), the counts are exact. An estimate that is 5 % off costs at
+ *          (H200); the counts are exact. An estimate that is 5 % off costs at
  *          most 5 %, where two rungs are nearly equal, and nothing elsewhere. A
  *          tf32 product may use floats that were not rounded: if memory sets
  *          the pace, the fp32 rungs are as fast and more exact.
@@ -44,8 +44,8 @@ static double tiles_of(const struct product *q, int bm, int bn) {
 }
 
 /* Return the time of q's tiles in microseconds. `blocks` of them run on a
- * multiprocessor at the same time, together at `full` of RATE; a single block
- * runs at `one`. If `cut`, the tiles of the last round are cut along k. */
+ * multiprocessor at once, together at `full` times RATE; a single one runs at
+ * `one` times RATE. If `cut`, the tiles of the last round are cut along k. */
 static double tiles_us(const struct product *q, int bm, int bn, int blocks,
                        double full, double one, int cut) {
     const double tile_us = (double)bm * bn * q->k / RATE;
@@ -141,9 +141,9 @@ enum { CUT = 32 }; // its k may be cut: see parts_of()
 enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
 
 /* The rungs that can be selected, the precisions they serve, and their maximum
- * rows and columns. The rungs for short or narrow matrices assume that they
- * read the matrix only once. The last two columns are the rates of storing c in
- * bytes per nanosecond, with rows at multiples of 16 bytes and at other
+ * rows and columns. The rungs for few rows or columns read the large operand
+ * only once within these limits. The last two columns are the rates of storing
+ * c in bytes per nanosecond, with rows at multiples of 16 bytes and at other
  * addresses; 0 if `us` includes the stores. */
 #define CHOICES(CHOICE)                                                       \
     CHOICE(tma_pairs, tma_pairs_us, FP32, ANY, ANY, 2100, 600)                \
@@ -196,8 +196,8 @@ static double stores_us(const struct product *q, const struct choice *choice) {
     return rate > 0.0 ? STORE_US + bytes / (1000 * rate) : 0.0;
 }
 
-/* Return the device's compute capability times ten. The CPU target reports one
- * that runs all rungs. */
+/* Return the device's compute capability times ten. The CPU target reports a
+ * capability that runs all rungs. */
 static int capability(void) {
 #ifdef __CUDACC__
     return 10 * device_has(cudaDevAttrComputeCapabilityMajor) +
@@ -224,7 +224,7 @@ static int parts_of(const struct product *q, const struct choice *choice) {
 }
 
 /* Return the parts as a batch of separate products, for rungs that cannot cut
- * k. Part i has the columns of a and rows of b from i * k / parts on, and
+ * k. Part i multiplies columns of a by rows of b, from i * k / parts on, and
  * stores plain sums. */
 static struct product parts_as_batch(const struct product *q, int parts) {
     size_t step_part;

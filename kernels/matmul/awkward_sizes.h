@@ -18,9 +18,9 @@ struct k_parts {
     int parts, depth;
 };
 
-/* Cut q's k for a kernel of `blocks` blocks per part into enough parts for
- * about `wanted` blocks. A part has whole steps of `step` and at least `least`
- * of k. */
+/* Cut q's k into enough parts for about `wanted` blocks of a kernel that
+ * launches `blocks` per part. The depth of a part is a multiple of `step`, at
+ * least `least`. */
 struct k_parts matmul_k_parts(const struct product *q, double blocks,
                               double wanted, int step, int least);
 
@@ -28,9 +28,9 @@ struct k_parts matmul_k_parts(const struct product *q, double blocks,
  * part. */
 size_t matmul_partials_bytes(const struct product *q, int parts);
 
-/* Return q as the kernel of a part receives it: with more than one part it
- * stores plain sums in the scratch memory. *step_part receives the number of
- * elements from part to part. */
+/* Return q as the kernel receives it for one part. With more than one part, the
+ * kernel stores plain sums in the scratch memory. *step_part receives the
+ * number of elements from part to part. */
 struct product matmul_part_of(const struct product *q, int parts,
                               size_t *step_part);
 
@@ -42,21 +42,21 @@ int matmul_add_partials(const struct product *q, int parts,
 /* Return the number of the current device's multiprocessors. */
 int matmul_multiprocessors(void);
 
-/* Estimate the time in microseconds of the product by each of the three rungs,
- * from rates measured on an H200 and this device's number of multiprocessors.
- * 40_tuned.cu selects a rung by them. */
+/* Estimate the product's time in microseconds for each of the three rungs, from
+ * rates measured on an H200 and this device's number of multiprocessors.
+ * 40_tuned.cu selects a rung by these times. */
 template <typename T> double matmul_narrow_us(const struct product *q);
 template <typename T> double matmul_short_us(const struct product *q);
 double matmul_split_k_us(const struct product *q);
 
-/* Estimate the same for rung pipeline, without copies of a and b. */
+/* Estimate the time of rung pipeline likewise, without copies of a and b. */
 double matmul_pipeline_us(const struct product *q);
 
 /* ---- on its side: c^T = b^T @ a^T ---------------------------------------- */
 
-/* Return q with its operands swapped: n rows, m columns. If a is transposed, a
- * narrow product on its side is a short one with b in the right layout, and
- * vice versa. So each of the two kernels has a flag that makes it store c
+/* Return q with its operands swapped; the result has n rows and m columns. If a
+ * is transposed, a narrow product becomes a short one with b in the right
+ * layout, and vice versa. So both kernels have a flag that makes them store c
  * transposed, which avoids copies of large operands. */
 static inline struct product matmul_on_its_side(const struct product *q) {
     struct product side = *q;
@@ -70,10 +70,10 @@ static inline struct product matmul_on_its_side(const struct product *q) {
     return side;
 }
 
-/* Compute the product with the kernel of 12_narrow.cu, which needs a
- * untransposed, or of 12_short.cu, which needs b untransposed; with `on_side` c
- * is stored transposed. The other two functions return the bytes of scratch
- * memory that they need. T is the type of a and b: float, __half or
+/* Compute the product with the kernel of 12_narrow.cu, where a must not be
+ * transposed, or of 12_short.cu, where b must not be. With `on_side`,
+ * store c transposed. The other two functions return the bytes of scratch
+ * memory needed. T is the type of a and b: float, __half or
  * __nv_bfloat16. */
 template <typename T>
 int matmul_narrow_run(const struct product *q, int on_side,
@@ -131,8 +131,8 @@ template <typename T, int COUNT> struct numbers {
     }
 };
 
-/* Load COUNT numbers of one k, `apart` from each other; from the `there`-th on
- * they are zeros. All loads are in flight before the first is waited for. */
+/* Load COUNT numbers of one k that are `apart` from each other; from the
+ * `there`-th on they are zeros. All loads start before any is waited for. */
 template <int COUNT, typename T>
 static __device__ __forceinline__ void
 load_across(float (&to)[COUNT], const T *from, int there, size_t apart) {

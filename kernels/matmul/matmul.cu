@@ -161,8 +161,8 @@ static int check_arguments(const struct product *q) {
     return WEFT_OK;
 }
 
-/* Return the bytes that matmul.cu and the rung need together, those for copies
- * first. */
+/* Return the bytes that matmul.cu needs for copies plus those that the rung
+ * needs. */
 static size_t room_for(const struct product *q,
                        const struct matmul_rung *rung) {
     // The rung receives its operands in their final layout, with a placeholder

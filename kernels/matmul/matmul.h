@@ -136,8 +136,8 @@ static __device__ __forceinline__ bool takes_vectors(const float *c, int n) {
 
 /* Store the warp's part of c: 4 rows, `apart` from each other, and 32 columns
  * from (row,col) on. Rows may start at any address. Lane l holds columns 4 (l %
- * 8) .. of row l / 8. If it stored these itself, each of the four would be 16
- * bytes from the next lane's, which costs four times the traffic. So the lanes
+ * 8) .. of row l / 8. If each lane stored its own four, neighbouring lanes
+ * would write 16 bytes apart, which costs four times the traffic. So the lanes
  * exchange them through warp_s, 512 bytes of shared memory, and store whole
  * rows. */
 static __device__ __forceinline__ void

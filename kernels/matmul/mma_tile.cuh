@@ -8,14 +8,14 @@
  * Ring:    all threads start the copies of the stage that is STAGES - 1 ahead
  *          (by cp.async, which bypasses registers). One barrier per stage
  *          ensures that the next one is complete and the previous one free.
- * Banks:   a row of a is 128 bytes, all 32 banks, and a matrix of ldmatrix is
- *          the same 16 bytes of 8 rows, which would take 8 wavefronts. If
- *          16-byte piece c of row r is stored at c ^ (r % 8), it takes 1. An
- *          ldmatrix_x4 then takes 4, the minimum for 512 bytes. The same holds
- *          for b's rows of 16 bits. ldmatrix cannot transpose tf32, so lane
- *          (g,t) reads the word at row t, column g. Then 4 rows collide in 8
- *          banks and take 4 wavefronts. With piece c at c ^ 2 (r % 4), they
- *          take 1.
+ * Banks:   a row of a is 128 bytes and covers all 32 banks. A matrix of
+ *          ldmatrix is the same 16 bytes of 8 rows, which would take 8
+ *          wavefronts. If 16-byte piece c of row r is stored at c ^ (r % 8), it
+ *          takes 1. An ldmatrix_x4 then takes 4, the minimum for 512 bytes. The
+ *          same holds for b's rows of 16-bit numbers. ldmatrix cannot transpose
+ *          tf32, so lane (g,t) reads the word at row t, column g. Then 4 rows
+ *          collide in 8 banks and take 4 wavefronts. With piece c at c ^ 2 (r %
+ *          4), they take 1.
  * Ahead:   the fragments of the next step are loaded before this step's
  *          products begin, into the other half of `fragments`. */
 #ifndef WEFT_MMA_TILE_CUH
@@ -27,9 +27,9 @@
 
 enum { LINE = 128, SIXTEEN = 16, STEPS = 4, STRIP = 8 };
 
-/* Numbers of type T. A block computes BM x BN elements of c, and each of its
- * warps WM x WN of these, with STAGES stages. BLOCKS blocks share a
- * multiprocessor. */
+/* The shape of a block for numbers of type T. It computes BM x BN elements of
+ * c, and each of its warps WM x WN of these, with STAGES stages. BLOCKS blocks
+ * share a multiprocessor. */
 template <class T_, int BM_, int BN_, int WM_, int WN_, int STAGES_,
           int BLOCKS_>
 struct mma_shape {
@@ -63,8 +63,8 @@ struct mma_shape {
                   "a thread's copies are swizzled alike");
 };
 
-/* Return the position at which 16-byte piece `sixteen` of row `row` of b's tile
- * is stored in its row. */
+/* Return the position, within row `row` of b's tile, at which 16-byte piece
+ * `sixteen` of that row is stored. */
 template <class S> PTX_INLINE int swizzled_b(int row, int sixteen) {
     return sizeof(typename S::T) == 2 ? sixteen ^ row % 8
                                       : sixteen ^ row % 4 * 2;
@@ -72,9 +72,9 @@ template <class S> PTX_INLINE int swizzled_b(int row, int sixteen) {
 
 /* ---- the block's tile ---------------------------------------------------- */
 
-/* Find the block's tile. Tiles are numbered STRIP tiles down, then the next
- * column of those, so that concurrent blocks share rows and columns in the L2
- * cache. */
+/* Find the block's tile. Tiles are numbered down a column of STRIP tiles, then
+ * down the next column, so that concurrent blocks share rows and columns in the
+ * L2 cache. */
 template <class S>
 PTX_INLINE void tile_of_block(int m, int n, int *row0, int *col0) {
     const int down = CEIL_DIV(m, S::BM), across = (n - 1) / S::BN + 1;
@@ -295,7 +295,7 @@ template <class S> static double tiles_of(const struct product *q) {
 }
 
 /* Return the time of the busiest multiprocessor, in elements of c at the rate
- * of the largest shape; `rate` is this shape's rate relative to that. */
+ * of the largest shape. `rate`: this shape's rate relative to the largest's. */
 template <class S> static double cost_of(const struct product *q, double rate) {
     if (S::BYTES > device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin))
         return 1e300;

@@ -26,8 +26,8 @@ struct copy {
     size_t bytes;          /* size of `to`; 0: there is nothing to copy */
 };
 
-/* The blocks for each matrix of a copy. If more than `down` are needed, these
- * take turns. */
+/* The blocks for each matrix of a copy. If `down` is too few for all rows, each
+ * block copies several pieces. */
 struct blocks {
     unsigned across, down;
 };
@@ -43,7 +43,7 @@ static struct blocks blocks_of(const struct copy *p) {
             (unsigned)(down < MAX_GRID ? down : (size_t)MAX_GRID)};
 }
 
-/* Copy from (rows,cols) to to (rows,to_pitch), with zeros after each row:
+/* Copy `from` (rows,cols) to `to` (rows,to_pitch), with zeros after each row:
  * columns from col0 on, and rows from row0 on in steps of `further`. Rows that
  * need this copy start at any address, so numbers are copied one by one, but
  * several are in flight. */
@@ -68,10 +68,10 @@ static __device__ __forceinline__ void copy_rows(const struct copy &p, T *to,
     }
 }
 
-/* Copy from (rows,cols), transposed, to to (cols,to_pitch), with zeros after
- * each row: columns from col0 on, rows as above. A tile is read along its rows
- * and written along its columns, 256 bytes of floats each. The pitch of SIDE +
- * 1 spreads a column over 32 banks. */
+/* Copy `from` (rows,cols), transposed, to `to` (cols,to_pitch), with zeros
+ * after each row: columns from col0 on, rows as above. A tile is read along its
+ * rows and written along its columns, 256 bytes of floats each. The pitch of
+ * SIDE + 1 spreads a column over 32 banks. */
 template <typename T>
 static __device__ __forceinline__ void
 copy_transposed(const struct copy &p, T (*tile_s)[SIDE + 1], T *to,

@@ -9,9 +9,9 @@ template <class S> static inline int blocks_at_once(void) {
     return matmul_multiprocessors() * S::BLOCKS;
 }
 
-/* The minimum of saved multiply-adds that pays for a piece. Adding a piece took
- * about 6 us on an H200, in which time a multiprocessor does this many
- * multiply-adds. */
+/* The number of multiply-adds that a piece must save to be worthwhile. Adding a
+ * piece took about 6 us on an H200, in which time a multiprocessor does this
+ * many multiply-adds. */
 enum { WORTH_CUTTING = 1200000 };
 
 template <class S> static inline struct work work_of(const struct product *q) {

@@ -92,7 +92,7 @@ PTX_INLINE constexpr int column_of(int i, int q, int kk) {
  * file has two banks, of even and odd registers, and an instruction that reads
  * two registers of one bank waits a cycle. A row's number of a stays cached
  * through the row, so the banks of b and of the sum must differ. The compiler
- * ensures that: column j of b is in bank j % 2, its sums are in the other. At
+ * ensures that: column j of b is in bank j % 2; its sums are in the other. At
  * the end of a row, the number of b stays cached instead. Then the new number
  * of a, in bank kk % 2, must not share the sum's bank, so j % 2 == kk % 2 is
  * required there. */
@@ -145,9 +145,9 @@ static __device__ __forceinline__ void read_rows(float4 a_r[TM], address at,
  * into a second a_r.
  *
  * pdl_trigger() serves as a fence across which ptxas moves no multiply-add. (A
- * kernel that it lets start early waits in pdl_wait().) One fence per pass was
- * faster than none with one group, and faster than one per step with several
- * groups. */
+ * kernel that starts early because of it waits in pdl_wait().) One fence per
+ * pass was faster than none with one group, and faster than one per step with
+ * several groups. */
 template <class S, class Next>
 static __device__ __forceinline__ void
 multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],

@@ -77,7 +77,7 @@ struct box {
                         * pieces */
 };
 
-/* Set the box to the first one of a piece. */
+/* Set *box to the first box of a piece. */
 template <class S>
 static __device__ __forceinline__ void
 open_box(struct box *box, const struct piece &piece, const struct work &w,
@@ -91,7 +91,7 @@ open_box(struct box *box, const struct piece &piece, const struct work &w,
     box->z_b = x.step_b ? at.z : 0;
 }
 
-/* Set the box to the block's first one. */
+/* Set *box to the block's first box. */
 template <class S>
 static __device__ __forceinline__ void
 first_box(struct box *box, const struct work &w, const struct extras &x) {

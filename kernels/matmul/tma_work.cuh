@@ -2,9 +2,9 @@
  *
  * There are as many blocks as the device runs at once, and each takes every
  * gridDim.x-th tile. The last round is not full: 512 tiles on 132 blocks leave
- * 116, for which 16 multiprocessors would wait. Those tiles are cut along k, so
- * that all blocks get the same number of steps. A tile is then computed in
- * pieces, and the block that finishes last adds them up, always in the same
+ * 116, and 16 multiprocessors would wait for these. Those tiles are cut along
+ * k, so that all blocks get the same number of steps. A tile is then computed
+ * in pieces, and the block that finishes last adds them up, always in the same
  * order.
  *
  * Source:  Osama et al., "Stream-K", PPoPP 2023 (its "hybrid" form). */
@@ -21,7 +21,7 @@ struct work {
     int steps;            /* steps along k per tile */
     int whole;            /* number of leading tiles that are not cut */
     int units;            /* total number of steps of the tiles that are cut */
-    int sharers;          /* number of leading blocks that share them */
+    int sharers;          /* number of leading blocks that share `units` */
     float *partials;      /* sums of the pieces */
     unsigned *arrived;    /* number of finished pieces of each cut tile */
 };
@@ -31,8 +31,8 @@ struct piece {
     int tile, first, last;
 };
 
-/* Return the first unit of block `block`'s share. The share ends where the next
- * block's begins, and has at least one unit. */
+/* Return the first unit (a step of a cut tile) of block `block`'s share. The
+ * share ends where the next block's begins, and has at least one unit. */
 static __device__ __forceinline__ int share(const struct work &w, int block) {
     return w.units * block / w.sharers;
 }
@@ -56,7 +56,7 @@ static __device__ __forceinline__ int pieces_of_block(const struct work &w) {
     return whole_tiles(w) + (end - 1) / w.steps - unit / w.steps + 1;
 }
 
-/* Return the i-th of these pieces. */
+/* Return the i-th piece of the block. */
 static __device__ __forceinline__ struct piece piece_at(const struct work &w,
                                                         int i) {
     const int cut = i - whole_tiles(w);
@@ -91,8 +91,8 @@ static __device__ __forceinline__ struct place place_of(int tile,
 /* ---- pieces of tiles that were cut ------------------------------------- */
 
 /* Return the address of a piece's sums: COUNT for each thread, with those of
- * neighbouring threads adjacent. Along the steps, each next piece is one block
- * or one tile further on, or both. */
+ * neighbouring threads adjacent. Along the steps, the next piece has the next
+ * block, the next tile, or both, so `block + tile` differs. */
 template <int COUNT>
 static __device__ __forceinline__ float *partial_of(const struct work &w,
                                                     int block, int tile) {
@@ -101,9 +101,9 @@ static __device__ __forceinline__ float *partial_of(const struct work &w,
 }
 
 /* Store this thread's part of a piece, computed by block `own` of the sharers.
- * Returns true for the last of the tile's pieces, which receives the total
- * sums. All threads of the block must call this function, with a word of shared
- * memory. */
+ * If it is the tile's last piece to arrive, acc receives the total sums and the
+ * function returns true. All threads of the block must call it, with a word of
+ * shared memory. */
 template <int ROWS, int COLS>
 static __device__ __forceinline__ bool
 add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
@@ -145,8 +145,8 @@ add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
 
 /* ---- on the host ------------------------------------------------------- */
 
-/* Divide q's c into tiles of bm x bn for `blocks` blocks. They cut the tiles of
- * the last round into at most four pieces, or five if a share continues in the
+/* Divide q's c into tiles of bm x bn for `blocks` blocks. Each tile of the last
+ * round is cut into at most four pieces, or five if a share continues in the
  * next tile. One block adds the pieces, which costs the time of `worth`
  * multiply-adds per piece. If cutting saves less, the tiles stay whole. */
 static inline struct work divide(const struct product *q, int bm, int bn,

@@ -12,21 +12,21 @@
  *     wgmma_commit();     they form a group
  *     wgmma_wait<0>();    at most 0 groups still run; now c may be read
  *
- * Warp w of the warpgroup, lane 4 g + t, holds of c, for each i < N / 8,
+ * Lane 4 g + t of the warpgroup's warp w holds these of c, for each i < N / 8:
  *
  *     c[4i], c[4i + 1]        row 16 w + g,      columns 8 i + 2 t and + 1
- *     c[4i + 2], c[4i + 3]    row 16 w + g + 8,  the same
+ *     c[4i + 2], c[4i + 3]    row 16 w + g + 8,  the same columns
  *
  * A tile in shared memory has rows of 128 bytes, 8 of which form a group of
  * 1024; it starts at a multiple of 1024. The 16-byte chunk j of row r is at
  * place j ^ (r % 8) of its row, so that the chunks j of eight rows are in
  * different banks. TMA writes this "128-byte swizzle". k runs along a row. For
- * 16-bit numbers m (for b, n) may run along it instead, with 64 to a tile and
- * one tile after the other.
+ * 16-bit numbers, m (for b, n) may run along it instead. Then tiles of 64
+ * follow each other.
  *
- * On the CPU target each thread computes its part of c from shared memory, k
- * after k. It does so only in wgmma_wait(), which also waits for the other
- * threads.
+ * On the CPU target each thread computes its part of c from shared memory, one
+ * k after another. It does so only in wgmma_wait(), which also waits for the
+ * other threads.
  *
  * Source:  PTX ISA, "Asynchronous warpgroup level matrix instructions". */
 #ifndef WEFT_WGMMA_CUH
@@ -41,8 +41,8 @@
 #define WGMMA_HERE 0
 #endif
 
-/* The targets on which the rungs run. A library for another GPU lists them
- * without code. */
+/* The targets on which the rungs run. A library for another GPU lists them but
+ * has no code for them. */
 #if defined(__CUDACC__) && __CUDA_ARCH_LIST__ != 900
 #define WGMMA_TARGETS WEFT_CPU
 #else
@@ -102,7 +102,7 @@ PTX_INLINE void wgmma_commit() {
 template <int N> PTX_INLINE void wgmma_wait() {
 #if PTX_TWIN
     simt::later_wait(simt::PRODUCTS, N);
-    // One thread may then report for all of them that a tile has been read.
+    // Afterwards one thread may report that all of them have read a tile.
     named_barrier(15 - (int)threadIdx.x / 128, 128);
 #elif WGMMA_HERE
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
@@ -136,7 +136,7 @@ static inline float wgmma_at(uint64_t tile, int row, int k) {
     return wgmma_number(wgmma_place<T, BY_K>(tile, row, k));
 }
 
-/* Compute the calling thread's part. a_r: the thread's two rows of a, with K
+/* Compute the calling thread's part of c. a_r: its two rows of a, with K
  * numbers each. */
 template <typename T, int B_BY_K, int K, int COUNT>
 static inline void wgmma_twin(float (&c)[COUNT], const float (&a_r)[2][K],
@@ -328,9 +328,9 @@ PTX_INLINE void wgmma(float (&c)[COUNT], uint64_t a, uint64_t b, int keep) {
 #endif
 }
 
-/* Multiply in tf32 with a (64,8) in registers. Warp w, lane 4 g + t holds rows
- * 16 w + g and 8 further on: column t in a[0] and a[1], column t + 4 in a[2]
- * and a[3]. The registers must not change until wgmma_wait(). */
+/* Multiply in tf32 with a (64,8) in registers. Lane 4 g + t of warp w holds
+ * rows 16 w + g and 16 w + g + 8: column t in a[0] and a[1], column t + 4 in
+ * a[2] and a[3]. The registers must not change until wgmma_wait(). */
 template <int COUNT>
 PTX_INLINE void wgmma_tf32(float (&c)[COUNT], const uint32_t (&a)[4],
                            uint64_t b, int keep) {

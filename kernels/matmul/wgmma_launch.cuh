@@ -12,7 +12,7 @@ struct making {
     int bk, grain;    /* steps of k in a stage; stages that are taken
                        * together */
     int widest;       /* maximum columns of a tile: 64, 128, ... */
-    int clusters;     /* whether tiles of that width form clusters of two */
+    int clusters;     /* whether the widest tiles form clusters of two */
     double stages[4]; /* cycles per stage with 64, 128, 192, 256 columns */
 };
 
@@ -25,8 +25,8 @@ cut(const struct product *q, const struct making *how, int width, int cluster) {
     t.down = CEIL_DIV(q->m, BM * cluster);
     t.across = CEIL_DIV(q->n, width);
     t.count = t.whole = t.down * t.across * q->batch;
-    // Make the number of stages a multiple of the grain: if a loop may end in
-    // the middle, ptxas adds a wait after each product.
+    // Make the number of stages a multiple of the grain: if the loop could end
+    // in mid-grain, ptxas would add a wait after each product.
     t.k_steps = CEIL_DIV(q->k, how->bk * how->grain) * how->grain;
     t.strip = 16 / cluster;
     t.cluster = cluster;
@@ -36,8 +36,8 @@ cut(const struct product *q, const struct making *how, int width, int cluster) {
     return t;
 }
 
-/* Return t with the tiles of the last round, of `slots` per round, in at most
- * `parts` parts each. */
+/* Return t with each tile of the last round cut into at most `parts` parts. A
+ * round has `slots` tiles. */
 static inline struct tiles in_parts(struct tiles t, int slots, int parts,
                                     int grain) {
     t.whole = t.count - t.count % slots;
@@ -66,8 +66,8 @@ static inline double stage_cycles(const struct product *q,
 }
 
 /* Estimate the cycles of a product, at 1.7 GHz, as measured on an H200. Tiles
- * of 256 columns need the fewest loads, those of 64 columns twice the bytes for
- * each product; but with few tiles, multiprocessors are idle. */
+ * of 256 columns load the fewest bytes for each product, tiles of 64 columns
+ * twice as many. But with few tiles, multiprocessors are idle. */
 static inline double cycles(const struct product *q, const struct tiles &t,
                             const struct making *how, int sms) {
     const int slots = sms / t.cluster;
@@ -93,9 +93,9 @@ static inline int best_cluster(const struct product *q,
                : 1;
 }
 
-/* Return the fastest combination of width and number of parts. Parts are tried
- * for a round or two, or up to 8 parts, since with several rounds the last one
- * wastes less. */
+/* Return the fastest combination of width and number of parts. The search
+ * begins with as many parts as fill a round, or with 8 if these are more, since
+ * with several rounds the last one wastes less. */
 static inline struct tiles best_tiles(const struct product *q,
                                       const struct making *how, int sms) {
     struct tiles best = {};
@@ -143,8 +143,8 @@ static inline int no_wgmma(void) {
     return weft_fail(WEFT_EINVAL, "matmul: wgmma needs an sm_90a library");
 }
 
-/* Launch a rung's kernel on as many blocks as there are multiprocessors, or
- * pieces if these are fewer. The kernel may begin before the previous one ends,
+/* Launch a rung's kernel with a block for each multiprocessor, or for each
+ * piece if these are fewer. The kernel may begin before the previous one ends,
  * so it calls pdl_wait(). */
 template <class... P, class... A>
 static int launch_tiles(const char *name, void (*kernel)(P...), int threads,

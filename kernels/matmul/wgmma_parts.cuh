@@ -16,8 +16,8 @@
  *          second begin early, the blocks of the second crowd the
  *          multiprocessors where no block of the first runs: 11 us instead of
  *          8.8.
- * Limit:   the second launch, since a short product is faster with idle
- *          multiprocessors. At 256x16384x256, the 4 MB of sums. */
+ * Limit:   the second launch: for a short product it costs more than idle
+ *          multiprocessors do. At 256x16384x256, the 4 MB of sums. */
 #ifndef WEFT_WGMMA_PARTS_CUH
 #define WEFT_WGMMA_PARTS_CUH
 #include "wgmma_store.cuh"
@@ -36,7 +36,7 @@ PTX_INLINE float4 *sums_of(const struct tiles &t, int part, int rank) {
     return (float4 *)t.sums + ((size_t)part * t.cluster + rank) * fours;
 }
 
-/* Store a consumer's sums of part `part`. The other kernel reads only those
+/* Store a consumer's sums of part `part`. The second kernel reads only those
  * inside c. */
 template <int BN, int TURNED>
 PTX_INLINE void store_part(const float (&acc)[BN / 2], const struct piece &p,
@@ -64,8 +64,8 @@ PTX_INLINE void store_piece(float *c, const tensor_map *c_map, char *out_s,
 
 /* Compute c (m,n) = finish(sums of the parts) for the tiles that were cut,
  * which blockIdx.y counts. This is the second kernel. A lane takes four
- * neighbouring sums. If there are many parts, `groups` lanes share them; the
- * other lanes take neighbouring sums. */
+ * neighbouring sums. If there are many parts, `groups` lanes take the same four
+ * sums and divide the parts among them. */
 template <int BN, int TURNED>
 static __device__ __forceinline__ void
 add_sums(float *c, int groups, const struct tiles &t, const struct extras &x) {

@@ -24,10 +24,10 @@
 /* The places in c of a thread's accumulators: row and column of the first, and
  * the offsets of the rest. `TURNED`: for a rung that computes c^T.
  *
- * In that case wgmma's rows are columns of c, in a different order. Rows 0 to 3
- * of 8 are four neighbours, rows 4 to 7 are 16 columns further on, and the next
- * 8 rows 4 columns further on. So the lanes of turned_fragments() read from
- * different banks. */
+ * In that case wgmma's rows are columns of c, in a different order. Of 8 rows,
+ * rows 0 to 3 are four neighbours and rows 4 to 7 are 16 columns further on.
+ * The next 8 rows are 4 columns further on. So the lanes of turned_fragments()
+ * read from different banks. */
 template <int TURNED> struct spot {
     int row, col, rows, cols; // place of the first accumulator; size of c
 
@@ -159,8 +159,8 @@ PTX_INLINE void send_box(const tensor_map *c_map, const char *box_s, int box,
     tma_store_commit();
 }
 
-/* Store the same box if c's alignment rules out TMA. All threads of a consumer
- * call this function, and each warp stores a line at a time. */
+/* Store a box without TMA if c's alignment rules TMA out. All threads of a
+ * consumer call this function, and each warp stores a line at a time. */
 template <int TURNED>
 PTX_INLINE void carry_box(float *c, const char *box_s, int box,
                           const struct tile &at, const spot<TURNED> &own) {

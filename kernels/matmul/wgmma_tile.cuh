@@ -71,8 +71,8 @@ struct piece {
 
 /* Return tile `number` for block `rank` of the cluster. Concurrent blocks
  * should share rows of a and columns of b in the L2 cache. So they take neither
- * a row nor a column of tiles but a rectangle: t.strip down, then the next
- * column. */
+ * a row nor a column of tiles but a rectangle: t.strip tiles down, then the
+ * next column. */
 PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int rank,
                                int bn) {
     const int item = number / (t.down * t.across);
@@ -86,7 +86,7 @@ PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int rank,
     return {row * BM, left / height * bn, item};
 }
 
-/* Return the number of pieces of all tiles, and piece `number`. */
+/* pieces() returns their number over all tiles, piece_at() piece `number`. */
 __host__ __device__ inline int pieces(const struct tiles &t) {
     return t.whole + (t.count - t.whole) * t.parts;
 }
@@ -101,8 +101,8 @@ PTX_INLINE struct piece piece_at(const struct tiles &t, int number, int bn) {
             first + (left < t.part_steps ? left : t.part_steps), part};
 }
 
-/* Return the calling block's first piece, and the distance to its next
- * piece. */
+/* Return the number of the calling block's first piece, and the step to its
+ * next one. */
 PTX_INLINE int first_piece(const struct tiles &t) {
     return (int)blockIdx.x / t.cluster;
 }
@@ -167,8 +167,8 @@ PTX_INLINE void release(mbarrier *empty, int cluster) {
     if (rank < (unsigned)cluster) mbarrier_arrive_at(empty, rank);
 }
 
-/* The rows of a (or columns of b) and k of one stage, as bytes and boxes of T.
- * If k runs along the rows there is one box, otherwise a box for every 128
+/* A stage of an operand: WIDTH rows of a (or columns of b) x BK of k, of type
+ * T. If k runs along the rows TMA loads one box, otherwise a box for every 128
  * bytes. */
 template <typename T, int WIDTH, int BY_K> struct operand {
     enum {
@@ -176,7 +176,7 @@ template <typename T, int WIDTH, int BY_K> struct operand {
         ACROSS = BK, // rows of a in a box in which k does not run along the
                      // rows
         BYTES = WIDTH * WGMMA_ROW,
-        // The distance from one wgmma's k to the next: 32 bytes of a row, or
+        // The bytes from one wgmma's k to the next one's: 32 in a row, or whole
         // rows.
         K_STEP = BY_K ? 32 : 32 / (int)sizeof(T) * WGMMA_ROW,
         APART = BK * WGMMA_ROW, // distance between such boxes
@@ -210,7 +210,7 @@ template <typename T, int WIDTH, int BY_K> struct operand {
                                (unsigned short)((1 << parts) - 1));
     }
 
-    /* Make the map of an array of `width` rows (or columns) and k. Returns a
+    /* Make the map of an array of `width` rows (or columns) x k. Returns a
      * weft_status. */
     static int make_map(tensor_map *map, enum tensor_type type,
                         const void *data, int width, int k, size_t pitch,
@@ -237,11 +237,11 @@ PTX_INLINE int turned_row(int warp, int g) {
 }
 
 /* Load the calling thread's part of 64 rows x 32 of k in the layout of
- * wgmma_tf32(). The boxes have 32 rows and are stored k after k, 128 bytes
- * each. The lanes of one load have k = t and chunks c and c ^ 4 of 16 bytes.
- * The swizzle turns these into chunks c ^ t and c ^ t ^ 4, which cover all 32
- * banks without conflicts. With rows in order the chunks would be c and c ^ 1,
- * and would collide in pairs. */
+ * wgmma_tf32(). The boxes have 32 rows and are stored one k after another, 128
+ * bytes each. The lanes of one load have k = t and chunks c and c ^ 4 of 16
+ * bytes. The swizzle turns these into chunks c ^ t and c ^ t ^ 4, which cover
+ * all 32 banks without conflicts. With rows in order the chunks would be c and
+ * c ^ 1, and would collide in pairs. */
 static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
                                                         const char *a_s) {
     const int thread = (int)threadIdx.x % WARPGROUP, t = thread % 4;
@@ -259,8 +259,8 @@ static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
 }
 
 /* Keep the ring full, piece after piece, as the single producer thread. S
- * describes the rung's stages. LOADED of their STAGE bytes are a, then b. With
- * a lo_map, b's low parts follow in the same layout.
+ * describes the rung's stages. The LOADED bytes of a stage are a, then b. With
+ * a lo_map, b's low parts follow, in b's layout.
  *
  * Every other piece reads its k backwards, since the L2 cache still has the
  * parts that the blocks read last. */

@@ -71,7 +71,7 @@ static __device__ __forceinline__ void fetch(uint4 v[LOADS], const T *from,
     }
 }
 
-/* Store these pieces to a tile in shared memory, converted for the tensor
+/* Store these pieces in a tile in shared memory, converted for the tensor
  * cores. */
 template <class P, int LOADS, int IN_ROW>
 static __device__ __forceinline__ void put(typename P::stored *tile, int pitch,
@@ -85,7 +85,7 @@ static __device__ __forceinline__ void put(typename P::stored *tile, int pitch,
     }
 }
 
-/* Add a_s (BM,BK) @ b_s (BK,BN), this warp's part, to the sums. */
+/* Add this warp's part of a_s (BM,BK) @ b_s (BK,BN) to the sums. */
 template <class P, class SUM>
 static __device__ __forceinline__ void multiply(SUM sums[DOWN][ACROSS],
                                                 const typename P::stored *a_s,

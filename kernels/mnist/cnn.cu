@@ -4,7 +4,7 @@
  * A context holds everything that all rungs of the CNN trainer share: the
  * checks, the data sets (data.cu), the order of the images, the losses and the
  * timer (step.cu). A rung (cnn.h) owns weights, gradients and scratch memory
- * and runs one step: layers.cu runs it a layer at a time, fused/ in few
+ * and runs one step: layers.cu runs the step layer by layer, fused/ in a few
  * kernels. All memory is allocated before the first step is queued, and no step
  * waits for anything, so a rung may capture its step in a CUDA graph.
  *
@@ -96,7 +96,7 @@ static int check_array(const char *what, double elements) {
 }
 
 /* Batch norm needs two values per channel. With heights and widths of at least
- * 4, even a single image has four of them in the smaller of the two layers. */
+ * 4, even a single image has four per channel in the smaller layer. */
 static int check_config(const struct weft_cnn_config *c) {
     static const char *const want =
         "weft_cnn_create: %s = %d, want at least %d";

@@ -56,8 +56,8 @@ struct cnn_impl {
                    const int32_t *order, int count, weft_stream stream);
 
     /* Copy parameter `index` or its gradient (kind: weft_cnn_kind) to the host
-     * array `out`, or a weight from the host array `in`. Host arrays have
-     * PyTorch's layout. */
+     * array `out`, or set the parameter from the host array `in`. Host arrays
+     * have PyTorch's layout. */
     int (*get)(void *state, int kind, int index, float *out,
                weft_stream stream);
     int (*set)(void *state, int index, const float *in, weft_stream stream);

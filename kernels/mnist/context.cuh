@@ -28,7 +28,7 @@ struct cnn_marks {
                                            * section's end */
     const char *names[MAX_SECTIONS];
     int made;  /* number of events created */
-    int count; /* number of sections that ended, including those without room */
+    int count; /* number of sections that ended, even those without an event */
     cudaError_t error;
 };
 
@@ -48,9 +48,9 @@ struct weft_cnn {
     struct cnn_marks marks;
 };
 
-/* The state of a call. During the call, the context's device is current, its
- * work follows the last call's work (which may be on another stream), and on
- * the CPU the call watches for Ctrl-C. */
+/* The state of a call. During the call, the context's device is current, and
+ * its work follows the last call's work, possibly on another stream. On the CPU
+ * the call watches for Ctrl-C. */
 struct visit {
     struct weft_watch watch;
     weft_cnn *cnn;
@@ -66,8 +66,8 @@ struct visit {
         if (!error) error = cudaStreamWaitEvent(stream, cnn->done, 0);
     }
     ~visit() {
-        // A failure of this call comes from the work itself; weft_sync()
-        // reports it.
+        // If this call fails, the cause is the queued work; weft_sync() reports
+        // it.
         cudaEventRecord(cnn->done, stream);
         if (outside != cnn->device) cudaSetDevice(outside);
     }
@@ -90,7 +90,7 @@ void cnn_release_order(struct order *order);
 int cnn_send_order(struct order *to, const int32_t *order, int count,
                    weft_stream stream);
 
-/* Reject a number that is no data set, a data set that does not exist, and
+/* Reject the number of an unknown data set, a data set that was not given, and
  * indices beyond its end. Messages contain `function`. */
 int cnn_check_set(const char *function, int set);
 int cnn_check_order(const weft_cnn *cnn, const char *function, int set,

@@ -6,7 +6,7 @@
  *
  * A search at the first step of each batch size chooses the algorithm of a
  * convolution and the kernels of a batch norm (cudnn_plans.cuh). It times all
- * of them on the step's own arrays and keeps the fastest, as with PyTorch's
+ * of them on the step's own arrays and keeps the fastest, as PyTorch does with
  * cudnn.benchmark. The choice may vary between runs, and with it the order of
  * sums and the last bits of a result. The fastest kernel need not be
  * deterministic, either.

@@ -1,6 +1,6 @@
 /* cudnn_plans.cuh -- the state of cudnn.cu, and its search. The first step of a
  * batch size times all algorithms on its own arrays and remembers the fastest.
- * The step afterwards rewrites everything that the search overwrites.
+ * The step then rewrites everything that the search has overwritten.
  *
  * A stream under capture cannot be timed, so the code then uses cuDNN's guess.
  * To compute in strict float32, it rejects convolutions that do not consist of
@@ -65,7 +65,7 @@ static int describe(struct vendor *v, cudnnTensorDescriptor_t tensor,
     return WEFT_OK;
 }
 
-/* Return the plan for such a layer. In a new plan, everything is UNKNOWN. */
+/* Return the plan for such a layer. In a new plan, every choice is UNKNOWN. */
 static struct plan *find_plan(struct vendor *v, struct shape4 in, int oc) {
     for (int i = 0; i < v->plan_count; i++) {
         struct plan *p = &v->plans[i];
@@ -105,8 +105,8 @@ static bool choose(const struct vendor *v, const Found *found, int count,
 }
 
 /* Choose the first of cuDNN's guesses that fits, after a search without a
- * result or instead of a search. The guesses are for the math set in v->conv,
- * FMAs. */
+ * result or instead of a search. The guesses are for FMAs, the math type set in
+ * v->conv. */
 template <class Found>
 static int choose_guess(const struct vendor *v, const Found *guess, int count,
                         int *chosen) {
@@ -122,9 +122,9 @@ static int choose_guess(const struct vendor *v, const Found *guess, int count,
                      count);
 }
 
-/* Return whether search(found, &count) finds an algorithm. It is called twice,
- * since the times of the first call include the loading of each kernel. An
- * unsuccessful kernel may leave an error, which the next launch must not
+/* Return whether search(found, &count) finds an algorithm. search() is called
+ * twice, since the times of the first call include the loading of each kernel.
+ * An unsuccessful kernel may leave an error, which the next launch must not
  * report. */
 template <class Found, class Search>
 static bool found_one(const struct vendor *v, Search search, int *chosen) {

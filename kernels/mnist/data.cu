@@ -22,7 +22,7 @@ int cnn_take(struct cnn_memory *memory, void *pointer, size_t count,
     size_t available = 0, total = 0;
     WEFT_REQUIRE(memory->count < CNN_PIECES, "weft_cnn: more than %d pieces",
                  CNN_PIECES);
-    // Check first, because a CPU overcommits its memory and then kills the
+    // Check first, because Linux overcommits a CPU's memory and then kills the
     // process that writes to it.
     WEFT_CUDA_TRY(cudaMemGetInfo(&available, &total));
     if (bytes > available) return no_room(what, bytes);
@@ -90,8 +90,8 @@ int weft_cnn_data(weft_cnn *cnn, int set, const uint8_t *images,
     struct dataset made = {};
     const size_t pixels = (size_t)cnn->config.height * cnn->config.width;
     int status = copy_set(&made, images, labels, count, pixels, stream);
-    // Free the old set only after the new one is complete, so that it remains
-    // if there is no room for both.
+    // Free the old set only after the new one is complete, so that the old one
+    // remains if there is no room for both.
     struct dataset *gone = status ? &made : &cnn->sets[set];
     cnn_release(&gone->memory);
     if (!status) cnn->sets[set] = made;

@@ -1,4 +1,4 @@
-/* layer_ops.cu -- each layer by an op of the lab or by NVIDIA's libraries. */
+/* layer_ops.cu -- runs a layer by an op of the lab or by NVIDIA's libraries. */
 #include "layer_ops.h"
 
 #include <string.h>
@@ -12,8 +12,8 @@
 
 static const struct weft_conv2d_options same_size = {1}; /* padding */
 
-/* Find the index of rung `rung` among the rungs of `op`, or of "naive" if there
- * is none. */
+/* Find the index of rung `rung` among the rungs of `op`, or the index of
+ * "naive" if `op` has no such rung. */
 static int find_rung(int *index, const char *op, const char *rung) {
     int count, seen = 0, found = -1;
     const struct weft_rung *table = weft_rungs(&count);

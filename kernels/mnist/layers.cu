@@ -200,8 +200,8 @@ static int layers_set(void *state, int index, const float *in,
 /* ---- the batch ----------------------------------------------------------- */
 
 /* Compute x (batch,pixels) = (p / 255 - mean) / std of the images
- * order[0..batch), one thread per pixel, and target (batch), their labels,
- * unless labels is NULL. */
+ * order[0..batch), with one thread per pixel. Unless `labels` is NULL, also
+ * copy the images' labels to target (batch). */
 static __global__ void gather(float *x, int64_t *target, const uint8_t *images,
                               const uint8_t *labels, const int32_t *order,
                               int batch, int pixels, float mean, float std) {

@@ -36,8 +36,8 @@ int cnn_interrupted(void) {
 #endif
 }
 
-/* Take one step on the images from `first` on in the order that is on the
- * device. */
+/* Take one step on the `batch` images from position `first` on in the order,
+ * which has been copied to the device. */
 static int step(weft_cnn *cnn, int64_t first, int batch, float lr,
                 struct cnn_marks *marks, weft_stream stream) {
     WEFT_RANGE("step");
@@ -53,7 +53,8 @@ static int step(weft_cnn *cnn, int64_t first, int batch, float lr,
     return WEFT_OK;
 }
 
-/* Take all steps with whole batches, if the rung can run many in one call. */
+/* If the rung can queue many steps in one call, take all steps on whole
+ * batches. Otherwise do nothing. */
 static int whole_batches(weft_cnn *cnn, int count, int batch, float lr,
                          weft_stream stream) {
     const struct dataset *set = &cnn->sets[WEFT_CNN_TRAIN];
@@ -96,7 +97,8 @@ int weft_cnn_losses(weft_cnn *cnn, float *out, int capacity, int *count,
     WEFT_REQUIRE(out || !*count, "%s: the array for %d losses is NULL",
                  __func__, *count);
     for (int64_t i = oldest; i < cnn->steps;) {
-        // Run up to the end of the ring, then the rest from its start.
+        // Copy the losses up to the end of the ring, then the rest from its
+        // start.
         const int64_t at = i % LOSSES, left = cnn->steps - i;
         const int64_t run = left < LOSSES - at ? left : LOSSES - at;
         WEFT_CUDA_TRY(cudaMemcpyAsync(out + (i - oldest), cnn->losses + at,
@@ -131,7 +133,8 @@ int weft_cnn_forward(weft_cnn *cnn, int set, const int32_t *order, int count,
 void cnn_mark(struct cnn_marks *marks, const char *name, weft_stream stream) {
     if (!marks) return;
     const int i = marks->count++;
-    // weft_cnn_profile() reports this case.
+    // Skip the mark after an error or after too many sections.
+    // weft_cnn_profile() reports either.
     if (i >= MAX_SECTIONS || marks->error) return;
     marks->names[i] = name;
     marks->error =

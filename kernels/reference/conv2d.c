@@ -44,7 +44,7 @@ struct conv {
 
 static struct conv conv_shape(int n, int ic, int h, int w, int oc, int kh,
                               int kw, int pad_y, int pad_x) {
-    // A 1x1 filter uses pixels, not rows, so turn an image into one long row.
+    // A 1x1 filter reads single pixels, so treat an image as one long row.
     if (kh == 1 && kw == 1 && !pad_y && !pad_x && (size_t)h * w <= INT_MAX) {
         w *= h;
         h = 1;
@@ -120,7 +120,7 @@ static void gather_row(float *cols, const struct piece *pieces, int count,
     }
 }
 
-/* Do the same near the ends of x, one element at a time. */
+/* Do what gather_row() does, one element at a time, near the ends of x. */
 static void gather_row_at_end(float *cols, const struct piece *pieces,
                               int count, const struct conv *s, const float *x,
                               ptrdiff_t shift, int dy, int dx) {
@@ -139,9 +139,9 @@ static void gather_row_at_end(float *cols, const struct piece *pieces,
 static void gather(float *cols, const struct piece *pieces, int count,
                    const struct conv *s, const float *x, int k0, int k) {
     const ptrdiff_t total = (ptrdiff_t)s->n * s->ic * s->h * s->w;
-    // The first and the last piece do not suffice. If the padding is larger
-    // than the image, the end of one image's output is further on in x than the
-    // start of the next one's.
+    // Check all pieces, since their starts may decrease: if the padding is
+    // larger than the image, the end of one image's output is further on in x
+    // than the start of the next image's output.
     ptrdiff_t least = pieces[0].start, most = least;
     for (int i = 1; i < count; i++) {
         least = pieces[i].start < least ? pieces[i].start : least;
@@ -177,8 +177,8 @@ static void pack_filters(float *panels, const float *weight,
         }
 }
 
-/* Store `cols` columns of a tile, from column q on, in y from filter o on. The
- * first block of k includes the bias; later blocks are added. */
+/* Store `cols` columns of a tile in y (columns from q on, filters from o on).
+ * The first block of k includes the bias; later blocks are added. */
 static void store_columns(float *y, const float *tile, const float *bias,
                           const struct conv *s, size_t q, int cols, int o,
                           int rows, int first) {
@@ -264,8 +264,8 @@ int conv2d_reference(float *y, const float *x, const float *weight,
 /* ---- gradients ----------------------------------------------------------- */
 
 /* Compute dx: every input pixel sums the contributions of the outputs whose
- * windows contain it. So filter position (r,s) is reversed, and the kh - 1 -
- * padding rows outside y become the padding. */
+ * windows contain it. This is a convolution of dy with the filters turned by
+ * 180 degrees, and its padding is kh - 1 - padding. */
 static int backward_input(float *dx, const float *dy, const float *weight,
                           const struct conv *s) {
     const size_t area = (size_t)s->kh * s->kw, count = area * s->ic * s->oc;
@@ -288,7 +288,7 @@ static int backward_input(float *dx, const float *dy, const float *weight,
     return status;
 }
 
-/* Pack dy at columns [q,q+count) of the filters from o on as a panel. */
+/* Pack columns [q,q+count) of dy, for the filters from o on, as a panel. */
 static void pack_gradient(float *panel, const float *dy, const struct conv *s,
                           size_t q, int count, int o) {
     for (int done = 0, len; done < count; done += len) {

@@ -29,14 +29,14 @@ SIMD_INLINE int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
 /* Return the number of rows of the tiles that cover `count` rows. There are as
  * few tiles as possible, all of the same height, since a tile costs the same
- * whether its last rows are used or not. 64 rows are 5 tiles of 13, not 4 of 14
- * and one of 8. */
+ * whether its last rows are used or not. For example, 64 rows take 5 tiles of
+ * 13, not 4 of 14 and one of 8. */
 SIMD_INLINE int tile_rows(int count) {
     return ceil_div(count, ceil_div(count, TILE_ROWS));
 }
 
-/* Transpose a square of VLEN x VLEN floats. For s = 1, 2, 4, ... swap bit s of
- * row and lane; then every element has row and lane exchanged. */
+/* Transpose a square of VLEN x VLEN floats. For s = 1, 2, 4, ..., swap bit s of
+ * row and lane. In the end, every element's row and lane are exchanged. */
 SIMD_INLINE void vtranspose(vfloat v[VLEN]) {
     const vint lane = viota();
 #pragma GCC unroll 4
@@ -110,9 +110,9 @@ SIMD_INLINE void tile_fixed(int rows, float *tile, const float *a,
     }
 }
 
-/* Do the same for a number of rows known only at run time, with one copy of the
- * loop for each number. a_row 0 stands for a packed panel, whose strides are
- * (1, rows). */
+/* Do what tile_fixed() does for a number of rows known only at run time, with
+ * one copy of the loop for each number. a_row 0 stands for a packed panel,
+ * whose strides are (1, rows). */
 SIMD_INLINE void tile_product(int rows, float *tile, const float *a,
                               ptrdiff_t a_row, const float *b, ptrdiff_t b_k,
                               int k) {

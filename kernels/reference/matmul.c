@@ -26,9 +26,9 @@
  *          more, and twice MKL's.
  * Limit:   memory. The loop over tiles alone reaches one core's peak on this
  *          processor, 269 GFLOP/s, if all of c stays in L1. Fetching c's rows
- *          while the sums are added brought 3.5 %, blocks of k twice as deep 2
- *          %, loops that begin at a cache line up to 5 %. Packing a's next
- *          panel in the meantime and huge pages gain nothing. */
+ *          while the sums are added brought 3.5 %, doubling the depth of the
+ *          blocks of k 2 %, and aligning loops to cache lines up to 5 %.
+ *          Packing a's next panel early or using huge pages gains nothing. */
 // Without this flag, a tile's speed varies by 5 % with the address of its loop.
 /* g++: -falign-loops=64 */
 #include "gemm.h"
@@ -61,8 +61,8 @@ struct product {
     int rows, cols; // size of a block of c
 };
 
-/* The part of the product that is being computed, rows [i0, i0 + m) and so
- * on. */
+/* The part of the product being computed: rows [i0, i0 + m) of c, columns
+ * [j0, j0 + n) of c, and steps [k0, k0 + k) of the sums. */
 struct block {
     int i0, m, j0, n, k0, k;
 };
@@ -81,8 +81,8 @@ static _Thread_local float a_packed[TILE_ROWS * A_ROW]
 static _Thread_local float b_packed[BN * BK + VLEN]
     __attribute__((aligned(64)));
 
-/* Return the `count` floats at `src` as a vector, with zeros after them if
- * `end` is near. */
+/* Return a vector that begins with the `count` floats at `src`. If a whole
+ * vector would extend past `end`, the other lanes are 0. */
 static vfloat load_before(const float *src, int count, const float *end) {
     if (end - src >= VLEN) return vload(src);
     vfloat v = {0};
@@ -113,8 +113,8 @@ static void pack_a(float *panel, const struct product *q, const float *a,
 }
 
 /* Pack the block of b, panel by panel. If the rows of b are contiguous in
- * memory, pack four rows at a time instead, so that each page is visited once,
- * and meanwhile fetch the next four rows. */
+ * memory, pack four rows at a time instead, so that each page is visited once.
+ * Meanwhile, fetch the next four rows. */
 static void pack_b(float *packed, const struct product *q,
                    const struct block *s) {
     enum { ROWS = 4 };
@@ -172,8 +172,8 @@ SIMD_INLINE void multiply_steps(int rows, vfloat (*acc)[2], const float *a_s,
  * store it there. c_row: floats from one row of c to the next. Each row of c is
  * fetched into L1 while its sums are added. All of c is loaded before any of it
  * is stored, the last row first. There are two reasons: rows that are a power
- * of two apart compete for the same places of L1, and a load waits for a store
- * 4 KiB away. */
+ * of two apart compete for the same sets of L1, and a load waits for a store 4
+ * KiB away. */
 SIMD_INLINE void multiply_fixed(int rows, float *c, size_t c_row, float alpha,
                                 int add, const float *a_s, const float *b_s,
                                 int k, const struct upcoming *next) {
@@ -206,7 +206,7 @@ SIMD_INLINE void multiply_fixed(int rows, float *c, size_t c_row, float alpha,
         for (int v = 0; v < 2; v++) vstore(c + r * c_row + v * VLEN, acc[r][v]);
 }
 
-/* Do the same for a number of rows known only at run time. */
+/* Do what multiply_fixed() does for a number of rows known only at run time. */
 static void multiply_tile(int rows, float *c, size_t c_row, float alpha,
                           int add, const float *a_s, const float *b_s, int k,
                           const struct upcoming *next) {

@@ -26,8 +26,8 @@ static inline float begin(const float *c,
     return options->beta == 0.0f ? 0.0f : options->beta * *c;
 }
 
-/* Return the element of column `col` from its sum, which already includes alpha
- * and beta. */
+/* Return an element of c in column `col`: `sum`, which already includes alpha
+ * and beta, plus the bias, after ReLU. */
 static inline float finish(float sum, int col,
                            const struct weft_matmul_options *options) {
     if (options->bias) sum += options->bias[col];

@@ -1,10 +1,10 @@
-/* maxpool2d.c -- maxima of windows in plain C, a row of windows at a time. All
- * windows of the row read the same position, then the next. So the inner loop
- * runs along a row, for windows of any size. */
+/* maxpool2d.c -- maxima of windows in plain C, a row of windows at a time. The
+ * outer loop runs over the positions in a window, and the inner loop over the
+ * windows of the row, so it suits windows of any size. */
 #include "reference.h"
 
-/* Pool a row of `ow` windows. x is the first of their pixel rows, which are w
- * apart. */
+/* Pool a row of `ow` windows. x points to the first of their pixel rows, each
+ * of which has w pixels. */
 static void pool_row(float *restrict y, int32_t *restrict argmax,
                      const float *restrict x, int w, int ow, int kh, int kw) {
     for (int col = 0; col < ow; col++) {

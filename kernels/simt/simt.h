@@ -1,6 +1,6 @@
 /* simt.h -- CUDA C for g++: the declarations that nvcc provides implicitly.
  *
- *     runtime/   fibers, barriers, launches, faults, limits of time
+ *     runtime/   fibers, barriers, launches, faults, time limits
  *     api/       the host's functions: cudaMalloc(), streams, graphs, ...
  *     device/    the kernels' functions: __syncthreads(), shuffles, atomics,
  *                mathematics, half, printf(), malloc(), wmma, cuRAND
@@ -26,7 +26,7 @@
  *
  * These headers do not define __CUDACC__ and __CUDA_ARCH__, because `#ifdef
  * __CUDACC__` marks code that only a GPU can run. For whole programs, which do
- * not follow that rule, lib/weft/programs/program.py decides. */
+ * not follow that rule, lib/weft/programs/program.py defines both. */
 #ifndef SIMT_H
 #define SIMT_H
 #include "api/cuda_api.h"

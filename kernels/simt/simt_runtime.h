@@ -43,9 +43,9 @@ void simt_set_order(int order);
 /* Watch for Ctrl-C. Until the matching simt_watch_end(), SIGINT sets a flag and
  * then runs the previously installed handler, so Python still raises its
  * KeyboardInterrupt. Calls nest. A launch that is running or starts while the
- * flag is set ends early with cudaErrorLaunchTimeout ("the launch timed out and
- * was terminated"), even in the middle of an endless loop. If no caller
- * watches, every launch does so itself. */
+ * flag is set ends early, even in the middle of an endless loop. Its error is
+ * cudaErrorLaunchTimeout ("the launch timed out and was terminated"). If no
+ * caller watches, every launch does so itself. */
 void simt_watch_begin(void);
 
 /* Return 1 if SIGINT has arrived since the outermost simt_watch_begin(), else

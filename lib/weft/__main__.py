@@ -15,11 +15,11 @@ COMMANDS = {
     "mnist": ("weft.commands.mnist", "train the CNN, alone or against PyTorch"),
     "bench": (
         "weft.commands.bench",
-        "time an op's rungs and PyTorch's, or run a benchmark",
+        "time the rungs of an op and PyTorch's, or run a benchmark",
     ),
     "check": (
         "weft.commands.check",
-        "compare every rung with float64, with poisoned outputs",
+        "compare every rung with float64; the outputs are poisoned first",
     ),
     "doctor": (
         "weft.commands.doctor",
@@ -31,7 +31,7 @@ COMMANDS = {
     ),
     "inspect": (
         "weft.programs.inspect",
-        "watch such a program; report faults, and the cost of each line",
+        "run a CUDA program and report its faults and the cost of each line",
     ),
     "puzzles": ("weft.commands.puzzles", "list puzzles, show one, check a solution"),
     "build": ("weft.toolchain.build", "compile every kernel for this machine"),
@@ -97,7 +97,9 @@ def _check_output_paths(args: argparse.Namespace) -> None:
         if not path.parent.is_dir():
             raise ValueError(f"--{option} {text}: there is no folder {path.parent}")
         if path.is_dir():
-            raise ValueError(f"--{option} {text}: that is a folder; want a file")
+            raise ValueError(
+                f"--{option} {text}: expected a file, but this is a folder"
+            )
         if not os.access(path.parent, os.W_OK):
             raise ValueError(f"--{option} {text}: you cannot write in {path.parent}")
         if option == "plot":
@@ -106,7 +108,7 @@ def _check_output_paths(args: argparse.Namespace) -> None:
             kinds = FigureCanvasBase.get_supported_filetypes()
             if path.suffix[1:].lower() not in kinds:
                 raise ValueError(
-                    f"--plot {text}: cannot draw a '{path.suffix}'; want .svg, .png "
+                    f"--plot {text}: cannot draw a '{path.suffix}'; use .svg, .png "
                     "or .pdf"
                 )
 

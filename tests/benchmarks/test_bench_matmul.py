@@ -156,7 +156,9 @@ def test_one_wrong_element_of_four_million_is_refused(kind):
     right[1234, 56] += 0.1 * right.std()
     rms = float((right - operands.want).square().mean().sqrt() / right.std())
     assert rms < bench_matmul_calls.error_limit(kind, 9)  # so this limit misses it
-    with pytest.raises(Mismatch, match=r"c\[1234, 56\] is .* off; 1 of 4000000 wrong"):
+    with pytest.raises(
+        Mismatch, match=r"c\[1234, 56\] is .*; 1 of 4000000 elements are wrong"
+    ):
         operands.errors(lambda i: c.copy_(right), kind)
 
 

@@ -52,5 +52,5 @@ def test_a_kernel_that_sums_wrongly_is_not_timed(monkeypatch, tmp_path):
 
 def test_too_little_memory_is_refused_with_the_numbers(monkeypatch):
     monkeypatch.setitem(bench_sectors.MOST, "cpu", 1000)
-    with pytest.raises(ValueError, match="requires 131,072 bytes, 1,000 are free"):
+    with pytest.raises(ValueError, match="requires 131,072 bytes; 1,000 are free"):
         bench_sectors.rows("cpu")

@@ -100,10 +100,10 @@ def test_each_effect_that_a_count_of_sectors_misses_has_a_line():
     )
     assert plot_transpose.measure_effects(SECTORS) == pytest.approx(
         {
-            "the fetch, in order, limit 64: 32 bytes apart over 64": 2.0,
-            "the fetch, scattered sectors: limit 64 over 32": 1 / 9,
-            "neighbours: runs of 64 bytes over 32": 2.0,
-            "the TLB: scattered sectors in 1 GiB over 8": 2.5,
+            "the fetch, in order, limit 64: 32 bytes apart vs 64": 2.0,
+            "the fetch, scattered sectors: limit 64 vs 32": 1 / 9,
+            "neighbours: runs of 64 bytes vs 32": 2.0,
+            "the TLB: scattered sectors in 1 GiB vs 8": 2.5,
         }
     )
     assert plot_transpose.describe_sectors([], []) == [
@@ -157,8 +157,8 @@ def test_lesson_07a_names_the_card_of_the_rows_and_has_its_copies_too():
 
 def test_in_order_a_fetch_brings_two_sectors_and_explains_the_strided_copies():
     effects = plot_transpose.measure_effects(ROWS)
-    assert effects["the fetch, in order, limit 64: 32 bytes apart over 64"] > 1.9
-    assert effects["the fetch, in order, limit 32: 32 bytes apart over 64"] < 1.15
+    assert effects["the fetch, in order, limit 64: 32 bytes apart vs 64"] > 1.9
+    assert effects["the fetch, in order, limit 32: 32 bytes apart vs 64"] < 1.15
     (copies,) = load_elsewhere("transpose")
     reads = plot_transpose.strided_reads(copies["rows"], ROWS)
     assert [distance for distance, *_ in reads] == [32, 64, 128]
@@ -170,10 +170,10 @@ def test_in_order_a_fetch_brings_two_sectors_and_explains_the_strided_copies():
 
 def test_scattered_sectors_are_slow_for_lack_of_neighbours_and_nothing_else():
     effects = plot_transpose.measure_effects(ROWS)
-    assert effects["the fetch, scattered sectors: limit 64 over 32"] == pytest.approx(
+    assert effects["the fetch, scattered sectors: limit 64 vs 32"] == pytest.approx(
         1, abs=0.01
     )
-    assert effects["the fetch, scattered sectors: limit 128 over 32"] < 0.8
+    assert effects["the fetch, scattered sectors: limit 128 vs 32"] < 0.8
     for limit in 32, 64:
         for run in 32, 64, 128, 256, 1024, 8192, 65536:
             rates = speeds(limit, run)
@@ -193,6 +193,6 @@ def test_lone_sectors_and_pairs_begin_equally_often():
 
 def test_in_order_neighbours_within_256_bytes_count_and_no_others():
     effects = plot_transpose.measure_effects(ROWS)
-    wide = "neighbours, in order, limit 32: 128 bytes apart over 256"
-    row_of_dram = "a row of DRAM, in order, limit 32: 256 apart over 8,192"
+    wide = "neighbours, in order, limit 32: 128 bytes apart vs 256"
+    row_of_dram = "a row of DRAM, in order, limit 32: 256 apart vs 8,192"
     assert effects[wide] > 1.5 and 1 < effects[row_of_dram] < 1.05

@@ -150,7 +150,7 @@ def test_the_table_states_its_runs_and_its_precision():
     results = elsewhere() | {"rows": measured}
     table = readme.matmul_table([results])
     assert "in one run (2026-01-02 03:04 UTC) of `python" in table
-    assert "Medians (known to 0.4 % or better), caches warm" in table
+    assert "Medians (known to 0.4 % or better), warm caches" in table
     measured[0] |= {"run": two, "spread": None, "m": 4096, "k": 4096, "n": 4096}
     table = readme.matmul_table([results])
     assert "in 2 runs (2026-01-02 03:04 UTC, 2026-01-02 09:10 UTC) of" in table
@@ -198,7 +198,7 @@ def test_plain_c_is_compared_with_the_faster_of_numpy_and_torch():
     assert "| threads | rung | ours | NumPy | torch.mm | factor |" in table
     assert "| 1024 | 1 | reference | 100 | 160 | 125 | 0.625 |" in table
     assert "| 1024 | 2 | reference | 200 | 160 | 250 | 0.800 |" in table
-    assert "A CPU, PyTorch 2.13, 2026-01-02, all in turn" in table
+    assert "A CPU, PyTorch 2.13, 2026-01-02, measured in turn" in table
     assert "torch.mm" not in readme.matmul_table([elsewhere()])
 
 

@@ -127,7 +127,7 @@ def test_scalars_of_every_type_arrive():
         k.more[1, 1](out, *args)
         expected = [0.5, 1.5, 1, 2, 3, 4, 5, 6, 7, 8, 9, 7.5, 8.25, -9]
         assert out.tolist() == expected
-    with pytest.raises(ArgumentError, match=r"Point p has 24 bytes, 4 are given"):
+    with pytest.raises(ArgumentError, match=r"Point p has 24 bytes, but 4 are given"):
         k.more[1, 1](out, *args[:-1], b"1234")
 
 

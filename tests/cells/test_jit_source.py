@@ -124,7 +124,7 @@ def test_a_default_type_decides_how_arguments_are_passed():
 
 def test_a_template_without_a_default_requires_arguments():
     source = "template <class T, int N = 4> __global__ void k(T *y) { y[0] = N; }"
-    with pytest.raises(ArgumentError, match="T is a type, 1 is not"):
+    with pytest.raises(ArgumentError, match="T is a type, but 1 is not"):
         load_cuda(source).k[1, 4]
 
 

@@ -132,10 +132,10 @@ REFUSED = [
     (
         "add",
         [lambda x, y: (x, y)],
-        r"a tuple \(const float \*x, .*\), this is 2 values",
+        r"a tuple \(const float \*x, .*\), but got 2 values",
     ),
-    ("add", [lambda x, y: x], r"Pair p: pass Pair as a tuple .* this is float32\[4\]"),
-    ("add", [lambda x, y: (x, y, 4.5)], r"int n of Pair p: .*this is 4\.5"),
+    ("add", [lambda x, y: x], r"Pair p: pass Pair as a tuple .* got float32\[4\]"),
+    ("add", [lambda x, y: (x, y, 4.5)], r"int n of Pair p: .*but got 4\.5"),
     (
         "add",
         [lambda x, y: (x.double(), y, 4)],
@@ -143,11 +143,11 @@ REFUSED = [
     ),
     ("add", [lambda x, y: (x, y[::2], 4)], r"\*y of Pair p: .*not contiguous"),
     ("add", [lambda x, y: (x, "y", 4)], r"\*y of Pair p: expects an array"),
-    ("add", [lambda x, y: bytes(20)], r"has 24 bytes, 20 are given"),
+    ("add", [lambda x, y: bytes(20)], r"has 24 bytes, but 20 are given"),
     (
         "two",
         [lambda x, y: (x, y, 4, 3)],
-        r"a tuple \(Pair p, int k\), this is 4 values",
+        r"a tuple \(Pair p, int k\), but got 4 values",
     ),
     ("ends", [lambda x, y: ((x,),)], r"\*ends of Ends e: expects \[2\]"),
     ("rows", [lambda x, y: [x, y.double()], 2], r"float \*\*r: expects float32"),
@@ -169,7 +169,7 @@ def test_an_error_names_the_member_that_does_not_fit(k, name, args, words):
     [
         ([("x", "u8"), ("y", "u8"), ("n", "f4")], r"int n: expects int32, not float32"),
         ([("x", "u8"), ("n", "i4"), ("y", "u8")], r"float \*y has 8 bytes, n 4"),
-        ([("x", "u8"), ("y", "u8")], r"Pair has 24 bytes, 16 are given"),
+        ([("x", "u8"), ("y", "u8")], r"Pair has 24 bytes, but 16 are given"),
     ],
 )
 def test_an_error_names_the_member_that_a_dtype_misfits(k, fields, words):

@@ -180,7 +180,7 @@ def test_structs_and_bfloat16_take_the_careful_way(stand_in):
         _, data, half = kernel(torch.zeros(1), p, 1.0)
         assert (number(data, "f4"), number(data[4:], "i4")) == (2.5, 9)
         assert number(half, "u2") == 0x3F80
-    with pytest.raises(ArgumentError, match="has 8 bytes, 12 are given"):
+    with pytest.raises(ArgumentError, match="has 8 bytes, but 12 are given"):
         kernel(torch.zeros(1), b"x" * 12, 1.0)
 
 
@@ -202,7 +202,7 @@ WRONG = [
     ({1: torch.ones(4, 3).t()}, "const float \\*a: the array is not contiguous"),
     ({3: torch.ones(5, dtype=torch.int64)}, "const int \\*c: expects int32"),
     ({0: torch.zeros(12, requires_grad=True)}, "requires a gradient"),
-    ({4: 3}, "expects an array, this is 3"),
+    ({4: 3}, "expects an array, but got 3"),
     ({5: "x"}, "float scale: .*'x'"),
     ({5: 1e39}, "float scale: .*1e\\+39"),
     ({6: 2.0}, "int n: int takes a whole number.*2.0"),
@@ -234,7 +234,9 @@ def test_a_wrong_count_is_refused_with_the_parameters(stand_in):
 @pytest.mark.parametrize("shape", [0, -1, 1.5, (1, 2, 3, 4), (), "4", (4, 0), None])
 def test_an_invalid_grid_is_refused(stand_in, shape):
     kernel, args = Kernel(stand_in, EIGHT), [*tensors(), 0.1, 7, 8]
-    with pytest.raises(ArgumentError, match="eight: grid = .*want one to three whole"):
+    with pytest.raises(
+        ArgumentError, match="eight: grid = .*expected one to three whole"
+    ):
         kernel(*args, grid=shape)
 
 
@@ -269,7 +271,9 @@ def test_float4_arrays_must_be_aligned(stand_in):
         kernel(good)
         with pytest.raises(ArgumentError, match="not a multiple of 16"):
             kernel(bad)
-        with pytest.raises(ArgumentError, match="not a multiple of the 16 of float4"):
+        with pytest.raises(
+            ArgumentError, match="not a multiple of 16, the size of float4"
+        ):
             kernel(good[:6])
 
 

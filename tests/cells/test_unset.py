@@ -80,7 +80,7 @@ def test_a_tile_that_is_added_to_without_a_start(cell):
     [(kind, line, text)] = findings(cell.tiles, (1, (2, 2)), c, a, b, 4)
     assert kind == "uninitialised" and line == line_of("float acc[T][T]")
     assert "c[0] got -1.69474e+38" in text
-    assert "one of acc, column is read before anything is written to it" in text
+    assert "one of acc, column is read before it is written" in text
 
 
 def test_doubles_and_functions_that_are_called(cell):
@@ -119,5 +119,5 @@ def test_a_watched_cell_shows_the_finding_and_check_counts_it(capsys):
     y, x = np.zeros(1, np.float32), np.ones(8, np.float32)
     cell.member[1, 1](y, x, 8)
     captured = capsys.readouterr()
-    assert "sums is read before anything" in captured.out + captured.err
+    assert "sums is read before it is written" in captured.out + captured.err
     assert "orders of threads: 1 finding" in captured.out

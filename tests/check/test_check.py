@@ -82,7 +82,7 @@ def test_a_refusal_has_element_block_thread_values_and_launch():
     assert error.wrong == 1 and error.total == 100
     text = str(error)
     assert text.startswith(
-        "add is wrong with n=100, grid 4, block 32: c[70] is 5, want"
+        "add is wrong with n=100, grid 4, block 32: c[70] is 5, expected"
     )
     assert "1 of 100 elements are wrong" in text
     assert "thread (6,0,0) of block (2,0,0)" in text
@@ -386,7 +386,7 @@ def unwaited(y, x, n):
         (3, {}, "takes a kernel or a function, not 3 of type int"),
         (zoo.CUDA.c_add, {}, 'is a kernel: describe its outputs, e.g. outputs={"c"'),
         (zoo.CUDA.c_add, {"outputs": {"q": "n"}}, "no parameter q; it has c, a, b, n"),
-        (zoo.CUDA, IO, "10 kernels .*: say which"),
+        (zoo.CUDA, IO, "10 kernels .*: choose one"),
         (CELL.fill, {"outputs": {"y": "n"}}, "fill is a template"),
         (zoo.CUDA.c_add, IO | {"inout": {"c": "n"}}, "c: given twice"),
         (zoo.CUDA.c_add, IO | {"bound": 1e-5}, "bound=1e-05: .* as terms="),
@@ -419,7 +419,7 @@ def test_bad_use_is_one_line_that_says_what_to_do(subject, options, words):
 
 def test_a_reference_that_does_not_fit_is_said_so():
     with pytest.raises(
-        ArgumentError, match=r"gives c the shape \(2,\), but outputs= \(1,\)"
+        ArgumentError, match=r"gives c the shape \(2,\), but outputs= gives \(1,\)"
     ):
         check(zoo.CUDA.c_add, lambda a, b: np.ones(len(a) + 1), **IO)
     with pytest.raises(ArgumentError, match="the reference must be a function"):
@@ -565,7 +565,7 @@ def test_what_a_launch_that_was_asked_for_explains(kernel, sizes, launch, words)
 
 def test_nobody_is_told_to_say_block_who_was_given_the_launch():
     arrays = dict(outputs={"y": "n"}, inputs={"x": "n"}, sizes=[4, 6, 7, 9])
-    with pytest.raises(Mismatch, match="right only at n=6, of 4 runs") as refused:
+    with pytest.raises(Mismatch, match="right only at n=6, one of 4 runs") as refused:
         check(only_six, lambda x: x, **arrays, launch=lambda n: (1, n))
     assert "say block" not in str(refused.value)
 

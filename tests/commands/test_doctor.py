@@ -42,7 +42,8 @@ def test_it_says_which_rungs_do_not_run_and_why(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 6))
     assert doctor._describe_rungs(rungs, "cuda") == (
         "naive; not reference (CPU only), "
-        "pdl (needs compute capability 9.0, this is 8.6), cudnn (absent: no headers)"
+        "pdl (needs compute capability 9.0, but this is 8.6), cudnn "
+        "(absent: no headers)"
     )
 
 

@@ -43,7 +43,7 @@ def test_a_folder_that_is_not_ours_is_told(never, capsys, tmp_path, monkeypatch)
 @pytest.mark.parametrize("name", ["x", "x.bmp2"])
 def test_a_picture_nobody_can_draw_is_told(capsys, tmp_path, name):
     message = one_sentence(capsys, "mnist", "--plot", str(tmp_path / name))
-    assert "want .svg, .png or .pdf" in message
+    assert "use .svg, .png or .pdf" in message
 
 
 def test_without_a_command_it_lists_them_all():

@@ -170,7 +170,7 @@ def test_an_answer_whose_launches_have_findings_is_refused(capsys):
     exercise(correct, check)
     assert "count: solved" in capsys.readouterr().out
     for _ in range(2):  # The report appears once, but the answer is refused each time.
-        with pytest.raises(AssertionError, match=r"not by right: line 2: thread"):
+        with pytest.raises(AssertionError, match=r"only by luck: line 2: thread"):
             exercise(racy, check)
     assert "solved" not in capsys.readouterr().out
     exercise(correct, check)

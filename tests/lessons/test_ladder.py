@@ -144,7 +144,7 @@ def test_a_readers_rung_that_is_wrong_is_refused(tmp_path):
     copy = one_rung(own(tmp_path, "k0 + ty, col)", "k0 + ty, col + 1)"))
     with pytest.raises(Mismatch, match="matmul 'mine' on cpu"):
         copy.check("cpu")
-    with pytest.raises(Mismatch, match="mine is wrong: its error"):
+    with pytest.raises(Mismatch, match="mine is wrong: the relative error"):
         copy.inspect(40, 40, 40)
 
 
@@ -266,9 +266,9 @@ def test_a_wrong_rung_says_what_was_found_in_it(tmp_path):
 
 def test_sizes_that_cannot_be_watched_are_refused_in_one_line():
     for sizes, message in {
-        (0, 8, 8): "m = 0, want at least 1",
-        (8, -1, 8): "n = -1, want at least 1",
-        (8, 8, "4"): "k = '4', want at least 1",
+        (0, 8, 8): "m = 0, expected at least 1",
+        (8, -1, 8): "n = -1, expected at least 1",
+        (8, 8, "4"): "k = '4', expected at least 1",
         (10**6, 10**6, 10**6): "1.0e.18 multiply-adds; .* at most 4e",
     }.items():
         with pytest.raises(ArgumentError, match=message):

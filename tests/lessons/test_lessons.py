@@ -100,7 +100,7 @@ def test_a_mistake_that_no_longer_fits_is_refused():
     # The 2 of the docstring does not count.
     ok = lessons.variants(PYTHON, "m = [('2', '3')]")
     assert '"""2 x' in ok[0] and "3 * x" in ok[0]
-    with pytest.raises(lessons.LessonError, match="want '3 - x' once"):
+    with pytest.raises(lessons.LessonError, match="expected '3 - x' once"):
         lessons.variants(PYTHON, "m = [('3 - x', 'x')]")
 
 

@@ -94,12 +94,12 @@ def test_the_grid_covers_the_picture(size, block, grid):
 
 
 @pytest.mark.parametrize("wrong, message", [
-    ({"width": 0}, "width=0, want 1 to 4096"),
+    ({"width": 0}, "width=0, expected 1 to 4096"),
     ({"height": 2.5}, "height=2.5"),
     ({"seconds": 0}, "seconds=0"),
     ({"seconds": float("nan")}, "seconds=nan"),
-    ({"block": (64, 64)}, r"\(64, 64\) is 4096 threads, want 1 to 1024"),
-    ({"block": (-16, -16)}, "want 1 to 1024"),
+    ({"block": (64, 64)}, r"\(64, 64\) is 4096 threads, expected 1 to 1024"),
+    ({"block": (-16, -16)}, "expected 1 to 1024"),
     ({"block": 16}, r"two numbers: \(16, 16\)"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused_with_the_numbers(wrong, message):
@@ -163,7 +163,7 @@ def test_a_store_outside_of_the_picture_is_said_below_it(compiled):
 
 def test_wrong_parameters_are_an_error_of_the_cell(compiled):
     incomplete = load_cuda("__global__ void one(float3 *image, int width) {}")
-    with pytest.raises(ArgumentError, match="one takes 2 arguments, 4 are given"):
+    with pytest.raises(ArgumentError, match="one takes 2 arguments, but 4 are given"):
         paint(incomplete.one, device="cpu")
 
 

@@ -107,11 +107,15 @@ def test_a_damaged_memory_is_started_anew(own_memory, text):
 
 @pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, "many", [1, 2]])
 def test_what_is_no_number_from_0_on_is_refused_in_one_line(wrong):
-    with pytest.raises(ArgumentError, match=r"guess is a number from 0 on, not"):
+    with pytest.raises(
+        ArgumentError, match=r"guess must be a number of at least 0, not"
+    ):
         predict("How many?", wrong)
-    with pytest.raises(ArgumentError, match=r"measured is a number from 0 on, not"):
+    with pytest.raises(
+        ArgumentError, match=r"measured must be a number of at least 0, not"
+    ):
         predict("How many?", 1).measured(wrong)
-    with pytest.raises(ArgumentError, match="question is a text"):
+    with pytest.raises(ArgumentError, match="question must be a text"):
         predict("", 1)
 
 

@@ -89,5 +89,5 @@ def test_the_first_weights_are_pytorchs_to_the_bit(seed, model):
 
 @pytest.mark.parametrize("seed", [-1, 2**64])
 def test_a_seed_that_pytorch_has_not_is_refused(seed):
-    with pytest.raises(ArgumentError, match=f"seed={seed}: want 0 to"):
+    with pytest.raises(ArgumentError, match=f"seed={seed}: expected 0 to"):
         initial_weights(seed)

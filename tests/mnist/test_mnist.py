@@ -176,7 +176,7 @@ def test_files_that_do_not_fit(cnn, tmp_path):
         "no fc1.bias": {n: w for n, w in original.items() if n != "fc1.bias"},
         "unknown fc3.bias": original | {"fc3.bias": np.zeros(1, np.float32)},
         r"fc1.bias is float64 \(5,\)": original | {"fc1.bias": np.zeros(5)},
-        r"\(6,\), the model has float32 \(5,\)": original
+        r"\(6,\), but the model has float32 \(5,\)": original
         | {"fc1.bias": np.zeros(6, np.float32)},
     }
     for message, weights in damages.items():
@@ -210,7 +210,7 @@ BAD_CALLS = {
     "lr = nan": lambda c: c.train([0], 1, float("nan")),
     "a batch of 60": lambda c: c.forward("test", range(60)),
     "no set 'valid'": lambda c: c.forward("valid", [0]),
-    "batch=0: want": lambda c: c.predict("test", 0),
+    "batch=0: expected": lambda c: c.predict("test", 0),
     "conv1.weight is bfloat16": lambda c: c.set_weights(
         {n: torch.zeros(s, dtype=torch.bfloat16) for n, s in c.shapes.items()}
     ),
@@ -235,7 +235,7 @@ def test_bad_calls_say_the_numbers_and_change_nothing(cnn, message):
 
 BAD_MODELS = {
     "channels=.1, 2, 3.": {"channels": (1, 2, 3)},
-    "channels=3: want two": {"channels": 3},
+    "channels=3: expected two": {"channels": 3},
     "channels1": {"channels": (0, 2)},
     "hidden=1.5": {"hidden": 1.5},
     "max_batch=inf": {"max_batch": float("inf")},
@@ -466,9 +466,9 @@ BAD_RUNS = {
     "epochs=-1": {"epochs": -1},
     "batch=0": {"batch": 0},
     "lr=nan": {"lr": float("nan")},
-    "^threads=-1: want at least 0": {"threads": -1},
-    "^seed=-2: want at least 0": {"seed": -2},
-    "a batch of 64 of 10": {"batch": 64, "limit": 10},
+    "^threads=-1: expected at least 0": {"threads": -1},
+    "^seed=-2: expected at least 0": {"seed": -2},
+    "batch=64: expected at most 10": {"batch": 64, "limit": 10},
     "60001 images": {"limit": 60001},
 }
 

@@ -144,7 +144,7 @@ BAD = {
     "a batch of 5: the model takes 1 to 4": lambda c: c.train([1], 5, 0.1),
     "a batch of 0: the model takes 1 to 4": lambda c: c.train([1], 0, 0.1),
     "a batch of 6: the model takes": lambda c: c.forward("test", range(6)),
-    "lr = nan, want 0 or more": lambda c: c.train([1], 1, float("nan")),
+    "lr = nan, expected 0 or more": lambda c: c.train([1], 1, float("nan")),
     "image 20: the train set has 0 to 19": lambda c: c.train([1, 20], 1, 0.1),
     "no set 'valid'": lambda c: c.forward("valid", [1]),
     "set_weights: no conv1.weight": lambda c: c.set_weights({}),
@@ -196,7 +196,7 @@ def test_numba_compiles_all_bodies_for_a_gpu_in_float32():
 @pytest.mark.parametrize("change", [{"height": 3}, {"hidden": 0}, {"classes": 1}])
 def test_bad_sizes(change):
     name, value = next(iter(change.items()))
-    with pytest.raises(ArgumentError, match=f"{name} = {value}, want at least"):
+    with pytest.raises(ArgumentError, match=f"{name} = {value}, expected at least"):
         PythonCnn(in_c, "cpu", **sizes(replace(SHAPE, **change)))
 
 

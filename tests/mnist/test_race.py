@@ -201,7 +201,9 @@ def test_a_whole_launch_is_timed_unless_it_is_too_long(steps, timed):
 
 
 def test_a_batch_larger_than_the_data(train):
-    with pytest.raises(ArgumentError, match="a batch of 201 of 200 training images"):
+    with pytest.raises(
+        ArgumentError, match="batch=201: expected 1 to 200, the training images"
+    ):
         race.run_heat("fp32", 201, train=train)
 
 

@@ -107,7 +107,7 @@ def test_the_zoo_of_wrong_kernels_is_refused(op, animal, target):
 
 def test_the_message_names_the_element_and_the_numbers(target):
     lib = zoo_library("matmul", target)
-    with pytest.raises(Mismatch, match=r"c\[0, 0\] is 0, want -?\d.*within"):
+    with pytest.raises(Mismatch, match=r"c\[0, 0\] is 0, expected -?\d.*within"):
         check_rung(lib, lib.rung("all_zeros"))
 
 

@@ -99,11 +99,17 @@ WRONG = {  # part of the error: declarations and a shape that do not match
     "weft.h declares no weft_scale()": ("", "..."),
     "does not take rung, outputs, inputs": (GOOD.replace("int rung, ", ""), "..."),
     "does not take rung, outputs": (GOOD.replace("float *y", "int y"), "..."),
-    "takes 'double by': want an array": (GOOD.replace("float by", "double by"), "..."),
+    "takes 'double by': expected an array": (
+        GOOD.replace("float by", "double by"),
+        "...",
+    ),
     "its cases file has no shape of {'z'}": (GOOD.replace("*y", "*z"), "..."),
-    "weft_scale() takes count, which no shape": (GOOD, "n"),
-    "weft_scale() takes times, which no shape": (GOOD.replace("by", "times"), "..."),
-    "weft_scale_backward() takes {'z'}: no array": (
+    "weft_scale() takes count, which neither a shape": (GOOD, "n"),
+    "weft_scale() takes times, which neither a shape": (
+        GOOD.replace("by", "times"),
+        "...",
+    ),
+    "weft_scale_backward() takes {'z'}, neither an array": (
         GOOD + GOOD.replace("scale", "scale_backward").replace("float *x", "float *z"),
         "...",
     ),
@@ -143,7 +149,7 @@ def test_the_commands_of_the_steps_know_the_op(root):
 @pytest.mark.slow
 def test_the_op_is_a_python_function_with_gradients(root):
     output = run(root, "-c", USE)
-    assert "rmsnorm: weight is (3,), want (40,), since x is (33, 40)" in output
+    assert "rmsnorm: weight is (3,), expected (40,), since x is (33, 40)" in output
 
 
 @pytest.mark.slow

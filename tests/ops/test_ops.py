@@ -215,28 +215,28 @@ def test_ops_follow_torchs_current_stream():
 
 f32 = random
 BAD = {
-    r"a is \(3, 4\) and b is \(5, 2\): 4 columns meet 5 rows": lambda: weft.matmul(
-        f32(3, 4), f32(5, 2)
+    r"a is \(3, 4\) and b is \(5, 2\): 4 columns do not match 5 rows": lambda: (
+        weft.matmul(f32(3, 4), f32(5, 2))
     ),
-    r"a is torch.float64, want torch.float32": lambda: weft.matmul(
+    r"a is torch.float64, expected torch.float32": lambda: weft.matmul(
         f32(3, 4).double(), f32(4, 2)
     ),
-    r"strides \(1, 3\), want a contiguous": lambda: weft.relu(f32(4, 3).T),
+    r"strides \(1, 3\), expected a contiguous": lambda: weft.relu(f32(4, 3).T),
     "x is a list": lambda: weft.relu([1.0, 2.0]),
-    r"weight is \(4, 3, 3, 3\), want \(oc, 2, kh, kw\), since x is": lambda: (
+    r"weight is \(4, 3, 3, 3\), expected \(oc, 2, kh, kw\), since x is": lambda: (
         weft.conv2d(f32(1, 2, 5, 5), f32(4, 3, 3, 3))
     ),
-    r"bias is \(3,\), want \(4,\)": lambda: weft.conv2d(
+    r"bias is \(3,\), expected \(4,\)": lambda: weft.conv2d(
         f32(1, 3, 5, 5), f32(4, 3, 3, 3), f32(3)
     ),
     "padding = -1": lambda: weft.conv2d(f32(1, 3, 5, 5), f32(4, 3, 3, 3), padding=-1),
     "9 x 3.*5 x 5": lambda: weft.conv2d(f32(1, 3, 5, 5), f32(4, 3, 9, 3)),
     "more than 1": lambda: weft.batchnorm2d(f32(1, 3, 1, 1), f32(3), f32(3)),
     "eps": lambda: weft.batchnorm2d(f32(2, 3, 1, 1), f32(3), f32(3), eps=-1.0),
-    r"weight is \(2,\), want \(3,\)": lambda: weft.batchnorm2d(
+    r"weight is \(2,\), expected \(3,\)": lambda: weft.batchnorm2d(
         f32(2, 3, 2, 2), f32(2), f32(3)
     ),
-    "padding=2147483648: want a whole": lambda: weft.conv2d(
+    "padding=2147483648: expected a whole": lambda: weft.conv2d(
         f32(1, 3, 5, 5), f32(4, 3, 3, 3), padding=2**31
     ),
     r"320000169969992 bytes for a result of shape \(1, 2, 6324557,": lambda: (
@@ -246,17 +246,17 @@ BAD = {
     r"kernel_size=\[2, 2, 2\]": lambda: weft.maxpool2d(f32(1, 1, 4, 4), [2, 2, 2]),
     "kernel_size=inf": lambda: weft.maxpool2d(f32(1, 1, 4, 4), float("inf")),
     "x is a NoneType": lambda: weft.relu(None),
-    "x is torch.bool, want": lambda: weft.relu(f32(3) > 0),
+    "x is torch.bool, expected": lambda: weft.relu(f32(3) > 0),
     "x is torch.sparse_coo": lambda: weft.relu(f32(3, 3).to_sparse()),
     "x is >f4.*byte order": lambda: weft.relu(np.ones(3, ">f4")),
     r"strides \(5,\) bytes": lambda: weft.relu(np.zeros(3, "f4, u1")["f0"]),
-    "target is object.*want torch.int64": lambda: weft.cross_entropy(
+    "target is object.*expected torch.int64": lambda: weft.cross_entropy(
         np.ones((1, 2), np.float32), np.array([None])
     ),
-    r"weight is \(3, 5\), want \(out, 4\), since x is \(2, 4\)": lambda: weft.linear(
-        f32(2, 4), f32(3, 5)
+    r"weight is \(3, 5\), expected \(out, 4\), since x is \(2, 4\)": lambda: (
+        weft.linear(f32(2, 4), f32(3, 5))
     ),
-    r"target is torch.int32, want torch.int64": lambda: weft.cross_entropy(
+    r"target is torch.int32, expected torch.int64": lambda: weft.cross_entropy(
         f32(2, 3), torch.zeros(2, dtype=torch.int32)
     ),
     r"target\[1\] = 3": lambda: weft.cross_entropy(f32(2, 3), torch.tensor([0, 3])),

@@ -207,35 +207,35 @@ def test_a_gradient_goes_through_a_transposed_parameter():
 
 half, bf16 = torch.float16, torch.bfloat16
 BAD = {
-    r"a is \(3, 4\) and b is \(5, 2\): 4 columns meet 5 rows": lambda: weft.matmul(
-        random(3, 4), random(5, 2)
+    r"a is \(3, 4\) and b is \(5, 2\): 4 columns do not match 5 rows": lambda: (
+        weft.matmul(random(3, 4), random(5, 2))
     ),
-    r"a batch of 2 meets one of 3": lambda: weft.matmul(
+    r"a batch of 2 does not match one of 3": lambda: weft.matmul(
         random(2, 3, 4), random(3, 4, 5)
     ),
-    r"b \(4, 3\) has strides \(12, 2\), want its rows or its columns": lambda: (
+    r"b \(4, 3\) has strides \(12, 2\), expected its rows or its columns": lambda: (
         weft.matmul(random(5, 4), random(4, 12)[:, :6:2])
     ),
     r"a \(4, 3\) has strides \(6, 1\)": lambda: weft.matmul(
         random(4, 6)[:, :3], random(3, 2)
     ),
-    r"a is \(2, 5, 3, 4\) and b is \(3, 1, 4, 2\): a batch of \(2, 5\) meets one of": (
+    r"a is \(2, 5, 3, 4\) and b is \(3, 1, 4, 2\): a batch of \(2, 5\) does": (
         lambda: weft.matmul(random(2, 5, 3, 4), random(3, 1, 4, 2))
     ),
-    r"a has 0 dimensions \(\), want 1 or more": lambda: weft.matmul(
+    r"a has 0 dimensions \(\), expected 1 or more": lambda: weft.matmul(
         torch.tensor(1.0), random(4, 2)
     ),
     r"b \(4,\) has strides \(2,\)": lambda: weft.matmul(random(3, 4), random(8)[::2]),
-    r"bias is \(3,\), want \(1,\)": lambda: weft.matmul(
+    r"bias is \(3,\), expected \(1,\)": lambda: weft.matmul(
         random(3, 4), random(4), bias=random(3)
     ),
     "a is torch.float32, but b is torch.bfloat16": lambda: weft.matmul(
         random(3, 4), random(4, 2, dtype=bf16)
     ),
-    r"precision='bf16' is for torch.bfloat16, a is torch.float32": lambda: weft.matmul(
-        random(3, 4), random(4, 2), precision="bf16"
+    r"precision='bf16' is for torch.bfloat16, but a is torch.float32": lambda: (
+        weft.matmul(random(3, 4), random(4, 2), precision="bf16")
     ),
-    r"precision='fast': want one of fp32, tf32, 3xtf32, fp16, bf16": lambda: (
+    r"precision='fast': expected one of fp32, tf32, 3xtf32, fp16, bf16": lambda: (
         weft.matmul(random(3, 4), random(4, 2), precision="fast")
     ),
     r"rung 'naive' computes in fp32, a is torch.float16": lambda: weft.matmul(
@@ -244,13 +244,13 @@ BAD = {
     r"rung 'naive' computes in fp32, not tf32": lambda: weft.matmul(
         random(3, 4), random(4, 2), rung="naive", precision="tf32"
     ),
-    r"c is \(2, 2\), want \(3, 2\)": lambda: weft.matmul(
+    r"c is \(2, 2\), expected \(3, 2\)": lambda: weft.matmul(
         random(3, 4), random(4, 2), c=random(2, 2)
     ),
-    r"bias is \(3,\), want \(2,\)": lambda: weft.matmul(
+    r"bias is \(3,\), expected \(2,\)": lambda: weft.matmul(
         random(3, 4), random(4, 2), bias=random(3)
     ),
-    r"out is torch.float64, want torch.float32": lambda: weft.matmul(
+    r"out is torch.float64, expected torch.float32": lambda: weft.matmul(
         random(3, 4), random(4, 2), out=random(3, 2).double()
     ),
     "contiguous array: omit out, and copy the result into it": lambda: weft.matmul(
@@ -266,11 +266,11 @@ BAD = {
     r"out \(3, 2\) is read-only": lambda: weft.matmul(
         random(3, 4), random(4, 2), out=np.broadcast_to(np.float32(0), (3, 2))
     ),
-    r"alpha='2': want a number": lambda: weft.matmul(
+    r"alpha='2': expected a number": lambda: weft.matmul(
         random(3, 4), random(4, 2), alpha="2"
     ),
-    r"a is \(0, 4\) and b is \(3, 2\): 4 columns meet 3 rows": lambda: weft.matmul(
-        torch.empty(0, 4), random(3, 2)
+    r"a is \(0, 4\) and b is \(3, 2\): 4 columns do not match 3 rows": lambda: (
+        weft.matmul(torch.empty(0, 4), random(3, 2))
     ),
     r"no rung 'quick' on cpu; it has ijk, ikj, blocked": lambda: weft.matmul(
         random(3, 4), random(4, 2), rung="quick"
@@ -306,7 +306,7 @@ def turing(monkeypatch):
 
 
 def test_a_rung_that_the_gpu_is_too_old_for_is_refused_kindly(turing):
-    needs = "needs compute capability 9.0, this is a Tesla T4 with 7.5"
+    needs = "needs compute capability 9.0, but this is a Tesla T4 with 7.5"
     with pytest.raises(weft.ArgumentError, match=f"matmul's rung 'wgmma' {needs}"):
         turing.rung("wgmma")
     with pytest.raises(weft.ArgumentError, match=f"matmul in bf16 {needs}"):

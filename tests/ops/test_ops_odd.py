@@ -191,7 +191,7 @@ def test_an_odd_array_gives_what_pytorch_gives_or_one_line(op, odd):
         with torch.no_grad():
             got = call.tried(changed(call, at, SAME[odd]), rung)
             if isinstance(got, str):
-                assert call.name(at) in got or "columns meet" in got, got
+                assert call.name(at) in got or "columns do not match" in got, got
                 continue
             expected = [
                 twin(*map(as_tensor, changed(call, at, SAME[odd])))
@@ -252,7 +252,7 @@ def test_a_gradient_that_cannot_be_is_refused_and_not_left_out(op):
         torch.autograd.grad(y, args[0], create_graph=True)
     with forward_ad.dual_level():
         args = changed(call, 0, lambda x: forward_ad.make_dual(x, x.clone()))
-        assert "forward-mode" in call.tried(args)
+        assert "no forward mode" in call.tried(args)
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -297,7 +297,9 @@ def test_an_odd_option_is_one_line(op, option):
 
 
 def test_no_array_broadcasts_where_shapes_differ():
-    with pytest.raises(weft.ArgumentError, match=r"grad is \(1, 3\), want \(2, 3\)"):
+    with pytest.raises(
+        weft.ArgumentError, match=r"grad is \(1, 3\), expected \(2, 3\)"
+    ):
         weft.sgd(torch.ones(2, 3), torch.ones(1, 3), 0.1)
 
 

@@ -109,7 +109,7 @@ def test_a_size_of_0_gives_what_pytorch_gives(op, size, rung, device):
 def test_what_has_nothing_to_do_still_looks_at_its_arguments():
     x, weight = torch.zeros(0, 3, 6, 5), torch.randn(2, 3, 3, 3)
     bad = {
-        r"conv2d: weight is \(2, 4, 3, 3\), want": (x, torch.randn(2, 4, 3, 3)),
+        r"conv2d: weight is \(2, 4, 3, 3\), expected": (x, torch.randn(2, 4, 3, 3)),
         r"conv2d: x is \(0, 3, 6, 5\), .*negative padding": (x, weight, None, -1),
         r"conv2d: x is torch.float64": (x.double(), weight),
     }
@@ -118,7 +118,7 @@ def test_what_has_nothing_to_do_still_looks_at_its_arguments():
             weft.conv2d(*args)
     with pytest.raises(weft.ArgumentError, match="conv2d has no rung 'fastest'"):
         weft.conv2d(x, weight, rung="fastest")
-    with pytest.raises(weft.ArgumentError, match="no target lies below classes = 0"):
+    with pytest.raises(weft.ArgumentError, match="no target can be below classes = 0"):
         weft.cross_entropy(torch.zeros(2, 0), torch.zeros(2).long())
 
 
@@ -145,7 +145,7 @@ def test_another_number_of_dimensions_is_pytorchs_or_one_line_with_the_shape(op)
             got = result(getattr(ops, op), args, False)
             if isinstance(got, str):
                 assert got.startswith(f"{op}: ") and "\n" not in got
-                assert f"is {tuple(args[at].shape)}" in got and "want (" in got
+                assert f"is {tuple(args[at].shape)}" in got and "expected (" in got
             else:
                 want_the_same(op, spec.twin, args)
 
@@ -161,7 +161,7 @@ def test_linear_takes_any_dimensions_before_the_last(lead, device):
     assert isinstance(y, np.ndarray) and y.shape == (*lead, 3)
     with pytest.raises(weft.ArgumentError) as raised:
         weft.linear(x, torch.randn(3, 4))
-    line = f"linear: weight is (3, 4), want (out, 5), since x is {(*lead, 5)}"
+    line = f"linear: weight is (3, 4), expected (out, 5), since x is {(*lead, 5)}"
     assert str(raised.value) == line
 
 
@@ -272,7 +272,7 @@ def test_an_image_that_lies_otherwise_is_refused_with_its_strides(op, layout):
     x, name = LAYOUTS[layout](X), "param" if op == "sgd" else "x"
     with pytest.raises(weft.ArgumentError) as raised:
         getattr(weft, op)(x, *layouts[op])
-    strides = f"has strides {tuple(x.stride())}, want a contiguous array"
+    strides = f"has strides {tuple(x.stride())}, expected a contiguous array"
     assert str(raised.value).startswith(f"{op}: {name} (2, 3, 6, 5) {strides}")
 
 

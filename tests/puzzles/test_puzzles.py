@@ -205,7 +205,7 @@ def test_a_kernel_that_prints_shows_its_first_lines(capsys):
         assert puzzles.map.check(answer)
         first, *lines = capsys.readouterr().out.splitlines()
         assert first == "here is 0" and len(lines) == 32
-        assert re.fullmatch(r"\.\.\. and \d[\d\s]* lines more: .*", lines[-1]), lines[
+        assert re.fullmatch(r"\.\.\. and \d[\d\s]* lines more, .*", lines[-1]), lines[
             -1
         ]
 
@@ -243,7 +243,7 @@ def test_an_array_of_another_type_in_c_is_reported_with_the_stubs():
         "__global__ void add_ten(double *out, const float *a) { out[0] = a[0]; }"
     )
     with pytest.raises(
-        ArgumentError, match=r"double \*out, the stub declares float \*out"
+        ArgumentError, match=r"double \*out, but the stub declares float \*out"
     ):
         puzzles.map.check(kernel)
 
@@ -788,9 +788,12 @@ def test_the_command_checks_a_file(tmp_path, capsys):
         (["check", "late.py", "guards"], "late.py, line 2: expected ':': if i < n"),
         (["check", "odd.py", "guards"], "odd.py: NameError: name 'tenn' is not"),
         (["check", "a.py"], "check FILE NAME"),
-        (["check", "a.txt", "guards"], "a.txt: want a .py or a .cu"),
+        (["check", "a.txt", "guards"], "a.txt: expected a .py or a .cu"),
         (["check", "no.cu", "guards"], "No such file"),
-        (["check", "two.py", "guards"], "needs halve_guarded, this file has one, two"),
+        (
+            ["check", "two.py", "guards"],
+            "needs halve_guarded, but this file has one, two",
+        ),
     ],
 )
 def test_an_error_of_the_command_is_one_sentence(

@@ -172,7 +172,7 @@ def test_the_advice_for_an_output_that_does_not_fit_brings_its_numbers_back(y):
     x = np.arange(4, dtype=np.float32)
     with pytest.raises(ArgumentError) as refused:
         COPIES.twice[1, 4](y, x, 4)
-    words = "pass a copy (.*), and after the launch (.*), as it may be written"
+    words = "pass a copy (.*), and copy it back after the launch: (.*)"
     advice = re.search(words, str(refused.value))
     names = {"y": y, "np": np, "torch": torch}
     exec(advice[1], names)

@@ -279,7 +279,7 @@ def test_an_int_wraps_in_an_ops_library():
 @pytest.mark.parametrize("a, b", [(7, 0), (-(1 << 31), -1)])
 def test_a_quotient_that_no_int_holds_ends_the_launch(a, b):
     source = "__global__ void k(int *y, int a, int b) { y[0] = a / b; }"
-    with pytest.raises(KernelFault, match="by zero, or the least one by -1"):
+    with pytest.raises(KernelFault, match="by zero, or the smallest one by -1"):
         load_cuda(source).k[1, 1](np.zeros(1, np.int32), a, b)
 
 

@@ -634,7 +634,7 @@ BAD = {
     "gradient": (torch.zeros(1, requires_grad=True), r"\.detach\(\)"),
     "sparse": (torch.zeros(1).to_sparse(), "to_dense"),
     "large number": (2**64, "64 bits"),
-    "tuple of arrays": ((np.zeros(1),), "a tuple may contain numbers"),
+    "tuple of arrays": ((np.zeros(1),), "a tuple may contain only numbers"),
 }
 
 

@@ -88,7 +88,7 @@ def test_whole_division_by_zero():
     with np.errstate(all="ignore"):
         sim(divide, quiet=True)[1, 1](*args)
     assert args[0][0] == 0
-    with pytest.raises(KernelFault, match="divided a whole number by zero"):
+    with pytest.raises(KernelFault, match="divided an integer by zero"):
         cuda_c(divide)[1, 1](*args)
 
 

@@ -372,7 +372,7 @@ def test_what_a_kernel_cannot_have(kernel, message):
     [
         ((1, 0), (X, X), "empty"),
         ((1, 1025), (X, X), "1025.*1024"),
-        ((1, (33, 32)), (X, X), "1056 threads, at most 1024"),
+        ((1, (33, 32)), (X, X), "1056 threads, but at most 1024"),
         ((1, 1, 0, 300_000), (X, X), "300000 bytes"),
         ((1, 1), (X,), "takes 2 arguments"),
         ((1, 1), (X, [1, 2]), r"y is a list.*np.array\(y"),

@@ -271,7 +271,7 @@ def test_the_way_to_write_it_is_named():
         (["float32[:]", "int"], r"takes 1 arguments \(x\), but 2 are given"),
         ([[1.0]], r"x is a list, .* pass np.array\(x\)"),
         ([np.zeros(2, complex)], "x: to_cuda does not support complex"),
-        ([2**31], "becomes C's int, which ends at 2147483647: pass np.int64"),
+        ([2**31], "becomes C's int, which is at most 2147483647: pass np.int64"),
         (["float32[x]"], "is not a type like 'float32', 'int'"),
         ("float32[:]", "types takes one type for each parameter"),
     ],

@@ -260,7 +260,7 @@ def test_a_guard_that_is_there_is_not_offered(kernel):
     assert "i + 1 < n" in cure_of(high)
     (finding,) = findings(kernel("too_large"), 1, 32, zeros(32), zeros(20), 32)
     assert cure_of(finding) == (
-        "there is a guard: compare i with the number of elements of x"
+        "correct the guard: compare i with the number of elements of x"
     )
     shape = zeros(32), zeros(15), 5, 3
     (row,) = findings(kernel("wrong_row"), 1, (8, 8), *shape)

@@ -279,7 +279,9 @@ def test_inspect_runs_in_any_order(cell):
         findings = inspect(cell.turned, order=order, quiet=True)[1, 64](x).findings
         assert "race" in {one.kind for one in findings}
     for wrong in ("sideways", -1, True, 1.5):
-        with pytest.raises(ArgumentError, match="order is forward, reverse, shuffled"):
+        with pytest.raises(
+            ArgumentError, match="order must be forward, reverse, shuffled"
+        ):
             inspect(cell.turned, order=wrong)
 
 
@@ -300,7 +302,7 @@ def test_inspect_takes_a_python_kernel_on_either_runner():
 def test_inspect_requires_a_kernel_and_brackets(cell):
     with pytest.raises(ArgumentError, match=r"inspect\(shift\)\[grid, block\]"):
         inspect(cell.shift)(1)
-    with pytest.raises(ArgumentError, match="kernels .*: say which"):
+    with pytest.raises(ArgumentError, match="kernels .*: choose one"):
         inspect(cell)
     with pytest.raises(ArgumentError, match="0 \\(none\\) to 86400"):
         inspect(cell.shift, timeout=-1)
@@ -420,7 +422,7 @@ int main() {
     "words, said",
     first_of_each(
         [
-            (["--listing", "some"], "--listing some: want all, hot, none"),
+            (["--listing", "some"], "--listing some: expected all, hot, none"),
             (["--build", "x"], "use weft run"),
             (["--json"], "--json needs a value"),
             (["--json", "nowhere/x.json"], "there is no folder"),

@@ -160,7 +160,7 @@ def test_a_python_kernel_is_recorded_as_c_with_its_added_parameters():
 
 def test_an_invalid_kernel_is_refused():
     module = load_cuda(SHIFT)
-    with pytest.raises(ArgumentError, match="2 kernels .shift, plain.: say which"):
+    with pytest.raises(ArgumentError, match="2 kernels .shift, plain.: choose one"):
         profile(module)
     with pytest.raises(ArgumentError, match="shift is a template"):
         profile(module.shift)[1, 64](*_arrays(), 64)
@@ -247,7 +247,7 @@ def test_the_table_of_a_comparison_shows_only_compared_rows():
     rows.append({**row("c", 1, 1, True, ""), "agrees": None})
     machine = {"device": "a GPU", "date": "2026-01-31"}
     table = Comparison({"machine": machine, "rows": rows})
-    want = "2 counters of 2 kernels, the CPU's and ncu's: 1 the same, 1 different"
+    want = "2 counters of 2 kernels, on the CPU and by ncu: 1 equal, 1 different"
     assert table.sentence().startswith(want) and "a GPU, 2026-01-31" in repr(table)
     page = table._repr_html_()
     assert "DIFFERS" in page and ">a</td>" in page and ">c</td>" not in page

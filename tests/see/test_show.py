@@ -465,7 +465,7 @@ def test_a_still_and_a_page_can_be_saved(picture, tmp_path):
         (dict(arrays=[]), "expected the names of arrays"),
         (dict(shapes=[8, 8]), r'expected \{"a": \(rows, columns\)\}'),
         (dict(shapes={"d": (8, 8)}), "shapes: no array 'd'"),
-        (dict(shapes={"a": (8, 9)}), r"a has 64 elements, \(8, 9\) are 72"),
+        (dict(shapes={"a": (8, 9)}), r"a has 64 elements, but \(8, 9\) has 72"),
         (dict(shapes={"a": ("m", "w")}), "'w' of a is neither a number nor"),
     ],
     ids=str,

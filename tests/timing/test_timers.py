@@ -40,10 +40,10 @@ def test_a_call_is_timed_on_the_host_and_says_how():
 @pytest.mark.parametrize(
     "options, words",
     [
-        ({"timer": "sundial"}, "timer 'sundial': want one of kernel, graph, event"),
+        ({"timer": "sundial"}, "timer 'sundial': expected one of kernel, graph, event"),
         ({"timer": "graph"}, "'graph' needs a GPU; a CPU has only 'wall'"),
         ({"check": lambda: False}, "not timed, since it has not passed its check"),
-        ({"device": "gpu"}, "want cpu, cuda"),
+        ({"device": "gpu"}, "expected cpu, cuda"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_runs(options, words):
@@ -76,7 +76,7 @@ def test_the_module_of_benchmarks_can_be_called():
     from weft import bench
 
     assert bench is weft.bench and bench.time_call
-    with pytest.raises(ArgumentError, match="want a function"):
+    with pytest.raises(ArgumentError, match="expected a function"):
         bench(3)
 
 

@@ -221,7 +221,7 @@ def test_a_missing_compiler_is_one_sentence(checkout):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("WEFT_FIBERS", "WEFT_FIBERS is haswel, want asm or ucontext"),
+        ("WEFT_FIBERS", "WEFT_FIBERS is haswel, expected asm or ucontext"),
         ("WEFT_MARCH", "bad value .haswel. for .-march=. switch"),
     ],
 )

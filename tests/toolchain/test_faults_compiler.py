@@ -143,7 +143,7 @@ def test_a_limit_that_is_none_is_refused(lab, tmp_path):
     for text in ("soon", "0", "-1", "nan"):
         env = {"WEFT_COMPILE_SECONDS": text}
         proc = python(lab, tmp_path / "cache", "-m", "weft", "build", env=env)
-        assert f"WEFT_COMPILE_SECONDS is {text}, want seconds" in proc.stderr
+        assert f"WEFT_COMPILE_SECONDS is {text}, expected seconds" in proc.stderr
 
 
 def test_ctrl_c_ends_a_compiler_that_hangs_and_all_it_started(lab, tmp_path):

@@ -204,7 +204,9 @@ def test_if_nothing_compiles_the_first_error_is_raised():
 
 
 def test_all_wrong_is_one_error_with_an_element():
-    with pytest.raises(Mismatch, match=r"all 2 candidates wrong.*T=32: y\[0\] is -2"):
+    with pytest.raises(
+        Mismatch, match=r"all 2 candidates are wrong.*T=32: y\[0\] is -2"
+    ):
         tuned(TWICE, {"T": (32, 64)}, check=lambda x: 3 * x)
 
 
@@ -238,7 +240,9 @@ def test_a_candidate_with_far_fewer_warps_than_the_best_is_pruned():
     candidates = [Candidate({"T": i}, occupancy=i / 100) for i in (4, 11, 100)]
     fit.keep_occupied([*candidates, Candidate({"T": 0})], 0.1)
     assert [one.state for one in candidates] == ["pruned", "ready", "ready"]
-    assert candidates[0].why == "occupancy 4.0%, less than 0.1 of the 100.0% of T=100"
+    assert candidates[0].why == (
+        "occupancy 4.0%, less than 0.1 times the 100.0% of T=100"
+    )
 
 
 # ---- right or wrong --------------------------------------------------------------
@@ -279,7 +283,7 @@ def test_a_softmax_may_add_up_its_rows_in_any_order():
 
 
 def test_missing_writes_and_writes_outside_are_wrong():
-    with pytest.raises(Mismatch, match=r"c\[39, 49\] is nan, want"):
+    with pytest.raises(Mismatch, match=r"c\[39, 49\] is nan, expected"):
         answer().require(lambda c, a, b: c.view(-1)[:-1].copy_((a @ b).view(-1)[:-1]))
 
     def beyond(by):
@@ -316,7 +320,7 @@ def test_a_reference_is_called_by_names_or_in_order(how):
         args = torch.zeros(3, dtype=torch.int32), torch.arange(3)
         expected = answer(args, lambda a: 2 * a)
         expected.require(lambda c, a: c.copy_(2 * a))
-        with pytest.raises(Mismatch, match=r"c\[1\] is 3, want 2"):
+        with pytest.raises(Mismatch, match=r"c\[1\] is 3, expected 2"):
             expected.require(lambda c, a: c.copy_(2 * a + (a == 1)))
 
 
@@ -324,14 +328,16 @@ def test_an_invalid_reference_is_refused():
     with pytest.raises(ArgumentError, match=r"c with shape \(40, 40\), .* \(40, 50"):
         answer(reference=lambda a, b: a @ a.T)
     with pytest.raises(
-        ArgumentError, match="returned 2 arrays, the kernel writes 1: c"
+        ArgumentError, match="returned 2 arrays, but the kernel writes 1: c"
     ):
         answer(reference=lambda a, b: (a, b))
     with pytest.raises(ArgumentError, match="expected a function of the inputs"):
         answer(reference=7)
-    with pytest.raises(ArgumentError, match="args: got 2 values, the kernel takes 3"):
+    with pytest.raises(
+        ArgumentError, match="args: got 2 values, but the kernel takes 3"
+    ):
         tuned(TWICE, {"T": 32}, args=arrays()[:2])
-    with pytest.raises(ArgumentError, match="z is no parameter of the kernel"):
+    with pytest.raises(ArgumentError, match="z is not a parameter of the kernel"):
         tuned(TWICE, {"T": 32}, inout=("z",))
 
 
@@ -442,7 +448,7 @@ def test_slow_candidates_are_in_the_rows_and_pictures(clock, tmp_path):
         rows[0]
     )
     page = best._repr_mimebundle_()["text/html"]
-    assert page.count("<svg") == 1 and "100 µs" in page and "let go early" in page
+    assert page.count("<svg") == 1 and "100 µs" in page and "dropped early" in page
     with pytest.raises(ArgumentError, match="no constant 'VS'; there are US"):
         best.heat("US", "VS")
     heat = best.heat("US", "US")._repr_html_()
@@ -480,7 +486,7 @@ def test_a_choice_is_remembered_by_source_and_size(remembered, monkeypatch):
     assert not total(SUM.replace("// rows", "// row")).cached
     assert not total(retune=True).cached
     # The earlier result fails another reference.
-    with pytest.raises(Mismatch, match="all 2 candidates wrong"):
+    with pytest.raises(Mismatch, match="all 2 candidates are wrong"):
         total(check=lambda x: 2 * torch.sum(x))
     for path in remembered.glob("*.json"):
         path.write_text("{")

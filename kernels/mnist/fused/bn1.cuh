@@ -2,7 +2,7 @@
  *
  * The sums of moments.cuh and conv1's weights give mean and variance, and these
  * give the two numbers per channel that conv1 applies. The computation needs
- * double and only a few threads. So a few blocks with two channels each do it
+ * doubles and only a few threads. So a few blocks with two channels each do it
  * once, rather than all blocks of conv1. If one step directly follows another,
  * blocks of update() do it as soon as the weights are updated. Otherwise
  * moments() launches a kernel for it. */
@@ -20,9 +20,9 @@ struct affine {
     float scale, shift, sign;
 };
 
-/* The sums of the current step. Each block of two channels keeps a copy, since
- * it replaces them by the next step's sums while other blocks still read the
- * current ones. */
+/* The sums of the current step. Each block of two channels has its own copy,
+ * which it replaces by the next step's sums while other blocks still read
+ * theirs. */
 struct bn1 {
     struct patch_sums patches[BN1_BLOCKS];
     double mean[C1], rstd[C1];
@@ -86,9 +86,9 @@ bn1_add_slots(struct bn1_scratch *scratch_s, const struct bn1_from *from,
 static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
                                                   int k) {
     const int jy = j / 3, jx = j % 3, ky = k / 3, kx = k % 3;
-    // The range of rows among 0..27: without the first if a tap reads above the
-    // image, without the last if one reads below. In these rows tap j covers
-    // the pixel j - 1 further on.
+    // Rows top..bottom are 0..27, without the first if a tap reads above the
+    // image and the last if one reads below. They are moved by jy - 1, as tap j
+    // is. Columns left..right are similar.
     const int top = (jy == 0 || ky == 0) + jy - 1;
     const int bottom = SIDE1 - 1 - (jy == 2 || ky == 2) + jy - 1;
     const int left = (jx == 0 || kx == 0) + jx - 1;
@@ -109,7 +109,7 @@ static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
     return sum;
 }
 
-/* Return the number of the 28 places at which both taps (in one direction) are
+/* Return at how many of the 28 places in one direction both taps are
  * inside. */
 static __device__ __forceinline__ int both_inside(int j, int k) {
     return SIDE1 - (j == 0 || k == 0) - (j == 2 || k == 2);
@@ -146,8 +146,8 @@ static __device__ __forceinline__ double lanes_sum(double x) {
     return x;
 }
 
-/* Compute one channel's affine map, by a warp. w_s has the channel's weights,
- * in shared memory. */
+/* Compute one channel's affine map with one warp. w_s has the channel's
+ * weights, in shared memory. */
 static __device__ __forceinline__ void
 bn1_channel(struct bn1 *to, int channel, const struct patch_sums *patch_s,
             const float w_s[TAPS], float gamma, float beta,

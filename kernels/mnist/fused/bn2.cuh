@@ -7,7 +7,7 @@
 #define WEFT_BN2_CUH
 #include "fused.h"
 
-/* The inputs of the two numbers, on the target. */
+/* The inputs of scale and shift, on the target. */
 struct bn2_sources {
     const float *sums; /* (count,2,64): sums of c2 and of its squares */
     int count;
@@ -36,8 +36,8 @@ template <int THREADS, int CHANNELS> struct bn2_affine {
 };
 
 /* Add up the slots of `CHANNELS` channels from `first` on. A thread takes four
- * neighbours of every GROUPS-th slot, shuffles combine the lanes with the same
- * four, and each warp stores its part. The function ends without a barrier. */
+ * neighbouring sums of every GROUPS-th slot. Shuffles combine lanes with the
+ * same four, and each warp stores its part. Ends without a barrier. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_add_slots(struct bn2_affine<THREADS, CHANNELS> *affine,
@@ -76,8 +76,8 @@ bn2_finish(struct bn2_affine<THREADS, CHANNELS> *affine,
     affine->shift[c] = (float)(from.beta[first + c] - mean * scale);
 }
 
-/* Do all of the above; ends with a barrier. With `keep`, the channels' sums are
- * stored in from.totals for the following kernels. */
+/* Add up the slots, then compute scale and shift; ends with a barrier. With
+ * `keep`, also store the sums in from.totals for the following kernels. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_prepare(struct bn2_affine<THREADS, CHANNELS> *affine,
@@ -100,7 +100,7 @@ bn2_prepare(struct bn2_affine<THREADS, CHANNELS> *affine,
     __syncthreads();
 }
 
-/* Do the same from the totals that an earlier kernel stored. */
+/* Compute scale and shift from the totals that an earlier kernel stored. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_recall(struct bn2_affine<THREADS, CHANNELS> *affine,

@@ -83,8 +83,8 @@ strip(typename element<P>::T *p1, uint8_t *code1, const float *image_s,
     }
 }
 
-/* Load half an image into shared memory. Each thread loads one item, in two
- * steps, between which it need not wait for memory. */
+/* Load half an image into shared memory, one item per thread. fetch_half()
+ * starts the load, put_half() stores the item; other work may come between. */
 static __device__ __forceinline__ unsigned
 fetch_half(const struct fused_run *run, int first, int half, int thread) {
     return fetch_item(image_at(run, first + half / 2),
@@ -109,8 +109,8 @@ static __global__ void __launch_bounds__(THREADS)
     const int first_channel = thread % GROUPS * CHANNELS;
     const int row = thread / GROUPS / 2, half_row = thread / GROUPS % 2;
 
-    // If one step follows another, run->next was written long before, while the
-    // previous kernel writes run->first.
+    // If one step follows another, run->next was written long before, whereas
+    // the previous kernel writes run->first.
     const int first = ahead ? run->next : run->first;
     int half = blockIdx.x;
     unsigned pixels = fetch_half(run, first, half, thread);

@@ -1,12 +1,12 @@
 /* conv2_dw_fp32.cuh -- the gradient of conv2's weights in strict fp32.
  *
- * Idea:    dw[tap][oc][ic] is a sum over all pixels of all images of p1 (moved
- *          by the tap) times dy. A thread owns all 9 taps of 2 ic x 4 oc, 72
- *          sums in registers. It walks along rows of pixels with a 3x3 window
- *          of p1 in registers, and each step reads 3 pairs of p1 and 4 values
- *          of dy for 72 multiply-adds. 128 threads cover 32 x 32 channels. Two
- *          such groups take half of the rows each, and their sums are added at
- *          the end.
+ * Idea:    dw[tap][oc][ic] is the sum of p1 (moved by the tap) times dy over
+ *          all pixels of all images. A thread owns all 9 taps of 2 ic x 4 oc,
+ *          72 sums in registers. It walks along rows of pixels with a 3x3
+ *          window of p1 in registers, and each step reads 3 pairs of p1 and 4
+ *          values of dy for 72 multiply-adds. 128 threads cover 32 x 32
+ *          channels. Two such groups take half of the rows each, and their sums
+ *          are added at the end.
  * Limit:   each block stores 36 KB of sums that update() must add, which at
  *          batch 64 is as much work as a few images.
  * Shared:  56.6 KB: 30 for an image of p1 with its border and 24.5 for dy of 32
@@ -119,7 +119,7 @@ dw_half(float acc[TAPS][2][4], const float *pixels, const float *dy, int half) {
 
 /* Process all rows, one half of the image after the other. When merged with dx
  * in one launch, a loop of 504 multiply-adds was faster than one of 1008 (H200,
- * 64 images: 32.9 us instead of 35.2; the same with PDL), perhaps because both
+ * 64 images: 32.9 us instead of 35.2; with PDL, too), perhaps because both
  * loops share the instruction cache. Each half has separate sums, as if a group
  * had computed it, since a single chain of 196 additions would round more. */
 static __device__ __forceinline__ void

@@ -2,9 +2,9 @@
  * bf16 or fp16.
  *
  * Idea:    compute the products of dw_tiles.cuh image after image, and copy the
- *          next image during the products of this one. Half of the warps take
- *          every other group of windows. The halves are added at the end, and
- *          each block stores a slot of sums.
+ *          next image during the products of this one. Each half of the warps
+ *          takes every other group of windows. The halves' sums are added at
+ *          the end, and each block stores a slot of sums.
  * Limit:   tensor cores, and the construction of dy before the products.
  * Shared:  tf32 208 KB, 16 bits 106 KB. */
 /* g++: -O1 */
@@ -39,8 +39,8 @@ template <enum precision P_> struct dw_shape {
                   "the sums over slots lie where the second image will");
 };
 
-/* Store the sums of both halves of the warps in the block's slot, half of the
- * m-tiles at a time, since only that many fit in the former place of the
+/* Store the sums of both halves of the warps in the block's slot. This is done
+ * for half of the m-tiles at a time, since no more fit in the place of the
  * images. */
 template <class S>
 static __device__ __forceinline__ void

@@ -27,8 +27,8 @@ struct conv2_dx_arrays {
     int batch;
 };
 
-/* Add the sums over an image's winners of COT channels from `first` on. A
- * thread has one channel and every few pixels. */
+/* Add an image's winner sums for COT channels from `first` on. A thread has one
+ * channel and every few pixels. */
 template <class S, int COT>
 static __device__ __forceinline__ void
 add_winners(float sums[SUMS], const float *parts, const uint8_t *codes_s,
@@ -63,8 +63,8 @@ write_winners(float *slot, float *scratch, const float sums[SUMS]) {
 template <int COT, int SPLIT> struct dx_shape : conv_shape<C2, COT, SPLIT, 0> {
     typedef conv_shape<C2, COT, SPLIT, 0> S;
     enum {
-        // The bordered image of the data set and its codes follow the parts,
-        // all within the former place of dy.
+        // The parts, the bordered input image and the codes of its winners are
+        // all in the former place of dy.
         IMAGE_AT = S::PARTS * S::PART,
         CODES_AT = IMAGE_AT + IMAGE_SIZE,
         CODES = PIXELS2 * COT / 4, /* size in floats */
@@ -84,8 +84,8 @@ static __device__ __forceinline__ void copy_codes(uint8_t *codes_s,
                      code1 + i / (COT / 16) * C1 + i % (COT / 16) * 16);
 }
 
-/* Do the work of block `block` of `blocks`. Blocks n, n + 1, .. n + 32 / COT -
- * 1 share an image and a slot. */
+/* Do the work of block `block` of `blocks`. 32 / COT consecutive blocks share
+ * an image and a slot. */
 template <int COT, int SPLIT, int STAGES>
 static __device__ __forceinline__ void
 conv2_dx_block(float *shared, const struct conv2_dx_arrays &a, int block,

@@ -57,8 +57,8 @@ struct dx_shape {
     static_assert(THREADS >= PIXELS1 / 4, "a thread carries four pixels");
 };
 
-/* Add the block's sums, warp by warp in their order, and store them in the
- * channels from `first` on of a slot (10,32). */
+/* Add the block's sums in the order of the warps, and store them in a slot
+ * (10,32), from channel `first` on. */
 template <class S>
 static __device__ __forceinline__ void
 store_winners(float *slot, float *scratch, float sums[SUMS], int first,
@@ -79,8 +79,8 @@ store_winners(float *slot, float *scratch, float sums[SUMS], int first,
     }
 }
 
-/* Compute the winner sums of the batch. Blocks part, part + PARTS, ... share
- * the images. */
+/* Compute the winner sums of the batch. PARTS consecutive blocks share an
+ * image. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_dx(struct dx_arrays a) {

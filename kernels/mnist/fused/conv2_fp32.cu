@@ -3,8 +3,8 @@
  * Idea:    see conv2_fp32.cuh. While an image's result is in shared memory, the
  *          block also selects each window's winner and adds up the sums for
  *          BN2's mean and variance. Since batch norm is monotone for each
- *          channel, the winner is the largest value if its weight is positive
- *          and the smallest if it is negative.
+ *          channel, the winner is the largest value if batch norm's weight is
+ *          positive and the smallest if it is negative.
  * Limit:   the reduction and the epilogue, which take a tenth of the
  *          instructions.
  * Shared:  36 KB for the weights, 34 for an image or 49 for its four parts.
@@ -48,7 +48,7 @@ write_image(const struct conv2_arrays &to, const float *parts, int image,
             int first, const float sign[4], struct four_sums *total) {
     enum { QUADS = COT / 4 };
     const int c = threadIdx.x % QUADS * 4;
-    // Sums within an image are floats, sums over images are doubles, since the
+    // Sums within an image are floats; sums over images are doubles, since the
     // variance is a small difference of these.
     float values[4] = {}, squares[4] = {};
     for (int window = threadIdx.x / QUADS; window < PIXELS3;
@@ -101,9 +101,9 @@ write_sums(float *slot, double *scratch, const struct four_sums &total) {
     }
 }
 
-/* Compute COT channels of each image. Blocks n, n + 1, .. n + 64 / COT - 1
- * share an image and a slot of sum2. With two STAGES, an image is loaded while
- * the previous one is processed. */
+/* Compute COT channels of each image. 64 / COT consecutive blocks share an
+ * image and a slot of sum2. With two STAGES, an image is loaded while the
+ * previous one is processed. */
 template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static __global__ void __launch_bounds__(conv_shape<C1, COT, SPLIT, 4>::THREADS,
                                          BLOCKS)

@@ -65,8 +65,8 @@ static __device__ __forceinline__ int winner_of(const float v[4], float gamma) {
     return code;
 }
 
-/* Store one window's results v[pixel][channel] in as many neighbouring channels
- * as a chunk holds, and add them to the sums. */
+/* Store one window's results v[pixel][channel], a chunk of neighbouring
+ * channels per pixel, and add them to the sums. */
 template <enum precision P>
 static __device__ __forceinline__ void
 store_window(const struct conv2_arrays &to, int image, int window, int channel,
@@ -112,9 +112,9 @@ store_window(const struct conv2_arrays &to, int image, int window, int channel,
     if (N == 8) *(uint2 *)code2 = make_uint2(codes[0], codes[N / 4 - 1]);
 }
 
-/* Store the block's sums in its slot: summed over the 8 lanes that have the
- * same channels, then over the warps, in their order. scratch has
- * (2,WARPS_M,CHANNELS) floats. */
+/* Store the block's sums in its slot, added over the 8 lanes that have the same
+ * channels, then over the warps in order. `scratch` has (2,WARPS_M,CHANNELS)
+ * floats. */
 template <class S>
 static __device__ __forceinline__ void
 store_sums(float *slot, float *scratch, const float *sum, const float *square,
@@ -145,8 +145,8 @@ store_sums(float *slot, float *scratch, const float *sum, const float *square,
     }
 }
 
-/* Compute conv2's forward pass. Blocks part, part + PARTS, ... share the
- * images. */
+/* Compute conv2's forward pass. PARTS consecutive blocks share an
+ * image. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     conv2_forward(struct conv2_arrays a) {
@@ -192,9 +192,9 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         zero<S::MINE, S::TILES>(acc);
         const char *input = images + buffer * S::IMAGE;
         const int group = warp_m * S::MINE, row = warp_n * S::TILES * 8;
-        // Two copies of the loop cost less than a test inside it, which would
-        // delay the loads of one tap until the products of the previous tap are
-        // done.
+        // Two copies of the loop cost less than a test inside it: the test
+        // would delay one tap's loads until the previous tap's products are
+        // complete.
         enum { LEFT = S::MINE > 1 ? S::MINE - 1 : 1 };
         if (group + S::MINE <= GROUPS)
             conv_tiles<S::P, C1, S::MINE, S::TILES, S::CHANNELS>(

@@ -22,8 +22,8 @@ struct group_offsets {
 };
 
 /* Return the offsets of lane `lane`. The rows of its matrices are the 8 windows
- * of `group`. Its pixel is one further right for odd matrices, and its chunk is
- * the next one for the upper two. */
+ * of `group`. In matrices 1 and 3 its pixel is one further right; in matrices 2
+ * and 3 its chunk is the next one. */
 template <class T, int CHANNELS>
 static __device__ __forceinline__ struct group_offsets offsets_of(int group,
                                                                   int lane) {
@@ -81,8 +81,8 @@ conv_tiles(float acc[MINE][2][TILES][4], const char *image, int first,
 #pragma unroll 1
     for (int k = 0; k < STEPS; k++) {
         const int step = k * 2 * CHUNK;
-        // A fragment is four neighbouring registers. Those between two
-        // fragments could be assembled from their neighbours, but loading them
+        // A fragment is four neighbouring registers. The middle one of three
+        // could be assembled from its neighbours' registers, but loading it
         // costs less.
         uint32_t patch[MINE][4][3][4];
 #pragma unroll

@@ -97,7 +97,7 @@ dy_add_late(double *totals, const struct dy_sources &from) {
                               warp);
 }
 
-/* Compute the numbers from both sums; they may overlay the totals. Begins and
+/* Compute the numbers, which may overlay the totals, from both sums. Begins and
  * ends with a barrier. */
 static __device__ __forceinline__ void
 dy_finish(struct dy_numbers *numbers, const double *totals,

@@ -20,7 +20,7 @@
 /* ---- FP32: multiply-adds ------------------------------------------------- */
 
 /* The product with TALL x WIDE outputs per thread. A thread's rows are ROWS /
- * TALL apart, its outputs OUTS / WIDE apart, so neighbouring lanes read
+ * TALL apart and its outputs OUTS / WIDE apart, so neighbouring lanes read
  * neighbouring rows. */
 template <class TILE, int TALL, int WIDE> struct fc1_ffma_product {
     enum {
@@ -95,7 +95,7 @@ template <class TILE, int TALL, int WIDE> struct fc1_ffma_product {
 
 /* ---- TF32, BF16, FP16: tensor cores -------------------------------------- */
 
-/* The product by warps that form a grid of DOWN x ACROSS; a warp owns TALL x
+/* The product, computed by a grid of DOWN x ACROSS warps; a warp owns TALL x
  * WIDE tiles of 16 x 8. */
 template <class TILE, int DOWN> struct fc1_mma_product {
     typedef typename TILE::T T;
@@ -191,9 +191,9 @@ static int fc1_run(struct fused *f, int batch, int parts, cudaStream_t stream) {
 }
 
 /* With few images there are 28 slots of 7 pixels x 16 channels, all loaded at
- * the same time. With more images, k is a loop in fewer slots. Tiles are 64 x
- * 64 until there are enough larger ones, which read less per product. The
- * thresholds are measured on an H200. */
+ * the same time. With more images, there are fewer slots, each a loop over k.
+ * Tiles are 64 x 64 until there are enough larger ones, which read less per
+ * product. The thresholds are measured on an H200. */
 enum { FC1_FEW = 128, FC1_MANY = 2048, FC1_MANY_16_BITS = 4096 };
 
 /* Return the number of parts into which the pixels are split, so that every

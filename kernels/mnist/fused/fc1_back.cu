@@ -14,7 +14,7 @@
  * Files:   fc1_back_tile.cuh has a block's data, loads and stores;
  *          fc1_back_product.cuh the two products, by multiply-adds and by
  *          tensor cores; this file the kernel around them.
- * Limit:   at 64 images, waits for the weights, for dh and for the update's
+ * Limit:   at 64 images, the waits for the weights, for dh and for the update's
  *          stores. With more images, FP32 spends as much time reading shared
  *          memory as multiplying, and the other precisions wait for m2 and dp2.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */

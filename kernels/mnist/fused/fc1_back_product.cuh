@@ -11,8 +11,8 @@
 
 /* ---- FP32: multiply-adds ------------------------------------------------- */
 
-/* The products by 16 threads down times QUADS across, in SLICES of the summed
- * index. */
+/* The products, computed by 16 x QUADS threads (down x across) for each of
+ * SLICES slices of the summed index. */
 template <class TILE> struct back_ffma {
     enum { SLICES = TILE::SLICES, DOWN = 16, WARPS_ACROSS = TILE::QUADS / 8 };
     float sum[2][4][4]; /* dfc1 of rows 4 row + (0..3), and of those 64 further
@@ -89,7 +89,7 @@ template <class TILE> struct back_ffma {
 
 /* ---- TF32, BF16, FP16: tensor cores -------------------------------------- */
 
-/* The products by warps that form a grid of 4 x 2. A warp has 16 images of dp2,
+/* The products, computed by a grid of 4 x 2 warps. A warp has 16 images of dp2,
  * 32 rows of dfc1, and half of the features, in TILES of 8. */
 template <class TILE> struct back_mma {
     typedef typename TILE::T T;

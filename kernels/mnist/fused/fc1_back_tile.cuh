@@ -1,11 +1,11 @@
 /* fc1_back_tile.cuh -- the data, loads and stores of a block of fc1's backward
  * pass (fc1_back.cu).
  *
- * Banks:   rows are PAD longer than their numbers: 4 floats for FP32 (float4s
- *          of neighbouring rows), 8 floats for TF32 (8 columns x 4 rows of a
- *          fragment), 16 bytes for others (ldmatrix). For TF32 the rows of dh,
- *          136 floats, collide in pairs in ldmatrix, since no pitch suits both
- *          of dh's readers. */
+ * Banks:   each row is followed by PAD unused numbers: 4 floats for FP32
+ *          (float4s of neighbouring rows), 8 floats for TF32 (8 columns x 4
+ *          rows of a fragment), 16 bytes for others (ldmatrix). For TF32 the
+ *          rows of dh, 136 floats, collide in pairs in ldmatrix, since no pitch
+ *          suits both of dh's readers. */
 #ifndef WEFT_FC1_BACK_TILE_CUH
 #define WEFT_FC1_BACK_TILE_CUH
 #include "bn2.cuh"
@@ -33,8 +33,8 @@ struct back_tile {
         STRIDE = THREADS / QUADS,
         LOADS = ROWS / STRIDE,   // quads of m2 per thread
         STEPS = HIDDEN / STRIDE, // quads of dfc1 per thread
-        // With FP32, 16 x QUADS threads have work; additional threads take part
-        // of the sum.
+        // With FP32, the product occupies 16 x QUADS threads; each further
+        // group takes a slice of the sum.
         SLICES = PRECISION == FP32 ? THREADS / (16 * QUADS) : 1,
         OUT_FLOATS = SLICES * ROWS * OUT_PITCH,
         STAGE_FLOATS = SLICES * HIDDEN * PITCH,
@@ -87,8 +87,8 @@ template <class TILE> struct back_block {
     __device__ __forceinline__ float *stage() const {
         return (float *)(TILE::P == FP32 ? a : weights);
     }
-    /* exists() returns whether feature i of the block exists; it does not if
-     * its pixel is past the last. feature() returns its position in a row of
+    /* exists() returns whether feature i of the block exists: its pixel may
+     * be past the last one. feature() returns its position in a row of
      * 3136. */
     __device__ __forceinline__ bool exists(int i) const {
         return pixel + i / TILE::CHANNELS < PIXELS3;
@@ -141,8 +141,8 @@ back_copy_dh(const struct back_block<TILE> &block, const void *from, int first,
     copy_commit();
 }
 
-/* Load this thread's quads of m2: one place in a row, for LOADS rows that are
- * STRIDE apart. */
+/* Load this thread's quads of m2: the same place in LOADS rows that are STRIDE
+ * apart. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_fetch(struct quad<typename TILE::T> *quads,
@@ -184,8 +184,8 @@ struct back_sums {
     float dp2[4], dp2_m2[4];
 };
 
-/* Store dp2 of this thread's quads (the same as of m2) from `out` in memory,
- * rounded if T is narrower. The sums use the stored values. */
+/* Store dp2 of this thread's quads (the same quads as of m2) from `out` in
+ * memory, rounded if T is narrower. The sums use the stored values. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_store_dp2(const struct back_block<TILE> &block, struct back_sums *sums,
@@ -257,8 +257,8 @@ back_store_sums(const struct back_block<TILE> &block, const float *shared,
 
 /* ---- dfc1 or the update of the weights ---------------------------------- */
 
-/* Load the weights in float, for the update: this thread's quads, one place in
- * a row, for STEPS rows that are STRIDE apart. FP32 has the weights in shared
+/* Load the weights in float, for the update: this thread's quads, at the same
+ * place in STEPS rows that are STRIDE apart. FP32 has the weights in shared
  * memory. */
 template <class TILE>
 static __device__ __forceinline__ void
@@ -274,7 +274,7 @@ back_read_old(float (*old)[4], const struct back_block<TILE> &block,
                               block.feature(k));
 }
 
-/* Add up the slices of dfc1 in stage(), and store its rows in memory or update
+/* Add up the slices of dfc1 in stage(), and store the sums in memory or update
  * the weights. */
 template <class TILE>
 static __device__ __forceinline__ void

@@ -123,7 +123,7 @@ fc1_place_rows(typename TILE::T *to, const struct quad<typename TILE::T> *quads,
     }
 }
 
-/* Add all tiles of the slot with `product`. Both kernels share this loop. */
+/* Add all tiles of the slot to `product`. Both kernels share this loop. */
 template <class TILE, class PRODUCT>
 static __device__ __forceinline__ void
 fc1_accumulate(PRODUCT &product, typename TILE::T *shared,

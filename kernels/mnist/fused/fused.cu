@@ -235,8 +235,8 @@ static size_t fused_bytes(const void *state) {
 
 /* ---- weights and gradients ----------------------------------------------- */
 
-/* The place and layout of a parameter. PyTorch's array is (outer,rows,columns),
- * the array of this rung (outer,columns,rows). With columns of 1 they are the
+/* The place and layout of a parameter. PyTorch's array is (outer,rows,columns);
+ * this rung's array is (outer,columns,rows). With one column they are the
  * same. */
 static const struct layout {
     int at, outer, rows, columns;

@@ -15,12 +15,12 @@
  *     conv2_dw  gradient of conv2's weights          -> dw2
  *     update    adds up parts, SGD, next batch       -> params
  *
- * Nothing is added atomically. If many blocks sum, each stores its part in a
- * separate slot, and the reader adds the slots in their order. So the same seed
- * always gives the same bits.
+ * Nothing is added atomically. If many blocks add to a sum, each stores its
+ * part in a separate slot, and the reader adds the slots in order. So the same
+ * seed always gives the same bits.
  *
  * Intermediate gradients are those of the SUM of the losses. They are of order
- * one for any batch size, so small floats can represent them. update() divides
+ * one for any batch size, so 16-bit floats can represent them. update() divides
  * by the batch.
  *
  * Lesson:  notebooks/15b_mnist_gpu.ipynb, where the algebra is derived. */
@@ -104,10 +104,10 @@ struct fused {
     struct fused_run *run; /* on the target */
 
     float *params, *grads; /* (PARAMS); gradients of the MEAN loss */
-    /* Copies of conv2's weights in T, in the layouts that its kernels need:
-     * FP32: conv2_f (ic,tap,oc); conv2_b (oc,8-tap,ic) else: conv2_f
-     * (tap,oc,ic); conv2_b (8-tap,ic,oc) and fc1's (out,pixel,channel).
-     * fused_shadows() and update() write them; fc1_back writes fc1's, too. For
+    /* Copies of conv2's and fc1's weights in T. The layouts are, for FP32,
+     * conv2_f (ic,tap,oc) and conv2_b (oc,8-tap,ic); otherwise conv2_f
+     * (tap,oc,ic), conv2_b (8-tap,ic,oc) and fc1_s (out,pixel,channel).
+     * fused_shadows() and update() write them; fc1_back writes fc1_s, too. For
      * FP32 fc1_s is params + FC1_W itself. */
     void *conv2_f, *conv2_b, *fc1_s;
 

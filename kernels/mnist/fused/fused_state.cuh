@@ -53,7 +53,7 @@ int fused_chain(struct fused *f, int batch, int before, int after,
 int fused_rehearse(struct fused_state *s, int batch);
 
 /* Queue `count` steps on `batch` images each, in few launches; *queued receives
- * the number of steps queued. Call fused_set_run() before. */
+ * the number of steps queued. Call fused_set_run() first. */
 int fused_replay(struct fused_state *s, int batch, int64_t count,
                  int64_t *queued, cudaStream_t stream);
 

@@ -4,9 +4,9 @@
  *          batch 64 the GPU waits for the host, so a step takes 96 us.
  * Idea:    one launch runs 64 steps. A captured step cannot change, so
  *          everything that changes is in memory: update() advances the number
- *          of the next image, and the kernels read the learning rate from there
- *          too. A new lr or a new data set needs no new capture. The host needs
- *          0.3 us per step, the GPU 87.
+ *          of the next image, and the kernels read the learning rate from
+ *          memory, too. A new lr or a new data set needs no new capture. The
+ *          host needs 0.3 us per step, the GPU 87.
  * Limit:   a kernel starts only after the previous one has ended, which costs
  *          1.0 to 1.5 us. Rung "pdl" overlaps the two.
  * Lesson:  notebooks/14_fusion_and_graphs.ipynb */
@@ -71,8 +71,8 @@ void fused_free_graphs(struct fused_state *s) {
     s->capture = NULL;
 }
 
-/* Find the graphs of that batch size, or a place for them. The least recently
- * used graphs make room. */
+/* Find the graphs of this batch size, or make room for them by freeing the
+ * least recently used graphs. */
 static int find(struct fused_state *s, int batch, struct fused_graph **found,
                 cudaStream_t stream) {
     struct fused_graph *oldest = s->graphs;

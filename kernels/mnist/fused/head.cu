@@ -50,14 +50,14 @@ struct head_sums {
     float loss;  /* sum of the losses, in lane 0 */
 };
 
-/* Return the sum over all lanes to each lane, with the same bits in all. */
+/* Return to every lane the sum over all lanes, with the same bits in each. */
 static __device__ __forceinline__ float head_sum(float x) {
     for (int step = 16; step > 0; step /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, step);
     return x;
 }
 
-/* Compute h[0..4) = relu(fc1) of this lane's units, adding slots in their
+/* Compute h[0..4) = relu(fc1) of this lane's units, adding slots in
  * order. */
 template <int LOADS>
 static __device__ __forceinline__ void
@@ -115,7 +115,7 @@ static __device__ __forceinline__ float head_softmax(float logits[CLASSES],
     return logf(sum) - mine;
 }
 
-/* Compute dh[0..4) from the logits' gradients, and add those to the sums. */
+/* Compute dh[0..4) from the logits' gradients; add to all sums of gradients. */
 static __device__ __forceinline__ void
 head_back(float dh[4], struct head_sums *sums, const float h[4],
           const float dlogits[CLASSES], const float weights[CLASSES][4],
@@ -168,9 +168,9 @@ static __device__ __forceinline__ void head_add(struct head_sums *sums,
     if (lane == 0) sums->loss += from[HEAD_REST + CLASSES];
 }
 
-/* With more than four warps, the second half's sums are added to the first
- * half's until four warps are left. These are side by side in shared memory,
- * and each number of the block's slot is a sum of four. */
+/* While more than four warps have sums, the second half's are added to the
+ * first half's. The last four are side by side in shared memory, and each
+ * number of the block's slot is a sum of four. */
 template <int WARPS> struct head_parts {
     enum { COUNT = WARPS > 8 ? WARPS / 2 : 4 };
     float part[COUNT][HEAD_SHARED];
@@ -210,7 +210,7 @@ head_put_logits(const struct head_arguments &to, const float logits[CLASSES],
 
 /* Compute the sums that conv1 of the next step needs (moments.cuh) with extra
  * blocks, since the head of a small batch leaves most of the GPU idle. All
- * their inputs are older than the previous kernel. */
+ * inputs of these blocks are older than the previous kernel. */
 template <int WARPS>
 static __device__ void head_ahead(const struct head_arguments &from,
                                   unsigned *warps_s, int block, int blocks) {

@@ -18,7 +18,7 @@ enum {
 };
 
 /* Return scale or shift of x = scale * p + shift. All users call these two
- * functions, so they round alike. */
+ * functions, so all round alike. */
 static __host__ __device__ __forceinline__ float pixel_scale(float std) {
     return 1.0f / (255.0f * std);
 }
@@ -43,7 +43,7 @@ image_of(const struct fused_run *run, int index) {
  * columns of the border. */
 enum { ROW_ITEMS = 8 };
 
-/* Return the pixels of item `item`, row `row` of the bordered image. */
+/* Return the pixels of item `item` in row `row` of the bordered image. */
 static __device__ __forceinline__ unsigned fetch_item(const uint8_t *image,
                                                       int row, int item) {
     const bool inside = row >= 1 && row <= SIDE1 && item < ROW_ITEMS - 1;

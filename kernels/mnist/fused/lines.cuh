@@ -7,7 +7,7 @@
  * of a chunk in its line is the exclusive or of its number with a key, so no
  * byte is spent on padding:
  *
- * images   16 x 16 pixels, NHWC, the outermost ones the border of zeros. The 8
+ * images   16 x 16 pixels, NHWC; the outermost are the border of zeros. The 8
  *          rows of a matrix are the same pixel of 8 neighbouring windows (2x2,
  *          as pool 2 has them), shifted by the same tap. The key is x/2 - y/2:
  *          from one window to the next it grows by one; from the end of a row
@@ -59,9 +59,9 @@ template <class T, int K> struct weight_rows {
 
 /* Return the output channel that is row `row` of the weights, and so column row
  * % 8 of n-tile row / 8. A thread has columns 2t and 2t + 1 of each tile. With
- * this order, its columns of neighbouring tiles are neighbouring channels, so
- * one store covers 16 bytes of them (4 floats of 2 tiles, or 8 16-bit numbers
- * of 4 tiles). T: the type of the stored results. */
+ * this order, its columns of neighbouring tiles are neighbouring channels. One
+ * store then covers 16 bytes: 4 floats of 2 tiles, or 8 16-bit numbers of 4
+ * tiles. T: the type of the stored results. */
 template <class T> static __device__ __forceinline__ int channel_of(int row) {
     enum { TILES = 8 / (int)sizeof(T), SPAN = 8 * TILES };
     const int tile = row / 8 % TILES, t = row % 8 / 2;

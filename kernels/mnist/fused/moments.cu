@@ -20,8 +20,8 @@ static __global__ void __launch_bounds__(WARPS * 32)
                  WARPS);
 }
 
-/* Compute conv1's batch norm from the sums if no step came before; otherwise
- * update() has done it. A block has two channels. */
+/* Compute conv1's batch norm from the sums. If a step came before, update() has
+ * done this already. A block has two channels. */
 enum { BN1_THREADS = 96 };
 static __global__ void __launch_bounds__(BN1_THREADS)
     first_bn1(struct bn1 *to, const struct bn1_from from, const float *params) {

@@ -11,15 +11,15 @@
  *
  * A weight vector that detects edges makes var a small difference of large
  * numbers. No accuracy is lost, however: pixels are integers, so their sums are
- * exact. p is 0 outside of the image, though padding applies to the normalised
- * pixel x = scale * q + shift, q in 0..255. With q = 0 outside,
+ * exact. p is 0 outside of the image, since padding applies to the normalised
+ * pixel x = scale * q + shift, not to q in 0..255. With q = 0 outside, too,
  *
  *     sum p[j] p[k] = scale^2 Q + scale shift (A + B) + shift^2 N
  *
- * where Q is the sum of q[j] q[k], A that of q[j] over the places where tap k
- * is inside, B the reverse, N the number of places where both are. A is the sum
- * of the image's pixels over a rectangle that leaves out at most two rows and
- * two columns at an edge. So in addition to the 45 sums Q, sums of pixels over
+ * where Q is the sum of q[j] q[k], A the sum of q[j] where tap k is inside, B
+ * the sum of q[k] where tap j is, N the number of places where both are. A is
+ * the sum of the pixels in a rectangle that leaves out at most two rows and
+ * columns at an edge. So in addition to the 45 sums Q, sums of pixels over
  * zones suffice: rows 0, 1, 2..25, 26, 27 times the same columns (25 sums).
  *
  * Limit:   four multiply-adds of bytes per instruction (dp4a): 48 instructions
@@ -39,8 +39,8 @@ static __host__ __device__ __forceinline__ constexpr int pair_of(int j, int k) {
     return j * (2 * TAPS + 1 - j) / 2 + k - j;
 }
 
-/* The sums over the batch that bn1.cuh computes from the slots: those of p[j],
- * and those of p[j] p[k] for j <= k. */
+/* The sums over the batch that bn1.cuh computes from the slots: the sums of
+ * p[j], and of p[j] p[k] for j <= k. */
 struct patch_sums {
     double p[TAPS], pp[PAIRS];
 };
@@ -160,8 +160,8 @@ strips_to_warp(unsigned *warp_s, const struct strip_sums *sums, struct strip s,
         }
 }
 
-/* Return the number of blocks of `warps` warps for a batch. It is small because
- * bn1.cuh reads all their slots: two images per warp, up to half of the
+/* Return the number of blocks of `warps` warps for a batch. The number is small
+ * because bn1.cuh reads all slots: two images per warp, up to half of the
  * multiprocessors, but at most 80 images per warp. */
 static inline int moment_blocks(const struct fused *f, int batch, int warps) {
     const int wanted = CEIL_DIV(batch, 2 * warps);

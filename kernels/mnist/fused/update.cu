@@ -17,7 +17,7 @@
 
 enum { WARPS = THREADS / 32 };
 
-/* The number of blocks of each role, one role after the other. */
+/* The number of blocks of each role, in the order of the roles. */
 enum {
     CONV2_EACH = 128, /* weights per block: a tap, 4 outputs, all 32 inputs */
     CONV2_BLOCKS = TAPS * C2 * C1 / CONV2_EACH,
@@ -183,8 +183,8 @@ static __global__ void __launch_bounds__(THREADS)
                   block - HEAD_BLOCKS);
 }
 
-/* Copy the parameters. A thread takes weights that are THREADS * blocks
- * apart. */
+/* Write the copies of conv2's and fc1's weights that the kernels read. A
+ * thread's weights are gridDim.x * THREADS apart. */
 template <enum precision P>
 static __global__ void __launch_bounds__(THREADS)
     shadows(typename element<P>::T *conv2_f, typename element<P>::T *conv2_b,

@@ -14,8 +14,8 @@ struct step {
     float lr, batch, eps;
 };
 
-/* Update a parameter and return it. `sum` is the gradient of the sum over the
- * batch. `old` is the parameter, which was read before the sum was known. */
+/* Update a parameter and return it. `sum` is the gradient of the batch's summed
+ * loss. `old` is the parameter, which was read before `sum` was known. */
 static __device__ __forceinline__ float sgd(const struct step *s, int index,
                                             float old, float sum) {
     const float grad = sum / s->batch;
@@ -23,14 +23,14 @@ static __device__ __forceinline__ float sgd(const struct step *s, int index,
     return s->params[index] = old - s->lr * grad;
 }
 
-/* Columns of a slot: `width` neighbours from `first` on, then as many `pitch`
- * further on, `runs` times in all. */
+/* Columns of a slot: `width` neighbours from `first` on, then as many again
+ * `pitch` further on, `runs` times in all. */
 struct columns {
     int first, width, runs, pitch;
 };
 
 /* Set parts_s[i] to the sum that thread i of `threads` adds up for its column,
- * in double, over every few slots in their order. */
+ * in double, over every few slots in order. */
 static __device__ __forceinline__ void
 column_parts(double *parts_s, const struct slots from, int slot_size,
              const struct columns c, int i, int threads) {
@@ -53,7 +53,7 @@ column_parts(double *parts_s, const struct slots from, int slot_size,
     parts_s[i] = sum;
 }
 
-/* Set sums_s[i] to the sum of column i, from the parts in their order. */
+/* Set sums_s[i] to the sum of column i, adding the parts in order. */
 static __device__ __forceinline__ void column_total(double *sums_s,
                                                     const double *parts_s,
                                                     const struct columns c,
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void column_total(double *sums_s,
     sums_s[i] = sum;
 }
 
-/* Do both with all threads of the block. */
+/* Compute all columns' sums with all threads of the block. */
 static __device__ __forceinline__ void
 column_sums(double *sums_s, double *parts_s, const struct slots from,
             int slot_size, const struct columns c) {

@@ -23,7 +23,7 @@
 
 /* A block has two channels. Half of its threads add up the winners. If a step
  * follows, the other half computes the sums over that step's patches, which
- * become its batch norm as soon as the weights are updated. */
+ * yield its batch norm as soon as the weights are updated. */
 enum { WINNER_THREADS = THREADS / 2 };
 
 struct conv1_shared {
@@ -37,8 +37,8 @@ struct conv1_gradients {
     double dw, dgamma, dbeta;
 };
 
-/* Compute the gradients of weight `tap` of the block's channel c, and of its
- * batch norm. */
+/* Compute the gradients of weight `tap` of the block's channel c, and of the
+ * channel's batch norm. */
 static __device__ __forceinline__ struct conv1_gradients
 conv1_backward(const struct conv1_shared *b, int c, int tap, double mean,
                double rstd, double per_place) {

@@ -32,9 +32,9 @@ void cnn_gather(struct cnn_model *m, const uint8_t *images,
     }
 }
 
-/* Add p[t] p[u] over the pixels of one image to sum (MOMENTS,MOMENTS), for rows
- * first <= t < last and columns u >= t, where p is a patch with a 1 appended.
- * The vectors run along x, and lanes past the edge are cleared. */
+/* Add p[t] p[u] of all pixels of one image to element (t,u) of sum
+ * (MOMENTS,MOMENTS), for first <= t < last and u >= t. p is a patch with a 1
+ * appended. The vectors run along x, and lanes past the edge are cleared. */
 SIMD_INLINE void add_products(double *sum, const float *x0, int h, int w,
                               int first, int last) {
     const int pitch = w + 2;

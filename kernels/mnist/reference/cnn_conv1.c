@@ -94,9 +94,9 @@ void cnn_conv1_forward(struct cnn_model *m, int n) {
         }
 }
 
-/* Add to rows t of sum (TAPS + 1,BLOCK) the sums over the image's windows of g
- * p[t], and to row TAPS the sum of g, for VLEN channels. A window whose output
- * ReLU zeroed has the winner DEAD, which is none of the four. */
+/* Add up the image's windows in sum (TAPS + 1,BLOCK), for VLEN channels: g p[t]
+ * in row t, and g in row TAPS. A window whose output ReLU zeroed has the winner
+ * DEAD, which is none of the four. */
 static void backward_image(double *sum, ptrdiff_t sum_row, const float *dx,
                            ptrdiff_t dx_row, const uint8_t *arg,
                            const float *x0, int pitch, int h, int w) {

@@ -15,8 +15,8 @@
  *
  *     dy = scale (g - dbeta / M - xhat dgamma / M),  xhat = (y - mean) rstd,
  *
- * with g at the winners and 0 elsewhere, is a factor times y plus a constant
- * plus, at the winner, scale g. These are four vectors per tile, which are
+ * with g zero except at the winners, is a factor times y plus a constant and,
+ * at the winner, plus scale g. A tile has four such vectors, which are
  * transformed immediately. The gradient of y is never stored as an image.
  *
  * The intermediate arrays of one image, half a megabyte, belong to a worker and
@@ -27,8 +27,8 @@
 #include "cnn_model.h"
 
 /* The height of the register tile of (tiles,channels) @ (channels,channels),
- * which has 2 * TILES sums. The 49 tiles of a 14x14 image waste little of 5 *
- * 10. */
+ * which has 2 * TILES sums. The 49 tiles of a 14x14 image leave only one of 5 *
+ * 10 rows unused. */
 enum { TILES = CNN_TILES };
 
 /* Compute out (positions,room,BLOCK) = in (blocks,positions,room,BLOCK) @
@@ -147,8 +147,8 @@ static size_t windows_at(const struct cnn_model *m, int i, int c) {
            c % BLOCK;
 }
 
-/* Store the index of the one of a window's four y with the largest gamma * y,
-   and that y. */
+/* Of a window's four y, store the one with the largest gamma * y, and its
+ * index. */
 SIMD_INLINE void pool(float *top, uint8_t *arg, const vfloat y[4],
                       vfloat gamma) {
     const vfloat z[4] = {gamma * y[0], gamma * y[1], gamma * y[2],

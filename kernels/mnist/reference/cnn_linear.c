@@ -12,8 +12,8 @@
  * images innermost: dy_t (blocks of images, outputs, BLOCK images).
  *
  * fc1's weight, 1.6 MB, is more than all other weights together. The backward
- * pass reads it once. It computes dx of a few rows, then sums their gradient in
- * registers, stores it, and immediately updates the weight with it. */
+ * pass reads it once. For a few rows at a time, it computes dx, sums the
+ * gradient in registers, stores it and immediately updates the weight. */
 #include <math.h>
 
 #include "cnn_model.h"
@@ -116,8 +116,8 @@ float cnn_loss(struct cnn_model *m, const uint8_t *labels, const int32_t *order,
     return sum / n;
 }
 
-/* Copy from (blocks of features, images, BLOCK features), of which the first n
- * images are valid, to to (blocks of images, features, BLOCK images). */
+/* Copy `from` (blocks of features, images, BLOCK features), of which the first
+ * n images are valid, to `to` (blocks of images, features, BLOCK images). */
 static void transpose(const struct cnn_model *m, float *to, const float *from,
                       int blocks, int n) {
     const size_t block = (size_t)m->images * BLOCK;

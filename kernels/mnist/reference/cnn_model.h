@@ -19,7 +19,7 @@ enum { BLOCK = 2 * VLEN, TAPS = 9, MOMENTS = TAPS + 1 };
  * tiles per image. */
 enum { LINEAR_ROWS = VREGS == 32 ? 8 : 4, CNN_TILES = VREGS == 32 ? 10 : 5 };
 
-/* The sums of one thread. They are added over the threads in their order, so
+/* The sums of one thread. All threads' sums are added in the threads' order, so
  * that the same number of threads gives the same bits. */
 struct cnn_worker {
     double *moments; /* see cnn_patch_moments() */
@@ -29,7 +29,7 @@ struct cnn_worker {
     /* The arrays of the image being processed: */
     float *v2;        /* [blocks1][POSITIONS][room][BLOCK]: x1's tiles */
     float *products2; /* [blocks2][POSITIONS][room][BLOCK]: y2's tiles */
-    float *dx1;       /* like an image of x1 */
+    float *dx1;       /* the gradient of x1, laid out like one image of x1 */
 };
 
 struct cnn_model {
@@ -44,7 +44,7 @@ struct cnn_model {
     int blocks_in;              /* blocks of fc1's inputs: blocks2 * h2 * w2 */
     int blocks_hidden, blocks_out;
     int images;  /* room for images: more than max_batch, see cnn.c */
-    int threads; /* number of workers, and of those in this step */
+    int threads; /* number of workers; `team` of them run this step */
     int team;
 
     /* Parameters and gradients in this rung's layouts (cnn_params.c). */

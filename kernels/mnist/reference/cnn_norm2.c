@@ -12,10 +12,10 @@
 
 /* The number of images that are processed together. Neighbouring images are
  * adjacent in x2 but far apart in top2. With a few at a time, neither array
- * spends a cache line or page on one value. */
+ * wastes a cache line or page on one value. */
 enum { GROUP = 8 };
 
-/* Return where block k of image i begins in top2, or in x2 and dx2. */
+/* Return the offset of block k of image i in top2, or in x2 and dx2. */
 static size_t top_at(const struct cnn_model *m, int i, int k) {
     return ((size_t)i * m->blocks_in + k) * BLOCK;
 }

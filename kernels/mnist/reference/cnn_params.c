@@ -66,9 +66,8 @@ size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i) {
 }
 
 /* Transform row `c` (one input channel) of one pair of blocks of conv2's weight
- * to Winograd's form, and store it in u2 (blocks2, positions, blocks1, BLOCK
- * in, BLOCK out) and in u2_t (blocks1, positions, blocks2, BLOCK out, BLOCK
- * in). */
+ * to Winograd's form. Store it in u2 (blocks2, positions, blocks1, BLOCK in,
+ * BLOCK out) and in u2_t (blocks1, positions, blocks2, BLOCK out, BLOCK in). */
 static void transform_row(struct cnn_model *m, int o, int b, int c) {
     const size_t size = (size_t)BLOCK * BLOCK;
     const float *from =
@@ -96,7 +95,8 @@ void cnn_transform_weight2(struct cnn_model *m) {
             for (int c = 0; c < BLOCK; c++) transform_row(m, o, b, c);
 }
 
-/* Compute the same row of conv2's gradient from the sum over the workers. */
+/* Compute row `c` of one pair of blocks of conv2's gradient from the sum over
+ * the workers. */
 static void gradient_row(struct cnn_model *m, int o, int b, int c) {
     const size_t size = (size_t)BLOCK * BLOCK;
     float *to = m->gradient[4] + (o * m->blocks1 + b) * TAPS * size + c * BLOCK;
@@ -120,8 +120,8 @@ static void descend(struct cnn_model *m, int index, float lr) {
 }
 
 /* Update the parameters of the convolutions and norms: subtract lr * gradient.
- * The linear layers have already been updated with the computation of their
- * gradients. */
+ * The linear layers have already been updated while their gradients were
+ * computed. */
 void cnn_update(struct cnn_model *m, float lr) {
     const int rows = m->blocks2 * m->blocks1 * BLOCK;
 #pragma omp parallel for schedule(static) num_threads(m->team)

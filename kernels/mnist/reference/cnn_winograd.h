@@ -13,17 +13,18 @@
  * The sum over input channels may be taken before A' . A, so a layer has three
  * steps. It converts all 4x4 tiles of the input into 16 numbers each (B),
  * multiplies 16 matrices (tiles, input channels) @ (input channels, output
- * channels), and converts each 16 numbers back into four outputs (A). The
- * backward pass is the adjoint of each step in reverse order, with the same 16
- * positions, so it costs the same:
+ * channels), and converts each group of 16 numbers back into four outputs (A).
+ * The backward pass is the adjoint of each step in reverse order, with the same
+ * 16 positions, so it costs the same:
  *
  *     dM = A dy A',   dg = G' (sum over tiles of V dM) G,   dx = B (U dM) B'
  *
  * with V = B' x B and U = G g G'. Little precision is lost, since all factors
  * are 1 and ½. If all elements of x and of g have the same magnitude, the terms
  * that cancel at the end add up to (8/3)^2, about 7 times the terms of the
- * direct sum. So rounding errors are at most that much larger. In measurements,
- * the gradients of a step are about as exact as those of the direct form.
+ * direct sum. So rounding errors are at most about 7 times as large. In
+ * measurements, the gradients of a step are about as exact as those of the
+ * direct form.
  *
  * Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks,
  * 2015. Each transform is one of the matrices applied to columns, then rows;

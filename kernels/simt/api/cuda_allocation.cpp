@@ -4,8 +4,8 @@
  *     | guard: no access | canary ... | the bytes | canary | guard: no access |
  *
  * An allocation ends as close to its upper guard as its alignment allows, so a
- * store past its end is a fault of the storing thread. A store into the canary
- * is found later. Beyond MOST_MAPPED allocations, small ones come from malloc()
+ * store past its end makes the storing thread fault. A store into the canary is
+ * found later. Beyond MOST_MAPPED allocations, small ones come from malloc()
  * and have only a canary. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,9 +25,9 @@ enum : size_t {
     LEAST_GUARD = 64 << 10, // the same if addresses are limited (ulimit -v)
     MOST_MAPPED = 16384,    // each takes one or two mappings, and Linux allows
                             // 65530
-    ZONE = 4096,            // bytes of canary around a malloc() block: a
-                            // missing i < n writes up to a block of elements
-                            // past the end
+    ZONE = 4096,            // bytes of canary around a malloc() block: without
+                            // a test i < n, a kernel may write up to a block
+                            // of elements past the end
     LAZY_CHUNK = 4 << 20,   // bytes that are poisoned together when touched
 };
 enum { POISON = 0xff, CANARY = 0xca };
@@ -127,8 +127,8 @@ bool written_late(const Allocation &a) {
 
 /* ---- getting memory ----------------------------------------------------- */
 
-/* Return a file of poison, or -1 if it cannot be created. A page of it is
- * copied when it is first written. */
+/* Return a file filled with poison, or -1 if it cannot be created. A mapped
+ * page of the file is copied when it is first written. */
 static int poison_file() {
     static const int file = [] {
         const int fd = memfd_create("simt poison", MFD_CLOEXEC);
@@ -159,8 +159,8 @@ static bool poison_lazily(char *from, char *to) {
     return true;
 }
 
-/* Return the byte that fills fresh memory. Managed memory is the system's,
- * which zeroes it. */
+/* Return the byte that fills fresh memory: 0 for managed memory, else
+ * POISON. */
 static int fresh(const Allocation &a) {
     return a.memory == MANAGED ? 0 : (int)POISON;
 }
@@ -186,8 +186,8 @@ static size_t guard() {
     return bytes;
 }
 
-/* Give the pages from `low` to `high` their bytes. Returns false if the system
- * refuses. */
+/* Make the pages from `low` to `high` accessible, and fill them. Returns false
+ * if the system refuses. */
 static bool open_pages(const Allocation &a) {
     if (mprotect(a.low, a.high - a.low, PROT_READ | PROT_WRITE)) return false;
     if (fresh(a) == 0) return true; // the system provides zeros
@@ -232,8 +232,8 @@ static bool get_checked(Allocation *a) {
     a->address = (uintptr_t)a->base;
     a->span = a->size;
     a->low = a->base, a->high = a->base + a->size;
-    // Large arrays keep the system's zeros, since poison would take up their
-    // memory.
+    // Large arrays keep the system's zeros, since writing poison would make all
+    // of their pages take up memory.
     if (a->size < LARGE) memset(a->base, fresh(*a), a->size);
     return true;
 }

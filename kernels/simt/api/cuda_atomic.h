@@ -31,8 +31,8 @@ enum memory_order {
 
 using namespace std;
 
-/* The operations of atomic<T> and atomic_ref<T> (Self) on the T at at().
- * Read-modify-write functions use the order seq_cst. */
+/* The operations of atomic<T> and atomic_ref<T> (Self) on the T at address
+ * at(). Read-modify-write functions use the order seq_cst. */
 template <class T, class Self> struct simt_atomic {
     static_assert(sizeof(T) <= 8, "atomics have at most 8 bytes");
     typedef T value_type;
@@ -147,7 +147,8 @@ template <class T> struct atomic : cuda::atomic<T, thread_scope_system> {
 };
 } // namespace std
 
-/* No thread continues before the other threads see its writes. */
+/* Make the calling thread's writes visible to all threads before it
+ * continues. */
 SIMT_INLINE void atomic_thread_fence(memory_order,
                                      thread_scope = thread_scope_system) {
     __threadfence();

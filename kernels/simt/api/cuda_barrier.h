@@ -1,7 +1,7 @@
 /* cuda_barrier.h -- cuda::barrier and cuda::memcpy_async, as in <cuda/barrier>.
  *
  * The thread that issues a copy performs it immediately, so code that waits for
- * the end of the copy only waits for the threads. */
+ * the end of the copy waits only for the threads' arrivals. */
 #ifndef SIMT_CUDA_BARRIER_H
 #define SIMT_CUDA_BARRIER_H
 #include "cooperative_groups/memcpy_async.h"
@@ -9,8 +9,9 @@
 
 #ifdef SIMT_CHECK
 /* Functions of the runtime. The first returns whether a barrier belongs to the
- * running block. With the others, a thread that waits for a phase acquires the
- * prior work of the threads that arrive in it. */
+ * running block. The others record arrivals and departures, so that a thread
+ * that waits for a phase acquires the earlier work of the threads that arrive
+ * in it. */
 extern "C" bool simt_block_barrier(const void *barrier);
 extern "C" void simt_tile_arrival(const void *barrier);
 extern "C" void simt_tile_departure(const void *barrier);
@@ -28,7 +29,8 @@ struct simt_nothing {
 template <thread_scope scope = thread_scope_system,
           class Completion = simt_nothing>
 class barrier {
-    uint64_t state; /* number of the phase, then the missing arrivals */
+    uint64_t state; /* upper half: number of the phase; lower half: number of
+                     * missing arrivals */
     uint32_t expected;
     Completion completion;
 

@@ -24,8 +24,8 @@ enum cudaMemcpyKind : int {
 #define CUDART_VERSION 13000
 
 /* These are C++ functions, not extern "C". If a PyTorch with CUDA is loaded,
- * the process also has the real cudaMalloc(), and the dynamic linker would
- * prefer that function to this one if both had the same symbol. */
+ * the process also has the real cudaMalloc(). The dynamic linker would prefer
+ * that function to this one if both had the same symbol. */
 #pragma GCC visibility push(default)
 
 cudaError_t cudaGetLastError(void);

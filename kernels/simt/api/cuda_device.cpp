@@ -93,7 +93,8 @@ static void describe_machine(cudaDeviceProp *p) {
     p->hostNumaId = p->deviceNumaId = -1;
 }
 
-/* Set the limits of an sm_90, since programs choose their launches by them. */
+/* Set the limits of an sm_90, since programs choose their launch sizes by
+ * them. */
 static void describe_limits(cudaDeviceProp *p) {
     p->major = 9;
     p->warpSize = WARP;
@@ -115,8 +116,8 @@ static void describe_limits(cudaDeviceProp *p) {
     p->texturePitchAlignment = 32;
 }
 
-/* Set the supported features. Copies and kernels that may overlap run one after
- * another. */
+/* Set the supported features. Copies and kernels that may overlap on a GPU run
+ * one after another in this runtime. */
 static void describe_features(cudaDeviceProp *p) {
     p->deviceOverlap = p->concurrentKernels = p->asyncEngineCount = 1;
     p->canMapHostMemory = p->unifiedAddressing = p->managedMemory = 1;

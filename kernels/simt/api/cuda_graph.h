@@ -93,7 +93,7 @@ struct cudaMemAllocNodeParams {
     struct cudaMemPoolProps poolProps;
     const struct cudaMemAccessDesc *accessDescs;
     size_t accessDescCount, bytesize;
-    void *dptr; /* address of the memory after the node has been added */
+    void *dptr; /* address of the memory, set when the node is added */
 };
 
 enum cudaGraphMemAttributeType : int {
@@ -197,7 +197,8 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node,
                                  enum cudaGraphNodeType *type);
 cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node,
                                             cudaGraph_t *graph);
-/* kernelParams is NULL, since the node has kept the values of the arguments. */
+/* The result's kernelParams is NULL, since a node keeps copies of its
+ * arguments. */
 cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node,
                                          struct cudaKernelNodeParams *params);
 cudaError_t cudaGraphMemcpyNodeGetParams(cudaGraphNode_t node,

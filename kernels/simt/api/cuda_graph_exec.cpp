@@ -72,8 +72,8 @@ cudaError_t run_work(const Work &work) {
     }
 }
 
-/* Return whether `to` has the same nodes and edges and, if not, the reason and
- * the node. */
+/* Return whether `to` has the nodes and edges of `from` and, if not, the reason
+ * and the first node that differs, if any. */
 static cudaGraphExecUpdateResultInfo compare(const CUgraphExec_st &from,
                                              const CUgraphExec_st &to) {
     if (from.steps.size() != to.steps.size())
@@ -163,7 +163,7 @@ static CUgraphExec_st::Step *step_of(cudaGraphExec_t exec,
     return at < exec->steps.size() ? &exec->steps[at] : 0;
 }
 
-/* Return that step if it has this type, or NULL. */
+/* Return the step of `exec` for `node` if the step has this type, else NULL. */
 static CUgraphExec_st::Step *step_of(cudaGraphExec_t exec, cudaGraphNode_t node,
                                      enum cudaGraphNodeType type) {
     CUgraphExec_st::Step *step = step_of(exec, node);

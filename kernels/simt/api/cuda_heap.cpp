@@ -29,7 +29,7 @@ struct Heap {
     size_t late_bytes = 0;
     size_t used = 0, most_used = 0; /* bytes of device and managed memory */
     size_t room = 0;                /* bytes that were free when none were
-                                     * used */
+                                     * allocated */
     unsigned allocations = 0;
     unsigned checked_launch = 0; /* number of the latest launch at the last
                                   * check */
@@ -69,7 +69,8 @@ void check_after_launches() {
 }
 
 static void check_at_exit() {
-    // Take no blocking lock, since a thread that holds it may no longer exist.
+    // Do not wait for the lock, since a thread that holds it may no longer
+    // exist.
     if (!heap().lock.try_lock()) return;
     check_live(damaged, "at the program's end");
     for (const Allocation &a : heap().late) written_late(a);
@@ -110,11 +111,11 @@ static size_t available_memory() {
     return left_in_container(bytes);
 }
 
-/* Return whether there is room for `size` bytes. Linux promises more memory
- * than it has; a GPU does not. */
+/* Return whether there is room for `size` bytes. Linux may allocate more memory
+ * than the machine has; a GPU does not. */
 static bool has_room(size_t size) {
-    // Small allocations do not query the free memory each time; some of it may
-    // already be in use.
+    // Query the free memory only while no memory is allocated. Later, an
+    // unknown part of the allocated memory is already in use.
     if (!heap().used || !heap().room) heap().room = available_memory();
     return size <= heap().room && heap().used <= heap().room - size;
 }
@@ -203,7 +204,7 @@ cudaError_t release(void *pointer, Memory one, Memory other) {
     return cudaSuccess;
 }
 
-/* Return the allocation of a graph at `pointer`, or NULL if there is none. */
+/* Return a graph's allocation at `pointer`, or NULL if there is none. */
 static Allocation *of_graph(void *pointer) {
     auto found = heap().live.find((uintptr_t)pointer);
     const bool is = found != heap().live.end() &&

@@ -8,13 +8,13 @@ namespace simt::SIMT_FIBERS {
 
 enum Memory : unsigned char { DEVICE, MANAGED, PINNED, REGISTERED };
 
-/* Flags of device memory. The memory of a graph has the same address in each of
- * its launches, even if it is freed between them. Either the graph or the
- * program frees it. */
+/* Flags of device memory. A graph's memory has the same address in each launch
+ * of the graph, even if the memory is freed between launches. Either the graph
+ * or the program frees it. */
 enum { OF_GRAPH = 1, GRAPH_FREES = 2 };
 
-/* One allocation, within `span` bytes from `base`. The bytes from `low` to
- * `high` may be accessed: the allocation and the red zones around it. */
+/* One allocation, inside the `span` bytes from `base` on. The bytes from `low`
+ * to `high` may be accessed: the allocation and the red zones around it. */
 struct Allocation {
     uintptr_t address;
     size_t size;
@@ -45,13 +45,14 @@ bool get_memory(Allocation *a);
  * reports it. */
 bool overrun(const Allocation &a, const char *when);
 
-/* Do the same, and also check before its start, which takes more time. */
+/* Do what overrun() does, and also check for stores before the start of `a`,
+ * which takes more time. */
 bool damaged(const Allocation &a, const char *when);
 
 /* Make freed memory unusable, or make the next write to it detectable. */
 void poison_freed(const Allocation &a);
 
-/* Return whether `a` was written after that; if so, print one line. */
+/* Return whether `a` was written after it was freed; if so, print one line. */
 bool written_late(const Allocation &a);
 
 /* ---- cuda_heap.cpp ------------------------------------------------------ */
@@ -65,8 +66,8 @@ cudaError_t allocate(void **pointer, size_t size, Memory memory,
  * `b`. */
 cudaError_t release(void *pointer, Memory a, Memory b);
 
-/* Record that a graph's memory is freed. Returns false if `pointer` is no such
- * memory. */
+/* Record that a graph's memory is freed. Returns false if `pointer` is not a
+ * graph's memory. */
 bool free_in_graph(void *pointer);
 
 /* Free a graph's memory when the graph no longer exists, unless the program
@@ -81,8 +82,8 @@ cudaError_t unregister_host(void *pointer);
 bool find_allocation(const void *pointer, Allocation *found);
 
 /* Describe the location of a faulting address: ", 4 bytes past the end of
- * allocation 1 ...", or "" if it is near none. Signal handlers may call this
- * function. */
+ * allocation 1 ...", or "" if it is near no allocation. Signal handlers may
+ * call this function. */
 void locate(uintptr_t address, char *text, size_t size);
 
 /* Check for overruns if a kernel has run since the last check. This is limited

@@ -53,8 +53,8 @@ static int resident(const Kernel *kernel, int threads, size_t dynamic) {
     const size_t shared = shared_of(kernel, dynamic) + RESERVED_SHARED;
     int blocks = least(PROCESSOR_BLOCKS, PROCESSOR_WARPS / warps);
     blocks = least(blocks, (int)(PROCESSOR_SHARED / shared));
-    // A cooperative launch must accept the returned number, and such launches
-    // have a limit.
+    // A cooperative launch must accept the returned number of blocks, so the
+    // limit of such launches applies to it.
     const int share = cooperative_limit() / simt_threads();
     return least(blocks, share > 0 ? share : 1);
 }

@@ -60,14 +60,14 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block,
                              void **arguments, size_t shared = 0,
                              cudaStream_t stream = 0);
 /* All blocks run at the same time, so that grid.sync() can wait for them. Their
- * maximum is cudaOccupancyMaxActiveBlocksPerMultiprocessor() times the number
- * of the device's multiprocessors. */
+ * number is limited to cudaOccupancyMaxActiveBlocksPerMultiprocessor() times
+ * the number of the device's multiprocessors. */
 cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid,
                                         dim3 block, void **arguments,
                                         size_t shared = 0,
                                         cudaStream_t stream = 0);
-/* Of the attributes, cooperative has an effect, clusters of more than one block
- * are rejected, and all others are accepted. */
+/* Only the attribute for cooperative launches has an effect. Clusters of more
+ * than one block are rejected; all other attributes are ignored. */
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
                                 const void *kernel, void **arguments);
 
@@ -185,10 +185,10 @@ cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, void (*kernel)(P...),
         bytes, (const void *)kernel, blocks, block_size);
 }
 
-/* Find the block size with the most threads at the same time on a
- * multiprocessor (the larger of two equal ones), and the number of such blocks
- * that fill the device. `shared_of` returns the bytes of dynamic shared memory
- * for a block size. */
+/* Find the block size with which the most threads run at the same time on a
+ * multiprocessor (the largest of equally good sizes), and the number of such
+ * blocks that fill the device. `shared_of` returns the bytes of dynamic shared
+ * memory for a block size. */
 template <class Kernel, class SharedOf>
 cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(
     int *min_grid, int *block_size, Kernel kernel, SharedOf shared_of,

@@ -10,7 +10,7 @@ using namespace simt;
 
 /* ---- allocating --------------------------------------------------------- */
 
-/* Make an allocation, which a capture on this or any other thread forbids. */
+/* Make an allocation, unless a capture of this or another thread forbids it. */
 static cudaError_t get(void **pointer, size_t size, Memory memory,
                        unsigned flags) {
     if (cudaError_t error = forbid_while_capturing(false)) return error;

@@ -52,7 +52,7 @@ SIMT_MISSING(cudaMemPoolExportPointer, "memory shared between processes is")
 SIMT_MISSING(cudaMemPoolImportPointer, "memory shared between processes is")
 #undef SIMT_MISSING
 
-/* Do the same for a type, at the line that uses it. */
+/* Make every use of a type such an error, at the line of the use. */
 #define SIMT_MISSING(name, what)    \
     typedef struct SimtMissing name \
         __attribute__((unavailable(what " not simulated on the CPU")));

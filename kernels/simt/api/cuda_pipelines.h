@@ -56,9 +56,8 @@ template <thread_scope scope> class pipeline {
 
 inline pipeline<thread_scope_thread> make_pipeline() { return {0, 0, 1}; }
 
-/* Make a pipeline. The group's first thread prepares the barriers after all
- * threads have stated their roles; count() receives the number of producers,
- * which it may change. */
+/* Make a pipeline. Each thread calls count(), which may update the number of
+ * producers. Then the group's first thread prepares the barriers. */
 template <class G, thread_scope s, unsigned n, class Count>
 pipeline<s> simt_make_pipeline(const G &group,
                                pipeline_shared_state<s, n> *state,

@@ -9,7 +9,8 @@ namespace simt::SIMT_FIBERS {
 std::recursive_mutex &stream_lock = *new std::recursive_mutex;
 std::atomic<int> captures;
 
-/* The valid handles. They are never destroyed, since calls may come late. */
+/* The valid handles. The sets are never destroyed, since a program may still
+ * make calls while it exits. */
 static std::set<cudaStream_t> &streams = *new std::set<cudaStream_t>;
 std::set<cudaEvent_t> &events = *new std::set<cudaEvent_t>;
 CUstream_st &legacy = *new CUstream_st;

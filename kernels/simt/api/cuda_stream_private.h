@@ -54,19 +54,20 @@ cudaError_t begin_work(cudaStream_t stream, CUstream_st **recording);
  * forbids the function, too. */
 cudaError_t forbid_while_capturing(bool always);
 
-/* Return an error if a stream captures that the legacy stream would have to
- * wait for, since that stream has not run any work yet. Requires the lock. */
+/* Invalidate the captures of all streams that the legacy stream would have to
+ * wait for, and return an error if there are any: their work has not run yet.
+ * Requires the lock. */
 cudaError_t forbid_legacy();
 
-/* Return the error of a kernel that ran before, for a call that waits for the
+/* Return the error of an earlier kernel, for a call that waits for the
  * device. */
 inline cudaError_t arrive() {
     check_after_launches();
     return set_error(pending_error());
 }
 
-/* cuda_graph.cpp: return whether each of `nodes` is one of `others`, or one of
- * these depends on it. */
+/* cuda_graph.cpp: return whether each of `nodes` is one of `others`, or is a
+ * node on which one of `others` depends. */
 bool joined(const Nodes &nodes, const Nodes &others);
 
 } // namespace simt::SIMT_FIBERS

@@ -13,11 +13,11 @@
                          "kernels of the .cu file itself are rewritten for " \
                          "the CPU")))
 #define SIMT_BODY SIMT_BODY_TAKING([=])
-/* The same with explicit captures, in which references stay references. */
+/* SIMT_BODY with explicit captures, in which references stay references. */
 #ifdef SIMT_CHECK
 #define SIMT_BODY_TAKING(...) SIMT_LAUNCH(__VA_ARGS__)
-/* Precedes SIMT_BODY, with arguments such as "a, b", a, b for the parameters
- * that have names. */
+/* Record a kernel's named parameters, before SIMT_BODY. For a and b, the
+ * arguments are "a, b", a, b. */
 #define SIMT_PARAMETERS(...)     \
     SIMT_KERNEL(__func__, true); \
     simt::parameters(&simt_kernel, __VA_ARGS__);
@@ -115,7 +115,7 @@ SIMT_BUILTIN(BlockDim, dim3, peek(here()->block)->block_dim)
 SIMT_BUILTIN(GridDim, dim3, peek(here()->block)->grid_dim)
 #undef SIMT_BUILTIN
 
-/* Return a component of a program's variable that has such a name. */
+/* Return a component of a program's own variable that has a built-in's name. */
 template <class V> SIMT_INLINE auto x(V &v) -> decltype((v.x)) { return v.x; }
 template <class V> SIMT_INLINE auto y(V &v) -> decltype((v.y)) { return v.y; }
 template <class V> SIMT_INLINE auto z(V &v) -> decltype((v.z)) { return v.z; }
@@ -151,8 +151,8 @@ SIMT_INLINE int __syncthreads_count(int predicate SIMT_AND_WHERE) {
     return simt::barrier(predicate != 0 SIMT_THERE);
 }
 
-/* Do the same, and return whether any predicate, or every predicate, is not
- * 0. */
+/* Synchronise likewise, and return whether any predicate, or every predicate,
+ * is not 0. */
 SIMT_INLINE int __syncthreads_or(int predicate SIMT_AND_WHERE) {
     return simt::barrier(predicate != 0 SIMT_THERE) != 0;
 }

@@ -26,8 +26,8 @@ struct WarpsTiles {
 };
 inline thread_local WarpsTiles warps_tiles;
 
-/* The program has none of this code, so no hook of the watch build may record
- * its accesses. */
+/* This code is not the program's own, so the watch build's hooks must not
+ * record its accesses. */
 #ifdef SIMT_CHECK
 #define SIMT_UNSEEN inline __attribute__((noinline, no_sanitize_thread))
 #else
@@ -103,8 +103,9 @@ template <unsigned Size> class warps_tile : public thread_group {
     unsigned meta_group_rank() const { return rank_in_parent; }
     unsigned meta_group_size() const { return parts; }
 
-    /* Return the value of the thread of that rank: all threads offer, read and
-     * continue. */
+    /* Return the value that the thread of this rank passes. No thread reads
+     * before all have offered their values, or continues before all have
+     * read. */
     template <class T> T shfl(T value, unsigned rank) const {
         simt::offer(&value);
         sync();

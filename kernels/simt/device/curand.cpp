@@ -1,9 +1,9 @@
 /* curand.cpp -- many steps of XORWOW at once.
  *
- * A step is linear over the bits of the state, that is, a 160 x 160 matrix A of
- * bits. n steps are A^n, the product of those A^(2^i) for which bit i of n is
- * set. These powers are computed once, each as the square of the previous
- * one. */
+ * A step is linear over the bits of the state: it multiplies them by a 160 x
+ * 160 matrix A of bits. n steps multiply by A^n, the product of those A^(2^i)
+ * for which bit i of n is set. These powers are computed once, each as the
+ * square of the previous one. */
 #include "curand_kernel.h"
 
 namespace {

@@ -28,8 +28,8 @@ template <> struct Bits<double> {
 
 #ifdef SIMT_CHECK
 /* Compute an update from an old value. The runtime calls this function, because
- * a loop in this header would count as steps of the kernel that its author has
- * not written. */
+ * a loop in this header would count as steps of the kernel, although its author
+ * has not written them. */
 template <class T, class Next>
 uint64_t next_value(const void *next, uint64_t seen) {
     static_assert(sizeof(T) <= 8, "atomics have at most 8 bytes");
@@ -40,7 +40,8 @@ uint64_t next_value(const void *next, uint64_t seen) {
     __builtin_memcpy(&wanted, &now, sizeof now);
     return wanted;
 }
-/* Replace *address by next(old), as one access in the program's line. */
+/* Replace *address by next(old). This counts as one access at the program's
+ * line. */
 template <class T, class Next>
 SIMT_INLINE T update(T *address, Next next, int order = __ATOMIC_RELAXED) {
     const uint64_t seen =
@@ -77,8 +78,8 @@ template <class T, class Next> SIMT_INLINE T update(T *address, Next next) {
 }
 #endif
 
-/* Return `old`, and record that the atomic changed nothing if `nothing`: adding
- * 0 is a way to read a flag that other threads set. */
+/* Return `old`. If `nothing` is true, record that the atomic changed nothing,
+ * since adding 0 is a way to read a flag that other threads set. */
 template <class T> SIMT_INLINE T added(T old, bool nothing) {
     fruitless(nothing);
     return old;
@@ -86,9 +87,10 @@ template <class T> SIMT_INLINE T added(T old, bool nothing) {
 
 } // namespace simt
 
-/* The order of the atomics. The compiler must not move an access on which a
- * kernel spins. However, CUDA's atomics order nothing, and the watch build must
- * detect that; nothing moves past its hooks. */
+/* The memory order of the atomics. It must keep the compiler from moving an
+ * access on which a kernel spins. However, CUDA's atomics order nothing, which
+ * the watch build must detect; its hooks keep the compiler from moving anything
+ * past them. */
 #ifdef SIMT_CHECK
 #define SIMT_ORDER __ATOMIC_RELAXED
 #else
@@ -165,7 +167,7 @@ SIMT_INLINE float atomicExch(float *address, float value) {
     return value;
 }
 
-/* Count up to `limit` and restart at 0, or count down from it likewise. */
+/* Count up to `limit` and restart at 0, or down to 0 and restart at `limit`. */
 SIMT_INLINE unsigned atomicInc(unsigned *address, unsigned limit) {
     return simt::update(
         address, [=](unsigned old) { return old >= limit ? 0 : old + 1; });

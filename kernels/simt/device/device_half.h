@@ -63,8 +63,8 @@ template <class Format> inline unsigned short from_double(double x) {
     return Format::from_float(to_odd(x));
 }
 
-/* Return fma(a, b, c). a * b is exact in double. The sum is exact, too, or its
- * error is far from the midpoint between two results. */
+/* Return fma(a, b, c). a * b is exact in double. The sum is exact, too, or so
+ * far from the midpoint between two results that its error does not matter. */
 template <class Format>
 inline unsigned short fused(unsigned short a, unsigned short b,
                             unsigned short c) {

@@ -149,7 +149,7 @@ SIMT_INLINE SIMT_T2 SIMT_N2(__highs2, )(SIMT_T2 a, SIMT_T2 b) {
 
 /* ---- arithmetic --------------------------------------------------------- */
 
-// clang-format off: it takes ##= for two operators
+// clang-format off: it treats ##= as two operators
 #define SIMT_ARITHMETIC(word, op)                                          \
     SIMT_INLINE SIMT_T __h##word(SIMT_T a, SIMT_T b) {                     \
         return (float)a op (float)b;                                       \
@@ -267,8 +267,8 @@ SIMT_INLINE int __hisinf(SIMT_T a) { return __builtin_isinf_sign((float)a); }
 SIMT_RARE(SIMT_T2 __hisnan2(SIMT_T2 a),
           return SIMT_T2((float)__hisnan(a.x), (float)__hisnan(a.y)))
 
-/* Define a comparison of numbers, and comparisons of pairs that return whether
- * it holds for both (b), numbers 0 and 1, or bits. */
+/* Define a comparison of numbers, and the comparisons of pairs. These return
+ * whether it holds for both parts (b), a pair of numbers 0 or 1, or a mask. */
 #define SIMT_COMPARE(word, expression)                           \
     SIMT_INLINE bool __h##word(SIMT_T left, SIMT_T right) {      \
         const float a = left, b = right;                         \

@@ -165,7 +165,8 @@ SIMT_DP2A(__dp2a_hi, 2)
 
 namespace {
 
-/* Apply `f` to every part of x and y of `bits` bits, sign- or zero-extended. */
+/* Apply `f` to x and y, part by part. A part has `bits` bits and is sign- or
+ * zero-extended. */
 template <int bits, bool is_signed, class F>
 unsigned each(unsigned x, unsigned y, F f) {
     const unsigned mask = (1u << bits) - 1;

@@ -77,8 +77,9 @@ SIMT_C double __ull2double_rn(unsigned long long x) noexcept {
 
 namespace simt {
 
-/* Return x, which is an integer, or the nearest representable number, as PTX's
- * cvt does. A NaN becomes 0 or, if either type has 64 bits, the topmost bit. */
+/* Return x, which has an integral value, as a T, or the nearest number that T
+ * can represent, as PTX's cvt does. A NaN becomes 0 or, if either type has 64
+ * bits, the topmost bit. */
 template <class T, class From> SIMT_INLINE T saturate(From x) {
     const T top = (T)1 << (sizeof(T) * 8 - 1);
     const bool is_signed = (T)-1 < (T)0;
@@ -98,7 +99,7 @@ SIMT_C int __float2int_rz(float x) noexcept {
     return simt::saturate<int>(__builtin_truncf(x));
 }
 
-/* Round up (ru) or down (rd), otherwise like the functions above. */
+/* Convert like the functions above, also with rounding up (ru) or down (rd). */
 #pragma GCC visibility push(default)
 #define SIMT_TO_INTEGERS(mode)                    \
     unsigned __float2uint_##mode(float);          \
@@ -237,8 +238,8 @@ unsigned __byte_perm(unsigned x, unsigned y, unsigned selector);
  * upwards or downwards, or ~0u if there is none. */
 unsigned __fns(unsigned mask, unsigned base, int offset);
 
-/* Return c plus the dot product of the four bytes, or of the two halves of `a`
- * with the lower or upper two bytes of `b`. */
+/* Return c plus a dot product: of the four bytes of `a` and `b`, or of the two
+ * halves of `a` and the lower or upper two bytes of `b`. */
 int __dp4a(int a, int b, int c);
 unsigned __dp4a(unsigned a, unsigned b, unsigned c);
 int __dp4a(char4 a, char4 b, int c);

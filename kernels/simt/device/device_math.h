@@ -138,14 +138,14 @@ template <class T> struct Float {}; /* has the member `type` if T is float */
 template <> struct Float<float> {
     typedef float type;
 };
-template <class T> struct Real {}; // has it, as bool, for float and double
+template <class T> struct Real {}; // has `type`, bool, for float and double
 template <> struct Real<float> {
     typedef bool type;
 };
 template <> struct Real<double> {
     typedef bool type;
 };
-template <class T> struct Number {}; // has it for an abs() other than int's
+template <class T> struct Number {}; // has `type` if abs() is not that of int
 template <> struct Number<long> {
     typedef long type;
 };

@@ -1,4 +1,4 @@
-/* device_matrix.cpp -- products of a warp's matrices, and faults of their
+/* device_matrix.cpp -- products of a warp's matrices, and checks of their
  * use. */
 #include "device_matrix.h"
 

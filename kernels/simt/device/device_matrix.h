@@ -3,11 +3,11 @@
  *
  * A fragment of an operand is spread over the lanes in the order of memory
  * without gaps: lane 0 has the first elements, lane 1 the next ones. If the
- * fragment has room for more elements than the matrix has, it begins again. So
- * a lane loads runs of up to 16 bytes. An accumulator is cut into tiles of 8 x
- * 8, of which each lane has two neighbours in a row. A GPU uses another,
- * unspecified layout, so a program may only do the same with every element of a
- * fragment. */
+ * fragment has room for more elements than the matrix has, the elements repeat.
+ * So a lane loads runs of up to 16 bytes. An accumulator is cut into tiles of 8
+ * x 8, of which each lane has two neighbours in a row. A GPU uses another,
+ * unspecified layout, so a program may only apply one operation to all elements
+ * of a fragment. */
 #ifndef SIMT_DEVICE_MATRIX_H
 #define SIMT_DEVICE_MATRIX_H
 #include "simt.h"
@@ -54,15 +54,15 @@ template <int bytes> SIMT_INLINE void move_run(void *to, const void *from) {
 
 #pragma GCC visibility push(default)
 
-/* Fault the launch if `name` receives arguments that no GPU accepts. Such
- * arguments are an address that is no multiple of 32 bytes, or a distance
- * between rows (or columns), `ldm` elements of `size` bytes, that is no
- * multiple of 16 bytes. */
+/* End the launch with a fault if `name` receives arguments that no GPU accepts.
+ * Such arguments are an address that is not a multiple of 32 bytes, or a
+ * distance between rows (or columns), `ldm` elements of `size` bytes, that is
+ * not a multiple of 16 bytes. */
 void check_matrix(const char *name, const void *at, unsigned ldm,
                   unsigned size);
-/* Fault the launch if lanes are missing or pass different addresses or strides.
- * `here`: the lanes that have arrived; `same`: the lanes with lane 0's
- * arguments. */
+/* End the launch with a fault if lanes are missing or pass different addresses
+ * or strides. `here`: the lanes that have arrived; `same`: the lanes with lane
+ * 0's arguments. */
 void check_matrix_lanes(const char *name, unsigned here, unsigned same);
 
 /* Offer this lane's values to the other lanes, until all have called

@@ -13,7 +13,7 @@ enum { SHORT = 1024 }; // length of texts that need no allocation
 
 static std::atomic<size_t> most_printed;
 
-/* Count the bytes, and end the launch if they exceed its limit for printing. */
+/* Count the printed bytes, and end the launch if they exceed the limit. */
 static void count(size_t size) {
     simt::Worker *worker = simt::this_worker;
     const size_t most = most_printed.load(std::memory_order_relaxed);

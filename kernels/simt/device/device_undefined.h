@@ -1,6 +1,6 @@
-/* device_undefined.h -- the reports of the watch build about undefined
- * behaviour of C++: calls to watch/undefined.cpp that g++ inserts, and that are
- * inlined from this header. */
+/* device_undefined.h -- the watch build's reports of undefined behaviour. g++
+ * inserts calls to the functions in this header, which are inlined and call
+ * watch/undefined.cpp. */
 #ifndef SIMT_DEVICE_UNDEFINED_H
 #define SIMT_DEVICE_UNDEFINED_H
 #if defined(SIMT_CHECK) && defined(__x86_64__) && !defined(__clang__)
@@ -17,7 +17,7 @@
 /* Make a call that changes no memory of the kernel. After a plain call, g++
  * would reload values that it has in registers, and the counters would count
  * those loads. The call preserves the 128 bytes that a function may use below
- * its stack. */
+ * its stack pointer. */
 #define SIMT_TELL(function, ...)                                               \
     __asm__ volatile("movq %%rsp, %%rbx\n\t"                                   \
                      "leaq -128(%%rsp), %%rsp\n\t"                             \

@@ -5,11 +5,11 @@
 
 namespace simt {
 
-/* A call in a kernel that makes its lanes meet several times. */
+/* A kernel's call for which the lanes meet several times. */
 struct Call {
     unsigned mask;
-    const void *pc; /* its return address, which is the place in the watch
-                       build's reports */
+    const void *pc; /* the call's return address, which is its place in the
+                     * watch build's reports */
 
     uint64_t shuffle(uint64_t value, unsigned source) const {
         return check_meet_from(mask, SHUFFLE, value, source, pc);
@@ -26,8 +26,8 @@ unsigned lane_of_rank(unsigned mask, unsigned rank) {
 
 unsigned match_any(unsigned mask, uint64_t value) {
     const Call call = {mask, __builtin_return_address(0)};
-    // Request the value of the first remaining lane, until each has been
-    // requested once.
+    // Compare with the value of the first remaining lane, and remove the lanes
+    // with this value, until none is left.
     unsigned left = call.ballot(true), equal = 0;
     while (left) {
         const bool same = call.shuffle(value, __builtin_ctz(left)) == value;
@@ -46,7 +46,7 @@ unsigned match_all(unsigned mask, uint64_t value, int *same) {
     return *same ? all : 0;
 }
 
-/* Apply op() to the values of the lanes of the call, in the order of a tree. */
+/* Reduce the values of the call's lanes with op(), in pairs as in a tree. */
 template <class T, class Op> static T reduce(Call call, T value, Op op) {
     const unsigned here = call.ballot(true), me = lane();
     const unsigned size = __builtin_popcount(here);

@@ -1,8 +1,8 @@
 /* device_warp.h -- joint operations of a warp's 32 lanes: shuffles and votes.
  *
- * `mask` has the lanes that take part; lanes whose threads have ended are not
- * waited for. As with the PTX instruction shfl.sync, a lane whose source is out
- * of range keeps its value. */
+ * `mask` contains the lanes that take part; a call does not wait for lanes
+ * whose threads have ended. As with the PTX instruction shfl.sync, a lane whose
+ * source is out of range keeps its value. */
 #ifndef SIMT_DEVICE_WARP_H
 #define SIMT_DEVICE_WARP_H
 #include "../runtime/engine.h"
@@ -80,7 +80,7 @@ SIMT_INLINE void __syncwarp(unsigned mask = 0xffffffffu) {
     simt::meet(mask, simt::SYNC, 0, simt::lane());
 }
 
-/* Return the lanes that are at this very call at the same time. */
+/* Return the lanes that make this very call at the same time. */
 SIMT_INLINE unsigned __activemask() {
     return simt::active_lanes(simt::promoted());
 }
@@ -90,8 +90,8 @@ SIMT_INLINE unsigned __activemask() {
 #pragma GCC visibility push(default)
 
 namespace simt {
-/* Return the lane that has the `rank`-th bit of `mask`, or 32 if there are
- * fewer bits. */
+/* Return the lane of the set bit of `mask` with this rank, or 32 if fewer bits
+ * are set. */
 unsigned lane_of_rank(unsigned mask, unsigned rank);
 unsigned match_any(unsigned mask, uint64_t value);
 unsigned match_all(unsigned mask, uint64_t value, int *same);
@@ -150,9 +150,9 @@ int __all(int);
 
 namespace simt {
 
-/* The value that a statement of old code stores, as described in shared.py: the
- * active lanes read it before any of them writes, and all of them write before
- * any of them continues. */
+/* The value that a statement of old code stores, as described in shared.py. All
+ * active lanes read before any of them writes, and all write before any of them
+ * continues. */
 template <class T> struct Lockstep {
     unsigned mask;
     T value;

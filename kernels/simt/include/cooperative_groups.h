@@ -127,8 +127,8 @@ class thread_group {
 
 /* ---- the block ---------------------------------------------------------- */
 
-/* The result of barrier_arrive(). The arrival is not announced; barrier_wait()
- * waits until all other threads are there, too. */
+/* The result of barrier_arrive(), which does nothing; barrier_wait() waits
+ * until all other threads have reached it, too. */
 struct arrival_token {};
 
 class thread_block : public thread_group {
@@ -254,7 +254,7 @@ class coalesced_group : public thread_group {
     }
 };
 
-/* Return the threads of the warp that are at this call at the same time. */
+/* Return the threads of the warp that make this call at the same time. */
 SIMT_MEMBER coalesced_group coalesced_threads() {
     return coalesced_group(__activemask());
 }
@@ -318,7 +318,7 @@ class thread_block_tile<Size, void>
         : tile_of_size<Size, (Size > 32)>::type(meta_rank, meta_size) {}
 
   public:
-    /* The tile of a block that has at most `Size` threads. */
+    /* Make a tile of a whole block, which has at most `Size` threads. */
     thread_block_tile(const thread_block &) : thread_block_tile(0, 1) {}
 };
 

@@ -1,7 +1,8 @@
 /* cuda_pipeline.h -- asynchronous copies into shared memory, with the C
- * interface of CUDA's header of that name.
+ * interface of CUDA's header of the same name.
  *
- * They are performed only when a thread waits for them; see asynchronous.h. */
+ * The copies are performed only when a thread waits for them; see
+ * asynchronous.h. */
 #ifndef SIMT_CUDA_PIPELINE_H
 #define SIMT_CUDA_PIPELINE_H
 #include <cuda_runtime.h>

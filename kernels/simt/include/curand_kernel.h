@@ -3,8 +3,9 @@
  *
  * Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy
  * as 1, 2, 3" (2011). XORWOW: Marsaglia, "Xorshift RNGs" (2003). Normal numbers
- * use the method of Box and Muller, and agree as closely as the results of
- * sin() and log(). Not supported: MRG32k3a, MTGP32 and the Sobol generators. */
+ * use the method of Box and Muller. They agree with cuRAND's as closely as
+ * sin() and log() agree on the CPU and the GPU. Not supported: MRG32k3a, MTGP32
+ * and the Sobol generators. */
 #ifndef SIMT_CURAND_KERNEL_H
 #define SIMT_CURAND_KERNEL_H
 #include "simt.h"
@@ -196,7 +197,7 @@ SIMT_INLINE unsigned curand(curandStatePhilox4_32_10_t *state) {
 
 /* ---- distributions ------------------------------------------------------ */
 
-/* Return a number above 0 and up to and including 1. */
+/* Return a number greater than 0 and at most 1. */
 template <class State> SIMT_INLINE float curand_uniform(State *state) {
     return simt::uniform(curand(state));
 }

@@ -1,5 +1,5 @@
 /* driver_types.h -- the types and constants of the CUDA runtime API: names,
- * members and numbers are CUDA's. Whole programs include this header, cells do
+ * members and numbers are CUDA's. Whole programs include this header; cells do
  * not.
  *
  * If CUDA 12 and CUDA 13 differ, the structs have the members of both. */

@@ -26,8 +26,9 @@ struct tf32;
 
 /* ---- the supported fragments -------------------------------------------- */
 
-/* The storage of an operand of type T, and the number of elements per lane of
- * `count` elements; half's elements are each stored at least twice. */
+/* The stored type of an operand of type T, and the number of elements that each
+ * lane stores of `count` elements. Each element of half is stored at least
+ * twice. */
 template <class T> struct simt_operand {
     static_assert((T *)0 != 0, "wmma: half, __nv_bfloat16 and precision::tf32 "
                                "are simulated, other types are not");
@@ -188,8 +189,8 @@ SIMT_INLINE float __float_to_tf32(float x) {
     return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
-/* Return an element as a tensor core reads it, which means truncated for
- * tf32. */
+/* Return an element as a tensor core reads it. For tf32, the low bits are cut
+ * off. */
 template <class T, class Stored> SIMT_INLINE float simt_read(Stored x) {
     if (sizeof x < 4) return (float)x;
     return __uint_as_float(__float_as_uint((float)x) & 0xffffe000u);

@@ -32,13 +32,13 @@ struct Errands {
     unsigned begin, end, size, groups;
 };
 
-/* The operations of a thread. A worker has one Pending for each thread that
- * ever used it. */
+/* The operations of a thread. A worker has one Pending for each thread that has
+ * ever issued an operation. */
 struct Pending {
     Errands of[ERRANDS];
     Thread thread;
-    unsigned long long block; /* number of the worker's block; those of older
-                                 blocks are void */
+    unsigned long long block; /* number of the worker's block; a Pending of an
+                               * older block is void */
 };
 
 /* A bit of Fiber::pending: this thread's copies by cp.async are not delayed. */
@@ -166,10 +166,10 @@ SIMT_INLINE void copy_now(void *to, const void *from, size_t bytes,
 }
 
 /* Issue a copy of `bytes` (4, 8 or 16) bytes, of which the last `zeros` are set
- * to zero. In the watch build all copies are delayed. In other builds only
- * those of the warps' first lanes are, which also spoils the result if a thread
- * does not wait. Recording all of them would cost a sixth of a kernel's
- * speed. */
+ * to zero. In the watch build all copies are delayed. In other builds only the
+ * copies of each warp's first lane are delayed, which is enough to spoil the
+ * result if a thread does not wait. Recording all copies would cost a sixth of
+ * a kernel's speed. */
 SIMT_INLINE void copy_later(void *to, const void *from, size_t bytes,
                             size_t zeros) {
     if (zeros > bytes || (bytes != 4 && bytes != 8 && bytes != 16)) trap();

@@ -136,7 +136,7 @@ static void run_body(Worker *worker, Fiber *self) {
 /* Remove `self`, whose thread has ended, from all structures of its block. */
 static void finish(Worker *worker, Fiber *self) {
     Warp *warp = self->warp;
-    self->pending = 0; // no thread waits for it any more
+    self->pending = 0; // no thread will wait for its operations
     warp->live &= ~(1u << self->thread.linear % WARP);
     worker->live--;
     self->next->prev = self->prev;
@@ -387,7 +387,7 @@ static void shuffle(Worker *worker, uint64_t seed) {
     }
 }
 
-/* Return the index of the block that is run as number `k`. */
+/* Return the index of the k-th block to run, counted from 0. */
 static uint64_t block_at(const Job *job, uint64_t k) {
     if (job->order == SIMT_FORWARD) return k;
     if (job->order == SIMT_REVERSE) return job->blocks - 1 - k;
@@ -470,8 +470,8 @@ void run_blocks(Worker *worker, Job *job) {
     }
     worker->busy.store(0);
     while (worker->looked_at.load()) sched_yield(); // a signal is being sent
-    // Restore the rounding mode, which a kernel may have changed, for NumPy and
-    // others.
+    // Restore the rounding mode, which a kernel may have changed and which
+    // NumPy and other code rely on.
     if (modes_changed(worker->modes)) clean_processor(worker->modes);
     this_worker = 0;
     forget_launches(launch); // remove entries that abandoned threads left

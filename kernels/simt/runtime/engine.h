@@ -141,8 +141,8 @@ SIMT_INLINE Block *peek(Block *const &at) {
 template <class T> SIMT_INLINE T peek(const T &at) { return at; }
 #endif
 
-/* The text between <<< and >>>. It stays on a stack of the host thread until
- * the next kernel call takes it, so the call itself is an ordinary one:
+/* The configuration between <<< and >>>. It stays on a stack of the host thread
+ * until the next kernel call takes it. So the call itself is an ordinary one:
  * arguments are evaluated once and converted to the parameters' types. */
 struct Launch {
     dim3 grid, block;
@@ -173,7 +173,7 @@ void start(Fiber *fiber);
 void complete(Warp *warp, unsigned group, Meeting meeting);
 /* Called each time that a waiting thread gets its turn but cannot continue. */
 void in_vain(Fiber *self);
-/* The same for a spinning thread, which may continue without help from
+/* Called each time that a thread spins; it may continue without help from
  * others. */
 void spin(Fiber *self);
 unsigned active_lanes(Fiber *self);
@@ -212,7 +212,7 @@ void checked_device_names(const char *names);
 uint64_t checked_update(void *address, unsigned size, int order,
                         uint64_t (*next)(const void *closure, uint64_t old),
                         const void *closure);
-/* If `is`, mark the last atomic as one that changed nothing. */
+/* If `is` is true, mark the last atomic as one that changed nothing. */
 void checked_fruitless(bool is);
 #pragma GCC visibility pop
 
@@ -257,9 +257,10 @@ template <class Body> struct OwnCopy<Body, false> {
 };
 
 #ifdef SIMT_CHECK
-/* Do the same from a copy on the thread's stack: hooks inspect each address,
- * and the closure is on the host's stack. The second copy stays in registers,
- * unless it is so large that the stack has no room for two. */
+/* Run the threads from copies of the closure on their stacks, since hooks
+ * inspect each address and the closure is on the host's stack. A second copy
+ * stays in registers, unless it is so large that the stack has no room for
+ * two. */
 template <class Body, bool large = (sizeof(Body) > 4096)> struct SecondCopy {
     typedef OwnCopy<Body> type;
 };
@@ -276,7 +277,7 @@ template <class Body> void run_threads(void *closure) {
         checked_begin_thread(bytes, closure, sizeof bytes);
         typename SecondCopy<Body>::type mine(*(const Body *)bytes);
         // This is always true, but the compiler cannot deduce that. So the body
-        // begins a new basic block, and its first lines are a step.
+        // begins a new basic block, and its first lines count as a step.
         bool goes_on = true;
         asm volatile("" : "+r"(goes_on));
         if (!goes_on) return;
@@ -284,13 +285,13 @@ template <class Body> void run_threads(void *closure) {
     } while (checked_next_thread());
 }
 #else
-/* Run one thread on its fiber, or all of them in a loop. */
+/* Run one thread on its fiber, or all threads of the block in a loop. */
 template <class Body> void run_threads(void *closure) {
     const Body &body = *(const Body *)closure;
     Fiber *self = here();
     Block *block = self->block;
     for (;;) {
-        // A thread may change its copies of the parameters. As on a GPU they
+        // A thread may change its copies of the parameters. As on a GPU, they
         // are copied as bytes, so no thread runs a copy constructor or
         // destructor.
         OwnCopy<Body> mine(body);

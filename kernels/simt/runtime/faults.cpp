@@ -27,8 +27,8 @@ simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
                        cudaError_t error, const char *format, ...) {
     Job *job = worker->job;
     if (job->failed.exchange(true)) return 0;
-    // An endless kernel is at its last step. The signal that ended it may have
-    // arrived anywhere in the functions that it calls.
+    // Report an endless kernel at its last step: the signal that ended it may
+    // have arrived anywhere in the functions that it calls.
     if (kind == SIMT_FAULT_TIMEOUT || kind == SIMT_FAULT_DEADLOCK)
         worker->stopped_at = 0;
     if (worker->checker) job->fault_pc = check_step(worker);
@@ -64,8 +64,8 @@ void warn(const char *format, ...) {
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     warnings++;
-    // This does not use stderr, since a thread that was ended inside fprintf()
-    // may hold its lock.
+    // This does not use stderr, whose lock may be held by a thread that was
+    // ended inside fprintf().
     const char *inspect = getenv("WEFT_RUN_INSPECT"); // set by weft run
     if (inspect)
         dprintf(2, "weft: %s. To see the line: %s\n", text, inspect);
@@ -82,7 +82,7 @@ void report_fault(const simt_fault *fault) {
     if (!sticky.load()) return;
     stuck = error;
     if (checking()) return; // weft inspect reports more
-    // The host may not check errors, and the errors that it receives contain
+    // The host might not check for errors, and the errors that it receives name
     // neither the kernel nor the thread.
     if (fault->kind == SIMT_FAULT_ASSERT)
         warnings++; // assert() has already printed a line
@@ -150,8 +150,8 @@ simt_assert_failed(const char *expression, const char *file, unsigned line,
     if (!worker) __assert_fail(expression, file, line, function);
     const Fiber *self = here();
     const uint3 b = worker->index, t = self->thread.index;
-    // In this runtime the body of a kernel is a lambda, which CUDA's message
-    // does not contain.
+    // Omit the lambda, which is the body of a kernel in this runtime and does
+    // not appear in CUDA's message.
     const char *lambda = strstr(function, "::<lambda");
     const int length = (int)(lambda ? lambda - function : strlen(function));
     char written[400];
@@ -164,8 +164,8 @@ simt_assert_failed(const char *expression, const char *file, unsigned line,
                               t.y, t.z, written);
     const int most = (int)sizeof text - 1;
     if (write(2, text, (size_t)(size < most ? size : most)) < 0) {
-        // Without a reader the write fails, but the launch reports the failure,
-        // too.
+        // The write fails if nothing reads stderr, but the launch also reports
+        // the assertion.
     }
     note_fault(worker, self, SIMT_FAULT_ASSERT, cudaErrorAssert,
                "assertion `%s` failed (%s:%u)", written, file, line);

@@ -9,10 +9,10 @@
  * So a thread finds its Fiber by rounding the stack pointer. This takes neither
  * a thread-local variable nor a register, and the compiler may treat the
  * address as a constant. The guard page turns a stack overflow into a fault
- * instead of a wrong result in a neighbour. A Fiber fills one cache line, and
- * the lines of neighbouring slots map to different cache sets (the unused
- * bytes). Without that, 256 suspended threads would compete for the same eight
- * ways of the L1 cache. */
+ * instead of a wrong result in a neighbour. A Fiber fills one cache line. The
+ * number of unused bytes varies, so that the lines of neighbouring slots map to
+ * different cache sets. Otherwise, 256 suspended threads would compete for the
+ * same eight ways of the L1 cache. */
 #ifndef SIMT_FIBER_H
 #define SIMT_FIBER_H
 #include "vector_types.h"

@@ -113,7 +113,7 @@ void run_job(Job *job, int workers) {
 void add_workers(Job *job, int number) {
     std::lock_guard<std::mutex> guard(pool->lock);
     if (pool->job != job) return;
-    // `lock` guards `threads`, too: the launching thread has its workers.
+    // The launching thread adds no more workers, so `lock` guards `threads`.
     const int needed = pool->busy + pool->seats + number;
     while (pool->threads < needed && add_thread()) {
     }

@@ -185,7 +185,7 @@ static _Unwind_Reason_Code change_return(struct _Unwind_Context *frame,
                                          void *raw) {
     const Text *text = (const Text *)raw;
     const uintptr_t code = _Unwind_GetIP(frame);
-    // This frame is not in the text, so continue with the next.
+    // This frame's code is outside `text`; continue with the next frame.
     if (code - text->start >= text->size) return _URC_NO_REASON;
     uintptr_t *slot = (uintptr_t *)_Unwind_GetCFA(frame) - 1;
     if (worker_at((uintptr_t)slot) && *slot == code)

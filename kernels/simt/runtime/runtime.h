@@ -175,9 +175,9 @@ void unwatch_launch();
 void forget_watchdog(); /* for a forked child */
 
 /* faults.cpp */
-/* Make this the launch's fault if it is the first one, for all of its threads
- * (`self` NULL) or for one thread. Returns the entry to complete, or NULL if it
- * is not the first. */
+/* Record a fault of a thread, or of all threads if `self` is NULL, as the
+ * launch's fault if it is the first. Returns the entry to complete, or NULL if
+ * it is not the first. */
 simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
                        cudaError_t error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

@@ -1,9 +1,9 @@
 /* signals.cpp -- turns the faults of a kernel's thread into its launch's fault.
  *
  * The runtime handles the signals of faults while a launch runs, and for some
- * milliseconds after it, since installing and removing five handlers would
- * double the cost of a short launch (watchdog.cpp). If the stack pointer is on
- * a fiber, the handler records the fault and makes the thread continue in
+ * milliseconds after it (watchdog.cpp). Installing and removing five handlers
+ * for each launch would double the cost of a short one. If the stack pointer is
+ * on a fiber, the handler records the fault and makes the thread continue in
  * land(), at the top of its stack; the thread never returns to its old place.
  * All other signals go to the previously installed handler. */
 #include "signals.h"
@@ -39,9 +39,9 @@ void hook(Hook *hook, bool polite) {
         sigaction(hook->number, &old, 0);
     } else if (!is_ours(hook, &old)) {
         hook->later = old;
-        // The hook is installed but not on top: this handler was installed over
-        // the hook, and calls it. If it were below as well, the two would call
-        // each other forever.
+        // If the hook is already installed, `old` was installed over it and
+        // calls it. If `old` were also the hook's `below`, the two handlers
+        // would call each other forever.
         if (!hook->hooked) hook->below = old;
         hook->hooked = true;
         hook->passed = false;
@@ -261,8 +261,8 @@ static bool caught; // guarded by launching()
 
 void catch_faults() {
     struct sigaction now;
-    // The handlers remain installed since the last launch, unless another one
-    // was put on top meanwhile.
+    // The handlers remain installed since the last launch, unless another
+    // handler was installed over them meanwhile.
     if (caught && !sigaction(SIGSEGV, 0, &now) && is_ours(&hooks[0], &now))
         return;
     for (Hook &each : hooks) hook(&each, false);

@@ -4,8 +4,8 @@
  * and sleeps when there is none. A launch costs one more store at its beginning
  * and one at its end. The thread sends SIGURG (which has no effect on code that
  * does not handle it) to the workers
- *   - of a launch that must end: Ctrl-C, the time limit, another worker's
- *     fault. The handler takes the worker out of its block.
+ *   - of a launch that must end because of Ctrl-C, the time limit, or another
+ *     worker's fault. The handler takes the worker out of its block.
  *   - whose block has made no step since the last check: the running thread may
  *     be waiting, in its own loop, for another thread of its block. The handler
  *     lets the others run (preempt.cpp).
@@ -114,8 +114,8 @@ void leave_if_stopped(Worker *worker) {
 }
 
 #if SIMT_SIGNALS
-/* Called on the thread's stack if its launch must end, instead of the
- * interrupted code. */
+/* Called on the thread's stack, instead of the interrupted code, if the launch
+ * must end. */
 void land_stopped() {
     Worker *worker = this_worker;
     clean_processor(worker->modes);
@@ -137,7 +137,7 @@ static Text runtime_text, kernel_text; // the extents of the runtime's and the
 
 /* Pass a signal that is not the watchdog's to the previous handler. */
 static void pass_on(siginfo_t *info, void *raw) {
-    // The watchdog itself has sent such a signal.
+    // The watchdog itself has sent this signal.
     if (info->si_code == SI_TKILL && info->si_pid == getpid()) return;
     if (poke_hook.below.sa_flags & SA_SIGINFO ||
         (poke_hook.below.sa_handler != SIG_DFL &&
@@ -195,9 +195,9 @@ static void poke(Worker *worker, unsigned number) {
     worker->looked_at.store(false);
 }
 
-/* Check one worker, and return false if its block has made progress since the
- * last check. If it has not, let its other threads take turns. *wait is limited
- * to the number of microseconds until the next check. */
+/* Check one worker, and return whether its block has made no progress since the
+ * last check. If so, let the block's other threads take turns. *wait is lowered
+ * to the microseconds until this worker's next check. */
 static bool stands_still(Worker *worker, unsigned number, int *wait) {
     int turn = LOOK_US;
     const uint64_t now = steps(worker);
@@ -205,8 +205,7 @@ static bool stands_still(Worker *worker, unsigned number, int *wait) {
     if (!still) {
         worker->seen_steps = now;
         worker->turns_given = 0;
-        // A thread that waited for another thread will soon wait for the next
-        // one.
+        // A thread that has waited for another thread will soon wait again.
         if (worker->hot > 0 && worker->hot--) turn = SLICE_US;
     } else if (!worker->waiting) { // waiting at a grid barrier is normal
         worker->hot = HOT_LOOKS;
@@ -214,7 +213,7 @@ static bool stands_still(Worker *worker, unsigned number, int *wait) {
         poke(worker, number);
         // Start with short turns, since one thread may wait for many. If that
         // has not helped, take longer ones, since the threads are then working
-        // and lose time by turns.
+        // and lose time with each turn.
         const int rounds = ++worker->turns_given / (4 * worker->threads) + 1;
         if (rounds < LOOK_US / SLICE_US) turn = rounds * SLICE_US;
     }

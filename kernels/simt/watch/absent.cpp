@@ -2,8 +2,8 @@
  * part.
  *
  * CUDA's rules (Programming Guide, "Warp Shuffle Functions" and "Warp Vote
- * Functions"): all lanes of the mask that have not exited make the same call,
- * and a shuffle that reads from a lane outside the call gets an undefined
+ * Functions"): all lanes of the mask that have not exited must make the same
+ * call, and a shuffle that reads from a lane outside the call gets an undefined
  * value. So two events are findings: a lane of the mask has reached the
  * kernel's end by another path, or a shuffle reads a lane that does not take
  * part. The sentences are the same as in lib/weft/pykernel/sim/warp.py. */
@@ -56,10 +56,11 @@ std::string reason(const Call &call, unsigned lane) {
     return text;
 }
 
-/* Return whether the value that the lane reads makes its result wrong. In a sum
- * over the first 8 lanes by steps of 4, 2 and 1, the last lanes read past the
- * group, but nothing uses their sums. However, every lane may use the group's
- * result. */
+/* Return whether the value that the lane reads spoils a result that matters. In
+ * a sum over the first 8 lanes by steps of 4, 2 and 1, the last lanes read past
+ * the group, but nothing uses their sums. So unless the lane reads an ended
+ * lane of the mask, only the lane with the group's result counts: the first if
+ * it reads upwards, else the last. */
 bool is_misled(const Call &call, unsigned lane) {
     const unsigned source = call.warp->source[lane];
     if (call.group >> source & 1) return false;

@@ -1,6 +1,6 @@
 /* atomics.cpp -- the hooks for __atomic builtins in instrumented code,
- * including the host's code. Each is one access, followed by the operation
- * itself. */
+ * including the host's code. Each hook records one access and then performs the
+ * operation itself. */
 #include "counters.h"
 #include "hooks.h"
 
@@ -105,8 +105,7 @@ void __tsan_atomic_signal_fence(int) {}
 }
 #pragma GCC visibility pop
 
-/* ---- the parts of atomicAdd(float *) and similar functions
- * ----------------- */
+/* ---- the parts of atomicAdd(float *) and similar functions --------------- */
 
 namespace simt::SIMT_FIBERS {
 
@@ -117,7 +116,7 @@ SIMT_INLINE uint64_t update(void *address, const void *pc, int order,
                             Next *next, const void *closure) {
     hook<sizeof(T)>(address, pc, UPDATE, (uint8_t)order);
     Checker *checker = running_checker();
-    if (checker) go_inside(checker->worker); // next() is no step of the kernel
+    if (checker) go_inside(checker->worker); // next() is not kernel code
     T *at = (T *)address, old = __atomic_load_n(at, __ATOMIC_SEQ_CST), now;
     do now = (T)next(closure, old);
     while (!__atomic_compare_exchange_n(at, &old, now, false, __ATOMIC_SEQ_CST,

@@ -64,9 +64,9 @@ void note_first_write(Checker *checker, const Fiber *self,
     }
 }
 
-/* Return whether no other thread has written any of its bytes by now. A
- * volatile read does not race with such a write, but it did read bytes that had
- * not been written. */
+/* Return whether to report the read: no other thread has written any of its
+ * bytes by now. A volatile read is always reported, since it does not race with
+ * such a write, but did read bytes that had not been written. */
 static bool is_blank(const Checker *checker, const Blank &blank) {
     if (blank.own || blank.access.is_volatile) return true;
     const uint8_t *states =
@@ -80,7 +80,7 @@ void tell_blanks(Checker *checker, Space space) {
     if (!checker->blanks) return;
     auto &all = checker->blanks->of(space);
     if (all.empty()) return;
-    // Sort by address, so that the read at the lowest address of a thread is
+    // Sort by address, so that each thread's read at the lowest address is
     // reported.
     std::map<uintptr_t, const std::vector<Blank> *> sorted;
     for (const auto &entry : all) sorted[entry.first] = &entry.second;

@@ -3,8 +3,8 @@
  *
  * A release is recorded with its variable. An acquisition is recorded with its
  * block, its variable, and the number of releases that the variable had by
- * then. To decide whether an access of another block came before, the search
- * goes back from the acquisitions of the running block. If in doubt the answer
+ * then. To decide whether an access of another block came first, the search
+ * goes back from the acquisitions of the running block. If in doubt, the answer
  * is yes, which avoids false alarms. */
 #include "block_signals.h"
 
@@ -123,7 +123,7 @@ void finish_reading(Checker *checker) {
 
 /* ---- searching ---------------------------------------------------------- */
 
-/* Return whether the release covers this access of its block. */
+/* Return whether the release covers this access by the releasing block. */
 static bool covers(const Release &release, Mention m) {
     const Told &told = release.told;
     const unsigned id = id_of(m), thread = thread_of(m);

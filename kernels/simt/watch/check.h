@@ -10,7 +10,7 @@
  *     ubsan.*, undefined.cpp               ... for an index, a shift, a cast
  *     library.cpp                          ... for malloc() and so on
  *     engine.cpp, meetings.cpp             barriers and similar, out of line
- *     absent.cpp                           lanes that do not reach them
+ *     absent.cpp                           lanes that do not reach a call
  *     launch.*                             the life of a launch
  *     sites.cpp                            places in the program
  *     memory.*, variables.cpp              bytes that may be accessed
@@ -19,11 +19,11 @@
  *     races.*, cells.cpp, sync.*           accesses that nothing orders
  *     block_signals.*                      the order between blocks
  *     race_findings.cpp                    the sentence about a race
- *     faults.cpp                           faults of a block, of a launch
+ *     faults.cpp                           faults of a block or a launch
  *     names.cpp                            the names of arrays and threads
- *     log.*, match.cpp                     accesses become requests of warps
- *     tally.cpp, cost.cpp, counters.*      the cost of these, and the sums
- *     findings.cpp, report.*               all of it as text
+ *     log.*, match.cpp                     from accesses to requests of warps
+ *     tally.cpp, cost.cpp, counters.*      the cost of requests, and the sums
+ *     findings.cpp, report.*               all results as text
  *     simt_check.h                         calls for the rest of the project */
 #ifndef SIMT_CHECK_PRIVATE_H
 #define SIMT_CHECK_PRIVATE_H
@@ -132,8 +132,8 @@ struct Checker {
     Log log;
 };
 
-/* Return the checker of the calling thread, or NULL for a host thread or an
- * unchecked one. */
+/* Return the checker of the calling thread, or NULL if this is a host thread or
+ * is not checked. */
 SIMT_INLINE Checker *running_checker() {
     const uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
     if (stack - fibers.base >= fibers.bytes) return 0;
@@ -210,8 +210,8 @@ struct Found {
 /* Keep a finding, or count it with those of the same kind, places and array. Of
  * these, the finding with the first block and thread is reported. */
 void add_finding(const Job *job, const Found &found);
-/* Return whether add_finding() would only count the finding, before its text is
- * made. If so, this function counts it. */
+/* Return whether add_finding() would only count the finding, so that its text
+ * is not needed. If so, this function counts it. */
 bool count_known(const Job *job, const Found &found);
 size_t findings_known();
 void clear_findings();
@@ -259,8 +259,8 @@ void name_shared(const Job *job, const SharedMember &array, unsigned offset);
  * range of the arena. *known receives whether any module's image contains the
  * address at all. */
 bool find_variable(uintptr_t address, Array *found, bool *known);
-/* Do the same for pinned or registered memory of the host, and for device
- * memory that is older than the arena. */
+/* Find, and represent likewise, pinned or registered memory of the host or
+ * device memory that is older than the arena. */
 bool find_host_memory(uintptr_t address, Array *found);
 /* Return the file of the module that contains `pc`, or NULL if there is none;
  * *offset receives pc relative to the module's addresses. */

@@ -50,8 +50,8 @@ static unsigned sectors_of(unsigned size, unsigned mask, const uintptr_t *at) {
  * after another. In each turn, lanes with other elements of the same sector run
  * with them. */
 static unsigned sectors_of_atomics(unsigned mask, const uintptr_t *at) {
-    uintptr_t known[WARP]; // elements, how often each was met, and their
-    uint8_t times[WARP];   // number
+    uintptr_t known[WARP]; // the addresses of the elements met so far
+    uint8_t times[WARP];   // how often each of them was met
     unsigned count = 0, sum = 0;
     for (unsigned left = mask; left; left &= left - 1) {
         const uintptr_t address = at[__builtin_ctz(left)];
@@ -94,8 +94,8 @@ static unsigned turns_of(unsigned word_size, unsigned mask,
     return turns;
 }
 
-/* Return the same for atomics: a bank serves its lanes one after another, even
- * those that access the same word. */
+/* Return the number of turns for atomics. A bank serves its lanes one after
+ * another, even those that access the same word. */
 static unsigned turns_of_atomics(unsigned word_size, unsigned mask,
                                  const uintptr_t *at) {
     const unsigned banks = 4 * BANKS / word_size;

@@ -68,8 +68,8 @@ struct SiteArray {
     SiteArray *next; /* next array of the same site */
 };
 
-/* The numbers of times that lanes on different paths reach a site, while they
- * are matched. */
+/* How often the lanes on different paths reach a site, counted while their
+ * requests are matched. */
 struct Times {
     unsigned seen;        /* visits of this lane so far */
     unsigned most, least; /* visits of the busiest lane; visits of the least
@@ -122,14 +122,14 @@ struct Tally {
 /* ---- match.cpp ---------------------------------------------------------- */
 
 bool prepare_match(Tally *tally); /* false: out of memory */
-/* Count the entries in the logs of a warp. If no lane is `live` this empties
+/* Count the entries in the logs of a warp. If no lane is `live`, this empties
  * the logs; otherwise entries that may belong to a live lane's request stay. */
 void count_warp(Log *log, unsigned warp, unsigned live);
 
 /* ---- tally.cpp ---------------------------------------------------------- */
 
 Tally *create_tally(Checker *checker);
-Tally *first_tally(); /* the first of all tallies that were created */
+Tally *first_tally(); /* the first tally in the list of all */
 /* Begin a launch on this worker, with all counts zero. */
 void begin_tally(Tally *tally, unsigned launch);
 SiteTally *make_site(Tally *tally, unsigned site);
@@ -159,8 +159,8 @@ SIMT_INLINE uintptr_t address_of(uint64_t entry) {
 Cost cost_of(Space space, Kind kind, unsigned size, unsigned mask,
              const uintptr_t *at);
 
-/* Return the kind as which a site's accesses count: for a GPU, the load() and
- * store() of a cuda::atomic are loads and stores. */
+/* Return the kind that a site's accesses count as: on a GPU, the load() and
+ * store() of a cuda::atomic are plain loads and stores. */
 Kind counted_as(unsigned site);
 void count_as(unsigned site, Kind kind);
 

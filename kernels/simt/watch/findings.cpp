@@ -20,7 +20,7 @@ struct Kept {
     unsigned long long count;
 };
 
-/* The fields that are equal in all findings that one of them represents. */
+/* The fields in which findings must agree to be counted as one finding. */
 typedef std::tuple<std::string, unsigned, unsigned, const void *, const void *,
                    std::string, unsigned, unsigned, bool>
     Key;
@@ -52,7 +52,7 @@ static std::tuple<unsigned, unsigned, unsigned> rank(uint3 i) {
     return {i.z, i.y, i.x};
 }
 
-/* Return whether `f` was found by an earlier thread than the reported one. */
+/* Return whether the thread of `f` comes before the kept finding's thread. */
 static bool is_earlier(const Found &f, const Kept &kept) {
     const Found &told = kept.found;
     if (!f.block || !told.block) return false;
@@ -184,9 +184,9 @@ static void write_finding(Sink *sink, const Kept &kept) {
                 kept.count);
 }
 
-/* Return whether another finding reports the same copy. A finding about its
- * early use explains why nothing orders the two accesses, or why no thread has
- * waited for the copy. */
+/* Return whether another finding explains this one. A finding about an early
+ * use of the same copy explains why nothing orders the two accesses, or why no
+ * thread has waited for the copy. */
 static bool is_told_better(const Found &found) {
     const bool race = !strcmp(found.kind, "race");
     if (!race && (strcmp(found.kind, "unwaited") || found.other_site))

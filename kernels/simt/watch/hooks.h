@@ -105,7 +105,8 @@ SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
             return;
     }
     if (mark.kind == WRITE) checker->changes++;
-    // This comes first because other threads may run before it returns.
+    // Log the access first, because other threads may run before this call
+    // returns.
     if (checker->log_on && it.site) log_access(checker, self, it);
     uint8_t *states =
         (it.space == SHARED ? checker->shared_states : arena.states) +
@@ -118,8 +119,8 @@ SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
     if (checker->races_on) races_access(checker, self, it);
 }
 
-/* Do the same for code that may be the host's. This is the slow path; see
- * plain.h. */
+/* Handle an access like access(), but by code that may be the host's. This is
+ * the slow path; see plain.h. */
 template <unsigned size>
 __attribute__((noinline)) void hook(const volatile void *address,
                                     const void *pc, Mark mark,

@@ -48,7 +48,8 @@ static Checker *create_checker(Worker *worker) {
 }
 
 Checker *check_begin_worker(Worker *worker) {
-    // If the worker's stacks are elsewhere, the hooks treat it as host code.
+    // If the worker's stacks are elsewhere, the hooks treat its code as the
+    // host's.
     const uintptr_t slots = (uintptr_t)worker->slots;
     if (!checking() || slots - fibers.base >= fibers.bytes) return 0;
     if (!worker->own_checker) worker->own_checker = create_checker(worker);

@@ -19,7 +19,8 @@ void check_at_meeting(Worker *worker, Warp *warp, unsigned group);
 void check_before_grid_barrier(Worker *worker, unsigned epoch);
 void check_after_grid_barrier(Worker *worker, unsigned epoch);
 
-/* Return how often its threads have changed memory that others may see. */
+/* Return how often the worker's threads have changed memory that others may
+ * see. */
 uint64_t check_changes(const Worker *worker);
 /* Return the start of the basic block that the worker was last in. */
 const void *check_step(const Worker *worker);
@@ -31,7 +32,8 @@ bool check_together(const Warp *warp, unsigned mask, Meeting meeting);
 /* Handle a block whose threads all wait forever. If they wait for a lane,
  * report which thread waits for which. */
 void check_deadlock(Worker *worker);
-/* Do meet() by a GPU's strict rules, for a call that returns to `pc`. */
+/* Perform meet() under a GPU's strict rules, for a call that returns to
+ * `pc`. */
 uint64_t check_meet_from(unsigned mask, Meeting meeting, uint64_t value,
                          unsigned source, const void *pc);
 

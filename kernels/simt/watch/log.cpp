@@ -82,9 +82,9 @@ static bool catch_up(Checker *checker, Fiber *self) {
     return false;
 }
 
-/* Requests that may still get a lane that is running stay in the logs. If the
- * lanes' paths differ so much that this makes no room, the requests are counted
- * as they are. A request in two parts may then count as two. */
+/* Requests that a running lane may still join stay in the logs. If the lanes'
+ * paths differ so much that this makes no room, all requests are counted as
+ * they are. A request in two parts may then count as two. */
 void log_full(Checker *checker, Fiber *self) {
     enum { ROOM = LOG_ENTRIES / 8 };
     Log *log = &checker->log;

@@ -44,8 +44,8 @@ void log_end_block(Checker *checker, Block *block);
  * barrier. */
 void log_at_barrier(Checker *checker, Block *block);
 inline void log_at_meeting(Checker *, Warp *, unsigned) {}
-/* Add the sums of all workers to the kernel's after they have ended. Called for
- * every instrumented launch, with or without counters. */
+/* After all workers have ended, add their sums to those of the kernel. Called
+ * for every instrumented launch, with or without counters. */
 void counters_end_launch(Job *job);
 
 /* Handle a full log of thread `self`. Returns when the log has room again;

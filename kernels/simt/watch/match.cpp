@@ -110,8 +110,8 @@ struct Met {
     Group groups[WARP];
 };
 
-/* Return whether the entries from `start` on are of the same sites and basic
- * blocks. */
+/* Return whether entries [start, end) of the two logs belong to the same sites
+ * and basic blocks. */
 static bool same_way(const uint64_t *one, const uint64_t *other, unsigned start,
                      unsigned end) {
     for (unsigned k = start; k < end; k++) {
@@ -182,8 +182,9 @@ static void survey(Tally *tally, Met *met, unsigned start) {
     }
 }
 
-/* Return the number of complete requests: all of them, or those that lack no
- * lane that is still running. */
+/* Return the number of requests to count now, and reset the visits: all
+ * requests or, while lanes are still running, those that all of these lanes
+ * have joined. */
 static unsigned whole(Times *times, unsigned live) {
     times->take = times->most;
     if (live && times->live < __builtin_popcount(live))
@@ -195,7 +196,8 @@ static unsigned whole(Times *times, unsigned live) {
     return times->take;
 }
 
-/* Make rows for the complete requests, and return their number. */
+/* Count complete executions of basic blocks, make rows for complete requests,
+ * and return the number of rows. */
 static unsigned make_rows(Tally *tally, Met *met, unsigned live) {
     for (int i = 0; i < met->steps_count; i++)
         met->steps[i]->executions += whole(&met->steps[i]->times, live);

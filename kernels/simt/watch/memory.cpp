@@ -198,7 +198,7 @@ static bool take(Owner &o, size_t size, Extent *out) {
 
 /* ---- arrays ------------------------------------------------------------- */
 
-/* Return the number of addresses that this process may have, or 0 if it is
+/* Return the size in bytes of this process's address space, or 0 if it is
  * unknown. */
 static size_t addresses() {
     char text[64] = {};

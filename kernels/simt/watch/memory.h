@@ -55,9 +55,9 @@ extern __attribute__((visibility("hidden"))) Arena arena;
 /* Begin to check device memory, when the first instrumented library is loaded.
  * Returns true if there is an arena. */
 bool start_checking();
-/* Reserve addresses for a shadow of the arena, `each` zeroed bytes for each
- * word. It is writable as far as arrays reach. Returns NULL if there is no
- * room. */
+/* Reserve addresses for a shadow of the arena, with `each` zeroed bytes per
+ * word. The shadow is writable as far as arrays reach. Returns NULL if there is
+ * no room. */
 void *reserve_shadow(size_t each);
 bool checking();
 
@@ -77,8 +77,8 @@ bool nearest_array(uintptr_t offset, Array *found);
 void name_array(uintptr_t offset, const char *name, size_t length,
                 unsigned element);
 
-/* Record that the host has written, or copied. Bytes outside the arena are
- * ignored. */
+/* Record that the host has written or copied `size` bytes. Bytes outside the
+ * arena are ignored. */
 void mark_written(const void *at, size_t size);
 void mark_copied(const void *to, const void *from, size_t size);
 

@@ -42,7 +42,7 @@ template <> struct StatesOf<16> {
 };
 
 /* Return whether all bytes may be accessed this way, and note the first write
- * of some. */
+ * to any of them. */
 template <unsigned size, Kind kind>
 SIMT_INLINE bool states_allow(const Checker *checker, uint8_t *states) {
     typedef typename StatesOf<size>::type Word;
@@ -61,7 +61,7 @@ SIMT_INLINE bool states_allow(const Checker *checker, uint8_t *states) {
 enum Effort { QUICK, PLAIN };
 
 /* Return whether an access by code of this tag (check.h) races with no earlier
- * one. */
+ * access. */
 template <unsigned size, Kind kind, Space space, Effort effort>
 SIMT_INLINE bool races_allow(const Races &races, const Fiber *self,
                              uintptr_t offset, uint64_t tag) {

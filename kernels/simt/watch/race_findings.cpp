@@ -94,8 +94,9 @@ void note_first_look(unsigned site) {
         first_looks[site] = true;
 }
 
-/* Only the swap reveals that a read is such a first look. Until then the read
- * is a finding; this function removes it from the report. */
+/* Return whether `found` is about a read before a compare-and-swap. Only the
+ * swap reveals this, so the finding already exists and must be left out of the
+ * report. */
 bool is_first_look(const Found &found) {
     if (strcmp(found.kind, "race") || !first_looks[found.site]) return false;
     return site_at(found.site).kind == READ &&

@@ -59,7 +59,7 @@ static bool reserve_global(Cells *cells, size_t of_a_word) {
     return cells->cells && cells->others && cells->updates;
 }
 
-/* Reserve the same for `count` words or bytes of shared memory. */
+/* Reserve shadows of `count` words or bytes of shared memory. */
 static bool reserve_cells(Cells *cells, size_t count) {
     cells->cells = (Cell *)reserve(count * sizeof(Cell));
     cells->others = (Mention *)reserve(count * sizeof(Mention));

@@ -149,7 +149,8 @@ SIMT_INLINE Mention mention(const Races &races, const Fiber *self,
            (Mention)thread << THREAD_SHIFT | (Mention)site << SITE_SHIFT;
 }
 
-/* Return whether a write (or an entry in its place) certainly came before. */
+/* Return whether a write, or an entry in its place, certainly came before
+ * `now`. */
 SIMT_INLINE bool plainly_before(const Races &races, Mention write, Mention now,
                                 unsigned floor) {
     const unsigned id = id_of(write);
@@ -186,7 +187,7 @@ SIMT_INLINE bool read_plainly(const Races &races, const Cells &cells, size_t i,
     return true;
 }
 
-/* Do the same for a write. */
+/* Check and note a plain write likewise. */
 SIMT_INLINE bool write_plainly(const Races &races, const Cells &cells, size_t i,
                                Mention now, unsigned floor) {
     Cell *cell = cells.cells + i;
@@ -210,8 +211,8 @@ SIMT_INLINE bool quickly_before(Mention write, Mention now, unsigned floor) {
     return (write ^ now) < 1u << THREAD_SHIFT && !(write & (UPDATED | BYTES));
 }
 
-/* Do the same as read_plainly() and write_plainly(), without their less common
- * cases. */
+/* Check and note an access like read_plainly() and write_plainly(), but without
+ * their less common cases. */
 SIMT_INLINE bool read_quickly(const Cells &cells, size_t i, Mention now,
                               unsigned floor) {
     Cell *cell = cells.cells + i;

@@ -32,8 +32,8 @@ void found_uneven(Checker *checker);
 
 /* ---- absent.cpp --------------------------------------------------------- */
 
-/* Report lanes that take no part although the call of the lanes in `group`,
- * which meet, includes or reads them. */
+/* Report lanes that do not take part in the call of the lanes in `group`,
+ * although the call's mask includes them or a lane reads their values. */
 void find_absent(Checker *checker, const Warp *warp, unsigned group);
 
 /* ---- meetings.cpp ------------------------------------------------------- */

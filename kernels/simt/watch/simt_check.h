@@ -17,8 +17,8 @@ extern "C" {
  * nothing. */
 void simt_check_begin(void);
 
-/* Return all results since then as JSON text, or NULL if memory runs out. The
- * caller must free it with simt_check_free().
+/* Return all results since simt_check_begin() as JSON text, or NULL if memory
+ * runs out. The caller must free it with simt_check_free().
  *
  *     {"modules": ["/path/lib.so", ...],
  *      "findings": [{"kind", "text", "site": [module, offset] | null,
@@ -44,11 +44,11 @@ void simt_check_begin(void);
  * are 0 unless the compiler supplied them. "thread", "other", "index" and
  * "array" may be null like "block". Kinds are those of weft.report.KINDS.
  * "index" is a number, or a list of them if the array is declared with several
- * sides. "barriers" are those that the block of a race had left by then. For
- * each of them, "visits" is how often the block had left it, and "before" has
- * the visits of all barriers when it last left this one. "last" is the index in
- * "at" of the barrier that it left last, or -1. "one_warp" is whether the two
- * threads of each such race are of one warp.
+ * sides. "barriers" lists the barriers that the block of a race had left by
+ * then. For each of them, "visits" is how often the block had left it, and
+ * "before" has the visits of all barriers when the block last left this one.
+ * "last" is the index in "at" of the barrier that it left last, or -1.
+ * "one_warp" is whether the two threads of each such race are of one warp.
  *
  * Kernels are summed over their launches; grid and block are those of the last
  * launch. The numbers of a site are those of weft.report.Place, "size" is in

@@ -1,4 +1,4 @@
-/* sites.cpp -- number the places in a program that access memory. */
+/* sites.cpp -- the numbering of the places in a program that access memory. */
 #include <mutex>
 #include <unordered_map>
 

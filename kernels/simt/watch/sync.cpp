@@ -74,8 +74,8 @@ static void meet_all(Races &races, unsigned threads, unsigned warp,
     sync.together[warp] = id;
 }
 
-/* Handle a meeting of some lanes: each of their rows becomes the union of all
- * of them, plus the meeting. */
+/* Handle a meeting of some lanes: the row of each lane becomes the union of
+ * these lanes' rows, plus the meeting. */
 static void meet_some(Races &races, unsigned threads, unsigned warp,
                       unsigned group, unsigned id) {
     Sync &sync = *races.sync;
@@ -203,8 +203,8 @@ bool update_before(const Races &races, unsigned me, Mention earlier,
     return false;
 }
 
-/* Add the fences of the warp's other threads in this interval that `me` has
- * seen. */
+/* Add the fences that the warp's other threads have made in this interval and
+ * that `me` has seen. */
 static void tell_mates_fences(const Checker *checker, unsigned me, Told *told) {
     const Races &races = checker->races;
     const Sync &sync = *races.sync;
@@ -230,8 +230,8 @@ static bool releases(const Access &access) {
            access.order == __ATOMIC_ACQ_REL || access.order == __ATOMIC_SEQ_CST;
 }
 
-/* Make accesses before the release precede those of threads that read the
- * variable. */
+/* Make accesses before the release precede the later accesses of threads that
+ * read the variable. */
 static void release(Checker *checker, unsigned me, Variable variable,
                     const Fence *fence) {
     Races &races = checker->races;

@@ -6,8 +6,8 @@
  * hold an id: accesses of the second thread with lower ids come before the
  * first thread's next accesses. Ids only grow, so the clocks are never reset,
  * since old entries are too low to matter. Between blocks only the atomics are
- * recorded. They are searched when accesses of two blocks meet that nothing
- * else orders. */
+ * recorded. They are searched when nothing else orders two blocks' accesses to
+ * the same memory. */
 #ifndef SIMT_CHECK_SYNC_H
 #define SIMT_CHECK_SYNC_H
 #include <memory>
@@ -28,8 +28,8 @@ typedef std::shared_ptr<const std::vector<unsigned>> Clock;
 
 /* The accesses that a thread released to its block by writing a variable. */
 struct Told {
-    unsigned thread, own, warp; /* known: ids of the thread, of its warp, */
-    unsigned update;            /* and of its atomics up to this one */
+    unsigned thread, own, warp; /* ids released: below `own` by the thread, */
+    unsigned update;            /* below `warp` by its warp; last atomic's id */
     Clock all;                  /* ids of each thread; NULL: nothing more is
                                  * known */
 };
@@ -37,11 +37,11 @@ struct Told {
 /* A variable as the running block's threads wrote and read it. */
 struct Local {
     std::vector<Told> told;
-    std::vector<unsigned> heard; /* number of those that each thread has read */
+    std::vector<unsigned> heard; /* number of releases each thread has read */
 };
 
 struct Fence {         /* the last fence of a thread */
-    unsigned id, warp; /* id of the fence; last id known of its warp then */
+    unsigned id, warp; /* id of the fence; its warp's last id known then */
 };
 
 struct Answer { /* the result of before_across() */
@@ -55,8 +55,9 @@ struct Answer { /* the result of before_across() */
 struct Sync {
     unsigned together[WARPS]; /* id of the last meeting of all lanes of a
                                * warp */
-    /* Lanes whose row has more information about their warp, or the block, than
-     * that; and whether the row of their warp has. */
+    /* Lanes whose row has more information than `together`: about their warp
+     * (near) or about the block (far). warp_far: whether the row of their warp
+     * has such information about the block. */
     unsigned near[WARPS], far[WARPS];
     bool warp_far[WARPS];
     unsigned (*rows)[MAX_THREADS];      /* row of each thread */
@@ -75,7 +76,7 @@ struct Sync {
 };
 
 /* Return the id below which every access of thread `other` of the block comes
- * before those of `me`. */
+ * before the next access of thread `me`. */
 SIMT_INLINE unsigned known(const Races &races, unsigned me, unsigned other) {
     const Sync &sync = *races.sync;
     const unsigned warp = me / WARP, bit = 1u << me % WARP;
@@ -114,8 +115,8 @@ bool is_own(const Checker *checker, unsigned id); /* whether it is the running
                                                    * block's */
 uint64_t block_of(unsigned id);                   /* linear index of the
                                                    * block */
-/* Return whether the id's worker is still in that interval, so that the access
- * may not have happened yet. */
+/* Return whether the worker that took this id is still in the id's interval, so
+ * that the access may not have happened yet. */
 bool may_be_under_way(unsigned id);
 
 /* ---- cells.cpp ---------------------------------------------------------- */

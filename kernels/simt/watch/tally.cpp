@@ -103,7 +103,7 @@ static void describe(SiteArray *at, Space space, uintptr_t address,
     if (!array) return;
     static_assert(sizeof at->name == sizeof array->name, "a name is copied");
     memcpy(at->name, array->name, sizeof at->name);
-    if (address - base >= array->size) return; // it is only the nearest
+    if (address - base >= array->size) return; // nearest, but not inside
     at->low = base;
     at->size = array->size;
 }

@@ -1,7 +1,7 @@
 /* undefined.cpp -- the functions that code compiled with
  * -fsanitize=shift-exponent and float-cast-overflow calls. C++ leaves two
- * results undefined that a GPU defines: those of a shift by the width or more,
- * and of a conversion of a value that the type cannot hold. */
+ * results undefined that a GPU defines: the result of a shift by the width or
+ * more, and of a conversion of a value that the type cannot hold. */
 #include <stdio.h>
 
 #include <string>

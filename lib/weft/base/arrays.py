@@ -1,6 +1,6 @@
-"""The basis of every check: arrays between guard zones, poison, one comparison.
+"""The basis of every check: arrays between guard zones, poison, and the comparison.
 
-check/ uses it for the reader's kernels, ops/check.py for the rungs of the ops.
+check/ uses it for the reader's kernels, and ops/check.py for the rungs of the ops.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from .errors import Mismatch
 
 GUARD = 256  # elements before and after every array
-ORDERS = ("forward", "reverse", "shuffled")  # of threads; simt.h defines their numbers
+ORDERS = ("forward", "reverse", "shuffled")  # thread orders; simt.h numbers them
 BFLOAT16_GUARD = 0x461C  # the bits of 9984
 # Signalling NaNs with a distinctive pattern. An element with this pattern was never
 # written: an operation on it makes the NaN quiet, which changes the pattern.
@@ -25,7 +25,7 @@ def poison(dtype: Any, turn: int = 0) -> np.generic:
     """Return the value with which an output of this NumPy dtype starts a launch.
 
     It is NaN, or an odd number far from any answer. A bool or a byte can be right by
-    chance, so it differs from `turn` to `turn`: two launches reveal it.
+    chance, so its value changes with `turn`; two launches reveal an unwritten one.
     """
     dtype = np.dtype(dtype)
     if dtype.type in _NAN_BITS:
@@ -51,7 +51,7 @@ def find_unwritten(values: np.ndarray, start: np.generic) -> np.ndarray:
 
 
 def guard_value(dtype: Any) -> np.generic:
-    """Return the value of guard zones: a number, since adding to NaN would not show."""
+    """Return the fill value of guard zones; NaN would hide an addition to a guard."""
     dtype = np.dtype(dtype)
     return dtype.type(1e4 + 1 / 64) if dtype.kind in "fc" else poison(dtype)
 
@@ -61,7 +61,7 @@ class Guarded:
 
     array: a NumPy array or a torch tensor of any shape. bfloat16, which NumPy lacks, is
     stored as its bits. device: a torch device; the host by default.
-    shift: number of elements from a multiple of 256 bytes to the array's start.
+    shift: offset of the array's start from a multiple of 256 bytes, in elements.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Guarded:
 
 
 def _aligned_copy(array: np.ndarray, alignment: int = 256) -> np.ndarray:
-    """Copy a flat array to an address that is a multiple of `by`."""
+    """Copy a flat array to an address that is a multiple of `alignment`."""
     buffer = np.empty(array.nbytes + alignment, np.uint8)
     start = -buffer.ctypes.data % alignment
     copy = buffer[start : start + array.nbytes].view(array.dtype)
@@ -144,8 +144,8 @@ def _aligned_copy(array: np.ndarray, alignment: int = 256) -> np.ndarray:
 def find_wrong(got: np.ndarray, want: np.ndarray, bound: Any) -> np.ndarray:
     """Return a mask of the wrong elements: |got - want| > bound in float64.
 
-    NaN is right only where want is NaN. got and want have one shape, to which bound
-    broadcasts. If bound is 0 everywhere, integers and bools are compared exactly.
+    NaN is right only where want is NaN. got and want have the same shape; bound is
+    broadcast to it. If bound is 0 everywhere, integers and bools are compared exactly.
     """
     exact = got.dtype.kind in "biu" and want.dtype.kind in "biu"
     if exact and not np.any(bound):
@@ -161,11 +161,11 @@ def compare(name: str, got: Any, want: Any, bound: Any) -> float:
     """Raise Mismatch unless |got - want| <= bound everywhere.
 
     got and want: arrays or tensors of one shape; where want is NaN, got must be NaN.
-    Returns the largest error over bound (0 where both are 0).
+    Returns the largest ratio of error to bound (0 where the error is 0).
     """
     got, want = np.asarray(got), np.asarray(want)
     if got.shape != want.shape:
-        raise Mismatch(f"{name} has shape {got.shape}, want {want.shape}")
+        raise Mismatch(f"{name} has shape {got.shape}, expected {want.shape}")
     bound = np.broadcast_to(np.asarray(bound, np.float64), want.shape)
     bad = find_wrong(got, want, bound)
     if bad.any():
@@ -179,12 +179,12 @@ def compare(name: str, got: Any, want: Any, bound: Any) -> float:
 def describe_mismatch(
     name: str, got: np.ndarray, want: np.ndarray, bound: np.ndarray, bad: np.ndarray
 ) -> Mismatch:
-    """Return the Mismatch for the first element of `bad`, with both of its values."""
+    """Return the Mismatch for the first element of `bad`, with both arrays' values."""
     index = tuple(map(int, np.unravel_index(np.argmax(bad), bad.shape)))
     value, expected = got[index], want[index]
     within = f" within {bound[index]:.2g}" if bound[index] else ""
     return Mismatch(
-        f"{name_element(name, index)} is {number(value)}, want {number(expected)}"
+        f"{name_element(name, index)} is {number(value)}, expected {number(expected)}"
         f"{within}; {int(bad.sum())} of {bad.size} elements are wrong",
         **{"array": name, "index": index, "got": value.item(), "want": expected.item()},
         **{"wrong": int(bad.sum()), "total": bad.size},

@@ -61,7 +61,7 @@ _MAJOR, _MINOR = 75, 76
 
 
 class Device(str):
-    """A device's name, "cpu" or "cuda:1", which PyTorch accepts in place of its own.
+    """A device's name, "cpu" or "cuda:1", which PyTorch accepts as a device.
 
     type: "cpu" or "cuda". index: the GPU's index; None for the CPU.
     """
@@ -85,7 +85,7 @@ def parse_device(device: Any) -> Device:
         return device
     match = re.fullmatch(r"(cpu|cuda)(?::([0-9]{1,3}))?", str(device))
     if not match:
-        raise ValueError(f"device {device!r}: want cpu, cuda or cuda:N")
+        raise ValueError(f"device {device!r}: expected cpu, cuda or cuda:N")
     kind, number = match.groups()
     if kind == "cpu":
         return Device("cpu")
@@ -103,7 +103,7 @@ def current_gpu() -> int:
     """Return the index of this thread's current GPU."""
     if cuda := torchs_cuda():
         return cuda.current_device()
-    # compute-sanitizer reports every call that the driver refuses.
+    # Without a context the query would fail, and compute-sanitizer would report it.
     if _load_driver() is None or _current_context() is None:
         return 0  # without a context, CUDA's first call selects the first GPU
     handle = driver_ffi().new("int *")
@@ -112,9 +112,13 @@ def current_gpu() -> int:
     return next(index for index in range(count()) if _handle(index) == handle[0])
 
 
+def compute_capability(index: int | None) -> tuple[int, int]:
+    """Return the compute capability of a GPU, e.g. (9, 0); None: the current GPU."""
+    return _read_capability(current_gpu() if index is None else index)
+
+
 @functools.cache
-def compute_capability(index: int) -> tuple[int, int]:
-    """Return the compute capability of a GPU, e.g. (9, 0)."""
+def _read_capability(index: int) -> tuple[int, int]:
     read = functools.partial(_read_value, "int *", "cuDeviceGetAttribute")
     return read(_MAJOR, _handle(index)), read(_MINOR, _handle(index))
 
@@ -151,8 +155,8 @@ def made_current(index: int) -> Iterator[None]:
     try:
         yield
     finally:
-        # A thread without a context gets the first GPU's on CUDA's first call. If the
-        # block imported PyTorch, that call may have happened, and PyTorch relies on it.
+        # In a thread without a context, CUDA's first call selects the first GPU's. A
+        # PyTorch imported in the block may have made this call and relies on it.
         if previous is None and (index == 0 or torchs_cuda()):
             previous = _primary_context(0)
         _load_driver().cuCtxSetCurrent(previous or 0)
@@ -192,7 +196,7 @@ def torchs_cuda() -> Any:
 
 # ---- the driver ------------------------------------------------------------------
 
-# Handles are declared as integers, so that a launch converts nothing.
+# Handles are declared as integers, so that a launch need not convert them.
 # cells/gpu/launch.py builds the configuration.
 PROTOTYPES = """
 int cuLaunchKernelEx(uintptr_t configuration, uintptr_t function,
@@ -274,7 +278,7 @@ def _call(function: str, *args: Any) -> None:
 
 
 def _read_value(kind: str, function: str, *args: Any) -> Any:
-    """Return the value that a function stores through its first argument, a `kind`."""
+    """Return what a function stores through its first argument, of C type `kind`."""
     value = driver_ffi().new(kind)
     _call(function, value, *args)
     return value[0]

@@ -35,7 +35,7 @@ class Mismatch(Short, AssertionError):
 
     check() also sets these attributes if it can determine them: array, index, block,
     thread, got, want, sizes (by name), grid, launch_block, guess, wrong and total
-    (numbers of elements), report (the simulator's). The others are None.
+    (numbers of elements), report (the simulator's). Any others are None.
     """
 
     def __init__(self, message: str, **facts: Any) -> None:
@@ -52,7 +52,7 @@ class KernelFault(KernelError):
     """A kernel made an illegal access or did not end; its launch was stopped.
 
     Its arrays have their values from before the launch, unless it ran in place.
-    kernel: its name. block, thread: the failing one, (x, y, z), or None. report: the
+    kernel: the name. block, thread: the failing ones as (x, y, z), or None. report: the
     observations so far if the launch was watched. kind: the runtime's fault number.
     """
 

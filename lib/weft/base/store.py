@@ -136,7 +136,7 @@ def lock_file(
     """
     import filelock  # imported lazily: it takes 30 ms
 
-    # A marker file, the fallback for missing locks, would outlive a killed process.
+    # filelock's fallback without locks, a marker file, would outlive a killed process.
     file_lock = filelock.FileLock(lock, fallback_to_soft=False)
     try:
         try:
@@ -174,8 +174,8 @@ Records = dict[str, Any]
 def _warn_not_lasting() -> None:
     folder = cache_folder() / KEPT
     print(
-        f"weft: the cache folder cannot be written: solutions and guesses stay "
-        f"in {folder}, until this session ends",
+        f"weft: the cache folder is not writable: solutions and guesses are kept in "
+        f"{folder} until this session ends",
         file=sys.stderr,
     )
 
@@ -254,7 +254,7 @@ class Kept:
         with contextlib.suppress(FileNotFoundError):  # another notebook was first
             os.replace(self.path, target)
             self._last_message = ""
-            self._say(f"is damaged: started afresh, old contents in {target.name}")
+            self._say(f"is damaged: its old contents are now in {target.name}")
 
     def _forget(self, reason: str) -> None:
         """Keep the records only in memory from now on."""
@@ -277,7 +277,7 @@ def cache_folder(*parts: str) -> Path:
     """Return the cache folder (WEFT_CACHE overrides); create it if it is missing.
 
     If the folder is not writable, or others can write to it, this process uses a new
-    folder in the system's temporary directory, and the next start is slower. Raises
+    folder in the system's temporary directory. The next start is then slower. Raises
     CannotWrite if that folder cannot be used either.
     """
     global _root
@@ -295,14 +295,14 @@ def cache_folder(*parts: str) -> Path:
         reason = f"cannot be created ({error.strerror})"
     if not reason:
         return path
-    if _temporary or parts[:1] == (KEPT,):  # Kept handles the second error
-        raise CannotWrite(f"{path} {reason}: set WEFT_CACHE to a folder of yours")
+    if _temporary or parts[:1] == (KEPT,):  # for KEPT, Kept handles the error
+        raise CannotWrite(f"{path} {reason}: set WEFT_CACHE to a folder that you own")
     _root = _make_temporary_folder(path, reason)
     return cache_folder(*parts)
 
 
 def has_file(path: Path) -> bool:
-    """Return whether the cache has a file; delete a link, or an incomplete binary."""
+    """Return whether the cache has a file; delete a link or an incomplete binary."""
     binary = path.suffix in ("", ".o", ".so")
     if path.is_symlink() or (path.is_file() and binary and not is_elf(path)):
         path.unlink(missing_ok=True)
@@ -310,7 +310,7 @@ def has_file(path: Path) -> bool:
 
 
 def is_lasting() -> bool:
-    """Return whether the cache outlives this process: it is not a temporary folder."""
+    """Return whether the cache outlives this process, unlike a temporary folder."""
     cache_folder()
     return not _temporary
 
@@ -351,7 +351,7 @@ def prune(limit: int = LIMIT) -> None:
 
 @functools.cache
 def prune_at_exit() -> None:
-    """Call prune() when this process ends: it takes as long as compiling a cell."""
+    """Call prune() when this process ends; it takes as long as compiling a cell."""
     atexit.register(prune)
 
 
@@ -374,7 +374,7 @@ def main(args: argparse.Namespace) -> int:
         return 0
     print(
         f"{cache_folder()}: {measure_cache() / 2**20:.1f} of at most "
-        f"{LIMIT / 2**20:.0f} MiB"
+        f"{LIMIT / 2**20:.0f} MiB used"
     )
     for part in sorted(path for path in cache_folder().iterdir() if path.is_dir()):
         files = [path.stat().st_size for path in part.rglob("*") if path.is_file()]
@@ -403,7 +403,7 @@ def _check_folder(path: Path) -> Path:
     try:
         path = path.absolute()
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        str(path).encode()  # a library is opened by a name in UTF-8
+        str(path).encode()  # to open a library, its path must be valid UTF-8
         reason = _explain_unsafe(path)
         if not reason:
             with tempfile.TemporaryFile(dir=path):
@@ -424,7 +424,8 @@ def _make_temporary_folder(path: Path, reason: str) -> Path:
     except OSError as error:
         raise CannotWrite(
             f"the cache folder {str(path)!r} {reason}, and no temporary folder can be "
-            f"created ({error.strerror}): set WEFT_CACHE or TMPDIR to a folder of yours"
+            f"created ({error.strerror}): set WEFT_CACHE or TMPDIR to a folder that "
+            f"you own"
         ) from None
     _temporary = True
     atexit.register(_remove, folder, os.getpid())

@@ -110,12 +110,12 @@ BESIDE: dict[str, Any] = {
 
 
 def fill_of(colour: str, here: bool) -> str:
-    """Return the fill of a mark: its colour if measured here, "none" if elsewhere."""
+    """Return the fill of a mark: its colour if it was measured here, else "none"."""
     return colour if here else "none"
 
 
 def bar_look(colour: str, here: bool) -> dict[str, Any]:
-    """Return keywords for a bar: filled if measured here, an outline if elsewhere."""
+    """Return keywords for a bar: filled if it was measured here, else an outline."""
     return outlined(colour) if here else hollow(colour)
 
 
@@ -178,7 +178,7 @@ def hide_lines(axes: Axes) -> None:
 
 
 def write_plain(axis: Any, subs: Sequence[float] = ()) -> None:
-    """Label the major ticks of a log axis with plain numbers, and no minor ticks.
+    """Label only the major ticks of a log axis, with plain numbers.
 
     subs: the leading digits of the major ticks; () leaves matplotlib's choice.
     """
@@ -191,9 +191,10 @@ def write_plain(axis: Any, subs: Sequence[float] = ()) -> None:
 
 
 def spread_heights(wanted: Sequence[float], least: float, floor: float) -> list[float]:
-    """Return heights close to the wanted ones, which descend, at least `least` apart.
+    """Return heights at least `least` apart, each close to the wanted one.
 
-    If a height would be below the floor, it and those above it move up.
+    The wanted heights descend. If a height would be below the floor, it and those above
+    it move up.
     """
     heights: list[float] = []
     for height in wanted:
@@ -265,7 +266,7 @@ def write_svg(figure: Figure) -> str:
 def write_inline_svg(figure: Figure) -> str:
     """Return the figure as an SVG element in the colour of the page's text.
 
-    The element is no wider than the page, which would cut off its right end.
+    The element is no wider than the page, since the page would cut off its right end.
     """
     text = write_svg(figure)
     tag = '<svg style="max-width: 100%; height: auto"'
@@ -288,7 +289,7 @@ INCH = 72  # SVG points per inch
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return a figure, sized in SVG points, which no notebook shows twice."""
+    """Return a figure, sized in SVG points, that no notebook shows on its own."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width / INCH, height / INCH), layout="constrained")

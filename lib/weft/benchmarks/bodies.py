@@ -2,8 +2,8 @@
 
 The work is the grey values of an image and two matrix products. The contenders are
 loops, the Python bodies on each of their runners, the lab's op and the libraries.
-With --device cuda, Numba, C and PyTorch use the GPU. The time is then that of the
-kernel alone, from a CUDA graph of many launches. host_us is the cost of a launch in
+With --device cuda, Numba, C and PyTorch use the GPU. Their time then covers only the
+kernel, and comes from a CUDA graph of many launches. host_us is the cost of a launch in
 Python. A slow contender computes only some rows or blocks, and its time is scaled up;
 `part` is the share that it computes.
 
@@ -73,7 +73,7 @@ def make_runner(
     part: Part = slice(None),
     host: bool = False,
 ) -> BodyRunner:
-    """Return a BodyRunner with these attributes; impl and rung form its row."""
+    """Return a BodyRunner with these attributes; impl and rung identify its row."""
     row = {"impl": impl, "rung": rung}
     return BodyRunner(call=call, row=row, scale=scale, part=part, host=host)
 
@@ -133,7 +133,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 
 def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, Any]]:
-    """Return all contenders' rows, or only the host's if `last` is not `work`."""
+    """Return the contenders' rows; if `work` is not `last`, only those on the host."""
     measured_rows = []
     device = work.inputs[0].device
     for contender in work.contenders(work):
@@ -317,7 +317,10 @@ def _compile_njit(loops: Callable[..., None]) -> Any:
 def _make_simulated(
     work: Workload, body: Any, shape: Shape, arguments: tuple[Any, ...], accesses: int
 ) -> Iterator[BodyRunner]:
-    """Yield the body on the simulator; accesses: memory accesses of one thread."""
+    """Yield the body on the simulator, with and without checks.
+
+    accesses: number of memory accesses of one thread.
+    """
     shape, part, scale = _select_blocks(work, shape, SIMULATED // accesses)
 
     def call(checks: bool, out: torch.Tensor) -> torch.Tensor:
@@ -335,8 +338,8 @@ def _select_blocks(
 ) -> tuple[Shape, Part, float]:
     """Return the first blocks of a launch, with about `threads` threads in total.
 
-    There is at least one block. Also returns the part of the result that they compute,
-    and the factor by which the whole result is larger.
+    At least one block is returned. Also returns the part of the result that these
+    blocks compute, and the size of the whole result divided by the size of this part.
     """
     (blocks, *rows), (side, *sides) = (np.atleast_1d(each) for each in shape)
     rows, sides = int(rows[0]) if rows else 1, int(sides[0]) if sides else 1
@@ -353,7 +356,7 @@ def _select_blocks(
 def _make_compiled(
     work: Workload, body: Any, variant: str, shape: Shape, arguments: tuple[Any, ...]
 ) -> Iterator[BodyRunner]:
-    """Yield the body compiled by numba_jit, for its usual device, and by cuda_c."""
+    """Yield the body compiled by numba_jit (for a GPU or simulator), and by cuda_c."""
     numba_out, c_out = work.out(), work.out()
     numba_flat, c_flat = numba_out.view(-1), c_out.view(-1)
     on_simulator = not on_gpu() or numba_out.device.type == "cpu"

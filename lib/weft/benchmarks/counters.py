@@ -126,7 +126,7 @@ def _group_by_loop(code: Code, selected: Code) -> list[Code]:
 def _act_for_warps(
     metric: Metric, places: list[CostPlace], code: Code
 ) -> Excuse | None:
-    """Return the excuse that one lane adds for its warp, once per request."""
+    """Return the excuse that one lane performs the atomics of its whole warp."""
     warp_wide = [one for one in code if one.opcode.split(".")[0] in _TOGETHER]
     if metric.kind != "atomic" or not warp_wide:
         return None
@@ -146,7 +146,7 @@ def _act_for_warps(
 def _select_places(
     places: list[CostPlace], code: Code, otherwise: bool = True
 ) -> list[CostPlace]:
-    """Return the places on the instructions' lines; all if one has no known line.
+    """Return the places on the instructions' lines; all if any line is unknown.
 
     otherwise: whether to return all places if none of them is on these lines.
     """
@@ -187,7 +187,7 @@ def _find_pieces(one: Instruction, pieces: list[CostPlace]) -> list[CostPlace]:
 
 
 def _compute_shares(pieces: Iterable[CostPlace], warps: int) -> list[Share]:
-    """Return each piece's shares: if it runs every time, and if once per warp."""
+    """Return two shares per piece: if it runs every time, and if once per warp."""
     shares: list[Share] = []
     for p in pieces:
         once = min(1.0, warps / p.requests)

@@ -3,7 +3,7 @@
 The kernel takes five arrays and three numbers and does almost no work. All times are
 host times. `burst` times a few launches until the last one is queued, before the GPU
 has caught up: this is Python's own cost. `loop` times many launches and one wait at the
-end, and so never falls below the time that the GPU needs for each.
+end. Its time per launch is therefore never shorter than the GPU's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Call = Callable[[], object]
 
 
 def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
-    """Time our launches on the CPU and, if there is a GPU, ours and the peers' there.
+    """Time our launches on the CPU and, if there is a GPU, ours and the peers' on it.
 
     Raises RuntimeError if a contender computes a wrong result.
     """

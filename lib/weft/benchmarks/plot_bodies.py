@@ -137,7 +137,7 @@ def make_caption(rows: list[Row], others: list[ResultFile]) -> str:
     machines = kit.list_machines(others)
     hollow = f"; hollow, below: {machines}" if machines else ""
     return (
-        f"full, above: {devices}{hollow}. Blue: on a GPU. ~: only a part was run.\n"
+        f"filled, above: {devices}{hollow}. Blue: on a GPU. ~: only a part was run.\n"
         f"{timers}; {STATISTIC}"
     )
 
@@ -181,7 +181,7 @@ def _draw_dots(
 
 
 def _time(us: float) -> str:
-    """Write a time in three digits and a unit."""
+    """Write a time with three digits and a unit."""
     power = min(2, max(0, int(np.log10(max(us, 1)) // 3)))
     value = us / 1000**power
     digits = f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"

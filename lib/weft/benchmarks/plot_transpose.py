@@ -4,8 +4,8 @@
         plot_transposes(ax, rows, load_elsewhere("transpose"))
 
 Filled marks were measured on this machine; hollow marks are committed results from
-notebooks/results/. `rows` are a GPU's, or empty: a CPU's times are not meaningful. A
-chart without any measurement explains how to make one.
+notebooks/results/. `rows` come from a GPU or are empty, since a CPU's times are not
+meaningful. A chart without any measurement explains how to make one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..base import style as kit
 from ..base.style import OPPONENT, READ, SHARED, THREAD, WRITTEN
 from ..timing.results import ResultFile, Row
 
-COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # of lines in one chart
+COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # of the lines in one chart
 NAMES = {  # (op, impl, rung) of a row: the text beside its bar
     ("copy", "weft", "copy"): "copy",
     ("copy", "weft", "four"): "copy, four each",
@@ -97,7 +97,7 @@ def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
 def plot_distances(
     axes: Sequence[Axes], rows: list[Row], others: list[ResultFile]
 ) -> None:
-    """Draw TB/s for equal numbers of sectors, in order and in scattered runs.
+    """Draw TB/s for equal numbers of sectors, read in order and in scattered runs.
 
     Reads in order have a line for each fetch limit. Scattered runs have a line for each
     footprint, at the usual limit.
@@ -152,32 +152,32 @@ def measure_effects(rows: list[Row]) -> dict[str, float]:
     longest, widest = max(run for _, run, _ in runs), max(gap for _, gap in ordered)
     lone = usual, 32, small
     compared = {
-        f"the fetch, in order, limit {limit}: 32 bytes apart over 64": (
+        f"the fetch, in order, limit {limit}: 32 bytes apart vs 64": (
             *(ordered, (limit, 32), (limit, 64)),
         )
         for limit in (usual, 32)
     }
     compared |= {
-        f"the fetch, scattered sectors: limit {limit} over 32": (
+        f"the fetch, scattered sectors: limit {limit} vs 32": (
             *(runs, (limit, 32, small), (32, 32, small)),
         )
         for limit in (64, 128)
     }
     compared |= {
-        f"neighbours: runs of {run} bytes over 32": (runs, (usual, run, small), lone)
+        f"neighbours: runs of {run} bytes vs 32": (runs, (usual, run, small), lone)
         for run in (64, 128, 256)
     }
     compared |= {
-        f"neighbours: runs of {longest:,} bytes over 256": (
+        f"neighbours: runs of {longest:,} bytes vs 256": (
             *(runs, (usual, longest, small), (usual, 256, small)),
         ),
-        "neighbours, in order, limit 32: 128 bytes apart over 256": (
+        "neighbours, in order, limit 32: 128 bytes apart vs 256": (
             *(ordered, (32, 128), (32, 256)),
         ),
-        f"a row of DRAM, in order, limit 32: 256 apart over {widest:,}": (
+        f"a row of DRAM, in order, limit 32: 256 apart vs {widest:,}": (
             *(ordered, (32, 256), (32, widest)),
         ),
-        f"the TLB: scattered sectors in {small / 2**30:g} GiB over {large / 2**30:g}": (
+        f"the TLB: scattered sectors in {small / 2**30:g} GiB vs {large / 2**30:g}": (
             *(runs, lone, (usual, 32, large)),
         ),
     }
@@ -208,7 +208,7 @@ def describe_sectors(rows: list[Row], others: list[ResultFile]) -> list[str]:
         for name, ratio in measure_effects(card_rows).items():
             lines.append(f"    {name:<60}{ratio:5.2f} times the speed")
         for size, count in [*runs_a_second(card_rows).items()][:4]:
-            name = f"runs of {size} bytes that begin in a second"
+            name = f"runs of {size} bytes begun per second"
             lines.append(f"    {name:<60}{count / 1e9:5.1f} * 10^9")
     return lines or [kit.describe_unmeasured("sectors")]
 

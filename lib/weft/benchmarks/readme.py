@@ -27,7 +27,7 @@ from .race.plot_ladder import plot_ladder
 
 
 def summarize_results() -> str:
-    """Return a Markdown table of our times, the fastest peer's, and their ratios."""
+    """Return a Markdown table: our times, the fastest peer's, and the ratios."""
     lines = [
         "| what | where | ours | the fastest peer | ratio |",
         "|---|---|---:|---:|---:|",

@@ -8,14 +8,14 @@ number of requests. A row's rung gives the order of the sectors:
 
 This separates three effects that a count of sectors does not include:
 
-    the fetch  if L2 fetches two sectors for a missing one, sectors 64 bytes apart
-               in order arrive at half the speed of all. `fetch` is the context's fetch
-               limit in bytes, a hint that the driver may ignore; `usual` marks the
-               default limit. A limit of 32 should prevent extra fetches
+    the fetch  if L2 fetches two sectors for a missing one, every 2nd sector in order
+               arrives at half the speed of adjacent ones. `fetch` is the context's
+               fetch limit in bytes, a hint that the driver may ignore; `usual` marks
+               the default limit. A limit of 32 should prevent extra fetches
     DRAM rows  if opening a row of DRAM costs time, longer runs become faster up to the
                length of a row, in the smallest footprint
-    the TLB    if a footprint has more pages than the TLBs hold, short runs are slower
-               in it than in the smallest footprint
+    the TLB    if a footprint has more pages than the TLBs can hold, its short runs
+               are slower than those in the smallest footprint
 
 tbs: terabytes of requested sectors per second. On a CPU threads are simulated: the sums
 are checked, but the times do not represent a GPU.
@@ -86,10 +86,10 @@ def rows(device: str = "cpu", seconds: float = SECONDS) -> list[Row]:
 
 def note(rows: list[Row]) -> str:
     """Return the text below the table."""
-    text = f"{rows[0]['sectors']:,} sectors of {SECTOR} bytes each time; "
+    text = f"{rows[0]['sectors']:,} sectors of {SECTOR} bytes per measurement; "
     text += f"stride, run, footprint and fetch in bytes; {rows[0]['device']}"
     if rows[0]["target"] == "cpu":
-        text += "\nOn a CPU threads are simulated: these times do not represent a GPU"
+        text += "\nOn a CPU, threads are simulated: these times do not represent a GPU"
     return text
 
 
@@ -99,7 +99,7 @@ def _largest_footprint(where: torch.device) -> int:
     if where.type == "cuda":
         most = min(most, int(ROOM * torch.cuda.mem_get_info(where)[0]))
     if most < least:
-        raise ValueError(f"bench sectors requires {least:,} bytes, {most:,} are free")
+        raise ValueError(f"bench sectors requires {least:,} bytes; {most:,} are free")
     return 1 << (most.bit_length() - 1)
 
 

@@ -161,7 +161,7 @@ def _race_table(rows: Sequence[Row]) -> str:
 
 
 def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
-    """Describe the factors over a PyTorch that was measured separately."""
+    """Describe our factors relative to a PyTorch that was measured separately."""
     theirs, ours = (select(stronger["rows"], impl=impl) for impl in ("torch", "weft"))
     machine = stronger["machine"]
     kinds = [row["precision"] for row in ours]
@@ -365,7 +365,7 @@ def _describe_launches(launches: Results | None) -> str:
         f"Launching a kernel with {count['weft']} parameters from Python costs "
         f"{us['weft']} of the host's time on "
         f"{add_article(launches['machine']['device'])}, the "
-        f"driver's own call {us['driver']}. CuPy's RawKernel costs {us['cupy']}, Numba "
+        f"driver's own call costs {us['driver']}, CuPy's RawKernel {us['cupy']}, Numba "
         f"{us['numba']}, and a PyTorch `add` with {count['torch']} parameters "
         f"{us['torch']} (medians of bursts of {launch.BURST} launches, one run, "
         f"{write_days([], launches['machine'])})."
@@ -386,8 +386,9 @@ def describe_counters(results: Results | None = None) -> str:
     close = [row for row in lanes if row["verdict"].startswith(("same", "within"))]
     distances = [abs(row["difference"]) for row in lanes if row not in close]
     return fill_lines(
-        f"Our counts are the GPU's: of {len(counts)} that Nsight Compute measured in "
-        f"{len({row['rung'] for row in rows})} launches, {equal} are exactly equal "
+        f"Our counts agree with the GPU's: of {len(counts)} that Nsight Compute "
+        f"measured in {len({row['rung'] for row in rows})} launches, {equal} are "
+        "exactly equal "
         f"({write_machine(results)}, "
         f"{write_days([], results['machine'])}). The "
         "launches are strided, gathered and misaligned copies, `float4`, transposes, "
@@ -398,7 +399,7 @@ def describe_counters(results: Results | None = None) -> str:
         + (
             f". In the other {spell_count(len(distances))} they differ by up to "
             f"{100 * max(distances):.0f} %: Nsight Compute weighs each instruction, "
-            "and Weft weighs each straight piece of the source"
+            "and Weft weighs each straight-line piece of the source"
             if distances
             else ""
         )
@@ -416,7 +417,7 @@ REASONS = {
 
 
 def _describe_reasons(different: Sequence[Row]) -> str:
-    """Describe why some counts differ, and how many have each reason."""
+    """Describe why some counts differ, and how many counts have each reason."""
     groups: dict[str, list[Row]] = {}
     for row in different:
         phrases = (
@@ -441,8 +442,8 @@ def describe_watching(results: Results | None = None) -> str:
     tiled = next(row for row in rows if row["rung"] == "matmul_tiled")
     return fill_lines(
         f"On {write_cores(results['machine'])} a watched launch takes "
-        f"{rows[0]['cost']:.1f} times as long as a plain one (`{rows[0]['rung']}`) to "
-        f"{rows[-1]['cost']:.1f} times (`{rows[-1]['rung']}`). A product with tiles "
+        f"{rows[0]['cost']:.1f} (`{rows[0]['rung']}`) to {rows[-1]['cost']:.1f} times "
+        f"(`{rows[-1]['rung']}`) as long as a plain one. A product with tiles "
         f"takes {tiled['cost']:.1f} times as long (fastest launch of each, "
         f"`python -m weft bench check`, {write_days([], results['machine'])})."
     )

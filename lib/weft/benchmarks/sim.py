@@ -172,7 +172,7 @@ def _measure(name: str, case: Case) -> list[dict[str, Any]]:
 
 
 def _run_numba(kernel: FunctionType) -> Any:
-    """Return the same body for Numba's simulator, or None if Numba is missing."""
+    """Return a kernel's body for Numba's simulator, or None if Numba is missing."""
     try:
         from numba import cuda as peer
     except ImportError as error:

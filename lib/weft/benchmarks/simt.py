@@ -71,7 +71,7 @@ def matmul_tiled(lib: ctypes.CDLL) -> Case:
     c = np.full((N, N), np.nan, np.float32)
     launch = _make_launcher(lib.simt_matmul_tiled, c, a, b, N)
     wide = a.astype(np.float64), b.astype(np.float64)
-    # Any order of summation in fp32 stays within this (Higham 2002, 3.1).
+    # Any order of summation in fp32 stays within this bound (Higham 2002, 3.1).
     bound = 1.01 * N * 2.0**-24 * (abs(wide[0]) @ abs(wide[1]))
     _must_equal("matmul_tiled", c, wide[0] @ wide[1], bound)
     return "matmul_tiled", launch, N * N, 2 * N**3

@@ -76,7 +76,7 @@ def note(rows: list[Row]) -> str:
     """Return the text below the table."""
     text = f"4 MiB there and back; {rows[0]['device']}"
     if rows[0]["target"] == "cpu":
-        text += "\nOn a CPU streams are simulated: these times do not represent a GPU"
+        text += "\nOn a CPU, streams are simulated: these times do not represent a GPU"
     return text
 
 

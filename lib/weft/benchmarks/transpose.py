@@ -3,9 +3,9 @@
 Lesson 07a derives the kernels of transpose.cu step by step: copies, copies of every
 stride-th number, and transposes of a matrix. Each is checked, then timed. gbs is the
 rate in GB/s if each number is read once and written once. vs_copy is the time of the
-first copy, with one number per thread, divided by this kernel's. On a GPU the time is
-that of the kernel alone, from a CUDA graph of several launches, and the matrix is
-larger than any cache. On a CPU, threads are simulated: the results are checked, but
+first copy, with one number per thread, divided by this kernel's. On a GPU the time
+covers only the kernel, from a CUDA graph of several launches, and the matrix is larger
+than any cache. On a CPU, threads are simulated: the results are checked, but
 the times do not represent a GPU.
 
 --device cuda; --sizes 8192: the side of the matrix.
@@ -53,7 +53,7 @@ def rows(
     results = []
     for size in sizes or (SIZES[where.type],):
         if size < 1:
-            raise ValueError(f"--sizes {size}: the side of a matrix is at least 1")
+            raise ValueError(f"--sizes {size}: the side of a matrix must be at least 1")
         results += _time_size(where, size, samples)
     return results
 
@@ -62,7 +62,7 @@ def note(rows: list[dict[str, Any]]) -> str:
     """Return the text below the table."""
     text = f"fp32; {rows[0]['timer']} on {rows[0]['device']}; GB/s of the bytes needed"
     if rows[0]["target"] == "cpu":
-        text += "\nOn a CPU threads are simulated: these times do not represent a GPU"
+        text += "\nOn a CPU, threads are simulated: these times do not represent a GPU"
     return text
 
 

@@ -60,7 +60,7 @@ def load_cuda(
     isolated: launch in a separate process.
     watched: on the CPU, launch under the watch build, which is about 20 times slower.
         It finds accesses out of bounds, races, reads of unwritten memory and more, and
-        shows them below the cell. kernel.report has them with the cost of each line.
+        shows them below the cell. kernel.report adds the cost of each line.
     check: before each launch, run the kernel watched in three thread orders, and refuse
         the launch if the result depends on the order.
     time: after each launch, time the kernel on copies of the arrays.
@@ -81,7 +81,7 @@ def load_cuda(
             "the source is not text: it contains a NUL or a lone surrogate"
         )
     if target not in (None, "cpu", "cuda"):
-        raise ArgumentError(f"target={target!r}, want 'cpu', 'cuda' or None")
+        raise ArgumentError(f"target={target!r}, expected 'cpu', 'cuda' or None")
     if watched and (inplace or isolated):
         other = "inplace" if inplace else "isolated"
         raise ArgumentError(f"watched and {other} exclude each other: choose one")
@@ -89,7 +89,7 @@ def load_cuda(
         raise ArgumentError("inplace and isolated exclude each other: choose one")
     is_number = isinstance(timeout, (int, float))
     if timeout is not None and not (is_number and 0 <= timeout <= 86400):
-        raise ArgumentError(f"timeout={timeout!r}, want 0 (none) to 86400 seconds")
+        raise ArgumentError(f"timeout={timeout!r}, expected 0 (none) to 86400 seconds")
     cell = Cell(
         source,
         target=target,

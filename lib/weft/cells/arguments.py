@@ -44,8 +44,8 @@ class Binder:
     """The parameters of one kernel, prepared for many launches.
 
     source: the CUDA C text that defines the structs.
-    layouts[i]: layout of the type of parameter i, or of the type that it points to, if
-        it is a struct or an address.
+    layouts[i]: layout of parameter i's type (for a pointer, of the type that it points
+        to); None unless this type is a struct or an address.
     holds_addresses: whether any of these layouts contains addresses.
     offsets[i]: byte offset of argument i in the result of pack(), aligned for its type.
         Structs are aligned to 16 bytes, unlike in a CU_LAUNCH_PARAM_BUFFER.
@@ -151,7 +151,7 @@ class Binder:
     def _count(self, count: int) -> str:
         expected = len(self.params)
         text = f"{self.kernel} takes {expected} argument{'s' * (expected != 1)}, "
-        text += f"{count} {'is' if count == 1 else 'are'} given: "
+        text += f"but {count} {'is' if count == 1 else 'are'} given: "
         return text + f"{self.kernel}({', '.join(map(str, self.params))})"
 
     def _error(self, param: Param, message: str) -> ArgumentError:
@@ -164,7 +164,7 @@ class Binder:
             return kind.numbers(arg)
         except (TypeError, OverflowError) as error:
             raise self._error(
-                param, f"{error}, this is {_describe_value(arg)}"
+                param, f"{error}, but got {_describe_value(arg)}"
             ) from None
 
     def _struct(self, param: Param, arg: Any) -> bytes:
@@ -186,7 +186,7 @@ class Binder:
         raise self._error(
             param,
             f"pass {param.type} as {structs.tuple_of(layout)}one element of a "
-            "structured NumPy array (align=True), or bytes; this is "
+            "structured NumPy array (align=True), or bytes; got "
             f"{_describe_value(arg)}",
         )
 
@@ -218,7 +218,7 @@ class Binder:
         members = layout.members
         if not isinstance(value, (tuple, list)) or len(value) != len(members):
             count = f"{len(value)} values" if isinstance(value, (tuple, list)) else ""
-            description = f"this is {count or _describe_value(value)}"
+            description = f"but got {count or _describe_value(value)}"
             raise self._error(param, f"expects {structs.tuple_of(layout)}{description}")
         for member, part in zip(members, value):
             declaration = structs.member_of(member.param, param)
@@ -240,7 +240,8 @@ class Binder:
         data = value if isinstance(value, bytes) else value.tobytes()
         if len(data) != layout.size:
             raise self._error(
-                param, f"{layout.name} has {layout.size} bytes, {len(data)} are given"
+                param,
+                f"{layout.name} has {layout.size} bytes, but {len(data)} are given",
             )
         return data
 
@@ -253,7 +254,7 @@ class Binder:
                 shape = "".join(f"[{extent}]" for extent in member.extents)
                 raise self._error(
                     param,
-                    f"expects {shape}, nested tuples; this is {_describe_value(value)}",
+                    f"expects {shape}, nested tuples, but got {_describe_value(value)}",
                 )
             flat = [one for row in rows for one in row]
         return flat
@@ -265,7 +266,7 @@ class Binder:
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             if not 0 <= value < 1 << 64:
                 raise self._error(
-                    param, f"expects an array, this is {_describe_value(value)}"
+                    param, f"expects an array, but got {_describe_value(value)}"
                 )
             return int(value)
         array = self._pointer(param, find_scalar(param.type), value)
@@ -313,7 +314,7 @@ class Binder:
             raise self._error(param, str(error)) from None
         if array is None:
             raise self._error(
-                param, f"expects an array, this is {_describe_value(arg)}"
+                param, f"expects an array, but got {_describe_value(arg)}"
             )
         if not array.contiguous:
             raise self._error(
@@ -330,7 +331,7 @@ class Binder:
     def _check_writable(self, param: Param, array: Array) -> None:
         if not array.writable:
             raise self._error(
-                param, "the array is read-only, and only a const parameter may read it"
+                param, "the array is read-only; only a const parameter accepts it"
             )
         if getattr(array.owner, "requires_grad", False):
             raise self._error(
@@ -344,7 +345,7 @@ class Binder:
             if param.type.endswith("*") and array.itemsize != 8:
                 raise self._error(
                     param,
-                    f"expects addresses (int64 or uint64) or a list of arrays, this is "
+                    f"expects addresses (int64 or uint64) or a list of arrays, but got "
                     f"{array}",
                 )
             layout = self.layout_of(param.type)
@@ -354,21 +355,21 @@ class Binder:
             elif layout is not None and array.nbytes % layout.size:
                 raise self._error(
                     param,
-                    f"{array} has {array.nbytes} bytes, not a multiple of the "
-                    f"{layout.size} of {layout.name}",
+                    f"{array} has {array.nbytes} bytes, not a multiple of "
+                    f"{layout.size}, the size of {layout.name}",
                 )
             return
         if array.dtype not in kind.dtypes and not array.dtype.startswith("void"):
             raise self._error(
                 param,
-                f"expects {kind.dtypes[0]}, this is {array}"
+                f"expects {kind.dtypes[0]}, but got {array}"
                 f"{arrays.advise_converted(param, array.owner, kind.dtypes[0])}",
             )
         if array.nbytes % kind.size:
             raise self._error(
                 param,
-                f"{array} has {array.nbytes} bytes, not a multiple of the {kind.size} "
-                f"of {kind.name}",
+                f"{array} has {array.nbytes} bytes, not a multiple of {kind.size}, "
+                f"the size of {kind.name}",
             )
         if array.nbytes and array.address % kind.align:
             raise self._error(
@@ -404,7 +405,7 @@ def common_device(kernel: str, bound: Sequence[Any]) -> tuple[str, int] | None:
             first.device_index,
         ):
             raise ArgumentError(
-                f"{kernel}: its arrays are on two devices: {first}, but {array}; "
+                f"{kernel}: its arrays are on two devices: {first} and {array}; "
                 f"move one of them with .to()"
             )
     return (first.device_type, first.device_index) if first else None

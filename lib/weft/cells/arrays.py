@@ -36,14 +36,14 @@ def advise_converted(param: Param, owner: Any, dtype: str) -> str:
 
 
 def _write_advice(param: Param, owner: Any, conversion: str) -> str:
-    """Advise to pass a copy and, if the kernel may write to it, to copy it back."""
+    """Advise passing a copy and, if the kernel may write to it, copying it back."""
     method = conversion.startswith(".")
     name = param.name or "x"
     if param.const:
         return f"pass its {conversion}" if method else f"pass {conversion}({name})"
     copy = f"{name}{conversion}" if method else f"{conversion}({name})"
     line = f"{name}.copy_(c)" if isinstance(owner, torch.Tensor) else f"{name}[...] = c"
-    return f"pass a copy c = {copy}, and after the launch {line}, as it may be written"
+    return f"pass a copy c = {copy}, and copy it back after the launch: {line}"
 
 
 MASKED = "kernels ignore the mask of a masked array: pass its .data, or .filled(...)"

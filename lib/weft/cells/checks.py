@@ -45,7 +45,7 @@ def check(source: str, kernels: Sequence[Signature]) -> list[Diagnostic]:
 
 
 def find_doubles(source: str) -> list[Diagnostic]:
-    """Return a note for the first double literal in a source without doubles.
+    """Return a note for the first double literal in a source that declares no double.
 
     If x is a float, 0.5 * x is computed in double: correct, but 32 or 64 times slower
     on most GPUs.
@@ -111,7 +111,7 @@ def _check_language(code: str) -> Iterator[Diagnostic]:
                 code,
                 match.start(2),
                 f"extern __shared__ {match[2]} is {first[0]} on line {first[1]} and "
-                f"{kind} here: one name has one type, give them different names",
+                f"{kind} here: a name has one type, so give them different names",
             )
 
 
@@ -163,7 +163,7 @@ def _check_host_calls(source: str, code: str) -> Iterator[Diagnostic]:
         yield _make_diagnostic(
             code,
             match.start(),
-            f"{match.group()}() is a host function, and a cell is all device code: "
+            f"{match.group()}() is a host function, but a cell is device code: "
             f"make arrays in Python and pass them; {_RUNS}",
         )
     for match in scanner.INCLUDE.finditer(source):
@@ -179,8 +179,8 @@ def _check_host_calls(source: str, code: str) -> Iterator[Diagnostic]:
         yield _make_diagnostic(
             code,
             match.start(),
-            f"std::{match[1]} runs on the host only; a kernel has plain arrays, and "
-            f"names of std:: such as numeric_limits, move, is_same_v, min and sqrt",
+            f"std::{match[1]} runs on the host only; a kernel can use plain arrays, "
+            f"and names of std:: such as numeric_limits, move, is_same_v, min and sqrt",
         )
 
 
@@ -217,7 +217,7 @@ def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnost
 
 
 def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
-    """Report `return i;` in a kernel, which g++ accepts in the body of a lambda."""
+    """Report `return i;` in a kernel, which g++ compiles as a lambda and accepts."""
     brace = code.find("{", start)
     body = code[brace : scanner.find_close(code, brace) + 1] if brace >= 0 else ""
     match = re.search(r"\breturn\b(?!\s*;)", _without_nested(body))

@@ -137,7 +137,7 @@ _turn = threading.Lock()  # the process performs one job at a time
 
 
 def _reset_after_fork() -> None:
-    """Reset the state: a fork lacks the process and perhaps the lock's holder."""
+    """Reset the state in a fork, which can use neither the process nor a held lock."""
     global _process, _turn
     _process, _turn = None, threading.Lock()
 
@@ -153,7 +153,7 @@ def make_launcher(
     params: tuple[Param, ...],
     timeout: float | None,
 ) -> Callable[..., None]:
-    """Return a launcher that launches in the other process, for either target."""
+    """Return a launcher that launches in the separate process, for either target."""
     kernel = re.sub(r"^(?:\w+::)*", "", expression)
     binder = Binder(kernel, params, module.text())
     limit = TIMEOUT if timeout is None else timeout
@@ -164,7 +164,7 @@ def make_launcher(
         bound = binder.bind(args)
         if list_held_arrays(bound):
             raise ArgumentError(
-                f"{kernel}: an isolated launch takes arrays as arguments alone, not in "
+                f"{kernel}: an isolated launch takes arrays only as arguments, not in "
                 f"tuples or lists"
             )
         arrays = [v if isinstance(v, Array) else None for v in bound]
@@ -193,7 +193,7 @@ def make_launcher(
 
 
 def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
-    """Send the job; return the new content of its variables, or raise its error."""
+    """Send a job; return its variables' new content, or raise the launch's error."""
     patience = job.timeout + GRACE if job.timeout else None
     try:
         process.pipe.send(job)
@@ -231,7 +231,7 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
         cause = message.partition(". CUDA cannot go on")[0]
         raise KernelFault(
             f"{cause}. It was isolated, so the notebook goes on; its arrays are as "
-            f"they were. The same cell on the CPU (--cpu) names thread and array.",
+            f"they were. The same cell on the CPU (--cpu) reports thread and array.",
             kernel,
         )
     if kind == "CompileError":
@@ -255,7 +255,7 @@ def _start_process() -> Process:
     if not is_ready:
         process.end()
         raise KernelError(
-            f"the process for --isolated does not start (exit status "
+            f"the process for --isolated did not start (exit status "
             f"{process.child.returncode}): its messages are above, or in the terminal"
         )
     return process
@@ -270,7 +270,7 @@ def _share_arrays(
 ) -> Iterator[tuple[shared_memory.SharedMemory, dict[int, int]]]:
     """Yield shared memory with a copy of the arrays, and their offsets by id().
 
-    Host arrays that overlap do so in the copy as well. Arrays on a GPU are copied
+    Host arrays that overlap also overlap in the copy. Arrays on a GPU are copied
     separately.
     """
     present = [a for a in arrays if a is not None]
@@ -312,7 +312,7 @@ def _bytes_of(array: Array) -> Any:
 def _copy_out(
     array: Array, memory: shared_memory.SharedMemory, at: int, const: bool
 ) -> None:
-    """Copy the data back; a const array only if the kernel wrote it through a cast."""
+    """Copy the data back; if `const`, only if the kernel wrote it through a cast."""
     data = memory.buf[at : at + array.nbytes]
     if const and bytes(data) == bytes(_bytes_of(array)):
         pass
@@ -430,7 +430,7 @@ def _bring_back(job: Job, args: list[Any], memory: Any) -> None:
 
 
 def _forget_memory(memory: shared_memory.SharedMemory) -> None:
-    """Stop tracking the memory, since its creator unlinks it (before Python 3.13)."""
+    """Stop tracking memory that its creator unlinks (needed before Python 3.13)."""
     with contextlib.suppress(Exception):
         from multiprocessing import resource_tracker
 

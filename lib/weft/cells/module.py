@@ -82,7 +82,7 @@ def select_only_kernel(kernel: Any) -> Any:
     if len(kernels) != 1:
         names = ", ".join(kernels) or "none"
         raise ArgumentError(
-            f"this source has {len(kernels)} kernels ({names}): say which, e.g. "
+            f"this source has {len(kernels)} kernels ({names}): choose one, e.g. "
             f"module.{next(iter(kernels), 'name')}"
         )
     return next(iter(kernels.values()))
@@ -316,7 +316,7 @@ class Kernel:
         return self._is_template and not all(param.default for param in template)
 
     def _by_default(self) -> tuple[str, tuple[Param, ...]]:
-        """Return the C++ name and the parameters without template arguments."""
+        """Return the C++ name and the parameters if no template arguments are given."""
         if all(param.default for param in self.signature.template):
             return self.signature.instantiate([])
         return self.signature.name, self.signature.params
@@ -350,7 +350,7 @@ class Kernel:
         return launch
 
     def _refresh(self) -> None:
-        if self.module.version != headers.version:  # no other kernel has refreshed it
+        if self.module.version != headers.version:  # not refreshed by another kernel
             self.module.refresh()
         self._version = headers.version
         self.signature = self.module.signatures.get(self.__name__, self.signature)

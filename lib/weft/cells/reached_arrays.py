@@ -115,8 +115,8 @@ def take_back(binder: Binder, reached: Reached, copies: arena.Arena) -> None:
         original = arena.view_memory(array.address, array.nbytes)
         if copies.memory_of(array) != original:
             raise ArgumentError(
-                f"{binder.kernel}: {param}: the kernel wrote into the copy of a list, "
-                f"and the list cannot change: pass an array (of addresses, or a "
+                f"{binder.kernel}: {param}: the kernel wrote into a copy of the list, "
+                f"and the list does not change: pass an array (of addresses, or a "
                 f"structured one)"
             )
 

@@ -41,7 +41,7 @@ _NVCC_PAIRS = ("-Xptxas", "-maxrregcount", "--maxrregcount", "-arch", "-gencode"
 
 
 def split(text: str | Sequence[str]) -> list[str]:
-    """Return flags as a list; a string is split as by a shell, but no shell runs.
+    """Return flags as a list; a string is split as a shell would, but no shell runs.
 
     Raises ArgumentError for an unclosed quote.
     """

@@ -231,7 +231,7 @@ class StructLayout:
 
 
 def member_of(member: Param, owner: Param) -> Param:
-    """Return a member under its name in messages: p.x, or rows[] in a list."""
+    """Return a member with its name for messages: p.x, or rows[] in a list."""
     if not member.name:
         return replace(member, name=f"{owner.name}[]", text=owner.text)
     text = f"{member} of {owner.text or owner.name}"
@@ -287,14 +287,14 @@ def tuple_of(layout: StructLayout | None) -> str:
 def describe_misfit(layout: StructLayout, dtype: np.dtype) -> str:
     """Describe how a structured dtype differs from a struct; "" if it matches."""
     if dtype.itemsize != layout.size:
-        return f"{layout.name} has {layout.size} bytes, {dtype.itemsize} are given"
+        return f"{layout.name} has {layout.size} bytes, but {dtype.itemsize} are given"
     fields = sorted(dtype.fields.items(), key=lambda item: item[1][1])
     count = len(layout.members)
     if len(fields) != count:
-        return f"{layout.name} has {count} members, the dtype {len(fields)}"
+        return f"{layout.name} has {count} members, but the dtype {len(fields)}"
     for member, (name, (field, offset, *_)) in zip(layout.members, fields):
         if offset != member.offset:
-            places = f"at byte {member.offset}, the dtype's {name} at {offset}"
+            places = f"at byte {member.offset}, but the dtype's {name} at {offset}"
             return f"{member.param} of {layout.name} is {places}"
         if misfit := _member_misfit(member, name, field):
             return misfit

@@ -75,7 +75,7 @@ class Variable:
     def refusal(self) -> str:
         """The reason why Python can neither set nor read the variable; "" if it can."""
         if self.const:
-            return "it is const, so only the source sets its value: leave const out"
+            return "it is const, so only the source sets its value: remove const"
         if self.param.pointer or (self.layout and self.layout.pointers):
             return "it contains an address: pass arrays as arguments of the kernel"
         if not (self.kind or self.layout):
@@ -118,8 +118,9 @@ class Variable:
             return (size // max(one * math.prod(inner), 1), *inner)  # type: ignore
         if one * math.prod(self.extents) != size:  # type: ignore
             raise self._error(
-                f"it has {size} bytes, not the {one * math.prod(self.extents)} "  # type: ignore
-                f"of its declaration: write its type without a macro"
+                f"it has {size} bytes, but its type "
+                f"has {one * math.prod(self.extents)}: "  # type: ignore
+                f"write the type without a macro"
             )
         return self.extents  # type: ignore
 
@@ -139,14 +140,14 @@ class Variable:
             return host.tobytes()
         assert self.kind
         if dtype not in self.kind.dtypes or dtype.startswith("complex"):
-            raise self._error(f"expects {self.kind.dtypes[0]}, this is {dtype}")
+            raise self._error(f"expects {self.kind.dtypes[0]}, but got {dtype}")
         vector = (self.kind.count,) if self.kind.count > 1 else ()
         self._check_shape(actual, shape + vector)
         return host.tobytes()
 
     def _check_shape(self, actual: tuple[int, ...], expected: tuple[int, ...]) -> None:
         if actual != expected:
-            raise self._error(f"expects shape {expected}, this has {actual}")
+            raise self._error(f"expects shape {expected}, but got {actual}")
 
     def _flatten(self, value: Any, shape: tuple[int, ...]) -> Iterator[Any]:
         """Yield the elements of nested lists row by row, or a single value itself."""
@@ -158,7 +159,7 @@ class Variable:
             description = f"a list of {len(value)}" if is_list else shorten_repr(value)
             raise self._error(
                 f"expects an array of shape {shape}, or {shape[0]} values in a list; "
-                f"this is {description}"
+                f"got {description}"
             )
         for one in value:
             yield from self._flatten(one, shape[1:])
@@ -168,15 +169,15 @@ class Variable:
             data = bytes(Binder("variable", [self.param], self.text).bind([value])[0])
             if len(data) != self.layout.size:
                 raise self._error(
-                    f"{self.layout.name} has {self.layout.size} bytes, {len(data)} "
-                    f"are given"
+                    f"{self.layout.name} has {self.layout.size} bytes, but "
+                    f"{len(data)} are given"
                 )
             return data
         assert self.kind
         try:
             numbers = self.kind.numbers(value)
         except (TypeError, OverflowError) as error:
-            raise self._error(f"{error}, this is {shorten_repr(value)}") from None
+            raise self._error(f"{error}, but got {shorten_repr(value)}") from None
         return struct.pack("=" + self.kind.code * self.kind.count, *numbers)
 
     def _error(self, message: str) -> ArgumentError:
@@ -366,7 +367,7 @@ class VariableState:
         return variable
 
     def _current_library(self) -> Any:
-        """Return the library with the current values: the last or next launch's."""
+        """Return the library with the current values; load one if there is none."""
         if self._library is None:
             cell = self._cell
             self.enter(cell.compiled(cell.default, cell.ordinary(), cell.watched))

@@ -2,7 +2,7 @@
 
     check(add, lambda a, b: a + b, outputs={"c": "n"}, inputs={"a": "n", "b": "n"})
 
-The checker tries sizes around those of a block, several launch shapes, random signed
+The checker tries sizes close to a block's sides, several launch shapes, random signed
 inputs, and threads in three orders. Outputs are poisoned, between guard zones.
 Results are compared with a float64 reference within a derived bound. A failure report
 names the element, block and thread, and guesses the mistake (mistakes/).
@@ -37,8 +37,8 @@ TIMEOUT = 10.0  # time limit of one launch, in seconds
 @dataclass(frozen=True)
 class Verdict:
     """The verdict on a kernel that passed. runs: the number of launches (or calls)
-    compared; worst: the largest error divided by its bound; sizes, shapes: those of the
-    runs; orders: the number of thread orders tried."""
+    compared; worst: the largest error divided by its bound; sizes, shapes: of all runs;
+    orders: the number of thread orders tried."""
 
     name: str
     runs: int
@@ -122,8 +122,8 @@ def check(
     data: for inputs with restricted values, functions of rng, shape and sizes by name.
     timeout: time limit in seconds for each launch. device: where CUDA C runs, "cpu" or
         "cuda". watched: whether CUDA C on the CPU runs under the watch build, which is
-        about 20 times slower. Its findings (races, accesses out of bounds, barriers)
-        then refuse the kernel, as those of the simulator do.
+        about 20 times slower. A kernel with findings (races, accesses out of bounds,
+        barriers) then fails the check, as it does on the simulator.
 
     Raises ArgumentError for invalid arguments. Errors that the kernel itself raises
     (NotImplementedError of an exercise) pass through.
@@ -298,14 +298,14 @@ def _run_function(
         result = call(runner.function, arrays, pool, copies=False)
     if result is None:
         raise ArgumentError(
-            f"{runner.name} returns None: return the result, or say with outputs= "
-            f"which parameters it writes into"
+            f"{runner.name} returns None: return the result, or name with outputs= "
+            f"the parameters that it writes into"
         )
     got = name_results(result, None, runner.name)
     if set(got) != set(trial.want):
         raise ArgumentError(
-            f"{runner.name} returns {', '.join(got)}, the reference "
-            f"{', '.join(trial.want)}"
+            f"{runner.name} returns {', '.join(got)}, but the reference "
+            f"returns {', '.join(trial.want)}"
         )
     for name, array in guarded.items():
         array.verify_untouched(name)

@@ -310,8 +310,8 @@ def default_sizes(
 
     sides: the length of a block along each symbol. most: the largest product of all
     sizes. first: whether the sizes are for the first launch shape; later shapes get
-    fewer. other: the length for symbols along which no side of a block runs (such as a
-    sum's length, which runs in tiles).
+    fewer. other: the length for symbols along which no side of a block runs, such as
+    the length of a sum that is computed in tiles.
     """
     if not symbols:
         return [{}]

@@ -33,7 +33,7 @@ def plan_cases(
     shared: Any,
     first: Any = (),
 ) -> list[Case]:
-    """Return all cases (sizes and launch shape): those of `first`, then the plan's."""
+    """Return all cases (sizes and launch shape): `first`, then the plan's cases."""
     symbols = problem.symbols
     first_cases = []
     for values, launch_place in first:
@@ -77,7 +77,7 @@ def plan_cases(
 
 
 def _without_repeats(first_cases: list, plan: list) -> list:
-    """Return the first cases, then those of `plan` that are not among them."""
+    """Return the first cases, then the cases of `plan` that are not among them."""
     return first_cases + [case for case in plan if case not in first_cases]
 
 

@@ -10,8 +10,9 @@ By default, a float output may differ from the answer by 1.01 * terms * u *
 reference(|inputs|), with u = 2^-24 for float32. This is the bound of a sum of `terms`
 products in any order (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
 section 3.1). The default for terms is the number of combinations of the inputs' sizes
-per element of the output (k for a matmul, 1 for an elementwise map), or the number that
-fan_in() finds (a row for a softmax), if larger. Another 8 terms cover other roundings.
+per element of the output (k for a matmul, 1 for an elementwise map). If fan_in() finds
+a larger number (a row for a softmax), that is used. Another 8 terms cover other
+roundings.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ SAME = 1e-12
 def fan_in(
     answer: Callable[[Arrays], Arrays], inputs: Arrays, want: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
-    """Count, for each output, the elements of one input on which an element depends.
+    """Count, for each output, the elements of an input that affect one output element.
 
-    This is the mean over the output, for the input element with the widest effect.
+    The count is a mean over the output, for the input element with the widest effect.
     answer: a function that returns the outputs for changed inputs. inputs: floats as
     float64; only the first, middle and last element of each are changed.
     """
@@ -109,7 +110,7 @@ def _count_changed(
 
 
 UNIT = {np.dtype(np.float16): 2.0**-11, np.dtype(np.float64): 2.0**-53}
-MORE = 8  # roundings besides those of the sum
+MORE = 8  # roundings outside the sum
 
 
 @dataclass
@@ -395,7 +396,7 @@ def fit_answer(name: str, want: np.ndarray, shape: tuple[int, ...]) -> np.ndarra
     if want.shape == shape or flat or (want.ndim == 0 and math.prod(shape) == 1):
         return want.reshape(shape)
     raise ArgumentError(
-        f"the reference gives {name} the shape {want.shape}, but outputs= {shape}"
+        f"the reference gives {name} the shape {want.shape}, but outputs= gives {shape}"
     )
 
 

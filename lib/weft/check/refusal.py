@@ -53,7 +53,10 @@ def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str,
 
 
 def _writer_of(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
-    """Return whether there is a record, and the element's last (block, thread)."""
+    """Return whether accesses were recorded, and the element's last writer.
+
+    The writer is (block, thread); None if there is none.
+    """
     error, shape = attempt.error, attempt.trial.shape
     if not isinstance(runner, SimulatedRunner) or error is None:
         return False, None
@@ -254,7 +257,7 @@ def _guess_mistakes(
 
 
 def _guess_spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) -> str:
-    """Guess whether the blocks of all runs begin too close together or too far."""
+    """Guess whether all runs' blocks begin too close together or too far apart."""
     if not first.by_value:
         return ""
     launches = []

@@ -59,7 +59,7 @@ def time_limit(name: str, seconds: float) -> Iterator[None]:
     except FunctionTooLong:
         raise FunctionTooLong(
             f"{name} ran longer than {seconds:g} s and was stopped: look for a loop "
-            f"that does not end, or allow more with timeout="
+            f"that does not end, or allow more time with timeout="
         ) from None
     finally:
         timer.cancel()

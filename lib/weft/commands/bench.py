@@ -8,7 +8,7 @@ import importlib
 from ..base import device as devices
 from ..timing import STATISTIC, table, write_json
 
-# The benchmarks other than those of ops (ops.py). Each module defines rows() or
+# The benchmarks besides the timing of ops (ops.py). Each module defines rows() or
 # rows_of(arguments), which return a list of rows. It can also define SHOWN, the columns
 # to print; note(rows), the text below them; status(rows), the exit status; and
 # merged(path, rows), the rows to write to a file that already contains rows.

@@ -1,4 +1,4 @@
-"""Examine this machine: its hardware, its tools, and cures for missing parts.
+"""Examine this machine's hardware and tools, and suggest cures for missing parts.
 
 python -m weft doctor
 """
@@ -59,7 +59,7 @@ def examine(rungs: bool = True) -> list[Examination]:
     for examine_part in examinations[: None if rungs else -1]:
         try:
             findings += examine_part()
-        except Exception as error:  # a doctor who faints helps nobody
+        except Exception as error:  # the other parts must still be examined
             name = examine_part.__name__.strip("_")
             findings.append(Examination(name, f"cannot be examined: {error}"))
     return findings
@@ -227,7 +227,7 @@ def _examine_ptxas() -> Examination:
 
     if path := compilation.ptxas():
         return Examination("ptxas", path)
-    value = "none: no sass() of Numba's kernels and of programs"
+    value = "none: sass() excludes Numba's kernels and programs"
     return Examination("ptxas", value, "pip install nvidia-cuda-nvcc")
 
 
@@ -315,7 +315,7 @@ def _describe_rungs(rungs: list, target: str) -> str:
         elif target not in rung.targets:
             reason = "GPU only" if target == "cpu" else "CPU only"
         elif rung.sm > sm > 0:
-            reason = f"needs compute capability {rung.sm / 10}, this is {sm / 10}"
+            reason = f"needs compute capability {rung.sm / 10}, but this is {sm / 10}"
         reasons.setdefault(reason, []).append(rung.name)
     available = ", ".join(reasons.pop(""))
     others = [f"{', '.join(names)} ({reason})" for reason, names in reasons.items()]

@@ -1,13 +1,14 @@
-"""Prepare the lab's Python environment, then run Python in it. Needs only python3.
+"""Prepare the lab's Python environment, then run Python in it.
 
     python3 lib/weft/commands/environment.py -m weft doctor
 
-It uses the first of these: the interpreter named by PYTHON, an active conda or virtual
-environment, the Python of a hosted notebook (Colab, Kaggle), or .venv, which it
-creates. environment.yml lists the packages. .venv gets exactly the listed versions.
-Elsewhere, installed packages (above all torch) remain, and pip adds only missing ones.
-pip also gets the options in PIP_ARGS. The user's Jupyter gets a kernel named Weft that
-runs this Python; a hosted notebook keeps its existing kernel.
+The script needs only python3. It uses the first of these: the interpreter named by
+PYTHON, an active conda or virtual environment, the Python of a hosted notebook (Colab,
+Kaggle), or .venv, which the script creates. environment.yml lists the packages. .venv
+gets exactly the listed versions. Elsewhere, installed packages (above all torch)
+remain, and pip adds only missing ones. pip also gets the options in PIP_ARGS. The
+user's Jupyter gets a kernel named Weft that runs this Python; a hosted notebook keeps
+its existing kernel.
 """
 
 from __future__ import annotations
@@ -117,8 +118,9 @@ def list_missing(python: str, wanted: list[str]) -> list[str]:
     versions_of = dict(zip([*names, cuda12], versions))
     if versions_of["torch"] != "-" and parse_version(versions_of["torch"]) < (2, 6):
         raise Missing(
-            f"{python} has torch {versions_of['torch']}, the lab needs 2.6 or later: "
-            f"upgrade it, or deactivate the environment, and make will build .venv."
+            f"{python} has torch {versions_of['torch']}, but the lab needs 2.6 or "
+            f"later: upgrade it, or deactivate the environment, so that make builds "
+            f".venv."
         )
     if versions_of.get(cuda12, "-") != "-":
         wanted = [line.replace("[cu13]", "[cu12]") for line in wanted]
@@ -172,7 +174,7 @@ def make_venv() -> None:
     try:
         run([python, "-m", "venv", str(VENV)])
     except BaseException as error:
-        # With an incomplete .venv, without pip, the next run would fail.
+        # The next run would fail with an incomplete .venv that lacks pip.
         shutil.rmtree(VENV, ignore_errors=True)
         if not isinstance(error, subprocess.CalledProcessError):
             raise
@@ -190,8 +192,8 @@ def base_python() -> str:
             return name
     version = ".".join(map(str, sys.version_info[:2]))
     raise Missing(
-        f"python3 is {version}, the lab needs 3.{low[1]} to 3.{high[1]}: install one, "
-        f"or name it: make PYTHON=/path/to/python"
+        f"python3 is {version}, but the lab needs 3.{low[1]} to 3.{high[1]}: install "
+        f"it, or select one with make PYTHON=/path/to/python"
     )
 
 

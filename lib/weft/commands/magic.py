@@ -113,7 +113,7 @@ def cuda(line: str, cell: str) -> None:
                      races, reads of unwritten memory and similar faults below the
                      cell, and kernel.report contains the cost of each line
     --time           after each launch, time the kernel on copies of its arrays; without
-                     --check, the time is marked as that of an unchecked kernel
+                     --check, the time is marked as an unchecked kernel's
     --check          before each launch, run the kernel under the watch build in three
                      thread orders, report the findings, and refuse the launch if the
                      result depends on the order
@@ -179,7 +179,7 @@ def _load_cell(options: argparse.Namespace, cell: str, name: str) -> Module:
 def _choose_compiler(
     options: argparse.Namespace,
 ) -> Callable[[str, str], Module] | None:
-    """Return a compiler for an absent GPU if --gpu has --ptx, --sass or --time."""
+    """Return a compiler for an absent GPU, for --gpu with --ptx, --sass or --time."""
     is_shown = options.ptx or options.sass or options.time
     if options.target != "cuda" or not is_shown or native.explain_lost():
         return None
@@ -216,7 +216,7 @@ def save(where: str, cell: str) -> Path:
     """
     path = (ROOT / where).resolve()
     if ROOT not in path.parents or path.suffix not in (".cu", ".cuh"):
-        raise UsageError(f"--save {where}: want a .cu or .cuh within {ROOT}")
+        raise UsageError(f"--save {where}: expected a .cu or .cuh within {ROOT}")
     if path.exists() and not path.read_text().startswith(_MARK):
         raise UsageError(
             f"--save {where}: the file exists and no cell wrote it; choose another name"

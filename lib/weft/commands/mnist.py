@@ -124,8 +124,8 @@ def summarize_rows(result: Result) -> str:
         notes.append("These CUDA kernels were simulated: ignore their times.")
     if any(row["impl"] == "torch" for row in result.rows):
         notes.append(
-            "vs: PyTorch's time over ours in the same precision; above 1, ours is "
-            "faster. PyTorch's fastest eager variant was trained, the others were "
+            "vs: PyTorch's time divided by ours in the same precision; above 1, ours "
+            "is faster. PyTorch's fastest eager variant was trained; the others were "
             "only timed."
         )
     notes += [f"absent: {name}: {reason}" for name, reason in result.absent.items()]

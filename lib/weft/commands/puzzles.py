@@ -43,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
     if words[0] == "check" and len(words) == 3:
         return _check(Path(words[1]), _find_puzzle(words[2]))
     if len(words) > 1 or words[0] == "check":
-        raise ArgumentError("want nothing, a puzzle's name, or check FILE NAME")
+        raise ArgumentError("expected nothing, a puzzle's name, or check FILE NAME")
     puzzle = _find_puzzle(words[0])
     print(_describe_puzzle(puzzle, args.cuda and puzzle.is_kernel))
     return 0
@@ -90,7 +90,7 @@ def _load_answer(path: Path, puzzle: Puzzle) -> Any:
     if path.suffix == ".cu":
         return load_cuda(path.read_text(), name=path.name)
     if path.suffix != ".py":
-        raise ArgumentError(f"{path}: want a .py or a .cu")
+        raise ArgumentError(f"{path}: expected a .py or a .cu")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     vars(module).update(_stub_names())
@@ -111,6 +111,6 @@ def _load_answer(path: Path, puzzle: Puzzle) -> Any:
     if puzzle.kernel_name not in functions and len(functions) != 1:
         expected, names = puzzle.kernel_name, ", ".join(functions) or "no function"
         raise ArgumentError(
-            f"{path}: {puzzle.name} needs {expected}, this file has {names}"
+            f"{path}: {puzzle.name} needs {expected}, but this file has {names}"
         )
     return functions.get(puzzle.kernel_name) or next(iter(functions.values()))

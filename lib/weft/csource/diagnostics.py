@@ -58,8 +58,8 @@ _HOST = (
     "name[grid, block](...); a whole program runs with python -m weft run"
 )
 _PTX = (
-    '#include "ptx.cuh" has tensor cores, asynchronous copies and more, each with a '
-    "twin for the CPU; with --gpu the cell runs on a GPU"
+    '#include "ptx.cuh" provides tensor cores, asynchronous copies and more, each with '
+    "a twin for the CPU; with --gpu the cell runs on a GPU"
 )
 
 
@@ -285,8 +285,8 @@ def parse_gcc(text: str) -> list[Diagnostic]:
     """Parse g++'s messages, without its carets; keep file names as g++ prints them.
 
     A message about code outside the cell is moved to the line of the cell that caused
-    it, if g++ names that line. g++ does so before the message (`required from`) or in a
-    note after it.
+    it, if g++ names that line: before the message (`required from`) or in a note after
+    it.
     """
     diags: list[Diagnostic] = []
     cause: tuple[int, int] | None = None
@@ -351,7 +351,7 @@ def parse_rewriter(text: str) -> list[Diagnostic]:
     if not match:
         return [Diagnostic("", 0, 0, "error", text)]
     file = "" if match[1] == CELL else match[1]
-    message = match[3].partition(": put it under")[0]  # the rest concerns rung files
+    message = match[3].partition(": put it under")[0]  # the rest is for rung files
     return [Diagnostic(file, int(match[2]), 0, "error", message)]
 
 
@@ -382,7 +382,7 @@ def in_source(
             one = replace(one, file="", column=column)
         elif one.file == CELL or _is_foreign(one.file):
             if one.severity != "error" or has_own:
-                continue  # not about the reader's code, or only a consequence of it
+                continue  # not about the reader's code, or a consequence of its errors
             text = f"{one.message} (in the code that calls the kernels)"
             one = replace(one, file="", line=_last_line(lines), column=0, message=text)
         if one not in converted:

@@ -264,8 +264,8 @@ _BRACE = re.compile(
 def _list_scopes(code: str, end: int | None = None) -> Iterator[tuple[int, list]]:
     """Yield the offset of each brace, and the scopes around the code that follows it.
 
-    A scope is a namespace's name, "" for `extern "C"`, or None for anything else. The
-    same list is modified for the next brace.
+    A scope is a namespace's name, "" for `extern "C"`, or None for anything else. All
+    braces share one list of scopes, which changes from brace to brace.
     """
     scopes: list[str | None] = []
     for match in _BRACE.finditer(code, 0, len(code) if end is None else end):
@@ -401,7 +401,8 @@ def find_definition(code: str, name: str) -> tuple[int, int] | None:
 def read_body(source: str, name: str) -> str | None:
     """Return a function's body without its braces, comments and strings.
 
-    The result is None if the source does not define the function; a header may do so.
+    The result is None if the source does not define the function; a header may define
+    it.
     """
     code = blank_comments(source)
     span = find_definition(code, name)

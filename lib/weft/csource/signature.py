@@ -80,7 +80,7 @@ class Signature:
             expected = ", ".join(p.name for p in self.template)
             raise ArgumentError(
                 f"{self.name} takes {len(self.template)} template arguments"
-                f"{f' ({expected})' if expected else ''}, {len(values)} are given"
+                f"{f' ({expected})' if expected else ''}, but {len(values)} are given"
             )
         if not self.template:
             return self.scope + self.name, self.params
@@ -283,8 +283,8 @@ def _check_kind(signature: Signature, param: TemplateParam, arg: Any) -> None:
     if is_value != bool(param.kind):
         kind = f"a value ({param.kind})" if param.kind else "a type"
         raise ArgumentError(
-            f"{signature.name}: {param.name} is {kind}, {shorten_repr(arg)} is not; "
-            f"the template's arguments come before the grid: "
+            f"{signature.name}: {param.name} is {kind}, but {shorten_repr(arg)} is "
+            f"not; the template's arguments come before the grid: "
             f"{signature.name}[{', '.join(p.name for p in signature.template)}]"
             f"[grid, block](...)"
         )

@@ -49,7 +49,7 @@ from ..puzzles.lessons import (
 )
 
 GLOSSARY = NOTEBOOKS / "glossary.ipynb"
-ENTRY = re.compile(  # the term, the paragraph, and the links to lessons after it
+ENTRY = re.compile(  # the term, the paragraph, and the links to lessons
     r"^### (?P<term>.+)\n\n(?P<text>.*?)(?: \[\d\d[a-z]?\]\(\w+\.ipynb\),?)*$", re.M
 )
 LINK = re.compile(
@@ -61,7 +61,7 @@ MARKED = re.compile(r"`([^`]*)`|\*(\S[^*]*)\*")  # code, or emphasis
 
 
 def place_of(term: str) -> str:
-    """Return a term as used in links and as its cell's id: hyphens replace spaces."""
+    """Return a term in the form of links and cell ids: hyphens replace spaces."""
     return re.sub(r"[^\w-]", "", term.replace(" ", "-"))
 
 
@@ -82,7 +82,7 @@ def definition(text: str) -> str:
 def define_links(cells: Iterable[NotebookNode], known: dict[str, str]) -> None:
     """Add the entry's cell and definition to each link to the glossary.
 
-    known: the texts of the entries by their places.
+    known: the entries' texts by place.
     """
 
     def add_title(link: re.Match[str]) -> str:
@@ -118,7 +118,7 @@ def places_in(cells: Iterable[NotebookNode]) -> set[str]:
 
 
 def complete_links(glossary: NotebookNode, lessons: Iterable[Lesson]) -> None:
-    """Set each entry's cell id to its term, and end it with links to its lessons."""
+    """Make each entry's term its cell id, and append links to lessons that use it."""
     linked = {lesson: places_in(lesson.source.cells) for lesson in lessons}
 
     def add_lessons(entry: re.Match[str]) -> str:
@@ -136,7 +136,7 @@ def complete_links(glossary: NotebookNode, lessons: Iterable[Lesson]) -> None:
             cell.source = add_lessons(entry)
 
 
-CORE_MINUTES = 50  # maximum length of a lesson's core: a lecture
+CORE_MINUTES = 50  # maximum for a lesson's core: the length of a lecture
 TABLE = re.compile(r"(<!-- ways in -->\n)(?:.*?\n)?(<!-- /ways in -->)", re.S)
 LESSON_ROW = re.compile(  # a row of README's table: the notebook, and the last column
     r"^\| \[\d\d[^|]*\(notebooks/([^)]+)\) \|.*?\| ([^|]*) \|\n", re.M
@@ -181,7 +181,7 @@ def ways_in(lessons: Sequence[Lesson], folder: str = "") -> str:
 
 
 def with_ways_in(text: str, lessons: Sequence[Lesson], folder: str = "") -> str:
-    """Return README, or a cell, with the "ways in" table between its two comments."""
+    """Return the text of README or of a cell, with a new "ways in" table."""
     table = ways_in(lessons, folder)
     return TABLE.sub(lambda match: f"{match[1]}{table}\n{match[2]}", text)
 
@@ -223,7 +223,7 @@ def strip(cells: list[NotebookNode]) -> list[NotebookNode]:
 
 
 def _set_kind(cell: NotebookNode, kind: str) -> None:
-    """Set a cell's last tag to its kind, unless that is CORE."""
+    """Make a cell's kind its last tag; a cell of the core has no such tag."""
     tags = [t for t in cell.metadata.get("tags", []) if t not in (DEEPER, PRACTICE)]
     tags += [kind] if kind != CORE else []
     cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
@@ -246,7 +246,7 @@ def complete(notebook: NotebookNode, lesson: Lesson, lessons: Sequence[Lesson]) 
 
 
 def fill_tables(notebook: NotebookNode, lessons: Sequence[Lesson]) -> None:
-    """Write the "ways in" table into each cell with its two comments."""
+    """Write the "ways in" table into each cell that has a place for it."""
     for cell in notebook.cells:
         cell.source = with_ways_in(cell.source, lessons)
 
@@ -256,7 +256,7 @@ def _count_section_minutes(
 ) -> float:
     """Return the minutes of a section's cells, counted in the source.
 
-    The reader's notebook has stubs instead of the answers, whose lines count.
+    The answers count with all their lines, although the reader sees stubs.
     """
     source = {cell.id: cell for cell in lesson.source.cells}
     cells = notebook.cells[section.start : section.end]

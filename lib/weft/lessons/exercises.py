@@ -1,7 +1,7 @@
 """The check below an exercise of a lesson, and matrices for an exercise to multiply.
 
-An answer is a function in Python, or in C in a file of its own: from_c(). A fault in C
-ends its process, so C is checked in a child process.
+An answer is a Python function, or a C function in a separate file (see from_c()). A
+fault in C ends the process, so C is checked in a child process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _random = np.random.default_rng(0)
 
 
 def product(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """c (m,n), all NaN, and random a (m,k) and b (k,n), in float32."""
+    """Return c (m,n), all NaN, and random a (m,k) and b (k,n), in float32."""
     shapes = (m, k), (k, n)
     a, b = (_random.standard_normal(shape).astype(np.float32) for shape in shapes)
     return np.full((m, n), np.nan, np.float32), a, b
@@ -51,16 +51,16 @@ def close(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> bool:
     return bool((abs(c - exact) <= bound).all())
 
 
-SECONDS = 20  # after which a check of C is ended: a loop that never ends
-NOT_SOLVED = "not solved yet"  # what the #error of a stub in C says
+SECONDS = 20  # time limit for a check of C, in case of an endless loop
+NOT_SOLVED = "not solved yet"  # the text of #error in a C stub
 
 
 def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
-    """Run check(answer) and say how it went.
+    """Run check(answer) and print the result.
 
-    An answer that raises NotImplementedError is not solved yet: the notebook
-    goes on. A wrong one raises what the check raises, which shows as its message. One
-    whose numbers are right, but whose launches have findings, is wrong too.
+    If the answer raises NotImplementedError, it is not solved yet, and the notebook
+    continues. A wrong answer raises the check's error, whose message is shown first. An
+    answer whose numbers are right but whose launches have findings is wrong, too.
     """
     try:
         with message_first(answer, check), watched.gather() as findings:
@@ -77,12 +77,12 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
 
 
 def _refuse_findings(answer: Callable[..., Any], findings: Sequence[Finding]) -> None:
-    """Raise what the watch build has found, if anything."""
+    """Raise AssertionError for the first finding of the watch build, if any."""
     if findings:
         first = findings[0]
         where = f"line {first.line}: " if first.line else ""
         raise AssertionError(
-            f"{answer.__name__}: the numbers are right this time, but not by right: "
+            f"{answer.__name__}: the numbers are right this time, but only by luck: "
             f"{where}{first.text}"
         )
 
@@ -109,26 +109,26 @@ class FromC:
 
         ffi = FFI()
         ffi.cdef(self.declaration + ";")
-        # In a new folder each time: the same path again would be the old code.
+        # A new folder each time, because dlopen() returns old code for a known path.
         with tempfile.TemporaryDirectory(prefix="weft_") as folder:
             library = f"{folder}/lib{self.__name__}.so"
             _compile_library(self.path, library)
-            self._library = ffi.dlopen(library)  # a function alone lets it close
+            self._library = ffi.dlopen(library)  # keeps the library open
         return getattr(self._library, self.__name__)
 
 
 def from_c(path: str | Path, declaration: str) -> FromC:
-    """The function that a C file defines, for exercise().
+    """Return the function that a C file defines, for exercise().
 
-    declaration: as cffi takes it, e.g. "void swap(float *a, float *b)". A file
-    with `#error not solved yet` raises NotImplementedError when it is called;
-    one that the compiler refuses, RuntimeError with the compiler's words.
+    declaration: for cffi, such as "void swap(float *a, float *b)". If the file
+    contains `#error not solved yet`, a call raises NotImplementedError. If it does
+    not compile, a call raises RuntimeError with the compiler's messages.
     """
     return FromC(Path(path), declaration)
 
 
 def _compile_library(path: Path, library: str) -> None:
-    """Make a C file a library; its warnings are printed."""
+    """Compile a C file into a library, and print the compiler's warnings."""
     command = [os.environ.get("CC", "gcc"), "-Wall", "-Wextra", "-O2", "-shared"]
     command += ["-fPIC", str(path), "-o", library]
     done = subprocess.run(command, text=True, capture_output=True)
@@ -140,7 +140,7 @@ def _compile_library(path: Path, library: str) -> None:
 
 
 def _check_apart(answer: FromC, check: Callable[[Any], None]) -> None:
-    """Run check(answer) in a child, print its output and raise what it raised."""
+    """Run check(answer) in a child process; print its output and raise its error."""
     answer.function  # noqa: B018  compiled here, where its warnings are seen
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
@@ -168,7 +168,7 @@ def _check_apart(answer: FromC, check: Callable[[Any], None]) -> None:
 def _run_check(
     answer: FromC, check: Callable[[Any], None], results: Connection
 ) -> None:
-    faulthandler.disable()  # the parent says it, shorter
+    faulthandler.disable()  # the parent reports faults more briefly
     printed, failed = io.StringIO(), None
     try:
         with contextlib.redirect_stdout(printed):

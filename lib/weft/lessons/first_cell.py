@@ -2,7 +2,7 @@
 
 Colab and Kaggle open a notebook without the lab. There, the cell fetches the lab and
 runs this file, which requires only Python and installs the missing packages. Elsewhere,
-a kernel without the lab is the wrong one, and the cell names the right one.
+a notebook kernel without the lab is the wrong one, and the cell names the right one.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ notebook. It drops outputs, and overwrites changes in the source.
 
     python -m weft.lessons.maker --from notebooks/solutions/NN_topic.ipynb
 
-`make notebooks` adds the cell that fetches the lab (first_cell.py), the titles of links
-to the glossary, the lengths, the links between lessons, the tag of a section in each of
-its cells (course.py), the cells of puzzles, and the cells' ids. An id is the heading
-above the cell and the cell's number below that heading. The id of a glossary entry or
-of a puzzle's cell is its name.
+`make notebooks` adds the cell that fetches the lab (first_cell.py), the cells of
+puzzles, and the cells' ids. It also adds the titles of links to the glossary, the
+lengths, the links between lessons, and a section's tag in each cell (course.py). An id
+is the heading above the cell and the cell's number below that heading. The id of a
+glossary entry or of a puzzle's cell is its name.
 
 An exercise in a source is, in this order:
 
@@ -118,7 +118,7 @@ METADATA = {
     },
     "language_info": {"name": "python"},
 }
-TEXT_METADATA = {  # of a source, since Jupyter can open it as a notebook
+TEXT_METADATA = {  # of a source, which Jupyter can also open as a notebook
     "jupytext": {
         "text_representation": {
             "extension": ".md",
@@ -180,7 +180,7 @@ def learner(source: NotebookNode) -> NotebookNode:
     Raises LessonError if an exercise lacks one of its parts.
     """
     notebook = clean(source, answered=False)
-    answer = None  # the last exercise's answer, until its text contains it
+    answer = None  # the last exercise's answer, until ANSWER is found
     for cell in notebook.cells:
         if is_tagged(cell, "exercise"):
             _want(answer is None, f"no {ANSWER} for:\n{answer}")
@@ -273,7 +273,7 @@ def variants(answer: str, cell: str) -> list[str]:
 def _replacing(old: str, new: str, answer: str) -> Callable[[re.Match], str]:
     """Return a function for HIDDEN.sub that replaces `old` between the markers."""
     count = sum(match["answer"].count(old) for match in HIDDEN.finditer(answer))
-    _want(count == 1, f"want {old!r} once between the markers of:\n{answer}")
+    _want(count == 1, f"expected {old!r} once between the markers of:\n{answer}")
     return lambda match: match["answer"].replace(old, new)
 
 
@@ -306,7 +306,7 @@ def files() -> Iterator[tuple[Path, str]]:
         for name, source in sources.items()
     ]
     for lesson in lessons:
-        course.fill_tables(lesson.source, lessons)  # The tables' words take minutes.
+        course.fill_tables(lesson.source, lessons)  # Minutes include tables.
     course.complete_links(terms, lessons)
     yield course.GLOSSARY, _finish(clean(terms), definitions)
     readme = README.read_text(encoding="utf-8")
@@ -324,7 +324,7 @@ def files() -> Iterator[tuple[Path, str]]:
 def _make(
     name: str, make: Callable[[NotebookNode], NotebookNode], source: NotebookNode
 ) -> NotebookNode:
-    """Return make(source); if it raises LessonError, add the lesson's name."""
+    """Return make(source); add the lesson's name to the text of a LessonError."""
     try:
         return make(source)
     except LessonError as error:

@@ -1,7 +1,7 @@
 """The reader's progress through the course: a row for each lesson.
 
 The lab records the user's guesses and solved puzzles and exercises. Each lesson's
-notebook shows which of them belong to it.
+notebook shows which of these belong to the lesson.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _list_code(lesson: Lesson) -> list:
 
 
 def _count_asked(questions: set[tuple[str, str]], guessed: set[str]) -> int:
-    """Count a lesson's questions with a guess; an f-string may be several questions."""
+    """Count the questions with a guess; an f-string matches any text that it yields."""
     patterns = [
         re.sub(r"\\\{.*?\\\}", ".+", re.escape(text)) if is_f else re.escape(text)
         for is_f, text in questions
@@ -84,7 +84,7 @@ class LessonRow:
 
     @property
     def share(self) -> float:
-        """The fraction of its guesses, puzzles and exercises that are done."""
+        """The fraction of the lesson's guesses, puzzles and exercises that are done."""
         total = sum(count for _, count in self.done.values())
         return sum(done for done, _ in self.done.values()) / max(total, 1)
 

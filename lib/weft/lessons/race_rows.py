@@ -32,7 +32,7 @@ PRECISIONS = ("fp32", "tf32", "bf16")
 
 
 class RaceRows:
-    """Rows of `weft bench mnist`: of this GPU, else those that came with the lab.
+    """Rows of `weft bench mnist`: measured on this GPU, else committed results.
 
     here: rows measured now. elsewhere: the committed results. every: the rows to read.
     """
@@ -102,14 +102,14 @@ class RaceRows:
     # ---- text --------------------------------------------------------------------
 
     def print_limits(self, rung: str, batch: int = 64) -> None:
-        """Print the parts of a step's time, and which of them limits it."""
+        """Print the parts of a step's time, and which part limits the step."""
         row = self.row_of(rung, batch)
         roof = row and self.roof_of(row["precision"])
         if not roof:
             return print(f"{rung}, batch {batch}: not measured yet")
         step = self.step_of(row)
         print(
-            f"{rung}, batch {batch}: {step.us:.1f} µs. At the roof its products take "
+            f"{rung}, batch {batch}: {step.us:.1f} µs. At the roof, its products take "
             f"{step.products:.1f}, its bytes {step.bytes:.1f}, "
             f"its launches {step.launch:.1f} (on {self._launch_device});"
         )
@@ -117,15 +117,15 @@ class RaceRows:
         print(f"    {factor:.1f} times the products' floor; limited by {step.binds}")
 
     def print_torch(self) -> None:
-        """Print PyTorch's step of 64 images in fp32, and the host's part, by kind."""
+        """Print the step and host times of PyTorch for 64 images in fp32, by kind."""
         for kind in ("eager", "compile", "graph", "compile+graph"):
             if row := self.fastest_torch(kind):
                 print(f"{kind:<14}{row['us']:7.0f} µs; host {row['host_us']:7.0f} µs")
 
     def print_floors(self) -> None:
-        """Print the least time of a step's products, in each precision."""
+        """Print the least possible time of a step's products, in each precision."""
         for precision in PRECISIONS:
-            if roof := self.roof_of(precision):  # of multiply-adds, on the same card
+            if roof := self.roof_of(precision):  # the peak of multiply-adds
                 tflops = roof["tflops"]
                 floors = " and".join(f"{floor_us(n, tflops):6.1f}" for n in (64, 1024))
                 print(
@@ -148,7 +148,7 @@ class RaceRows:
                 )
 
     def print_factors(self) -> None:
-        """Print the speedups of our fastest steps over PyTorch, and their parts."""
+        """Print our fastest steps' speedups over PyTorch, and what takes their time."""
         for line in compare_best([r for r in self.every if r["measure"] == "step"]):
             print(
                 f"{line['precision']} {line['batch']:>6}: "
@@ -158,13 +158,13 @@ class RaceRows:
             if row.get("layers_us") and self.roof_of(row["precision"]):
                 step = self.step_of(row)
                 print(
-                    f"{'':13}of {step.us:.1f} µs products take {step.products:.1f}, "
+                    f"{'':13}of {step.us:.1f} µs, products take {step.products:.1f}, "
                     f"launches {step.launch:.1f}, waiting {step.waiting:.1f}; "
                     f"limited by {step.binds}"
                 )
 
     def print_choice(self, batch: int, rung: str | None) -> None:
-        """Print a rung's time at a batch, beside the fastest in fp32 and of all."""
+        """Print a rung's time at a batch size, relative to the fastest rungs."""
         row = self.row_of(rung, batch) if rung else {}
         if not row:
             return print(
@@ -176,13 +176,13 @@ class RaceRows:
         )
         print(
             f"batch {batch}, {rung}: {row['us']:.1f} µs per step, "
-            f"{row['us'] / strict:.2f} times the fastest in fp32 and "
-            f"{row['us'] / fastest:.2f} times the fastest of all; "
+            f"{row['us'] / strict:.2f} times the fastest fp32 rung's and "
+            f"{row['us'] / fastest:.2f} times the fastest rung's; "
             f"gradients off by {row['gradient_error']:.0e}"
         )
 
     def print_milestones(self) -> None:
-        """Print the time of each side for an epoch, for 99 % and for five seeds."""
+        """Print our times and PyTorch's: for an epoch, for 99 %, and for five seeds."""
         for row in self.every:
             if row["measure"] not in ("epoch", "target", "seeds"):
                 continue
@@ -203,7 +203,7 @@ class RaceRows:
         show_figure(plot_ladder.plot_ladder(self.here, self.elsewhere))
 
     def show_batches(self) -> None:
-        """Show the time per image over the batch size."""
+        """Show the time per image for each batch size."""
         show_figure(plot_batches.plot_batches(self.here, self.elsewhere))
 
     def show_sections(self, *rungs: str) -> None:
@@ -231,7 +231,7 @@ def _race(batches: Sequence[int], full: bool) -> list[Row]:
     device = torch.device("cuda")
     twins = None if full else ("graph nchw", "graph channels_last")
     for precision in PRECISIONS:
-        if rungs_of(precision, device):  # this GPU supports it
+        if rungs_of(precision, device):  # The GPU supports this precision.
             rows += find_roof(precision, device)
             for batch in batches:
                 rows += run_heat(precision, batch, device=device, twins=twins, rounds=5)
@@ -247,7 +247,7 @@ def start_model(
 ) -> Cnn | None:
     """Return a model on the first device that supports the rung, or None.
 
-    Prints the error of each device that does not.
+    Prints the error of each device that does not support it.
     """
     for device in dict.fromkeys(devices):
         try:

@@ -4,8 +4,8 @@ data        loads and verifies images and labels; orders the images of an epoch
 trainer     defines what all trainers share
 cnn         Cnn: the trainer of kernels/mnist/ as a Python object
 python_cnn  PythonCnn: the same trainer with Python kernels
-numpy_cnn   computes the CNN in NumPy, by one function per layer and per gradient
-twin        Twin: the same model in PyTorch, in each precision
+numpy_cnn   computes the CNN in NumPy, with one function per layer and per gradient
+twin        Twin: the model in PyTorch, in each precision
 rungs       maps a rung's name to its trainer; Config: the options of a run
 weights     defines the parameters by name, their first values and their file; runs a
             step in float64

@@ -77,7 +77,7 @@ class Cnn(Trainer):
         return losses[: count[0]].copy()
 
     def forward(self, split: str, order: Any) -> np.ndarray:
-        """Return logits (count,classes) of images `order`, one batch; see Trainer."""
+        """Return logits (count,classes) of images `order` as one batch; see Trainer."""
         order = self._order(split, order)
         logits = np.empty((len(order), self.config["classes"]), np.float32)
         self._call(
@@ -90,7 +90,7 @@ class Cnn(Trainer):
         return logits
 
     def profile(self, order: Any, lr: float) -> dict[str, float]:
-        """Run one training step; return microseconds per section, see Trainer."""
+        """Run one training step; return microseconds per section (see Trainer)."""
         order = self._order("train", order)
         sections = self._ffi.new("struct weft_section[]", MAX_SECTIONS)
         count = self._ffi.new("int *")

@@ -17,9 +17,9 @@ import numpy as np
 from ..base import paths, store
 
 FOLDER = paths.MNIST
-MEAN, STD = 0.1307, 0.3081  # of the training set's pixels, as fractions of 255
+MEAN, STD = 0.1307, 0.3081  # of the training set's pixels / 255
 FILES = {"train": "train", "test": "t10k"}
-IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049  # IDX: uint8 in 3 dimensions, in 1
+IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049  # IDX: uint8 in 3 and 1 dimensions
 
 
 class DataError(ValueError):
@@ -40,7 +40,7 @@ class Split:
         return len(self.labels)
 
     def first(self, count: int | None) -> Split:
-        """Return the first `count` images; None: all. DataError if there are fewer."""
+        """Return the first `count` images (None: all); raise DataError for too few."""
         if count is None:
             return self
         if not 1 <= count <= len(self):
@@ -52,7 +52,8 @@ class Split:
 def load(split: str, folder: Path = FOLDER) -> Split:
     """Load the "train" (60,000) or "test" (10,000) split.
 
-    Raises DataError with the file's name, and both hashes if they differ.
+    Raises DataError, whose message contains the file's name, and both hashes if they
+    differ.
     """
     if split not in FILES:
         raise DataError(f"no split '{split}'; there are {', '.join(FILES)}")
@@ -131,7 +132,9 @@ def _parse_idx(folder: Path, name: str, magic: int) -> np.ndarray:
         raise DataError(f"{folder / name} ends in its header, after {len(data)} bytes")
     shape = np.frombuffer(data, ">u4", dims, 4).astype(int)
     if len(data) != 4 + 4 * dims + shape.prod():
-        raise DataError(f"{folder / name} has {len(data)} bytes for shape {shape}")
+        raise DataError(
+            f"{folder / name} has {len(data)} bytes, which do not fit shape {shape}"
+        )
     return np.frombuffer(data, np.uint8, offset=4 + 4 * dims).reshape(shape)
 
 

@@ -110,7 +110,7 @@ def relu_backward(dy: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def max_pool_backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Return dx: the first of each window's largest values receives its dy."""
+    """Return dx: the first of each window's largest values receives the window's dy."""
     winner = windows(x).argmax(axis=-1)
     n, c, h, w = dy.shape
     dx = (np.arange(4) == winner[..., None]) * dy[..., None]
@@ -196,7 +196,7 @@ def margin(y: Outputs) -> float:
 
 
 def closest_window(y: Outputs, layer: str) -> tuple[tuple[int, ...], np.ndarray]:
-    """Find the window of "bn1" or "bn2" whose pool decides by the smallest lead.
+    """Find the window of "bn1" or "bn2" whose largest value has the smallest lead.
 
     Returns its place (image, channel, row, column) and its four values. As in margin(),
     equal values are not a decision, nor are values that the ReLU sets to 0.
@@ -224,8 +224,8 @@ def turn_window(y: Outputs, layer: str, place: tuple[int, ...]) -> Outputs:
 def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
     """Return float32's error bounds: of the "loss", and of each gradient's norm.
 
-    A gradient is a sum of products dy x, with K terms in all the sums on the way to it.
-    The error by independent roundings of 2^-24 is at most LAMBDA sqrt(K) 2^-24 times
+    A gradient is a sum of products dy x, with K terms in all sums that lead to it.
+    The error from independent roundings of 2^-24 is at most LAMBDA sqrt(K) 2^-24 times
     the sum of |dy x|. The probability of a larger error is 2 K exp(-LAMBDA^2 / 2)
     (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019). The loss changes by at most
     twice the change of a score.
@@ -251,11 +251,11 @@ def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
 
 
 def terms(params: Params, y: Outputs) -> int:
-    """Return K, the number of terms in all sums on the way to a gradient.
+    """Return K, the number of terms in all sums that lead to a gradient.
 
     The sums are over a filter, over a row and a column of each linear layer, and over
     the pixels in batch norm, twice forward and twice backward. The loss adds a sum over
-    the batch, and the gradient its own.
+    the batch, and the gradient itself is another sum.
     """
     filters = sum(params[f"conv{i}.weight"][0].size for i in "12")
     filters += params["conv2.weight"][:, 0].size

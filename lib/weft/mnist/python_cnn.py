@@ -1,7 +1,7 @@
 """The CNN trainer in Python: kernels from pykernel/bodies, memory from torch.
 
-Its launches are the same, one by one, as those of kernels/mnist/layers.cu. A runner
-turns each body into a kernel: numba_jit on a GPU; sim or cuda_c to examine a step on a
+Its launches correspond one to one to those of kernels/mnist/layers.cu. A runner turns
+each body into a kernel: numba_jit on a GPU; sim or cuda_c to examine a step on a
 machine without a GPU.
 """
 
@@ -78,8 +78,8 @@ class PythonStep:
             argmax[f"argmax{i}"] = pooled
         floats |= {"fc1": batch * hidden, "relu3": batch * hidden}
         floats |= {"logits": batch * classes, "prob": batch * classes}
-        # In the backward pass, each layer computes dx from dy and no earlier gradient,
-        # so two arrays take turns for all layers.
+        # In the backward pass, a layer needs only dy, and no earlier gradient, for its
+        # dx. Two arrays, which take turns, are therefore enough for all layers.
         floats |= dict.fromkeys(("dy", "dx"), max(floats.values()))
         floats |= {"loss": 1, "losses": KEPT}
         on = {"device": self.device}
@@ -248,7 +248,7 @@ class PythonStep:
         )
 
 
-LEAST = {"height": 4, "width": 4, "classes": 2}  # minima; those of other sizes are 1
+LEAST = {"height": 4, "width": 4, "classes": 2}  # minima; other sizes: 1
 
 
 class PythonCnn(Trainer):
@@ -256,7 +256,7 @@ class PythonCnn(Trainer):
 
     runner: turns a body into a kernel: numba_jit (None), sim or cuda_c
     device: "cpu", "cuda" or "cuda:1"; the runner must accept its tensors
-    The other parameters are those of Cnn.
+    Cnn describes the other parameters.
     """
 
     rung = NUMBA
@@ -285,11 +285,11 @@ class PythonCnn(Trainer):
         for name, value in self.config.items():
             minimum = LEAST.get(name, 1)
             if value < minimum:
-                raise ArgumentError(f"{name} = {value}, want at least {minimum}")
+                raise ArgumentError(f"{name} = {value}, expected at least {minimum}")
         self._scale = np.float32(mean), np.float32(std)
         self._plans: dict[tuple[str, int], list[Launch]] = {}
         self._sets: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._given = self._done = 0  # losses returned, steps done
+        self._given = self._done = 0  # numbers of losses returned, of steps done
         with self._room():
             self._step: PythonStep | None = PythonStep(
                 runner, self.device, self.config, self.shapes, eps
@@ -338,14 +338,14 @@ class PythonCnn(Trainer):
                 torch.from_numpy(array.copy()).flatten().to(self.device)
                 for array in (images, targets)
             )
-        self._plans.clear()  # they refer to the old set
+        self._plans.clear()  # the launches refer to the old set
 
     # ---- steps ----------------------------------------------------------------------
 
     def _train(self, order: np.ndarray, batch: int, lr: float) -> None:
         self._check_batch(batch)
         if not 0 <= lr < math.inf:
-            raise ArgumentError(f"lr = {lr:g}, want 0 or more")
+            raise ArgumentError(f"lr = {lr:g}, expected 0 or more")
         if self._labels["train"] is None:
             raise ArgumentError(
                 f"the training set's {self._counts['train']} images have no labels"
@@ -372,7 +372,7 @@ class PythonCnn(Trainer):
         self._done += 1
 
     def _plan(self, name: str, batch: int) -> list[Launch]:
-        """Return the launches of a forward pass on set `name`, or the rest of a "step".
+        """Return the launches of a forward pass on a set, or of the rest of a "step".
 
         They are created once per batch size, so that a step only launches.
         """
@@ -393,7 +393,7 @@ class PythonCnn(Trainer):
         return recent[np.arange(first, self._done) % KEPT]
 
     def forward(self, split: str, order: Any) -> np.ndarray:
-        """Return logits (count,classes) of images `order`, one batch; see Trainer."""
+        """Return logits (count,classes) of images `order` as one batch; see Trainer."""
         order = self._order(split, order)
         self._check_batch(len(order))
         memory = self._alive().memory
@@ -406,7 +406,7 @@ class PythonCnn(Trainer):
         return logits[: len(order) * classes].reshape(-1, classes).copy()
 
     def profile(self, order: Any, lr: float) -> dict[str, float]:
-        """Run one training step; return microseconds per section, see Trainer."""
+        """Run one training step; return microseconds per section (see Trainer)."""
         order = self._order("train", order)
         self._check_batch(len(order))
         with native.on_device(self.device):
@@ -439,7 +439,7 @@ class PythonCnn(Trainer):
 
     @contextlib.contextmanager
     def _room(self) -> Iterator[None]:
-        """Raise OutOfMemory, in one line, if the device's memory is too small."""
+        """Raise OutOfMemory, with a one-line message, if memory does not suffice."""
         try:
             yield
         except torch.OutOfMemoryError as error:

@@ -52,10 +52,10 @@ class Config:
         for name, minimum in minima.items():
             if getattr(self, name) < minimum:
                 raise ArgumentError(
-                    f"{name}={getattr(self, name)}: want at least {minimum}"
+                    f"{name}={getattr(self, name)}: expected at least {minimum}"
                 )
         if not 0 <= self.lr < float("inf"):
-            raise ArgumentError(f"lr={self.lr}: want a number of at least 0")
+            raise ArgumentError(f"lr={self.lr}: expected a number of at least 0")
         if len(set(self.rungs)) < len(self.rungs):
             raise ArgumentError(f"rung={self.rung}: one of them is listed twice")
 
@@ -186,14 +186,14 @@ TWINS = {
 
 
 def rungs(target: str) -> list[Rung]:
-    """Return every rung: Python's, then those of the C library for `target`."""
+    """Return all rungs: Python's, then the C library's for `target`."""
     return [NUMBA, *native.rungs("mnist", target)]
 
 
 def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
     """Return our rungs of that precision that run on the device in reasonable time.
 
-    On the CPU, these exclude simulated rungs.
+    On the CPU, simulated rungs are too slow.
     """
     names = []
     for rung in rungs(device.type):
@@ -224,8 +224,9 @@ def list_ladder(device: Device, batch: int) -> list[str]:
 def trainer(rung: str | None, device: str | torch.device, **model: Any) -> Trainer:
     """Create a model that a rung trains; see Cnn for `model`.
 
-    rung: "numba" trains with pykernel/bodies, any other is in the C library; None and
-    "fastest" select the fastest in fp32. Raises ArgumentError if it cannot run there.
+    rung: "numba" trains with pykernel/bodies; other rungs are in the C library. None
+    and "fastest" select the fastest in fp32. Raises ArgumentError if the rung cannot
+    run on the device.
     """
     target = checked_device(device).type
     if rung == NUMBA.name:

@@ -4,8 +4,9 @@
     result.rows            one row per contender, as in a file of results
 
 Every contender starts from the same weights and uses the images in the same order.
-First, all are timed side by side. Then ours and the fastest eager twin are trained for
-all epochs, one after the other. A rung races against the twins of its own precision.
+First, all contenders are timed side by side. Then our models and the fastest eager twin
+are trained for all epochs, one after another. A rung races against the twins of its own
+precision.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 PARTS = ("batch", "forward", "backward", "update", "zero")
 BLOCK = 5  # steps in a sample on a CPU
 SLOW = " (it may compile for a minute)"
-SYNC_STEPS = 64  # steps of a twin between two reads of its losses, and of Ctrl-C
+SYNC_STEPS = 64  # steps of a twin until its losses are read and Ctrl-C takes effect
 
 
 @dataclass
@@ -61,11 +62,11 @@ class Result:
 
 
 def run(config: Config) -> Result:
-    """Time and train; see the module. After Ctrl-C, the weights are in config.save."""
+    """Time and train the contenders. After Ctrl-C, the weights are in config.save."""
     train, test = data.load("train").first(config.limit), data.load("test")
     if config.batch > len(train):
         raise ArgumentError(
-            f"a batch of {config.batch} of {len(train)} training images"
+            f"batch={config.batch}: expected at most {len(train)}, the training images"
         )
     with contextlib.ExitStack() as stack:
         stack.callback(native.set_threads, native.set_threads(config.threads))
@@ -104,7 +105,7 @@ class _Race:
         return Result(self.config, self.cnn, list(rows.values()), self.absent)
 
     def make_ours(self, rung: str) -> Trainer:
-        """Create one of our models with its data sets and first weights."""
+        """Create one of our models, with its data sets and initial weights."""
         config = self.config
         cnn = trainer(
             rung, config.device, max_batch=max(config.batch, EVALUATION_BATCH)
@@ -121,7 +122,7 @@ class _Race:
     # ---- twins ------------------------------------------------------------------
 
     def make_twins(self) -> dict[str, TwinTrainer]:
-        """Create all twins that run here; record in `absent` why others do not."""
+        """Create all twins that run here; record in `absent` why others are missing."""
         import torch
 
         # Imported lazily: it imports PyTorch, which only a comparison needs.
@@ -154,7 +155,7 @@ class _Race:
 
     def time(self, twins: dict[str, TwinTrainer]) -> dict[str, dict[str, Any]]:
         """Return a row for each model of ours and each twin, with the time per step."""
-        order = self.order(self.config.epochs)  # an epoch that no training uses
+        order = self.order(self.config.epochs)  # no training uses this epoch
         blocks = {_name(cnn): self.our_block(cnn, order) for cnn in self.cnns}
         for name, twin in twins.items():
             blocks[name] = _twin_block(twin, twin.order(order))
@@ -237,12 +238,12 @@ class _Race:
     def row(
         self, impl: str, rung: str, precision: str, timing: Timing
     ) -> dict[str, Any]:
-        """Return the keys of every row; those of training are still null."""
+        """Return a row; the values that training determines are still None."""
         return {
             **{"op": "mnist", "impl": impl, "rung": rung},
             **{"precision": precision, "target": self.device.type},
             **{"device": device_name(self.device)},
-            **{**timing.row(), "samples": timing.samples},  # row["steps"] steps each
+            **{**timing.row(), "samples": timing.samples},  # of row["steps"] steps each
             **{"batch": self.config.batch, "epochs": self.config.epochs},
             **{"lr": self.config.lr, "seed": self.config.seed},
             **{"threads": _count_threads(self.config), "images": len(self.train)},

@@ -1,10 +1,10 @@
-"""The part that all trainers of the CNN share.
+"""The base class of all trainers of the CNN.
 
-The model is conv3x3, batch norm, ReLU, max pool 2; the same again; linear, ReLU,
-linear, cross entropy; with plain SGD. Batch norm has no running statistics. In training
-and in evaluation, it uses those of the batch, so the result for an image depends a
-little on the other images. Evaluation takes batches of 1000, here and in the PyTorch
-twin.
+The model has two blocks of conv3x3, batch norm, ReLU and max pool 2. Linear, ReLU,
+linear and cross entropy follow. Plain SGD trains it. Batch norm has no running
+statistics. In training and in evaluation, it uses the batch's statistics, so the result
+for an image depends a little on the other images. Evaluation takes batches of 1000,
+here and in the PyTorch twin.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ if TYPE_CHECKING:
 
 SETS = ("train", "test")
 EVALUATION_BATCH = 1000
-PAUSE = 0.2  # seconds of training between two checks of Ctrl-C
+PAUSE = 0.2  # seconds of training between two checks for Ctrl-C
 
 
 class Trainer(ABC):
     """A model with its weights, gradients and data sets on one device.
 
     Weights and gradients are zero at first. Invalid input raises ArgumentError (a
-    ValueError), a lack of memory OutOfMemory, both with the numbers; the model then
-    stays unchanged. Only one thread at a time may use a model. Work on a GPU goes to
-    torch's current stream, or to the default stream if torch is not imported.
+    ValueError), and a lack of memory raises OutOfMemory. Both messages contain the
+    numbers, and the model stays unchanged. Only one thread at a time may use a model.
+    Work on a GPU goes to torch's current stream, or to the default stream if torch is
+    not imported.
     """
 
     rung: native.Rung
@@ -51,7 +52,7 @@ class Trainer(ABC):
     def configure(self, channels: tuple[int, int], **sizes: int) -> None:
         """Store the model's sizes; raise ArgumentError unless all are whole numbers."""
         if np.shape(channels) != (2,):
-            raise ArgumentError(f"channels={channels}: want two numbers")
+            raise ArgumentError(f"channels={channels}: expected two numbers")
         all_sizes = {"channels1": channels[0], "channels2": channels[1]}
         self.config = {
             name: native.convert_int(name, value)
@@ -98,7 +99,7 @@ class Trainer(ABC):
         weights_of.save(path, self.weights)
 
     def load(self, path: str | Path) -> None:
-        """Read the weights from an .npz file; ArgumentError if they do not fit."""
+        """Read the weights from an .npz file; raise ArgumentError if invalid."""
         self.set_weights(weights_of.load(path, self.shapes))
 
     # ---- data -------------------------------------------------------------------
@@ -153,10 +154,10 @@ class Trainer(ABC):
 
     @abstractmethod
     def _train(self, order: np.ndarray, batch: int, lr: float) -> None:
-        """Run train() with a checked order."""
+        """Train as train() does, with an order that has been checked."""
 
     def chunks(self, order: Any, batch: int, lr: float) -> Iterator[np.ndarray]:
-        """Run train(); yield the losses about every fifth of a second.
+        """Train as train() does; yield the losses about every fifth of a second.
 
         The iterator trains while it is consumed, so Ctrl-C soon stops it on a GPU, too.
         It yields arrays (steps) float32: the loss of each step before its update.
@@ -176,7 +177,8 @@ class Trainer(ABC):
     def losses(self) -> np.ndarray:
         """Return the losses of the steps since the previous call, float32.
 
-        The oldest is first; the call waits for the steps. Only the last 65536 remain.
+        The oldest loss is first. The call waits for the steps. Only the last 65536
+        losses are kept.
         """
 
     @abstractmethod
@@ -198,7 +200,7 @@ class Trainer(ABC):
         with its number of images.
         """
         if native.convert_int("batch", batch) < 1:
-            raise ArgumentError(f"batch={batch}: want at least 1")
+            raise ArgumentError(f"batch={batch}: expected at least 1")
         count, parts = self._count(split), []
         for first in range(0, count, batch):
             order = np.arange(first, min(first + batch, count))
@@ -246,13 +248,13 @@ class Trainer(ABC):
         return self._counts[split]
 
     def _order(self, split: str, order: Any) -> np.ndarray:
-        """Return `order` as contiguous int32; ArgumentError for an invalid index."""
+        """Return `order` as contiguous int32; raise ArgumentError for a bad index."""
         count = self._count(split)
         array = np.asarray(order)
         if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
             raise ArgumentError(
                 f"order has shape {array.shape} and dtype {array.dtype}; "
-                f"want integers, one dimension, at least one"
+                f"expected a non-empty one-dimensional array of integers"
             )
         low, high = int(array.min()), int(array.max())
         if low < 0 or high >= count:
@@ -275,5 +277,5 @@ def checked_device(device: str | torch.device) -> Device:
 def _check_uint8(name: str, array: Any) -> np.ndarray:
     array = np.asarray(array)
     if array.dtype != np.uint8:
-        raise ArgumentError(f"{name} are {array.dtype}; want uint8")
+        raise ArgumentError(f"{name} are {array.dtype}; expected uint8")
     return np.ascontiguousarray(array)

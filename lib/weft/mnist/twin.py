@@ -5,10 +5,10 @@ precision() and rungs.check_precision() define the precisions, and the devices o
 fp32    strict: no product is rounded before it is added
 tf32    products of fp32 numbers cut to 10 bits of mantissa (GPUs from sm_80)
 bf16    forward pass under torch.autocast, parameters and update in float32
-fp16    the same, with a scaled loss, so that small gradients are not lost
+fp16    like bf16, with a scaled loss, so that small gradients are not lost
 
-A TwinTrainer has a layout of its images in memory, and a rung that runs its step. A
-rung's name has these words, with "+" between them, in this order (rungs.py, TwinRung):
+A TwinTrainer has a memory layout for images, and a rung, a way to run a step. A rung's
+name has these words, with "+" between them, in this order (rungs.py, TwinRung):
 
     eager         one kernel after another, as PyTorch dispatches them
     compile       forward and backward pass through torch.compile
@@ -132,7 +132,7 @@ PROBE = 2.0**40
 
 
 class TwinTrainer:
-    """A Twin with its data set on the device and a step of one kind.
+    """A Twin with its data set on the device and one way to run a step.
 
     train.images (count,h,w) and labels are uint8; the step gathers and normalises its
     batch on the device, as ours does. Construction compiles and captures, so it may
@@ -471,7 +471,7 @@ class TwinTrainer:
         return torch.cuda.memory_allocated(self.device) if on_gpu else 0
 
     def _measure(self, call: Callable[[], object]) -> None:
-        """Store the peak memory of `call` in peak_bytes, without the kernel search."""
+        """Store the peak memory of `call` in peak_bytes; kernels are already chosen."""
         self.peak_bytes: int | None = None
         if self.device.type == "cpu":
             call()

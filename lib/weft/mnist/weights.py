@@ -53,19 +53,19 @@ def initial_weights(
     width: int = 28,
     eps: float = 1e-5,
 ) -> dict[str, np.ndarray]:
-    """Return the first weights that PyTorch gives a Twin(...), for all contenders.
+    """Return the weights with which all contenders start: PyTorch's for Twin(...).
 
-    The bits are those of torch.manual_seed(seed), without PyTorch. Its generator on the
-    CPU is NumPy's RandomState, the Mersenne Twister (Matsumoto and Nishimura, 1998)
-    seeded by init_genrand; a float uses 24 bits of each number. The weights and biases
-    of convolutions and linear layers are uniform in +- 1/sqrt(inputs of an output). eps
-    has no effect.
+    The bits are the same as after torch.manual_seed(seed), but PyTorch is not used. Its
+    generator on the CPU is NumPy's RandomState, the Mersenne Twister (Matsumoto and
+    Nishimura, 1998) seeded by init_genrand; a float uses 24 bits of each number. The
+    weights and biases of convolutions and linear layers are uniform in +- 1/sqrt(inputs
+    of an output). eps has no effect.
     """
     if not 0 <= seed < 2**64:
-        raise ArgumentError(f"seed={seed}: want 0 to {2**64 - 1}")
+        raise ArgumentError(f"seed={seed}: expected 0 to {2**64 - 1}")
     sizes = {"channels1": channels[0], "channels2": channels[1], "hidden": hidden}
     sizes |= {"classes": classes, "height": height, "width": width}
-    random = np.random.RandomState(seed % 2**32)  # PyTorch uses only these 32 bits
+    random = np.random.RandomState(seed % 2**32)  # PyTorch uses only 32 bits
     weights = {}
     for name, shape in parameter_shapes(sizes).items():
         layer, kind = name.split(".")
@@ -89,7 +89,7 @@ def _draw_uniform(
     low, high = np.float32(-bound), np.float32(bound)
     bits = random.randint(0, 2**32, shape, np.uint32) & np.uint32(2**24 - 1)
     # On a machine with fused multiply-adds (x86 with AVX2), PyTorch rounds once. These
-    # doubles are exact: 24 bits times 24, and a sum that is no longer.
+    # doubles are exact: a product of two 24-bit numbers, and a sum of at most 53 bits.
     scale = float(high - low) * 2**-24
     return (bits * scale + float(low)).astype(np.float32)
 
@@ -99,7 +99,8 @@ def check_weights(
 ) -> dict[str, np.ndarray]:
     """Return the weights as contiguous float32 arrays in the order of `wanted`.
 
-    Raises ArgumentError, which begins with `source`, for the first invalid weight.
+    For the first invalid weight, raises ArgumentError with a message that begins with
+    `source`.
     """
     if missing := [name for name in wanted if name not in weights]:
         raise ArgumentError(f"{source}: no {', '.join(missing)}")
@@ -117,7 +118,7 @@ def check_weights(
         if tuple(value.shape) != shape or dtype != "float32":
             raise ArgumentError(
                 f"{source}: {name} is {dtype} {tuple(value.shape)}, "
-                f"the model has float32 {shape}"
+                f"but the model has float32 {shape}"
             )
         arrays[name] = np.ascontiguousarray(value)
     return arrays

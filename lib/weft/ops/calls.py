@@ -37,9 +37,9 @@ def wants_gradients(*args: Any) -> bool:
 
 
 def refuse_second_gradient(backward: Callable) -> Callable:
-    """Wrap backward() to refuse create_graph=True, since its gradients would be wrong.
+    """Wrap backward() to refuse create_graph=True: second gradients would be wrong.
 
-    ctx.op must be the function's name.
+    ctx.op must be the op's name.
     """
 
     @functools.wraps(backward)
@@ -112,23 +112,23 @@ def want_one_device(op: str, tensors: dict[str, torch.Tensor | None]) -> None:
 
 
 def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
-    """Return `array` as a `dtype` tensor on the same memory, or raise ArgumentError."""
+    """Return `array` as a `dtype` tensor that shares its memory, or raise an error."""
     tensor = array
     if not isinstance(array, torch.Tensor):
         tensor = as_tensor(op, name, array, dtype)
     if tensor.dtype != dtype:
-        raise ArgumentError(f"{op}: {name} is {tensor.dtype}, want {dtype}")
+        raise ArgumentError(f"{op}: {name} is {tensor.dtype}, expected {dtype}")
     want_dense(op, name, tensor)
     if not tensor.is_contiguous():
         raise ArgumentError(
             f"{op}: {name} {shape_of(tensor)} has strides {tuple(tensor.stride())}, "
-            f"want a contiguous array: {_dense_instead(name)}"
+            f"expected a contiguous array: {_dense_instead(name)}"
         )
     return tensor
 
 
 def _dense_instead(name: str) -> str:
-    """Suggest a fix for an array with gaps; a copy of `out` would be no use."""
+    """Suggest a fix for an array with gaps; a copy does not help for `out`."""
     if name == "out":
         return "omit out, and copy the result into it"
     return "call .contiguous() or np.ascontiguousarray"
@@ -138,11 +138,11 @@ def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
     """Refuse a sparse, nested or dual tensor, and one on an unsupported device."""
     if not (tensor.is_cpu or tensor.is_cuda):
         raise ArgumentError(
-            f"{op}: {name} is on {tensor.device}, want a CPU or CUDA device"
+            f"{op}: {name} is on {tensor.device}, expected a CPU or CUDA device"
         )
     if tensor.layout != torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else tensor.layout
-        raise ArgumentError(f"{op}: {name} is {kind}, want a dense array")
+        raise ArgumentError(f"{op}: {name} is {kind}, expected a dense array")
     # The memory of a negated view still contains the numbers with their old signs.
     if tensor.is_neg():
         raise ArgumentError(
@@ -152,7 +152,7 @@ def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
         forward_ad._current_level >= 0
         and forward_ad.unpack_dual(tensor).tangent is not None
     ):
-        raise ArgumentError(f"{op}: {name} has a tangent: no forward-mode gradients")
+        raise ArgumentError(f"{op}: {name} has a tangent, but there is no forward mode")
 
 
 def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
@@ -166,7 +166,7 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
         if any(stride < 0 for stride in array.strides):
             raise ArgumentError(
                 f"{op}: {name} {array.shape} has strides {array.strides} bytes, "
-                f"want a contiguous array: {_dense_instead(name)}"
+                f"expected a contiguous array: {_dense_instead(name)}"
             )
         try:
             return torch.from_numpy(array)
@@ -174,7 +174,7 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
         except (TypeError, ValueError) as error:
             raise ArgumentError(
                 f"{op}: {name} is {array.dtype} with strides {array.strides} bytes, "
-                f"want {dtype}: {error}"
+                f"expected {dtype}: {error}"
             ) from None
     try:
         # DLPack comes first, since it names the device.
@@ -185,9 +185,11 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         kind = type(array).__name__
-        raise ArgumentError(f"{op}: {name}, a {kind}, is no tensor: {reason}") from None
+        raise ArgumentError(
+            f"{op}: {name}, a {kind}, is not a tensor: {reason}"
+        ) from None
     raise ArgumentError(
-        f"{op}: {name} is a {type(array).__name__}, want a torch tensor, a NumPy "
+        f"{op}: {name} is a {type(array).__name__}, expected a torch tensor, a NumPy "
         f"array, or an array with DLPack or __cuda_array_interface__"
     )
 
@@ -200,7 +202,9 @@ def same_kind(array: Array, result: torch.Tensor) -> Array:
 def want_vector(op: str, count: int, **tensors: torch.Tensor | None) -> None:
     for name, tensor in tensors.items():
         if tensor is not None and tuple(tensor.shape) != (count,):
-            raise ArgumentError(f"{op}: {name} is {shape_of(tensor)}, want ({count},)")
+            raise ArgumentError(
+                f"{op}: {name} is {shape_of(tensor)}, expected ({count},)"
+            )
 
 
 def shape_of(tensor: torch.Tensor) -> str:
@@ -216,7 +220,7 @@ def want_writable(op: str, name: str, array: Array) -> None:
 def want_no_overlap(
     op: str, name: str, written: torch.Tensor, others: dict[str, torch.Tensor | None]
 ) -> None:
-    """Refuse an array to write if its memory overlaps that of an array to read."""
+    """Refuse an array to write that overlaps an array to read in memory."""
     start, stop = _memory_span(written)
     for other_name, x in others.items():
         if x is not None and x.numel() and written.numel():
@@ -237,11 +241,11 @@ def number_of(what: str, value: Any, kind: type) -> float:
     with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
         if not isinstance(value, str):
             return float(value)
-    raise ArgumentError(f"{what}={write_value(value)}: want a number")
+    raise ArgumentError(f"{what}={write_value(value)}: expected a number")
 
 
 def truth_of(what: str, value: Any) -> bool:
     """Return the truth value of `value`; refuse an array of several elements."""
     with contextlib.suppress(TypeError, ValueError, RuntimeError):
         return bool(value)
-    raise ArgumentError(f"{what}={write_value(value)}: want True or False")
+    raise ArgumentError(f"{what}={write_value(value)}: expected True or False")

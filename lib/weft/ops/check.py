@@ -1,15 +1,15 @@
 """Check every rung against float64, and backward passes against autograd.
 
 check_op() runs a case (cases/) with every array between guard zones and every output
-poisoned with NaN, on the CPU once per order of threads. Then all guard zones and inputs
-must be untouched, and every output within its bound of the float64 answer. An
-unexpected NaN is a failure. `python -m weft check [OP]` checks every rung that runs on
-this machine. `python -m weft check matmul --sanitizer` runs them under
-compute-sanitizer instead (sanitizer.py).
+poisoned with NaN. On the CPU, it runs the case once per order of threads. Then all
+guard zones and inputs must be untouched, and every output must be within its bound of
+the float64 answer. An unexpected NaN is a failure. `python -m weft check [OP]` checks
+every rung that runs on this machine. `python -m weft check matmul --sanitizer` runs the
+rungs under compute-sanitizer instead (sanitizer.py).
 
 require() ensures, before a timing, that a rung has passed its check. The check runs
-once for each build. The cache records a pass under the library's name, which contains
-the hash of all sources, and the hash of the checking code.
+once for each build. The cache records a pass under two hashes: the hash of all sources,
+which is part of the library's name, and the hash of the checking code.
 
 check_numeric() compares a backward pass with finite differences of the forward pass,
 and check_autograd() with torch's gradients. Both raise Mismatch.
@@ -44,8 +44,8 @@ _CTYPES = {
 
 @dataclass(frozen=True)
 class RungVerdict:
-    """The verdict on a rung that passed. runs: the number of runs; worst: the largest
-    error divided by its bound.
+    """The verdict on a rung that passed. runs: the number of runs. worst: the
+    largest ratio of an error to its bound.
     """
 
     op: str
@@ -87,7 +87,7 @@ def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> RungVer
 
 
 def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
-    """Run one case; return its largest error over its bound, or raise Mismatch."""
+    """Run one case; return the largest error divided by its bound; raise Mismatch."""
     inputs = {
         name: Guarded(tensor, device, case.shift.get(name, 0))
         for name, tensor in case.inputs.items()
@@ -254,11 +254,11 @@ def check_autograd(
     """Check the gradients of `ours` (float32) against those of `torchs` (float64).
 
     terms: for each input, the number of products summed into one element of its
-    gradient. size(dy, *inputs): for each input, that sum over absolute values. The
+    gradient. size(dy, *inputs): for each input, the sum of the absolute products. The
     default is torch's gradient of the absolute values, which is right if the function
     is linear in each input. terms and size give the bound (see cases.sum_bound).
 
-    Prints the largest error over its bound; raises Mismatch.
+    Prints the largest error divided by its bound; raises Mismatch if it exceeds 1.
     """
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(*shape, generator=generator) for shape in shapes.values()]

@@ -30,7 +30,7 @@ class Bench:
     """The sizes for timing an op, by name.
 
     size: the size that varies, with the values `usual`; others: the fixed sizes. flop:
-    the number of floating-point operations for these sizes, if they are the limit.
+    the number of floating-point operations for these sizes, if it limits the speed.
     """
 
     size: str
@@ -45,15 +45,15 @@ class Op:
     twin: the op in PyTorch. The Python function has its name, parameters and docstring.
     An array whose default is None may be omitted.
 
-    shapes: the sizes of each array by their names in weft.h, such as "n, c, h // kh",
+    shapes: each array's sizes, with their names in weft.h, such as "n, c, h // kh",
     or "..." for any shape. "*n, in" allows any number of dimensions, of which all but
     the last count as one. A parameter of the twin that represents two numbers is
     included, too.
 
     skipped: gradients that the backward pass leaves out if their pointer is NULL.
-    below: for an array of integers, the size that they must be below. only: additional
-    parameters of PyTorch's function, each with the one value that the op supports, or
-    with the name of the parameter whose value it shares.
+    below: for an array of integers, the size that its elements must be below. only:
+    additional parameters of PyTorch's function, each with the one value that the op
+    supports, or with the name of the parameter whose value it shares.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Op:
         return float(sum(sizes))
 
     def array(self, name: str) -> str:
-        """Return the array's name, without the d of a gradient's name."""
+        """Return the name of an array, or of the array to which a gradient belongs."""
         return name if name in self.shapes else name[1:]
 
     def _sizes_of(self, arrays: Mapping[str, torch.Tensor | None]) -> dict[str, int]:
@@ -224,7 +224,7 @@ class Op:
 
 
 def _is_same(argument: Any, want: Any) -> bool:
-    """Return whether both are the same pair; a single number counts as two."""
+    """Return whether both are the same pair; a number n counts as the pair (n, n)."""
 
     def pair(value: Any) -> tuple[Any, ...]:
         values = tuple(value) if isinstance(value, Sequence) else (value,)
@@ -232,7 +232,7 @@ def _is_same(argument: Any, want: Any) -> bool:
 
     try:
         return bool(pair(argument) == pair(want))
-    # Arrays of unsuitable shapes cannot be such numbers.
+    # A comparison with an array raises these; an array is not a pair of numbers.
     except (RuntimeError, ValueError):
         return False
 

@@ -130,8 +130,8 @@ def _parse_parameter(function: str, text: str) -> tuple[str, str, str]:
         if found := re.fullmatch(pattern, text):
             return kind, found[1], found[2]
     raise ArgumentError(
-        f"weft.h: {function}() takes '{text}': want an array of {', '.join(_DTYPES)}, "
-        f"an int, size_t or float, or a struct of options"
+        f"weft.h: {function}() takes '{text}': expected an array of "
+        f"{', '.join(_DTYPES)}, an int, size_t or float, or a struct of options"
     )
 
 
@@ -162,7 +162,7 @@ class OpInput:
 
 @dataclass(frozen=True)
 class OpOutput:
-    """An array that a call must allocate, like an existing one or by its extents."""
+    """An array that a call must allocate, with an existing shape or new extents."""
 
     name: str
     dtype: torch.dtype
@@ -220,13 +220,13 @@ class CallPlan:
         left = [name for name in self.kinds if name not in given]
         if len(left) > (ANY[0] in given):
             raise ArgumentError(
-                f"weft.h: {self.launcher.function}() takes {left[-1]}, which no shape "
-                f"and no parameter of {self.name} gives"
+                f"weft.h: {self.launcher.function}() takes {left[-1]}, which neither "
+                f"a shape nor a parameter of {self.name} determines"
             )
         return left[0] if left else ""
 
     def _outputs(self, launcher: OpLauncher, there: list[str]) -> list[OpOutput]:
-        """Return the arrays that a call must allocate, given those that are `there`."""
+        """Return the arrays that a call must allocate if the arrays `there` exist."""
         made: list[OpOutput] = []
         like = {self.op.array(name): name for name in reversed(there)}
         for name in launcher.outputs:
@@ -247,8 +247,8 @@ class CallPlan:
         known = {*forward, *self.gradients, self.gradient}
         if unknown := launcher.dtypes.keys() - known:
             raise ArgumentError(
-                f"weft.h: {launcher.function}() takes {unknown}: no array of "
-                f"{self.launcher.function}() and no gradient of one"
+                f"weft.h: {launcher.function}() takes {unknown}, neither an array of "
+                f"{self.launcher.function}() nor the gradient of one"
             )
         self.made = self._outputs(launcher, [*self.saved, self.gradient])
 
@@ -305,7 +305,7 @@ class CallPlan:
             {name: t for name, t in tensors.items() if name != i.name}
         )
         raise ArgumentError(
-            f"{self.name}: {i.name} is {shape_of(tensors[i.name])}, want {wanted}"
+            f"{self.name}: {i.name} is {shape_of(tensors[i.name])}, expected {wanted}"
             + (f", since {others}" if others else "")
         )
 
@@ -326,11 +326,11 @@ class CallPlan:
                 )
 
     def want_values(self, tensors: Tensors, numbers: Mapping[str, Any]) -> None:
-        """Refuse integers that must be below a size of 0, which is impossible."""
+        """Refuse integers that must be below a size that is 0."""
         for name, size in self.op.below.items():
             if numbers[size] == 0 and tensors[name].numel():
                 raise ArgumentError(
-                    f"{self.name}: {_describe_shapes(tensors)}: no {name} lies "
+                    f"{self.name}: {_describe_shapes(tensors)}: no {name} can be "
                     f"below {size} = 0"
                 )
 
@@ -356,7 +356,7 @@ class CallPlan:
     def of_nothing(
         self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
     ) -> torch.Tensor:
-        """Return the result for an empty array, where there is nothing to launch.
+        """Return the result for an empty array without a launch.
 
         The twin computes it with its gradients: usually zeros, but also a bias, or NaN
         for a mean.
@@ -430,5 +430,7 @@ def _spread_values(what: str, names: Sequence[str], value: Any) -> Sequence[Any]
         return (value,)
     values = value if isinstance(value, Sequence) else (value,)
     if len(values) not in (1, len(names)):
-        raise ArgumentError(f"{what}={write_value(value)}: want one or {len(names)}")
+        raise ArgumentError(
+            f"{what}={write_value(value)}: expected one or {len(names)}"
+        )
     return [values[0]] * len(names) if len(values) == 1 else values

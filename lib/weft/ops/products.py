@@ -1,6 +1,6 @@
 """matmul(): a product of matrices, or of batches of them, by any rung of the ladder.
 
-weft_matmul() takes one batch dimension, so several are folded into one first.
+weft_matmul() takes one batch dimension, so several of them are folded into one.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ def matmul(
     """Compute alpha * a (m,k) @ b (k,n) + beta * c (m,n) + bias (n) -> (m,n) float32.
 
     a and b may have leading batch dimensions, which broadcast as in torch: an operand
-    with 1, or none, is the same matrix for the whole batch. The result has the batch
-    dimensions, and c must have them too. A vector a is one row, a vector b one column,
-    and the result lacks that dimension. Both are float32, or both float16 or bfloat16.
-    A transposed view (a.T, a.mT) is used without a copy; other views must be made
-    contiguous. Operands are copied only if they broadcast along some of several
-    batches. c, bias and out are contiguous float32. If there is nothing to sum (k = 0),
-    a @ b is 0.
+    whose batch has length 1, or that has none, is one matrix for the whole batch. The
+    result has the batch dimensions, and c must have them too. A vector a is one row, a
+    vector b one column, and the result lacks that dimension. a and b are both float32,
+    float16 or bfloat16. A transposed view (a.T, a.mT) is used without a copy; other
+    views must be made contiguous. Operands are copied only if they broadcast along some
+    of several batch dimensions. c, bias and out are contiguous float32. If there is
+    nothing to sum (k = 0), a @ b is 0.
 
-    precision: that of the arithmetic, "fp32" unless a and b have 16 bits. For float32
-    it may also be "tf32" or "3xtf32" (about as exact as fp32, on tensor cores). rung:
-    the implementation; by default, a rung of that precision picks a kernel by size and
+    precision: the arithmetic, "fp32" unless a and b have 16 bits. For float32 it may
+    also be "tf32" or "3xtf32" (about as exact as fp32, on tensor cores). rung: the
+    implementation; by default, a rung of that precision picks a kernel by size and
     device. tf32 may run as fp32 where that is as fast. beta applies only if c is given.
     relu: whether negative results become 0, as the last step. out: an array that
-    receives the result, possibly c itself; it rules out gradients. Raises ArgumentError
-    for arguments that do not fit.
+    receives the result, possibly c itself; gradients are then refused. Raises
+    ArgumentError for arguments that do not fit.
 
-    Gradients flow to a, b, c and bias, by the same rung.
+    Gradients flow to a, b, c and bias; the same rung computes them.
     """
     a_t, b_t = _check_operand("a", a), _check_operand("b", b)
     if a_t.dtype != b_t.dtype:
@@ -115,7 +115,7 @@ class _Matmul(torch.autograd.Function):
         rung, alpha, beta = ctx.given
         need_a, need_b, need_c, need_bias = ctx.needs_input_grad[:4]
         dy = dy.contiguous() if y is None else dy.masked_fill(y <= 0, 0.0)
-        operand = dy.to(a.dtype)  # It has 16 bits if a and b do.
+        operand = dy.to(a.dtype)  # It has the type of a and b.
         da = db = None
         if need_a:
             da = _multiply(operand, b.mT, rung, alpha)
@@ -237,7 +237,7 @@ def _layout_of(x: torch.Tensor) -> int | None:
 
 
 def _step(x: torch.Tensor) -> int:
-    """Return the distance in elements between matrices of a batch; 0: all share one."""
+    """Return the distance in elements between matrices of a batch; 0 if all are one."""
     return x.stride(0) if x.dim() == 3 and x.shape[0] > 1 else 0
 
 
@@ -255,15 +255,15 @@ def _check_operand(name: str, array: Array) -> torch.Tensor:
     x = as_tensor("matmul", name, array, torch.float32)
     if x.dtype not in _PRECISIONS:
         raise ArgumentError(
-            f"matmul: {name} is {x.dtype}, want torch.float32, float16 or bfloat16"
+            f"matmul: {name} is {x.dtype}, expected torch.float32, float16 or bfloat16"
         )
     want_dense("matmul", name, x)
     if not x.dim():
-        raise ArgumentError(f"matmul: {name} has 0 dimensions (), want 1 or more")
+        raise ArgumentError(f"matmul: {name} has 0 dimensions (), expected 1 or more")
     if not x.is_contiguous() and (x.dim() == 1 or _layout_of(x) is None):
         raise ArgumentError(
-            f"matmul: {name} {shape_of(x)} has strides {tuple(x.stride())}, want its "
-            f"rows or its columns to be contiguous: call .contiguous() or "
+            f"matmul: {name} {shape_of(x)} has strides {tuple(x.stride())}, expected "
+            f"its rows or its columns to be contiguous: call .contiguous() or "
             f"np.ascontiguousarray"
         )
     return x
@@ -301,7 +301,7 @@ def _shape_of_product(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
     if k != rows:
         raise ArgumentError(
             f"matmul: a is {shape_of(a)} and b is {shape_of(b)}: "
-            f"{k} columns meet {rows} rows"
+            f"{k} columns do not match {rows} rows"
         )
     if a.dim() == b.dim() == 2:
         return a.shape[0], b.shape[1]
@@ -321,7 +321,7 @@ def _batch_of(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
         lengths = [b[0] if len(b) == 1 else b for b in (batch_a, batch_b)]
         raise ArgumentError(
             f"matmul: a is {shape_of(a)} and b is {shape_of(b)}: a batch of "
-            f"{lengths[0]} meets one of {lengths[1]}"
+            f"{lengths[0]} does not match one of {lengths[1]}"
         ) from None
 
 
@@ -335,7 +335,7 @@ def _fold_batches(
 
 
 def _with_one_batch(x: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
-    """Return x with batch dimensions folded into one, or none for a single matrix."""
+    """Fold the batch dimensions of x into one; return a single matrix without any."""
     if x.shape[:-2].numel() == 1:
         return x.view(x.shape[-2:])
     return x.expand(*batch, *x.shape[-2:]).flatten(0, -3)
@@ -344,7 +344,7 @@ def _with_one_batch(x: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
 def _want_shape(shape: tuple[int, ...], **tensors: torch.Tensor | None) -> None:
     for name, x in tensors.items():
         if x is not None and tuple(x.shape) != shape:
-            raise ArgumentError(f"matmul: {name} is {shape_of(x)}, want {shape}")
+            raise ArgumentError(f"matmul: {name} is {shape_of(x)}, expected {shape}")
 
 
 def _choose_rung(
@@ -357,9 +357,9 @@ def _choose_rung(
         dtypes = {p: dtype for dtype, ps in _PRECISIONS.items() for p in ps}
         want = dtypes.get(name)
         raise ArgumentError(
-            f"matmul: precision='{precision}' is for {want}, a is {a.dtype}"
+            f"matmul: precision='{precision}' is for {want}, but a is {a.dtype}"
             if want
-            else f"matmul: precision={write_value(precision)}: want one of "
+            else f"matmul: precision={write_value(precision)}: expected one of "
             f"{', '.join(dtypes)}"
         )
     lib = native.library("matmul", "cpu" if a.is_cpu else a.device.type)

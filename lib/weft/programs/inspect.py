@@ -30,7 +30,7 @@ faults of its kernels (accesses out of bounds, races, reads of unwritten memory,
 deadlocks, ...) and the cost of each line. Sources, arguments and options are those
 of `weft run`, and in addition:
 
-  --json PATH     write findings and counters to PATH; -: to stdout, after the
+  --json PATH     write findings and counters to PATH; - means stdout, after the
                   program's own output
   --listing WHICH show the costs of these lines: all, hot (the default) or none
   --order WHICH   order of threads and blocks: forward, reverse, shuffled, or a
@@ -62,12 +62,12 @@ def parse(words: Sequence[str]) -> InspectOptions:
     json_path = _take(own, "--json")
     listing = _take(own, "--listing") or "hot"
     if listing not in LISTINGS:
-        raise ValueError(f"--listing {listing}: want {', '.join(LISTINGS)}")
+        raise ValueError(f"--listing {listing}: expected {', '.join(LISTINGS)}")
     order = _take(own, "--order")
     if order:
         own += ["--order", "2" if order == "shuffled" else order]
     if not own:
-        raise ValueError("no program: want a .cu file")
+        raise ValueError("no program: expected a .cu file")
     options = run.parse([*own, *program_words])
     if options.build:
         raise ValueError("--build makes an unwatched program: use weft run")
@@ -99,7 +99,7 @@ def main(options: InspectOptions) -> int:
         else _describe_nothing(report)
     )
     print(colour_report(text) if sys.stderr.isatty() else text, file=sys.stderr)
-    if status < 0 and not report.ok:  # otherwise end_like() shows the signal
+    if status < 0 and not report.ok:  # otherwise end_like() repeats the signal
         run.report_progress(
             f"the program itself was ended by {signal.Signals(-status).name}"
         )
@@ -129,7 +129,7 @@ def _take(words: list[str], option: str) -> str:
 def _report(file: Path, options: InspectOptions) -> ProgramReport:
     name = options.run.program.sources[0]
     report = ProgramReport(name)
-    with contextlib.suppress(OSError, ValueError):  # missing or incomplete
+    with contextlib.suppress(OSError, ValueError):  # the file is missing or incomplete
         report = program_report(file.read_text(errors="replace"), Files(), name)
     report.listing = options.listing
     return report

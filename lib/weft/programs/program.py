@@ -48,7 +48,7 @@ _REQUIRED = re.compile(r"^(?P<at>\S.*?:\d+)(?::\d+)?:\s+(?:required|recursively)
 
 
 def rewrite_messages(output: str, simt: str, rewritten: str = "") -> str:
-    """Return the errors in g++'s `output`, on the lines of the program's files.
+    """Return the errors in g++'s `output`, traced to lines of the program's files.
 
     simt: path of kernels/simt, whose files do not belong to the program
     rewritten: the text that g++ read, needed to map columns
@@ -293,7 +293,7 @@ _QUIET += ["-Wno-narrowing", "-Wno-conversion-null", "-Wno-psabi"]
 
 
 def _list_macros(program: Program) -> list[str]:
-    """List the macros defined in both runs of g++, which exclude __CUDA_ARCH__."""
+    """List the -D and -U options of both runs of g++, without __CUDA_ARCH__."""
     defined = ["__CUDACC__", "__NVCC__", "__CUDACC_VER_MAJOR__=13"]
     defined += ["__CUDACC_VER_MINOR__=0", "__CUDACC_VER_BUILD__=0"]
     own = [word for word in program.preprocess if word.startswith(("-D", "-U"))]

@@ -128,7 +128,7 @@ def parse(words: Sequence[str]) -> RunOptions:
         _parse_option(remaining, options)
     sources = options.program.sources
     if not sources:
-        raise ValueError("no program: want a .cu file")
+        raise ValueError("no program: expected a .cu file")
     for source in sources:
         if not os.path.isfile(source):
             raise ValueError(
@@ -254,7 +254,7 @@ def _number(option: str, value: str, kind: type, description: str):
             return number
     except ValueError:
         pass
-    raise ValueError(f"{option} {value}: want {description}, more than 0")
+    raise ValueError(f"{option} {value}: expected {description}, more than 0")
 
 
 def _parse_file(word: str, program: programs.Program) -> None:
@@ -294,7 +294,7 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
 
     Returns its exit status, -n if signal n ended it, or TIMED_OUT if it was stopped.
     """
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child handles it
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child handles Ctrl-C
     try:
         child = subprocess.Popen(
             argv,
@@ -313,7 +313,7 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
 
 
 def end_like(status: int) -> int:
-    """Return the child's exit status, or end by the signal that ended the child."""
+    """Return an exit status, or end this process by the signal that ended the child."""
     if status < 0:  # so that the caller sees the same signal
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)

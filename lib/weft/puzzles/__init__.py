@@ -18,8 +18,8 @@ iterates over its puzzles, and each is one of its attributes.
     lessons               a group as cells of a notebook; lessons and their minutes
     errors                the display of an answer in a notebook, right or wrong
     instance, goal        the sizes of cases, the drawn case, and its picture
-    answered              the picture of an answer and its results
-    score, counts         the cost of an answer beside the best known; limits
+    answered              the picture of an answer and of its results
+    score, counts         the cost of an answer against the best known; limits
     progress, table       the record of solved puzzles, and its display by lesson
     cloth                 the small delight
     example               a puzzle that shows how puzzles work
@@ -50,7 +50,7 @@ def _marks() -> Any:
 
 
 class _Collection(ModuleType):
-    """The type of this module, whose puzzles can be iterated, looked up and shown."""
+    """The type of this module: a collection of puzzles to iterate, look up and show."""
 
     @property
     def groups(self) -> dict[str, tuple[Puzzle, ...]]:

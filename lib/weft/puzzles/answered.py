@@ -1,8 +1,8 @@
-"""Draw an answer: its results beside the expected ones.
+"""Draw an answer: its results and the expected ones.
 
 A Python kernel is drawn as by weft.show(), with the accesses of each thread. For CUDA
-C, the picture shows the values that it computed. Below either picture is the difference
-from the goal.
+C, the picture shows the values that it computed. The difference from the goal is below
+either picture.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ IMAGE = 400
 SMALL = 10.0  # pixels of a cell of an image
 SMALLEST = 5.0  # pixels of a cell of an image if there is little room
 READ_AT = 22.0  # pixels of the smallest cell with a readable number
-# Relative to a float output's largest value. Pictures use it; checks do not.
+# Used in pictures, not in checks; relative to a float output's largest value.
 TOLERANCE = 1e-4
 
 
@@ -114,10 +114,10 @@ def draw_outcome(
     drawn: bool = False,
     told: bool = False,
 ) -> tuple[str, float]:
-    """Draw the results beside the goal, if they differ.
+    """Write the verdict; draw the results and the goal if they differ.
 
-    drawn: whether to draw them even if they agree. told: whether another part of the
-    picture has them. Also returns where the drawing ends.
+    drawn: whether to draw the results even if they are right. told: whether another
+    part of the picture shows them. Also returns where the drawing ends.
     """
     text, right = describe_verdict(case, got)
     sign, colour = ("✓", SHARED) if right else ("✗", FAULT)
@@ -187,7 +187,7 @@ def _side_length(pair: list[Values]) -> float:
 def _pair_values(
     case: Instance, name: str, got: np.ndarray, wrong: np.ndarray
 ) -> list[Values]:
-    """Return an output as computed; if it is wrong, add the expected values."""
+    """Return the computed output and, if it is wrong, the expected one."""
     got = np.asarray(got)
     blank = _find_unwritten(case, name, got)
     pair = [Values(name, got, WRITTEN, about="the result", blank=blank)]
@@ -201,7 +201,7 @@ def _pair_values(
 def _draw_compared(
     case: Instance, name: str, got: np.ndarray, wrong: np.ndarray, top: float
 ) -> tuple[str, float]:
-    """Draw the pair below everything else; also return where the drawing ends."""
+    """Draw an output and the goal at y = `top`; also return where the drawing ends."""
     pair = _pair_values(case, name, got, wrong)
     placed, y = arranged_as(pair, top, _side_length(pair))
     return _mark_cells(placed, wrong, np.shape(got) == case.wants[name].shape), y

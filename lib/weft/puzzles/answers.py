@@ -51,8 +51,8 @@ def parse_answer(puzzle: Puzzle, candidate: Any) -> PuzzleAnswer:
             ", ".join(p) for p in (puzzle.parameters, answer.parameters)
         )
         raise ArgumentError(
-            f"{puzzle.name}: {answer.name} has the parameters ({actual}), the stub has "
-            f"({expected}), in this order; puzzles.{puzzle.name}.reset({language}) "
+            f"{puzzle.name}: {answer.name} has the parameters ({actual}), but the stub "
+            f"has ({expected}), in this order; puzzles.{puzzle.name}.reset({language}) "
             f"shows it again"
         )
     _refuse_borrowed(puzzle, answer)
@@ -76,7 +76,7 @@ def is_stub(puzzle: Puzzle, answer: PuzzleAnswer) -> bool:
 
 
 def as_declared(puzzle: Puzzle, answer: PuzzleAnswer, error: Exception) -> Exception:
-    """Return a clearer error if a kernel declares an array unlike its stub.
+    """Return a clearer error if a kernel declares an array differently from its stub.
 
     The puzzle provides the arrays, not the reader.
     """
@@ -93,7 +93,7 @@ def as_declared(puzzle: Puzzle, answer: PuzzleAnswer, error: Exception) -> Excep
     if not expected:
         return error
     return ArgumentError(
-        f"{puzzle.name}: {answer.name} declares {declared}, the stub declares "
+        f"{puzzle.name}: {answer.name} declares {declared}, but the stub declares "
         f"{expected[0]}, the type of the puzzle's {array}; "
         f'puzzles.{puzzle.name}.reset("cuda") shows the stub again'
     )
@@ -206,7 +206,7 @@ def _resolve_name(node: ast.AST, values: Mapping[str, Any]) -> Any:
         return getattr(_resolve_name(node.value, values), node.attr, None)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         owner = _resolve_name(node.value, values)
-        # Items are looked up as attributes, since puzzles supports both.
+        # Items are looked up as attributes, since `puzzles` supports both.
         return getattr(owner, str(node.slice.value), None)
     return None
 
@@ -214,7 +214,7 @@ def _resolve_name(node: ast.AST, values: Mapping[str, Any]) -> Any:
 def _refuse_several_indices(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
     """Raise ArgumentError if a Python kernel indexes a flat array by rows and columns.
 
-    Otherwise check() would pass a two-dimensional array, which CUDA C never gets.
+    Otherwise check() would pass a two-dimensional array, which CUDA C never receives.
     """
     if not puzzle.is_kernel or answer.function is None or not answer.text:
         return

@@ -85,13 +85,13 @@ STYLE = """@media (prefers-reduced-motion:no-preference){.weft-cloth{animation:
 weft-cloth 1s ease-out}}@keyframes weft-cloth{from{clip-path:inset(0 100% 0 0)}}"""
 
 
-_shown = Kept("cloth")  # the number of lines that were shown
+_shown = Kept("cloth")  # number of lines already shown
 
 
 def cloth(puzzle: Puzzle) -> Cloth:
-    """Return a cloth for a solved puzzle; the one that completes a group gets a gamp.
+    """Return a cloth for a solved puzzle, or a gamp if it completes a group.
 
-    In a complete group, its last puzzle also gets the gamp.
+    The last puzzle of a complete group also gets the gamp.
     """
     now = read_progress()
     names = now.groups.get(puzzle.group, ())
@@ -177,7 +177,7 @@ def weave(
 
 
 def weave_gamp(names: Sequence[str]) -> Cloth:
-    """Return a cloth with a band for each name, always the same for a name."""
+    """Return a cloth with a band for each name; a name always has the same band."""
     *colours, weft = COLOURS
     width = (GROUP_ENDS + BORDER) // len(names) - BORDER
     rows: list[list[bool]] = [[] for _ in range(GROUP_PICKS)]

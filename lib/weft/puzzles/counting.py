@@ -73,7 +73,7 @@ DIVERGENCE = Puzzle(
         "You may choose which thread handles which number: one warp takes 32 even "
         "ones, the next warp 32 odd ones, and no warp executes both sides."
     ),
-    # 32 numbers of one kind occupy 8 sectors; 32 of both kinds occupy 4.
+    # 32 numbers of one kind occupy 8 sectors; 32 adjacent numbers occupy 4.
     limits={"active_lanes": 32, "store_sectors_per_request.out": (8, None)},
     why={
         "store_sectors_per_request.out": "With numbers of one kind, a warp stores to "
@@ -122,9 +122,9 @@ MATMUL_NT = Puzzle(
     title="Matmul",
     text=(
         "`c[row, col]` is the sum of the products of row `row` of `a` and row `col` of "
-        "`b`, for matrices of any size. Blocks have 3 x 3 threads, and there may be "
-        "more blocks than needed. Let each block load [tiles](glossary.ipynb#tile) of "
-        "3 x 3."
+        "`b`, for matrices of any size. Blocks have 3 x 3 threads, and the grid may "
+        "have more blocks than needed. Let each block load "
+        "[tiles](glossary.ipynb#tile) of 3 x 3."
     ),
     spec=spec_matmul_nt,
     answer=matmul_nt,
@@ -205,9 +205,9 @@ MATMUL_BUDGET = Puzzle(
     title="Matmul on a budget",
     text=(
         "`c` is the product of `a` and `b`. A block has 4 x 4 threads and computes 4 "
-        "rows and 8 columns of `c`; there may be more blocks than needed. The budget: "
-        "a number of `a` may be read once for every 8 columns of `c`, and a number of "
-        "`b` once for every 4 rows."
+        "rows and 8 columns of `c`; the grid may have more blocks than needed. The "
+        "budget: a number of `a` may be read once for every 8 columns of `c`, and "
+        "a number of `b` once for every 4 rows."
     ),
     spec=spec_matmul_budget,
     answer=matmul_budget,

@@ -9,7 +9,7 @@ memory.
     rounds*                       requests per warp of the launch; a thread that works
                                   alone needs one for every element
     sectors*                      sectors (32 bytes) moved to and from global memory
-    sectors_per_request*          their mean; 4 for adjacent elements of 4 bytes
+    sectors_per_request*          mean number of sectors; 4 for adjacent 4-byte elements
     load_sectors_per_request*     ... for reads alone
     store_sectors_per_request*    ... for writes alone
     lanes*                        threads, of 32, that take part in a request: at least
@@ -25,8 +25,8 @@ memory.
 A limit is a number, or a function that takes any of these by name: the sizes, threads,
 blocks, and the grid's extents in blocks (across, down). It is the largest value allowed
 for a right answer, or the smallest for counts marked "at least". A pair is (least,
-most), either of them None. A limit on the most reads of an array also counts its
-atomics, since they read.
+most), either of which may be None. A limit on the reads of an array also counts the
+array's atomics, since they read.
 
 judge_everywhere() checks the limits in every case that check() tries.
 """
@@ -57,13 +57,13 @@ SAME, TWICE, ANY = "the same", "twice as much and one more", "any number"
 
 @dataclass(frozen=True)
 class Count:
-    """One of the counts: the numbers that it sums, and its wording.
+    """One of the counts: the numbers to sum, and the wording.
 
     of: the wording for a row. said: the wording of a refusal, with the number and, for
-    global memory, the array. space, kind: those of the places to sum ("" for any kind).
+    global memory, the array. space, kind: which places to sum ("" for any kind).
     column: the column to sum. per: "thread", "block" or "warp", the divisor for a row;
-    limits cover the whole launch, except those per block or warp. least: whether more
-    is better. budget: SAME, TWICE or ANY, the allowed amount relative to the best
+    a limit covers the whole launch, unless `per` is "block" or "warp". least: whether
+    more is better. budget: SAME, TWICE or ANY, the allowed amount relative to the best
     answer's.
     """
 
@@ -120,7 +120,7 @@ COUNTS = {
     "requests": Count("requests", "makes {} to {}", "request", column="requests"),
     "rounds": Count(
         *("rounds", "needs {} over {} for each of its warps, on average", "round"),
-        # Limits bound rounds; the budget does not.
+        # Limits apply to rounds; the budget does not.
         **dict(column="requests", per="warp", budget=ANY),
     ),
     "sectors": Count("sectors", "moves {} of {}", "sector", column="sectors"),
@@ -210,8 +210,8 @@ def names_known(limits: Mapping[str, Any], arrays: Any = None) -> None:
         pair = limit if isinstance(limit, tuple) else (limit,)
         if not all(map(_is_limit, pair)) or len(pair) > 2 or set(pair) == {None}:
             raise ArgumentError(
-                f"limits: {name!r}: {limit!r} is neither a number from 0 on, nor a "
-                f"function of sizes, nor a pair of them (least, most)"
+                f"limits: {name!r}: expected a non-negative number, a function of "
+                f"sizes, or a pair (least, most) of these, but got {limit!r}"
             )
 
 
@@ -248,7 +248,7 @@ def list_refusals(
                 key,
             )
         elif count.is_mean and not yours:
-            # There is nothing to average, such as reads when shuffles do the work.
+            # There is nothing to average, such as reads if lanes exchange the numbers.
             continue
         elif least is not None and is_above(least, yours):
             wants = f"requires at least {write_short(least)}"
@@ -269,8 +269,8 @@ def _write_refusal(
 def _find_line(report: Report, count: Count, array: str) -> str:
     """Return advice that names the line with the largest count.
 
-    If more is better, it is the line with the smallest. The advice has only the line's
-    number, since its text may also be in the best known answer.
+    If more is better, the line with the smallest count is named. The advice has only
+    the line's number, since its text may also be in the best known answer.
     """
     places = [p for p in count.places(report.counters, array) if p.line]
     if not count.space or not places:
@@ -287,8 +287,8 @@ def judge_everywhere(
     """Raise Mismatch for the first of the puzzle's cases that misses a limit.
 
     scored: the case that the score counts; limits: the limits for that case. A limit on
-    a mean is converted for other cases: it changes like the mean of the best known
-    answer, for example if a launch has fewer numbers than a warp has lanes.
+    a mean is converted for other cases: it is scaled like the mean of the best known
+    answer, which changes if a launch has fewer numbers than a warp has lanes.
     """
     if not limits:
         return

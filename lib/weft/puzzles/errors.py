@@ -1,4 +1,4 @@
-"""Display the verdict on an answer in a notebook, or the reason it is refused or stops.
+"""Display the verdict on an answer in a notebook, or why it was refused or stopped.
 
 display_refused() draws a wrong answer. short_errors() and explain_stop() reduce an
 error to one sentence, without a traceback.
@@ -70,7 +70,8 @@ class ProgramText:
 class Solved:
     """A solved puzzle: the language, the check, the counts, and the progress.
 
-    It displays the counts beside those of the best known answer, and the small delight.
+    Its display compares the counts with those of the best known answer, and contains
+    the small delight.
     """
 
     puzzle: Puzzle
@@ -99,13 +100,13 @@ class Solved:
         return head + counts + self.cloth._repr_html_() + sentence
 
 
-# Number of lines shown of an answer's own prints, since a check runs it many times.
+# Number of printed lines to show: a check runs an answer many times.
 PRINTED = 32
 OPTIONS = re.compile(  # Advice on options of check() that puzzles do not offer.
-    r", or (allow (it )?more(: numba_jit\(.*?\)| with timeout=( \(--timeout\))?)"
-    r"|say with outputs= which parameters it writes into)"
+    r", or (allow more time(: numba_jit\(.*?\)| with timeout=( \(--timeout\))?)"
+    r"|name with outputs= the parameters that it writes into)"
 )
-UNWATCHED = "allow it more with timeout= (--timeout), or run it unwatched (--fast)"
+UNWATCHED = "allow more time with timeout= (--timeout), or run it unwatched (--fast)"
 CURE = re.compile(r"\s*usually cured by:")  # The start of a cure; see report/text.py.
 
 
@@ -163,7 +164,7 @@ class _FewLines:
         if self._dropped:
             lines = count_things(self._dropped, "line")
             self._stream.write(
-                f"... and {lines} more: a check runs a kernel many times\n"
+                f"... and {lines} more, since a check runs a kernel many times\n"
             )
 
     def __getattr__(self, name: str) -> Any:
@@ -181,7 +182,7 @@ def explain_stop(answer: PuzzleAnswer, error: Exception) -> Exception:
 
 
 def is_inside(answer: PuzzleAnswer, error: Exception) -> bool:
-    """Return whether the error was raised in the answer's lines, or in their calls."""
+    """Return whether the error was raised in the answer or in a function it calls."""
     return bool(line_of(answer.function, error)[1])
 
 

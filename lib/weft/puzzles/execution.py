@@ -54,7 +54,7 @@ WARP_SUM = Puzzle(
             lambda n: (divide_up(n, 64), 64),
             lambda n: (divide_up(n, 96) + 1, 96),
         ],
-        # 1025 numbers have 33 warps: i // 31 is wrong from the 32nd warp on.
+        # 1025 numbers need 33 warps: i // 31 is wrong from the 32nd warp on.
         sizes=every_size([1, 2, 3, 31, 32, 33, 64, 127], 1025),
     ),
     drawn=dict(n=32),
@@ -103,8 +103,8 @@ HISTOGRAM = Puzzle(
     title="Histogram",
     text=(
         "`a` has `n` integers from 0 to 7. Count how often each occurs: `counts[k]`, "
-        "zero at first, grows by 1 for every k in `a`. Read each number once; there "
-        "may be a block more than needed."
+        "zero at first, grows by 1 for every k in `a`. Read each number once; the "
+        "grid may have an extra block."
     ),
     spec=spec_histogram,
     answer=count_all,
@@ -185,7 +185,7 @@ HISTOGRAM_PRIVATE = Puzzle(
     scored=dict(n=32),
     limits={
         "reads.a": lambda n: n,
-        "lanes.a": 8,  # A compiler may split a read in two, for t < 8 and the rest.
+        "lanes.a": 8,  # A compiler may split a read into two: for t < 8, and the rest.
         "atomics.counts": lambda blocks: 8 * blocks,
     },
 )
@@ -223,7 +223,7 @@ SCAN_BLOCKS = Puzzle(
         "Running sums over many blocks take two launches. This is the first: each "
         "block of 32 threads writes to `out` the running sums of its own 32 numbers, "
         "and their total to `totals[block]`. The last block may have fewer numbers, "
-        "and there may be one more block, without numbers."
+        "and an extra block may have none."
     ),
     spec=spec_scan_blocks,
     answer=scan_each_block,
@@ -289,8 +289,8 @@ SCAN_ADD = Puzzle(
         "This is the second launch: `out` contains the running sums of each block of "
         "32, and `totals` the sum of each block. To every number of `out`, add the "
         "totals of all earlier blocks, so that `out` has the running sums of all "
-        "numbers. A block reads each total at most once; there may be one block more "
-        "than needed."
+        "numbers. A block reads each total at most once; the grid may have an extra "
+        "block."
     ),
     spec=spec_scan_add,
     answer=add_what_came_before,
@@ -302,7 +302,7 @@ SCAN_ADD = Puzzle(
             "totals": lambda n: first_launch(n)[1],
         },
         launch=[lambda n: (divide_up(n, 32), 32), lambda n: (divide_up(n, 32) + 1, 32)],
-        # 1090 numbers have 35 blocks, more than a warp has lanes.
+        # 1090 numbers need 35 blocks, more than a warp has lanes.
         sizes=every_size([1, 2, 3, 31, 32, 33, 97, 1090]),
     ),
     drawn=dict(n=80),
@@ -367,7 +367,7 @@ COMPACT = Puzzle(
     title="Compact",
     text=(
         "`out` gets the numbers of `a` that are above 0, in order and without gaps. "
-        "Blocks have 32 threads, and there may be one block more than needed. "
+        "Blocks have 32 threads, and the grid may have an extra block. "
         "`begin[block]` is the place in `out` of the block's first kept number: a scan "
         "has already counted how many numbers the blocks before it keep."
     ),
@@ -403,8 +403,8 @@ COMPACT = Puzzle(
         "is already in a register."
     ),
     limits={
-        "reads.a": lambda n: 3 * n,  # One read each to vote, to choose, and to store.
-        # Half of a block's mean of 24 lanes, since some threads read again.
+        "reads.a": lambda n: 3 * n,  # one read to vote, one to choose, one to store
+        # Half of the mean of 24 lanes in a block, since some threads read again.
         "lanes.a": 12,
     },
 )

@@ -170,9 +170,9 @@ def draw_goal(puzzle: Any, state: str = "") -> Picture:
 
 @dataclass(frozen=True)
 class Sheet:
-    """The arrays in their places. sign: an arrow between inputs and outputs, as SVG.
+    """The arrays, placed. sign: an arrow between inputs and outputs, as SVG.
 
-    flat: whether arrays are one above the other, so that lines can join their cells.
+    flat: whether the arrays are in rows, so that lines can join their cells.
     """
 
     inputs: list[Values]
@@ -214,7 +214,7 @@ def arrange_arrays(case: Instance) -> Sheet:
 
 
 def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
-    """Place inputs above outputs; inputs of different lengths beside each other."""
+    """Place inputs above outputs; inputs of different lengths share a row."""
     sizes = {one.array.size for one in inputs}
     first = [replace(one, indices="above") for one in inputs]
     side_by_side = len(sizes) > 1 and _place_beside(first, 66 + 15)
@@ -276,7 +276,7 @@ def _cell_above(sheet: Sheet) -> float:
 def _draw_frame(
     case: Instance, sheet: Sheet, links: np.ndarray, number: int
 ) -> list[str]:
-    """Draw the sentence, the element, and its inputs. links: its dependences."""
+    """Draw a sentence, an element and its inputs. links: the element's dependences."""
     text = svg.clipped(_write_sentence(case, links, number), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, text, 13, faint=True)]
     place, element = _place(case, number)
@@ -354,7 +354,7 @@ def write_element(name: str, array: np.ndarray, element: int) -> str:
 
 
 def _place(case: Instance, number: int) -> tuple[str, int]:
-    """Return the output with element `number` of all outputs, and its index there."""
+    """Return the output with element `number` of all outputs, and the index in it."""
     for name, want in case.wants.items():
         if number < want.size:
             return name, number
@@ -379,9 +379,9 @@ def _choose_stops(case: Instance) -> list[int]:
 
 
 def _choose_first_stop(case: Instance, links: np.ndarray, stops: Sequence[int]) -> int:
-    """Choose the first stop: of the elements with most inputs, one off the diagonal.
+    """Choose the first stop: an instructive element with the largest number of inputs.
 
-    If other inputs could change some elements, it is one of those elements.
+    If other values of inputs could change some elements, only these are considered.
     """
     first = next(iter(case.wants.values()))
     rows = {n: row for n, row in zip(stops, links) if n < first.size}
@@ -394,7 +394,7 @@ def _choose_first_stop(case: Instance, links: np.ndarray, stops: Sequence[int]) 
 def _choose_wished(case: Instance, numbers: Sequence[int]) -> int:
     """Choose the most instructive of these elements of the first output.
 
-    It should not be zero, nor in a corner or on the diagonal.
+    The choice should be neither zero, nor in a corner, nor on the diagonal.
     """
     first = next(iter(case.wants.values()))
     shape = first.shape[-2:] if first.ndim > 1 else (first.size,)

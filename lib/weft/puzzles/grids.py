@@ -66,7 +66,7 @@ BLOCKS = Puzzle(
     better="Each element is computed once, by its own thread: two reads and one write.",
     scored=dict(n=16, launch=(2, 8)),
     limits={
-        "writes.out": lambda n: 2 * n,  # Threads may not all write every element.
+        "writes.out": lambda n: 2 * n,  # refused: every thread writes every element
         "rounds.out": 3,  # A single thread may not do all the work.
     },
 )
@@ -230,7 +230,7 @@ class WholePictures(Puzzle):
 
 
 def steps(function, *args):
-    """Return the number of Python instructions in a call, including those of NumPy."""
+    """Return the number of Python instructions in a call, including NumPy's."""
     count = 0
 
     def watch(frame, event, _):
@@ -348,6 +348,6 @@ IMAGE_FILTER = Puzzle(
         "Nine reads and one write for each pixel: add up in a local variable, not in "
         "`y`."
     ),
-    # Nine `+=` in `y` take at most this; a single thread alone takes more.
+    # Nine `+=` in `y` take at most this many; a single thread takes more.
     limits={"rounds.y": 19},
 )

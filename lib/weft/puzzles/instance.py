@@ -68,7 +68,7 @@ def _choose_stride(limit: int, turn: int) -> int:
 
 
 def _order_sides(size: Any, first: Any) -> tuple[int, ...]:
-    """Return a size's numbers in the order of the first size's."""
+    """Return a size's numbers in the order of the sides of the first size."""
     if type(size) is not type(first):
         raise ArgumentError(f"sizes: {size!r} is of another type than {first!r}")
     if isinstance(first, dict):
@@ -104,9 +104,9 @@ class Instance:
     """One case of a puzzle: sizes and arrays by name, in the shapes of its checks.
 
     inputs: the arguments of the reference (and, narrowed, of a kernel). wants: the
-    expected outputs and arrays written in place; starts: their contents before. axes:
-    the names of each array's dimensions, "" for a dimension without one. bounded:
-    inputs whose maker restricts their values.
+    expected outputs and arrays written in place; starts: the contents of these before
+    the call. axes: the names of each array's dimensions, "" for a dimension without
+    one. bounded: inputs whose maker restricts their values.
     """
 
     problem: Problem
@@ -182,9 +182,9 @@ def find_dependences(case: Instance, outputs: Sequence[int]) -> np.ndarray:
 
     NOW: most other values of the input element change the output element. COULD: some
     values change it (a larger one would be the maximum; a positive one would be kept).
-    0: no value changes it. If no input element changes an output with every other
-    value, the output compares all of them (such as the place of the maximum). It is
-    then NOW for each element that could change it. If there are more than MANY input
+    0: no value changes it. If no element changes an output with each of its other
+    values, the output compares all elements, like the place of a maximum. It is then
+    NOW for each element that could change it. If there are more than MANY input
     elements, groups are changed together, and split if one of the outputs changes.
     """
     count = sum(a.size for a in case.inputs.values())
@@ -228,7 +228,7 @@ class _Trial:
         return np.concatenate([self.select_relevant(name, part) for part in parts])
 
     def _vary(self, name: str, elements: np.ndarray) -> np.ndarray:
-        """Return another value for each element, such that no changes cancel."""
+        """Return another value for each element, so that changes do not cancel out."""
         values = self.inputs[name].reshape(-1)[elements]
         if name in self.case.bounded or values.dtype.kind == "b":
             kinds = np.unique(self.inputs[name])
@@ -295,7 +295,7 @@ def _choose_inputs(
     """Choose numbers for each input; also return the bounded inputs.
 
     A maker's floats are used only if the reference accepts no others, or if the array
-    is large, as for an image. Its whole numbers are always used.
+    is large, as for an image. A maker's whole numbers are always used.
     """
     numbers = sizes | values
     inputs = {
@@ -318,7 +318,7 @@ def _choose_inputs(
             with np.errstate(all="ignore"):
                 _compute_answer(problem, plain, numbers, starts)
         except (ArithmeticError, LookupError, ValueError):
-            # An ArgumentError, which is a ValueError, means outputs of another size.
+            # An ArgumentError (a ValueError) is raised for outputs of another size.
             bounded.add(name)
             continue
         inputs = plain
@@ -352,7 +352,7 @@ def _draw_numbers(
     count = int(np.prod(shape))
     if count <= 9:
         return rng.permutation(np.arange(1, 10))[:count].reshape(shape).astype(dtype)
-    if len(shape) > 1 and count > FEW:  # A slope shows where each element went.
+    if len(shape) > 1 and count > FEW:  # Increasing values show where elements moved.
         return np.arange(count).reshape(shape).astype(dtype)
     return rng.integers(0, 5 if count > 24 else 10, shape).astype(dtype)
 
@@ -397,8 +397,8 @@ def _sign_matters(
 ) -> bool:
     """Return whether negative values of an input show more than positive ones.
 
-    They do not if the outputs are symmetric about the input: f(-x) - f(0) is f(0) -
-    f(x).
+    They do not if changing the input's sign only mirrors the outputs: f(-x) - f(0) is
+    f(0) - f(x).
     """
     if inputs[name].dtype.kind not in "if":
         return False

@@ -1,4 +1,4 @@
-"""Puzzles in lessons: their cells, the sections they belong to, and their minutes.
+"""Puzzles in lessons: cells, sections and minutes.
 
 make_cells() turns puzzles into cells of a notebook. list_lessons() reads the folder
 notebooks/NN_topic.ipynb, sorted by name; it is the only list of lessons.
@@ -8,8 +8,8 @@ or "practice" (exercises and puzzles). The tag applies until the next heading of
 same or a higher level.
 
 count_minutes() counts one minute for 150 words or 8 lines of code, and for each
-question. An exercise or a puzzle takes 2 more, and one for each line of its answer.
-Folded text takes none.
+question. An exercise or a puzzle takes 2 more minutes, and one for each line of its
+answer. Folded text takes no time.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def list_lessons() -> list[Lesson]:
 
 
 def find_source(path: Path) -> Path:
-    """Return the notebook with a lesson's answers, or `path` without exercises."""
+    """Return the notebook with a lesson's answers; `path` if it has no exercises."""
     return SOLUTIONS / path.name if (SOLUTIONS / path.name).exists() else path
 
 
@@ -198,8 +198,8 @@ def find_source(path: Path) -> Path:
 class Section:
     """The cells from a heading to the next heading of the same or a higher level.
 
-    start, end: indices of the first cell, and past the last. kind, outer: the kinds of
-    the section and of the section around it.
+    start, end: the index of the first cell, and the index after the last. kind, outer:
+    the kinds of the section and of the section around it.
     """
 
     start: int

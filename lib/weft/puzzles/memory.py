@@ -40,8 +40,8 @@ COALESCING = Puzzle(
     name="coalescing",
     title="Coalescing",
     text=(
-        "`out` must be twice `a`, and each thread handles `each` numbers; there may be "
-        "a block more than needed. This kernel is right, but a "
+        "`out` must be twice `a`, and each thread handles `each` numbers; the grid may "
+        "have an extra block. This kernel is right, but a "
         "[request](glossary.ipynb#request) of its [warps](glossary.ipynb#warp) touches "
         "many [sectors](glossary.ipynb#sector). Distribute the numbers so that a "
         "request for 32 floats takes 4 sectors."
@@ -201,9 +201,9 @@ FUSION = Puzzle(
     title="Fusion",
     text=(
         "Two kernels became one: `y` is relu(a * x + b), and `sums` contains the sum "
-        "of each 8 elements of `y`. Blocks have 8 threads, and there may be two more "
-        "blocks than needed. The kernel is right, but its second half reads numbers "
-        "again: read each `x` once, never read `y`, and write each number once."
+        "of each 8 elements of `y`. Blocks have 8 threads, and the grid may have two "
+        "more blocks than needed. The kernel is right, but its second half reads "
+        "numbers again: read each `x` once, never read `y`, and write each number once."
     ),
     spec=spec_fusion,
     answer=in_one_pass,
@@ -275,8 +275,8 @@ def quantise_rows(q, scale, back, x, cols):
 def rows_of_many_kinds(rng, shape):
     """Return rows of random numbers, of tiny ones, of halves, and of zeros.
 
-    In the first row, the number of largest magnitude is negative. In a row of halves it
-    is 127, so that the scale is 1 and x / scale is exact.
+    In the first row, the number of largest magnitude is negative. In a row of halves,
+    the largest magnitude is 127, so that the scale is 1 and x / scale is exact.
     """
     rows, cols = shape
     x = 10 * rng.standard_normal(shape)
@@ -293,9 +293,9 @@ def bound(x, want):
     """Return the allowed errors: none in q, except where either integer may be right.
 
     x / scale takes three roundings in float32: the division by 127, the division by the
-    scale, and the sum with 0.5. They change at most 127.5 by less than 4 * 2^-24 of it.
-    If x / scale is nearer than that to a half, either integer is right, and `back` may
-    be off by a scale. If the scale is 1, nothing is rounded.
+    scale, and the sum with 0.5. They change a number up to 127.5 by less than 4 * 2^-24
+    of its value. If x / scale is nearer than that to a half, either integer is right,
+    and `back` may be off by a scale. If the scale is 1, nothing is rounded.
     """
     unit = 2.0**-24
     scale = want["scale"][:, None]
@@ -355,7 +355,7 @@ QUANTISE = Puzzle(
     ),
     limits={
         "lanes.x": 8,  # A single thread may not read all numbers.
-        "writes.scale": lambda rows: rows,  # One thread of each row writes it.
+        "writes.scale": lambda rows: rows,  # One thread per row writes.
     },
     budget={"barriers": 4},  # the barriers of a tree
 )

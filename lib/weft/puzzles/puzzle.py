@@ -50,18 +50,18 @@ LINK = re.compile(r"\[([^][]*)\]\(glossary\.ipynb#[^)\s]+\)")
 class Puzzle:
     """A task for the reader: a kernel, or a function of NumPy.
 
-    title, text: a name, and one or two sentences whose terms may be links to their
-    entries, such as [guard](glossary.ipynb#guard). spec: the reference, a short NumPy
+    title, text: a name, and one or two sentences whose terms may be links to the
+    glossary, such as [guard](glossary.ipynb#guard). spec: the reference, a short NumPy
     function of the inputs, sizes and values by name. answer: the best known answer; the
     reader writes the part between its two marks (catalogue.py). checks: options of
-    weft.check(). drawn, launch: the sizes of the picture and (grid, block) for them;
+    weft.check(). drawn, launch: the sizes of the picture, and its (grid, block);
     this case is checked first. hints: texts to read one after another. better: a line
-    on the better answer's method, shown for a costlier answer. scored: sizes for the
-    score, with "launch", if they differ from the drawn ones. limits: bounds on counts
-    for a right answer (counts.py lists the names); why: by name, a sentence for a limit
-    whose numbers do not explain it. budget: counts, as a score shows them, that are
-    within the budget, if a taught method needs more than usual. start: a function, or
-    its text, for the reader to repair; it is then the stub.
+    about the best known answer's method, shown for a costlier answer. scored: sizes for
+    the score, with "launch", if they differ from the drawn ones. limits: bounds on
+    counts for a right answer (counts.py lists the names); why: by name, a sentence that
+    explains a limit if its numbers do not. budget: counts, as a score shows them, that
+    are within the budget, if a taught method needs more than usual. start: a function,
+    or its text, for the reader to repair; it is then the stub.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Puzzle:
                 raise explain_stop(submission, error) from None
 
     def reset(self, language: str = "python") -> None:
-        """Show the stub again in a new cell below; without cells, print it.
+        """Show the stub again in a new cell below; without IPython, print it.
 
         language: "python" or "cuda".
         """

@@ -1,4 +1,4 @@
-"""Count an answer's cost beside that of the best known: score(puzzle, answer).
+"""Compare an answer's cost with that of the best known: score(puzzle, answer).
 
 One launch at the puzzle's `scored` sizes (by default `drawn`) is counted. A Python
 kernel, including one for Numba, is counted on the simulator. CUDA C is counted by the
@@ -48,9 +48,9 @@ __all__ = ["EXPLAINED", "CountRow", "Score", "names_known", "score"]
 EXPLAINED = (
     "The score compares your answer with the best that we know. Your answer is *within "
     "the budget* if it needs no more reads, writes and atomics in global memory, and "
-    "causes no more bank conflicts. Barriers and turns of shared memory may be about "
-    "twice as many. Every method that a lesson teaches is within the budget; an answer "
-    "beyond the budget is still right."
+    "causes no more bank conflicts. It may have about twice as many barriers and turns "
+    "of shared memory. Every method that a lesson teaches is within the budget; an "
+    "answer beyond the budget is still right."
 )
 NOT_COUNTED = "Not counted: this code does not compile for the CPU, which counts."
 TIMEOUT = 10.0  # time limit of a launch in seconds, as in check()
@@ -62,7 +62,7 @@ IF_ANY = (
 
 
 def score(puzzle: Puzzle, answer: Any) -> Score:
-    """Return the counts of a right answer beside those of the best known.
+    """Return the counts of a right answer and those of the best known answer.
 
     answer: as for Puzzle.check(). Raises Mismatch if the launch has a fault, or if a
     count does not meet the puzzle's limits. The result has no rows for a function that
@@ -139,7 +139,7 @@ class ScoredCase:
             message = f"{name}: {one.text}{launch}"
             raise Mismatch(message, **facts, index=one.index, report=report)
         inputs = self.puzzle.checks.get("inputs") or {}
-        # Inputs restored before the end count as written, though no comparison sees it.
+        # A restored input counts as written, although a comparison finds no change.
         restored = {f"{kind}.{n}": 0 for kind in ("writes", "atomics") for n in inputs}
         held = {**limits, **restored}
         for message, array, key in list_refusals(name, report, held, self.sizes):
@@ -213,7 +213,7 @@ def _make_rows(case: ScoredCase, yours: Counters, best: Counters) -> list[CountR
         if array and not any(numbers):
             continue
         if count.is_mean and not all(numbers):
-            # There is nothing to average, such as reads when shuffles do the work.
+            # There is nothing to average, such as reads if lanes exchange the numbers.
             continue
         budget = allowed_count(case.puzzle, name, numbers[1])
         rows.append(CountRow(wording, *numbers, count.least, budget))
@@ -223,7 +223,7 @@ def _make_rows(case: ScoredCase, yours: Counters, best: Counters) -> list[CountR
 def _list_names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
     """List the counts to show: reads and writes, others that occur, and limits.
 
-    If limits on single arrays cover a count completely, its sum is not shown.
+    If limits on single arrays cover a count completely, the count's sum is not shown.
     """
     both = (yours, best)
     names = [*ALWAYS, *(n for n in IF_ANY if any(count_value(s, n) for s in both))]
@@ -243,10 +243,10 @@ def _list_names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
 
 @dataclass(frozen=True)
 class CountRow:
-    """One count: its name, the answer's number and that of the best known.
+    """One count: its name, the answer's number, and the best known answer's number.
 
     least: whether more is better. budget: the largest number within the budget (or the
-    smallest, if more is better); None: that of the best known.
+    smallest, if more is better); None: the best known answer's number.
     """
 
     what: str
@@ -310,7 +310,7 @@ class Score:
 
     @property
     def beats(self) -> bool:
-        """Whether at least one count is better than the best known, and none worse."""
+        """Whether a count is better than the best known answer's, and none is worse."""
         differing = self.differing
         return bool(differing) and all(row.better for row in differing)
 

@@ -322,7 +322,7 @@ def softmax_rows(out, a, cols):
 
 
 def softmax_numbers(rng, shape):
-    """Return rows around 0, far above and far below it, where exp() alone is inf or 0.
+    """Return rows near 0, far above 0 (exp() alone is inf) and far below 0 (it is 0).
 
     In every third row, one number is far above all others: the last one, or a random
     one.
@@ -335,14 +335,15 @@ def softmax_numbers(rng, shape):
 
 
 def bound(a, want):
-    """Return the error bounds: of a difference d, its exp, a sum, and a quotient.
+    """Return the error bound of each output.
 
-    exp is accurate to 4 units (2 in the last place).
+    It adds the errors of a difference d, its exp, the sum and the quotient. exp is
+    accurate to 4 units of 2^-24 (2 in the last place).
     """
     unit, out = 2.0**-24, want["out"]
     # The difference is rounded, so the relative error of its exp is d units.
     d = a.max(axis=1, keepdims=True) - a
-    mean = (out * d).sum(axis=1, keepdims=True)  # The mean of that error over the sum.
+    mean = (out * d).sum(axis=1, keepdims=True)  # the same error, averaged over the sum
     return 1.01 * unit * out * (d + mean + 4 + 4 + a.shape[1] + 1) + 1e-37
 
 

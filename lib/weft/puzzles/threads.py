@@ -46,7 +46,7 @@ MAP = Puzzle(
     ],
     better="A thread needs one read and one write, since it handles one number only.",
     limits={
-        "writes.out": lambda n: 2 * n,  # Threads may not all write every element.
+        "writes.out": lambda n: 2 * n,  # refused: every thread writes every element
         # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
         "rounds.out": 3,
     },
@@ -92,7 +92,7 @@ ZIP = Puzzle(
         "steps in a local variable, and store it once."
     ),
     limits={
-        "writes.out": lambda n: 2 * n,  # Threads may not all write every element.
+        "writes.out": lambda n: 2 * n,  # refused: every thread writes every element
         # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
         "rounds.out": 3,
     },
@@ -142,7 +142,7 @@ GUARDS = Puzzle(
     better="Only threads with a number access the arrays: one read and one write each.",
     scored=dict(n=4, launch=(1, 16)),
     limits={
-        "writes.out": lambda n: 2 * n,  # Threads may not all write every element.
+        "writes.out": lambda n: 2 * n,  # refused: every thread writes every element
         # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
         "rounds.out": 3,
     },

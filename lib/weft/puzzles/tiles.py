@@ -36,8 +36,8 @@ SHARED = Puzzle(
     text=(
         "Store the cube of each of the `n` numbers of `a`. Each block of 4 threads "
         "first stores its numbers in `s`, its [shared "
-        "memory](glossary.ipynb#shared-memory), and reads them from there. There may "
-        "be a block more than needed. (A cube does not really need `s`; the next "
+        "memory](glossary.ipynb#shared-memory), and reads them from there. The grid "
+        "may have an extra block. (A cube does not really need `s`; the next "
         "puzzles do.)"
     ),
     spec=spec_shared,
@@ -68,7 +68,7 @@ SHARED = Puzzle(
         # The numbers must be read from `s`, not from a variable.
         "shared_reads": (lambda n: n, None),
     },
-    budget={"shared_turns": 8},  # the turns of three reads after a barrier
+    budget={"shared_turns": 8},  # three reads after a barrier take this many turns
 )
 
 
@@ -169,7 +169,7 @@ CONV1D = Puzzle(
     text=(
         "`out[i]` is [the sum](glossary.ipynb#convolution) of `a[i + j] * b[j]` over "
         "the `k` numbers of `b`; past its end, `a` counts as zero. Blocks have 8 "
-        "threads, and there may be one block more than needed. `k` is at most 4, and "
+        "threads, and the grid may have an extra block. `k` is at most 4, and "
         "each block reads a number of `a` or `b` only once."
     ),
     spec=spec_conv1d,
@@ -199,8 +199,8 @@ CONV1D = Puzzle(
     ],
     better=(
         "A block loads its 8 numbers of `a`, the `k` - 1 that follow, and those of "
-        "`b`, each once and with one barrier. Nothing is stored past the end of `a`, "
-        "since sums end there."
+        "`b`: each number once, with one barrier. Nothing is stored past the end of "
+        "`a`, since sums end there."
     ),
     scored=dict(n=15, k=4, launch=(2, 8)),
     limits={

@@ -1,7 +1,7 @@
 """A kernel written as a Python function, and errors that all runners share.
 
-The first functions explain unknown names and unsuitable arguments, so every runner
-(sim, numba_jit, cuda_c) refuses these in the same words. PythonKernel then provides the
+The first functions explain unknown names and unsuitable arguments, so all runners
+(sim, numba_jit, cuda_c) report these in the same words. PythonKernel then provides the
 kernel's source, the meaning of its names, and the errors for invalid kernels and
 launches.
 """
@@ -86,7 +86,7 @@ def without_cuda(name: str) -> str:
 def call(path: str) -> str:
     """Return how to use a name: "write cuda.popc(x)".
 
-    For a number, the result resembles "write cuda.laneid, without parentheses".
+    For a number such as cuda.laneid: "write cuda.laneid, without parentheses".
     """
     function = functools.reduce(getattr, path.split("."), cuda)
     if not callable(function):
@@ -139,7 +139,9 @@ def explain_unfit(value: Any, name: str = "x") -> str:
     if isinstance(value, tuple):
         other = [v for v in value if not isinstance(v, (numbers.Number, tuple))]
         kind = _describe_kind(other[0]) if other else ""
-        only = f"contains {kind}: a tuple may contain numbers; pass arrays one by one"
+        only = (
+            f"contains {kind}: a tuple may contain only numbers; pass arrays one by one"
+        )
         return only if other else ""
     if isinstance(value, _LISTS):
         return (
@@ -149,7 +151,7 @@ def explain_unfit(value: Any, name: str = "x") -> str:
     protocols = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
     if isinstance(value, type) or not any(hasattr(value, one) for one in protocols):
         return f"is {_describe_kind(value)}: {_VALUES}"
-    return ""  # each runner examines the array that it makes of the value
+    return ""  # each runner examines the array that it makes from the value
 
 
 def refuse(
@@ -416,7 +418,7 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
 
     class Settle(ast.NodeTransformer):
         def visit_Name(self, name: ast.Name) -> ast.expr:
-            # While the name is expanded, it is not expanded within itself.
+            # A name is not expanded inside its own value.
             value = constants.pop(name.id, None)
             if value is None:
                 return name

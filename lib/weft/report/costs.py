@@ -22,7 +22,7 @@ class Sums:
     lanes use the same integer address, nvcc may let one lane act for its warp, and ncu
     then counts 1. wavefronts: passes through shared memory. ncu:
     l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{ld,st,atom}.sum. An atomic takes one
-    for each lane that uses the same bank, whether or not the word is the same.
+    pass for each lane that uses the same bank, even for the same word.
     conflicts: l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{ld,st,atom}.sum.
     """
 
@@ -132,13 +132,13 @@ class Line:
 
 @dataclass
 class Counters:
-    """The cost of a launch by place in the source; properties give it by array.
+    """The cost of a launch by place in the source; properties sum it by array.
 
     blocks, threads, warps: numbers launched. barriers: number of times that a block
-    reached a barrier. copied: bytes copied by cp.async. copied_past: sum over these
-    bytes of the barriers that the block passed during the copy. shared: bytes of static
-    shared memory per block. The simulator of Python kernels leaves the last three at 0.
-    file: the file that contains the kernel.
+    reached a barrier. copied: bytes copied by cp.async. copied_past: the number of
+    barriers that the block passed while a byte was copied, summed over these bytes.
+    shared: bytes of static shared memory per block. The simulator of Python kernels
+    leaves the last three at 0. file: the file that contains the kernel.
     """
 
     blocks: int = 0
@@ -310,7 +310,7 @@ COLUMNS = {
 
 @dataclass
 class CostCell:
-    """A number in a row. heat: from 0 (fine) to 1 (it hurts). why: the explanation."""
+    """A number in a row. heat: from 0 (fine) to 1 (costly). why: the explanation."""
 
     text: str = ""
     heat: float = 0.0
@@ -381,7 +381,7 @@ def turns_needed(place: Sums) -> float:
 
 
 def write_short(number: float) -> str:
-    """Format a number with two decimals, or two digits: 4, 2.5, 0.13, 0.0039."""
+    """Format a number: two decimals, or two digits below 0.1: 4, 0.13, 0.0039."""
     if 0 < abs(number) < 0.1:
         return f"{number:.2g}"
     return f"{number:.2f}".rstrip("0").rstrip(".")

@@ -101,7 +101,7 @@ SOME_ONLY = (
     "those, too (0 for a sum)"
 )
 _LOW = "guard the low end, too: {guard}"
-_LIMIT = "there is a guard: compare {index} with the number of elements of {array}"
+_LIMIT = "correct the guard: compare {index} with the number of elements of {array}"
 _ROWS = (
     "verify the length of a row, {row} in {index}, and guard the row and the column "
     "separately"
@@ -118,7 +118,7 @@ _CONVERSION = (
 
 
 def in_python(finding: Finding) -> str:
-    """Return the usual cure for a finding in Python; "" if there is no rule."""
+    """Return the usual cure for a finding in a Python kernel; "" without a rule."""
     if finding.cure:
         return finding.cure
     if finding.kind == "race" and finding.pattern:
@@ -136,7 +136,8 @@ def in_python(finding: Finding) -> str:
 def in_c(finding: Finding, space: str, waits: bool = False) -> str:
     """Return the usual cure for a finding in a CUDA C kernel; "" if there is no rule.
 
-    space: the array's memory, "global" or "shared". waits: whether there are barriers.
+    space: the array's memory, "global" or "shared". waits: whether the kernel has
+    reached any barrier.
     """
     if "a null pointer" in finding.text:
         return _NULL
@@ -164,7 +165,7 @@ def guard(
 ) -> str:
     """Return a cure for an access outside an array; "" if there is nothing to add.
 
-    parts: the indices as written. at: their values. lines: the source up to the access.
+    parts: the indices as written. at: the values. lines: the source up to the access.
     form: template of an if statement, "if ({})" or "if {}:".
     """
     if not parts or len(parts) != len(at):

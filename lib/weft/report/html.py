@@ -130,7 +130,7 @@ def write_top(report: Report | ProgramReport, name: str, costs: list[str]) -> st
 
 
 def write_title(name: str, costs: list[str], more: str = "") -> str:
-    """Return the name of a launch or program, followed by `more` and its cost."""
+    """Return the name of a launch or program, followed by `more` and the cost."""
     below = f'<div style="{FAINT}">{escape("; ".join(costs))}</div>' if costs else ""
     return (
         f'<div><code style="{MONO}color:inherit;background:none;{BOLD}">'

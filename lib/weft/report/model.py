@@ -72,7 +72,7 @@ class Finding:
     one_warp: bool = False
 
     def json(self) -> dict[str, Any]:
-        """Return the finding as `python -m weft inspect --json` writes it."""
+        """Return the finding in the format of `python -m weft inspect --json`."""
         keys = ("kind", "file", "line", "column", "block", "thread", "other")
         keys += ("array", "index", "count", "text")
         return {key: getattr(self, key) for key in keys}
@@ -120,7 +120,7 @@ class Report:
         return text.write_text(self)
 
     def json(self) -> dict[str, Any]:
-        """Return the report as `python -m weft inspect --json` writes it."""
+        """Return the report in the format of `python -m weft inspect --json`."""
         return {
             "findings": [finding.json() for finding in self.findings],
             "kernels": [self.kernel_json()],
@@ -212,7 +212,7 @@ class ProgramReport:
         return total
 
     def json(self) -> dict[str, Any]:
-        """Return the report as `python -m weft inspect --json` writes it."""
+        """Return the report in the format of `python -m weft inspect --json`."""
         return {
             "findings": [
                 {**f.json(), "kernel": f.kernel or None} for f in self.findings

@@ -183,8 +183,9 @@ _BOTH = re.compile(r"(.*): <<: (.*); >>: (.*)")
 
 
 def one_way(text: str, line: str, compiled: int) -> str:
-    """Keep the sentence for the reader's shift, << or >>; else return `text` unchanged.
+    """Reduce a text about << and >> to the sentence for the reader's shift.
 
+    Any other text is returned unchanged, as is a text about an unknown shift.
     compiled: the compiler's column (from 1, in bytes; 0: unknown).
     """
     shifts = _BOTH.fullmatch(text)

@@ -34,7 +34,7 @@ from .places import (
 from .turns import Barriers, Turns, add_turns, find_cuda_loops, find_turns
 
 _SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/", "/opt/", f"{SIMT}/")
-# Functions of these files count as one instruction, so costs belong to their callers.
+# A function of these files counts as one instruction, so its cost is the caller's.
 _INSTRUCTIONS = {
     *(str(COMMON / name) for name in ("ptx.cuh", "hopper.cuh", "hopper_twin.h")),
     str(KERNELS / "matmul" / "wgmma.cuh"),
@@ -249,7 +249,7 @@ class _Raw:
         other_place = self.where(raw.get("other_site"))
         file, line, column = place.file, place.line, 0
         name = self.readers.name(raw.get("file") or "")
-        if raw.get("line") and name:  # The compiler gives the place of array bounds.
+        if raw.get("line") and name:  # passed by the compiler for array bounds
             place = _Where(name, raw["line"], raw.get("column") or 0)
             file, line = place.file, place.line
         index, text = raw.get("index"), raw["text"]

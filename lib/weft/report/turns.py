@@ -28,7 +28,7 @@ _WORDS = re.compile(r"\b(for|while|do)\b")
 def find_cuda_loops(source: str, first: int = 1) -> list[SourceLoop]:
     """Find the loops of a CUDA C text whose first line has the number `first`.
 
-    Loops without braces are skipped: one statement cannot be a barrier and an access.
+    Loops without braces are skipped: a barrier and an access need two statements.
     """
     text = ScannedText(source, "")
     spans = []
@@ -121,7 +121,7 @@ class Barriers:
     """The barriers that a block has left, by line.
 
     last: line of the last barrier; 0: none yet. visits: number of times that each
-    barrier was left. before: for each line, all visits when it was last left.
+    barrier was left. before: for each barrier, `visits` when it was last left.
     """
 
     last: int = 0
@@ -182,7 +182,7 @@ def _turn(
         return int(line < counting)
     inner = [other for other in loops if other.first in loop and other is not loop]
     if line == last or any(line in other and last in other for other in inner):
-        return 0  # It may be this turn, the next, or an inner loop's turn.
+        return 0  # The turn may be this one, the next, or an inner loop's.
     entered = [
         at.get(counting, 0) for n, at in barriers.before.items() if n not in loop
     ]

@@ -1,4 +1,4 @@
-"""Run a kernel under the watch build: report its faults and the cost of each line.
+"""Run a kernel under the watch build; report its faults and the cost of each line.
 
     report = inspect(kernel)[grid, block](*args)
 
@@ -44,8 +44,8 @@ def inspect(
 ) -> Inspector | Any:
     """Watch a kernel's launch: inspect(kernel)[grid, block](*args).
 
-    kernel: one of load_cuda() or %%cuda, or cuda_c(k), whose CUDA C runs on the CPU
-    under the watch build. A plain Python function runs on the simulator, like
+    kernel: a kernel of load_cuda() or %%cuda, or cuda_c(k), whose CUDA C runs on the
+    CPU under the watch build. A plain Python function runs on the simulator, like
     sim(kernel). The launch takes the arguments of kernel[grid, block](...) and returns
     a Report of its faults and of the cost of each line. Arrays on a GPU are copied to
     the host and back.
@@ -145,7 +145,7 @@ def _encode_order(order: Any) -> int:
         return {"forward": 0, "reverse": 1}.get(order, SEED)
     if isinstance(order, bool) or not isinstance(order, int) or order < 0:
         raise ArgumentError(
-            f"order is {', '.join(ORDERS)} or a whole number, not {order!r}"
+            f"order must be {', '.join(ORDERS)} or a whole number, not {order!r}"
         )
     return SEED + order % (2**31 - SEED)
 
@@ -154,7 +154,7 @@ def _copy_to_host(
     kernel: Kernel, args: Sequence[Any]
 ) -> tuple[list[Any], list[tuple[Any, Any]]]:
     """Return the arguments on the host, and the pairs of arrays to copy back."""
-    source = kernel.module.text()  # The text includes the definitions of its structs.
+    source = kernel.module.text()  # includes the definitions of structs
     bound = Binder(kernel.__name__, kernel.params, source).bind(args)
     hosts: dict[int, Any] = {}
     back: dict[int, tuple[Any, Any]] = {}

@@ -37,12 +37,12 @@ MARKS = {
     "tile": "128x64: the tile of the result that one block computes",
     "nhwc": "nchw, nhwc: images with channels outermost, or innermost (the layout for "
     "tensor cores)",
-    "tensor cores": "tensor cores: tensorop, s1688, s16816, xmma or wgmma in the name; "
+    "tensor cores": "tensor cores: named tensorop, s1688, s16816, xmma or wgmma; "
     "the digits are the shape of one instruction, 16 x 8 x 8",
-    "FMA": "FMA: plain multiply-adds of float32: sgemm, simt, scudnn in the name",
+    "FMA": "FMA: plain float32 multiply-adds, named sgemm, simt or scudnn",
 }
 
-# Pattern in the name -> (short name, work, library); the first match counts.
+# Pattern in the name -> (short name, work, library); the first match is used.
 RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"^Memcpy (\w+)", r"copy \1", "a copy between memories", "CUDA"),
     (r"^Memset", "set", "fill memory with a byte", "CUDA"),

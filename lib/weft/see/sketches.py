@@ -116,7 +116,7 @@ def _is_counted(kind: str, lane: int, row: int, count: int) -> bool:
 
 
 def tiles(side: int, tile: int) -> None:
-    """Draw c = a @ b, all side x side: one tile of c, and the tiles that it needs.
+    """Draw c = a @ b, each side x side: one tile of c, and the tiles that it needs.
 
     Each number is the iteration of the block's loop that loads the tile.
     """
@@ -181,7 +181,7 @@ def bits(formats: Mapping[str, tuple[int, int]]) -> None:
 
 
 def owners(which: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return each element's lane and its index in it, for 16-bit mma.sync with k = 16.
+    """Return each element's lane, and its index in that lane, for 16-bit m16n8k16.
 
     which: "a" (16,16), "b" (16,8) or "c" (16,8). Indices of a and b count 16-bit
     elements, two to a register. Source: PTX ISA, "Matrix Fragments for mma.m16n8k16".
@@ -231,7 +231,9 @@ def ring(stages: int, places: int, latency: float, apart: float = 0.5) -> float:
         names = [f"place {place}" for place in range(places)]
         ax.set_yticks([*range(places), places + 0.3], [*names, "tensor cores"])
         ax.set(ylim=(places + 0.8, -0.6), xlim=(0, max(end, 24)))
-        ax.set_xlabel("time of one stage's products; blue: on its way, purple: used")
+        ax.set_xlabel(
+            "time of one stage's products; blue: being loaded, purple: being used"
+        )
         ax.grid(False)
     return stages / end
 
@@ -281,12 +283,12 @@ Requests = Mapping[str, Sequence[int] | np.ndarray]
 
 
 def sectors_of(elements: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return the indices of the sectors that contain these elements, each once."""
+    """Return the distinct indices of the sectors that contain these elements."""
     return np.unique(np.asarray(elements) // SECTOR)
 
 
 def turns_of(elements: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Return the turn at its bank, from 0, in which each element is delivered.
+    """Return, for each element, the turn (from 0) in which its bank delivers it.
 
     If several lanes request the same element, all of them receive it in one turn.
     """

@@ -6,8 +6,8 @@
     committed("mnist eager")                a timeline that came with the lab
     modelled(queue, us)                     a model by the rules of streams
 
-On a GPU the times are CUPTI's, through torch.profiler. The profiler slows the host
-down, so gaps become longer in a queue that the host fills call by call. Without a GPU,
+On a GPU, torch.profiler reads the times from CUPTI. The profiler slows the host down,
+so gaps become longer in a queue that the host fills call by call. Without a GPU,
 the timeline shows the operators of ATen and the time between them.
 
 nvtx_range("step") names a part on the timeline of NVIDIA's profilers.
@@ -53,7 +53,7 @@ LEAST = 1.0  # length of the shortest reported gap in µs
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of work. row: such as "stream 7"; start: µs since the first span."""
+    """A piece of work. row: e.g. "stream 7"; start: µs since the first span."""
 
     row: str
     name: str
@@ -269,8 +269,8 @@ def modelled(
     stream), which take us["in"], us["work"] or us["out"] µs; and ("record", event,
     stream) or ("wait", event, stream), where any value may name an event. launch: the
     host's time for each entry in µs. A stream runs its entries in order. At most one of
-    each kind runs at a time, since there is one copy engine each way and a kernel fills
-    the GPU. Raises ArgumentError for another kind, and for an event that was not
+    each kind runs at a time, since there is one copy engine per direction and a kernel
+    fills the GPU. Raises ArgumentError for another kind, and for an event that was not
     recorded.
     """
     free: dict[Any, float] = {}  # the time at which each engine or stream is free
@@ -290,9 +290,7 @@ def modelled(
             spans.append(Span(row, str(part), ENGINES[action], begin, us[action]))
             free[action] = free[row] = begin + us[action]
         else:
-            raise ArgumentError(
-                f"{action!r}: a queue has in, work, out, record and wait"
-            )
+            raise ArgumentError(f"{action!r}: expected in, work, out, record or wait")
     if not spans:
         raise ArgumentError("the queue has no work")
     note = "A model: one copy each way and one kernel at a time"

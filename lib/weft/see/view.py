@@ -52,7 +52,7 @@ _CELL = "text-align:left;vertical-align:top;padding:0 1em 0 0;border:0"
 def beside(left: str, right: str, *titles: str) -> Beside:
     """Show two texts with corresponding parts at the same height.
 
-    Each statement and each comment stays whole, even over several lines. They are
+    Each statement and each comment stays whole, even if it has several lines. They are
     matched by a longest common subsequence, as in diff, weighted by the share of common
     words (Needleman and Wunsch, J. Mol. Biol. 48(3), 1970).
     """
@@ -137,7 +137,7 @@ def _blank_comment(comment: re.Match[str]) -> str:
 
 
 def _measure_likeness(left: str, right: str) -> float:
-    """Return the share of common words in two pieces, 0 to 1; half for comments."""
+    """Return the share of common words in two pieces, 0 to 1; halve it for comments."""
     if not left.strip() and not right.strip():
         return 0.1  # Two empty lines match.
     remarks = [piece.lstrip().startswith(_MARKS) for piece in (left, right)]
@@ -151,7 +151,7 @@ def _measure_likeness(left: str, right: str) -> float:
 
 
 def _close_gaps(pairs: list[Pair]) -> list[Pair]:
-    """Put pieces without a counterpart beside each other."""
+    """Pair adjacent pieces without a counterpart, so that they share a row."""
     found: list[Pair] = []
     waiting: tuple[list[str], list[str]] = ([], [])
     for left, right in [*pairs, ("", "")]:

@@ -160,15 +160,15 @@ def is_named_range(event: Any) -> bool:
 
 TIMERS = ("kernel", "graph", "event", "wall")
 BURST = 2e-3  # seconds of work in one sample
-MOST_CALLS = 400  # maximum in a burst
-LEAST_US = 0.3  # less than any kernel of a graph: an empty one takes 1 µs
+MOST_CALLS = 400  # maximum number of calls in a burst
+LEAST_US = 0.3  # below the time of any kernel in a graph; an empty one takes 1 µs
 
 
 def timer_named(name: str, device: AnyDevice) -> Any:
     """Return a timer by name for a device; "" selects the device's default."""
     name = name or ("kernel" if device.type == "cuda" else "wall")
     if name not in TIMERS:
-        raise ArgumentError(f"timer '{name}': want one of {', '.join(TIMERS)}")
+        raise ArgumentError(f"timer '{name}': expected one of {', '.join(TIMERS)}")
     if device.type == "cpu" and name != "wall":
         raise ArgumentError(f"timer '{name}' needs a GPU; a CPU has only 'wall'")
     kinds = {"kernel": KernelTimer, "graph": GraphTimer, "event": EventTimer}
@@ -305,7 +305,7 @@ class GraphTimer(EventTimer):
     def _fit_graph(self, name: str, one: Contender, watch: Watch | None) -> Any:
         """Return a graph of a burst, or of one call if the cache is flushed."""
         graph = self._capture(one, self._round_calls(one, one.calls))
-        # The number of calls was chosen with the host's launches, which a graph avoids.
+        # one.calls is based on times with the host's launches, which a graph avoids.
         calls_in_burst = burst_of(self.taken(graph.replay, watch) / one.calls)
         if calls_in_burst > 1.25 * one.calls:
             graph = self._capture(one, self._round_calls(one, calls_in_burst))
@@ -341,7 +341,7 @@ class KernelTimer(WallTimer):
     """The sum of the durations of each call's kernels, as CUPTI reports them.
 
     A marker kernel that no contender uses precedes each call and separates the calls.
-    If it negates enough numbers, it also flushes the cache.
+    It inverts the bits of an array; if the array is large, this flushes the cache.
     """
 
     name = "kernel"

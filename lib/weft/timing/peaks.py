@@ -113,9 +113,11 @@ class Gemm:
         import torch
 
         if layout not in LAYOUTS:
-            raise ArgumentError(f"layout '{layout}': want one of {', '.join(LAYOUTS)}")
+            raise ArgumentError(
+                f"layout '{layout}': expected one of {', '.join(LAYOUTS)}"
+            )
         if not all(t.dim() == 2 and t.is_contiguous() for t in (c, a, b)):
-            raise ArgumentError("cuBLAS: want contiguous matrices")
+            raise ArgumentError("cuBLAS: expected contiguous matrices")
         (m, k), (k_b, n) = (
             t.shape if x == "n" else t.shape[::-1] for t, x in zip((a, b), layout)
         )
@@ -138,9 +140,10 @@ def cublas_version() -> str:
 
 
 def workspace_bytes(capability: tuple[int, int]) -> int:
-    """Return the bytes of PyTorch's cuBLAS workspace: 32 MiB from Hopper on, else 8.1.
+    """Return the size of PyTorch's cuBLAS workspace in bytes.
 
-    CUBLAS_WORKSPACE_CONFIG, one or more ":KiB:count", overrides both.
+    It is 32 MiB from Hopper on, else 8.1 MiB. CUBLAS_WORKSPACE_CONFIG, one or more
+    ":KiB:count", overrides both.
     """
     pools = re.findall(r":(\d+):(\d+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
     if not pools:
@@ -170,7 +173,7 @@ def open_cublas() -> ctypes.CDLL:
 
 @functools.cache
 def _handle(index: int) -> tuple[ctypes.c_void_p, torch.Tensor]:
-    """Return a cuBLAS handle for a GPU, which is never destroyed, and its workspace."""
+    """Return a GPU's cuBLAS handle, which is never destroyed, and its workspace."""
     import torch
 
     gpu = torch.device("cuda", index)
@@ -203,11 +206,11 @@ KINDS = (
     ("wgmma", "bf16", 90, 90),
 )
 COPIED = {"cuda": 1 << 28, "cpu": 1 << 25}  # number of floats in a copy
-IN_L2 = 1 << 22  # floats: 16 MiB exceed all L1 caches, and fit in an L2 cache
-BLOCKS_A_PROCESSOR = 8  # reading blocks per multiprocessor: 2048 threads
+IN_L2 = 1 << 22  # floats: 16 MiB exceed all L1 caches but fit in an L2 cache
+BLOCKS_A_PROCESSOR = 8  # blocks that read per multiprocessor: 2048 threads
 BURST = 1e-3  # duration of a kernel, in seconds
 SECONDS = 0.4  # approximate seconds of timing per kernel
-THREADS = 256  # per block, as in peaks.cu
+THREADS = 256  # number per block, as in peaks.cu
 
 
 def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
@@ -280,7 +283,7 @@ def _on_gpu(place: Any) -> list[Row]:
     count = COPIED["cuda"]
     x, y = (torch.randn(count, device=place) for _ in range(2))
     copy = Contender(lambda i: queue(lib, "peak_copy", y, x, ctypes.c_size_t(count)))
-    copy.checked = True  # torch.equal() below
+    copy.checked = True  # by torch.equal() below
     timed = _time_alone(copy, place)
     if not torch.equal(x, y):
         raise KernelError("peak_copy: the copy differs from its source")

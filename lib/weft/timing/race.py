@@ -1,4 +1,4 @@
-"""One description of work to time, and one race for all of it.
+"""Describe work to time, and time it in a race of several contenders.
 
     results = race({"ours": Contender(run), "theirs": Contender(call=f)}, "cuda")
     results["ours"].us                  the median, in microseconds
@@ -59,7 +59,7 @@ class Contender:
     call: Callable[[], Any] | None = None
     block: Callable[[int], object] | None = None
     row: Row = field(default_factory=dict)  # first keys of its row: impl, rung, ...
-    facts: Row = field(default_factory=dict)  # keys after those of the measurement
+    facts: Row = field(default_factory=dict)  # keys that follow the measurement's keys
     before: Callable[[], object] | None = None  # called before a sample is timed
     after: Callable[[], object] | None = None  # called after a sample was timed
     lead: bool = True  # whether a pause and an untimed call precede each sample
@@ -71,7 +71,7 @@ class Contender:
 
     @property
     def name(self) -> str:
-        """Its name in messages: "weft tiled fp32 nn"."""
+        """The contender's name in messages, such as "weft tiled fp32 nn"."""
         keys = ("impl", "rung", "precision", "layout")
         return " ".join(self.row[key] for key in keys if key in self.row)
 
@@ -91,7 +91,7 @@ class Contender:
             self.repeat(1)
 
     def repeat(self, calls: int) -> None:
-        """Do the work that many times."""
+        """Do the work `calls` times."""
         if self.block:
             self.block(calls)
         elif call := self.call:
@@ -107,9 +107,9 @@ class Timed:
     """A Timing and the conditions of its measurement.
 
     cache: "warm", "cold, rotated" or "cold, flushed". checked: whether the call passed
-    a check before timing. spread: the width of the median's 95 % confidence interval
-    over the median. stopped: "spread", "time" or "samples". pause: seconds between
-    bursts. samples_us: every sample, in microseconds.
+    a check before timing. spread: the width of the median's 95 % confidence interval,
+    divided by the median. stopped: "spread", "time" or "samples". pause: seconds
+    between bursts. samples_us: every sample, in microseconds.
     """
 
     timing: Timing
@@ -159,7 +159,7 @@ class Timed:
             text += f", throttled: {reason}"
         if self.stopped != "spread":
             interval = f"{100 * self.spread:.2g} %" if self.spread < math.inf else "?"
-            text += f"; stopped by {self.stopped}, the median is known to {interval}"
+            text += f"; stopped by {self.stopped}; the median is known to {interval}"
         return f"{text}) on {self.device}"
 
 
@@ -179,12 +179,12 @@ def race(
     """Time the contenders in turn; return each result by name.
 
     timer: one of TIMERS, or a clock; "" selects the device's default. seconds: the
-    approximate time limit per contender. samples: the maximal number of bursts of each.
-    spread: the spread of all medians at which the race ends; see Timed. cool: whether
-    to use short bursts with long pauses. rounds: the exact number of samples, in place
-    of these limits; the GPU's clock, temperature and power are then not read. discard:
-    the number of rounds before the first one that counts. tick: called after each
-    sample, and in place of each sample that a contender sits out.
+    approximate time limit per contender. samples: the maximal number of bursts per
+    contender. spread: the spread of all medians at which the race ends; see Timed.
+    cool: whether to use short bursts with long pauses. rounds: the exact number of
+    samples, in place of these limits; the GPU's clock, temperature and power are then
+    not read. discard: the number of rounds before the first one that counts. tick:
+    called after each sample, and in place of each sample that a contender sits out.
     Raises ArgumentError for an unknown timer.
     """
     place = devices.parse_device(device)
@@ -225,7 +225,7 @@ def race(
 
 
 def spread_of(samples: Sequence[float]) -> float:
-    """Return the width of the median's 95 % confidence interval over the median.
+    """Return the width of the median's 95 % confidence interval, divided by the median.
 
     It uses order statistics (normal approximation of the binomial), so it assumes no
     distribution. It is infinite for fewer than LEAST samples.

@@ -4,7 +4,7 @@
      "rows": [{op, impl, rung, precision, target, device, timer, us, us_low,
                us_high, us_mean, ...}]}
 
-us is the median over samples, us_low and us_high the 20th and 80th percentile.
+us is the median over samples; us_low and us_high are the 20th and 80th percentiles.
 vs_<peer> is the peer's time over ours in the same run: above 1, ours is faster. Values
 that cannot be measured are null.
 """
@@ -132,7 +132,7 @@ def write_json(
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
-    """Read a file of write_json(); raise ValueError, with its path, if invalid."""
+    """Read a file of write_json(); raise ValueError with the path if it is invalid."""
     try:
         results = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
@@ -231,12 +231,12 @@ def label_row(row: dict[str, Any]) -> str:
 
 
 def stamp_row() -> dict[str, Any]:
-    """Return a row's date and commit, since a file may contain rows of several runs."""
+    """Return date and commit for a row, since a file may have rows of several runs."""
     date = datetime.date.today().isoformat()
     return {"date": date, "commit": commit()}
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type without a message."""
+    """Return the first line of an error's message, or its type if it has none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

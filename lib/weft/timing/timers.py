@@ -80,7 +80,7 @@ HOST_TIMES = 7  # samples of the host's time
 
 
 def count_steps(run: Run, device: AnyDevice) -> int:
-    """Return the number of steps in a sample: a power of two, about SAMPLE seconds."""
+    """Return the number of steps that take about SAMPLE seconds, a power of two."""
     run(2)
     us = clock_for(device).taken(lambda: run(STEPS[0])) / STEPS[0]
     if us > 1e6 * SAMPLE:
@@ -125,16 +125,16 @@ def bench(
     """Time call(*args).
 
     timer: one of TIMERS; by default "kernel" on a GPU and "wall" on a CPU. device: the
-    device of the work, by default that of the arrays among args. check: called first;
-    if it raises an error or returns False, nothing is timed. Without a check, the
-    result is marked as unchecked. cold: arrays among args take turns with copies of
+    device of the work, by default the device of the arrays in args. check: called
+    first; if it raises an error or returns False, nothing is timed. Without a check,
+    the result is marked as unchecked. cold: arrays in args take turns with copies of
     themselves. Without arrays, or if that needs too many copies, the cache is flushed
     before each call. seconds: the approximate time limit. cool: bursts of 2 ms with
     pauses of 60 ms; for longer calls, the pauses grow in proportion. Raises
     ArgumentError for invalid arguments.
     """
     if not callable(call):
-        raise ArgumentError(f"bench({call!r:.40}): want a function to call")
+        raise ArgumentError(f"bench({call!r:.40}): expected a function to call")
     if check is not None and (not callable(check) or check() is False):
         raise ArgumentError("bench: not timed, since it has not passed its check")
     place = devices.parse_device(_device_of(args) if device is None else device)

@@ -85,11 +85,11 @@ class Flavour:
         march = os.environ.get("WEFT_MARCH", "native")
         fibers = os.environ.get("WEFT_FIBERS", "asm")
         if fibers not in FIBERS:
-            raise BuildError(f"WEFT_FIBERS is {fibers}, want {' or '.join(FIBERS)}")
+            raise BuildError(f"WEFT_FIBERS is {fibers}, expected {' or '.join(FIBERS)}")
         sanitize = os.environ.get("WEFT_SANITIZE", "")
         if sanitize not in ("", *SANITIZERS):
             sanitizers = " or ".join(SANITIZERS)
-            raise BuildError(f"WEFT_SANITIZE is {sanitize}, want {sanitizers}")
+            raise BuildError(f"WEFT_SANITIZE is {sanitize}, expected {sanitizers}")
         return Flavour("cpu", march, fibers, sanitize=sanitize)
 
 
@@ -231,7 +231,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
     # as on a GPU.
     plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
     plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp"]
-    plain += ["-fstack-clash-protection"]  # a full stack reaches its guard page
+    plain += ["-fstack-clash-protection"]  # an overflow reaches the guard page
     plain += ["-fwrapv"]  # an overflowing int wraps, as on a GPU
     # g++ reads the rewritten text from a pipe, so -iquote names the source's folder.
     plain += ["-iquote", str(source.parent)]

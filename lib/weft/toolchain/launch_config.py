@@ -38,7 +38,7 @@ def parse(kernel: str, key: Any) -> LaunchConfig:
     if not 2 <= len(parts) <= 4:
         raise ArgumentError(
             f"{kernel}[...] takes grid and block, optionally bytes of shared memory "
-            f"and a stream, e.g. {kernel}[blocks, 256](...): {len(parts)} are given"
+            f"and a stream, e.g. {kernel}[blocks, 256](...); got {len(parts)}"
         )
     grid = _parse_dimension(kernel, "grid", parts[0], _GRID)
     block = _parse_dimension(kernel, "block", parts[1], _BLOCK)
@@ -46,12 +46,12 @@ def parse(kernel: str, key: Any) -> LaunchConfig:
     if threads > MAX_THREADS:
         raise ArgumentError(
             f"{kernel}: a block of {_write_brackets(block)} has {threads} threads, "
-            f"at most {MAX_THREADS} are possible{_REFUSED}"
+            f"but at most {MAX_THREADS} are possible{_REFUSED}"
         )
     shared = _convert_whole(kernel, "shared", parts[2]) if len(parts) > 2 else 0
     if not 0 <= shared <= MAX_SHARED:
         raise ArgumentError(
-            f"{kernel}: shared={shared} bytes, want 0 to {MAX_SHARED} (227 KB) "
+            f"{kernel}: shared={shared} bytes, expected 0 to {MAX_SHARED} (227 KB) "
             f"(a GPU returns cudaErrorInvalidValue)"
         )
     return LaunchConfig(grid, block, shared, parts[3] if len(parts) > 3 else None)
@@ -80,7 +80,7 @@ def _parse_dimension(
     if not 1 <= len(sides) <= 3:
         raise ArgumentError(
             f"{kernel}: {argument} {shorten_repr(value)} has {len(sides)} dimensions, "
-            "want 1 to 3"
+            "expected 1 to 3"
         )
     whole_sides = [_convert_whole(kernel, argument, side) for side in sides]
     whole_sides += [1] * (3 - len(sides))
@@ -88,7 +88,7 @@ def _parse_dimension(
         if side < 1:
             raise ArgumentError(
                 f"{kernel}: {argument} {_write_brackets(whole_sides)} is empty: every "
-                f"side is at least 1{_REFUSED}"
+                f"side must be at least 1{_REFUSED}"
             )
         if side > limit:
             raise ArgumentError(
@@ -102,11 +102,11 @@ def _convert_whole(kernel: str, argument: str, value: Any) -> int:
     if hasattr(value, "__index__"):
         try:
             return operator.index(value)
-        except Exception:  # a foreign __index__ may raise anything
+        except Exception:  # a foreign __index__ may raise any exception
             pass
     hint = " (n / 2 is a float, n // 2 is a whole number; cdiv(n, 2) rounds up)"
     raise ArgumentError(
-        f"{kernel}: {argument} takes whole numbers, this is {shorten_repr(value)}"
+        f"{kernel}: {argument} takes whole numbers, but got {shorten_repr(value)}"
         f"{hint if isinstance(value, float) else ''}"
     )
 

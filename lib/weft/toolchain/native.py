@@ -118,7 +118,7 @@ class Library:
         """
         if name is not None and not isinstance(name, str):
             raise ArgumentError(
-                f"{self.op}: rung={write_value(name)}: want the name of a rung"
+                f"{self.op}: rung={write_value(name)}: expected the name of a rung"
             )
         rung = self._chosen.get((name, precision))
         if rung is None:
@@ -229,7 +229,7 @@ def set_threads(threads: int) -> int:
     global _threads
     threads = convert_int("threads", threads)
     if not 0 <= threads <= MAX_THREADS:
-        raise ArgumentError(f"threads = {threads}, want 0 to {MAX_THREADS}")
+        raise ArgumentError(f"threads = {threads}, expected 0 to {MAX_THREADS}")
     for lib in _kept:
         if lib.target == "cpu":
             lib.call("weft_set_threads", threads)
@@ -256,7 +256,9 @@ def convert_int(name: str, value: Any) -> int:
         number = int(value)
         if number == value and abs(number) < 2**31:
             return number
-    raise ArgumentError(f"{name}={write_value(value)}: want a whole number of 32 bits")
+    raise ArgumentError(
+        f"{name}={write_value(value)}: expected a whole number of 32 bits"
+    )
 
 
 def write_value(value: Any) -> str:
@@ -298,7 +300,7 @@ def _describe_old_gpu(needs: int) -> str:
     capability, gpu = _current_sm(), device.name(device.current_gpu())
     return (
         f"needs compute capability {needs // 10}.{needs % 10}, "
-        f"this is a {gpu} with {capability // 10}.{capability % 10}"
+        f"but this is a {gpu} with {capability // 10}.{capability % 10}"
     )
 
 

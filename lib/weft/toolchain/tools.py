@@ -95,7 +95,7 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "", join_pool) as pool:
         try:
             yield pool
-        except BaseException:  # also Ctrl-C: waiting for all could take a minute
+        except BaseException:  # includes Ctrl-C; the compilers may need a minute
             pool.shutdown(wait=False, cancel_futures=True)
             for child in list(running):
                 _kill(child)
@@ -124,7 +124,7 @@ def limit() -> float:
     with contextlib.suppress(ValueError):
         if float(text) > 0:
             return float(text)
-    raise BuildError(f"WEFT_COMPILE_SECONDS is {text}, want seconds above 0")
+    raise BuildError(f"WEFT_COMPILE_SECONDS is {text}, expected seconds above 0")
 
 
 def _make_environment() -> dict[str, str]:
@@ -175,7 +175,7 @@ def nvcc() -> str | None:
 
 
 def gxx() -> str | None:
-    """Return the path of the CPU target's C++ compiler (CXX overrides), or None."""
+    """Return the path of the CPU target's C++ compiler (CXX overrides it), or None."""
     return shutil.which(os.environ.get("CXX", "g++"))
 
 
@@ -183,7 +183,8 @@ def gxx() -> str | None:
 def vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
     """Return nvcc's flags for the cuDNN and cuBLAS headers in pip's wheels.
 
-    The flags must follow the toolkit's, since such a folder may contain other versions.
+    They must follow the toolkit's own flags, since these folders may contain headers of
+    other versions.
     path: sys.path, an argument so that the result can be cached
     """
     spec = importlib.util.find_spec("nvidia")  # a namespace package without code
@@ -211,7 +212,7 @@ _UNREADABLE = re.compile(r'["\\\x00-\x1f\x7f\udc80-\udcff]')
 
 
 def find_tool(name: str) -> str:
-    """Return the path of "g++" or "nvcc"; raise BuildError, with a cure, without it."""
+    """Return the path of "g++" or "nvcc"; raise BuildError with a cure if missing."""
     if match := _UNREADABLE.search(str(ROOT)):
         raise BuildError(
             f"the lab is in {str(ROOT)!r}, and {name} cannot read a folder with "
@@ -266,7 +267,7 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
     """
     tool = find_disassembler()
     if lines and "cuobjdump" in Path(tool).name:
-        raise BuildError(f"{tool} prints no source lines, nvdisasm does: {_CURE}")
+        raise BuildError(f"{tool} prints no source lines, but nvdisasm does: {_CURE}")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()

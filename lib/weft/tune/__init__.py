@@ -50,8 +50,8 @@ def autotune(
 ) -> Tuned:
     """Try every combination of constants; return the fastest, ready to launch.
 
-    kernel: one of %%cuda or load_cuda(), CUDA C as a string, or the path of a .cu file.
-    Its enumerators, macros and const numbers with names in `space` are set to the
+    kernel: a kernel of %%cuda or load_cuda(), CUDA C as a string, or the path of a .cu
+    file. Its enumerators, macros and const numbers with names in `space` are set to the
     values; names that it uses but does not define become -DNAME=value. It may also be
     plain C, as a string or a .c file, or a Python kernel, numba_jit(k) or cuda_c(k),
     whose module defines the names. Finally, it may be a function of the constants that
@@ -71,7 +71,7 @@ def autotune(
     the kernel's name, if a source has several. retune: ignore the cache and measure
     again. progress: whether to show progress bars.
 
-    A CUDA kernel's time on a processor is meaningless, so candidates are only pruned
+    A CUDA kernel's time on a CPU is meaningless, so candidates are then only pruned
     (as for the GPU of arch sm_90) and checked. Ctrl-C during the timing returns the
     results so far. Raises ArgumentError for invalid arguments, or if no candidate is
     left; CompileError if none compiles; Mismatch if all are wrong.

@@ -1,11 +1,11 @@
 """Compile candidates, time them in turn, and drop the slow ones early.
 
 ptxas reports a kernel's registers and shared memory, which limit the number of its
-warps on a multiprocessor. If no warp fits, the kernel cannot be launched. With far
-fewer warps than other candidates, it has nothing to run while warps wait for memory.
+warps on a multiprocessor. If no warp fits, the kernel cannot be launched. A kernel with
+far fewer warps than other candidates has none to run while its warps wait for memory.
 
 Timing is by successive halving: all candidates run for a short time, the slower half is
-dropped, the rest run twice as long, and so on (Karnin, Koren and Somekh, ICML 2013;
+dropped, the others run twice as long, and so on (Karnin, Koren and Somekh, ICML 2013;
 Jamieson and Talwalkar, AISTATS 2016, for tuning). The last few are timed until their
 medians are reliable.
 """
@@ -64,7 +64,7 @@ def keep_occupied(candidates: Sequence[Candidate], least: float) -> None:
             one.out(
                 "pruned",
                 "occupancy",
-                f"occupancy {one.occupancy:.1%}, less than {least:g} of the "
+                f"occupancy {one.occupancy:.1%}, less than {least:g} times the "
                 f"{best.occupancy:.1%} of {best}",
             )
 

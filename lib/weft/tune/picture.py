@@ -1,4 +1,4 @@
-"""Draw a tuning: time over each constant, and over two of them."""
+"""Draw the result of a tuning: time over each constant, and over two of them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def draw_strips(tuned: Tuned) -> TuningPicture:
         _tell(
             figure,
             tuned,
-            "diamond: the best; hollow: let go early; framed: how many were not timed",
+            "diamond: the best; hollow: dropped early; framed: number of untimed ones",
         )
     return figure
 
@@ -115,7 +115,7 @@ def draw_heat(tuned: Tuned, x: str, y: str) -> TuningPicture:
 
 
 def _scale(axes: Axes, times: list[float]) -> None:
-    """Scale from 0, or by a log axis if times are far apart; leave room for labels."""
+    """Scale times from 0, or by a log axis if far apart; leave room for labels."""
     low, high = min(times), max(times)
     if high < 4 * low:
         axes.set_ylim(-0.14 * high, 1.08 * high)

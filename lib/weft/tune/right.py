@@ -21,7 +21,7 @@ from ..base.arrays import GUARD, describe_mismatch, guard_value, poison
 from ..base.errors import ArgumentError, Mismatch
 
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float64: 2.0**-53}
-MORE = 8  # roundings besides those of the sum
+MORE = 8  # roundings that are not part of the sum
 
 Call = Callable[..., object]
 
@@ -29,7 +29,8 @@ Call = Callable[..., object]
 class Arguments:
     """The arguments of a launch: names, values, and the arrays that it writes.
 
-    outputs: names of arrays that are only written; inout: names of those also read.
+    outputs: names of arrays that are only written; inout: names of arrays that are
+    written and read.
     """
 
     def __init__(
@@ -44,13 +45,13 @@ class Arguments:
         self.names = list(names) or [str(i) for i in range(len(values))]
         if len(self.names) != len(self.values):
             raise ArgumentError(
-                f"args: got {len(self.values)} values, the kernel takes "
+                f"args: got {len(self.values)} values, but the kernel takes "
                 f"{len(self.names)}: {', '.join(self.names)}"
             )
         for name in (*outputs, *inout):
             if name not in self.names:
                 raise ArgumentError(
-                    f"{name} is no parameter of the kernel; the parameters are "
+                    f"{name} is not a parameter of the kernel; the parameters are "
                     f"{', '.join(self.names)}"
                 )
         self.inout = list(inout)
@@ -80,9 +81,9 @@ class Arguments:
 class ReferenceAnswer:
     """The expected outputs, and their error bounds.
 
-    reference: a function of inputs (floats as float64), numbers and sizes by their
-    names in the kernel, or of the inputs in order. It returns the outputs, then the
-    inout arrays. terms: the number of products summed into an element; None: estimated.
+    reference: a function that takes inputs (floats as float64), numbers and sizes by
+    the kernel's names, or the inputs in order. It returns the outputs, then the inout
+    arrays. terms: the number of products summed into an element; None: estimated.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class ReferenceAnswer:
     def _compare(self, name: str, got: torch.Tensor) -> float:
         want, bound = self.want[name], self.bound[name]
         error = (got.to(want.dtype) - want).abs()
-        # Written this way, a NaN in `got` is bad unless it is expected.
+        # This test treats a NaN in `got` as bad unless it is expected.
         good = (error <= bound) | (got == want) | (got.isnan() & want.isnan())
         if good.all():
             ratio = torch.where(error > 0, error / bound, 0.0).nan_to_num(0.0, 0.0, 0.0)
@@ -175,7 +176,7 @@ class ReferenceAnswer:
         results = result if isinstance(result, tuple) else (result,)
         if len(results) != len(written):
             raise ArgumentError(
-                f"check returned {len(results)} arrays, the kernel writes "
+                f"check returned {len(results)} arrays, but the kernel writes "
                 f"{len(written)}: {', '.join(written)}"
             )
         expected = {}
@@ -190,7 +191,7 @@ class ReferenceAnswer:
                 ) from None
             if not same_size:
                 raise ArgumentError(
-                    f"check returned {name} with shape {tuple(want.shape)}, the "
+                    f"check returned {name} with shape {tuple(want.shape)}, but the "
                     f"kernel's has {tuple(out.shape)}"
                 )
             real = out.is_floating_point()
@@ -203,8 +204,8 @@ class ReferenceAnswer:
         """Estimate the largest number of products summed into an element.
 
         It is the product of the sides that the inputs have and the output lacks, each
-        counted once: k for c (m,n) = a (m,k) @ b (k,n). Flat arrays have no such sides;
-        for them, it is the largest whole number among the arguments.
+        counted once: k for c (m,n) = a (m,k) @ b (k,n). The largest whole number among
+        the arguments is an upper limit, which replaces the product for flat arrays.
         """
         args = self.arguments
         sides = Counter(
@@ -219,10 +220,10 @@ class ReferenceAnswer:
         return min(count, max(integers)) if integers else count
 
     def _estimate_fan_in(self, reference: Call, name: str) -> int:
-        """Estimate how many elements of one input an element depends on: 1 or more.
+        """Estimate how many elements of one input affect an output element: 1 or more.
 
-        This is used if the sides show no sum, as for a softmax. It changes the middle
-        element of an input and counts the output's elements that change with it.
+        This is used if the sides show no sum, as for a softmax. The method changes the
+        middle element of an input and counts the output elements that then differ.
         """
         args, want, largest = self.arguments, self.want[name], 1
         for other, value in zip(args.names, args.values):

@@ -2,7 +2,7 @@
 
 place(), read() and write() store earlier results: a file in the cache for each kernel,
 device and set of sizes. The files can be recreated in seconds, so they are pruned and
-cleared with the rest of the cache.
+cleared together with all other files of the cache.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ class Session:
         if wrong and not self.ready:
             raise Mismatch(
                 f"{self.source.name}: all "
-                f"{count_things(len(wrong), 'candidate')} wrong, and "
-                f"so none is timed; {wrong[0][0]}: {wrong[0][0].why}"
+                f"{count_things(len(wrong), 'candidate')} are "
+                f"wrong, so none is timed; {wrong[0][0]}: {wrong[0][0].why}"
             ) from None
         if wrong and self.progress:
             message = f"{count_things(len(wrong), 'candidate')} wrong, and not timed"
@@ -234,13 +234,13 @@ class Session:
         )
 
     def _shapes(self, one: Candidate) -> tuple[Any, ...]:
-        """Return the arguments' shapes; () if the result does not depend on a grid."""
+        """Return the arguments' shapes; () if the candidate has no grid."""
         values = self.arguments.values if one.shape is not None else ()
         arrays = [isinstance(value, torch.Tensor) for value in values]
         return tuple(tuple(v.shape) if a else None for v, a in zip(values, arrays))
 
     def _arch(self) -> str:
-        """Return the architecture to prune candidates for; "" if none is known."""
+        """Return the architecture that candidates must suit; "" if none is known."""
         if not self.launched or nvrtc.explain_missing():
             return ""
         if self.target == "cuda":

@@ -258,7 +258,7 @@ class CudaSource(TunableSource):
 
 
 class PlainCSource(CudaSource):
-    """A plain C function, passed as a string, to call and time on a processor."""
+    """A plain C function, passed as a string, to call and time on a CPU."""
 
     def make(self, constants: Constants) -> CFunction:
         if self.options.target != "cpu":
@@ -401,7 +401,7 @@ def written_of(kernel: Any) -> list[str] | None:
 
 
 def is_cuda(kernel: Any) -> bool:
-    """Return whether a kernel is launched; its time on a CPU is then meaningless."""
+    """Return whether a kernel is CUDA code, whose time on a CPU is meaningless."""
     return isinstance(kernel, (Kernel, TranslatedKernel, NumbaKernel))
 
 

@@ -29,10 +29,10 @@ class Tuned:
     """The result of autotune(): best(*args) launches the winner in its grid and block.
 
     The arrays must have the tuned shapes. name: the kernel's name. constants: the
-    winner's constants; kernel: the winner, for launches in another grid; run: the
-    winner in its grid and block. rows: a row for each candidate that `where` allows, in
-    the lab's JSON format, best first; counts: the number of excluded candidates by
-    reason. shapes: those of the arguments, None for arguments that are not arrays; ()
+    winner's constants; kernel: the winner, for launches with another grid; run: the
+    winner with its grid and block. rows: a row for each candidate that `where` allows,
+    in the lab's JSON format, best first; counts: the number of excluded candidates by
+    reason. shapes: the arguments' shapes, with None for arguments other than arrays; ()
     if all shapes are allowed. cached: whether the result is from an earlier call.
     stopped: whether Ctrl-C ended the timing.
     """
@@ -102,7 +102,7 @@ class Tuned:
         if self.us is None:
             return f"{self.name}: {values}, {NOT_TIMED} {right}"
         ending = "; stopped before the end" * self.stopped
-        origin = "; from an earlier call, retune=True measures again" * self.cached
+        origin = "; from an earlier call (retune=True measures again)" * self.cached
         slow = max(_ratio_of(row, self.us) or 0.0 for row in self.rows)
         factor = f", {slow:.2g} times as fast as the slowest" * (slow >= 1.05)
         return (

@@ -98,7 +98,7 @@ def in_any_order(out, a, begin, n):
         out[begin[cuda.blockIdx.x] + cuda.atomic.add(taken, 0, 1)] = a[i]
 
 
-@wrong("compact", says=r"out\[1\] is 1.75, want 0.5")
+@wrong("compact", says=r"out\[1\] is 1.75, expected 0.5")
 def one_or_more(out, a, begin, n):
     i = cuda.grid(1)
     v = a[i] if i < n else float32(0)

@@ -43,7 +43,7 @@ def atomic_without_guard(counts, a, n):
     cuda.atomic.add(counts, a[i], 1)
 
 
-@wrong("histogram", says=r"counts\[0\] is 6, want 3")
+@wrong("histogram", says=r"counts\[0\] is 6, expected 3")
 def first_block_again(counts, a, n):
     i = cuda.threadIdx.x
     if i < n:

@@ -117,7 +117,7 @@ def cut_off(q, scale, back, x, cols):
         back[i] = float32(q[i]) * step
 
 
-@wrong("quantise", says=r"q\[0, \d\] is .*want")
+@wrong("quantise", says=r"q\[0, \d\] is .*expected")
 def without_magnitude(q, scale, back, x, cols):
     largest = cuda.shared.array(8, float32)
     first, mine = cuda.blockIdx.x * cols, float32(0)
@@ -132,7 +132,7 @@ def without_magnitude(q, scale, back, x, cols):
         back[i] = float32(q[i]) * step
 
 
-@wrong("quantise", says=r"q\[0, \d\] is -?\d+, want")
+@wrong("quantise", says=r"q\[0, \d\] is -?\d+, expected")
 def by_128(q, scale, back, x, cols):
     largest = cuda.shared.array(8, float32)
     first, mine = cuda.blockIdx.x * cols, float32(0)
@@ -223,7 +223,7 @@ def back_from_x(q, scale, back, x, cols):
         back[i] = whole * step
 
 
-@wrong("quantise", says=r"q\[\d, \d\] is .*want")
+@wrong("quantise", says=r"q\[\d, \d\] is .*expected")
 def no_scale_below_a_millionth(q, scale, back, x, cols):
     largest = cuda.shared.array(8, float32)
     first, mine = cuda.blockIdx.x * cols, float32(0)

@@ -211,7 +211,7 @@ def argmax_behind_a_thousand_below(out, a, cols):
         out[row] = place
 
 
-@wrong("argmax", says=r"out\[3\] is 0, want 3")
+@wrong("argmax", says=r"out\[3\] is 0, expected 3")
 def argmax_of_whole_numbers(out, a, cols):
     s = cuda.shared.array(32, int32)
     col, row = cuda.threadIdx.x, cuda.blockIdx.x
@@ -239,7 +239,7 @@ wrong_c(
         if (s[j] > most) most = s[j], place = j;
     out[blockIdx.x] = place;
 }""",
-    says=r"out\[3\] is 0, want 3",
+    says=r"out\[3\] is 0, expected 3",
 )
 
 

@@ -117,7 +117,7 @@ def dot_by_one_thread(out, a, b, n):
         out[0] = acc
 
 
-@wrong("dot", says=r"out\[0\] is 214, want")
+@wrong("dot", says=r"out\[0\] is 214, expected")
 def dot_as_in_the_picture(out, a, b, n):
     if cuda.threadIdx.x == 0:
         out[0] = 214

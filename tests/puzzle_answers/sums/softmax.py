@@ -217,7 +217,7 @@ def softmax_largest_from_zero(out, a, cols):
         out[row * cols + col] = math.exp(s[col] - most) / total
 
 
-@wrong("softmax", says=r"out\[0, 0\] is .*want")
+@wrong("softmax", says=r"out\[0, 0\] is .*expected")
 def softmax_not_divided(out, a, cols):
     s = cuda.shared.array(8, float32)
     col, row = cuda.threadIdx.x, cuda.blockIdx.x

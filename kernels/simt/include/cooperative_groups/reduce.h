@@ -22,7 +22,7 @@ SIMT_OPERATOR(bit_xor, a ^ b)
  * to each of them. */
 template <unsigned Size, class Parent, class T, class Op>
 SIMT_INLINE T reduce(const thread_block_tile<Size, Parent> &g, T value, Op op) {
-    // This is the order of a GPU, so sums of floats have the same bits.
+    // A GPU uses the same order, so sums of floats have the same bits.
     for (unsigned flip = Size < 32 ? Size / 2 : 16; flip; flip /= 2)
         value = op(value, g.shfl_xor(value, flip));
     for (unsigned flip = 32; flip < Size; flip *= 2)

@@ -5,7 +5,7 @@ Lesson 14 explains the measurements. The op of a row is one of these:
     chain     one of `count` short kernels, launched in several ways
     host      the host's cost of launching one of these kernels
     fetch     a kernel that fetches its weights before or after it waits
-    crowd     dependent launch where blocks of the next kernel crowd this one's
+    crowd     dependent launch where the next kernel's blocks crowd out this one's
     many      dependent launch of kernels with very many short blocks
     fork      two kernels in parallel
     overlap   copies that overlap kernels, on 1 to 4 streams
@@ -17,7 +17,7 @@ Lesson 14 explains the measurements. The op of a row is one of these:
 Timelines show copies that overlap kernels on 1, 2 and 4 streams, and a chain of short
 kernels, one by one and in a graph. Others show training steps of the MNIST model,
 PyTorch's and ours. If RUN training steps are queued together, a timeline contains the
-last STEPS, since a run's first step waits for its start. us is measured separately,
+last STEPS, since the start of a run delays its first step. us is measured separately,
 without the profiler, which slows the host down. For a training step, us is the time of
 RUN steps. step_rows() measures the cost of a run's start.
 
@@ -57,7 +57,7 @@ from ...timing.results import Row
 from ...toolchain import build, native
 from ..transpose import time_on
 
-RUN, STEPS = 8, 2  # number of training steps queued together, and of those kept
+RUN, STEPS = 8, 2  # training steps queued together, and the number kept
 BATCH, LR = 64, 0.1
 CALLS = (1, 2, 8, 64)  # training steps in one call, for step_rows()
 PARTS, PART = 8, 2 << 20  # parts of the copied array; floats in each
@@ -139,7 +139,7 @@ def find_timeline(name: str, where: str | torch.device) -> Timeline | None:
 
 
 def last_steps(seen: Timeline, run: int, kept: int) -> Timeline:
-    """Keep the last steps of a run whose steps have the same number of kernels."""
+    """Keep the last `kept` of `run` steps; all have the same number of kernels."""
     starts = sorted(span.start for span in seen.spans if span.kind == KERNEL)
     kernels_per_step = len(starts) // run
     begin = starts[-kept * kernels_per_step]
@@ -304,7 +304,7 @@ def note(rows: list[Row]) -> str:
     timers = dict.fromkeys(f"{row['timer']} on {row['device']}" for row in rows)
     text = f"fp32; {'; '.join(timers)}"
     if rows[0]["target"] == "cpu":
-        text += "\nOn a CPU threads are simulated: these times do not represent a GPU"
+        text += "\nOn a CPU, threads are simulated: these times do not represent a GPU"
     return text
 
 

@@ -4,8 +4,8 @@
         plot_chains(ax, rows, load_elsewhere("graphs"))
 
 Filled marks were measured on this machine; hollow marks are committed results from
-notebooks/results/. `rows` are a GPU's, or empty: a CPU's times are not meaningful. A
-chart without any measurement explains how to make one.
+notebooks/results/. `rows` come from a GPU or are empty, since a CPU's times are not
+meaningful. A chart without any measurement explains how to make one.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def make_caption(others: Sequence[ResultFile]) -> str:
 def _group_rows(
     rows: list[Row], others: list[ResultFile], op: str, count: int | None
 ) -> list[tuple[list[Row], bool]]:
-    """Return pairs of rows and whether they are this machine's, which come first."""
+    """Return pairs (a machine's rows, whether it is this machine), this one first."""
 
     def is_wanted(row: Row) -> bool:
         return row["op"] == op and count in (None, row.get("count"))

@@ -29,13 +29,13 @@ Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 # The opponents' precision where it differs from the race's: fp32 in races of 3xtf32.
 OPPONENTS = {"3xtf32": "fp32"}
 # The largest allowed error of an element of c, in units of the root mean square error
-# allowed for the lengths of its row and column. Errors are sums of k small ones and
+# allowed at the element's scale (Operands.scale). Errors are sums of k small ones and
 # nearly normal, so only one in 10^15 exceeds 8 standard deviations. Correct kernels of
 # all precisions reached at most 2.6 on an H200, at sizes up to 8192^3.
 FARTHEST = 8
-# Seconds for which OpenBLAS's threads spin while they wait for work. On two cores, a
-# product by PyTorch took 45 ms if it began 60 ms after one by NumPy, but 17 ms if it
-# began 100 ms after.
+# Seconds for which OpenBLAS's threads spin while they wait for work. On two cores,
+# PyTorch's product took 45 ms if it began 60 ms after NumPy's, and 17 ms if it began
+# 100 ms after.
 OPENBLAS_SPINS = 0.1
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b; else float32
 
@@ -60,8 +60,8 @@ class Size:
         match = re.fullmatch(form, text.strip())
         if not match:
             raise ArgumentError(
-                f"size '{text}': expected 1024, or 5120x256x5120: m x k x n, or "
-                "64of256: 64 such products; each number from 1 to 999999999"
+                f"size '{text}': expected 1024, 5120x256x5120 (m x k x n) or "
+                "64of256 (64 products of size 256), each number from 1 to 999999999"
             )
         batch, m, k, n = (int(x) if x else None for x in match.groups())
         return Size(m, k or m, n or m, batch or 1)
@@ -149,7 +149,7 @@ class Operands:
 
     @functools.cached_property
     def scale(self) -> torch.Tensor:
-        """The scale of c[i,j]: the lengths of its row and column, over sqrt(k)."""
+        """The scale of c[i,j]: |row i of a| * |column j of b| / sqrt(k)."""
         _, a, b = self.sets[0]
         rows, cols = a.double().norm(dim=-1), b.double().norm(dim=-2)
         return rows[..., :, None] * cols[..., None, :] / math.sqrt(self.size.k)
@@ -183,9 +183,9 @@ class Operands:
             at = tuple(bad.nonzero()[0].tolist())
             raise Mismatch(
                 f"not timed, because it is wrong: at {self.size} c{[*at]} is "
-                f"{float(c[at]):.6g}, expected {float(self.want[at]):.6g}, at "
-                f"most {float(bound[at]):.2g} off; {int(bad.sum())} of "
-                f"{bad.numel()} wrong"
+                f"{float(c[at]):.6g}, expected {float(self.want[at]):.6g} within "
+                f"{float(bound[at]):.2g}; {int(bad.sum())} of {bad.numel()} elements "
+                "are wrong"
             )
         return {"error_rms": rms, "error_max": worst}
 
@@ -291,7 +291,7 @@ def of_cublas(
 
 
 def of_torch(operands: Operands) -> Contender:
-    """Make torch.mm or torch.bmm; for 16 bits, c is float32 if PyTorch supports it."""
+    """Make a contender of torch.mm or torch.bmm, with a float32 c if supported."""
     precision = operands.opponents
     name = "bmm" if operands.size.batch > 1 else "mm"
     product = getattr(torch, name)
@@ -320,7 +320,7 @@ def of_torch(operands: Operands) -> Contender:
 
 
 def of_numpy(operands: Operands) -> Contender:
-    """Make NumPy's product, on the host."""
+    """Make a contender that calls NumPy's product on the host."""
     import numpy as np
 
     def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:

@@ -6,7 +6,7 @@ cuBLAS. In races with tensor cores, each burst of 2 ms follows a pause of 60 ms,
 longer call follows a proportional pause. Without pauses, the timing would measure the
 card's power limit and noise. Small products do not reach this limit and need no pauses.
 
---sizes 1024,5120x256x5120,64of256 (m x k x n; 64 products of 256 cubes), or --set
+--sizes 1024,5120x256x5120,64of256 (m x k x n; 64 cubes of side 256), or --set
 summary|ladder|odd|awkward|layouts|cold|peaks|all; --rungs NAME,NAME; --precisions
 fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A file at --json keeps this
 device's rows until they are measured again, so a run can be made in parts. On a CPU the
@@ -98,7 +98,7 @@ def rows(
 ) -> list[Row]:
     """Return the rows of these sizes ("1024", "5120x256x5120").
 
-    rungs: names; () selects all that run on `device`, on a CPU those in plain C. more:
+    rungs: names; () selects all for `device` (on a CPU, only those in plain C). more:
     fields of RaceOptions.
     """
     where, speeds = _parse_device(device), Speeds()
@@ -118,7 +118,7 @@ def time_mine(
 ) -> list[Row]:
     """Time the reader's product with cuBLAS and torch.mm; return rows for the charts.
 
-    call(c, a, b) writes c (m,n) float32 = a (m,k) @ b (k,n), torch tensors. rungs:
+    call(c, a, b) writes c (m,n) float32 = a (m,k) @ b (k,n); all are tensors. rungs:
     names of our rungs that also take part. more: as in rows(). Raises Mismatch before
     timing if a result is wrong.
     """
@@ -161,7 +161,7 @@ def note(rows: list[Row]) -> str:
     pause = max(row.get("pause_ms") or 0 for row in rows)
     parts.append(
         f"{head['device']}; timer {head['timer']}; cache {', '.join(caches)}; pauses "
-        f"of up to {pause:.0f} ms between bursts; vs: the peer's time over this one"
+        f"of up to {pause:.0f} ms between bursts; vs: the peer's time / this time"
     )
     why = {row["throttled"] for row in rows if row.get("throttled")}
     parts += [f"throttled: {', '.join(sorted(why))}"] * bool(why)

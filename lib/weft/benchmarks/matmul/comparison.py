@@ -1,7 +1,7 @@
 """Compare rows of `weft bench matmul`: ratios to cuBLAS, and series for the charts.
 
-A ratio is the opponent's time divided by that of our fastest rung in the same run. On a
-GPU the opponent is cuBLAS in its fastest race; on a CPU, it is torch.mm with the same
+A ratio is the opponent's time divided by our fastest rung's time in the same run. On a
+GPU, the opponent is cuBLAS in its fastest race; on a CPU, it is torch.mm with an equal
 number of threads.
 
 compare_fastest(rows)   lines of a table that compares our fastest rungs with cuBLAS
@@ -42,12 +42,12 @@ SUMMARY = [
     *((kind, (50000, 784, 10), "cuda") for kind in PRECISIONS),
     *(("fp32", (side,) * 3, "cpu") for side in (1024, 2048)),
 ]
-# The geometric mean is over these cubes, strict fp32.
+# The geometric mean covers these cubes in strict fp32.
 MEAN = (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000, 8191, 8192)
 
 
 def compare_fastest(rows: Sequence[Row]) -> list[Row]:
-    """Return a line for each of SUMMARY's sizes in the rows, the mean and the worst.
+    """Return a line per size in SUMMARY that was measured, the mean, and the worst.
 
     A line's `cold` is the ratio with inputs that are in no cache, if it was measured.
     """
@@ -60,7 +60,7 @@ def compare_fastest(rows: Sequence[Row]) -> list[Row]:
 
 
 def beside_fastest(rows: Sequence[Row]) -> None:
-    """Set vs_cublas and vs_torch: the peer's time over the row's, within a run.
+    """Set vs_cublas and vs_torch: the peer's time divided by the row's, in one run.
 
     The peer's time is its fastest in any race of that size, since heat slows cuBLAS's
     fp32 by up to 4 % when many kernels take turns. 3xtf32 is compared with fp32. cuBLAS
@@ -81,7 +81,7 @@ def beside_fastest(rows: Sequence[Row]) -> None:
 
 
 def run_of(row: Row) -> str | None:
-    """Return the start of a row's run, as its name; for older rows, the commit."""
+    """Return the name of a row's run: its start or, for older rows, the commit."""
     return row.get("run") or row.get("commit")
 
 
@@ -178,7 +178,7 @@ def ratio_of(row: Row) -> float | None:
 def _make_line(
     precision: str, size: str, ratio: float, ours: Row | None, peer: Row | None = None
 ) -> Row:
-    """Make a line of the table; its layouts are our row's and cuBLAS's fastest."""
+    """Make a line of the table, with the layouts of our row and the peer's row."""
     layouts = [row["layout"] for row in (ours, peer) if row]
     on_cpu = ours is not None and ours["target"] == "cpu"
     return {
@@ -215,7 +215,7 @@ RESULTS = ROOT / "notebooks" / "results"
 
 
 def committed_results() -> list[ResultFile]:
-    """Load notebooks/results/matmul_*.json, those of GPUs first."""
+    """Load notebooks/results/matmul_*.json, GPUs' results first."""
     files = [read_json(path) for path in sorted(RESULTS.glob("matmul_*.json"))]
     files = [results for results in files if select_timed(results["rows"])]
     return sorted(files, key=lambda results: results["rows"][0]["target"] == "cpu")
@@ -254,7 +254,7 @@ def series_of(
 
 
 def _select_alike(rows: Sequence[Row]) -> list[Row]:
-    """Return the warm rows, or all without any; on a CPU, those with most threads."""
+    """Return the warm rows, or else all; on a CPU, those with the most threads."""
     warm = [row for row in rows if not is_cold(row)] or rows
     max_threads = max((row.get("threads") or 0 for row in warm), default=0)
     return [row for row in warm if (row.get("threads") or max_threads) == max_threads]

@@ -51,7 +51,7 @@ def ladder_plot(
     """Draw each rung's speed in percent of the opponent's, by group, on a log axis.
 
     size: "4096" or "5120x256x5120"; None: the size with the most rungs. The opponent is
-    cuBLAS in the same precision, for 3xtf32 cuBLAS in fp32, and on a CPU torch.mm.
+    cuBLAS in the same precision (in fp32 for 3xtf32) or, on a CPU, torch.mm.
     """
     series = series_of(rows, committed)
     shape = size_of(size) if size else find_fullest_size(series)
@@ -200,7 +200,7 @@ def _write_speeds(
     number: int,
     series: Sequence[tuple],
 ) -> None:
-    """Write speeds in a column, with those of several machines below each other."""
+    """Write a machine's speeds in a column, below those of the machines before it."""
     for key, place in places.items():
         if row := _find(rows, key):
             has_row = [_find(part, key) is not None for _, part in series]
@@ -213,7 +213,7 @@ def _write_speeds(
 def _draw_opponent(
     axes: Axes, rows: Sequence[Row], places: Places, number: int
 ) -> None:
-    """Draw a line at 100 % by each precision's rungs, with the opponent's speed."""
+    """Draw a line at 100 % across each precision's rungs, with the opponent's speed."""
     groups: dict[tuple, list[float]] = {}
     for key, place in places.items():
         groups.setdefault(_group_of(key), []).append(place)
@@ -235,7 +235,7 @@ def _draw_opponent(
 
 
 def _order_rungs(series: Sequence[tuple]) -> list[tuple]:
-    """Return each rung's key once, by precision, in the fullest machine's order."""
+    """Return the rungs' keys by precision; machines with more rungs set the order."""
     keys = [
         dict.fromkeys(_key_of(row) for row in part if row["impl"] in OURSELVES)
         for _, part in series
@@ -303,7 +303,7 @@ def _key_of(row: Row) -> tuple[str, str, str, str]:
 
 
 def _find(rows: Iterable[Row], key: tuple) -> Row | None:
-    """Return a rung's fastest row; cold caches or other timers add rows."""
+    """Return a rung's fastest row; it has several with other caches or timers."""
     return fastest_row((row for row in rows if _key_of(row) == key), (key[1],))
 
 

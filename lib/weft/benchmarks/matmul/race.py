@@ -41,8 +41,8 @@ AWKWARD += ("100", "512", "768", "1025", "33x8191x257", "333x777x1111", "4097x17
 BATCHES = ("64of256", "1000of32")
 USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
 
-# Parts of a race: all rungs; the best rung; the best with few rounds; the same with a
-# or b transposed; the best with few rounds and inputs that are in no cache.
+# Parts of a race: all rungs, or the best one. The last three use the best rung and few
+# rounds: with plain operands, with a or b transposed, with inputs that are in no cache.
 EVERY, BEST, QUICK, TRANSPOSED, COLD = "every", "best", "quick", "transposed", "cold"
 FEW = LEAST
 CUBES = ("1024", "2048", "5120x256x5120")
@@ -66,7 +66,7 @@ SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
         *((size, ("fp32", "bf16", "fp16"), TRANSPOSED) for size in USUAL["cuda"]),
         (BATCHES[0], PRECISIONS, QUICK),
     ],
-    # 8192 is omitted, since caches hold too little of it to matter for the next call.
+    # 8192 is omitted, since caches keep too little of its operands for the next call.
     "cold": [
         *((size, ("fp32",), COLD) for size in CUBES),
         ("4096", PRECISIONS[:4], COLD),
@@ -88,7 +88,7 @@ class Race:
     precision: str
     rungs: tuple[native.Rung, ...]
     layouts: tuple[str, ...] = ("nn",)
-    rounds: int = 1000  # maximum
+    rounds: int = 1000  # maximum number
     cold: bool = False
 
 
@@ -146,7 +146,7 @@ def plan_races(
 
 
 def _list_rungs(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
-    """Return the named rungs, or all for the device; on a CPU those in plain C."""
+    """Return the named rungs, or all for the device (on a CPU, those in plain C)."""
     lib = native.library("matmul", where.type)
     if names:
         return [lib.rung(name) for name in names]
@@ -158,7 +158,7 @@ def _list_rungs(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
 
 
 def _best_rung(rungs: Sequence[native.Rung], kind: str) -> list[native.Rung]:
-    """Return the default rung of this precision: the last."""
+    """Return a list of the last rung of this precision, which is the default."""
     return [rung for rung in rungs if rung.precision == kind][-1:]
 
 
@@ -166,7 +166,7 @@ TIMER = {"cuda": "graph", "cpu": "wall"}
 LONGEST = {"cuda": 0.5, "cpu": 2.5}  # time limit in seconds for one call
 PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first measured
 SECONDS = {"cuda": 0.8, "cpu": 2.0}  # seconds of timing per contender and race
-COOL_SECONDS = 5.0  # the same, if most of the time is spent in pauses
+COOL_SECONDS = 5.0  # replaces SECONDS if most of the time is spent in pauses
 # A contender SLOW times slower than the fastest, with calls of SLOW_SECONDS or more, is
 # timed only three times, since long calls vary less.
 SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
@@ -235,7 +235,7 @@ def race_rows(
 def _time_contenders(
     plan: Race, options: RaceOptions, speeds: Speeds, contenders: Sequence[Contender]
 ) -> dict[str, Timed]:
-    """Time all contenders in turn; far slower ones separately and only three times."""
+    """Time all contenders in turn, but far slower ones alone and only three times."""
     where = options.device
     seconds = {one.name: speeds.seconds(one, plan.size) or 0.0 for one in contenders}
     limit = max(SLOW_SECONDS, SLOW * min(filter(None, seconds.values()), default=0.0))
@@ -327,7 +327,7 @@ def _is_too_slow(
         seconds, side = speeds.seconds(one, race.size), 2 * side
     seconds = speeds.seconds(one, race.size)
     if seconds and seconds > longest:
-        say(f"{one.name}: left out at {race.size}, about {seconds:.1f} s a call")
+        say(f"{one.name}: left out at {race.size}: a call takes {seconds:.1f} s")
         return True
     _note_speed(one, race.size, where, speeds)
     return False
@@ -338,7 +338,7 @@ def _note_speed(
 ) -> None:
     """Store the speed of the contender's fastest call among at most five.
 
-    The first call is not timed because Numba compiles and libraries are loaded then.
+    The first call is not timed, because it compiles Numba code and loads libraries.
     """
     if one.name not in speeds.seen:
         one.run(0)

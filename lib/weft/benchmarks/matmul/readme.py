@@ -56,7 +56,7 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
         f"{machine['device']}, driver {machine['driver']}, CUDA "
         f"{machine['toolkit']}, PyTorch {machine['torch']}, "
         f"{_write_dates(rows)}. Medians "
-        f"{_write_spread(rows)}, caches warm (a and b are those of the call before), "
+        f"{_write_spread(rows)}, warm caches (each call multiplies the same a and b), "
         f"{_write_runs(select_timed(source))} of {RUN}. Ratios are within a run; "
         "3xtf32 is compared with "
         "cuBLAS in fp32, each in its fastest layout. Error: relative root mean square, "
@@ -90,7 +90,7 @@ def _write_dates(rows: list[Row]) -> str:
 
 
 def _write_spread(rows: list[Row]) -> str:
-    """Write the worst spread of the medians and the number without a spread."""
+    """Write the worst spread of the medians, and how many have no known spread."""
     spreads = [row["spread"] for row in rows if row.get("spread")]
     worst = f"known to {100 * max(spreads):.2g} % or better" if spreads else ""
     few = len(rows) - len(spreads)
@@ -108,7 +108,8 @@ def _write_runs(rows: list[Row]) -> str:
     ]
     suffix = f" ({', '.join(texts)})" * bool(texts)
     return (
-        f"all in turn in {'one run' if len(runs) == 1 else f'{len(runs)} runs'}{suffix}"
+        f"measured in turn in {'one run' if len(runs) == 1 else f'{len(runs)} runs'}"
+        f"{suffix}"
     )
 
 
@@ -162,13 +163,16 @@ def _write_transposed(rows: list[Row]) -> list[str]:
             _write_three_digits(group[name]) if name in group else "–" for name in names
         ]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
-    text = "nt: b stored (n,k); tn: a stored (k,m); cuBLAS uses the same layout, but "
-    text += "its fastest one in tf32 and 3xtf32; batches are compared with torch.bmm."
+    text = "nt: b is stored as (n,k); tn: a is stored as (k,m). cuBLAS uses the same "
+    text += (
+        "layout, but its fastest one in tf32 and 3xtf32. Batches are compared with "
+        "torch.bmm."
+    )
     return [*lines, "", text]
 
 
 def _sort_key(name: str) -> tuple[bool, int, str]:
-    """Return a column's sort key: "1023 nt", "1023 tn", "4096 nt", "64 of 256" last."""
+    """Return a column's sort key, for the order "1023 nt", "4096 nt", "64 of 256"."""
     return " of " in name, int(name.split()[0]), name
 
 

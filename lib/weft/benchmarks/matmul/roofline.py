@@ -50,7 +50,7 @@ def plot_roofline(
 ) -> Figure:
     """Draw dots with their bands on log axes, below the roofs of the machine.
 
-    The machine is this one or, if it has no rows, that of the first committed results.
+    The machine is this one or, without rows, the one of the first committed results.
     size: None selects the size with the most rungs; other sizes have small marks for
     our best. precisions: () draws all.
     """
@@ -91,7 +91,7 @@ def plot_roofline(
             axis.set_minor_formatter(NullFormatter())
             axis.set_minor_locator(NullLocator())
         axes.set_xticks([10, 100, 1000, 10000])
-        axes.set_xlabel(f"flops per byte that must move; named: {size_text(shape)}")
+        axes.set_xlabel(f"flops per byte that must move; labelled: {size_text(shape)}")
         axes.set_ylabel(f"{unit}FLOP/s (up is better)")
         notes = ["bytes: a, b and c once"]
         notes += ["small: our best of other sizes"] * has_small

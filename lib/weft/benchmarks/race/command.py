@@ -103,7 +103,7 @@ def merged(path: str | Path, rows: list[Row]) -> list[Row]:
 
 
 def compare_best(rows: Sequence[Row]) -> list[Row]:
-    """Compare both sides' best rows for each precision and batch that has both."""
+    """Compare both sides' best rows for each precision and batch that both ran."""
     lines = []
     steps = [row for row in rows if row["measure"] == "step"]
     for precision, batch in dict.fromkeys((r["precision"], r["batch"]) for r in steps):

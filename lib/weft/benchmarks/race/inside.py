@@ -141,7 +141,7 @@ def conv2_back(row: Row, roof: Row, launch_us: float) -> StepPart:
 def draw_conv2_back(
     times: Mapping[str, StepPart], device: str = "", here: bool = False
 ) -> Figure:
-    """Draw the fused parts of conv2's backward kernel, with its times below them.
+    """Draw the fused parts of conv2's backward kernel, with bars of times below them.
 
     times: times on `device`, by the label of each bar. here: whether they were measured
     on this machine; if not, the bars are hollow.

@@ -1,7 +1,7 @@
 """Draw the results of a run as matplotlib figures.
 
     plot_steps(rows)      time per step, ours and PyTorch's
-    plot_training(rows)   loss and test accuracy, ours over PyTorch's
+    plot_training(rows)   loss and test accuracy, ours drawn over PyTorch's
     plot_parts(rows)      a step's time by part
     plot_layers(rows)     a step's time by layer
     plot_run(rows)        the first two side by side: mnist.svg
@@ -148,7 +148,7 @@ def colour_of(row: Row) -> str:
 def layer_groups(
     sides: Sequence[dict[str, float]],
 ) -> dict[str, list[float | None]]:
-    """Join sections of several steps until all sides have the same ones.
+    """Merge sections of several steps until all sides have the same sections.
 
     For example, {"forward.conv1+bn1": 5} and {"forward.conv1": 3, "forward.bn1": 4}
     result in {"forward.conv1+bn1": [5, 7]}. A side without a group's sections has None.
@@ -178,14 +178,14 @@ def _draw_steps(
     elsewhere: Sequence[Row],
     all_hollow: bool = False,
 ) -> None:
-    rows = sorted(rows, key=lambda row: row["rung"] not in PYTHON)  # Python's first
+    rows = sorted(rows, key=lambda row: row["rung"] not in PYTHON)  # Python rungs first
     all_rows = [*elsewhere, *rows]
     unit, scale = _choose_unit(max(row["us"] for row in all_rows))
     longest = max(row["us_high"] for row in all_rows) / scale
     peers = sorted(
         (row for row in rows if row["impl"] == "torch"), key=lambda row: -row["us"]
     )
-    best_of = {row["precision"]: row for row in peers}  # the last is the fastest
+    best_of = {row["precision"]: row for row in peers}  # the fastest peer comes last
     precisions = dict.fromkeys(row["precision"] for row in rows)
     # A single line is drawn only if all rows have the same precision.
     best = best_of.get(*precisions) if len(precisions) == 1 else None
@@ -280,7 +280,7 @@ def _label_ends(accuracy: Axes, trained: Sequence[Row]) -> None:
 def _draw_groups(
     axes: Axes, groups: dict[str, list[float | None]], rows: Sequence[Row]
 ) -> None:
-    """Draw bars side by side: one group per entry, one bar in it per row."""
+    """Draw bars side by side: one group per entry, with one bar per row."""
     largest = max(us for values in groups.values() for us in values if us)
     unit, scale = _choose_unit(largest)
     thick = 0.8 / max(1, len(rows))
@@ -328,7 +328,7 @@ def _write_notes(rows: Sequence[Row], elsewhere: Sequence[Row]) -> list[str]:
     """Explain the ratios and the hollow bars of plot_steps()."""
     notes = []
     if any(row["impl"] == "torch" for row in rows) or elsewhere:
-        notes.append("×: the time of PyTorch's fastest over this one")
+        notes.append("×: the time of PyTorch's fastest divided by this one")
     if elsewhere:
         notes.append("hollow: measured elsewhere, × against PyTorch there")
     return notes

@@ -1,4 +1,4 @@
-"""Draw `weft bench mnist` over the batch, and select rows for its pictures.
+"""Draw the rows of `weft bench mnist` over the batch size, and select rows to draw.
 
 plot_batches(rows)    µs per image, ours and PyTorch's, and their ratios
 

@@ -1,13 +1,13 @@
 """Draw the ladder of `weft bench mnist`, and the sections of a step.
 
-plot_ladder(rows)     the gain of each rung at one batch size
-plot_sections(rows, committed, rungs)   µs of every section, on a log axis
+    plot_ladder(rows)                       the gain of each rung at one batch size
+    plot_sections(rows, committed, rungs)   µs of every section, on a log axis
     plot_limits(parts, title)               a step's sections and their floors
-plot_roofline(rows)   TFLOP/s over flops per byte, a panel for each precision
+    plot_roofline(rows)                     TFLOP/s over flops per byte, by precision
 
 `committed`, results from JSON (bench.read_json), is drawn as hollow marks with device
-and date. Without a GPU, all marks are hollow. work.py counts flops and bytes, and the
-times are those of the profiled sections.
+and date. Without a GPU, all marks are hollow. work.py counts flops and bytes; the times
+come from profiled sections.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def plot_ladder(
         axes.spines["left"].set_visible(False)
         axes.set_xlabel(f"µs per step, batch {batch} (left is better)", loc="left")
         notes = (
-            "÷: the rung above over this one",
-            "×: PyTorch's fastest over this one",
+            "÷: the time of the rung above divided by this one",
+            "×: the time of PyTorch's fastest divided by this one",
         )
         tell(figure, series, *notes)
         return figure
@@ -191,7 +191,7 @@ def plot_sections(
 ) -> Figure:
     """Draw a dot for each section's time, with a line per section and a mark per rung.
 
-    The rows are this machine's or those of the first committed results.
+    The rows come from this machine or from the first committed results.
     """
 
     def wanted(row: Row) -> bool:
@@ -283,8 +283,8 @@ def plot_roofline(
 ) -> Figure:
     """Draw TFLOP/s of the sections of our fastest rungs over their flops per byte.
 
-    The rows are this machine's or those of the first committed results. The roofs come
-    from that machine's "roof" rows: the rates of a copy and of multiply-adds.
+    The rows come from this machine or from the first committed results. The roofs come
+    from the same machine's "roof" rows: the rates of a copy and of multiply-adds.
     """
     committed = [*committed]
     series = series_of(rows, committed, lambda row: row["batch"] in batches)

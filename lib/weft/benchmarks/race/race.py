@@ -3,14 +3,14 @@
 rows = run_heat("tf32", 256, device="cuda")
 
 Every contender begins with the same weights. The contenders take turns, many times, so
-that changes of the machine affect all of them. In a turn, a contender takes some steps,
-whose number follows from the time of one; us is the median of these samples. A
+that changes of the machine affect all of them. In each turn, a contender takes several
+steps; their number depends on the time of one step. us is the median over the turns. A
 contender that fails is reported and left out. A row contains one contender's
 measurements and its ratios to PyTorch.
 
 warm_twins() compiles the race's twins in advance, in one process each, into torch's own
-cache. torch.compile takes ten seconds or more for each twin in turn; the processes
-share the machine's cores. The race then finds the code in the cache.
+cache. torch.compile takes ten seconds or more per twin, and parallel processes use all
+the machine's cores. The race then finds the code in the cache.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def compile_twins(
     precision: str, batch: int, device: str, names: Sequence[str]
 ) -> None:
     """Let each of these twins take its first steps."""
-    train = data.load("train")  # all, as their number is part of the compiled code
+    train = data.load("train")  # all images: the compiled code depends on their number
     for name in names:
         rung, _, layout = name.partition(" ")
         options = {"rung": rung, "layout": layout, "precision": precision}
@@ -188,7 +188,10 @@ CHECKED = 3  # batches to compare with float64
 
 @dataclass(kw_only=True, eq=False)
 class TrainingContender(Contender):
-    """A contender whose block queues training steps; `gradients` only computes."""
+    """A contender whose block queues training steps.
+
+    `gradients` computes loss and gradients without updating the weights.
+    """
 
     gradients: Gradients
     peak: Callable[[], int | None]
@@ -205,7 +208,7 @@ class TrainingContender(Contender):
 
     @property
     def name(self) -> str:
-        """Its name in messages: "weft tiled", "PyTorch graph nchw"."""
+        """The contender's name in messages: "weft tiled", "PyTorch graph nchw"."""
         if self.row["impl"] == "torch":
             return f"PyTorch {self.row['rung']} {self.row['layout']}"
         return f"weft {self.row['rung']}"
@@ -243,9 +246,9 @@ def run_heat(
     say: Say = print,
     **model: Any,
 ) -> list[Row]:
-    """Return a row for every contender of that precision, ours first.
+    """Return a row for every contender of this precision, ours first.
 
-    rungs: our rungs; None: all of that precision that run there without simulation.
+    rungs: our rungs; None: all that `device` runs in this precision without simulation.
     twins: PyTorch's, such as "graph nchw" (mnist/twin.py explains the names); None: the
     finalists. Each twin is also timed without its graph. model: sizes that differ from
     the lesson's.
@@ -258,7 +261,9 @@ def run_heat(
     where = checked_device(device)
     train = train or data.load("train")
     if not 1 <= batch <= len(train):
-        raise ArgumentError(f"a batch of {batch} of {len(train)} training images")
+        raise ArgumentError(
+            f"batch={batch}: expected 1 to {len(train)}, the training images"
+        )
     heat = Heat(precision, batch, where, train, rounds, seed, say=say, model=model)
     torch.compiler.reset()  # drops the code compiled for other batches
     contenders: list[TrainingContender] = []
@@ -275,7 +280,7 @@ def run_heat(
 
 
 def twins_of(device: torch.device) -> list[str]:
-    """Return PyTorch's finalists there, as "RUNG LAYOUT"."""
+    """Return PyTorch's finalists on a device, as "RUNG LAYOUT"."""
     return [f"{rung} {layout}" for rung in FINALISTS[device.type] for layout in LAYOUTS]
 
 
@@ -323,7 +328,7 @@ def _make_ours(heat: Heat, rung: str) -> list[TrainingContender]:
         raise ArgumentError(f"it trains in {cnn.rung.precision}")
     cnn.data(heat.train)
     cnn.set_weights(heat.weights)
-    # An order as long as the longest sample makes each sample a single call.
+    # The image order is as long as the longest sample, so each sample is a single call.
     longest = np.resize(heat.order, STEPS[1] * heat.batch)
 
     def run(steps: int) -> None:
@@ -443,7 +448,7 @@ def _compute_exact(heat: Heat) -> list[TrainingStep]:
             for part in _split_batches(heat)
         ]
     except torch.OutOfMemoryError:
-        heat.say(f"no errors at batch {heat.batch}: float64 exceeds the memory")
+        heat.say(f"no errors measured at batch {heat.batch}: float64 exceeds memory")
         return []
 
 

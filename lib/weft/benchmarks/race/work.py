@@ -1,8 +1,8 @@
 """Count the minimum work of a step, and find the limit of each section.
 
-count_work() counts per image of 28x28 in the lesson's model (32 and 64 channels, 128,
+count_work() assumes images of 28x28 in the lesson's model (32 and 64 channels, 128,
 10). A multiply-add is two flops; other operations (batch norm, ReLU, pool, loss) count
-as none. Bytes are those of the arrays that cross the border of a section, each read or
+as none. Bytes count only arrays that cross the border of a section, each read or
 written once. Caches are assumed perfect within a kernel and empty between kernels.
 
 find_limits() compares each section with the minimum time that it could take:
@@ -29,7 +29,7 @@ from .race import Row
 PIXELS1, PIXELS2, PIXELS3 = 28 * 28, 14 * 14, 7 * 7
 C1, C2, TAPS, HIDDEN, CLASSES = 32, 64, 9, 128, 10
 FEATURES = PIXELS3 * C2
-PRODUCTS = {  # flops of one product in each layer; the forward pass has one
+PRODUCTS = {  # flops of a layer's product; the forward pass computes it once
     "conv1": 2 * TAPS * C1 * PIXELS1,
     "conv2": 2 * TAPS * C1 * C2 * PIXELS2,
     "fc1": 2 * FEATURES * HIDDEN,
@@ -178,7 +178,7 @@ def list_intensities(
     return intensities
 
 
-OUTSIDE = "batch"  # section of arguments, and of sums; see find_limits()
+OUTSIDE = "batch"  # the section of arguments and of sums; see find_limits()
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class StepPart:
 
     section: str
     us: float
-    products: float  # time at the roof; 0 without products or if they are unknown
+    products: float  # time at the roof; 0 if there are none or their number is unknown
     bytes: float
     launch: float
 

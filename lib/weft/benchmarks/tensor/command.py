@@ -11,11 +11,11 @@ Lesson 08c explains the measurements. The op of a row is one of these:
                the cycles that multiprocessors count between two points in time
     ncu        Nsight Compute's counters of a product by each rung
 
-errors are relative: the root mean square of c's differences divided by that of c. bias
-is their mean divided by c's root mean square, which shows errors of the same sign. On a
-CPU, tensor cores are simulated and round once where a GPU's truncate. staircase,
-promotion and error are checked there; heat, clock and ncu require a GPU. The kernel in
-sums.cu uses wmma, so that any GPU from sm_70 on can run it.
+errors are relative: the root mean square of c's differences, divided by c's own. bias,
+the mean difference divided by c's root mean square, reveals errors of equal sign. On a
+CPU, tensor cores are simulated: they round a sum once, where a GPU's truncate it. heat,
+clock and ncu require a GPU; a CPU can check the others. The kernel in sums.cu uses
+wmma, so that any GPU from sm_70 on can run it.
 
 As a program, `python -m weft.benchmarks.tensor.command`, this module launches the
 kernels that ncu profiles.
@@ -131,7 +131,7 @@ def products_of(
 ) -> Iterator[tuple[str, Callable[..., torch.Tensor]]]:
     """Yield our fastest rung of a precision, and cuBLAS.
 
-    Rungs that select another rung are omitted, since they use fp32 where it is as fast.
+    Rungs that select another rung are omitted: they use fp32 where fp32 is as fast.
     """
     lib = native.library("matmul", where.type)
     rung = next(r for r in lib.fastest(kind) if not r.name.startswith("tuned_"))
@@ -220,7 +220,7 @@ METRICS = {  # our name: ncu's metric, in percent of the peak, bytes or cycles
     "warp_cycles": "smsp__average_warp_latency_per_inst_issued.ratio",
     **{f"stall_{one}": _STALLED.format(one) for one in (*STALLS, READY)},
 }
-MARK = "bitwise_not"  # a kernel that separates calls, since nothing else uses it
+MARK = "bitwise_not"  # a kernel that separates calls; nothing else uses it
 COUNTED = (  # precision, rung; "": cuBLAS
     *(("bf16", name) for name in ("wmma_bf16", "mma_bf16", "wgmma_bf16", "")),
     *(("tf32", name) for name in ("wmma_tf32", "mma_tf32", "wgmma_tf32", "")),
@@ -288,7 +288,7 @@ def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row
 
 
 def _measure_clock(where: AnyDevice) -> Iterator[Row]:
-    """Yield the clock frequency of each of COUNTED, with pauses between bursts."""
+    """Yield the clock frequency of each product in COUNTED, in bursts with pauses."""
     if where.type == "cpu":
         return
     products = ((*one, SIDE, SIDE) for one in COUNTED)
@@ -298,7 +298,7 @@ def _measure_clock(where: AnyDevice) -> Iterator[Row]:
 
 
 def _count_cycles(call: Callable[[], object], where: AnyDevice) -> Row:
-    """Return the clock frequency of bursts: counted, and reported by the driver."""
+    """Return the bursts' clock frequency as counted and as reported by the driver."""
     kernel = load_cuda(SOURCE.read_text(), target="cuda").stamp
     sms = torch.cuda.get_device_properties(where).multi_processor_count
     first, last = torch.zeros(2, 2 * sms, 2, dtype=torch.int64, device=where)
@@ -465,7 +465,7 @@ def note(rows: list[Row]) -> str:
     """Return the text below the table."""
     text = f"{rows[0]['device']}; errors relative to c, against float64"
     if rows[0]["target"] == "cpu":
-        text += "\nOn a CPU simulated tensor cores round, where a GPU's truncate"
+        text += "\nOn a CPU, the simulated tensor cores round; those of a GPU truncate"
     return text
 
 

@@ -129,7 +129,7 @@ def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> 
 def plot_heats(
     axes: Sequence[Axes], rows: Sequence[Row], others: Sequence[ResultFile]
 ) -> None:
-    """Draw a panel of TFLOP/s and one of watts over time: hot, cool, random, zeros."""
+    """Draw TFLOP/s and watts over time, in one panel each, by mode and numbers."""
     series = select_series("heat", rows, others, precision="bf16", impl="weft")
     if not series:
         return kit.draw_unmeasured(axes[0], "tensor")

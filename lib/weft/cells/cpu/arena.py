@@ -180,14 +180,14 @@ class Arena:
 
 
 def place(arena_or_none: Arena | None, arrays: Sequence[Array | None]) -> list[int]:
-    """Return the addresses for the kernel: of the copies, or else of the arrays."""
+    """Return the addresses for the kernel: the copies', or else the arrays'."""
     if arena_or_none is not None:
         return arena_or_none.addresses()
     return [array.address if array is not None else 0 for array in arrays]
 
 
 def list_alignments(source: str, types: Sequence[CScalar | None]) -> list[int]:
-    """Return the alignment of each copy in bytes: that of its type, or 16.
+    """Return the alignment of each copy in bytes: its element type's, or 16.
 
     It is 16 for structs, and for every copy if the cell casts to vector types.
     """

@@ -66,7 +66,7 @@ def list_called(library: bytes) -> list[str]:
 
 
 def refuse_call(name: str, source: str) -> Diagnostic:
-    """Return the error for a cell that calls `name`, at the call in device code."""
+    """Return the error for a cell that calls `name`, with the place of the call."""
     called = "std::terminate" if name == "_ZSt9terminatev" else name
     code = scanner.blank_comments(source)
     for function in scanner.list_functions(code, scanner.DEVICE):
@@ -76,9 +76,9 @@ def refuse_call(name: str, source: str) -> Diagnostic:
         if call := re.search(rf"\b{called.split('::')[-1]}\s*\(", body):
             at = function.brace + call.start()
             line = code.count("\n", 0, at) + 1
-            text = f"{function.name}() calls {called}(), a host function: no GPU has it"
+            text = f"{function.name}() calls {called}(), which only the host has"
             return Diagnostic("", line, at - code.rfind("\n", 0, at), "error", text)
-    text = f"a kernel calls {called}(), a host function: no GPU has it"
+    text = f"a kernel calls {called}(), which only the host has"
     return Diagnostic("", 0, 0, "error", text)
 
 
@@ -114,9 +114,9 @@ def find(launch: Prepared, kernel: str, texts: Mapping[str, str]) -> list[Findin
         findings.append(
             Finding(
                 "uninitialised",
-                f"{param.name}[{first}] got {_PATTERN:g}, which the watch build puts "
-                f"into local variables: {names or 'one'} is read before anything is "
-                f"written to it",
+                f"{param.name}[{first}] got {_PATTERN:g}, the watch build's initial "
+                f"value of local variables: {names or 'one'} is read before it is "
+                f"written",
                 *(file, line, column),
                 array=param.name,
                 index=(first, 0, 0),

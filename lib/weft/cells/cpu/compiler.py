@@ -76,7 +76,7 @@ class CpuLibrary:
         return CpuLauncher(*kernel_args, timeout=timeout, inplace=inplace)
 
     def afresh(self) -> CpuLibrary:
-        """Reopen the library; its separate variables get the current values."""
+        """Open the library again, with separate variables that have the same values."""
         library = replace(self, C=_open(self.path, self.made))
         for name in filter(self.size, self.made.variables):
             library.write(name, self.read(name))
@@ -299,7 +299,7 @@ _EMPTY = [
 _COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 
 # The enabled warnings are ones that a beginner can act on. -O1 is used because -O2
-# compiles 50 % slower and makes the lab's kernels only 10 % faster.
+# takes 50 % longer to compile and makes the lab's kernels only 10 % faster.
 _FLAGS = [
     *("-O1", "-pipe", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-DSIMT_CELL"),
     *("-fno-math-errno", "-ffp-contract=off", "-fno-gnu-unique"),

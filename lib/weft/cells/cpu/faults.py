@@ -79,11 +79,11 @@ def explain(fault: Fault, scene: FaultScene) -> KernelFault:
             f"end the recursion"
         ),
         ARITHMETIC: lambda: (
-            f"{thread} divided a whole number by zero, or the least one by -1 (a GPU "
-            f"would go on with some number): check the divisor"
+            f"{thread} divided an integer by zero, or the smallest one by -1 (a GPU "
+            f"would continue with an arbitrary number): check the divisor"
         ),
         ILLEGAL: lambda: (
-            f"{thread} reached code that must not be reached: look for a missing "
+            f"{thread} reached code that is marked as unreachable: look for a missing "
             f"return or an undefined index"
         ),
         ASSERT: lambda: fault.text.replace(f"{CELL}:", "line "),
@@ -91,7 +91,7 @@ def explain(fault: Fault, scene: FaultScene) -> KernelFault:
         EXCEPTION: lambda: fault.text,
         TIMEOUT: lambda: (
             f"it ran longer than {scene.timeout:g} s and was stopped: look for a loop "
-            f"that does not end, or allow it more with timeout= (--timeout)"
+            f"that does not end, or allow more time with timeout= (--timeout)"
         ),
         DEADLOCK: lambda: fault.text,
     }.get(fault.kind, lambda: fault.text)()
@@ -116,9 +116,9 @@ def make_stray_fault(address: int, scene: FaultScene) -> KernelFault:
 
 
 def read_only(kernel: str, param: Param) -> KernelFault:
-    """Return the exception for a store into a read-only array by casting const away."""
+    """Return the exception for a store into a read-only array through a cast."""
     return KernelFault(
-        f"{kernel}: it wrote into {param} through a cast that takes const away, and "
+        f"{kernel}: it wrote into {param} through a cast that removes const, but "
         f"the array is read-only: pass a copy{AS_BEFORE}",
         kernel,
     )
@@ -130,12 +130,12 @@ def _known_place(index: tuple[int, int, int]) -> tuple[int, int, int] | None:
 
 def _describe_state(scene: FaultScene) -> str:
     if scene.arena is None:
-        return ". It worked in place: its arrays may be half written."
+        return ". It worked in place: its arrays may be partly written."
     return AS_BEFORE
 
 
 def _guard() -> str:
-    return ": guard the access with an if, or check the sizes it was launched with"
+    return ": guard the access with an if, or check the sizes of the launch"
 
 
 def _describe_address(fault: Fault, scene: FaultScene) -> str:

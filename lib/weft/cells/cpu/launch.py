@@ -342,8 +342,8 @@ class CpuLauncher:
             expected = 8 if param.pointer else kind.size if kind else size
             if count != room or size != expected:
                 raise ArgumentError(
-                    f"{self.name}: {param} has {size} bytes, not the {expected} "
-                    f"of {param.type}: write its type without a macro"
+                    f"{self.name}: {param} has {size} bytes, but {param.type} has "
+                    f"{expected}: write the type without a macro"
                 )
         self.binder.compare(sizes)
         return sizes
@@ -354,8 +354,9 @@ class CpuLauncher:
         for param, value, size in zip(self.params, bound, self.sizes):
             if isinstance(value, bytes) and len(value) != size:
                 raise ArgumentError(
-                    f"{self.name}: {param} has {size} bytes, {len(value)} are given: "
-                    f"the fields must be C's, in C's order (NumPy: align=True)"
+                    f"{self.name}: {param} has {size} bytes, but {len(value)} are "
+                    f"given: the fields must be those of the C struct (NumPy: "
+                    f"align=True)"
                 )
 
 

@@ -69,7 +69,7 @@ def last_report() -> Report | None:
 
 
 def tell(module: Cell, launch: WatchedLaunch, always: bool = False) -> None:
-    """Show the findings of a completed launch, each once per run of a cell.
+    """Show the findings of a completed launch that are new in this run of the cell.
 
     always: also show findings that have been shown before.
     """
@@ -272,8 +272,8 @@ def _explain_fault(
         if "ran longer than the limit" in text:
             text = (
                 f"it ran longer than {timeout:g} s under the watch build, {SLOWDOWN}, "
-                f"and was stopped: allow it more with timeout= (--timeout), or run it "
-                f"unwatched (--fast)"
+                f"and was stopped: allow more time with timeout= (--timeout), or run "
+                f"it unwatched (--fast)"
             )
         message = _with_line(report, ending, f"{launch.kernel}: {text}")
         block, thread = ending.block, ending.thread

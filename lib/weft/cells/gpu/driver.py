@@ -1,6 +1,6 @@
 """The part of the CUDA driver API that cells need; base/device.py declares it.
 
-Handles are declared as numbers (uintptr_t), so a launch converts nothing. torch owns
+Handles are numbers (uintptr_t), so that a launch need not convert them. torch owns
 the context: each call works in the primary context of the device that torch uses. The
 signatures are the same in CUDA 12 and 13: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
@@ -67,11 +67,11 @@ def lost_message(status: int, doing: str) -> str:
     cause = STICKY[status]
     message = f"{doing}: {cause} ended a kernel on the GPU (CUDA error {status})"
     if status == 710:
-        message += "; the line printed above names the file, line and thread"
+        message += "; the line printed above reports the file, line and thread"
     return (
         f"{message}. CUDA cannot go on in this process: restart the kernel. "
-        "The same cell on the CPU (--cpu) names the thread and the array, and "
-        "--isolated keeps such a fault away from the notebook"
+        "The same cell on the CPU (--cpu) reports the thread and the array, and "
+        "--isolated protects the notebook from such a fault"
     )
 
 

@@ -161,10 +161,10 @@ class GpuLauncher:
         shared: int = 0,
         otherwise: Callable[[tuple[Any, ...], Rooms], None] | None = None,
     ) -> Callable[..., None]:
-        """Return the kernel in this shape, to be called with its arguments.
+        """Return a function of the kernel's arguments that launches in this shape.
 
-        otherwise: called for arguments that the quick way rejects, which includes those
-            of the first launch. It passes the rooms on to the careful way.
+        otherwise: called for arguments that the quick way rejects, which include the
+            first launch's arguments. It passes the rooms on to the careful way.
         """
         rooms: Rooms = {}
 
@@ -188,7 +188,7 @@ def parse_dimensions(value: Any, name: str, kernel: str) -> tuple[int, int, int]
         sizes = []
     if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
         raise ArgumentError(
-            f"{kernel}: {name} = {value!r}: want one to three whole numbers of at "
+            f"{kernel}: {name} = {value!r}: expected one to three whole numbers of at "
             f"least 1"
         )
     return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
@@ -338,8 +338,8 @@ def _check_structs(binder: Binder, bound: list[Any], sizes: Sequence[int]) -> No
     for param, value, size in zip(binder.params, bound, sizes):
         if isinstance(value, bytes) and len(value) != size:
             raise ArgumentError(
-                f"{binder.kernel}: {param} has {size} bytes, {len(value)} are given: "
-                f"the fields must be C's, in C's order (NumPy: align=True)"
+                f"{binder.kernel}: {param} has {size} bytes, but {len(value)} are "
+                f"given: the fields must be those of the C struct (NumPy: align=True)"
             )
 
 
@@ -356,7 +356,7 @@ def _device_of(kernel: str, arrays: list[Array | None], target: LaunchTarget) ->
 
 
 def _keep(arrays: list[Array | None], number: int, device: int) -> None:
-    """If Python frees a tensor, keep its memory until the other stream is done."""
+    """Keep the memory of tensors, even freed ones, until this stream is done."""
     stream = torch.cuda.ExternalStream(number, device=device)
     for array in arrays:
         if array and isinstance(array.owner, torch.Tensor):

@@ -73,7 +73,7 @@ class GpuModule:
 
         sync: wait after each launch; None: only if the source prints or asserts.
         cooperative: let the grid's blocks wait for each other; None: only if the kernel
-            does so (grid.sync()).
+            calls grid.sync().
 
         Raises ArgumentError, DeviceLost, OutOfMemory or KernelError.
         """
@@ -197,8 +197,8 @@ class GpuModule:
             expected = 8 if param.pointer else kind.size if kind else size
             if size != expected:
                 raise ArgumentError(
-                    f"{binder.kernel}: {param} has {size} bytes, not the {expected} "
-                    f"of {param.type}: write its type without a macro"
+                    f"{binder.kernel}: {param} has {size} bytes, but {param.type} has "
+                    f"{expected}: write the type without a macro"
                 )
         if len(sizes) != len(binder.params):
             raise ArgumentError(
@@ -451,7 +451,7 @@ def _plan_launch(
     limit = driver.device_attribute(device, "threads")
     if threads > limit:
         raise ArgumentError(
-            f"{kernel}: block = {blocks} has {threads} threads, at most {limit} fit"
+            f"{kernel}: block = {blocks} has {threads} threads; at most {limit} fit"
         )
     most = driver.function_attribute(function, "threads")
     if threads > most:
@@ -471,7 +471,7 @@ def _allow_shared(kernel: str, function: int, device: int, shared: int) -> None:
     if not isinstance(shared, int) or not 0 <= shared <= available:
         raise ArgumentError(
             f"{kernel}: {shared} bytes of dynamic shared memory; this GPU has "
-            f"{available} for it, besides the kernel's {static} static bytes"
+            f"{available} left after the kernel's {static} static bytes"
         )
     if shared + static > _DEFAULT_SHARED:
         current = driver.function_attribute(function, "dynamic")

@@ -145,7 +145,7 @@ def nvrtc_version() -> tuple[int, int]:
 
 
 def list_architectures() -> list[str]:
-    """List NVRTC's targets: sm_75, sm_80 ... without the suffix letter of some."""
+    """List NVRTC's targets: sm_75, sm_80 ..., all without suffix letters."""
     count = ffi.new("int *")
     _check(_open_library().nvrtcGetNumSupportedArchs(count))
     archs = ffi.new("int[]", count[0])
@@ -159,7 +159,7 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
     options = [f"--gpu-architecture={arch}", "-lineinfo", "--ptxas-options=-v"]
     if nvrtc_version() >= (12, 9):
         # If there is a driver, newer versions cache their results, and ptxas reports
-        # nothing about cached ones. stored.py caches both.
+        # nothing about cached ones. stored.py caches results and reports.
         options.append("--no-cache")
     if not any(re.match(r"--?std=", flag) for flag in user_flags):
         options.append("-std=c++17")
@@ -212,7 +212,7 @@ def include_folders() -> tuple[str, ...]:
     for part in ("cudart", "cccl", "nvcc", "curand"):
         try:
             folder = find_nvidia_header_directory(part)
-        except Exception:  # an older pathfinder does not know this part
+        except Exception:  # an older pathfinder does not support this part
             folder = None
         if folder:
             folders[folder] = None
@@ -274,7 +274,7 @@ def _compile(source, name, options, requested, texts) -> CompiledProgram:
 
 
 def parse_usage(log: str) -> dict[str, Usage]:
-    """Parse the output of `--ptxas-options=-v` in the log, by mangled name."""
+    """Return each kernel's Usage, by mangled name, from ptxas's messages in the log."""
     usage = {}
     pieces = re.split(r"Compiling entry function '([^']+)'", log)
     for kernel, text in zip(pieces[1::2], pieces[2::2]):
@@ -412,7 +412,7 @@ def _check_arch(arch: str) -> None:
     if arch.rstrip("af") not in supported:
         version = ".".join(map(str, nvrtc_version()))
         raise BuildError(
-            f"NVRTC {version} does not compile for {arch}, but for "
+            f"NVRTC {version} does not compile for {arch}, only for "
             f"{', '.join(supported)}. A newer GPU needs a newer NVRTC "
             f"({_CURE} --upgrade)"
         )

@@ -30,7 +30,7 @@ TOO_FAR = (
 )
 
 
-# Advice for the access patterns of a race whose two accesses belong together.
+# Advice for two common races, by the pattern of their accesses.
 PATTERNS = {
     UPDATE: "looks like threads that update one element at once: each reads the same "
     "old number, and one result overwrites the other. A barrier alone would not help",
@@ -62,7 +62,7 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
             )
         return (
             f"looks like a block that does not fit {array}: the kernel depends on "
-            f"the size of its block; if it may, give block="
+            f"the size of its block; if that is intended, give block="
         )
     element = _own_element(error, trial)
     if kind == "bounds" and element is not None and _describe_beyond(trial, element):
@@ -173,7 +173,7 @@ def _swap_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
 def _turn_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
     for name, value in s.inputs.items():
         if value.ndim == 2 and min(value.shape) > 1:
-            text = f"{name} read along the wrong axis: rows for columns"
+            text = f"{name} read along the wrong axis: rows instead of columns"
             turned = np.ascontiguousarray(value.T).reshape(value.shape)
             yield text, s.inputs | {name: turned}
             turned = np.ascontiguousarray(value.reshape(value.shape[::-1]).T)
@@ -193,7 +193,7 @@ def _reverse_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
 
 
 def _drop_terms(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
-    """Yield inputs without some terms of a sum, for each dimension the output lacks."""
+    """Yield inputs without some terms of a sum, along dimensions the output lacks."""
     if s.want.dtype.kind in "iu" and all(
         a.dtype.kind == "f" for a in s.inputs.values()
     ):
@@ -309,8 +309,8 @@ def guess_precision(s: WrongOutput) -> str | None:
         )
     if excess < 64:
         return (
-            f"more roundings than the bound allows ({excess:.3g} times it): if the sum "
-            f"has more terms, give their number with terms="
+            f"more roundings than the bound allows (the error is {excess:.3g} times as "
+            f"large): if the sum has more terms, give their number with terms="
         )
     return None
 

@@ -49,7 +49,7 @@ class WrongOutput:
         return find_wrong(self.got, self.want, self.bound)
 
     def fits(self, other: np.ndarray, slack: float = 4.0) -> bool:
-        """Return whether `got` is `other` everywhere, up to `slack` times the bound."""
+        """Return whether `got` equals `other`, up to `slack` times the bound."""
         if other.shape != self.got.shape:
             return False
         room = slack * self.bound + 1e-6 * np.abs(widen_floats(other))
@@ -87,18 +87,18 @@ def guess_spacing(
 ) -> str:
     """Describe a number used instead of blockDim.x, as a sentence; "" if none fits.
 
-    name, shape: those of the output; first: the reported run, one of `runs`. One
-    explanation must fit all runs: their blocks begin the same distance apart,
-    regardless of the number of threads.
+    name, shape: the output's; first: the reported run, one of `runs`. One explanation
+    must fit all runs: the blocks begin the same distance apart in each, regardless of
+    the number of threads.
     """
     wrong_runs = [run for run in runs if not run.written.all()]
     if len({run.written.size for run in wrong_runs}) < 2:
         return ""  # A single size allows too many explanations.
     step = _step(max(wrong_runs, key=lambda run: run.written.size))
-    overlap = step < first.threads  # A missing end looks the same.
+    overlap = step < first.threads  # A missing end has the same effect.
     if overlap and not any(r.written.all() and r.blocks > 1 for r in runs):
         return ""
-    is_right = step == first.threads  # In that case there are too few blocks.
+    is_right = step == first.threads  # If so, there are too few blocks.
     if step and not is_right and _is_spaced(runs, [step] * len(runs)):
         return f"looks like {_describe_literal(name, tuple(shape), first, step)}"
     if _is_spaced(runs, [run.blocks for run in runs]) and not is_right:
@@ -190,7 +190,9 @@ def describe_pattern(
     ):
         only = shorten_shape(*good_blocks)
         sentence = f"It is right with blocks of {only} only, as if it depended on that"
-        return sentence + ("." if given else f": if it may, give block={only}.")
+        return sentence + (
+            "." if given else f": if that is intended, give block={only}."
+        )
     sentence = _by_sizes(right, bad, along or {})
     if sentence:
         return sentence
@@ -252,7 +254,7 @@ def _one_block(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> tuple |
 
 def _only_at(sizes: dict[str, int], runs: int) -> str:
     text = " ".join(f"{n}={v}" for n, v in sizes.items())
-    return f"It is right only at {text}, of {runs} runs."
+    return f"It is right only at {text}, one of {runs} runs."
 
 
 # ---- sizes, as compared with the sides of a block -------------------------------
@@ -275,7 +277,7 @@ class _Rule:
 
 
 def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
-    """Describe the sizes that decide, compared with the sides of the block."""
+    """Describe the sizes that decide whether a run fails, relative to the block."""
     for rules, say in ((_multiple_rules, _say_full), (_limit_rules, _say_within)):
         choices = [
             list(rules(name, axes, not along or name in along))

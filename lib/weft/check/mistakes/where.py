@@ -13,7 +13,7 @@ EARLY = "an end that comes one too early: "  # the end of the output
 
 def place(s: WrongOutput) -> str | None:
     region = describe_region(s, s.bad)
-    if region and is_summed(s):  # The end may be that of a sum instead of the output's.
+    if region and is_summed(s):  # The end may belong to a sum, not the output.
         region = region.removeprefix(EARLY)
     return f"{region} wrong, the rest right" if region else None
 
@@ -219,7 +219,7 @@ def _other_places(s: WrongOutput, x: np.ndarray) -> np.ndarray:
 
 
 def _find_equal(s: WrongOutput, x: np.ndarray) -> np.ndarray:
-    """Mark positions inside their row at which the input has the expected number."""
+    """Mark positions within a row at which the input has the expected number."""
     got = s.got.astype(np.int64)
     in_range = (got >= 0) & (got < x.shape[-1])
     return in_range & (

@@ -53,7 +53,7 @@ _GAP = 99  # maximum number of blank lines that replace skipped lines
 
 @dataclass(frozen=True)
 class PreprocessedSource:
-    """Preprocessed text: `own` is the program's, with //@aside lines for `aside`."""
+    """Preprocessed text. `own` is the program's; //@aside lines stand for `aside`."""
 
     own: str
     aside: tuple[str, ...]  # the texts of system headers
@@ -114,8 +114,8 @@ def merge(
 
     host, device: the texts without and with __CUDA_ARCH__. Where they differ, device
         code comes from the second and other functions from the first. Between
-        functions, text of either is kept, except device code that only the first
-        contains: it is for GPUs that lack a feature.
+        functions, the text of both is kept, except device code that only the first
+        contains, since it is for GPUs that lack a feature.
     kind: function that maps an offset into device.own to "device", "host", or ""
         between functions.
     """
@@ -155,7 +155,7 @@ def _after_program_h(marks: list[re.Match[str] | None], simt: str) -> int:
 
 
 class _Sorter:
-    """Receives the lines one by one, and keeps the program's own at their numbers."""
+    """Receives lines one by one; the program's own keep their line numbers."""
 
     def __init__(self) -> None:
         self.own: list[str] = []

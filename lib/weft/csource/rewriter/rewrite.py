@@ -78,7 +78,7 @@ def rewrite_program(source: PreprocessedSource, path: str) -> str:
 
 
 def _device_variables(text: ScannedText) -> set[str]:
-    """Return the names of __device__ variables, and a few unrelated words."""
+    """Return the names of __device__ variables, possibly with unrelated words."""
     names: set[str] = set()
     for match in re.finditer(r"\b__(?:device|constant|managed)__\b", text.code):
         end, code = match.end(), text.code
@@ -111,7 +111,7 @@ def _apply_steps(text: ScannedText) -> ScannedText:
 
 
 def _rewrite_clocks(text: ScannedText) -> str:
-    """Replace clock() in device code: the host's clock() counts microseconds."""
+    """Replace clock() in device code, since the host's clock() counts microseconds."""
     matches = re.finditer(r"(?<![\w.>:])(?:::\s*)?\bclock(?=\s*\(\s*\))", text.code)
     matches = list(matches)
     bodies = device_bodies(text) if matches else []
@@ -334,7 +334,7 @@ def _rewrite_names(text: ScannedText) -> str:
             if is_inline or _INLINE_AFTER.match(text.code, match.end()):
                 edits.append((match.start(), match.end(), ""))
         elif match["cast"]:
-            # The kernel's type determines those of its arguments.
+            # The kernel's type determines its arguments' types.
             edits.append((match.start("cast"), match.end("cast"), ""))
         elif not previous.endswith((".", "->", "::")) and "\n" not in match.group():
             new = f"simt::{match['axis']}({match['index']})"

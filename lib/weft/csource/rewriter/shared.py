@@ -74,10 +74,10 @@ def rewrite_lockstep(text: ScannedText) -> str:
 
 
 def _scope_before(text: ScannedText, offset: int) -> range:
-    """Return the range in which a name declared before `offset` has that meaning.
+    """Return the range in which a declaration that ends at `offset` is valid.
 
-    A parameter's range is the body of its function. Any other name's is the rest of the
-    enclosing braces, or of the file. A class member's is the rest of the file.
+    For a parameter, this is the body of the function; for a class member, the rest of
+    the file; for any other name, the rest of the enclosing braces or of the file.
     """
     open_brackets: list[int] = []
     for match in re.finditer(r"[(){}]", text.code[:offset]):

@@ -4,14 +4,14 @@
     one_rung("tiled").inspect(64, 64, 64)          its memory accesses, by line
     copy_rung("tiled", "mine.cu")                  a copy for the reader to edit
     mine = one_rung("mine.cu")
-    mine.check(); rows = mine.race(1024)           check it, and time it beside cuBLAS
+    mine.check(); rows = mine.race(1024)           check it, and race it against cuBLAS
     results = Results(rows)                        rows measured here, or committed ones
     results.tflops("tiled"); results.ladder(["naive", "tiled"])
 
 code            rung files and their differences; drawings of the orders of tiles
 one_rung        a rung in a separate library
-results         speeds, the ladder so far, the uses of cycles, and waits for registers
-vary_thread_work  08a: one rung with more threads that do less, or fewer that do more
+results         speeds, part of the ladder, the uses of cycles, waits for registers
+vary_thread_work  08a: variants of a rung with more or less work per thread
 """
 
 from .code import (

@@ -46,7 +46,7 @@ def rung_path(name: str | Path) -> Path:
 
 
 def rung_name(path: Path) -> str:
-    """Return the name of a rung in its file's line of the table.
+    """Return a rung's name from the line MATMUL_RUNG(name, ...) of its file.
 
     Raises ArgumentError if the file has no such line.
     """
@@ -78,9 +78,9 @@ def print_common_lines(old: str | Path, new: str | Path) -> None:
 
 
 def difference(old: str | Path, new: str | Path, context: int = 2) -> list[str]:
-    """Return the lines of a diff of two rungs' kernels, after " ", "-", "+" or "@".
+    """Return the lines of a diff of two kernels; each begins with " ", "-", "+" or "@".
 
-    The old kernel is renamed to the new one, so that the name is no difference.
+    The old kernel gets the name of the new one, so the names do not differ.
     """
     old_code, new_code = _read_codes(rung_path(old), rung_path(new))
     return _compare_lines(old_code, new_code, old_code, new_code, context)
@@ -125,7 +125,7 @@ def _read_codes(before: Path, after: Path) -> tuple[str, str]:
     old, new = rung_name(before), rung_name(after)
     renamed = re.sub(rf"\bmatmul_{old}\b", f"matmul_{new}", kernel_code(before))
     code = kernel_code(after)
-    if OUTSIDE in code:  # A file outside kernels/matmul includes it by its path.
+    if OUTSIDE in code:  # The new file is outside kernels/matmul.
         renamed = renamed.replace('"matmul.h"', OUTSIDE)
     return renamed, code
 
@@ -148,9 +148,9 @@ def _split_pieces(code: str) -> list[str]:
 def _compare_lines(
     before: str, after: str, old: str, new: str, context: int
 ) -> list[str]:
-    """Return a diff of `before` and `after` with the lines of `old` and `new` instead.
+    """Return a diff of `before` and `after` that shows the lines of `old` and `new`.
 
-    Those may be highlighted versions of the same code.
+    `old` and `new` are the same code, which may be highlighted.
     """
     pieces, other_pieces = _split_pieces(before), _split_pieces(after)
     rows, others_shown = _break_alike(pieces, old), _break_alike(other_pieces, new)
@@ -180,7 +180,7 @@ def _break_alike(pieces: list[str], text: str) -> list[str]:
 
 
 def _highlight(code: str) -> str:
-    """Return HTML in which no element spans lines, even for a long comment."""
+    """Return the highlighted code as HTML in which no element spans several lines."""
     return re.sub(
         r"(<span[^>]*>)(.*?)</span>",
         lambda m: "\n".join(f"{m[1]}{part}</span>" for part in m[2].split("\n")),
@@ -190,7 +190,7 @@ def _highlight(code: str) -> str:
 
 
 def _mark_changes(lines: list[str]) -> str:
-    """Return the diff's lines after their marks, on faint green and red."""
+    """Return the diff's lines as HTML: marked, with changes on faint green or red."""
     rows = []
     for line in lines:
         mark, code = line[:1], line[1:]
@@ -211,8 +211,9 @@ Tile = tuple[int, int]  # row and column, in tiles
 def tile_order(down: int, across: int, group: int) -> list[Tile]:
     """Return the order in which rung `pipeline` computes down x across tiles.
 
-    It goes through groups of `group` rows, and column by column through each group; 1:
-    row by row. place_of() in kernels/matmul/10_pipeline.cu does the same.
+    The order goes through groups of `group` rows, and column by column through each
+    group: row by row if `group` is 1. place_of() in kernels/matmul/10_pipeline.cu
+    computes the same order.
     """
     order = []
     for first in range(0, down, group):
@@ -232,7 +233,7 @@ def stages_drawn(
     for number, (name, (loads, works)) in enumerate(plans.items()):
         top = 3.2 * number
         for row, (spans, colour) in enumerate(((loads, READ), (works, THREAD))):
-            lanes: list[float] = []  # the ends of the lanes in which loads overlap
+            lanes: list[float] = []  # ends; overlapping loads have several lanes
             for tile, (start, end) in enumerate(spans):
                 lane = next((i for i, t in enumerate(lanes) if t <= start), len(lanes))
                 lanes[lane : lane + 1] = [end]
@@ -251,7 +252,8 @@ def stages_drawn(
 def order_drawn(ax: Axes, order: Sequence[Tile], blocks: int, title: str) -> None:
     """Draw the tiles of c with their numbers; the first wave of blocks is purple.
 
-    Blue tiles beside and above are the rows of a and columns of b that it reads.
+    Blue tiles to the left and above are the rows of a and the columns of b that the
+    first wave reads.
     """
     row_count, across = (1 + max(tile[i] for tile in order) for i in (0, 1))
     for number, (row, col) in enumerate(order):

@@ -1,8 +1,8 @@
 """One rung of the matmul ladder in a separate library: a reader's, or the lab's.
 
-Its file looks like those of kernels/matmul: it includes "matmul/matmul.h" and ends with
-MATMUL_RUNG(name, ...). matmul.cu is compiled with only that name in its list. A rung
-that is wrong or does not compile thus affects no other rung, and no file of the
+The file has the form of the files in kernels/matmul: it includes "matmul/matmul.h" and
+ends with MATMUL_RUNG(name, ...). matmul.cu is compiled with only that name in its list.
+A rung that is wrong or does not compile thus affects no other rung, and no file of the
 checkout changes.
 """
 
@@ -38,17 +38,17 @@ _TABLE = """\
 # Files that several rungs share: copies of operands, and sums of parts.
 _SHARED = ("pack.cu", "partials.cu")
 _CALLED = re.compile(
-    r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b|\bCHOICE\((\w+),"  # of 40_tuned.cu
+    r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b|\bCHOICE\((\w+),"  # in 40_tuned.cu
 )
 _DEFINED = re.compile(r"^\w+ matmul_(\w+?)_(?:run|scratch|us)\(", re.M)
-WATCHED = 2**32  # the most multiply-adds that inspect() accepts: many minutes
+WATCHED = 2**32  # the most multiply-adds that inspect() accepts; they take many minutes
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
 
 
 def one_rung(name: str | Path) -> OneRung:
     """Return the rung of a file: "tiled", "03_tiled", or a path that ends in .cu.
 
-    It is compiled at its first use. Raises ArgumentError if there is no such rung.
+    The rung is compiled at its first use. Raises ArgumentError if there is none.
     """
     path = rung_path(name)
     return OneRung(path, rung_name(path))
@@ -64,7 +64,9 @@ def copy_rung(name: str | Path, path: str | Path, own: str = "mine") -> OneRung:
     if path.suffix != ".cu":
         raise ArgumentError(f"{path}: a rung's file ends in .cu")
     if path.exists() and KERNELS in path.resolve().parents:
-        raise ArgumentError(f"{path} is a file of the lab: copy_rung keeps those")
+        raise ArgumentError(
+            f"{path} is a file of the lab, which copy_rung does not overwrite"
+        )
     text = read_without_essay(source)
     text = re.sub(
         rf"\b(matmul_|MATMUL_RUNG\()({rung_name(source)})\b", rf"\1{own}", text
@@ -77,12 +79,12 @@ def copy_rung(name: str | Path, path: str | Path, own: str = "mine") -> OneRung:
 
 
 def _include_from_kernels(include: re.Match) -> str:
-    """Return the #include of a file in kernels/matmul that works in any folder."""
+    """Return an #include in a form that works outside kernels/matmul."""
     return f'#include "{"" if include[1] else "matmul/"}{include[2]}"'
 
 
 def _list_called(path: Path) -> list[Path]:
-    """List a rung's file and, recursively, those of the rungs that it calls."""
+    """List a rung's file and, recursively, the files of the rungs that it calls."""
     files, defined = [path], set(_DEFINED.findall(path.read_text()))
     for file in files:  # The loop appends to this list.
         callees = ("".join(names) for names in _CALLED.findall(file.read_text()))
@@ -100,7 +102,7 @@ class OneRung:
         self.path, self.name = path, name
 
     def library(self, target: str = "cpu", check: bool = False) -> native.Library:
-        """Return the library that contains only this rung. check: for the watch build.
+        """Return the library of only this rung. check: whether it is a watch build.
 
         Raises BuildError with the compiler's messages.
         """
@@ -116,7 +118,7 @@ class OneRung:
         return _open_library(path, target)
 
     def check(self, device: str | None = None) -> RungVerdict:
-        """Check it like every rung; raise Mismatch if it is wrong.
+        """Check the rung with the cases for all rungs; raise Mismatch if it is wrong.
 
         device: "cpu" or "cuda"; None: the GPU if there is one.
         """
@@ -124,10 +126,10 @@ class OneRung:
         return require(lib, lib.rungs[0])
 
     def race(self, size: int | str = 1024, device: str | None = None) -> list[Row]:
-        """Time it beside cuBLAS and torch.mm; return rows of `bench matmul`.
+        """Race the rung against cuBLAS and torch.mm; return rows of `bench matmul`.
 
-        Its row has the impl "mine". Raises Mismatch, without timing it, if it is wrong,
-        and ArgumentError on a CPU, where threads are simulated.
+        The rung's row has the impl "mine". Raises Mismatch, without a race, if the rung
+        is wrong, and ArgumentError on a CPU, where threads are simulated.
         """
         if _choose_target(device) == "cpu":
             raise ArgumentError(
@@ -174,7 +176,7 @@ class OneRung:
         try:
             _check_product(c, a, b, rung)
         except Mismatch as wrong:
-            if report.findings:  # very likely the cause
+            if report.findings:  # The first finding is very likely the cause.
                 raise Mismatch(f"{wrong}; {report.findings[0].text}") from None
             raise
         return report
@@ -212,7 +214,7 @@ def _check_sizes(m: int, n: int, k: int) -> None:
     """Raise ArgumentError unless all sizes are integers and small enough to watch."""
     for name, value in {"m": m, "n": n, "k": k}.items():
         if not isinstance(value, Integral) or value < 1:
-            raise ArgumentError(f"inspect: {name} = {value!r}, want at least 1")
+            raise ArgumentError(f"inspect: {name} = {value!r}, expected at least 1")
     if m * n * k > WATCHED:
         raise ArgumentError(
             f"inspect: {m} x {n} x {k} takes {m * n * k:.1e} multiply-adds; the watch "
@@ -221,7 +223,7 @@ def _check_sizes(m: int, n: int, k: int) -> None:
 
 
 def _run_product(lib: native.Library, arrays: dict[str, Any], sizes: tuple) -> None:
-    """Compute c = a @ b by the library's rung, in the memory of `arrays`."""
+    """Compute c = a @ b with the library's rung, in the memory of `arrays`."""
     ffi, index = native.ffi, lib.rungs[0].index
     options = ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
     size = ffi.new("size_t *")
@@ -246,6 +248,6 @@ def _check_product(
     limit = error_limit(rung.precision, a.shape[1])
     if not error <= limit:  # True for NaN, too.
         raise Mismatch(
-            f"{rung.name} is wrong: its error is {error:.2g} of c (root mean square); "
-            f"{rung.precision} allows at most {limit:.2g}"
+            f"{rung.name} is wrong: the relative error of c is {error:.2g} (root mean "
+            f"square); {rung.precision} allows at most {limit:.2g}"
         )

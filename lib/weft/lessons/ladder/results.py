@@ -1,4 +1,4 @@
-"""The speeds of the rungs, the uses of their cycles, and their waits for registers.
+"""The rungs' speeds, their uses of cycles, and their waits for registers.
 
 ncu counts the cycles of a product (rows of `bench tensor --rungs ncu`). In each cycle,
 each of the four schedulers of a multiprocessor is in one of four states: it starts a
@@ -95,7 +95,7 @@ def print_loop(rung: str) -> None:
 
 
 def cycles_of(row: Row) -> dict[str, float]:
-    """Return the percent of cycles in each state, from ncu's row of an fp32 product."""
+    """Return the percentage of cycles in each state, from ncu's row of a product."""
     running = row["active"] / row["elapsed"]
     added, started = row["fma_pipe"] * running, row["issue"] * running
     return {
@@ -107,10 +107,10 @@ def cycles_of(row: Row) -> dict[str, float]:
 
 
 def stalls_of(row: Row) -> dict[str, float]:
-    """Return the percent of a warp's time for each cause of a wait, longest first.
+    """Return the percentage of a warp's time for each cause of waiting, longest first.
 
-    The keys are ncu's names, for which STALLS has ours. The time in which the warp was
-    ready, but another one was chosen, is not included. {} for rows without counts.
+    The keys are ncu's names; STALLS maps them to ours. The time in which the warp was
+    ready but another one was chosen is not included. {} for rows without counts.
     """
     cycles = row.get("warp_cycles") or math.nan
     shares = {name: 100 * (row.get(f"stall_{name}") or 0) / cycles for name in STALLS}
@@ -129,7 +129,7 @@ def load_cycles() -> dict[str, list[Row]]:
 
 
 def print_cycles() -> None:
-    """Print the uses of the cycles of our products and of cuBLAS's."""
+    """Print how our products and those of cuBLAS use the GPU's cycles."""
     heads: list[str] = []
     for size, pair in load_cycles().items():
         for row in pair:
@@ -145,10 +145,10 @@ def print_cycles() -> None:
 
 
 def print_losses() -> None:
-    """Print the largest loss of cycles of our rung "tuned", and its warps' waits."""
+    """Print where our rung "tuned" loses the most cycles, and what warps wait for."""
     print("tuned: the largest loss, and the speedup without it")
     for size, (row, *_) in load_cycles().items():
-        _, *losses = cycles_of(row).items()  # without the multiply-adds
+        _, *losses = cycles_of(row).items()  # multiply-adds are not a loss
         name, worst = max(losses, key=lambda loss: loss[1])
         print(f"{size:<20}{name}: {100 / (100 - worst):.2f} times")
         stalls = [*stalls_of(row).items()][:3]
@@ -161,11 +161,11 @@ class Results:
     """Rows of `bench matmul`; all rows of one size come from one machine.
 
     A ratio between two cards would be meaningless. The machine of a size is this one if
-    it has measured any product of that size, else that of the first committed results
-    with the size. Products that the machine of a size has not measured are NaN.
+    it has measured any product of that size. Otherwise, it is the machine of the first
+    committed results that include the size. Products not measured on it are NaN.
 
     rows: rows measured here, including peaks; you may append to .rows. told: results in
-    the form of committed_results(); None: those.
+    the form of committed_results(); None: the committed results.
     """
 
     def __init__(self, rows: Sequence[Row] = (), told: list[Any] | None = None):
@@ -177,8 +177,8 @@ class Results:
     ) -> Row | None:
         """Return the fastest row of a rung, "cublas", "torch" or "numpy" at a size.
 
-        None if the machine of this size has not measured it. a and b are stored as
-        (m,k) and (k,n). For a precision in BETTER, any layout counts.
+        Returns None if the machine of this size has not measured it. a and b are stored
+        as (m,k) and (k,n), except that any layout counts for a precision in BETTER.
         """
         matches = [
             row
@@ -194,9 +194,9 @@ class Results:
         return rows[0]["device"] if rows else ""
 
     def ceilings(self, size: int | str = 4096) -> dict[str, float]:
-        """Return the peaks of that device, as timing.peaks.ceilings() does.
+        """Return the peaks of the device that measured a size; see timing.peaks.
 
-        The keys are "gbs" and the precisions (TFLOP/s) that were measured there.
+        The keys are "gbs" and the precisions (TFLOP/s) that were measured on it.
         """
         machine, rows = self._find_rows(size)
         tables = [r["rows"] for r in self.told if r["machine"] is machine]
@@ -269,7 +269,7 @@ def draw_busy_shares(
 
 
 def _select_rungs(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
-    """Return the rows of these rungs, of the reader's own and of the opponents."""
+    """Return the rows of these rungs, of the reader's rungs and of the opponents."""
     return [
         row
         for row in rows
@@ -279,7 +279,7 @@ def _select_rungs(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
     ]
 
 
-# By nvcc 13.0 for sm_90: multiply-adds in a pass of the inner loop, and cycles lost.
+# From nvcc 13.0 for sm_90: multiply-adds in a pass of the inner loop, cycles lost.
 COUNTED = {
     "registers_2d": (512, 375),
     "vectorised": (512, 152),
@@ -295,7 +295,7 @@ COUNTED = {
 @dataclass(frozen=True)
 class RegisterWaits:
     """A rung's waits for registers. fmas: multiply-adds in a pass of the inner loop.
-    waits: cycles lost there. told: whether the counts are those of COUNTED."""
+    waits: cycles lost in it. told: whether the counts come from COUNTED."""
 
     fmas: int
     waits: int
@@ -303,15 +303,16 @@ class RegisterWaits:
 
     @property
     def ceiling(self) -> float:
-        """The fraction of their peak that the multiply-adds can reach, 0 to 1."""
+        """The fraction of the peak of multiply-adds that the loop can reach, 0 to 1."""
         return self.fmas / (self.fmas + self.waits)
 
 
 def register_waits(rung: str | Path, told: bool = False) -> RegisterWaits:
-    """Return a rung's waits, compiled here or from COUNTED; BuildError without both.
+    """Return a rung's waits, from its code compiled here or from COUNTED.
 
     rung: its name or the path of its file. If it has several kernels, the one with the
-    most registers counts. told: whether to prefer COUNTED to a compilation.
+    most registers counts. told: whether to prefer COUNTED to a compilation. Raises
+    BuildError if the rung cannot be compiled and is not in COUNTED.
     """
     path = rung_path(rung)
     name = rung_name(path)
@@ -330,8 +331,8 @@ def register_waits(rung: str | Path, told: bool = False) -> RegisterWaits:
 def counted(code: KernelCode) -> RegisterWaits:
     """Return the waits in the loop with the most multiply-adds, in program order.
 
-    Loops inside it do not count, since a wait for a barrier in the loop over k is a
-    loop itself.
+    Inner loops do not count, since the loop over k contains a small loop for each wait
+    for a barrier.
     """
     fmas = waits = 0
     reused: dict[int, str] = {}

@@ -1,7 +1,7 @@
 """Variants of registers_2d with more or less work for each thread (lesson 08a).
 
     variant(4, 8, folder).inspect(128, 128, 16)     its memory accesses
-    rows(4096)                                      the speed of each, here or elsewhere
+    rows(4096)                                      the speed of each variant
 
 The blocks, their tiles and their reads of a and b stay the same: only the number of
 threads in a block changes. `python -m weft.lessons.ladder.vary_thread_work FILE.json`
@@ -46,8 +46,8 @@ def variant(tm: int, tn: int, folder: Path = FOLDER) -> OneRung:
 def rows(size: int | str = 4096) -> list[Row]:
     """Return a row of `bench matmul` for each of WORKS, with its "tm" and "tn".
 
-    On a GPU, they are measured for cubes of `size`. Without one, they are the committed
-    rows; [] if there are none. Raises Mismatch if a variant is wrong.
+    On a GPU, the variants are measured for cubes of `size`. Without a GPU, the rows are
+    the committed ones; [] if there are none. Raises Mismatch if a variant is wrong.
     """
     if torch.cuda.is_available():
         return [*_measure_works(size)]

@@ -1,7 +1,7 @@
 """Draw a digit, which the lab's own kernels read, layer by layer.
 
     Canvas(cnn)                  in a notebook: a sheet to draw on
-    Reader(cnn).read(image)      the same without a front end: a Reading
+    Reader(cnn).read(image)      without a front end: a Reading
     draw([reading, ...])         readings as a figure
     contact_sheet(images, 10)    many images as a figure
 
@@ -33,10 +33,10 @@ from ...see.view import choose_grid, draw_image, mosaic
 try:
     import anywidget
     import traitlets
-except ImportError:  # Then the figure replaces the sheet.
+except ImportError:  # Without these, a figure replaces the sheet.
     anywidget = None
 
-SIZE, BOX = 28, 20  # sides of an MNIST image, and of the box that its digit fits
+SIZE, BOX = 28, 20  # side of an MNIST image, and of the box around its digit
 SHEET = 140  # side of the drawing that the front end sends
 COMPANIONS = 199  # test digits that share the batch with the drawing
 LAYERS = ("conv1", "pool1", "conv2", "pool2")
@@ -84,7 +84,7 @@ class Reader:
         """Read image (28,28) uint8, in a batch with the companions."""
         if image.shape != (SIZE, SIZE) or image.dtype != np.uint8:
             raise ArgumentError(
-                f"the digit is {image.dtype} {image.shape}, want uint8 (28, 28)"
+                f"the digit is {image.dtype} {image.shape}, expected uint8 (28, 28)"
             )
         batch = torch.from_numpy(np.concatenate([image[None], self.companions]))
         outputs = self.forward(batch.to(self.device))
@@ -114,7 +114,7 @@ class Reader:
 
 
 def centre(strokes: np.ndarray) -> np.ndarray | None:
-    """Return strokes (height,width) uint8 as a digit (28,28) uint8; None without ink.
+    """Convert strokes (height,width) uint8 to a digit (28,28) uint8; None if blank.
 
     MNIST's digits were made in the same way: scaled in proportion to fit 20x20, then
     placed with the center of mass on pixel (14, 14).
@@ -139,13 +139,13 @@ def centre(strokes: np.ndarray) -> np.ndarray | None:
 
 
 def _find_start(mass: np.ndarray) -> int:
-    """Return the start of an axis with this mass that puts its mean near pixel 14."""
+    """Return the pixel at which to start `mass`, so that its mean is near pixel 14."""
     mean = (mass * np.arange(len(mass))).sum() / mass.sum()
     return int(np.clip(round(SIZE / 2 - mean), 0, SIZE - len(mass)))
 
 
 def _build_resampling(new: int, old: int) -> np.ndarray:
-    """Return (new,old): row i has the share of every old pixel in the new pixel i."""
+    """Return a matrix (new,old) of the share of each old pixel in each new pixel."""
     edges = np.arange(new + 1) * old / new
     low = np.maximum(edges[:-1, None], np.arange(old))
     high = np.minimum(edges[1:, None], np.arange(old) + 1)
@@ -216,8 +216,8 @@ class Canvas:
     """A sheet to draw on in a notebook; `cnn` reads the drawing.
 
     Without a front end for widgets (a notebook run by a program, a saved page), or
-    without anywidget, the reader sees the figure of `examples` instead: test digits, by
-    their numbers.
+    without anywidget, the reader sees the figure of `examples` instead: test digits,
+    given by number.
     """
 
     def __init__(self, cnn: Cnn, examples: Sequence[int] = (0, 8, 18)):

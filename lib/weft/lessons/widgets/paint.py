@@ -41,11 +41,11 @@ from ...toolchain.native import convert_int
 try:
     import anywidget
     import traitlets
-except ImportError:  # Then the strip replaces the moving picture.
+except ImportError:  # Without these, the strip replaces the moving picture.
     anywidget = None
 
 LARGEST = 4096  # maximum side, in pixels
-BLOCK = 1024  # maximum number of threads
+BLOCK = 1024  # maximum number of threads per block
 MOMENTS = 5  # number of pictures in a strip
 
 _latest: dict[str, Painting] = {}  # by the kernel's name
@@ -77,8 +77,8 @@ class Painting:
     def frame(self, t: float) -> np.ndarray:
         """Return the picture at time t: (height, width, 4) uint8, RGB and opacity.
 
-        A pixel that is NaN, or that no thread wrote, is transparent. Errors of the
-        launch pass through.
+        A pixel that is NaN, or that no thread wrote, is transparent. Raises the errors
+        of the launch.
         """
         shape = (self.height, self.width, 3)
         image = torch.full(shape, math.nan, device=self.device)
@@ -86,7 +86,7 @@ class Painting:
         return _convert_to_rgba(image).cpu().numpy()
 
     def moments(self, count: int = MOMENTS) -> list[float]:
-        """Return `count` evenly spaced times from 0 on, without the end."""
+        """Return `count` evenly spaced times, from 0 and before the end."""
         return [self.seconds * i / count for i in range(count)]
 
     def strip(self, count: int = MOMENTS) -> Figure:
@@ -102,7 +102,7 @@ class Painting:
         return figure
 
     def timing(self, samples: int = 30) -> Timing:
-        """Time a picture, kernel and transfer, without a front end."""
+        """Time a picture (its kernel and its transfer), without a front end."""
         times = []
         for i in range(samples + 3):
             start = time.perf_counter_ns()
@@ -146,19 +146,18 @@ def paint(
     kernel: launched as kernel[grid, block](image, width, height, t). image is
     height * width `float3`: red, green and blue from 0 to 1, row 0 on top. t is in
     seconds, from 0 to `seconds`. block: threads of a block along x and y. The grid
-    covers the picture, so some threads may be outside of it. device: where the threads
+    covers the picture, so some threads may be outside it. device: where the threads
     run; None: on a GPU, unless there is none or the cell is compiled only for the CPU.
 
     In a notebook, the picture follows its kernel: a cell that assigns another kernel to
     the name repaints it. A new picture starts at the time of the last picture of that
-    name. Raises ArgumentError for invalid sizes; errors of the first launch pass
-    through.
+    name. Raises ArgumentError for invalid sizes, and any error of the first launch.
     """
     width, height = (
         _check_side(n, v) for n, v in [("width", width), ("height", height)]
     )
     if not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
-        raise ArgumentError(f"paint: seconds={seconds!r}, want more than 0")
+        raise ArgumentError(f"paint: seconds={seconds!r}, expected more than 0")
     if device is None:  # Prefer the device of %%cuda --cpu or --gpu, then a GPU.
         device = getattr(getattr(kernel, "module", None), "target", None)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -194,17 +193,17 @@ def paint(
 def _check_side(name: str, value: Any) -> int:
     value = convert_int(f"paint: {name}", value)
     if not 1 <= value <= LARGEST:
-        raise ArgumentError(f"paint: {name}={value}, want 1 to {LARGEST} pixels")
+        raise ArgumentError(f"paint: {name}={value}, expected 1 to {LARGEST} pixels")
     return value
 
 
 def _check_block(block: Sequence[int]) -> tuple[int, int]:
     if not isinstance(block, Sequence) or len(block) != 2:
-        raise ArgumentError(f"paint: block={block!r}, want two numbers: (16, 16)")
+        raise ArgumentError(f"paint: block={block!r}, expected two numbers: (16, 16)")
     x, y = (convert_int("paint: block", side) for side in block)
     if x < 1 or y < 1 or x * y > BLOCK:
         raise ArgumentError(
-            f"paint: block={(x, y)} is {x * y} threads, want 1 to {BLOCK}"
+            f"paint: block={(x, y)} is {x * y} threads, expected 1 to {BLOCK}"
         )
     return x, y
 
@@ -262,7 +261,7 @@ if anywidget:
         place = traitlets.Unicode().tag(sync=True)
         t = traitlets.Float().tag(sync=True)
         playing = traitlets.Bool().tag(sync=True)
-        first = traitlets.Bytes().tag(sync=True)  # shown until Python is idle again
+        first = traitlets.Bytes().tag(sync=True)  # shown while Python is busy
 
         def __init__(self, painting: Painting, first: np.ndarray):
             super().__init__(

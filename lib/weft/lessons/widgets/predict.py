@@ -1,7 +1,7 @@
 """Guess first, then measure: predict("How many GB/s?", 500, "GB/s").measured(rate).
 
-The guess is drawn as a ghost beside the measurement. The user's cache folder keeps a
-score, with one entry per question, so that running a cell again adds none.
+The guess is drawn as a dashed bar above the measurement. The user's cache folder keeps
+a score, with one entry per question, so that running a cell again adds none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...base.store import Kept
 from ...base.style import OURS, REFERENCE
 
 RIGHT = 1.1  # a factor up to this counts as right
-NO_GUESS = "No guess yet: put a number in place of None and run from that cell on."
+NO_GUESS = "No guess yet: replace None with a number and run from that cell on."
 _asked: set[str] = set()  # the questions of this session
 _kept = Kept("guesses")
 
@@ -27,11 +27,11 @@ _kept = Kept("guesses")
 def predict(question: str, guess: float | None, unit: str = "") -> Guess:
     """Return a guess at the answer to a question, before it is measured.
 
-    guess: a number from 0 on, or None for no guess yet; measured() then folds the
-    answer away. Raises ArgumentError for anything else.
+    guess: a number from 0 on; None: no guess yet, so measured() shows the answer
+    folded. Raises ArgumentError for anything else.
     """
     if not isinstance(question, str) or not question.strip():
-        raise ArgumentError(f"predict: the question is a text, not {question!r}")
+        raise ArgumentError(f"predict: the question must be a text, not {question!r}")
     number = None if guess is None else _check_number("guess", guess)
     return Guess(" ".join(question.split()), number, unit)
 
@@ -50,10 +50,10 @@ class Guess:
     unit: str = ""
 
     def measured(self, value: float) -> Measured:
-        """Return the answer, drawn beside the guess, with the score so far.
+        """Return the answer, drawn with the guess, and the score so far.
 
         value: a number from 0 on, in the guess's unit. Without a guess, the answer is
-        folded away, and the score does not change.
+        folded, and the score does not change.
         """
         truth = _check_number("measured", value)
         if self.guess is not None:
@@ -80,7 +80,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class GuessScore:
-    """The quality of the guesses. factors: guess over truth, if both are above 0.
+    """The quality of the guesses. factors: guess / truth, if both are above 0.
     session: the number of questions guessed in this session."""
 
     factors: list[float] = field(default_factory=list)
@@ -100,7 +100,7 @@ class GuessScore:
 
     @property
     def lean(self) -> float:
-        """The geometric mean of guess over truth; above 1, the guesses are high."""
+        """The geometric mean of guess / truth; above 1, the guesses are high."""
         if not self.factors:
             return math.nan
         return float(np.exp(np.mean(np.log(self.factors))))
@@ -128,9 +128,9 @@ class GuessScore:
 
 @dataclass(frozen=True)
 class Measured:
-    """A guess beside its answer, as text, HTML and SVG.
+    """A guess and the answer, as text, HTML and SVG.
 
-    Without a guess, the text omits the answer and the HTML folds it away; value,
+    Without a guess, the text omits the answer and the HTML shows it folded; value,
     sentence and svg() always contain it.
     """
 
@@ -142,7 +142,7 @@ class Measured:
 
     @property
     def sentence(self) -> str:
-        """The guess and the answer in a sentence with their ratio."""
+        """A sentence with the guess, the answer and their ratio."""
         value = _format_value(self.value, self.unit)
         if self.guess is None:
             return f"It is {value}."
@@ -161,7 +161,7 @@ class Measured:
         return f"You guessed {guess}, it is {value}: {ratio}."
 
     def svg(self) -> str:
-        """Draw the two bars; that of the guess is dashed and hollow."""
+        """Draw the two bars; the guess's bar is dashed and hollow."""
         return _draw_bars(self)
 
     def __repr__(self) -> str:
@@ -186,7 +186,7 @@ class Measured:
 
 # ---- pictures --------------------------------------------------------------------
 
-_WIDTH, _LEFT, _RIGHT = 640, 90, 110  # of a picture, and of the margins of its bars
+_WIDTH, _LEFT, _RIGHT = 640, 90, 110  # the width of a picture, and its margins
 _TEXT = 'fill="currentColor" font-size="13"'
 
 
@@ -217,7 +217,7 @@ def _draw_bars(m: Measured) -> str:
 
 
 def _draw_dots(factors: list[float]) -> str:
-    """Draw every guess over its truth on a log axis; the last one is opaque."""
+    """Draw the ratio of each guess to the truth on a log axis; the last is opaque."""
     logs = [math.log10(f) for f in factors]
     side = max(1.0, *(math.ceil(abs(x) * 1.02) for x in logs))
     side = min(side, 9.0)
@@ -299,7 +299,9 @@ def _check_number(label: str, value: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not 0 <= number < math.inf:
-        raise ArgumentError(f"predict: {label} is a number from 0 on, not {value!r}")
+        raise ArgumentError(
+            f"predict: {label} must be a number of at least 0, not {value!r}"
+        )
     return number
 
 

@@ -2,10 +2,10 @@
 
 A bound limits how far a correct float32 result may be from the float64 one. It is
 derived, not guessed. With u = 2^-24, a sum of k products differs from the exact one by
-at most 1.01 k u times the same sum over absolute values. This holds for any order, with
+at most 1.01 k u times the sum of the absolute products. This holds for any order, with
 or without fused multiply-adds (Higham, Accuracy and Stability of Numerical Algorithms,
-2nd ed., section 3.1; 1.01 covers the higher orders for k u < 0.01). It is tight enough
-to detect that TF32 was left on.
+2nd ed., section 3.1; 1.01 covers the higher orders for k u < 0.01). The bound is tight
+enough to detect that TF32 was left on.
 
 Each op's file <op>.py contains its twin in PyTorch and its shapes (OP), and the sizes
 to time (BENCH). Its cases(generator) yields inputs, float64 answers and bounds. The
@@ -61,7 +61,7 @@ class Case:
 def sum_bound(terms: int, absolute_sum: Any) -> Any:
     """Return the bound of a float32 sum of `terms` products; see the top of the file.
 
-    absolute_sum: the same sum over absolute values, as a float64 tensor or array.
+    absolute_sum: the sum of the absolute products, as a float64 tensor or array.
     """
     return 1.01 * (terms + 1) * U * absolute_sum + 1e-38
 
@@ -103,7 +103,8 @@ def cases(
     """Yield the cases of `op` with random signed inputs from `seed`.
 
     precision: the rung's precision, which decides the inputs and bounds. wide: number
-    of additional random cases, which also adds large ones; only matmul has them.
+    of additional random cases; if it is not 0, large cases are added, too. Only matmul
+    has either.
     """
     make = cases_file(op).cases
     options = {"precision": precision, "wide": wide}

@@ -14,7 +14,7 @@ from . import Answer, Case, U, autograd, column, random, sum_bound
 def batchnorm2d(x, weight, bias, eps=1e-5):
     """Return (x - mean) / sqrt(var + eps) * weight + bias, per channel of x (n,c,h,w).
 
-    mean and the biased variance are those of this batch; there are no running
+    mean and the biased variance are computed over this batch; there are no running
     statistics. weight and bias are (c). n*h*w must be more than 1.
     """
     return F.batch_norm(x, None, None, weight, bias, True, 0, eps)

@@ -14,8 +14,7 @@ from . import Answer, Case, absolute, autograd, random, sum_bound
 def linear(x, weight, bias=None):
     """Return x (n,in) @ weight (out,in)^T + bias (out) -> (n,out).
 
-    x may have any number of dimensions before the last, and the result has the same
-    ones.
+    x may have any number of dimensions before the last; the result keeps them.
     """
     return F.linear(x, weight, bias)
 

@@ -1,10 +1,10 @@
 """The cases that check the rungs of the matmul ladder.
 
-Beyond sizes, they cover operands stored transposed, alpha, beta, bias and ReLU, and
-arrays off an aligned address. Batches have gaps, or share one matrix. NaN, infinity and
+Besides sizes, they cover transposed storage, alpha, beta, bias, ReLU, and arrays at
+unaligned addresses. Batches have gaps, or share one matrix. NaN, infinity and
 zero times infinity must propagate as in IEEE 754.
 
-The bounds are those of sum_bound(), except that tensor cores add differently. Fasi,
+The bounds come from sum_bound(), except for tensor cores, which add differently. Fasi,
 Higham, Mikaitis and Pranesh ("Numerical behavior of NVIDIA tensor cores", PeerJ
 Computer Science 7:e330, 2021) found that the products of 16-bit and TF32 numbers are
 exact. At least four products at a time, and the running sum, are aligned to the largest
@@ -117,7 +117,7 @@ def cases(generator: torch.Generator, precision: str, wide: int) -> Iterator[Cas
 
 
 def random_product(generator: torch.Generator, largest: int = 70) -> Product:
-    """Return a product with random options, sizes from 1 to `largest`."""
+    """Return a product with random options and random sizes from 1 to `largest`."""
 
     def below(count: int) -> int:
         return int(torch.randint(count, (), generator=generator))
@@ -151,7 +151,7 @@ def error_bound(precision: str, k: int) -> float:
         return truncation + 1.01 * 2.0**-9
     if precision == "3xtf32":
         # The second TF32 number is truncated, so an operand differs from the sum of
-        # both by up to 2^-21. The product of both second numbers, 2^-22, is omitted.
+        # the two by up to 2^-21. The product of two second numbers, 2^-22, is omitted.
         return 3 * truncation + 2 * 2.0**-21 + 2.0**-22
     return truncation
 
@@ -186,7 +186,7 @@ def _make_operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
     for name, shape in (("a", (q.m, q.k)), ("b", (q.k, q.n))):
         count = 1 if q.shared == name else q.batch
         x = torch.randn(count, *shape, generator=generator)
-        # Results exceed the range of fp16, or almost that of float32.
+        # Results exceed the range of fp16, or nearly reach the limit of float32.
         if q.values == "huge":
             x *= 1e4 if dtype == torch.float16 else 1e18
         if q.values == "tiny":  # All elements are subnormal in fp16.
@@ -207,9 +207,9 @@ def _put_specials(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
     b[0, 0, last_n // 2] = 0.0  # multiplied by the infinity at the start of a
     b[0, last_k // 2, last_n] = -inf
     a[0, last_m // 3, last_k // 2] = inf
-    a[0, last_m // 4, 0] = -inf  # just past the end of the previous row
+    a[0, last_m // 4, 0] = -inf  # in memory, just past the end of the previous row
     b[0, last_k // 4, last_n // 3] = nan
-    b[0, 0, 2 * last_n // 3] = inf  # the same, if b is stored transposed
+    b[0, 0, 2 * last_n // 3] = inf  # past the end of a column if b is stored transposed
     c[0, 0, last_n // 5] = nan
     c[0, last_m // 5, 0] = inf
 

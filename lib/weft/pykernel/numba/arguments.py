@@ -57,7 +57,7 @@ class Ready:
 
 
 def pack_codes(types: Sequence[Any]) -> str | None:
-    """Return struct's codes for parameters of Numba's types; None if one has none."""
+    """Return struct's codes for Numba's types; None if a type has no code."""
     codes = ""
     for kind in types:
         if hasattr(kind, "layout") and hasattr(kind, "ndim"):
@@ -72,7 +72,7 @@ def pack_codes(types: Sequence[Any]) -> str | None:
 def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
     """Load a compiled kernel of Numba on the current device, for one shape.
 
-    The result is None if only Numba can launch the kernel, because it is cooperative,
+    The result is None if only Numba can launch the kernel, because it is cooperative
     or takes tuples or complex numbers.
     """
     codes = pack_codes(kernel.argument_types)
@@ -189,7 +189,7 @@ def on_gpu(value: Any) -> bool:
 
 
 def say_once(text: str) -> None:
-    """Print one line to stderr, only the first time."""
+    """Print a line to stderr, unless it has been printed before."""
     if text not in _printed:
         _printed.add(text)
         print(f"weft: {text}", file=sys.stderr)
@@ -227,7 +227,7 @@ def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
 def _check_other(kernel: str, name: str, value: Any) -> Any:
     try:
         if hasattr(value, "__cuda_array_interface__"):
-            describe(value)  # refuses invalid arrays, and any array if there is no GPU
+            describe(value)  # refuses invalid arrays, and all arrays if there is no GPU
             return value
         if hasattr(value, "__array_interface__"):
             return _check_array(kernel, name, np.asarray(value))
@@ -259,7 +259,7 @@ class PlacedArray:
 class Sent:
     """Copies of arrays.
 
-    where: the copies, by the id of each array.
+    where: the copies, by the id of the original array.
     steps: actions that copy the results back.
     """
 
@@ -335,7 +335,7 @@ def _place(array: np.ndarray) -> tuple[object, ...]:
 def _send_one(
     copies: Sent, group: list[np.ndarray], device: torch.device | str
 ) -> None:
-    """Copy one array, of which `group` contains all NumPy objects."""
+    """Copy one array to a device; `group` contains all NumPy objects for it."""
     first = next((a for a in group if a.flags.writeable), group[0])
     tensor = torch.from_numpy(first if _is_plain(first) else np.array(first, order="C"))
     copy = tensor.to(device, copy=True)

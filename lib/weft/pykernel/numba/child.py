@@ -1,6 +1,6 @@
 """The separate process of Numba's simulator: `python child.py FD`.
 
-Launches arrive through the pipe FD, and their results return through it. The module
+The process receives launches and returns results through the pipe FD. The module
 imports nothing from weft, since importing PyTorch alone would take seconds. It corrects
 two faults of the simulator. Two shared arrays on one line were the same array, and
 threads that reached a shared array at the same time could get separate arrays.
@@ -28,7 +28,7 @@ MOST_SHARED = 48 << 10  # bytes of static shared memory, on any GPU
 
 
 class Ended(Exception):
-    """Ends a thread after its original exception was recorded."""
+    """Raised to end a thread after its original exception was recorded."""
 
 
 class Refused(Exception):
@@ -162,7 +162,7 @@ def perform(job, cuda, device, current, kernels):
     # The simulator copies host arrays one by one, so they would no longer overlap.
     values = [device(a) if isinstance(a, np.ndarray) and a.ndim else a for a in values]
     faults = []
-    # The kernel has its modules already, so Numba need not replace them.
+    # Numba need not replace modules in the kernel: make() has done so.
     kernel = cuda.jit(watched(function, faults))
     before = threading.active_count()
     with contextlib.suppress(Ended):

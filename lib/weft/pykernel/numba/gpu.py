@@ -1,7 +1,7 @@
 """Launches on a GPU by numba.cuda.
 
-This module packs a launch with numbers and known tensors, which the driver then queues
-(arguments.py). All other launches take the careful path, through Numba.
+If all arguments are numbers and known tensors, this module packs the launch, and the
+driver queues it (arguments.py). Other launches take the careful path, through Numba.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ class NumbaLaunch:
         self.is_quick = not special and config.shared <= _DEFAULT_SHARED
 
     def quick(self) -> Callable[..., None]:
-        """Return a quick launch for known arguments on torch's current stream.
+        """Return a fast launch function for known arguments and torch's current stream.
 
-        It passes all other arguments to careful().
+        The function passes all other arguments to careful().
         """
         tensors, ready, numbers = arguments.SEEN, self._ready, _NUMBERS
         stream_of = torch._C._cuda_getCurrentRawStream
@@ -150,7 +150,7 @@ class NumbaLaunch:
         return launch
 
     def _remember(self, args: Sequence[Any], converted: Sequence[Any]) -> None:
-        """Prepare a quick launch for later arguments of the same types."""
+        """Prepare a fast launch for later arguments of the same types."""
         kinds = []
         for arg in args:
             kind = arg.__class__

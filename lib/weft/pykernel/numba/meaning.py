@@ -120,7 +120,7 @@ def refuse(function: types.FunctionType, modules: Container[str]) -> None:
 def explain_undefined(name: str) -> str:
     """Return the message about a name that is not defined."""
     if language := without_cuda(name):
-        return f"{name} is not defined: a kernel writes cuda.{language}"
+        return f"{name} is not defined: write cuda.{language} in a kernel"
     return f"{name} is not defined"
 
 
@@ -134,7 +134,7 @@ def _is_known(path: str) -> bool:
 def _has(module: Any, path: str) -> bool:
     try:
         functools.reduce(getattr, path.split("."), module)
-    except Exception:  # names of weft.cuda raise outside kernels
+    except Exception:  # a name of weft.cuda raises an error outside kernels
         return module is cuda and path in VECTORS
     return module is not None
 
@@ -158,7 +158,7 @@ class KernelPart:
     watched: list[tuple[Any, str, Any]] = field(default_factory=list)
 
     def parts(self) -> Iterator[KernelPart]:
-        """Iterate over this part and all parts that it calls, once each."""
+        """Iterate over this part and all parts that it calls, without repetition."""
         visited: dict[int, KernelPart] = {}
         waiting: list[KernelPart] = [self]
         while waiting:

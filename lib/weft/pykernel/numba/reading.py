@@ -48,7 +48,7 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     """Return the type of each of the kernel's names, for arguments like `args`.
 
     The names are in the order of the text: {"c": "float32[1D]", "acc": "float32", ...}.
-    A name that changes its type has both types, "int64, float64". The errors are those
+    A name that changes its type has both types, "int64, float64". Raises the errors
     of compile_ptx().
     """
     cc = (8, 0)
@@ -202,7 +202,7 @@ def _message_sentence(error: BaseException) -> str:
 
 
 def _no_implementation(line: str, text: str) -> str:
-    """Return the missing operation, and the reason, from Numba's candidates."""
+    """Return a sentence about a missing operation, from Numba's candidates for it."""
     match = re.search(
         r"Function\(<(?:built-in )?(?:function|class|ufunc) '?([\w.]+)", line
     )
@@ -211,7 +211,7 @@ def _no_implementation(line: str, text: str) -> str:
     type_list = call[1] if call else ""
     why = re.findall(r"Numba(?:Type|Value)Error: (.+)", text)
     if name in ("getitem", "setitem"):
-        if why:  # the last reasons concern types rather than single values
+        if why:  # the last reason concerns types rather than single values
             return why[-1]
         what = "read by an index" if name == "getitem" else "stored in an element"
         return f"this cannot be {what}: {type_list}"

@@ -2,8 +2,8 @@
 
 On import, Numba reads an environment variable to select the real numba.cuda or the
 simulator. The notebook's process must not select the simulator. The simulator's process
-starts with the first launch, and later launches reuse it. Arrays travel through its
-pipe in both directions. A failed launch leaves them unchanged.
+starts with the first launch, and later launches reuse it. Arrays travel through a pipe
+in both directions. A failed launch leaves them unchanged.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _ask(kernel: str, job: Any, timeout: float) -> Any:
         process.end()
         raise KernelFault(
             f"{kernel}: Numba's simulator ran it longer than {timeout:g} s and was "
-            f"stopped: look for a loop that does not end, or allow more: "
+            f"stopped: look for a loop that does not end, or allow more time: "
             f"numba_jit({kernel}, timeout={2 * timeout:g}). {unchanged}",
             kernel,
         )

@@ -64,7 +64,7 @@ def sim(
     """
     if order not in ORDERS and (isinstance(order, (str, bool)) or int(order) != order):
         raise ArgumentError(
-            f"order is {', '.join(ORDERS)} or a whole number, not {order!r}"
+            f"order must be {', '.join(ORDERS)} or a whole number, not {order!r}"
         )
     runner = SimulatedKernel(PythonKernel(kernel))
     runner.order, runner.timeout, runner.quiet = order, timeout, quiet

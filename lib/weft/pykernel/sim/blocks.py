@@ -44,7 +44,7 @@ class Meeting:
 
 @dataclass
 class Shadow:
-    """The last access of one kind to each address; `block` is its block + 1, or 0."""
+    """The last access of one kind to each address. block: 1 + its block; 0: none."""
 
     block: np.ndarray
     thread: np.ndarray
@@ -60,11 +60,11 @@ class Shadow:
 
 @dataclass
 class Knowledge:
-    """For each other block, which of its accesses are known to have happened before.
+    """The accesses of each other block that are known to have happened before.
 
-    An access in the block's interval j has the stamp 3j if its thread fenced it and
-    released it in that interval, 3j + 1 if its thread only fenced it, and 3j + 2
-    otherwise.
+    An access in the block's interval j has a stamp: 3j if the thread fenced and
+    released the access in that interval, 3j + 1 if it only fenced the access, and
+    3j + 2 otherwise.
 
     all: all accesses with a stamp up to this number are known.
     fenced: all fenced accesses with a stamp up to this number are known.
@@ -108,7 +108,7 @@ class Between:
 
     def __init__(self, layout: MemoryLayout, blocks: int) -> None:
         self.layout, self.blocks = layout, blocks
-        self.clock = 0  # number of intervals examined
+        self.clock = 0  # number of intervals examined so far
         self.shadows: dict[int, Shadow] = {}
         self.known: dict[int, Knowledge] = {}
         self.released: dict[int, Knowledge] = {}  # keyed by the address of an atomic

@@ -7,8 +7,8 @@ whose warps reconverge at the place: in a loop with different numbers of turns, 
 threads that are still in the loop make the later requests.
 
 sectors: the 32-byte pieces of global memory that a request's threads touch together. An
-atomic takes a sector once for each lane that updates the same element of it. Those
-lanes take turns, during which lanes on other elements of the sector are served, too.
+atomic counts a sector as often as the largest number of lanes that update one of its
+elements. Those lanes take turns, and lanes on other elements are served meanwhile.
 (Measured with ncu on an H200, 177 patterns of 32 lanes: 155 take exactly that number,
 and the others, all scattered, one or two sectors more.)
 
@@ -55,7 +55,7 @@ class SiteSums:
         self.intervals[interval.block] = max(known, interval.number)
 
     def more(self, sums: dict[str, np.ndarray], times: int) -> None:
-        """Add these sums `times` times, for as many equal batches."""
+        """Add the sums of `times` equal batches."""
         for name, column in sums.items():
             longest = max(column, self.sums[name], key=len)
             total = np.zeros(len(longest), np.int64)
@@ -216,7 +216,7 @@ def _count_distinct(
 def _count_lane_turns(
     request: np.ndarray, at: np.ndarray, site: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the site of each sector of a request, and the most lanes on an element."""
+    """Return each sector's site, and the most lanes on one of its elements."""
     order = np.lexsort((at, request))
     request, at, site = request[order], at[order], site[order]
     other = np.ones(len(at), bool)
@@ -233,7 +233,7 @@ def _count_lane_turns(
 def _count_atomic_turns(
     group: np.ndarray, first: np.ndarray, word: np.ndarray, banks: np.ndarray
 ) -> np.ndarray:
-    """Return the most lanes on one bank, for each group of lanes."""
+    """Return the largest number of lanes on one bank, for each group of lanes."""
     lengths = np.diff(first, append=len(word))
     number = np.repeat(np.arange(len(first)), lengths)
     place = number * BANKS + word % np.repeat(banks, lengths)
@@ -244,11 +244,11 @@ def _count_atomic_turns(
 def _count_turns(
     group: np.ndarray, first: np.ndarray, word: np.ndarray, banks: np.ndarray
 ) -> np.ndarray:
-    """Return the most distinct words in one bank, for each group of lanes."""
+    """Return the largest number of words in one bank, for each group of lanes."""
     turns = np.ones(len(first), np.int64)
     low = np.minimum.reduceat(word, first)
     high = np.maximum.reduceat(word, first)
-    wide = high - low >= banks  # other groups fit into one row of the banks
+    wide = high - low >= banks  # other groups have at most one word per bank
     if not wide.any():
         return turns
     lengths = np.diff(first, append=len(word))

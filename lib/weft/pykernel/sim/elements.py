@@ -47,7 +47,7 @@ def split_chain(
 def find_static(
     rewriter: Rewriter, base: ast.expr, parts: list[ast.expr]
 ) -> Entity | None:
-    """Return the array of an access to a single element, or None if unknown."""
+    """Return the array of an access to one element; None if it is not known."""
     entity = find_entity(rewriter, base)
     if entity is None or not entity.inline or entity.ndim != len(parts):
         return None
@@ -149,7 +149,7 @@ def rewrite_plain(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript:
 
 
 def flatten_element(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript | None:
-    """Return a shared tile's element by a single number, which is faster in NumPy."""
+    """Return a shared tile's element with a single index, which is faster in NumPy."""
     base, parts = split_chain(rewriter, node)
     entity = find_static(rewriter, base, parts)
     if rewriter.checks or entity is None or entity.origin != "shared":

@@ -214,7 +214,7 @@ def improve_error(error: BaseException, scene: FaultyLaunch) -> BaseException:
     if not chain:
         return error
     if isinstance(error, NameError) and (name := language.without_cuda(error.name)):
-        renamed = NameError(f"{name} is not defined: a kernel writes cuda.{name}")
+        renamed = NameError(f"{name} is not defined: write cuda.{name} in a kernel")
         renamed.name = error.name
         return renamed
     if not isinstance(error, (TypeError, AttributeError)) or chain[-1].tb_next:
@@ -237,8 +237,8 @@ def _explain_index(text: str, place: AccessPlace | None) -> str:
     value = text.partition("'")[2].partition("'")[0]
     hint = HALF if "float" in value else _SEVERAL.get(value, "")
     return (
-        f"an index of {name} is a whole number, but {place.text} has one of type "
-        f"{value}{hint}"
+        f"an index of {name} must be a whole number, but {place.text} has one of "
+        f"type {value}{hint}"
     )
 
 
@@ -268,7 +268,7 @@ def _describe_timeout(inner: TracebackType | None, scene: FaultyLaunch) -> Stop:
         text += f": it is at line {inner.tb_lineno}"
         if turns and max(turns) > 1:
             text += f", and has gone round a while loop {max(turns)} times"
-    text += "; look for a loop that does not end, or allow more with timeout="
+    text += "; look for a loop that does not end, or allow more time with timeout="
     return Stop("hang", text)
 
 
@@ -303,8 +303,8 @@ def _cut_traceback(frames: list[TracebackType]) -> TracebackType | None:
 def shorten_error(error: BaseException) -> BaseException:
     """Hide the simulator's parts of the error's traceback in IPython.
 
-    These parts are its frames, and the parameters that it inserted before the kernel's
-    parameters.
+    These parts are the simulator's frames, and the parameters that it inserted before
+    the kernel's.
     """
 
     def render() -> list[str]:

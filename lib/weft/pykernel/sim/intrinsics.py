@@ -1,4 +1,4 @@
-"""Rewrite each part of the language in a kernel.
+"""Rewrite the names and calls of the kernel language.
 
 The module also evaluates the shape and type of cuda.shared.array and cuda.local.array.
 """
@@ -96,7 +96,7 @@ _VECTORS = {"threadIdx": "t", "blockIdx": "b", "blockDim": "n", "gridDim": "g"}
 _AXES = {f"{name}.{a}": f".{v}{a}" for name, v in _VECTORS.items() for a in "xyz"}
 
 # Functions that wait, with their argument counts. BARRIERS wait for the block and take
-# a value; EXCHANGES wait for lanes of the warp and take their mask first.
+# a value; EXCHANGES wait for lanes of the warp and take a mask first.
 BARRIERS = {"syncthreads_count": 1, "syncthreads_and": 1, "syncthreads_or": 1}
 EXCHANGES = {
     **{"shfl_sync": 3, "shfl_up_sync": 3, "shfl_down_sync": 3, "shfl_xor_sync": 3},

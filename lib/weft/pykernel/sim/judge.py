@@ -234,7 +234,7 @@ class Judge:
         return dataclasses.replace(finding, cure=cures.SOME_ONLY if waited else "")
 
     def _between(self, batch: Batch, met: Meeting) -> Finding:
-        """Describe a race between blocks, from the read or from the earlier line."""
+        """Describe a race between blocks, from its read or its earlier line."""
         row, element = met.row, self._element(batch, met.row)
         finding = self._finding(batch, "race", "", row)
         other_block = None if met.block == MANY else self._block(met.block)

@@ -191,9 +191,9 @@ class SimulatedLaunch:
         )
 
     def _spread(self, raw: np.ndarray) -> None:
-        """Number the last array's elements by their places in a common memory.
+        """Number the last array's elements by their places in a span of memory.
 
-        Its record then has one dimension, which covers the whole span of the array.
+        The array's record then has one dimension, which covers the array's whole span.
         """
         size = raw.dtype.itemsize
         low, high = np.lib.array_utils.byte_bounds(raw)
@@ -376,7 +376,7 @@ class SimulatedLaunch:
     def opens(self, block: int, waiting: dict[int, int]) -> None:
         """Open a barrier for the threads that wait at these places.
 
-        Reports them if they wait at several places, or if other threads reached the
+        Reports a fault if they wait at several places, or if other threads reached the
         kernel's end on a path past the barrier. As on a GPU, threads that have returned
         are not missing.
         """

@@ -187,7 +187,7 @@ class Batch:
             self.address += self.thread * layout.room[self.site]
 
     def rows(self, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a mask's rows, once per granule touched, and the granule addresses."""
+        """Return a mask's rows, one per granule touched, and the granule addresses."""
         rows = np.flatnonzero(where)
         address = self.address[rows]
         if not self.layout.wide:

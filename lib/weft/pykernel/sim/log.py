@@ -105,7 +105,7 @@ class Piece:
         return self.columns.values[self._value : self.end.values]
 
 
-# (piece, function that decodes pieces) -> a replacement for its interval, or None.
+# (piece, function that decodes pieces) -> a replacement for the interval, or None.
 Find = Callable[[Piece, Callable[[list[Piece]], list[Interval]]], Interval | None]
 
 
@@ -187,7 +187,7 @@ class Log:
         if self.shapes:
             rows = np.cumsum(plain_loops.Table(self.shapes).lengths(packed, cut=True))
             packed = packed[: np.searchsorted(rows, KEPT)]
-        packed = packed[:KEPT]  # an endless loop logs more than anyone can view
+        packed = packed[:KEPT]  # since an endless loop logs too much
         loop = np.flatnonzero(packed & (SITES - 1) == plain_loops.HEADER)[-1:]
         if len(loop):
             shape = self.shapes[int(packed[loop[0]]) // SITES]
@@ -380,7 +380,7 @@ class Kind:
     def learn(
         self, layout: MemoryLayout, interval: Interval, shift: np.ndarray
     ) -> None:
-        """Examine an interval of this kind, moved by `shift` from the first."""
+        """Examine an interval of this kind, shifted by `shift` from the first one."""
         batch = Batch(layout, [interval])
         self.clean = next(in_block(batch), None) is None
         if not self.clean:
@@ -424,7 +424,7 @@ class Repeats:
     def find(
         self, piece: Piece, decoded: Callable[[list[Piece]], list[Interval]]
     ) -> Rest | None:
-        """Return the rows to examine in a piece; None if no earlier one is like it."""
+        """Return the rows to examine in a piece; None: the piece must be decoded."""
         layout = self.layout
         layout.grow()
         if layout.version != self._layout:
@@ -448,7 +448,7 @@ class Repeats:
         return None
 
     def forget(self) -> None:
-        """Set the kinds aside, since they may not cover new sites or arrays."""
+        """Set the kinds aside, since they do not cover new sites or arrays."""
         self.past += [kind for _, kind in self._all()]
         self.kinds, self.count, self._layout = {}, 0, self.layout.version
 

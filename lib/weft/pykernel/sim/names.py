@@ -45,7 +45,7 @@ def is_language(value: Any) -> bool:
 def path_of(
     function: types.FunctionType, node: ast.expr, local: Container[str]
 ) -> str | None:
-    """Return the path in the language that a node names, "threadIdx.x", or None."""
+    """Return the path that a node names, such as "threadIdx.x"; None without one."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
         attributes.insert(0, node.attr)

@@ -93,7 +93,7 @@ class Table:
             self.steps[number, : len(shape.steps)] = shape.steps
 
     def lengths(self, packed: np.ndarray, cut: bool = False) -> np.ndarray:
-        """Return the number of rows per entry; a loop's header counts for all its rows.
+        """Return the number of rows per entry; a loop's header counts for all of them.
 
         cut: whether the last loop may be incomplete.
         """

@@ -78,7 +78,7 @@ class RewrittenKernel:
         return order
 
     def holds(self) -> bool:
-        """Return whether all names still have the values that they had at creation."""
+        """Return whether every name still has the value with which it was rewritten."""
         for (function, name), value in self._meanings.items():
             try:
                 if value_of(function, name) is not value:
@@ -250,7 +250,8 @@ class RewrittenKernel:
     ) -> bool:
         """Return whether a loop may wait for another thread's write.
 
-        It may if its condition reads memory or, in an endless loop, if its body does.
+        That is possible if the loop's condition reads memory or, in an endless loop, if
+        the body does.
         """
 
         def path(call: ast.AST) -> str | None:
@@ -322,9 +323,9 @@ class RewrittenKernel:
         if used > MAX_STATIC:
             each = ", ".join(f"{e.name} {e.shape} {e.dtype}" for e in fixed)
             raise ArgumentError(
-                f"{self.kernel.name}: {used} bytes of shared memory ({each}), but at "
-                f"most {MAX_STATIC} (48 KB) may have a size in the source: shape 0 "
-                f"takes it from the launch, up to 227 KB"
+                f"{self.kernel.name}: {used} bytes of shared memory ({each}), but "
+                f"arrays with a size in the source have at most {MAX_STATIC} (48 KB): "
+                f"shape 0 takes the size from the launch, up to 227 KB"
             )
 
 

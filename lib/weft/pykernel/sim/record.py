@@ -133,7 +133,7 @@ class Site:
 
     kind: READ, WRITE or ATOMIC. STEP is the entry of a straight piece of code, recorded
         where active lanes are counted. FENCE is a threadfence or threadfence_system.
-        Both touch no array.
+        Neither touches an array.
     array: number among the launch's arrays; -1 for STEP and FENCE.
     text: the access as written, such as "x[i + 1]".
     file, line, column: the place (lines from 1, columns from 0).
@@ -168,7 +168,7 @@ class Interval:
     block: linear number of the block.
     number: number of barriers that the block had passed before.
     barrier: number of the place of the barrier at the end; -1 at the block's end.
-    left: `barrier` of each of the block's intervals, in order.
+    left: for each interval of the block, in order, its `barrier`.
     """
 
     block: int

@@ -5,7 +5,7 @@
     y = cuda.shfl_xor_sync(m, x, 1)  ->  y = (yield ("xor", 13, m, x, 1))
 
 .log appends to an array of unsigned numbers, which refuses a negative index. NumPy
-refuses an index past the end. Both do so before any element is touched. Files, lines
+refuses an index past the end. Both happen before any element is touched. Files, lines
 and columns remain those of the original source.
 """
 
@@ -128,7 +128,7 @@ class Rewriter(ast.NodeTransformer):
         return self.program.checks and self.program.variants[0].yields
 
     def call_launch(self, name: str) -> ast.stmt:
-        """Build a call of a function of the launch with the thread's number."""
+        """Build a call of the launch's function `name` with the thread's number."""
         return ast.Expr(ast.Call(self.own(name), [load(".lin")], []))
 
     def names(self) -> ast.expr:

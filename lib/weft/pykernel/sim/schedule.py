@@ -1,7 +1,7 @@
 """The schedule of a block's threads.
 
-A kernel that never waits is called once per thread. A kernel that waits is a generator
-for each thread: a turn lasts until the next yield, whose value describes the wait.
+A kernel that never waits is called once per thread. If a kernel waits, each thread is a
+generator: a turn lasts until the next yield, whose value describes the wait.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Block:
                 at_warp[number] = wait if all_lanes else self.named(number, wait)
 
     def named(self, number: int, wait: tuple) -> tuple:
-        """Return a wait with its mask as a number; raise Stop if it lacks the lane."""
+        """Make a wait's mask a number; raise Stop if it lacks the thread's lane."""
         operation, place, mask, value, argument = wait
         if operation == "activemask":
             return wait
@@ -251,7 +251,7 @@ class Block:
         """Release threads when none can continue; raise Stop if that is impossible."""
         active = [n for n, wait in self.at_warp.items() if wait[0] == "activemask"]
         if active:
-            # These are the lanes of a warp that have reached the same place.
+            # activemask returns the lanes of a warp that have reached the same place.
             first = active[0]
             place = self.at_warp[first][1]
             lanes = [
@@ -292,7 +292,7 @@ class Block:
         return Stop("exception", text, self.launch.places[wait[1]]).of(number)
 
     def deadlock(self) -> Stop:
-        """Return the Stop that names a waiting thread and the lanes that never come."""
+        """Return the Stop that names a waiting thread and lanes that never arrive."""
         first = min(self.at_warp, key=lambda n: self.rank[n])
         operation, place, mask, *_ = self.at_warp[first]
         needed = [n for n in self.named_by(first // WARP, mask) if n in self.live]

@@ -82,7 +82,7 @@ class Way:
         self.values: list[ast.expr] = []
 
     def use(self, node: ast.expr) -> ast.expr:
-        """Return a value; its first use includes its computation."""
+        """Return the expression for a value; the first one includes the computation."""
         if isinstance(node, ast.Name) and node.id in self.later:
             return make_walrus(node.id, self.later.pop(node.id))
         return node
@@ -189,7 +189,7 @@ def rewrite_whole(
 
 
 def count_turns(rewriter: Rewriter, node: ast.expr) -> tuple[list[ast.stmt], LoopCount]:
-    """Return the statements before a loop, and its count; raise Odd if unclear."""
+    """Return the statements before a loop, and its count; raise Odd if unknown."""
     kinds = rewriter.variant.kinds
     if not isinstance(node, ast.Call) or kinds.value_of(node.func) is not range:
         raise Odd

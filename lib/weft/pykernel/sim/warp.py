@@ -88,7 +88,7 @@ def exchange_values(
 ) -> dict[int, Any]:
     """Return the result for each lane that has arrived, by lane.
 
-    values, arguments: by lane, its value, and the argument that selects its source.
+    values, arguments: by lane, the value, and the argument that selects the source.
 
     A shuffle from a lane that has not arrived returns the reader's own value.
     """

@@ -15,7 +15,7 @@ from .record import AccessPlace
 
 
 class Stop(Exception):
-    """Ends a thread.
+    """Raised to end a thread.
 
     kind, text: the finding's kind, as in report/cures.py, and its message.
     place: the access, if known.
@@ -33,7 +33,7 @@ class Stop(Exception):
         super().__init__(text)
         self.kind, self.text, self.place = kind, text, place
         self.array, self.index = array, index
-        self.thread: int | None = None  # its linear number, unless a frame contains it
+        self.thread: int | None = None  # linear number, if no frame contains it
 
     def of(self, thread: int) -> Stop:
         """Attribute the stop to a thread that is not running, and return the stop."""
@@ -51,7 +51,7 @@ AGAIN = 5.0
 
 
 class TooLong(Stop):
-    """Raised in the running thread by another one."""
+    """Raised in the running thread by another thread."""
 
     def __init__(self) -> None:
         super().__init__("hang", "")
@@ -114,7 +114,7 @@ class Watchdog:
             return True
 
     def _inspect_thread(self) -> tuple[bool, bool]:
-        """Return whether the thread is in the launch, and whether in a debugger."""
+        """Return whether the thread is in the launch, and whether a debugger runs."""
         inside = debugged = False
         frame: FrameType | None = sys._current_frames().get(self._ident)
         while frame is not None:

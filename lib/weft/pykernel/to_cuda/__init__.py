@@ -86,8 +86,8 @@ class Translation:
 
     text: the CUDA C.
     name: the kernel's name in the text.
-    extents: the additional parameters, which follow the kernel's own, each with the
-        array sides whose length it passes.
+    extents: the additional parameters, which follow the kernel's own. Each one is
+        listed with the array sides whose common length it passes.
     lines: for each line of the text, the number of its source line (0: none) and the
         name of its function.
     functions: the translated Python functions, beginning with the kernel.
@@ -103,7 +103,7 @@ class Translation:
 def to_cuda(kernel: Any, types: Sequence[Any]) -> str:
     """Translate a kernel to CUDA C.
 
-    types: one type for each parameter: an argument as for a launch, "float32", "int",
+    types: for each parameter, an argument as for a launch, or a type: "float32", "int",
         "float", "float32[:, :]", a NumPy dtype or a Numba type. "int" is a size: a
         Python int that is not negative.
 
@@ -127,7 +127,7 @@ def translate(kernel: Any, types: Sequence[Any]) -> Translation:
     )
 
 
-HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"  # the type, not a variable
+HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"  # matches the type, not a variable
 
 
 def translate_kernel(kernel: PythonKernel, arguments: list[Argument]) -> Translation:

@@ -110,7 +110,7 @@ def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
 
 
 def _walk_shape(walk: Any, node: ast.AST) -> None:
-    """Infer the types in a shape, which C then writes with the source's names."""
+    """Infer the types of the names in a shape, since the C text keeps these names."""
     for part in node.elts if isinstance(node, ast.Tuple) else [node]:
         if not isinstance(walk.unit.meaning(part), tuple):
             walk.scalar(part)

@@ -1,4 +1,4 @@
-"""Types of calls in a kernel: of the language, Python, math, and its helpers."""
+"""Infer the types of calls to weft.cuda, Python's builtins, math and helpers."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ WHOLE = ("floor", "ceil", "trunc")
 
 
 def type_attribute(path: str) -> tuple[ScalarType, Span] | None:
-    """Return the type and range of a numeric name in the language; None for others."""
+    """Return the type and range of a number in weft.cuda; None for other names."""
     base, _, axis = path.partition(".")
     if base in _VECTORS and axis in AXES and axis:
         return INT, _VECTORS[base]
@@ -387,7 +387,7 @@ def _type_math(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
         return BOOL, (0, 1)
     if base in WHOLE and name.startswith("math."):
         return INT, walk.span(node.args[0]) if kinds[0].whole else ANY
-    # As on the simulator, integers do not affect the type of the floats.
+    # As on the simulator, integer arguments do not affect the type of the result.
     floats = [k for k in kinds if not k.whole and not k.weak]
     kind = FLOAT
     for other in floats:

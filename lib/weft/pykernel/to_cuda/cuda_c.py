@@ -30,7 +30,7 @@ from ..language import PythonKernel, source_of, value_of
 from . import Translation, translate_kernel
 from .types import Argument, of_argument
 
-CACHED_CONFIGS = 256  # launch shapes kept per runner
+CACHED_CONFIGS = 256  # maximum number of launch shapes kept per runner
 _INT = 2**31
 
 
@@ -61,7 +61,7 @@ class TranslatedKernel:
     def __getitem__(self, key: Any) -> TranslatedLaunch:
         try:
             return self._launches[key]
-        # The key is new or has no hash; other keys may raise other errors.
+        # The key is new or unhashable, or its __hash__() raises another error.
         except Exception:
             pass
         launch = TranslatedLaunch(self, self.kernel.config(key))
@@ -75,7 +75,7 @@ class TranslatedKernel:
         raise ArgumentError(f"{name} is launched as cuda_c({name})[grid, block](...)")
 
     def source(self, *args: Any) -> str:
-        """Return the CUDA C for these arguments, or by default the last launch's."""
+        """Return the CUDA C for these arguments; without any, for the last launch."""
         if args or not self.kernel.parameters:
             return self.translation(*args).text
         if self._last is None:
@@ -86,7 +86,7 @@ class TranslatedKernel:
         return self._last.translation.text
 
     def translation(self, *args: Any) -> Translation:
-        """Return the translation, with its additional parameters and its lines."""
+        """Return the Translation for these arguments."""
         return self._of(args).translation
 
     def _of(self, args: tuple[Any, ...]) -> BuiltKernel:
@@ -102,7 +102,7 @@ class TranslatedKernel:
         """Return the properties of the arguments that select a translation."""
         try:
             return tuple([_argument_key(value) for value in args])
-        # For an unusual argument, use its full type, or raise its error.
+        # For an unusual argument, use its full type, or raise ArgumentError.
         except LookupError:
             arguments = self.kernel.given(args)
             return tuple(self._kinds(arguments))
@@ -139,7 +139,7 @@ class BuiltKernel:
 
     @property
     def compiled(self) -> Any:
-        """The kernel of load_cuda(); a CompileError names lines of the Python code."""
+        """The compiled kernel; a CompileError refers to lines of the Python code."""
         if self._module is None:
             runner, translation = self.runner, self.translation
             try:
@@ -154,7 +154,7 @@ class BuiltKernel:
         return getattr(self._module, self.translation.name)
 
     def extents(self, arguments: dict[str, Any]) -> list[int]:
-        """Return the array sides that the kernel also takes; refuse contradictions."""
+        """Return the array sides to pass as extra arguments; refuse contradictions."""
         values = []
         for name, sides in self.translation.extents:
             lengths = [_shape_of(arguments[side.array])[side.axis] for side in sides]
@@ -164,7 +164,7 @@ class BuiltKernel:
                     raise ArgumentError(
                         f"{self.runner.kernel.name}: {name} is {first.array}.shape"
                         f"[{first.axis}] = {lengths[0]} and {side.array}.shape"
-                        f"[{side.axis}] = {length}: these must be the same"
+                        f"[{side.axis}] = {length}: these must be equal"
                     )
             values.append(lengths[0])
         return values
@@ -175,7 +175,7 @@ class TranslatedLaunch:
 
     def __init__(self, runner: TranslatedKernel, shape: LaunchConfig) -> None:
         self.runner, self.shape = runner, shape
-        # Launches of load_cuda(), by key of the arguments, make later calls cheap.
+        # Prepared launches by key of the arguments; they make later calls cheap.
         self._ready: dict[Any, tuple[BuiltKernel, Any]] = {}
 
     def __call__(self, *args: Any, **named: Any) -> None:
@@ -199,7 +199,7 @@ class TranslatedLaunch:
             raise _on_python_lines(error, built) from None
 
     def prepared(self, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """Return load_cuda()'s launch for these arguments, and its arguments."""
+        """Return the compiled kernel's launch, and all arguments to pass to it."""
         built, shape = self.runner._of(args), self.shape
         where = shape.grid, shape.block, shape.shared, shape.stream
         try:
@@ -260,7 +260,7 @@ def _scope_of(function: Any, name: str) -> Any:
 
 
 class _Closed:
-    """A variable of an enclosing function, with get() as in a scope."""
+    """A variable of an enclosing function; like a scope, it has get()."""
 
     def __init__(self, cell: Any) -> None:
         self.cell = cell

@@ -27,7 +27,7 @@ class UnitWriter:
         self.lines: list[Line] = []
         self.comments: list[Comment] = list(unit.comments)
         self.depth = 1
-        # Whether the variable is constant, by the statement that declares it.
+        # For each declaring statement, whether the variable is constant.
         self.inline: dict[ast.stmt, bool] = {}
         self.before: dict[ast.stmt, list[tuple[str, bool]]] = {}
         self.line = unit.tree.lineno

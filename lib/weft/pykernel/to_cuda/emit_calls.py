@@ -1,4 +1,4 @@
-"""Write calls in C: of the language, math, conversions, atomics, printf, helpers."""
+"""Write calls in C: weft.cuda, math, conversions, atomics, printf and helpers."""
 
 from __future__ import annotations
 
@@ -177,7 +177,10 @@ def _emit_function(exprs: Any, name: str, node: ast.Call) -> CExpression:
 
 
 def _emit_least(exprs: Any, name: str, node: ast.Call) -> CExpression:
-    """Write Python's min() and max(), which keep the first of equals and of NaNs."""
+    """Write Python's min() and max().
+
+    They keep the first value if two values are equal or one is a NaN.
+    """
     kind, args = exprs.kind(node), node.args
     type_ = kind.c
     result = None
@@ -390,7 +393,7 @@ def _emit_atomic(exprs: Any, name: str, node: ast.Call) -> CExpression:
 def _as_unsigned(
     word: str, address: str, operands: list[CExpression], kind: ScalarType
 ) -> CExpression:
-    """Call a function that CUDA has only for unsigned long long, with the same bits."""
+    """Call a function that CUDA has only for unsigned long long on a value's bits."""
     wide = "unsigned long long"
     if kind.c == "double":
         operands = [

@@ -23,7 +23,7 @@ def check_loops(writer: UnitWriter) -> None:
         bodies = {id(loop.body) for loop in loops}
         if name in unit.parameters:
             unit.fail(
-                f"{name} is a parameter and a loop's variable",
+                f"{name} is both a parameter and a loop's variable",
                 "give the loop another name",
                 loops[0].target,
             )
@@ -31,7 +31,7 @@ def check_loops(writer: UnitWriter) -> None:
             within = bodies & {block for block, _ in use.path}
             if not within and not use.store:
                 unit.fail(
-                    f"{name} is used outside of its loop, where C has none",
+                    f"{name} is used outside of its loop, where C does not have it",
                     "assign it to another name within the loop",
                     use.node,
                 )
@@ -62,7 +62,7 @@ def write_for(writer: UnitWriter, one: ast.For) -> None:
 def _write_bound(
     writer: UnitWriter, one: ast.For, node: ast.AST, word: str, type_: str
 ) -> CExpression:
-    """Write a bound of range(), which Python computes once, and C in every turn.
+    """Write a bound of range(), which Python computes once but C in every turn.
 
     A bound that may change during the loop is therefore stored in a constant.
     """
@@ -245,7 +245,7 @@ def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
         element = writer.exprs.expr(target)
         place, type_ = element.text, element.type
     value = writer.exprs.value(one.whole, type_)
-    # Write a = a + x as a += x if C then computes the same.
+    # Write a = a + x as a += x if C then computes the same value.
     left = (
         writer.exprs.expr(one.whole.left) if type_ != "half" else CExpression("", 0, "")
     )

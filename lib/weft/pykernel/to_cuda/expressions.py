@@ -62,7 +62,7 @@ class Expressions:
     # ---- entries ----
 
     def value(self, node: ast.AST, type_: str, stored: bool = True) -> CExpression:
-        """Write an expression as a C type.
+        """Write an expression, converted to a C type.
 
         stored: whether the value is assigned, which converts it implicitly.
         """
@@ -84,7 +84,7 @@ class Expressions:
     def _fits(self, node: ast.AST, value: CExpression) -> None:
         if value.type != "int":
             self.unit.fail(
-                f"{value.text.rstrip('ul')} does not fit into an int, which ends at "
+                f"{value.text.rstrip('ul')} does not fit into an int, which is at most "
                 f"{MOST}",
                 f"write int64({value.text.rstrip('ul')})",
                 node,

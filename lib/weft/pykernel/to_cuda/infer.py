@@ -2,8 +2,8 @@
 
 The source is walked in order until nothing changes. A variable has one type, which
 joins the types of all its values. A span is the least and the largest value, if the
-source shows them. Indices of threads, sizes, loops from 0, and their sums and products
-are never negative, so their `//` and `%` become those of C.
+source shows them. Thread indices, sizes, loop variables from 0 on, and sums and
+products of these are never negative. `//` and `%` of them become C's / and %.
 """
 
 from __future__ import annotations
@@ -370,7 +370,7 @@ class TypeWalk:
         kind = promote(a, b)
         if kind is None:
             self.unit.fail(
-                "int64 and uint64 have no common whole number",
+                "int64 and uint64 have no common integer type",
                 "convert one of them: int64(...)",
                 node,
             )
@@ -415,7 +415,7 @@ class TypeWalk:
         for a, b in itertools.pairwise(kinds):
             if promote(a, b) is None:
                 self.unit.fail(
-                    "int64 and uint64 have no common whole number",
+                    "int64 and uint64 have no common integer type",
                     "convert one of them: int64(...)",
                     node,
                 )

@@ -293,7 +293,7 @@ def _give_same_sign(
 ) -> tuple[CExpression, CExpression]:
     """Cast the operands of an integer comparison so that C compares their values.
 
-    Without a cast, C compares a negative int with an unsigned by its bits.
+    Without a cast, C would convert a negative int to a large unsigned number.
     """
     x, y = (natural_type(t, "bool") for t in (a.type, b.type))
     pair = sorted((x, y))

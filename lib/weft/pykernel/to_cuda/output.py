@@ -128,8 +128,8 @@ def _write_typed(text: str, type_: str) -> str:
 class TranslationOutput:
     """State collected while the units are written repeatedly, until it is stable.
 
-    A Python float is a C float unless more precision is required. If it meets a double,
-    its variable becomes a double in the next round.
+    A Python float is a C float unless more precision is required. A variable whose
+    float is combined with a double becomes a double in the next round.
     """
 
     def __init__(self, units: list[Unit]) -> None:
@@ -179,7 +179,7 @@ class TranslationOutput:
         return f"{name}_" if reserved else name
 
     def array(self, name: str, value: np.ndarray, text: str) -> str:
-        """Return the name of a constant array; `text` declares it as {name}."""
+        """Return the name of a constant array; {name} in `text` is its placeholder."""
         while name in RESERVED or self.array_values.get(name, value) is not value:
             name += "_"
         self.array_values[name] = value
@@ -200,7 +200,7 @@ class TranslationOutput:
     # ---- constants ----
 
     def constant(self, unit: Unit, node: ast.AST, value: Any, weak: str) -> CExpression:
-        """Write a numeric global by its name; constants of math and NumPy by value."""
+        """Write a numeric global by name, but a constant of math or NumPy by value."""
         if isinstance(node, ast.Attribute):
             base = unit.meaning(node.value)
             if getattr(base, "__name__", "") in ("math", "numpy"):
@@ -245,7 +245,7 @@ class TranslationOutput:
         return write_whole(int(value))
 
     def segment(self, unit: Unit, node: ast.Constant) -> str:
-        """Return a number as written in the source; "" if it is not written there."""
+        """Return an integer in the notation of the source; "" if there is none."""
         line = unit.source.line(getattr(node, "lineno", 0)).encode()
         end = getattr(node, "end_col_offset", None) or 0
         text = line[getattr(node, "col_offset", 0) : end].decode(errors="replace")

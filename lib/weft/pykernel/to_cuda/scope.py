@@ -1,4 +1,4 @@
-"""Simplify a function's tree, find homes for its locals, and find unset locals.
+"""Simplify a function's tree, place declarations of locals, and find unset locals.
 
 Desugar reduces the kinds of statements to assignments with one target:
 
@@ -340,7 +340,7 @@ def warn(unit: Unit) -> None:
 
 
 def find_unbound(tree: ast.FunctionDef, names: set[str]) -> list[Unbound]:
-    """Return the first read without a value of each of these locals of a function."""
+    """Return the first read without a value, for each of these locals that has one."""
     search = _UnboundSearch(names)
     search.block(tree.body, set())
     return list(search.unbound.values())
@@ -350,7 +350,7 @@ def find_unbound(tree: ast.FunctionDef, names: set[str]) -> list[Unbound]:
 class _UnboundSearch:
     names: set[str]
     unbound: dict[str, Unbound] = field(default_factory=dict)
-    # By condition, the names that have a value if it is true.
+    # For each condition, the names that have a value if the condition is true.
     given: dict[str, set[str]] = field(default_factory=dict)
 
     def block(self, body: list[ast.stmt], have: set[str]) -> set[str] | None:
@@ -364,7 +364,7 @@ class _UnboundSearch:
                 have = after
             elif isinstance(one, (ast.For, ast.While)):
                 self._reads(one.iter if isinstance(one, ast.For) else one.test, have)
-                # In a turn, names may have values from the previous turn.
+                # In a loop, names may have values from the previous turn.
                 have |= {n for part in one.body for n in _list_stored(part)}
                 self.block(one.body, have)
             elif isinstance(one, (ast.Break, ast.Continue)):
@@ -398,7 +398,7 @@ class _UnboundSearch:
             ):
                 continue
             tests = [test for test, names in self.given.items() if part.id in names]
-            if tests:  # without tests, all assignments follow the read
+            if tests:  # otherwise, all assignments follow the read
                 self.unbound[part.id] = Unbound(part, tests[0])
 
 

@@ -108,7 +108,7 @@ def number(value: float, type_: str) -> CExpression:
 def _write_digits(value: float, type_: str) -> str:
     text = repr(value) if type_ == "double" else str(np.float32(value))
     if type_ == "float" and len(repr(value)) < 9 and float(repr(value)) == value:
-        # Keep the digits of the source, if they are no more than a float's.
+        # Keep the source's digits unless a float has fewer.
         single = np.float32(value)
         text = repr(value) if np.float32(repr(value)) == single else text
     if "e" in text:
@@ -218,7 +218,7 @@ _TOOLS = re.compile(r"#\s*(?:noqa|type:|fmt:|ruff|pylint|pragma|isort|%%|mypy)")
 
 @dataclass(frozen=True)
 class Comment:
-    """One comment; `text` lacks the #; `alone`: no code precedes it on its line."""
+    """One comment. text: without the #. alone: whether no code precedes it."""
 
     line: int
     column: int

@@ -226,7 +226,7 @@ def of_argument(name: str, value: Any) -> Argument:
     if isinstance(value, (int, np.integer)):
         if not -MOST - 1 <= value <= MOST:
             raise ArgumentError(
-                f"{name} = {value}: a Python int becomes C's int, which ends at "
+                f"{name} = {value}: a Python int becomes C's int, which is at most "
                 f"{MOST}: pass np.int64({name})"
             )
         return Argument(INT, bool(value >= 0))
@@ -315,7 +315,7 @@ def _element_type(name: str, dtype: Any) -> ScalarType:
 
 
 def rebase_array(array: ArrayType, root: str) -> ArrayType:
-    """Return the array as the memory of the parameter or local `root`."""
+    """Return the array type with the parameter or local `root` as memory owner."""
     return replace(array, root=root)
 
 

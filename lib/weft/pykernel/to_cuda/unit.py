@@ -1,4 +1,4 @@
-"""A function under translation, the meaning of its names, and its program.
+"""A function under translation, the meaning of its names, and the whole program.
 
 find_meaning() returns the meaning of nonlocal names. A Unit is one function for given
 argument types, and TranslatedUnits is the kernel with its helpers.
@@ -206,7 +206,7 @@ class Unit:
             self.fail(f"{node.id} is not defined", hint, node)
 
     def meaning_is_number(self, node: ast.Name) -> bool:
-        """Return whether a name is not a known array of this function."""
+        """Return whether a name may be a number: it is not a known array."""
         return not isinstance(self.variables.get(node.id), ArrayType)
 
     # ---- sides of arrays ----
@@ -316,7 +316,7 @@ class TranslatedUnits:
         return unit
 
     def _named(self, function: python_types.FunctionType, kinds) -> str:
-        """Return a unique name; a helper's later versions are named after a type."""
+        """Return a unique name; later versions of a helper append a type or number."""
         name = function.__name__
         same = [u for u in self.units if u.function.__name__ == name]
         if same:

@@ -2,13 +2,13 @@
 
 ptx(kernel), sass(kernel)              instructions, below the lines of your source
 occupancy(kernel, threads=256)         how many blocks fit, and what limits them
-profile(kernel)[grid, block](*args)    Nsight Compute's counters beside ours
+profile(kernel)[grid, block](*args)    Nsight Compute's counters next to ours
 
 compilation   find a kernel's source, and compile it with NVRTC, nvcc, ptxas or Numba
 instructions parse PTX and SASS into instructions, their kinds and their loops
 listing       display a kernel's instructions, folded
 residency     occupancy(), its picture, and the limits of a multiprocessor
-profile       profile(): Nsight Compute's counters beside the simulator's
+profile       profile(): Nsight Compute's counters next to the CPU's
 ncu           run Nsight Compute and parse its output; the formulas of its counters
 replay        the process that Nsight Compute profiles
 """
@@ -27,7 +27,7 @@ from .residency import Occupancy, occupancy
 def ptx(kernel: Any, *args: Any, arch: str | None = None) -> View:
     """Return the kernel as PTX, the assembly language that all NVIDIA GPUs share.
 
-    kernel: one of load_cuda() or %%cuda, or the module; cuda_c(k); a Python kernel or
+    kernel: a kernel or module of load_cuda() or %%cuda; cuda_c(k); a Python kernel or
     numba_jit(k), followed by arguments like those of a launch; or the path of a .cu
     file, followed by its kernels' names ("kernels/matmul/01_naive.cu", "matmul_naive").
     arch: an architecture such as "sm_80"; None: that of this machine's GPU, or sm_90
@@ -40,7 +40,7 @@ def ptx(kernel: Any, *args: Any, arch: str | None = None) -> View:
 def sass(kernel: Any, *args: Any, arch: str | None = None) -> View:
     """Return the kernel as SASS, the instructions that one kind of GPU executes.
 
-    The parameters are those of ptx(). It requires nvdisasm: pip install
+    The parameters are the same as for ptx(). sass() requires nvdisasm: pip install
     nvidia-cuda-nvdisasm.
     """
     return _build_view("sass", kernel, args, arch)

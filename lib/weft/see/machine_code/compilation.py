@@ -70,7 +70,7 @@ class MachineCode:
 
 
 def default_arch() -> str:
-    """Return this GPU's architecture, or else sm_90 or the newest known to NVRTC."""
+    """Return this GPU's architecture; without a GPU, sm_90 or NVRTC's newest."""
     import torch
 
     if torch.cuda.is_available():
@@ -98,7 +98,7 @@ def by_nvrtc(
     expressions: Sequence[str],
     headers: Mapping[str, str],
 ) -> MachineCode:
-    """Compile a cell's source as for a launch on that GPU; may raise CompileError."""
+    """Compile a cell's source as a launch on `arch` does; may raise CompileError."""
     program, _ = stored.load_program(source, name, arch, flags, expressions, headers)
     tool = "NVRTC {}.{}".format(*nvrtc.nvrtc_version())
     why = _explain_usage(tool, program.cubin, program.log)
@@ -139,7 +139,7 @@ def _compile_by_nvcc(nvcc: str, file: Path, arch: str, stamp: Any) -> MachineCod
 
 
 def _read_stamp(file: Path) -> tuple[float, ...]:
-    """Return values that change when the file or a header it may include changes."""
+    """Return values that change if the file, or a header it may include, changes."""
     folders = (file.parent, build.KERNELS, COMMON)
     headers = [header for folder in folders for header in folder.glob("*.*h")]
     return tuple(path.stat().st_mtime for path in (file, *headers))
@@ -170,7 +170,7 @@ def _explain_usage(tool: str, cubin: bytes, log: str) -> str:
 
 
 def ptxas() -> str | None:
-    """Return the path of ptxas: on PATH, beside nvcc, or in pip's wheels; or None."""
+    """Return the path of ptxas: on PATH, next to nvcc, or in pip's wheels; or None."""
     if path := shutil.which("ptxas"):
         return path
     if (nvcc := build.nvcc()) and (beside := Path(nvcc).with_name("ptxas")).exists():
@@ -278,7 +278,7 @@ def _find_runner_source(
     if form is None:
         names = ", ".join(runner.kernel.parameters)
         raise ArgumentError(
-            f"{runner.__name__}: its types are those of its arguments: pass them too, "
+            f"{runner.__name__}: the arguments determine its types: pass them too, "
             f"ptx({runner.__name__}, {names})"
         )
     translation, flags = form.translation, form.runner.flags
@@ -335,7 +335,7 @@ def find_usage(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]
     if len(kernels) != 1:
         names = ", ".join(demangle(*one) for one in kernels)
         raise ArgumentError(
-            f"{source.name} has {len(kernels)} kernels, {names}: say which"
+            f"{source.name} has {len(kernels)} kernels, {names}: choose one"
         )
     name = demangle(*kernels[0])
     if kernels[0][1] not in code.usage:

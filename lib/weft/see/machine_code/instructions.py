@@ -101,7 +101,7 @@ class KernelCode:
         return counted(instructions)
 
     def lines(self, indices: Iterable[int]) -> list[int]:
-        """Return the instructions' source lines in the file with most of them."""
+        """Return the instructions' source lines in the file that has most of them."""
         places = [self.instructions[i].place for i in indices]
         files = Counter(file for file, line in places if line)
         if not files:
@@ -175,7 +175,7 @@ def _find_dominators(
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Return each instruction's nearest dominator and its reverse postorder number.
 
-    The algorithm is that of Cooper, Harvey, Kennedy, A Simple, Fast Dominance
+    The algorithm is from Cooper, Harvey and Kennedy, A Simple, Fast Dominance
     Algorithm, 2001. The root, -1, leads to the first instruction of the kernel and of
     each subroutine.
     """
@@ -257,7 +257,7 @@ def list_ptx_kernels(text: str) -> list[str]:
 
 
 def read_ptx(text: str, kernel: str) -> KernelCode:
-    """Parse one kernel and the functions that it calls; KeyError if it is missing."""
+    """Parse a kernel and the functions that it calls; raise KeyError if missing."""
     functions = {name: (kind, body) for kind, name, body in _split_functions(text)}
     files = {number: name for number, name in _FILE.findall(text)}
     if functions.get(kernel, ("", ""))[0] != "entry":

@@ -1,8 +1,8 @@
 """Display a kernel's machine code, folded to its innermost loops, with the source.
 
-The innermost loops, which run most often, are open. Each other part is one line with
-its number of instructions. Memory has the colours of the pictures: blue for reads of
-global memory, orange for writes to it, green for shared memory.
+Only the innermost loops, which run most often, are unfolded. Any other part is one line
+with its number of instructions. Memory has the colours of the pictures: blue for reads
+of global memory, orange for writes to it, green for shared memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...report.html import BOLD, FAINT, PRE, colour_text, make_page, write_title
 from .compilation import KernelSource
 from .instructions import CodeLoop, Instruction, KernelCode, told
 
-SHORT = 48  # A kernel without loops and with at most this many instructions is open.
+SHORT = 48  # A kernel without loops and with at most this many instructions is shown.
 NAMES = {"ptx": "PTX", "sass": "SASS"}
 _MEMORY = {
     **{"global load": READ, "global store": WRITTEN, "global atomic": WRITTEN},

@@ -4,9 +4,9 @@ measure() runs ncu's command line, and explain() reports why ncu returned no cou
 ncu profiles a separate process, which launches the kernels again (replay.py).
 https://docs.nvidia.com/nsight-compute/NsightComputeCli/
 
-Metric pairs ncu's metrics with ours. For their names see "Nvprof Metric Comparison" on
-that page. Our counters sum over the places of report.Counters; ncu's sum over the whole
-GPU.
+Metric pairs ncu's metrics with ours. "Nvprof Metric Comparison" on that page explains
+the names of ncu's metrics. Our counters sum over the places of report.Counters; ncu's
+sum over the whole GPU.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _PLACES = (
 
 
 class NoCounters(KernelError):
-    """Raised if ncu returns no counters; the message has the reason and the cure."""
+    """Raised if ncu returns no counters; the message contains reason and cure."""
 
 
 def find() -> str | None:
-    """Return the path of ncu, from PATH or its installers' folders; else None."""
+    """Return the path of ncu on PATH or in a folder of NVIDIA's installers, or None."""
     if installed := shutil.which("ncu"):
         return installed
     for pattern in _PLACES:
@@ -163,7 +163,7 @@ _KINDS = {"load": "read", "store": "write", "atomic": "atomic"}
 
 @dataclass(frozen=True)
 class Metric:
-    """One number. ncu: the metrics to sum, from which those in `less` are subtracted.
+    """A compared number. ncu: metrics to add. less: metrics to subtract from the sum.
 
     what, space, kind: the column to sum in our counters, and the space and kind of its
     places. exact: whether it is a count that must be equal, not a ratio or a time.
@@ -199,7 +199,7 @@ class Metric:
         )
 
     def theirs(self, found: dict[str, float]) -> float | None:
-        """Return ncu's number; None if ncu did not report all of it."""
+        """Return ncu's number; None if metrics that it requires are missing."""
         values = [found[name] for name in self.ncu if name in found]
         if not values or not all(name in found for name in self.less):
             return None
@@ -216,8 +216,8 @@ def _list_global(kind: str) -> list[Metric]:
     for what in ("requests", "sectors"):
         names = tuple(_L1.format(f"t_{what}", "global", op) for op in _OPS[kind])
         columns = what, "global", _KINDS[kind]
-        # For a sector, some atomics of scattered lanes need one more turn than there
-        # are lanes that share an address: see sim/counters.py.
+        # On a GPU, some atomics of scattered lanes take one or two sectors more than
+        # the lanes that share an address: see sim/counters.py.
         loose = (kind, what) == ("atomic", "sectors")
         name = f"global {kind} {what}"
         metrics.append(Metric(name, names, *columns, exact=True, more=loose))
@@ -284,7 +284,7 @@ ALL = [*COUNTS, *LANES, *MEASURED]
 
 
 def ncu_names(metrics: list[Metric]) -> list[str]:
-    """Return the names to request from ncu, each once."""
+    """Return the names to request from ncu, without duplicates."""
     names = (name for one in metrics for name in (*one.ncu, *one.less))
     return list(dict.fromkeys(names))
 

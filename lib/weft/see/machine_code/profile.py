@@ -1,9 +1,9 @@
-"""profile(kernel)[grid, block](*args): Nsight Compute's counters beside the CPU's.
+"""profile(kernel)[grid, block](*args): Nsight Compute's counters next to the CPU's.
 
-The launch runs in this process under the watch build or the simulator, which count.
-Then ncu launches the same kernel with the same arguments in another process and counts
-too. Comparison is the table of `weft bench counters`: our counters and ncu's, kernel by
-kernel.
+The launch runs in this process under the watch build or the simulator, which counts its
+work. Then ncu launches the same kernel with the same arguments in another process, and
+counts as well. Comparison is the table of `weft bench counters`: our counters and ncu's
+for each kernel.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class Profile:
 def profile(kernel: Any) -> Profiled:
     """Count the work of a launch: profile(kernel)[grid, block](*args) -> Profile.
 
-    kernel: one of load_cuda() or %%cuda, cuda_c(k), or a Python kernel, which ncu runs
-    as CUDA C. The launch writes into its arrays once, like any launch. If ncu is
+    kernel: a kernel of load_cuda() or %%cuda, cuda_c(k), or a Python kernel, which ncu
+    runs as CUDA C. The launch writes into its arrays once, like any launch. If ncu is
     missing or not permitted, the Profile contains only the CPU's counters and the
     reason. Raises the launch's own exceptions on the CPU.
     """
@@ -206,8 +206,8 @@ class Comparison:
         wrong = sum(row["agrees"] is False for row in compared)
         source = f"{self.machine['device']}, {self.machine['date']}"
         return (
-            f"{len(compared)} counters of {kernels} kernels, the CPU's and ncu's: "
-            f"{same} the same, {wrong} different without a reason ({source})"
+            f"{len(compared)} counters of {kernels} kernels, on the CPU and by ncu: "
+            f"{same} equal, {wrong} different without a reason ({source})"
         )
 
     def __repr__(self) -> str:

@@ -29,8 +29,8 @@ def record(
 ) -> tuple[str, dict[str, Any]]:
     """Return (the kernel's plain name, a record with everything to replay the launch).
 
-    kernel: one of load_cuda(), cuda_c(k), or a Python kernel. Arrays are copied in
-    their current state. Raises ArgumentError for a kernel of Numba.
+    kernel: a kernel of load_cuda(), cuda_c(k), or a Python kernel. Arrays are copied in
+    their current state. Raises ArgumentError for a Numba kernel.
     """
     if isinstance(kernel, NumbaKernel):
         name = kernel.name

@@ -92,7 +92,7 @@ class Occupancy:
 
     @property
     def fits(self) -> dict[str, int | None]:
-        """The number of blocks that each resource allows; None if it is not used."""
+        """The number of blocks that each resource allows; None for unused resources."""
         limits = self.limits
         return {
             "threads": limits.warps // self.warps_each,
@@ -140,7 +140,7 @@ class Occupancy:
         return max(self.sweep(), key=lambda one: (one.occupancy, -one.threads))
 
     def next(self) -> str:
-        """Write how one more block would fit.
+        """Describe the saving that makes room for one more block.
 
         Returns "" unless registers or shared memory alone are the limit.
         """
@@ -148,7 +148,7 @@ class Occupancy:
             for registers in range(self.registers - 1, 0, -1):
                 if _limit_by_registers(registers, self.warps_each) > self.blocks:
                     return (
-                        f"one block more fits at {registers} registers a thread, "
+                        f"one more block fits at {registers} registers a thread, "
                         f"{self.registers - registers} fewer"
                     )
         if self.binding == ["shared memory"] and self.blocks:
@@ -157,7 +157,7 @@ class Occupancy:
             excess = self.shared - (room - limits.reserved)
             if room > limits.reserved:
                 return (
-                    f"one block more fits at {room - limits.reserved} bytes of shared "
+                    f"one more block fits at {room - limits.reserved} bytes of shared "
                     f"memory, {excess} fewer"
                 )
         return ""
@@ -197,8 +197,8 @@ class Occupancy:
                 f"is {limits.shared_block}"
             )
         return (
-            f"{self.threads} threads of {self.registers} registers exceed the "
-            f"{REGISTERS} of a multiprocessor"
+            f"{self.threads} threads with {self.registers} registers each exceed "
+            f"the {REGISTERS} of a multiprocessor"
         )
 
     def __repr__(self) -> str:
@@ -239,8 +239,8 @@ def occupancy(
         occupancy(registers=40, shared=16 << 10, threads=256, arch="sm_80")
 
     threads: threads per block; None: the smallest size with the highest occupancy.
-    shared: bytes of shared memory per block; for a kernel, dynamic shared memory in
-    addition to its static. registers: registers per thread, in place of the kernel's.
+    shared: bytes of shared memory per block; for a kernel, only of dynamic shared
+    memory. registers: registers per thread, in place of the kernel's own number.
     arch: an architecture; None: that of this machine's GPU, or sm_90 without a GPU.
     Raises ArgumentError for sizes that no GPU supports.
     """
@@ -266,7 +266,7 @@ def _limit_by_registers(registers: int, warps: int) -> int | None:
     """Return the number of blocks, of `warps` each, that have enough registers.
 
     As in cuda_occupancy.h, each warp's registers are in one of four partitions. CUDA
-    refuses the launch unless each partition could hold an equal share of the block's
+    refuses the launch unless each partition has room for an equal share of the block's
     warps, rounded up.
     """
     if not registers:
@@ -311,7 +311,7 @@ def draw_occupancy(one: Occupancy) -> str:
 
 
 def _draw_room(one: Occupancy, y: float) -> tuple[str, float]:
-    """Draw a bar for each resource, as long as the number of blocks it allows."""
+    """Draw a bar for each resource; its length is the number of blocks that fit."""
     out = [label(0, y, "room for blocks", SMALL, faint=True)]
     counts = [count for count in one.fits.values() if count is not None]
     # A resource far from the limit would squeeze the bars that matter.

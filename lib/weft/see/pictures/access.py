@@ -102,7 +102,7 @@ def _choose_start(
     per = [len(_build_moment(scene, ALL, who).mine) if who else 0 for who in selections]
     busy = [j for j, count in enumerate(per) if count == max(per)]
     middle = min(busy, key=lambda j: _measure_distance(scene, selections[j]))
-    # The thread's arrows would tangle: show those before the first barrier.
+    # All of the thread's arrows would tangle: show those before the first barrier.
     if max(per) > TANGLE and len(times) > 1 and scene.thread is None:
         return (
             int(len(_build_moment(scene, times[1], selections[middle]).mine) > 0),
@@ -118,9 +118,10 @@ def _find_place(scene: Scene, finding: Finding) -> tuple[int, int]:
 
 
 def _measure_distance(scene: Scene, who: tuple[int, int] | None) -> int:
-    """Return a thread's distance from a position off its block's edges and diagonal.
+    """Return a thread's distance from the most instructive place in its block.
 
-    An index is zero at an edge, which makes a less instructive example.
+    That place is off the edges, where an index is 0, and off the diagonal, where two
+    indices are equal.
     """
     x, y, _ = scene.trace.block
     thread = who[1] if who else 0
@@ -138,7 +139,7 @@ def _build_moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Momen
 
 
 def _select_touches(scene: Scene, who: tuple[int, int] | None) -> Touches:
-    """Return all accesses of one thread, in its order."""
+    """Return all accesses of one thread, in the order in which it makes them."""
     block, thread = who or (0, 0)
     return scene.drawn.of(block=block, thread=thread)
 
@@ -150,7 +151,7 @@ def _draw_frame(
     who: tuple[int, int] | None,
     cache: dict,
 ) -> list[str]:
-    """Return the parts for one position of the sliders; `cache` has shared parts."""
+    """Return the parts for one position of the sliders; reuse those in `cache`."""
     moment = _build_moment(scene, time, who)
     text = svg.clipped(_describe(scene, moment), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, text, 13, faint=True)]
@@ -172,7 +173,7 @@ def _draw_frame(
 
 
 def _describe(scene: Scene, moment: Moment) -> str:
-    """Describe the accesses of the selected thread, or of all, in one sentence."""
+    """Describe the selected thread's accesses, or all accesses, in one sentence."""
     time, who = moment.time, moment.who
     if time < ALL:
         row, site = moment.mine, scene.trace.sites[int(moment.mine.site[0])]

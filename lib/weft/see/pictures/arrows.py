@@ -91,7 +91,7 @@ def _trace_path(start: Frame, end: Frame, level: bool) -> list[Frame]:
     Each of them covers the curves between two values of the curve parameter.
     """
     t = np.linspace(0, 1, BOXES + 1)
-    # The inner control points of this coordinate are at the ends.
+    # In this coordinate, each inner control point equals the nearer end point.
     even = 3 * t**2 - 2 * t**3
     ahead = 1.65 * t * (1 - t) ** 2 + 1.35 * t**2 * (1 - t) + t**3
     share = [ahead, even, ahead, even] if level else [even, ahead, even, ahead]
@@ -150,7 +150,7 @@ def arrows(
 def _list_targets(
     elements: np.ndarray, panel: Panel, at: tuple[float, float]
 ) -> np.ndarray:
-    """Select the cells that get an arrow: a few, or the one nearest the thread."""
+    """Select the cells that get an arrow: a few, or the one nearest to the thread."""
     most = 8 if panel.flat and panel.grid.rows == 1 else 6
     if panel.grid.side < ROOM:
         most = 1

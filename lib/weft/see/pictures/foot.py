@@ -80,7 +80,7 @@ MOST = 3  # maximum number of sentences below a picture
 
 
 def findings_of(scene: Scene) -> list[Finding]:
-    """Return the findings to report, with those of the drawn blocks first."""
+    """Return the findings to report, beginning with findings in the drawn blocks."""
 
     def elsewhere(finding: Finding) -> bool:
         at = finding.block
@@ -134,8 +134,8 @@ def marks(
 ) -> str:
     """Mark the cells and threads of findings; a cell outside the array is hollow.
 
-    behind: maps a (block, thread) to the test for points where its arrows are hidden
-    (arrows.Hidden.at).
+    behind: a function that maps a (block, thread) to a test for the points where that
+    thread's arrows are hidden (arrows.Hidden.at).
     """
     out = []
     for finding in findings_of(scene):

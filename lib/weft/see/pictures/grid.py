@@ -133,7 +133,7 @@ def fit(
 
 
 def fit_line(count: int, width: float, height: float, largest: float = LARGEST) -> Grid:
-    """Place cells in one row; from 48 on, in rows of 32, 64, ..., like warps' lanes.
+    """Place cells in one row or, from 48 cells on, in rows of 32, 64, ... (warps).
 
     height: height in pixels for all rows; cells become smaller to fit.
     """
@@ -149,7 +149,7 @@ def fit_line(count: int, width: float, height: float, largest: float = LARGEST) 
 
 
 def binned(values: np.ndarray, grid: Grid, pixels: int = 1000) -> np.ndarray:
-    """Return the largest value in each pixel of an image, at most `pixels` a side.
+    """Return the largest value in each pixel of an image, at most `pixels` per side.
 
     values: (count,), one for each element. Returns (rows, columns) over all planes.
     """

@@ -19,7 +19,7 @@ from .touches import Touches, block_name, size_of
 
 LEVELS = 6  # number of strengths that the eye can distinguish
 BLOCKS = 40  # maximum number of stops of the slider
-# Limit of the record's rows times the slider's blocks, which bounds its stops.
+# Maximum product of the recorded accesses and the stops of the slider.
 ROWS = 1_500_000
 # Width of a column in pixels: reads on the left, writes on the right.
 COLUMN = (WIDTH - 2 * EDGE - 40) / 2

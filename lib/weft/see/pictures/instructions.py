@@ -2,7 +2,7 @@
 
 steps_of() finds the order in which the threads of a warp go through a kernel together.
 A warp that diverges executes both sides of a branch one after the other and reconverges
-after it. It leaves a loop when its last thread does. The place of a step is therefore
+after it. It leaves a loop together with its last thread. A step's place is therefore
 its line and the path of loops around it, each with the number of its turn. Steps of
 different threads with the same place happen together.
 

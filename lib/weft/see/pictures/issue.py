@@ -3,20 +3,20 @@
 A scheduler issues one instruction of one of its warps in a cycle. A warp issues its
 instructions in order. An instruction waits until its inputs are ready and no other warp
 has the slot; the warp that has been ready longest goes first. The warps of a block
-start together, and the next block starts in the cycle in which one ends.
+start together, and the next block starts in the cycle in which another one ends.
 
 The model ignores caches, bandwidth (memory keeps up with any number of loads), the
 compiler, the numbers of sectors and bank conflicts, and floating-point units narrower
 than a warp.
 
-The numbers come from these sources. Each of the four parts of a multiprocessor has a
-scheduler that issues one warp instruction per cycle, on every card from Volta (7.0) on:
-NVIDIA's CUDA C++ Programming Guide, "Multiprocessor Level" and "Compute Capabilities".
-An arithmetic result is ready 4 cycles later: the same chapter. A load from shared
-memory takes about 30 cycles (29 on A100 and H100). A load from global memory that
-misses all caches takes 470 to 540, and a load from the L2 cache about 260: Luo et al.,
-"Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking",
-arXiv:2402.13499. V100 needs 375: Jia et al., arXiv:1804.06826. The model uses 400.
+NVIDIA's CUDA C++ Programming Guide ("Multiprocessor Level", "Compute Capabilities")
+describes the schedulers. From Volta (7.0) on, each of a multiprocessor's four parts has
+a scheduler that issues one warp instruction per cycle. An arithmetic result is ready 4
+cycles later. Luo et al. measured loads ("Benchmarking and Dissecting the Nvidia Hopper
+GPU Architecture via Microbenchmarking", arXiv:2402.13499). A load from shared memory
+takes about 30 cycles (29 on A100 and H100). A load from global memory that misses all
+caches takes 470 to 540, and a load from the L2 cache about 260. On V100, global memory
+takes 375 (Jia et al., arXiv:1804.06826). The model uses 400.
 
 The model must obey Little's law, as in V. Volkov, "Understanding latency hiding on
 GPUs", Berkeley 2016: operations in flight = operations begun per cycle x duration.
@@ -39,7 +39,7 @@ class Model:
 
     schedulers: the number of schedulers, each of which issues one instruction per
     cycle. resident: the maximum number of resident warps on a multiprocessor (64 on
-    A100 and H100, 48 on 8.6 and 8.9).
+    A100 and H100, 48 on compute capability 8.6 and 8.9).
     """
 
     memory: int = 400
@@ -111,7 +111,7 @@ def replay(
     model: Model,
     until: int = 0,
 ) -> Run:
-    """Run `total` blocks, `resident` at a time; repeat `blocks` if there are fewer.
+    """Run `total` blocks, `resident` at a time; repeat `blocks` if it has fewer.
 
     blocks: the programs of each block's warps. until: the number of cycles with spans.
     """

@@ -91,7 +91,7 @@ def _draw_frame(
     name = _write_name(scene, block, warp).capitalize()
     text = f"{name} takes {count_things(len(steps), 'step')}"
     text += f", {partial} of them with some lanes waiting: "
-    text += f"{32 * share:.3g} of 32 lanes are active ({100 * share:.0f} %)."
+    text += f"on average {32 * share:.3g} of 32 lanes are active ({100 * share:.0f} %)."
     out = [label(EDGE, 48, text, 13, faint=True)]
     y = 84.0
     for lane in range(0, WARP, 4):

@@ -130,9 +130,9 @@ def _describe(runs: Sequence[Run], at: int, model: Model) -> str:
         text += f", with {full.warps} in {percent(full.utilisation)}"
     enough = needed(runs)
     if enough > full.warps:
-        text += f"; to issue in all of them would take about {enough}."
+        text += f"; issuing in all of them would take about {enough} warps."
     else:
-        text += f"; about {enough} could issue in all of them"
+        text += f"; about {enough} warps could issue in all of them"
         text += ", if they did not wait at the same time." if _is_lagging(full) else "."
     return label(EDGE, 48, text, 13, faint=True)
 
@@ -213,7 +213,7 @@ def _draw_marks(
     fill: float,
     edge: str,
 ) -> str:
-    """Draw the spans of one state; flat rows become strokes, which take less text.
+    """Draw the spans of one state; in flat rows as strokes, which need less SVG text.
 
     form: the distance between rows, the gap between rows, and the width of a cycle, in
     pixels.
@@ -418,7 +418,7 @@ def replayed(report: Report, model: Model) -> Replayed:
 
 
 def _choose_window(cycles: int, model: Model) -> int:
-    """Choose the number of cycles to draw: all of them, or a few successive loads."""
+    """Choose how many cycles to draw: all, or enough for a few successive loads."""
     long = WINDOW * model.memory
     return max(64, min(cycles, long)) if cycles > long else max(64, cycles)
 

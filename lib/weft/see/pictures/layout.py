@@ -81,7 +81,7 @@ class Moment:
 
 
 def ground(moment: Moment, panel: Panel) -> str:
-    """Draw the accesses of all threads faintly, behind those of one thread."""
+    """Draw all threads' accesses faintly, behind the accesses of one thread."""
     if panel.grid.is_large:
         return _draw_large(moment.of, panel, 0.3)
     out = []
@@ -143,7 +143,7 @@ def _list_kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str
 
 
 def _draw_large(found: Touches, panel: Panel, strength: float) -> str:
-    """Draw an array whose cells are less than a pixel, with an image for each colour.
+    """Draw an array with cells smaller than a pixel, with an image for each colour.
 
     If only a few cells are touched, draw visible marks instead.
     """
@@ -223,7 +223,7 @@ def words(moment: Moment, panel: Panel) -> str:
 
 
 def lines_of(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
-    """Return the current index expressions as (x, y, text, colour before it)."""
+    """Return the current index expressions as (x, y, text, colour of the box)."""
     cache = moment.lines
     if panel.number not in cache:
         cache[panel.number] = _write_lines(moment, panel)
@@ -290,7 +290,7 @@ def axis_labels(moment: Moment, panel: Panel) -> list[tuple[float, float, str, s
 
 
 def names(moment: Moment, at: tuple[float, float]) -> str:
-    """Write the locals' values to the left of the threads, or below at the edge."""
+    """Write the locals' values left of the threads, or below from the edge on."""
     scene, (x, y) = moment.scene, at
     blocks = [moment.who[0]] if moment.who else list(scene.blocks)
     threads = [moment.who[1]] if moment.who else list(range(scene.threads))
@@ -341,7 +341,7 @@ class AccessLayout:
 
 
 def layout_of(scene: Scene) -> AccessLayout:
-    """Place arrays above, below and beside the threads, as they fit."""
+    """Place arrays above, below and to the right of the threads, as they fit."""
     trace = scene.trace
     inputs, outputs, shared = _group_arrays(scene)
     panels, y = stack(inputs, "above", 62.0)
@@ -383,7 +383,7 @@ def layout_of(scene: Scene) -> AccessLayout:
 def _group_arrays(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
     """Group the arrays: above the threads, below them, and in shared memory.
 
-    Arrays that are written are below, unless they have rows and columns.
+    Arrays that are written are below, unless some array has rows and columns.
     """
     found, above, below, shared = scene.found, [], [], []
     written = set(np.unique(found.array[found.writes]).tolist())
@@ -406,13 +406,13 @@ def _group_arrays(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
 
 
 def _count_lines(scene: Scene, number: int) -> int:
-    """Count an array's lines of index expressions: one each for reads and writes."""
+    """Count an array's lines of index expressions: reads and writes have one each."""
     accesses = scene.found.of(array=number)
     return int(accesses.reads.any()) + int(accesses.writes.any())
 
 
 def list_axis_words(scene: Scene, number: int) -> float:
-    """Return the width in pixels of the longest such line, with its mark."""
+    """Return the width in pixels of the longest line of index expressions."""
     accesses, sites = scene.found.of(array=number), scene.trace.sites
     texts = [
         f"{word} " + ", ".join({sites[s].text for s in np.unique(accesses.site[mask])})

@@ -27,10 +27,10 @@ READABLE = 16.0  # smallest cell, in pixels, with room for its index
 class Panel:
     """An array on the drawing. number: its index among the launch's arrays.
 
-    place: "above", "right" or "below" relative to the threads. flat: whether its cells
-    are in a row, or in rows of 32, with its name to their left. room: the available
-    width in pixels. gutter: the width in pixels for row numbers, or for a flat array's
-    name.
+    place: "above", "right" or "below" relative to the threads. flat: whether the cells
+    are in one row, or in rows of 32, to the right of the array's name. room: the
+    available width in pixels. gutter: the width in pixels for row numbers, or for a
+    flat array's name.
     """
 
     number: int
@@ -251,8 +251,8 @@ class Wish:
 def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], float]:
     """Stack the panels of arrays from `top` downwards.
 
-    Short arrays of one dimension share a row, as do those of more dimensions. Returns
-    the panels and the y below them.
+    Short arrays of one dimension share a row, and so do two or three arrays of more
+    dimensions. Returns the panels and the y below them.
     """
     out: list[Panel] = []
     flat = [wish for wish in wishes if wish.flat]
@@ -288,14 +288,14 @@ def _place_together(
 ) -> tuple[list[Panel], float]:
     """Place one-dimensional arrays to the right of those with rows and columns.
 
-    Their lower edges are level, next to the threads. Returns no panels if there is not
-    enough room.
+    The lower edges of all these arrays are level, next to the threads. Returns no
+    panels if there is not enough room.
     """
     rows = [_flatten_wish(wish, "above", 66.0, False, 30) for wish in flat]
     taken = sum(p.gutter + p.before + p.grid.width + 16 for p in rows)
     taken += sum(max(0.0, w.words - p.grid.width) + w.after for w, p in zip(flat, rows))
     free = WIDTH - 2 * EDGE - taken - 26
-    # A separate row would take more height, so the others may be a little smaller.
+    # A separate row would take more height, so wide arrays may be a little smaller.
     if len(wide) > 3 or free < 200 * len(wide):
         return [], top
     out = beside(wide, "above", EDGE, top, free)
@@ -311,7 +311,7 @@ def _place_together(
 def _align_words(line: Sequence[Wish], panels: Sequence[Panel]) -> Sequence[Panel]:
     """Put the index expressions beside the cells, if there is room.
 
-    No arrow from the threads to another row passes there.
+    No arrow from the threads to another row crosses that area.
     """
     wide = EDGE + 24
     for wish, panel in zip(line, panels):

@@ -1,6 +1,6 @@
 """Select the part of a launch to draw, and draw its threads.
 
-Scene holds the selected blocks, threads, arrays and accesses.
+Scene contains the selected blocks, threads, arrays and accesses.
 """
 
 from __future__ import annotations
@@ -331,7 +331,7 @@ def _choose_blocks(
     arrays: Sequence[TracedArray],
     accesses: Touches,
 ) -> tuple[int, ...]:
-    """Choose all blocks if they fit, or a faulty one, or the first with accesses."""
+    """Choose all blocks if they fit, a faulty block, or the first with accesses."""
     count = int(np.prod(trace.grid))
     shared = any(a.space == "shared" for a in arrays)
     if not shared and count > 1 and place_threads(trace, range(count), 0.0):

@@ -179,7 +179,7 @@ def _check_index(name: str, value: Any) -> tuple[int, ...] | None:
 def _check_inside(
     index: tuple[int, ...] | None, sides: Sequence[int], name: str, container: str
 ) -> tuple[int, ...] | None:
-    """Return the index if such a thread or block exists, else raise ArgumentError."""
+    """Return the index; raise ArgumentError if no thread or block has it."""
     if index is None:
         return None
     if any(not 0 <= i < n for i, n in zip(index, sides)):
@@ -221,7 +221,7 @@ def _check_shapes(
         count = functools.reduce(int.__mul__, numbers, 1)
         if count != sizes[name] or min(numbers, default=0) < 1:
             raise ArgumentError(
-                f"shapes: {name} has {sizes[name]} elements, {numbers} are {count}"
+                f"shapes: {name} has {sizes[name]} elements, but {numbers} has {count}"
             )
         out[name] = numbers
     return out

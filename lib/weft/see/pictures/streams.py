@@ -113,7 +113,7 @@ def _draw_timeline(
 def _assign_lanes(spans: list[Span], touch: float) -> list[list[Span]]:
     """Group a row's spans by lane: overlaps longer than `touch` need separate lanes.
 
-    Dependent launch lets kernels of one stream overlap.
+    Kernels of one stream overlap if they use programmatic dependent launch.
     """
     lanes: list[list[Span]] = []
     for span in sorted(spans, key=lambda span: span.start):
@@ -136,7 +136,7 @@ def _draw_marks(
         x, wide = LEFT + span.start * scale, max(span.us * scale, 0.7)
         if wide < NARROW:
             if x + wide <= end + 0.2:
-                continue  # The mark before it would hide it.
+                continue  # The previous mark covers this one.
             dense = 0.45 if hollow else 0.8
             mark = box(x, y, wide, high, colour=colour, fill=dense, radius=0, stroke=0)
         else:

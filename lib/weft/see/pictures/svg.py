@@ -147,8 +147,8 @@ def arrow(
 ) -> str:
     """Draw a curve, vertical (or level) at both ends, with an arrowhead at its end.
 
-    hidden: a function that maps points (x, y) to a mask of those behind something. The
-    curve is faint there, since it would look broken if it ended.
+    hidden: a function that maps points (x, y) to a mask of hidden points. The curve is
+    faint there, since a gap would make it look broken.
     """
     (x0, y0), (x1, y1) = start, end
     way = x1 - x0 if level else y1 - y0
@@ -179,7 +179,7 @@ def behind(path: str, colour: str) -> str:
 def _split_pieces(
     curve: np.ndarray, hidden: Callable[[np.ndarray, np.ndarray], np.ndarray] | None
 ) -> str:
-    """Return the path of a cubic Bezier curve (4 points) without hidden parts."""
+    """Return the path of a cubic Bezier curve (4 points) without its hidden parts."""
     ends = [(0.0, 1.0)]
     if hidden is not None:
         t = np.linspace(0, 1, POINTS)
@@ -204,7 +204,7 @@ def _split_pieces(
 
 
 def _compute_polar(a: float, b: float) -> list[tuple[float, float, float]]:
-    """Return the polar arguments for the control points of the part from a to b."""
+    """Return the blossom's arguments that yield the control points from a to b."""
     return [(a, a, a), (a, a, b), (a, b, b), (b, b, b)]
 
 
@@ -287,7 +287,7 @@ class Slider:
 class Drawing:
     """The fixed part of a picture, and the parts for each position of the sliders.
 
-    frames: for each combination of stops, a list of parts that several may share.
+    frames: for each combination of stops, a list of parts; combinations share parts.
     start: the stops of the static picture. account: a description in words. taken: the
     occupied frames, as (left, top, right, bottom), if they are known.
     """
@@ -307,7 +307,7 @@ class Drawing:
         return document(self.width, self.height, self._write_body(at), self.title)
 
     def image(self) -> str:
-        """Draw the start as an <img>, with its own background, light or dark."""
+        """Draw the initial still as an <img> with its own background, light or dark."""
         body = GROUND + self._write_body(None)
         text = document(self.width, self.height, body, self.title)
         data = base64.b64encode(text.encode()).decode()
@@ -319,7 +319,7 @@ class Drawing:
 
     def html(self) -> str:
         """Return the picture for a notebook: an image, and a script for sliders."""
-        mark = secrets.token_hex(6)  # An output that is shown twice keeps its mark.
+        mark = secrets.token_hex(6)  # the same in all copies of one output
         parts: dict[str, int] = {}
         frames = {
             ",".join(map(str, at)): [parts.setdefault(p, len(parts)) for p in frame]

@@ -118,7 +118,7 @@ def unravel(number: int, sides: Index3) -> Index3:
 
 
 def ravel(index: Sequence[int], sides: Index3) -> int:
-    """Return the linear index of (x, y, z); trailing ones may be missing."""
+    """Return the linear index of (x, y, z); y and z may be missing."""
     x, y, z = (*index, 0, 0)[:3]
     return x + sides[0] * (y + sides[1] * z)
 
@@ -195,7 +195,8 @@ def names_of(
 def axis_names(text: str, dimensions: int) -> list[str]:
     """Return the index expressions of an access: ["row", "col"] for c[row, col].
 
-    With two dimensions, c[row * n + col] gives the same. Returns [] for other forms.
+    For two dimensions, c[row * n + col] has the same result. Returns [] for any other
+    form.
     """
     try:
         tree = ast.parse(text, mode="eval").body

@@ -32,11 +32,11 @@ NOWHERE = Grid(1, 1, 1, 1, 1.0)  # the grid of an array that has no position yet
 class Values:
     """An array with its values.
 
-    colour: the colour of its cells and marks. above: whether its name is above it, not
-    to its left. upright: whether a vector is drawn as a column, like the rows it
-    belongs to. note: text after its shape and type. blank: indices of elements without
-    a known value, drawn as "?". indices: the position of a row's indices. about: text
-    in place of shape, type and note.
+    colour: the colour of the cells and marks. above: whether the name is above the
+    array, not to the left. upright: whether a vector is drawn as a column, with each
+    element next to the row that it belongs to. note: text after shape and type. blank:
+    indices of elements without a known value, drawn as "?". indices: the position of a
+    row's indices. about: text in place of shape, type and note.
     """
 
     name: str
@@ -138,7 +138,7 @@ class Values:
     def _draw_numbers(self) -> str:
         """Draw the indices of a row's cells, or the numbers of rows and columns.
 
-        They are above the first row or below the last, which avoids lines to other
+        They are outside the array, above or below it, and so avoid lines to other
         arrays.
         """
         grid, out = self.grid, []
