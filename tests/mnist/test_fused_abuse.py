@@ -191,8 +191,8 @@ def test_a_model_may_go_while_its_steps_are_queued(rung):
 def test_memory_is_at_most_a_quarter_more_than_pytorchs(rung, batch):
     """PyTorch's depends on the algorithms that cuDNN chooses, which differ by the GPU.
 
-    On an H200 its captured step takes 1 % less than ours for 64 images in bf16, with the
-    whole data set; on an H100, without most of the data, it takes 17 % less.
+    On an H200 its captured step takes 1 % less than ours for 64 images in bf16, with
+    the whole data set; on an H100, without most of the data, it takes 17 % less.
     """
     train = mnist.load("train").first(2048)
     precision = rung if rung != "pdl" else "fp32"
