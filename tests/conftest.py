@@ -61,6 +61,24 @@ def pytest_sessionstart(session: pytest.Session) -> None:
                 rewrite._write_pyc(state, code, source, compiled)
 
 
+@pytest.hookimpl(trylast=True)  # after the selection by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let each worker begin with long tests; one of them at the end would run alone.
+
+    pytest-xdist gives each worker a run of successive tests, all of about equal length.
+    """
+    long = [item for item in items if item.get_closest_marker("long")]
+    others = [item for item in items if not item.get_closest_marker("long")]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    ordered: list[pytest.Item] = []
+    for worker in range(workers):
+        share = (len(items) - len(ordered)) // (workers - worker)
+        first = long[worker::workers]
+        ordered += first + others[: max(share - len(first), 0)]
+        del others[: max(share - len(first), 0)]
+    items[:] = ordered + others
+
+
 def pytest_collection_finish() -> None:
     """Keep the tests out of garbage collection, since they live to the end."""
     gc.collect()

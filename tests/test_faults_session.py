@@ -63,6 +63,7 @@ state()
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_after_500_edits_a_session_holds_little_more(tmp_path):
     lab = copy_lab(tmp_path / "lab")
     source = lab / "kernels/relu.cu"

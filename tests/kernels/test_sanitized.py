@@ -84,6 +84,7 @@ def test_a_fault_of_a_fiber_is_seen(sanitizer, function, message):
     assert result.returncode
 
 
+@pytest.mark.long
 def test_the_runtime_and_the_cnn_in_c_pass_their_tests_under_asan_and_ubsan():
     options = ("-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist")
     files = [str(HERE / name) for name in SIMT]
@@ -92,6 +93,7 @@ def test_the_runtime_and_the_cnn_in_c_pass_their_tests_under_asan_and_ubsan():
     assert int(re.search(r"(\d+) passed", result.stdout)[1]) > 400
 
 
+@pytest.mark.long
 def test_the_plain_c_of_every_op_is_right_under_asan_and_ubsan():
     words = ("check", "--rung", "reference", "--device", "cpu")
     result = run("address,undefined", "-m", "weft", *words)

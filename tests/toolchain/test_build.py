@@ -302,6 +302,7 @@ def test_the_cache_stays_under_its_limit_oldest_first(tmp_path, monkeypatch):
     ("march", "fibers"),
     [("x86-64-v3", "asm"), ("x86-64", "asm"), ("native", "ucontext")],
 )
+@pytest.mark.long
 def test_every_flavour_of_the_cpu_build_passes_the_checks(march, fibers):
     script = """
         import weft
