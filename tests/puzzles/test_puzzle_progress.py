@@ -209,7 +209,7 @@ def test_a_cache_folder_without_write_access_is_reported_in_one_line(
     solve("map", "zip")
     cloth_module.cloth(make_puzzle("map"))
     message = capsys.readouterr().err
-    assert message.count("\n") == 1 and "cannot be written" in message
+    assert message.count("\n") == 1 and "is not writable" in message
 
 
 def test_the_test_suite_writes_nothing(folder, monkeypatch):
