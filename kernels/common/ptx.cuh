@@ -53,7 +53,7 @@ PTX_INLINE void pdl_wait() {
 #endif
 }
 
-/* Allow the next kernel to begin, up to its own pdl_wait(). */
+/* Allow the next kernel to start; it runs until its own pdl_wait(). */
 PTX_INLINE void pdl_trigger() {
 #if PTX_ARCH >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -20,10 +20,10 @@ dy_image_of(const float *c2, const float *dp2, const uint8_t *code2,
     return from;
 }
 
-/* A thread's share of building dy of CHANNELS channels: every few windows of
- * the same four channels. The winners and their gradients stay in registers,
- * and c2 in shared memory at the place of dy, until the numbers of dy.cuh are
- * known. */
+/* One thread's share of dy for CHANNELS channels: windows at a fixed distance,
+ * all of the same four channels. The winners and their gradients stay in
+ * registers, and c2 in shared memory at the place of dy, until the numbers of
+ * dy.cuh are known. */
 template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
     enum {
         QUADS = CHANNELS / 4,

@@ -151,8 +151,8 @@ SIMT_INLINE int __syncthreads_count(int predicate SIMT_AND_WHERE) {
     return simt::barrier(predicate != 0 SIMT_THERE);
 }
 
-/* Synchronise likewise, and return whether any predicate, or every predicate,
- * is not 0. */
+/* Synchronise like __syncthreads(), and return whether any predicate (_or) or
+ * every predicate (_and) is not 0. */
 SIMT_INLINE int __syncthreads_or(int predicate SIMT_AND_WHERE) {
     return simt::barrier(predicate != 0 SIMT_THERE) != 0;
 }

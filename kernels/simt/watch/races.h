@@ -187,7 +187,7 @@ SIMT_INLINE bool read_plainly(const Races &races, const Cells &cells, size_t i,
     return true;
 }
 
-/* Check and note a plain write likewise. */
+/* Check and note a plain write, as read_plainly() does for a read. */
 SIMT_INLINE bool write_plainly(const Races &races, const Cells &cells, size_t i,
                                Mention now, unsigned floor) {
     Cell *cell = cells.cells + i;
@@ -243,7 +243,7 @@ SIMT_INLINE bool write_quickly(const Cells &cells, size_t i, Mention now,
     return true;
 }
 
-/* cells.cpp: check any access, in all cases. */
+/* Check an access of any kind, without the shortcuts above (cells.cpp). */
 void judge_access(Checker *checker, Fiber *self, const Access &access);
 
 /* Check a permitted plain, volatile or atomic access to shared or global memory

@@ -88,7 +88,7 @@ def outlined(colour: str) -> dict[str, Any]:
 
 
 def hollow(colour: str) -> dict[str, Any]:
-    """Return keywords for a bar or marker measured elsewhere: only an outline."""
+    """Return keywords that draw only an outline, for results of another machine."""
     return {"facecolor": "none", "edgecolor": colour, "linewidth": 1.2}
 
 

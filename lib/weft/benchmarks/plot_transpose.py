@@ -141,7 +141,7 @@ def _draw_lines(
 
 
 def measure_effects(rows: list[Row]) -> dict[str, float]:
-    """Return the factor in speed of each effect that a sector count does not include.
+    """Return the ratio of speeds of each effect that sector counts do not show.
 
     rows: the rows of one card. Comparisons without the necessary rows are omitted.
     """

@@ -163,7 +163,10 @@ WAYS_IN = (
         "PyTorch",
         {"14": "time between kernels", "15a": "the CNN", "15b": "the race"},
     ),
-    ("GPU-Puzzles", {"02b": "counting with tiles", "07a": "Transpose, and beyond"}),
+    (
+        "GPU-Puzzles",
+        {"02b": "counting with tiles", "07a": "memory traffic, from the transpose on"},
+    ),
 )
 
 

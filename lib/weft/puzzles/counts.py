@@ -103,7 +103,7 @@ def _make_element_count(kind: str, space: str = "global") -> Count:
     refusal, thing = f"{kind}s {{}} of {place} in all", "element"
     if kind == "atomic":
         refusal, thing = f"makes {{}} of {place} in all", "atomic update"
-    # The cost of shared memory is measured in turns.
+    # Accesses to shared memory have no budget: their cost is measured in turns.
     free = ANY if space == "shared" else SAME
     return Count(wording, refusal, thing, space, kind, per="thread", budget=free)
 

@@ -190,7 +190,7 @@ _best_counts: dict[
 
 
 def _count_best(case: ScoredCase, runner: Runner) -> Counters:
-    """Count the best known answer in the answer's language, Python or C."""
+    """Return the counters of the best known answer, in the language of the runner."""
     answer, in_c = case.puzzle.answer, not isinstance(runner, SimulatedRunner)
     key = answer, in_c, tuple(case.sizes.items()), str(case.launch)
     if key not in _best_counts:

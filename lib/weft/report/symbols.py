@@ -2,7 +2,7 @@
 
 addr2line, installed with g++, takes a few milliseconds for all offsets of a library. It
 returns files, lines and inlined calls, but no columns. This module reads the columns
-from the library's line table, which takes as long. pyelftools can do both, but its
+from the library's line table, in about the same time. pyelftools can do both, but its
 import takes ten times as long.
 
 The DWARF standard, versions 4 and 5, section 6.2, defines the format of the table.

@@ -71,7 +71,7 @@ def _describe_ends(mask: np.ndarray, threads: int) -> str | None:
 
 
 def _describe_corner(s: WrongOutput, mask: np.ndarray) -> str | None:
-    """Describe everything but the top left corner, if the launch explains it."""
+    """Describe an output that is right only in the top left corner of one block."""
     assert s.block is not None
     width, height = s.block[:2]
 

@@ -18,7 +18,7 @@ from ...base.errors import ArgumentError
 from ...base.store import Kept
 from ...base.style import OURS, REFERENCE
 
-RIGHT = 1.1  # a factor up to this counts as right
+RIGHT = 1.1  # a guess within this factor counts as right
 NO_GUESS = "No guess yet: replace None with a number and run from that cell on."
 _asked: set[str] = set()  # the questions of this session
 _kept = Kept("guesses")

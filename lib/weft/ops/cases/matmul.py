@@ -186,7 +186,7 @@ def _make_operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
     for name, shape in (("a", (q.m, q.k)), ("b", (q.k, q.n))):
         count = 1 if q.shared == name else q.batch
         x = torch.randn(count, *shape, generator=generator)
-        # Results exceed the range of fp16, or nearly reach the limit of float32.
+        # Results exceed the range of fp16; with other types they approach float32's.
         if q.values == "huge":
             x *= 1e4 if dtype == torch.float16 else 1e18
         if q.values == "tiny":  # All elements are subnormal in fp16.

@@ -280,7 +280,7 @@ def _read(
 
 
 def _map_language() -> dict[int, str]:
-    """Map the id of each object of weft.cuda and Numba to its name ("": a module)."""
+    """Map the ids of the objects of weft.cuda and Numba to names, and modules to ""."""
     language_names: dict[int, str] = {}
     names = [n for n, v in vars(language).items() if _is_ours(v)]
     for module in (sys.modules.get("numba.cuda"), language):

@@ -41,7 +41,7 @@ class Entity:
 
     @property
     def inline(self) -> bool:
-        """Whether the elements are numbers, with one index per side."""
+        """Whether the array has dimensions, and elements that are numbers."""
         return self.ndim > 0 and self.dtype.fields is None
 
     @property
