@@ -261,9 +261,9 @@ def answer(args=None, reference=lambda a, b: a @ b, inout=(), terms=None):
 
 def test_rounding_is_right_and_a_missing_product_is_not():
     assert answer().require(product) < 1
-    with pytest.raises(Mismatch, match=r"c\[0, 0\] is .* of 2000"):
+    with pytest.raises(Mismatch, match=r"c\[\d+, \d+\] is .* of 2000"):
         answer().require(lambda c, a, b: c.copy_(a[:, 1:] @ b[1:]))
-    with pytest.raises(Mismatch, match=r"c\[0, 0\] is .* of 2000"):
+    with pytest.raises(Mismatch, match=r"c\[\d+, \d+\] is .* of 2000"):
         answer().require(lambda c, a, b: c.copy_(a.bfloat16() @ b.bfloat16()))
 
 
