@@ -57,9 +57,6 @@ LIKE = ("white", 12)
 LARGE = [1, 2, 63, 65, 66, 67, 131, 133, 250, 257, 512, 513, 1000, 1025]
 
 
-QUICK = [("cpu", "fused", "noise", 3), ("cpu", "bf16", "noise", 2)]
-
-
 def cases() -> list:
     """List (target, rung, kind of images, batch)."""
     params = []
@@ -72,13 +69,7 @@ def cases() -> list:
             params += [("cuda", rung, kind, 64) for kind in CASES]
             params += [("cuda", rung, "noise", batch) for batch in LARGE]
             params.append(("cuda", rung, "again", 1000))
-    return [pytest.param(*c, id="-".join(map(str, c)), marks=marks(c)) for c in params]
-
-
-def marks(case: tuple) -> list:
-    """Mark steps as slow, since they are simulated, except one on each kind of core."""
-    quick = case[0] != "cpu" or case in QUICK
-    return [] if quick else [pytest.mark.slow]
+    return [pytest.param(*case, id="-".join(map(str, case))) for case in params]
 
 
 FEW = [("noise", 3), ("digits", 2), ("black", 1), LIKE, ("pixel", 2)]
