@@ -69,5 +69,5 @@ def start(
 def python(lab: Path, cache: Path, *words: str, **more) -> subprocess.CompletedProcess:
     """Run Python to its end; see start()."""
     with start(lab, cache, *words, **more) as child:
-        out, err = child.communicate(timeout=900)
+        out, err = child.communicate(timeout=300)
     return subprocess.CompletedProcess(words, child.returncode, out, err)

@@ -165,7 +165,12 @@ def test_a_wrong_loss_is_refused():
 @pytest.mark.long
 @pytest.mark.slow
 def test_three_seeds_reach_the_accuracy_of_pytorch():
-    """Train 3 epochs at batch 64, lr 0.1: at least 98.7 % on both sides, 0.3 apart."""
+    """Train 3 epochs at batch 64, lr 0.1: at least 98.5 % on both sides, 0.3 apart.
+
+    In fp32, five seeds have means of 98.74 to 98.80 % and standard deviations of 0.16
+    to 0.22 % (race_nvidia_h200.json). So the mean of three seeds has a standard error
+    of about 0.12 %, and 98.5 is two of them below those means.
+    """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     # One thread: threads of a step that wait for cores of other tests take much longer.
     settings = {"device": device, "iterations": 1, "progress": False, "threads": 1}

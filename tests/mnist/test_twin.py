@@ -236,6 +236,20 @@ def test_an_epoch_takes_the_largest_launches_first(train):
 GRAPHS = only(["graph8+nobias"], ["graph8+nobias", "graph8", "compile-step+graph8"])
 
 
+def test_twins_that_share_weights_share_their_learning_rate(train):
+    twin = twin_of(train, "graph")
+    other = twin.without_graph()  # runs a step
+    twin.set_weights(initial_weights(0, **SMALL))
+    twin.set_lr(2 * LR)
+    other.set_lr(LR)  # was ignored: it is the rate that `other` began with
+    index = twin.order(np.arange(BATCH))
+    twin.train(index)
+    trained = weights_of(twin)
+    single = twin_of(train, "eager")
+    single.train(index)
+    assert all((trained[n] == w).all() for n, w in weights_of(single).items())
+
+
 @pytest.mark.parametrize("rung", GRAPHS)
 def test_a_launch_of_steps_is_float64s(train, uncompiled, rung):
     check_launch(twin_of(train, rung), train)

@@ -218,10 +218,12 @@ class TwinTrainer:
         return twin
 
     def set_lr(self, lr: float) -> None:
-        """Use this learning rate from the next step on, also in a captured step."""
-        if lr != self.lr:
-            self.lr = lr
-            self._lr.fill_(lr / self._scale)
+        """Use this learning rate from the next step on, also in a captured step.
+
+        Twins of without_graph() share it.
+        """
+        self.lr = lr
+        self._lr.fill_(lr / self._scale)
 
     def gradients(self, index: torch.Tensor) -> tuple[float, dict[str, np.ndarray]]:
         """Return loss and float64 gradients of images `index`, without an update.

@@ -32,7 +32,7 @@ from ...base.errors import ArgumentError, DeviceLost
 from ...base.paths import ROOT
 from ...mnist import data
 from ...mnist.data import epoch_order
-from ...mnist.rungs import TwinRung, impl_of, parse_twin, rungs_of, trainer
+from ...mnist.rungs import TWINS, TwinRung, impl_of, parse_twin, rungs_of, trainer
 from ...mnist.trainer import checked_device
 from ...mnist.twin import LAYOUTS, TwinTrainer
 from ...mnist.weights import TrainingStep, exact_step, initial_weights
@@ -166,22 +166,6 @@ def free(device: AnyDevice) -> None:
 
 Say = Callable[[str], object]
 
-# PyTorch's rungs in a race, which are also timed without their graph. On an H200 a step
-# of 64 images took (us, nchw / channels-last):
-#
-#                                  fp32          tf32          bf16
-#     compile+graph                288 / 304     268 / 227     242 / 208
-#     compile+graph64+nobias       272.6 / 291   252 / 212.3   227 / 201.3
-#     compile-step+graph64+nobias  277 / 289     228 / 213     not measured
-#
-# So either of the last two can win. The race omits "compile+graph", which does the same
-# with more work, and "autotune", which took 309 us in place of 291 (fp32,
-# channels-last). "graph" has never won. Most people would write it, and without its
-# graph it gives the eager rows. On a CPU, "autotune" is not measured yet.
-FINALISTS = {
-    "cuda": ("compile+graph64+nobias", "compile-step+graph64+nobias", "graph"),
-    "cpu": ("eager", "eager+nobias", "compile+nobias", "compile-step+nobias"),
-}
 HOST_STEPS = {"weft": 64, "torch": 4}  # steps queued at once to time the host
 CHECKED = 3  # batches to compare with float64
 
@@ -280,8 +264,15 @@ def run_heat(
 
 
 def twins_of(device: torch.device) -> list[str]:
-    """Return PyTorch's finalists on a device, as "RUNG LAYOUT"."""
-    return [f"{rung} {layout}" for rung in FINALISTS[device.type] for layout in LAYOUTS]
+    """Return PyTorch's twins in a race on a device, as "RUNG LAYOUT".
+
+    A race also times each captured twin without its graph, so that "graph" provides
+    the rows of "eager".
+    """
+    kinds = [parse_twin(name) for name in TWINS[device.type]]
+    provided = {kind.without_graph() for kind in kinds if kind.graph}
+    names = [kind.name for kind in kinds if kind not in provided]
+    return [f"{name} {layout}" for name in names for layout in LAYOUTS]
 
 
 # ---- contenders ----------------------------------------------------------------
