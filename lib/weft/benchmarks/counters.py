@@ -55,11 +55,8 @@ def find_excuse(metric: Metric, counters: Counters, code: Code) -> Excuse | None
     """Return the reason that the machine code gives for a difference, or None."""
     if metric.tight:
         return _weigh(counters, code)
-    places = [
-        p
-        for p in counters.places
-        if (p.space, p.kind) == (metric.space, metric.kind) and p.requests
-    ]
+    wanted = metric.space, metric.kind
+    places = [p for p in counters.places if (p.space, p.kind) == wanted and p.requests]
     if not places:
         return None
     return _merge(metric, places, code) or _act_for_warps(metric, places, code)
@@ -132,9 +129,8 @@ def _act_for_warps(
         return None
     on_lines = _select_places(places, warp_wide, otherwise=False)
     base = 0 if metric.what == "conflicts" else 1
-    reduction = sum(
-        max(0, getattr(p, metric.what) - base * p.requests) for p in on_lines
-    )
+    counts = [(getattr(p, metric.what), base * p.requests) for p in on_lines]
+    reduction = sum(max(0, count - least) for count, least in counts)
     if not reduction:
         return None
     names = sorted({one.opcode.split(".")[0] for one in warp_wide})
@@ -243,79 +239,51 @@ def list_cases() -> list[CounterCase]:
     rng = np.random.default_rng(0)
     line, square = (N // THREADS, THREADS), ((SIDE // 32,) * 2, (32, 32))
 
-    def floats(count: int, kind: type = np.float32) -> np.ndarray:
+    cases: list[CounterCase] = []
+
+    def floats(count: int = N, kind: type = np.float32) -> np.ndarray:
         return rng.random(count).astype(kind)
 
-    def matmul(tile: int, unroll: int) -> CounterCase:
-        shape, name = ((SIDE // tile,) * 2, (tile, tile)), f"matmul, tiles of {tile}"
-        args = (*(floats(SIDE**2) for _ in "cab"), SIDE)
-        name += ", unrolled" * (unroll > 1)
-        return CounterCase(name, "matmul", shape, args, template=(tile, unroll))
-
-    def transpose(kernel: str) -> CounterCase:
-        return CounterCase(
-            kernel, kernel, square, (floats(SIDE**2), floats(SIDE**2), SIDE)
-        )
-
-    def branches(kernel: str, rounds: int = ROUNDS) -> CounterCase:
-        return CounterCase(
-            kernel, kernel, line, (floats(N), floats(N), rounds), lanes=True
-        )
+    def add(name: str, *args: Any, kernel: str = "", shape: Shape = line, **more: Any):
+        cases.append(CounterCase(name, kernel or name, shape, args, **more))
 
     x, bins = rng.integers(1, 9, N, np.int32), rng.integers(0, 1024, N, np.int32)
     order = rng.permutation(N).astype(np.int32)
     bytes_ = rng.integers(0, 255, N, np.uint8)
-    cases = [CounterCase("coalesced", "coalesced", line, (floats(N), floats(N)))]
+    add("coalesced", floats(), floats())
     for s in (2, 4, 8):
-        cases.append(
-            CounterCase(f"stride {s}", "strided", line, (floats(N), floats(s * N), s))
-        )
-    cases.append(
-        CounterCase("stores 4", "scattered", line, (floats(4 * N), floats(N), 4))
-    )
-    cases += [
-        CounterCase("random gather", "gather", line, (floats(N), floats(N), order)),
-        CounterCase("misaligned", "misaligned", line, (floats(N), floats(N), N)),
-        CounterCase(
-            "copy of float4", "copy_float4", line, (floats(4 * N), floats(4 * N))
-        ),
-        CounterCase(
-            "copy of double", "copy_double", line, (floats(N, float), floats(N, float))
-        ),
-        CounterCase("copy of bytes", "copy_bytes", line, (bytes_.copy(), bytes_)),
-        *map(transpose, ("transpose_naive", "transpose_tile", "transpose_padded")),
-    ]
+        add(f"stride {s}", floats(), floats(s * N), s, kernel="strided")
+    add("stores 4", floats(4 * N), floats(), 4, kernel="scattered")
+    add("random gather", floats(), floats(), order, kernel="gather")
+    add("misaligned", floats(), floats(), N)
+    add("copy of float4", floats(4 * N), floats(4 * N), kernel="copy_float4")
+    add("copy of double", floats(N, float), floats(N, float), kernel="copy_double")
+    add("copy of bytes", bytes_.copy(), bytes_, kernel="copy_bytes")
+    for kernel in ("transpose_naive", "transpose_tile", "transpose_padded"):
+        add(kernel, floats(SIDE**2), floats(SIDE**2), SIDE, shape=square)
     for s in (1, 2, 32):
-        arrays = floats(N), floats(N)
-        cases.append(
-            CounterCase(f"shared, stride {s}", "shared_stride", line, (*arrays, s))
-        )
-    cases.append(
-        CounterCase(
-            "shared float4", "shared_float4", line, (floats(4 * N), floats(4 * N))
-        )
-    )
+        add(f"shared, stride {s}", floats(), floats(), s, kernel="shared_stride")
+    add("shared float4", floats(4 * N), floats(4 * N), kernel="shared_float4")
     for kernel in ("sum_interleaved", "sum_strided", "sum_halves", "sum_shuffles"):
-        cases.append(
-            CounterCase(kernel, kernel, line, (floats(N // THREADS), floats(N)))
-        )
-    cases += [matmul(tile, unroll) for tile in (16, 32) for unroll in (1, tile)]
-    cases += [branches("odd_and_even"), branches("by_warp"), branches("by_lane", 16)]
+        add(kernel, floats(N // THREADS), floats())
+    for tile, unroll in ((16, 1), (16, 16), (32, 1), (32, 32)):
+        name = f"matmul, tiles of {tile}" + ", unrolled" * (unroll > 1)
+        more = {"kernel": "matmul", "template": (tile, unroll)}
+        shape = (SIDE // tile,) * 2, (tile, tile)
+        add(name, *(floats(SIDE**2) for _ in "cab"), SIDE, shape=shape, **more)
+    for kernel, rounds in (
+        ("odd_and_even", ROUNDS),
+        ("by_warp", ROUNDS),
+        ("by_lane", 16),
+    ):
+        add(kernel, floats(), floats(), rounds, lanes=True)
     sums = np.zeros(N, np.int32)
-    cases += [
-        CounterCase("atomic, one address", "atomic_one", line, (sums[:1].copy(), x)),
-        CounterCase(
-            "atomic, one float", "atomic_one_float", line, (floats(1), floats(N))
-        ),
-        CounterCase("atomic, spread", "atomic_spread", line, (sums.copy(), x)),
-        CounterCase(
-            "atomic, histogram", "atomic_histogram", line, (sums.copy(), x, bins)
-        ),
-        CounterCase(
-            "atomic, old value", "atomic_old", line, (sums.copy(), sums.copy(), x, bins)
-        ),
-        CounterCase("atomic, shared", "atomic_shared", line, (sums.copy(), x, bins)),
-    ]
+    add("atomic, one address", sums[:1].copy(), x, kernel="atomic_one")
+    add("atomic, one float", floats(1), floats(), kernel="atomic_one_float")
+    add("atomic, spread", sums.copy(), x, kernel="atomic_spread")
+    add("atomic, histogram", sums.copy(), x, bins, kernel="atomic_histogram")
+    add("atomic, old value", sums.copy(), sums.copy(), x, bins, kernel="atomic_old")
+    add("atomic, shared", sums.copy(), x, bins, kernel="atomic_shared")
     return cases
 
 
@@ -332,10 +300,8 @@ def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
     except ncu.NoCounters as error:
         print(f"weft: only the CPU's counters: {error}", file=sys.stderr)
         theirs = None
-    rows = []
-    for at, case in enumerate(cases):
-        rows += _compare_case(case, theirs[at] if theirs else None)
-    return rows
+    pairs = zip(cases, theirs or [None] * len(cases))
+    return [row for case, counts in pairs for row in _compare_case(case, counts)]
 
 
 def status(rows: list[dict[str, Any]]) -> int:
@@ -344,10 +310,9 @@ def status(rows: list[dict[str, Any]]) -> int:
 
 
 def _run_ncu(cases: Sequence[CounterCase]) -> list[dict[str, float]]:
-    kernels = [_find_kernel(case.kernel, case.template) for case in cases]
     launches = [
-        replay.record(kernel, case.shape, case.args)[1]
-        for kernel, case in zip(kernels, cases)
+        replay.record(_find_kernel(c.kernel, c.template), c.shape, c.args)[1]
+        for c in cases
     ]
     names = ncu.ncu_names(ncu.ALL)
     return ncu.measure(launches, [case.kernel for case in cases], names)
@@ -374,19 +339,13 @@ def _compare_case(
         ours, measured = metric.ours(report.counters), metric.theirs(theirs or {})
         if not (ours or measured):
             continue
-        excuse = None
-        if not (metric.tight and case.lanes):
-            excuse = find_excuse(metric, report.counters, code)
+        inexcusable = metric.tight and case.lanes
+        excuse = None if inexcusable else find_excuse(metric, report.counters, code)
         agrees, verdict = judge_counts(metric, ours, measured, excuse)
-        rows.append(
-            {
-                **common,
-                **{"metric": metric.name, "ncu_metric": metric.formula},
-                **{"cpu": ours, "ncu": measured},
-                "difference": ncu.difference(ours, measured),
-                **{"agrees": agrees, "verdict": verdict},
-            }
-        )
+        row = {"metric": metric.name, "ncu_metric": metric.formula}
+        row |= {"cpu": ours, "ncu": measured}
+        row |= {"difference": ncu.difference(ours, measured)}
+        rows.append({**common, **row, "agrees": agrees, "verdict": verdict})
     return rows
 
 

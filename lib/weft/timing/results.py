@@ -15,7 +15,7 @@ import datetime
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,11 +69,8 @@ def summarize(samples: Iterable[float], timer: str) -> Timing:
     if not values.size:
         raise ValueError("no samples to summarize")
     low, high = np.percentile(values, BAND)
-    return Timing(
-        *map(float, (np.median(values), low, high, values.mean())),
-        timer,
-        values.size,
-    )
+    numbers = map(float, (np.median(values), low, high, values.mean()))
+    return Timing(*numbers, timer, values.size)
 
 
 def device_name(device: AnyDevice | str = "cpu") -> str:
@@ -123,9 +120,8 @@ def write_json(
 ) -> None:
     """Write the machine, the rows and `more` to `path`, completely or not at all."""
     path = Path(path)
-    text = json.dumps(
-        {"machine": machine(device), "rows": rows, **more}, default=_convert_plain
-    )
+    contents = {"machine": machine(device), "rows": rows, **more}
+    text = json.dumps(contents, default=_convert_plain)
     with store.replace_file(path) as part:
         part.write_text(_one_row_per_line(json.loads(text)))
         os.chmod(part, 0o644)
@@ -140,6 +136,25 @@ def read_json(path: str | Path) -> dict[str, Any]:
     if not isinstance(results, dict) or not {"machine", "rows"} <= results.keys():
         raise ValueError(f"{path} contains no results: no 'machine' or no 'rows'")
     return results
+
+
+def merge_rows(
+    path: str | Path,
+    rows: list[Row],
+    key: Callable[[Row], Any],
+    place: Callable[[Row], Any],
+) -> list[Row]:
+    """Return the rows of the file at `path` that `rows` do not replace, then `rows`.
+
+    key: returns the values that identify a row; place: returns a row's sort key. The
+    file's rows of other devices are dropped.
+    """
+    if not Path(path).exists():
+        return rows
+    new_keys, devices = {key(row) for row in rows}, {row["device"] for row in rows}
+    remaining = [r for r in read_json(path)["rows"] if r["device"] in devices]
+    remaining = [row for row in remaining if key(row) not in new_keys]
+    return sorted([*remaining, *rows], key=place)
 
 
 def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
@@ -188,9 +203,8 @@ def _round_numbers(value: Any) -> Any:
         return float(f"{value:.6g}") if np.isfinite(value) else None
     if isinstance(value, dict):
         return {key: _round_numbers(inner) for key, inner in value.items()}
-    return (
-        [_round_numbers(inner) for inner in value] if isinstance(value, list) else value
-    )
+    is_list = isinstance(value, list)
+    return [_round_numbers(inner) for inner in value] if is_list else value
 
 
 def _write_cell(value: Any) -> str:
@@ -206,13 +220,10 @@ def add_torch_ratios(rows: Sequence[dict[str, Any]]) -> None:
 
     A peer is a row of PyTorch with the same precision and batch size.
     """
+    all_peers = [row for row in rows if row["impl"] == "torch"]
     for row in rows:
-        peers = [
-            peer
-            for peer in rows
-            if peer["impl"] == "torch"
-            and all(peer.get(key) == row.get(key) for key in ("precision", "batch"))
-        ]
+        race = row.get("precision"), row.get("batch")
+        peers = [p for p in all_peers if (p.get("precision"), p.get("batch")) == race]
         eager = [p for p in peers if p["rung"].partition("+")[0] == "eager"]
         for key, candidates in (("vs_torch_eager", eager), ("vs_torch_best", peers)):
             times = [peer["us"] for peer in candidates]

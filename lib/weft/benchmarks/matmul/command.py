@@ -25,8 +25,8 @@ from typing import Any
 import torch
 
 from ...base.errors import ArgumentError
-from ...timing import clocks, peaks, read_json, table, write_json
-from ...timing.results import Row
+from ...timing import clocks, peaks, table, write_json
+from ...timing.results import Row, merge_rows
 from ...toolchain import native
 from .calls import Operands, Product, Size, make_contender
 from .comparison import beside_fastest, compare_fastest
@@ -133,21 +133,9 @@ def time_mine(
 
 
 def merged(path: str | Path, rows: list[Row]) -> list[Row]:
-    """Return the rows of the file at `path` that `rows` do not replace, then `rows`.
-
-    The file's rows are dropped if they are from another device or in an older format.
-    """
-    if not Path(path).exists():
-        return rows
-    new_keys, devices = {_row_key(row) for row in rows}, {row["device"] for row in rows}
-    remaining = [
-        row
-        for row in read_json(path)["rows"]
-        if (row["op"] == "peak" or "race" in row)
-        and row["device"] in devices
-        and _row_key(row) not in new_keys
-    ]
-    return sorted([*remaining, *rows], key=_place)
+    """Return merge_rows(), without rows of products in an older format."""
+    both = merge_rows(path, rows, _row_key, _place)
+    return [row for row in both if row["op"] == "peak" or "race" in row]
 
 
 def note(rows: list[Row]) -> str:

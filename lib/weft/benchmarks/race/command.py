@@ -22,8 +22,8 @@ from typing import Any
 
 from ...base.errors import ArgumentError
 from ...mnist.rungs import TwinRung, parse_twin
-from ...timing import read_json, table, write_json
-from ...timing.results import Row
+from ...timing import table, write_json
+from ...timing.results import Row, merge_rows
 
 TITLE = "mnist"
 BATCHES = {"cuda": (64, 256, 1024, 4096, 16384), "cpu": (64,)}
@@ -87,19 +87,8 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
 
 
 def merged(path: str | Path, rows: list[Row]) -> list[Row]:
-    """Return the rows of the file at `path` that `rows` do not replace, then `rows`.
-
-    The file's rows are dropped if they are from another device.
-    """
-    if not Path(path).exists():
-        return rows
-    new_keys = {_row_key(row) for row in rows}
-    old_rows = read_json(path)["rows"]
-    devices = {row["device"] for row in rows}
-    remaining = [
-        r for r in old_rows if r["device"] in devices and _row_key(r) not in new_keys
-    ]
-    return sorted([*remaining, *rows], key=_place)
+    """Return the file's rows that `rows` do not replace, then `rows`; see KEY."""
+    return merge_rows(path, rows, _row_key, _place)
 
 
 def compare_best(rows: Sequence[Row]) -> list[Row]:
@@ -107,24 +96,16 @@ def compare_best(rows: Sequence[Row]) -> list[Row]:
     lines = []
     steps = [row for row in rows if row["measure"] == "step"]
     for precision, batch in dict.fromkeys((r["precision"], r["batch"]) for r in steps):
-        heat_rows = [
-            r for r in steps if (r["precision"], r["batch"]) == (precision, batch)
-        ]
-        ours = min(
-            (r for r in heat_rows if r["impl"] == "weft"), key=_time_of, default=None
-        )
-        best = min(
-            (r for r in heat_rows if r["impl"] == "torch"), key=_time_of, default=None
-        )
-        if ours and best:
-            ratio = best["us"] / ours["us"]
-            line = {
-                **{"precision": precision, "batch": batch},
-                **{"PyTorch's fastest": f"{best['rung']} {best['layout']}"},
-                **{"us": best["us"], "ours": ours["rung"], "our us": ours["us"]},
-                "ratio": ratio,
-            }
-            lines.append(line)
+        fastest = {}  # by impl
+        for row in sorted(steps, key=lambda row: row["us"]):
+            if (row["precision"], row["batch"]) == (precision, batch):
+                fastest.setdefault(row["impl"], row)
+        if fastest.keys() >= {"weft", "torch"}:
+            ours, best = fastest["weft"], fastest["torch"]
+            line = {"precision": precision, "batch": batch}
+            line |= {"PyTorch's fastest": f"{best['rung']} {best['layout']}"}
+            line |= {"us": best["us"], "ours": ours["rung"], "our us": ours["us"]}
+            lines.append(line | {"ratio": best["us"] / ours["us"]})
     return lines
 
 
@@ -173,10 +154,8 @@ def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[lis
     for precision in precisions:
         for batch in batches:
             _report(f"{precision}, batch {batch}")
-            rounds = options["rounds"]
-            yield run_heat(
-                precision, batch, device=device, rounds=rounds, say=_report, **sides
-            )
+            how = {"device": device, "rounds": options["rounds"], "say": _report}
+            yield run_heat(precision, batch, **how, **sides)
     for precision in precisions:
         if "roof" in measures:
             yield work.find_roof(precision, device)
@@ -186,9 +165,8 @@ def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[lis
                 schedules, precision, device, say=_report, **sides
             )
         if "cold" in measures:
-            yield milestones.time_cold_starts(
-                precision, device, rungs=sides["rungs"], say=_report
-            )
+            options = {"rungs": sides["rungs"], "say": _report}
+            yield milestones.time_cold_starts(precision, device, **options)
 
 
 def _report(line: str) -> None:
@@ -211,14 +189,6 @@ def _row_key(row: Row) -> tuple:
 
 def _place(row: Row) -> tuple:
     """Return a row's sort key in the file: measurement, precision, then batch."""
-    precisions = ("fp32", "tf32", "bf16", "fp16")
-    precision = row["precision"]
-    return (
-        MEASURES.index(row["measure"]),
-        precisions.index(precision) if precision in precisions else len(precisions),
-        row["batch"] or 0,
-    )
-
-
-def _time_of(row: Row) -> float:
-    return row["us"]
+    precisions = ["fp32", "tf32", "bf16", "fp16", row["precision"]]
+    place = precisions.index(row["precision"])
+    return MEASURES.index(row["measure"]), place, row["batch"] or 0

@@ -34,6 +34,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,10 +45,10 @@ from ... import ops
 from ...base.paths import ROOT
 from ...cells import load_cuda
 from ...see.machine_code import ncu
-from ...timing import device_name, read_json, summarize
+from ...timing import device_name, summarize
 from ...timing.clocks import Watch
 from ...timing.peaks import CUBLAS_KINDS, Gemm
-from ...timing.results import Row, stamp_row
+from ...timing.results import Row, merge_rows, stamp_row
 from ...toolchain import native
 
 if TYPE_CHECKING:
@@ -450,15 +451,8 @@ def rows(device: str = "cpu", ops: Sequence[str] = ()) -> list[Row]:
 
 def merged(path: str | Path, rows: list[Row]) -> list[Row]:
     """Return `rows` and the file's rows for the same device and other ops."""
-    if not Path(path).exists():
-        return rows
-    new_ops, devices = {row["op"] for row in rows}, {row["device"] for row in rows}
-    old_rows = [
-        row
-        for row in read_json(path)["rows"]
-        if row["op"] not in new_ops and row["device"] in devices
-    ]
-    return sorted([*old_rows, *rows], key=lambda row: [*OPS].index(row["op"]))
+    names = [*OPS]
+    return merge_rows(path, rows, itemgetter("op"), lambda r: names.index(r["op"]))
 
 
 def note(rows: list[Row]) -> str:
