@@ -218,7 +218,7 @@ def test_committed_rows_of_a_processor_have_both_opponents_at_each_size():
                 min(r["us"] for r in same_threads if r["impl"] == impl)
                 for impl in ("weft", "numpy", "torch")
             )
-            factor = readme._write_three_digits(min(peers) / ours)
+            factor = readme.write_digits(min(peers) / ours)
             lines = readme.matmul_table([elsewhere(), results]).splitlines()
             (line,) = (x for x in lines if x.startswith(f"| {size} | {threads} | "))
             assert line.endswith(f" | {factor} |")

@@ -125,6 +125,13 @@ def join_words(words: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def write_table(heads: Sequence[str], sides: str, rows: Iterable[Sequence]) -> str:
+    """Return a Markdown table. sides: "l" or "r" for each column's alignment."""
+    rule = "".join("|---:" if side == "r" else "|---" for side in sides)
+    first, *lines = [f"| {' | '.join(map(str, cells))} |" for cells in (heads, *rows)]
+    return "\n".join([first, f"{rule}|", *lines])
+
+
 def fill_lines(text: str) -> str:
     """Wrap text to README's width; no line begins with a Markdown list marker."""
     options = {"break_long_words": False, "break_on_hyphens": False}

@@ -16,11 +16,17 @@ from matplotlib.figure import Figure
 from ..base.paths import ROOT
 from ..base.style import save
 from . import sentences
-from .matmul.comparison import committed_results, compare_fastest, fastest_row
+from .matmul.comparison import (
+    Row,
+    committed_results,
+    compare_fastest,
+    fastest_row,
+    select_size,
+)
 from .matmul.plot import ladder_plot
 from .matmul.readme import SIZE, matmul_table
 from .matmul.roofline import plot_roofline
-from .phrases import fill_lines, write_duration, write_factors
+from .phrases import fill_lines, write_duration, write_factors, write_table
 from .race.command import is_strongest
 from .race.plot_batches import plot_batches
 from .race.plot_ladder import plot_ladder
@@ -28,20 +34,15 @@ from .race.plot_ladder import plot_ladder
 
 def summarize_results() -> str:
     """Return a Markdown table: our times, the fastest peer's, and the ratios."""
-    lines = [
-        "| what | where | ours | the fastest peer | ratio |",
-        "|---|---|---:|---:|---:|",
-    ]
-    lines += [*_race_lines(), *_processor_lines(), *_matmul_lines()]
-    return "\n".join([*lines, "", _describe_ratios()])
+    heads = ["what", "where", "ours", "the fastest peer", "ratio"]
+    rows = [*_race_lines(), *_processor_lines(), *_matmul_lines()]
+    return f"{write_table(heads, 'llrrr', rows)}\n\n{_describe_ratios()}"
 
 
 def _describe_ratios() -> str:
     """Explain the ratios, including those to a PyTorch that was measured separately."""
-    ratios = (
-        "A ratio above 1 means that ours is faster. Each kernel is checked before "
-        "it is timed."
-    )
+    ratios = "A ratio above 1 means that ours is faster. "
+    ratios += "Each kernel is checked before it is timed."
     if is_strongest(sentences.load_newest("race", "cuda")["rows"]):
         return fill_lines(ratios)
     rows = sentences.load_newest("stronger_torch", "cuda")["rows"]
@@ -53,64 +54,42 @@ def _describe_ratios() -> str:
     )
 
 
-def _race_lines() -> list[str]:
+def _race_lines() -> list[list[str]]:
     """Compare a training step of 64 images in each precision on a GPU."""
     results = sentences.load_newest("race", "cuda")
     steps = sentences.select(results["rows"], measure="step", batch=sentences.BATCH)
-    lines = []
-    for kind in dict.fromkeys(row["precision"] for row in steps):
-        candidates = sentences.select(steps, precision=kind)
-        ours, theirs = (
-            sentences.fastest_row(candidates, impl) for impl in ("weft", "torch")
-        )
-        lines.append(
-            _write_line(
-                f"training step, {sentences.BATCH} images, {kind}", ours, theirs
-            )
-        )
-    return lines
+    kinds = dict.fromkeys(row["precision"] for row in steps)
+    return [_compare_steps(sentences.select(steps, precision=k)) for k in kinds]
 
 
-def _processor_lines() -> list[str]:
+def _processor_lines() -> list[list[str]]:
     """Compare the same step on a processor."""
-    results = sentences.load_newest("mnist", "cpu")
-    ours, theirs = (
-        sentences.fastest_row(results["rows"], i) for i in ("weft", "torch")
-    )
-    return [_write_line(f"training step, {ours['batch']} images, fp32", ours, theirs)]
+    return [_compare_steps(sentences.load_newest("mnist", "cpu")["rows"])]
 
 
-def _matmul_lines() -> list[str]:
+def _compare_steps(rows: list[Row]) -> list[str]:
+    """Return the cells that compare our fastest training step with PyTorch's."""
+    ours, theirs = (sentences.fastest_row(rows, impl) for impl in ("weft", "torch"))
+    name = f"training step, {ours['batch']} images, {ours['precision']}"
+    times = [write_duration(row["us"]) for row in (ours, theirs)]
+    ratio = f"{theirs['us'] / ours['us']:.2f}"
+    return [name, ours["device"], times[0], f"{times[1]}, PyTorch", ratio]
+
+
+def _matmul_lines() -> list[list[str]]:
     """Compare our fastest rung with cuBLAS at m = k = n = 4096 in each precision."""
     results = committed_results()[0]
     rows = [row for row in results["rows"] if row["op"] == "matmul" and row.get("us")]
     device = results["machine"]["device"]
     lines = []
     for line in compare_fastest(rows):
-        if line["target"] == "cuda" and line["size"] == "4096" and line["ratio"]:
+        ours = [r for r in select_size(rows, SIZE) if r["rung"] == line["ours"]]
+        if line["target"] == "cuda" and line["size"] == str(SIZE[0]) and ours:
             name = f"matrix product, {line['size']}, {line['precision']}"
-            ours = fastest_row(
-                row
-                for row in rows
-                if row["rung"] == line["ours"] and _is_size(row, line["size"])
-            )
-            if ours is not None:
-                speed, ratio = ours["tflops"], line["ratio"]
-                cells = [f"{speed:.3g} TFLOP/s", f"{speed / ratio:.3g}, cuBLAS"]
-                text = f"| {name} | {device} | {' | '.join(cells)} | {ratio:.2f} |"
-                lines.append(text)
+            speed, ratio = fastest_row(ours)["tflops"], line["ratio"]
+            times = f"{speed:.3g} TFLOP/s", f"{speed / ratio:.3g}, cuBLAS"
+            lines.append([name, device, *times, f"{ratio:.2f}"])
     return lines
-
-
-def _is_size(row: dict, size: str) -> bool:
-    return str(row["m"]) == size == str(row["k"]) == str(row["n"])
-
-
-def _write_line(what: str, ours: dict, theirs: dict) -> str:
-    times = [write_duration(row["us"]) for row in (ours, theirs)]
-    ratio = theirs["us"] / ours["us"]
-    cells = [what, ours["device"], times[0], f"{times[1]}, PyTorch", f"{ratio:.2f}"]
-    return f"| {' | '.join(cells)} |"
 
 
 README = ROOT / "README.md"

@@ -31,6 +31,7 @@ from .phrases import (
     write_factors,
     write_machine,
     write_range,
+    write_table,
     write_times,
     write_twins,
 )
@@ -69,9 +70,7 @@ def fastest_row(rows: Iterable[Row], impl: str, **wanted: Any) -> Row:
 
 def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
     """Return the rows that have all wanted values."""
-    return [
-        r for r in rows if all(r.get(key) == value for key, value in wanted.items())
-    ]
+    return [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
 
 
 # ---- the race --------------------------------------------------------------------
@@ -85,28 +84,27 @@ def describe_opponent(results: Results | None = None) -> str:
         not select(rows, impl="torch", rung="eager", layout="nchw")
         for rows in races.values()
     )
-    left_out = (
-        f" In {narrow} of the {len(races)} races below, the uncompiled step runs only "
-        "in channels-last."
-        if narrow
-        else ""
-    )
+    left_out = biases = count = ""
+    if narrow:
+        left_out = f" In {narrow} of the {len(races)} races below, the uncompiled step "
+        left_out += "runs only in channels-last."
     if is_strongest(results["rows"]):
         kinds = list_twins(results["rows"])
-        return fill_lines(
-            "These kernels train the network of the last lesson. PyTorch trains the "
-            "same network beside them, in the same run and in the same precision. "
-            f"{write_twins(kinds, HOST_STEPS['weft'])}{left_out} Below, "
-            f'"PyTorch" is the fastest of these {spell_count(len(kinds))} variants '
-            f"({write_machine(results)}, {write_days(results['rows'])}):"
+        twins = write_twins(kinds, HOST_STEPS["weft"])
+        count = f" {spell_count(len(kinds))}"
+    else:
+        twins = (
+            "Its step runs eagerly and compiled by `torch.compile`, each also captured "
+            "in a CUDA graph of one step. All of these run in both memory layouts, "
+            "with `cudnn.benchmark` and the fused optimizer."
+        )
+        biases = (
+            " PyTorch keeps the biases before batch norm, which batch norm cancels."
         )
     return fill_lines(
         "These kernels train the network of the last lesson. PyTorch trains the same "
-        "network beside them, in the same run and in the same precision. Its step runs "
-        "eagerly and compiled by `torch.compile`, each also captured in a CUDA graph "
-        "of one step. All of these run in both memory layouts, with `cudnn.benchmark` "
-        f"and the fused optimizer.{left_out} PyTorch keeps the biases before batch "
-        'norm, which batch norm cancels. Below, "PyTorch" is the fastest of these '
+        "network beside them, in the same run and in the same precision. "
+        f'{twins}{left_out}{biases} Below, "PyTorch" is the fastest of these{count} '
         f"variants ({write_machine(results)}, {write_days(results['rows'])}):"
     )
 
@@ -135,9 +133,8 @@ def _group_races(rows: Sequence[Row]) -> dict[tuple[str, int], list[Row]]:
     return races
 
 
-def _race_factor(rows: Iterable[Row]) -> float:
+def _race_factor(rows: Sequence[Row]) -> float:
     """Return PyTorch's fastest time divided by ours."""
-    rows = list(rows)
     return fastest_row(rows, "torch")["us"] / fastest_row(rows, "weft")["us"]
 
 
@@ -145,19 +142,16 @@ def _race_table(rows: Sequence[Row]) -> str:
     races = _group_races(rows)
     precisions = _list_precisions(rows)
     heads = [f"{kind}: ours | PyTorch | factor" for kind in precisions]
-    lines = [f"| images a step | {' | '.join(heads)} |"]
-    lines += ["|---:" * (1 + 3 * len(precisions)) + "|"]
+    lines = []
     for batch in sorted({batch for _, batch in races}):
         cells = [str(batch)]
-        for kind in precisions:
-            race = races[kind, batch]
-            times = [
-                write_duration(fastest_row(race, impl)["us"])
-                for impl in ("weft", "torch")
-            ]
-            cells += [*times, f"{_race_factor(race):.2f}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        for race in (races[kind, batch] for kind in precisions):
+            pair = (fastest_row(race, impl) for impl in ("weft", "torch"))
+            cells += [write_duration(row["us"]) for row in pair]
+            cells.append(f"{_race_factor(race):.2f}")
+        lines.append(cells)
+    columns = "r" * (1 + 3 * len(precisions))
+    return write_table(["images a step", *heads], columns, lines)
 
 
 def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
@@ -173,10 +167,9 @@ def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
         f"{write_times(theirs)} in {join_words(kinds)}, ours {write_times(ours)}. "
         f"Against this step, the factors at {BATCH} images are "
         f"{write_factors(row['vs_torch_stronger'] for row in ours)}, instead of "
-        f"{write_factors(committed)} in the table. The table's race, "
-        "repeated that day, "
-        f"gave {write_factors(row['vs_torch_best'] for row in ours)}. The full race "
-        "against the faster PyTorch has not been run yet."
+        f"{write_factors(committed)} in the table. The table's race, repeated that "
+        f"day, gave {write_factors(row['vs_torch_best'] for row in ours)}. The full "
+        "race against the faster PyTorch has not been run yet."
     )
 
 
@@ -195,8 +188,7 @@ def _describe_epochs(rows: Sequence[Row]) -> str:
     text = (
         f"An epoch at {BATCH} images a step, with its shuffle and its evaluation, "
         f"takes {write_times(ours)} in {join_words(kinds)}, PyTorch's "
-        f"{write_times(theirs)} (medians "
-        f"of {spell_count(ours[0]['samples'])}). "
+        f"{write_times(theirs)} (medians of {spell_count(ours[0]['samples'])}). "
     )
     for measure in ("target", "seeds"):
         ours, theirs = both(measure)
@@ -205,9 +197,8 @@ def _describe_epochs(rows: Sequence[Row]) -> str:
             f"{spell_count(epochs).capitalize()} epochs"
             f"{' with a one-cycle schedule' * ours[0]['one_cycle']} take "
             f"{write_times(ours)}, PyTorch's {write_times(theirs)}. Over "
-            f"{spell_count(seeds)} seeds "
-            f"their mean accuracy is {write_accuracies(ours)}, and PyTorch's is "
-            f"{write_accuracies(theirs)}. "
+            f"{spell_count(seeds)} seeds their mean accuracy is "
+            f"{write_accuracies(ours)}, and PyTorch's is {write_accuracies(theirs)}. "
         )
     return fill_lines(text)
 
@@ -228,10 +219,9 @@ def _describe_host(rows: Sequence[Row]) -> str:
     eager = [row["host_us"] for row in select(peers, rung="eager")]
     return fill_lines(
         f"Queueing a step of {BATCH} images costs the host {write_range(ours)} when "
-        f"{HOST_STEPS['weft']} steps are queued by one call. A captured step "
-        f"of PyTorch costs it {costs}, an eager one "
-        f"{write_range(eager)}. The "
-        "same seed always gives the same bits, since no sum uses atomics."
+        f"{HOST_STEPS['weft']} steps are queued by one call. A captured step of "
+        f"PyTorch costs it {costs}, an eager one {write_range(eager)}. The same seed "
+        "always gives the same bits, since no sum uses atomics."
     )
 
 
@@ -244,9 +234,8 @@ def describe_cold_start(results: Results | None = None) -> str:
     return fill_lines(
         f"From process start, the first epoch ends after {write_times(rows)} in "
         f"{join_words(row['precision'] for row in rows)} (medians of "
-        f"{spell_count(count)}). "
-        f"The process {'imports no PyTorch, ' * without}finds its kernels compiled in "
-        "the cache, and captures its graph."
+        f"{spell_count(count)}). The process {'imports no PyTorch, ' * without}finds "
+        "its kernels compiled in the cache, and captures its graph."
     )
 
 
@@ -255,40 +244,31 @@ def describe_processor_race(results: Results | None = None) -> str:
     results = results or load_newest("mnist", "cpu")
     rows, machine = results["rows"], results["machine"]
     ours, theirs = fastest_row(rows, "weft"), fastest_row(rows, "torch")
+    timed = [row for row in rows if row["epoch_s"]]
     epochs = [
-        min(
-            (r for r in select(rows, impl=impl) if r["epoch_s"]),
-            key=lambda r: r["epoch_s"],
-        )
+        min(select(timed, impl=impl), key=lambda row: row["epoch_s"])
         for impl in ("weft", "torch")
     ]
     peers = select(rows, impl="torch")
     variants = spell_count(len(peers))
     both = any("nobias" in row.get("rung", "") for row in peers)
-    samples = (
-        f" of {ours['samples']} samples of {ours['steps']} steps"
-        if "samples" in ours
-        else ""
-    )
-    spread = (
-        f"; epochs: means, fastest and slowest of {spell_count(ours['epochs'])}"
-        if "epochs_s" in ours
-        else ""
-    )
+    samples = spread = ""
+    if "samples" in ours:
+        samples = f" of {ours['samples']} samples of {ours['steps']} steps"
+    if "epochs_s" in ours:
+        count = spell_count(ours["epochs"])
+        spread = f"; epochs: means, fastest and slowest of {count}"
     text = fill_lines(
         "Without a GPU the network trains in plain C with its layers fused. On "
         f"{write_cores(machine)} a step of {ours['batch']} images takes "
-        f"{write_band(ours)}. "
-        f"The fastest of PyTorch {cut_release(machine)}'s "
+        f"{write_band(ours)}. The fastest of PyTorch {cut_release(machine)}'s "
         f"{variants} variants (eager and compiled, both layouts"
         f"{', with and without biases before batch norm' * both}) takes "
-        f"{write_band(theirs)}, {theirs['us'] / ours['us']:.1f} times as long. "
-        "An epoch "
-        f"takes {_epoch_band(epochs[0])}, PyTorch's {_epoch_band(epochs[1])}, "
+        f"{write_band(theirs)}, {theirs['us'] / ours['us']:.1f} times as long. An "
+        f"epoch takes {_epoch_band(epochs[0])}, PyTorch's {_epoch_band(epochs[1])}, "
         f"{epochs[1]['epoch_s'] / epochs[0]['epoch_s']:.1f} times as long. Steps: "
         f"medians and 20th to 80th percentiles{samples}, taken side by side{spread}; "
-        f"fp32, {write_days(rows, machine)}. "
-        "`make mnist` measures your machine."
+        f"fp32, {write_days(rows, machine)}. `make mnist` measures your machine."
     )
     stem = results.get("stem", "")
     if not (RESULTS / f"{stem}.svg").is_file():
@@ -299,13 +279,10 @@ def describe_processor_race(results: Results | None = None) -> str:
 
 def _epoch_band(row: Row) -> str:
     """Write a mean with its fastest and slowest epoch: 4.61 s (4.55 to 4.70)."""
-    epochs = row.get("epochs_s")
-    band = (
-        f" ({write_digits(min(epochs))} to {write_digits(max(epochs))})"
-        if epochs
-        else ""
-    )
-    return f"{write_digits(row['epoch_s'])} s{band}"
+    text = f"{write_digits(row['epoch_s'])} s"
+    if epochs := row.get("epochs_s"):
+        text += f" ({write_digits(min(epochs))} to {write_digits(max(epochs))})"
+    return text
 
 
 # ---- editing and launching -------------------------------------------------------
@@ -319,13 +296,8 @@ def describe_edits(
     """Describe the time from a changed line to its result, and the cost of a launch."""
     processor = processor or load_newest("edit", "cpu")
     gpu = gpu or load_newest("edit", "cuda")
-    host, card = (
-        f"{name}, {results['machine']['date']}"
-        for name, results in (
-            (write_cores(processor["machine"]), processor),
-            (gpu["machine"]["device"], gpu),
-        )
-    )
+    host = f"{write_cores(processor['machine'])}, {processor['machine']['date']}"
+    card = f"{gpu['machine']['device']}, {gpu['machine']['date']}"
     cpu = select(processor["rows"], target="cpu")
     cuda = select(gpu["rows"], target="cuda")
     contenders = [
@@ -336,38 +308,32 @@ def describe_edits(
         ("nvcc alone, without a launch", card, fastest_row(cuda, "nvcc")),
         ("PyTorch's `load_inline`", card, fastest_row(cuda, "torch")),
     ]
-    lines = [
-        "| from a changed line to the end of its first launch | on | edits | time |"
-    ]
-    lines += ["|---|---|---:|---:|"]
+    heads = "from a changed line to the end of its first launch", "on", "edits", "time"
+    lines = []
     for name, machine, row in contenders:
         time = write_band(row) if row["edits"] > 1 else write_duration(row["us"])
-        lines.append(f"| {name} | {machine} | {row['edits']} | {time} |")
+        lines.append([name, machine, row["edits"], time])
     text = fill_lines(
         "Each time is the median of its edits in a live session, with the 20th to 80th "
-        f"percentile. {_describe_launches(launches)} `python -m weft bench "
-        "edit` and `bench "
-        "launch` measure your machine."
+        f"percentile. {_describe_launches(launches)} `python -m weft bench edit` and "
+        "`bench launch` measure your machine."
     )
-    return "\n".join([*lines, "", text])
+    return f"{write_table(heads, 'llrr', lines)}\n\n{text}"
 
 
 def _describe_launches(launches: Results | None) -> str:
     launches = launches or load_newest("launch", "cuda")
-    rows = [
-        row
-        for row in select(launches["rows"], target="cuda")
-        if row["rung"].startswith("burst ")
-    ]
+    rows = select(launches["rows"], target="cuda")
+    rows = [row for row in rows if row["rung"].startswith("burst ")]
     us = {row["impl"]: write_duration(row["us"], 2) for row in rows}
     count = {row["impl"]: spell_count(row["arguments"]) for row in rows}
     return (
         f"Launching a kernel with {count['weft']} parameters from Python costs "
         f"{us['weft']} of the host's time on "
-        f"{add_article(launches['machine']['device'])}, the "
-        f"driver's own call costs {us['driver']}, CuPy's RawKernel {us['cupy']}, Numba "
-        f"{us['numba']}, and a PyTorch `add` with {count['torch']} parameters "
-        f"{us['torch']} (medians of bursts of {launch.BURST} launches, one run, "
+        f"{add_article(launches['machine']['device'])}, the driver's own call costs "
+        f"{us['driver']}, CuPy's RawKernel {us['cupy']}, Numba {us['numba']}, and a "
+        f"PyTorch `add` with {count['torch']} parameters {us['torch']} (medians of "
+        f"bursts of {launch.BURST} launches, one run, "
         f"{write_days([], launches['machine'])})."
     )
 
@@ -385,26 +351,23 @@ def describe_counters(results: Results | None = None) -> str:
     different = [row for row in counts if row["difference"]]
     close = [row for row in lanes if row["verdict"].startswith(("same", "within"))]
     distances = [abs(row["difference"]) for row in lanes if row not in close]
+    others = ""
+    if distances:
+        others = (
+            f" In the other {spell_count(len(distances))} they differ by up to "
+            f"{100 * max(distances):.0f} %: Nsight Compute weighs each instruction, "
+            "and Weft weighs each straight-line piece of the source."
+        )
     return fill_lines(
         f"Our counts agree with the GPU's: of {len(counts)} that Nsight Compute "
         f"measured in {len({row['rung'] for row in rows})} launches, {equal} are "
-        "exactly equal "
-        f"({write_machine(results)}, "
-        f"{write_days([], results['machine'])}). The "
-        "launches are strided, gathered and misaligned copies, `float4`, transposes, "
-        "reductions, tiled products, branches and atomics. "
-        f"{_describe_reasons(different)} Active "
-        f"threads for each instruction agree within 2 % in {len(close)} of "
-        f"{len(lanes)} launches"
-        + (
-            f". In the other {spell_count(len(distances))} they differ by up to "
-            f"{100 * max(distances):.0f} %: Nsight Compute weighs each instruction, "
-            "and Weft weighs each straight-line piece of the source"
-            if distances
-            else ""
-        )
-        + ". `python -m weft bench counters` writes [the table](../notebooks/results/"
-        + f"{results.get('stem', 'counters')}.json), which lesson 07c shows."
+        f"exactly equal ({write_machine(results)}, "
+        f"{write_days([], results['machine'])}). The launches are strided, gathered "
+        "and misaligned copies, `float4`, transposes, reductions, tiled products, "
+        f"branches and atomics. {_describe_reasons(different)} Active threads for each "
+        f"instruction agree within 2 % in {len(close)} of {len(lanes)} launches."
+        f"{others} `python -m weft bench counters` writes [the table](../notebooks/"
+        f"results/{results.get('stem', 'counters')}.json), which lesson 07c shows."
     )
 
 
@@ -420,10 +383,9 @@ def _describe_reasons(different: Sequence[Row]) -> str:
     """Describe why some counts differ, and how many counts have each reason."""
     groups: dict[str, list[Row]] = {}
     for row in different:
-        phrases = (
-            words for key, words in REASONS.items() if row["verdict"].startswith(key)
-        )
-        groups.setdefault(next(phrases, f"({row['verdict']})"), []).append(row)
+        verdict = row["verdict"]
+        phrases = (words for key, words in REASONS.items() if verdict.startswith(key))
+        groups.setdefault(next(phrases, f"({verdict})"), []).append(row)
     text = ""
     for words, rows in groups.items():
         largest = max(abs(row["difference"]) for row in rows)
@@ -453,14 +415,11 @@ def describe_simulator(results: Results | None = None) -> str:
     """Describe how the Python simulator compares with Numba's."""
     results = results or load_newest("sim", "cpu")
     rows = select(results["rows"], impl="weft", rung="matmul_tiled")
-    off, on = (
-        fastest_row(rows, "weft", checks=checks)["vs_numba"] for checks in ("off", "on")
-    )
+    off, on = (fastest_row(rows, "weft", checks=c)["vs_numba"] for c in ("off", "on"))
     machine = results["machine"] | {"cores": 1}
     return fill_lines(
-        f"On {write_cores(machine)} a tiled matrix product runs {off:.0f} "
-        "times as fast as "
-        f"on Numba's own simulator, and {on:.0f} times as fast with all checks "
+        f"On {write_cores(machine)} a tiled matrix product runs {off:.0f} times as "
+        f"fast as on Numba's own simulator, and {on:.0f} times as fast with all checks "
         f"(medians, `python -m weft bench sim`, {write_days([], machine)})."
     )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...base.style import describe_dates
 from ...timing.results import Row
+from ..phrases import write_digits, write_table
 from .comparison import (
     OURSELVES,
     PLOTTED,
@@ -38,9 +40,7 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
     rows = [row for row in select_size(select_timed(source), SIZE) if not is_cold(row)]
     if not rows:
         return f"The ladder has not been measured yet: {RUN}."
-    lines = ["Every rung at m = k = n = 4096:", ""]
-    lines += ["| rung | idea | precision | TFLOP/s | of cuBLAS | error |"]
-    lines += ["|---|---|---|---:|---:|---:|"]
+    lines = []
     for kind in PLOTTED:
         ours = [r for r in rows if r["precision"] == kind and r["impl"] in OURSELVES]
         names = _list_layouts(ours)
@@ -51,21 +51,23 @@ def matmul_table(committed: list[dict[str, Any]] | None = None) -> str:
         # 3xtf32 is compared with fp32's opponent.
         if peer and peer["impl"] == "cublas" and names and kind != "3xtf32":
             lines.append(_write_line("*cuBLAS*", peer | {"vs_cublas": 1.0}))
+    heads = ["rung", "idea", "precision", "TFLOP/s", "of cuBLAS", "error"]
+    table = write_table(heads, "lllrrr", lines)
     machine = files[0]["machine"]
     text = (
         f"{machine['device']}, driver {machine['driver']}, CUDA "
         f"{machine['toolkit']}, PyTorch {machine['torch']}, "
-        f"{_write_dates(rows)}. Medians "
+        f"{describe_dates(rows)}. Medians "
         f"{_write_spread(rows)}, warm caches (each call multiplies the same a and b), "
         f"{_write_runs(select_timed(source))} of {RUN}. Ratios are within a run; "
         "3xtf32 is compared with "
         "cuBLAS in fp32, each in its fastest layout. Error: relative root mean square, "
         "against float64."
     )
-    plain = [line for results in files[1:] for line in _write_processor(results)]
-    return "\n".join(
-        [*lines, "", text, *_write_ratios(source), *_write_transposed(source), *plain]
-    )
+    parts = ["Every rung at m = k = n = 4096:", table, text]
+    parts += [*_write_ratios(source), *_write_transposed(source)]
+    parts += [part for results in files[1:] for part in _write_processor(results)]
+    return "\n\n".join(parts)
 
 
 def _list_layouts(rows: list[Row]) -> list[tuple[str, str]]:
@@ -82,11 +84,6 @@ def _list_layouts(rows: list[Row]) -> list[tuple[str, str]]:
         for name in names
         if name[1] == "nn" or fastest[name]["tflops"] > usual.get(name[0], 0.0)
     ]
-
-
-def _write_dates(rows: list[Row]) -> str:
-    dates = sorted({row["date"] for row in rows})
-    return dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
 
 
 def _write_spread(rows: list[Row]) -> str:
@@ -106,11 +103,8 @@ def _write_runs(rows: list[Row]) -> str:
         f"{run[:10]} {run[11:16]} UTC" if run in starts else f"commit {run}"
         for run in filter(None, runs)
     ]
-    suffix = f" ({', '.join(texts)})" * bool(texts)
-    return (
-        f"measured in turn in {'one run' if len(runs) == 1 else f'{len(runs)} runs'}"
-        f"{suffix}"
-    )
+    count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
+    return f"measured in turn in {count}" + f" ({', '.join(texts)})" * bool(texts)
 
 
 def _write_ratios(rows: list[Row]) -> list[str]:
@@ -118,24 +112,14 @@ def _write_ratios(rows: list[Row]) -> list[str]:
     gpus = [line for line in compare_fastest(rows) if line["target"] == "cuda"]
     if not gpus:
         return []
-    lines = [
-        "",
-        "Speed of the fastest rung divided by cuBLAS's. Cold: a and b are in no cache. "
-        "Worst of N: the lowest ratio of N sizes and layouts.",
-        "",
-        "| precision | m x k x n | times cuBLAS | cold |",
-    ]
-    lines += ["|---|---|---:|---:|"]
+    text = "Speed of the fastest rung divided by cuBLAS's. Cold: a and b are in no "
+    text += "cache. Worst of N: the lowest ratio of N sizes and layouts."
+    lines = []
     for line in gpus:
-        cold = _write_three_digits(line["cold"]) if line["cold"] else "–"
-        cells = [
-            line["precision"],
-            line["size"],
-            _write_three_digits(line["ratio"]),
-            cold,
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        ratios = (_write_ratio(line[key]) for key in ("ratio", "cold"))
+        lines.append([line["precision"], line["size"], *ratios])
+    heads = ["precision", "m x k x n", "times cuBLAS", "cold"]
+    return [text, write_table(heads, "llrr", lines)]
 
 
 def _write_transposed(rows: list[Row]) -> list[str]:
@@ -144,31 +128,26 @@ def _write_transposed(rows: list[Row]) -> list[str]:
     for row in rows:
         if row["op"] != "matmul" or row["impl"] != "weft" or is_cold(row):
             continue
-        count = row.get("batch", 1)
-        ratio = ratio_of(row)
-        fits = row["m"] == row["k"] == row["n"] and (count > 1 or row["layout"] != "nn")
-        if ratio and fits:
+        count, turned = row.get("batch", 1), row["layout"] != "nn"
+        ratio, is_cube = ratio_of(row), row["m"] == row["k"] == row["n"]
+        if ratio and is_cube and (count > 1 or turned):
             name = f"{count} of {row['m']}" if count > 1 else f"{row['m']}"
-            name += f" {row['layout']}" * (row["layout"] != "nn")
+            name += f" {row['layout']}" * turned
             group = ratios.setdefault(row["race"], {})
             group[name] = max(ratio, group.get(name, 0.0))
     names = sorted({name for group in ratios.values() for name in group}, key=_sort_key)
     if not names:
         return []
-    lines = ["", "The same for a or b stored transposed, and for batches of products:"]
-    lines += ["", f"| times cuBLAS | {' | '.join(names)} |"]
-    lines += ["|---" + "|---:" * len(names) + "|"]
-    for kind, group in ratios.items():
-        cells = [
-            _write_three_digits(group[name]) if name in group else "–" for name in names
-        ]
-        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    lines = [
+        [kind, *(_write_ratio(group.get(name)) for name in names)]
+        for kind, group in ratios.items()
+    ]
+    table = write_table(["times cuBLAS", *names], "l" + "r" * len(names), lines)
     text = "nt: b is stored as (n,k); tn: a is stored as (k,m). cuBLAS uses the same "
-    text += (
-        "layout, but its fastest one in tf32 and 3xtf32. Batches are compared with "
-        "torch.bmm."
-    )
-    return [*lines, "", text]
+    text += "layout, but its fastest one in tf32 and 3xtf32. "
+    text += "Batches are compared with torch.bmm."
+    head = "The same for a or b stored transposed, and for batches of products:"
+    return [head, table, text]
 
 
 def _sort_key(name: str) -> tuple[bool, int, str]:
@@ -176,9 +155,8 @@ def _sort_key(name: str) -> tuple[bool, int, str]:
     return " of " in name, int(name.split()[0]), name
 
 
-def _write_three_digits(value: float) -> str:
-    """Write a value with three digits, including final zeros: 1.20, 73.0, 108."""
-    return f"{value:#.3g}".rstrip(".")
+def _write_ratio(value: float | None) -> str:
+    return write_digits(value) if value else "–"
 
 
 def _write_processor(results: dict[str, Any]) -> list[str]:
@@ -187,39 +165,30 @@ def _write_processor(results: dict[str, Any]) -> list[str]:
     comparisons = [line for line in compare_fastest(rows) if line["target"] == "cpu"]
     if not comparisons:
         return []
-    lines = ["", "Plain C on a processor, NumPy and torch.mm, in GFLOP/s:", ""]
-    lines += ["| m = k = n | threads | rung | ours | NumPy | torch.mm | factor |"]
-    lines += ["|---|---:|---|---:|---:|---:|---:|"]
+    lines = []
     for line in comparisons:
         threads, size = line["threads"], size_of(line["size"])
         group = [r for r in select_size(rows, size) if r.get("threads") == threads]
         racers = [fastest_row(group, (impl,)) for impl in ("weft", "numpy", "torch")]
-        speeds = [
-            _write_three_digits(1e3 * row["tflops"]) if row else "–" for row in racers
-        ]
+        speeds = [write_digits(1e3 * r["tflops"]) if r else "–" for r in racers]
         factor = fastest_row(group, ("numpy", "torch"))["us"] / racers[0]["us"]
-        cells = [
-            line["size"],
-            threads,
-            line["ours"],
-            *speeds,
-            _write_three_digits(factor),
-        ]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        cells = [line["size"], threads, line["ours"], *speeds, write_digits(factor)]
+        lines.append(cells)
+    heads = ["m = k = n", "threads", "rung", "ours", "NumPy", "torch.mm", "factor"]
     machine = results["machine"]
     text = (
         "Factor: our speed divided by the faster opponent's. fp32, equal numbers of "
         f"threads, {machine['device']}, PyTorch {machine['torch']}, "
-        f"{_write_dates(rows)}, "
+        f"{describe_dates(rows)}, {_write_runs(rows)} of `python -m weft bench matmul`."
     )
-    return [*lines, "", f"{text}{_write_runs(rows)} of `python -m weft bench matmul`."]
+    head = "Plain C on a processor, NumPy and torch.mm, in GFLOP/s:"
+    return [head, write_table(heads, "lrlrrrr", lines), text]
 
 
-def _write_line(name: str, row: Row) -> str:
-    speed, ratio = _write_three_digits(row["tflops"]), row.get("vs_cublas")
-    share = f"{_write_three_digits(100 * ratio)} %" if ratio else "–"
+def _write_line(name: str, row: Row) -> list[str]:
+    speed, ratio = write_digits(row["tflops"]), row.get("vs_cublas")
+    share = f"{write_digits(100 * ratio)} %" if ratio else "–"
     error = f"{row['error_rms']:.1e}" if row.get("error_rms") else "–"
-    idea = row.get("idea") or ""
     name += " (Numba)" if row["impl"] == "numba" else ""
     name += LAYOUT_TEXTS.get(row["layout"], "")
-    return f"| {name} | {idea} | {row['precision']} | {speed} | {share} | {error} |"
+    return [name, row.get("idea") or "", row["precision"], speed, share, error]
