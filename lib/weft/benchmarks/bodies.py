@@ -65,17 +65,9 @@ class BodyRunner(Contender):
     host: bool = False
 
 
-def make_runner(
-    impl: str,
-    rung: str,
-    call: Call,
-    scale: float = 1.0,
-    part: Part = slice(None),
-    host: bool = False,
-) -> BodyRunner:
-    """Return a BodyRunner with these attributes; impl and rung identify its row."""
-    row = {"impl": impl, "rung": rung}
-    return BodyRunner(call=call, row=row, scale=scale, part=part, host=host)
+def make_runner(impl: str, rung: str, call: Call, **more: Any) -> BodyRunner:
+    """Return a BodyRunner with the fields `more`; impl and rung identify its row."""
+    return BodyRunner(call=call, row={"impl": impl, "rung": rung}, **more)
 
 
 @dataclass
@@ -115,9 +107,7 @@ def rows(
         if works[0].inputs[0].is_cuda:
             works.insert(0, _make_work(text, torch.device("cpu")))
         with precision("fp32"):
-            rows = [
-                row for work in works for row in _measure(work, works[-1], patience)
-            ]
+            rows = [r for work in works for r in _measure(work, works[-1], patience)]
         (torch_us,) = [row["us"] for row in rows if row["impl"] == "torch"]
         all_rows += [{**row, "vs_torch": torch_us / row["us"]} for row in rows]
     return all_rows
@@ -148,9 +138,7 @@ def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, 
         row = {
             **{"op": work.op, **contender.row, "precision": "fp32"},
             **{"target": device.type, "device": device_name(device)},
-            **timing.row(),
-            **work.sizes,
-            **{"host_us": host, "error": error},
+            **{**timing.row(), **work.sizes, "host_us": host, "error": error},
         }
         if contender.scale != 1:
             row["part"] = 1 / contender.scale
@@ -178,23 +166,15 @@ def _time(
 ) -> tuple[Timing, float | None]:
     """Return the time of a call; on a GPU, also the host's time for a launch."""
     if device.type == "cuda":
-        return _time_on_gpu(one, device)
-    once = _time_once(one.call)
+        host = time_host(one.repeat, BURST, device, samples=20)
+        return time_graph(one.call, device, launches=LAUNCHES), host
+    start = time.perf_counter()
+    one.call()
+    once = time.perf_counter() - start
     calls = max(1, int(0.002 / once))
     samples = int(min(20, max(1, patience / (once * calls))))
     timing = time_call(one.call, device, samples, calls, warmup=0)
     return timing.scaled(one.scale), None
-
-
-def _time_on_gpu(one: BodyRunner, device: torch.device) -> tuple[Timing, float | None]:
-    host = time_host(one.repeat, BURST, device, samples=20)
-    return time_graph(one.call, device, launches=LAUNCHES), host
-
-
-def _time_once(call: Call) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 # ---- the work -------------------------------------------------------------------
@@ -212,16 +192,14 @@ def _make_work(text: str, device: torch.device) -> Workload:
         x = torch.rand(3, sizes[0], generator=generator)
         want = (x.double() * torch.tensor(WEIGHTS, dtype=torch.double)[:, None]).sum(0)
         bound = sum_bound(4, want)  # three products, and the rounding of the weights
-        return Workload(
-            "grey", {"n": sizes[0]}, (x.to(device),), want, bound, _make_grey
-        )
+        n, inputs = {"n": sizes[0]}, (x.to(device),)
+        return Workload("grey", n, inputs, want, bound, _make_grey)
     m, k, n = sizes
     a, b = (torch.randn(size, generator=generator) for size in ((m, k), (k, n)))
     bound = sum_bound(k, a.double().abs() @ b.double().abs())
-    return Workload(
-        *("matmul", {"m": m, "n": n, "k": k}, (a.to(device), b.to(device))),
-        *(a.double() @ b.double(), bound, _make_matmul),
-    )
+    sides, inputs = {"m": m, "n": n, "k": k}, (a.to(device), b.to(device))
+    want = a.double() @ b.double()
+    return Workload("matmul", sides, inputs, want, bound, _make_matmul)
 
 
 def grey_loops(y, x, n, rows):
@@ -303,7 +281,8 @@ def _make_loops(
         _compile_njit(loops)(out, *flat, *sizes[:-1], round(rows * scale))
         return torch.from_numpy(out)
 
-    yield make_runner("python", "loops", python, scale, slice(0, rows), host=True)
+    part = {"scale": scale, "part": slice(0, rows)}
+    yield make_runner("python", "loops", python, host=True, **part)
     yield make_runner("numba", "loops, njit", njit, host=True)
 
 
@@ -330,7 +309,7 @@ def _make_simulated(
 
     for name, checks in ("sim", True), ("sim, no checks", False):
         bound_call = functools.partial(call, checks, work.out())
-        yield make_runner("weft", name, bound_call, scale, part, host=True)
+        yield make_runner("weft", name, bound_call, scale=scale, part=part, host=True)
 
 
 def _select_blocks(
@@ -375,5 +354,5 @@ def _make_compiled(
     if not (on_simulator and variant):  # barriers are slow on the simulator
         kernel = numba_jit(body)
         name = "its simulator" if on_simulator else "numba_jit"
-        yield make_runner("numba", name + variant, by_numba, scale, part)
+        yield make_runner("numba", name + variant, by_numba, scale=scale, part=part)
     yield make_runner("weft", "cuda_c" + variant, by_c)

@@ -22,7 +22,7 @@ from ..cells.cpu.launch import open_runtime
 from ..cells.cpu.watched import raw_report
 from ..ops.cases import sum_bound
 from ..timing import device_name
-from ..timing.race import Contender, Timed, race
+from ..timing.race import Contender, race
 from ..toolchain import build
 from . import edit
 
@@ -61,24 +61,21 @@ def rows(samples: int = SAMPLES, edits: int = EDITS, scale: int = 1) -> list[dic
     result_rows: list[dict[str, Any]] = []
     for name, case in make_cases(scale).items():
         result_rows += _measure(name, case, libraries, samples)
-    return result_rows + ([_time_edits(edits)] if edits else [])
+    if edits:
+        row = edit._time_ours("cpu", edits, watched=True)
+        result_rows.append({**row, "mode": "check", "fastest": row["us_low"]})
+    return result_rows
 
 
 def note(rows: list[dict[str, Any]]) -> str:
     """Return the text below the table: the bounds and whether the rows meet them."""
     watched = [r for r in rows if r["op"] == "check" and r["mode"] == "check"]
     worst = max(watched, key=lambda r: r["cost"])
-    lines = [
-        _write_bound(f"the costliest, {worst['rung']}", worst["cost"], "cost", "x")
-    ]
-    lines += [
-        _write_bound(
-            "from an edit to its checked result", row["us"] / 1e3, "edit", " ms"
-        )
-        for row in rows
-        if row["op"] == "edit"
-    ]
-    return "; ".join(lines)
+    edits = [row["us"] / 1e3 for row in rows if row["op"] == "edit"]
+    name = f"the costliest, {worst['rung']}"
+    texts = [_write_bound(name, worst["cost"], "cost", "x")]
+    name = "from an edit to its checked result"
+    return "; ".join([*texts, *(_write_bound(name, ms, "edit", " ms") for ms in edits)])
 
 
 def make_cases(scale: int = 1) -> dict[str, WatchCase]:
@@ -174,23 +171,17 @@ def _measure(
     for arrays in pair.values():
         arrays.release()
     plain = timed["plain"].fastest
-    return [
-        _make_row(name, mode, result, plain, accesses.get(mode))
-        for mode, result in timed.items()
-    ]
-
-
-def _make_row(
-    name: str, mode: str, timed: Timed, plain: float, accesses: int | None
-) -> dict[str, Any]:
-    ns = (timed.fastest - plain) * 1e3 / accesses if accesses else None
-    return {
-        **{"op": "check", "impl": "weft", "rung": name, "precision": "fp32"},
-        **{"target": "cpu", "device": device_name(), "mode": mode},
-        **timed.timing.row(),
-        **{"fastest": timed.fastest, "cost": timed.fastest / plain},
-        **{"accesses": accesses, "ns_per_access": ns},
-    }
+    rows = []
+    for mode, result in timed.items():
+        count, fastest = accesses.get(mode), result.fastest
+        ns = (fastest - plain) * 1e3 / count if count else None
+        rows.append({
+            **{"op": "check", "impl": "weft", "rung": name, "precision": "fp32"},
+            **{"target": "cpu", "device": device_name(), "mode": mode},
+            **{**result.timing.row(), "fastest": fastest, "cost": fastest / plain},
+            **{"accesses": count, "ns_per_access": ns},
+        })  # fmt: skip
+    return rows
 
 
 def _switch_checks(counters: int, races: int) -> None:
@@ -207,14 +198,6 @@ def _count_accesses(name: str) -> int:
         raise RuntimeError(f"{name}: {finding['text']}")
     sites = [site for kernel in report["kernels"] for site in kernel["sites"]]
     return sum(site["accesses"] for site in sites)
-
-
-# ---- an edit -------------------------------------------------------------------
-
-
-def _time_edits(edits: int) -> dict[str, Any]:
-    row = edit._time_ours("cpu", edits, watched=True)
-    return {**row, "mode": "check", "fastest": row["us_low"]}
 
 
 def _write_bound(what: str, value: float, name: str, unit: str) -> str:

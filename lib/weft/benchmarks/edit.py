@@ -10,6 +10,7 @@ is slow) and CuPy's RawKernel.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import shutil
@@ -30,6 +31,7 @@ from ..base.device import parse_device
 from ..timing import Timing, device_name, summarize
 from ..timing.clocks import WallTimer
 from ..timing.race import Contender, race
+from ..timing.results import first_line
 from ..toolchain import build
 
 EDITS = 20
@@ -140,12 +142,9 @@ def make_edits(edits: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndar
     nonce = time.time_ns() % 10**6  # a new number in each run
     for edit in range(edits):
         text, compute = SOURCES[edit % len(SOURCES)]
-        number = 1 + nonce / 1e7 + edit / 10
-        digits = f"{number:.7f}"
-        yield (
-            text.replace("NUMBER", digits),
-            lambda x, c=compute, s=digits: c(x, float(s)),
-        )
+        digits = f"{1 + nonce / 1e7 + edit / 10:.7f}"
+        edited = text.replace("NUMBER", digits)
+        yield edited, functools.partial(compute, number=float(digits))
 
 
 # ---- the contenders -----------------------------------------------------------
@@ -164,7 +163,7 @@ def _time_cupy(edits: int) -> list[dict[str, Any]]:
     try:
         import cupy
     except Exception:
-        return [_make_absent_row("cupy", "RawKernel", "cuda", "CuPy is not installed")]
+        return [_make_row("cupy", "RawKernel", "cuda", "CuPy is not installed")]
 
     def launch(source: str, out: Any, x: Any) -> None:
         name = source.split("__global__ void ")[1].split("(")[0]
@@ -177,15 +176,10 @@ def _time_cupy(edits: int) -> list[dict[str, Any]]:
 
 
 def _time_nvcc(edits: int) -> list[dict[str, Any]]:
-    compiler = build.nvcc()
+    names, compiler = ("nvcc", "nvcc -cubin", "cuda"), build.nvcc()
     if not compiler:
-        return [
-            _make_absent_row("nvcc", "nvcc -cubin", "cuda", "nvcc is not installed")
-        ]
-    arch = "sm_90a"
-    if torch.cuda.is_available():
-        arch = f"sm_{build.live_sm()}"
-
+        return [_make_row(*names, "nvcc is not installed")]
+    arch = f"sm_{build.live_sm()}" if torch.cuda.is_available() else "sm_90a"
     times = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "edit.cu"
@@ -199,25 +193,23 @@ def _time_nvcc(edits: int) -> list[dict[str, Any]]:
                 times.append((time.perf_counter_ns() - start) / 1e3)
                 if process.returncode:
                     why = f"nvcc: {process.stderr.strip().splitlines()[-1]}"
-                    return [_make_absent_row("nvcc", "nvcc -cubin", "cuda", why)]
+                    return [_make_row(*names, why)]
                 bar.update()
-    timing = summarize(times, WallTimer.name)
-    return [_make_row("nvcc", "nvcc -cubin", "cuda", timing)]
+    return [_make_row(*names, summarize(times, WallTimer.name))]
 
 
 def _load_inline(target: str) -> dict[str, Any]:
     """Time torch.utils.cpp_extension.load_inline once, including the first launch."""
     if not shutil.which("ninja") and not importlib.util.find_spec("ninja"):
         why = "torch's load_inline needs ninja: pip install ninja"
-        return _make_absent_row("torch", "load_inline", target, why)
+        return _make_row("torch", "load_inline", target, why)
     from torch.utils import cpp_extension
 
     (source, compute), *_ = make_edits(1)
     out, x, host = _make_arrays(target)
     more: dict[str, Any] = {}
     if target == "cuda":
-        call = f"scale<<<{N // BLOCK}, {BLOCK}>>>"
-        wrapper = _WRAPPER.replace("CALL", call)
+        wrapper = _WRAPPER.replace("CALL", f"scale<<<{N // BLOCK}, {BLOCK}>>>")
         more = {"cuda_sources": "#include <torch/types.h>\n" + source + wrapper}
         cpp = "void run(torch::Tensor out, torch::Tensor x);"
     else:
@@ -238,8 +230,8 @@ def _load_inline(target: str) -> dict[str, Any]:
             _finish(target)
             us = (time.perf_counter_ns() - start) / 1e3
     except Exception as error:
-        first = (str(error).splitlines() or [""])[0]
-        return _make_absent_row("torch", "load_inline", target, f"load_inline: {first}")
+        why = f"load_inline: {first_line(error)}"
+        return _make_row("torch", "load_inline", target, why)
     _must_be_close(out, compute(host))
     return _make_row("torch", "load_inline", target, summarize([us], WallTimer.name))
 
@@ -257,12 +249,9 @@ void run(torch::Tensor out, torch::Tensor x) {{
 
 
 def _time(
-    impl: str,
-    rung: str,
-    target: str,
-    edits: int,
-    launch: Callable[[str, Any, Any], None],
+    impl: str, rung: str, target: str, edits: int, launch: Callable
 ) -> dict[str, Any]:
+    """Time launch(source, out, x) for new sources; return the row."""
     out, x, host = _make_arrays(target)
     (first, _), *_ = make_edits(1)
     launch(first, out, x)  # opens the session: loads compilers and creates contexts
@@ -276,9 +265,8 @@ def _time(
     )
     where = parse_device(target)
     with _show_progress(f"{impl} on {target}", edits) as bar:
-        timed = race(
-            {impl: one}, where, WallTimer(where), rounds=edits, tick=bar.update
-        )[impl]
+        how = {"rounds": edits, "tick": bar.update}
+        timed = race({impl: one}, where, WallTimer(where), **how)[impl]
     return _make_row(impl, rung, target, timed.timing)
 
 
@@ -304,26 +292,15 @@ def _must_be_close(out: torch.Tensor, want: np.ndarray) -> None:
         raise RuntimeError(f"an edit: {bad.sum()} of {bad.size} elements are wrong")
 
 
-def _make_row(impl: str, rung: str, target: str, timing: Timing) -> dict[str, Any]:
-    where = device_name(target) if _is_installed(target) else None
-    return {
-        **{"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"},
-        **{"target": target, "device": where, **timing.row(), "edits": timing.samples},
-    }
-
-
-def _make_absent_row(impl: str, rung: str, target: str, why: str) -> dict[str, Any]:
+def _make_row(impl: str, rung: str, target: str, result: Timing | str) -> dict:
+    """Make a row. result: the timing, or the reason why there is none."""
+    installed = target == "cpu" or torch.cuda.is_available()
+    row = {"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"}
+    row |= {"target": target, "device": device_name(target) if installed else None}
+    if isinstance(result, Timing):
+        return row | result.row() | {"edits": result.samples}
     empty = dict.fromkeys(("us", "us_low", "us_high", "us_mean", "edits"))
-    where = device_name(target) if _is_installed(target) else None
-    return {
-        **{"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"},
-        **{"target": target, "device": where, "timer": WallTimer.name},
-        **{**empty, "why": why},
-    }
-
-
-def _is_installed(target: str) -> bool:
-    return target == "cpu" or torch.cuda.is_available()
+    return row | {"timer": WallTimer.name, **empty, "why": result}
 
 
 @contextlib.contextmanager

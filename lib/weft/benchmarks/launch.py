@@ -24,6 +24,7 @@ from ..csource import signature
 from ..timing import device_name
 from ..timing.clocks import HostTimer, WallTimer
 from ..timing.race import Contender, race
+from ..timing.results import first_line
 
 SAMPLES, BURST, LOOP = 200, 50, 2000
 PEERS = ("driver", "torch", "cupy", "numba")
@@ -47,22 +48,22 @@ def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
 
     Raises RuntimeError if a contender computes a wrong result.
     """
-    results = _compare(
-        "cpu", [_make_contender("weft", "load_cuda", _make_ours("cpu"))], samples
-    )
+    ours = _make_contender("weft", "load_cuda", _make_ours("cpu"))
+    results = _compare("cpu", [ours], samples)
     if torch.cuda.is_available():
         contenders = [
             _make_contender("weft", "load_cuda", _make_ours("cuda")),
             _make_contender("driver", "cuLaunchKernelEx", _make_driver_call()),
             _make_contender("torch", "add, out=", _make_torch_call(), 3),
         ]
-        for name, make in (("cupy", _make_cupy_call), ("numba", _make_numba_call)):
-            rung = "RawKernel" if name == "cupy" else "jit"
+        for *name, make in (
+            ("cupy", "RawKernel", _make_cupy_call),
+            ("numba", "jit", _make_numba_call),
+        ):
             try:
-                contenders.append(_make_contender(name, rung, make()))
+                contenders.append(_make_contender(*name, make()))
             except Exception as error:  # not installed, or for another CUDA release
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
-                print(f"weft: skipping {name}: {reason}", file=sys.stderr)
+                print(f"weft: skipping {name[0]}: {first_line(error)}", file=sys.stderr)
         results += _compare("cuda", contenders, samples)
     return results
 
@@ -91,20 +92,18 @@ def _compare(
             # A CPU has no queue: a launch runs the kernel, so fewer calls are enough.
             contender.calls = launches if target == "cuda" else BURST
         discard = int(rounds > 1)  # the first round warms up
-        timed = race(
-            {contender.row["impl"]: contender for contender in contenders},
-            *(where, clock),
-            **{"rounds": rounds - discard, "discard": discard},
-        )
-        for contender in contenders:
-            timing = timed[contender.row["impl"]].timing
+        by_impl = {contender.row["impl"]: contender for contender in contenders}
+        options = {"rounds": rounds - discard, "discard": discard}
+        timed = race(by_impl, where, clock, **options)
+        for impl, contender in by_impl.items():
+            timing = timed[impl].timing
             row = {
-                **{"op": "launch", "impl": contender.row["impl"]},
+                **{"op": "launch", "impl": impl},
                 **{"rung": f"{how} {contender.row['rung']}", "precision": "fp32"},
                 **{"target": target, "device": device_name(target), **timing.row()},
                 **contender.facts,
             }
-            for peer in PEERS if contender.row["impl"] == "weft" else ():
+            for peer in PEERS if impl == "weft" else ():
                 theirs = timed[peer].us if peer in timed else None
                 row[f"vs_{peer}"] = theirs and theirs / timing.median
             results.append(row)
@@ -139,10 +138,8 @@ def _check_call(call: Call, arguments: list[Any]) -> Call:
 def _make_ours(target: str) -> Call:
     arguments = _make_arguments(target)
     kernel = jit.load_cuda(SOURCE, target=target, name="bench launch").eight
-    o, a, b, c, index, scale, n, offset = arguments
-    return _check_call(
-        lambda: kernel[1, N](o, a, b, c, index, scale, n, offset), arguments
-    )
+    o, a, b, c, i, scale, n, offset = arguments
+    return _check_call(lambda: kernel[1, N](o, a, b, c, i, scale, n, offset), arguments)
 
 
 def _make_driver_call() -> Call:

@@ -80,24 +80,20 @@ def _race_rungs(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
         row={"impl": "torch", "rung": "eager", "precision": "fp32"},
     )
     with precision("fp32"):
-        errors = {
-            name: _measure_error(problem, one.call) for name, one in contenders.items()
-        }
-        calls = _count_calls(contenders["torch"].call, device)
-        for one in contenders.values():
-            one.calls = calls
+        errors = {n: _measure_error(problem, c.call) for n, c in contenders.items()}
+        once = time_call(contenders["torch"].call, device, samples=5).median
+        for one in contenders.values():  # a sample of PyTorch takes about 2 ms
+            one.calls = max(1, min(200, int(2000 / once)))
         results = race(contenders, device, rounds=samples)
     peer = results["torch"].us
     return [
         {
             **{"op": op, **contenders[name].row},
             **{"target": device.type, "device": device_name(device)},
-            **timed.timing.row(),
-            **problem.sizes,
+            **{**timed.timing.row(), **problem.sizes},
             "gbs": problem.bytes / timed.us / 1e3,
             "tflops": problem.flop / timed.us / 1e6 or None,
-            "error": errors[name],
-            "vs_torch": peer / timed.us,
+            **{"error": errors[name], "vs_torch": peer / timed.us},
         }
         for name, timed in results.items()
     ]
@@ -108,12 +104,6 @@ def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> f
     wide = [t.double() if t.is_floating_point() else t for t in problem.inputs]
     want = problem.torch(*wide)
     return float((call().double() - want).abs().max() / want.abs().max())
-
-
-def _count_calls(call: Callable[[], object], device: torch.device) -> int:
-    """Return the number of calls in a sample of about 2 ms, at most 200."""
-    once = time_call(call, device, samples=5).median
-    return max(1, min(200, int(2000 / once)))
 
 
 # ---- problems ----------------------------------------------------------------

@@ -70,17 +70,11 @@ def rows(device: str = "cpu", seconds: float = SECONDS) -> list[Row]:
             for names, call in _make_contenders(x):
                 timing = time_it(call, timer=timer, device=where, seconds=seconds)
                 sectors = WANTED[where.type]
-                results.append(
-                    {
-                        **{"op": "sectors", "impl": "weft", "precision": "fp32"},
-                        **{"target": where.type, "device": timing.device},
-                        **names,
-                        **{"fetch": limit, "usual": usual, "sectors": sectors},
-                        **timing.row(),
-                        "tbs": SECTOR * sectors / timing.us / 1e6,
-                        **stamp_row(),
-                    }
-                )
+                row = {"op": "sectors", "impl": "weft", "precision": "fp32"}
+                row |= {"target": where.type, "device": timing.device, **names}
+                row |= {"fetch": limit, "usual": usual, "sectors": sectors}
+                row |= timing.row() | {"tbs": SECTOR * sectors / timing.us / 1e6}
+                results.append(row | stamp_row())
     return results
 
 

@@ -29,10 +29,8 @@ def rows(repeats: int = 10, fibers: str = "asm") -> list[dict[str, Any]]:
     RuntimeError if a kernel's result is wrong.
     """
     lib = open_library(fibers)
-    return [
-        _make_row(name, launch, threads, flop, repeats)
-        for name, launch, threads, flop in (add(lib), matmul_tiled(lib), warp_sum(lib))
-    ]
+    cases = add(lib), matmul_tiled(lib), warp_sum(lib)
+    return [_make_row(*case, repeats) for case in cases]
 
 
 def open_library(fibers: str) -> ctypes.CDLL:

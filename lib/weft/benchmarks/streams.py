@@ -48,10 +48,8 @@ def rows(device: str = "cpu", runs: int = RUNS) -> list[Row]:
             run = subprocess.run(command, capture_output=True, text=True, check=True)
             for name, us in read(run.stdout).items():
                 samples.setdefault(name, []).append(us)
-    common = {
-        **{"op": "streams", "impl": "weft", "precision": "fp32"},
-        **{"target": where.type, "device": device_name(where)},
-    }
+    common = {"op": "streams", "impl": "weft", "precision": "fp32"}
+    common |= {"target": where.type, "device": device_name(where)}
     timer = "CUDA events" if where.type == "cuda" else "simulated events"
     return [
         common | {"rung": name} | summarize(us, timer).row()
@@ -83,13 +81,6 @@ def note(rows: list[Row]) -> str:
 def _make_command(target: str, program: Path) -> list[str]:
     if target == "cpu":
         return [sys.executable, "-m", "weft", "run", str(PROGRAM)]
-    compile_it = [
-        find_tool("nvcc"),
-        "-O2",
-        "-arch=native",
-        str(PROGRAM),
-        "-o",
-        str(program),
-    ]
-    subprocess.run(compile_it, check=True)
+    words = ["-O2", "-arch=native", str(PROGRAM), "-o", str(program)]
+    subprocess.run([find_tool("nvcc"), *words], check=True)
     return [str(program)]

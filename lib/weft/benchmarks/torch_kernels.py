@@ -11,13 +11,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import numpy as np
 import torch
 
-from ..mnist.data import Split
 from ..mnist.twin import TwinTrainer, precision
 from ..mnist.weights import initial_weights
 from ..see.torch_kernels import torch_kernels
+from .graphs.command import random_data
 
 BATCH, REPEAT = 64, 20
 PRECISIONS = ("fp32", "tf32")
@@ -34,7 +33,8 @@ def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
 def rows(device: str, kind: str, batch: int = BATCH) -> list[dict[str, Any]]:
     """Return the rows of one precision."""
     with precision(kind):
-        trainer = _make_trainer(device, batch)
+        split, weights = random_data(batch), initial_weights(0)
+        trainer = TwinTrainer(weights, split, device=device, batch=batch)
         index = torch.arange(batch, device=device)
         profile = torch_kernels(trainer.step, index, repeat=REPEAT, ghost=False)
     total = profile.us
@@ -53,17 +53,9 @@ def rows(device: str, kind: str, batch: int = BATCH) -> list[dict[str, Any]]:
 
 def note(rows: list[dict[str, Any]]) -> str:
     """Return the text below the table."""
-    steps = {row["precision"]: 0.0 for row in rows}
+    steps: dict[str, float] = {}
     for row in rows:
-        steps[row["precision"]] += row["us"]
+        steps[row["precision"]] = steps.get(row["precision"], 0.0) + row["us"]
     times = ", ".join(f"{kind} {us:.0f} us" for kind, us in steps.items())
     first = rows[0]
     return f"one step at batch {first['batch']} on {first['device']}: {times}"
-
-
-def _make_trainer(device: str, batch: int) -> TwinTrainer:
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (batch, 28, 28), np.uint8)
-    labels = rng.integers(0, 10, batch).astype(np.uint8)
-    split = Split(images, labels)
-    return TwinTrainer(initial_weights(0), split, device=device, batch=batch)

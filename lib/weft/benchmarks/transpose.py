@@ -80,8 +80,7 @@ def _time_size(where: torch.device, size: int, samples: int) -> list[dict[str, A
         timing = time_on(contender, where, samples)
         row = {
             **{**contender.row, "precision": "fp32"},
-            **{"target": where.type, "device": device_name(where)},
-            **timing.row(),
+            **{"target": where.type, "device": device_name(where), **timing.row()},
             **{"rows": size, "cols": size, "count": contender.want.numel()},
             "gbs": contender.bytes / timing.median / 1e3,
         }
@@ -97,20 +96,17 @@ def _make_contenders(y: torch.Tensor, x: torch.Tensor) -> Iterator[Contender]:
     Each contender writes its result to the beginning of y.
     """
 
-    def make(op: str, impl: str, rung: str, call: Any, want: torch.Tensor) -> Contender:
-        row = {"op": op, "impl": impl, "rung": rung}
-        count = want.numel()
-        bytes_moved = 2 * x.element_size() * count
-        out = y.view(-1)[:count]
-        return Contender(call=call, row=row, out=out, want=want, bytes=bytes_moved)
-
-    kernels = load_cuda(
-        SOURCE.read_text(), target=x.device.type, name=SOURCE.name, inplace=True
-    )
     size, out, flat = len(x), y.view(-1), x.view(-1)
-    copy = functools.partial(
-        kernels.copy[_count_blocks(flat), 256], out, flat, x.numel()
-    )
+
+    def make(op: str, impl: str, rung: str, call: Any, want: torch.Tensor) -> Contender:
+        row, count = {"op": op, "impl": impl, "rung": rung}, want.numel()
+        more = {"want": want, "bytes": 2 * x.element_size() * count}
+        return Contender(call=call, row=row, out=out[:count], **more)
+
+    names = {"target": x.device.type, "name": SOURCE.name}
+    kernels = load_cuda(SOURCE.read_text(), inplace=True, **names)
+    launch = kernels.copy[_count_blocks(flat), 256]
+    copy = functools.partial(launch, out, flat, x.numel())
     yield make("copy", "weft", "copy", copy, x)
     launch = kernels.copy_four[-(-_count_blocks(flat) // 4), 256]
     four = functools.partial(launch, out, flat, x.numel())
