@@ -53,7 +53,7 @@ from ...programs.program import Program, build_executable
 from ...see.timeline import KERNEL, Timeline, committed, timeline
 from ...timing import Timing, device_name, summarize, time_call
 from ...timing.race import Contender
-from ...timing.results import Row
+from ...timing.results import Row, first_line
 from ...toolchain import build, native
 from ..transpose import time_on
 
@@ -95,8 +95,7 @@ def timeline_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
             for close in closes:
                 close()
         except (RuntimeError, ValueError) as error:
-            why = (str(error).splitlines() or [type(error).__name__])[0]
-            print(f"weft: skipping {name}: {why}", file=sys.stderr)
+            print(f"weft: skipping {name}: {first_line(error)}", file=sys.stderr)
     return results
 
 
@@ -114,12 +113,8 @@ def step_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
             call, close = _make_ours(rung, where, count)
             timing = time_call(call, where, samples)
             close()
-            results.append({
-                **{"op": "steps", "impl": "weft", "rung": rung},
-                **{"precision": rung if rung in ("tf32", "bf16") else "fp32"},
-                **{"target": where.type, "device": device_name(where)},
-                **{**timing.row(), "count": count, "batch": BATCH},
-            })  # fmt: skip
+            row = _make_row(where, "steps", rung, timing, count=count, batch=BATCH)
+            results.append(row | {"precision": _precision_of(rung)})
     return results
 
 
@@ -159,16 +154,22 @@ def timeline_row(
     """Return a timeline as a row of results."""
     return {
         **{"op": "timeline", "impl": impl, "rung": name},
-        "precision": next((p for p in ("tf32", "bf16") if p in name), "fp32"),
+        "precision": _precision_of(name),
         **{"target": seen.target, "device": seen.device, **timing.row()},
         **{"span_us": seen.us, "busy_us": seen.busy},
         **{"run": RUN, "steps": STEPS, "batch": BATCH, "spans": seen.json()},
     }
 
 
-def _make_chains(
-    where: torch.device,
-) -> Iterator[tuple[str, str, Callable[[], tuple]]]:
+def _precision_of(name: str) -> str:
+    return next((kind for kind in ("tf32", "bf16") if kind in name), "fp32")
+
+
+def _make_chains(where: torch.device) -> Iterator[tuple[str, str, Callable]]:
+    """Yield each timeline's impl, its name and a function.
+
+    The function returns the call to record, and functions to call afterwards.
+    """
     for count in 1, 2, 4:
         name = f"overlap, {count} stream{'s' * (count > 1)}"
         yield "weft", name, lambda count=count: (make_parts(count, where),)
@@ -323,10 +324,9 @@ def _run_program(what: str, where: torch.device, samples: int) -> list[Row]:
     """Run an op in graphs.cu; return a row for each line that it prints."""
     results = []
     with tempfile.TemporaryDirectory(prefix="weft_") as folder:
-        words = [str(_build_program(where, Path(folder))), str(samples)]
-        words += [str(size) for size in PROGRAM_SIZES[where.type]]
-        words.append(what)
-        process = subprocess.run(words, text=True, capture_output=True)
+        words = [_build_program(where, Path(folder)), samples]
+        words += [*PROGRAM_SIZES[where.type], what]
+        process = subprocess.run([*map(str, words)], text=True, capture_output=True)
     if process.returncode:
         raise RuntimeError(f"bench_graphs: {process.stderr.strip()}")
     for line in process.stdout.splitlines():
@@ -349,9 +349,8 @@ def _build_program(where: torch.device, folder: Path) -> Path:
     if not (nvcc := build.nvcc()):
         raise BuildError("no nvcc: install the CUDA Toolkit")
     command = [nvcc, "-O3", "-std=c++17", "-arch=native", *sources]
-    process = subprocess.run(
-        [*command, "-o", f"{folder}/program"], text=True, capture_output=True
-    )
+    command += ["-o", f"{folder}/program"]
+    process = subprocess.run(command, text=True, capture_output=True)
     if process.returncode:
         raise BuildError(process.stderr.strip())
     return folder / "program"
@@ -359,46 +358,34 @@ def _build_program(where: torch.device, folder: Path) -> Path:
 
 # ---- launches from Python -----------------------------------------------------
 
-STEP = """
-__global__ void step(float *x, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) x[i] += 1;
-}
-"""
 
-
-def _time_from_python(where: torch.device, samples: int) -> list[Row]:
-    """Time the same chain, launched by a loop in Python."""
+def _time_chain(where: torch.device, samples: int) -> list[Row]:
+    """Time a chain that C launches, and the same chain, launched by a Python loop."""
+    results = _run_program("chain", where, samples)
     size = PROGRAM_SIZES[where.type][0]
     x = torch.zeros(size, device=where)
-    launch = load_cuda(STEP, target=where.type).step[-(-size // 256), 256]
+    kernels = load_cuda(TIMELINE_KERNELS, target=where.type)
+    launch = kernels.step[-(-size // 256), 256]
     ways: dict[str, tuple[str, Call]] = {
         "Python, a launch each": ("weft", lambda: launch(x, size)),
         "Python, x.add_(1)": ("torch", lambda: x.add_(1)),
     }
-    results = []
     for rung, (impl, call) in ways.items():
         x.zero_()
         timing = time_call(call, where, samples, calls=CHAIN, warmup=1)
         if not (x == (samples + 1) * CHAIN).all():
             raise RuntimeError(f"{rung}: x[0] is {x[0]}")
-        results.append(
-            _make_row(where, "chain", rung, timing, count=CHAIN) | {"impl": impl}
-        )
+        row = _make_row(where, "chain", rung, timing, count=CHAIN)
+        results.append(row | {"impl": impl})
     return results
-
-
-def _time_chain(where: torch.device, samples: int) -> list[Row]:
-    return _run_program("chain", where, samples) + _time_from_python(where, samples)
 
 
 # ---- fusion and rematerialisation ---------------------------------------------
 
 
 def _time_kernels(where: torch.device, samples: int) -> list[Row]:
-    kernels = load_cuda(
-        KERNELS.read_text(), target=where.type, name=KERNELS.name, inplace=True
-    )
+    names = {"target": where.type, "name": KERNELS.name}
+    kernels = load_cuda(KERNELS.read_text(), inplace=True, **names)
     results = []
     for size in FUSION_SIZES[where.type]:
         copy_us = None
@@ -410,10 +397,9 @@ def _time_kernels(where: torch.device, samples: int) -> list[Row]:
                 raise RuntimeError(f"{op}: {rung} is wrong for {size} numbers")
             timing = time_on(contender, where, samples)
             copy_us = copy_us or timing.median
-            extra = {"count": size, "bytes": contender.bytes}
-            extra |= {"gbs": contender.bytes / timing.median / 1e3}
-            extra |= {"vs_copy": copy_us / timing.median}
-            results.append(_make_row(where, op, rung, timing, **extra))
+            row = _make_row(where, op, rung, timing, count=size, bytes=contender.bytes)
+            row |= {"gbs": contender.bytes / timing.median / 1e3}
+            results.append(row | {"vs_copy": copy_us / timing.median})
     return results
 
 
@@ -427,7 +413,10 @@ def _make_contenders(
     x = torch.randn(size, generator=generator).to(where)
     bias = torch.randn(CHANNELS, generator=generator).to(where)
     y = torch.empty_like(x)
-    launch = functools.partial(_launch, kernels, grid)
+
+    def launch(name: str, *args: Any) -> None:
+        getattr(kernels, name)[grid, 256](*args)
+
     copy = functools.partial(launch, "copy", y, x, quarter)
     fusion = functools.partial(_make_contender, "fusion", y)
     yield fusion("copy", copy, x, 8 * size)
@@ -470,18 +459,6 @@ def _make_contender(
     return Contender(call=call, row=row, out=out, want=want, bytes=needed)
 
 
-def _launch(kernels: Any, grid: int, name: str, *args: Any) -> None:
-    getattr(kernels, name)[grid, 256](*args)
-
-
-def _record_timelines(where: torch.device, samples: int) -> list[Row]:
-    return timeline_rows(where, samples)
-
-
-def _record_steps(where: torch.device, samples: int) -> list[Row]:
-    return step_rows(where, samples)
-
-
 # The function that measures each op; some functions measure several ops.
 OPS = {
     **{"chain": _time_chain, "host": _time_chain},
@@ -490,5 +467,5 @@ OPS = {
         for name in ("fetch", "crowd", "many", "fork", "overlap")
     },
     **{"fusion": _time_kernels, "remat": _time_kernels},
-    **{"timeline": _record_timelines, "steps": _record_steps},
+    **{"timeline": timeline_rows, "steps": step_rows},
 }

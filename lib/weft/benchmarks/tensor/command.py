@@ -27,13 +27,13 @@ from __future__ import annotations
 
 import argparse
 import csv
-import functools
 import os
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,7 +136,7 @@ def products_of(
     """
     lib = native.library("matmul", where.type)
     rung = next(r for r in lib.fastest(kind) if not r.name.startswith("tuned_"))
-    yield rung.name, functools.partial(ops.matmul, rung=rung.name)
+    yield rung.name, partial(ops.matmul, rung=rung.name)
     if where.type == "cuda" and kind in CUBLAS_KINDS:
 
         def by_cublas(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -172,13 +172,6 @@ def head_of(where: AnyDevice, op: str, rung: str, kind: str) -> Row:
         **{"op": op, "impl": impl, "rung": rung, "precision": kind},
         **{"target": where.type, "device": device_name(where)},
     }
-
-
-SUMS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
-    "staircase": _staircase_rows,
-    "promotion": _promotion_rows,
-    "error": _error_rows,
-}
 
 
 SOURCE = Path(__file__).with_name("limits.cu")
@@ -239,8 +232,6 @@ Product = tuple[str, str, int, int]  # one of WATCHED
 
 def _measure_heat(where: AnyDevice) -> Iterator[Row]:
     """Yield a row per product and mode, with each burst's speed, clock and power."""
-    if where.type == "cpu":
-        return
     for kind, numbers, modes in HEATED_BY:
         a, b = numbers_of(HEATED, HEATED, where)
         if numbers == "zeros":
@@ -249,11 +240,9 @@ def _measure_heat(where: AnyDevice) -> Iterator[Row]:
         for impl, multiply in products_of(kind, where):
             for mode in modes:
                 time.sleep(REST)  # cools down between modes
-                measurement = _time_bursts(
-                    functools.partial(multiply, a, b), mode, where
-                )
-                head = head_of(where, "heat", impl, kind)
-                yield head | {"mode": mode, "numbers": numbers, **measurement}
+                row = head_of(where, "heat", impl, kind)
+                row |= {"mode": mode, "numbers": numbers}
+                yield row | _time_bursts(partial(multiply, a, b), mode, where)
 
 
 def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row:
@@ -275,14 +264,12 @@ def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row
         us = 1e3 * start_event.elapsed_time(end_event) / calls
         calls = max(1, round(1e6 * BURST / us))
         reading = watch.seen[-1] if watch.seen else None
-        clocks = [reading.clock, reading.power] if reading else [None, None]
-        series.append([1e3 * elapsed, flop / us / 1e6, *clocks])
+        state = [reading.clock, reading.power] if reading else [None, None]
+        series.append([1e3 * elapsed, flop / us / 1e6, *state])
         if mode == "cool":
             time.sleep(PAUSE)
-    later_speeds = [
-        tflops for elapsed, tflops, *_ in series if elapsed > 500 * series[-1][0] / 1e3
-    ]
-    timing = summarize([flop / t / 1e6 for t in later_speeds], "event")
+    later = [tflops for ms, tflops, *_ in series if ms > 0.5 * series[-1][0]]
+    timing = summarize([flop / tflops / 1e6 for tflops in later], "event")
     thinned = series[:: max(1, len(series) // 120)]
     speed = {"tflops": flop / timing.median / 1e6}
     return {**timing.row(), **speed, **watch.row(), "n": HEATED, "series": thinned}
@@ -290,8 +277,6 @@ def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row
 
 def _measure_clock(where: AnyDevice) -> Iterator[Row]:
     """Yield the clock frequency of each product in COUNTED, in bursts with pauses."""
-    if where.type == "cpu":
-        return
     products = ((*one, SIDE, SIDE) for one in COUNTED)
     for (kind, rung, *_), call in _make_calls(products, where):
         head = head_of(where, "clock", rung or "cublas", kind)
@@ -328,8 +313,6 @@ def _count_cycles(call: Callable[[], object], where: AnyDevice) -> Row:
 
 def _read_counters(where: AnyDevice) -> Iterator[Row]:
     """Run this module under ncu in another process; yield its kernels' counters."""
-    if where.type == "cpu":
-        return
     text = _run_ncu(list(METRICS.values()))
     parts: list[list[tuple[str, dict[str, float]]]] = [[]]
     for name, metrics in _list_launches(text):
@@ -404,28 +387,22 @@ def _make_calls(
     for kind, rung, side, k in products:
         a, b = (x.to(TYPES.get(kind, torch.float32)) for x in _numbers(side, k, where))
         c = torch.empty(side, side, device=where)
-        call = functools.partial(_run_rung, rung) if rung else Gemm(kind)
-        yield (kind, rung, side, k), functools.partial(call, c, a, b)
+        ours = partial(ops.matmul, a, b, rung=rung, out=c)
+        yield (kind, rung, side, k), ours if rung else partial(Gemm(kind), c, a, b)
 
 
-_numbers = functools.lru_cache(maxsize=1)(numbers_of)  # caches one product's inputs
-
-
-def _run_rung(rung: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-    ops.matmul(a, b, rung=rung, out=c)
-
-
-LIMITS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
-    "heat": _measure_heat,
-    "clock": _measure_clock,
-    "ncu": _read_counters,
-}
+_numbers = lru_cache(maxsize=1)(numbers_of)  # caches one product's inputs
 
 
 SHOWN = ["op", "impl", "rung", "precision", "k", "every", "signs", "mode", "added"]
 SHOWN += ["error_rms", "bias", "us", "tflops", "clock_median", "ghz", "power"]
 SHOWN += ["tensor_pipe"]
-OPS = SUMS | LIMITS
+OPS: dict[str, Callable[[AnyDevice], Iterator[Row]]] = {
+    **{"staircase": _staircase_rows, "promotion": _promotion_rows},
+    **{"error": _error_rows, "heat": _measure_heat},
+    **{"clock": _measure_clock, "ncu": _read_counters},
+}
+ON_GPU = ("heat", "clock", "ncu")  # these ops have no rows on a CPU
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
@@ -445,6 +422,7 @@ def rows(device: str = "cpu", ops: Sequence[str] = ()) -> list[Row]:
     if where.type == "cuda" and where.index is None:
         where = torch.device("cuda", torch.cuda.current_device())
     names = [name for name in OPS if name in (ops or OPS)]
+    names = [name for name in names if where.type == "cuda" or name not in ON_GPU]
     stamp = stamp_row()
     return [row | stamp for name in names for row in OPS[name](where)]
 
