@@ -171,11 +171,9 @@ def _draw_flow(ax: Axes) -> None:
     for start, end in BACK_ARROWS:
         arrow = {"arrowstyle": "->", "color": INK, "shrinkA": 0, "shrinkB": 0}
         ax.annotate("", end, start, arrowprops=arrow)
-    kinds = {"read": READ, "shared memory": SHARED, "registers": THREAD}
-    kinds |= {"written": WRITTEN}
-    marks = [
-        Patch(fc=kit.fade_colour(c), ec=c, label=name) for name, c in kinds.items()
-    ]
+    kinds = ("read", READ), ("shared memory", SHARED)
+    kinds += ("registers", THREAD), ("written", WRITTEN)
+    marks = [Patch(fc=kit.fade_colour(c), ec=c, label=name) for name, c in kinds]
     ax.legend(handles=marks, loc="lower left", bbox_to_anchor=(0, -0.03), ncols=4)
 
 
@@ -190,14 +188,10 @@ def _draw_bars(
 ) -> None:
     if not times:
         return kit.draw_unmeasured(ax, "mnist")
-    looks = {
-        name: {
-            "ec": colour,
-            "lw": 1.2,
-            "fc": kit.fade_colour(colour) if measured_here else "none",
-        }
-        for name, colour in (("products", SHARED), ("launch", WRITTEN), ("rest", INK))
-    }
+    looks = {}
+    for name, colour in ("products", SHARED), ("launch", WRITTEN), ("rest", INK):
+        fill = kit.fade_colour(colour) if measured_here else "none"
+        looks[name] = {"ec": colour, "lw": 1.2, "fc": fill}
     for place, part in enumerate(times.values()):
         remainder = max(0.0, part.us - part.products - part.launch)
         text = f"{time_text(part.us)}, its products {time_text(part.products)}"

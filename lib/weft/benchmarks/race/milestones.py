@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
 import subprocess
 import sys
 import time
@@ -30,7 +29,6 @@ import numpy as np
 import torch
 
 from ...base.errors import DeviceLost
-from ...base.paths import ROOT
 from ...mnist import data
 from ...mnist.data import epoch_order
 from ...mnist.rungs import VENDOR, impl_of, parse_twin, rungs_of, trainer
@@ -42,7 +40,7 @@ from ...timing.clocks import WallTimer
 from ...timing.race import Contender, race
 from ...timing.results import add_torch_ratios, first_line, stamp_row
 from ...toolchain import native
-from .race import Row, Say, twins_of
+from .race import Row, Say, child_environment, twins_of
 
 PIECE = 64  # number of steps between changes of the learning rate
 
@@ -127,15 +125,11 @@ class Theirs:
         train: data.Split, test: data.Split,
     ):  # fmt: skip
         rung, _, layout = name.partition(" ")
-        self.twin = TwinTrainer(
-            *[initial_weights(0), train],
-            **{"rung": rung, "layout": layout or "nchw", "precision": precision},
-            **{"device": device, "batch": schedule.batch},
-        )
-        self.images, self.labels = (
-            torch.from_numpy(array.copy()).to(device)
-            for array in (test.images, test.labels)
-        )
+        options = {"rung": rung, "layout": layout or "nchw", "precision": precision}
+        options |= {"device": device, "batch": schedule.batch}
+        self.twin = TwinTrainer(initial_weights(0), train, **options)
+        arrays = test.images, test.labels
+        self.images, self.labels = (torch.tensor(x, device=device) for x in arrays)
         self.row = {"impl": "torch", "rung": rung, "layout": self.twin.layout}
 
     def start(self, weights: dict[str, np.ndarray]) -> None:
@@ -187,16 +181,13 @@ def train_sides(
         for measure in measures:
             schedule = SCHEDULES[measure]
             if schedule.batch not in sides:
-                makers = _list_makers(
-                    precision, schedule, where, train, test, rungs, twins
-                )
+                shared = precision, schedule, where, train, test
+                makers = _list_makers(*shared, rungs, twins)
                 sides[schedule.batch] = _make_sides(makers, schedule, train, stack, say)
             current = sides[schedule.batch]
             say(f"{measure}: {precision}, {count} times on {len(current)} sides")
             if current:
-                rows += _race_sides(
-                    measure, schedule, precision, where, current, train, count
-                )
+                rows += _race_sides(measure, precision, where, current, train, count)
     return rows
 
 
@@ -229,23 +220,22 @@ def _list_makers(
     train: data.Split, test: data.Split,
     rungs: Sequence[str] | None, twins: Sequence[str] | None,
 ) -> Iterator[tuple[str, Callable[[], Side]]]:  # fmt: skip
-    if rungs is None:
-        names = rungs_of(precision, where, schedule.batch)
-        rungs = [name for name in names if name != VENDOR][-1:]
-    for name in rungs:
-        make = functools.partial(Ours, name, schedule, where, train, test)
-        yield f"weft {name}", make
+    shared = schedule, where, train, test
+    for name in _fastest_rung(precision, where, schedule) if rungs is None else rungs:
+        yield f"weft {name}", functools.partial(Ours, name, *shared)
     if twins is None:
+        kinds = {name: parse_twin(name.partition(" ")[0]) for name in twins_of(where)}
         # At this batch PyTorch's compiled rungs win on a GPU, its eager ones on a CPU.
-        twins = [
-            name
-            for name in twins_of(where)
-            if bool(parse_twin(name.partition(" ")[0]).compiled)
-            == (where.type == "cuda")
-        ]
+        on_gpu = where.type == "cuda"
+        twins = [name for name, kind in kinds.items() if bool(kind.compiled) == on_gpu]
     for name in twins:
-        make = functools.partial(Theirs, name, precision, schedule, where, train, test)
-        yield f"PyTorch {name}", make
+        yield f"PyTorch {name}", functools.partial(Theirs, name, precision, *shared)
+
+
+def _fastest_rung(precision: str, where: torch.device, schedule: Schedule) -> list[str]:
+    """Return a list of our fastest rung, or an empty list if there is none."""
+    names = rungs_of(precision, where, schedule.batch)
+    return [name for name in names if name != VENDOR][-1:]
 
 
 def _train(side: Side, schedule: Schedule, train: data.Split, seed: int) -> float:
@@ -260,37 +250,37 @@ def _train(side: Side, schedule: Schedule, train: data.Split, seed: int) -> floa
 
 
 def _race_sides(
-    measure: str, schedule: Schedule, precision: str, where: torch.device,
+    measure: str, precision: str, where: torch.device,
     sides: list[Side], train: data.Split, count: int,
 ) -> list[Row]:  # fmt: skip
     """Train every side with each seed; return a row for each side."""
+    schedule = SCHEDULES[measure]
     accuracies: list[list[float]] = [[] for _ in sides]
-    contenders = {}
-    for number, side in enumerate(sides):
-        results = accuracies[number]
-        contenders[str(number)] = Contender(
-            lambda seed, side=side, results=results: results.append(
-                _train(side, schedule, train, seed)
-            ),
-            # Each training begins with the weights of its seed.
-            before=lambda side=side, results=results: side.start(
-                initial_weights(len(results))
-            ),
-            **{"calls": 1, "lead": False},
+
+    def begin(number: int) -> None:  # with the weights of this training's seed
+        sides[number].start(initial_weights(len(accuracies[number])))
+
+    def finish(number: int, seed: int) -> None:
+        accuracies[number].append(_train(sides[number], schedule, train, seed))
+
+    contenders = {
+        str(number): Contender(
+            functools.partial(finish, number),
+            **{"before": functools.partial(begin, number), "calls": 1, "lead": False},
         )
+        for number in range(len(sides))
+    }
     timed = race(contenders, where, WallTimer(where), rounds=count)
     rows = []
     for side, results, timed_side in zip(sides, accuracies, timed.values()):
         timing = replace(timed_side.timing, timer="perf_counter")
-        rows.append({
-            **{"op": "mnist", "measure": measure, **side.row, "precision": precision},
-            **{"target": where.type, "device": device_name(where)},
-            **timing.row(), "batch": schedule.batch, "epochs": schedule.epochs,
-            **{"lr": schedule.peak, "one_cycle": schedule.one_cycle},
-            **{"samples": count, "test_accuracies": results},
-            **{"test_accuracy": float(np.mean(results))},
-            **{"threads": torch.get_num_threads(), **stamp_row()},
-        })  # fmt: skip
+        row = {"op": "mnist", "measure": measure, **side.row, "precision": precision}
+        row |= {"target": where.type, "device": device_name(where), **timing.row()}
+        row |= {"batch": schedule.batch, "epochs": schedule.epochs}
+        row |= {"lr": schedule.peak, "one_cycle": schedule.one_cycle}
+        row |= {"samples": count, "test_accuracies": results}
+        row |= {"test_accuracy": float(np.mean(results))}
+        rows.append(row | {"threads": torch.get_num_threads(), **stamp_row()})
     add_torch_ratios(rows)
     return rows
 
@@ -340,19 +330,15 @@ def time_cold_starts(
     imported PyTorch.
     """
     where = checked_device(device)
-    if rungs is None:
-        names = rungs_of(precision, where, EPOCH.batch)
-        rungs = [name for name in names if name != VENDOR][-1:]
     rows = []
-    for rung in rungs:
+    for rung in _fastest_rung(precision, where, EPOCH) if rungs is None else rungs:
         say(f"cold: weft {rung}")
         program = [sys.executable, "-c", _COLD, rung, device, str(count)]
         outputs = []
         for _ in range(1 + runs):
             start = time.perf_counter()  # the same clock in every process
-            process = subprocess.run(
-                program, capture_output=True, text=True, env=_make_environment()
-            )
+            how = {"capture_output": True, "text": True, "env": child_environment()}
+            process = subprocess.run(program, **how)
             end = time.perf_counter()
             if process.returncode:
                 say(f"absent: weft {rung}: {process.stderr.strip().splitlines()[-1]}")
@@ -375,9 +361,3 @@ def time_cold_starts(
             **{"test_accuracy": timed_runs[0]["accuracy"], **stamp_row()},
         })  # fmt: skip
     return rows
-
-
-def _make_environment() -> dict[str, str]:
-    """Return this process's environment, with this package on the path."""
-    paths = [str(ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}

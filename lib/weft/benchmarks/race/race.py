@@ -22,14 +22,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from ...base.device import count_cores
 from ...base.errors import ArgumentError, DeviceLost
-from ...base.paths import ROOT
+from ...base.paths import LIB
 from ...mnist import data
 from ...mnist.data import epoch_order
 from ...mnist.rungs import TWINS, TwinRung, impl_of, parse_twin, rungs_of, trainer
@@ -41,10 +41,6 @@ from ...timing.race import Contender, race
 from ...timing.results import Row, add_torch_ratios, first_line, stamp_row
 from ...timing.timers import SLOWEST, STEPS, count_steps, synchronize, time_host
 from ...toolchain import native
-
-if TYPE_CHECKING:
-    from ...toolchain.native import AnyDevice
-
 
 _PROGRAM = (
     "import sys; from weft.benchmarks.race.race import compile_twins; "
@@ -76,7 +72,11 @@ def warm_twins(
 
 def _compile_aside(job: tuple[str, int, str, list[str]]) -> str:
     """Run compile_twins() in a process; return why it failed, or ""."""
-    process = _start(*job)
+    precision, batch, device, names = job
+    # Each process uses one core and starts no helpers.
+    env = child_environment(TORCHINDUCTOR_COMPILE_THREADS="1", OMP_NUM_THREADS="1")
+    words = [sys.executable, "-c", _PROGRAM, precision, str(batch), device, *names]
+    process = subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True)
     stderr = process.communicate()[1]
     if not process.returncode:
         return ""
@@ -102,25 +102,17 @@ def compile_twins(
     for name in names:
         rung, _, layout = name.partition(" ")
         options = {"rung": rung, "layout": layout, "precision": precision}
+        options |= {"device": device, "batch": batch}
         try:
-            TwinTrainer(
-                *[initial_weights(0), train], device=device, batch=batch, **options
-            )
+            TwinTrainer(initial_weights(0), train, **options)
         except Exception as error:  # others may succeed
             print(f"{name}: {first_line(error)}", file=sys.stderr)
 
 
-def _start(
-    precision: str, batch: int, device: str, names: Sequence[str]
-) -> subprocess.Popen[str]:
-    paths = [str(ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
-    env = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        # Each process uses one core and starts no helpers.
-        **{"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"},
-    }
-    words = [sys.executable, "-c", _PROGRAM, precision, str(batch), device, *names]
-    return subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True)
+def child_environment(**more: str) -> dict[str, str]:
+    """Return this process's environment with `more`, and this package on the path."""
+    paths = [str(LIB), os.environ.get("PYTHONPATH", "")]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), **more}
 
 
 Gradients = Callable[[np.ndarray], tuple[float, dict[str, np.ndarray]]]
@@ -144,23 +136,19 @@ def mean_errors(
     errors = [step.errors(*gradients(order)) for order, step in exact]
     if not errors:
         return dict.fromkeys(("loss_error", "gradient_error", "gradient_errors"))
+    loss = float(np.mean([one["loss_error"] for one in errors]))
     mean = {
         name: float(np.mean([one["gradient_errors"][name] for one in errors]))
         for name in errors[0]["gradient_errors"]
     }
-    return {
-        "loss_error": float(np.mean([one["loss_error"] for one in errors])),
-        "gradient_error": float(np.max([*mean.values()])),
-        "gradient_errors": mean,
-    }
+    worst = float(np.max([*mean.values()]))  # NaN if any error is NaN
+    return {"loss_error": loss, "gradient_error": worst, "gradient_errors": mean}
 
 
-def free(device: AnyDevice) -> None:
+def free(device: torch.device) -> None:
     """Free memory that is no longer used, including PyTorch's."""
     gc.collect()
     if device.type == "cuda":
-        import torch
-
         torch.cuda.empty_cache()
 
 
@@ -244,9 +232,9 @@ def run_heat(
     """
     where = checked_device(device)
     train = train or data.load("train")
-    if not 1 <= batch <= len(train):
+    if not 1 <= batch <= (count := len(train)):
         raise ArgumentError(
-            f"batch={batch}: expected 1 to {len(train)}, the training images"
+            f"batch={batch}: expected 1 to {count}, the training images"
         )
     heat = Heat(precision, batch, where, train, rounds, seed, say=say, model=model)
     torch.compiler.reset()  # drops the code compiled for other batches
@@ -283,19 +271,16 @@ def _gather(
 ) -> Iterator[TrainingContender]:
     """Make all contenders and let each take a step; report failures."""
     device = heat.device
-    if rungs is None:
-        rungs = rungs_of(heat.precision, device, heat.batch)
-    makers = [
-        (f"weft {rung}", lambda rung=rung: _make_ours(heat, rung)) for rung in rungs
-    ]
-    for name in twins_of(device) if twins is None else twins:
-        makers.append((f"PyTorch {name}", lambda name=name: _make_theirs(heat, name)))
+    rungs = rungs_of(heat.precision, device, heat.batch) if rungs is None else rungs
+    twins = twins_of(device) if twins is None else twins
+    makers = [(f"weft {rung}", _make_ours, rung) for rung in rungs]
+    makers += [(f"PyTorch {name}", _make_theirs, name) for name in twins]
     names: set[str] = set()
-    for name, make in makers:
+    for name, make, kind in makers:
         contenders: list[TrainingContender] = []
         try:
             # Without their graphs, two twins may be the same.
-            contenders += [one for one in make() if one.name not in names]
+            contenders += [one for one in make(heat, kind) if one.name not in names]
             for contender in contenders:
                 contender.turn()
             synchronize(device)
@@ -336,12 +321,8 @@ def _make_ours(heat: Heat, rung: str) -> list[TrainingContender]:
     def layers() -> dict[str, float]:
         return layer_times(lambda: cnn.profile(heat.order[: heat.batch], heat.lr))
 
-    return [
-        TrainingContender(
-            **{"block": run, "row": row, "gradients": take, "layers": layers},
-            **{"peak": lambda: cnn.bytes, "close": cnn.close},
-        )
-    ]
+    work = {"block": run, "gradients": take, "layers": layers, "close": cnn.close}
+    return [TrainingContender(row=row, peak=lambda: cnn.bytes, **work)]
 
 
 def _make_theirs(heat: Heat, name: str) -> list[TrainingContender]:
@@ -350,12 +331,9 @@ def _make_theirs(heat: Heat, name: str) -> list[TrainingContender]:
     compiled = parse_twin(rung).compiled
     kind = "compiles, which may take a minute" if compiled else "prepares"
     heat.say(f"PyTorch {name} {kind}")
-    twin = TwinTrainer(
-        *[heat.weights, heat.train],
-        **{"rung": rung, "layout": layout or "nchw", "precision": heat.precision},
-        **{"device": heat.device, "batch": heat.batch, "lr": heat.lr},
-        **heat.model,
-    )
+    options = {"rung": rung, "layout": layout or "nchw", "precision": heat.precision}
+    options |= {"device": heat.device, "batch": heat.batch, "lr": heat.lr}
+    twin = TwinTrainer(heat.weights, heat.train, **options, **heat.model)
     pair = [twin, twin.without_graph()] if twin.kind.graph else [twin]
     return [_make_twin(heat, one) for one in pair]
 
@@ -391,20 +369,15 @@ def _make_rows(heat: Heat, contenders: list[TrainingContender]) -> list[Row]:
     for one in usable:
         one.calls, one.limit = (valid[one.name]["steps"], SLOWEST)
     timed = race({one.name: one for one in usable}, heat.device, rounds=heat.rounds)
-    timings = {name: result.timing for name, result in timed.items()}
-    rows = [
-        {
-            **{"op": "mnist", "measure": "step", **one.row},
-            **{"precision": heat.precision, "target": heat.device.type},
-            **{"device": device_name(heat.device)},
-            **timings[one.name].row(),
-            **{"batch": heat.batch, "samples": timings[one.name].samples},
-            **valid[one.name],
-            **{"peak_bytes": one.peak(), "seed": heat.seed},
-            **{"threads": torch.get_num_threads(), **stamp_row()},
-        }
-        for one in usable
-    ]
+    rows = []
+    for one in usable:
+        timing = timed[one.name].timing
+        row = {"op": "mnist", "measure": "step", **one.row}
+        row |= {"precision": heat.precision, "target": heat.device.type}
+        row |= {"device": device_name(heat.device), **timing.row()}
+        row |= {"batch": heat.batch, "samples": timing.samples, **valid[one.name]}
+        row |= {"peak_bytes": one.peak(), "seed": heat.seed}
+        rows.append(row | {"threads": torch.get_num_threads(), **stamp_row()})
     add_torch_ratios(rows)
     return rows
 

@@ -77,11 +77,9 @@ def count_work(
     determine the section's products: conv2's gradients are in one section or in two.
     """
     flops = _count_flops(section, sections)
-    byte_counts = _FUSED.get(section)
-    if byte_counts is not None:
-        images, once = byte_counts
-        size = BYTES[precision]
-        bytes_ = batch * images(size) + once(size)
+    if section in _FUSED:
+        images, once = (count(BYTES[precision]) for count in _FUSED[section])
+        bytes_ = batch * images + once
     else:
         bytes_ = _count_layer_bytes(section, batch)
     return SectionWork(batch * flops, bytes_) if flops and bytes_ else None
@@ -96,15 +94,12 @@ def _count_flops(section: str, sections: Sequence[str]) -> float:
     direction, _, names = section.partition(".")
     if section == _WEIGHT:
         return PRODUCTS["conv2"]
-    total = 0.0
-    for name in names.split("+"):
-        if name not in PRODUCTS:
-            continue
-        products = 1 if direction == "forward" else BACK[name]
-        if direction == "backward" and name == "conv2" and _WEIGHT in sections:
-            products -= 1  # the weights' gradient is another section
-        total += products * PRODUCTS[name]
-    return total
+    products = [name for name in names.split("+") if name in PRODUCTS]
+    if direction == "forward":
+        return sum(PRODUCTS[name] for name in products)
+    # The gradient of conv2's weights may be another section.
+    less = PRODUCTS["conv2"] * (_WEIGHT in sections and "conv2" in products)
+    return sum(BACK[name] * PRODUCTS[name] for name in products) - less
 
 
 _WEIGHT = "backward.conv2.weight"
@@ -226,9 +221,7 @@ def find_limits(row: Row, roof: Row, launch_us: float) -> list[StepPart]:
 def sum_parts(parts: Sequence[StepPart]) -> StepPart:
     """Sum the sections into a single StepPart, the limit of the step."""
     keys = ("us", "products", "bytes", "launch")
-    return StepPart(
-        "step", *[sum(getattr(part, key) for part in parts) for key in keys]
-    )
+    return StepPart("step", *(sum(getattr(p, key) for p in parts) for key in keys))
 
 
 def find_roof(precision: str, device: str, **_: Any) -> list[Row]:
