@@ -62,12 +62,7 @@ def plot_parts(rows: Sequence[Row]) -> Figure:
     with kit.style():
         best_rows = _best_of_each(rows, "parts_us")
         figure = kit.new_figure(620, 110 + 24 * len(PARTS) * max(1, len(best_rows)))
-        groups = {
-            part: [
-                row["parts_us"][part] if row["parts_us"] else None for row in best_rows
-            ]
-            for part in PARTS
-        }
+        groups = {part: [row["parts_us"][part] for row in best_rows] for part in PARTS}
         _draw_groups(figure.subplots(), groups, best_rows)
         _write_caption(figure, best_rows)
         return figure
@@ -92,15 +87,13 @@ def plot_versions(
     python_us: scaled-up µs per step of the Python version on the simulator.
     """
     marks = [("~ Python, by sim", python_us, OURS, True)]
-    for results in ({"rows": rows}, *committed):
-        local = results["rows"] is rows
-        peers = (row["us"] for row in results["rows"] if row["impl"] == "torch")
-        best = min(peers, default=0)
-        for row in results["rows"]:
+    for origin, part in kit.list_series(rows, committed):
+        best = min((row["us"] for row in part if row["impl"] == "torch"), default=0)
+        for row in part:
             if row["impl"] == "weft" or row["us"] == best:
-                name = name_row(row) + ("" if local else f", {row['device']}")
+                name = name_row(row) + (f", {row['device']}" if origin else "")
                 colour = OURS if row["impl"] == "weft" else OPPONENT
-                marks.append((name, row["us"], colour, local))
+                marks.append((name, row["us"], colour, origin is None))
     marks.sort(key=lambda mark: -mark[1])
     with kit.style():
         figure = Figure(figsize=(9, 0.8 + 0.32 * len(marks)), layout="constrained")
@@ -145,27 +138,24 @@ def colour_of(row: Row) -> str:
     return {"weft": OURS, "torch": OPPONENT}.get(row["impl"], INK)
 
 
-def layer_groups(
-    sides: Sequence[dict[str, float]],
-) -> dict[str, list[float | None]]:
+def layer_groups(sides: Sequence[dict[str, float]]) -> dict[str, list[float | None]]:
     """Merge sections of several steps until all sides have the same sections.
 
     For example, {"forward.conv1+bn1": 5} and {"forward.conv1": 3, "forward.bn1": 4}
     result in {"forward.conv1+bn1": [5, 7]}. A side without a group's sections has None.
     """
     groups: list[set[str]] = []
-    for name in (name for side in sides for name in side):
+    sections = [name for side in sides for name in side]
+    for name in sections:
         layers = set(_split_layers(name))
         for group in [g for g in groups if g & layers]:
             layers |= group
             groups.remove(group)
         groups.append(layers)
     times_by_title = {}
-    for name in (name for side in sides for name in side):
+    for name in sections:  # the groups follow the sections' order
         group = next(g for g in groups if g & set(_split_layers(name)))
-        if group in groups:
-            title = _title_of(group, sides)
-            times_by_title[title] = [_sum(side, group) for side in sides]
+        times_by_title[_title_of(group, sides)] = [_sum(side, group) for side in sides]
     return times_by_title
 
 
@@ -182,9 +172,8 @@ def _draw_steps(
     all_rows = [*elsewhere, *rows]
     unit, scale = _choose_unit(max(row["us"] for row in all_rows))
     longest = max(row["us_high"] for row in all_rows) / scale
-    peers = sorted(
-        (row for row in rows if row["impl"] == "torch"), key=lambda row: -row["us"]
-    )
+    peers = [row for row in rows if row["impl"] == "torch"]
+    peers.sort(key=lambda row: -row["us"])
     best_of = {row["precision"]: row for row in peers}  # the fastest peer comes last
     precisions = dict.fromkeys(row["precision"] for row in rows)
     # A single line is drawn only if all rows have the same precision.
@@ -197,12 +186,10 @@ def _draw_steps(
         if not is_elsewhere:
             ends = [row["us_low"] / scale, row["us_high"] / scale]
             axes.plot(ends, [place, place], color=colour, lw=3, solid_capstyle="butt")
-        peer = best_of.get(row["precision"])
-        ratio = (
-            row.get("vs_torch_best")
-            if is_elsewhere
-            else peer and peer["us"] / row["us"]
-        )
+        ratio = row.get("vs_torch_best")
+        if not is_elsewhere:
+            peer = best_of.get(row["precision"])
+            ratio = peer and peer["us"] / row["us"]
         text = _shorten_time(row["us"] / scale) + f" {unit}"
         text += f" · {_write_ratio(ratio)}" if ratio else ""
         edge = max(row["us"], row["us_high"]) / scale
@@ -214,10 +201,8 @@ def _draw_steps(
     kit.hide_lines(axes)
     axes.spines["left"].set_visible(False)
     axes.set_xlim(0, 1.42 * longest)  # room for the text behind the longest bar
-    batch, precision_names = rows[0]["batch"], ", ".join(precisions)
-    axes.set_xlabel(
-        f"{unit} per step, batch {batch}, {precision_names} (left is better)"
-    )
+    work = f"batch {rows[0]['batch']}, {', '.join(precisions)}"
+    axes.set_xlabel(f"{unit} per step, {work} (left is better)")
     if best:
         x = best["us"] / scale
         axes.axvline(x, color=OPPONENT, lw=1.6, zorder=0.5)
@@ -233,9 +218,9 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
         ours = row["impl"] != "torch"
         # PyTorch's line is broad because our thin line is drawn over it.
         python = row["rung"] in PYTHON
-        look = {"color": OURS, "lw": 0.7 if python else 1.4, "zorder": 3} if ours else {
-            **{"color": OPPONENT, "lw": 3.5, "alpha": 0.5},
-        }  # fmt: skip
+        look = {"color": OPPONENT, "lw": 3.5, "alpha": 0.5}
+        if ours:
+            look = {"color": OURS, "lw": 0.7 if python else 1.4, "zorder": 3}
         mark = {"marker": ("s" if python else "o") if ours else "D"}
         name = label_row(row) if ours else f"PyTorch {label_row(row)}"
         means = _smooth_values(np.array(row["losses"]), smooth)
@@ -249,9 +234,8 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
     accuracy.set_ylabel("test, % right")
     accuracy.set_xlabel("epochs")
     if not trained_rows:
-        loss.text(
-            0.5, 0.5, "nothing was trained", ha="center", transform=loss.transAxes
-        )
+        place = {"ha": "center", "transform": loss.transAxes}
+        loss.text(0.5, 0.5, "nothing was trained", **place)
         return
     loss.set_yscale("log")
     kit.write_plain(loss.yaxis, (1, 3))
@@ -266,14 +250,9 @@ def _label_ends(accuracy: Axes, trained: Sequence[Row]) -> None:
     """Write the last accuracies beside their marks, the higher one above."""
     last = sorted(trained, key=lambda row: -row["test_accuracy"])
     for place, row in enumerate(last):
-        value = 100 * row["test_accuracy"]
+        value, look = 100 * row["test_accuracy"], BESIDE | {"color": colour_of(row)}
         up = 14 * ((len(last) - 1) / 2 - place)
-        accuracy.annotate(
-            f"{value:.2f}",
-            (row["epochs"], value),
-            (8, up),
-            **{**BESIDE, "color": colour_of(row)},
-        )
+        accuracy.annotate(f"{value:.2f}", (row["epochs"], value), (8, up), **look)
     accuracy.margins(y=0.35)
 
 
@@ -285,11 +264,10 @@ def _draw_groups(
     unit, scale = _choose_unit(largest)
     thick = 0.8 / max(1, len(rows))
     for number, row in enumerate(rows):
-        colour = colour_of(row)
-        hatch = ".." if row["rung"] in PYTHON else ""
-        hatch = "///" if row["impl"] == "torch" else hatch
-        kind = kit.outlined(colour) | {"hatch": hatch}
-        name = f"PyTorch {label_row(row)}" if row["impl"] == "torch" else label_row(row)
+        torch = row["impl"] == "torch"
+        hatch = "///" if torch else ".." if row["rung"] in PYTHON else ""
+        kind = kit.outlined(colour_of(row)) | {"hatch": hatch}
+        name = f"PyTorch {label_row(row)}" if torch else label_row(row)
         values = [group[number] for group in groups.values()]
         places = np.arange(len(groups)) + (number - (len(rows) - 1) / 2) * thick
         widths = [(us or 0) / scale for us in values]
@@ -353,9 +331,8 @@ def _best_of_each(rows: Sequence[Row], key: str) -> list[Row]:
 
 
 def _name(row: Row, elsewhere: bool) -> str:
-    if elsewhere:
-        return f"{label_row(row)}\n{_fold(row['measured'], 24)}"
-    return label_row(row)
+    place = f"\n{_fold(row['measured'], 24)}" if elsewhere else ""
+    return label_row(row) + place
 
 
 def _split_layers(section: str) -> list[str]:

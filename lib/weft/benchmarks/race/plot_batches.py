@@ -9,7 +9,6 @@ GPU, all marks are hollow.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -54,10 +53,9 @@ def is_ours(row: Row) -> bool:
 
 def row_of(rows: Iterable[Row], precision: str, rung: str) -> Row | None:
     """Return our row of the given rung and precision, or None."""
-    for row in rows:
-        if (row["precision"], row["rung"]) == (precision, rung) and is_ours(row):
-            return row
-    return None
+    ours = (row for row in rows if is_ours(row))
+    wanted = precision, rung
+    return next((r for r in ours if (r["precision"], r["rung"]) == wanted), None)
 
 
 def best_of(rows: Iterable[Row], precision: str) -> Row | None:
@@ -68,22 +66,17 @@ def best_of(rows: Iterable[Row], precision: str) -> Row | None:
 
 def fastest_of(rows: Iterable[Row], precision: str, batch: int) -> Row | None:
     """Return our fastest row among those whose sections were timed."""
-    candidates = [
-        row
-        for row in rows
-        if row["impl"] == "weft" and row["batch"] == batch and row.get("layers_us")
-        and row["precision"] == precision
-    ]  # fmt: skip
-    return min(candidates, key=lambda row: row["us"], default=None)
+    wanted = "weft", precision, batch
+    ours = [r for r in rows if (r["impl"], r["precision"], r["batch"]) == wanted]
+    timed = [row for row in ours if row.get("layers_us")]
+    return min(timed, key=lambda row: row["us"], default=None)
 
 
 def per_batch(rows: Sequence[Row]) -> list[Row]:
     """Return the fastest row for each batch size, in ascending order."""
-    batches = sorted({row["batch"] for row in rows})
-    return [
-        min((row for row in rows if row["batch"] == batch), key=lambda row: row["us"])
-        for batch in batches
-    ]
+    slowest_first = reversed(sorted(rows, key=lambda row: row["us"]))
+    fastest = {row["batch"]: row for row in slowest_first}
+    return [fastest[batch] for batch in sorted(fastest)]
 
 
 def time_text(us: float) -> str:
@@ -99,10 +92,8 @@ def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
         prefix = "" if machine is None else "hollow: "
         torch = f", PyTorch {machine['torch']}" if machine else ""
         texts.append(f"{prefix}{rows[0]['device']}, {kit.describe_dates(rows)}{torch}")
-    timer = series[0][1][0]["timer"]
-    kit.write_caption(
-        figure, " · ".join([*texts, f"timer: {timer}, {STATISTIC}", *notes])
-    )
+    texts += [f"timer: {series[0][1][0]['timer']}, {STATISTIC}", *notes]
+    kit.write_caption(figure, " · ".join(texts))
 
 
 def mark_missing(figure: Figure, axes: Axes) -> Figure:
@@ -125,21 +116,18 @@ def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> F
     """
     series = series_of(rows, committed, lambda row: True)
     with kit.style():
-        available = {
-            row["precision"] for _, machine_rows in series for row in machine_rows
-        }
+        all_rows = [row for _, part in series for row in part]
+        available = {row["precision"] for row in all_rows}
         precisions = [name for name in PRECISIONS if name in available]
         figure = kit.new_figure(920, 400)
         if not precisions:
             return mark_missing(figure, figure.subplots())
         panels = figure.subplots(1, len(precisions), sharey=True, squeeze=False)[0]
         for axes, precision in zip(panels, precisions):
-            for number, (machine, machine_rows) in enumerate(series):
-                panel_rows = [
-                    row for row in machine_rows if row["precision"] == precision
-                ]
+            for number, (machine, part) in enumerate(series):
+                panel_rows = [row for row in part if row["precision"] == precision]
                 _draw_lines(axes, panel_rows, machine is not None, named=number == 0)
-            _batch_axis(axes, [r for _, f in series for r in f], precision)
+            _batch_axis(axes, all_rows, precision)
         panels[0].set_ylabel("µs per image (down is better)")
         panels[0].legend(loc="upper right", handlelength=2.6)
         tell(figure, series, "×: PyTorch's fastest time over ours")
@@ -150,34 +138,26 @@ def _draw_lines(axes: Axes, rows: Sequence[Row], elsewhere: bool, named: bool) -
     ours = per_batch([row for row in rows if row["impl"] == "weft"])
     vendor = per_batch([row for row in rows if row["impl"] == "cudnn"])
     torch = [row for row in rows if row["impl"] == "torch"]
+    lines = []
     for kind, mark in KINDS.items():
         peers = [row for row in torch if parse_twin(row["rung"]).family == kind]
         look = {"color": OPPONENT, "lw": 1.3, "marker": mark, "ms": 5}
-        name = f"PyTorch {kind}" if named else None
-        _draw_line(axes, per_batch(peers), name, elsewhere, look)
+        lines.append((f"PyTorch {kind}", per_batch(peers), look))
     look = {"color": INK, "lw": 1.3, "marker": "s", "ms": 5}
-    _draw_line(axes, vendor, "cuDNN and cuBLAS" if named else None, elsewhere, look)
+    lines.append(("cuDNN and cuBLAS", vendor, look))
     look = {"color": OURS, "lw": 2.2, "marker": "o", "ms": 7, "zorder": 3}
-    _draw_line(axes, ours, "weft" if named else None, elsewhere, look)
+    lines.append(("weft", ours, look))
+    for name, line, look in lines:
+        look |= {"mfc": "none"} if elsewhere else {}
+        points = [(row["batch"], row["us"] / row["batch"]) for row in line]
+        if points:
+            axes.plot(*zip(*points), label=name if named else None, **look)
     for row in ours if named else []:
         if row.get("vs_torch_best"):
             point = row["batch"], row["us"] / row["batch"]
             words = f"{row['vs_torch_best']:.1f}×"
             look = BESIDE | {"ha": "center", "va": "top", "color": OURS}
             axes.annotate(words, point, (0, -8), **look)
-
-
-def _draw_line(
-    axes: Axes,
-    rows: Sequence[Row],
-    name: str | None,
-    elsewhere: bool,
-    look: dict[str, Any],
-) -> None:
-    if rows:
-        fill = {"mfc": "none"} if elsewhere else {}
-        x, y = zip(*[(row["batch"], row["us"] / row["batch"]) for row in rows])
-        axes.plot(x, y, label=name, **look, **fill)
 
 
 def _batch_axis(axes: Axes, rows: Sequence[Row], precision: str) -> None:

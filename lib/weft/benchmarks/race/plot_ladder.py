@@ -52,9 +52,7 @@ def plot_ladder(
     committed = [*committed]
     series = series_of(rows, committed, lambda row: row["batch"] == batch)
     with kit.style():
-        our_rows = [
-            row for _, machine_rows in series for row in machine_rows if is_ours(row)
-        ]
+        our_rows = [row for _, part in series for row in part if is_ours(row)]
         rungs = dict.fromkeys((row["precision"], row["rung"]) for row in our_rows)
         order = sorted(rungs, key=lambda key: PRECISIONS.index(key[0]))
         figure = kit.new_figure(920, 150 + 34 * len(order))
@@ -62,14 +60,11 @@ def plot_ladder(
         if not our_rows:
             return mark_missing(figure, axes)
         axes.set_xscale("log")
-        for number, (machine, machine_rows) in enumerate(series):
-            _draw_climb(axes, machine_rows, order, machine is not None)
-            _draw_opponents(
-                axes, machine_rows, order, machine is not None, named=number == 0
-            )
-        _draw_floors(
-            axes, [r for rs in (rows, rows_of(committed)) for r in rs], order, batch
-        )
+        for number, (machine, part) in enumerate(series):
+            elsewhere = machine is not None
+            _draw_climb(axes, part, order, elsewhere)
+            _draw_opponents(axes, part, order, elsewhere, named=number == 0)
+        _draw_floors(axes, [*rows, *rows_of(committed)], order, batch)
         low, high = axes.get_xlim()
         axes.set_xlim(low, 25 * high)  # room for the text on the right
         _write_column(axes, series, order, 1.3 * high)
@@ -98,10 +93,9 @@ def _draw_climb(
         colour, us = colour_of(row), row["us"]
         if previous is not None and row["impl"] == "weft":
             above, above_us = previous
-            axes.plot(
-                [above_us, above_us, us], [above, place, place],
-                color=colour, lw=0.8 if elsewhere else 1.2, alpha=0.6,
-            )  # fmt: skip
+            corner = [above_us, above_us, us], [above, place, place]
+            thick = 0.8 if elsewhere else 1.2
+            axes.plot(*corner, color=colour, lw=thick, alpha=0.6)
         band = [row["us_low"], row["us_high"]]
         kit.draw_dot(axes, (us, place), colour, not elsewhere, band)
         if row["impl"] == "weft":
@@ -128,8 +122,7 @@ def _write_column(
             if machine and len(series) > 1:
                 words.append("(hollow)")
             offset = 13 * (number - (len(series) - 1) / 2)
-            size = 11 if len(series) == 1 else 9
-            look = {**BESIDE, "fontsize": size}
+            look = BESIDE | {"fontsize": 11 if len(series) == 1 else 9}
             axes.annotate(" · ".join(words), (x, place), (0, -offset), **look)
 
 
@@ -152,10 +145,8 @@ def _draw_opponents(
         if not named:
             continue
         name = f"PyTorch {best['rung']}, {precision}: {time_text(best['us'])}"
-        axes.annotate(
-            name, (best["us"], ends[0]), (4, -1),
-            **{**BESIDE, "color": OPPONENT, "fontsize": 9, "va": "top"},
-        )  # fmt: skip
+        look = BESIDE | {"color": OPPONENT, "fontsize": 9, "va": "top"}
+        axes.annotate(name, (best["us"], ends[0]), (4, -1), **look)
 
 
 def _draw_floors(
@@ -165,9 +156,8 @@ def _draw_floors(
     for place, (precision, _) in enumerate(order):
         if precision in roofs:
             us = floor_us(batch, roofs[precision]["tflops"])
-            axes.plot(
-                [us] * 2, [place - 0.3, place + 0.3], **kit.reference_line(width=2)
-            )
+            ends = [place - 0.3, place + 0.3]
+            axes.plot([us] * 2, ends, **kit.reference_line(width=2))
             first = [name for name, _ in order].index(precision)
             if first == place:
                 text = f"floor {time_text(us)}"
@@ -204,9 +194,8 @@ def plot_sections(
         machine_rows = sorted(machine_rows, key=lambda row: rungs.index(row["rung"]))
         groups = layer_groups([row["layers_us"] for row in machine_rows])
         # Sections that exist only in the fused rungs follow the update.
-        groups = dict(
-            sorted(groups.items(), key=lambda item: item[0].startswith("update"))
-        )
+        names = sorted(groups, key=lambda name: name.startswith("update"))
+        groups = {name: groups[name] for name in names}
         figure = kit.new_figure(920, 110 + 24 * max(2, len(groups)))
         axes = figure.subplots()
         if not machine_rows:
@@ -218,10 +207,9 @@ def plot_sections(
         for number, row in enumerate(machine_rows):
             colour, mark = LOOKS[number % len(LOOKS)]
             dots = [(t[number], y) for y, t in enumerate(groups.values()) if t[number]]
-            axes.plot(
-                *zip(*dots), mark, mec=colour, mfc=kit.fill_of(colour, not machine),
-                ms=8, mew=1.4, label=f"{row['rung']}: {time_text(row['us'])} a step",
-            )  # fmt: skip
+            look = {"mec": colour, "mfc": kit.fill_of(colour, not machine)}
+            name = f"{row['rung']}: {time_text(row['us'])} a step"
+            axes.plot(*zip(*dots), mark, ms=8, mew=1.4, label=name, **look)
         high = axes.get_xlim()[1]
         kit.mark_powers(axes, high)
         kit.name_lines(axes, [_shorten_name(name) for name in groups])
@@ -297,9 +285,7 @@ def plot_roofline(
         if (row := fastest_of(machine_rows, precision, batch))
     ]
     with kit.style():
-        precisions = [
-            name for name in PRECISIONS if name in {r["precision"] for r in fastest}
-        ]
+        precisions = [*dict.fromkeys(row["precision"] for row in fastest)]
         figure = kit.new_figure(920, 430)
         if not fastest:
             return mark_missing(figure, figure.subplots())
@@ -358,12 +344,10 @@ def _name_sections(axes: Axes, intensities: dict[str, tuple[float, float]]) -> N
     places = kit.spread_heights(heights, 0.045 * (high - low), -math.inf)
     for (section, (x, y)), at in zip(ordered, places):
         name, colour = _name_section(section)
-        look = BESIDE | {"fontsize": 9, "color": colour}
+        look = BESIDE | {"fontsize": 9, "color": colour, "textcoords": "data"}
         arrow = {"arrowstyle": "-", "color": colour, "lw": 0.6, "shrinkB": 5}
-        axes.annotate(
-            name, (x, y), (RIGHT / 7, math.exp(at)), **look | {"textcoords": "data"},
-            arrowprops=arrow,
-        )  # fmt: skip
+        place = RIGHT / 7, math.exp(at)
+        axes.annotate(name, (x, y), place, **look, arrowprops=arrow)
 
 
 def _name_section(section: str) -> tuple[str, str]:
