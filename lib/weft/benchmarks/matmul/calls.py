@@ -123,11 +123,10 @@ class Operands:
                 message = f"out of memory: {rows} x {cols} random floats"
                 raise OutOfMemory(f"{size}: {message}") from None
 
-        a, b, c = draw(size.m, size.k), draw(size.k, size.n), (size.m, size.n)
-        sets = [
-            (torch.empty(*size.stack, *c, device=device), *((a, b) if i == 0 else
-             (a.clone(), b.clone()))) for i in range(copies)
-        ]  # fmt: skip
+        pair = draw(size.m, size.k), draw(size.k, size.n)
+        pairs = [pair, *((x.clone() for x in pair) for _ in range(copies - 1))]
+        shape = *size.stack, size.m, size.n
+        sets = [(torch.empty(shape, device=device), *pair) for pair in pairs]
         return Operands(size, precision, device, sets, flush)
 
     def stored(self, layout: str) -> Operands:
@@ -213,14 +212,12 @@ def make_contender(
 ) -> Contender:
     """Make a contender that calls call(c, a, b)."""
     sets = operands.sets
-    count = len(sets)
 
     def run(i: int) -> None:
-        call(*sets[i % count])
+        call(*sets[i % len(sets)])
 
-    row = {"impl": impl, "rung": rung, "precision": precision}
-    row["layout"] = layout
-    return Contender(run, count, operands.flush, row=row)
+    row = {"impl": impl, "rung": rung, "precision": precision, "layout": layout}
+    return Contender(run, len(sets), operands.flush, row=row)
 
 
 # ---- ours ------------------------------------------------------------------------
@@ -296,25 +293,17 @@ def of_torch(operands: Operands) -> Contender:
     name = "bmm" if operands.size.batch > 1 else "mm"
     product = getattr(torch, name)
 
-    def plain(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-        product(a, b, out=c)
-
-    def wide(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-        product(a, b, out_dtype=torch.float32, out=c)
-
+    names = "torch", name, precision, operands
     if precision not in TYPES:
-        return make_contender("torch", name, precision, operands, plain)
+        return make_contender(*names, lambda c, a, b: product(a, b, out=c))
     c, a, b = operands.sets[0]
     try:
-        wide(c, a, b)
-        return make_contender("torch", name, precision, operands, wide)
+        wide = functools.partial(product, out_dtype=torch.float32)
+        wide(a, b, out=c)
+        return make_contender(*names, lambda c, a, b: wide(a, b, out=c))
     except (TypeError, RuntimeError):
         narrow = torch.empty_like(c, dtype=TYPES[precision])
-
-        def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-            product(a, b, out=narrow)
-
-        contender = make_contender("torch", name, precision, operands, call)
+        contender = make_contender(*names, lambda c, a, b: product(a, b, out=narrow))
         contender.facts = {"out": precision}  # writes half as many bytes
         return contender
 

@@ -22,13 +22,11 @@ CUBLAS = ("cublas",)
 # In these precisions each side uses its best layout of a and b, since tensor cores may
 # require b stored (n,k). In others, a rung is compared with cuBLAS in the same layout.
 BETTER = ("tf32", "3xtf32")
-Shape = tuple[int, int, int]
-
-
+Size = tuple[int, int, int]
 PRECISIONS = ("fp32", "3xtf32", "tf32", "bf16", "fp16")
 
 
-def _make_cubes(precision: str, *sides: int) -> list[tuple[str, Shape, str]]:
+def _make_cubes(precision: str, *sides: int) -> list[tuple[str, Size, str]]:
     return [(precision, (side,) * 3, "cuda") for side in sides]
 
 
@@ -111,9 +109,8 @@ def _compare_sizes(rows: Sequence[Row], cold: Sequence[Row]) -> Iterator[Row]:
             if ours is None or ratio_of(ours) is None:
                 continue
             line = _make_line(precision, _size_text(ours), ratio_of(ours), ours, peer)
-            cold_row = fastest_row(
-                r for r in _select_rows(cold, *work) if r.get("threads") == threads
-            )
+            cold_rows = _select_rows(cold, *work)
+            cold_row = fastest_row(r for r in cold_rows if r.get("threads") == threads)
             line["cold"] = ratio_of(cold_row) if cold_row else None
             if precision == "3xtf32" and peer:
                 worse = ours["error_rms"] > peer["error_rms"]
@@ -122,16 +119,12 @@ def _compare_sizes(rows: Sequence[Row], cold: Sequence[Row]) -> Iterator[Row]:
 
 
 def _select_rows(
-    rows: Iterable[Row], precision: str, size: Shape, target: str
+    rows: Iterable[Row], precision: str, size: Size, target: str
 ) -> list[Row]:
     """Return the rows for a line of the summary, including the opponents'."""
-    return [
-        row
-        for row in rows
-        if _size_of(row) == (1, *size)
-        and (row["race"], row["target"]) == (precision, target)
-        and is_usual(row)
-    ]
+    wanted = (1, *size), precision, target
+    rows = [r for r in rows if (_size_of(r), r["race"], r["target"]) == wanted]
+    return [row for row in rows if is_usual(row)]
 
 
 def _compute_means(rows: Sequence[Row]) -> Iterator[Row]:
@@ -149,12 +142,10 @@ def _compute_means(rows: Sequence[Row]) -> Iterator[Row]:
 def _find_worst(rows: Sequence[Row], precision: str) -> Iterator[Row]:
     """Yield a line for the size and layout with the lowest ratio, if there is one."""
     fastest = list(_find_our_fastest(rows, precision))
-    row = min(fastest, key=ratio_of, default=None)
-    if row is None:
-        return
-    layout = "" if row["layout"] == "nn" else f" {row['layout']}"
-    name = f"worst of {len(fastest)}: {_size_text(row)}{layout}"
-    yield _make_line(precision, name, ratio_of(row), row)
+    if row := min(fastest, key=ratio_of, default=None):
+        layout = "" if row["layout"] == "nn" else f" {row['layout']}"
+        name = f"worst of {len(fastest)}: {_size_text(row)}{layout}"
+        yield _make_line(precision, name, ratio_of(row), row)
 
 
 def _find_our_fastest(rows: Sequence[Row], precision: str) -> Iterator[Row]:
@@ -180,14 +171,14 @@ def _make_line(
 ) -> Row:
     """Make a line of the table, with the layouts of our row and the peer's row."""
     layouts = [row["layout"] for row in (ours, peer) if row]
-    on_cpu = ours is not None and ours["target"] == "cpu"
+    ours = ours or {}
+    on_cpu = ours.get("target") == "cpu"
     return {
         **{"precision": precision, "size": size, "target": "cpu" if on_cpu else "cuda"},
         **{"threads": ours.get("threads") if on_cpu else None},
         **{"beside": "torch.mm" if on_cpu else "cuBLAS", "ratio": ratio, "cold": None},
-        **{"ours": ours["rung"] if ours else None},
-        "layout": ", cuBLAS ".join(layouts) or None,
-        **{"TFLOP/s": ours["tflops"] if ours else None, "error": None},
+        **{"ours": ours.get("rung"), "layout": ", cuBLAS ".join(layouts) or None},
+        **{"TFLOP/s": ours.get("tflops"), "error": None},
     }
 
 
@@ -205,8 +196,6 @@ def _size_text(row: Row) -> str:
     many = f"{batch}of" if batch > 1 else ""
     return many + (str(sizes[0]) if len({*sizes}) == 1 else "x".join(map(str, sizes)))
 
-
-Size = tuple[int, int, int]
 
 PLOTTED = ("fp32", "3xtf32", "fp16", "bf16", "tf32")
 OURSELVES = ("weft", "numba", "mine")
@@ -245,12 +234,9 @@ def series_of(
     series = [(None, rows), *((file["machine"], file["rows"]) for file in files)]
     series = [(machine, _select_alike(select_timed(part))) for machine, part in series]
     series = [(machine, part) for machine, part in series if part]
-    first = {row["target"] for row in series[0][1]} if series else set()
-    return [
-        (machine, part)
-        for machine, part in series
-        if "cpu" in first or part[0]["target"] != "cpu"
-    ]
+    if series and any(row["target"] == "cpu" for row in series[0][1]):
+        return series
+    return [(machine, part) for machine, part in series if part[0]["target"] != "cpu"]
 
 
 def _select_alike(rows: Sequence[Row]) -> list[Row]:
@@ -289,20 +275,16 @@ def peer_name(rows: Sequence[Row]) -> str:
 def find_opponent(rows: Iterable[Row], precision: str) -> Row | None:
     """Return the row that represents 100 % for a precision; see beside_fastest()."""
     peer_precision = "fp32" if precision == "3xtf32" else precision
-    candidates = [
-        row
-        for row in rows
-        if row["precision"] == peer_precision
-        and (row["layout"] == "nn" or precision in BETTER)
-    ]
+    candidates = [row for row in rows if row["precision"] == peer_precision]
+    if precision not in BETTER:
+        candidates = [row for row in candidates if row["layout"] == "nn"]
     return fastest_row(candidates, ("cublas",)) or fastest_row(candidates, ("torch",))
 
 
 def find_fullest_size(series: Sequence[tuple]) -> Size | None:
     """Return the size with the most of our rungs; among equals, the largest."""
-    first = series[0][1] if series else []
     counts: dict[Size, int] = {}
-    for row in first:
+    for row in series[0][1] if series else []:
         size = row["m"], row["k"], row["n"]
         counts[size] = counts.get(size, 0) + (row["impl"] in OURSELVES)
     return max(counts, key=lambda s: (counts[s], math.prod(s)), default=None)

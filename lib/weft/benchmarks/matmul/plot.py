@@ -55,9 +55,8 @@ def ladder_plot(
     """
     series = series_of(rows, committed)
     shape = size_of(size) if size else find_fullest_size(series)
-    series = [
-        (m, select_size(part, shape)) for m, part in series if select_size(part, shape)
-    ]
+    series = [(machine, select_size(part, shape)) for machine, part in series]
+    series = [(machine, part) for machine, part in series if part]
     ours = [r for _, part in series for r in part if r["impl"] in OURSELVES]
     order = _order_rungs(series)
     with kit.style():
@@ -74,14 +73,13 @@ def ladder_plot(
         high = 1.15 * max(120.0, *values)
         axes.set_xlim(low, high * (high / low) ** 0.34)  # room for the texts
         for number, (machine, part) in enumerate(series):
-            _draw_dots(axes, part, places, machine is not None)
+            _draw_dots(axes, part, places, machine is None)
             _write_speeds(axes, part, places, 1.06 * high, number, series)
             _draw_opponent(axes, part, places, number)
         kit.mark_powers(axes, high)
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_yticks(
-            [*places.values()], [name_of(dict(zip(KEY, key))) for key in places]
-        )
+        names = [name_of(dict(zip(KEY, key))) for key in places]
+        axes.set_yticks([*places.values()], names)
         axes.set_ylim(max(places.values()) + 0.7, -1.5)
         kit.hide_lines(axes)
         axes.spines["left"].set_visible(False)
@@ -104,7 +102,9 @@ def size_plot(
     to other sides that a line would zigzag.
     """
     series = series_of(rows, committed)
-    series = [(m, [r for r in part if _is_cube(r)]) for m, part in series]
+    series = [
+        (m, [r for r in part if r["m"] == r["k"] == r["n"]]) for m, part in series
+    ]
     series = [(machine, part) for machine, part in series if part]
     available = {r["race"] for _, part in series for r in part}
     panels = [p for p in precisions or PLOTTED if p in available]
@@ -113,21 +113,20 @@ def size_plot(
         if not panels:
             kit.draw_unmeasured(figure.subplots(), "matmul")
             return figure
+        sides = sorted({row["m"] for _, part in series for row in part})
+        ticks = [2**p for p in range(6, 16) if sides[0] <= 2**p <= sides[-1]]
         axes_list = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, kind in zip(axes_list, panels):
             for machine, part in series:
                 _draw_lines(axes, part, kind, machine is not None)
             axes.set_xscale("log", base=2)
             axes.set_ylim(0)
-            sides = {r["m"] for _, part in series for r in part}
-            ticks = [2**p for p in range(6, 16) if min(sides) <= 2**p <= max(sides)]
             small = {"fontsize": 11, "rotation": 0 if len(panels) < 4 else 45}
-            axes.set_xticks(ticks or sorted(sides), ticks or sorted(sides), **small)
+            axes.set_xticks(ticks or sides, ticks or sides, **small)
             axes.minorticks_off()
             axes.set_xlabel(f"m = k = n, {kind}")
         axes_list[0].set_ylabel("TFLOP/s (up is better)")
         axes_list[0].legend(loc="best")
-        sides = [row["m"] for _, part in series for row in part]
         loose = any(map(_is_loose, sides))
         tell(figure, series, *["without a line: no multiples of 4"] * loose)
         return figure
@@ -161,10 +160,6 @@ def _is_loose(side: int) -> bool:
     return side % 4 > 0
 
 
-def _is_cube(row: Row) -> bool:
-    return row["m"] == row["k"] == row["n"]
-
-
 def _ratio_of(row: Row) -> float | None:
     return row.get("vs_cublas") or row.get("vs_torch")
 
@@ -181,15 +176,12 @@ def _band_of(row: Row) -> list[float]:
 # ---- marks -----------------------------------------------------------------------
 
 
-def _draw_dots(
-    axes: Axes, rows: Sequence[Row], places: Places, elsewhere: bool
-) -> None:
+def _draw_dots(axes: Axes, rows: Sequence[Row], places: Places, local: bool) -> None:
     for key, place in places.items():
         row = _find(rows, key)
-        if row is None or not _ratio_of(row):
-            continue
-        at, mark = (_per_cent(row), place), MARKS[key[1]]
-        kit.draw_dot(axes, at, OURS, not elsewhere, _band_of(row), mark, 7)
+        if row and _ratio_of(row):
+            at, mark = (_per_cent(row), place), MARKS[key[1]]
+            kit.draw_dot(axes, at, OURS, local, _band_of(row), mark, 7)
 
 
 def _write_speeds(
@@ -218,17 +210,14 @@ def _draw_opponent(
     for key, place in places.items():
         groups.setdefault(_group_of(key), []).append(place)
     timed_here = {_group_of(key) for key in places if _find(rows, key)}
-    for (kind, where), heights in groups.items():
-        peer = find_opponent(rows, kind) if (kind, where) in timed_here else None
+    for group, heights in groups.items():
+        peer = find_opponent(rows, group[0]) if group in timed_here else None
         if peer is None:
             continue
         ends = [heights[0] - 0.9, heights[-1] + 0.45]
         axes.plot([100, 100], ends, color=OPPONENT, lw=1.6, zorder=1)
-        name = (
-            name_of(peer)
-            + f", {speed_text(peer['tflops'])}"
-            + " (hollow)" * (number > 0)
-        )
+        name = f"{name_of(peer)}, {speed_text(peer['tflops'])}"
+        name += " (hollow)" * (number > 0)
         alignment = {"ha": "left"} if number else {"ha": "right"}  # prevents overlaps
         look = BESIDE | {"color": OPPONENT} | alignment
         axes.annotate(name, (100, heights[0] - 0.65), (5 if number else -5, 0), **look)
@@ -236,15 +225,14 @@ def _draw_opponent(
 
 def _order_rungs(series: Sequence[tuple]) -> list[tuple]:
     """Return the rungs' keys by precision; machines with more rungs set the order."""
-    keys = [
+    machines = [
         dict.fromkeys(_key_of(row) for row in part if row["impl"] in OURSELVES)
         for _, part in series
     ]
-    longest_first = sorted(keys, key=len, reverse=True)
-    return sorted(
-        dict.fromkeys(key for machine_keys in longest_first for key in machine_keys),
-        key=lambda key: (key[3], PLOTTED.index(key[0]), OURSELVES.index(key[1])),
-    )
+    machines.sort(key=len, reverse=True)
+    order = dict.fromkeys(key for keys in machines for key in keys)
+    ranks = {key: (PLOTTED.index(key[0]), OURSELVES.index(key[1])) for key in order}
+    return sorted(order, key=lambda key: (key[3], *ranks[key]))
 
 
 def _place_rungs(order: Sequence[tuple]) -> Places:
@@ -252,8 +240,7 @@ def _place_rungs(order: Sequence[tuple]) -> Places:
     heights: Places = {}
     place = -1.0
     for number, key in enumerate(order):
-        begins_group = number == 0 or _group_of(order[number - 1]) != _group_of(key)
-        place += 1.0 + (begins_group and number > 0)
+        place += 1.0 + (number > 0 and _group_of(order[number - 1]) != _group_of(key))
         heights[key] = place
     return heights
 
@@ -268,9 +255,8 @@ def _draw_lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> 
     marks = {"weft": "o", "mine": "D", "cublas": "^", "torch": "v"}
     for impl, mark in marks.items():
         sides = sorted({row["m"] for row in part if row["impl"] == impl})
-        fastest = [
-            fastest_row((r for r in part if r["m"] == s), (impl,)) for s in sides
-        ]
+        by_side = ([row for row in part if row["m"] == side] for side in sides)
+        fastest = [fastest_row(rows_of_side, (impl,)) for rows_of_side in by_side]
         if not fastest:
             continue
         colour = colour_of(fastest[0])

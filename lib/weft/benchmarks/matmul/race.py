@@ -216,16 +216,13 @@ def race_rows(
     where = options.device
     say(f"{race.size}, {race.precision}")
     with precision(race.precision):
-        operands = operands or Operands.random(
-            race.size, race.precision, where, options.cold or race.cold
-        )
+        kind, cold = race.precision, options.cold or race.cold
+        operands = operands or Operands.random(race.size, kind, where, cold)
         ready, wrong = _select_ready(race, options, speeds, operands)
         for one in others:
             ready.append((one, operands.errors(one.run, one.row["precision"])))
         timed = _time_contenders(race, options, speeds, [one for one, _ in ready])
-    results = [
-        _make_row(one, race.size, where, timed[one.name], err) for one, err in ready
-    ]
+    results = [_make_row(c, race.size, where, timed[c.name], err) for c, err in ready]
     for row in (*results, *wrong):
         row |= {"race": race.precision, "run": options.run}
     beside_fastest(results)
@@ -267,9 +264,8 @@ def _select_ready(
         try:
             if _is_too_slow(one, race, options, speeds):
                 continue
-            errors = (
-                {} if "out" in one.facts else operands.errors(run, one.row["precision"])
-            )
+            is_checked = "out" not in one.facts
+            errors = operands.errors(run, one.row["precision"]) if is_checked else {}
             ready.append((one, errors))
         except FAILURES as error:
             wrong.append(_make_wrong_row(one, race.size, options.device, error))
@@ -350,11 +346,7 @@ def _note_speed(
 
 
 def _make_row(
-    one: Contender,
-    size: Size,
-    where: torch.device,
-    timed: Timed,
-    errors: dict[str, float],
+    one: Contender, size: Size, where: torch.device, timed: Timed, errors: Row
 ) -> Row:
     us, moved = timed.us, size.bytes(one.row["precision"])
     return {
@@ -363,8 +355,7 @@ def _make_row(
         **{"tflops": size.flop / us / 1e6, "gbs": moved / us / 1e3},
         **{"bytes": moved, "error_rms": None, "error_max": None, **errors},
         "threads": torch.get_num_threads() if where.type == "cpu" else None,
-        **one.facts,
-        **stamp_row(),
+        **{**one.facts, **stamp_row()},
     }
 
 
@@ -379,19 +370,15 @@ def _make_wrong_row(
         raise error
     reason = str(error).splitlines()[0]
     say(f"{one.name}: {reason}")
-    empty = dict.fromkeys(
-        ("us", "us_low", "us_high", "tflops", "gbs", "vs_cublas", "vs_torch")
-    )
-    row = _make_row_head(one, size, where) | empty
+    empty = "us", "us_low", "us_high", "tflops", "gbs", "vs_cublas", "vs_torch"
+    row = _make_row_head(one, size, where) | dict.fromkeys(empty)
     return row | {"timer": None, "cache": None, WRONG: reason, **stamp_row()}
 
 
 def _make_row_head(one: Contender, size: Size, where: torch.device) -> Row:
-    return {
-        **{"op": "matmul", **one.row, "target": where.type},
-        **{"device": device_name(str(where))},
-        **{"batch": size.batch, "m": size.m, "k": size.k, "n": size.n},
-    }
+    row = {"op": "matmul", **one.row, "target": where.type}
+    row |= {"device": device_name(str(where)), "batch": size.batch}
+    return row | {"m": size.m, "k": size.k, "n": size.n}
 
 
 def say(line: str) -> None:

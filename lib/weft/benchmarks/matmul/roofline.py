@@ -66,9 +66,8 @@ def plot_roofline(
         shape = size_of(size) if size else find_fullest_size(series)
         kinds = [p for p in PLOTTED if p in (precisions or PLOTTED)]
         ours = [row for row in part if row["race"] in kinds]
-        marked = _select_marked(
-            select_size(ours, shape), select_size(part, shape), kinds
-        )
+        labelled = (select_size(candidates, shape) for candidates in (ours, part))
+        marked = _select_marked(*labelled, kinds)
         kinds = [k for k in kinds if k in {row["precision"] for row in marked}]
         figure = kit.new_figure(920, 180 + 16 * max(18, len(marked)))
         axes = figure.subplots()
@@ -179,9 +178,8 @@ def _draw_small(axes: Axes, rows: Sequence[Row], shape: tuple) -> bool:
     is_drawn = False
     keys = dict.fromkeys((r["m"], r["k"], r["n"], r["precision"]) for r in rows)
     for *size, kind in keys:
-        row = fastest_row(
-            r for r in select_size(rows, tuple(size)) if r["precision"] == kind
-        )
+        same_size = select_size(rows, tuple(size))
+        row = fastest_row(r for r in same_size if r["precision"] == kind)
         if row and tuple(size) != shape:
             look = {"ms": 6, "alpha": 0.6, "color": colour_of(row)}
             axes.plot(count_intensity(row), row["tflops"], ".", **look)
@@ -192,8 +190,7 @@ def _draw_small(axes: Axes, rows: Sequence[Row], shape: tuple) -> bool:
 def _mark(axes: Axes, row: Row, elsewhere: bool) -> None:
     x, y, colour = count_intensity(row), row["tflops"], colour_of(row)
     if row["impl"] not in OURSELVES:
-        ends = [x / 1.25, x * 1.25]
-        axes.plot(ends, [y, y], color=colour, lw=1.8, zorder=2)
+        axes.plot([x / 1.25, x * 1.25], [y, y], color=colour, lw=1.8, zorder=2)
         return
     ends = [y * row["us"] / row[end] for end in ("us_high", "us_low")]
     thick = 2 if elsewhere else 5  # a thick line would fill hollow marks
