@@ -101,26 +101,20 @@ def plot_contenders(
     Rows of `others` that did the same work on a GPU have hollow marks.
     """
     works = _group_works(rows)
-    own = {
-        op: _group_by_name(_select_same(rows, op, sizes)) for op, sizes in works.items()
-    }
-    hollow = [
-        {
-            op: _group_by_name(_select_same(theirs["rows"], op, s), "cuda")
-            for op, s in works.items()
-        }
-        for theirs in others
-    ]
-    present = {
-        name for by_op in [own, *hollow] for each in by_op.values() for name, _ in each
-    }
+    groups: dict[str, list[dict]] = {}  # by op: this machine's rows, then the others'
+    for op, sizes in works.items():
+        groups[op] = [_group_by_name(_select_same(rows, op, sizes))]
+        for theirs in others:
+            same = _select_same(theirs["rows"], op, sizes)
+            groups[op].append(_group_by_name(same, "cuda"))
+    present = {name for group in groups.values() for part in group for name, _ in part}
     names = [name for name in NAMES.values() if name in present]
     for ax, (op, (m, k, n)) in zip(axes, works.items()):
         ax.set_xscale("log")
-        _draw_dots(ax, own[op], names, full=True)
-        for theirs in hollow:
-            _draw_dots(ax, theirs[op], names, full=False)
-        (peer,) = [row["us"] for (name, _), row in own[op].items() if name == "torch"]
+        for part in groups[op]:
+            _draw_dots(ax, part, names, full=part is groups[op][0])
+        own = groups[op][0].items()
+        (peer,) = [row["us"] for (name, _), row in own if name == "torch"]
         ax.axvline(peer, color=OPPONENT, lw=1)
         ax.annotate("torch here ", (peer, -0.9), color=OPPONENT, ha="right")
         kit.name_lines(ax, names, -1.3, 0.3)
@@ -172,12 +166,10 @@ def _draw_dots(
         ax.plot([row["us_low"], row["us_high"]], [place] * 2, color=colour, lw=2)
         inside = kit.fill_of(colour, full)
         ax.plot(us, place, "o" if full else "D", color=colour, ms=7, mfc=inside)
-        ax.annotate(
-            "~" * ("part" in row) + _time(us) + f", {row['rung']}" * (name == OWN),
-            *((us, place), (0, 11 if full else -11)),
-            **{"textcoords": "offset points", "ha": "center", "va": "center"},
-            fontsize=9,
-        )
+        text = "~" * ("part" in row) + _time(us) + f", {row['rung']}" * (name == OWN)
+        look = {"ha": "center", "va": "center", "fontsize": 9}
+        offset = {"xytext": (0, 11 if full else -11), "textcoords": "offset points"}
+        ax.annotate(text, (us, place), **offset, **look)
 
 
 def _time(us: float) -> str:
@@ -203,18 +195,11 @@ def plot_clocks(ax: Axes, rows: list[Row], full: bool) -> None:
     ax.set_xscale("log")
     inside = kit.fill_of(READ, full)
     for place, (_, event, host) in enumerate(clocks):
-        first = place == 0
+        names = "events: the kernel", "a clock that does not wait"
+        of_kernel, of_host = names if place == 0 else (None, None)
         ax.plot([event, host], [place, place], color=INK, lw=1)
-        ax.plot(
-            *(event, place, "o"),
-            **{"color": READ, "mfc": inside, "ms": 8},
-            label="events: the kernel" if first else None,
-        )
-        ax.plot(
-            *(host, place, "s"),
-            **{"color": OPPONENT, "mfc": "none", "ms": 8},
-            label="a clock that does not wait" if first else None,
-        )
+        ax.plot(event, place, "o", color=READ, mfc=inside, ms=8, label=of_kernel)
+        ax.plot(host, place, "s", color=OPPONENT, mfc="none", ms=8, label=of_host)
         text = f"{host / event:.2g} x the kernel's"
         ax.text(1.25 * max(event, host), place, text, va="center")
     times = [time for _, *pair in clocks for time in pair]
@@ -242,10 +227,8 @@ def plot_launches(ax: Axes, rows: list[Row]) -> None:
         ax.text(row["us_high"] + 0.6, place, f"{row['us']:.1f} µs", va="center")
     names = [f"{row['impl']} {row['rung'].partition(' ')[2]}" for row in burst]
     kit.name_lines(ax, names, -0.5, 0.5)
-    ax.set(
-        xlim=(0, 1.2 * max(row["us_high"] for row in burst)),
-        xlabel="µs per launch in Python, median and band (left is better)",
-    )
+    label = "µs per launch in Python, median and band (left is better)"
+    ax.set(xlim=(0, 1.2 * max(row["us_high"] for row in burst)), xlabel=label)
 
 
 def plot_samples(ax: Axes, samples: Sequence[float], summary: Timing) -> None:
@@ -272,18 +255,15 @@ def time_relu(sizes: Sequence[int], device: str) -> list[Row]:
     rows = ops.rows("relu", "cpu", sizes, samples=7)
     set_threads(threads[0])
     torch.set_num_threads(threads[1])
-    return rows + (
-        ops.rows("relu", "cuda", sizes, samples=7) if device == "cuda" else []
-    )
+    on_gpu = device == "cuda"
+    return rows + (ops.rows("relu", "cuda", sizes, samples=7) if on_gpu else [])
 
 
 def plot_times(rows: Sequence[Row]) -> Figure:
     """Draw time over size for this machine and for other GPUs, with hollow marks."""
     elsewhere = load_elsewhere("relu")
     lines = [(rows, "cpu", "o-", WRITTEN), (rows, "cuda", "o-", READ)]
-    lines += [
-        (results["rows"], "cuda", mark, READ) for results, mark in zip(elsewhere, MARKS)
-    ]
+    lines += [(file["rows"], "cuda", m, READ) for file, m in zip(elsewhere, MARKS)]
     with kit.style():
         figure = Figure(figsize=(9.2, 4), layout="constrained")
         ax = figure.subplots()

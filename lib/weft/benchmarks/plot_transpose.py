@@ -73,15 +73,8 @@ def plot_strides(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None:
         strided = [row for row in part if row["op"] == "strided"]
         strides = [int(row["rung"].partition(" ")[2]) for row in strided]
         speeds = [row["gbs"] for row in strided]
-        ax.plot(
-            strides,
-            speeds,
-            "o-",
-            color=READ,
-            mfc=kit.fill_of(READ, not machine),
-            ms=7,
-            label=name,
-        )
+        look = {"color": READ, "mfc": kit.fill_of(READ, not machine), "ms": 7}
+        ax.plot(strides, speeds, "o-", label=name, **look)
         for x, y in zip(strides, speeds):
             offset = {"textcoords": "offset points", "ha": "center", "fontsize": 9}
             above = 9 if machine else -16
@@ -109,10 +102,8 @@ def plot_distances(
         return
     for machine, part in series:
         ordered = [row for row in part if row["rung"] == "in order"]
-        limits = {
-            row["fetch"]: f"{row['fetch']} bytes" + ", the usual" * row["usual"]
-            for row in ordered
-        }
+        usual = {row["fetch"]: ", the usual" * row["usual"] for row in ordered}
+        limits = {fetch: f"{fetch} bytes{text}" for fetch, text in usual.items()}
         _draw_lines(axes[0], ordered, "stride", "fetch", limits, not machine)
         runs = [row for row in part if row["run"] and row["usual"]]
         sizes = {row["footprint"]: f"{row['footprint'] / 2**30:g} GiB" for row in runs}
@@ -151,41 +142,30 @@ def measure_effects(rows: list[Row]) -> dict[str, float]:
     small, large = (end({size for *_, size in runs}) for end in (min, max))
     longest, widest = max(run for _, run, _ in runs), max(gap for _, gap in ordered)
     lone = usual, 32, small
-    compared = {
-        f"the fetch, in order, limit {limit}: 32 bytes apart vs 64": (
-            *(ordered, (limit, 32), (limit, 64)),
-        )
-        for limit in (usual, 32)
-    }
-    compared |= {
-        f"the fetch, scattered sectors: limit {limit} vs 32": (
-            *(runs, (limit, 32, small), (32, 32, small)),
-        )
-        for limit in (64, 128)
-    }
-    compared |= {
-        f"neighbours: runs of {run} bytes vs 32": (runs, (usual, run, small), lone)
-        for run in (64, 128, 256)
-    }
-    compared |= {
-        f"neighbours: runs of {longest:,} bytes vs 256": (
-            *(runs, (usual, longest, small), (usual, 256, small)),
-        ),
-        "neighbours, in order, limit 32: 128 bytes apart vs 256": (
-            *(ordered, (32, 128), (32, 256)),
-        ),
-        f"a row of DRAM, in order, limit 32: 256 apart vs {widest:,}": (
-            *(ordered, (32, 256), (32, widest)),
-        ),
-        f"the TLB: scattered sectors in {small / 2**30:g} GiB vs {large / 2**30:g}": (
-            *(runs, lone, (usual, 32, large)),
-        ),
-    }
-    return {
-        name: speeds[one] / speeds[other]
-        for name, (speeds, one, other) in compared.items()
-        if one in speeds and other in speeds
-    }
+    ratios: dict[str, float] = {}
+
+    def compare(name: str, speeds: dict[tuple, float], one: tuple, other: tuple):
+        if one in speeds and other in speeds:
+            ratios[name] = speeds[one] / speeds[other]
+
+    for limit in (usual, 32):
+        name = f"the fetch, in order, limit {limit}: 32 bytes apart vs 64"
+        compare(name, ordered, (limit, 32), (limit, 64))
+    for limit in (64, 128):
+        name = f"the fetch, scattered sectors: limit {limit} vs 32"
+        compare(name, runs, (limit, 32, small), (32, 32, small))
+    for run in (64, 128, 256):
+        name = f"neighbours: runs of {run} bytes vs 32"
+        compare(name, runs, (usual, run, small), lone)
+    name = f"neighbours: runs of {longest:,} bytes vs 256"
+    compare(name, runs, (usual, longest, small), (usual, 256, small))
+    name = "neighbours, in order, limit 32: 128 bytes apart vs 256"
+    compare(name, ordered, (32, 128), (32, 256))
+    name = f"a row of DRAM, in order, limit 32: 256 apart vs {widest:,}"
+    compare(name, ordered, (32, 256), (32, widest))
+    name = f"the TLB: scattered sectors in {small / 2**30:g} GiB vs {large / 2**30:g}"
+    compare(name, runs, lone, (usual, 32, large))
+    return ratios
 
 
 def runs_a_second(rows: list[Row]) -> dict[int, float]:

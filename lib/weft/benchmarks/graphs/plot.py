@@ -59,9 +59,8 @@ def plot_chains(
     for number, (part, full) in enumerate(series):
         for row in part:
             y = ways.index(row["rung"]) + 0.3 * number
-            ax.plot(
-                [row["us_low"], row["us_high"]], [y, y], color=READ, lw=4, alpha=0.3
-            )
+            band = [row["us_low"], row["us_high"]]
+            ax.plot(band, [y, y], color=READ, lw=4, alpha=0.3)
             ax.plot(row["us"], y, "o", color=READ, ms=8, mfc=kit.fill_of(READ, full))
             kit.label_beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10, fontsize=9)
     ax.axvline(floor, **kit.reference_line(OPPONENT))
@@ -90,12 +89,10 @@ def plot_bars(
     rungs = [rung for rung in only or dict.fromkeys(rungs) if rung in rungs]
     if not rungs:
         return kit.draw_unmeasured(ax, "graphs")
-    drawn_rows = [row for part, _ in series for row in part if row["rung"] in rungs]
-    most, height = max(row["us"] for row in drawn_rows), 0.8 / len(series)
+    height, most = 0.8 / len(series), 0.0
     for number, (part, full) in enumerate(series):
-        for row in part:
-            if row["rung"] not in rungs:
-                continue
+        for row in (row for row in part if row["rung"] in rungs):
+            most = max(most, row["us"])
             y = rungs.index(row["rung"]) + (number + 0.5) * height - 0.4
             ax.barh(y, row["us"], 0.85 * height, **kit.bar_look(READ, full))
             kit.label_beside(ax, _describe_row(row), (row["us"], y), fontsize=9)
@@ -122,8 +119,8 @@ def _group_rows(
 
 def _describe_row(row: Row) -> str:
     us = row["us"]
-    text = f"{us / 1e3:.3g} ms" if us >= 1e4 else f"{us:,.0f} µs"
-    text = f"{us:.2f} µs" if us < 100 else text
+    text = f"{us:.2f} µs" if us < 100 else f"{us:,.0f} µs"
+    text = f"{us / 1e3:.3g} ms" if us >= 1e4 else text
     if row.get("gbs"):
         text += f", {row['gbs']:,.0f} GB/s"
     if row.get("vs_copy"):

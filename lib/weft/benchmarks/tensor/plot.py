@@ -37,10 +37,12 @@ def select_series(
     op: str, rows: Sequence[Row], others: Sequence[ResultFile], **more: Any
 ) -> Series:
     """Return an op's rows, this machine's first; more: required values of each row."""
-    required = {"op": op} | more
-    series = kit.list_series(
-        rows, others, lambda row: all(row.get(k) == required[k] for k in required)
-    )
+    required = ({"op": op} | more).items()
+
+    def is_wanted(row: Row) -> bool:
+        return all(row.get(key) == value for key, value in required)
+
+    series = kit.list_series(rows, others, is_wanted)
     return [(part, machine is None) for machine, part in series]
 
 
@@ -69,13 +71,8 @@ def plot_staircases(
         colour, mark = (SHARED, "s") if simulated else (READ, "o")
         name = "simulated" if simulated else part[0]["device"]
         name += "" if local else ", committed"
-        look = {
-            "mfc": kit.fill_of(colour, local),
-            "mec": colour,
-            "ms": 9,
-            "mew": 1.5,
-            "ls": "none",
-        }
+        look = {"mfc": kit.fill_of(colour, local), "mec": colour, "ls": "none"}
+        look |= {"ms": 9, "mew": 1.5}
         points = [[row["x"] for row in part], [row["added"] for row in part]]
         ax.plot(*points, mark, label=name, **look)
     ax.set(xlabel="x, in units of 1's last bit", ylabel="result of 1 + x, minus 1")
@@ -99,10 +96,8 @@ def plot_promotions(
             name = f"every {every}" if every else "never"
             ends[name] = _draw_line(ax, line, INKS[every], MARKS[every], local)
     # Panels for other signs use the same scale.
-    part = [
-        row for other, _ in select_series("promotion", rows, others) for row in other
-    ]
-    errors = [row["error_rms"] for row in part if row["target"] == "cuda"]
+    on_gpu = select_series("promotion", rows, others, target="cuda")
+    errors = [row["error_rms"] for part, _ in on_gpu for row in part]
     ax.set_ylim(0.6 * min(errors), 1.8 * max(errors))
     _finish_axes(ax, series, ends)
 
@@ -116,8 +111,9 @@ def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> 
     ends = {}
     for part, local in series:
         for kind, (colour, mark) in KINDS.items():
-            line = [r for r in part if r["precision"] == kind and r["impl"] == "weft"]
-            peer = [r for r in part if r["precision"] == kind and r["impl"] == "cublas"]
+            same = [row for row in part if row["precision"] == kind]
+            line = [row for row in same if row["impl"] == "weft"]
+            peer = [row for row in same if row["impl"] == "cublas"]
             if peer:
                 points = [r["k"] for r in peer], [r["error_rms"] for r in peer]
                 ax.plot(*points, color=OPPONENT, lw=1, zorder=1)
@@ -154,22 +150,22 @@ def plot_heats(
 
 def plot_pipes(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> None:
     """Draw each rung's use of the tensor cores, as Nsight Compute reports it."""
-    series = [
-        ([row for row in part if row.get("tensor_pipe") is not None], local)
-        for part, local in select_series("ncu", rows, others)
-    ]
-    series = [(part, local) for part, local in series if part]
+
+    def is_counted(row: Row) -> bool:
+        return row["op"] == "ncu" and row.get("tensor_pipe") is not None
+
+    series = kit.list_series(rows, others, is_counted)
     if not series:
         return kit.draw_unmeasured(ax, "tensor")
-    part, local = series[0]
+    machine, part = series[0]
     part = [row for row in part if row["precision"] != "fp32"]
     for place, row in enumerate(part):
         colour = OPPONENT if row["impl"] == "cublas" else OURS
-        ax.barh(place, row["tensor_pipe"], 0.7, **kit.bar_look(colour, local))
+        look = kit.bar_look(colour, machine is None)
+        ax.barh(place, row["tensor_pipe"], 0.7, **look)
         text = f"{row['tensor_pipe']:.0f} %, {row['tflops']:.0f} TFLOP/s"
         kit.label_beside(ax, text, (row["tensor_pipe"], place), fontsize=9)
-    names = [_name(row) for row in part]
-    kit.name_lines(ax, names, -0.5, 0.5)
+    kit.name_lines(ax, [_name(row) for row in part], -0.5, 0.5)
     ax.set(xlim=(0, 125), xticks=range(0, 101, 20))
     ax.set_xlabel("% of cycles in which the tensor cores were busy")
     ax.grid(axis="y", visible=False)
