@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import math
 import os
 import statistics
@@ -433,15 +434,14 @@ class Marks:
         self.times.append(self.now())
 
     def read(self) -> dict[str, float]:
-        if self.device.type == "cuda":
-            import torch
+        """Return the microseconds of each section, by name."""
+        pairs = itertools.pairwise(self.times)
+        if self.device.type == "cpu":
+            return dict(zip(self.names, (end - start for start, end in pairs)))
+        import torch
 
-            torch.cuda.synchronize(self.device)
-            spans = [
-                a.elapsed_time(b) * 1e3 for a, b in zip(self.times, self.times[1:])
-            ]
-        else:
-            spans = [b - a for a, b in zip(self.times, self.times[1:])]
+        torch.cuda.synchronize(self.device)
+        spans = (start.elapsed_time(end) * 1e3 for start, end in pairs)
         return dict(zip(self.names, spans))
 
     def _event(self) -> torch.cuda.Event:

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import datetime
 import functools
 import hashlib
 import json
@@ -35,8 +34,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base import device, store
 from ..base import device as devices
+from ..base import store
 from ..base.errors import ArgumentError, KernelError
 from ..toolchain import build
 from . import results
@@ -75,16 +74,12 @@ class Gemm:
             precisions = ", ".join(CUBLAS_KINDS)
             raise ArgumentError(f"cuBLAS in {precision}: there are {precisions}")
         self.precision = precision
-        self.index = device.current_gpu() if index is None else index
+        self.index = devices.current_gpu() if index is None else index
         self._handle, self._room = _handle(self.index)
         self._one, self._zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
 
     def __call__(
-        self,
-        c: torch.Tensor,
-        a: torch.Tensor,
-        b: torch.Tensor,
-        layout: str = "nn",
+        self, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, layout: str = "nn"
     ) -> None:
         """Queue the product on torch's current stream.
 
@@ -96,7 +91,7 @@ class Gemm:
         kind, sum_type = CUBLAS_KINDS[self.precision][1:]
         one, zero = ctypes.byref(self._one), ctypes.byref(self._zero)
         flip_a, flip_b = (TRANSPOSED if x == "t" else NORMAL for x in layout)
-        stream = ctypes.c_void_p(device.current_stream(self.index))
+        stream = ctypes.c_void_p(devices.current_stream(self.index))
         _call("cublasSetStream_v2", self._handle, stream)
         # Setting the stream resets the workspace.
         address = ctypes.c_void_p(self._room.data_ptr())
@@ -113,9 +108,8 @@ class Gemm:
         import torch
 
         if layout not in LAYOUTS:
-            raise ArgumentError(
-                f"layout '{layout}': expected one of {', '.join(LAYOUTS)}"
-            )
+            choices = ", ".join(LAYOUTS)
+            raise ArgumentError(f"layout '{layout}': expected one of {choices}")
         if not all(t.dim() == 2 and t.is_contiguous() for t in (c, a, b)):
             raise ArgumentError("cuBLAS: expected contiguous matrices")
         (m, k), (k_b, n) = (
@@ -129,14 +123,6 @@ class Gemm:
             types = [str(t.dtype)[6:] for t in (c, a, b)]
             raise ArgumentError(f"cuBLAS in {self.precision}: c, a and b are {types}")
         return m, n, k
-
-
-def cublas_version() -> str:
-    """Return the version of cuBLAS, e.g. "13.0.2"."""
-    parts = [ctypes.c_int() for _ in range(3)]
-    for index, value in enumerate(parts):
-        _call("cublasGetProperty", index, ctypes.byref(value))
-    return ".".join(str(value.value) for value in parts)
 
 
 def workspace_bytes(capability: tuple[int, int]) -> int:
@@ -227,7 +213,7 @@ def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
     if path.exists() and not again:
         return json.loads(path.read_text())
     fresh_rows = _on_gpu(place) if place.type == "cuda" else _on_cpu(place)
-    stamp = {"date": datetime.date.today().isoformat(), "commit": results.commit()}
+    stamp = results.stamp_row()
     rows = [row | stamp for row in fresh_rows]
     store.write(path, json.dumps(rows))
     return rows
@@ -267,9 +253,8 @@ def open_library(target: str, name: str = "") -> ctypes.CDLL:
     source = Path(__file__).with_name(name or SOURCES[target])
     files = [build.KERNELS / "common" / "common.cu", source]
     flavour = build.Flavour.here(target)
-    lib = ctypes.CDLL(
-        str(build.library_of(f"peaks_{source.suffix[1:]}", files, flavour))
-    )
+    path = build.library_of(f"peaks_{source.suffix[1:]}", files, flavour)
+    lib = ctypes.CDLL(str(path))
     lib.peak_flops.restype = ctypes.c_double
     return lib
 
@@ -287,10 +272,8 @@ def _on_gpu(place: Any) -> list[Row]:
     timed = _time_alone(copy, place)
     if not torch.equal(x, y):
         raise KernelError("peak_copy: the copy differs from its source")
-    rows = [
-        _make_row("copy", "fp32", place, timed, gbs=8 * count / timed.fastest / 1e3)
-    ]
-    rows.append(_read_l2(lib, place))
+    gbs = 8 * count / timed.fastest / 1e3
+    rows = [_make_row("copy", "fp32", place, timed, gbs=gbs), _read_l2(lib, place)]
     for kind, (rung, precision, minimum, maximum) in enumerate(KINDS):
         if minimum <= sm <= maximum:
             rows.append(_measure_chain(lib, kind, rung, precision, place))
@@ -303,10 +286,8 @@ def _read_l2(lib: Any, place: Any) -> Row:
 
     processors = torch.cuda.get_device_properties(place).multi_processor_count
     blocks, turns = BLOCKS_A_PROCESSOR * processors, 64
-    x, out = (
-        torch.randn(IN_L2, device=place),
-        torch.empty(blocks * THREADS, device=place),
-    )
+    x = torch.randn(IN_L2, device=place)
+    out = torch.empty(blocks * THREADS, device=place)
     count = ctypes.c_size_t(IN_L2)
     read = Contender(lambda i: queue(lib, "peak_l2", out, x, count, blocks, turns))
     timed = _time_alone(read, place)
@@ -338,10 +319,8 @@ def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
     tensors = [a for a in args if hasattr(a, "data_ptr")]
     index = tensors[0].device.index
     stream = 0 if index is None else devices.current_stream(index)
-    arguments = [
-        ctypes.c_void_p(a.data_ptr()) if hasattr(a, "data_ptr") else a for a in args
-    ]
-    if status := getattr(lib, function)(*arguments, ctypes.c_void_p(stream)):
+    words = [_pointer_to(a) if hasattr(a, "data_ptr") else a for a in args]
+    if status := getattr(lib, function)(*words, ctypes.c_void_p(stream)):
         raise KernelError(f"{function}: CUDA error {status}")
 
 
@@ -361,12 +340,11 @@ def _on_cpu(place: Any) -> list[Row]:
 
     lib, count = open_library("cpu"), COPIED["cpu"]
     x, y = np.ones(count, np.float32), np.zeros(count, np.float32)
-    arguments = y.ctypes.data, x.ctypes.data, count
-    words = [ctypes.c_void_p(a) for a in arguments[:2]] + [ctypes.c_size_t(count)]
+    words = [ctypes.c_void_p(array.ctypes.data) for array in (y, x)]
+    words.append(ctypes.c_size_t(count))
     timed = _time_alone(Contender(lambda i: lib.peak_copy(*words)), place)
-    rows = [
-        _make_row("copy", "fp32", place, timed, gbs=8 * count / timed.fastest / 1e3)
-    ]
+    gbs = 8 * count / timed.fastest / 1e3
+    copy = _make_row("copy", "fp32", place, timed, gbs=gbs)
     threads, turns = lib.peak_threads(), 4000
     out = np.zeros(threads, np.float32)
     address = ctypes.c_void_p(out.ctypes.data)
@@ -374,4 +352,4 @@ def _on_cpu(place: Any) -> list[Row]:
     timed = _time_alone(Contender(lambda i: lib.peak_run(address, turns, *xy)), place)
     tflops = lib.peak_flops() * threads * turns / timed.fastest / 1e6
     row = _make_row("fma", "fp32", place, timed, tflops=tflops)
-    return [*rows, row | {"threads": threads}]
+    return [copy, row | {"threads": threads}]

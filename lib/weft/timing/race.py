@@ -146,13 +146,10 @@ class Timed:
 
     def __repr__(self) -> str:
         timing = self.timing
-        conditions = f"{self.cache}, median of {timing.samples}"
-        conditions += "" if self.checked else ", unchecked"
-        text = (
-            f"{round_number(timing.median)} µs ({round_number(timing.low)} to "
-            f"{round_number(timing.high)}; "
-        )
-        text += f"{timing.timer}, {conditions}"
+        numbers = map(round_number, (timing.median, timing.low, timing.high))
+        text = "{} µs ({} to {}; ".format(*numbers)
+        text += f"{timing.timer}, {self.cache}, median of {timing.samples}"
+        text += "" if self.checked else ", unchecked"
         clocks = self.state.get("clock")
         text += f", {clocks[0]} to {clocks[1]} MHz" if clocks else ""
         if reason := self.state.get("throttled"):
@@ -264,10 +261,8 @@ def _find_pauses(
     If a call is longer than a burst, its cooling pause grows in proportion.
     """
     if cool:
-        return {
-            name: PAUSE * max(1.0, one.burst / BURST)
-            for name, one in contenders.items()
-        }
+        bursts = {name: one.burst / BURST for name, one in contenders.items()}
+        return {name: PAUSE * max(1.0, length) for name, length in bursts.items()}
     spins = max((one.spins for one in contenders.values()), default=0.0)
     return dict.fromkeys(contenders, max(REST, spins) if device.type == "cpu" else 0.0)
 

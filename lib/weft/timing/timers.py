@@ -203,11 +203,9 @@ def _device_of(args: Sequence[Any]) -> str:
     places = [str(a.device) for a in args if hasattr(a, "data_ptr")]
     if any(hasattr(a, "__cuda_array_interface__") for a in args) and not places:
         return "cuda"
-    for place in places:
-        if place.startswith("cuda"):
-            return place
     arrays = places or [a for a in args if hasattr(a, "nbytes")]
-    return "cuda" if not arrays and devices.torchs_cuda() else "cpu"
+    usual = "cuda" if not arrays and devices.torchs_cuda() else "cpu"
+    return next((place for place in places if place.startswith("cuda")), usual)
 
 
 def _copy(value: Any) -> Any:
