@@ -146,9 +146,10 @@ class Timed:
 
     def __repr__(self) -> str:
         timing = self.timing
-        numbers = map(round_number, (timing.median, timing.low, timing.high))
-        text = "{} µs ({} to {}; ".format(*numbers)
-        text += f"{timing.timer}, {self.cache}, median of {timing.samples}"
+        times = (timing.median, timing.low, timing.high)
+        median, low, high = map(round_number, times)
+        text = f"{median} µs ({low} to {high}; {timing.timer}, {self.cache}, "
+        text += f"median of {timing.samples}"
         text += "" if self.checked else ", unchecked"
         clocks = self.state.get("clock")
         text += f", {clocks[0]} to {clocks[1]} MHz" if clocks else ""

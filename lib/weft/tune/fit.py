@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ from ..cells import CompileError
 from ..see.machine_code.residency import Occupancy
 from ..timing.clocks import WallTimer
 from ..timing.race import SPREAD, Contender, race
-from .sources import TunableSource, bound
+from .sources import TunableSource, bound, usage_of
 from .space import Candidate
 
 STATIC = 48 << 10  # The largest static shared memory of a kernel, in bytes.
@@ -61,18 +61,14 @@ def keep_occupied(candidates: Sequence[Candidate], least: float) -> None:
     best = max(rated, key=lambda one: one.occupancy, default=None)
     for one in rated:
         if one.occupancy < least * best.occupancy:
-            one.out(
-                "pruned",
-                "occupancy",
-                f"occupancy {one.occupancy:.1%}, less than {least:g} times the "
-                f"{best.occupancy:.1%} of {best}",
-            )
+            why = f"occupancy {one.occupancy:.1%}, less than {least:g} times the "
+            one.out("pruned", "occupancy", f"{why}{best.occupancy:.1%} of {best}")
 
 
 def _make(source: TunableSource, one: Candidate, arch: str) -> None:
     try:
         one.kernel = source.make(one.constants)
-        usage = source.usage(one.kernel, arch) if arch else None
+        usage = usage_of(one.kernel, arch) if arch else None
     except CompileError as error:
         text = str(error) + error.log
         shared = "too much shared" in text or "48 KB of static" in text
@@ -101,11 +97,8 @@ def _check_occupancy(one: Candidate, name: str, usage: Any, arch: str) -> None:
     except ArgumentError:  # The limits of this GPU are unknown.
         return
     if usage.shared > STATIC:
-        one.out(
-            *("pruned", "shared memory"),
-            f"{usage.shared} bytes of static shared memory, at most {STATIC} (48 KB): "
-            f"use extern __shared__",
-        )
+        why = f"{usage.shared} bytes of static shared memory, at most {STATIC} (48 KB)"
+        one.out("pruned", "shared memory", f"{why}: use extern __shared__")
     elif not fit.blocks:
         why = fit.resident().partition(": ")[2] or fit.resident()
         one.out("pruned", " and ".join(fit.binding), why)
@@ -127,14 +120,10 @@ def _map_candidates(
         def run_unless_stopped(one: Candidate) -> BaseException | None:
             return None if stop.is_set() else _catch_error(work, one)
 
-        pending: dict[Future, Candidate] = {
-            pool.submit(run_unless_stopped, one): one for one in candidates[1:]
-        }
+        jobs = {pool.submit(run_unless_stopped, one): one for one in candidates[1:]}
         try:
-            while pending:
-                completed, _ = wait(pending, return_when=FIRST_COMPLETED)
-                for future in completed:
-                    yield pending.pop(future), future.result()
+            for job in as_completed(jobs):
+                yield jobs[job], job.result()
         finally:  # Even after Ctrl-C, no waiting candidate may begin.
             stop.set()
 
@@ -192,13 +181,10 @@ def run_tournament(
         tick(len(runs) - len(alive) - finished)
         finished = len(runs) - len(alive)
         is_last = len(alive) <= LAST or samples > MOST
-        results = race(
-            alive,
-            *(device, timer),
-            seconds=SECONDS if is_last else 60.0,
-            samples=200 if is_last else samples,
-            spread=SPREAD if is_last else 0.0,
-        )
+        limits = {"seconds": 60.0, "samples": samples, "spread": 0.0}
+        if is_last:
+            limits = {"seconds": SECONDS, "samples": 200, "spread": SPREAD}
+        results = race(alive, device, timer, **limits)
         for name, timed in results.items():
             runs[name].timed = timed
         if is_last:
@@ -223,10 +209,10 @@ def _drop_far_slower(
         # Below 50 µs, the host's launch dominates the time.
         if us > FAR * max(fastest, 50.0):
             runs[name].more["us_at_sight"] = us
-            runs[name].out(
-                *("dropped", "slow"),
-                f"dropped after two calls: {us / fastest:.1f} times the fastest's time",
+            why = (
+                f"dropped after two calls: {us / fastest:.1f} times the fastest's time"
             )
+            runs[name].out("dropped", "slow", why)
 
 
 def _drop_slower_half(alive: list[Candidate], samples: int) -> None:
@@ -235,7 +221,5 @@ def _drop_slower_half(alive: list[Candidate], samples: int) -> None:
     best = alive[0].timed.us
     for one in alive[-(-len(alive) // 2) :]:
         if one.timed.us > NEAR * best:
-            one.out(
-                *("dropped", "slow"),
-                f"dropped after {samples} samples, in the slower half",
-            )
+            why = f"dropped after {samples} samples, in the slower half"
+            one.out("dropped", "slow", why)

@@ -36,9 +36,8 @@ class TuningPicture(Figure):
     @staticmethod
     def of(width: float, height: float) -> TuningPicture:
         """Return a figure of this size in SVG points."""
-        return TuningPicture(
-            figsize=(width / INCH, height / INCH), layout="constrained"
-        )
+        size = width / INCH, height / INCH
+        return TuningPicture(figsize=size, layout="constrained")
 
     def _repr_html_(self) -> str:
         return write_inline_svg(self)
@@ -61,9 +60,8 @@ def draw_strips(tuned: Tuned) -> TuningPicture:
             axes.text(0.5, 0.5, "nothing is timed on a processor", ha="center")
             axes.set_axis_off()
             return figure
-        grid = figure.subplots(
-            lines, min(ACROSS, len(names)), squeeze=False, sharey=True
-        )
+        columns = min(ACROSS, len(names))
+        grid = figure.subplots(lines, columns, squeeze=False, sharey=True)
         every = grid.ravel()
         for axes, name in zip(every, names):
             _strip(axes, tuned, name)
@@ -72,11 +70,10 @@ def draw_strips(tuned: Tuned) -> TuningPicture:
         for axes in grid[:, 0]:
             axes.set_ylabel("µs, down is better")
         _scale(every[0], [_time_of(row) for row in timed])
-        _tell(
-            figure,
-            tuned,
-            "diamond: the best; hollow: dropped early; framed: number of untimed ones",
+        marks = (
+            "diamond: the best; hollow: dropped early; framed: number of untimed ones"
         )
+        _tell(figure, tuned, marks)
     return figure
 
 
@@ -88,22 +85,18 @@ def draw_heat(tuned: Tuned, x: str, y: str) -> TuningPicture:
             raise ArgumentError(f"there is no constant {name!r}; there are {known}")
     across, down = _list_values(tuned.rows, x), _list_values(tuned.rows, y)
     with style():
-        figure = TuningPicture.of(
-            min(920, 160 + 90 * len(across)), min(900, 130 + 56 * len(down))
-        )
+        width, height = 160 + 90 * len(across), 130 + 56 * len(down)
+        figure = TuningPicture.of(min(920, width), min(900, height))
         axes = figure.subplots()
-        best = tuned.us
+        times: dict[tuple, list[float | None]] = {}
+        for row in tuned.rows:
+            pair = row["constants"][x], row["constants"][y]
+            times.setdefault(pair, []).append(_time_of(row))
         for i, at_x in enumerate(across):
             for j, at_y in enumerate(down):
-                here = [
-                    _time_of(row)
-                    for row in tuned.rows
-                    if row["constants"][x] == at_x
-                    and row["constants"][y] == at_y
-                    and _time_of(row)
-                ]
+                us = min(filter(None, times.get((at_x, at_y), ())), default=None)
                 won = (tuned.constants[x], tuned.constants[y]) == (at_x, at_y)
-                _draw_cell(axes, i, j, min(here, default=None), best, won)
+                _draw_cell(axes, i, j, us, tuned.us, won)
         axes.set_xticks(range(len(across)), across)
         axes.set_yticks(range(len(down)), down)
         axes.set(xlim=(-0.5, len(across) - 0.5), ylim=(len(down) - 0.5, -0.5))
@@ -134,27 +127,22 @@ def _strip(axes: Axes, tuned: Tuned, name: str) -> None:
     fastest = []
     for place, value in enumerate(values):
         rows = [row for row in tuned.rows if row["constants"][name] == value]
-        times = [
-            (_time_of(row), row["state"] == "timed") for row in rows if _time_of(row)
-        ]
-        for us, known in times:
-            fill = fade_colour(OURS) if known else "none"
-            axes.plot(place, us, "o", mec=OURS, mfc=fill, ms=6, mew=1.1)
-        fastest.append(min((us for us, _ in times), default=np.nan))
-        if missing := len(rows) - len(times):
-            axes.text(
-                *(place, 0.02, f"{missing}"),
-                transform=axes.get_xaxis_transform(),
-                **{"ha": "center", "va": "bottom", "fontsize": 9, "color": INK},
-                bbox={"boxstyle": "round", "fc": "none", "ec": INK, "lw": 0.6},
-            )
+        timed = [row for row in rows if _time_of(row)]
+        for row in timed:
+            fill = fade_colour(OURS) if row["state"] == "timed" else "none"
+            axes.plot(place, _time_of(row), "o", mec=OURS, mfc=fill, ms=6, mew=1.1)
+        fastest.append(min(map(_time_of, timed), default=np.nan))
+        if missing := len(rows) - len(timed):
+            look = {"ha": "center", "va": "bottom", "fontsize": 9, "color": INK}
+            look["bbox"] = {"boxstyle": "round", "fc": "none", "ec": INK, "lw": 0.6}
+            look["transform"] = axes.get_xaxis_transform()
+            axes.text(place, 0.02, f"{missing}", **look)
     axes.plot(range(len(values)), fastest, "-", color=OURS, lw=1.2, zorder=1)
     won = values.index(tuned.constants[name])
     axes.plot(won, fastest[won], "D", color=OURS, ms=9, zorder=3)
-    axes.annotate(
-        *(f"{round_number(fastest[won])} µs", (won, fastest[won])),
-        **{"xytext": (0, -16), "textcoords": "offset points", "ha": "center"},
-    )
+    below = {"xytext": (0, -16), "textcoords": "offset points", "ha": "center"}
+    text = f"{round_number(fastest[won])} µs"
+    axes.annotate(text, (won, fastest[won]), **below)
     axes.set_xticks(range(len(values)), values)
     axes.set_xlim(-0.6, len(values) - 0.4)
     axes.set_xlabel(name)
@@ -166,11 +154,8 @@ def _draw_cell(
     strength = best / us if us and best else 0.0
     look: dict[str, Any] = {"ec": INK, "fc": "none", "lw": 0.5}
     if us:
-        look = {
-            "ec": OURS,
-            "fc": (*fade_colour(OURS)[:3], 0.05 + 0.5 * strength**2),
-            "lw": 1,
-        }
+        fill = (*fade_colour(OURS)[:3], 0.05 + 0.5 * strength**2)
+        look = {"ec": OURS, "fc": fill, "lw": 1}
     if won:
         look["lw"] = 3.5
     axes.add_patch(Rectangle((i - 0.46, j - 0.46), 0.92, 0.92, **look))
@@ -180,11 +165,8 @@ def _draw_cell(
 
 def _tell(figure: Figure, tuned: Tuned, marks: str) -> None:
     row = tuned.row
-    write_caption(
-        figure,
-        f"{tuned.name}, {row['precision']}; {row['device']}; timer {row['timer']}, "
-        f"{STATISTIC}; {marks}",
-    )
+    text = f"{tuned.name}, {row['precision']}; {row['device']}; timer {row['timer']}, "
+    write_caption(figure, f"{text}{STATISTIC}; {marks}")
 
 
 def _list_values(rows: list[Row], name: str) -> list[Any]:

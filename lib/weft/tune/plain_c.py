@@ -111,10 +111,8 @@ def _build_library(source: str, flags: Sequence[str], called: str) -> Path:
         text = f'#line 1 "{CELL}"\n{source}'
         process = tools.run([*command, "-", "-lm", "-o", str(temporary)], text)
         if process.returncode:
-            errors = parse_gcc(process.stderr)
-            raise CompileError(
-                [_strip_cell(one) for one in errors], source, called, process.stderr
-            )
+            errors = [_strip_cell(one) for one in parse_gcc(process.stderr)]
+            raise CompileError(errors, source, called, process.stderr)
         os.chmod(temporary, 0o755)
     store.prune_at_exit()
     return path

@@ -86,9 +86,7 @@ class ReferenceAnswer:
     arrays. terms: the number of products summed into an element; None: estimated.
     """
 
-    def __init__(
-        self, reference: Call, arguments: Arguments, terms: float | None
-    ) -> None:
+    def __init__(self, reference: Call, arguments: Arguments, terms: float | None):
         if not callable(reference):
             raise ArgumentError(
                 f"check={reference!r:.40}: expected a function of the inputs that "
@@ -106,9 +104,9 @@ class ReferenceAnswer:
             count = terms
             if terms is None:
                 products = self._estimate_terms(name)
-                count = MORE + (
-                    products if products > 1 else self._estimate_fan_in(reference, name)
-                )
+                if products <= 1:
+                    products = self._estimate_fan_in(reference, name)
+                count = MORE + products
             size = torch.maximum(sizes[name].abs(), want.abs())
             bound = 1.01 * count * 2.0**-24 * size + 1e-38
             bound += UNIT.get(kind, 0.0) * want.abs()
@@ -152,13 +150,10 @@ class ReferenceAnswer:
                 change = how.get(name) if isinstance(how, dict) else how
                 value = value.double() if real else value.clone()
                 value = change(value) if real and change else value
-                inputs[name] = (
-                    value.numpy() if isinstance(original, np.ndarray) else value
-                )
-            else:
-                inputs[name] = (
-                    abs(value) if how is torch.abs and _is_real(value) else value
-                )
+                value = value.numpy() if isinstance(original, np.ndarray) else value
+            elif how is torch.abs and isinstance(value, float):
+                value = abs(value)
+            inputs[name] = value
         parameters = _list_parameters(reference)
         if parameters and set(parameters) <= set(inputs):
             result = reference(**{name: inputs[name] for name in parameters})
@@ -194,10 +189,8 @@ class ReferenceAnswer:
                     f"check returned {name} with shape {tuple(want.shape)}, but the "
                     f"kernel's has {tuple(out.shape)}"
                 )
-            real = out.is_floating_point()
-            expected[name] = want.reshape(out.shape).to(
-                torch.float64 if real else out.dtype
-            )
+            kind = torch.float64 if out.is_floating_point() else out.dtype
+            expected[name] = want.reshape(out.shape).to(kind)
         return expected
 
     def _estimate_terms(self, name: str) -> float:
@@ -266,19 +259,14 @@ class Fenced:
     def require_guards(self) -> None:
         """Raise Mismatch if an element before or past the array was written."""
         count = self.array.numel()
-        for zone, first in (
-            (self._memory[:GUARD], -GUARD),
-            (self._memory[GUARD + count :], count),
-        ):
+        zones = {-GUARD: self._memory[:GUARD], count: self._memory[GUARD + count :]}
+        for first, zone in zones.items():
             bad = (zone != self._guard).nonzero()
             if len(bad):
                 index = first + int(bad[-1 if first < 0 else 0])
                 side = "before its start" if first < 0 else "past its end"
-                raise Mismatch(
-                    f"{self.name}[{index}] was written, which is {side}",
-                    array=self.name,
-                    index=(index,),
-                )
+                text = f"{self.name}[{index}] was written, which is {side}"
+                raise Mismatch(text, array=self.name, index=(index,))
 
 
 def _convert_tensor(value: Any) -> Any:
@@ -302,7 +290,3 @@ def _list_parameters(function: Call) -> list[str]:
         return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         return []
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, float)

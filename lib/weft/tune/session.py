@@ -1,8 +1,8 @@
 """Run one call of autotune(), from reading the kernel's parameters to the winner.
 
-place(), read() and write() store earlier results: a file in the cache for each kernel,
-device and set of sizes. The files can be recreated in seconds, so they are pruned and
-cleared together with all other files of the cache.
+Session.path(), read() and write() store earlier results: a file in the cache for each
+kernel, device and set of sizes. The files can be recreated in seconds, so they are
+pruned and cleared together with all other files of the cache.
 """
 
 from __future__ import annotations
@@ -29,30 +29,11 @@ from ..timing import device_name
 from ..toolchain.build import _hash
 from . import fit
 from .right import Arguments, ReferenceAnswer
-from .sources import TunableSource, bound, is_cuda
+from .sources import TunableSource, bound, is_cuda, parameters_of, written_of
 from .space import Candidate, counts_of, require_some
 from .tuned import Tuned, rows_of
 
 FORM = 1  # version of the stored format, and of the measurement
-
-
-def place(
-    device: str,
-    args: Sequence[Any],
-    candidates: Sequence[Candidate],
-    texts: Sequence[Sequence[str]],
-    settings: Sequence[Any],
-) -> Path:
-    """Return the file for these candidates, device and argument sizes.
-
-    texts: the source texts of each candidate; settings: other values that determine the
-    result.
-    """
-    compiler = "" if nvrtc.explain_missing() else str(nvrtc.nvrtc_version())
-    parts = [str(FORM), device, compiler, *map(repr, settings), *map(_write_size, args)]
-    for one, text in zip(candidates, texts):
-        parts += [str(one), repr(one.shape), *text]
-    return store.cache_folder("tuned") / f"{_hash(*parts)}.json"
 
 
 def read(path: Path) -> dict[str, Any] | None:
@@ -118,19 +99,18 @@ class Session:
                 first_error = first_error or error
         if kernel is None:
             raise first_error
-        names = self.source.parameters(kernel)
-        written = outputs
-        if written is None:
-            written = self.source.written(kernel)
+        names = parameters_of(kernel)
+        written = written_of(kernel) if outputs is None else outputs
         if written is None:
             written = [n for n in names[:1] if n not in inout] or (["0"] * (not names))
         self.arguments = Arguments(args, names, written, inout)
         self.launched = is_cuda(kernel)
 
     def path(self, settings: Sequence[Any]) -> Path | None:
-        """Return the file for the result.
+        """Return the file for the result of these candidates, device and sizes.
 
-        Returns None if nothing is timed, or if the candidates' sources are unknown.
+        settings: other values that determine the result. Returns None if nothing is
+        timed, or if the candidates' sources are unknown.
         """
         if self.target == "cpu" and self.launched:
             return None
@@ -140,15 +120,18 @@ class Session:
             return None
         if any(text is None for text in texts):
             return None
-        where = device_name(self.device)
-        return place(where, self.arguments.values, self.ready, texts, settings)
+        compiler = "" if nvrtc.explain_missing() else str(nvrtc.nvrtc_version())
+        parts = [str(FORM), device_name(self.device), compiler, *map(repr, settings)]
+        parts += map(_write_size, self.arguments.values)
+        for one, text in zip(self.ready, texts):
+            parts += [str(one), repr(one.shape), *text]
+        return store.cache_folder("tuned") / f"{_hash(*parts)}.json"
 
     def recall(self, path: Path, check: Any, terms: float | None) -> Tuned | None:
         """Return the earlier result if its winner still passes the check, else None."""
         data = read(path)
-        if data is None:
-            return None
-        one = next((c for c in self.ready if c.constants == data["best"]), None)
+        best = data["best"] if data else None
+        one = next((c for c in self.ready if c.constants == best), None)
         if one is None:
             return None
         try:
@@ -171,7 +154,7 @@ class Session:
     def check(self, check: Any, terms: float | None) -> None:
         """Mark the wrong candidates; raise Mismatch if all are wrong."""
         answer, ready = ReferenceAnswer(check, self.arguments, terms), self.ready
-        wrong: list[tuple[Candidate, Exception]] = []
+        wrong: list[Candidate] = []
         with self._bar("check", len(ready)) as bar:
             for one in ready:
                 try:
@@ -180,20 +163,19 @@ class Session:
                     error.add_note(f"autotune: the candidate is {one}")
                     raise
                 except (Mismatch, KernelFault) as error:
-                    wrong.append((one, error))
+                    wrong.append(one)
                     one.out("wrong", "wrong", str(error).splitlines()[0])
                 except KernelError as error:  # CUDA refused the launch.
                     one.out("pruned", "not launchable", str(error).splitlines()[0])
                 bar.update()
         if wrong and not self.ready:
             raise Mismatch(
-                f"{self.source.name}: all "
-                f"{count_things(len(wrong), 'candidate')} are "
-                f"wrong, so none is timed; {wrong[0][0]}: {wrong[0][0].why}"
+                f"{self.source.name}: all {count_things(len(wrong), 'candidate')} are "
+                f"wrong, so none is timed; {wrong[0]}: {wrong[0].why}"
             ) from None
         if wrong and self.progress:
             message = f"{count_things(len(wrong), 'candidate')} wrong, and not timed"
-            first = f"{wrong[0][0]}: {wrong[0][0].why}"
+            first = f"{wrong[0]}: {wrong[0].why}"
             print(f"weft: {self.source.name}: {message}; {first}", file=sys.stderr)
         require_some(self.candidates, self.excluded)
 
@@ -226,8 +208,7 @@ class Session:
         rows = rows_of(self.source.name, self.candidates, self.target, kind)
         counts = counts_of(self.candidates, self.excluded)
         if path and not stopped:
-            record = {"best": best.constants, "rows": rows, "counts": counts}
-            write(path, record)
+            write(path, {"best": best.constants, "rows": rows, "counts": counts})
         return Tuned(
             *(self.source.name, best.constants, best.kernel, best.run, rows, counts),
             *(self.target, self._shapes(best), False, stopped),

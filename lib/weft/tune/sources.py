@@ -27,10 +27,10 @@ from typing import Any
 from ..base.errors import ArgumentError
 from ..base.paths import ROOT
 from ..cells import headers, load_cuda, stored
-from ..cells import stored as words
 from ..cells.gpu import nvrtc
 from ..cells.module import Cell, Kernel, Module, select_only_kernel
 from ..csource import scanner
+from ..csource.signature import Signature
 from ..pykernel.language import PythonKernel, plain_function
 from ..pykernel.numba import NumbaKernel, numba_jit
 from ..pykernel.to_cuda.cuda_c import TranslatedKernel, cuda_c
@@ -70,9 +70,8 @@ def _find_definitions(code: str, name: str) -> Iterator[tuple[int, int]]:
             yield match.span("value")
     for match in re.finditer(rf"\b{name}\s*=(?!=)\s*", code):
         before = code[: match.start()]
-        enum = _is_inside_enum(before)
         declared = re.search(r"\bconst(?:expr)?\b[^;{}()]*$", before)
-        if enum or declared:
+        if declared or _is_inside_enum(before):
             end = scanner.find_outside(code, match.end(), ",;)]}")
             yield match.end(), match.end() + len(code[match.end() : end].rstrip())
 
@@ -129,9 +128,8 @@ def _rebind_function(
         types.CellType(constants[name]) if name in constants else cell
         for name, cell in zip(code.co_freevars, function.__closure__ or ())
     )
-    copy = types.FunctionType(
-        *(code, scope, function.__name__, function.__defaults__, cells)
-    )
+    name, defaults = function.__name__, function.__defaults__
+    copy = types.FunctionType(code, scope, name, defaults, cells)
     copy.__doc__, copy.__module__ = function.__doc__, function.__module__
     copy.__qualname__ = function.__qualname__
     rebound[id(function)] = copy
@@ -172,7 +170,7 @@ class SourceOptions:
     """
 
     def __init__(self, flags: str | Names, name: str | None, target: str) -> None:
-        self.flags, self.name, self.target = words.split(flags), name, target
+        self.flags, self.name, self.target = stored.split(flags), name, target
 
 
 class TunableSource:
@@ -184,24 +182,9 @@ class TunableSource:
         """Return the compiled kernel for these values; may raise CompileError."""
         raise NotImplementedError
 
-    def parameters(self, kernel: Any) -> list[str]:
-        """Return the names of a launch's parameters; [] if unknown."""
-        return parameters_of(kernel)
-
-    def written(self, kernel: Any) -> list[str] | None:
-        """Return the parameters that the kernel may write to; None if unknown."""
-        return written_of(kernel)
-
     def texts(self, one: Candidate) -> list[str] | None:
         """Return all texts that define a candidate, for a hash; None if unknown."""
         raise NotImplementedError
-
-    def usage(self, kernel: Any, arch: str) -> Any:
-        """Return the nvrtc.Usage (registers, static shared memory), or None."""
-        arguments = ()
-        if isinstance(kernel, (Kernel, TranslatedKernel)):
-            return find_usage(kernel, arguments, arch)[1]
-        return None
 
 
 class CudaSource(TunableSource):
@@ -223,11 +206,9 @@ class CudaSource(TunableSource):
         text, more = self._set_values(constants)
         flags, target = [*self.flags, *more], self.options.target
         module = load_cuda(text, target=target, flags=flags, name=self.cell)
-        if self.like is not None and self.like.signature.template:
-            like = self.like
-            kernel = Kernel(
-                module._cell, like.signature, (like.expression, like.params)
-            )
+        if (like := self.like) is not None and like.signature.template:
+            arguments = like.expression, like.params
+            kernel = Kernel(module._cell, like.signature, arguments)
         else:
             kernel = _choose_kernel(module, self.options.name)
             if kernel._needs_arguments:
@@ -250,9 +231,8 @@ class CudaSource(TunableSource):
         """Return the text of the source's includes, from the session and folders."""
         of_session = headers.select_used(self.source)
         folders = [f[2:] for f in nvrtc.translate(self.flags) if f.startswith("-I")]
-        files = stored.list_includes(
-            "\n".join([self.source, *of_session.values()]), [os.getcwd(), *folders]
-        )
+        text = "\n".join([self.source, *of_session.values()])
+        files = stored.list_includes(text, [os.getcwd(), *folders])
         texts = [path.read_text(errors="replace") for path in files]
         return "\n".join([*of_session.values(), *texts])
 
@@ -268,9 +248,6 @@ class PlainCSource(CudaSource):
         self.name = function.__name__
         return function
 
-    def usage(self, kernel: Any, arch: str) -> None:
-        return None
-
 
 class PythonSource(TunableSource):
     """A Python kernel whose constants are names of its module or an enclosing scope.
@@ -283,11 +260,10 @@ class PythonSource(TunableSource):
         self, kernel: Any, args: Sequence[Any], options: SourceOptions
     ) -> None:
         self.numba = isinstance(kernel, NumbaKernel)
-        self.flags = (
-            kernel.flags if isinstance(kernel, TranslatedKernel) else options.flags
-        )
-        wrapped = isinstance(kernel, (TranslatedKernel, NumbaKernel))
-        inner = kernel.kernel if wrapped else PythonKernel(kernel)
+        translated = isinstance(kernel, TranslatedKernel)
+        self.flags = kernel.flags if translated else options.flags
+        is_wrapped = self.numba or translated
+        inner = kernel.kernel if is_wrapped else PythonKernel(kernel)
         self.function = inner.function
         self.name, self.args, self.options = inner.name, tuple(args), options
 
@@ -301,7 +277,7 @@ class PythonSource(TunableSource):
 
     def texts(self, one: Candidate) -> list[str]:
         runner = cuda_c(with_globals(self.function, one.constants), flags=self.flags)
-        return [runner.source(*self.args), *words.split(self.flags), str(self.numba)]
+        return [runner.source(*self.args), *stored.split(self.flags), str(self.numba)]
 
 
 class MakerSource(TunableSource):
@@ -326,7 +302,7 @@ class MakerSource(TunableSource):
             cell = kernel.module
             return [cell.source, kernel.expression, *cell.flags, *cell.headers.values()]
         if isinstance(kernel, TranslatedKernel):
-            return [kernel.source(*self.args), *words.split(kernel.flags)]
+            return [kernel.source(*self.args), *stored.split(kernel.flags)]
         return None
 
     def _load(self, constants: Constants) -> Any:
@@ -338,9 +314,10 @@ class MakerSource(TunableSource):
         elif isinstance(kernel, TranslatedKernel):
             kernel._of(self.args).compiled.launcher(self.options.target)
         elif not callable(kernel) and not isinstance(kernel, NumbaKernel):
+            words = ", ".join(f"{name}={value!r}" for name, value in constants.items())
             raise ArgumentError(
-                f"{self.name}({_write_keywords(constants)}) returned "
-                f"{kernel!r:.60}: expected a kernel or a function to call"
+                f"{self.name}({words}) returned {kernel!r:.60}: expected a kernel or a "
+                "function to call"
             )
         if is_cuda(kernel):
             self.name = kernel.__name__
@@ -372,14 +349,14 @@ def bound(kernel: Any, one: Candidate) -> Callable[..., Any]:
 
 def parameters_of(kernel: Any) -> list[str]:
     """Return the names of a launch's parameters; [] if unknown."""
-    if isinstance(kernel, Kernel):
+    if isinstance(kernel, CFunction):
+        kernel = kernel.signature
+    if isinstance(kernel, (Kernel, Signature)):
         return [param.name for param in kernel.params]
     if isinstance(kernel, TranslatedKernel):
         return list(kernel.kernel.parameters)
     if isinstance(kernel, NumbaKernel):
         return list(kernel.parameters)
-    if isinstance(kernel, CFunction):
-        return [param.name for param in kernel.signature.params]
     try:
         parameters = inspect.signature(kernel).parameters.values()
     except (TypeError, ValueError):
@@ -392,12 +369,17 @@ def written_of(kernel: Any) -> list[str] | None:
     """Return the names of pointer parameters without const; None if unknown."""
     if isinstance(kernel, TranslatedKernel) and kernel._last is not None:
         kernel = kernel._last.compiled
-    if isinstance(kernel, (Kernel, CFunction)):
-        params = (
-            kernel.params if isinstance(kernel, Kernel) else kernel.signature.params
-        )
-        return [p.name for p in params if p.pointer and not p.const]
+    if isinstance(kernel, CFunction):
+        kernel = kernel.signature
+    if isinstance(kernel, (Kernel, Signature)):
+        return [p.name for p in kernel.params if p.pointer and not p.const]
     return None
+
+
+def usage_of(kernel: Any, arch: str) -> Any:
+    """Return the nvrtc.Usage (registers, static shared memory), or None."""
+    is_c = isinstance(kernel, (Kernel, TranslatedKernel))
+    return find_usage(kernel, (), arch)[1] if is_c else None
 
 
 def is_cuda(kernel: Any) -> bool:
@@ -430,7 +412,6 @@ def _load_kernel(kernel: Kernel | Module, options: SourceOptions) -> CudaSource:
     like = None
     if isinstance(selected, Kernel):
         options.name, like = selected.__name__, selected
-
         complete(selected)
     return CudaSource(cell.source, cell.name, options, like)
 
@@ -453,7 +434,3 @@ def _is_maker(function: Callable[..., Any], space: Mapping[str, Any]) -> bool:
         return False
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     return takes_any or set(space) <= set(parameters)
-
-
-def _write_keywords(constants: Constants) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in constants.items())

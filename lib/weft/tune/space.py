@@ -78,9 +78,8 @@ def checked_space(space: Any) -> dict[str, tuple[Any, ...]]:
             raise ArgumentError(f"space: {name} has no values")
         for value in values_by_name[name]:
             if not isinstance(value, (int, float, str)):
-                raise ArgumentError(
-                    f"space: {name} = {value!r}: expected numbers, or strings of C"
-                )
+                text = f"space: {name} = {value!r}"
+                raise ArgumentError(f"{text}: expected numbers, or strings of C")
     count = math.prod(len(values) for values in values_by_name.values())
     if count > MOST:
         raise ArgumentError(f"space: {count} combinations, {TRIED}")
@@ -121,9 +120,8 @@ def by_name(what: str, function: Callable[..., Any], constants: Constants) -> An
     constant.
     """
     if not callable(function):
-        raise ArgumentError(
-            f"{what}={function!r:.40}: expected a function of the constants"
-        )
+        text = f"{what}={function!r:.40}"
+        raise ArgumentError(f"{text}: expected a function of the constants")
     parameters = inspect.signature(function).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         kwargs = constants

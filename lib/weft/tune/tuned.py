@@ -61,10 +61,8 @@ class Tuned:
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.constants:
-            raise ArgumentError(
-                f"{self.name} has no constant {name!r}; it has "
-                f"{', '.join(self.constants)}"
-            )
+            names = ", ".join(self.constants)
+            raise ArgumentError(f"{self.name} has no constant {name!r}; it has {names}")
         return self.constants[name]
 
     @property
@@ -122,23 +120,19 @@ class Tuned:
             for row in self.rows
             if row["state"] == "wrong"
         ]
-        first = self.row
-        if first["us"] is not None:
-            lines.append(
-                f"{first['device']}; timer {first['timer']}, warm; {STATISTIC}; "
-                f"dropped: timed only roughly"
-            )
+        if self.us is not None:
+            text = f"{self.row['device']}; timer {self.row['timer']}, warm; {STATISTIC}"
+            lines.append(f"{text}; dropped: timed only roughly")
         return lines
 
     def table(self) -> str:
         """Format the best rows as text."""
-        names = [*self.constants]
         table_rows = [
             {**row["constants"], **row, "vs_best": _ratio_of(row, self.us)}
             for row in self.rows
             if row["state"] != "pruned"
         ]
-        columns = [*names, "us", "us_low", "us_high", "vs_best", "threads"]
+        columns = [*self.constants, "us", "us_low", "us_high", "vs_best", "threads"]
         columns += ["registers", "shared", "occupancy", "state"]
         if self.us is None:
             columns = [c for c in columns if not c.startswith(("us", "vs"))]
@@ -161,34 +155,23 @@ class Tuned:
 
 
 def rows_of(
-    name: str,
-    candidates: Sequence[Candidate],
-    target: str,
-    precision: str | None,
+    name: str, candidates: Sequence[Candidate], target: str, precision: str | None
 ) -> list[Row]:
     """Return a row for each candidate, the best first."""
     device = device_name(target)
     empty = dict.fromkeys(("timer", "us", "us_low", "us_high", "us_mean"))
     rows = []
     for one in candidates:
-        rows.append(
-            {
-                **{"op": name, "impl": "mine", "rung": str(one)},
-                **{"precision": precision, "target": target, "device": device},
-                **(one.timed.row() if one.timed else empty),
-                **{"constants": one.constants, **_make_row(one)},
-                **{"registers": one.registers, "shared": one.shared},
-                **{"occupancy": one.occupancy, **one.more},
-                **{"state": one.state, "why": one.why or None},
-            }
-        )
+        row = {"op": name, "impl": "mine", "rung": str(one), "precision": precision}
+        row |= {"target": target, "device": device}
+        row |= one.timed.row() if one.timed else empty
+        row |= {"constants": one.constants}
+        if shape := one.shape:
+            row |= {"grid": shape.grid, "block": shape.block, "threads": one.threads}
+        row |= {"registers": one.registers, "shared": one.shared}
+        row |= {"occupancy": one.occupancy, **one.more}
+        rows.append(row | {"state": one.state, "why": one.why or None})
     return sorted(rows, key=_place)
-
-
-def _make_row(one: Candidate) -> Row:
-    if one.shape is None:
-        return {}
-    return {"grid": one.shape.grid, "block": one.shape.block, "threads": one.threads}
 
 
 def _place(row: Mapping[str, Any]) -> tuple:
