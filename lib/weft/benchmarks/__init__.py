@@ -11,3 +11,17 @@ plot_bodies, plot_transpose  charts; the size at which a GPU overtakes the CPU
 readme, sentences      blocks of results for README and docs/results.md
 phrases                formatted numbers, times and devices for these sentences
 """
+
+from __future__ import annotations
+
+import sys
+
+
+def say(line: str) -> None:
+    """Print a progress line on stderr."""
+    print(f"weft: {line}", file=sys.stderr, flush=True)
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of an option's list: "tiled, naive"."""
+    return [word.strip() for word in text.split(",") if word.strip()]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from ..timing import Timing, device_name, time_call
 from ..timing.race import Contender
 from ..timing.timers import time_graph, time_host
 from ..toolchain import native
+from . import say
 
 Call = Callable[[], torch.Tensor]
 _compile_c = functools.cache(cuda_c)  # compiles each body only once
@@ -132,7 +132,7 @@ def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, 
         try:
             error = _measure_error(work, contender)
         except (ImportError, NotImplementedError) as missing:
-            print(f"weft: skipping {contender.name}: {missing}", file=sys.stderr)
+            say(f"skipping {contender.name}: {missing}")
             continue
         timing, host = _time(contender, device, patience)
         row = {

@@ -175,12 +175,10 @@ def _measure(
     for mode, result in timed.items():
         count, fastest = accesses.get(mode), result.fastest
         ns = (fastest - plain) * 1e3 / count if count else None
-        rows.append({
-            **{"op": "check", "impl": "weft", "rung": name, "precision": "fp32"},
-            **{"target": "cpu", "device": device_name(), "mode": mode},
-            **{**result.timing.row(), "fastest": fastest, "cost": fastest / plain},
-            **{"accesses": count, "ns_per_access": ns},
-        })  # fmt: skip
+        row = {"op": "check", "impl": "weft", "rung": name, "precision": "fp32"}
+        row |= {"target": "cpu", "device": device_name(), "mode": mode}
+        row |= result.timing.row() | {"fastest": fastest, "cost": fastest / plain}
+        rows.append(row | {"accesses": count, "ns_per_access": ns})
     return rows
 
 

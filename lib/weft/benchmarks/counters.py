@@ -15,7 +15,6 @@ that shows it. A difference outside this range is reported with its numbers.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from ..see.machine_code import ncu, replay, sass
 from ..see.machine_code.instructions import Instruction, find_loops
 from ..see.machine_code.ncu import Metric
 from ..timing import device_name
+from . import say, split_words
 
 WEIGHED = "ncu weighs each instruction, the CPU each straight piece of the source"
 # Instructions that let one lane perform its whole warp's atomic operation.
@@ -206,6 +206,7 @@ def _largest_mean(shares: list[list[Share]], sign: int) -> float:
         mean = new_mean
 
 
+_say_once = cache(say)
 SOURCE = Path(__file__).with_suffix(".cu")
 RATIO = 0.02  # largest allowed relative difference between ratios
 N = 8192  # number of elements in most arrays
@@ -289,7 +290,7 @@ def list_cases() -> list[CounterCase]:
 
 def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Count every case, or those that --rungs names, on the CPU and the GPU."""
-    requested = {name.strip() for name in args.rungs.split(",") if name}
+    requested = {*split_words(args.rungs)}
     cases = [c for c in list_cases() if not requested or {c.name, c.kernel} & requested]
     if not cases:
         names = ", ".join(dict.fromkeys(c.kernel for c in list_cases()))
@@ -298,7 +299,7 @@ def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
         ncu.require()
         theirs: Sequence[dict[str, float]] | None = _run_ncu(cases)
     except ncu.NoCounters as error:
-        print(f"weft: only the CPU's counters: {error}", file=sys.stderr)
+        say(f"only the CPU's counters: {error}")
         theirs = None
     pairs = zip(cases, theirs or [None] * len(cases))
     return [row for case, counts in pairs for row in _compare_case(case, counts)]
@@ -398,10 +399,5 @@ def _read_instructions(name: str, template: tuple[int, ...]) -> list[Instruction
     try:
         return sass(_find_kernel(name, template)).kernels[0].code.instructions
     except BuildError as error:
-        _warn_once(f"machine code is not available: {error}")
+        _say_once(f"machine code is not available: {error}")
         return []
-
-
-@cache
-def _warn_once(text: str) -> None:
-    print(f"weft: {text}", file=sys.stderr)

@@ -33,6 +33,7 @@ from ..timing.clocks import WallTimer
 from ..timing.race import Contender, race
 from ..timing.results import first_line
 from ..toolchain import build
+from . import say
 
 EDITS = 20
 WATCHED = "load_cuda watched"  # the default of %%cuda on the CPU
@@ -221,7 +222,7 @@ def _load_inline(target: str) -> dict[str, Any]:
         cpp = cpp.replace("//", f"{_POINTERS} {loop} //")
     cpp = cpp.replace("int N", "[[maybe_unused]] int N")
     name = f"weft_edit_{time.time_ns()}"
-    print("weft: torch's load_inline, about a minute", file=sys.stderr, flush=True)
+    say("torch's load_inline, about a minute")
     try:
         with tempfile.TemporaryDirectory() as folder, _silence_compilers():
             start = time.perf_counter_ns()

@@ -8,7 +8,6 @@ end. Its time per launch is therefore never shorter than the GPU's.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +24,7 @@ from ..timing import device_name
 from ..timing.clocks import HostTimer, WallTimer
 from ..timing.race import Contender, race
 from ..timing.results import first_line
+from . import say
 
 SAMPLES, BURST, LOOP = 200, 50, 2000
 PEERS = ("driver", "torch", "cupy", "numba")
@@ -63,7 +63,7 @@ def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
             try:
                 contenders.append(_make_contender(*name, make()))
             except Exception as error:  # not installed, or for another CUDA release
-                print(f"weft: skipping {name[0]}: {first_line(error)}", file=sys.stderr)
+                say(f"skipping {name[0]}: {first_line(error)}")
         results += _compare("cuda", contenders, samples)
     return results
 

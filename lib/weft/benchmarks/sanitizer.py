@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from ..timing import device_name
 from ..timing.results import Row, stamp_row
 from ..toolchain import build, native
 from ..toolchain import tools as toolchain
+from . import say
 
 SANITIZER = "compute-sanitizer"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -83,7 +83,7 @@ def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
             lines.append(line)
             if line.startswith("done: "):
                 right.append(line.removeprefix("done: ").strip())
-                _report(f"{tool}: {right[-1]}, {len(right)} of {len(names)}")
+                say(f"{tool}: {right[-1]}, {len(right)} of {len(names)}")
     errors = _count_errors("".join(lines), process.returncode)
     row = {
         **{"op": "matmul", "impl": SANITIZER, "tool": tool, "version": _tool_version()},
@@ -92,7 +92,7 @@ def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
         **{"seconds": time.monotonic() - start, **stamp_row()},
     }
     if not is_clean(row):
-        _report("".join(lines)[-LAST:])
+        say("".join(lines)[-LAST:])
     return row
 
 
@@ -108,7 +108,3 @@ def _tool_version() -> str | None:
     process = subprocess.run([SANITIZER, "--version"], text=True, capture_output=True)
     match = re.search(r"Version (\S+)", process.stdout)
     return match and match[1]
-
-
-def _report(line: str) -> None:
-    print(f"weft: {line}", file=sys.stderr, flush=True)

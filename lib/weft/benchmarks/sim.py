@@ -23,6 +23,7 @@ from ..pykernel import bodies
 from ..pykernel.sim import sim
 from ..timing import device_name
 from ..timing.race import Contender, race
+from . import say
 
 SAMPLES, PEER_SAMPLES = 15, 3
 N = 48  # side of the matrices in both products, with blocks of 16 x 16
@@ -172,7 +173,7 @@ def _run_numba(kernel: FunctionType) -> Any:
     try:
         from numba import cuda as peer
     except ImportError as error:
-        print(f"weft: skipping numba: {error}", file=sys.stderr)
+        say(f"skipping numba: {error}")
         return None
     scope = {**kernel.__globals__, "cuda": peer}
     return peer.jit(FunctionType(kernel.__code__, scope, kernel.__name__))

@@ -33,7 +33,6 @@ from __future__ import annotations
 import argparse
 import functools
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -55,6 +54,7 @@ from ...timing import Timing, device_name, summarize, time_call
 from ...timing.race import Contender
 from ...timing.results import Row, first_line
 from ...toolchain import build, native
+from .. import say
 from ..transpose import time_on
 
 RUN, STEPS = 8, 2  # training steps queued together, and the number kept
@@ -95,7 +95,7 @@ def timeline_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
             for close in closes:
                 close()
         except (RuntimeError, ValueError) as error:
-            print(f"weft: skipping {name}: {first_line(error)}", file=sys.stderr)
+            say(f"skipping {name}: {first_line(error)}")
     return results
 
 

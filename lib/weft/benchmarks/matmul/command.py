@@ -28,6 +28,7 @@ from ...base.errors import ArgumentError
 from ...timing import clocks, peaks, table, write_json
 from ...timing.results import Row, merge_rows
 from ...toolchain import native
+from .. import say, split_words
 from .calls import Operands, Product, Size, make_contender
 from .comparison import beside_fastest, compare_fastest
 from .race import (
@@ -39,7 +40,6 @@ from .race import (
     plan_races,
     race_of,
     race_rows,
-    say,
 )
 
 TITLE = "matmul, which also accepts --precisions (with 3xtf32) and --rounds"
@@ -66,8 +66,8 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
         raise ArgumentError(f"--rounds {args.rounds}: must be at least 1")
     options = RaceOptions(where, args.timer, args.cold, args.numba, args.rounds)
     plan = plan_races(
-        *(where, args.set, _split_words(args.sizes), _split_words(args.rungs)),
-        _split_words(args.precisions),
+        *(where, args.set),
+        *map(split_words, (args.sizes, args.rungs, args.precisions)),
     )
     results: list[Row] = []
     if args.set in ("peaks", "all"):
@@ -181,7 +181,3 @@ def _place(row: Row) -> tuple:
     """Return a row's sort key in the file: peaks first, then size, then precision."""
     work = math.prod(row.get(name) or 0 for name in ("batch", "m", "k", "n"))
     return row["op"] != "peak", work, PRECISIONS.index(row["precision"])
-
-
-def _split_words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]

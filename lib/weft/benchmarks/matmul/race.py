@@ -8,7 +8,6 @@ sizes predicts a time above the limit.
 from __future__ import annotations
 
 import datetime
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -21,6 +20,7 @@ from ...timing import device_name, time_call
 from ...timing.race import LEAST, Contender, Timed, race
 from ...timing.results import Row, stamp_row
 from ...toolchain import native
+from .. import say
 from .calls import (
     TYPES,
     Operands,
@@ -379,8 +379,3 @@ def _make_row_head(one: Contender, size: Size, where: torch.device) -> Row:
     row = {"op": "matmul", **one.row, "target": where.type}
     row |= {"device": device_name(str(where)), "batch": size.batch}
     return row | {"m": size.m, "k": size.k, "n": size.n}
-
-
-def say(line: str) -> None:
-    """Print a progress line on stderr."""
-    print(f"weft: {line}", file=sys.stderr, flush=True)

@@ -15,7 +15,6 @@ commit.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from ...base.errors import ArgumentError
 from ...mnist.rungs import TwinRung, parse_twin
 from ...timing import table, write_json
 from ...timing.results import Row, merge_rows
+from .. import say, split_words
 
 TITLE = "mnist"
 BATCHES = {"cuda": (64, 256, 1024, 4096, 16384), "cpu": (64,)}
@@ -59,8 +59,8 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
 def rows_of(args: argparse.Namespace) -> list[Row]:
     """Return the rows for the command line's options; write --json part by part."""
     target = args.device.partition(":")[0]
-    batches = [_parse_whole(batch) for batch in _split_words(args.batches)]
-    measures = _split_words(args.measure)
+    batches = [_parse_whole(batch) for batch in split_words(args.batches)]
+    measures = split_words(args.measure)
     for name in measures:
         if name not in MEASURES:
             choices = ",".join(MEASURES)
@@ -71,9 +71,9 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
     parts = _run_parts(
         *[args.device, measures],
         batches=batches or BATCHES.get(target, BATCHES["cuda"]),
-        precisions=_split_words(args.precisions) or PRECISIONS.get(target, ("fp32",)),
-        rungs=_split_words(args.rungs) or None,
-        twins=None if args.twins is None else _split_words(args.twins),
+        precisions=split_words(args.precisions) or PRECISIONS.get(target, ("fp32",)),
+        rungs=split_words(args.rungs) or None,
+        twins=None if args.twins is None else split_words(args.twins),
         rounds=args.rounds,
         warm=args.warm,
     )
@@ -150,31 +150,21 @@ def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[lis
     if options["warm"]:
         cells = [(name, batch) for name in precisions for batch in batches]
         cells = cells or [(name, milestones.EPOCH.batch) for name in precisions]
-        warm_twins(cells, device, options["twins"], _report)
+        warm_twins(cells, device, options["twins"], say)
     for precision in precisions:
         for batch in batches:
-            _report(f"{precision}, batch {batch}")
-            how = {"device": device, "rounds": options["rounds"], "say": _report}
+            say(f"{precision}, batch {batch}")
+            how = {"device": device, "rounds": options["rounds"], "say": say}
             yield run_heat(precision, batch, **how, **sides)
     for precision in precisions:
         if "roof" in measures:
             yield work.find_roof(precision, device)
         schedules = [name for name in measures if name in milestones.SCHEDULES]
         if schedules:
-            yield milestones.train_sides(
-                schedules, precision, device, say=_report, **sides
-            )
+            yield milestones.train_sides(schedules, precision, device, say=say, **sides)
         if "cold" in measures:
-            options = {"rungs": sides["rungs"], "say": _report}
+            options = {"rungs": sides["rungs"], "say": say}
             yield milestones.time_cold_starts(precision, device, **options)
-
-
-def _report(line: str) -> None:
-    print(f"weft: {line}", file=sys.stderr, flush=True)
-
-
-def _split_words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _parse_whole(text: str) -> int:

@@ -351,13 +351,12 @@ def time_cold_starts(
         us = [1e6 * run["spans"].sum() for run in timed_runs]
         timing = summarize(us, "perf_counter")
         spans = np.median([run["spans"] for run in timed_runs], axis=0)
-        rows.append({
-            **{"op": "mnist", "measure": "cold", "impl": impl_of(rung), "rung": rung},
-            **{"layout": "nchw", "precision": precision, "target": where.type},
-            **{"device": device_name(where), **timing.row()},
-            **{"batch": EPOCH.batch, "samples": runs},
-            **{"parts_s": dict(zip(COLD_PARTS, spans.tolist()))},
-            **{"imports_torch": timed_runs[0]["torch"]},
-            **{"test_accuracy": timed_runs[0]["accuracy"], **stamp_row()},
-        })  # fmt: skip
+        row = {"op": "mnist", "measure": "cold", "impl": impl_of(rung), "rung": rung}
+        row |= {"layout": "nchw", "precision": precision, "target": where.type}
+        row |= {"device": device_name(where), **timing.row()}
+        row |= {"batch": EPOCH.batch, "samples": runs}
+        row |= {"parts_s": dict(zip(COLD_PARTS, spans.tolist()))}
+        row |= {"imports_torch": timed_runs[0]["torch"]}
+        row |= {"test_accuracy": timed_runs[0]["accuracy"], **stamp_row()}
+        rows.append(row)
     return rows
