@@ -73,7 +73,7 @@ def draw_strips(tuned: Tuned) -> TuningPicture:
         marks = (
             "diamond: the best; hollow: dropped early; framed: number of untimed ones"
         )
-        _tell(figure, tuned, marks)
+        _write_caption(figure, tuned, marks)
     return figure
 
 
@@ -103,7 +103,7 @@ def draw_heat(tuned: Tuned, x: str, y: str) -> TuningPicture:
         axes.set_xlabel(x)
         axes.set_ylabel(y)
         axes.grid(False)
-        _tell(figure, tuned, "µs; fuller is faster; empty: none timed")
+        _write_caption(figure, tuned, "µs; fuller is faster; empty: none timed")
     return figure
 
 
@@ -163,7 +163,7 @@ def _draw_cell(
     axes.text(i, j, text, ha="center", va="center", fontsize=11)
 
 
-def _tell(figure: Figure, tuned: Tuned, marks: str) -> None:
+def _write_caption(figure: Figure, tuned: Tuned, marks: str) -> None:
     row = tuned.row
     text = f"{tuned.name}, {row['precision']}; {row['device']}; timer {row['timer']}, "
     write_caption(figure, f"{text}{STATISTIC}; {marks}")

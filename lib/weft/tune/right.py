@@ -8,7 +8,6 @@ Algorithms, 2nd ed., section 3.1). Everything is computed on the arrays' device.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ import torch
 
 from ..base.arrays import GUARD, describe_mismatch, guard_value, poison
 from ..base.errors import ArgumentError, Mismatch
+from .space import parameters_in
 
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float64: 2.0**-53}
 MORE = 8  # roundings that are not part of the sum
@@ -154,15 +154,12 @@ class ReferenceAnswer:
             elif how is torch.abs and isinstance(value, float):
                 value = abs(value)
             inputs[name] = value
-        parameters = _list_parameters(reference)
+        parameters = [p.name for p in parameters_in(reference)]
         if parameters and set(parameters) <= set(inputs):
             result = reference(**{name: inputs[name] for name in parameters})
         else:
-            arrays = [
-                inputs[n]
-                for n in args.names
-                if n not in args.outputs and isinstance(args.at(n), torch.Tensor)
-            ]
+            names = [n for n in args.names if n not in args.outputs]
+            arrays = [inputs[n] for n in names if isinstance(args.at(n), torch.Tensor)]
             result = reference(*arrays)
         return self._match_outputs(result)
 
@@ -283,10 +280,3 @@ def _convert_tensor(value: Any) -> Any:
 def _convert_numpy(array: torch.Tensor) -> np.ndarray:
     array = array.cpu()
     return (array.float() if array.dtype == torch.bfloat16 else array).numpy()
-
-
-def _list_parameters(function: Call) -> list[str]:
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return []

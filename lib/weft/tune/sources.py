@@ -16,7 +16,6 @@ called as a function.
 from __future__ import annotations
 
 import difflib
-import inspect
 import os
 import re
 import types
@@ -36,7 +35,7 @@ from ..pykernel.numba import NumbaKernel, numba_jit
 from ..pykernel.to_cuda.cuda_c import TranslatedKernel, cuda_c
 from ..see.machine_code.compilation import complete, find_usage
 from .plain_c import CFunction, is_c, load_c
-from .space import Candidate, Constants
+from .space import Candidate, Constants, parameters_in
 
 
 def with_values(
@@ -357,10 +356,7 @@ def parameters_of(kernel: Any) -> list[str]:
         return list(kernel.kernel.parameters)
     if isinstance(kernel, NumbaKernel):
         return list(kernel.parameters)
-    try:
-        parameters = inspect.signature(kernel).parameters.values()
-    except (TypeError, ValueError):
-        return []
+    parameters = parameters_in(kernel)
     plain = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     return plain if len(plain) == len(parameters) else []
 
@@ -428,9 +424,6 @@ def _choose_kernel(module: Module, name: str | None) -> Kernel:
 
 def _is_maker(function: Callable[..., Any], space: Mapping[str, Any]) -> bool:
     """Return whether a function takes the constants, as a maker of kernels does."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return takes_any or set(space) <= set(parameters)
+    parameters = parameters_in(function)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    return takes_any or set(space) <= {p.name for p in parameters}

@@ -123,10 +123,9 @@ def by_name(what: str, function: Callable[..., Any], constants: Constants) -> An
         text = f"{what}={function!r:.40}"
         raise ArgumentError(f"{text}: expected a function of the constants")
     parameters = inspect.signature(function).parameters.values()
+    kwargs = {p.name: constants[p.name] for p in parameters if p.name in constants}
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         kwargs = constants
-    else:
-        kwargs = {p.name: constants[p.name] for p in parameters if p.name in constants}
     missing = [
         p.name
         for p in parameters
@@ -140,6 +139,14 @@ def by_name(what: str, function: Callable[..., Any], constants: Constants) -> An
             f"space are {', '.join(constants)}"
         )
     return function(**kwargs)
+
+
+def parameters_in(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return a function's parameters; [] if Python cannot read its signature."""
+    try:
+        return [*inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):
+        return []
 
 
 def require_some(candidates: Sequence[Candidate], excluded: int) -> None:

@@ -86,7 +86,7 @@ def ladder_plot(
         peers = " or ".join(dict.fromkeys(peer_name(part) for _, part in series))
         label = f"% of {peers}'s speed, {size_text(shape)} (right is better)"
         axes.set_xlabel(label, loc="left")
-        tell(figure, series)
+        write_caption(figure, series)
         return figure
 
 
@@ -128,14 +128,14 @@ def size_plot(
         axes_list[0].set_ylabel("TFLOP/s (up is better)")
         axes_list[0].legend(loc="best")
         loose = any(map(_is_loose, sides))
-        tell(figure, series, *["without a line: no multiples of 4"] * loose)
+        write_caption(figure, series, *["without a line: no multiples of 4"] * loose)
         return figure
 
 
 # ---- rows ------------------------------------------------------------------------
 
 
-def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
+def write_caption(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
     """Write the caption: each machine with its date and timing method."""
     texts = []
     for machine, rows in series:

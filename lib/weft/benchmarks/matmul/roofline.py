@@ -34,7 +34,7 @@ from .comparison import (
     size_of,
     size_text,
 )
-from .plot import KEY, MARKS, colour_of, name_of, tell
+from .plot import KEY, MARKS, colour_of, name_of, write_caption
 
 LEFT, RIGHT, NAMES = 3.0, 3e5, 1.4e4  # flops per byte at the ends, and at the names
 DECADE = 840 / math.log10(RIGHT / LEFT)  # approximate SVG points for a factor of ten
@@ -95,7 +95,7 @@ def plot_roofline(
         notes = ["bytes: a, b and c once"]
         notes += ["small: our best of other sizes"] * has_small
         notes += [] if "gbs" in roofs else ["no roofs: weft bench matmul --set peaks"]
-        tell(figure, series, *notes)
+        write_caption(figure, series, *notes)
         return figure
 
 

@@ -85,7 +85,7 @@ def time_text(us: float) -> str:
     return f"{us:#.3g} µs" if us < 100 else f"{us:.0f} µs"
 
 
-def tell(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
+def write_caption(figure: Figure, series: Sequence[tuple], *notes: str) -> None:
     """Write the caption: machines, dates, timer and the meaning of the marks."""
     texts = []
     for machine, rows in series:
@@ -130,7 +130,7 @@ def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> F
             _batch_axis(axes, all_rows, precision)
         panels[0].set_ylabel("µs per image (down is better)")
         panels[0].legend(loc="upper right", handlelength=2.6)
-        tell(figure, series, "×: PyTorch's fastest time over ours")
+        write_caption(figure, series, "×: PyTorch's fastest time over ours")
         return figure
 
 

@@ -34,8 +34,8 @@ from .plot_batches import (
     row_of,
     rows_of,
     series_of,
-    tell,
     time_text,
+    write_caption,
 )
 from .race import Row
 from .work import STEP_FLOPS, StepPart, floor_us, list_intensities
@@ -77,7 +77,7 @@ def plot_ladder(
             "÷: the time of the rung above divided by this one",
             "×: the time of PyTorch's fastest divided by this one",
         )
-        tell(figure, series, *notes)
+        write_caption(figure, series, *notes)
         return figure
 
 
@@ -216,7 +216,7 @@ def plot_sections(
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel(f"µs, batch {batch} (left is better)")
         axes.legend(loc="upper right")
-        tell(figure, series, "clocks between sections add to their times")
+        write_caption(figure, series, "clocks between sections add to their times")
         return figure
 
 
@@ -299,7 +299,7 @@ def plot_roofline(
             "roofs: rates of a copy and of multiply-adds",
             "names: the largest batch",
         )
-        tell(figure, series[:1], *notes)
+        write_caption(figure, series[:1], *notes)
         return figure
 
 
