@@ -67,18 +67,13 @@ def rows(
 
 
 def _race_rungs(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
-    inputs = problem.inputs
-    contenders = {
-        r.name: Contender(
-            call=lambda r=r: problem.ours(*inputs, rung=r.name),
-            row={"impl": "weft", "rung": r.name, "precision": r.precision},
-        )
-        for r in rungs
-    }
-    contenders["torch"] = Contender(
-        call=lambda: problem.torch(*inputs),
-        row={"impl": "torch", "rung": "eager", "precision": "fp32"},
-    )
+    inputs, contenders = problem.inputs, {}
+    for rung in rungs:
+        call = partial(problem.ours, *inputs, rung=rung.name)
+        row = {"impl": "weft", "rung": rung.name, "precision": rung.precision}
+        contenders[rung.name] = Contender(call=call, row=row)
+    call, row = partial(problem.torch, *inputs), {"impl": "torch", "rung": "eager"}
+    contenders["torch"] = Contender(call=call, row=row | {"precision": "fp32"})
     with precision("fp32"):
         errors = {n: _measure_error(problem, c.call) for n, c in contenders.items()}
         once = time_call(contenders["torch"].call, device, samples=5).median

@@ -143,9 +143,8 @@ def note(rows: list[Row]) -> str:
     lines = compare_fastest(rows)
     parts = ["", table(lines, [*lines[0]])] if lines else [""]
     caches = sorted({row["cache"] for row in rows if row.get("cache")})
-    head = next(
-        (row for row in rows if row["timer"] and row["op"] == "matmul"), rows[0]
-    )
+    timed = [row for row in rows if row["timer"] and row["op"] == "matmul"]
+    head = [*timed, rows[0]][0]
     pause = max(row.get("pause_ms") or 0 for row in rows)
     parts.append(
         f"{head['device']}; timer {head['timer']}; cache {', '.join(caches)}; pauses "
@@ -172,9 +171,8 @@ def _parse_device(name: str) -> torch.device:
 
 
 def _row_key(row: Row) -> tuple:
-    return tuple(
-        row.get(name) for name in KEY if row["op"] != "peak" or name != "batch"
-    )
+    names = [name for name in KEY if row["op"] != "peak" or name != "batch"]
+    return tuple(map(row.get, names))
 
 
 def _place(row: Row) -> tuple:

@@ -116,7 +116,7 @@ def plot_versions(
 
 def name_row(row: Row) -> str:
     """Return the name of a row's contender: our rung, or PyTorch and its kind."""
-    return label_row(row) if row["impl"] == "weft" else f"PyTorch {label_row(row)}"
+    return f"PyTorch {label_row(row)}" if row["impl"] == "torch" else label_row(row)
 
 
 def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
@@ -222,11 +222,11 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
         if ours:
             look = {"color": OURS, "lw": 0.7 if python else 1.4, "zorder": 3}
         mark = {"marker": ("s" if python else "o") if ours else "D"}
-        name = label_row(row) if ours else f"PyTorch {label_row(row)}"
-        means = _smooth_values(np.array(row["losses"]), smooth)
-        steps = np.arange(len(row["losses"]) - len(means), len(row["losses"])) + 1
-        per_epoch = len(row["losses"]) / row["epochs"]
-        loss.plot(steps / per_epoch, means, label=name, **look)
+        total = len(row["losses"])
+        over = min(smooth, total)
+        means = np.convolve(row["losses"], np.ones(over) / over, "valid")
+        epochs_done = np.arange(over, total + 1) / (total / row["epochs"])
+        loss.plot(epochs_done, means, label=name_row(row), **look)
         epochs = np.arange(1, len(row["test_accuracies"]) + 1)
         values = 100 * np.array(row["test_accuracies"])
         accuracy.plot(epochs, values, **look, **mark)
@@ -267,11 +267,10 @@ def _draw_groups(
         torch = row["impl"] == "torch"
         hatch = "///" if torch else ".." if row["rung"] in PYTHON else ""
         kind = kit.outlined(colour_of(row)) | {"hatch": hatch}
-        name = f"PyTorch {label_row(row)}" if torch else label_row(row)
         values = [group[number] for group in groups.values()]
         places = np.arange(len(groups)) + (number - (len(rows) - 1) / 2) * thick
         widths = [(us or 0) / scale for us in values]
-        axes.barh(places, widths, height=0.9 * thick, label=name, **kind)
+        axes.barh(places, widths, height=0.9 * thick, label=name_row(row), **kind)
         for place, us in zip(places, values):
             text = "–" if us is None else f"{_shorten_time(us / scale)} {unit}"
             kit.label_beside(axes, text, ((us or 0) / scale, place), 5)
@@ -369,9 +368,3 @@ def _shorten_time(value: float) -> str:
 
 def _write_ratio(value: float) -> str:
     return f"{value:.2f}×" if value >= 0.1 else f"{value:.2g}×"
-
-
-def _smooth_values(values: np.ndarray, over: int) -> np.ndarray:
-    """Return moving averages over `over` successive values."""
-    over = min(over, len(values))
-    return np.convolve(values, np.ones(over) / over, "valid")
