@@ -21,7 +21,7 @@ from ..base.errors import ArgumentError
 from ..cells import CompileError
 from ..cells.arguments import Binder
 from ..csource import scanner, signature
-from ..csource.diagnostics import CELL, Diagnostic, parse_gcc
+from ..csource.diagnostics import CELL, parse_gcc
 from ..csource.signature import Signature
 from ..toolchain import build, tools
 from ..toolchain.tools import cpu_flags
@@ -43,7 +43,8 @@ class CFunction:
         self.signature, self.__name__ = kind, kind.name
         self._binder = Binder(kind.name, kind.params)
         ffi = FFI()
-        parameters = ", ".join(_plain_type(str(p)) for p in kind.params) or "void"
+        words = ", ".join(map(str, kind.params)) or "void"
+        parameters = re.sub(r"\b(__)?restrict(__)?\b", "", words)
         try:
             ffi.cdef(f"{kind.returns} {kind.name}({parameters});")
         except Exception as error:  # cffi's parser raises several kinds of exceptions.
@@ -111,16 +112,9 @@ def _build_library(source: str, flags: Sequence[str], called: str) -> Path:
         text = f'#line 1 "{CELL}"\n{source}'
         process = tools.run([*command, "-", "-lm", "-o", str(temporary)], text)
         if process.returncode:
-            errors = [_strip_cell(one) for one in parse_gcc(process.stderr)]
+            errors = parse_gcc(process.stderr)
+            errors = [replace(e, file="") if e.file == CELL else e for e in errors]
             raise CompileError(errors, source, called, process.stderr)
         os.chmod(temporary, 0o755)
     store.prune_at_exit()
     return path
-
-
-def _strip_cell(diagnostic: Diagnostic) -> Diagnostic:
-    return replace(diagnostic, file="") if diagnostic.file == CELL else diagnostic
-
-
-def _plain_type(param: str) -> str:
-    return re.sub(r"\b(__)?restrict(__)?\b", "", param)

@@ -135,8 +135,9 @@ def plan_races(
     for text, kinds, part in plan:
         size = Size.of(text)
         for kind in (k for k in kinds if not precisions or k in precisions):
-            runners = usable if part is EVERY or rungs else _best_rung(usable, kind)
-            runners = tuple(rung for rung in runners if rung.precision == kind)
+            runners = tuple(rung for rung in usable if rung.precision == kind)
+            if part is not EVERY and not rungs:
+                runners = runners[-1:]  # the last rung is the default
             # Precisions without any of the named rungs have no race.
             if runners or not rungs:
                 race = race_of(size, kind, runners, part)
@@ -155,11 +156,6 @@ def _list_rungs(where: torch.device, names: Sequence[str]) -> list[native.Rung]:
     major, minor = torch.cuda.get_device_capability(where)
     sm = 10 * major + minor
     return [r for r in lib.rungs if "cuda" in r.targets and r.sm <= sm]
-
-
-def _best_rung(rungs: Sequence[native.Rung], kind: str) -> list[native.Rung]:
-    """Return a list of the last rung of this precision, which is the default."""
-    return [rung for rung in rungs if rung.precision == kind][-1:]
 
 
 TIMER = {"cuda": "graph", "cpu": "wall"}

@@ -174,7 +174,7 @@ def _parse_whole(text: str) -> int:
 
 
 def _row_key(row: Row) -> tuple:
-    return tuple(row.get(name) for name in KEY)
+    return tuple(map(row.get, KEY))
 
 
 def _place(row: Row) -> tuple:
