@@ -209,9 +209,8 @@ def _drop_far_slower(
         # Below 50 µs, the host's launch dominates the time.
         if us > FAR * max(fastest, 50.0):
             runs[name].more["us_at_sight"] = us
-            why = (
-                f"dropped after two calls: {us / fastest:.1f} times the fastest's time"
-            )
+            slower = us / fastest
+            why = f"dropped after two calls: {slower:.1f} times the fastest's time"
             runs[name].out("dropped", "slow", why)
 
 

@@ -70,9 +70,7 @@ def draw_strips(tuned: Tuned) -> TuningPicture:
         for axes in grid[:, 0]:
             axes.set_ylabel("µs, down is better")
         _scale(every[0], [_time_of(row) for row in timed])
-        marks = (
-            "diamond: the best; hollow: dropped early; framed: number of untimed ones"
-        )
+        marks = "diamond: the best; hollow: dropped early; framed: number not timed"
         _write_caption(figure, tuned, marks)
     return figure
 
