@@ -129,32 +129,25 @@ class Cell:
     def _load(self) -> None:
         self.version = headers.version
         self.headers = headers.select_used(self.source, self.folder)
-        parsed = signature.parse(self.source)
-        errors = checks.check(self.source, parsed + self._parse_headers())
-        if errors:
+        texts = [self.source, *self.headers.values()]
+        parsed = [s for text in texts for s in signature.parse(text)]
+        if errors := checks.check(self.source, parsed):
             raise CompileError(errors, self.source, self.name)
-        self.signatures = {s.name: s for s in parsed + self._parse_headers()}
+        self.signatures = {s.name: s for s in parsed}
         self._compiled.clear()
         self.state.reload()
         begin = time.perf_counter()
-        compiled = self._compile_first()
-        self.milliseconds = (time.perf_counter() - begin) * 1e3
-        self.report = self._report(compiled)
-        self.warnings: list[Diagnostic] = [
-            *compiled.warnings,
-            *checks.find_doubles(self.source),
-        ]
+        if self.compile_only:
+            inputs = self.compile_only, self.ordinary(), self.name, self.flags
+            compiled = gpu.compile_only(self.source, *inputs, self.headers)
+        else:
+            compiled = self.compiled(self.default, self.ordinary(), self.watched)
+        milliseconds = (time.perf_counter() - begin) * 1e3
+        origin = "from the cache" if compiled.cached else "compiled"
+        self.report = f"{compiled.report} · {origin} in {milliseconds:.0f} ms"
+        notes = checks.find_doubles(self.source)
+        self.warnings: list[Diagnostic] = [*compiled.warnings, *notes]
         self.kernels = {name: Kernel(self, s) for name, s in self.signatures.items()}
-
-    def _compile_first(self) -> Any:
-        if not self.compile_only:
-            return self.compiled(self.default, self.ordinary(), self.watched)
-
-        inputs = self.source, self.name, self.flags, self.ordinary(), self.headers
-        return gpu.compile_only(*inputs, self.compile_only)
-
-    def _parse_headers(self) -> list[Signature]:
-        return [s for text in self.headers.values() for s in signature.parse(text)]
 
     def text(self) -> str:
         """Return the source and the headers that it includes, as one text."""
@@ -178,13 +171,10 @@ class Cell:
         checked = checked and target == "cpu"
         key = target, expressions, checked
         if key not in self._compiled:
-            compiler: Any = cpu
-            opts: dict[str, Any] = {"checked": checked}
-            if target == "cuda":
-                compiler, opts = gpu, {}
-            self._compiled[key] = compiler.compile(
-                *(self.source, self.name, self.flags, expressions, self.headers), **opts
-            )
+            compiler: Any = gpu if target == "cuda" else cpu
+            inputs = self.source, self.name, self.flags, expressions, self.headers
+            options = {"checked": True} if checked else {}
+            self._compiled[key] = compiler.compile(*inputs, **options)
         return self._compiled[key]
 
     def compiled_for(self, target: str, expression: str, checked: bool = False) -> Any:
@@ -208,16 +198,9 @@ class Cell:
         compiled = self.compiled_for(target, expression, checked)
         if self.isolated and not checked:
             expressions = self._together(expression)
-            return isolated.make_launcher(
-                self, target, expressions, expression, params, self.timeout
-            )
-        return compiled.launcher(
-            expression, params, timeout=self.timeout, inplace=self.inplace
-        )
-
-    def _report(self, compiled: Any) -> str:
-        origin = "from the cache" if compiled.cached else "compiled"
-        return f"{compiled.report} · {origin} in {self.milliseconds:.0f} ms"
+            return isolated.make_launcher(self, target, expressions, expression, params)
+        options = {"timeout": self.timeout, "inplace": self.inplace}
+        return compiled.launcher(expression, params, **options)
 
     def refresh(self) -> None:
         """Compile again if an included header of the session has changed."""
@@ -293,11 +276,9 @@ class Kernel:
         except ArgumentError as error:
             raise error.with_traceback(None) from None
         launch = self._launch(shape)
-        try:
+        with contextlib.suppress(Exception):
             if len(self._configs) < CACHED_CONFIGS:
                 self._configs[key] = launch
-        except Exception:
-            pass
         return launch
 
     def at(self, key: Any) -> Launch | Kernel:
@@ -412,8 +393,8 @@ class Kernel:
                 try:
                     array = first_array(value)
                 except ArgumentError as error:
-                    parameter = f"{self.__name__}: {self.params[i]}"
-                    raise ArgumentError(f"{parameter}: {error}") from None
+                    text = f"{self.__name__}: {self.params[i]}: {error}"
+                    raise ArgumentError(text) from None
                 if array is None:
                     continue
                 device = array.device_type
@@ -429,9 +410,9 @@ class Kernel:
         return self.module.default
 
     def __call__(self, *args: Any) -> None:
+        name = self.__name__
         raise ArgumentError(
-            f"{self.__name__} is a kernel: launch it with "
-            f"{self.__name__}[grid, block](...)"
+            f"{name} is a kernel: launch it with {name}[grid, block](...)"
         )
 
     def __repr__(self) -> str:

@@ -240,6 +240,15 @@ class Diagnostic:
     message: str
 
 
+def diagnose(
+    source: str, offset: int, message: str, severity: str = "error"
+) -> Diagnostic:
+    """Return the diagnostic about the code at an offset of the cell."""
+    before = source[:offset]
+    column = len(before[before.rfind("\n") + 1 :].encode()) + 1
+    return Diagnostic("", before.count("\n") + 1, column, severity, message)
+
+
 class CompileError(BuildError):
     """Raised for a cell that does not compile; its message shows the errors.
 
@@ -359,9 +368,10 @@ def diagnose_undefined(name: str, source: str) -> Diagnostic:
     """Diagnose a function that is declared and called but not defined."""
     base = re.sub(r"\(.*", "", name).split("::")[-1]
     match = re.search(rf"\b{re.escape(base)}\b", source)
-    line = source.count("\n", 0, match.start()) + 1 if match else 0
-    column = match.start() - source.rfind("\n", 0, match.start()) if match else 0
-    return Diagnostic("", line, column, "error", f"'{name}' has no definition")
+    text = f"'{name}' has no definition"
+    if match is None:
+        return Diagnostic("", 0, 0, "error", text)
+    return diagnose(source, match.start(), text)
 
 
 def in_source(

@@ -31,11 +31,7 @@ STICKY = {
 }
 LIMIT = {"l2_fetch": 5}  # bytes per fetch of L2, only a hint
 FUNCTION = {"threads": 0, "shared": 1, "local": 3, "registers": 4, "dynamic": 8}
-DEVICE = {
-    **{"threads": 1, "block_x": 2, "block_y": 3, "block_z": 4},
-    **{"grid_x": 5, "grid_y": 6, "grid_z": 7, "warp": 10, "multiprocessors": 16},
-    **{"threads_per_multiprocessor": 39, "cooperative": 95, "shared": 97},
-}
+DEVICE = {"threads_per_multiprocessor": 39, "shared": 97}
 
 
 def open_library() -> Any:
