@@ -82,6 +82,11 @@ class Array:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}] on {place}"
 
 
+def decode_bfloat16(data: bytes) -> np.ndarray:
+    """Return the bytes of bfloat16 numbers as float32."""
+    return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
 def describe(value: Any) -> Array | None:
     """Return `value` as an Array; None if it is not an array.
 

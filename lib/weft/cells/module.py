@@ -15,6 +15,7 @@ from ..base.errors import ArgumentError, KernelError
 from ..csource import signature
 from ..csource.diagnostics import CompileError, Diagnostic
 from ..csource.signature import Param, Signature
+from ..report.text import how_many
 from ..toolchain import launch_config
 from . import checks, headers, isolated, trial
 from .arguments import first_array
@@ -455,7 +456,10 @@ class Launch:
         if expected is not None and kernel.target_of(args) == "cuda":
             trial.compare(kernel, args, expected)
         if module.check:
-            print(f"{kernel.__name__}: {trial.describe_check(kernel)}")
+            orders, findings = len(trial.ORDERS), how_many(module.finding_count)
+            print(
+                f"{kernel.__name__}: checked in {orders} orders of threads: {findings}"
+            )
         if module.time:
             print(trial.time_launches(kernel, self, args))
 

@@ -28,7 +28,7 @@ from .. import output
 from ..arguments import Array, Binder, common_device, list_held_arrays
 from ..reached_arrays import Reached, reach_arrays, take_back, translate
 from . import faults
-from .arena import Arena, list_alignments, place
+from .arena import Arena, list_alignments
 
 FILE = "weft-launcher"  # name of the appended code in the compiler's messages
 CDEF = """
@@ -260,7 +260,8 @@ class CpuLauncher:
             arrays, written = arrays + reached.arrays, written + reached.written
         arena = None if self.inplace else self._fence(arrays, reached)
         try:
-            addresses = place(arena, arrays)
+            addresses = [array.address if array else 0 for array in arrays]
+            addresses = addresses if arena is None else arena.addresses()
             if reached is not None and arena is not None:
                 bound = translate(self.binder, bound, reached, arena)
             packed, offsets = self.binder.pack(bound, addresses)

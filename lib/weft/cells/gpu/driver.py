@@ -93,13 +93,9 @@ def use_device(index: int) -> Iterator[None]:
     if native.explain_lost():
         raise DeviceLost(native.explain_lost())
     with torch.cuda.device(index):
-        make_current(index)
+        # A new thread has no current context.
+        open_library().cuCtxSetCurrent(_primary_context(index))
         yield
-
-
-def make_current(index: int) -> None:
-    """Make a device's primary context current in this thread; new threads have none."""
-    open_library().cuCtxSetCurrent(_primary_context(index))
 
 
 @functools.cache
@@ -163,9 +159,8 @@ def find_variable(module: int, name: str) -> tuple[int, int]:
 def upload(address: int, data: bytes, doing: str) -> None:
     """Copy `data` to the device after all work queued on it is done."""
     _wait(doing)
-    check(
-        open_library().cuMemcpyHtoD_v2(address, ffi.from_buffer(data), len(data)), doing
-    )
+    source = ffi.from_buffer(data)
+    check(open_library().cuMemcpyHtoD_v2(address, source, len(data)), doing)
     wait_for_stream(None, doing)  # the copy itself may only be queued
 
 
@@ -198,17 +193,14 @@ def parameter_sizes(function: int) -> list[int] | None:
 
 def count_occupancy(function: int, threads: int, shared: int, index: int) -> float:
     """Return the fraction of a multiprocessor's threads that are resident, 0 to 1."""
-    blocks = _read_integer(
-        open_library().cuOccupancyMaxActiveBlocksPerMultiprocessor,
-        *(function, threads, shared),
-    )
+    count = open_library().cuOccupancyMaxActiveBlocksPerMultiprocessor
+    blocks = _read_integer(count, function, threads, shared)
     return blocks * threads / device_attribute(index, "threads_per_multiprocessor")
 
 
 def best_block(function: int) -> int:
     """Return the block size of highest occupancy without dynamic shared memory."""
-    block = ffi.new("int *")
-    grid = ffi.new("int *")
+    block, grid = ffi.new("int *"), ffi.new("int *")
     ask = open_library().cuOccupancyMaxPotentialBlockSize
     check(ask(grid, block, function, ffi.NULL, 0, 0), "computing the occupancy")
     return block[0]
