@@ -16,7 +16,7 @@ from weft.base import store
 from weft.base.errors import ArgumentError, BuildError, DeviceLost, KernelFault
 from weft.cells import arguments
 from weft.cells.gpu import loader as gpu
-from weft.cells.gpu import nvrtc
+from weft.cells.gpu import driver, nvrtc
 from weft.toolchain import native, tools
 
 HERE = torch.cuda.is_available()
@@ -409,8 +409,11 @@ def test_the_report_names_a_kernels_resources():
         r" · sm_\d+a?",
         compiled.report,
     ), compiled.report
-    assert 0 < compiled.occupancy("k", 32) < compiled.occupancy("k") <= 1
-    assert compiled.occupancy("k", 256, 40 << 10) < 1
+    function, device = compiled.function("k", compiled.device), compiled.device
+    with driver.use_device(device):
+        best = driver.count_occupancy(function, driver.best_block(function), 0, device)
+        assert 0 < driver.count_occupancy(function, 32, 0, device) < best <= 1
+        assert driver.count_occupancy(function, 256, 40 << 10, device) < 1
 
 
 @on_gpu

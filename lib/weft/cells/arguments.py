@@ -68,10 +68,8 @@ class Binder:
             self._layout = self._lay_out([None] * len(self.params))
 
     def _read_layouts(self) -> None:
-        self.layouts = [
-            None if kind else self.layout_of(p.type)
-            for p, kind in zip(self.params, self.types)
-        ]
+        kinds = zip(self.params, self.types)
+        self.layouts = [None if kind else self.layout_of(p.type) for p, kind in kinds]
         self.holds_addresses = any(one and one.pointers for one in self.layouts)
 
     def layout_of(self, kind: str) -> StructLayout | None:
@@ -89,10 +87,9 @@ class Binder:
         sizes: the compiler's sizes of the parameters, in bytes. count: their number.
         """
         if count != len(self.params):
-            raise ArgumentError(
-                f"{self.kernel} has {count} parameters, but its source shows "
-                f"{len(self.params)}: write its parameters without macros"
-            )
+            shown = f"its source shows {len(self.params)}"
+            fault = f"{self.kernel} has {count} parameters, but {shown}"
+            raise ArgumentError(f"{fault}: write its parameters without macros")
         kinds = zip(self.params, self.types, self.layouts, sizes)
         for param, kind, layout, size in kinds:
             expected = 8 if param.pointer else kind.size if kind else size
@@ -126,11 +123,9 @@ class Binder:
         ]
         for param, value, size in zip(self.params, bound, self._sizes):
             if isinstance(value, bytes) and len(value) != size:
-                raise ArgumentError(
-                    f"{self.kernel}: {param} has {size} bytes, but {len(value)} are "
-                    f"given: the fields must be those of the C struct (NumPy: "
-                    f"align=True)"
-                )
+                fault = f"{param} has {size} bytes, but {len(value)} are given"
+                cure = "the fields must be those of the C struct (NumPy: align=True)"
+                raise ArgumentError(f"{self.kernel}: {fault}: {cure}")
         return bound
 
     def pack(
@@ -205,11 +200,11 @@ class Binder:
             return Packed(arg)
         if isinstance(arg, np.generic):  # an enum, passed as np.int32(1)
             return Packed(arg.tobytes())
+        given = _describe_value(arg)
         raise self._error(
             param,
             f"pass {param.type} as {structs.tuple_of(layout)}one element of a "
-            "structured NumPy array (align=True), or bytes; got "
-            f"{_describe_value(arg)}",
+            f"structured NumPy array (align=True), or bytes; got {given}",
         )
 
     # ---- structs, and lists of them or of arrays ----
@@ -243,9 +238,8 @@ class Binder:
                 else:
                     row = self._pack_struct(declaration, member.inner, one, holds)
                     form, packed = f"{member.size}s", [row]
-                struct.pack_into(
-                    f"={form}", data, member.offset + i * member.size, *packed
-                )
+                at = member.offset + i * member.size
+                struct.pack_into(f"={form}", data, at, *packed)
         return bytes(data)
 
     def _encode_struct(self, param: Param, layout: StructLayout, value: Any) -> bytes:
@@ -253,10 +247,8 @@ class Binder:
             self._check_fields(param, layout, value.dtype)
         data = value if isinstance(value, bytes) else value.tobytes()
         if len(data) != layout.size:
-            raise self._error(
-                param,
-                f"{layout.name} has {layout.size} bytes, but {len(data)} are given",
-            )
+            text = f"{layout.name} has {layout.size} bytes, but {len(data)} are given"
+            raise self._error(param, text)
         return data
 
     def _elements(self, param: Param, member: Member, value: Any) -> list[Any]:
@@ -334,10 +326,8 @@ class Binder:
         if not (param.const or array.writable):
             return "the array is read-only; only a const parameter accepts it"
         if not param.const and getattr(owner, "requires_grad", False):
-            return (
-                "the tensor requires a gradient, and autograd does not track what a "
-                "kernel writes: pass its .detach()"
-            )
+            cause = "autograd does not track what a kernel writes: pass its .detach()"
+            return f"the tensor requires a gradient, and {cause}"
         target: Any = kind or self.layout_of(param.type)
         if kind is None:
             if param.type.endswith("*") and array.itemsize != 8:
@@ -350,15 +340,11 @@ class Binder:
             advice = arrays.advise_converted(param, owner, kind.dtypes[0])
             return f"expects {kind.dtypes[0]}, but got {array}{advice}"
         if target is not None and array.nbytes % target.size:
-            return (
-                f"{array} has {array.nbytes} bytes, not a multiple of {target.size}, "
-                f"the size of {target.name}"
-            )
+            fault = f"not a multiple of {target.size}, the size of {target.name}"
+            return f"{array} has {array.nbytes} bytes, {fault}"
         if kind and array.nbytes and array.address % kind.align:
-            return (
-                f"its address 0x{array.address:x} is not a multiple of {kind.align}, "
-                f"which {kind.name} requires: pass a copy"
-            )
+            fault = f"not a multiple of {kind.align}, which {kind.name} requires"
+            return f"its address 0x{array.address:x} is {fault}: pass a copy"
         return ""
 
 

@@ -107,17 +107,10 @@ def describe(value: Any) -> Array | None:
             return _cuda_array_interface(value, value.__cuda_array_interface__)
         except ArgumentError:
             raise
-        except (
-            TypeError,
-            ValueError,
-            KeyError,
-            AttributeError,
-            OverflowError,
-        ) as error:
-            raise ArgumentError(
-                f"{type(value).__name__} has an invalid __cuda_array_interface__: "
-                f"{type(error).__name__}: {error}"
-            ) from None
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as e:
+            owner, reason = type(value).__name__, f"{type(e).__name__}: {e}"
+            text = f"{owner} has an invalid __cuda_array_interface__: {reason}"
+            raise ArgumentError(text) from None
     if hasattr(value, "__dlpack__"):
         try:
             array = _from_torch(torch.from_dlpack(value))
@@ -181,8 +174,7 @@ def _cuda_array_interface(value: Any, interface: dict[str, Any]) -> Array:
 
 def _current_gpu(value: Any) -> int:
     if not torch.cuda.is_available():
-        raise ArgumentError(
-            f"{type(value).__name__} is on a GPU, according to its "
-            f"__cuda_array_interface__, but there is no GPU"
-        )
+        source = "according to its __cuda_array_interface__"
+        claim = f"{type(value).__name__} is on a GPU, {source}"
+        raise ArgumentError(f"{claim}, but there is no GPU")
     return torch.cuda.current_device()

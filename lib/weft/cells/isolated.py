@@ -35,6 +35,7 @@ from . import output
 from .arguments import Array, Binder, list_held_arrays
 from .cpu import arena
 from .cpu import compiler as cpu
+from .cpu.faults import AS_BEFORE
 from .cpu.launch import TIMEOUT
 
 
@@ -149,10 +150,8 @@ def make_launcher(
     def launch(grid: Any, block: Any, shared: int, _: Any, args: Sequence[Any]) -> None:
         bound = binder.bind(args)
         if list_held_arrays(bound):
-            raise ArgumentError(
-                f"{kernel}: an isolated launch takes arrays only as arguments, not in "
-                f"tuples or lists"
-            )
+            text = "an isolated launch takes arrays only as arguments"
+            raise ArgumentError(f"{kernel}: {text}, not in tuples or lists")
         arrays = [v if isinstance(v, Array) else None for v in bound]
         with _share_arrays(arrays) as (memory, offsets):
             values = [v if isinstance(v, bytes) else arg for v, arg in zip(bound, args)]
@@ -186,11 +185,9 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
         if reply == LAUNCHED:
             if not process.pipe.poll(patience):
                 process.end()
-                raise KernelFault(
-                    f"{kernel}: it ran longer than {job.timeout:g} s and was stopped, "
-                    f"with its process. Its arrays are as they were.",
-                    kernel,
-                )
+                text = f"it ran longer than {job.timeout:g} s and was stopped"
+                message = f"{kernel}: {text}, with its process{AS_BEFORE}"
+                raise KernelFault(message, kernel)
             reply = process.pipe.recv()
         printed, error, variables = reply
     except KeyboardInterrupt:
@@ -200,11 +197,8 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
         process.child.wait()
         code = process.child.returncode
         process.end()
-        raise KernelFault(
-            f"{kernel}: its process ended (exit status {code}). Its arrays are as they "
-            f"were.",
-            kernel,
-        ) from None
+        message = f"{kernel}: its process ended (exit status {code}){AS_BEFORE}"
+        raise KernelFault(message, kernel) from None
     sys.stdout.write(printed)
     sys.stdout.flush()
     if error is None:

@@ -81,11 +81,11 @@ def select_only_kernel(kernel: Any) -> Any:
         return kernel
     kernels = kernel._cell.kernels
     if len(kernels) != 1:
-        names = ", ".join(kernels) or "none"
-        raise ArgumentError(
-            f"this source has {len(kernels)} kernels ({names}): choose one, e.g. "
-            f"module.{next(iter(kernels), 'name')}"
+        text = (
+            f"this source has {len(kernels)} kernels ({', '.join(kernels) or 'none'})"
         )
+        example = f"module.{next(iter(kernels), 'name')}"
+        raise ArgumentError(f"{text}: choose one, e.g. {example}")
     return next(iter(kernels.values()))
 
 
@@ -402,19 +402,16 @@ class Kernel:
             target = self.module.target
             if target and device != target:
                 names = {"cpu": "the CPU", "cuda": "the GPU"}
-                raise ArgumentError(
-                    f"{self.__name__}: {self.params[i]} is on {names[device]}, and "
-                    f"the cell was compiled for {names[target]}: move it, or leave "
-                    f"the choice to the arrays"
-                )
+                place = f"{self.__name__}: {self.params[i]} is on {names[device]}"
+                cause = f"and the cell was compiled for {names[target]}"
+                cure = "move it, or leave the choice to the arrays"
+                raise ArgumentError(f"{place}, {cause}: {cure}")
             return device
         return self.module.default
 
     def __call__(self, *args: Any) -> None:
-        name = self.__name__
-        raise ArgumentError(
-            f"{name} is a kernel: launch it with {name}[grid, block](...)"
-        )
+        cure = f"launch it with {self.__name__}[grid, block](...)"
+        raise ArgumentError(f"{self.__name__} is a kernel: {cure}")
 
     def __repr__(self) -> str:
         return f"<kernel {self.signature}>"
@@ -456,10 +453,8 @@ class Launch:
         if expected is not None and kernel.target_of(args) == "cuda":
             trial.compare(kernel, args, expected)
         if module.check:
-            orders, findings = len(trial.ORDERS), how_many(module.finding_count)
-            print(
-                f"{kernel.__name__}: checked in {orders} orders of threads: {findings}"
-            )
+            text = f"checked in {len(trial.ORDERS)} orders of threads"
+            print(f"{kernel.__name__}: {text}: {how_many(module.finding_count)}")
         if module.time:
             print(trial.time_launches(kernel, self, args))
 

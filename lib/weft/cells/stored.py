@@ -71,10 +71,8 @@ def for_cpu(flags: Sequence[str]) -> list[str]:
         elif _GXX.fullmatch(flag):
             selected.append(flag)
         else:
-            known = "-DNAME=value, -I folder, -O3, -W... and NVRTC's flags"
-            raise ArgumentError(
-                f"{flag!r} is not a flag of cells, which accept {known}"
-            )
+            known = "which accept -DNAME=value, -I folder, -O3, -W... and NVRTC's flags"
+            raise ArgumentError(f"{flag!r} is not a flag of cells, {known}")
     return selected
 
 

@@ -105,11 +105,9 @@ def compare(kernel: Kernel, args: Sequence[Any], reference: Sequence[Any]) -> No
         result = _view_numbers(host.numpy().tobytes(), array)
         index = _find_different(result, expected, TARGET_ROUNDING)
         if index is not None:
-            raise KernelFault(
-                f"{kernel.__name__}: {param.name}[{index}] is {result[index]} on the "
-                f"GPU and {expected[index]} on the CPU",
-                kernel.__name__,
-            )
+            both = f"{result[index]} on the GPU and {expected[index]} on the CPU"
+            text = f"{kernel.__name__}: {param.name}[{index}] is {both}"
+            raise KernelFault(text, kernel.__name__)
 
 
 def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:

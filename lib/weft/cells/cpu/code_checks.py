@@ -162,9 +162,8 @@ def _find_declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int
         code = scanner.blank_directives(scanner.blank_comments(text))
         places = list(_list_locals(code, kernel))
         if places:
-            names = "one of " * (len(places) > 1) + ", ".join(
-                name for name, _ in places
-            )
+            names = ", ".join(name for name, _ in places)
+            names = f"one of {names}" if len(places) > 1 else names
             first = diagnose(text, places[0][1], "")
             return file, first.line, first.column - 1, names
     return "", 0, 0, ""

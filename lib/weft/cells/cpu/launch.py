@@ -250,10 +250,9 @@ class CpuLauncher:
         bound = self.binder.bind(args)
         arrays = [v for p, v in zip(self.params, bound) if p.pointer]
         where = common_device(self.name, arrays + list_held_arrays(bound))
-        if where and where[0] != "cpu":
-            raise ArgumentError(
-                f"{self.name}: its arrays are on {where[0]}, not the CPU"
-            )
+        kind = where[0] if where else "cpu"
+        if kind != "cpu":
+            raise ArgumentError(f"{self.name}: its arrays are on {kind}, not the CPU")
         reached, written = None, self.written
         if self.binder.holds_addresses:
             reached = reach_arrays(self.binder, bound)
@@ -278,10 +277,9 @@ class CpuLauncher:
         return Arena(arrays, self._alignments(reached))
 
     def _alignments(self, reached: Reached | None) -> list[int]:
-        more = (
-            list_alignments(self.source, reached.types) if reached is not None else []
-        )
-        return self.align + more
+        if reached is None:
+            return self.align
+        return self.align + list_alignments(self.source, reached.types)
 
     def _take_back(self, launch: Prepared) -> None:
         """Restore the original addresses in the copies."""

@@ -155,13 +155,11 @@ class CheckedLauncher(CpuLauncher):
         self.last: WatchedLaunch | None = None
         self.watch: Callable[[WatchedLaunch], None] = lambda launch: None
 
-    def _fence(
-        self, arrays: Sequence[Array | None], reached: Reached | None
-    ) -> CheckedArena:
+    def _fence(self, arrays: Sequence[Array | None], reached: Reached | None) -> Any:
         kinds = [t for p, t in zip(self.params, self.binder.types) if p.pointer]
         names = [""] * len(kinds)
         if reached is not None:
-            kinds = kinds + reached.types
+            kinds += reached.types
             names += [p.name for p in reached.params]
         sizes = [
             kind.size if kind else array.itemsize if array else 1
@@ -182,10 +180,8 @@ class CheckedLauncher(CpuLauncher):
                 failure = fault.with_traceback(None)
             seconds = time.perf_counter() - begin
             text = raw_report()
-        shape, readers = (
-            (tuple(launch.config[:3]), tuple(launch.config[3:])),
-            self.readers,
-        )
+        readers = self.readers
+        shape = tuple(launch.config[:3]), tuple(launch.config[3:])
         more = [] if failure else code_checks.find(launch, self.name, readers.texts)
         self.last = WatchedLaunch(text, readers, self.name, shape, seconds, more)
         self.watch(self.last)

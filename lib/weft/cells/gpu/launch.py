@@ -177,9 +177,8 @@ def stream_number(stream: Any) -> int:
     if hasattr(stream, "__cuda_stream__"):
         pair = stream.__cuda_stream__
         return int((pair() if callable(pair) else pair)[1])
-    raise ArgumentError(
-        f"{stream!r} is not a stream: pass a torch.cuda.Stream or a stream's number"
-    )
+    cure = "pass a torch.cuda.Stream or a stream's number"
+    raise ArgumentError(f"{stream!r} is not a stream: {cure}")
 
 
 # ---- the quick way ------------------------------------------------------------

@@ -159,16 +159,6 @@ class GpuModule:
             lowered = self._program(device).lowered[f"&{variable}"]
             return driver.find_variable(self._module(device), lowered)
 
-    def occupancy(self, expression: str, threads: int = 0, shared: int = 0) -> float:
-        """Return the fraction of a multiprocessor's threads that are resident, 0 to 1.
-
-        threads: threads per block; 0 selects the best block size.
-        """
-        function = self.function(expression, self.device)
-        with driver.use_device(self.device):
-            threads = threads or driver.best_block(function)
-            return driver.count_occupancy(function, threads, shared, self.device)
-
     def _module(self, device: int) -> int:
         if device not in self._modules:
             doing = f"loading {self.name} on cuda:{device}"

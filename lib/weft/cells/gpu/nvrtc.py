@@ -227,9 +227,8 @@ def _cast_to_types(expressions: Sequence[str], texts: Sequence[str]) -> dict[str
     """Return the kernels' names with parameter types, which select an overload."""
     names = {e: e for e in expressions}
     for kernel in [s for text in texts for s in signature.parse(text)]:
-        types = ", ".join(
-            f"{'const ' * p.const}{p.type} {'*' * p.pointer}" for p in kernel.params
-        )
+        kinds = ((p.const * "const ", p.type, p.pointer * "*") for p in kernel.params)
+        types = ", ".join(f"{const}{kind} {star}" for const, kind, star in kinds)
         name = kernel.scope + kernel.name
         if name in names:
             names[name] = f"(void (*)({types})){name}"
