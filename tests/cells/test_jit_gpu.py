@@ -15,8 +15,8 @@ from weft import cells as jit
 from weft.base import store
 from weft.base.errors import ArgumentError, BuildError, DeviceLost, KernelFault
 from weft.cells import arguments
-from weft.cells.gpu import loader as gpu
 from weft.cells.gpu import driver, nvrtc
+from weft.cells.gpu import loader as gpu
 from weft.toolchain import native, tools
 
 HERE = torch.cuda.is_available()

@@ -81,11 +81,9 @@ def select_only_kernel(kernel: Any) -> Any:
         return kernel
     kernels = kernel._cell.kernels
     if len(kernels) != 1:
-        text = (
-            f"this source has {len(kernels)} kernels ({', '.join(kernels) or 'none'})"
-        )
-        example = f"module.{next(iter(kernels), 'name')}"
-        raise ArgumentError(f"{text}: choose one, e.g. {example}")
+        names, example = ", ".join(kernels) or "none", next(iter(kernels), "name")
+        text = f"this source has {len(kernels)} kernels ({names})"
+        raise ArgumentError(f"{text}: choose one, e.g. module.{example}")
     return next(iter(kernels.values()))
 
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..base.arrays import find_unwritten, find_wrong, name_element, number
 from ..base.errors import Mismatch
 from . import mistakes, plan
-from .cases import Case
 from .mistakes.inputs import of_fault
 from .problem import Attempt, Problem, Trial, make_arguments
 from .runners import FunctionTooLong, Runner, SimulatedRunner
@@ -100,12 +99,8 @@ def _map_element(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None
 EXPLORED = 12  # maximum number of later cases that are run to see whether they fail
 
 
-class Again(Protocol):
-    """A function that runs a case of the plan again, or runs another case."""
-
-    def __call__(
-        self, number: int, order: str, case: Case | None = None
-    ) -> Attempt: ...
+# again(number, order) runs a case of the plan; again(number, order, case) another one.
+Again = Callable[..., Attempt]
 
 
 def refuse_run(

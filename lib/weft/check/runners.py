@@ -21,7 +21,7 @@ import torch
 from .. import cells as jit
 from ..base.arrays import ORDERS
 from ..base.errors import ArgumentError, KernelError
-from ..cells.cpu.launch import open_runtime
+from ..cells.cpu.launch import thread_order
 from ..cells.module import select_only_kernel
 from ..cells.structs import find_scalar
 from ..csource import scanner
@@ -176,7 +176,7 @@ class TranslatedRunner(PythonRunner):
             kernel = type(self.ready)(self.ready.kernel, self.ready.flags, timeout)
             self.ready = kernel
         launch = self.ready[shape.grid, shape.block, 0, shape.shared]
-        with _set_order(order):
+        with _use_order(order):
             if not self.watched:
                 launch(*args)
                 return None
@@ -222,7 +222,7 @@ class CellRunner(Runner):
             compiled = module.compiled_for("cpu", name, self.watched)
             limit = module.timeout or timeout
             self._launch = compiled.launcher(name, kernel.params, timeout=limit)
-        with _set_order(order):
+        with _use_order(order):
             if self.watched:
                 return _launch_watched(self._launch, shape, args)
             self._launch(shape.grid, shape.block, shape.shared, None, args)
@@ -355,15 +355,6 @@ def _list_shaped(tree: ast.AST) -> Iterator[str]:
             yield value.id
 
 
-@contextlib.contextmanager
-def _set_order(order: str) -> Iterator[None]:
-    """Run CUDA C on the CPU with its threads in this order."""
-    if not order:
-        yield
-        return
-
-    open_runtime().simt_set_order(ORDERS.index(order))
-    try:
-        yield
-    finally:
-        open_runtime().simt_set_order(0)
+def _use_order(order: str) -> contextlib.AbstractContextManager:
+    """Run CUDA C on the CPU with its threads in this order; "" is for a GPU."""
+    return thread_order(ORDERS.index(order)) if order else contextlib.nullcontext()

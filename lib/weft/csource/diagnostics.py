@@ -131,10 +131,8 @@ def _hint_python(message: str, line: str, source: str) -> str:
     if re.search(r"^\s*for\s+\w+\s+in\b", line):
         return _PYTHON["range"]
     # `a = b // 2` contains a comment in C; g++ complains on this line or the next.
-    divided = re.search(
-        r"=[^;/\n]*[\w)\]][^\S\n]*//[^\S\n]*[\w(]+\s*;?\s*$", source, re.M
-    )
-    if "expected" in message and divided:
+    division = r"(?m)=[^;/\n]*[\w)\]][^\S\n]*//[^\S\n]*[\w(]+\s*;?\s*$"
+    if "expected" in message and re.search(division, source):
         return "// begins a comment in C; / divides whole numbers without a remainder"
     if re.search(r"^\s*(?:for|while|if)\b[^({]*:\s*$|^\s*else\s*:", line):
         return "C requires ( ) around a condition, and { } instead of a colon"

@@ -163,6 +163,16 @@ def open_runtime() -> Any:
     return simt
 
 
+@contextlib.contextmanager
+def thread_order(order: int) -> Iterator[None]:
+    """Run the block's launches with their threads in an order of enum simt_order."""
+    open_runtime().simt_set_order(order)
+    try:
+        yield
+    finally:
+        open_runtime().simt_set_order(0)
+
+
 @dataclass
 class Prepared:
     """A launch in progress, with its arguments packed for the kernel."""
@@ -232,12 +242,8 @@ class CpuLauncher:
         in the result, and are in self.reached.
         """
         with self._prepared(grid, block, shared, args) as launch:
-            open_runtime().simt_set_order(order)
-            try:
-                with output.capture_output(self.prints, shown=False):
-                    self._run(launch)
-            finally:
-                open_runtime().simt_set_order(0)
+            with thread_order(order), output.capture_output(self.prints, shown=False):
+                self._run(launch)
             assert launch.scene.arena is not None
             self._take_back(launch)
             self.reached = launch.scene.reached

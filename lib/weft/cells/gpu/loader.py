@@ -39,7 +39,8 @@ _used: set[int] = set()  # devices with a loaded module of a cell
 class GpuModule:
     """A cell's machine code for the GPUs of this machine, loaded on `device`.
 
-    report: one line on its kernels' resources
+    report: one line on its kernels' resources, as in
+        saxpy · 10 registers · 100% occupancy at 1024 threads a block · sm_90a
     """
 
     source: str
@@ -196,10 +197,8 @@ def compile(
     if not torch.cuda.is_available():
         raise BuildError("no CUDA GPU here; without --gpu the cell runs on a CPU")
     index = torch.cuda.current_device() if device is None else device
-    module = GpuModule(
-        *(source, name, tuple(flags), tuple(expressions), dict(headers or {}), index),
-        *(CompiledProgram(b"", "", {}, ""), False),
-    )
+    inputs = source, name, tuple(flags), tuple(expressions), dict(headers or {})
+    module = GpuModule(*inputs, index, CompiledProgram(b"", "", {}, ""), False)
     module.program, module.cached = _load_program(module, name_arch(index))
     module.warnings = diagnostics.parse_nvrtc(module.program.log, stored.CELL)
     for expression in module.expressions:
@@ -219,10 +218,11 @@ def compile_only(
     """Return the cell as machine code for `sm` ("sm_90"), for inspection only."""
     inputs = source, name, tuple(flags), tuple(expressions), dict(headers or {})
     program, cached = stored.load_program(source, name, sm, flags, *inputs[3:])
-    module = GpuModule(*inputs, -1, program, cached)
-    module.report = _summarize(program, expressions, sm)
-    module.warnings = diagnostics.parse_nvrtc(program.log, stored.CELL)
-    return module
+    used = {e: program.usage.get(program.lowered[e]) for e in expressions}
+    parts = [e + (f" · {u.registers} registers" if u else "") for e, u in used.items()]
+    report = f"{'; '.join(parts) or 'compiled'} · {sm} · there is no GPU here to run it"
+    warnings = diagnostics.parse_nvrtc(program.log, stored.CELL)
+    return GpuModule(*inputs, -1, program, cached, report, warnings)
 
 
 def wait_for_device(gpu: int | None = None, doing: str = "waiting for the GPU") -> None:
@@ -291,10 +291,6 @@ def _check_driver(doing: str) -> None:
 
 
 def _report(module: GpuModule) -> str:
-    """Return one line that describes the kernels' resources.
-
-    For example: saxpy · 10 registers · 100 % occupancy at 1024 threads a block · sm_90a
-    """
     parts = []
     for expression in module.expressions:
         function = module.function(expression, module.device)
@@ -302,19 +298,6 @@ def _report(module: GpuModule) -> str:
         with driver.use_device(module.device):
             parts.append(f"{expression} · {_describe_usage(module, function, usage)}")
     return f"{'; '.join(parts) or 'compiled'} · {name_arch(module.device)}"
-
-
-def _summarize(program: CompiledProgram, expressions: Sequence[str], sm: str) -> str:
-    """Return one line that describes kernels for a GPU that this machine lacks.
-
-    For example: saxpy · 10 registers · sm_90 · there is no GPU here to run it
-    """
-    parts = []
-    for expression in expressions:
-        usage = program.usage.get(program.lowered[expression])
-        parts.append(expression + (f" · {usage.registers} registers" if usage else ""))
-    text = "; ".join(parts) or "compiled"
-    return f"{text} · {sm} · there is no GPU here to run it"
 
 
 def _describe_usage(module: GpuModule, function: int, usage: Usage) -> str:

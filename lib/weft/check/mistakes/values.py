@@ -102,10 +102,9 @@ def accumulated_on_start(s: WrongOutput) -> str | None:
         added = np.isnan(s.got) & ~np.isnan(s.want)
         added &= ~s.unwritten if s.unwritten is not None else True
     if (added == s.bad).all():
-        effect = (
-            "the initial contents (NaN, or an odd number, on purpose) enter the result"
-        )
-        return f"the kernel reads the output before it writes it: {effect}"
+        start = "the initial contents (NaN, or an odd number, on purpose)"
+        fault = "the kernel reads the output before it writes it"
+        return f"{fault}: {start} enter the result"
     return None
 
 
