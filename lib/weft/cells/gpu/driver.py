@@ -181,12 +181,12 @@ def _wait(doing: str) -> None:
 def parameter_sizes(function: int) -> list[int] | None:
     """Return the size in bytes of each parameter; None if the driver predates 12.4."""
     try:
-        ask = open_library().cuFuncGetParamInfo
+        read = open_library().cuFuncGetParamInfo
     except AttributeError:
         return None
     sizes: list[int] = []
     offset, size = ffi.new("size_t *"), ffi.new("size_t *")
-    while ask(function, len(sizes), offset, size) == 0:
+    while read(function, len(sizes), offset, size) == 0:
         sizes.append(size[0])
     return sizes
 
@@ -201,8 +201,8 @@ def count_occupancy(function: int, threads: int, shared: int, index: int) -> flo
 def best_block(function: int) -> int:
     """Return the block size of highest occupancy without dynamic shared memory."""
     block, grid = ffi.new("int *"), ffi.new("int *")
-    ask = open_library().cuOccupancyMaxPotentialBlockSize
-    check(ask(grid, block, function, ffi.NULL, 0, 0), "computing the occupancy")
+    read = open_library().cuOccupancyMaxPotentialBlockSize
+    check(read(grid, block, function, ffi.NULL, 0, 0), "computing the occupancy")
     return block[0]
 
 

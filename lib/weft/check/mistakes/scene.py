@@ -246,7 +246,10 @@ class _Rule:
 
 def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
     """Describe the sizes that decide whether a run fails, relative to the block."""
-    for rules, say in ((_multiple_rules, _say_full), (_limit_rules, _say_within)):
+    for rules, describe in (
+        (_multiple_rules, _describe_full),
+        (_limit_rules, _describe_within),
+    ):
         choices = [
             list(rules(name, axes, not along or name in along))
             for name in right[0][0]
@@ -254,7 +257,7 @@ def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
         ]
         matches = _select_rules(choices, right, bad)
         if matches:
-            return say(matches)
+            return describe(matches)
         inverse = _select_rules(choices, bad, right) if rules is _multiple_rules else []
         if len(inverse) == 1:
             return f"It is wrong only where {inverse[0].name} is {inverse[0].text}."
@@ -320,13 +323,13 @@ def _decide(rules: tuple[_Rule, ...], right: list[Run], bad: list[Run]) -> bool:
     return all(broken) and all([rule.name] in broken for rule in rules)
 
 
-def _say_full(rules: list[_Rule]) -> str:
+def _describe_full(rules: list[_Rule]) -> str:
     unit = "block" if all(rule.covered for rule in rules) else "tile"
     hint = f"look at the last {unit}, which is not full"
     return f"It is right only where {_join_conditions(rules)}: {hint}."
 
 
-def _say_within(rules: list[_Rule]) -> str:
+def _describe_within(rules: list[_Rule]) -> str:
     if not all(rule.covered for rule in rules):
         return f"It is right only where {_join_conditions(rules)}."
     names = _join_names([rule.name for rule in rules])
