@@ -361,8 +361,9 @@ def _allow_shared(kernel: str, function: int, device: int, shared: int) -> None:
             f"{kernel}: {shared} bytes of dynamic shared memory; this GPU has "
             f"{available} left after the kernel's {static} static bytes"
         )
-    current = driver.function_attribute(function, "dynamic")
-    if shared + static > _DEFAULT_SHARED and shared > current:
+    if shared + static <= _DEFAULT_SHARED:
+        return
+    if shared > driver.function_attribute(function, "dynamic"):
         set_attribute = driver.open_library().cuFuncSetAttribute
         status = set_attribute(function, driver.FUNCTION["dynamic"], shared)
         driver.check(status, f"{kernel}: {shared} bytes of shared memory")
