@@ -42,7 +42,7 @@ def test_kernels_and_templates_become_machine_code(arch):
     assert all(name.encode() in program.cubin for name in program.lowered.values())
     fill = program.usage[program.lowered["fill<float, 16>"]]
     assert fill.registers > 0 and (fill.shared, fill.spill_stores) == (64, 0)
-    assert program.log == "" and program.seconds > 0
+    assert program.log == ""
 
 
 def test_ptxas_reports_registers_again_for_a_second_compilation():

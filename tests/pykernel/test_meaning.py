@@ -85,18 +85,22 @@ def test_an_h200_gave_what_ptx_defines():
         assert (_low(left, bits, signed), _low(right, bits, signed)) == want
 
 
+def _compile_to_ptx(source):
+    return gpu.compile_only(source, "sm_90", ["k"]).program.ptx
+
+
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_nvidias_compiler_takes_those_instructions():
     body = "".join(f"o[{i}] = ({c[0]})x[0];" for i, c in enumerate(COLUMNS.values()))
     text = "__global__ void k(long long *o, const {0} *x) {{ {1} }}"
     for type_, suffix in (("float", "f32"), ("double", "f64")):
-        ptx = gpu.compile_ptx(text.format(type_, body), sm="sm_90")
+        ptx = _compile_to_ptx(text.format(type_, body))
         names = set(re.findall(r"cvt\.rzi\.(\w+\.\w+)", ptx))
         assert names == {f"{i}.{suffix}" for i in ("s32", "u32", "s64", "u64")}
     shifts = "*a <<= *k; *a >>= *k; *b <<= *k; *b >>= *k;"
     for type_, bits in (("int", 32), ("long long", 64)):
         head = f"{type_} *a, unsigned {type_} *b, const int *k"
-        ptx = gpu.compile_ptx(f"__global__ void k({head}) {{ {shifts} }}", sm="sm_90")
+        ptx = _compile_to_ptx(f"__global__ void k({head}) {{ {shifts} }}")
         names = re.findall(r"\bsh[lr]\.\w+", ptx)
         assert names == [f"sh{what}{bits}" for what in ("l.b", "r.s", "l.b", "r.u")]
 
@@ -293,9 +297,7 @@ def test_rounding_beyond_a_long_gives_the_least_one():
 @pytest.mark.skipif(bool(nvrtc.explain_missing()), reason="no NVRTC")
 def test_nvidias_compiler_leaves_out_a_shift_that_it_knows():
     source = "__global__ void k(int *y) { y[0] = y[1] << 40; }"
-    assert (
-        "shl" not in (ptx := gpu.compile_ptx(source, sm="sm_90")) and "st." not in ptx
-    )
+    assert "shl" not in (ptx := _compile_to_ptx(source)) and "st." not in ptx
 
 
 # ---- the simulator -------------------------------------------------------------------

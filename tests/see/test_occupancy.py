@@ -12,7 +12,7 @@ import torch
 from weft import load_cuda
 from weft.base.errors import ArgumentError
 from weft.cells import stored
-from weft.cells.gpu import nvrtc
+from weft.cells.gpu import driver, nvrtc
 from weft.see.machine_code import occupancy
 from weft.see.machine_code.residency import LIMITS
 from weft.toolchain.tools import gxx
@@ -169,9 +169,11 @@ def test_the_picture_marks_what_binds_and_every_block_size():
 def test_the_gpu_agrees(shared):
     """The driver computes cudaOccupancyMaxActiveBlocksPerMultiprocessor."""
     kernel = load_cuda(TWICE, target="cuda").twice
-    compiled = kernel.module.compiled_for("cuda", "twice")
+    device = torch.cuda.current_device()
+    function = kernel.module.compiled_for("cuda", "twice").function("twice", device)
     for threads in (32, 96, 256, 1000):
         one = occupancy(kernel, threads=threads, shared=shared)
         # The driver returns a share of threads; we count whole warps.
-        driver = compiled.occupancy("twice", threads, shared)
-        assert driver * one.limits.threads / threads == pytest.approx(one.blocks)
+        with driver.use_device(device):
+            share = driver.count_occupancy(function, threads, shared, device)
+        assert share * one.limits.threads / threads == pytest.approx(one.blocks)

@@ -59,8 +59,7 @@ def callable_as(module: str, name: str, home: str) -> None:
 
     class CallableModule(ModuleType):
         def __call__(self, *args: Any, **options: Any) -> Any:
-            return getattr(importlib.import_module(f".{home}", module), name)(
-                *args, **options
-            )
+            submodule = importlib.import_module(f".{home}", module)
+            return getattr(submodule, name)(*args, **options)
 
     sys.modules[module].__class__ = CallableModule

@@ -67,8 +67,10 @@ def replace_file(path: Path) -> Iterator[Path]:
         raise
     except OSError as error:
         reason = error.strerror or str(error)
-        message = f"cannot write {path}: {reason}. {_suggest_cure(path)}"
-        raise CannotWrite(message) from error
+        cure = f"The folder {path.parent} does not exist"
+        if path.parent.is_dir():
+            cure = f"Free some space, or make {path.parent} writable"
+        raise CannotWrite(f"cannot write {path}: {reason}. {cure}") from error
     finally:
         if part:
             part.unlink(missing_ok=True)
@@ -160,24 +162,15 @@ def lock_file(
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 
-def _suggest_cure(path: Path) -> str:
-    if path.parent.is_dir():
-        return f"Free some space, or make {path.parent} writable"
-    return f"The folder {path.parent} does not exist"
-
-
 WAIT = 2.0  # seconds to wait for another process's change, which takes 1 ms
 Records = dict[str, Any]
 
 
 @functools.cache  # so that the message appears once
 def _warn_not_lasting() -> None:
-    folder = cache_folder() / KEPT
-    print(
-        f"weft: the cache folder is not writable: solutions and guesses are kept in "
-        f"{folder} until this session ends",
-        file=sys.stderr,
-    )
+    kept = f"kept in {cache_folder() / KEPT} until this session ends"
+    text = f"the cache folder is not writable: solutions and guesses are {kept}"
+    print(f"weft: {text}", file=sys.stderr)
 
 
 class Kept:
@@ -215,10 +208,11 @@ class Kept:
         """
         if not self.in_memory:
             try:
+                # Each change replaces the file, so the lock is another file.
                 with lock_file(self.path.with_suffix(".lock"), WAIT):
                     records = self._load()
                     how(records)
-                    self._write(records)
+                    write(self.path, json.dumps(records, indent=1))
                 if not is_lasting():
                     _warn_not_lasting()
                 return records
@@ -242,15 +236,10 @@ class Kept:
         self._set_aside()
         return {}
 
-    def _write(self, records: Records) -> None:
-        # Each change replaces this file, so the lock is another file.
-        write(self.path, json.dumps(records, indent=1))
-
     def _set_aside(self) -> None:
         """Rename a damaged file, so that its content is not lost."""
         names = (f"{self.name}.damaged{n}.json" for n in itertools.count(1))
-        free_paths = (p for p in map(self.path.with_name, names) if not p.exists())
-        target = next(free_paths)
+        target = next(p for p in map(self.path.with_name, names) if not p.exists())
         with contextlib.suppress(FileNotFoundError):  # another notebook was first
             os.replace(self.path, target)
             self._last_message = ""
@@ -357,12 +346,9 @@ def prune_at_exit() -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft cache`."""
-    parser.add_argument(
-        *("--clear",),
-        action="store_true",
-        help=f"delete everything except the folder {KEPT!r}, which contains your "
-        f"progress with the puzzles and your guesses",
-    )
+    kept = "which contains your progress with the puzzles and your guesses"
+    text = f"delete everything except the folder {KEPT!r}, {kept}"
+    parser.add_argument("--clear", action="store_true", help=text)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -372,10 +358,8 @@ def main(args: argparse.Namespace) -> int:
         if cache_folder(KEPT).exists() and any(cache_folder(KEPT).iterdir()):
             print(f"kept: {cache_folder(KEPT)} (progress with the puzzles, guesses)")
         return 0
-    print(
-        f"{cache_folder()}: {measure_cache() / 2**20:.1f} of at most "
-        f"{LIMIT / 2**20:.0f} MiB used"
-    )
+    used = f"{measure_cache() / 2**20:.1f} of at most {LIMIT / 2**20:.0f} MiB used"
+    print(f"{cache_folder()}: {used}")
     for part in sorted(path for path in cache_folder().iterdir() if path.is_dir()):
         files = [path.stat().st_size for path in part.rglob("*") if path.is_file()]
         print(f"  {part.name:<12} {sum(files) / 2**20:8.1f} MiB in {len(files)} files")
@@ -397,9 +381,8 @@ def _choose_folder() -> Path:
 def _check_folder(path: Path) -> Path:
     """Return `path` if it is safe and writable, else a temporary folder."""
     if path.parts[:1] == ("~",):  # expanduser() found no home folder
-        return _make_temporary_folder(
-            path, "is in an unknown home folder (HOME is not set)"
-        )
+        reason = "is in an unknown home folder (HOME is not set)"
+        return _make_temporary_folder(path, reason)
     try:
         path = path.absolute()
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -429,11 +412,9 @@ def _make_temporary_folder(path: Path, reason: str) -> Path:
         ) from None
     _temporary = True
     atexit.register(_remove, folder, os.getpid())
-    print(
-        f"weft: the cache folder {str(path)!r} {reason}; this session uses a temporary "
-        f"folder (set WEFT_CACHE to use another)",
-        file=sys.stderr,
-    )
+    effect = "this session uses a temporary folder (set WEFT_CACHE to use another)"
+    text = f"weft: the cache folder {str(path)!r} {reason}; {effect}"
+    print(text, file=sys.stderr)
     return folder
 
 
@@ -471,10 +452,8 @@ def _list_files() -> list[tuple[Path, os.stat_result]]:
     files = []
     kept_folder = cache_folder() / KEPT
     for path in cache_folder().rglob("*"):
-        try:
+        with contextlib.suppress(OSError):  # another process deleted it
             status = path.lstat()
             if not stat.S_ISDIR(status.st_mode) and kept_folder not in path.parents:
                 files.append((path, status))
-        except OSError:
-            continue  # another process deleted it
     return files

@@ -297,11 +297,8 @@ def new_figure(width: float, height: float) -> Figure:
 
 def write_caption(figure: Figure, text: str) -> None:
     """Write the text, wrapped into lines, below everything else."""
-    columns = int(figure.get_figwidth() * INCH / 5.9)
-    figure.supxlabel(
-        textwrap.fill(text, columns),
-        **{"x": 0.008, "ha": "left", "fontsize": 11, "color": INK},
-    )
+    lines = textwrap.fill(text, int(figure.get_figwidth() * INCH / 5.9))
+    figure.supxlabel(lines, x=0.008, ha="left", fontsize=11, color=INK)
 
 
 def mark_powers(axes: Axes, high: float) -> None:
@@ -309,11 +306,8 @@ def mark_powers(axes: Axes, high: float) -> None:
     from matplotlib.ticker import NullLocator
 
     low = axes.get_xlim()[0]
-    ticks = [
-        digit * 10**power
-        for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        for digit in (1, 3)
-    ]
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [digit * 10**power for power in powers for digit in (1, 3)]
     axes.set_xticks([t for t in ticks if low <= t <= high])
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_locator(NullLocator())

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from ..base.errors import ArgumentError, KernelFault
 from ..csource.diagnostics import CompileError, Diagnostic
-from . import stored as flags_module
+from . import stored
 from .cpu.watched import last_report
 from .module import Cell, Kernel, Launch, Module
 from .trial import OrderDependence
@@ -72,38 +72,24 @@ def load_cuda(
     if path:
         source, name = _read(path), name or path.name
     if not isinstance(source, str):
-        raise ArgumentError(
-            f"load_cuda takes CUDA C as a string, or the path of a file, not "
-            f"{source!r:.60}"
-        )
+        expected = "CUDA C as a string, or the path of a file"
+        raise ArgumentError(f"load_cuda takes {expected}, not {source!r:.60}")
     if "\0" in source or any("\ud800" <= c <= "\udfff" for c in source):
-        raise ArgumentError(
-            "the source is not text: it contains a NUL or a lone surrogate"
-        )
+        reason = "it contains a NUL or a lone surrogate"
+        raise ArgumentError(f"the source is not text: {reason}")
     if target not in (None, "cpu", "cuda"):
         raise ArgumentError(f"target={target!r}, expected 'cpu', 'cuda' or None")
-    if watched and (inplace or isolated):
-        other = "inplace" if inplace else "isolated"
-        raise ArgumentError(f"watched and {other} exclude each other: choose one")
-    if inplace and isolated:
-        raise ArgumentError("inplace and isolated exclude each other: choose one")
+    modes = {"watched": watched, "inplace": inplace, "isolated": isolated}
+    chosen = [mode for mode, wanted in modes.items() if wanted]
+    if len(chosen) > 1:
+        raise ArgumentError(f"{' and '.join(chosen)} exclude each other: choose one")
     is_number = isinstance(timeout, (int, float))
     if timeout is not None and not (is_number and 0 <= timeout <= 86400):
         raise ArgumentError(f"timeout={timeout!r}, expected 0 (none) to 86400 seconds")
-    cell = Cell(
-        source,
-        target=target,
-        flags=flags_module.split(flags),
-        name=name or "cell",
-        folder=path.parent.resolve() if path else None,
-        timeout=timeout,
-        inplace=inplace,
-        isolated=isolated,
-        check=check,
-        time=time,
-        watched=watched,
-    )
-    return Module(cell)
+    folder = path.parent.resolve() if path else None
+    place = {"name": name or "cell", "folder": folder, "target": target}
+    options = {"timeout": timeout, "check": check, "time": time, **modes}
+    return Module(Cell(source, flags=stored.split(flags), **place, **options))
 
 
 def _parse_path(source: object) -> Path | None:

@@ -40,6 +40,9 @@ class Packed(bytes):
     holds: Sequence[tuple[Param, Array]] = ()
 
 
+Holds = list[tuple[Param, Array]]
+
+
 class Binder:
     """The parameters of one kernel, prepared for many launches.
 
@@ -56,20 +59,17 @@ class Binder:
         self.params = tuple(params)
         self.types = tuple(find_scalar(p.type) for p in self.params)
         self._unlike: set[str] = set()
+        self._sizes: Sequence[int] = ()  # the compiler's, if a parameter is a struct
         self._read_layouts()
-        self._by_value = [not p.pointer for p in self.params]
-        self.has_structs = any(
-            not p.pointer and t is None for p, t in zip(self.params, self.types)
-        )
+        kinds = zip(self.params, self.types)
+        self._has_structs = any(t is None and not p.pointer for p, t in kinds)
         self._layout: tuple[struct.Struct, tuple[int, ...]] | None = None
-        if not self.has_structs:
+        if not self._has_structs:
             self._layout = self._lay_out([None] * len(self.params))
 
     def _read_layouts(self) -> None:
-        self.layouts = [
-            None if kind else self.layout_of(p.type)
-            for p, kind in zip(self.params, self.types)
-        ]
+        kinds = zip(self.params, self.types)
+        self.layouts = [None if kind else self.layout_of(p.type) for p, kind in kinds]
         self.holds_addresses = any(one and one.pointers for one in self.layouts)
 
     def layout_of(self, kind: str) -> StructLayout | None:
@@ -79,14 +79,26 @@ class Binder:
         """
         return None if kind in self._unlike else structs.find_layout(self.source, kind)
 
-    def compare(self, sizes: Sequence[int]) -> None:
-        """Forget the layouts of structs whose sizes differ from the compiler's.
+    def compare(self, sizes: Sequence[int], count: int) -> None:
+        """Compare the parameters with the compiler's; raise ArgumentError for a macro.
 
-        sizes: the compiler's sizes of the parameters, in bytes.
+        If the size of a struct differs, the layout of this struct is forgotten.
+
+        sizes: the compiler's sizes of the parameters, in bytes. count: their number.
         """
-        for param, layout, size in zip(self.params, self.layouts, sizes):
+        if count != len(self.params):
+            shown = f"its source shows {len(self.params)}"
+            fault = f"{self.kernel} has {count} parameters, but {shown}"
+            raise ArgumentError(f"{fault}: write its parameters without macros")
+        kinds = zip(self.params, self.types, self.layouts, sizes)
+        for param, kind, layout, size in kinds:
+            expected = 8 if param.pointer else kind.size if kind else size
+            if size != expected:
+                text = f"has {size} bytes, but {param.type} has {expected}"
+                raise self._error(param, f"{text}: write the type without a macro")
             if not param.pointer and layout is not None and layout.size != size:
                 self._unlike.add(param.type)
+        self._sizes = sizes if self._has_structs else ()
         if self._unlike:
             self._read_layouts()
 
@@ -105,12 +117,16 @@ class Binder:
         """
         if len(args) != len(self.params):
             raise ArgumentError(self._count(len(args)))
-        return [
-            self._pointer(param, kind, arg)
-            if param.pointer
-            else self._value(param, kind, arg)
+        bound = [
+            (self._pointer if param.pointer else self._value)(param, kind, arg)
             for param, kind, arg in zip(self.params, self.types, args)
         ]
+        for param, value, size in zip(self.params, bound, self._sizes):
+            if isinstance(value, bytes) and len(value) != size:
+                fault = f"{param} has {size} bytes, but {len(value)} are given"
+                cure = "the fields must be those of the C struct (NumPy: align=True)"
+                raise ArgumentError(f"{self.kernel}: {fault}: {cure}")
+        return bound
 
     def pack(
         self, bound: Sequence[Any], addresses: Sequence[int]
@@ -157,15 +173,16 @@ class Binder:
     def _error(self, param: Param, message: str) -> ArgumentError:
         return ArgumentError(f"{self.kernel}: {param}: {message}")
 
+    def _misfit(self, param: Param, expected: str, value: Any) -> ArgumentError:
+        return self._error(param, f"{expected}, but got {_describe_value(value)}")
+
     def _value(self, param: Param, kind: CScalar | None, arg: Any) -> Any:
         if kind is None:
             return self._struct(param, arg)
         try:
             return kind.numbers(arg)
         except (TypeError, OverflowError) as error:
-            raise self._error(
-                param, f"{error}, but got {_describe_value(arg)}"
-            ) from None
+            raise self._misfit(param, str(error), arg) from None
 
     def _struct(self, param: Param, arg: Any) -> bytes:
         if isinstance(arg, (bytes, bytearray)):
@@ -183,66 +200,55 @@ class Binder:
             return Packed(arg)
         if isinstance(arg, np.generic):  # an enum, passed as np.int32(1)
             return Packed(arg.tobytes())
+        given = _describe_value(arg)
         raise self._error(
             param,
             f"pass {param.type} as {structs.tuple_of(layout)}one element of a "
-            "structured NumPy array (align=True), or bytes; got "
-            f"{_describe_value(arg)}",
+            f"structured NumPy array (align=True), or bytes; got {given}",
         )
 
     # ---- structs, and lists of them or of arrays ----
 
-    def _pack_list(
-        self, param: Param, layout: StructLayout, values: Sequence[Any]
-    ) -> Packed:
+    def _pack_list(self, param: Param, layout: StructLayout, values: Any) -> Packed:
         """Pack the values one after another, like a C array."""
-        data, holds = bytearray(layout.size * len(values)), []
-        for i, value in enumerate(values):
-            self._fill(data, i * layout.size, param, layout, value, holds)
-        packed = Packed(data)
+        holds: Holds = []
+        rows = [self._pack_struct(param, layout, value, holds) for value in values]
+        packed = Packed(b"".join(rows))
         packed.holds = holds
         return packed
 
-    def _fill(
-        self,
-        data: bytearray,
-        at: int,
-        param: Param,
-        layout: StructLayout,
-        value: Any,
-        holds: list[tuple[Param, Array]],
-    ) -> None:
+    def _pack_struct(
+        self, param: Param, layout: StructLayout, value: Any, holds: Holds
+    ) -> bytes:
         if isinstance(value, (np.void, bytes)):
-            data[at : at + layout.size] = self._encode_struct(param, layout, value)
-            return
-        members = layout.members
+            return self._encode_struct(param, layout, value)
+        data, members = bytearray(layout.size), layout.members
         if not isinstance(value, (tuple, list)) or len(value) != len(members):
             count = f"{len(value)} values" if isinstance(value, (tuple, list)) else ""
             description = f"but got {count or _describe_value(value)}"
             raise self._error(param, f"expects {structs.tuple_of(layout)}{description}")
         for member, part in zip(members, value):
-            declaration = structs.member_of(member.param, param)
+            declaration, kind = structs.member_of(member.param, param), member.kind
             for i, one in enumerate(self._elements(declaration, member, part)):
-                start = at + member.offset + i * member.size
                 if member.param.pointer:
-                    number = self._address(declaration, one, holds)
-                    struct.pack_into("=Q", data, start, number)
-                elif member.kind:
-                    numbers = self._value(declaration, member.kind, one)
-                    form = "=" + member.kind.code * member.kind.count
-                    struct.pack_into(form, data, start, *numbers)
+                    form, packed = "Q", [self._address(declaration, one, holds)]
+                elif kind:
+                    form = kind.code * kind.count
+                    packed = self._value(declaration, kind, one)
                 else:
-                    self._fill(data, start, declaration, member.inner, one, holds)
+                    row = self._pack_struct(declaration, member.inner, one, holds)
+                    form, packed = f"{member.size}s", [row]
+                at = member.offset + i * member.size
+                struct.pack_into(f"={form}", data, at, *packed)
+        return bytes(data)
 
     def _encode_struct(self, param: Param, layout: StructLayout, value: Any) -> bytes:
         if isinstance(value, np.void) and value.dtype.fields:
             self._check_fields(param, layout, value.dtype)
         data = value if isinstance(value, bytes) else value.tobytes()
         if len(data) != layout.size:
-            raise self._error(
-                param,
-                f"{layout.name} has {layout.size} bytes, but {len(data)} are given",
-            )
+            text = f"{layout.name} has {layout.size} bytes, but {len(data)} are given"
+            raise self._error(param, text)
         return data
 
     def _elements(self, param: Param, member: Member, value: Any) -> list[Any]:
@@ -252,22 +258,15 @@ class Binder:
             rows = [list(one) if hasattr(one, "__len__") else [] for one in flat]
             if any(len(row) != length for row in rows):
                 shape = "".join(f"[{extent}]" for extent in member.extents)
-                raise self._error(
-                    param,
-                    f"expects {shape}, nested tuples, but got {_describe_value(value)}",
-                )
+                raise self._misfit(param, f"expects {shape}, nested tuples", value)
             flat = [one for row in rows for one in row]
         return flat
 
-    def _address(
-        self, param: Param, value: Any, holds: list[tuple[Param, Array]]
-    ) -> int:
+    def _address(self, param: Param, value: Any, holds: Holds) -> int:
         """Return the value of an address member: an array's address, 0 or a number."""
         if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
             if not 0 <= value < 1 << 64:
-                raise self._error(
-                    param, f"expects an array, but got {_describe_value(value)}"
-                )
+                raise self._misfit(param, "expects an array", value)
             return int(value)
         array = self._pointer(param, find_scalar(param.type), value)
         if array is None:
@@ -293,12 +292,9 @@ class Binder:
         array.holds = packed.holds
         return array
 
-    def _check_fields(
-        self, param: Param, layout: StructLayout, dtype: np.dtype
-    ) -> None:
+    def _check_fields(self, param: Param, layout: StructLayout, dtype: Any) -> None:
         """Compare each member's offset and type with C's; ignore the names."""
-        misfit = structs.describe_misfit(layout, dtype)
-        if misfit:
+        if misfit := structs.describe_misfit(layout, dtype):
             raise self._error(param, f"{misfit} (C's order of fields, align=True)")
 
     def _pointer(self, param: Param, kind: CScalar | None, arg: Any) -> Array | None:
@@ -313,70 +309,43 @@ class Binder:
         except ArgumentError as error:
             raise self._error(param, str(error)) from None
         if array is None:
-            raise self._error(
-                param, f"expects an array, but got {_describe_value(arg)}"
-            )
-        if not array.contiguous:
-            raise self._error(
-                param,
-                f"the array is not contiguous (shape {array.shape}, strides "
-                f"{_strides_of(array.owner)}): "
-                f"{arrays.advise_contiguous(param, array.owner)}",
-            )
-        if not param.const:
-            self._check_writable(param, array)
-        self._check_dtype(param, kind, array)
+            raise self._misfit(param, "expects an array", arg)
+        if fault := self._find_fault(param, kind, array):
+            raise self._error(param, fault)
         return array
 
-    def _check_writable(self, param: Param, array: Array) -> None:
-        if not array.writable:
-            raise self._error(
-                param, "the array is read-only; only a const parameter accepts it"
-            )
-        if getattr(array.owner, "requires_grad", False):
-            raise self._error(
-                param,
-                "the tensor requires a gradient, and autograd does not track what a "
-                "kernel writes: pass its .detach()",
-            )
-
-    def _check_dtype(self, param: Param, kind: CScalar | None, array: Array) -> None:
+    def _find_fault(self, param: Param, kind: CScalar | None, array: Array) -> str:
+        """Return why an array does not fit a pointer; "" if it fits."""
+        owner = array.owner
+        if not array.contiguous:
+            is_torch = isinstance(owner, torch.Tensor)
+            strides = owner.stride() if is_torch else owner.strides
+            facts = f"(shape {array.shape}, strides {strides})"
+            advice = arrays.advise_contiguous(param, owner)
+            return f"the array is not contiguous {facts}: {advice}"
+        if not (param.const or array.writable):
+            return "the array is read-only; only a const parameter accepts it"
+        if not param.const and getattr(owner, "requires_grad", False):
+            cause = "autograd does not track what a kernel writes: pass its .detach()"
+            return f"the tensor requires a gradient, and {cause}"
+        target: Any = kind or self.layout_of(param.type)
         if kind is None:
             if param.type.endswith("*") and array.itemsize != 8:
-                raise self._error(
-                    param,
-                    f"expects addresses (int64 or uint64) or a list of arrays, but got "
-                    f"{array}",
-                )
-            layout = self.layout_of(param.type)
-            fields = getattr(array.owner, "dtype", None)
-            if layout is not None and getattr(fields, "fields", None):
-                self._check_fields(param, layout, fields)
-            elif layout is not None and array.nbytes % layout.size:
-                raise self._error(
-                    param,
-                    f"{array} has {array.nbytes} bytes, not a multiple of "
-                    f"{layout.size}, the size of {layout.name}",
-                )
-            return
-        if array.dtype not in kind.dtypes and not array.dtype.startswith("void"):
-            raise self._error(
-                param,
-                f"expects {kind.dtypes[0]}, but got {array}"
-                f"{arrays.advise_converted(param, array.owner, kind.dtypes[0])}",
-            )
-        if array.nbytes % kind.size:
-            raise self._error(
-                param,
-                f"{array} has {array.nbytes} bytes, not a multiple of {kind.size}, "
-                f"the size of {kind.name}",
-            )
-        if array.nbytes and array.address % kind.align:
-            raise self._error(
-                param,
-                f"its address 0x{array.address:x} is not a multiple of {kind.align}, "
-                f"which {kind.name} requires: pass a copy",
-            )
+                expected = "addresses (int64 or uint64) or a list of arrays"
+                return f"expects {expected}, but got {array}"
+            dtype = getattr(owner, "dtype", None)
+            if target is not None and getattr(dtype, "fields", None):
+                self._check_fields(param, target, dtype)
+        elif array.dtype not in kind.dtypes and not array.dtype.startswith("void"):
+            advice = arrays.advise_converted(param, owner, kind.dtypes[0])
+            return f"expects {kind.dtypes[0]}, but got {array}{advice}"
+        if target is not None and array.nbytes % target.size:
+            fault = f"not a multiple of {target.size}, the size of {target.name}"
+            return f"{array} has {array.nbytes} bytes, {fault}"
+        if kind and array.nbytes and array.address % kind.align:
+            fault = f"not a multiple of {kind.align}, which {kind.name} requires"
+            return f"its address 0x{array.address:x} is {fault}: pass a copy"
+        return ""
 
 
 def list_held_arrays(values: Sequence[Any]) -> list[Array]:
@@ -394,25 +363,14 @@ def common_device(kernel: str, bound: Sequence[Any]) -> tuple[str, int] | None:
     The result is None if there are no arrays. Raises ArgumentError, which names two
     arrays, if they are on different devices.
     """
-    first: Array | None = None
-    for array in bound:
-        if not isinstance(array, Array):
-            continue
-        if first is None:
-            first = array
-        elif (array.device_type, array.device_index) != (
-            first.device_type,
-            first.device_index,
-        ):
+    present = [one for one in bound if isinstance(one, Array)]
+    for array in present:
+        if array.device != present[0].device:
             raise ArgumentError(
-                f"{kernel}: its arrays are on two devices: {first} and {array}; "
+                f"{kernel}: its arrays are on two devices: {present[0]} and {array}; "
                 f"move one of them with .to()"
             )
-    return (first.device_type, first.device_index) if first else None
-
-
-def _strides_of(owner: Any) -> Any:
-    return owner.stride() if isinstance(owner, torch.Tensor) else owner.strides
+    return present[0].device if present else None
 
 
 def _describe_value(value: Any) -> str:

@@ -71,10 +71,20 @@ class Array:
     writable: bool = True
     holds: Sequence[tuple[Param, Array]] = ()
 
+    @property
+    def device(self) -> tuple[str, int]:
+        """The type and the index of the device."""
+        return self.device_type, self.device_index
+
     def __str__(self) -> str:
         """Return a description such as `float32[1024] on cuda:0`."""
         place = "the CPU" if self.device_type == "cpu" else f"cuda:{self.device_index}"
         return f"{self.dtype}[{', '.join(map(str, self.shape))}] on {place}"
+
+
+def decode_bfloat16(data: bytes) -> np.ndarray:
+    """Return the bytes of bfloat16 numbers as float32."""
+    return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
 def describe(value: Any) -> Array | None:
@@ -97,11 +107,10 @@ def describe(value: Any) -> Array | None:
             return _cuda_array_interface(value, value.__cuda_array_interface__)
         except ArgumentError:
             raise
-        except _MALFORMED as error:
-            raise ArgumentError(
-                f"{type(value).__name__} has an invalid __cuda_array_interface__: "
-                f"{type(error).__name__}: {error}"
-            ) from None
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as e:
+            owner, reason = type(value).__name__, f"{type(e).__name__}: {e}"
+            text = f"{owner} has an invalid __cuda_array_interface__: {reason}"
+            raise ArgumentError(text) from None
     if hasattr(value, "__dlpack__"):
         try:
             array = _from_torch(torch.from_dlpack(value))
@@ -119,32 +128,19 @@ def _from_torch(tensor: torch.Tensor) -> Array:
     if device.type not in ("cpu", "cuda"):
         raise ArgumentError(f"a tensor on {device} is neither on the CPU nor on CUDA")
     return Array(
-        tensor.data_ptr(),
-        tensor.numel() * tensor.element_size(),
-        str(tensor.dtype)[6:],
-        device.type,
-        device.index or 0,
-        tuple(tensor.shape),
-        tensor,
+        *(tensor.data_ptr(), tensor.nbytes, str(tensor.dtype)[6:]),
+        *(device.type, device.index or 0, tuple(tensor.shape), tensor),
         tensor.element_size(),
         tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg(),
     )
 
 
 def _from_numpy(array: np.ndarray) -> Array:
-    dtype = array.dtype
-    flags = array.flags
+    dtype, flags = array.dtype, array.flags
     return Array(
-        array.__array_interface__["data"][0],
-        array.nbytes,
-        _names.get(dtype) or _name(dtype),
-        "cpu",
-        0,
-        array.shape,
-        array,
-        array.itemsize,
-        flags.c_contiguous,
-        flags.writeable,
+        *(array.__array_interface__["data"][0], array.nbytes),
+        *(_names.get(dtype) or _name(dtype), "cpu", 0, array.shape, array),
+        *(array.itemsize, flags.c_contiguous, flags.writeable),
     )
 
 
@@ -153,12 +149,9 @@ _names: dict[np.dtype, str] = {}  # NumPy recomputes a dtype's name each time
 
 def _name(dtype: np.dtype) -> str:
     if dtype.hasobject or not dtype.isnative:
-        raise ArgumentError(
-            f"a NumPy array of dtype {dtype}: a kernel needs numbers in this "
-            f"machine's byte order"
-        )
-    _names[dtype] = dtype.name
-    return dtype.name
+        requirement = "a kernel needs numbers in this machine's byte order"
+        raise ArgumentError(f"a NumPy array of dtype {dtype}: {requirement}")
+    return _names.setdefault(dtype, dtype.name)
 
 
 def _cuda_array_interface(value: Any, interface: dict[str, Any]) -> Array:
@@ -181,11 +174,7 @@ def _cuda_array_interface(value: Any, interface: dict[str, Any]) -> Array:
 
 def _current_gpu(value: Any) -> int:
     if not torch.cuda.is_available():
-        raise ArgumentError(
-            f"{type(value).__name__} is on a GPU, according to its "
-            f"__cuda_array_interface__, but there is no GPU"
-        )
+        source = "according to its __cuda_array_interface__"
+        claim = f"{type(value).__name__} is on a GPU, {source}"
+        raise ArgumentError(f"{claim}, but there is no GPU")
     return torch.cuda.current_device()
-
-
-_MALFORMED = TypeError, ValueError, KeyError, AttributeError, OverflowError

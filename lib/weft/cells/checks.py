@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..csource import scanner
-from ..csource.diagnostics import Diagnostic
+from ..csource.diagnostics import Diagnostic, diagnose
 from ..csource.signature import Signature
 
+Complaint = tuple[int, str]  # the offset in the code, and the message
 _RUNS = "a whole program runs with python -m weft run program.cu"
 _HOST_NAMES = re.compile(
     r"(?<!cuda::)\bstd::(async|atomic|c?err|cin|cout|clog|chrono|condition_variable"
@@ -22,6 +23,10 @@ _HOST_NAMES = re.compile(
     r"|priority_queue|queue|random_device|runtime_error|set|shared_ptr|sort|stack"
     r"|string(?:_view)?|thread|to_string|transform|unique_lock|unique_ptr"
     r"|unordered_\w+|vector|weak_ptr)\b"
+)
+_HOST_CALL = re.compile(
+    r"\bcuda(?:Malloc|Memcpy|Memset|Free|Host|Device|Stream|Event|GetLast|Launch|Func)"
+    r"\w*(?=\s*\()"
 )
 _HOST_HEADERS = {
     *("iostream", "vector", "string", "cstdlib", "algorithm", "chrono", "thread"),
@@ -33,15 +38,12 @@ _HOST_HEADERS = {
 def check(source: str, kernels: Sequence[Signature]) -> list[Diagnostic]:
     """Return the errors in the cell; [] if there are none."""
     code = scanner.blank_comments(source)
-    errors = [
-        *_check_host_calls(source, code),
-        *_check_kernels(code, kernels),
-        *_check_undecorated(code),
-    ]
-    errors += [*_check_language(code), *_check_variables(code)]
+    errors = [*_check_host_calls(source, code), *_check_kernels(code, kernels)]
+    errors += [*_check_undecorated(code), *_check_language(code)]
+    errors += _check_variables(code)
     if not kernels and not errors:
         errors.append(_no_kernel(code))
-    return sorted(errors, key=lambda one: (one.line, one.column))
+    return [diagnose(code, *error) for error in sorted(errors, key=lambda e: e[0])]
 
 
 def find_doubles(source: str) -> list[Diagnostic]:
@@ -59,47 +61,32 @@ def find_doubles(source: str) -> list[Diagnostic]:
         if line.lstrip().startswith("#"):
             continue
         text = f"{match.group()} is a double: write {match.group()}f for a float"
-        return [_make_diagnostic(code, match.start(), text, "note")]
+        return [diagnose(code, match.start(), text, "note")]
     return []
 
 
-def _make_diagnostic(
-    code: str, offset: int, message: str, severity: str = "error"
-) -> Diagnostic:
-    line = code.count("\n", 0, offset) + 1
-    column = len(code[code.rfind("\n", 0, offset) + 1 : offset].encode()) + 1
-    return Diagnostic("", line, column, severity, message)
-
-
-def _no_kernel(code: str) -> Diagnostic:
+def _no_kernel(code: str) -> Complaint:
     """Report a missing kernel; a misspelled __global__ may be the cause."""
     message = "there is no kernel in this cell"
     text = f"{message}: __global__ void name(...)"
     for match in re.finditer(r"\b_*glob[al]{1,3}_*\b", code, re.I):
         if match.group() != "__global__":
-            return _make_diagnostic(code, match.start(), f"{text}, not {match.group()}")
+            return match.start(), f"{text}, not {match.group()}"
     for match in scanner.DIRECTIVE.finditer(code):
         if match[1] == "define" and re.search(r"\b__global__\b", match[2]):
-            text = f"{message}: write __global__ out, not in a macro"
-            return _make_diagnostic(code, match.start(), text)
-    return _make_diagnostic(code, 0, text)
+            return match.start(), f"{message}: write __global__ out, not in a macro"
+    return 0, text
 
 
 # ---- errors in NVRTC, but not in g++ ---------------------------------------------
 
 
-def _check_language(code: str) -> Iterator[Diagnostic]:
+def _check_language(code: str) -> Iterator[Complaint]:
     if match := re.search(r"/\*", code):
-        yield _make_diagnostic(
-            code, match.start(), "this comment /* is never closed: */"
-        )
+        yield match.start(), "this comment /* is never closed: */"
     if match := re.search(r"\btry\s*\{|\bthrow\b|\bcatch\s*\(", code):
-        yield _make_diagnostic(
-            code,
-            match.start(),
-            "device code has no exceptions: write an error code into an array, or "
-            "use assert()",
-        )
+        cure = "write an error code into an array, or use assert()"
+        yield match.start(), f"device code has no exceptions: {cure}"
     types: dict[str, tuple[str, int]] = {}
     extern = r"\bextern\s+__shared__\s+((?:[\w:<>]|\s)+?)\s*\b(\w+)\s*\["
     for match in re.finditer(extern, code):
@@ -107,12 +94,9 @@ def _check_language(code: str) -> Iterator[Diagnostic]:
         line = code.count("\n", 0, match.start()) + 1
         first = types.setdefault(match[2], (kind, line))
         if first[0] != kind:
-            yield _make_diagnostic(
-                code,
-                match.start(2),
-                f"extern __shared__ {match[2]} is {first[0]} on line {first[1]} and "
-                f"{kind} here: a name has one type, so give them different names",
-            )
+            claim = f"{match[2]} is {first[0]} on line {first[1]} and {kind} here"
+            cure = "a name has one type, so give them different names"
+            yield match.start(2), f"extern __shared__ {claim}: {cure}"
 
 
 _DECLARED = re.compile(
@@ -123,110 +107,71 @@ _DECLARED = re.compile(
 )
 
 
-def _check_variables(code: str) -> Iterator[Diagnostic]:
+def _check_variables(code: str) -> Iterator[Complaint]:
     """Report global host variables that a kernel uses, since g++ accepts them."""
     bodies = [body for _, _, body in _list_functions(code)]
     for head, at, _ in scanner.list_outermost(code):
         match = _DECLARED.match(head.strip())
         if not match or not any(re.search(rf"\b{match['name']}\b", b) for b in bodies):
             continue
-        yield _make_diagnostic(
-            code,
-            at + head.index(match["name"], len(head) - len(head.lstrip())),
-            f"{match['name']} is a host variable: write __device__ before it, or const "
-            f"if nothing changes it",
-        )
+        offset = at + head.index(match["name"], len(head) - len(head.lstrip()))
+        cure = "write __device__ before it, or const if nothing changes it"
+        yield offset, f"{match['name']} is a host variable: {cure}"
 
 
 # ---- host code ------------------------------------------------------------------
 
 
-def _check_host_calls(source: str, code: str) -> Iterator[Diagnostic]:
+def _check_host_calls(source: str, code: str) -> Iterator[Complaint]:
+    launch = "name[grid, block](...)"
     if match := re.search(r"\bmain\s*\([^;{]*\)\s*\{", code):
-        yield _make_diagnostic(
-            code,
-            match.start(),
-            f"a cell has no main(): Python launches its kernels, name[grid, block]"
-            f"(...); {_RUNS}",
-        )
+        claim = f"a cell has no main(): Python launches its kernels, {launch}"
+        yield match.start(), f"{claim}; {_RUNS}"
     if match := re.search(r"<<<", code):
-        yield _make_diagnostic(
-            code,
-            match.start(),
-            "Python launches the kernels of a cell: name[grid, block](...)",
-        )
-    if match := re.search(
-        r"\bcuda(?:Malloc|Memcpy|Memset|Free|Host|Device|Stream|Event|GetLast"
-        r"|Launch|Func)\w*(?=\s*\()",
-        code,
-    ):
-        yield _make_diagnostic(
-            code,
-            match.start(),
-            f"{match.group()}() is a host function, but a cell is device code: "
-            f"make arrays in Python and pass them; {_RUNS}",
-        )
+        yield match.start(), f"Python launches the kernels of a cell: {launch}"
+    if match := _HOST_CALL.search(code):
+        claim = f"{match.group()}() is a host function, but a cell is device code"
+        yield match.start(), f"{claim}: make arrays in Python and pass them; {_RUNS}"
     for match in scanner.INCLUDE.finditer(source):
         name, is_code = match["name"], code[match.start() : match.end()].strip()
         if match["bracket"] == "<" and name in _HOST_HEADERS and is_code:
-            yield _make_diagnostic(
-                code,
-                match.start(),
-                f"<{name}> is a host header: kernels do not need it (printf, math and "
-                f"fixed-width integers need no #include)",
-            )
+            known = "printf, math and fixed-width integers need no #include"
+            claim = f"<{name}> is a host header: kernels do not need it"
+            yield match.start(), f"{claim} ({known})"
     if match := _HOST_NAMES.search(code):
-        yield _make_diagnostic(
-            code,
-            match.start(),
-            f"std::{match[1]} runs on the host only; a kernel can use plain arrays, "
-            f"and names of std:: such as numeric_limits, move, is_same_v, min and sqrt",
-        )
+        known = "names of std:: such as numeric_limits, move, is_same_v, min and sqrt"
+        claim = f"std::{match[1]} runs on the host only"
+        yield match.start(), f"{claim}; a kernel can use plain arrays, and {known}"
 
 
-def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Diagnostic]:
+def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Complaint]:
     lines: dict[str, int] = {}
     for kernel in kernels:
-        start = _find_offset(code, kernel.line)
+        start = sum(len(line) + 1 for line in code.split("\n")[: kernel.line - 1])
         name = re.compile(rf"\b{kernel.name}\b").search(code, start)
         offset = name.start() if name else start
         if kernel.returns != "void":
-            yield _make_diagnostic(
-                code,
-                offset,
-                f"a kernel returns nothing: __global__ void {kernel.name}(...), with "
-                f"an array for its result",
-            )
+            cure = f"__global__ void {kernel.name}(...), with an array for its result"
+            yield offset, f"a kernel returns nothing: {cure}"
         for param in kernel.params:
             if "&" in param.type:
-                yield _make_diagnostic(
-                    code,
-                    offset,
-                    f"a kernel's parameter cannot be a reference ({param}): pass an "
-                    f"array, or the value",
-                )
+                claim = f"a kernel's parameter cannot be a reference ({param})"
+                yield offset, f"{claim}: pass an array, or the value"
         if kernel.name in lines:
-            yield _make_diagnostic(
-                code,
-                offset,
-                f"there are two kernels {kernel.name}; the other one is on line "
-                f"{lines[kernel.name]}: give them different names",
-            )
+            other = f"the other one is on line {lines[kernel.name]}"
+            claim = f"there are two kernels {kernel.name}; {other}"
+            yield offset, f"{claim}: give them different names"
         lines[kernel.name] = kernel.line
-        yield from _check_returns(code, kernel, offset)
+        yield from _check_returns(code, offset)
 
 
-def _check_returns(code: str, kernel: Signature, start: int) -> Iterator[Diagnostic]:
+def _check_returns(code: str, start: int) -> Iterator[Complaint]:
     """Report `return i;` in a kernel, which g++ compiles as a lambda and accepts."""
     brace = code.find("{", start)
     body = code[brace : scanner.find_close(code, brace) + 1] if brace >= 0 else ""
-    match = re.search(r"\breturn\b(?!\s*;)", _without_nested(body))
-    if match:
-        yield _make_diagnostic(
-            code,
-            brace + match.start(),
-            "a kernel returns nothing: write its result into an array",
-        )
+    if match := re.search(r"\breturn\b(?!\s*;)", _without_nested(body)):
+        claim = "a kernel returns nothing: write its result into an array"
+        yield brace + match.start(), claim
 
 
 # Matches the text between the ] and the body of a lambda, or the head of a local class.
@@ -250,16 +195,12 @@ def _without_nested(body: str) -> str:
     return body
 
 
-def _find_offset(code: str, line: int) -> int:
-    return sum(len(text) + 1 for text in code.split("\n")[: line - 1])
-
-
 # ---- helpers without __device__ --------------------------------------------------
 
 _CALLABLE = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 
 
-def _check_undecorated(code: str) -> Iterator[Diagnostic]:
+def _check_undecorated(code: str) -> Iterator[Complaint]:
     """Report functions that device code calls although they lack __device__."""
     host: dict[str, int] = {}
     device: list[str] = []
@@ -272,20 +213,13 @@ def _check_undecorated(code: str) -> Iterator[Diagnostic]:
                 host[name[1]] = at + name.start()
     for name, offset in host.items():
         if any(re.search(rf"(?<![\w.>:]){name}\s*\(", body) for body in device):
-            yield _make_diagnostic(
-                code,
-                offset,
-                f"a kernel calls {name}(), which is a host function: write __device__ "
-                f"before it",
-            )
+            claim = f"a kernel calls {name}(), which is a host function"
+            yield offset, f"{claim}: write __device__ before it"
 
 
 def _list_functions(code: str) -> Iterator[tuple[str, int, str]]:
     """Yield (head, offset of the head, body) for each function outside any class."""
     for head, start, body in scanner.list_outermost(code):
-        if (
-            body
-            and "(" in head
-            and not re.search(r"\b(?:struct|class|enum|union)\s+\w+\s*$", head)
-        ):
+        is_class = re.search(r"\b(?:struct|class|enum|union)\s+\w+\s*$", head)
+        if body and "(" in head and not is_class:
             yield head, start, body

@@ -34,18 +34,11 @@ def add(name: str, text: str) -> None:
     """
     global version
     if not re.fullmatch(r"(?:[\w-][\w.-]*/)*[\w-][\w.-]*\.(?:cuh?|hpp|h|inc)", name):
-        raise ArgumentError(
-            f"{name!r} is not a header name: use letters, digits, - and _, and end in "
-            f".cuh or .h, e.g. tiles.cuh"
-        )
+        cure = "use letters, digits, - and _, and end in .cuh or .h, e.g. tiles.cuh"
+        raise ArgumentError(f"{name!r} is not a header name: {cure}")
     if _texts.get(name) != text:
         _texts[name] = text
         version += 1
-
-
-def list_headers() -> dict[str, str]:
-    """Return every header of the session, by name."""
-    return dict(_texts)
 
 
 def select_used(source: str, folder: Path | None = None) -> dict[str, str]:
@@ -64,9 +57,7 @@ def select_used(source: str, folder: Path | None = None) -> dict[str, str]:
     return follow_includes(source, read)
 
 
-def follow_includes(
-    source: str, read: Callable[[str, str], str | None]
-) -> dict[str, str]:
+def follow_includes(source: str, read: Callable[..., str | None]) -> dict[str, str]:
     """Return the headers, by name, that `source` includes, directly or indirectly.
 
     read: function of a bracket (" or <) and a name that returns the text or None
@@ -140,6 +131,9 @@ MACROS = {
     **{"M_2_SQRTPI": "1.12837916709551257390", "M_SQRT2": "1.41421356237309504880"},
     **{"M_SQRT1_2": "0.70710678118654752440"},
 }
+MACRO_LINES = "".join(
+    f"#ifndef {n}\n#define {n} {v}\n#endif\n" for n, v in MACROS.items()
+)
 
 _C = (
     *("assert", "ctype", "errno", "float", "limits", "math", "stdbool", "stddef"),
@@ -160,9 +154,8 @@ _MATH = (
     *("isinf", "isnan", "lgamma", "log", "log10", "log1p", "log2", "pow", "round"),
     *("sin", "sinh", "sqrt", "tan", "tanh", "tgamma", "trunc"),
 )
-_CMATH = "".join(
-    ["#pragma once\nnamespace std {\n", *(f"using ::{f};\n" for f in _MATH), "}\n"]
-)
+_USINGS = "".join(f"using ::{name};\n" for name in _MATH)
+_CMATH = f"#pragma once\nnamespace std {{\n{_USINGS}}}\n"
 _MIN_MAX = """#pragma once
 namespace std {
 template <class T> __host__ __device__ constexpr const T &min(const T &a, const T &b) {
@@ -197,30 +190,17 @@ def std_headers(code: str) -> list[str]:
     return sorted({_HEADER_OF.get(name, "type_traits") for name in names})
 
 
-def _write_prelude() -> str:
-    types = [f"typedef {ctype} {name};" for name, ctype in _INTEGERS.items()]
-    macros = [
-        f"#ifndef {name}\n#define {name} {value}\n#endif"
-        for name, value in MACROS.items()
-    ]
-    return "\n".join(["#pragma once", *types, *macros, ""])
-
-
-def _std_header(name: str) -> str:
-    return (
-        f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
-    )
-
-
 # Headers that `#include <name>` finds before any file: CPU_HEADERS for g++, HEADERS for
 # NVRTC.
 CPU_HEADERS = {
     "cmath": _CMATH,
     "weft_min_max.h": "#include <bits/stl_algobase.h>\n",  # <algorithm> needs <cstdlib>
 }
+_TYPES = "".join(f"typedef {ctype} {name};\n" for name, ctype in _INTEGERS.items())
+_USE_CUDA = "namespace std { using namespace cuda::std; }\n"
 HEADERS = {
-    NAME: _write_prelude(),
+    NAME: f"#pragma once\n{_TYPES}{MACRO_LINES}",
     **dict.fromkeys(_EMPTY, ""),
-    **{name: _std_header(name) for name in _STD},
+    **{name: f"#include <cuda/std/{name}>\n{_USE_CUDA}" for name in _STD},
     **{"cmath": _CMATH, "weft_min_max.h": _MIN_MAX},
 }

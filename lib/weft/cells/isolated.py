@@ -27,19 +27,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base.errors import (
-    ArgumentError,
-    DeviceLost,
-    KernelError,
-    KernelFault,
-    OutOfMemory,
-)
+from ..base import errors
+from ..base.errors import ArgumentError, KernelError, KernelFault
 from ..csource.diagnostics import CompileError
 from ..csource.signature import Param
 from . import output
 from .arguments import Array, Binder, list_held_arrays
 from .cpu import arena
 from .cpu import compiler as cpu
+from .cpu.faults import AS_BEFORE
 from .cpu.launch import TIMEOUT
 
 
@@ -94,13 +90,7 @@ START = 60.0  # seconds allowed for the start of the process, including PyTorch'
 GRACE = 1.0  # seconds added to the timeout, since a launch on the CPU ends itself
 # The process sends this when it has compiled the cell and begins the launch.
 LAUNCHED = "launched"
-_ERRORS = {
-    "ArgumentError": ArgumentError,
-    "DeviceLost": DeviceLost,
-    "KernelError": KernelError,
-    "KernelFault": KernelFault,
-    "OutOfMemory": OutOfMemory,
-}
+_KINDS = ("ArgumentError", "KernelFault", "OutOfMemory")  # the rest: KernelError
 
 
 @dataclass
@@ -151,32 +141,24 @@ def make_launcher(
     expressions: tuple[str, ...],
     expression: str,
     params: tuple[Param, ...],
-    timeout: float | None,
 ) -> Callable[..., None]:
     """Return a launcher that launches in the separate process, for either target."""
     kernel = re.sub(r"^(?:\w+::)*", "", expression)
     binder = Binder(kernel, params, module.text())
-    limit = TIMEOUT if timeout is None else timeout
+    limit = TIMEOUT if module.timeout is None else module.timeout
 
-    def launch(
-        grid: Any, block: Any, shared: int, stream: Any, args: Sequence[Any]
-    ) -> None:
+    def launch(grid: Any, block: Any, shared: int, _: Any, args: Sequence[Any]) -> None:
         bound = binder.bind(args)
         if list_held_arrays(bound):
-            raise ArgumentError(
-                f"{kernel}: an isolated launch takes arrays only as arguments, not in "
-                f"tuples or lists"
-            )
+            text = "an isolated launch takes arrays only as arguments"
+            raise ArgumentError(f"{kernel}: {text}, not in tuples or lists")
         arrays = [v if isinstance(v, Array) else None for v in bound]
         with _share_arrays(arrays) as (memory, offsets):
-            values = [
-                _place_array(array, offsets)
-                if array is not None
-                else value
-                if isinstance(value, bytes)
-                else arg
-                for array, value, arg in zip(arrays, bound, args)
-            ]
+            values = [v if isinstance(v, bytes) else arg for v, arg in zip(bound, args)]
+            for i, array in enumerate(arrays):
+                if array is not None:
+                    place = offsets[id(array)], array.nbytes
+                    values[i] = SharedArray(*place, array.dtype, array.writable)
             job = Job(
                 *(module.source, module.name, module.flags, module.headers, target),
                 *(expressions, expression, params, limit),
@@ -187,7 +169,9 @@ def make_launcher(
             module.state.restore(variables)
             for array, param in zip(arrays, params):
                 if array is not None and array.writable and array.nbytes:
-                    _copy_out(array, memory, offsets[id(array)], param.const)
+                    at = offsets[id(array)]
+                    data = memory.buf[at : at + array.nbytes]
+                    _copy_out(array, data, param.const)
 
     return launch
 
@@ -201,11 +185,9 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
         if reply == LAUNCHED:
             if not process.pipe.poll(patience):
                 process.end()
-                raise KernelFault(
-                    f"{kernel}: it ran longer than {job.timeout:g} s and was stopped, "
-                    f"with its process. Its arrays are as they were.",
-                    kernel,
-                )
+                text = f"it ran longer than {job.timeout:g} s and was stopped"
+                message = f"{kernel}: {text}, with its process{AS_BEFORE}"
+                raise KernelFault(message, kernel)
             reply = process.pipe.recv()
         printed, error, variables = reply
     except KeyboardInterrupt:
@@ -215,11 +197,8 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
         process.child.wait()
         code = process.child.returncode
         process.end()
-        raise KernelFault(
-            f"{kernel}: its process ended (exit status {code}). Its arrays are as they "
-            f"were.",
-            kernel,
-        ) from None
+        message = f"{kernel}: its process ended (exit status {code}){AS_BEFORE}"
+        raise KernelFault(message, kernel) from None
     sys.stdout.write(printed)
     sys.stdout.flush()
     if error is None:
@@ -236,7 +215,7 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
         )
     if kind == "CompileError":
         raise CompileError(diagnostics, job.source, job.name)
-    raise _ERRORS.get(kind, KernelError)(message)
+    raise getattr(errors, kind if kind in _KINDS else "KernelError")(message)
 
 
 def _running_process() -> Process:
@@ -298,10 +277,6 @@ def _share_arrays(
         memory.unlink()
 
 
-def _place_array(array: Array, offsets: dict[int, int]) -> SharedArray:
-    return SharedArray(offsets[id(array)], array.nbytes, array.dtype, array.writable)
-
-
 def _bytes_of(array: Array) -> Any:
     if array.device_type == "cpu":
         return arena.view_memory(array.address, array.nbytes)
@@ -309,11 +284,8 @@ def _bytes_of(array: Array) -> Any:
     return tensor.view(-1).view(torch.uint8).cpu().numpy().data
 
 
-def _copy_out(
-    array: Array, memory: shared_memory.SharedMemory, at: int, const: bool
-) -> None:
+def _copy_out(array: Array, data: memoryview, const: bool) -> None:
     """Copy the data back; if `const`, only if the kernel wrote it through a cast."""
-    data = memory.buf[at : at + array.nbytes]
     if const and bytes(data) == bytes(_bytes_of(array)):
         pass
     elif array.device_type == "cpu":
@@ -340,9 +312,7 @@ def serve_jobs() -> None:
             with tempfile.TemporaryFile() as file:
                 os.dup2(file.fileno(), 1)
                 try:
-                    variables = _perform_job(
-                        job, launchers, lambda: pipe.send(LAUNCHED)
-                    )
+                    variables = _perform_job(job, launchers, pipe)
                 except CompileError as failure:
                     error = "CompileError", str(failure), failure.diagnostics
                 except Exception as failure:
@@ -359,9 +329,7 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _perform_job(
-    job: Job, launchers: dict[Any, Any], announce: Callable[[], None]
-) -> dict[str, bytes]:
+def _perform_job(job: Job, launchers: dict[Any, Any], pipe: Any) -> dict[str, bytes]:
     """Launch the job's kernel; return the new content of the variables."""
     key = (job.source, job.flags, job.target, job.expression, job.timeout)
     key += tuple(sorted(job.headers.items()))
@@ -372,12 +340,9 @@ def _perform_job(
         compiled.write(name, data)
     memory = shared_memory.SharedMemory(job.memory)
     _forget_memory(memory)
-    args = [
-        _open_array(a, memory, job) if isinstance(a, SharedArray) else a
-        for a in job.args
-    ]
+    args = [_open_array(arg, memory, job.target) for arg in job.args]
     # The cell is compiled and its arrays are in place: the time limit begins.
-    announce()
+    pipe.send(LAUNCHED)
     try:
         launch(*job.shape, None, args)
         if job.target == "cuda":
@@ -398,20 +363,22 @@ def _compile_job(job: Job) -> Any:
     if job.target == "cuda":
         # Imported only for a launch on a GPU.
         from .gpu import loader as compiler
-    cell = compiler.compile(
-        job.source, job.name, job.flags, job.expressions, job.headers
-    )
+    inputs = job.source, job.name, job.flags, job.expressions, job.headers
+    cell = compiler.compile(*inputs)
     return cell, cell.launcher(job.expression, job.params, timeout=job.timeout)
 
 
-def _open_array(
-    placed: SharedArray, memory: shared_memory.SharedMemory, job: Job
-) -> Any:
-    """Return an array on the job's target: for the CPU, the shared memory itself."""
+def _open_array(placed: Any, memory: Any, target: str) -> Any:
+    """Return a SharedArray as an array on `target`; return other arguments unchanged.
+
+    An array for the CPU is the shared memory itself.
+    """
+    if not isinstance(placed, SharedArray):
+        return placed
     view = memory.buf[placed.offset : placed.offset + placed.nbytes]
     if placed.dtype.startswith("void"):
         host: Any = np.frombuffer(view, np.dtype(f"V{int(placed.dtype[4:]) // 8}"))
-    elif placed.dtype == "bfloat16" or job.target == "cuda":
+    elif placed.dtype == "bfloat16" or target == "cuda":
         dtype = getattr(torch, placed.dtype)
         host = torch.empty(0, dtype=dtype)
         if placed.nbytes:
@@ -419,7 +386,7 @@ def _open_array(
     else:
         host = np.frombuffer(view, np.dtype(placed.dtype))
         host.flags.writeable = placed.writable
-    return host.cuda() if job.target == "cuda" else host
+    return host.cuda() if target == "cuda" else host
 
 
 def _bring_back(job: Job, args: list[Any], memory: Any) -> None:

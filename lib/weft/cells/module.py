@@ -15,6 +15,7 @@ from ..base.errors import ArgumentError, KernelError
 from ..csource import signature
 from ..csource.diagnostics import CompileError, Diagnostic
 from ..csource.signature import Param, Signature
+from ..report.text import how_many
 from ..toolchain import launch_config
 from . import checks, headers, isolated, trial
 from .arguments import first_array
@@ -80,11 +81,9 @@ def select_only_kernel(kernel: Any) -> Any:
         return kernel
     kernels = kernel._cell.kernels
     if len(kernels) != 1:
-        names = ", ".join(kernels) or "none"
-        raise ArgumentError(
-            f"this source has {len(kernels)} kernels ({names}): choose one, e.g. "
-            f"module.{next(iter(kernels), 'name')}"
-        )
+        names, example = ", ".join(kernels) or "none", next(iter(kernels), "name")
+        text = f"this source has {len(kernels)} kernels ({names})"
+        raise ArgumentError(f"{text}: choose one, e.g. module.{example}")
     return next(iter(kernels.values()))
 
 
@@ -129,32 +128,25 @@ class Cell:
     def _load(self) -> None:
         self.version = headers.version
         self.headers = headers.select_used(self.source, self.folder)
-        parsed = signature.parse(self.source)
-        errors = checks.check(self.source, parsed + self._parse_headers())
-        if errors:
+        texts = [self.source, *self.headers.values()]
+        parsed = [s for text in texts for s in signature.parse(text)]
+        if errors := checks.check(self.source, parsed):
             raise CompileError(errors, self.source, self.name)
-        self.signatures = {s.name: s for s in parsed + self._parse_headers()}
+        self.signatures = {s.name: s for s in parsed}
         self._compiled.clear()
         self.state.reload()
         begin = time.perf_counter()
-        compiled = self._compile_first()
-        self.milliseconds = (time.perf_counter() - begin) * 1e3
-        self.report = self._report(compiled)
-        self.warnings: list[Diagnostic] = [
-            *compiled.warnings,
-            *checks.find_doubles(self.source),
-        ]
+        if self.compile_only:
+            inputs = self.compile_only, self.ordinary(), self.name, self.flags
+            compiled = gpu.compile_only(self.source, *inputs, self.headers)
+        else:
+            compiled = self.compiled(self.default, self.ordinary(), self.watched)
+        milliseconds = (time.perf_counter() - begin) * 1e3
+        origin = "from the cache" if compiled.cached else "compiled"
+        self.report = f"{compiled.report} · {origin} in {milliseconds:.0f} ms"
+        notes = checks.find_doubles(self.source)
+        self.warnings: list[Diagnostic] = [*compiled.warnings, *notes]
         self.kernels = {name: Kernel(self, s) for name, s in self.signatures.items()}
-
-    def _compile_first(self) -> Any:
-        if not self.compile_only:
-            return self.compiled(self.default, self.ordinary(), self.watched)
-
-        inputs = self.source, self.name, self.flags, self.ordinary(), self.headers
-        return gpu.compile_only(*inputs, self.compile_only)
-
-    def _parse_headers(self) -> list[Signature]:
-        return [s for text in self.headers.values() for s in signature.parse(text)]
 
     def text(self) -> str:
         """Return the source and the headers that it includes, as one text."""
@@ -178,13 +170,10 @@ class Cell:
         checked = checked and target == "cpu"
         key = target, expressions, checked
         if key not in self._compiled:
-            compiler: Any = cpu
-            opts: dict[str, Any] = {"checked": checked}
-            if target == "cuda":
-                compiler, opts = gpu, {}
-            self._compiled[key] = compiler.compile(
-                *(self.source, self.name, self.flags, expressions, self.headers), **opts
-            )
+            compiler: Any = gpu if target == "cuda" else cpu
+            inputs = self.source, self.name, self.flags, expressions, self.headers
+            options = {"checked": True} if checked else {}
+            self._compiled[key] = compiler.compile(*inputs, **options)
         return self._compiled[key]
 
     def compiled_for(self, target: str, expression: str, checked: bool = False) -> Any:
@@ -208,16 +197,9 @@ class Cell:
         compiled = self.compiled_for(target, expression, checked)
         if self.isolated and not checked:
             expressions = self._together(expression)
-            return isolated.make_launcher(
-                self, target, expressions, expression, params, self.timeout
-            )
-        return compiled.launcher(
-            expression, params, timeout=self.timeout, inplace=self.inplace
-        )
-
-    def _report(self, compiled: Any) -> str:
-        origin = "from the cache" if compiled.cached else "compiled"
-        return f"{compiled.report} · {origin} in {self.milliseconds:.0f} ms"
+            return isolated.make_launcher(self, target, expressions, expression, params)
+        options = {"timeout": self.timeout, "inplace": self.inplace}
+        return compiled.launcher(expression, params, **options)
 
     def refresh(self) -> None:
         """Compile again if an included header of the session has changed."""
@@ -293,11 +275,9 @@ class Kernel:
         except ArgumentError as error:
             raise error.with_traceback(None) from None
         launch = self._launch(shape)
-        try:
+        with contextlib.suppress(Exception):
             if len(self._configs) < CACHED_CONFIGS:
                 self._configs[key] = launch
-        except Exception:
-            pass
         return launch
 
     def at(self, key: Any) -> Launch | Kernel:
@@ -412,27 +392,24 @@ class Kernel:
                 try:
                     array = first_array(value)
                 except ArgumentError as error:
-                    parameter = f"{self.__name__}: {self.params[i]}"
-                    raise ArgumentError(f"{parameter}: {error}") from None
+                    text = f"{self.__name__}: {self.params[i]}: {error}"
+                    raise ArgumentError(text) from None
                 if array is None:
                     continue
                 device = array.device_type
             target = self.module.target
             if target and device != target:
                 names = {"cpu": "the CPU", "cuda": "the GPU"}
-                raise ArgumentError(
-                    f"{self.__name__}: {self.params[i]} is on {names[device]}, and "
-                    f"the cell was compiled for {names[target]}: move it, or leave "
-                    f"the choice to the arrays"
-                )
+                place = f"{self.__name__}: {self.params[i]} is on {names[device]}"
+                cause = f"and the cell was compiled for {names[target]}"
+                cure = "move it, or leave the choice to the arrays"
+                raise ArgumentError(f"{place}, {cause}: {cure}")
             return device
         return self.module.default
 
     def __call__(self, *args: Any) -> None:
-        raise ArgumentError(
-            f"{self.__name__} is a kernel: launch it with "
-            f"{self.__name__}[grid, block](...)"
-        )
+        cure = f"launch it with {self.__name__}[grid, block](...)"
+        raise ArgumentError(f"{self.__name__} is a kernel: {cure}")
 
     def __repr__(self) -> str:
         return f"<kernel {self.signature}>"
@@ -474,7 +451,8 @@ class Launch:
         if expected is not None and kernel.target_of(args) == "cuda":
             trial.compare(kernel, args, expected)
         if module.check:
-            print(f"{kernel.__name__}: {trial.describe_check(kernel)}")
+            text = f"checked in {len(trial.ORDERS)} orders of threads"
+            print(f"{kernel.__name__}: {text}: {how_many(module.finding_count)}")
         if module.time:
             print(trial.time_launches(kernel, self, args))
 

@@ -8,6 +8,7 @@ functions. An unknown address stays unchanged.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from .cpu import arena
 from .structs import CScalar, StructLayout, find_scalar, member_of
 
 MOST = 10_000  # lists with more elements are not searched for an address
+Slot = tuple[Param, np.ndarray]
 
 
 @dataclass
@@ -114,25 +116,19 @@ def take_back(binder: Binder, reached: Reached, copies: arena.Arena) -> None:
     for param, array in reached.lists:
         original = arena.view_memory(array.address, array.nbytes)
         if copies.memory_of(array) != original:
-            raise ArgumentError(
-                f"{binder.kernel}: {param}: the kernel wrote into a copy of the list, "
-                f"and the list does not change: pass an array (of addresses, or a "
-                f"structured one)"
-            )
+            text = f"{binder.kernel}: {param}: the kernel wrote into a copy of the list"
+            cure = "pass an array (of addresses, or a structured one)"
+            raise ArgumentError(f"{text}, and the list does not change: {cure}")
 
 
-def _list_slots(
-    data: memoryview, layout: StructLayout
-) -> Iterator[tuple[Param, np.ndarray]]:
+def _list_slots(data: memoryview, layout: StructLayout) -> Iterator[Slot]:
     """Yield each address member of an array of structs, and a view of its values."""
     count = len(data) // layout.size
     for offset, param in layout.pointers if count else ():
         yield param, np.ndarray(count, "<u8", data, offset, (layout.size,))
 
 
-def _replace(
-    data: memoryview, layout: StructLayout, spans: Sequence[tuple[int, int, int]]
-) -> None:
+def _replace(data: memoryview, layout: StructLayout, spans: Sequence[Any]) -> None:
     for _, values in _list_slots(data, layout):
         old, done = values.copy(), np.zeros(values.size, bool)
         # The address one past the end of an array belongs to that array, unless another
@@ -159,11 +155,10 @@ def _find_unknown(
             if not address or any(_has(one, address) for one in known_arrays):
                 continue
             visible = _list_visible() if visible is None else visible
-            for array in visible:
-                if _has(array, address):
-                    known_arrays.append(array)
-                    yield member_of(inner, param), array
-                    break
+            array = next((one for one in visible if _has(one, address)), None)
+            if array is not None:
+                known_arrays.append(array)
+                yield member_of(inner, param), array
 
 
 def _has(array: Array, address: int) -> bool:
@@ -182,12 +177,10 @@ def _list_visible() -> list[Array]:
         frame = frame.f_back
     arrays = []
     for value in by_id.values():
-        try:
+        with contextlib.suppress(ArgumentError):
             array = describe(value)
-        except ArgumentError:
-            continue
-        if array is not None and array.device_type == "cpu" and array.contiguous:
-            arrays.append(array)
+            if array is not None and array.device_type == "cpu" and array.contiguous:
+                arrays.append(array)
     return sorted(arrays, key=lambda one: -one.nbytes)
 
 

@@ -71,10 +71,8 @@ def for_cpu(flags: Sequence[str]) -> list[str]:
         elif _GXX.fullmatch(flag):
             selected.append(flag)
         else:
-            raise ArgumentError(
-                f"{flag!r} is not a flag of cells, which accept -DNAME=value, "
-                f"-I folder, -O3, -W... and NVRTC's flags"
-            )
+            known = "which accept -DNAME=value, -I folder, -O3, -W... and NVRTC's flags"
+            raise ArgumentError(f"{flag!r} is not a flag of cells, {known}")
     return selected
 
 
@@ -160,18 +158,11 @@ def _stored_path(source, arch, flags, expressions, headers) -> Path:
     options = nvrtc.default_options(arch, flags)
     folders = [flag[2:] for flag in nvrtc.translate(flags) if flag.startswith("-I")]
     texts = [source, *headers.values()]
-    files = list_includes(
-        "\n".join(texts), [os.getcwd(), *folders, str(build.KERNELS), str(COMMON)]
-    )
+    folders = [os.getcwd(), *folders, str(build.KERNELS), str(COMMON)]
+    files = list_includes("\n".join(texts), folders)
     parts = [
-        *(
-            str(nvrtc.nvrtc_version()),
-            keys.hash_sources(*keys.CELL),
-            source,
-            arch,
-            *options,
-        ),
-        *("expressions", *expressions, "headers"),
+        *(str(nvrtc.nvrtc_version()), keys.hash_sources(*keys.CELL), source, arch),
+        *(*options, "expressions", *expressions, "headers"),
         *(f"{key}\1{text}" for key, text in sorted(headers.items())),
         *("files", *(f"{file}\1{file.read_text(errors='replace')}" for file in files)),
     ]
@@ -184,23 +175,17 @@ def _read(path: Path) -> CompiledProgram | None:
         head, _, code = path.read_bytes().partition(b"\n")
         header = json.loads(head)
         cubin, ptx = header.pop("sizes")
-        numbers = header.pop("usage")
+        usage = {kernel: Usage(**one) for kernel, one in header.pop("usage").items()}
         if len(code) != cubin + ptx:
             return None
-        usage = {kernel: Usage(**values) for kernel, values in numbers.items()}
-        return CompiledProgram(
-            code[:cubin], code[cubin:].decode(), usage=usage, **header
-        )
+        parts = code[:cubin], code[cubin:].decode()
+        return CompiledProgram(*parts, usage=usage, **header)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _write(path: Path, program: CompiledProgram) -> None:
     ptx = program.ptx.encode()
-    header = {
-        **{"sizes": [len(program.cubin), len(ptx)], "lowered": dict(program.lowered)},
-        "log": program.log,
-        **{"usage": {kernel: asdict(u) for kernel, u in program.usage.items()}},
-        "seconds": program.seconds,
-    }
+    header = asdict(program) | {"sizes": [len(program.cubin), len(ptx)]}
+    del header["cubin"], header["ptx"]
     store.write(path, json.dumps(header).encode() + b"\n" + program.cubin + ptx)

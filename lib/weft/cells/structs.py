@@ -137,11 +137,9 @@ def _make_table() -> dict[str, CScalar]:
     table: dict[str, CScalar] = {}
 
     def add(names: str, code: str, dtypes: str, kind: str = "int") -> None:
-        size = struct.calcsize(code)
+        size, allowed = struct.calcsize(code), tuple(dtypes.split())
         for name in names.split(","):
-            table[name] = CScalar(
-                name, code, 1, size, size, tuple(dtypes.split()), kind
-            )
+            table[name] = CScalar(name, code, 1, size, size, allowed, kind)
 
     # torch has few unsigned types, so arrays of signed types are accepted for them. Any
     # one-byte type is accepted for any other.
@@ -153,11 +151,8 @@ def _make_table() -> dict[str, CScalar]:
     add("int,int32_t", "i", "int32")
     add("unsigned int,uint32_t,uint", "I", "uint32 int32")
     add("long,long long,int64_t,ptrdiff_t,intptr_t", "q", "int64")
-    add(
-        "unsigned long,unsigned long long,uint64_t,size_t,uintptr_t,ulong",
-        "Q",
-        "uint64 int64",
-    )
+    add("unsigned long,unsigned long long,ulong", "Q", "uint64 int64")
+    add("uint64_t,size_t,uintptr_t", "Q", "uint64 int64")
     add("float", "f", "float32", "float")
     add("double", "d", "float64", "float")
     add("half,__half", "e", "float16", "half")
@@ -202,11 +197,6 @@ class Member:
     kind: CScalar | None
     inner: StructLayout | None
 
-    @property
-    def count(self) -> int:
-        """The total number of elements."""
-        return math.prod(self.extents)
-
 
 @dataclass(frozen=True)
 class StructLayout:
@@ -224,7 +214,7 @@ class StructLayout:
         for member in self.members:
             inner = member.inner.pointers if member.inner else ()
             inner = ((0, member.param),) if member.param.pointer else inner
-            for i in range(member.count):
+            for i in range(math.prod(member.extents)):
                 start = member.offset + i * member.size
                 offsets += [(start + at, param) for at, param in inner]
         return tuple(offsets)
@@ -303,7 +293,7 @@ def describe_misfit(layout: StructLayout, dtype: np.dtype) -> str:
 
 def _member_misfit(member: Member, name: str, field: np.dtype) -> str:
     """Describe how one member differs from a field of the dtype."""
-    size, base = member.size * member.count, field.base
+    size, base = member.size * math.prod(member.extents), field.base
     if field.itemsize != size:
         return f"{member.param} has {size} bytes, {name} {field.itemsize}"
     if member.inner:
@@ -340,15 +330,13 @@ def _make_layout(
         inner = None if param.pointer else known.get(param.type.split("::")[-1])
         slot = (kind.size, kind.align) if kind else (8, 8) if param.pointer else None
         slot = (inner.size, inner.align) if inner and not kind else slot
-        lengths = re.findall(r"\[([^\]]*)\]", brackets)
-        extents = [numbers_of(length, numbers) for length in lengths]
+        extents = extents_of(brackets, numbers)
         if slot is None or None in extents:
             return None
         size, align = slot
         end += -end % align
-        one = Member(param, end, size, tuple(extents), kind, None if kind else inner)
-        members.append(one)
-        end += size * one.count
+        members.append(Member(param, end, size, extents, kind, None if kind else inner))
+        end += size * math.prod(extents)
         widest = max(widest, align)
     return _align_layout(StructLayout("", max(end, 1), widest, tuple(members)), widest)
 
@@ -443,6 +431,12 @@ def numbers_of(text: str, known: dict[str, int]) -> int | None:
         return _evaluate(ast.parse(text, mode="eval").body, known)
     except (SyntaxError, ValueError, KeyError, ZeroDivisionError, OverflowError):
         return None
+
+
+def extents_of(brackets: str, known: dict[str, int]) -> tuple[int | None, ...]:
+    """Evaluate the lengths of an array's dimensions, such as "[4][N]"."""
+    lengths = re.findall(r"\[([^\]]*)\]", brackets)
+    return tuple(numbers_of(length, known) for length in lengths)
 
 
 def _evaluate(node: ast.expr, known: dict[str, int]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +13,10 @@ import torch
 
 from ..base.errors import KernelError, KernelFault
 from ..csource import scanner
-from ..report.text import how_many
 from ..timing import time_call
 from . import output
 from .arguments import Array, Binder, describe, list_held_arrays
+from .arrays import decode_bfloat16
 from .cpu import watched
 
 if TYPE_CHECKING:
@@ -49,21 +50,20 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     binder = Binder(kernel.__name__, kernel.params, kernel.module.text())
     bound = binder.bind(args)
     hosts = _to_host(args, bound)
-    compiled = kernel.module.compiled_for("cpu", kernel.expression, checked=True)
+    module, subject = kernel.module, (kernel.expression, kernel.params)
+    compiled = module.compiled_for("cpu", kernel.expression, checked=True)
     rounding = 0.0
-    if re.search(r"\batomic\w+\s*\(", scanner.blank_comments(kernel.module.source)):
+    if re.search(r"\batomic\w+\s*\(", scanner.blank_comments(module.source)):
         rounding = ATOMIC_ROUNDING
     results, counts = {}, []
     for name, order in ORDERS.items():
-        launcher = compiled.afresh().launcher(
-            kernel.expression, kernel.params, timeout=kernel.module.timeout
-        )
+        launcher = compiled.afresh().launcher(*subject, timeout=module.timeout)
         shape = launch.grid, launch.block, launch.shared
         launcher.watch = kernel._watch
         results[name] = launcher.results(*shape, hosts, order)
         counts.append(kernel._seen.count)
-        watched.tell(kernel.module, kernel._seen)
-    kernel.module.finding_count = max(counts)
+        watched.tell(module, kernel._seen)
+    module.finding_count = max(counts)
     pointers = [(p, v) for p, v in zip(kernel.params, bound) if p.pointer]
     if launcher.reached is not None:
         pointers += zip(launcher.reached.params, launcher.reached.arrays)
@@ -88,12 +88,6 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     ]
 
 
-def describe_check(kernel: Kernel) -> str:
-    """Describe the result of check() in a few words."""
-    findings = how_many(kernel.module.finding_count)
-    return f"checked in {len(ORDERS)} orders of threads: {findings}"
-
-
 def compare(kernel: Kernel, args: Sequence[Any], reference: Sequence[Any]) -> None:
     """Compare a launch's results on the GPU with check()'s results on the CPU.
 
@@ -111,11 +105,9 @@ def compare(kernel: Kernel, args: Sequence[Any], reference: Sequence[Any]) -> No
         result = _view_numbers(host.numpy().tobytes(), array)
         index = _find_different(result, expected, TARGET_ROUNDING)
         if index is not None:
-            raise KernelFault(
-                f"{kernel.__name__}: {param.name}[{index}] is {result[index]} on the "
-                f"GPU and {expected[index]} on the CPU",
-                kernel.__name__,
-            )
+            both = f"{result[index]} on the GPU and {expected[index]} on the CPU"
+            text = f"{kernel.__name__}: {param.name}[{index}] is {both}"
+            raise KernelFault(text, kernel.__name__)
 
 
 def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
@@ -130,25 +122,17 @@ def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
     prints = getattr(launcher, "prints", False)
     if prints:
         launcher.prints = False
-
-    def call() -> None:
-        launcher(*shape, copies)
-
     state = kernel.module.state
     contents = state.contents() if state.variables else {}
     with output.capture_output(prints, shown=False):
-        timing, samples, calls = _time_call(call, target)
+        timing, samples, calls = _time_call(partial(launcher, *shape, copies), target)
     if contents:
         state.restore(contents)
-    text = (
-        f"{kernel.__name__}: {_time(timing.median)} a launch ({_time(timing.low)} to "
-        f"{_time(timing.high)}; {samples} x {calls}, {timing.timer})"
-    )
-    if not kernel.module.check:
-        text += " · unchecked (--check)"
-    if target == "cpu":
-        text += " · simulated: not a prediction for a GPU"
-    return text
+    median, low, high = map(_time, (timing.median, timing.low, timing.high))
+    details = f"{low} to {high}; {samples} x {calls}, {timing.timer}"
+    text = f"{kernel.__name__}: {median} a launch ({details})"
+    text += " · unchecked (--check)" * (not kernel.module.check)
+    return text + " · simulated: not a prediction for a GPU" * (target == "cpu")
 
 
 def _time_call(call: Callable[[], None], target: str) -> tuple[Any, int, int]:
@@ -172,8 +156,7 @@ def _time_call(call: Callable[[], None], target: str) -> tuple[Any, int, int]:
 def _view_numbers(data: bytes, array: Array) -> np.ndarray:
     """Return the bytes of an array's content as numbers of its dtype."""
     if array.dtype == "bfloat16":
-        bits = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
-        return bits.view(np.float32)
+        return decode_bfloat16(data)
     owner = array.owner
     dtype = owner.dtype if isinstance(owner, np.ndarray) else np.dtype(array.dtype)
     return np.frombuffer(data, dtype)
@@ -182,10 +165,8 @@ def _view_numbers(data: bytes, array: Array) -> np.ndarray:
 def _find_different(a: np.ndarray, b: np.ndarray, rounding: float) -> int | None:
     """Return the index of the first element that differs; NaN equals NaN."""
     if a.dtype.kind not in "fc" or not rounding:
-        equal = a.view(np.uint8).reshape(a.size, -1) == b.view(np.uint8).reshape(
-            b.size, -1
-        )
-        differs = ~equal.all(axis=1) if a.size else np.zeros(0, bool)
+        left, right = (x.view(np.uint8).reshape(x.size, -1) for x in (a, b))
+        differs = (left != right).any(axis=1) if a.size else np.zeros(0, bool)
         if a.dtype.kind in "fc":
             differs &= ~(np.isnan(a) & np.isnan(b))
     else:

@@ -25,7 +25,7 @@ from ..csource import scanner, signature
 from ..csource.signature import Param
 from . import structs
 from .arguments import Binder
-from .arrays import describe
+from .arrays import decode_bfloat16, describe
 from .structs import CScalar, find_scalar
 
 
@@ -101,8 +101,7 @@ class Variable:
         assert self.kind
         shape += (self.kind.count,) if self.kind.count > 1 else ()
         if self.kind.kind == "bfloat16":
-            bits = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
-            values = bits.view(np.float32).reshape(shape)
+            values = decode_bfloat16(data).reshape(shape)
             values.flags.writeable = False
         else:
             values = np.frombuffer(data, self.kind.dtypes[0]).reshape(shape)
@@ -116,12 +115,10 @@ class Variable:
             raise self._error("its lengths could not be evaluated")
         if first == (None,):
             return (size // max(one * math.prod(inner), 1), *inner)  # type: ignore
-        if one * math.prod(self.extents) != size:  # type: ignore
-            raise self._error(
-                f"it has {size} bytes, but its type "
-                f"has {one * math.prod(self.extents)}: "  # type: ignore
-                f"write the type without a macro"
-            )
+        expected = one * math.prod(self.extents)  # type: ignore
+        if expected != size:
+            text = f"it has {size} bytes, but its type has {expected}"
+            raise self._error(f"{text}: write the type without a macro")
         return self.extents  # type: ignore
 
     def _encode_array(
@@ -129,13 +126,10 @@ class Variable:
     ) -> bytes:
         host = _on_host(value)
         if self.layout:
-            misfit = (
-                structs.describe_misfit(self.layout, host.dtype)
-                if host.dtype.fields
-                else ""
-            )
-            if misfit or not host.dtype.fields:
-                raise self._error(misfit or f"expects a structured array, not {dtype}")
+            if not host.dtype.fields:
+                raise self._error(f"expects a structured array, not {dtype}")
+            if misfit := structs.describe_misfit(self.layout, host.dtype):
+                raise self._error(misfit)
             self._check_shape(actual, shape)
             return host.tobytes()
         assert self.kind
@@ -157,10 +151,8 @@ class Variable:
         if not isinstance(value, (list, tuple)) or len(value) != shape[0]:
             is_list = isinstance(value, (list, tuple))
             description = f"a list of {len(value)}" if is_list else shorten_repr(value)
-            raise self._error(
-                f"expects an array of shape {shape}, or {shape[0]} values in a list; "
-                f"got {description}"
-            )
+            expected = f"an array of shape {shape}, or {shape[0]} values in a list"
+            raise self._error(f"expects {expected}; got {description}")
         for one in value:
             yield from self._flatten(one, shape[1:])
 
@@ -168,10 +160,8 @@ class Variable:
         if self.layout:
             data = bytes(Binder("variable", [self.param], self.text).bind([value])[0])
             if len(data) != self.layout.size:
-                raise self._error(
-                    f"{self.layout.name} has {self.layout.size} bytes, but "
-                    f"{len(data)} are given"
-                )
+                text = f"{self.layout.name} has {self.layout.size} bytes"
+                raise self._error(f"{text}, but {len(data)} are given")
             return data
         assert self.kind
         try:
@@ -208,15 +198,9 @@ def _struct_dtype(layout: structs.StructLayout) -> np.dtype:
             one = "uint16" if is_bits else member.kind.dtypes[0]
             extents += (member.kind.count,) if member.kind.count > 1 else ()
         formats.append((one, extents) if extents else one)
-    members = layout.members
-    return np.dtype(
-        {
-            "names": [m.param.name for m in members],
-            "formats": formats,
-            "offsets": [m.offset for m in members],
-            "itemsize": layout.size,
-        }
-    )
+    names = [m.param.name for m in layout.members]
+    fields = {"names": names, "formats": formats, "itemsize": layout.size}
+    return np.dtype(fields | {"offsets": [m.offset for m in layout.members]})
 
 
 # ---- reading declarations ------------------------------------------------------
@@ -231,7 +215,9 @@ def parse(texts: Sequence[str], flags: Sequence[str] = ()) -> dict[str, Variable
 
     This includes variables in namespaces, but not in functions, classes or templates.
     """
-    full_text = "\n".join([*_define_lines(flags), *texts])
+    values = re.findall(r"-D\s*(\w+)=(\S+)", " ".join(flags))  # as in -DTILE=16
+    lines = [f"#define {name} {value}" for name, value in values]
+    full_text = "\n".join([*lines, *texts])
     variables: dict[str, Variable] = {}
     for text in texts:
         if _QUALIFIER.search(text):
@@ -243,12 +229,6 @@ def parse(texts: Sequence[str], flags: Sequence[str] = ()) -> dict[str, Variable
 def list_settable(texts: Sequence[str]) -> tuple[str, ...]:
     """List the C++ names of the variables that Python can set."""
     return tuple(v.qualified for v in parse(texts).values() if not v.refusal)
-
-
-def _define_lines(flags: Sequence[str]) -> Iterator[str]:
-    """Yield flags such as -DTILE=16 as #define lines."""
-    for flag in re.findall(r"-D\s*(\w+=\S+)", " ".join(flags)):
-        yield f"#define {flag.replace('=', ' ', 1)}"
 
 
 def _list_variables(source: str, full_text: str) -> Iterator[Variable]:
@@ -269,16 +249,12 @@ def _list_variables(source: str, full_text: str) -> Iterator[Variable]:
         if "(" in head or _NOT_OURS.search(code[start : match.end()] + head):
             continue
         const = bool(re.search(r"\bconst(?:expr)?\b", head))
-        for base, stars, name, brackets in structs.list_declarators(
-            _NO_TYPE.sub(" ", text)
-        ):
+        declarators = structs.list_declarators(_NO_TYPE.sub(" ", text))
+        for base, stars, name, brackets in declarators:
             if name == "?":
                 continue
             param = signature.declare(f"{base} {stars}", name, aliases)
-            extents = tuple(
-                structs.numbers_of(length, numbers)
-                for length in re.findall(r"\[([^\]]*)\]", brackets)
-            )
+            extents = structs.extents_of(brackets, numbers)
             yield Variable(param, scope, extents, const, full_text)
 
 
@@ -345,16 +321,11 @@ class VariableState:
         cell = self._cell
         if name in cell.signatures:
             return AttributeError(f"{name} is a kernel: it cannot be set")
-        return AttributeError(
-            f"{cell.name} has no __device__ or __constant__ variable '{name}'"
-            f"{self.near(name)}; it has {', '.join(self.variables) or 'none'}"
-        )
-
-    def near(self, name: str) -> str:
-        """Return a hint in parentheses with the name probably meant, or ""."""
-        names = [*self._cell.signatures, *self.variables]
+        names = [*cell.signatures, *self.variables]
         close = difflib.get_close_matches(name, names, 1, 0.5)
-        return f" (did you mean {close[0]}?)" if close else ""
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        text = f"{cell.name} has no __device__ or __constant__ variable '{name}'{hint}"
+        return AttributeError(f"{text}; it has {', '.join(self.variables) or 'none'}")
 
     def _variable(self, name: str) -> Variable:
         variable = self.variables.get(name)

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..base.arrays import Guarded, compare
 from ..base.errors import ArgumentError, KernelFault, Mismatch
 from ..base.style import SHARED
+from ..base.text import count_things
 from ..base.tracebacks import message_first
 from ..cells import OrderDependence
 from . import plan
@@ -44,17 +45,15 @@ class Verdict:
     runs: int
     worst: float
     sizes: list[Sizes] = field(default_factory=list)
-    shapes: list[tuple[tuple[int, ...], tuple[int, int, int]]] = field(
-        default_factory=list
-    )
+    shapes: list[tuple[Any, tuple[int, int, int]]] = field(default_factory=list)
     orders: int = 1
 
     def __str__(self) -> str:
-        parts = [_count(self.runs, "run")]
+        parts = [count_things(self.runs, "run")]
         if self.sizes and self.sizes[0]:
-            parts.append(_count(len(self.sizes), "size"))
+            parts.append(count_things(len(self.sizes), "size"))
         if self.shapes:
-            parts.append(_count(len({b for _, b in self.shapes}), "block shape"))
+            parts.append(count_things(len({b for _, b in self.shapes}), "block shape"))
         if self.orders > 1:
             parts.append(f"{self.orders} orders of threads")
         error = f"largest error {self.worst:.2f} of its bound"
@@ -130,20 +129,18 @@ def check(
     """
     launched = any(x is not None for x in (block, grid, launch))
     runners = make_runners(kernel, bool(outputs or inout), device, launched, watched)
-    problem = _make_problem(
-        runners[0],
-        reference,
-        *(outputs or {}, inputs or {}, inout or {}, values or {}),
-        dtypes or {},
-    )
+    options = {"outputs": outputs, "inputs": inputs, "inout": inout, "dtypes": dtypes}
+    problem = _make_problem(runners[0], reference, options, values or {})
     problem.terms, problem.bound, problem.data = terms, bound, data or {}
     problem.seed = seed
-    _no_number_for_a_bound(bound)
+    if bound is not None and not callable(bound):
+        expected = "a function of inputs, sizes and want"
+        cure = "or give the number of roundings as terms="
+        raise ArgumentError(f"bound={bound!r}: expected {expected}; {cure}")
+    shape = sizes, block, grid, launch, shared, first
     verdicts = []
     for runner in runners:
-        cases = plan.plan_cases(
-            problem, runner, sizes, block, grid, launch, shared, first
-        )
+        cases = plan.plan_cases(problem, runner, *shape)
         with message_first(getattr(runner, "function", None)):
             verdicts.append(_check(problem, runner, cases, timeout))
     return _join_verdicts(verdicts)
@@ -155,68 +152,45 @@ def check(
 def _make_problem(
     runner: Runner,
     reference: Any,
-    outputs: Mapping[str, Any],
-    inputs: Mapping[str, Any],
-    inout: Mapping[str, Any],
+    options: Mapping[str, Mapping[str, Any] | None],
     values: Mapping[str, Any],
-    dtypes: Mapping[str, Any],
 ) -> Problem:
     if not callable(reference):
-        raise ArgumentError(
-            f"the reference must be a function of the inputs, not {reference!r}"
-        )
-    options = {"outputs": outputs, "inputs": inputs, "inout": inout, "dtypes": dtypes}
-    groups = spoken_of(options)
+        text = f"the reference must be a function of the inputs, not {reference!r}"
+        raise ArgumentError(text)
+    outputs, inputs, inout = groups = spoken_of(options)
     names = [n for group in (*groups, values) for n in group]
-    repeats = sorted({n for n in names if names.count(n) > 1})
+    repeats = ", ".join(sorted({n for n in names if names.count(n) > 1}))
     if repeats:
-        raise ArgumentError(
-            f"{', '.join(repeats)}: given twice, as input and as output?"
-        )
+        raise ArgumentError(f"{repeats}: given twice, as input and as output?")
+    parameters = list(runner.parameters)  # a ReturningRunner has none
     if isinstance(runner, ReturningRunner):
-        parameters: list[str] = []
         if not inputs:
-            raise ArgumentError(
-                f"{runner.name}: describe its inputs, e.g. "
-                f'inputs={{"a": ("m", "n")}}; a kernel needs outputs= as well'
-            )
-    else:
-        parameters = list(runner.parameters)
-        unknown = [n for n in names if n not in parameters]
-        if unknown:
-            raise ArgumentError(
-                f"{runner.name} has no parameter {', '.join(unknown)}; it has "
-                f"{', '.join(parameters) or 'none'}"
-            )
-        if not outputs and not inout:
-            raise ArgumentError(
-                f"{runner.name} is a kernel: describe its outputs, e.g. "
-                f'outputs={{"{(parameters or ["c"])[0]}": ("m", "n")}}'
-            )
+            cure = 'inputs={"a": ("m", "n")}; a kernel needs outputs= as well'
+            raise ArgumentError(f"{runner.name}: describe its inputs, e.g. {cure}")
+    elif unknown := ", ".join(n for n in names if n not in parameters):
+        known = ", ".join(parameters) or "none"
+        raise ArgumentError(f"{runner.name} has no parameter {unknown}; it has {known}")
+    elif not outputs and not inout:
+        example = f'outputs={{"{(parameters or ["c"])[0]}": ("m", "n")}}'
+        cure = f"describe its outputs, e.g. {example}"
+        raise ArgumentError(f"{runner.name} is a kernel: {cure}")
     unnamed = [n for n in parameters if n not in names]
     dimensions = [s for g in groups for spec in g.values() for s in spec.symbols]
     symbols = list(dict.fromkeys(unnamed + dimensions))
     return Problem(reference, *groups, dict(values), symbols)
 
 
-def _no_number_for_a_bound(bound: Any) -> None:
-    if bound is not None and not callable(bound):
-        raise ArgumentError(
-            f"bound={bound!r}: expected a function of inputs, sizes and want; or give "
-            f"the number of roundings as terms="
-        )
-
-
 # ---- the runs ----------------------------------------------------------------------
 
 
-def _check(
-    problem: Problem,
-    runner: Runner,
-    cases: list[Case],
-    timeout: float,
-) -> Verdict:
+def _check(problem: Problem, runner: Runner, cases: list, timeout: float) -> Verdict:
     """Run every case; if one fails, raise the error that refuse_run() returns."""
+
+    def again(number: int, order: str, case: Case | None = None) -> Attempt:
+        next_trial = problem.prepare(runner, *(case or cases[number]), number)
+        return _run_case(problem, runner, next_trial, order, timeout)
+
     runs, worst = 0, 0.0
     passed: list[Attempt] = []
     for index, (sizes, shape) in enumerate(cases):
@@ -224,12 +198,6 @@ def _check(
         for order in runner.orders:
             attempt = _run_case(problem, runner, trial, order, timeout)
             if attempt.error is not None:
-
-                def again(number: int, order: str, case: Case | None = None) -> Attempt:
-                    case = cases[number] if case is None else case
-                    next_trial = problem.prepare(runner, *case, number)
-                    return _run_case(problem, runner, next_trial, order, timeout)
-
                 error = refuse_run(problem, runner, attempt, passed, len(cases), again)
                 raise error from attempt.error.__cause__
             runs, worst = runs + 1, max(worst, attempt.worst)
@@ -297,16 +265,12 @@ def _run_function(
         pool = arrays | trial.values | trial.sizes
         result = call(runner.function, arrays, pool, copies=False)
     if result is None:
-        raise ArgumentError(
-            f"{runner.name} returns None: return the result, or name with outputs= "
-            f"the parameters that it writes into"
-        )
+        cure = "or name with outputs= the parameters that it writes into"
+        raise ArgumentError(f"{runner.name} returns None: return the result, {cure}")
     got = name_results(result, None, runner.name)
     if set(got) != set(trial.want):
-        raise ArgumentError(
-            f"{runner.name} returns {', '.join(got)}, but the reference "
-            f"returns {', '.join(trial.want)}"
-        )
+        expected = f"but the reference returns {', '.join(trial.want)}"
+        raise ArgumentError(f"{runner.name} returns {', '.join(got)}, {expected}")
     for name, array in guarded.items():
         array.verify_untouched(name)
     attempt.got = got
@@ -321,9 +285,7 @@ def _refuse_fault(runner: Runner, error: Exception) -> Mismatch:
     if findings:
         matches = [f for f in findings if f.text in str(error)]
         # Races are listed after the fault that ended the launch.
-        finding = (matches or findings)[-1]
-        facts |= {"kind": finding.kind, "array": finding.array, "index": finding.index}
-        facts |= {"pattern": finding.pattern}
+        facts |= _list_facts((matches or findings)[-1])
     text = str(error).removeprefix(f"{runner.name}: ")
     mismatch = Mismatch(text, report=report, **facts)
     mismatch.__cause__ = error
@@ -335,25 +297,16 @@ def _refuse_findings(findings: Any, report: Any) -> Mismatch:
     first = findings[0]
     times = sum(f.count for f in findings)
     text = first.text + f"; {times} times in total" * (times > 1)
-    facts = {"block": first.block, "thread": first.thread, "array": first.array}
-    facts |= {"index": first.index, "kind": first.kind, "pattern": first.pattern}
+    facts = {"block": first.block, "thread": first.thread, **_list_facts(first)}
     return Mismatch(text, **facts, report=report)
+
+
+def _list_facts(finding: Any) -> dict[str, Any]:
+    return {n: getattr(finding, n) for n in ("array", "index", "kind", "pattern")}
 
 
 def _join_verdicts(verdicts: list[Verdict]) -> Verdict:
     """Join the verdicts of the CPU and a GPU into one."""
-    if len(verdicts) == 1:
-        return verdicts[0]
-    first = verdicts[0]
-    return Verdict(
-        " and ".join(v.name for v in verdicts),
-        sum(v.runs for v in verdicts),
-        max(v.worst for v in verdicts),
-        first.sizes,
-        first.shapes,
-        first.orders,
-    )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+    name = " and ".join(v.name for v in verdicts)
+    runs, worst = sum(v.runs for v in verdicts), max(v.worst for v in verdicts)
+    return replace(verdicts[0], name=name, runs=runs, worst=worst)

@@ -38,12 +38,9 @@ def by_name(function: Callable[..., Any], pool: Mapping[str, Any]) -> Any:
     parameters = names_of(function)
     if parameters is None:
         raise ArgumentError(f"{_name(function)} has no parameters that have names")
-    missing = [n for n in parameters if n not in pool]
-    if missing:
-        raise ArgumentError(
-            f"{_name(function)} requires {', '.join(missing)}; available: "
-            f"{', '.join(pool) or 'nothing'}"
-        )
+    if missing := ", ".join(n for n in parameters if n not in pool):
+        known = ", ".join(pool) or "nothing"
+        raise ArgumentError(f"{_name(function)} requires {missing}; available: {known}")
     return function(**{n: pool[n] for n in parameters})
 
 
@@ -115,10 +112,8 @@ def parse_spec(name: str, value: Any, dtypes: Mapping[str, Any]) -> Spec:
     elif isinstance(value, int) or callable(value):
         value = (value,)
     if not isinstance(value, (tuple, list)):
-        raise ArgumentError(
-            f'{name}: expected a shape such as ("m", "n"), "int32[n]" or an array, not '
-            f"{value!r}"
-        )
+        expected = 'a shape such as ("m", "n"), "int32[n]" or an array'
+        raise ArgumentError(f"{name}: expected {expected}, not {value!r}")
     for dim in value:
         if isinstance(dim, str):
             try:
@@ -132,9 +127,7 @@ def spoken_of(options: Mapping[str, Any]) -> list[dict[str, Spec]]:
     """Return the outputs, inputs and inout arrays of check()'s options, by name."""
     dtypes = options.get("dtypes") or {}
     kinds = (options.get(kind) or {} for kind in ("outputs", "inputs", "inout"))
-    return [
-        {n: parse_spec(n, value, dtypes) for n, value in kind.items()} for kind in kinds
-    ]
+    return [{n: parse_spec(n, v, dtypes) for n, v in kind.items()} for kind in kinds]
 
 
 def _split(text: str) -> list[str]:
@@ -213,9 +206,7 @@ class LaunchShape:
     block: tuple[int, int, int]
     shared: int = 0
     plain: bool = False
-    like: Callable[[Sizes], LaunchShape] | None = field(
-        default=None, compare=False, repr=False
-    )
+    like: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"grid {shorten_shape(self.grid)}, block {shorten_shape(self.block)}"
@@ -226,9 +217,8 @@ Case = tuple[Sizes, LaunchShape | None]
 
 def list_blocks(block: Any, dims: int) -> list[tuple[int, int, int]]:
     """List the blocks to try: the given block or blocks, or the default ones."""
-    if block is None:
-        return [make_three(b) for b in BLOCKS[dims]]
-    return [make_three(b) for b in (block if isinstance(block, list) else [block])]
+    blocks = block if isinstance(block, list) else [block]
+    return [make_three(b) for b in (BLOCKS[dims] if block is None else blocks)]
 
 
 def make_three(given: Any) -> tuple[int, int, int]:
@@ -248,9 +238,8 @@ def cover_elements(
     dims: the number of thread axes that the kernel uses; the remaining array axes are
     flattened into the last one.
     """
-    axes = list(shape[::-1]) or [1]
-    head, trailing = axes[: dims - 1], axes[dims - 1 :]
-    lengths = [*head, math.prod(trailing)]
+    axes = shape[::-1]
+    lengths = [*axes[: dims - 1], math.prod(axes[dims - 1 :])]
     lengths += [1] * (3 - len(lengths))
     grid = tuple(max(1, divide_up(n, b)) for n, b in zip(lengths, block))
     return LaunchShape(grid, block, plain=True)
@@ -259,10 +248,9 @@ def cover_elements(
 def count_dimensions(text: str) -> int:
     """Count the axes of threads that a kernel's source uses: 1, 2 or 3."""
     axes = re.findall(r"\b(?:thread|block)(?:Idx|Dim)\s*\.\s*([xyz])", text)
-    axes += [
-        "xyz"[int(n) - 1] for n in re.findall(r"\bgrid(?:size)?\(\s*([123])", text)
-    ]
-    return {"z": 3, "y": 2}.get(max(axes, default="x"), 1)
+    counts = re.findall(r"\bgrid(?:size)?\(\s*([123])", text)
+    counts += ["xyz".index(axis) + 1 for axis in axes]
+    return max(map(int, counts), default=1)
 
 
 # ---- sizes ----------------------------------------------------------------------
@@ -270,27 +258,22 @@ def count_dimensions(text: str) -> int:
 
 def size_list(sizes: Any, symbols: Sequence[str]) -> list[Sizes]:
     """Return the caller's sizes as dicts; each may be a number, a tuple or a dict."""
-    if isinstance(sizes, (int, dict)) or (
-        isinstance(sizes, tuple) and len(symbols) == len(sizes) != 1
-    ):
+    is_row = isinstance(sizes, tuple) and len(symbols) == len(sizes) != 1
+    if is_row or isinstance(sizes, (int, dict)):
         sizes = [sizes]
-    rows = []
+    rows, names = [], ", ".join(symbols)
     for entry in sizes:
         if isinstance(entry, dict):
             values = entry
         else:
             parts = tuple(entry) if isinstance(entry, (tuple, list)) else (entry,)
             if len(parts) != len(symbols):
-                raise ArgumentError(
-                    f"sizes: {entry!r} gives {len(parts)} of {len(symbols)} sizes "
-                    f"({', '.join(symbols) or 'there are none'})"
-                )
+                text = f"sizes: {entry!r} gives {len(parts)} of {len(symbols)} sizes"
+                raise ArgumentError(f"{text} ({names or 'there are none'})")
             values = dict(zip(symbols, parts))
         if set(values) != set(symbols):
-            raise ArgumentError(
-                f"sizes: {entry!r} must have exactly the sizes of the shapes and "
-                f"parameters: {', '.join(symbols)}"
-            )
+            expected = "exactly the sizes of the shapes and parameters"
+            raise ArgumentError(f"sizes: {entry!r} must have {expected}: {names}")
         if not all(hasattr(v, "__index__") and v >= 0 for v in values.values()):
             raise ArgumentError(f"sizes: {entry!r}: expected whole numbers from 0 on")
         rows.append({n: int(values[n]) for n in symbols})

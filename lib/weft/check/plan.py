@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -36,11 +37,10 @@ def plan_cases(
     """Return all cases (sizes and launch shape): `first`, then the plan's cases."""
     symbols = problem.symbols
     first_cases = []
-    for values, launch_place in first:
+    for values, place in first:
         (row,) = size_list(values, symbols)
-        first_cases.append(
-            (row, _launch_shape(launch_place, row, shared) if runner.kernel else None)
-        )
+        shape = _launch_shape(place, row, shared) if runner.kernel else None
+        first_cases.append((row, shape))
     own_rows = None if sizes is None else size_list(sizes, symbols)
     if not runner.kernel:
         if any(x is not None for x in (block, grid, launch)):
@@ -54,35 +54,29 @@ def plan_cases(
         launches = launch if isinstance(launch, list) else [launch]
         rows = own_rows or default_sizes(symbols, {}, runner.most, not runner.few)
         rows = _select_possible(problem, rows)
-        plan = [
-            (row, _launch_shape(option, row, shared))
-            for option in launches
-            for row in rows
-        ]
-        return _select_launchable(runner, _without_repeats(first_cases, plan))
+        pairs = itertools.product(launches, rows)
+        plan = [(row, _launch_shape(option, row, shared)) for option, row in pairs]
+        return _join_cases(runner, first_cases, plan)
     if block is None and runner.few:
         block = {1: 32, 2: (8, 4), 3: (4, 4, 2)}[runner.dimensions]
     plan = []
     for number, option in enumerate(list_blocks(block, runner.dimensions)):
-        rows = own_rows or _default_sizes(
-            problem, runner, option, number == 0 and not runner.few
-        )
-        make = partial(
-            _make_shape, problem, runner, block=option, grid=grid, shared=shared
-        )
+        full = number == 0 and not runner.few
+        rows = own_rows or _default_sizes(problem, runner, option, full)
+        options = {"block": option, "grid": grid, "shared": shared}
+        make = partial(_make_shape, problem, runner, **options)
         like = make if grid is None or callable(grid) else None
         for row in _select_possible(problem, rows):
             plan.append((row, replace(make(row), like=like)))
-    return _select_launchable(runner, _without_repeats(first_cases, plan))
+    return _join_cases(runner, first_cases, plan)
 
 
-def _without_repeats(first_cases: list, plan: list) -> list:
-    """Return the first cases, then the cases of `plan` that are not among them."""
-    return first_cases + [case for case in plan if case not in first_cases]
+def _join_cases(runner: Runner, first_cases: list, plan: list) -> list:
+    """Return the first cases, then the cases of `plan` that are not among them.
 
-
-def _select_launchable(runner: Runner, plan: list) -> list:
-    """Return the plan if a GPU could launch all of it; else raise ArgumentError."""
+    Raises ArgumentError for a case that no GPU could launch.
+    """
+    plan = first_cases + [case for case in plan if case not in first_cases]
     for _, shape in plan:
         launch_config.parse(runner.name, (shape.grid, shape.block, shape.shared))
     return plan
@@ -92,9 +86,8 @@ def _default_sizes(
     problem: Problem, runner: Runner, block: tuple[int, int, int], first: bool
 ) -> list[Sizes]:
     """Return the default sizes for one block."""
-    spec = next(iter([*problem.outputs.values(), *problem.inout.values()]))
-    axes, sides = [spec.symbols[:1] if d else [] for d in spec.axes], {}
-    axes = [[d] if d else s for d, s in zip(spec.axes, axes)]
+    spec, sides = problem.first_output, {}
+    axes = [[d] if d else [] for d in spec.axes]
     if runner.dimensions > 1 or len(axes) == 1:
         for names, side in zip(reversed(axes), block):
             sides |= dict.fromkeys(names, side)
@@ -104,14 +97,12 @@ def _default_sizes(
 
 def _select_possible(problem: Problem, rows: list[Sizes]) -> list[Sizes]:
     """Return the sizes for which every array has at least one element."""
-    specs = [*problem.outputs.values(), *problem.inputs.values()]
-    specs += problem.inout.values()
+    specs = (problem.outputs | problem.inputs | problem.inout).values()
     valid_rows = [r for r in rows if all(min((*s.shape(r), 1)) >= 1 for s in specs)]
     if not valid_rows:
-        raise ArgumentError(
-            f"no default sizes fit these shapes (sizes {', '.join(problem.symbols)}): "
-            f"give sizes="
-        )
+        names = ", ".join(problem.symbols)
+        text = f"no default sizes fit these shapes (sizes {names}): give sizes="
+        raise ArgumentError(text)
     return valid_rows
 
 
@@ -123,15 +114,14 @@ def _make_shape(
     grid: Any,
     shared: Any,
 ) -> LaunchShape:
-    spec = next(iter([*problem.outputs.values(), *problem.inout.values()]))
-    cover = cover_elements(spec.shape(sizes), block, runner.dimensions)
     plain_block = block[0] if block[1:] == (1, 1) else block
     pool = sizes | {"block": plain_block}
     shared_bytes = by_name(shared, pool) if callable(shared) else shared
     if grid is not None:
         grid = by_name(grid, pool) if callable(grid) else grid
         return LaunchShape(make_three(grid), block, shared_bytes)
-    return LaunchShape(cover.grid, block, shared_bytes, plain=True)
+    cover = cover_elements(problem.first_output.shape(sizes), block, runner.dimensions)
+    return replace(cover, shared=shared_bytes)
 
 
 def shape_for_sizes(
@@ -153,13 +143,10 @@ def shape_for_sizes(
 def _launch_shape(launch: Any, sizes: Sizes, shared: Any) -> LaunchShape:
     parts = by_name(launch, sizes) if callable(launch) else launch
     if not isinstance(parts, tuple) or not 2 <= len(parts) <= 3:
-        raise ArgumentError(
-            f"launch: expected (grid, block) or (grid, block, bytes), not {parts!r}"
-        )
+        expected = "(grid, block) or (grid, block, bytes)"
+        raise ArgumentError(f"launch: expected {expected}, not {parts!r}")
     if len(parts) == 2:
-        shared_bytes = (
-            by_name(shared, sizes | {"block": parts[1]}) if callable(shared) else shared
-        )
-        parts = (*parts, shared_bytes)
+        pool = sizes | {"block": parts[1]}
+        parts = (*parts, by_name(shared, pool) if callable(shared) else shared)
     like = partial(_launch_shape, launch, shared=shared) if callable(launch) else None
     return LaunchShape(make_three(parts[0]), make_three(parts[1]), parts[2], like=like)

@@ -27,6 +27,7 @@ import torch
 
 from ..base.arrays import Guarded, poison, widen_floats
 from ..base.errors import ArgumentError, Mismatch
+from ..base.text import shorten_repr
 from .cases import LaunchShape, Sizes, Spec, by_name, draw_values, names_of
 from .runners import ReturningRunner, Runner
 
@@ -46,9 +47,8 @@ class Attempt:
     @property
     def by_value(self) -> bool:
         """Whether the run completed and returned wrong numbers."""
-        return (
-            bool(self.wrong) and self.error is not None and self.error.want is not None
-        )
+        error = self.error
+        return bool(self.wrong) and error is not None and error.want is not None
 
     def __str__(self) -> str:
         sizes = " ".join(f"{n}={v}" for n, v in self.trial.sizes.items())
@@ -97,14 +97,11 @@ def _count_changed(
     try:
         with np.errstate(all="ignore"):
             results = answer(inputs)
-            errors = {
-                n: np.abs(widen_floats(results[n]) - widen_floats(expected))
-                for n, expected in want.items()
-            }
-            return {
-                n: int((error > SAME * np.abs(widen_floats(want[n]))).sum())
-                for n, error in errors.items()
-            }
+            counts = {}
+            for name, expected in want.items():
+                old, new = widen_floats(expected), widen_floats(results[name])
+                counts[name] = int((np.abs(new - old) > SAME * np.abs(old)).sum())
+            return counts
     except Exception:
         return {}
 
@@ -151,9 +148,9 @@ class Problem:
     seed: int = 0
 
     @property
-    def results(self) -> list[str]:
-        """The names of the compared arrays, in the reference's order."""
-        return [*self.outputs, *self.inout]
+    def first_output(self) -> Any:
+        """The Spec of the first array that is written; None if there is none."""
+        return next(iter((self.outputs | self.inout).values()), None)
 
     def prepare(
         self, runner: Runner, sizes: Sizes, shape: LaunchShape | None, index: int
@@ -176,7 +173,7 @@ class Problem:
         trial = Trial(sizes, shape, index, inputs, starts, values)
         trial.want = self._wants(self.answer(trial.pool), starts)
         if not isinstance(runner, ReturningRunner):
-            self._judge(trial, {n: a.dtype for n, a in starts.items()})
+            self.judge(trial, starts)
         return trial
 
     def _draw(
@@ -191,9 +188,8 @@ class Problem:
             return draw_values(shape, dtype, rng)
         array = np.asarray(by_name(maker, sizes | {"rng": rng, "shape": shape}))
         if array.shape != shape:
-            raise ArgumentError(
-                f"data for {spec.name}: shape {array.shape}, expected {shape}"
-            )
+            text = f"data for {spec.name}: shape {array.shape}, expected {shape}"
+            raise ArgumentError(text)
         return array.astype(dtype)
 
     def answer(self, pool: Mapping[str, Any]) -> Any:
@@ -201,21 +197,15 @@ class Problem:
         arrays = {n: pool[n] for n in (*self.inputs, *self.inout)}
         return call(self.reference, arrays, pool)
 
-    def wanted(self, result: Any) -> Arrays:
-        """Return the reference's result as arrays by output name."""
-        return name_results(result, self.results, "the reference")
-
     def _wants(self, result: Any, starts: Arrays) -> Arrays:
         if not starts:  # A returning function's outputs have no names.
             return name_results(result, None, "the reference")
-        results = self.wanted(result)
+        results = name_results(result, [*self.outputs, *self.inout], "the reference")
         return {n: fit_answer(n, results[n], s.shape) for n, s in starts.items()}
 
-    def judge(self, trial: Trial, got: Arrays) -> None:
-        """Set the error bounds for the results that a function returned."""
-        self._judge(trial, {n: a.dtype for n, a in got.items()})
-
-    def _judge(self, trial: Trial, dtypes: Mapping[str, np.dtype]) -> None:
+    def judge(self, trial: Trial, results: Arrays) -> None:
+        """Set the error bounds for results, of which only the dtypes matter."""
+        dtypes = {n: a.dtype for n, a in results.items()}
         if self.bound is not None:
             limit = by_name(self.bound, trial.pool | {"want": trial.want})
             limit = limit if isinstance(limit, dict) else dict.fromkeys(dtypes, limit)
@@ -239,9 +229,8 @@ class Problem:
 
     def _magnitudes(self, trial: Trial) -> Arrays:
         """Return reference(|inputs|), but at least the answer's magnitude."""
-        pool = {
-            n: abs(v) if _is_float(v) else v for n, v in trial.pool.items()
-        }  # Integers and bools select elements: an index has no magnitude.
+        # Integers and bools select elements: an index has no magnitude.
+        pool = {n: abs(v) if _is_float(v) else v for n, v in trial.pool.items()}
         with np.errstate(all="ignore"):
             try:
                 results = self._wants(self.answer(pool), trial.starts)
@@ -249,9 +238,8 @@ class Problem:
                 results = trial.want
             sizes = {}
             for name, want in trial.want.items():
-                magnitude = np.abs(
-                    want.astype(complex if want.dtype.kind == "c" else float)
-                )
+                kind = complex if want.dtype.kind == "c" else float
+                magnitude = np.abs(want.astype(kind))
                 size = np.abs(results.get(name, magnitude)) * np.ones(want.shape)
                 size = np.where(np.isfinite(size), size, magnitude)
                 sizes[name] = np.maximum(size, magnitude)
@@ -259,19 +247,17 @@ class Problem:
 
     def _fan_in(self, trial: Trial) -> dict[str, int]:
         pool = trial.pool
-        inputs = {n: pool[n] for n in trial.inputs}
 
         def answer(changed: Arrays) -> Arrays:
             return self._wants(self.answer(pool | changed), trial.starts)
 
-        return fan_in(answer, inputs, trial.want)
+        return fan_in(answer, {n: pool[n] for n in trial.inputs}, trial.want)
 
     def _terms(self, name: str, trial: Trial, want: np.ndarray, fan_in: int) -> float:
         terms = self._given_terms(name)
         if terms is None:
-            named_sizes = {
-                s for spec in (self.inputs | self.inout).values() for s in spec.symbols
-            }
+            specs = (self.inputs | self.inout).values()
+            named_sizes = {symbol for spec in specs for symbol in spec.symbols}
             combinations = math.prod(trial.sizes[s] for s in named_sizes)
             if not named_sizes:
                 combinations = max((a.size for a in trial.inputs.values()), default=1)
@@ -287,26 +273,18 @@ class Problem:
         return self.terms.get(name) if isinstance(self.terms, dict) else self.terms
 
 
-def make_arguments(
-    runner: Runner, trial: Trial
-) -> tuple[dict[str, Guarded], list[Any]]:
+def make_arguments(runner: Runner, trial: Trial) -> tuple[dict[str, Guarded], list]:
     """Return fresh guarded copies of the arrays, and the arguments for the runner."""
-    arrays = {
-        name: Guarded(array, runner.device)
-        for name, array in (trial.inputs | trial.starts).items()
-    }
-    args = []
+    contents = (trial.inputs | trial.starts).items()
+    arrays = {name: Guarded(array, runner.device) for name, array in contents}
+    pool, args = trial.sizes | trial.values, []
     for name in runner.parameters:
-        if name in arrays:
-            array = arrays[name]
-            if runner.device is not None:
-                flat = array.tensor
-                argument = flat if runner.flat(name) else flat.reshape(array.shape)
-            else:
-                argument = array.array.ravel() if runner.flat(name) else array.array
-            args.append(argument)
+        if array := arrays.get(name):
+            on_host = runner.device is None
+            flat = array.array.ravel() if on_host else array.tensor
+            args.append(flat if runner.flat(name) else flat.reshape(array.shape))
         else:
-            args.append((trial.sizes | trial.values)[name])
+            args.append(pool[name])
     return arrays, args
 
 
@@ -360,10 +338,8 @@ def name_results(result: Any, names: list[str] | None, whose: str) -> Arrays:
     elif isinstance(result, tuple) and (names is None or len(names) > 1):
         labels = names or [f"result {i}" for i in range(len(result))]
         if len(labels) != len(result):
-            raise ArgumentError(
-                f"{whose} returns {len(result)} arrays, expected {len(labels)}: "
-                f"{', '.join(labels)}"
-            )
+            expected = f"expected {len(labels)}: {', '.join(labels)}"
+            raise ArgumentError(f"{whose} returns {len(result)} arrays, {expected}")
         results = dict(zip(labels, result))
     else:
         results = {(names or ["result"])[0]: result}
@@ -384,8 +360,7 @@ def convert_result(value: Any, name: str, whose: str) -> np.ndarray:
     except (TypeError, ValueError):
         array = np.asarray(None)
     if array.dtype.kind not in "biufc":
-        text = repr(value)
-        text = text if len(text) < 60 else text[:57] + "..."
+        text = shorten_repr(value, 60)
         raise ArgumentError(f"{whose} returns {text} for {name}: expected numbers")
     return array
 
@@ -395,9 +370,8 @@ def fit_answer(name: str, want: np.ndarray, shape: tuple[int, ...]) -> np.ndarra
     flat = want.size == math.prod(shape) and 1 in (want.ndim, len(shape))
     if want.shape == shape or flat or (want.ndim == 0 and math.prod(shape) == 1):
         return want.reshape(shape)
-    raise ArgumentError(
-        f"the reference gives {name} the shape {want.shape}, but outputs= gives {shape}"
-    )
+    claim = f"the reference gives {name} the shape {want.shape}"
+    raise ArgumentError(f"{claim}, but outputs= gives {shape}")
 
 
 def _is_float(value: Any) -> bool:

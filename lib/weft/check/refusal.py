@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..base.arrays import find_unwritten, find_wrong, name_element, number
 from ..base.errors import Mismatch
 from . import mistakes, plan
-from .cases import Case
 from .mistakes.inputs import of_fault
 from .problem import Attempt, Problem, Trial, make_arguments
 from .runners import FunctionTooLong, Runner, SimulatedRunner
@@ -30,26 +29,20 @@ def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str,
     if shape is None or error.index is None:
         return {}
     traced, writer = _writer_of(runner, attempt)
-    if writer is not None:
-        block, thread = writer
-        lines.append(
-            f"Thread {_dimension_of(thread)} of block {_dimension_of(block)} "
-            "wrote it last."
-        )
-        return {"block": block, "thread": thread}
     text = f"No thread wrote {name_element(error.array, error.index)}" if traced else ""
-    place = _map_element(runner, attempt) if shape.plain else None
+    place = writer or (_map_element(runner, attempt) if shape.plain else None)
     if place is None:
-        if text:
-            lines.append(f"{text}.")
+        lines += [f"{text}."] * bool(text)
         return {}
-    block, thread = place
-    name = f"thread {_dimension_of(thread)} of block {_dimension_of(block)}"
-    if text:
+    block, thread = ("({},{},{})".format(*index) for index in place)
+    name = f"thread {thread} of block {block}"
+    if writer is not None:
+        lines.append(f"{name.capitalize()} wrote it last.")
+    elif text:
         lines.append(f"{text}; with a thread for each element that is {name}.")
     else:
         lines.append(f"With a thread for each element, that is {name}.")
-    return {"block": block, "thread": thread}
+    return {"block": place[0], "thread": place[1]}
 
 
 def _writer_of(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
@@ -67,23 +60,16 @@ def _writer_of(runner: Runner, attempt: Attempt) -> tuple[bool, tuple | None]:
     starts = attempt.trial.starts
     flat = int(np.ravel_multi_index(error.index, starts[error.array].shape))
     numbers = [i for i, a in enumerate(trace.arrays) if a.name == error.array]
-    sites = [
-        i
-        for i, s in enumerate(trace.sites)
-        if s.array in numbers and s.kind in ("write", "atomic")
-    ]
-    last_write = None
+    kinds = [s.kind if s.array in numbers else "" for s in trace.sites]
+    sites = [i for i, kind in enumerate(kinds) if kind in ("write", "atomic")]
+    writer = None
     for interval in trace.intervals:
         rows = np.isin(interval.site, sites) & (interval.element == flat)
         if rows.any():
-            row = int(np.flatnonzero(rows)[-1])
-            last_write = interval.block, int(interval.thread[row])
-    if last_write is None:
-        return True, None
-    return True, (
-        _unravel_index(last_write[0], trace.grid),
-        _unravel_index(last_write[1], trace.block),
-    )
+            thread = int(interval.thread[np.flatnonzero(rows)[-1]])
+            block = _unravel_index(interval.block, trace.grid)
+            writer = block, _unravel_index(thread, trace.block)
+    return True, writer
 
 
 def _unravel_index(linear: int, sides: Sequence[int]) -> Index:
@@ -110,19 +96,11 @@ def _map_element(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None
     return block, thread  # type: ignore[return-value]
 
 
-def _dimension_of(index: Sequence[int]) -> str:
-    return "({},{},{})".format(*index)
-
-
 EXPLORED = 12  # maximum number of later cases that are run to see whether they fail
 
 
-class Again(Protocol):
-    """A function that runs a case of the plan again, or runs another case."""
-
-    def __call__(
-        self, number: int, order: str, case: Case | None = None
-    ) -> Attempt: ...
+# again(number, order) runs a case of the plan; again(number, order, case) another one.
+Again = Callable[..., Attempt]
 
 
 def refuse_run(
@@ -150,11 +128,8 @@ def refuse_run(
     later_runs = []
     # After a fault, this process can no longer use the GPU.
     gpu_lost = runner.device is not None and not first.by_value
-    if not (
-        gpu_lost
-        or _is_hanging(first)
-        or isinstance(first.error.__cause__, FunctionTooLong)
-    ):
+    too_long = isinstance(first.error.__cause__, FunctionTooLong)
+    if not (gpu_lost or too_long or _is_hanging(first)):
         later_runs = _explore_cases(runner, first, cases, again)
         if not runner.few and not runner.device:
             later_runs += _probe(problem, [*passed, first, *later_runs], cases, again)
@@ -170,17 +145,13 @@ def _is_hanging(attempt: Attempt) -> bool:
     return kind in ("hang", "deadlock") or "longer than" in text
 
 
-def _explore_cases(
-    runner: Runner, first: Attempt, cases: int, again: Again
-) -> list[Attempt]:
+def _explore_cases(runner: Runner, first: Attempt, cases: int, again: Again) -> list:
     """Run the cases after the failing one, with threads in the same order."""
-    limit = 3 if runner.few else EXPLORED
-    attempts = []
-    for number_ in range(first.trial.index + 1, cases)[:limit]:
-        attempt = again(number_, first.order)
-        if _is_hanging(attempt):
-            break
-        attempts.append(attempt)
+    limit, attempts = 3 if runner.few else EXPLORED, []
+    for index in range(first.trial.index + 1, cases)[:limit]:
+        attempts.append(again(index, first.order))
+        if _is_hanging(attempts[-1]):
+            return attempts[:-1]
     return attempts
 
 
@@ -234,15 +205,11 @@ def _guess_mistakes(
         text = spacing or ("" if first.by_value else of_fault(first.error, first.trial))
         text = text or _guess(problem, first, later_runs)
         guesses += [text] if text else []
-    output = next(iter([*problem.outputs.values(), *problem.inout.values()]), None)
-    axes = {}
+    output, axes = problem.first_output, {}
     if output is not None and runner.dimensions >= len(output.axes):
         axes = {n: i for i, n in enumerate(reversed(output.axes)) if n}
-    pattern = mistakes.describe_pattern(
-        [(a.trial.sizes, _block_of(a), a.error is None) for a in runs],
-        axes,
-        given=_grid_of(first) is not None,
-    )
+    rows = [(a.trial.sizes, _block_of(a), a.error is None) for a in runs]
+    pattern = mistakes.describe_pattern(rows, axes, _grid_of(first) is not None)
     if spacing and "depended on that" in pattern:
         pattern = ""  # already reported
     is_explained = any(not text.startswith("looks like the ") for text in guesses)
@@ -275,10 +242,9 @@ def _guess_spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) ->
                 return ""  # Some of the written elements are wrong as well.
         launched = shape.grid[0], shape.block[0], mask.ravel()
         launches.append(mistakes.Launched(*launched))
-    first_launch = launches[[run is first for run in runs].index(True)]
-    return mistakes.guess_spacing(
-        first.wrong, first.trial.want[first.wrong].shape, first_launch, launches
-    )
+    reported = launches[[run is first for run in runs].index(True)]
+    output = first.wrong, first.trial.want[first.wrong].shape
+    return mistakes.guess_spacing(*output, reported, launches)
 
 
 def _guess(problem: Problem, first: Attempt, later_runs: Sequence[Attempt]) -> str:
@@ -289,29 +255,27 @@ def _guess(problem: Problem, first: Attempt, later_runs: Sequence[Attempt]) -> s
     Anything that the first run proves takes precedence, since a larger run may fail in
     another way.
     """
-    proven = (
-        mistakes.describe_proof(_make_scene(problem, first)) if first.by_value else ""
-    )
-    if proven:
-        return proven
+    base = ""  # the guess from the first run
+    if first.by_value:
+        scene = _make_scene(problem, first)
+        if proven := mistakes.describe_proof(scene):
+            return proven
+        base = mistakes.guess(scene)
     failing = [a for a in (first, *later_runs) if a.by_value]
     # Large runs contain more evidence.
     failing.sort(key=lambda a: -a.got[a.wrong].size)
     for attempt in failing[:2]:
-        guess = mistakes.guess(_make_scene(problem, attempt))
+        is_first = attempt is first
+        guess = base if is_first else mistakes.guess(_make_scene(problem, attempt))
         if not guess:
             continue
-        if attempt is first:
-            return guess
-        base = mistakes.guess(_make_scene(problem, first)) if first.by_value else ""
-        if _is_alike(base, guess):
-            return base
+        if re.sub(r"\d+", "", base) == re.sub(r"\d+", "", guess):
+            return base  # the guesses are the same except for their numbers
         needs_place = _PLACE.search(guess) or not first.by_value
         return guess + (f" (with {attempt})" if needs_place else "")
-    guess = mistakes.guess(_make_scene(problem, first)) if first.by_value else ""
     if any(attempt is not first for attempt in failing[:2]):
-        guess = _CAUSE.sub("", guess)
-    return guess
+        return _CAUSE.sub("", base)
+    return base
 
 
 _PLACE = re.compile(r"\b(from|first|last) \d")  # as in "the elements from 9 on"
@@ -319,11 +283,6 @@ _CAUSE = re.compile(
     r"(?<=looks like ).*: (?=(the|all but|elements|rows|columns) .*"
     r"(never written|wrong, the rest right)$)"
 )
-
-
-def _is_alike(guess: str, other_guess: str) -> bool:
-    """Return whether two guesses are the same except for their numbers."""
-    return re.sub(r"\d+", "", guess) == re.sub(r"\d+", "", other_guess)
 
 
 def _block_of(attempt: Attempt) -> Index | None:
@@ -352,17 +311,14 @@ def _by_order(runner: Runner, first: Attempt, again: Again) -> str:
         if differs.any():
             if not differs[at]:
                 at = tuple(map(int, np.argwhere(differs)[0]))
-            a, b = (number(run.got[name][at]) for run in (first, attempt))
-            text = f"{name_element(name, at)} is {a} {_describe_run(first.order)}"
-            return (
-                f"looks like a race: {text}, {b} {_describe_run(order)}; two "
-                f"threads access the same element, or a barrier is missing"
-            )
+            values = []
+            for run, place in ((first, first.order), (attempt, order)):
+                place = "in reverse" if place == "reverse" else place
+                values.append(f"{number(run.got[name][at])} with threads {place}")
+            cause = "two threads access the same element, or a barrier is missing"
+            text = f"{name_element(name, at)} is {', '.join(values)}"
+            return f"looks like a race: {text}; {cause}"
     return ""
-
-
-def _describe_run(order: str) -> str:
-    return {"reverse": "with threads in reverse"}.get(order, f"with threads {order}")
 
 
 def _make_scene(problem: Problem, attempt: Attempt) -> mistakes.WrongOutput:

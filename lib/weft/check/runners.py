@@ -21,7 +21,7 @@ import torch
 from .. import cells as jit
 from ..base.arrays import ORDERS
 from ..base.errors import ArgumentError, KernelError
-from ..cells.cpu.launch import open_runtime
+from ..cells.cpu.launch import thread_order
 from ..cells.module import select_only_kernel
 from ..cells.structs import find_scalar
 from ..csource import scanner
@@ -57,10 +57,9 @@ def time_limit(name: str, seconds: float) -> Iterator[None]:
     try:
         yield
     except FunctionTooLong:
-        raise FunctionTooLong(
-            f"{name} ran longer than {seconds:g} s and was stopped: look for a loop "
-            f"that does not end, or allow more time with timeout="
-        ) from None
+        cure = "look for a loop that does not end, or allow more time with timeout="
+        text = f"{name} ran longer than {seconds:g} s and was stopped: {cure}"
+        raise FunctionTooLong(text) from None
     finally:
         timer.cancel()
         with lock:
@@ -177,7 +176,7 @@ class TranslatedRunner(PythonRunner):
             kernel = type(self.ready)(self.ready.kernel, self.ready.flags, timeout)
             self.ready = kernel
         launch = self.ready[shape.grid, shape.block, 0, shape.shared]
-        with _set_order(order):
+        with _use_order(order):
             if not self.watched:
                 launch(*args)
                 return None
@@ -190,10 +189,8 @@ class CellRunner(Runner):
 
     def __init__(self, kernel: jit.Kernel, device: torch.device | None) -> None:
         if kernel._needs_arguments:
-            raise ArgumentError(
-                f"{kernel.__name__} is a template: give its arguments, e.g. "
-                f'{kernel.__name__}["float", 16]'
-            )
+            cure = f'give its arguments, e.g. {kernel.__name__}["float", 16]'
+            raise ArgumentError(f"{kernel.__name__} is a template: {cure}")
         kernel.module.refresh()
         names = [p.name for p in kernel.params]
         body = scanner.read_body(kernel.module.source, kernel.signature.name) or ""
@@ -208,12 +205,12 @@ class CellRunner(Runner):
         kind = find_scalar(param.type)
         if not param.pointer:
             raise ArgumentError(f"{self.name}: {param} is not an array")
+        dtype = kind.dtypes[0] if kind else "float32"
         try:
-            return np.dtype(kind.dtypes[0] if kind else "float32")
+            return np.dtype(dtype)
         except TypeError:
-            raise ArgumentError(
-                f"{self.name}: {param}: NumPy has no {kind.dtypes[0]}"
-            ) from None
+            text = f"{self.name}: {param}: NumPy has no {dtype}"
+            raise ArgumentError(text) from None
 
     def run(self, args, shape, order, timeout):
         kernel = self.ready
@@ -221,14 +218,11 @@ class CellRunner(Runner):
             kernel[shape.grid, shape.block, shape.shared](*args)
             return None
         if self._launch is None:
-            compiled = kernel.module.compiled_for(
-                "cpu", kernel.expression, self.watched
-            )
-            self._launch = compiled.launcher(
-                *(kernel.expression, kernel.params),
-                timeout=kernel.module.timeout or timeout,
-            )
-        with _set_order(order):
+            module, name = kernel.module, kernel.expression
+            compiled = module.compiled_for("cpu", name, self.watched)
+            limit = module.timeout or timeout
+            self._launch = compiled.launcher(name, kernel.params, timeout=limit)
+        with _use_order(order):
             if self.watched:
                 return _launch_watched(self._launch, shape, args)
             self._launch(shape.grid, shape.block, shape.shared, None, args)
@@ -286,8 +280,8 @@ def make_runners(
 def _select_runners(
     subject: Any, has_outputs: bool, device: Any, launched: bool
 ) -> list[Runner]:
-    if isinstance(subject, (jit.Module, jit.Launch)):
-        subject = _one_kernel(subject)
+    subject = subject.kernel if isinstance(subject, jit.Launch) else subject
+    subject = select_only_kernel(subject)
     if isinstance(subject, jit.Kernel):
         places = _list_places(device, subject.module.target)
         return [CellRunner(subject, place) for place in places]
@@ -297,9 +291,8 @@ def _select_runners(
         place = torch.device("cuda", torch.cuda.current_device()) if gpu else None
         return [NumbaRunner(subject, place)]
     if module.startswith("weft.pykernel.to_cuda"):
-        return [
-            TranslatedRunner(subject, place) for place in _list_places(device, None)
-        ]
+        places = _list_places(device, None)
+        return [TranslatedRunner(subject, place) for place in places]
     if module.startswith("weft.pykernel.sim"):
         return [SimulatedRunner(subject.kernel)]
     if isinstance(subject, PythonKernel) or hasattr(subject, "py_func"):
@@ -308,19 +301,9 @@ def _select_runners(
     if is_function and ((launched and has_outputs) or speaks_cuda(subject)):
         return [SimulatedRunner(subject)]
     if not callable(subject):
-        raise ArgumentError(
-            f"check() takes a kernel or a function, not {subject!r} of type "
-            f"{type(subject).__name__}"
-        )
-    if has_outputs:
-        return [InPlaceRunner(subject)]
-    return [ReturningRunner(subject)]
-
-
-def _one_kernel(subject: Any) -> Any:
-    if isinstance(subject, jit.Launch):
-        return subject.kernel
-    return select_only_kernel(subject)
+        found = f"{subject!r} of type {type(subject).__name__}"
+        raise ArgumentError(f"check() takes a kernel or a function, not {found}")
+    return [InPlaceRunner(subject) if has_outputs else ReturningRunner(subject)]
 
 
 def _list_places(device: Any, target: str | None) -> list[torch.device | None]:
@@ -372,15 +355,6 @@ def _list_shaped(tree: ast.AST) -> Iterator[str]:
             yield value.id
 
 
-@contextlib.contextmanager
-def _set_order(order: str) -> Iterator[None]:
-    """Run CUDA C on the CPU with its threads in this order."""
-    if not order:
-        yield
-        return
-
-    open_runtime().simt_set_order(ORDERS.index(order))
-    try:
-        yield
-    finally:
-        open_runtime().simt_set_order(0)
+def _use_order(order: str) -> contextlib.AbstractContextManager:
+    """Run CUDA C on the CPU with its threads in this order; "" is for a GPU."""
+    return thread_order(ORDERS.index(order)) if order else contextlib.nullcontext()

@@ -46,10 +46,9 @@ _PYTHON = {
     "np": "C has no NumPy: write the loop, or call a function such as sqrtf(x)",
 }
 _HEADERS = {
-    **dict.fromkeys(
-        ("half", "__half", "half2", "__half2", "__float2half"), "cuda_fp16.h"
-    ),
+    **dict.fromkeys(("half", "__half", "half2", "__half2"), "cuda_fp16.h"),
     **dict.fromkeys(("nv_bfloat16", "__nv_bfloat16", "__nv_bfloat162"), "cuda_bf16.h"),
+    "__float2half": "cuda_fp16.h",
     **dict.fromkeys(("curandState", "curand_init"), "curand_kernel.h"),
     **dict.fromkeys(("cg", "cooperative_groups"), "cooperative_groups.h"),
 }
@@ -111,13 +110,8 @@ def _hint_name(message: str, line: str, source: str) -> str:
     functions = scanner.list_functions(scanner.blank_comments(source), scanner.DEVICE)
     if name in {function.name for function in functions}:
         return f"{name} is declared further down: C requires it before its first use"
-    if "did you mean" in message:
-        return (
-            ""
-            if find_near_name(name) == ""
-            else f"CUDA spells it {find_near_name(name)}"
-        )
-    meant = find_near_name(name, source)
+    # A compiler that suggests a name has looked through the source itself.
+    meant = find_near_name(name, "" if "did you mean" in message else source)
     if not meant:
         return ""
     return f"CUDA spells it {meant}" if meant in _CUDA else f"did you mean {meant}?"
@@ -130,22 +124,16 @@ def _hint_python(message: str, line: str, source: str) -> str:
         return "C has no **: write x * x, or powf(x, y)"
     if re.search(r"^\s*(?:def|class \w+\(|import|from)\b.*", line):
         return _PYTHON["def"]
-    if "preprocessing directive" in message or re.search(
-        r"stray '#'|\"#\" not expected", message
-    ):
+    if re.search(r"preprocessing directive|stray '#'|\"#\" not expected", message):
         return "C comments begin with //"
     if line.startswith("%%"):
         return "%%cuda must be a cell's first line and occur only once"
     if re.search(r"^\s*for\s+\w+\s+in\b", line):
         return _PYTHON["range"]
     # `a = b // 2` contains a comment in C; g++ complains on this line or the next.
-    for one in source.splitlines():
-        if re.search(r"=[^;/]*[\w)\]]\s*//\s*[\w(]+\s*;?\s*$", one) and (
-            "expected" in message
-        ):
-            return (
-                "// begins a comment in C; / divides whole numbers without a remainder"
-            )
+    division = r"(?m)=[^;/\n]*[\w)\]][^\S\n]*//[^\S\n]*[\w(]+\s*;?\s*$"
+    if "expected" in message and re.search(division, source):
+        return "// begins a comment in C; / divides whole numbers without a remainder"
     if re.search(r"^\s*(?:for|while|if)\b[^({]*:\s*$|^\s*else\s*:", line):
         return "C requires ( ) around a condition, and { } instead of a colon"
     return ""
@@ -158,10 +146,8 @@ def _hint_types(message: str, line: str, source: str) -> str:
     if re.search(r"format '?%|format \"?%|format specifies", message):
         return f"printf's formats: {_FORMATS}"
     if "48 KB of static" in message:
-        return (
-            "extern __shared__ float tile[]; takes its size from the launch: "
-            "name[grid, block, bytes](...)"
-        )
+        launch = "takes its size from the launch: name[grid, block, bytes](...)"
+        return f"extern __shared__ float tile[]; {launch}"
     if re.search(r"\bextern\s+__shared__\s+\w+\s*\[", line):
         return "the type is missing: extern __shared__ float tile[];"
     if "overloaded" in message and re.search(r"\b(?:max|min)\b", message):
@@ -169,25 +155,19 @@ def _hint_types(message: str, line: str, source: str) -> str:
     if re.search(r"no (?:matching function|instance).*\batomic", message):
         return "it takes an address and a number of that type: atomicAdd(&x[0], 1.0f)"
     if re.search(r"variable length array|must have a constant value", message):
-        return (
-            "the size of a kernel's array must be known at compile time: use "
-            "constexpr int N, or extern __shared__ with bytes in the launch"
-        )
+        cure = "use constexpr int N, or extern __shared__ with bytes in the launch"
+        return f"the size of a kernel's array must be known at compile time: {cure}"
     if re.search(r"size of array '.*' is not an integral constant", message):
         return "extern __shared__ float s[]; takes its size: name[grid, block, bytes]"
-    if re.search(
-        r"invalid operands.*'(?:float|double)'.*'%'|modulo|to binary 'operator%'",
-        message,
-    ):
+    modulo = r"invalid operands.*'(?:float|double)'.*'%'|modulo|to binary 'operator%'"
+    if re.search(modulo, message):
         return "% takes whole numbers; for float, call fmodf(x, y)"
     if re.search(r"read-only|must be a modifiable lvalue", message):
         return "it is const: a kernel writes only through parameters without const"
     if "__host__ function" in message or 'host function("' in message:
         return "write __device__ before the function that a kernel calls"
-    if re.search(
-        r"invalid types '.*' for array subscript|must have pointer-to-object type",
-        message,
-    ):
+    index = r"invalid types '.*' for array subscript|must have pointer-to-object type"
+    if re.search(index, message):
         return "only an array or a pointer can be indexed: look for a missing *"
     missing = re.search(r"No such file or directory|cannot open source file", message)
     if missing and re.search(r"\bc?u(?:blas|dnn|fft|sparse|solver)\w*\.h\b", message):
@@ -238,6 +218,15 @@ class Diagnostic:
     column: int
     severity: str
     message: str
+
+
+def diagnose(
+    source: str, offset: int, message: str, severity: str = "error"
+) -> Diagnostic:
+    """Return the diagnostic about the code at an offset of the cell."""
+    before = source[:offset]
+    column = len(before[before.rfind("\n") + 1 :].encode()) + 1
+    return Diagnostic("", before.count("\n") + 1, column, severity, message)
 
 
 class CompileError(BuildError):
@@ -331,17 +320,13 @@ def parse_nvrtc(text: str, name: str = "cell") -> list[Diagnostic]:
         match = pattern.match(line)
         if not match:
             continue
-        column = 0
-        for j in range(i + 1, min(i + 4, len(lines))):
-            if re.fullmatch(r"\s*\^~*\s*", lines[j]):
-                # EDG indents the quoted line by two columns.
-                column = lines[j].index("^") + 1 - 2
-                break
+        carets = [j for j in lines[i + 1 : i + 4] if re.fullmatch(r"\s*\^~*\s*", j)]
+        # EDG indents the quoted line by two columns.
+        column = carets[0].index("^") + 1 - 2 if carets else 0
         file = "" if match["file"] == name else match["file"]
         severity = "note" if match["severity"] == "remark" else match["severity"]
-        messages.append(
-            Diagnostic(file, int(match["line"]), column, severity, match["message"])
-        )
+        facts = int(match["line"]), column, severity, match["message"]
+        messages.append(Diagnostic(file, *facts))
     return messages
 
 
@@ -359,9 +344,10 @@ def diagnose_undefined(name: str, source: str) -> Diagnostic:
     """Diagnose a function that is declared and called but not defined."""
     base = re.sub(r"\(.*", "", name).split("::")[-1]
     match = re.search(rf"\b{re.escape(base)}\b", source)
-    line = source.count("\n", 0, match.start()) + 1 if match else 0
-    column = match.start() - source.rfind("\n", 0, match.start()) if match else 0
-    return Diagnostic("", line, column, "error", f"'{name}' has no definition")
+    text = f"'{name}' has no definition"
+    if match is None:
+        return Diagnostic("", 0, 0, "error", text)
+    return diagnose(source, match.start(), text)
 
 
 def in_source(
@@ -371,20 +357,19 @@ def in_source(
     lines, rewritten_lines = source.split("\n"), rewritten.split("\n")[2:]
     converted: list[Diagnostic] = []
     messages = _template_arguments(list(messages))
-    has_own = any(
-        one.severity == "error" and not _is_foreign(one.file) for one in messages
-    )
+    last = max((i + 1 for i, line in enumerate(lines) if line.strip()), default=1)
+    errors = [one for one in messages if one.severity == "error"]
+    has_own = not all(_is_foreign(one.file) for one in errors)
     for one in messages:
         if one.file == CELL and 1 <= one.line <= len(lines):
-            column = original_column(
-                lines[one.line - 1], rewritten_lines[one.line - 1], one.column
-            )
+            line, rewritten_line = lines[one.line - 1], rewritten_lines[one.line - 1]
+            column = original_column(line, rewritten_line, one.column)
             one = replace(one, file="", column=column)
         elif one.file == CELL or _is_foreign(one.file):
             if one.severity != "error" or has_own:
                 continue  # not about the reader's code, or a consequence of its errors
             text = f"{one.message} (in the code that calls the kernels)"
-            one = replace(one, file="", line=_last_line(lines), column=0, message=text)
+            one = replace(one, file="", line=last, column=0, message=text)
         if one not in converted:
             converted.append(one)
     return converted
@@ -485,8 +470,3 @@ def _clean(message: str) -> str:
     message = re.sub(r"\b(?:const )?simt::(\w+)", r"\1", message)
     message = re.sub(r"'(\w+)'(.*); did you mean '\1'\?", r"'\1'\2", message)
     return re.sub(r"; did you mean 'simt_\w+'\?", "", message).strip()
-
-
-def _last_line(lines: list[str]) -> int:
-    """Return the number of the last line that is not blank."""
-    return max((i + 1 for i, line in enumerate(lines) if line.strip()), default=1)

@@ -78,10 +78,9 @@ class Signature:
         missing = [p.name for p in self.template[len(values) :] if not p.default]
         if len(values) > len(self.template) or missing:
             expected = ", ".join(p.name for p in self.template)
-            raise ArgumentError(
-                f"{self.name} takes {len(self.template)} template arguments"
-                f"{f' ({expected})' if expected else ''}, but {len(values)} are given"
-            )
+            text = f"{self.name} takes {len(self.template)} template arguments"
+            text += f" ({expected})" * bool(expected)
+            raise ArgumentError(f"{text}, but {len(values)} are given")
         if not self.template:
             return self.scope + self.name, self.params
         known: dict[str, str] = {}
@@ -225,9 +224,8 @@ def read_aliases(code: str) -> dict[str, str]:
     for match in scanner.DEFINE.finditer(code):
         if set(match["value"].replace("*", " ").split()) <= _WORDS:
             aliases[match["name"]] = match["value"]
-    for match in re.finditer(
-        r"\benum\s+(?:class\s+|struct\s+)?(\w+)\s*(?::([\w\s]+))?\{", code
-    ):
+    enum = r"\benum\s+(?:class\s+|struct\s+)?(\w+)\s*(?::([\w\s]+))?\{"
+    for match in re.finditer(enum, code):
         aliases[match[1]] = match[2] or "int"  # Python passes the number
     return {name: text.strip() for name, text in aliases.items()}
 
@@ -239,28 +237,16 @@ def _substitute(text: str, known: dict[str, str]) -> str:
 
 
 def _with_types(param: Param, known: dict[str, str]) -> Param:
-    declared = declare(
-        f"{'const ' * param.const}{_substitute(param.type, known)}"
-        f"{' *' * param.pointer}",
-        param.name,
-        {},
-    )
+    kind = "const " * param.const + _substitute(param.type, known)
+    declared = declare(kind + " *" * param.pointer, param.name, {})
     return replace(declared, text=param.text)
 
 
 _DTYPES = {
-    "float16": "__half",
-    "bfloat16": "__nv_bfloat16",
-    "float32": "float",
-    "float64": "double",
-    "bool": "bool",
-    "int8": "signed char",
-    "int16": "short",
-    "int32": "int",
-    "int64": "long long",
-    "uint8": "unsigned char",
-    "uint16": "unsigned short",
-    "uint32": "unsigned int",
+    **{"float16": "__half", "bfloat16": "__nv_bfloat16", "float32": "float"},
+    **{"float64": "double", "bool": "bool", "int8": "signed char", "int16": "short"},
+    **{"int32": "int", "int64": "long long", "uint8": "unsigned char"},
+    **{"uint16": "unsigned short", "uint32": "unsigned int"},
     "uint64": "unsigned long long",
 }
 _PYTHON_TYPES = {float: "float", int: "int", bool: "bool"}
@@ -282,11 +268,11 @@ def _check_kind(signature: Signature, param: TemplateParam, arg: Any) -> None:
     is_value = hasattr(arg, "__index__") and not isinstance(arg, type)
     if is_value != bool(param.kind):
         kind = f"a value ({param.kind})" if param.kind else "a type"
+        names = ", ".join(p.name for p in signature.template)
         raise ArgumentError(
             f"{signature.name}: {param.name} is {kind}, but {shorten_repr(arg)} is "
             f"not; the template's arguments come before the grid: "
-            f"{signature.name}[{', '.join(p.name for p in signature.template)}]"
-            f"[grid, block](...)"
+            f"{signature.name}[{names}][grid, block](...)"
         )
 
 

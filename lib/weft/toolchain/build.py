@@ -112,9 +112,8 @@ def list_sources(op: str, target: str) -> list[Path]:
     files: list[Path] = []
     queue = [KERNELS / "common" / "common.cu", *_cuda_sources(op)]
     if len(queue) == 1:
-        raise BuildError(
-            f"no op '{op}' in {KERNELS}; there are {', '.join(list_ops())}"
-        )
+        known = ", ".join(list_ops())
+        raise BuildError(f"no op '{op}' in {KERNELS}; there are {known}")
     while queue:
         path = queue.pop()
         if path in files:
@@ -212,11 +211,9 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
     if flavour.target == "cuda":
         arch = f"-gencode=arch=compute_{flavour.sm},code=sm_{flavour.sm}"
         host = ",".join(["-fPIC", "-fvisibility=hidden", *WARNINGS])
-        return [
-            *[find_tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include],
-            *["-Xcompiler", host, *vendor_headers(tuple(sys.path))],
-            *own_flags(source),
-        ]
+        command = [find_tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include]
+        command += ["-Xcompiler", host, *vendor_headers(tuple(sys.path))]
+        return command + own_flags(source)
     include += [f"-I{folder}" for folder in SIMT]
     common = [*include, "-fPIC", "-fvisibility=hidden", *WARNINGS]
     common += ["-Wno-unknown-pragmas"]  # #pragma unroll
@@ -284,14 +281,14 @@ def _warnings_path(target: Path) -> Path:
 
 
 def _object_path(
-    source: Path, command: list[str], read: keys.Reader | None = None
+    source: Path, command: list[str], read: keys.Reader = keys.read
 ) -> Path:
     """Return the object's path, which contains a hash of all inputs.
 
     read: keys.read(), or a cached version of it
     """
     folders = tuple(word[2:] for word in command if word.startswith("-I"))
-    texts = keys.list_texts(source, folders, read or keys.read)
+    texts = keys.list_texts(source, folders, read)
     if source.suffix == ".cu":
         texts.append(keys.hash_sources(*keys.REWRITER))
     else:  # these objects contain no path, so all checkouts share them
@@ -309,9 +306,8 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
     if path := _find_library(file):
         return path
     lock = store.cache_folder("locks") / f"{flavour.target}_{name}"
-    report_waiting = functools.partial(
-        _report_progress, f"waiting for another process to build {name}"
-    )
+    waiting = f"waiting for another process to build {name}"
+    report_waiting = functools.partial(_report_progress, waiting)
     with store.lock_file(lock, tools.limit(), report_waiting):
         if path := _find_library(file):  # another process has built it
             return path

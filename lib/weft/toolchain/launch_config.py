@@ -44,16 +44,12 @@ def parse(kernel: str, key: Any) -> LaunchConfig:
     block = _parse_dimension(kernel, "block", parts[1], _BLOCK)
     threads = block[0] * block[1] * block[2]
     if threads > MAX_THREADS:
-        raise ArgumentError(
-            f"{kernel}: a block of {_write_brackets(block)} has {threads} threads, "
-            f"but at most {MAX_THREADS} are possible{_REFUSED}"
-        )
+        text = f"{threads} threads, but at most {MAX_THREADS} are possible{_REFUSED}"
+        raise ArgumentError(f"{kernel}: a block of {block} has {text}")
     shared = _convert_whole(kernel, "shared", parts[2]) if len(parts) > 2 else 0
     if not 0 <= shared <= MAX_SHARED:
-        raise ArgumentError(
-            f"{kernel}: shared={shared} bytes, expected 0 to {MAX_SHARED} (227 KB) "
-            f"(a GPU returns cudaErrorInvalidValue)"
-        )
+        expected = f"0 to {MAX_SHARED} (227 KB) (a GPU returns cudaErrorInvalidValue)"
+        raise ArgumentError(f"{kernel}: shared={shared} bytes, expected {expected}")
     return LaunchConfig(grid, block, shared, parts[3] if len(parts) > 3 else None)
 
 
@@ -62,12 +58,9 @@ def is_whole(key: Any) -> bool:
 
     It may contain floats, because 4.0 equals 4 even as the key of a dictionary.
     """
-    flat = [
-        number
-        for part in key[:3]
-        for number in (part if type(part) is tuple else [part])
-    ]
-    return all(hasattr(n, "__index__") for n in flat if isinstance(n, Number))
+    parts = (part if type(part) is tuple else (part,) for part in key[:3])
+    numbers = (n for part in parts for n in part if isinstance(n, Number))
+    return all(hasattr(n, "__index__") for n in numbers)
 
 
 def _parse_dimension(
@@ -78,24 +71,16 @@ def _parse_dimension(
     is_one = hasattr(value, "__index__") or not isinstance(value, Iterable)
     sides = [value] if is_one or isinstance(value, str) else list(value)
     if not 1 <= len(sides) <= 3:
-        raise ArgumentError(
-            f"{kernel}: {argument} {shorten_repr(value)} has {len(sides)} dimensions, "
-            "expected 1 to 3"
-        )
-    whole_sides = [_convert_whole(kernel, argument, side) for side in sides]
-    whole_sides += [1] * (3 - len(sides))
-    for axis, side, limit in zip("xyz", whole_sides, limits):
-        if side < 1:
-            raise ArgumentError(
-                f"{kernel}: {argument} {_write_brackets(whole_sides)} is empty: every "
-                f"side must be at least 1{_REFUSED}"
-            )
-        if side > limit:
-            raise ArgumentError(
-                f"{kernel}: {argument} {_write_brackets(whole_sides)} is too large: "
-                f"{axis} is at most {limit}{_REFUSED}"
-            )
-    return whole_sides[0], whole_sides[1], whole_sides[2]
+        text = f"{shorten_repr(value)} has {len(sides)} dimensions, expected 1 to 3"
+        raise ArgumentError(f"{kernel}: {argument} {text}")
+    x, y, z = (*(_convert_whole(kernel, argument, side) for side in sides), 1, 1)[:3]
+    for axis, side, limit in zip("xyz", (x, y, z), limits):
+        if not 1 <= side <= limit:
+            fault = f"is too large: {axis} is at most {limit}"
+            if side < 1:
+                fault = "is empty: every side must be at least 1"
+            raise ArgumentError(f"{kernel}: {argument} {(x, y, z)} {fault}{_REFUSED}")
+    return x, y, z
 
 
 def _convert_whole(kernel: str, argument: str, value: Any) -> int:
@@ -104,12 +89,7 @@ def _convert_whole(kernel: str, argument: str, value: Any) -> int:
             return operator.index(value)
         except Exception:  # a foreign __index__ may raise any exception
             pass
-    hint = " (n / 2 is a float, n // 2 is a whole number; cdiv(n, 2) rounds up)"
-    raise ArgumentError(
-        f"{kernel}: {argument} takes whole numbers, but got {shorten_repr(value)}"
-        f"{hint if isinstance(value, float) else ''}"
-    )
-
-
-def _write_brackets(sides: Iterable[int]) -> str:
-    return f"({', '.join(map(str, sides))})"
+    text = f"{argument} takes whole numbers, but got {shorten_repr(value)}"
+    if isinstance(value, float):
+        text += " (n / 2 is a float, n // 2 is a whole number; cdiv(n, 2) rounds up)"
+    raise ArgumentError(f"{kernel}: {text}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,10 +73,9 @@ def _load_functions(path: Path) -> Any:
         if not missing:
             raise
         name = missing[1]
-        raise ArgumentError(
-            f"RUNG({name}) is in matmul.cu's list, but no file in kernels/matmul "
-            f"contains MATMUL_RUNG({name}, ...)"
-        ) from None
+        cause = f"no file in kernels/matmul contains MATMUL_RUNG({name}, ...)"
+        text = f"RUNG({name}) is in matmul.cu's list, but {cause}"
+        raise ArgumentError(text) from None
 
 
 class Library:
@@ -117,9 +117,8 @@ class Library:
         is the last available row of the table, which orders rungs from slow to fast.
         """
         if name is not None and not isinstance(name, str):
-            raise ArgumentError(
-                f"{self.op}: rung={write_value(name)}: expected the name of a rung"
-            )
+            found = f"rung={write_value(name)}"
+            raise ArgumentError(f"{self.op}: {found}: expected the name of a rung")
         rung = self._chosen.get((name, precision))
         if rung is None:
             rung = self._choose(name) if name else self.fastest(precision)[0]
@@ -129,12 +128,8 @@ class Library:
 
     def here(self) -> list[Rung]:
         """Return the rungs that run on this target, for CUDA on the current GPU."""
-        sm = _current_sm() if self.target == "cuda" else 0
-        return [
-            r
-            for r in self.rungs
-            if self.target in r.targets and (self.target == "cpu" or r.sm <= sm)
-        ]
+        sm = _current_sm() if self.target == "cuda" else sys.maxsize
+        return [r for r in self.rungs if self.target in r.targets and r.sm <= sm]
 
     def fastest(self, precision: str = "fp32") -> list[Rung]:
         """Return the available rungs in `precision`, rung()'s default first.
@@ -146,40 +141,32 @@ class Library:
         if matches := [r for r in available if r.precision == precision][::-1]:
             plain = [r for r in matches if r.name == "reference"]
             return plain if plain and self.target == "cpu" else matches
-        if any(
-            r.precision == precision and self.target in r.targets for r in self.rungs
-        ):
-            needs = min(r.sm for r in self.rungs if r.precision == precision)
-            raise ArgumentError(f"{self.op} in {precision} {_describe_old_gpu(needs)}")
+        like = [r for r in self.rungs if r.precision == precision]
+        if any(self.target in r.targets for r in like):
+            needs = _describe_old_gpu(min(r.sm for r in like))
+            raise ArgumentError(f"{self.op} in {precision} {needs}")
         names = ", ".join(dict.fromkeys(r.precision for r in available))
-        raise ArgumentError(
-            f"{self.op} has no rung in {precision} on {self.target}; it has {names}"
-        )
+        text = f"{self.op} has no rung in {precision} on {self.target}"
+        raise ArgumentError(f"{text}; it has {names}")
 
     def _choose(self, name: str) -> Rung:
         on_target = [r for r in self.rungs if self.target in r.targets]
         for rung in on_target:
             if rung.name == name:
                 if self.target == "cuda" and rung.sm > _current_sm():
-                    raise ArgumentError(
-                        f"{self.op}'s rung '{name}' {_describe_old_gpu(rung.sm)}"
-                    )
+                    needs = _describe_old_gpu(rung.sm)
+                    raise ArgumentError(f"{self.op}'s rung '{name}' {needs}")
                 return rung
         names = ", ".join(r.name for r in on_target)
         others = [r for r in self.rungs if r.name == name]
         note = f" (it runs on {', '.join(others[0].targets)})" if others else ""
-        raise ArgumentError(
-            f"{self.op} has no rung '{name}' on {self.target}{note}; it has {names}"
-        )
+        text = f"{self.op} has no rung '{name}' on {self.target}{note}"
+        raise ArgumentError(f"{text}; it has {names}")
 
     def _read_rungs(self) -> list[Rung]:
         count = ffi.new("int *")
-        table = self.C.weft_rungs(count)
-        rows = [
-            row
-            for row in ffi.unpack(table, count[0])
-            if ffi.string(row.op).decode() == self.op
-        ]
+        rows = ffi.unpack(self.C.weft_rungs(count), count[0])
+        rows = [row for row in rows if ffi.string(row.op).decode() == self.op]
         return [_make_rung(row, index) for index, row in enumerate(rows)]
 
     def _fail(self, status: int) -> None:
@@ -187,11 +174,8 @@ class Library:
         message = ffi.string(self.C.weft_last_error()).decode()
         if status == self.C.WEFT_EINTR:
             raise KeyboardInterrupt(message)
-        kind = {
-            self.C.WEFT_EINVAL: ArgumentError,
-            self.C.WEFT_ENOMEM: OutOfMemory,
-            self.C.WEFT_ELOST: DeviceLost,
-        }.get(status, KernelError)
+        kinds = {self.C.WEFT_EINVAL: ArgumentError, self.C.WEFT_ENOMEM: OutOfMemory}
+        kind = (kinds | {self.C.WEFT_ELOST: DeviceLost}).get(status, KernelError)
         if kind is DeviceLost:
             _lost = message
         raise kind(message)
@@ -256,9 +240,8 @@ def convert_int(name: str, value: Any) -> int:
         number = int(value)
         if number == value and abs(number) < 2**31:
             return number
-    raise ArgumentError(
-        f"{name}={write_value(value)}: expected a whole number of 32 bits"
-    )
+    text = f"{name}={write_value(value)}"
+    raise ArgumentError(f"{text}: expected a whole number of 32 bits")
 
 
 def write_value(value: Any) -> str:
@@ -305,12 +288,7 @@ def _describe_old_gpu(needs: int) -> str:
 
 
 def _make_rung(row: Any, index: int) -> Rung:
-    def text(field: Any) -> str:
-        return ffi.string(field).decode()
-
+    texts = (row.op, row.rung, row.idea, row.precision)
     names = {1: "cpu", 2: "cuda"}
     targets = tuple(name for bit, name in names.items() if row.targets & bit)
-    return Rung(
-        *[text(row.op), text(row.rung), text(row.idea), text(row.precision)],
-        *[targets, row.sm, index],
-    )
+    return Rung(*(ffi.string(t).decode() for t in texts), targets, row.sm, index)

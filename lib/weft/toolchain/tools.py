@@ -52,10 +52,9 @@ def run(
             crew.add(child)
         output, errors = child.communicate(stdin, timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise BuildError(
-            f"{name} did not finish within {seconds:g} s and was stopped "
-            f"(WEFT_COMPILE_SECONDS sets another limit): {command[0]}"
-        ) from None
+        text = f"{name} did not finish within {seconds:g} s and was stopped"
+        cure = "WEFT_COMPILE_SECONDS sets another limit"
+        raise BuildError(f"{text} ({cure}): {command[0]}") from None
     finally:
         if child:
             crew.discard(child)
@@ -188,16 +187,12 @@ def vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
     path: sys.path, an argument so that the result can be cached
     """
     spec = importlib.util.find_spec("nvidia")  # a namespace package without code
-    places = (spec and spec.submodule_search_locations) or ()
-    folders = [
-        header.parent
-        for place in places
-        for name in ("cudnn.h", "cublas_v2.h")
-        for header in sorted(Path(place).glob(f"*/include/{name}"))
-    ]
-    return tuple(
-        word for folder in dict.fromkeys(folders) for word in ("-isystem", f"{folder}")
-    )
+    folders: dict[Path, None] = {}
+    for place in (spec and spec.submodule_search_locations) or ():
+        for name in ("cudnn.h", "cublas_v2.h"):
+            headers = sorted(Path(place).glob(f"*/include/{name}"))
+            folders |= dict.fromkeys(header.parent for header in headers)
+    return tuple(word for folder in folders for word in ("-isystem", str(folder)))
 
 
 _CURES = {
@@ -229,9 +224,8 @@ def find_tool(name: str) -> str:
 def cpu_flags() -> str:
     """Return the processor's features, since -march=native depends on them."""
     try:
-        return re.search(
-            r"(flags|Features)\s*:.*", Path("/proc/cpuinfo").read_text()
-        ).group()
+        text = Path("/proc/cpuinfo").read_text()
+        return re.search(r"(flags|Features)\s*:.*", text).group()
     except (OSError, AttributeError):
         return ""
 

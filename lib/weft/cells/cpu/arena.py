@@ -104,7 +104,6 @@ class Arena:
     def __init__(self, arrays: Sequence[Array | None], align: Sequence[int]) -> None:
         self.arrays = arrays
         self.regions: list[Region] = []
-        self.failed = False
         spans = merge_spans(arrays, align)
         self._ends = [end for _, end, _ in spans]
         for start, end, alignment in spans:
@@ -137,11 +136,8 @@ class Arena:
 
     def strayed(self) -> int | None:
         """Return an address outside the arrays that was written, or None."""
-        for region in self.regions:
-            address = region.strayed()
-            if address is not None:
-                return address
-        return None
+        found = (region.strayed() for region in self.regions)
+        return next((address for address in found if address is not None), None)
 
     def copy_back(self, written: Sequence[bool]) -> None:
         """Copy the arrays marked in `written` back to their origin."""
@@ -177,13 +173,6 @@ class Arena:
         for region in self.regions:
             _give_back(region)
         self.regions = []
-
-
-def place(arena_or_none: Arena | None, arrays: Sequence[Array | None]) -> list[int]:
-    """Return the addresses for the kernel: the copies', or else the arrays'."""
-    if arena_or_none is not None:
-        return arena_or_none.addresses()
-    return [array.address if array is not None else 0 for array in arrays]
 
 
 def list_alignments(source: str, types: Sequence[CScalar | None]) -> list[int]:
@@ -224,10 +213,8 @@ def _take(nbytes: int) -> Region:
                 break
             return Region(base + guard, room, guard)
         guard //= 8  # the address space is limited (ulimit -v)
-    raise MemoryError(
-        f"no memory for a fenced copy of {nbytes} bytes; inplace=True (--inplace) "
-        f"lets the kernel work on the arrays themselves"
-    )
+    cure = "inplace=True (--inplace) lets the kernel work on the arrays themselves"
+    raise MemoryError(f"no memory for a fenced copy of {nbytes} bytes; {cure}")
 
 
 def _give_back(region: Region) -> None:

@@ -17,13 +17,13 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...csource import scanner
-from ...csource.diagnostics import Diagnostic
+from ...csource.diagnostics import Diagnostic, diagnose
 from ...report import symbols
 from ...report.model import Finding
 from ...toolchain import build
@@ -74,10 +74,8 @@ def refuse_call(name: str, source: str) -> Diagnostic:
             continue
         body = code[function.brace : scanner.find_close(code, function.brace)]
         if call := re.search(rf"\b{called.split('::')[-1]}\s*\(", body):
-            at = function.brace + call.start()
-            line = code.count("\n", 0, at) + 1
             text = f"{function.name}() calls {called}(), which only the host has"
-            return Diagnostic("", line, at - code.rfind("\n", 0, at), "error", text)
+            return diagnose(source, function.brace + call.start(), text)
     text = f"a kernel calls {called}(), which only the host has"
     return Diagnostic("", 0, 0, "error", text)
 
@@ -104,47 +102,34 @@ def find(launch: Prepared, kernel: str, texts: Mapping[str, str]) -> list[Findin
     for (param, _, array, _), written in zip(launch.scene.pointers(), launch.written):
         if not written or array is None or array.dtype not in FLOATS:
             continue
-        indices = _find_stored(launch, array)
+        indices = _list_indices(launch.scene.arena.memory_of(array), array.dtype)
         if not indices.size:
             continue
         if any(map(_had_pattern, launch.arrays)):
             return []
         file, line, column, names = _find_declared(kernel, texts)
         first = int(indices[0])
-        findings.append(
-            Finding(
-                "uninitialised",
-                f"{param.name}[{first}] got {_PATTERN:g}, the watch build's initial "
-                f"value of local variables: {names or 'one'} is read before it is "
-                f"written",
-                *(file, line, column),
-                array=param.name,
-                index=(first, 0, 0),
-                count=int(indices.size),
-                cure="give it a value where it is declared, as in float a[4][4] = {};",
-            )
+        text = (
+            f"{param.name}[{first}] got {_PATTERN:g}, the watch build's initial value "
+            f"of local variables: {names or 'one'} is read before it is written"
         )
+        cure = "give it a value where it is declared, as in float a[4][4] = {};"
+        place = {"array": param.name, "index": (first, 0, 0)}
+        facts = {**place, "count": int(indices.size), "cure": cure}
+        findings.append(Finding("uninitialised", text, file, line, column, **facts))
     return findings
-
-
-def _find_stored(launch: Prepared, array: Array) -> np.ndarray:
-    """Return the indices at which the copy of an array contains the pattern."""
-    copies = launch.scene.arena
-    assert copies is not None
-    return _list_indices(copies.memory_of(array), array.dtype)
 
 
 def _had_pattern(array: Array | None) -> bool:
     """Return whether an array on the host contained the pattern before the launch."""
     if array is None or array.dtype not in FLOATS:
         return False
-    return (
-        _list_indices(arena.view_memory(array.address, array.nbytes), array.dtype).size
-        > 0
-    )
+    data = arena.view_memory(array.address, array.nbytes)
+    return _list_indices(data, array.dtype).size > 0
 
 
 def _list_indices(data: memoryview, dtype: str) -> np.ndarray:
+    """Return the indices at which an array's content is the pattern."""
     if dtype == "float32":
         return np.flatnonzero(np.frombuffer(data, np.uint32) == _FLOAT)
     values = np.frombuffer(data, np.uint64)
@@ -177,11 +162,10 @@ def _find_declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int
         code = scanner.blank_directives(scanner.blank_comments(text))
         places = list(_list_locals(code, kernel))
         if places:
-            names = [name for name, _ in places]
-            at = places[0][1]
-            line = code.count("\n", 0, at) + 1
-            column = len(text[text.rfind("\n", 0, at) + 1 : at].encode())
-            return file, line, column, _join_names(names)
+            names = ", ".join(name for name, _ in places)
+            names = f"one of {names}" if len(places) > 1 else names
+            first = diagnose(text, places[0][1], "")
+            return file, first.line, first.column - 1, names
     return "", 0, 0, ""
 
 
@@ -192,7 +176,3 @@ def _list_locals(code: str, kernel: str) -> Iterator[tuple[str, int]]:
             continue
         for name in re.finditer(r"(?:^|,)\s*(\w+)", match["names"]):
             yield name[1], match.start("names") + name.start(1)
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"

@@ -8,7 +8,6 @@ all their inputs. An opened library is never closed, since its kernels may be in
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import os
@@ -16,9 +15,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -34,7 +32,7 @@ from ...report import symbols
 from ...report.model import CellSource
 from ...toolchain import build, keys, tools
 from .. import stored, variables
-from ..headers import CPU_HEADERS, MACROS, follow_includes, std_headers
+from ..headers import CPU_HEADERS, MACRO_LINES, follow_includes, std_headers
 from . import code_checks
 from .launch import FILE, CpuLauncher, ffi, open_runtime, runtime_path, write_launcher
 from .watched import CheckedLauncher
@@ -42,18 +40,14 @@ from .watched import CheckedLauncher
 
 @dataclass
 class CpuLibrary:
-    """An opened library of a cell, with the messages and time of its compilation."""
+    """An opened library of a cell, with the messages of its compilation."""
 
     path: Path
-    source: str
-    expressions: tuple[str, ...]
-    counts: tuple[int, ...]
+    inputs: _LibraryInputs
     report: str
     cached: bool
-    seconds: float
-    warnings: list[Diagnostic] = field(default_factory=list)
-    C: Any = None
-    made: Any = None
+    warnings: list[Diagnostic]
+    C: Any
 
     def launcher(
         self,
@@ -68,7 +62,8 @@ class CpuLibrary:
         timeout: time limit in seconds; None: the default.
         inplace: work on the arrays themselves, not on fenced copies.
         """
-        number, inputs = self.expressions.index(expression), self.made
+        inputs = self.inputs
+        number = inputs.expressions.index(expression)
         kernel_args = self.C, number, expression, params, inputs.everything()
         if inputs.checked:
             readers = CellSource(inputs.name, inputs.source, dict(inputs.headers))
@@ -77,8 +72,8 @@ class CpuLibrary:
 
     def afresh(self) -> CpuLibrary:
         """Open the library again, with separate variables that have the same values."""
-        library = replace(self, C=_open(self.path, self.made))
-        for name in filter(self.size, self.made.variables):
+        library = replace(self, C=_open(self.path, self.inputs))
+        for name in filter(self.size, self.inputs.variables):
             library.write(name, self.read(name))
         return library
 
@@ -95,10 +90,10 @@ class CpuLibrary:
         ffi.buffer(*self._find_variable(variable))[:] = data
 
     def _find_variable(self, variable: str) -> tuple[Any, int]:
-        if variable not in self.made.variables:
+        if variable not in self.inputs.variables:
             return ffi.NULL, 0
         size = ffi.new("size_t *")
-        at = self.C.weft_variable(self.made.variables.index(variable), size)
+        at = self.C.weft_variable(self.inputs.variables.index(variable), size)
         return at, size[0]
 
 
@@ -120,34 +115,30 @@ def compile(
 
     Raises CompileError, or BuildError without a compiler.
     """
-    begin = time.perf_counter()
-    inputs = _build_library(
-        source, name, tuple(flags_), tuple(expressions), headers or {}
+    used = follow_includes(source, lambda _, included: (headers or {}).get(included))
+    texts = [source, *used.values()]
+    parsed = [s for text in texts for s in signature.parse(text)]
+    kernels = {s.scope + s.name: len(s.params) for s in parsed}
+    counts = tuple(kernels[e.split("<")[0]] for e in expressions)
+    inputs = _LibraryInputs(
+        *(source, name, tuple(stored.for_cpu(flags_)), tuple(expressions), counts),
+        *(tuple(sorted(used.items())), variables.list_settable(texts), checked),
     )
-    inputs = replace(inputs, checked=checked)
-    digest = inputs.digest()
-    path = store.cache_folder("cells") / f"{digest}.so"
+    path = store.cache_folder("cells") / f"{inputs.digest()}.so"
     cached = store.has_file(path)
     if cached:
         os.utime(path)
     else:
         warnings = inputs.build(path)
         store.write(path.with_suffix(".txt"), diagnostics.dump(warnings))
-        _prune_at_exit()
+        store.prune_at_exit()
     warnings = []
     with contextlib.suppress(OSError, ValueError):
         warnings = diagnostics.load(path.with_suffix(".txt").read_text())
-    library = _open(path, inputs)
-    return CpuLibrary(
-        *(path, source, inputs.expressions, inputs.counts, _report(inputs), cached),
-        *(time.perf_counter() - begin, warnings, library, inputs),
-    )
-
-
-@functools.cache
-def _prune_at_exit() -> None:
-    """Prune the cache at exit, since it takes as long as compiling a cell."""
-    atexit.register(store.prune)
+    library, threads = _open(path, inputs), open_runtime().simt_threads()
+    names = ", ".join(expressions) or "compiled"
+    report = f"{names} · CPU, {threads} core{'s' * (threads != 1)}"
+    return CpuLibrary(path, inputs, report, cached, warnings, library)
 
 
 # ---- making the library --------------------------------------------------------
@@ -184,12 +175,12 @@ class _LibraryInputs:
                 include += ["-include", name]
             with store.replace_file(path) as output:
                 flags, macros = stored.split_defines(self.flags)
-                flags_ = [*flags, *include]
-                result = _run_gxx(flags_, macros + text, output, self.checked)
+                flags += include
+                result = _run_gxx(flags, macros + text, output, self.checked)
                 if result.returncode and self.variables and FILE in result.stderr:
                     # A variable inside an #if may not exist, so try without variables.
                     text = replace(self, variables=())._text()
-                    result = _run_gxx(flags_, macros + text, output, self.checked)
+                    result = _run_gxx(flags, macros + text, output, self.checked)
                 errors = self._parse_log(result, text)
                 library = output.read_bytes()
                 if not library:
@@ -225,52 +216,22 @@ class _LibraryInputs:
         return text + write_launcher(kernels, cooperative, self.variables)
 
 
-def _build_library(
-    source: str,
-    name: str,
-    flags_: tuple[str, ...],
-    expressions: tuple[str, ...],
-    headers: Mapping[str, str],
-) -> _LibraryInputs:
-    kernels = {s.scope + s.name: len(s.params) for s in signature.parse(source)}
-    used = follow_includes(source, lambda _, included: headers.get(included))
-    for text in used.values():
-        kernels |= {s.scope + s.name: len(s.params) for s in signature.parse(text)}
-    counts = tuple(kernels[e.split("<")[0]] for e in expressions)
-    return _LibraryInputs(
-        *(source, name, tuple(stored.for_cpu(flags_)), expressions, counts),
-        *(
-            tuple(sorted(used.items())),
-            variables.list_settable([source, *used.values()]),
-        ),
-    )
-
-
 def _run_gxx(
     flags: list[str], text: str, output: Path, checked: bool
 ) -> CompletedProcess[str]:
     """Compile and link `text`, which g++ reads from a pipe; no shell is involved."""
-    runtime = str(runtime_path())
     header = _precompile_header(checked)
     # With another language or optimisation level g++ would misread the precompiled
     # form.
-    is_incompatible = any(
-        flag.startswith(("-O", "-f", "-g", "-m", "-std", "-p")) for flag in flags
-    )
+    other = ("-O", "-f", "-g", "-m", "-std", "-p")
+    is_incompatible = any(flag.startswith(other) for flag in flags)
     name = header.with_name("plain.h") if is_incompatible else header
-    include_flags = ["-include", str(name), f"-I{header.parent / 'c'}"]
-    command = [
-        build.find_tool("g++"),
-        *include_flags,
-        *_list_flags(checked),
-        *flags,
-        "-x",
-        "c++",
-        "-",
-    ]
+    command = [build.find_tool("g++"), "-include", str(name)]
+    command += [f"-I{header.parent / 'c'}", *_list_flags(checked), *flags]
     # The runtime provides the start files and the C++ library. Leaving them out halves
     # the linker's input.
-    command += ["-x", "none", "-shared", "-nostdlib", runtime, "-lm", "-lgcc"]
+    command += ["-x", "c++", "-", "-x", "none", "-shared", "-nostdlib"]
+    command += [str(runtime_path()), "-lm", "-lgcc"]
     command += build.CHECK_LINK if checked else build.HEAP_LINK
     return tools.run([*command, "-o", str(output)], text)
 
@@ -279,18 +240,8 @@ def _run_gxx(
 # the host's C library. <math.h> would double a cell's compilation time, so simt.h
 # declares the math functions that kernels use. The SIMT runtime provides assert.h and
 # string.h.
-_HEADER = "\n".join(
-    [
-        "#include <cuda_runtime.h>",
-        "#include <api/cuda_launch.h>",
-        "#include <assert.h>",
-        *(
-            f"#ifndef {name}\n#define {name} {value}\n#endif"
-            for name, value in MACROS.items()
-        ),
-        "",
-    ]
-)
+_INCLUDED = ("cuda_runtime.h", "api/cuda_launch.h", "assert.h")
+_HEADER = "".join([*(f"#include <{name}>\n" for name in _INCLUDED), MACRO_LINES])
 _EMPTY = [
     form
     for name in ("math", "stdio", "stdlib", "time", "ctype", "errno", "float", "limits")
@@ -317,29 +268,20 @@ _FLAGS = [
 ]
 
 
-def _fiber_flags() -> list[str]:
-    flavour = build.Flavour.here("cpu")
-    return ["-DSIMT_UCONTEXT"] if flavour.fibers == "ucontext" else []
-
-
 def _list_flags(checked: bool) -> list[str]:
     """List the flags with which every cell is compiled."""
     watch_flags = [*build.CHECK_FLAGS, *code_checks.unset_flags()] if checked else []
-    return [*_FLAGS, *watch_flags, *_fiber_flags()]
+    fibers = build.Flavour.here("cpu").fibers
+    return [*_FLAGS, *watch_flags, *["-DSIMT_UCONTEXT"] * (fibers == "ucontext")]
 
 
 @functools.cache
 def _hash_toolchain(checked: bool) -> str:
     """Hash every input of a library besides the cell itself."""
     version = build.version_of(build.find_tool("g++"))
-    headers = [_HEADER, *CPU_HEADERS.values()]
-    return build._hash(
-        version,
-        *headers,
-        *_list_flags(checked),
-        str(runtime_path()),
-        keys.hash_sources(*keys.CELL),
-    )
+    parts = [version, _HEADER, *CPU_HEADERS.values(), *_list_flags(checked)]
+    sources = keys.hash_sources(*keys.CELL)
+    return build._hash(*parts, str(runtime_path()), sources)
 
 
 def _precompile_header(checked: bool) -> Path:
@@ -418,9 +360,3 @@ def _demangle(symbol: str) -> str:
         return symbol
     result = subprocess.run([tool, symbol], text=True, capture_output=True)
     return result.stdout.strip() or symbol
-
-
-def _report(inputs: _LibraryInputs) -> str:
-    kernels = ", ".join(inputs.expressions) or "compiled"
-    threads = open_runtime().simt_threads()
-    return f"{kernels} · CPU, {threads} core{'s' * (threads != 1)}"

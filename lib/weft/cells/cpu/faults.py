@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ NOBODY = 2**32 - 1  # the index if no single thread is to blame
 LAUNCH, ADDRESS, STACK, ARITHMETIC, ILLEGAL, ASSERT, TRAP = range(1, 8)
 EXCEPTION, TIMEOUT, INTERRUPT, DEADLOCK = range(8, 12)
 AS_BEFORE = ". Its arrays are as they were."
+GUARD = ": guard the access with an if, or check the sizes of the launch"
 
 
 class Stopped(Short, KeyboardInterrupt):
@@ -72,60 +72,39 @@ class FaultScene:
 def explain(fault: Fault, scene: FaultScene) -> KernelFault:
     """Return the exception for a failed launch."""
     thread = f"thread {_write_index(fault.thread)} of block {_write_index(fault.block)}"
-    text = {
-        ADDRESS: lambda: f"{thread} {_describe_address(fault, scene)}",
-        STACK: lambda: (
-            f"{thread} used up its stack of 64 KB: make its local arrays smaller, or "
-            f"end the recursion"
-        ),
-        ARITHMETIC: lambda: (
-            f"{thread} divided an integer by zero, or the smallest one by -1 (a GPU "
-            f"would continue with an arbitrary number): check the divisor"
-        ),
-        ILLEGAL: lambda: (
-            f"{thread} reached code that is marked as unreachable: look for a missing "
-            f"return or an undefined index"
-        ),
-        ASSERT: lambda: fault.text.replace(f"{CELL}:", "line "),
-        TRAP: lambda: f"{thread} called __trap()",
-        EXCEPTION: lambda: fault.text,
-        TIMEOUT: lambda: (
-            f"it ran longer than {scene.timeout:g} s and was stopped: look for a loop "
-            f"that does not end, or allow more time with timeout= (--timeout)"
-        ),
-        DEADLOCK: lambda: fault.text,
-    }.get(fault.kind, lambda: fault.text)()
-    text = re.sub(rf"^{re.escape(scene.kernel)}: ", "", text)
-    error = KernelFault(
-        f"{scene.kernel}: {text}{_describe_state(scene)}",
-        scene.kernel,
-        _known_place(fault.block),
-        _known_place(fault.thread),
-    )
+    texts = {
+        ADDRESS: f"{thread} {_describe_address(fault, scene)}",
+        STACK: f"{thread} used up its stack of 64 KB: make its local arrays smaller, "
+        f"or end the recursion",
+        ARITHMETIC: f"{thread} divided an integer by zero, or the smallest one by -1 "
+        f"(a GPU would continue with an arbitrary number): check the divisor",
+        ILLEGAL: f"{thread} reached code that is marked as unreachable: look for a "
+        f"missing return or an undefined index",
+        ASSERT: fault.text.replace(f"{CELL}:", "line "),
+        TRAP: f"{thread} called __trap()",
+        TIMEOUT: f"it ran longer than {scene.timeout:g} s and was stopped: look for a "
+        f"loop that does not end, or allow more time with timeout= (--timeout)",
+    }
+    text = texts.get(fault.kind, fault.text).removeprefix(f"{scene.kernel}: ")
+    message = f"{scene.kernel}: {text}{_describe_state(scene)}"
+    places = (at if at[0] != NOBODY else None for at in (fault.block, fault.thread))
+    error = KernelFault(message, scene.kernel, *places)
     error.kind = fault.kind
     return error
 
 
 def make_stray_fault(address: int, scene: FaultScene) -> KernelFault:
     """Return the exception for an overwritten canary, which is found after a launch."""
-    place = _describe_nearest(address, scene)
-    return KernelFault(
-        f"{scene.kernel}: a thread wrote {place}{_guard()}{_describe_state(scene)}",
-        scene.kernel,
-    )
+    text = f"a thread wrote {_describe_nearest(address, scene)}{GUARD}"
+    message = f"{scene.kernel}: {text}{_describe_state(scene)}"
+    return KernelFault(message, scene.kernel)
 
 
 def read_only(kernel: str, param: Param) -> KernelFault:
     """Return the exception for a store into a read-only array through a cast."""
-    return KernelFault(
-        f"{kernel}: it wrote into {param} through a cast that removes const, but "
-        f"the array is read-only: pass a copy{AS_BEFORE}",
-        kernel,
-    )
-
-
-def _known_place(index: tuple[int, int, int]) -> tuple[int, int, int] | None:
-    return None if index[0] == NOBODY else index
+    claim = f"it wrote into {param} through a cast that removes const"
+    cause = f"but the array is read-only: pass a copy{AS_BEFORE}"
+    return KernelFault(f"{kernel}: {claim}, {cause}", kernel)
 
 
 def _describe_state(scene: FaultScene) -> str:
@@ -134,17 +113,13 @@ def _describe_state(scene: FaultScene) -> str:
     return AS_BEFORE
 
 
-def _guard() -> str:
-    return ": guard the access with an if, or check the sizes of the launch"
-
-
 def _describe_address(fault: Fault, scene: FaultScene) -> str:
     verb = {1: "wrote", 0: "read"}.get(fault.write, "touched")
     if fault.address < NULL_PAGES:
         nulls = [str(p) for p, _, a, _ in scene.pointers() if a is None]
         hint = f": None was passed for {', '.join(nulls)}" if nulls else ""
         return f"{verb} through a null pointer (address 0x{fault.address:x}){hint}"
-    return f"{verb} {_describe_nearest(fault.address, scene)}{_guard()}"
+    return f"{verb} {_describe_nearest(fault.address, scene)}{GUARD}"
 
 
 def _describe_nearest(address: int, scene: FaultScene) -> str:

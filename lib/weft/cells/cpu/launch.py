@@ -28,7 +28,7 @@ from .. import output
 from ..arguments import Array, Binder, common_device, list_held_arrays
 from ..reached_arrays import Reached, reach_arrays, take_back, translate
 from . import faults
-from .arena import Arena, list_alignments, place
+from .arena import Arena, list_alignments
 
 FILE = "weft-launcher"  # name of the appended code in the compiler's messages
 CDEF = """
@@ -163,6 +163,16 @@ def open_runtime() -> Any:
     return simt
 
 
+@contextlib.contextmanager
+def thread_order(order: int) -> Iterator[None]:
+    """Run the block's launches with their threads in an order of enum simt_order."""
+    open_runtime().simt_set_order(order)
+    try:
+        yield
+    finally:
+        open_runtime().simt_set_order(0)
+
+
 @dataclass
 class Prepared:
     """A launch in progress, with its arguments packed for the kernel."""
@@ -174,7 +184,6 @@ class Prepared:
     offsets: tuple[int, ...]
     config: list[int]
     shared: int
-    reached: Reached | None = None
 
 
 class CpuLauncher:
@@ -202,7 +211,9 @@ class CpuLauncher:
         self.C, self.number, self.params = C, number, params
         self.name = re.sub(r"^(?:\w+::)*", "", expression)
         self.binder = Binder(self.name, params, source)
-        self.sizes = self._check_sizes()
+        sizes = ffi.new("unsigned[]", len(params) + 1)
+        count = C.weft_sizes(number, sizes, len(params))
+        self.binder.compare(list(sizes), count)
         self.timeout = TIMEOUT if timeout is None else timeout
         self.inplace, self.reached = inplace, None
         self.source, self.prints = source, "printf" in source
@@ -211,12 +222,7 @@ class CpuLauncher:
         self.written = [not p.const for p, _ in pointers]
 
     def __call__(
-        self,
-        grid: Sequence[int],
-        block: Sequence[int],
-        shared: int,
-        stream: Any,
-        args: Sequence[Any],
+        self, grid: Any, block: Any, shared: int, stream: Any, args: Sequence[Any]
     ) -> None:
         with self._prepared(grid, block, shared, args) as launch:
             with output.capture_output(self.prints):
@@ -227,12 +233,7 @@ class CpuLauncher:
                 arena.copy_back(self._find_written(launch, arena))
 
     def results(
-        self,
-        grid: Sequence[int],
-        block: Sequence[int],
-        shared: int,
-        args: Sequence[Any],
-        order: int,
+        self, grid: Any, block: Any, shared: int, args: Sequence[Any], order: int
     ) -> list[bytes | None]:
         """Return the written arrays' content after a launch; None for other arrays.
 
@@ -241,51 +242,39 @@ class CpuLauncher:
         in the result, and are in self.reached.
         """
         with self._prepared(grid, block, shared, args) as launch:
-            open_runtime().simt_set_order(order)
-            try:
-                with output.capture_output(self.prints, shown=False):
-                    self._run(launch)
-            finally:
-                open_runtime().simt_set_order(0)
+            with thread_order(order), output.capture_output(self.prints, shown=False):
+                self._run(launch)
             assert launch.scene.arena is not None
             self._take_back(launch)
-            self.reached = launch.reached
+            self.reached = launch.scene.reached
             return launch.scene.arena.contents(launch.written)
 
     @contextlib.contextmanager
     def _prepared(
-        self,
-        grid: Sequence[int],
-        block: Sequence[int],
-        shared: int,
-        args: Sequence[Any],
+        self, grid: Any, block: Any, shared: int, args: Sequence[Any]
     ) -> Iterator[Prepared]:
         bound = self.binder.bind(args)
-        self._check_structs(bound)
         arrays = [v for p, v in zip(self.params, bound) if p.pointer]
-        device = common_device(self.name, arrays + list_held_arrays(bound))
-        if device and device[0] != "cpu":
-            raise ArgumentError(
-                f"{self.name}: its arrays are on {device[0]}, not the CPU"
-            )
+        where = common_device(self.name, arrays + list_held_arrays(bound))
+        kind = where[0] if where else "cpu"
+        if kind != "cpu":
+            raise ArgumentError(f"{self.name}: its arrays are on {kind}, not the CPU")
         reached, written = None, self.written
         if self.binder.holds_addresses:
             reached = reach_arrays(self.binder, bound)
             arrays, written = arrays + reached.arrays, written + reached.written
         arena = None if self.inplace else self._fence(arrays, reached)
         try:
-            addresses = place(arena, arrays)
+            addresses = [array.address if array else 0 for array in arrays]
+            addresses = addresses if arena is None else arena.addresses()
             if reached is not None and arena is not None:
                 bound = translate(self.binder, bound, reached, arena)
             packed, offsets = self.binder.pack(bound, addresses)
-            scene = faults.FaultScene(
-                *(self.name, self.params, self.binder.types, bound, addresses, arena),
-                *(self.timeout, reached),
-            )
-            yield Prepared(
-                *(scene, arrays, written, packed, offsets, [*grid, *block], shared),
-                reached,
-            )
+            kernel = self.name, self.params, self.binder.types
+            places = bound, addresses, arena, self.timeout, reached
+            scene = faults.FaultScene(*kernel, *places)
+            config = [*grid, *block]
+            yield Prepared(scene, arrays, written, packed, offsets, config, shared)
         finally:
             if arena is not None:
                 arena.release()
@@ -300,8 +289,8 @@ class CpuLauncher:
 
     def _take_back(self, launch: Prepared) -> None:
         """Restore the original addresses in the copies."""
-        if launch.reached is not None:
-            take_back(self.binder, launch.reached, launch.scene.arena)
+        if launch.scene.reached is not None:
+            take_back(self.binder, launch.scene.reached, launch.scene.arena)
 
     def _find_written(self, launch: Prepared, arena: Arena) -> list[bool]:
         """Return which arrays to copy back.
@@ -331,33 +320,6 @@ class CpuLauncher:
         address = arena.strayed() if arena is not None else None
         if address is not None:
             raise faults.make_stray_fault(address, launch.scene)
-
-    def _check_sizes(self) -> list[int]:
-        """Compare g++'s parameter sizes with Python's, and return them."""
-        room = len(self.params)
-        out = ffi.new("unsigned[]", room + 1)
-        count = self.C.weft_sizes(self.number, out, room)
-        sizes = list(out[0:room])
-        for param, kind, size in zip(self.params, self.binder.types, sizes):
-            expected = 8 if param.pointer else kind.size if kind else size
-            if count != room or size != expected:
-                raise ArgumentError(
-                    f"{self.name}: {param} has {size} bytes, but {param.type} has "
-                    f"{expected}: write the type without a macro"
-                )
-        self.binder.compare(sizes)
-        return sizes
-
-    def _check_structs(self, bound: Sequence[Any]) -> None:
-        if not self.binder.has_structs:
-            return
-        for param, value, size in zip(self.params, bound, self.sizes):
-            if isinstance(value, bytes) and len(value) != size:
-                raise ArgumentError(
-                    f"{self.name}: {param} has {size} bytes, but {len(value)} are "
-                    f"given: the fields must be those of the C struct (NumPy: "
-                    f"align=True)"
-                )
 
 
 def _make_failure(scene: faults.FaultScene) -> BaseException:

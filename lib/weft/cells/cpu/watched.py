@@ -15,6 +15,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import KernelFault
@@ -29,7 +30,6 @@ from . import arena, code_checks, faults
 from .launch import CpuLauncher, Prepared, ffi, open_runtime
 
 if TYPE_CHECKING:
-    from ...report.model import Finding, Report
     from ..module import Cell
 
 
@@ -109,26 +109,21 @@ void simt_check_release(void *memory);
 _turn = threading.Lock()  # the runtime merges the data of concurrent launches
 
 
+@dataclass
 class WatchedLaunch:
-    """The runtime's observations of one launch."""
+    """The runtime's observations of one launch, as its JSON `text`.
 
-    def __init__(
-        self,
-        text: str,
-        readers: CellSource,
-        kernel: str,
-        shape: tuple[tuple[int, int, int], tuple[int, int, int]],
-        seconds: float,
-        more: Sequence[Finding] = (),
-    ) -> None:
-        """Store the runtime's JSON `text`.
+    more: findings in addition to those in the text.
+    """
 
-        more: findings in addition to those in the text.
-        """
-        self.text, self.readers, self.kernel = text, readers, kernel
-        self.shape, self.seconds, self.more = shape, seconds, more
+    text: str
+    readers: CellSource
+    kernel: str
+    shape: tuple[tuple[int, int, int], tuple[int, int, int]]
+    seconds: float
+    more: Sequence[Finding] = ()
 
-    @functools.cached_property
+    @property
     def ok(self) -> bool:
         """Whether there are no findings, without parsing a report."""
         return not self.count
@@ -141,10 +136,8 @@ class WatchedLaunch:
     @functools.cached_property
     def report(self) -> Report:
         """The findings, and the counters of each source line."""
-        return raw.launch_report(
-            *(self.text, self.readers, self.kernel, self.shape, self.seconds),
-            self.more,
-        )
+        facts = self.kernel, self.shape, self.seconds, self.more
+        return raw.launch_report(self.text, self.readers, *facts)
 
 
 class CheckedLauncher(CpuLauncher):
@@ -162,13 +155,11 @@ class CheckedLauncher(CpuLauncher):
         self.last: WatchedLaunch | None = None
         self.watch: Callable[[WatchedLaunch], None] = lambda launch: None
 
-    def _fence(
-        self, arrays: Sequence[Array | None], reached: Reached | None
-    ) -> CheckedArena:
+    def _fence(self, arrays: Sequence[Array | None], reached: Reached | None) -> Any:
         kinds = [t for p, t in zip(self.params, self.binder.types) if p.pointer]
         names = [""] * len(kinds)
         if reached is not None:
-            kinds = kinds + reached.types
+            kinds += reached.types
             names += [p.name for p in reached.params]
         sizes = [
             kind.size if kind else array.itemsize if array else 1
@@ -189,17 +180,13 @@ class CheckedLauncher(CpuLauncher):
                 failure = fault.with_traceback(None)
             seconds = time.perf_counter() - begin
             text = raw_report()
-        config = launch.config
-        shape = tuple(config[:3]), tuple(config[3:])
-        extra = (
-            code_checks.find(launch, self.name, self.readers.texts)
-            if not failure
-            else []
-        )
-        self.last = WatchedLaunch(text, self.readers, self.name, shape, seconds, extra)
+        readers = self.readers
+        shape = tuple(launch.config[:3]), tuple(launch.config[3:])
+        more = [] if failure else code_checks.find(launch, self.name, readers.texts)
+        self.last = WatchedLaunch(text, readers, self.name, shape, seconds, more)
         self.watch(self.last)
         if failure is not None:
-            raise _explain_fault(failure, self.last, self.timeout)
+            raise _explain(failure, self.last, self.timeout)
 
 
 class CheckedArena(arena.Arena):
@@ -229,10 +216,8 @@ class CheckedArena(arena.Arena):
             )
             if memory == ffi.NULL:
                 self.release()
-                raise MemoryError(
-                    f"no memory for a watched copy of {nbytes} bytes; --fast selects "
-                    f"the plain build"
-                )
+                text = f"no memory for a watched copy of {nbytes} bytes"
+                raise MemoryError(f"{text}; --fast selects the plain build")
             at = int(ffi.cast("uintptr_t", memory))
             self.regions.append(arena.Region(at, nbytes, 0, at, start, nbytes))
             if nbytes:
@@ -260,9 +245,7 @@ def raw_report() -> str:
         open_runtime().simt_check_free(text)
 
 
-def _explain_fault(
-    fault: KernelFault, launch: WatchedLaunch, timeout: float
-) -> KernelFault:
+def _explain(fault: KernelFault, launch: WatchedLaunch, timeout: float) -> KernelFault:
     """Return the fault with its source line, its findings and the report."""
     report = launch.report
     ending = next((one for one in report.findings if one.kind in ENDING), None)
@@ -280,8 +263,7 @@ def _explain_fault(
     else:  # an assertion or a division by zero: the fault itself is clearer
         raised = (one for one in report.findings if one.kind == "exception")
         if ending := next(raised, None):
-            text = message.removesuffix(faults.AS_BEFORE)
-            text = re.sub(r" \(line \d+\)$", "", text)
+            text = re.sub(r" \(line \d+\)$", "", message.removesuffix(faults.AS_BEFORE))
             message = _with_line(report, ending, text)
     other_findings = [one for one in report.findings if one is not ending]
     parts = [message, *(write_finding(report, one) for one in other_findings[:3])]

@@ -31,11 +31,7 @@ STICKY = {
 }
 LIMIT = {"l2_fetch": 5}  # bytes per fetch of L2, only a hint
 FUNCTION = {"threads": 0, "shared": 1, "local": 3, "registers": 4, "dynamic": 8}
-DEVICE = {
-    **{"threads": 1, "block_x": 2, "block_y": 3, "block_z": 4},
-    **{"grid_x": 5, "grid_y": 6, "grid_z": 7, "warp": 10, "multiprocessors": 16},
-    **{"threads_per_multiprocessor": 39, "cooperative": 95, "shared": 97},
-}
+DEVICE = {"threads_per_multiprocessor": 39, "shared": 97}
 
 
 def open_library() -> Any:
@@ -97,13 +93,9 @@ def use_device(index: int) -> Iterator[None]:
     if native.explain_lost():
         raise DeviceLost(native.explain_lost())
     with torch.cuda.device(index):
-        make_current(index)
+        # A new thread has no current context.
+        open_library().cuCtxSetCurrent(_primary_context(index))
         yield
-
-
-def make_current(index: int) -> None:
-    """Make a device's primary context current in this thread; new threads have none."""
-    open_library().cuCtxSetCurrent(_primary_context(index))
 
 
 @functools.cache
@@ -167,9 +159,8 @@ def find_variable(module: int, name: str) -> tuple[int, int]:
 def upload(address: int, data: bytes, doing: str) -> None:
     """Copy `data` to the device after all work queued on it is done."""
     _wait(doing)
-    check(
-        open_library().cuMemcpyHtoD_v2(address, ffi.from_buffer(data), len(data)), doing
-    )
+    source = ffi.from_buffer(data)
+    check(open_library().cuMemcpyHtoD_v2(address, source, len(data)), doing)
     wait_for_stream(None, doing)  # the copy itself may only be queued
 
 
@@ -190,31 +181,28 @@ def _wait(doing: str) -> None:
 def parameter_sizes(function: int) -> list[int] | None:
     """Return the size in bytes of each parameter; None if the driver predates 12.4."""
     try:
-        ask = open_library().cuFuncGetParamInfo
+        read = open_library().cuFuncGetParamInfo
     except AttributeError:
         return None
     sizes: list[int] = []
     offset, size = ffi.new("size_t *"), ffi.new("size_t *")
-    while ask(function, len(sizes), offset, size) == 0:
+    while read(function, len(sizes), offset, size) == 0:
         sizes.append(size[0])
     return sizes
 
 
 def count_occupancy(function: int, threads: int, shared: int, index: int) -> float:
     """Return the fraction of a multiprocessor's threads that are resident, 0 to 1."""
-    blocks = _read_integer(
-        open_library().cuOccupancyMaxActiveBlocksPerMultiprocessor,
-        *(function, threads, shared),
-    )
+    count = open_library().cuOccupancyMaxActiveBlocksPerMultiprocessor
+    blocks = _read_integer(count, function, threads, shared)
     return blocks * threads / device_attribute(index, "threads_per_multiprocessor")
 
 
 def best_block(function: int) -> int:
     """Return the block size of highest occupancy without dynamic shared memory."""
-    block = ffi.new("int *")
-    grid = ffi.new("int *")
-    ask = open_library().cuOccupancyMaxPotentialBlockSize
-    check(ask(grid, block, function, ffi.NULL, 0, 0), "computing the occupancy")
+    block, grid = ffi.new("int *"), ffi.new("int *")
+    read = open_library().cuOccupancyMaxPotentialBlockSize
+    check(read(grid, block, function, ffi.NULL, 0, 0), "computing the occupancy")
     return block[0]
 
 

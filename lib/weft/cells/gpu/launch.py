@@ -9,7 +9,7 @@ This module itself needs no GPU: loader.py supplies the calls.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -87,25 +87,17 @@ class Room:
         self.held = memory, table
         _GRID.pack_into(self.buffer, 0, *plan.grid, *plan.block, plan.shared)
 
-    def fill(
-        self, packed: bytes, stream: int = 0, attributes: bytes = bytes(12)
-    ) -> None:
-        """Store the packed arguments, the stream and the attributes of a launch."""
-        struct.pack_into("=Q12s", self.buffer, STREAM, stream, attributes)
+    def fill(self, packed: bytes, stream: int = 0, head: bytes = bytes(12)) -> None:
+        """Store the packed arguments, the stream, and the address of attributes."""
+        struct.pack_into("=Q12s", self.buffer, STREAM, stream, head)
         self.buffer[_ARGUMENTS : _ARGUMENTS + len(packed)] = packed
 
 
 class GpuLauncher:
-    """A kernel on one kind of device; launches are only queued.
+    """A kernel on one kind of device; launches are only queued."""
 
-    sizes: the compiler's sizes of the parameters, in bytes.
-    """
-
-    def __init__(
-        self, binder: Binder, target: LaunchTarget, sizes: Sequence[int] | None = None
-    ) -> None:
+    def __init__(self, binder: Binder, target: LaunchTarget) -> None:
         self.binder, self.target = binder, target
-        self.sizes = sizes if binder.has_structs else None
         self._attributes = ffi.new("char[]", target.attributes or b"\0")
         count = len(target.attributes) // 72
         self._head = struct.pack("=QI", _address_of(self._attributes), count)
@@ -130,8 +122,6 @@ class GpuLauncher:
         """
         target, binder = self.target, self.binder
         bound = binder.bind(args)
-        if self.sizes:
-            _check_structs(binder, bound, self.sizes)
         arrays = [value for value, p in zip(bound, binder.params) if p.pointer]
         addresses = [array.address if array else 0 for array in arrays]
         arrays += list_held_arrays(bound) if binder.holds_addresses else []
@@ -177,23 +167,6 @@ class GpuLauncher:
         return self._make(rooms, otherwise)
 
 
-def parse_dimensions(value: Any, name: str, kernel: str) -> tuple[int, int, int]:
-    """Parse a grid or a block: 7, (4, 4), or an object with x, y and z."""
-    if all(hasattr(value, axis) for axis in "xyz"):
-        value = (value.x, value.y, value.z)
-    parts = tuple(value) if isinstance(value, (tuple, list, torch.Size)) else (value,)
-    try:
-        sizes = [part.__index__() for part in parts]
-    except (AttributeError, TypeError):
-        sizes = []
-    if not 1 <= len(sizes) <= 3 or min(sizes) < 1:
-        raise ArgumentError(
-            f"{kernel}: {name} = {value!r}: expected one to three whole numbers of at "
-            f"least 1"
-        )
-    return (*sizes, 1, 1)[:3]  # type: ignore[return-value]
-
-
 def stream_number(stream: Any) -> int:
     """Return the CUstream of a stream object, or a number unchanged."""
     if isinstance(stream, int) and not isinstance(stream, bool):
@@ -204,9 +177,8 @@ def stream_number(stream: Any) -> int:
     if hasattr(stream, "__cuda_stream__"):
         pair = stream.__cuda_stream__
         return int((pair() if callable(pair) else pair)[1])
-    raise ArgumentError(
-        f"{stream!r} is not a stream: pass a torch.cuda.Stream or a stream's number"
-    )
+    cure = "pass a torch.cuda.Stream or a stream's number"
+    raise ArgumentError(f"{stream!r} is not a stream: {cure}")
 
 
 # ---- the quick way ------------------------------------------------------------
@@ -220,9 +192,8 @@ def _make_quick_launch(
     if lines is None:
         return None
     names: dict[str, Any] = {
-        **{"native": native, "after": target.after},
+        **{"native": native, "after": target.after, "current": target.current},
         **{"call": target.call, "stream_of": target.stream, "fail": target.fail},
-        "current": target.current,
         "pack_into": _make_layout(binder, bool(target.attributes)).pack_into,
         **_bind_dtypes(binder),
     }
@@ -287,14 +258,10 @@ def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> li
     Only tensors have a torch dtype. A subclass without memory, such as FakeTensor,
     raises when its address is requested, and so takes the careful way.
     """
-    conditions = []
-    has_several = len(_dtypes_of(kind)) != 1  # `is` is twice as fast as `in`
-    conditions.append(f"{name}.dtype {'in' if has_several else 'is'} dtypes_{name}")
-    conditions.append(f"{name}.is_contiguous()")
-    if first:
-        conditions.append(f"{name}.get_device() == device")
-    if not param.const:
-        conditions.append(f"not {name}.requires_grad")
+    compare = "is" if len(_dtypes_of(kind)) == 1 else "in"  # `is` is twice as fast
+    conditions = [f"{name}.dtype {compare} dtypes_{name}", f"{name}.is_contiguous()"]
+    conditions += [f"{name}.get_device() == device"] * bool(first)
+    conditions += [f"not {name}.requires_grad"] * (not param.const)
     if kind.count > 1:
         conditions.append(f"not {name}.data_ptr() % {kind.align}")
         conditions.append(f"not {name}.nbytes % {kind.size}")
@@ -314,11 +281,8 @@ def _bind_dtypes(binder: Binder) -> dict[str, Any]:
 def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
     """Return a type's torch dtypes, except complex ones, which may be conjugated."""
     dtypes = [getattr(torch, name, None) for name in kind.dtypes]
-    return frozenset(
-        dtype
-        for dtype in dtypes
-        if isinstance(dtype, torch.dtype) and not dtype.is_complex
-    )
+    dtypes = [dtype for dtype in dtypes if isinstance(dtype, torch.dtype)]
+    return frozenset(dtype for dtype in dtypes if not dtype.is_complex)
 
 
 def _make_layout(binder: Binder, attributes: bool) -> struct.Struct:
@@ -334,24 +298,14 @@ def _make_layout(binder: Binder, attributes: bool) -> struct.Struct:
 # ---- the careful way ----------------------------------------------------------
 
 
-def _check_structs(binder: Binder, bound: list[Any], sizes: Sequence[int]) -> None:
-    for param, value, size in zip(binder.params, bound, sizes):
-        if isinstance(value, bytes) and len(value) != size:
-            raise ArgumentError(
-                f"{binder.kernel}: {param} has {size} bytes, but {len(value)} are "
-                f"given: the fields must be those of the C struct (NumPy: align=True)"
-            )
-
-
 def _device_of(kernel: str, arrays: list[Array | None], target: LaunchTarget) -> int:
     device = common_device(kernel, arrays)
     if device is None:
         return target.default()
     if device[0] != target.kind:
         array = next(filter(None, arrays))
-        raise ArgumentError(
-            f"{kernel} is compiled for {target.kind}, but one array is {array}"
-        )
+        text = f"is compiled for {target.kind}, but one array is {array}"
+        raise ArgumentError(f"{kernel} {text}")
     return device[1] if target.kind == "cuda" else -1
 
 

@@ -11,8 +11,8 @@ from then on.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache as once
@@ -21,10 +21,10 @@ from typing import Any
 import torch
 
 from ...base.errors import ArgumentError, BuildError, DeviceLost, KernelError
-from ...csource import diagnostics, scanner, signature
+from ...csource import diagnostics, scanner
 from ...csource.diagnostics import CompileError, Diagnostic
 from ...csource.signature import Param
-from ...toolchain import native, tools
+from ...toolchain import native
 from .. import output, stored, variables
 from ..arguments import Binder
 from . import driver, launch, nvrtc
@@ -39,8 +39,8 @@ _used: set[int] = set()  # devices with a loaded module of a cell
 class GpuModule:
     """A cell's machine code for the GPUs of this machine, loaded on `device`.
 
-    report: one line on its kernels' resources
-    seconds: duration of compile()
+    report: one line on its kernels' resources, as in
+        saxpy · 10 registers · 100% occupancy at 1024 threads a block · sm_90a
     """
 
     source: str
@@ -52,7 +52,6 @@ class GpuModule:
     program: CompiledProgram
     cached: bool
     report: str = ""
-    seconds: float = 0.0
     warnings: list[Diagnostic] = field(default_factory=list)
     _functions: dict[tuple[int, str], int] = field(default_factory=dict)
     _modules: dict[int, int] = field(default_factory=dict)
@@ -78,10 +77,12 @@ class GpuModule:
         Raises ArgumentError, DeviceLost, OutOfMemory or KernelError.
         """
         kernel = re.sub(r"^(?:\w+::)*", "", expression)
-        full_text = "\n".join([self.source, *self.headers.values()])
-        binder = Binder(kernel, params, full_text)
-        sizes = self._check_sizes(expression, binder)
-        text = "\n".join([scanner.blank_comments(self.source), *self.headers.values()])
+        headers = self.headers.values()
+        binder = Binder(kernel, params, "\n".join([self.source, *headers]))
+        sizes = driver.parameter_sizes(self.function(expression, self.device))
+        if sizes is not None:
+            binder.compare(sizes, len(sizes))
+        text = "\n".join([scanner.blank_comments(self.source), *headers])
         sync = bool(_TALKS.search(text)) if sync is None else sync
         if cooperative is None:
             lowered = self.program.lowered[expression]
@@ -113,7 +114,6 @@ class GpuModule:
                 after=wait if sync else None,
                 attributes=launch.COOPERATIVE if cooperative else b"",
             ),
-            sizes,
         )
 
     def function(self, expression: str, device: int) -> int:
@@ -160,16 +160,6 @@ class GpuModule:
             lowered = self._program(device).lowered[f"&{variable}"]
             return driver.find_variable(self._module(device), lowered)
 
-    def occupancy(self, expression: str, threads: int = 0, shared: int = 0) -> float:
-        """Return the fraction of a multiprocessor's threads that are resident, 0 to 1.
-
-        threads: threads per block; 0 selects the best block size.
-        """
-        function = self.function(expression, self.device)
-        with driver.use_device(self.device):
-            threads = threads or driver.best_block(function)
-            return driver.count_occupancy(function, threads, shared, self.device)
-
     def _module(self, device: int) -> int:
         if device not in self._modules:
             doing = f"loading {self.name} on cuda:{device}"
@@ -184,29 +174,6 @@ class GpuModule:
         if name_arch(device) == name_arch(self.device):
             return self.program
         return _load_program(self, name_arch(device))[0]
-
-    def _check_sizes(self, expression: str, binder: Binder) -> list[int] | None:
-        """Return the compiler's sizes of the parameters, checked against Python's.
-
-        The result is None if the driver cannot report sizes.
-        """
-        sizes = driver.parameter_sizes(self.function(expression, self.device))
-        if sizes is None:
-            return None
-        for param, kind, size in zip(binder.params, binder.types, sizes):
-            expected = 8 if param.pointer else kind.size if kind else size
-            if size != expected:
-                raise ArgumentError(
-                    f"{binder.kernel}: {param} has {size} bytes, but {param.type} has "
-                    f"{expected}: write the type without a macro"
-                )
-        if len(sizes) != len(binder.params):
-            raise ArgumentError(
-                f"{binder.kernel} has {len(sizes)} parameters, but its source shows "
-                f"{len(binder.params)}: write its parameters without macros"
-            )
-        binder.compare(sizes)
-        return sizes
 
 
 def compile(
@@ -225,79 +192,42 @@ def compile(
     Raises CompileError, BuildError without NVRTC or a GPU, and DeviceLost after a
     fault.
     """
-    begin = time.perf_counter()
     if native.explain_lost():  # after a fault torch may report that there is no GPU
         raise DeviceLost(native.explain_lost())
     if not torch.cuda.is_available():
         raise BuildError("no CUDA GPU here; without --gpu the cell runs on a CPU")
     index = torch.cuda.current_device() if device is None else device
-    module = GpuModule(
-        *(source, name, tuple(flags), tuple(expressions), dict(headers or {}), index),
-        *(CompiledProgram(b"", "", {}, ""), False),
-    )
+    inputs = source, name, tuple(flags), tuple(expressions), dict(headers or {})
+    module = GpuModule(*inputs, index, CompiledProgram(b"", "", {}, ""), False)
     module.program, module.cached = _load_program(module, name_arch(index))
     module.warnings = diagnostics.parse_nvrtc(module.program.log, stored.CELL)
     for expression in module.expressions:
         module.function(expression, index)
     module.report = _report(module)
-    module.seconds = time.perf_counter() - begin
     return module
 
 
 def compile_only(
     source: str,
-    name: str,
-    flags: Sequence[str],
-    expressions: Sequence[str],
-    headers: Mapping[str, str],
     sm: str,
+    expressions: Sequence[str],
+    name: str = "cell",
+    flags: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
 ) -> GpuModule:
     """Return the cell as machine code for `sm` ("sm_90"), for inspection only."""
-    begin = time.perf_counter()
-    program, cached = stored.load_program(source, name, sm, flags, expressions, headers)
-    module = GpuModule(
-        *(source, name, tuple(flags), tuple(expressions), dict(headers), -1),
-        *(program, cached, _summarize(program, expressions, sm)),
-    )
-    module.warnings = diagnostics.parse_nvrtc(program.log, stored.CELL)
-    module.seconds = time.perf_counter() - begin
-    return module
+    inputs = source, name, tuple(flags), tuple(expressions), dict(headers or {})
+    program, cached = stored.load_program(source, name, sm, flags, *inputs[3:])
+    used = {e: program.usage.get(program.lowered[e]) for e in expressions}
+    parts = [e + (f" · {u.registers} registers" if u else "") for e, u in used.items()]
+    report = f"{'; '.join(parts) or 'compiled'} · {sm} · there is no GPU here to run it"
+    warnings = diagnostics.parse_nvrtc(program.log, stored.CELL)
+    return GpuModule(*inputs, -1, program, cached, report, warnings)
 
 
-def compile_ptx(
-    source: str,
-    name: str = "cell",
-    flags: Sequence[str] = (),
-    expressions: Sequence[str] = (),
-    headers: Mapping[str, str] | None = None,
-    sm: str = "",
-) -> str:
-    """Return the cell as PTX.
-
-    sm: target such as "sm_80"; "": the current GPU's, or sm_80 without a GPU.
-    """
-    return _compile_text(source, name, flags, expressions, headers, sm).ptx
-
-
-def compile_sass(
-    source: str,
-    name: str = "cell",
-    flags: Sequence[str] = (),
-    expressions: Sequence[str] = (),
-    headers: Mapping[str, str] | None = None,
-    sm: str = "",
-) -> str:
-    """Return the cell's SASS; raise BuildError if there is no disassembler."""
-    program = _compile_text(source, name, flags, expressions, headers, sm)
-    return tools.disassemble(program.cubin)
-
-
-def wait_for_device(
-    device: int | None = None, doing: str = "waiting for the GPU"
-) -> None:
+def wait_for_device(gpu: int | None = None, doing: str = "waiting for the GPU") -> None:
     """Wait for all queued work on a device; raise DeviceLost after a fault."""
-    index = torch.cuda.current_device() if device is None else device
-    with driver.use_device(index):
+    with driver.use_device(torch.cuda.current_device() if gpu is None else gpu):
         driver.wait_for_stream(None, doing)
 
 
@@ -349,17 +279,6 @@ def _load_program(module: GpuModule, sm: str) -> tuple[CompiledProgram, bool]:
     return stored.load_program(*inputs, module.expressions, module.headers)
 
 
-def _compile_text(source, name, flags, expressions, headers, sm) -> CompiledProgram:
-    if not sm:
-        has_gpu = torch.cuda.is_available()
-        sm = name_arch(torch.cuda.current_device()) if has_gpu else "sm_80"
-    if not expressions:
-        expressions = [
-            s.scope + s.name for s in signature.parse(source) if not s.template
-        ]
-    return stored.load_program(source, name, sm, flags, expressions, headers or {})[0]
-
-
 def _check_driver(doing: str) -> None:
     """Refuse a driver older than NVRTC's CUDA release: it cannot load the code."""
     required, supported = nvrtc.nvrtc_version(), driver.driver_version()
@@ -372,33 +291,13 @@ def _check_driver(doing: str) -> None:
 
 
 def _report(module: GpuModule) -> str:
-    """Return one line that describes the kernels' resources.
-
-    For example: saxpy · 10 registers · 100 % occupancy at 1024 threads a block · sm_90a
-    """
     parts = []
     for expression in module.expressions:
         function = module.function(expression, module.device)
         usage = module.program.usage.get(module.program.lowered[expression], Usage())
         with driver.use_device(module.device):
             parts.append(f"{expression} · {_describe_usage(module, function, usage)}")
-    return (
-        "; ".join([*parts, "compiled"][: len(parts) or 1])
-        + f" · {name_arch(module.device)}"
-    )
-
-
-def _summarize(program: CompiledProgram, expressions: Sequence[str], sm: str) -> str:
-    """Return one line that describes kernels for a GPU that this machine lacks.
-
-    For example: saxpy · 10 registers · sm_90 · there is no GPU here to run it
-    """
-    parts = []
-    for expression in expressions:
-        usage = program.usage.get(program.lowered[expression])
-        parts.append(expression + (f" · {usage.registers} registers" if usage else ""))
-    text = "; ".join(parts) or "compiled"
-    return f"{text} · {sm} · there is no GPU here to run it"
+    return f"{'; '.join(parts) or 'compiled'} · {name_arch(module.device)}"
 
 
 def _describe_usage(module: GpuModule, function: int, usage: Usage) -> str:
@@ -437,46 +336,34 @@ def waits_for_its_grid(ptx: str, lowered: str) -> bool:
 def _plan_launch(
     kernel: str, function: int, device: int, grid: Any, block: Any, shared: int
 ) -> launch.LaunchPlan:
-    """Return a launch's shape, checked against the limits of the kernel and the GPU."""
-    grids = launch.parse_dimensions(grid, "grid", kernel)
-    blocks = launch.parse_dimensions(block, "block", kernel)
-    for dimension, sizes in (("grid", grids), ("block", blocks)):
-        for axis, size in zip("xyz", sizes):
-            most = driver.device_attribute(device, f"{dimension}_{axis}")
-            if size > most:
-                raise ArgumentError(
-                    f"{kernel}: {dimension} = {sizes}: {axis} is at most {most}"
-                )
-    threads = blocks[0] * blocks[1] * blocks[2]
-    limit = driver.device_attribute(device, "threads")
-    if threads > limit:
-        raise ArgumentError(
-            f"{kernel}: block = {blocks} has {threads} threads; at most {limit} fit"
-        )
+    """Return a launch's shape, checked against the limits of the kernel and the GPU.
+
+    toolchain/launch_config.py has checked the limits that all GPUs share.
+    """
+    threads = math.prod(block)
     most = driver.function_attribute(function, "threads")
     if threads > most:
         registers = driver.function_attribute(function, "registers")
         raise ArgumentError(
-            f"{kernel}: block = {blocks} has {threads} threads; with {registers} "
+            f"{kernel}: block = {block} has {threads} threads; with {registers} "
             f"registers each, or by its __launch_bounds__, at most {most} fit"
         )
     _allow_shared(kernel, function, device, shared)
-    return launch.LaunchPlan(function, grids, blocks, shared)
+    return launch.LaunchPlan(function, grid, block, shared)
 
 
 def _allow_shared(kernel: str, function: int, device: int, shared: int) -> None:
     """Request dynamic shared memory above the default 48 KB."""
     static = driver.function_attribute(function, "shared")
     available = driver.device_attribute(device, "shared") - static
-    if not isinstance(shared, int) or not 0 <= shared <= available:
+    if shared > available:
         raise ArgumentError(
             f"{kernel}: {shared} bytes of dynamic shared memory; this GPU has "
             f"{available} left after the kernel's {static} static bytes"
         )
-    if shared + static > _DEFAULT_SHARED:
-        current = driver.function_attribute(function, "dynamic")
-        if shared > current:
-            status = driver.open_library().cuFuncSetAttribute(
-                function, driver.FUNCTION["dynamic"], shared
-            )
-            driver.check(status, f"{kernel}: {shared} bytes of shared memory")
+    if shared + static <= _DEFAULT_SHARED:
+        return
+    if shared > driver.function_attribute(function, "dynamic"):
+        set_attribute = driver.open_library().cuFuncSetAttribute
+        status = set_attribute(function, driver.FUNCTION["dynamic"], shared)
+        driver.check(status, f"{kernel}: {shared} bytes of shared memory")

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,7 +80,6 @@ class CompiledProgram:
     lowered: Mapping[str, str]
     log: str  # the compiler's warnings
     usage: Mapping[str, Usage] = field(default_factory=dict)  # keyed by mangled name
-    seconds: float = 0.0
 
 
 def compile(
@@ -103,10 +101,10 @@ def compile(
     not support the architecture or an option.
     """
     _check_arch(arch)
-    texts = {**HEADERS, **(headers or {})}
-    options = default_options(
-        arch, flags, "\n".join([source, *(headers or {}).values()])
-    )
+    headers = headers or {}
+    own_texts = [source, *headers.values()]
+    texts = {**HEADERS, **headers}
+    options = default_options(arch, flags, "\n".join(own_texts))
     requested = {e: e for e in expressions}
     source = _LAMBDA.sub(lambda match: " " * len(match.group()), source)
     try:
@@ -114,7 +112,7 @@ def compile(
     except Rejected as error:
         # A kernel has the name of a CUDA function, such as all or max.
         if _OVERLOADED in error.log:
-            requested = _cast_to_types(expressions, [source, *(headers or {}).values()])
+            requested = _cast_to_types(expressions, own_texts)
             return _compile(source, name, options, requested, texts)
         if not _only_constexpr(error.log, source):
             raise
@@ -229,9 +227,8 @@ def _cast_to_types(expressions: Sequence[str], texts: Sequence[str]) -> dict[str
     """Return the kernels' names with parameter types, which select an overload."""
     names = {e: e for e in expressions}
     for kernel in [s for text in texts for s in signature.parse(text)]:
-        types = ", ".join(
-            f"{'const ' * p.const}{p.type} {'*' * p.pointer}" for p in kernel.params
-        )
+        kinds = ((p.const * "const ", p.type, p.pointer * "*") for p in kernel.params)
+        types = ", ".join(f"{const}{kind} {star}" for const, kind, star in kinds)
         name = kernel.scope + kernel.name
         if name in names:
             names[name] = f"(void (*)({types})){name}"
@@ -240,37 +237,27 @@ def _cast_to_types(expressions: Sequence[str], texts: Sequence[str]) -> dict[str
 
 def _compile(source, name, options, requested, texts) -> CompiledProgram:
     library = _open_library()
-    start = time.perf_counter()
-    program = ffi.new("nvrtcProgram *")
-    headers, names = _make_strings(texts.values()), _make_strings(texts.keys())
-    _check(
-        library.nvrtcCreateProgram(
-            *(program, _make_bytes(source), _make_bytes(name), len(texts)),
-            *(ffi.new("char *[]", headers), ffi.new("char *[]", names)),
-        )
-    )
+    new = ffi.new("nvrtcProgram *")
+    kept = [_make_strings(some) for some in (texts.values(), texts.keys(), options)]
+    headers, names, arguments = (ffi.new("char *[]", one) for one in kept)
+    inputs = source.encode(), name.encode(), len(texts), headers, names
+    _check(library.nvrtcCreateProgram(new, *inputs))
+    program = new[0]
     try:
         for expression in requested.values():
-            _check(library.nvrtcAddNameExpression(program[0], _make_bytes(expression)))
-        arguments = _make_strings(options)
-        status = library.nvrtcCompileProgram(
-            program[0], len(arguments), ffi.new("char *[]", arguments)
-        )
-        log = _read_text(program[0], "ProgramLog")
+            _check(library.nvrtcAddNameExpression(program, expression.encode()))
+        status = library.nvrtcCompileProgram(program, len(options), arguments)
+        log = _read_text(program, "ProgramLog")
         if status == _COMPILATION:
             raise Rejected(_remove_ptxas(log))
         if status:
             raise BuildError(f"NVRTC: {log.strip() or _describe_error(status)}")
-        return CompiledProgram(
-            _get(program[0], "CUBIN"),
-            _read_text(program[0], "PTX"),
-            {e: _lower_name(program[0], text) for e, text in requested.items()},
-            _remove_ptxas(log),
-            parse_usage(log),
-            time.perf_counter() - start,
-        )
+        cubin, ptx = _get(program, "CUBIN"), _read_text(program, "PTX")
+        lowered = {e: _lower_name(program, text) for e, text in requested.items()}
+        usage = parse_usage(log)
+        return CompiledProgram(cubin, ptx, lowered, _remove_ptxas(log), usage)
     finally:
-        library.nvrtcDestroyProgram(program)
+        library.nvrtcDestroyProgram(new)
 
 
 def parse_usage(log: str) -> dict[str, Usage]:
@@ -278,19 +265,17 @@ def parse_usage(log: str) -> dict[str, Usage]:
     usage = {}
     pieces = re.split(r"Compiling entry function '([^']+)'", log)
     for kernel, text in zip(pieces[1::2], pieces[2::2]):
-
-        def number(pattern: str, text: str = text) -> int:
-            match = re.search(pattern, text)
-            return int(match.group(1)) if match else 0
-
-        usage[kernel] = Usage(
-            registers=number(r"Used (\d+) registers"),
-            shared=number(r"(\d+) bytes smem"),
-            stack=number(r"(\d+) bytes stack frame"),
-            spill_stores=number(r"(\d+) bytes spill stores"),
-            spill_loads=number(r"(\d+) bytes spill loads"),
-        )
+        found = {name: re.search(pattern, text) for name, pattern in _USAGE.items()}
+        numbers = {name: int(match[1]) for name, match in found.items() if match}
+        usage[kernel] = Usage(**numbers)
     return usage
+
+
+_USAGE = {  # the pattern of each field of Usage in ptxas's messages
+    **{"registers": r"Used (\d+) registers", "shared": r"(\d+) bytes smem"},
+    **{"stack": r"(\d+) bytes stack frame", "spill_loads": r"(\d+) bytes spill loads"},
+    "spill_stores": r"(\d+) bytes spill stores",
+}
 
 
 def _remove_ptxas(log: str) -> str:
@@ -298,23 +283,21 @@ def _remove_ptxas(log: str) -> str:
     noise = re.compile(r"ptxas( info|  )|Remark: The warnings can be suppressed")
     lines = [line for line in log.splitlines() if not noise.match(line)]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-    for long, short in _SHORTER:
+    for long, short in _SHORTER.items():
         text = re.sub(long, short, text)
     return text
 
 
 _HOST_FUNCTION = "a __host__ function"
 # The full messages would lead readers to an option that hides a missing __device__.
-_SHORTER = (
-    (
-        r"A function without execution space annotations .* in JIT mode",
-        f"{_HOST_FUNCTION}: it is marked neither __device__ nor __global__",
+_SHORTER = {
+    r"A function without execution space annotations .* in JIT mode": (
+        f"{_HOST_FUNCTION}: it is marked neither __device__ nor __global__"
     ),
-    (
-        r"A namespace scope variable without memory space annotations .* in JIT mode",
-        "a __host__ variable: it is marked neither __device__ nor __constant__",
+    r"A namespace scope variable without memory space annotations .* in JIT mode": (
+        "a __host__ variable: it is marked neither __device__ nor __constant__"
     ),
-)
+}
 
 
 def _only_constexpr(log: str, source: str) -> bool:
@@ -331,7 +314,7 @@ def _only_constexpr(log: str, source: str) -> bool:
 
 def _lower_name(program: Any, expression: str) -> str:
     name = ffi.new("char const **")
-    _check(_open_library().nvrtcGetLoweredName(program, _make_bytes(expression), name))
+    _check(_open_library().nvrtcGetLoweredName(program, expression.encode(), name))
     return ffi.string(name[0]).decode()
 
 
@@ -350,11 +333,7 @@ def _read_text(program: Any, part: str) -> str:
 
 def _make_strings(texts: Any) -> list[Any]:
     """Return char arrays; the caller keeps the list while C uses their addresses."""
-    return [ffi.new("char[]", _make_bytes(text)) for text in texts]
-
-
-def _make_bytes(text: str) -> bytes:
-    return text.encode()
+    return [ffi.new("char[]", text.encode()) for text in texts]
 
 
 # ---- the library --------------------------------------------------------------
@@ -410,11 +389,10 @@ def _read_version(lib: Any) -> tuple[int, int]:
 def _check_arch(arch: str) -> None:
     supported = list_architectures()
     if arch.rstrip("af") not in supported:
-        version = ".".join(map(str, nvrtc_version()))
+        version, known = ".".join(map(str, nvrtc_version())), ", ".join(supported)
         raise BuildError(
-            f"NVRTC {version} does not compile for {arch}, only for "
-            f"{', '.join(supported)}. A newer GPU needs a newer NVRTC "
-            f"({_CURE} --upgrade)"
+            f"NVRTC {version} does not compile for {arch}, only for {known}. "
+            f"A newer GPU needs a newer NVRTC ({_CURE} --upgrade)"
         )
 
 

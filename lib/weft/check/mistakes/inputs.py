@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -55,23 +55,19 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
         return NO_COMMON_BARRIER if between_blocks else PATTERNS[error.pattern]
     array, index = (error.array, error.index) if error else (None, None)
     if kind == "bounds" and array is not None and array not in ours:
-        if trial.shape is not None and not trial.shape.plain:
-            return (  # The caller chose the block.
-                f"looks like an index that leaves {array} at one end: compute it for "
-                f"the first thread and for the last"
-            )
-        return (
-            f"looks like a block that does not fit {array}: the kernel depends on "
-            f"the size of its block; if that is intended, give block="
-        )
+        if trial.shape is not None and not trial.shape.plain:  # the caller's block
+            cure = "compute it for the first thread and for the last"
+            return f"looks like an index that leaves {array} at one end: {cure}"
+        cause = "the kernel depends on the size of its block"
+        cure = "if that is intended, give block="
+        return f"looks like a block that does not fit {array}: {cause}; {cure}"
     element = _own_element(error, trial)
     if kind == "bounds" and element is not None and _describe_beyond(trial, element):
         if _is_covered(trial, element):
             return TOO_FAR
         ends = array if index == element and array in ours else None
-        return NO_GUARD + (
-            _describe_beyond(trial, element, ends) or _describe_beyond(trial, element)
-        )
+        beyond = _describe_beyond(trial, element, ends)
+        return NO_GUARD + (beyond or _describe_beyond(trial, element))
     if "before its start" in text or (index and min(index) < 0):
         return "looks like an index that begins too early: i - 1 at the first element?"
     is_past = "past" in text or "out of bounds" in text or kind == "bounds"
@@ -121,14 +117,11 @@ def _is_covered(trial: Trial, element: tuple[int, ...]) -> bool:
     return any(element[0] < array.size for array in flat)
 
 
-def _describe_beyond(
-    trial: Trial, element: tuple[int, ...], array: str | None = None
-) -> str:
+def _describe_beyond(trial: Trial, element: tuple, array: str | None = None) -> str:
     """Describe an index beyond an array (by default the first output), or return ""."""
     lengths = (trial.inputs | trial.starts)[array or next(iter(trial.starts))].shape
-    names = {1: ["element"], 2: ["row", "column"]}.get(
-        len(element), ["plane", "row", "column"]
-    )
+    is_flat = len(element) == 1
+    names = ["element"] if is_flat else ["plane", "row", "column"][-len(element) :]
     for name, at, length in zip(names, element, lengths):
         if at >= length:
             return f" (this thread's {name} would be {at}; the last is {length - 1})"
@@ -139,16 +132,11 @@ def other_inputs(s: WrongOutput) -> str | None:
     """Test whether `got` fits a reference whose inputs lack or repeat something."""
     if s.again is None or not s.inputs:
         return None
-    for text, inputs in itertools.chain(
-        _swap_inputs(s),
-        _turn_inputs(s),
-        _reverse_inputs(s),
-        _drop_terms(s),
-        _every_second(s),
-        _shift_inputs(s),
-    ):
+    makers = [_swap_inputs, _turn_inputs, _reverse_inputs]
+    makers += [_drop_terms, _every_second, _shift_inputs]
+    for text, changed in itertools.chain(*(make(s) for make in makers)):
         try:
-            result = s.again(inputs)
+            result = s.again(s.inputs | changed)
         # The reference does not accept these inputs, so there is no guess.
         except Exception:
             continue
@@ -157,116 +145,91 @@ def other_inputs(s: WrongOutput) -> str | None:
     return None
 
 
-def _swap_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
+Changed = Iterator[tuple[str, Arrays]]  # a guess, and the inputs that test it
+
+
+def _swap_inputs(s: WrongOutput) -> Changed:
     for a, b in itertools.combinations(s.inputs, 2):
         if s.inputs[a].shape == s.inputs[b].shape:
-            yield (
-                f"{a} and {b} swapped",
-                s.inputs | {a: s.inputs[b], b: s.inputs[a]},
-            )
-    for a in s.inputs:
-        for b in s.inputs:
-            if a != b and s.inputs[a].shape == s.inputs[b].shape:
-                yield f"{a} read where {b} is needed", s.inputs | {b: s.inputs[a]}
+            yield f"{a} and {b} swapped", {a: s.inputs[b], b: s.inputs[a]}
+    for a, b in itertools.permutations(s.inputs, 2):
+        if s.inputs[a].shape == s.inputs[b].shape:
+            yield f"{a} read where {b} is needed", {b: s.inputs[a]}
 
 
-def _turn_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
+def _turn_inputs(s: WrongOutput) -> Changed:
     for name, value in s.inputs.items():
         if value.ndim == 2 and min(value.shape) > 1:
             text = f"{name} read along the wrong axis: rows instead of columns"
-            turned = np.ascontiguousarray(value.T).reshape(value.shape)
-            yield text, s.inputs | {name: turned}
-            turned = np.ascontiguousarray(value.reshape(value.shape[::-1]).T)
-            yield text, s.inputs | {name: turned}
+            yield text, {name: np.ascontiguousarray(value.T).reshape(value.shape)}
+            yield text, {name: np.ascontiguousarray(value.reshape(value.shape[::-1]).T)}
 
 
-def _reverse_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
+def _reverse_inputs(s: WrongOutput) -> Changed:
     for name, value in s.inputs.items():
         if value.ndim and value.shape[-1] > 1:
             turned = np.ascontiguousarray(value[..., ::-1])
             subject = name if value.ndim == 1 else f"each row of {name}"
-            yield f"{subject} read from its end to its start", s.inputs | {name: turned}
+            yield f"{subject} read from its end to its start", {name: turned}
         if value.ndim == 2 and value.shape[0] > 1:
-            turned = np.ascontiguousarray(value[::-1])
             text = f"the rows of {name} read from the last to the first"
-            yield text, s.inputs | {name: turned}
+            yield text, {name: np.ascontiguousarray(value[::-1])}
 
 
-def _drop_terms(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
+def _drop_terms(s: WrongOutput) -> Changed:
     """Yield inputs without some terms of a sum, along dimensions the output lacks."""
-    if s.want.dtype.kind in "iu" and all(
-        a.dtype.kind == "f" for a in s.inputs.values()
-    ):
+    floats = all(a.dtype.kind == "f" for a in s.inputs.values())
+    if s.want.dtype.kind in "iu" and floats:
         return  # The output contains positions or counts, not sums.
     lengths: dict[str, int] = {}
     for name, dims in s.axes.items():
         lengths |= {d: n for d, n in zip(dims, s.inputs[name].shape)}
     for dim in [d for d in lengths if d and d not in s.output]:
-        n = lengths[dim]
-
-        def keep_terms(start: int, stop: int, dim: str = dim) -> Arrays:
-            return s.inputs | {
-                name: _keep_range(s.inputs[name], dims.index(dim), start, stop)
-                for name, dims in s.axes.items()
-                if dim in dims
-            }
-
-        if n > 1:
-            yield (
-                f"a sum over {dim} without its last term: < where <= is needed, "
-                f"or {dim} - 1 terms",
-                keep_terms(0, n - 1),
-            )
-            yield f"a sum over {dim} without its first term", keep_terms(1, n)
-            yield (
-                f"only the last term of the sum over {dim}: = where += is needed",
-                keep_terms(n - 1, n),
-            )
-            yield (
-                f"only the first term of the sum over {dim}: it ends too early",
-                keep_terms(0, 1),
-            )
-        tiles = {64, 32, 16, 8, 4} | set(s.block or ())
-        for tile in sorted((t for t in tiles if 1 < t < n), reverse=True):
-            last_tile = (n - 1) // tile * tile
-            full = "" if n % tile == 0 else ", which is not full"
-            yield (
-                f"a sum over {dim} that lacks its last tile of {tile}{full}",
-                keep_terms(0, last_tile),
-            )
-            yield (
-                f"only the last tile of {tile} of the sum over {dim}: a missing +=",
-                keep_terms(last_tile, n),
-            )
-            yield (
-                f"only the first tile of {tile} of the sum over {dim}",
-                keep_terms(0, tile),
-            )
+        axes = {name: dims.index(dim) for name, dims in s.axes.items() if dim in dims}
+        for text, start, stop in _list_ranges(dim, lengths[dim], s.block or ()):
+            kept = {n: _keep_range(s.inputs[n], axes[n], start, stop) for n in axes}
+            yield text, kept
 
 
-def _every_second(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
+Range = tuple[str, int, int]  # a guess, and the terms that the sum then adds up
+
+
+def _list_ranges(dim: str, n: int, block: Sequence[int]) -> Iterator[Range]:
+    """Yield the possible mistakes in a sum of n terms along `dim`."""
+    if n > 1:
+        lacking, only = f"a sum over {dim} without its", f"term of the sum over {dim}"
+        cause = f"< where <= is needed, or {dim} - 1 terms"
+        yield f"{lacking} last term: {cause}", 0, n - 1
+        yield f"{lacking} first term", 1, n
+        yield f"only the last {only}: = where += is needed", n - 1, n
+        yield f"only the first {only}: it ends too early", 0, 1
+    tiles = {64, 32, 16, 8, 4} | set(block)
+    for tile in sorted((t for t in tiles if 1 < t < n), reverse=True):
+        last, full = (n - 1) // tile * tile, ", which is not full" * (n % tile > 0)
+        only = f"tile of {tile} of the sum over {dim}"
+        yield f"a sum over {dim} that lacks its last tile of {tile}{full}", 0, last
+        yield f"only the last {only}: a missing +=", last, n
+        yield f"only the first {only}", 0, tile
+
+
+def _every_second(s: WrongOutput) -> Changed:
     """Yield inputs that mimic a tree sum without its last or its first round."""
     for name, dims in s.axes.items():
         if s.inputs[name].shape[-1:] > (2,) and dims[-1] not in s.output:
             for first, parity in ((1, "even"), (0, "odd")):
                 value = s.inputs[name].copy()
                 value[..., first::2] = 0
-                yield (
-                    f"a result without every second number of {name} (only those in "
-                    f"{parity} places): is a round of the sum, or a step, missing?",
-                    s.inputs | {name: value},
-                )
+                text = f"every second number of {name} (only those in {parity} places)"
+                cause = "is a round of the sum, or a step, missing?"
+                yield f"a result without {text}: {cause}", {name: value}
 
 
-def _shift_inputs(s: WrongOutput) -> Iterator[tuple[str, Arrays]]:
+def _shift_inputs(s: WrongOutput) -> Changed:
     for name, value in s.inputs.items():
         if value.ndim and value.size > 3:
             for step, side in ((1, "before"), (-1, "after")):
                 rolled = np.roll(value, step, axis=-1)
-                yield (
-                    f"{name} read one element too far {side}",
-                    s.inputs | {name: rolled},
-                )
+                yield f"{name} read one element too far {side}", {name: rolled}
 
 
 def _keep_range(value: np.ndarray, axis: int, start: int, stop: int) -> np.ndarray:
@@ -292,49 +255,36 @@ def guess_precision(s: WrongOutput) -> str | None:
         return None
     excess = float((error[s.bad] / np.maximum(s.bound[s.bad], 1e-300)).max())
     if s.again is not None:
-        for name, round_floats in _ROUNDED.items():
-            inputs = {
-                key: round_floats(value) if value.dtype.kind == "f" else value
-                for key, value in s.inputs.items()
-            }
-            if not find_wrong(s.got, s.again(inputs), 8 * s.bound).any():
+        floats = {key: x for key, x in s.inputs.items() if x.dtype.kind == "f"}
+        for name, rounding in _ROUNDINGS.items():
+            rounded = {key: _round_bits(x, *rounding) for key, x in floats.items()}
+            result = s.again(s.inputs | rounded)
+            if not find_wrong(s.got, result, 8 * s.bound).any():
                 return f"inputs rounded to {name}: are tensor cores or casts in use?"
     if s.bad.sum() == 1 and relative > 2.0**-8:
         return None  # One wrong number reveals nothing about its precision.
     if relative > 2.0**-14:
         digits = int(-np.log2(relative))
-        return (
-            f"low precision inside: the result agrees to about {digits} bits; float32 "
-            f"has 24 (TF32 and float16 have 11, bfloat16 8)"
-        )
+        known = "float32 has 24 (TF32 and float16 have 11, bfloat16 8)"
+        agreement = f"the result agrees to about {digits} bits; {known}"
+        return f"low precision inside: {agreement}"
     if excess < 64:
-        return (
-            f"more roundings than the bound allows (the error is {excess:.3g} times as "
-            f"large): if the sum has more terms, give their number with terms="
-        )
+        cure = "if the sum has more terms, give their number with terms="
+        size = f"the error is {excess:.3g} times as large"
+        return f"more roundings than the bound allows ({size}): {cure}"
     return None
 
 
-def _round_bits(width: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that rounds or truncates float32 to `width` bits."""
-
-    def round_floats(values: np.ndarray, nearest: bool = True) -> np.ndarray:
-        bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
-        drop = np.uint64(24 - width)
-        half = (np.uint64(1) << drop) // np.uint64(2) if nearest else np.uint64(0)
-        low = (bits + half) >> drop << drop
-        return low.astype(np.uint32).view(np.float32).astype(values.dtype)
-
-    return round_floats
+def _round_bits(values: np.ndarray, width: int, nearest: bool) -> np.ndarray:
+    """Round or truncate float32 to `width` bits."""
+    bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+    drop = np.uint64(24 - width)
+    half = (np.uint64(1) << drop) // np.uint64(2) if nearest else np.uint64(0)
+    low = (bits + half) >> drop << drop
+    return low.astype(np.uint32).view(np.float32).astype(values.dtype)
 
 
-def _truncate(width: int) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda values: _round_bits(width)(values, False)  # type: ignore[call-arg]
-
-
-_ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "TF32 or float16": _round_bits(11),
-    "TF32 by truncation": _truncate(11),
-    "bfloat16": _round_bits(8),
-    "bfloat16 by truncation": _truncate(8),
+_ROUNDINGS = {  # bits, and whether to round to nearest
+    **{"TF32 or float16": (11, True), "TF32 by truncation": (11, False)},
+    **{"bfloat16": (8, True), "bfloat16 by truncation": (8, False)},
 }

@@ -102,10 +102,8 @@ def guess_spacing(
     if step and not is_right and _is_spaced(runs, [step] * len(runs)):
         return f"looks like {_describe_literal(name, tuple(shape), first, step)}"
     if _is_spaced(runs, [run.blocks for run in runs]) and not is_right:
-        return (
-            "looks like gridDim.x where blockDim.x is needed: blocks begin as many "
-            "elements apart as there are blocks"
-        )
+        effect = "blocks begin as many elements apart as there are blocks"
+        return f"looks like gridDim.x where blockDim.x is needed: {effect}"
     return ""
 
 
@@ -122,27 +120,19 @@ def _step(run: Launched) -> int:
 
 def _is_spaced(runs: Sequence[Launched], steps: Sequence[int]) -> bool:
     """Return whether each run wrote exactly the elements of blocks with its spacing."""
-    return all(
-        np.array_equal(run.written, _list_reached(run, step))
-        for run, step in zip(runs, steps)
-    )
+    for run, step in zip(runs, steps):
+        index = np.add.outer(step * np.arange(run.blocks), np.arange(run.threads))
+        reached = np.zeros(run.written.size, bool)
+        reached[index[index < reached.size]] = True
+        if not np.array_equal(run.written, reached):
+            return False
+    return True
 
 
-def _list_reached(run: Launched, step: int) -> np.ndarray:
-    index = np.add.outer(step * np.arange(run.blocks), np.arange(run.threads))
-    reached = np.zeros(run.written.size, bool)
-    reached[index[index < reached.size]] = True
-    return reached
-
-
-def _describe_literal(
-    name: str, shape: tuple[int, ...], run: Launched, step: int
-) -> str:
+def _describe_literal(name: str, shape: tuple, run: Launched, step: int) -> str:
     if step == 1:
-        return (
-            "blockIdx.x without blockDim.x: each block begins one element after the "
-            "one before it"
-        )
+        effect = "each block begins one element after the one before it"
+        return f"blockIdx.x without blockDim.x: {effect}"
 
     def at(flat: int) -> str:
         return name_element(name, tuple(map(int, np.unravel_index(flat, shape))))
@@ -158,13 +148,12 @@ def _describe_literal(
 
 
 Run = tuple[dict[str, int], tuple | None]  # sizes and block
+Judged = tuple[dict[str, int], tuple | None, bool]  # sizes, block, was it right?
 FACTORS = (1, 2, 4)  # possible numbers of elements per thread, along a block's side
 
 
 def describe_pattern(
-    runs: list[tuple[dict[str, int], tuple | None, bool]],
-    along: dict[str, int] | None = None,
-    given: bool = False,
+    runs: list[Judged], along: dict[str, int] | None = None, given: bool = False
 ) -> str:
     """Describe which runs fail, as a sentence; "" if there is no plain rule.
 
@@ -177,33 +166,23 @@ def describe_pattern(
     if not right or not bad:
         return ""
     good_blocks, bad_blocks = {b for _, b in right}, {b for _, b in bad}
-    sentence = _by_ones(right, bad)
-    if sentence:
+    if sentence := _by_ones(right, bad):
         return sentence
     # With one right run, its sizes reveal more than its block.
-    single_right = given and len(right) == 1
-    if (
-        not single_right
-        and len(runs) > 3
-        and good_blocks.isdisjoint(bad_blocks)
-        and len(good_blocks) == 1
-    ):
+    is_telling = len(runs) > 3 and not (given and len(right) == 1)
+    if is_telling and len(good_blocks) == 1 and good_blocks.isdisjoint(bad_blocks):
         only = shorten_shape(*good_blocks)
-        sentence = f"It is right with blocks of {only} only, as if it depended on that"
-        return sentence + (
-            "." if given else f": if that is intended, give block={only}."
-        )
-    sentence = _by_sizes(right, bad, along or {})
-    if sentence:
+        cure = "" if given else f": if that is intended, give block={only}"
+        claim = f"It is right with blocks of {only} only"
+        return f"{claim}, as if it depended on that{cure}."
+    if sentence := _by_sizes(right, bad, along or {}):
         return sentence
-    fitting = _one_block(runs)
-    if given and fitting:
-        return (
-            f"It is right with blocks of {shorten_shape(fitting)}, and wrong with "
-            f"others, as if it depended on that."
-        )
+    if given and (fitting := _one_block(runs)):
+        claim = f"It is right with blocks of {shorten_shape(fitting)}"
+        return f"{claim}, and wrong with others, as if it depended on that."
     if len(right) == 1 and len(bad) > 2:
-        return _only_at(right[0][0], len(runs))
+        text = " ".join(f"{n}={v}" for n, v in right[0][0].items())
+        return f"It is right only at {text}, one of {len(runs)} runs."
     return ""
 
 
@@ -219,21 +198,18 @@ def _by_ones(right: list[Run], bad: list[Run]) -> str:
             only.append(name)
     for verdict, names in (("wrong", wrong), ("right", only)):
         if names:
-            return f"It is {verdict} only where {_write_verb(names)} 1."
+            verb = "is" if len(names) == 1 else "are"
+            return f"It is {verdict} only where {_join_names(names)} {verb} 1."
     return ""
 
 
-def _write_verb(names: Sequence[str]) -> str:
-    return f"{_join_names(names)} {'is' if len(names) == 1 else 'are'}"
-
-
-def _join_names(names: Sequence[str], word: str = "and") -> str:
+def _join_names(names: Sequence[str]) -> str:
     """Join names: "m"; "m and n"; "m, n and k"."""
     *first_names, last_name = names
-    return f"{', '.join(first_names)} {word} {last_name}" if first_names else last_name
+    return f"{', '.join(first_names)} and {last_name}" if first_names else last_name
 
 
-def _one_block(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> tuple | None:
+def _one_block(runs: list[Judged]) -> tuple | None:
     """Return the only block with which all runs are right; None if there is none.
 
     Most runs with every other block must fail.
@@ -245,16 +221,8 @@ def _one_block(runs: list[tuple[dict[str, int], tuple | None, bool]]) -> tuple |
     failing = [results for results in table.values() if not all(results)]
     if len(right) != 1 or len(table[right[0]]) < 3 or len(table) > 4:
         return None
-    return (
-        right[0]
-        if all(2 * sum(results) < len(results) for results in failing)
-        else None
-    )
-
-
-def _only_at(sizes: dict[str, int], runs: int) -> str:
-    text = " ".join(f"{n}={v}" for n, v in sizes.items())
-    return f"It is right only at {text}, one of {runs} runs."
+    mostly_wrong = all(2 * sum(results) < len(results) for results in failing)
+    return right[0] if mostly_wrong else None
 
 
 # ---- sizes, as compared with the sides of a block -------------------------------
@@ -278,7 +246,10 @@ class _Rule:
 
 def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
     """Describe the sizes that decide whether a run fails, relative to the block."""
-    for rules, say in ((_multiple_rules, _say_full), (_limit_rules, _say_within)):
+    for rules, describe in (
+        (_multiple_rules, _describe_full),
+        (_limit_rules, _describe_within),
+    ):
         choices = [
             list(rules(name, axes, not along or name in along))
             for name in right[0][0]
@@ -286,16 +257,14 @@ def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
         ]
         matches = _select_rules(choices, right, bad)
         if matches:
-            return say(matches)
+            return describe(matches)
         inverse = _select_rules(choices, bad, right) if rules is _multiple_rules else []
         if len(inverse) == 1:
             return f"It is wrong only where {inverse[0].name} is {inverse[0].text}."
     return ""
 
 
-def _find_axes(
-    name: str, right: list[Run], bad: list[Run], along: dict[str, int]
-) -> list[int]:
+def _find_axes(name: str, right: list[Run], bad: list[Run], along: dict) -> list[int]:
     """Return the sides of a block (0 is x) to compare a size with.
 
     The list is empty if a rule could arise by chance.
@@ -328,9 +297,7 @@ def _limit_rules(name: str, axes: list[int], covered: bool) -> Iterator[_Rule]:
         yield _Rule(name, side, covered, lambda n, block, axis=axis: n <= block[axis])
 
 
-def _select_rules(
-    choices: list[list[_Rule]], right: list[Run], bad: list[Run]
-) -> list[_Rule]:
+def _select_rules(choices: list, right: list[Run], bad: list[Run]) -> list[_Rule]:
     """Return the fewest rules, one per size, that all hold in the right runs alone.
 
     Each rule must be the only broken one in some wrong run. If any one of several sizes
@@ -356,21 +323,19 @@ def _decide(rules: tuple[_Rule, ...], right: list[Run], bad: list[Run]) -> bool:
     return all(broken) and all([rule.name] in broken for rule in rules)
 
 
-def _say_full(rules: list[_Rule]) -> str:
-    conditions = [f"{rule.name} is {rule.text}" for rule in rules]
+def _describe_full(rules: list[_Rule]) -> str:
     unit = "block" if all(rule.covered for rule in rules) else "tile"
-    return (
-        f"It is right only where {_join_names(conditions)}: look at the last {unit}, "
-        f"which is not full."
-    )
+    hint = f"look at the last {unit}, which is not full"
+    return f"It is right only where {_join_conditions(rules)}: {hint}."
 
 
-def _say_within(rules: list[_Rule]) -> str:
+def _describe_within(rules: list[_Rule]) -> str:
     if not all(rule.covered for rule in rules):
-        conditions = [f"{rule.name} is {rule.text}" for rule in rules]
-        return f"It is right only where {_join_names(conditions)}."
-    return (
-        f"It is right only as long as one block is enough for "
-        f"{_join_names([rule.name for rule in rules])}: is threadIdx used "
-        "where the global index is needed?"
-    )
+        return f"It is right only where {_join_conditions(rules)}."
+    names = _join_names([rule.name for rule in rules])
+    hint = "is threadIdx used where the global index is needed?"
+    return f"It is right only as long as one block is enough for {names}: {hint}"
+
+
+def _join_conditions(rules: list[_Rule]) -> str:
+    return _join_names([f"{rule.name} is {rule.text}" for rule in rules])

@@ -22,10 +22,8 @@ def guess_rounding(s: WrongOutput) -> str | None:
     everywhere = s.bad.all() and (differences == differences[0]).all()
     if everywhere or (np.abs(differences) != 1).any():
         return None
-    return (
-        "another rounding: the wrong elements are off by 1. Are numbers truncated, or "
-        "are halves (x.5) rounded the other way?"
-    )
+    hint = "Are numbers truncated, or are halves (x.5) rounded the other way?"
+    return f"another rounding: the wrong elements are off by 1. {hint}"
 
 
 def guess_counts(s: WrongOutput) -> str | None:
@@ -37,9 +35,8 @@ def guess_counts(s: WrongOutput) -> str | None:
     sizes = {a.size for a in s.inputs.values() if a.dtype.kind in "iu"}
     if not counts or expected_total not in sizes or total == expected_total:
         return None
-    if total < expected_total:
-        return f"a count that is too low: {total} for {expected_total} elements"
-    return f"a count that is too high: {total} for {expected_total} elements"
+    side = "low" if total < expected_total else "high"
+    return f"a count that is too {side}: {total} for {expected_total} elements"
 
 
 # ---- unwritten elements, and plain fillings -------------------------------------
@@ -49,10 +46,8 @@ def never_written(s: WrongOutput) -> str | None:
     if s.unwritten is None or not s.unwritten.any():
         return None
     if s.unwritten.all():
-        return (
-            "no thread stores into it: its initial contents remain. Is the guard ever "
-            "true, and does the kernel write this array?"
-        )
+        hint = "Is the guard ever true, and does the kernel write this array?"
+        return f"no thread stores into it: its initial contents remain. {hint}"
     if (s.bad & ~s.unwritten).any():
         return None  # There is another mistake as well.
     region = describe_region(s, s.unwritten)
@@ -64,7 +59,8 @@ def guess_undefined(s: WrongOutput) -> str | None:
     if s.start is None or s.got.dtype.kind != "f" or s.start.dtype != s.got.dtype:
         return None
     nans = np.isnan(s.got) & ~np.isnan(widen_floats(s.want))
-    if not nans.any() or not np.isfinite(_join_inputs(s)).all():
+    floats = [widen_floats(a) for a in s.inputs.values() if a.dtype.kind == "f"]
+    if not nans.any() or not all(np.isfinite(a).all() for a in floats):
         return None
     bits = f"u{s.got.dtype.itemsize}"
     # The mask excludes the quiet bit.
@@ -72,16 +68,8 @@ def guess_undefined(s: WrongOutput) -> str | None:
     payload = int(np.asarray(s.start).view(bits)) & mask
     if ((s.got[nans].view(bits) & mask) == payload).any():
         return None
-    return (
-        "an undefined operation (inf - inf, inf / inf or 0 / 0): does a number "
-        "overflow its type, or is a divisor 0?"
-    )
-
-
-def _join_inputs(s: WrongOutput) -> np.ndarray:
-    """Concatenate the numbers of all float inputs."""
-    arrays = [widen_floats(a).ravel() for a in s.inputs.values() if a.dtype.kind == "f"]
-    return np.concatenate(arrays) if arrays else np.zeros(0)
+    hint = "does a number overflow its type, or is a divisor 0?"
+    return f"an undefined operation (inf - inf, inf / inf or 0 / 0): {hint}"
 
 
 def guess_filled(s: WrongOutput) -> str | None:
@@ -114,10 +102,9 @@ def accumulated_on_start(s: WrongOutput) -> str | None:
         added = np.isnan(s.got) & ~np.isnan(s.want)
         added &= ~s.unwritten if s.unwritten is not None else True
     if (added == s.bad).all():
-        return (
-            "the kernel reads the output before it writes it: the initial contents "
-            "(NaN, or an odd number, on purpose) enter the result"
-        )
+        start = "the initial contents (NaN, or an odd number, on purpose)"
+        fault = "the kernel reads the output before it writes it"
+        return f"{fault}: {start} enter the result"
     return None
 
 
@@ -149,10 +136,8 @@ def guess_shifted(s: WrongOutput) -> str | None:
             if mismatches.mean() <= 0.02 and s.bad[at].mean() > 0.5:
                 way = "before" if step > 0 else "after"
                 suffix = "" if s.want.ndim == 1 else f" along axis {axis}"
-                return (
-                    f"an index that is off by one{suffix}: each element has the value "
-                    f"of the one {way} it"
-                )
+                effect = f"each element has the value of the one {way} it"
+                return f"an index that is off by one{suffix}: {effect}"
     return None
 
 
@@ -160,22 +145,27 @@ def guess_flipped(s: WrongOutput) -> str | None:
     """Guess that the result, or one of its inputs, is reversed along some axes."""
     if not s.tells or s.want.ndim > 3:
         return None
+    reverse = "in reverse order"
     for name, x in s.inputs.items():
         if x.shape == s.want.shape and x.ndim > 1:
             axes, expected_axes = _find_flips(s, x), _find_flips(s, x, s.want)
             if axes is not None and expected_axes:
-                return _of_input(name, axes, expected_axes, x.ndim)
+                target = _named_axes(expected_axes, x.ndim)
+                if not axes:
+                    return f"{name} unchanged, where its {target} should be {reverse}"
+                names = _named_axes(axes, x.ndim)
+                return f"{name} with its {names} {reverse} instead of its {target}"
     axes = _find_flips(s, s.want)
     if not axes:
         return None
     if s.want.ndim == 2:
         return {
-            (0,): "the result upside down: its rows are in reverse order",
-            (1,): "the result mirrored: its columns are in reverse order",
+            (0,): f"the result upside down: its rows are {reverse}",
+            (1,): f"the result mirrored: its columns are {reverse}",
             (0, 1): "the result rotated by 180 degrees: rows and columns are reversed",
         }[axes]
     suffix = "" if s.want.ndim == 1 else f" along {_named_axes(axes, s.want.ndim)}"
-    return f"the result in reverse order{suffix}"
+    return f"the result {reverse}{suffix}"
 
 
 def _find_flips(
@@ -192,16 +182,6 @@ def _find_flips(
     return None
 
 
-def _of_input(
-    name: str, axes: tuple[int, ...], expected_axes: tuple[int, ...], ndim: int
-) -> str:
-    target = _named_axes(expected_axes, ndim)
-    if not axes:
-        return f"{name} unchanged, where its {target} should be in reverse order"
-    names = _named_axes(axes, ndim)
-    return f"{name} with its {names} in reverse order instead of its {target}"
-
-
 def _named_axes(axes: tuple[int, ...], ndim: int) -> str:
     names = ("rows", "columns") if ndim == 2 else tuple(f"axis {i}" for i in range(3))
     return " and ".join(names[axis] for axis in axes)
@@ -216,15 +196,11 @@ def by_block(s: WrongOutput) -> str | None:
         return None
     index = np.arange(s.want.size)
     if s.fits(s.want[index % threads]):
-        return (
-            "threadIdx where the global index is needed: every block gives the results "
-            "of block 0"
-        )
+        effect = "every block gives the results of block 0"
+        return f"threadIdx where the global index is needed: {effect}"
     if s.fits(s.want[index // threads * threads]):
-        return (
-            "blockIdx * blockDim without threadIdx: every thread gives the result of "
-            "the first thread of its block"
-        )
+        effect = "every thread gives the result of the first thread of its block"
+        return f"blockIdx * blockDim without threadIdx: {effect}"
     if s.fits(s.want[index // threads]):
         return "blockIdx where the global index is needed"
     return None

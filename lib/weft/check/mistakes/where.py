@@ -9,6 +9,10 @@ import numpy as np
 from .scene import WrongOutput, is_summed
 
 EARLY = "an end that comes one too early: "  # the end of the output
+IDLE = (
+    "blocks other than the first do no useful work (threadIdx where the global index "
+    "is needed?)"
+)
 
 
 def place(s: WrongOutput) -> str | None:
@@ -22,30 +26,24 @@ def describe_region(s: WrongOutput, mask: np.ndarray) -> str | None:
     """Describe `mask` if it is a plain region of the output and not all of it."""
     if mask.all() or not mask.any():
         return None
-    description = (
-        _describe_corner(s, mask) if mask.ndim == 2 and s.block is not None else None
-    )
-    if description:
-        return description
+    if mask.ndim == 2 and s.block is not None and (text := _describe_corner(s, mask)):
+        return text
     for axis in range(mask.ndim):
-        description = _describe_run(s, mask, axis)
-        if description:
-            return description
-    index = np.flatnonzero(mask)
+        if text := _describe_run(s, mask, axis):
+            return text
+    flat, numbers = mask.ravel(), np.arange(mask.size)
     if s.block is not None and mask.ndim >= 1:
-        threads = s.block[0] * s.block[1] * s.block[2]
-        numbers = np.arange(mask.size)
-        if threads > 1 and (mask.ravel() == (numbers % threads != 0)).all():
+        threads = math.prod(s.block)
+        if threads > 1 and (flat == (numbers % threads != 0)).all():
             return "only the first element of each block is right: the others are"
-        if threads > 1 and (mask.ravel() == (numbers % threads == 0)).all():
+        if threads > 1 and (flat == (numbers % threads == 0)).all():
             return "the first element of each block is"
-        if mask.ndim == 1 and 1 < threads < mask.size:
-            description = _describe_ends(mask, threads)
-            if description:
-                return description
-    if index.size > 2 and mask.size > 4:
+        is_split = mask.ndim == 1 and 1 < threads < mask.size
+        if is_split and (text := _describe_ends(mask, threads)):
+            return text
+    if flat.sum() > 2 and mask.size > 4:
         for parity, name in ((0, "even"), (1, "odd")):
-            if (mask.ravel() == (np.arange(mask.size) % 2 == parity)).all():
+            if (flat == (numbers % 2 == parity)).all():
                 return f"the elements with {name} numbers are"
     edge = np.ones(mask.shape, bool)
     if mask.ndim == 2 and min(mask.shape) > 2:
@@ -63,10 +61,12 @@ def _describe_ends(mask: np.ndarray, threads: int) -> str | None:
     if 2 * first <= threads or (mask != (followed & (index % threads >= first))).any():
         return None
     count = threads - first
-    subject = f"the last {count} elements" if count > 1 else "the last element"
+    subject, verb = "the last element", "is"
+    if count > 1:
+        subject, verb = f"the last {count} elements", "are"
     return (
         f"a block's end without its neighbors in the next block: {subject} of each "
-        f"block but the last {'are' if count > 1 else 'is'}"
+        f"block but the last {verb}"
     )
 
 
@@ -82,20 +82,14 @@ def _describe_corner(s: WrongOutput, mask: np.ndarray) -> str | None:
 
     rows, columns = mask.shape
     if width < columns and height < rows and all_but(height, width):
-        return (
-            f"blocks other than the first do no useful work (threadIdx where the "
-            f"global index is needed?): all but the first {height} rows of {width} are"
-        )
+        return f"{IDLE}: all but the first {height} rows of {width} are"
     if s.grid is None:
         return None
     reach_x, reach_y = s.grid[0] * width, s.grid[1] * height
     if reach_x >= columns and reach_y >= rows and all_but(reach_x, reach_y):
-        missing = f"the columns from {reach_y} on are"
-        if reach_x < rows:
-            missing = f"the rows from {reach_x} on are"
-        return (
-            f"x and y swapped (x runs along a row, so it gives the column): {missing}"
-        )
+        lines = f"rows from {reach_x}" if reach_x < rows else f"columns from {reach_y}"
+        cause = "x and y swapped (x runs along a row, so it gives the column)"
+        return f"{cause}: the {lines} on are"
     return None
 
 
@@ -110,32 +104,27 @@ def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
     if at[-1] - at[0] + 1 != at.size:
         return None
     if at[0] == 0:
-        return (
-            f"the first {at.size} {rows} are" if at.size > 1 else f"the first {row} is"
-        )
+        region = f"{at.size} {rows} are" if at.size > 1 else f"{row} is"
+        return f"the first {region}"
     if at[-1] != length - 1:
         return None
-    if s.grid is not None and mask.ndim == 1:
-        description = _describe_threads(s, int(at[0]))
-        if description:
-            return description
-    side = _count_lines(s, mask.ndim, axis)
+    is_row = s.grid is not None and mask.ndim == 1
+    if is_row and (text := _describe_threads(s, int(at[0]))):
+        return text
+    region = f"{rows} from {at[0]} on are"
+    along = mask.ndim - 1 - axis  # 0 is x
+    # The number of lines that one block covers; 0: unknown
+    side = s.block[along] if s.block is not None and along < 3 else 0
     if side and at[0] == side and (at.size > 1 or side > 8):
-        if s.grid is not None and s.grid[mask.ndim - 1 - axis] == 1:
-            return f"the {rows} from {at[0]} on are"  # There is no other block.
-        return (
-            f"blocks other than the first do no useful work (threadIdx where the "
-            f"global index is needed?): {rows} from {at[0]} on are"
-        )
+        if s.grid is not None and s.grid[along] == 1:
+            return f"the {region}"  # There is no other block.
+        return f"{IDLE}: {region}"
     if at.size == 1:
         return f"{EARLY}the last {row} is"
-    full = side and at[0] % side == 0
-    if full and s.grid is None and length - at[0] <= side:
-        return (
-            f"a missing last block (n // block for a grid, where cdiv(n, block) is "
-            f"needed): the {rows} from {at[0]} on are"
-        )
-    return f"the {rows} from {at[0]} on are"
+    if side and at[0] % side == 0 and s.grid is None and length - at[0] <= side:
+        cause = "n // block for a grid, where cdiv(n, block) is needed"
+        return f"a missing last block ({cause}): the {region}"
+    return f"the {region}"
 
 
 def _describe_threads(s: WrongOutput, first: int) -> str | None:
@@ -145,32 +134,17 @@ def _describe_threads(s: WrongOutput, first: int) -> str | None:
     if first == blocks * math.prod(s.block):
         return f"the elements from {first} on, for which no threads are left, are"
     if first == blocks > 1 and first != math.prod(s.block):
-        return (
-            f"one element for each block and no more (blockIdx where the global "
-            f"index is needed?): the elements from {first} on are"
-        )
+        cause = "one element for each block and no more"
+        hint = "blockIdx where the global index is needed?"
+        return f"{cause} ({hint}): the elements from {first} on are"
     return None
 
 
 def _line_names(ndim: int, axis: int) -> tuple[str, str]:
-    if ndim == 1:
-        return "element", "elements"
-    if ndim == 2:
-        return ("row", "rows") if axis == 0 else ("column", "columns")
-    return f"slice along axis {axis}", f"slices along axis {axis}"
-
-
-def _count_lines(s: WrongOutput, ndim: int, axis: int) -> int:
-    """Return the number of lines along an axis that one block covers; 0: unknown."""
-    if s.block is None or axis < ndim - 3:
-        return 0
-    return s.block[ndim - 1 - axis]
-
-
-def guess_indices(s: WrongOutput) -> str | None:
-    """Guess the wrong index or value that an argmax or similar kernel stored."""
-    name = _find_rows(s)
-    return _of_rows(s, name, s.inputs[name]) if name else None
+    if ndim > 2:
+        return f"slice along axis {axis}", f"slices along axis {axis}"
+    name = "element" if ndim == 1 else ("row", "column")[axis]
+    return name, f"{name}s"
 
 
 def guess_padding(s: WrongOutput) -> str | None:
@@ -222,13 +196,16 @@ def _find_equal(s: WrongOutput, x: np.ndarray) -> np.ndarray:
     """Mark positions within a row at which the input has the expected number."""
     got = s.got.astype(np.int64)
     in_range = (got >= 0) & (got < x.shape[-1])
-    return in_range & (
-        _take_numbers(x, np.where(in_range, got, 0)) == _take_numbers(x, s.want)
-    )
+    found = _take_numbers(x, np.where(in_range, got, 0))
+    return in_range & (found == _take_numbers(x, s.want))
 
 
-def _of_rows(s: WrongOutput, name: str, x: np.ndarray) -> str | None:
-    bad, got = s.bad, s.got.astype(np.int64)
+def guess_indices(s: WrongOutput) -> str | None:
+    """Guess the wrong index or value that an argmax or similar kernel stored."""
+    name = _find_rows(s)
+    if not name:
+        return None
+    x, bad, got = s.inputs[name], s.bad, s.got.astype(np.int64)
     if (got == _flatten_expected(s, x))[bad].all():
         return "a position in the flat array, where the position in its row is needed"
     numbers = _take_numbers(x, s.want)
