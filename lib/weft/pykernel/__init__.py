@@ -1,7 +1,7 @@
 """Kernels written as Python functions, and their runners.
 
 language   the definition of a kernel; weft.cuda has the names of its language
-bodies/    the lab's kernels in Python
+bodies     the lab's kernels in Python
 sim/       runs kernels thread by thread, and finds faults
 numba/     compiles kernels with Numba, or runs them on its simulator
 to_cuda/   translates kernels to readable CUDA C; cuda_c runs the result
