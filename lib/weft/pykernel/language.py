@@ -78,9 +78,8 @@ def find_near_name(name: str) -> str:
 
 def without_cuda(name: str) -> str:
     """Return `name` if only the prefix cuda. is missing, as in "threadIdx"; else ""."""
-    return (
-        name if name in (*VECTORS, *NUMBERS, *_CLASSES) or name in list_names() else ""
-    )
+    known = (*VECTORS, *NUMBERS, *_CLASSES, *list_names())
+    return name if name in known else ""
 
 
 def call(path: str) -> str:
@@ -116,6 +115,7 @@ _LISTS = (list, set, frozenset, range, bytearray)
 _VALUES = "pass an array, a tensor, a number or a tuple of numbers"
 _INT = "pass a whole number of at most 64 bits"
 _NUMBERS = "pass float32, int32 or the like"
+_TUPLE = "a tuple may contain only numbers; pass arrays one by one"
 
 
 def explain_unfit(value: Any, name: str = "x") -> str:
@@ -137,12 +137,11 @@ def explain_unfit(value: Any, name: str = "x") -> str:
     if isinstance(value, (float, complex, np.number)):
         return ""
     if isinstance(value, tuple):
-        other = [v for v in value if not isinstance(v, (numbers.Number, tuple))]
-        kind = _describe_kind(other[0]) if other else ""
-        only = (
-            f"contains {kind}: a tuple may contain only numbers; pass arrays one by one"
-        )
-        return only if other else ""
+        for other in value:
+            if not isinstance(other, (numbers.Number, tuple)):
+                kind = _describe_kind(other)
+                return f"contains {kind}: {_TUPLE}"
+        return ""
     if isinstance(value, _LISTS):
         return (
             f"is {_describe_kind(value)}, which a kernel cannot read: pass "
@@ -152,6 +151,12 @@ def explain_unfit(value: Any, name: str = "x") -> str:
     if isinstance(value, type) or not any(hasattr(value, one) for one in protocols):
         return f"is {_describe_kind(value)}: {_VALUES}"
     return ""  # each runner examines the array that it makes from the value
+
+
+def refuse_unfit(kernel: str, name: str, value: Any) -> None:
+    """Raise ArgumentError if no kernel accepts this value for parameter `name`."""
+    if why := explain_unfit(value, name):
+        raise ArgumentError(f"{kernel}: {name} {why}")
 
 
 def refuse(
@@ -164,14 +169,37 @@ def refuse(
         an array is read-only.
     """
     for name, value in named.items():
-        if why := explain_unfit(value, name):
-            raise ArgumentError(f"{kernel}: {name} {why}")
+        refuse_unfit(kernel, name, value)
         read_only = isinstance(value, np.ndarray) and not value.flags.writeable
         if read_only and name in written():
             raise ArgumentError(
                 f"{kernel}: {name} is read-only, but {kernel} writes into it: pass "
                 f"{name}.copy()"
             )
+
+
+def split_chain(node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:
+    """Split a[i][j, k] into a and [i, j, k]."""
+    parts: list[ast.expr] = []
+    while isinstance(node, ast.Subscript):
+        index = node.slice
+        parts = (index.elts if isinstance(index, ast.Tuple) else [index]) + parts
+        node = node.value
+    return node, parts
+
+
+def list_bound(tree: ast.AST) -> list[str]:
+    """List the names that a piece of code assigns to, once for each assignment."""
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return [name.id for name in names if not isinstance(name.ctx, ast.Load)]
+
+
+def get_name(node: ast.stmt) -> str | None:
+    """Return the only target of an assignment if it is a name; None otherwise."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return None
+    target = node.targets[0]
+    return target.id if isinstance(target, ast.Name) else None
 
 
 def list_written(tree: ast.FunctionDef) -> list[str]:
@@ -183,8 +211,7 @@ def list_written(tree: ast.FunctionDef) -> list[str]:
             target = node.value
         elif isinstance(node, ast.Call) and "atomic." in ast.unparse(node.func):
             target = node.args[0] if node.args else None
-        while isinstance(target, ast.Subscript):  # as in x[row][col]
-            target = target.value
+        target, _ = split_chain(target)  # as in x[row][col]
         if isinstance(target, ast.Name):
             targets.append(target.id)
     return targets
@@ -348,9 +375,9 @@ def plain_function(value: Any) -> types.FunctionType:
     if isinstance(value, PythonKernel):
         function = value.function
     if not isinstance(function, types.FunctionType):
+        kind = type(value).__name__
         raise ArgumentError(
-            f"a kernel is a Python function: {value!r} is of type "
-            f"{type(value).__name__}"
+            f"a kernel is a Python function: {value!r} is of type {kind}"
         )
     if function.__name__ == "<lambda>":
         raise ArgumentError("a kernel is a function with a name: write it with def")
@@ -401,18 +428,12 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
 
     A local constant is assigned once, at the top level of the function, from numbers.
     """
-    bound = [
-        n.id
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
-    ]
+    bound = list_bound(tree)
     constants = {
-        one.targets[0].id: one.value
+        name: one.value
         for one in tree.body
-        if isinstance(one, ast.Assign)
-        and len(one.targets) == 1
-        and isinstance(one.targets[0], ast.Name)
-        and bound.count(one.targets[0].id) == 1
+        if (name := get_name(one)) is not None
+        and bound.count(name) == 1
         and all(isinstance(part, _OF_NUMBERS) for part in ast.walk(one.value))
     }
 

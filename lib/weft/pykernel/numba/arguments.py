@@ -31,7 +31,7 @@ from ...cells.arguments import describe
 from ...cells.cpu import arena
 from ...cells.gpu import driver, launch
 from ...toolchain.launch_config import LaunchConfig
-from ..language import explain_unfit
+from ..language import refuse_unfit
 
 _CODES = {
     **{"int8": "b", "int16": "h", "int32": "i", "int64": "q"},
@@ -204,23 +204,18 @@ def _check_argument(kernel: str, name: str, value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _check_array(kernel, name, value)
     if isinstance(value, (numbers.Number, tuple)):
-        _refuse(kernel, name, value)
+        refuse_unfit(kernel, name, value)
         return value
     return _check_other(kernel, name, value)
 
 
-def _refuse(kernel: str, name: str, value: Any) -> None:
-    if why := explain_unfit(value, name):
-        raise ArgumentError(f"{kernel}: {name} {why}")
-
-
 def _check_tensor(kernel: str, name: str, tensor: torch.Tensor) -> Any:
-    _refuse(kernel, name, tensor)
+    refuse_unfit(kernel, name, tensor)
     return tensor if tensor.device.type == "cuda" else tensor.numpy()
 
 
 def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
-    _refuse(kernel, name, array)
+    refuse_unfit(kernel, name, array)
     return np.asarray(array)
 
 
@@ -237,7 +232,7 @@ def _check_other(kernel: str, name: str, value: Any) -> Any:
         if str(error).startswith(f"{kernel}: "):
             raise
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
-    _refuse(kernel, name, value)
+    refuse_unfit(kernel, name, value)
     return value
 
 

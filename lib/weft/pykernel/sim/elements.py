@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..language import split_chain
 from .names import POSITIVE, WHOLE
 from .record import READ, SITES, WRITE, AccessPlace, Entity
 from .syntax import (
@@ -29,19 +30,6 @@ from .syntax import (
 
 if TYPE_CHECKING:
     from .rewrite import Rewriter
-
-
-def split_chain(
-    rewriter: Rewriter, node: ast.Subscript
-) -> tuple[ast.expr, list[ast.expr]]:
-    """Split a[i][j, k] into a and [i, j, k]."""
-    parts: list[ast.expr] = []
-    base: ast.expr = node
-    while isinstance(base, ast.Subscript):
-        index = base.slice
-        parts = (index.elts if isinstance(index, ast.Tuple) else [index]) + parts
-        base = base.value
-    return base, parts
 
 
 def find_static(
@@ -150,7 +138,7 @@ def rewrite_plain(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript:
 
 def flatten_element(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript | None:
     """Return a shared tile's element with a single index, which is faster in NumPy."""
-    base, parts = split_chain(rewriter, node)
+    base, parts = split_chain(node)
     entity = find_static(rewriter, base, parts)
     if rewriter.checks or entity is None or entity.origin != "shared":
         return None
@@ -178,7 +166,7 @@ def rewrite_index(rewriter: Rewriter, node: ast.expr) -> ast.expr:
 
 
 def rewrite_subscript(rewriter: Rewriter, node: ast.Subscript) -> ast.expr:
-    base, parts = split_chain(rewriter, node)
+    base, parts = split_chain(node)
     if not rewriter.checks or (isinstance(base, ast.Attribute) and len(parts) == 1):
         return rewrite_plain(rewriter, node)
     entity = find_static(rewriter, base, parts)
@@ -269,7 +257,7 @@ def store_element(
     if _field_of(node) is not None:
         return store_field(rewriter, node, value, place)
     assert isinstance(node, ast.Subscript)
-    base, parts = split_chain(rewriter, node)
+    base, parts = split_chain(node)
     entity = find_static(rewriter, base, parts)
     if not rewriter.checks:
         if entity is not None and entity.dtype.kind in "iu":
@@ -339,7 +327,7 @@ def rewrite_augmented(rewriter: Rewriter, node: ast.AugAssign) -> Any:
         node.value = rewriter.visit(node.value)
         return node
     target = node.target
-    base, parts = split_chain(rewriter, target)
+    base, parts = split_chain(target)
     entity = find_static(rewriter, base, parts)
     if not rewriter.checks and entity is None:
         node.target, node.value = (

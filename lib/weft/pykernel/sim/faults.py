@@ -18,7 +18,7 @@ from ...report import cures
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
 from .. import language
-from ..language import FunctionSource
+from ..language import FunctionSource, split_chain
 from .memory import HALF, has
 from .record import AccessPlace, Variant
 from .rewrite import THREAD
@@ -134,19 +134,15 @@ def _make_finding(
 def _guard(stop: Stop, where: AccessPlace, scene: FaultyLaunch) -> str:
     """Return the cure for an access outside its array; "" if there is none."""
     try:
-        node: ast.AST = ast.parse(where.text, mode="eval").body
+        _, parts = split_chain(ast.parse(where.text, mode="eval").body)
     except SyntaxError:
         return ""
-    parts: list[str] = []
-    while isinstance(node, ast.Subscript):
-        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        parts = [ast.unparse(part) for part in inner] + parts
-        node = node.value
     own = [one for one in scene.sources if one.file == where.file]
     lines = "\n".join(
         one.line(n) for one in own for n in range(one.first, where.line + 1)
     )
-    return cures.guard(stop.array or "", parts, stop.index or (), lines, "if {}:")
+    texts = [ast.unparse(part) for part in parts]
+    return cures.guard(stop.array or "", texts, stop.index or (), lines, "if {}:")
 
 
 # ---- accesses that NumPy or the log refused ----------------------------------------

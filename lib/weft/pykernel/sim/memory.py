@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ...base.errors import ArgumentError
-from ..language import explain_unfit
+from ..language import explain_unfit, refuse_unfit
 from . import numbers
 from .log import Log
 from .numbers import cast
@@ -233,11 +233,6 @@ def convert_argument(
     raise ArgumentError(f"{kernel}: {name} {explain_unfit(value, name)}")
 
 
-def _refuse(kernel: str, name: str, value: Any) -> None:
-    if why := explain_unfit(value, name):
-        raise ArgumentError(f"{kernel}: {name} {why}")
-
-
 def _do_nothing() -> None:
     pass
 
@@ -247,7 +242,7 @@ def _convert_number(value: np.generic) -> Any:
 
 
 def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
-    _refuse(kernel, name, array)
+    refuse_unfit(kernel, name, array)
     plain = np.asarray(array)
     if plain.dtype.fields is not None:  # records have fields as attributes: x[i].re
         plain = plain.view(np.dtype((np.record, plain.dtype)))
@@ -257,7 +252,7 @@ def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
 def _convert_tensor(
     kernel: str, name: str, tensor: torch.Tensor
 ) -> tuple[np.ndarray, Callable[[], Any]]:
-    _refuse(kernel, name, tensor)
+    refuse_unfit(kernel, name, tensor)
     on_host = tensor if tensor.device.type == "cpu" else tensor.cpu()
     try:
         array = on_host.numpy()
@@ -268,10 +263,7 @@ def _convert_tensor(
     return array, functools.partial(tensor.copy_, on_host)
 
 
-CASTS = {
-    f".cast_{np.dtype(name).name}": cast(np.dtype(name))
-    for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
-}
+CASTS = {f".cast_{kind.__name__}": cast(np.dtype(kind)) for kind in numbers.TYPES}
 
 
 class Accesses:

@@ -17,10 +17,14 @@ from typing import Any
 import numpy as np
 
 from ... import cuda
-from ..language import value_of
+from ..language import list_bound, value_of
 
 UNKNOWN = object()
 # Functions of these packages are called unchanged; all others are rewritten.
+_NUMBA = (
+    *("threadIdx", "blockIdx", "blockDim", "gridDim", "grid", "gridsize"),
+    *("shared", "local", "const", "atomic", "syncthreads", "laneid"),
+)
 _OPAQUE = {"numpy", "math", "builtins", "torch", "numba", "operator", "weft_ops"}
 
 
@@ -70,22 +74,15 @@ def _find_numba_member(value: Any) -> str | None:
     module = sys.modules.get("numba.cuda")
     if module is None or isinstance(value, (int, float, types.ModuleType)):
         return None
-    for name in ("threadIdx", "blockIdx", "blockDim", "gridDim", "grid", "gridsize"):
-        if value is vars(module).get(name, UNKNOWN):
-            return name
-    for name in ("shared", "local", "const", "atomic", "syncthreads", "laneid"):
-        if value is vars(module).get(name, UNKNOWN):
-            return name
-    return None
+    known = (name for name in _NUMBA if value is vars(module).get(name, UNKNOWN))
+    return next(known, None)
 
 
 def find_meaning(
     function: types.FunctionType, node: ast.expr, local: Container[str]
 ) -> Any:
     """Return the value of a name or a dotted name; UNKNOWN for a local."""
-    if isinstance(node, ast.Name):
-        if node.id in local:
-            return UNKNOWN
+    if isinstance(node, ast.Name) and node.id not in local:
         try:
             return value_of(function, node.id)
         except LookupError:
@@ -133,21 +130,19 @@ def is_number_type(value: Any) -> bool:
 
 def locals_of(tree: ast.FunctionDef) -> set[str]:
     """Return the names that a function binds: parameters and assigned names."""
-    parameters = {a.arg for a in [*tree.args.posonlyargs, *tree.args.args]}
-    return parameters | {node.id for node in ast.walk(tree) if _is_binding(node)}
+    return {*_list_parameters(tree), *list_bound(tree)}
 
 
-def _is_binding(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+def _list_parameters(tree: ast.FunctionDef) -> list[str]:
+    return [a.arg for a in (*tree.args.posonlyargs, *tree.args.args)]
 
 
 def list_rebound(tree: ast.FunctionDef) -> set[str]:
     """Return the names that a function may bind more than once, as in a loop."""
-    bound = [a.arg for a in [*tree.args.posonlyargs, *tree.args.args]]
-    bound += [n.id for n in ast.walk(tree) if _is_binding(n)]
+    bound = [*_list_parameters(tree), *list_bound(tree)]
     for loop in ast.walk(tree):
         if isinstance(loop, (ast.For, ast.While)):
-            bound += [n.id for n in ast.walk(loop) if _is_binding(n)]
+            bound += list_bound(loop)
     return {name for name in bound if bound.count(name) > 1}
 
 
@@ -175,12 +170,9 @@ class Kinds:
         returned: Callable[[ast.Call, Kinds], int],
     ) -> None:
         self.path_of, self.value_of, self.returned = path_of, value_of, returned
-        self.of: dict[str, int] = dict(parameters)
+        self.of = dict.fromkeys(list_bound(tree), POSITIVE) | parameters
         self._changed = True
         bound = [n for n in ast.walk(tree) if isinstance(n, _BINDING)]
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                self.of.setdefault(node.id, POSITIVE)
         while self._changed:
             self._changed = False
             for node in bound:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..language import get_name
 from . import names
 from .record import SITES, position_of
 from .syntax import (
@@ -280,7 +281,6 @@ def is_simple(node: ast.For) -> bool:
 
 def _bound(node: ast.stmt) -> str | None:
     """Return the name that a statement assigns to; None for other statements."""
-    target = node.target if isinstance(node, ast.AugAssign) else None
-    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        target = node.targets[0]
-    return target.id if isinstance(target, ast.Name) else None
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        return node.target.id
+    return get_name(node)

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ArgumentError
-from ..language import FunctionSource, PythonKernel, source_of, value_of
+from ..language import (
+    FunctionSource,
+    PythonKernel,
+    get_name,
+    list_bound,
+    source_of,
+    value_of,
+)
 from . import names, syntax
 from .intrinsics import BARRIERS, WAITING, parse_declaration
 from .names import ANY, Kinds
@@ -133,23 +140,22 @@ class RewrittenKernel:
         tree = copy.deepcopy(source.tree)
         parameters = [a.arg for a in tree.args.args]
         local = names.locals_of(tree)
-        bound = _count_bindings(tree)
+        bound = list_bound(tree)
         static = {
             name: binding
             for name, binding in zip(parameters, bindings)
-            if isinstance(binding, Entity) and not bound.get(name)
+            if isinstance(binding, Entity) and name not in bound
         }
         variant = Variant(function, -1, tree, source.file, bindings, static)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and _one_name(node):
-                name = node.targets[0].id
+            if name := get_name(node):
                 for call in ast.walk(node.value):
                     if not isinstance(call, ast.Call):
                         continue
                     path = names.path_of(function, call.func, local)
                     if path in ("shared.array", "local.array"):
                         entity = self.memory(variant, call, name)
-                        if call is node.value and bound[name] == 1:
+                        if call is node.value and bound.count(name) == 1:
                             static[name] = entity
         variant.kinds = Kinds(
             tree,
@@ -332,16 +338,3 @@ class RewrittenKernel:
 def _compile_code(code: types.CodeType, name: str) -> types.CodeType:
     codes = [c for c in code.co_consts if isinstance(c, types.CodeType)]
     return next(c for c in codes if c.co_name == name)
-
-
-def _one_name(node: ast.Assign) -> bool:
-    return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
-
-
-def _count_bindings(tree: ast.FunctionDef) -> dict[str, int]:
-    """Count the assignments to each name in a function."""
-    times: dict[str, int] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            times[node.id] = times.get(node.id, 0) + 1
-    return times

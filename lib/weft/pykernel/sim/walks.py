@@ -11,7 +11,8 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .elements import find_static, split_chain
+from ..language import split_chain
+from .elements import find_static
 from .names import POSITIVE, WHOLE
 from .record import Entity
 from .syntax import (
@@ -101,7 +102,7 @@ def find_walk(
     rewriter: Rewriter, node: ast.Subscript, counter: str, bound: set[str]
 ) -> Walk:
     """Return an access of a plain loop; raise Odd for any other access."""
-    base, parts = split_chain(rewriter, node)
+    base, parts = split_chain(node)
     entity = find_static(rewriter, base, parts)
     if entity is None or not isinstance(base, ast.Name) or base.id in bound:
         raise Odd

@@ -9,19 +9,18 @@ import numpy as np
 
 from ..language import with_constants
 from .types import CONST, F64, LOCAL, SHARED, ArrayType, ScalarType, of_dtype
-from .unit import KnownFunction, LanguageName, Unit, write_dotted
+from .unit import KnownFunction, LanguageName, Unit
 
 
 def declare_array(walk: Any, name: str, node: ast.AST) -> ArrayType | None:
     """Return the array that an assignment to `name` declares or aliases, or None."""
     unit = walk.unit
-    if isinstance(node, ast.Name) and not unit.meaning_is_number(node):
+    if isinstance(node, ast.Name) and unit.is_array(node.id):
         kind = walk.expr(node)
-        return (
-            kind
-            if isinstance(kind, ArrayType) and not kind.shape
-            else _view(walk, node)
-        )
+        if kind.shape:
+            what = f"{node.id} is an array that already has a name"
+            unit.fail(what, f"write {node.id}", node)
+        return kind
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
         return _slice(walk, node)
     if not isinstance(node, ast.Call):
@@ -34,15 +33,6 @@ def declare_array(walk: Any, name: str, node: ast.AST) -> ArrayType | None:
     if meaning.path == "const.array_like":
         return _constant_array(walk, name, node)
     return None
-
-
-def _view(walk: Any, node: ast.Name) -> ArrayType | None:
-    kind = walk.expr(node)
-    if not isinstance(kind, ArrayType):
-        return None
-    walk.unit.fail(
-        f"{node.id} is an array that already has a name", f"write {node.id}", node
-    )
 
 
 def _slice(walk: Any, node: ast.Subscript) -> ArrayType:
@@ -128,7 +118,7 @@ def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
                 return None
             meaning = unit.meaning(one)
             if isinstance(meaning, LanguageName):
-                return 32 if write_dotted(node).endswith("warpsize") else None
+                return 32 if ast.unparse(node).endswith("warpsize") else None
             names[one.id] = meaning
     try:
         return eval(  # only the user's expression and globals

@@ -6,10 +6,11 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from ...csource.scanner import find_close
+from ..language import list_bound
 from . import calls
 from .emit_calls import emit_printf
 from .operators import OPERATORS
-from .text import SUM, UNARY, CExpression, number
+from .text import PRIMARY, SHIFT, SUM, UNARY, CExpression, cast, number
 from .types import CONST, SHARED, ArrayType, ScalarType
 from .unit import KnownFunction
 
@@ -68,26 +69,19 @@ def _write_bound(
     """
     bound = writer.exprs.signed(writer.exprs.expr(node))
     if bound.type in ("unsigned", "unsigned long long"):
-        bound = CExpression(f"({type_}){bound.within(13)}", 13, type_)
+        bound = cast(type_, bound)
     if not _changes_bound(writer, one, node):
         return bound
     name = f"{one.target.id}_{word}"
     while writer.unit.is_local(name):
         name += "_"
     writer.put(f"const {type_} {name} = {bound.text};")
-    return CExpression(name, 14, type_)
+    return CExpression(name, PRIMARY, type_)
 
 
 def _changes_bound(writer: UnitWriter, one: ast.For, node: ast.AST) -> bool:
-    stored = {
-        n.id
-        for statement in one.body
-        for n in ast.walk(statement)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    return any(
-        _may_change(writer, part, stored | {one.target.id}) for part in ast.walk(node)
-    )
+    stored = {one.target.id, *list_bound(ast.Module(one.body, []))}
+    return any(_may_change(writer, part, stored) for part in ast.walk(node))
 
 
 def _may_change(writer: UnitWriter, part: ast.AST, stored: set[str]) -> bool:
@@ -107,7 +101,7 @@ def _may_change(writer: UnitWriter, part: ast.AST, stored: set[str]) -> bool:
 def _write_step(
     writer: UnitWriter, one, name: str, end: CExpression, step, type_: str
 ) -> tuple[str, str]:
-    below, above = f"{name} < {end.within(10)}", f"{name} > {end.within(10)}"
+    below, above = f"{name} < {end.within(SHIFT)}", f"{name} > {end.within(SHIFT)}"
     if step is None:
         return below, f"{name}++"
     low, high = writer.unit.spans[step]
@@ -127,7 +121,7 @@ def _write_step(
     turn = f"{name} += {bound.text}"
     if low is not None and low >= 0:
         return below, turn
-    return f"{bound.within(10)} > 0 ? {below} : {above}", turn
+    return f"{bound.within(SHIFT)} > 0 ? {below} : {above}", turn
 
 
 def is_dropped(writer: UnitWriter, one: ast.stmt) -> bool:

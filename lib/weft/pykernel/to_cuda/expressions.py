@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from ..language import split_chain
 from . import calls, operators
 from .emit_calls import call
 from .operators import write_choice
@@ -222,15 +223,7 @@ class Expressions:
         meaning = unit.meaning(node.value)
         if isinstance(meaning, tuple):
             return self.output.literal(meaning[node.slice.value])
-        base, indices = node, []
-        while isinstance(base, ast.Subscript):
-            part = base.slice
-            indices = [
-                *(part.elts if isinstance(part, ast.Tuple) else [part]),
-                *indices,
-            ]
-            base = base.value
-        return self.element(base, indices)
+        return self.element(*split_chain(node))
 
     def element(self, base: ast.AST, indices: list[ast.expr]) -> CExpression:
         """Write base[indices], row-major."""

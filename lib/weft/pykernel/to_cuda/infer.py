@@ -272,7 +272,7 @@ class TypeWalk:
         meaning = self.unit.meaning(node.value)
         if isinstance(meaning, tuple):
             return self._value(self.constant_index(meaning, node), node)
-        base, indices = self.chain(node)
+        base, indices = language.split_chain(node)
         kind = self.expr(base)
         if not isinstance(kind, ArrayType):
             self.unit.fail(
@@ -319,17 +319,6 @@ class TypeWalk:
             "look at the order of the arguments",
             node,
         )
-
-    def chain(self, node: ast.Subscript) -> tuple[ast.expr, list[ast.expr]]:
-        """Return the array and all indices of x[i][j] and x[i, j]."""
-        indices: list[ast.expr] = []
-        base: ast.expr = node
-        while isinstance(base, ast.Subscript):
-            part = base.slice
-            own_indices = part.elts if isinstance(part, ast.Tuple) else [part]
-            indices = [*own_indices, *indices]
-            base = base.value
-        return base, indices
 
     def indices(self, kind: ArrayType, indices: list[ast.expr], node: ast.AST) -> None:
         """Infer the types of an element's indices, and refuse invalid ones."""

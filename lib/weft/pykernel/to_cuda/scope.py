@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..language import as_range
+from ..language import as_range, list_bound
 from .types import ScalarType, TranslationError
 
 if TYPE_CHECKING:
@@ -365,13 +365,13 @@ class _UnboundSearch:
             elif isinstance(one, (ast.For, ast.While)):
                 self._reads(one.iter if isinstance(one, ast.For) else one.test, have)
                 # In a loop, names may have values from the previous turn.
-                have |= {n for part in one.body for n in _list_stored(part)}
+                have |= {n for part in one.body for n in list_bound(part)}
                 self.block(one.body, have)
             elif isinstance(one, (ast.Break, ast.Continue)):
                 return None
             else:
                 self._reads(one, have)
-                have |= set(_list_stored(one))
+                have |= set(list_bound(one))
                 if isinstance(one, ast.Return):
                     return None
         return have
@@ -414,9 +414,3 @@ def _split_condition(test: ast.expr) -> Iterator[str]:
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         for value in test.values:
             yield from _split_condition(value)
-
-
-def _list_stored(node: ast.AST) -> Iterator[str]:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-            yield part.id

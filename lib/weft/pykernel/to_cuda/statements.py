@@ -145,7 +145,7 @@ def _widen_bound(low: int | None, floor: int) -> int | None:
 def store(walk: Any, target: ast.Subscript) -> None:
     """Record that an element is written."""
     kind = walk.expr(target)
-    base, _ = walk.chain(target)
+    base, _ = language.split_chain(target)
     if not isinstance(kind, ScalarType):
         walk.unit.fail("an array is assigned to", "write one element", target)
     note_write(walk, walk.unit.types[base], target)

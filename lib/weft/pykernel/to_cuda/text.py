@@ -19,8 +19,8 @@ import numpy as np
 from ..language import FunctionSource
 
 # The precedence levels of C that kernels need, from the loosest to the tightest.
-(COMMA, ASSIGN, CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, RELATION) = range(10)
-(SHIFT, SUM, PRODUCT, UNARY, PRIMARY) = range(10, 15)
+CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, RELATION = range(8)
+SHIFT, SUM, PRODUCT, UNARY, PRIMARY = range(8, 13)
 
 # Words of C and C++, and macros or C functions in nvcc's headers.
 _RESERVED = """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -141,15 +141,13 @@ _C = {
     ("f", 64): "double",
 }
 _BY_C = {c: ScalarType(*key) for key, c in _C.items()}
-INT, FLOAT, BOOL = (
-    ScalarType("i", 32, True),
-    ScalarType("f", 64, True),
-    ScalarType("b", 8, True),
-)
-F16, F32, F64 = ScalarType("f", 16), ScalarType("f", 32), ScalarType("f", 64)
-I32, I64, U32, U64 = (
-    ScalarType(k, b) for k, b in (("i", 32), ("i", 64), ("u", 32), ("u", 64))
-)
+_PYTHON = {
+    "int": ScalarType("i", 32, True),
+    "float": ScalarType("f", 64, True),
+    "bool": ScalarType("b", 8, True),
+}
+INT, FLOAT, BOOL = _PYTHON.values()
+F16, F64, I32, U32 = (_BY_C[c] for c in ("half", "double", "int", "unsigned"))
 
 
 def of_dtype(dtype: Any) -> ScalarType | None:
@@ -244,9 +242,8 @@ def of_argument(name: str, value: Any) -> Argument:
             f"support (sim and numba_jit do): pass {way}"
         )
         raise ArgumentError(f"{name} {why}")
-    if isinstance(value, (np.ndarray, torch.Tensor)) and (
-        why := explain_unfit(value, name)
-    ):
+    arrays = (np.ndarray, torch.Tensor)
+    if isinstance(value, arrays) and (why := explain_unfit(value, name)):
         raise ArgumentError(f"{name} {why}")
     if array.nbytes // array.itemsize > MOST:
         raise ArgumentError(
@@ -257,7 +254,6 @@ def of_argument(name: str, value: Any) -> Argument:
 
 
 _SPELLED = re.compile(r"(\w+)\s*(?:\[([\s:,]*)\])?")
-_PYTHON = {"int": INT, "float": FLOAT, "bool": BOOL}
 
 
 def parse(name: str, spec: Any) -> Argument:
@@ -312,11 +308,6 @@ def _element_type(name: str, dtype: Any) -> ScalarType:
             f"uint8 to uint64, float16, float32 or float64"
         )
     return scalar
-
-
-def rebase_array(array: ArrayType, root: str) -> ArrayType:
-    """Return the array type with the parameter or local `root` as memory owner."""
-    return replace(array, root=root)
 
 
 class Unknown(Exception):
