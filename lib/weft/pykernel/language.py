@@ -202,6 +202,12 @@ def get_name(node: ast.stmt) -> str | None:
     return target.id if isinstance(target, ast.Name) else None
 
 
+def returns_value(node: ast.Return) -> bool:
+    """Return whether a return statement returns anything but None."""
+    none = isinstance(node.value, ast.Constant) and node.value.value is None
+    return node.value is not None and not none
+
+
 def list_written(tree: ast.FunctionDef) -> list[str]:
     """List the names of the arrays that a function writes to, atomics included."""
     targets = []

@@ -153,6 +153,13 @@ _PATHS = {"laneid", "warpsize"}
 _CALLS = {"popc", "clz", "ffs", "brev", "ballot_sync", "activemask", "lanemask_lt"}
 
 
+def kind_of(value: Any) -> int:
+    """Return the kind of a value that is known before the launch."""
+    if type(value) is not int:
+        return ANY
+    return POSITIVE if value >= 0 else WHOLE
+
+
 class Kinds:
     """The kinds of a function's locals, for given kinds of its parameters.
 
@@ -236,14 +243,10 @@ class Kinds:
     # ---- expressions ----
 
     def _Constant(self, node: ast.Constant) -> int:
-        if type(node.value) is not int:
-            return ANY
-        return POSITIVE if node.value >= 0 else WHOLE
+        return kind_of(node.value)
 
     def _Name(self, node: ast.Name) -> int:
-        if node.id in self.of:
-            return self.of[node.id]
-        return self._outer(node)
+        return self.of[node.id] if node.id in self.of else self._outer(node)
 
     def _Attribute(self, node: ast.Attribute) -> int:
         path = self.path_of(node)
@@ -254,10 +257,7 @@ class Kinds:
     def _outer(self, node: ast.expr) -> int:
         if self.path_of(node) in _PATHS:
             return POSITIVE
-        value = self.value_of(node)
-        if type(value) is not int:
-            return ANY
-        return POSITIVE if value >= 0 else WHOLE
+        return kind_of(self.value_of(node))
 
     def _BinOp(self, node: ast.BinOp) -> int:
         left, right = self(node.left), self(node.right)

@@ -221,14 +221,11 @@ def _walk_for(walk: Any, one: ast.For) -> None:
 
 def _return(walk: Any, one: ast.Return) -> None:
     unit = walk.unit
-    if one.value is None or (
-        isinstance(one.value, ast.Constant) and one.value.value is None
-    ):
+    if not language.returns_value(one):
         return
     if unit.kernel:
-        unit.fail(
-            "a kernel returns nothing", "write the result into an array", one.value
-        )
+        hint = "write the result into an array"
+        unit.fail("a kernel returns nothing", hint, one.value)
     kind = walk.scalar(one.value)
     new = kind if unit.returns is None else join(unit.returns, kind)
     if new != unit.returns:
