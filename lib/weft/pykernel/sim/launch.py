@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import operator
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
@@ -325,7 +324,7 @@ class SimulatedLaunch:
         for variant in reversed(self.program.callers_first):
             function = variant.function
             cells = zip(function.__code__.co_freevars, function.__closure__ or ())
-            scope = ChainMap({n: c.cell_contents for n, c in cells}, self.env)
+            scope = self.env | {name: cell.cell_contents for name, cell in cells}
             make = FunctionType(variant.maker, function.__globals__)
             self.env[f".h{variant.number}"] = make(*[scope[n] for n in variant.uses])
         return self.env[".h0"]

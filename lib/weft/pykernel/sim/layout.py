@@ -81,9 +81,8 @@ class MemoryLayout:
             members.setdefault(_space_key(number, array), []).append(array)
         for key, views in members.items():
             self._place(key, views)
-        if len(self.blank) < self.total:
-            pad = np.zeros(self.total - len(self.blank), bool)
-            self.blank = np.concatenate([self.blank, pad]) if len(self.blank) else pad
+        pad = np.zeros(self.total - len(self.blank), bool)
+        self.blank = np.concatenate([self.blank, pad])
         for memory in self.fresh[fresh:]:
             self.blank[memory.start : memory.start + memory.count] = True
         self._fill_columns()
@@ -111,21 +110,16 @@ class MemoryLayout:
 
     def _fill_columns(self) -> None:
         sites = self.sites
-        number = np.array([s.array for s in sites], np.int64)
-        owner = [
-            self.memories[_space_key(s.array, self.arrays[s.array])]
-            if s.array >= 0
-            else None
-            for s in sites
-        ]
         views = [self.arrays[s.array] if s.array >= 0 else None for s in sites]
-        self.array = number
+        owner = [
+            v and self.memories[_space_key(s.array, v)] for s, v in zip(sites, views)
+        ]
+        self.array = np.array([s.array for s in sites], np.int64)
         self.kind = np.array([CODES[s.kind] for s in sites], np.int8)
         self.space = np.array([SPACES[v.space if v else ""] for v in views], np.int8)
         self.size = np.array([v.dtype.itemsize if v else 1 for v in views], np.int64)
         self.offset = np.array([v.offset if v else 0 for v in views], np.int64)
-        single = [v is not None and v.dtype == np.float32 for v in views]
-        self.single = np.array(single, bool)
+        self.single = np.array([bool(v) and v.dtype == np.float32 for v in views], bool)
         granule = np.array([m.granule if m else 1 for m in owner], np.int64)
         self.span = np.maximum(self.size // granule, 1)
         start = np.array([m.start if m else 0 for m in owner], np.int64)
@@ -135,9 +129,8 @@ class MemoryLayout:
         self.blankable = np.array([bool(m) and not m.written for m in owner], bool)
         # Memories with a site that writes.
         changed = {id(m) for m, k in zip(owner, self.kind) if m and k in _CHANGES}
-        contended = [m is not None and m.space != LOCAL for m in owner]
-        self.contended = np.array([id(m) in changed for m in owner], bool)
-        self.contended &= np.array(contended, bool)
+        contended = [id(m) in changed and m.space != LOCAL for m in owner]
+        self.contended = np.array(contended, bool)
         self.changing = self.contended & (self.space == SPACES[GLOBAL])
         low = min((m.start for m in self.fresh), default=0)
         self.blanks = low, max(1, self.total - low)
@@ -180,7 +173,11 @@ class Batch:
         self.element = _join_columns([i.element for i in intervals])
         self.phase = None
         if any(i.phase is not None for i in intervals):
-            self.phase = _join_columns([_split_phases(i) for i in intervals])
+            phases = [
+                np.zeros_like(i.thread) if i.phase is None else i.phase
+                for i in intervals
+            ]
+            self.phase = _join_columns(phases)
         self.kind = layout.kind[self.site]
         self.address = layout.start[self.site] + self.element * layout.span[self.site]
         if layout.local:
@@ -229,18 +226,14 @@ def count_bits(count: int) -> int:
     return max(1, int(count - 1).bit_length())
 
 
-def mark_heads(keys: np.ndarray) -> np.ndarray:
-    """Return the first row of each value in a sorted column of at least one row."""
+def mark_heads(keys: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    """Return the first row of each value in sorted columns of at least one row."""
     new = np.empty(len(keys), bool)
     new[:1] = True
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
+    for column in others:
+        new[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(new)
-
-
-def _split_phases(interval: Interval) -> np.ndarray:
-    if interval.phase is None:
-        return np.zeros(len(interval.thread), np.int64)
-    return interval.phase
 
 
 def _number_values(interval: Interval, layout: MemoryLayout) -> np.ndarray:
