@@ -480,6 +480,13 @@ def as_range(node: ast.expr) -> ast.expr:
     return loop_range
 
 
+def explain_idle(node: ast.expr) -> str:
+    """Return advice for an expression on a line of its own, which does nothing."""
+    if isinstance(node, ast.Compare):
+        return "= assigns, == compares"
+    return "assign it, or leave it out"
+
+
 # Advice for other loops.
 LOOP_HINT = (
     "write for i in range(n), and index with i; put unequally spaced values into a "

@@ -56,11 +56,7 @@ def _walk_statement(walk: Any, one: ast.stmt) -> None:
             meaning = unit.meaning(one.value)
             if isinstance(meaning, LanguageName) and meaning.path:
                 unit.fail(*language.explain_unknown(meaning.path), one)
-            compared = isinstance(one.value, ast.Compare)
-            hint = (
-                "= assigns, == compares" if compared else "assign it, or leave it out"
-            )
-            unit.fail("this line does nothing", hint, one)
+            unit.fail("this line does nothing", language.explain_idle(one.value), one)
         calls.infer_statement(walk, one.value)
     elif isinstance(one, ast.Return):
         _return(walk, one)
