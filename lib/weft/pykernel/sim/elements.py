@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..language import get_name, split_chain
+from ..trees import get_name, split_chain
 from .names import POSITIVE, WHOLE
 from .record import READ, SITES, WRITE, AccessPlace, Entity
 from .syntax import (

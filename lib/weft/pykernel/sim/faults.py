@@ -17,7 +17,7 @@ from ...report import cures
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
 from .. import language
-from ..language import split_chain
+from ..trees import split_chain
 from .memory import HALF, has
 from .record import AccessPlace
 from .rewrite import THREAD

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import language
-from ..language import FunctionSource, with_constants
+from ..language import FunctionSource
+from ..trees import with_constants
 from . import names
 from .record import ATOMIC, FENCE
 from .syntax import add, load, make_constant, make_product, make_refusal

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from ... import cuda
-from ..language import list_bound, value_of
+from ..language import value_of
+from ..trees import list_bound
 
 UNKNOWN = object()
 # Functions of these packages are called unchanged; all others are rewritten.

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..language import get_name
+from ..trees import get_name
 from . import names
 from .record import SITES, position_of
 from .syntax import (
@@ -222,21 +222,19 @@ def replace_elements(
         walks.append(walk)
         return place_node(load(walk.name), node)
 
-    def replaced(part: ast.expr) -> ast.expr:
+    def replace(part: ast.expr) -> ast.expr:
         return replace_elements(rewriter, part, counter, bound, walks)
 
     if isinstance(node, ast.BinOp) and isinstance(node.op, _RECKONS):
-        node.left, node.right = replaced(node.left), replaced(node.right)
+        node.left, node.right = replace(node.left), replace(node.right)
     elif isinstance(node, ast.UnaryOp):
-        node.operand = replaced(node.operand)
+        node.operand = replace(node.operand)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
         # In a chain of comparisons, Python may skip the later operands.
-        node.left, node.comparators = (
-            replaced(node.left),
-            [*map(replaced, node.comparators)],
-        )
+        node.left = replace(node.left)
+        node.comparators = [replace(node.comparators[0])]
     elif isinstance(node, ast.Call) and is_harmless(rewriter, node):
-        node.args = [replaced(arg) for arg in node.args]
+        node.args = [replace(arg) for arg in node.args]
     elif not isinstance(node, (ast.Constant, ast.Name)) and not is_axis(rewriter, node):
         raise Odd
     return node

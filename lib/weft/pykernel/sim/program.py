@@ -13,11 +13,10 @@ from ...base.errors import ArgumentError
 from ..language import (
     FunctionSource,
     PythonKernel,
-    get_name,
-    list_bound,
     source_of,
     value_of,
 )
+from ..trees import get_name, list_bound
 from . import names, syntax
 from .intrinsics import BARRIERS, WAITING, parse_declaration
 from .names import ANY, Kinds

@@ -16,7 +16,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from .. import language
-from ..language import LOOP_HINT, as_range
+from ..trees import LOOP_HINT, as_range, explain_idle
 from . import elements, intrinsics, names
 from .elements import find_entity
 from .numbers import TYPES, converted
@@ -209,7 +209,7 @@ class Rewriter(ast.NodeTransformer):
             return self.generic_visit(node)
         if isinstance(node.value, (ast.Name, ast.Attribute)):
             self.visit(node.value)  # reports cuda.syncthreads without a call
-        way = language.explain_idle(node.value)
+        way = explain_idle(node.value)
         self.refuse(node, f"this line does nothing ({way})")
 
     # ---- names and calls ----
@@ -224,7 +224,7 @@ class Rewriter(ast.NodeTransformer):
         return node if entity is None else place_node(self.array(entity), node)
 
     def array(self, entity: Entity) -> ast.expr:
-        """Return the name of a constant or shared array: a view if accesses are logged."""
+        """Return a constant or shared array: its view if accesses are logged."""
         return self.own(f".{'v' if self.checks else 'r'}{entity.number}")
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:

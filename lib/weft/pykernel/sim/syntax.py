@@ -11,37 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...base.errors import ArgumentError
-from ..language import FunctionSource, returns_value
-
-# For each refused piece of syntax, its name and a replacement.
-_WAYS: dict[type[ast.AST], tuple[str, str]] = {
-    ast.With: ("with", "write its steps one after another"),
-    ast.AsyncWith: ("with", "write its steps one after another"),
-    ast.AsyncFor: ("async", "threads wait with cuda.syncthreads()"),
-    ast.Await: ("await", "threads wait with cuda.syncthreads()"),
-    ast.Try: ("try", "test with an if first"),
-    ast.TryStar: ("try", "test with an if first"),
-    ast.ClassDef: ("class", "use arrays and numbers"),
-    ast.FunctionDef: ("def inside a kernel", "define the helper outside of it"),
-    ast.AsyncFunctionDef: ("async def", "define a helper with def, outside of it"),
-    ast.Lambda: ("lambda", "define a helper with def, outside of it"),
-    ast.Yield: ("yield", "threads wait with cuda.syncthreads()"),
-    ast.YieldFrom: ("yield", "threads wait with cuda.syncthreads()"),
-    ast.Global: ("global", "write to an array that is an argument"),
-    ast.Nonlocal: ("nonlocal", "write to an array that is an argument"),
-    ast.Delete: ("del", "leave it out, since a thread's names end with the thread"),
-    ast.ListComp: ("a list comprehension", "write a for loop"),
-    ast.SetComp: ("a comprehension", "write a for loop"),
-    ast.DictComp: ("a comprehension", "write a for loop"),
-    ast.GeneratorExp: ("a generator expression", "write a for loop"),
-    ast.List: ("a list", "use cuda.local.array(n, type)"),
-    ast.Dict: ("a dict", "use an array"),
-    ast.Set: ("a set", "use an array"),
-    ast.Import: ("import", "import at the top of the file or cell"),
-    ast.ImportFrom: ("import", "import at the top of the file or cell"),
-    ast.Match: ("match", "write if and elif"),
-    ast.Starred: ("*", "write the values one by one"),
-}
+from ..language import FunctionSource
+from ..trees import REFUSED, returns_value
 
 
 def make_refusal(
@@ -69,8 +40,8 @@ def _find_problem(node: ast.AST, kernel: bool) -> str:
     """Return what is invalid in a node, apart from its parts; "" if it is valid."""
     if isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Set)):
         return "a kernel's for loop runs over range(...) or a tuple, not a list"
-    if type(node) in _WAYS:
-        what, way = _WAYS[type(node)]
+    if type(node) in REFUSED:
+        what, way = REFUSED[type(node)]
         return f"a kernel cannot have {what}; {way}"
     if isinstance(node, ast.keyword) and node.arg is None:
         return "a kernel cannot have **; name each argument"

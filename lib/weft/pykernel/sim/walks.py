@@ -11,7 +11,7 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..language import split_chain
+from ..trees import split_chain
 from .elements import find_static
 from .names import POSITIVE, WHOLE
 from .record import Entity

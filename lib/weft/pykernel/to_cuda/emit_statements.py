@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from ...csource.scanner import find_close
-from ..language import list_bound
+from ..trees import list_bound
 from . import calls
 from .emit_calls import emit_printf
 from .operators import OPERATORS
@@ -23,27 +23,19 @@ def check_loops(writer: UnitWriter) -> None:
     for name, loops in unit.scope.loop_names.items():
         bodies = {id(loop.body) for loop in loops}
         if name in unit.parameters:
-            unit.fail(
-                f"{name} is both a parameter and a loop's variable",
-                "give the loop another name",
-                loops[0].target,
-            )
+            what = f"{name} is both a parameter and a loop's variable"
+            unit.fail(what, "give the loop another name", loops[0].target)
         for use in unit.scope.uses.get(name, ()):
             within = bodies & {block for block, _ in use.path}
             if not within and not use.store:
-                unit.fail(
-                    f"{name} is used outside of its loop, where C does not have it",
-                    "assign it to another name within the loop",
-                    use.node,
-                )
+                what = f"{name} is used outside of its loop, where C does not have it"
+                hint = "assign it to another name within the loop"
+                unit.fail(what, hint, use.node)
         for loop in loops:
             for inner in ast.walk(ast.Module(loop.body, [])):
-                if isinstance(inner, ast.For) and inner in loops:
-                    unit.fail(
-                        f"a loop over {name} within a loop over {name}",
-                        "give one of them another name",
-                        inner.target,
-                    )
+                if inner in loops:
+                    what = f"a loop over {name} within a loop over {name}"
+                    unit.fail(what, "give one of them another name", inner.target)
 
 
 def write_for(writer: UnitWriter, one: ast.For) -> None:
@@ -113,11 +105,9 @@ def _write_step(
         if isinstance(step, ast.UnaryOp):
             return above, f"{name} -= {writer.exprs.expr(step.operand).text}"
         return above, f"{name} += {_write_bound(writer, one, step, 'step', type_).text}"
-    bound = (
-        _write_bound(writer, one, step, "step", type_)
-        if _changes_bound(writer, one, step)
-        else (writer.exprs.expr(step))
-    )
+    bound = writer.exprs.expr(step)
+    if _changes_bound(writer, one, step):
+        bound = _write_bound(writer, one, step, "step", type_)
     turn = f"{name} += {bound.text}"
     if low is not None and low >= 0:
         return below, turn
@@ -146,23 +136,23 @@ def is_dropped(writer: UnitWriter, one: ast.stmt) -> bool:
     return False
 
 
-def write_simple(writer: UnitWriter, one: ast.stmt) -> list[str]:
+def write_simple(writer: UnitWriter, one: ast.stmt) -> str:
+    """Write a statement that contains no others."""
     if isinstance(one, ast.Assign):
-        return [_write_assign(writer, one)]
+        return _write_assign(writer, one)
     if isinstance(one, ast.AugAssign):
-        return [_write_augmented(writer, one)]
+        return _write_augmented(writer, one)
     if isinstance(one, ast.Return):
-        return [_write_return(writer, one)]
+        return _write_return(writer, one)
     if isinstance(one, ast.Assert):
         writer.output.headers.add("assert.h")
-        return [f"assert({writer.exprs.test(one.test).text});"]
+        return f"assert({writer.exprs.expr(one.test).text});"
     if isinstance(one, ast.Expr):
-        call = one.value
-        if writer.unit.meaning(call.func) == KnownFunction("print"):
+        if writer.unit.meaning(one.value.func) == KnownFunction("print"):
             writer.output.headers.add("stdio.h")
-            return [f"{emit_printf(writer.exprs, call)};"]
-        return [f"{writer.exprs.expr(call).text};"]
-    return ["break;" if isinstance(one, ast.Break) else "continue;"]
+            return f"{emit_printf(writer.exprs, one.value)};"
+        return f"{writer.exprs.expr(one.value).text};"
+    return "break;" if isinstance(one, ast.Break) else "continue;"
 
 
 def _write_assign(writer: UnitWriter, one: ast.Assign) -> str:
@@ -204,7 +194,7 @@ def _add_constant_array(
     source = node.args[0]
     value = writer.unit.meaning(source)
     sides = "".join(f"[{side}]" for side in kind.shape)
-    text = _write_initialiser(value.tolist(), kind.dtype.c)
+    text = write_number(value.tolist(), kind.dtype.c)
     type_ = f"static __constant__ const {kind.dtype.c}"
     own = source.id if isinstance(source, ast.Name) else name
     writer.unit.aliases[name] = writer.output.array(
@@ -227,7 +217,7 @@ def _write_view(writer: UnitWriter, node: ast.AST) -> str:
     base = writer.exprs.expr(node.value).text
     if node.slice.lower is None:
         return base
-    return f"{base} + {writer.exprs.index(node.slice.lower).within(SUM)}"
+    return f"{base} + {writer.exprs.expr(node.slice.lower).within(SUM)}"
 
 
 def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
@@ -240,16 +230,14 @@ def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
         place, type_ = element.text, element.type
     value = writer.exprs.value(one.whole, type_)
     # Write a = a + x as a += x if C then computes the same value.
-    left = (
-        writer.exprs.expr(one.whole.left) if type_ != "half" else CExpression("", 0, "")
-    )
     sign = OPERATORS.get(op, ("", 0))[0]
-    start = f"{left.text} {sign} "
-    same = left.type == type_ and value.precedence < UNARY and place == left.text
-    if not (sign and same and value.text.startswith(start)):
+    start = f"{place} {sign} "
+    left = writer.exprs.expr(one.whole.left) if type_ != "half" else None
+    same = left and left.type == type_ and value.precedence < UNARY
+    if not (sign and same and value.text.startswith(start) and place == left.text):
         return f"{place} = {value.text};"
     operand = value.text[len(start) :]
-    if operand.startswith("(") and operand.endswith(")") and _is_paired(operand):
+    if operand.startswith("(") and find_close(operand, 0) == len(operand) - 1:
         operand = operand[1:-1]
     counts = type_ not in ("float", "double", "bool")
     if operand == "1" and sign in "+-" and counts:
@@ -270,13 +258,10 @@ def _has_effect(node: ast.AST) -> bool:
     return any(isinstance(n, ast.Call) for n in ast.walk(node))
 
 
-def _is_paired(text: str) -> bool:
-    return find_close(text, 0) == len(text) - 1
-
-
-def _write_initialiser(value: Any, type_: str) -> str:
+def write_number(value: Any, type_: str) -> str:
+    """Write a number, or a nested list of numbers, as an initial value of a C type."""
     if isinstance(value, list):
-        return "{" + ", ".join(_write_initialiser(one, type_) for one in value) + "}"
+        return "{" + ", ".join(write_number(one, type_) for one in value) + "}"
     if type_ in ("float", "double"):
         return number(value, type_).text
     if type_ == "bool":

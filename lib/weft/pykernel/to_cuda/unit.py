@@ -19,11 +19,11 @@ from ... import cuda as language
 from ..language import (
     FunctionSource,
     PythonKernel,
-    get_name,
     source_of,
     value_of,
     without_cuda,
 )
+from ..trees import get_name
 from .scope import Desugar, Scope
 from .text import list_comments
 from .types import (
