@@ -193,9 +193,8 @@ def improve_error(error: BaseException, launch: SimulatedLaunch) -> BaseExceptio
         return error
     variant = launch.program.codes[_get_code(chain[-1])]
     place = variant.places.get(_find_place(chain[-1]))
-    text = _explain_index(str(error), place) or _explain_number(
-        error, chain[-1].tb_frame
-    )
+    frame = chain[-1].tb_frame
+    text = _explain_index(str(error), place) or _explain_number(error, frame)
     if not text and "'float' object cannot be interpreted as an integer" in str(error):
         text = f"expected a whole number, not a float{HALF}"
     return type(error)(text) if text else error
