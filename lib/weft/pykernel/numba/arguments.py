@@ -150,7 +150,12 @@ def of_tensor(tensor: torch.Tensor) -> Any:
     return view
 
 
-def view_memory(address: int, shape: Any, strides: Any, dtype: np.dtype) -> Any:
+def view_memory(
+    address: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...] | None,
+    dtype: np.dtype,
+) -> Any:
     """Return Numba's array at an address; it does not own the memory."""
     from numba import cuda
 

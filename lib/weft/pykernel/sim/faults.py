@@ -172,12 +172,9 @@ def _find_inner_error(
 
 
 def _list_values(place: AccessPlace, frame: FrameType) -> list[int]:
-    values = []
-    for part in place.index:
-        value = part if isinstance(part, int) else frame.f_locals.get(part)
-        if isinstance(value, (int, np.integer)):
-            values.append(int(value))
-    return values
+    parts = place.index
+    values = [p if isinstance(p, int) else frame.f_locals.get(p) for p in parts]
+    return [int(value) for value in values if isinstance(value, (int, np.integer))]
 
 
 def improve_error(error: BaseException, launch: SimulatedLaunch) -> BaseException:

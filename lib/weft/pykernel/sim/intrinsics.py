@@ -18,7 +18,7 @@ from ..language import FunctionSource
 from ..trees import with_constants
 from . import names
 from .record import ATOMIC, FENCE
-from .syntax import add, load, make_constant, make_product, make_refusal
+from .syntax import add, load, make_constant, make_product, make_refusal, tuple_of
 from .warp import FULL, WARP
 
 if TYPE_CHECKING:
@@ -149,18 +149,11 @@ def _rewrite_grid(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | N
     number = node.args[0] if len(node.args) == 1 else None
     if not isinstance(number, ast.Constant) or number.value not in (1, 2, 3):
         rewriter.refuse(node, f"cuda.{path} takes the number 1, 2 or 3")
-    form = _rewrite_index if path == "grid" else _rewrite_extent
-    axes = [form(rewriter, axis) for axis in "xyz"[: number.value]]
-    return axes[0] if len(axes) == 1 else ast.Tuple(axes, ast.Load())
-
-
-def _rewrite_index(rewriter: Rewriter, axis: str) -> ast.expr:
-    block = make_product(rewriter.own(f".b{axis}"), rewriter.own(f".n{axis}"))
-    return add(block, load(f".t{axis}"))
-
-
-def _rewrite_extent(rewriter: Rewriter, axis: str) -> ast.expr:
-    return make_product(rewriter.own(f".g{axis}"), rewriter.own(f".n{axis}"))
+    kind, axes = "b" if path == "grid" else "g", []
+    for axis in "xyz"[: number.value]:
+        value = make_product(rewriter.own(f".{kind}{axis}"), rewriter.own(f".n{axis}"))
+        axes.append(add(value, load(f".t{axis}")) if path == "grid" else value)
+    return tuple_of(axes)
 
 
 def _rewrite_memory(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:

@@ -294,7 +294,8 @@ class Kinds:
     def _Call(self, node: ast.Call) -> int:
         path = self.path_of(node.func)
         if path is not None:
-            is_int = path in _CALLS or (path in ("grid", "gridsize") and _is_one(node))
+            one = [getattr(arg, "value", None) for arg in node.args[:1]] == [1]
+            is_int = path in _CALLS or (path in ("grid", "gridsize") and one)
             return POSITIVE if is_int else ANY
         value = self.value_of(node.func)
         if value is int:
@@ -310,8 +311,3 @@ class Kinds:
 
 
 _BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.For)
-
-
-def _is_one(node: ast.Call) -> bool:
-    arg = node.args[0] if node.args else None
-    return isinstance(arg, ast.Constant) and arg.value == 1

@@ -79,15 +79,13 @@ def math_function(name: str) -> Callable[..., Any]:
             # As in C, the result has the widest of the arguments' types.
             kind = np.result_type(*kinds).type
             if isinstance(ufunc, np.ufunc):
-                return kind(ufunc(*[_convert_like(a, kind) for a in args]))
+                whole = int, np.integer
+                same = [a if isinstance(a, whole) else kind(a) for a in args]
+                return kind(ufunc(*same))
             return kind(_call_guarded(function, None, args))
         return _call_guarded(function, ufunc, args)
 
     return computed
-
-
-def _convert_like(value: Any, kind: type) -> Any:
-    return value if isinstance(value, (int, np.integer)) else kind(value)
 
 
 def _call_guarded(function: Callable[..., Any], ufunc: Any, args: Any) -> Any:

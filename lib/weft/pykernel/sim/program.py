@@ -10,12 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ArgumentError
-from ..language import (
-    FunctionSource,
-    PythonKernel,
-    source_of,
-    value_of,
-)
+from ..language import FunctionSource, PythonKernel, source_of, value_of
 from ..trees import get_name, list_bound
 from . import names, syntax
 from .intrinsics import BARRIERS, WAITING, parse_declaration

@@ -130,7 +130,8 @@ def is_dropped(writer: UnitWriter, one: ast.stmt) -> bool:
             _add_constant_array(writer, name, kind, one.value)
             return True
         if name == "_" or isinstance(kind, ScalarType):
-            return not unit.scope.read(name) and not _has_effect(one.value)
+            effects = any(isinstance(node, ast.Call) for node in ast.walk(one.value))
+            return not unit.scope.read(name) and not effects
     if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
         return not unit.scope.read(one.target.id)
     return False
@@ -251,11 +252,6 @@ def _write_return(writer: UnitWriter, one: ast.Return) -> str:
         return "return;"
     type_ = writer.exprs.type(kind, (writer.unit, ""))
     return f"return {writer.exprs.value(one.value, type_).text};"
-
-
-def _has_effect(node: ast.AST) -> bool:
-    """Return whether an expression may have a side effect."""
-    return any(isinstance(n, ast.Call) for n in ast.walk(node))
 
 
 def write_number(value: Any, type_: str) -> str:

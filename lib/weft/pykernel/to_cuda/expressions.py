@@ -36,7 +36,7 @@ class Expressions:
     _UnaryOp = operators.write_unary
     _BoolOp = operators.write_boolean
     _Compare = operators.write_compare
-    _IfExp = operators.write_conditional
+    _IfExp = operators.write_choice
     _Call = emit_calls.call
 
     def __init__(self, unit: Unit, output: Any) -> None:
@@ -47,9 +47,8 @@ class Expressions:
 
     def type(self, kind: ScalarType, key: Any = None) -> str:
         """Return the C type of a value; `key` is the variable of a weak float."""
-        if kind == FLOAT and key is not None and not self.output.is_double(key):
-            return "float"
-        return kind.c
+        single = kind == FLOAT and key is not None and key not in self.output.doubles
+        return "float" if single else kind.c
 
     def kind(self, node: ast.AST) -> ScalarType:
         """Return the inferred type of an expression."""

@@ -68,10 +68,6 @@ def _divide_spans(a: Span, b: Span) -> Span:
     return ANY
 
 
-def _modulo_spans(a: Span, b: Span) -> Span:
-    return (0, None if b[1] is None else b[1] - 1) if is_known(b) else ANY
-
-
 def _and_spans(a: Span, b: Span) -> Span:
     known = [s for s in (a, b) if is_known(s)]
     highs = [s[1] for s in known if s[1] is not None]
@@ -90,20 +86,17 @@ def _shift_left_spans(a: Span, b: Span) -> Span:
     return _fit_span(a[0], a[1] << b[1])
 
 
-def _shift_right_spans(a: Span, b: Span) -> Span:
-    return (0, a[1]) if is_known(a) else ANY
-
-
 SPANS = {
     ast.Add: _add,
     ast.Sub: lambda a, b: _add(a, (negate_bound(b[1]), negate_bound(b[0]))),
     ast.Mult: _multiply_spans,
     ast.Div: lambda a, b: ANY,
     ast.FloorDiv: _divide_spans,
-    ast.Mod: _modulo_spans,
+    ast.Mod: lambda a, b: (0, _add(b, (-1, -1))[1]) if is_known(b) else ANY,
     ast.Pow: lambda a, b: (0, None) if is_known(a) else ANY,
     **{ast.BitAnd: _and_spans, ast.BitOr: _or_spans, ast.BitXor: _or_spans},
-    **{ast.LShift: _shift_left_spans, ast.RShift: _shift_right_spans},
+    ast.LShift: _shift_left_spans,
+    ast.RShift: lambda a, b: (0, a[1]) if is_known(a) else ANY,
 }
 
 

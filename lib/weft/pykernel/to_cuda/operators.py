@@ -299,11 +299,9 @@ def _give_same_sign(
     exprs.unit.fail(what, "convert one of them: int64(...)", left)
 
 
-def write_conditional(exprs: Expressions, node: ast.IfExp) -> CExpression:
-    return write_choice(exprs, node, exprs.kind(node).c)
-
-
-def write_choice(exprs: Expressions, node: ast.IfExp, type_: str) -> CExpression:
+def write_choice(exprs: Expressions, node: ast.IfExp, type_: str = "") -> CExpression:
+    """Write a if c else b; without a type, in the type of the result."""
+    type_ = type_ or exprs.kind(node).c
     test = exprs.expr(node.test)
     a = _write_branch(exprs, node.body, type_)
     b = _write_branch(exprs, node.orelse, type_)

@@ -151,10 +151,6 @@ class TranslationOutput:
 
     # ---- Python's floats ----
 
-    def is_double(self, key: Any) -> bool:
-        """Return whether the weak float `key` is a double."""
-        return key in self.doubles
-
     def wants(self, key: Any, type_: str) -> None:
         """Record that the weak float `key` is needed in this C type."""
         if type_ == "double" and key not in self.doubles:

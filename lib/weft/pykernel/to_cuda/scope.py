@@ -303,7 +303,9 @@ def warn(unit: Unit) -> None:
         for name in unit.scope.assigned() - set(unit.parameters) - set(unit.extents)
         if isinstance(unit.variables.get(name), ScalarType)
     }
-    for one in find_unbound(unit.tree, names):
+    search = _UnboundSearch(names)
+    search.block(unit.tree.body, set())
+    for one in search.unbound.values():
         name, function = one.node.id, unit.function.__name__
         text = (
             f"{function}: {name} is read here but has no value unless {one.test}: sim "
@@ -313,15 +315,10 @@ def warn(unit: Unit) -> None:
         warnings.warn_explicit(text, UserWarning, file, one.node.lineno)
 
 
-def find_unbound(tree: ast.FunctionDef, names: set[str]) -> list[Unbound]:
-    """Return the first read without a value, for each of these locals that has one."""
-    search = _UnboundSearch(names)
-    search.block(tree.body, set())
-    return list(search.unbound.values())
-
-
 @dataclass
 class _UnboundSearch:
+    """Finds the first read without a value of each of these locals."""
+
     names: set[str]
     unbound: dict[str, Unbound] = field(default_factory=dict)
     # For each condition, the names that have a value if the condition is true.

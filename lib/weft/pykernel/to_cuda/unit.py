@@ -16,13 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ... import cuda as language
-from ..language import (
-    FunctionSource,
-    PythonKernel,
-    source_of,
-    value_of,
-    without_cuda,
-)
+from ..language import FunctionSource, PythonKernel, source_of, value_of, without_cuda
 from ..trees import get_name
 from .scope import Desugar, Scope
 from .text import list_comments
@@ -71,7 +65,8 @@ for _name in _BUILTINS.split():
 def find_meaning(value: Any) -> Any:
     """Return a value's meaning: LanguageName, KnownFunction, ScalarType, or itself."""
     if isinstance(value, types.ModuleType):
-        return LanguageName("") if _is_cuda(value.__name__) else value
+        ours = value is language or value.__name__.endswith("numba.cuda")
+        return LanguageName("") if ours else value
     name = _OWN.get(id(value), "")
     if name and value is getattr(language, name, None) and not isinstance(value, int):
         return LanguageName(name)
@@ -107,10 +102,6 @@ def constant_type(value: Any) -> ScalarType | None:
     if isinstance(value, int):
         return INT
     return FLOAT if isinstance(value, float) else None
-
-
-def _is_cuda(name: str) -> bool:
-    return name == "weft.cuda" or name.endswith("numba.cuda")
 
 
 Span = tuple[int | None, int | None]  # the least and the largest value; None: unknown
