@@ -31,7 +31,7 @@ REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     ast.List: ("a list", "use cuda.local.array(shape, dtype)"),
     **{ast.Dict: ("a dict", "use an array"), ast.Set: ("a set", "use an array")},
     ast.Match: ("match", "write if and elif"),
-    ast.Starred: ("*", "write the values one by one"),
+    ast.Starred: ("a starred value", "write the values one by one"),
 }
 
 

@@ -21,11 +21,12 @@ from ..language import value_of
 from ..trees import list_bound
 
 UNKNOWN = object()
-# Functions of these packages are called unchanged; all others are rewritten.
+# The names of numba.cuda that a kernel may import one by one.
 _NUMBA = (
     *("threadIdx", "blockIdx", "blockDim", "gridDim", "grid", "gridsize"),
     *("shared", "local", "const", "atomic", "syncthreads", "laneid"),
 )
+# Functions of these packages are called unchanged; all others are rewritten.
 _OPAQUE = {"numpy", "math", "builtins", "torch", "numba", "operator", "weft_ops"}
 
 
