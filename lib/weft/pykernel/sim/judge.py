@@ -136,12 +136,10 @@ class Judge:
         line, other_line = (site.line for site in sites)
         beginning = f"{self._where(batch, one)}{a} "
         if offence.conflict:
-            values = [batch.value(row) for row in (one, other)]
-            shown = [f"{v[0]} to " if v else "" for v in values]
-            name = "it" if shown[1] else what
             text = (
-                f"{beginning}writes {shown[0]}{what} at line {line} and {b} writes "
-                f"{shown[1]}{name} at line {other_line}: which of them stays is chance"
+                f"{beginning}writes {batch.value(one)} to {what} at line {line} and "
+                f"{b} writes {batch.value(other)} to it at line {other_line}: which of "
+                f"them stays is chance"
             )
         else:
             verbs = [VERBS[int(batch.kind[row])] for row in (one, other)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -161,7 +162,6 @@ class Batch:
 
     def __init__(self, layout: MemoryLayout, intervals: list[Interval]) -> None:
         self.layout, self.intervals = layout, intervals
-        self._ranks: dict[int, np.ndarray] = {}
         self._numbers: np.ndarray | None = None
         self.lengths = np.array([len(i.thread) for i in intervals], np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
@@ -194,25 +194,20 @@ class Batch:
         step = np.arange(int(span.sum())) - np.repeat(first, span)
         return np.repeat(rows, span), np.repeat(address, span) + step
 
-    def value(self, row: int) -> tuple[object] | None:
-        """Return the value that a WRITE stored, in a tuple; None if it is unknown."""
+    def value(self, row: int) -> object:
+        """Return the value that a WRITE stored."""
         part = int(self.part[row])
-        values = self.intervals[part].values
-        if values is None:
-            return None
-        if part not in self._ranks:
-            start, end = self.starts[part], self.starts[part + 1]
-            self._ranks[part] = np.cumsum(self.kind[start:end] == CODES[WRITE]) - 1
-        return (values[int(self._ranks[part][row - self.starts[part]])],)
+        before = self.kind[self.starts[part] : row]
+        return self.intervals[part].values[np.count_nonzero(before == CODES[WRITE])]
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
-        """Return the values that WRITE rows stored, as float64; NaN if unknown.
+        """Return the values that WRITE rows stored, as float64.
 
         The values are for comparisons only: a stored NaN becomes STORED_NAN, and
         integers beyond 2^53 are rounded.
         """
         if self._numbers is None:
-            stored = [_number_values(i, self.layout) for i in self.intervals]
+            stored = [_number_values(i.values) for i in self.intervals]
             self._numbers = np.concatenate(stored)
             self._rank = np.cumsum(self.kind == CODES[WRITE]) - 1
         values = self._numbers[self._rank[rows]]
@@ -236,16 +231,13 @@ def mark_heads(keys: np.ndarray, *others: np.ndarray) -> np.ndarray:
     return np.flatnonzero(new)
 
 
-def _number_values(interval: Interval, layout: MemoryLayout) -> np.ndarray:
-    if interval.values is None:
-        writes = layout.kind[interval.site] == CODES[WRITE]
-        return np.full(int(writes.sum()), np.nan)
+def _number_values(stored: list[Any]) -> np.ndarray:
     try:
-        values = np.array(interval.values, np.float64)
+        values = np.array(stored, np.float64)
         values[np.isnan(values)] = STORED_NAN
         return values
     except (TypeError, ValueError, OverflowError):  # for example complex numbers
-        return np.array([float(hash(v)) for v in interval.values], np.float64)
+        return np.array([float(hash(value)) for value in stored], np.float64)
 
 
 def _join_columns(parts: list[np.ndarray]) -> np.ndarray:

@@ -290,9 +290,7 @@ class Log:
         rank[turns[np.sort(first)]] = np.arange(len(order_of))
         order = np.argsort(rank[interval.thread], kind="stable")
         writes = np.array([s.kind == WRITE for s in self.sites], bool)[interval.site]
-        values = interval.values
-        assert values is not None
-        place = np.cumsum(writes) - 1
+        place, values = np.cumsum(writes) - 1, interval.values
         interval.values = [values[i] for i in place[order[writes[order]]].tolist()]
         interval.thread, interval.site = interval.thread[order], interval.site[order]
         interval.element = interval.element[order]

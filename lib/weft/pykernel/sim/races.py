@@ -240,7 +240,6 @@ def _find_differing(
 ) -> Iterator[Offence]:
     """Yield the first writes of different values by two threads, if there are any."""
     stored = batch.numbers(rows)
-    # Unknown values are NaN, so they differ.
     differing = np.flatnonzero((threads != threads[0]) & (stored != stored[0]))
     if len(differing):
         yield Offence(int(rows[0]), int(rows[differing[0]]), conflict=True)
