@@ -263,10 +263,6 @@ class PythonKernel:
         """The kernel's source; raises ArgumentError if there is none."""
         return source_of(self.function)
 
-    def value_of(self, name: str) -> Any:
-        """Return the value of a nonlocal name; raise LookupError if undefined."""
-        return value_of(self.function, name)
-
     def config(self, key: Any) -> LaunchConfig:
         """Parse the launch brackets, in Numba's order.
 

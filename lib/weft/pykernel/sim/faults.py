@@ -45,7 +45,6 @@ class End:
     """
 
     finding: Finding | None
-    block: Index | None
     thread: Index | None
     frames: TracebackType | None
 
@@ -60,21 +59,22 @@ def explain(error: BaseException, launch: SimulatedLaunch) -> End:
     inner = frames[-1] if frames else None
     stop = error if isinstance(error, Stop) else _find_index_error(error, inner, launch)
     stop = stop or _find_inner_error(error, inner, launch)
-    traceback = _cut_traceback(frames)
     if isinstance(stop, TooLong):
         stop = _describe_timeout(inner, launch)
-    if stop is None:
-        return End(None, launch.at, thread, traceback)
+    finding = _make_finding(stop, inner, thread, launch) if stop else None
+    return End(finding, thread, _cut_traceback(frames))
+
+
+def _make_finding(
+    stop: Stop,
+    inner: TracebackType | None,
+    thread: Index | None,
+    launch: SimulatedLaunch,
+) -> Finding:
     where = stop.place
     if where is None and inner is not None:
         variant = launch.program.codes[_get_code(inner)]
         where = AccessPlace("", "", variant.file, inner.tb_lineno, 0)
-    return End(_make_finding(stop, where, thread, launch), launch.at, thread, traceback)
-
-
-def _make_finding(
-    stop: Stop, where: AccessPlace | None, thread: Index | None, launch: SimulatedLaunch
-) -> Finding:
     subject = "the launch"
     if thread is not None and launch.at is not None:
         subject = f"thread {write_index(thread, launch.config.block)}"

@@ -416,15 +416,14 @@ class SimulatedLaunch:
         report = self.report(seconds)
         if end.finding is None:
             raised = faults.improve_error(error, self)
-            if end.thread is not None and end.block is not None:
+            if end.thread is not None and self.at is not None:
                 raised.add_note(
                     f"in thread {write_index(end.thread, self.config.block)} of block "
-                    f"{write_index(end.block, self.config.grid)} of {self.kernel.name}"
+                    f"{write_index(self.at, self.config.grid)} of {self.kernel.name}"
                 )
-            raised.report = report  # type: ignore[attr-defined]
-            return faults.shorten_error(raised).with_traceback(end.frames)
-        report.findings.insert(0, end.finding)
-        name = self.kernel.name
-        fault = KernelFault(f"{name}: {end.finding.text}", name, end.block, end.thread)
-        fault.report = report  # type: ignore[attr-defined]
-        return faults.shorten_error(fault).with_traceback(end.frames)
+        else:
+            report.findings.insert(0, end.finding)
+            text = f"{self.kernel.name}: {end.finding.text}"
+            raised = KernelFault(text, self.kernel.name, self.at, end.thread)
+        raised.report = report  # type: ignore[attr-defined]
+        return faults.shorten_error(raised).with_traceback(end.frames)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .intrinsics import BARRIERS
-from .warp import FULL, WARP, exchange_values, make_mask, shuffle_sources, write_lanes
+from .warp import FULL, WARP, exchange_values, shuffle_sources, write_lanes
 from .watchdog import Stop
 
 if TYPE_CHECKING:
@@ -186,14 +186,14 @@ class Block:
                 present = {n for n in self.named_by(warp, mask) if n in self.live}
                 if present != set(numbers):
                     continue
-            released += self.exchanged(numbers, mask)
+            released += self.exchanged(numbers)
         return released
 
     def named_by(self, warp: int, mask: int) -> list[int]:
         """Return the threads that a mask names."""
         return [warp * WARP + lane for lane in range(WARP) if mask >> lane & 1]
 
-    def exchanged(self, numbers: list[int], mask: int) -> list[tuple[int, Any]]:
+    def exchanged(self, numbers: list[int]) -> list[tuple[int, Any]]:
         """Release these lanes with the values that they exchange."""
         waits = {n: self.at_warp.pop(n) for n in sorted(numbers)}
         operation = next(iter(waits.values()))[0]
@@ -203,7 +203,7 @@ class Block:
         values = {n % WARP: wait[3] for n, wait in waits.items()}
         arguments = {n % WARP: wait[4] for n, wait in waits.items()}
         try:
-            result = exchange_values(operation, values, arguments, mask)
+            result = exchange_values(operation, values, arguments)
         except UNUSABLE as error:
             first, wait = next(iter(waits.items()))
             raise self.unusable(first, wait, error) from None
@@ -220,8 +220,7 @@ class Block:
         if active:
             # activemask returns the lanes of a warp that have reached the same place.
             places = {n: (n // WARP, self.at_warp[n][1]) for n in active}
-            lanes = [n for n in active if places[n] == places[active[0]]]
-            return self.exchanged(lanes, make_mask(n % WARP for n in lanes))
+            return self.exchanged([n for n in active if places[n] == places[active[0]]])
         if self.at_warp:
             raise self.deadlock()
         return self.open()

@@ -83,7 +83,7 @@ FULL = 0xFFFFFFFF
 
 
 def exchange_values(
-    operation: str, values: dict[int, Any], arguments: dict[int, Any], mask: int
+    operation: str, values: dict[int, Any], arguments: dict[int, Any]
 ) -> dict[int, Any]:
     """Return the result for each lane that has arrived, by lane.
 

@@ -38,6 +38,8 @@ SYNC = {
 }
 SHUFFLES = ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync")
 BITS = ("popc", "clz", "ffs")
+_COUNTS = dict.fromkeys((*SHUFFLES, "fma", "selp"), 3)
+_COUNTS |= dict.fromkeys((*BITS, "brev", "cbrt"), 1)
 ATOMICS = (
     *("add", "sub", "min", "max", "nanmin", "nanmax", "and_", "or_", "xor", "exch"),
     *("inc", "dec"),
@@ -60,6 +62,8 @@ def count(unit: Unit, node: ast.Call, *counts: int) -> None:
 
 def type_call(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
     unit, args = walk.unit, node.args
+    if path in _COUNTS:
+        count(unit, node, _COUNTS[path])
     if path in SYNC:
         argument_count, kind = SYNC[path]
         count(unit, node, argument_count)
@@ -72,17 +76,14 @@ def type_call(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
             walk.whole(arg, "a mask")
         return None, ANY
     if path in SHUFFLES:
-        count(unit, node, 3)
         kinds = [walk.scalar(arg) for arg in args]
         walk.whole(args[0], "a mask")
         walk.whole(args[2], "a lane")
         return kinds[1], walk.span(args[1])
     if path in (*BITS, "brev"):
-        count(unit, node, 1)
         kind = walk.whole(args[0], f"the argument of {path}")
         return (INT, (0, 64)) if path in BITS else (kind, ANY)
     if path in ("fma", "selp"):
-        count(unit, node, 3)
         kinds = [walk.scalar(arg) for arg in args]
         kind = kinds[1]
         for other in kinds[2:] if path == "selp" else kinds:
@@ -92,7 +93,6 @@ def type_call(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
         both = merge(walk.span(args[1]), walk.span(args[2]))
         return kind, both if path == "selp" else ANY
     if path == "cbrt":
-        count(unit, node, 1)
         kind = walk.scalar(args[0])
         return (FLOAT if kind.whole else kind), ANY
     if path.startswith("atomic."):
