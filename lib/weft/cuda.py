@@ -11,7 +11,6 @@ means the same as this module.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from .base.errors import ArgumentError
@@ -26,53 +25,54 @@ def outside(name: str) -> NoReturn:
     )
 
 
-def _inside(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function with the same signature and docstring that calls outside()."""
-    name = function.__qualname__
+def _inside(item: Any) -> Any:
+    """Return a function with the same signature and docstring that calls outside().
 
-    @functools.wraps(function)
+    The functions of a class are replaced by such functions, as static methods.
+    """
+    if isinstance(item, type):
+        for name, function in list(vars(item).items()):
+            if not name.startswith("_"):
+                setattr(item, name, staticmethod(_inside(function)))
+        return item
+    path = item.__qualname__
+
+    @functools.wraps(item)
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        outside(name)
+        outside(path)
 
     return refuse
 
 
-class Vector:
-    """Three integers, .x .y .z, that a thread reads by this name."""
+class _Value:
+    """A value that a thread reads by its name."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
         self.__doc__ = text
+
+    def __repr__(self) -> str:
+        return f"<cuda.{self._name}, inside a kernel>"
+
+
+class Vector(_Value):
+    """Three integers, .x .y .z, that a thread reads by this name."""
 
     x = property(lambda self: outside(f"{self._name}.x"))
     y = property(lambda self: outside(f"{self._name}.y"))
     z = property(lambda self: outside(f"{self._name}.z"))
 
-    def __repr__(self) -> str:
-        return f"<cuda.{self._name}, inside a kernel>"
 
-
-class Number:
+class Number(_Value):
     """An integer that a thread reads by this name."""
-
-    def __init__(self, name: str, text: str) -> None:
-        self._name = name
-        self.__doc__ = text
-
-    def __index__(self) -> int:
-        outside(self._name)
-
-    __int__ = __float__ = __index__
 
     def _refuse(self, *_: Any) -> NoReturn:
         outside(self._name)
 
+    __index__ = __int__ = __float__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refuse
     __floordiv__ = __mod__ = __and__ = __or__ = __xor__ = __lt__ = __gt__ = _refuse
     __lshift__ = __rshift__ = __rlshift__ = __truediv__ = __le__ = __ge__ = _refuse
-
-    def __repr__(self) -> str:
-        return f"<cuda.{self._name}, inside a kernel>"
 
 
 # ---- position in the grid ----------------------------------------------------
@@ -97,11 +97,10 @@ def gridsize(ndim: int) -> Any:
 # ---- memory ------------------------------------------------------------------
 
 
+@_inside
 class shared:
     """Memory that the threads of a block share."""
 
-    @staticmethod
-    @_inside
     def array(shape: Any, dtype: Any) -> Any:
         """Return an uninitialised array of the block. shape: a constant.
 
@@ -110,94 +109,65 @@ class shared:
         """
 
 
+@_inside
 class local:
     """Memory that belongs to one thread."""
 
-    @staticmethod
-    @_inside
     def array(shape: Any, dtype: Any) -> Any:
         """Return an uninitialised array of this thread. shape: a constant."""
 
 
+@_inside
 class const:
     """Read-only memory."""
 
-    @staticmethod
-    @_inside
     def array_like(array: Any) -> Any:
         """Return a NumPy array from outside the kernel, in read-only memory."""
 
 
+@_inside
 class atomic:
     """Indivisible updates of array[index]; each returns the old value."""
 
-    @staticmethod
-    @_inside
     def add(array: Any, index: Any, value: Any) -> Any:
         """Store old + value."""
 
-    @staticmethod
-    @_inside
     def sub(array: Any, index: Any, value: Any) -> Any:
         """Store old - value."""
 
-    @staticmethod
-    @_inside
     def min(array: Any, index: Any, value: Any) -> Any:
         """Store the smaller of old and value, or NaN if either is NaN."""
 
-    @staticmethod
-    @_inside
     def max(array: Any, index: Any, value: Any) -> Any:
         """Store the larger of old and value, or NaN if either is NaN."""
 
-    @staticmethod
-    @_inside
     def nanmin(array: Any, index: Any, value: Any) -> Any:
         """Store the smaller of old and value; ignore a NaN."""
 
-    @staticmethod
-    @_inside
     def nanmax(array: Any, index: Any, value: Any) -> Any:
         """Store the larger of old and value; ignore a NaN."""
 
-    @staticmethod
-    @_inside
     def and_(array: Any, index: Any, value: Any) -> Any:
         """Store old & value."""
 
-    @staticmethod
-    @_inside
     def or_(array: Any, index: Any, value: Any) -> Any:
         """Store old | value."""
 
-    @staticmethod
-    @_inside
     def xor(array: Any, index: Any, value: Any) -> Any:
         """Store old ^ value."""
 
-    @staticmethod
-    @_inside
     def exch(array: Any, index: Any, value: Any) -> Any:
         """Store value."""
 
-    @staticmethod
-    @_inside
     def inc(array: Any, index: Any, value: Any) -> Any:
         """Store old + 1, or 0 if old >= value."""
 
-    @staticmethod
-    @_inside
     def dec(array: Any, index: Any, value: Any) -> Any:
         """Store old - 1, or value if old is 0 or old > value."""
 
-    @staticmethod
-    @_inside
     def cas(array: Any, index: Any, old: Any, value: Any) -> Any:
         """Store value if array[index] is `old`; leave it unchanged otherwise."""
 
-    @staticmethod
-    @_inside
     def compare_and_swap(array: Any, old: Any, value: Any) -> Any:
         """Apply cas() to element 0."""
 

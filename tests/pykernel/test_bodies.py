@@ -201,7 +201,7 @@ def test_every_naive_kernel_has_a_body_with_its_parameters():
 
 def test_beside_puts_what_is_alike_at_one_height():
     table = beside(
-        source("lib/weft/pykernel/bodies/layers.py", "conv2d"),
+        source("lib/weft/pykernel/bodies.py", "conv2d"),
         source("kernels/conv2d/conv2d.cu", "conv2d_naive"),
         *("Python", "CUDA C"),
     )

@@ -8,7 +8,8 @@ import torch
 
 from weft import TranslationError, cuda, cuda_c, load_cuda, numba_jit, sim
 from weft.base.errors import ArgumentError
-from weft.pykernel.language import LOOP_HINT, PythonKernel, explain_unfit, list_written
+from weft.pykernel.language import PythonKernel, explain_unfit
+from weft.pykernel.trees import LOOP_HINT, list_written
 
 RUNNERS = [sim, numba_jit, cuda_c]
 

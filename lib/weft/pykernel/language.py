@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
 import difflib
 import functools
 import inspect
-import itertools
 import math
 import numbers
 import types
@@ -28,6 +26,7 @@ import torch
 from .. import cuda
 from ..base.errors import ArgumentError
 from ..toolchain.launch_config import LaunchConfig, parse
+from .trees import list_written
 
 VECTORS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 NUMBERS = ("laneid", "warpsize")
@@ -78,9 +77,8 @@ def find_near_name(name: str) -> str:
 
 def without_cuda(name: str) -> str:
     """Return `name` if only the prefix cuda. is missing, as in "threadIdx"; else ""."""
-    return (
-        name if name in (*VECTORS, *NUMBERS, *_CLASSES) or name in list_names() else ""
-    )
+    known = (*VECTORS, *NUMBERS, *_CLASSES, *list_names())
+    return name if name in known else ""
 
 
 def call(path: str) -> str:
@@ -116,6 +114,7 @@ _LISTS = (list, set, frozenset, range, bytearray)
 _VALUES = "pass an array, a tensor, a number or a tuple of numbers"
 _INT = "pass a whole number of at most 64 bits"
 _NUMBERS = "pass float32, int32 or the like"
+_TUPLE = "a tuple may contain only numbers; pass arrays one by one"
 
 
 def explain_unfit(value: Any, name: str = "x") -> str:
@@ -137,12 +136,11 @@ def explain_unfit(value: Any, name: str = "x") -> str:
     if isinstance(value, (float, complex, np.number)):
         return ""
     if isinstance(value, tuple):
-        other = [v for v in value if not isinstance(v, (numbers.Number, tuple))]
-        kind = _describe_kind(other[0]) if other else ""
-        only = (
-            f"contains {kind}: a tuple may contain only numbers; pass arrays one by one"
-        )
-        return only if other else ""
+        for other in value:
+            if not isinstance(other, (numbers.Number, tuple)):
+                kind = _describe_kind(other)
+                return f"contains {kind}: {_TUPLE}"
+        return ""
     if isinstance(value, _LISTS):
         return (
             f"is {_describe_kind(value)}, which a kernel cannot read: pass "
@@ -152,6 +150,12 @@ def explain_unfit(value: Any, name: str = "x") -> str:
     if isinstance(value, type) or not any(hasattr(value, one) for one in protocols):
         return f"is {_describe_kind(value)}: {_VALUES}"
     return ""  # each runner examines the array that it makes from the value
+
+
+def refuse_unfit(kernel: str, name: str, value: Any) -> None:
+    """Raise ArgumentError if no kernel accepts this value for parameter `name`."""
+    if why := explain_unfit(value, name):
+        raise ArgumentError(f"{kernel}: {name} {why}")
 
 
 def refuse(
@@ -164,30 +168,13 @@ def refuse(
         an array is read-only.
     """
     for name, value in named.items():
-        if why := explain_unfit(value, name):
-            raise ArgumentError(f"{kernel}: {name} {why}")
+        refuse_unfit(kernel, name, value)
         read_only = isinstance(value, np.ndarray) and not value.flags.writeable
         if read_only and name in written():
             raise ArgumentError(
                 f"{kernel}: {name} is read-only, but {kernel} writes into it: pass "
                 f"{name}.copy()"
             )
-
-
-def list_written(tree: ast.FunctionDef) -> list[str]:
-    """List the names of the arrays that a function writes to, atomics included."""
-    targets = []
-    for node in ast.walk(tree):
-        target: Any = None
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            target = node.value
-        elif isinstance(node, ast.Call) and "atomic." in ast.unparse(node.func):
-            target = node.args[0] if node.args else None
-        while isinstance(target, ast.Subscript):  # as in x[row][col]
-            target = target.value
-        if isinstance(target, ast.Name):
-            targets.append(target.id)
-    return targets
 
 
 def _explain_array(array: np.ndarray, name: str) -> str:
@@ -239,12 +226,6 @@ def _describe_kind(value: Any) -> str:
     return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-_OF_NUMBERS = (
-    *(ast.Constant, ast.Name, ast.BinOp, ast.UnaryOp, ast.Tuple),
-    *(ast.operator, ast.unaryop, ast.expr_context),
-)
-
-
 @dataclass(frozen=True)
 class FunctionSource:
     """A function's text, as written in its file or cell.
@@ -281,10 +262,6 @@ class PythonKernel:
     def source(self) -> FunctionSource:
         """The kernel's source; raises ArgumentError if there is none."""
         return source_of(self.function)
-
-    def value_of(self, name: str) -> Any:
-        """Return the value of a nonlocal name; raise LookupError if undefined."""
-        return value_of(self.function, name)
 
     def config(self, key: Any) -> LaunchConfig:
         """Parse the launch brackets, in Numba's order.
@@ -348,9 +325,9 @@ def plain_function(value: Any) -> types.FunctionType:
     if isinstance(value, PythonKernel):
         function = value.function
     if not isinstance(function, types.FunctionType):
+        kind = type(value).__name__
         raise ArgumentError(
-            f"a kernel is a Python function: {value!r} is of type "
-            f"{type(value).__name__}"
+            f"a kernel is a Python function: {value!r} is of type {kind}"
         )
     if function.__name__ == "<lambda>":
         raise ArgumentError("a kernel is a function with a name: write it with def")
@@ -394,70 +371,6 @@ def value_of(function: types.FunctionType, name: str) -> Any:
     if name in function.__globals__:
         return function.__globals__[name]
     return vars(builtins)[name]
-
-
-def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
-    """Replace the function's local constants in an expression: N by 8 after N = 8.
-
-    A local constant is assigned once, at the top level of the function, from numbers.
-    """
-    bound = [
-        n.id
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
-    ]
-    constants = {
-        one.targets[0].id: one.value
-        for one in tree.body
-        if isinstance(one, ast.Assign)
-        and len(one.targets) == 1
-        and isinstance(one.targets[0], ast.Name)
-        and bound.count(one.targets[0].id) == 1
-        and all(isinstance(part, _OF_NUMBERS) for part in ast.walk(one.value))
-    }
-
-    class Settle(ast.NodeTransformer):
-        def visit_Name(self, name: ast.Name) -> ast.expr:
-            # A name is not expanded inside its own value.
-            value = constants.pop(name.id, None)
-            if value is None:
-                return name
-            expanded = self.visit(copy.deepcopy(value))
-            constants[name.id] = value
-            return expanded
-
-    return Settle().visit(copy.deepcopy(node))
-
-
-def as_range(node: ast.expr) -> ast.expr:
-    """Return range(-1, 2) for a loop over (-1, 0, 1); return other nodes unchanged.
-
-    Only equally spaced integers are converted; every runner supports range().
-    """
-    if not isinstance(node, ast.Tuple):
-        return node
-    try:
-        values = ast.literal_eval(node)
-    except ValueError:
-        return node
-    if not values or any(type(v) is not int for v in values):
-        return node
-    step = values[1] - values[0] if len(values) > 1 else 1
-    if not step or any(b - a != step for a, b in itertools.pairwise(values)):
-        return node
-    text = f"range({values[0]}, {values[-1] + step}" + f", {step}" * (step != 1) + ")"
-    loop_range = ast.parse(text, mode="eval").body
-    for part in ast.walk(loop_range):
-        if isinstance(part, ast.expr):
-            ast.copy_location(part, node)
-    return loop_range
-
-
-# Advice for other loops.
-LOOP_HINT = (
-    "write for i in range(n), and index with i; put unequally spaced values into a "
-    "cuda.const.array_like(...)"
-)
 
 
 def _list_parameters(function: types.FunctionType) -> tuple[str, ...]:

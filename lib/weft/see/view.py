@@ -2,7 +2,7 @@
 
 beside() compares two texts, such as a Python body and its CUDA C, line by line:
 
-    beside(source("lib/weft/pykernel/bodies/layers.py", "relu"),
+    beside(source("lib/weft/pykernel/bodies.py", "relu"),
            source("kernels/relu.cu", "relu_naive"), "Python", "CUDA C")
 
 figure() and cells() draw arrays with their values; show_images() shows images:

@@ -18,7 +18,7 @@ import torch
 
 from ...base.errors import ArgumentError, KernelError, Mismatch, OutOfMemory
 from ...ops.products import place_workspace
-from ...pykernel.bodies import lessons
+from ...pykernel import bodies
 from ...pykernel.numba import numba_jit
 from ...timing import peaks, timers
 from ...timing.race import Contender
@@ -259,10 +259,10 @@ def of_rung(
 
 def of_numba(operands: Operands) -> Iterator[Contender]:
     """Yield the Python bodies of lessons 01b and 02a, compiled by Numba."""
-    size, tile = operands.size, lessons.TILE
+    size, tile = operands.size, bodies.TILE
     grid = -(-size.n // tile), -(-size.m // tile)
     for name in ("matmul", "matmul_tiled"):
-        launch = numba_jit(getattr(lessons, name))[grid, (tile, tile)]
+        launch = numba_jit(getattr(bodies, name))[grid, (tile, tile)]
 
         def call(c, a, b, launch=launch):
             flat = (x.view(-1) for x in (c, a, b))

@@ -59,9 +59,7 @@ class NumbaKernel:
     uses the new meaning.
     """
 
-    def __init__(
-        self, kernel: PythonKernel, timeout: float = simulator.TIMEOUT
-    ) -> None:
+    def __init__(self, kernel: PythonKernel, timeout: float) -> None:
         self.kernel, self.timeout = kernel, timeout
         self.name = self.__name__ = kernel.name
         self.parameters = kernel.parameters
@@ -93,10 +91,8 @@ class NumbaKernel:
         return reading.infer_types(self.kernel, args)
 
     def __call__(self, *args: Any) -> None:
-        name = self.name
-        raise ArgumentError(
-            f"{name} is launched as numba_jit({name})[grid, block](...)"
-        )
+        launch = f"numba_jit({self.name})[grid, block](...)"
+        raise ArgumentError(f"{self.name} is launched as {launch}")
 
     def __repr__(self) -> str:
         return f"<numba_jit of {self.kernel!r}>"

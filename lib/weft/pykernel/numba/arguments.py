@@ -29,9 +29,9 @@ import torch
 from ...base.errors import ArgumentError
 from ...cells.arguments import describe
 from ...cells.cpu import arena
-from ...cells.gpu import driver, launch
+from ...cells.gpu import launch
 from ...toolchain.launch_config import LaunchConfig
-from ..language import explain_unfit
+from ..language import refuse_unfit
 
 _CODES = {
     **{"int8": "b", "int16": "h", "int32": "i", "int64": "q"},
@@ -97,11 +97,6 @@ def array_words(array: Any) -> tuple[int, ...]:
     return 0, 0, *sizes, address, *array.shape, *array.strides
 
 
-def queue() -> Any:
-    """Return the driver's cuLaunchKernelEx, which returns a status."""
-    return driver.open_library().cuLaunchKernelEx
-
-
 @dataclass(frozen=True, slots=True)
 class SeenTensor:
     """A tensor from an earlier launch, with the values that further launches need.
@@ -164,13 +159,9 @@ def view_memory(
     """Return Numba's array at an address; it does not own the memory."""
     from numba import cuda
 
-    return cuda.from_cuda_array_interface(
-        {
-            **{"shape": shape, "strides": strides, "typestr": dtype.str},
-            **{"data": (address, False), "version": 2},
-        },
-        sync=False,
-    )
+    interface = {"shape": shape, "strides": strides, "typestr": dtype.str}
+    interface |= {"data": (address, False), "version": 2}
+    return cuda.from_cuda_array_interface(interface, sync=False)
 
 
 def check_arguments(kernel: str, named: dict[str, Any]) -> list[Any]:
@@ -204,23 +195,18 @@ def _check_argument(kernel: str, name: str, value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _check_array(kernel, name, value)
     if isinstance(value, (numbers.Number, tuple)):
-        _refuse(kernel, name, value)
+        refuse_unfit(kernel, name, value)
         return value
     return _check_other(kernel, name, value)
 
 
-def _refuse(kernel: str, name: str, value: Any) -> None:
-    if why := explain_unfit(value, name):
-        raise ArgumentError(f"{kernel}: {name} {why}")
-
-
 def _check_tensor(kernel: str, name: str, tensor: torch.Tensor) -> Any:
-    _refuse(kernel, name, tensor)
+    refuse_unfit(kernel, name, tensor)
     return tensor if tensor.device.type == "cuda" else tensor.numpy()
 
 
 def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
-    _refuse(kernel, name, array)
+    refuse_unfit(kernel, name, array)
     return np.asarray(array)
 
 
@@ -237,7 +223,7 @@ def _check_other(kernel: str, name: str, value: Any) -> Any:
         if str(error).startswith(f"{kernel}: "):
             raise
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
-    _refuse(kernel, name, value)
+    refuse_unfit(kernel, name, value)
     return value
 
 
@@ -332,9 +318,7 @@ def _place(array: np.ndarray) -> tuple[object, ...]:
     return address, array.shape, array.strides, array.dtype
 
 
-def _send_one(
-    copies: Sent, group: list[np.ndarray], device: torch.device | str
-) -> None:
+def _send_one(copies: Sent, group: list[np.ndarray], device: Any) -> None:
     """Copy one array to a device; `group` contains all NumPy objects for it."""
     first = next((a for a in group if a.flags.writeable), group[0])
     tensor = torch.from_numpy(first if _is_plain(first) else np.array(first, order="C"))
@@ -368,20 +352,18 @@ def _send_span(
     copy = torch.empty(shift + length, dtype=torch.uint8, device=device)
     host = np.frombuffer(arena.view_memory(start, length), np.uint8)
     copy[shift:].copy_(torch.from_numpy(host))
+    written = []
     for array in group:
-        address = copy.data_ptr() + shift + offsets[id(array)][1]
-        copies.where[id(array)] = PlacedArray(
-            copy, address, array.shape, array.strides, array.dtype
-        )
-    written = [a for a in group if a.flags.writeable]
+        offset = shift + offsets[id(array)][1]
+        place = copy.data_ptr() + offset, array.shape, array.strides, array.dtype
+        copies.where[id(array)] = PlacedArray(copy, *place)
+        if array.flags.writeable:
+            written.append((array, offset))
     if written:
-        starts = [shift + offsets[id(a)][1] for a in written]
-        copies.steps.append(partial(_receive_span, copy, written, starts))
+        copies.steps.append(partial(_receive_span, copy, written))
 
 
-def _receive_span(
-    copy: torch.Tensor, written: list[np.ndarray], starts: list[int]
-) -> None:
+def _receive_span(copy: torch.Tensor, written: list[tuple[np.ndarray, int]]) -> None:
     data = copy.cpu().numpy()
-    for a, offset in zip(written, starts):
-        a[...] = np.ndarray(a.shape, a.dtype, data, offset, a.strides)
+    for array, offset in written:
+        array[...] = np.ndarray(array.shape, array.dtype, data, offset, array.strides)

@@ -103,9 +103,8 @@ class Writer(io.TextIOBase):
 
     def rest(self):
         """Send the incomplete lines, after all threads have ended."""
-        for parts in list(self._parts.values()):
-            if parts:
-                self._send(("print", self._which, "".join(parts)))
+        for parts in filter(None, list(self._parts.values())):
+            self._send(("print", self._which, "".join(parts)))
         self._parts = {}
 
 
@@ -227,9 +226,8 @@ def make(code, current):
     for function, (_, _, names) in zip(functions, parts):
         values = {name: value(*one, cuda, functions) for name, one in names.items()}
         function.__globals__.update(values)
-        for name, cell in zip(
-            function.__code__.co_freevars, function.__closure__ or ()
-        ):
+        free = function.__code__.co_freevars
+        for name, cell in zip(free, function.__closure__ or ()):
             cell.cell_contents = values[name]
     return functions[0]
 

@@ -73,6 +73,10 @@ class NumbaTarget:
         self.function = meaning.build(part, cuda, cuda.jit(device=True))
         self.dispatcher = cuda.jit(self.function)
 
+    def types_of(self, converted: Sequence[Any]) -> tuple[Any, ...]:
+        """Return Numba's types of converted arguments."""
+        return tuple(map(self.dispatcher.typeof_pyval, converted))
+
     def launcher(self, config: LaunchConfig) -> Callable[..., None]:
         """Return a function that takes the arguments and queues the kernel."""
         launch = NumbaLaunch(self, config)
@@ -102,7 +106,8 @@ class NumbaLaunch:
         tensors, ready, numbers = arguments.SEEN, self._ready, _NUMBERS
         stream_of = torch._C._cuda_getCurrentRawStream
         current = torch._C._cuda_getDevice
-        careful, tensor, call = self.careful, torch.Tensor, arguments.queue()
+        careful, tensor = self.careful, torch.Tensor
+        call = driver.open_library().cuLaunchKernelEx
         count = len(self.target.kernel.parameters)
 
         def launch(*args: Any, **named: Any) -> None:
@@ -163,9 +168,8 @@ class NumbaLaunch:
         key = tuple(kinds)
         if key in self._ready and self._ready[key].rooms:
             return
-        dispatcher = self.target.dispatcher
-        types = tuple(dispatcher.typeof_pyval(value) for value in converted)
-        kernel = dispatcher.overloads.get(types)
+        types = self.target.types_of(converted)
+        kernel = self.target.dispatcher.overloads.get(types)
         ready = arguments.load_ready(kernel, self.config) if kernel else None
         if ready:
             self._ready[key] = ready
@@ -177,38 +181,23 @@ class NumbaLaunch:
         kernel = self.target.kernel
         checked = arguments.check_arguments(self.name, kernel.given(args, named))
         device = _device_of(self.name, dict(zip(kernel.parameters, checked)))
-        with (
-            torch.cuda.device(device),
-            _use_device(device),
-            self._stream(device) as number,
-        ):
+        current = torch.cuda.device(device)
+        with current, _use_device(device), self._stream(device) as number:
             converted, copies = self._on_device(checked)
-            with self._explaining(), output.capture_output(self.prints):
-                self._allow_shared(converted)
-                self._configured(number)(*converted)
-                if self.prints:
-                    torch.cuda.current_stream().synchronize()
+            try:
+                with output.capture_output(self.prints):
+                    self._allow_shared(converted)
+                    self._configured(number)(*converted)
+                    if self.prints:
+                        torch.cuda.current_stream().synchronize()
+            except Exception as error:
+                raise reading.explain(self.name, self.target.part, error) from None
             if self.is_quick and device == 0:
                 self._remember(args, converted)
             copies.back()
-        for arg in args:
-            if (
-                self.own_stream is not None
-                and isinstance(arg, torch.Tensor)
-                and arg.is_cuda
-            ):
+        for arg in args if self.own_stream is not None else ():
+            if isinstance(arg, torch.Tensor) and arg.is_cuda:
                 arg.record_stream(torch.cuda.ExternalStream(number, device=device))
-
-    def fail(self, error: Exception) -> None:
-        """Raise the error that explains `error`, which Numba or the driver raised."""
-        raise reading.explain(self.name, self.target.part, error) from None
-
-    @contextlib.contextmanager
-    def _explaining(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            self.fail(error)
 
     def _configured(self, number: int) -> Callable[..., None]:
         """Return Numba's launch on the stream with this number."""
@@ -258,24 +247,20 @@ class NumbaLaunch:
         """Permit more than 48 KB of dynamic shared memory, if the launch needs it."""
         if self.config.shared <= _DEFAULT_SHARED:
             return
-        dispatcher = self.target.dispatcher
-        types = tuple(dispatcher.typeof_pyval(value) for value in converted)
+        types = self.target.types_of(converted)
         if types in self._allowed:
             return
         from numba.cuda.cudadrv import driver as numbas
 
-        function = dispatcher.compile(types)._codelibrary.get_cufunc()
+        function = self.target.dispatcher.compile(types)._codelibrary.get_cufunc()
         dynamic = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         if hasattr(function, "kernel"):
             attribute = numbas.binding.CUfunction_attribute(dynamic)
-            device = function.device.id
-            numbas.driver.cuKernelSetAttribute(
-                attribute, self.config.shared, function.handle, device
-            )
+            where = function.handle, function.device.id
+            numbas.driver.cuKernelSetAttribute(attribute, self.config.shared, *where)
         else:
-            numbas.driver.cuFuncSetAttribute(
-                function.handle, dynamic, self.config.shared
-            )
+            value = dynamic, self.config.shared
+            numbas.driver.cuFuncSetAttribute(function.handle, *value)
         self._allowed.add(types)
 
 

@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from ... import cuda
 from ... import cuda as language
 from ...base.errors import ArgumentError
 from ..language import (
@@ -53,10 +52,8 @@ def in_full(function: types.FunctionType, names: dict[str, str]) -> types.CodeTy
     """
     source = source_of(function)
     tree = _Longer(names).visit(_strip_defaults(source.tree))
-    old = function.__code__
-    module_code = compile(
-        ast.Module([tree], []), old.co_filename, "exec", 0, dont_inherit=True
-    )
+    old, module = function.__code__, ast.Module([tree], [])
+    module_code = compile(module, old.co_filename, "exec", dont_inherit=True)
     code = next(c for c in module_code.co_consts if isinstance(c, types.CodeType))
     if code.co_varnames != old.co_varnames:
         raise ArgumentError(
@@ -119,15 +116,15 @@ def refuse(function: types.FunctionType, modules: Container[str]) -> None:
 
 def explain_undefined(name: str) -> str:
     """Return the message about a name that is not defined."""
-    if language := without_cuda(name):
-        return f"{name} is not defined: write cuda.{language} in a kernel"
+    if known := without_cuda(name):
+        return f"{name} is not defined: write cuda.{known} in a kernel"
     return f"{name} is not defined"
 
 
 def _is_known(path: str) -> bool:
     """Return whether the path is in the language, or in Numba's module."""
     return path in list_names() or any(
-        _has(module, path) for module in (cuda, sys.modules.get("numba.cuda"))
+        _has(module, path) for module in (language, sys.modules.get("numba.cuda"))
     )
 
 
@@ -135,7 +132,7 @@ def _has(module: Any, path: str) -> bool:
     try:
         functools.reduce(getattr, path.split("."), module)
     except Exception:  # a name of weft.cuda raises an error outside kernels
-        return module is cuda and path in VECTORS
+        return module is language and path in VECTORS
     return module is not None
 
 
@@ -170,9 +167,7 @@ class KernelPart:
 
     def stale(self) -> bool:
         """Return whether a name has a new value, for example after a cell ran again."""
-        return any(
-            _value_now(where, name) is not old for where, name, old in self.watched
-        )
+        return any(_value_now(at, name) is not old for at, name, old in self.watched)
 
     def uses(self) -> Iterator[tuple[str, int]]:
         """Yield the names of weft.cuda in use, with their lines: ("shfl_sync", 12)."""
@@ -209,18 +204,15 @@ def build(
 
     device: converts a called function to one that Numba can call.
     """
-    copy: dict[int, types.FunctionType] = {
-        id(p): _rename_function(p) for p in root.parts()
-    }
+    copy = {id(part): _rename_function(part) for part in root.parts()}
     callables = {key: device(f) for key, f in copy.items() if key != id(root)}
     callables.setdefault(id(root), copy[id(root)])  # a kernel may call itself
     for part in root.parts():
         function = copy[id(part)]
         values = {n: _value_of(m, cuda, callables) for n, m in part.names.items()}
         function.__globals__.update(values, **{CUDA_NAME: cuda})
-        for name, cell in zip(
-            function.__code__.co_freevars, function.__closure__ or ()
-        ):
+        free = function.__code__.co_freevars
+        for name, cell in zip(free, function.__closure__ or ()):
             cell.cell_contents = values[name]
     return copy[id(root)]
 
@@ -282,10 +274,9 @@ def _read(
 def _map_language() -> dict[int, str]:
     """Map the ids of the objects of weft.cuda and Numba to names, and modules to ""."""
     language_names: dict[int, str] = {}
-    names = [n for n, v in vars(language).items() if _is_ours(v)]
-    for module in (sys.modules.get("numba.cuda"), language):
-        if module is None:
-            continue
+    own = vars(language).items()
+    names = [n for n, v in own if getattr(v, "__module__", "") == language.__name__]
+    for module in filter(None, (sys.modules.get("numba.cuda"), language)):
         for name in names:
             if (value := getattr(module, name, None)) is not None:
                 language_names[id(value)] = name
@@ -293,27 +284,25 @@ def _map_language() -> dict[int, str]:
     return language_names
 
 
-def _is_ours(value: Any) -> bool:
-    return getattr(value, "__module__", "") == language.__name__
-
-
 _NOTHING = object()
+_CONSTANT_TYPES = (
+    *(bool, int, float, complex, str, np.generic, np.dtype),
+    *(types.BuiltinFunctionType, np.ufunc),  # as after `from math import sqrt`
+)
 
 
 def _list_free(function: types.FunctionType) -> dict[str, int]:
     """Return the nonlocal names, with the line of each name's first use."""
     first_lines: dict[str, int] = {}
-    line = function.__code__.co_firstlineno
+    line, free = function.__code__.co_firstlineno, function.__code__.co_freevars
     for code in _walk_codes(function.__code__):
         for step in dis.get_instructions(code):
             if step.positions and step.positions.lineno:
                 line = step.positions.lineno
-            own = step.opname != "LOAD_DEREF" or (
-                step.argval in function.__code__.co_freevars
-            )
+            own = step.opname != "LOAD_DEREF" or step.argval in free
             if own and (name := _loaded_name(step)):
                 first_lines.setdefault(name, line)
-    for name in function.__code__.co_freevars:
+    for name in free:
         first_lines.setdefault(name, line)
     return first_lines
 
@@ -349,18 +338,14 @@ def _value_now(where: Any, name: str) -> Any:
 def _accept_constant(value: Any) -> Any:
     """Return the value if Numba accepts it as a kernel's global; else _NOTHING."""
     if isinstance(value, type):
-        language_names = issubclass(value, (np.generic, numbers.Number))
-        return value if language_names or value in (range, tuple) else _NOTHING
-    if value is None or isinstance(value, (bool, int, float, complex, str)):
-        return value
-    if isinstance(value, np.generic | np.dtype):
-        return value
+        number = issubclass(value, (np.generic, numbers.Number))
+        return value if number or value in (range, tuple) else _NOTHING
     if isinstance(value, np.ndarray):
         return value if value.dtype.kind in "biufc" else _NOTHING
     if isinstance(value, tuple):
         return _NOTHING if _NOTHING in map(_accept_constant, value) else value
-    if isinstance(value, types.BuiltinFunctionType | np.ufunc):
-        return value  # for example after `from math import sqrt`
+    if value is None or isinstance(value, _CONSTANT_TYPES):
+        return value
     if type(value).__module__.startswith("numba."):
         # numba.float32 and similar types have the names of NumPy's types.
         name = {"boolean": "bool_"}.get(str(value), str(value))

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import linecache
 import re
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -24,10 +25,7 @@ from .meaning import KernelPart
 
 
 def compile_ptx(
-    kernel: PythonKernel,
-    args: Sequence[Any],
-    cc: tuple[int, int],
-    lines: bool = False,
+    kernel: PythonKernel, args: Sequence[Any], cc: tuple[int, int], lines: bool = False
 ) -> str:
     """Return the PTX for arguments like `args`, for a compute capability.
 
@@ -59,9 +57,8 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
         return compiler.compile_cuda(function, none, types, cc=cc).type_annotation
 
     typemap = _read(kernel, args, cc, typed).typemap
-    kinds_of: dict[str, dict[str, None]] = {
-        name: {} for name in kernel.function.__code__.co_varnames
-    }
+    kinds_of: dict[str, dict[str, None]]
+    kinds_of = {name: {} for name in kernel.function.__code__.co_varnames}
     for name, kind in typemap.items():  # named a, then a.1, a.2 for later assignments
         if (base := name.partition(".")[0]) in kinds_of:
             kinds_of[base][_name_type(kind)] = None
@@ -164,16 +161,14 @@ def explain(kernel: str, part: KernelPart, error: BaseException) -> Exception:
             f"{kernel}: its shared arrays need {need} bytes, but a block has {limit} "
             f"for arrays of a fixed shape"
         )
-    status = _find_status(error)
-    if status:
+    if status := _find_status(error):
         try:
             driver.check(status, f"launching {kernel}")
         except KernelError as failure:
             return failure
     if not _is_compilers(error):
-        return KernelError(
-            f"{kernel}: {type(error).__name__}: {_message_sentence(error)}"
-        )
+        kind = type(error).__name__
+        return KernelError(f"{kernel}: {kind}: {_message_sentence(error)}")
     where = _describe_place(part, error)
     return ArgumentError(f"{kernel}{where}: Numba: {_message_sentence(error)}")
 
@@ -203,9 +198,8 @@ def _message_sentence(error: BaseException) -> str:
 
 def _no_implementation(line: str, text: str) -> str:
     """Return a sentence about a missing operation, from Numba's candidates for it."""
-    match = re.search(
-        r"Function\(<(?:built-in )?(?:function|class|ufunc) '?([\w.]+)", line
-    )
+    kind = r"Function\(<(?:built-in )?(?:function|class|ufunc)"
+    match = re.search(rf"{kind} '?([\w.]+)", line)
     name = match[1] if match else ""
     call = re.search(r">>> \w+\((.*)\)", text)
     type_list = call[1] if call else ""
@@ -263,15 +257,10 @@ def _walk_locations(error: BaseException) -> Iterator[Any]:
         visited.add(id(one))
         if type(loc := getattr(one, "loc", None)).__name__ == "Loc":
             yield loc
-        frames = []
-        trace = one.__traceback__
-        while trace is not None:
-            frames.append(trace.tb_frame)
-            trace = trace.tb_next
+        frames = [frame for frame, _ in traceback.walk_tb(one.__traceback__)]
         for frame in reversed(frames):
-            local_values = frame.f_locals
             for name in ("loc", "inst", "constraint", "stmt", "expr", "self"):
-                value = local_values.get(name)
+                value = frame.f_locals.get(name)
                 candidates = (value, getattr(value, "__dict__", {}).get("loc"))
                 yield from (loc for loc in candidates if type(loc).__name__ == "Loc")
         one = one.__cause__ or one.__context__

@@ -84,7 +84,7 @@ def launch(
     """
     kernel = part.function.__name__
     spans, offsets = spans_of([a for a in args if isinstance(a, np.ndarray)])
-    placed = [_place_arrays(a, offsets) if _is_array(a) else ("value", a) for a in args]
+    placed = [_place_argument(arg, offsets) for arg in args]
     contents = [bytes(arena.view_memory(*span)) for span in spans]
     job = code, config.grid, config.block, config.shared, contents, placed
     with _turn:
@@ -177,18 +177,11 @@ def _ask(kernel: str, job: Any, timeout: float) -> Any:
 # ---- arrays ---------------------------------------------------------------------
 
 
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray)
-
-
-def _place_arrays(array: np.ndarray, offsets: dict) -> tuple[Any, ...]:
-    if id(array) not in offsets:
-        return "value", array  # the array has no elements
-    span, offset = offsets[id(array)]
-    return (
-        *("array", span, offset, array.shape, array.strides),
-        *(array.dtype, array.flags.writeable),
-    )
+def _place_argument(value: Any, offsets: dict) -> tuple[Any, ...]:
+    if id(value) not in offsets:
+        return "value", value  # a number, a tuple, or an array without elements
+    layout = value.shape, value.strides, value.dtype, value.flags.writeable
+    return "array", *offsets[id(value)], *layout
 
 
 def _is_writable(start: int, length: int, args: Sequence[Any]) -> bool:
@@ -196,7 +189,7 @@ def _is_writable(start: int, length: int, args: Sequence[Any]) -> bool:
     return any(
         a.flags.writeable and a.size and start <= address_bounds(a)[0] < start + length
         for a in args
-        if _is_array(a)
+        if isinstance(a, np.ndarray)
     )
 
 

@@ -16,6 +16,7 @@ faults, watchdog         the reasons for which a launch ends early
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from ...base.arrays import ORDERS
@@ -66,25 +67,22 @@ def sim(
         raise ArgumentError(
             f"order must be {', '.join(ORDERS)} or a whole number, not {order!r}"
         )
-    runner = SimulatedKernel(PythonKernel(kernel))
-    runner.order, runner.timeout, runner.quiet = order, timeout, quiet
-    runner.trace, runner.steps = trace, trace if steps is None else steps
-    runner.checks = checks or trace or runner.steps
-    return runner
+    steps = trace if steps is None else steps
+    modes = checks or trace or steps, steps, trace
+    return SimulatedKernel(PythonKernel(kernel), order, *modes, timeout, quiet)
 
 
+@dataclass(eq=False, repr=False)
 class SimulatedKernel:
     """The result of sim(kernel); its brackets take the shape of a launch."""
 
+    kernel: PythonKernel
     order: str | int
     checks: bool
-    trace: bool
     steps: bool
+    trace: bool
     timeout: float
     quiet: bool
-
-    def __init__(self, kernel: PythonKernel) -> None:
-        self.kernel = kernel
 
     def __getitem__(self, key: Any) -> SimulatedLauncher:
         return SimulatedLauncher(self, key)

@@ -137,27 +137,26 @@ class Between:
     def _apart(self, batch: Batch, rows: np.ndarray, address: np.ndarray) -> bool:
         """Return whether no two blocks race in these rows; if so, record the rows."""
         kind, block = batch.kind[rows], batch.blocks[batch.part[rows]]
-        for code in (_WRITE, _ATOMIC, _READ):
-            last_block = self.shadows[code].block[address]
-            foreign = (last_block != 0) & (last_block != block + 1)
-            if code != _WRITE:
-                foreign &= kind != code
-            if foreign.any():
-                return False
+        if any(self._foreign(c, kind, block, address).any() for c in self.shadows):
+            return False
         keys = kind.astype(np.int64)
         if len(rows) and len(find_suspects(address, block, keys, self.blocks)):
             return False
-        for code in (_WRITE, _ATOMIC, _READ):
-            chosen = np.flatnonzero(kind == code)
-            if len(chosen):
-                where = address[chosen]
-                self._note(code, batch, block[chosen], rows[chosen], where, None)
+        self._note(batch, block, rows, address, None)
         return True
+
+    def _foreign(
+        self, code: int, kind: np.ndarray, block: int | np.ndarray, address: np.ndarray
+    ) -> np.ndarray:
+        """Return a mask of the accesses that may race with an earlier one's kind."""
+        last_block = self.shadows[code].block[address]
+        foreign = (last_block != 0) & (last_block != block + 1)
+        return foreign if code == _WRITE else foreign & (kind != code)
 
     def _grow(self) -> None:
         old = self.shadows
         self.shadows = {
-            c: Shadow.of(self.layout.total) for c in (_READ, _WRITE, _ATOMIC)
+            c: Shadow.of(self.layout.total) for c in (_WRITE, _ATOMIC, _READ)
         }
         for code, before in old.items():
             for name, column in vars(before).items():
@@ -173,24 +172,17 @@ class Between:
         if self.layout.fences:
             self.clock += 1
             order = Order(self, batch, part, block, rows, address)
-        for code in (_WRITE, _ATOMIC, _READ):
-            last_block = self.shadows[code].block[address]
-            foreign = (last_block != 0) & (last_block != block + 1)
-            if not foreign.any():
+        for code in self.shadows:
+            at = np.flatnonzero(self._foreign(code, kind, block, address))
+            if not len(at):
                 continue
-            if code != _WRITE:
-                foreign &= kind != code
-            at = np.flatnonzero(foreign)
             if code == _WRITE:
                 at = at[self._differ(batch, rows[at], address[at])]
             if order is not None:
                 at = at[[not order.holds(code, i) for i in at.tolist()]]
             yield from self._meetings(batch, code, rows[at], address[at])
-        for code in (_WRITE, _ATOMIC, _READ):
-            chosen = np.flatnonzero(kind == code)
-            if len(chosen):
-                stamps = None if order is None else order.stamps[chosen]
-                self._note(code, batch, block, rows[chosen], address[chosen], stamps)
+        stamps = None if order is None else order.stamps
+        self._note(batch, batch.blocks[batch.part[rows]], rows, address, stamps)
         if order is not None:
             order.end()
 
@@ -224,28 +216,31 @@ class Between:
 
     def _note(
         self,
-        code: int,
         batch: Batch,
-        block: int | np.ndarray,
+        blocks: np.ndarray,
         rows: np.ndarray,
         address: np.ndarray,
         stamps: np.ndarray | None,
     ) -> None:
         """Record the origin of these accesses; `stamps` is None without fences."""
-        shadow = self.shadows[code]
-        before = shadow.block[address] if code != _WRITE else 0
-        shadow.block[address] = block + 1
-        if code != _WRITE:
-            foreign = (before != 0) & (before != block + 1)
-            # Other blocks in the same batch may have accessed the address, too.
-            foreign |= shadow.block[address] != block + 1
-            shadow.block[address[foreign]] = MANY
-        else:
-            shadow.value[address] = batch.numbers(rows)
-        shadow.thread[address] = batch.thread[rows]
-        shadow.site[address] = batch.site[rows]
-        if stamps is not None:
-            shadow.stamp[address] = stamps
+        for code, shadow in self.shadows.items():
+            chosen = np.flatnonzero(batch.kind[rows] == code)
+            if not len(chosen):
+                continue
+            block, row, where = blocks[chosen], rows[chosen], address[chosen]
+            before = shadow.block[where]
+            shadow.block[where] = block + 1
+            if code == _WRITE:
+                shadow.value[where] = batch.numbers(row)
+            else:
+                foreign = (before != 0) & (before != block + 1)
+                # Other blocks in the same batch may have accessed the address, too.
+                foreign |= shadow.block[where] != block + 1
+                shadow.block[where[foreign]] = MANY
+            shadow.thread[where] = batch.thread[row]
+            shadow.site[where] = batch.site[row]
+            if stamps is not None:
+                shadow.stamp[where] = stamps[chosen]
 
 
 class Order:

@@ -83,8 +83,9 @@ class SiteSums:
                 self._sum("sectors", sites)
             one = chosen[atomic]
             if len(one):
-                sites, turns = _count_lane_turns(request[one], at[one], site[one])
-                self._sum("sectors", sites, turns)
+                self._sum(
+                    "sectors", *_count_lane_turns(request[one], at[one], site[one])
+                )
         chosen = np.flatnonzero(space == _SHARED)
         if len(chosen):
             lane = batch.thread[rows[chosen]] % WARP
@@ -110,10 +111,10 @@ class SiteSums:
         first = mark_heads(group)
         self._sum("needed", site[first])
         banks = 4 * BANKS // size[first]
-        turns = _count_turns(group, first, word, banks)
+        turns = _count_turns(first, word, banks)
         if self.layout.atomics:
             atomic = self.layout.kind[site[first]] == _ATOMIC
-            atomic_turns = _count_atomic_turns(group, first, word, banks)
+            atomic_turns = _count_atomic_turns(first, word, banks)
             turns = np.where(atomic, atomic_turns, turns)
         self._sum("wavefronts", site[first], turns)
 
@@ -121,10 +122,7 @@ class SiteSums:
         self, name: str, sites: np.ndarray, weights: np.ndarray | None = None
     ) -> None:
         total = np.bincount(sites, weights, minlength=len(self.layout.sites))
-        total = total.astype(np.int64)
-        old = self.sums[name]
-        total[: len(old)] += old
-        self.sums[name] = total
+        self.more({name: total.astype(np.int64)}, 1)
 
     def counters(self, threads: int) -> Counters:
         """Return the sums so far, for blocks of `threads` threads."""
@@ -144,21 +142,20 @@ class SiteSums:
             }
             array = layout.arrays[site.array] if site.array >= 0 else None
             needed = sums.pop("needed")
-            counters.places.append(
-                CostPlace(
-                    kind=site.kind,
-                    space=array.space if array else "",
-                    array=array.name if array else "",
-                    file=site.file,
-                    line=site.line,
-                    column=site.column,
-                    text=site.text,
-                    size=array.dtype.itemsize if array else 0,
-                    last=site.last,
-                    conflicts=sums["wavefronts"] - needed,
-                    **sums,
-                )
+            place = CostPlace(
+                kind=site.kind,
+                space=array.space if array else "",
+                array=array.name if array else "",
+                file=site.file,
+                line=site.line,
+                column=site.column,
+                text=site.text,
+                size=array.dtype.itemsize if array else 0,
+                last=site.last,
+                conflicts=sums["wavefronts"] - needed,
+                **sums,
             )
+            counters.places.append(place)
         return counters
 
 
@@ -169,11 +166,8 @@ def group_requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     if layout.fences:
         rows = np.flatnonzero(batch.kind != _FENCE)
     site, thread, part = batch.site, batch.thread, batch.part
-    low, lanes, sites = (
-        count_bits(n),
-        count_bits(layout.threads),
-        count_bits(len(layout.sites)),
-    )
+    counts = n, layout.threads, len(layout.sites)
+    low, lanes, sites = map(count_bits, counts)
     keys = ((part << sites | site) << lanes | thread) << low | np.arange(n)
     keys = np.sort(keys if rows is None else keys[rows])
     place = keys >> low
@@ -191,26 +185,18 @@ def group_requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         else:
             resorted = np.argsort(place, kind="stable")
             order, place = order[resorted], place[resorted]
-    new = np.empty(len(place), bool)
-    new[:1] = True
     warp = place >> min(5, lanes)
-    np.not_equal(warp[1:], warp[:-1], out=new[1:])
-    return order, np.cumsum(new) - 1
+    return order, np.cumsum(np.diff(warp, prepend=warp[:1]) != 0)
 
 
 def _count_distinct(
     request: np.ndarray, unit: np.ndarray, site: np.ndarray
 ) -> np.ndarray:
     """Return the sites of distinct (request, unit) pairs, sorted by request."""
-    step = np.diff(unit)
-    inside = request[1:] == request[:-1]
-    if (inside & (step < 0)).any():
+    if ((request[1:] == request[:-1]) & (np.diff(unit) < 0)).any():
         order = np.lexsort((unit, request))
         unit, site = unit[order], site[order]
-        step = np.diff(unit)
-    new = np.ones(len(unit), bool)
-    new[1:] = ~inside | (step != 0)
-    return site[new]
+    return site[mark_heads(request, unit)]
 
 
 def _count_lane_turns(
@@ -219,19 +205,15 @@ def _count_lane_turns(
     """Return each sector's site, and the most lanes on one of its elements."""
     order = np.lexsort((at, request))
     request, at, site = request[order], at[order], site[order]
-    other = np.ones(len(at), bool)
-    other[1:] = (request[1:] != request[:-1]) | (at[1:] != at[:-1])
-    begins = np.flatnonzero(other)
+    begins = mark_heads(request, at)
     lanes = np.diff(begins, append=len(at))
     request, sector, site = request[begins], at[begins] >> 5, site[begins]
-    other = np.ones(len(sector), bool)
-    other[1:] = (request[1:] != request[:-1]) | (sector[1:] != sector[:-1])
-    begins = np.flatnonzero(other)
+    begins = mark_heads(request, sector)
     return site[begins], np.maximum.reduceat(lanes, begins)
 
 
 def _count_atomic_turns(
-    group: np.ndarray, first: np.ndarray, word: np.ndarray, banks: np.ndarray
+    first: np.ndarray, word: np.ndarray, banks: np.ndarray
 ) -> np.ndarray:
     """Return the largest number of lanes on one bank, for each group of lanes."""
     lengths = np.diff(first, append=len(word))
@@ -241,9 +223,7 @@ def _count_atomic_turns(
     return lanes.reshape(len(first), BANKS).max(axis=1)
 
 
-def _count_turns(
-    group: np.ndarray, first: np.ndarray, word: np.ndarray, banks: np.ndarray
-) -> np.ndarray:
+def _count_turns(first: np.ndarray, word: np.ndarray, banks: np.ndarray) -> np.ndarray:
     """Return the largest number of words in one bank, for each group of lanes."""
     turns = np.ones(len(first), np.int64)
     low = np.minimum.reduceat(word, first)
@@ -259,9 +239,7 @@ def _count_turns(
     order = np.lexsort((word, bank, number))
     number, bank, word = number[order], bank[order], word[order]
     place = number * BANKS + bank
-    new = np.ones(len(place), bool)
-    new[1:] = (place[1:] != place[:-1]) | (word[1:] != word[:-1])
-    place = place[new]
+    place = place[mark_heads(place, word)]
     begins = mark_heads(place)
     counts = np.diff(begins, append=len(place))
     np.maximum.at(turns, place[begins] // BANKS, counts)

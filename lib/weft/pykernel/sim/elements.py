@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..trees import get_name, split_chain
 from .names import POSITIVE, WHOLE
 from .record import READ, SITES, WRITE, AccessPlace, Entity
 from .syntax import (
@@ -29,19 +30,6 @@ from .syntax import (
 
 if TYPE_CHECKING:
     from .rewrite import Rewriter
-
-
-def split_chain(
-    rewriter: Rewriter, node: ast.Subscript
-) -> tuple[ast.expr, list[ast.expr]]:
-    """Split a[i][j, k] into a and [i, j, k]."""
-    parts: list[ast.expr] = []
-    base: ast.expr = node
-    while isinstance(base, ast.Subscript):
-        index = base.slice
-        parts = (index.elts if isinstance(index, ast.Tuple) else [index]) + parts
-        base = base.value
-    return base, parts
 
 
 def find_static(
@@ -89,15 +77,12 @@ def rewrite_components(
             name = rewriter.temporary()
             value = rewriter.visit(part)
             if not kind:
-                value = add(
-                    ast.Call(rewriter.own(".ix"), [value], []), make_constant(0)
-                )
+                value = add(rewriter.call(".ix", value), make_constant(0))
             site.index.append(name)
             first.append(make_walrus(name, value))
         if number and kind <= WHOLE:
-            index = site.index[-1]
-            assert isinstance(index, str)
-            signed.append(compare(load(index), ast.GtE(), make_constant(0)))
+            index = again_at(site.index[-1])
+            signed.append(compare(index, ast.GtE(), make_constant(0)))
     return first, signed
 
 
@@ -110,17 +95,13 @@ def build_element(
 ) -> ast.Subscript:
     """Build .r[.log(row-major index * SITES + site) or index]."""
     entity = site.entity
-    assert entity is not None
     first, tests = index
     tests, kind, sides = list(tests), "r", entity.shape
     tile = entity.origin == "shared" and entity.ndim > 1
     flat = first[0]
     for axis, part in enumerate(first[1:], 1):
-        side = (
-            make_constant(sides[axis])
-            if tile
-            else rewriter.own(f".d{entity.number}_{axis}")
-        )
+        own_side = f".d{entity.number}_{axis}"
+        side = make_constant(sides[axis]) if tile else rewriter.own(own_side)
         flat = add(make_product(flat, side), part)
     position = tuple_of([again_at(i) for i in site.index])
     if tile:  # NumPy is faster with a single number as an index
@@ -131,7 +112,7 @@ def build_element(
     packed = add(make_product(flat, make_constant(SITES)), make_constant(site.number))
     if tests:
         position = ast.IfExp(make_and(*tests), position, make_constant("outside"))
-    logged = ast.Call(rewriter.own(".log"), [packed], [])
+    logged = rewriter.call(".log", packed)
     access = make_or(logged, note, position) if note else make_or(logged, position)
     raw = f".{kind}{entity.number}"
     base = load(raw) if entity.origin == "local" else rewriter.own(raw)
@@ -150,7 +131,7 @@ def rewrite_plain(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript:
 
 def flatten_element(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript | None:
     """Return a shared tile's element with a single index, which is faster in NumPy."""
-    base, parts = split_chain(rewriter, node)
+    base, parts = split_chain(node)
     entity = find_static(rewriter, base, parts)
     if rewriter.checks or entity is None or entity.origin != "shared":
         return None
@@ -166,37 +147,29 @@ def flatten_element(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript | 
 def rewrite_index(rewriter: Rewriter, node: ast.expr) -> ast.expr:
     """Return the content of a subscript's brackets as an expression."""
     if isinstance(node, ast.Slice):
-        ends = [
-            rewriter.visit(e) if e else make_constant(None) for e in _slice_ends(node)
-        ]
-        return place_node(ast.Call(rewriter.own(".slice"), ends, []), node)
+        ends = [e or make_constant(None) for e in (node.lower, node.upper, node.step)]
+        return place_node(rewriter.call(".slice", *map(rewriter.visit, ends)), node)
     if isinstance(node, ast.Tuple):
-        return place_node(
-            tuple_of([rewrite_index(rewriter, e) for e in node.elts]), node
-        )
+        parts = [rewrite_index(rewriter, e) for e in node.elts]
+        return place_node(tuple_of(parts), node)
     return rewriter.visit(node)
 
 
 def rewrite_subscript(rewriter: Rewriter, node: ast.Subscript) -> ast.expr:
-    base, parts = split_chain(rewriter, node)
+    base, parts = split_chain(node)
     if not rewriter.checks or (isinstance(base, ast.Attribute) and len(parts) == 1):
         return rewrite_plain(rewriter, node)
     entity = find_static(rewriter, base, parts)
     if entity is not None:
         site = rewriter.site(READ, node, entity)
-        return build_element(
-            rewriter, node, site, rewrite_components(rewriter, parts, site)
-        )
+        index = rewrite_components(rewriter, parts, site)
+        return build_element(rewriter, node, site, index)
     known = isinstance(base, ast.Name) and base.id not in rewriter.local
     if known and find_entity(rewriter, base) is None:
         return rewrite_plain(rewriter, node)
     number = rewriter.number_of(rewriter.place(READ, node))
     args = [rewriter.visit(node.value), rewrite_index(rewriter, node.slice), number]
-    return place_node(ast.Call(rewriter.own(".get"), args, []), node)
-
-
-def _slice_ends(node: ast.Slice) -> list[ast.expr | None]:
-    return [node.lower, node.upper, node.step]
+    return place_node(rewriter.call(".get", *args), node)
 
 
 def again_at(part: str | int) -> ast.expr:
@@ -211,12 +184,9 @@ def _is_odd(node: ast.expr) -> bool:
 
 def rewrite_assign(rewriter: Rewriter, node: ast.Assign) -> Any:
     value = rewriter.visit(node.value)
-    if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-        node.value = value
-        return [node, *assign_raw(rewriter, node)]
-    after: list[ast.stmt] = []
-    if len(node.targets) == 1 and is_element(rewriter, node.targets[0]):
+    if len(node.targets) == 1 and is_element(node.targets[0]):
         return store_element(rewriter, node.targets[0], value, node)
+    after = assign_raw(rewriter, node)
     node.targets = [
         rewrite_target(rewriter, target, after, node) for target in node.targets
     ]
@@ -227,21 +197,20 @@ def rewrite_assign(rewriter: Rewriter, node: ast.Assign) -> Any:
 def rewrite_annotated(rewriter: Rewriter, node: ast.AnnAssign) -> Any:
     if node.value is None:
         return place_node(ast.Pass(), node)
-    return rewrite_assign(
-        rewriter, place_node(ast.Assign([node.target], node.value), node)
-    )
+    assignment = ast.Assign([node.target], node.value)
+    return rewrite_assign(rewriter, place_node(assignment, node))
 
 
 def assign_raw(rewriter: Rewriter, node: ast.Assign) -> list[ast.stmt]:
     """Assign the raw array of a thread's local array to a separate variable."""
-    entity = rewriter.variant.static.get(node.targets[0].id)
+    entity = rewriter.variant.static.get(get_name(node))
     if entity is None or entity.origin != "local" or not rewriter.checks:
         return []
     raw = ast.Attribute(load(entity.name), "raw", ast.Load())
     return [place_node(assign(f".r{entity.number}", raw), node)]
 
 
-def is_element(rewriter: Rewriter, node: ast.expr) -> bool:
+def is_element(node: ast.expr) -> bool:
     """Return whether a target is an element, or a field of an element."""
     if isinstance(node, ast.Attribute):
         node = node.value
@@ -255,7 +224,7 @@ def rewrite_target(
     if isinstance(node, (ast.Tuple, ast.List)):
         node.elts = [rewrite_target(rewriter, one, after, place) for one in node.elts]
         return node
-    if not is_element(rewriter, node):
+    if not is_element(node):
         return node if isinstance(node, ast.Name) else rewriter.visit(node)
     name = rewriter.temporary()
     after.append(store_element(rewriter, node, load(name), place))
@@ -268,40 +237,32 @@ def store_element(
     """Return the statement node = value, with logging."""
     if _field_of(node) is not None:
         return store_field(rewriter, node, value, place)
-    assert isinstance(node, ast.Subscript)
-    base, parts = split_chain(rewriter, node)
-    entity = find_static(rewriter, base, parts)
+    entity = find_static(rewriter, *split_chain(node))
     if not rewriter.checks:
-        if entity is not None and entity.dtype.kind in "iu":
-            value = convert_value(rewriter, value, entity)
+        value = convert_value(rewriter, value, entity)
         return place_node(ast.Assign([rewrite_plain(rewriter, node)], value), place)
     if entity is not None:
         site = rewriter.site(WRITE, node, entity)
-        index = rewrite_components(rewriter, parts, site)
+        index = rewrite_components(rewriter, split_chain(node)[1], site)
         return log_write(rewriter, node, site, index, value, place)
     number = rewriter.number_of(rewriter.place(WRITE, node))
-    arguments = [
-        value,
-        rewriter.visit(node.value),
-        rewrite_index(rewriter, node.slice),
-        number,
-    ]
-    return place_node(ast.Expr(ast.Call(rewriter.own(".put"), arguments, [])), place)
+    position = rewriter.visit(node.value), rewrite_index(rewriter, node.slice)
+    put = rewriter.call(".put", value, *position, number)
+    return place_node(ast.Expr(put), place)
 
 
 def store_field(
     rewriter: Rewriter, node: ast.expr, value: ast.expr, place: ast.stmt
 ) -> ast.stmt:
     """Store into a structured array's field: x[i].re = value, x[i]["re"] = value."""
-    assert isinstance(node, (ast.Attribute, ast.Subscript))
     element = node.value
     if not rewriter.checks:
         return place_node(ast.Assign([rewriter.generic_visit(node)], value), place)
-    assert isinstance(element, ast.Subscript)
     number = rewriter.number_of(rewriter.place(WRITE, node))
-    position = [rewriter.visit(element.value), rewrite_index(rewriter, element.slice)]
-    args = [value, *position, number, make_constant(_field_of(node))]
-    return place_node(ast.Expr(ast.Call(rewriter.own(".put_field"), args, [])), place)
+    position = rewriter.visit(element.value), rewrite_index(rewriter, element.slice)
+    field = make_constant(_field_of(node))
+    put = rewriter.call(".put_field", value, *position, number, field)
+    return place_node(ast.Expr(put), place)
 
 
 def log_write(
@@ -313,20 +274,21 @@ def log_write(
     place: ast.stmt,
 ) -> ast.stmt:
     """Build .r[.log(...) or .val(v) or i] = (v := value)."""
-    entity = site.entity
-    assert entity is not None
-    if entity.dtype.kind in "iu":
-        value = convert_value(rewriter, value, entity)
+    value = convert_value(rewriter, value, site.entity)
     name = rewriter.temporary()
-    note = ast.Call(rewriter.own(".val"), [load(name)], [])
+    note = rewriter.call(".val", load(name))
     target = build_element(rewriter, node, site, index, note)
     target.ctx = ast.Store()
     return place_node(ast.Assign([target], make_walrus(name, value)), place)
 
 
-def convert_value(rewriter: Rewriter, value: ast.expr, entity: Entity) -> ast.expr:
-    """Build a conversion to an integer as in C: the value wraps, without an error."""
-    return ast.Call(rewriter.own(f".cast_{entity.dtype.name}"), [value], [])
+def convert_value(
+    rewriter: Rewriter, value: ast.expr, entity: Entity | None
+) -> ast.expr:
+    """Build a conversion for an array of integers: as in C, the value wraps."""
+    if entity is None or entity.dtype.kind not in "iu":
+        return value
+    return rewriter.call(f".cast_{entity.dtype.name}", value)
 
 
 def rewrite_augmented(rewriter: Rewriter, node: ast.AugAssign) -> Any:
@@ -339,13 +301,11 @@ def rewrite_augmented(rewriter: Rewriter, node: ast.AugAssign) -> Any:
         node.value = rewriter.visit(node.value)
         return node
     target = node.target
-    base, parts = split_chain(rewriter, target)
+    base, parts = split_chain(target)
     entity = find_static(rewriter, base, parts)
     if not rewriter.checks and entity is None:
-        node.target, node.value = (
-            rewrite_plain(rewriter, target),
-            rewriter.visit(node.value),
-        )
+        node.target = rewrite_plain(rewriter, target)
+        node.value = rewriter.visit(node.value)
         return node
     if entity is None:
         return update_dynamic(rewriter, node)
@@ -378,27 +338,23 @@ def update_unchecked(
     names = tuple_of([load(n) for n in named])
     store = place_node(ast.Subscript(raw, names, ast.Store()), target)
     value = place_node(ast.BinOp(read, node.op, rewriter.visit(node.value)), node)
-    if entity.dtype.kind in "iu":
-        value = convert_value(rewriter, value, entity)
-    return place_node(ast.Assign([store], value), node)
+    return place_node(ast.Assign([store], convert_value(rewriter, value, entity)), node)
 
 
 def update_dynamic(rewriter: Rewriter, node: ast.AugAssign) -> ast.stmt:
     """Update an element of an array that is known only at run time."""
     target = node.target
-    assert isinstance(target, ast.Subscript)
     array, index = rewriter.temporary(), rewriter.temporary()
-    arguments = [
+    read = rewriter.call(
+        ".get",
         make_walrus(array, rewriter.visit(target.value)),
         make_walrus(index, rewrite_index(rewriter, target.slice)),
         rewriter.number_of(rewriter.place(READ, target)),
-    ]
-    read = ast.Call(rewriter.own(".get"), arguments, [])
-    value = place_node(
-        ast.BinOp(place_node(read, target), node.op, rewriter.visit(node.value)), node
     )
+    place_node(read, target)
+    value = place_node(ast.BinOp(read, node.op, rewriter.visit(node.value)), node)
     number = rewriter.number_of(rewriter.place(WRITE, target))
-    put = ast.Call(rewriter.own(".put"), [value, load(array), load(index), number], [])
+    put = rewriter.call(".put", value, load(array), load(index), number)
     return place_node(ast.Expr(put), node)
 
 

@@ -6,11 +6,10 @@ import ast
 import linecache
 import re
 import sys
-from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +17,14 @@ from ...report import cures
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
 from .. import language
-from ..language import FunctionSource
+from ..trees import split_chain
 from .memory import HALF, has
-from .record import AccessPlace, Variant
+from .record import AccessPlace
 from .rewrite import THREAD
 from .watchdog import Stop, TooLong
+
+if TYPE_CHECKING:
+    from .launch import SimulatedLaunch
 
 _HERE = str(Path(__file__).parent)
 _VALUES = ", ".join(f"{re.escape(name)}[^,)]*" for name in THREAD)
@@ -36,22 +38,6 @@ VERBS = {"read": "reads", "write": "writes", "atomic": "updates"}
 
 
 @dataclass
-class FaultyLaunch:
-    """The parts of a failed launch that an explanation requires."""
-
-    kernel: str
-    grid: Index
-    block: Index
-    codes: Mapping[CodeType, Variant]
-    raws: Mapping[int, np.ndarray]  # raw arrays by entity number
-    at: Index | None  # the running block
-    timeout: float
-    shared: int  # bytes of dynamic shared memory
-    dynamic: Set[str]  # names of the arrays in dynamic shared memory
-    sources: Sequence[FunctionSource]  # sources of the kernel and its helpers
-
-
-@dataclass
 class End:
     """The end of a failed launch.
 
@@ -59,71 +45,66 @@ class End:
     """
 
     finding: Finding | None
-    block: Index | None
     thread: Index | None
     frames: TracebackType | None
 
 
-def explain(error: BaseException, scene: FaultyLaunch) -> End:
+def explain(error: BaseException, launch: SimulatedLaunch) -> End:
     """Return the end of the launch that `error` stopped."""
-    frames = [
-        t for t in _walk_traceback(error.__traceback__) if _get_code(t) in scene.codes
-    ]
+    frames = _list_frames(error, launch)
     number = frames[0].tb_frame.f_locals.get(".lin") if frames else None
     if isinstance(error, Stop) and error.thread is not None:
         number = error.thread
-    thread = None if number is None else unflatten(number, scene.block)
+    thread = None if number is None else unflatten(number, launch.config.block)
     inner = frames[-1] if frames else None
-    stop = error if isinstance(error, Stop) else _find_index_error(error, inner, scene)
-    stop = stop or _find_inner_error(error, inner, scene)
-    traceback = _cut_traceback(frames)
+    stop = error if isinstance(error, Stop) else _find_index_error(error, inner, launch)
+    stop = stop or _find_inner_error(error, inner, launch)
     if isinstance(stop, TooLong):
-        stop = _describe_timeout(inner, scene)
-    if stop is None:
-        return End(None, scene.at, thread, traceback)
-    where = stop.place
-    if where is None and inner is not None:
-        variant = scene.codes[_get_code(inner)]
-        where = AccessPlace("", "", variant.file, inner.tb_lineno, 0)
-    return End(_make_finding(stop, where, thread, scene), scene.at, thread, traceback)
+        stop = _describe_timeout(inner, launch)
+    finding = _make_finding(stop, inner, thread, launch) if stop else None
+    return End(finding, thread, _cut_traceback(frames))
 
 
 def _make_finding(
-    stop: Stop, where: AccessPlace | None, thread: Index | None, scene: FaultyLaunch
+    stop: Stop,
+    inner: TracebackType | None,
+    thread: Index | None,
+    launch: SimulatedLaunch,
 ) -> Finding:
+    where = stop.place
+    if where is None and inner is not None:
+        variant = launch.program.codes[_get_code(inner)]
+        where = AccessPlace("", "", variant.file, inner.tb_lineno, 0)
     subject = "the launch"
-    if thread is not None and scene.at is not None:
-        subject = f"thread {write_index(thread, scene.block)}"
-        if scene.grid != (1, 1, 1):
-            subject += f" of block {write_index(scene.at, scene.grid)}"
-    text = stop.text
-    cure = ""
+    if thread is not None and launch.at is not None:
+        subject = f"thread {write_index(thread, launch.config.block)}"
+        if launch.config.grid != (1, 1, 1):
+            subject += f" of block {write_index(launch.at, launch.config.grid)}"
+    text, cure = stop.text, ""
     line = f" at line {where.line}" if where is not None else ""
-    if stop.kind == "bounds":  # if the launch determines the size, a guard is no cure
+    if stop.kind == "bounds":
         chained = where is not None and "][" in where.text
         shown = ("][" if chained else ", ").join(map(str, stop.index or ()))
-        cure = (
-            _guard(stop, where, scene)
-            if where is not None and stop.array not in scene.dynamic
-            else ""
-        )
         verb = VERBS.get(where.kind if where else "", "touches")
         what = f"{stop.array}[{shown}]" if stop.index is not None else stop.array
         text = f"{verb} {what}{line}: {stop.text}"
-        if stop.array in scene.dynamic:
+        # If the launch determines the array's size, a guard is no cure.
+        if any(e.dynamic and e.name == stop.array for e in launch.program.entities):
+            size = launch.config.shared
             text += (
-                f", since the launch gave {scene.shared} bytes of shared memory: "
-                f"[grid, block, stream, bytes]"
+                f", since the launch gave {size} bytes of shared memory: [grid, block, "
+                f"stream, bytes]"
             )
-    elif line:
-        text = f"{text} (line {where.line})" if where else text
+        elif where is not None:
+            cure = _guard(stop, where, launch)
+    elif where is not None:
+        text = f"{text} (line {where.line})"
+    place = (where.file, where.line, where.column) if where else ("", 0, 0)
     return Finding(
         stop.kind,
         f"{subject} {text}",
-        where.file if where else "",
-        where.line if where else 0,
-        where.column if where else 0,
-        block=scene.at,
+        *place,
+        block=launch.at,
         thread=thread,
         array=stop.array,
         index=stop.index,
@@ -131,44 +112,39 @@ def _make_finding(
     )
 
 
-def _guard(stop: Stop, where: AccessPlace, scene: FaultyLaunch) -> str:
+def _guard(stop: Stop, where: AccessPlace, launch: SimulatedLaunch) -> str:
     """Return the cure for an access outside its array; "" if there is none."""
     try:
-        node: ast.AST = ast.parse(where.text, mode="eval").body
+        _, parts = split_chain(ast.parse(where.text, mode="eval").body)
     except SyntaxError:
         return ""
-    parts: list[str] = []
-    while isinstance(node, ast.Subscript):
-        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        parts = [ast.unparse(part) for part in inner] + parts
-        node = node.value
-    own = [one for one in scene.sources if one.file == where.file]
+    own = [one for one in launch.program.sources if one.file == where.file]
     lines = "\n".join(
         one.line(n) for one in own for n in range(one.first, where.line + 1)
     )
-    return cures.guard(stop.array or "", parts, stop.index or (), lines, "if {}:")
+    texts = [ast.unparse(part) for part in parts]
+    return cures.guard(stop.array or "", texts, stop.index or (), lines, "if {}:")
 
 
 # ---- accesses that NumPy or the log refused ----------------------------------------
 
 
 def _find_index_error(
-    error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
+    error: BaseException, inner: TracebackType | None, launch: SimulatedLaunch
 ) -> Stop | None:
     """Return the Stop for an error at an access; None for other errors."""
     kinds = (IndexError, OverflowError, TypeError)
     if inner is None or not isinstance(error, kinds) or inner.tb_next is not None:
         return None
-    variant = scene.codes[_get_code(inner)]
+    variant = launch.program.codes[_get_code(inner)]
     place = variant.places.get(_find_place(inner))
     if place is None:
         return None
     if place.entity is None or not place.index:
-        if not isinstance(error, IndexError):
-            return None
-        return Stop("bounds", str(error), place, place.text, None)
+        is_index = isinstance(error, IndexError)
+        return Stop("bounds", str(error), place, place.text) if is_index else None
     values = _list_values(place, inner.tb_frame)
-    raw = scene.raws.get(place.entity.number)
+    raw = launch.raws.get(place.entity.number)
     if place.entity.origin == "local":
         raw = getattr(inner.tb_frame.f_locals.get(place.entity.name), "raw", None)
     if raw is None or len(values) != raw.ndim:
@@ -180,37 +156,30 @@ def _find_index_error(
 
 
 def _find_inner_error(
-    error: BaseException, inner: TracebackType | None, scene: FaultyLaunch
+    error: BaseException, inner: TracebackType | None, launch: SimulatedLaunch
 ) -> Stop | None:
     """Return the Stop for NumPy's errors and a kernel's TypeErrors; None for others."""
     kinds = (IndexError, ValueError, MemoryError)
     of_numpy = type(error).__module__.startswith("numpy")
     if inner is None:
         return None
-    is_pythons_text = (
-        isinstance(error, TypeError)
-        and inner.tb_next is None
-        and improve_error(error, scene) is error
-    )
-    if not (of_numpy or isinstance(error, kinds) or is_pythons_text):
+    reported = of_numpy or isinstance(error, kinds)
+    if isinstance(error, TypeError) and inner.tb_next is None and not reported:
+        reported = improve_error(error, launch) is error  # the text is Python's own
+    if not reported:
         return None
     return Stop("exception", f"ends with {type(error).__name__}: {error}")
 
 
 def _list_values(place: AccessPlace, frame: FrameType) -> list[int]:
-    values = []
-    for part in place.index:
-        value = part if isinstance(part, int) else frame.f_locals.get(part)
-        if isinstance(value, (int, np.integer)):
-            values.append(int(value))
-    return values
+    parts = place.index
+    values = [p if isinstance(p, int) else frame.f_locals.get(p) for p in parts]
+    return [int(value) for value in values if isinstance(value, (int, np.integer))]
 
 
-def improve_error(error: BaseException, scene: FaultyLaunch) -> BaseException:
+def improve_error(error: BaseException, launch: SimulatedLaunch) -> BaseException:
     """Reword Python's errors whose original text does not fit a kernel."""
-    chain = [
-        t for t in _walk_traceback(error.__traceback__) if _get_code(t) in scene.codes
-    ]
+    chain = _list_frames(error, launch)
     if not chain:
         return error
     if isinstance(error, NameError) and (name := language.without_cuda(error.name)):
@@ -219,11 +188,10 @@ def improve_error(error: BaseException, scene: FaultyLaunch) -> BaseException:
         return renamed
     if not isinstance(error, (TypeError, AttributeError)) or chain[-1].tb_next:
         return error
-    variant = scene.codes[_get_code(chain[-1])]
+    variant = launch.program.codes[_get_code(chain[-1])]
     place = variant.places.get(_find_place(chain[-1]))
-    text = _explain_index(str(error), place) or _explain_number(
-        error, chain[-1].tb_frame
-    )
+    frame = chain[-1].tb_frame
+    text = _explain_index(str(error), place) or _explain_number(error, frame)
     if not text and "'float' object cannot be interpreted as an integer" in str(error):
         text = f"expected a whole number, not a float{HALF}"
     return type(error)(text) if text else error
@@ -257,8 +225,8 @@ def _explain_number(error: TypeError | AttributeError, frame: FrameType) -> str:
 # ---- time ----------------------------------------------------------------------
 
 
-def _describe_timeout(inner: TracebackType | None, scene: FaultyLaunch) -> Stop:
-    text = f"is in a block that ran for longer than {scene.timeout:g} s"
+def _describe_timeout(inner: TracebackType | None, launch: SimulatedLaunch) -> Stop:
+    text = f"is in a block that ran for longer than {launch.timeout:g} s"
     if inner is not None:
         turns = [
             value
@@ -281,6 +249,12 @@ def _walk_traceback(traceback: TracebackType | None) -> list[TracebackType]:
         entries.append(traceback)
         traceback = traceback.tb_next
     return entries
+
+
+def _list_frames(error: BaseException, launch: SimulatedLaunch) -> list[TracebackType]:
+    """Return the frames of the kernel and its helpers, the innermost one last."""
+    frames = _walk_traceback(error.__traceback__)
+    return [one for one in frames if _get_code(one) in launch.program.codes]
 
 
 def _get_code(traceback: TracebackType) -> CodeType:

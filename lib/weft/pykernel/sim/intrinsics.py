@@ -8,17 +8,17 @@ from __future__ import annotations
 import ast
 import functools
 import math
-from collections.abc import Callable
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import language
-from ..language import FunctionSource, with_constants
+from ..language import FunctionSource
+from ..trees import with_constants
 from . import names
 from .record import ATOMIC, FENCE
-from .syntax import add, load, make_constant, make_product, make_refusal
+from .syntax import add, load, make_constant, make_product, make_refusal, tuple_of
 from .warp import FULL, WARP
 
 if TYPE_CHECKING:
@@ -35,36 +35,29 @@ def parse_declaration(
 
     node: the call of cuda.<path>, shared.array or local.array.
     """
-    name = function.__name__
+    refuse = functools.partial(make_refusal, source, node, function.__name__)
     args = dict(zip(("shape", "dtype"), node.args))
     args |= {k.arg: k.value for k in node.keywords if k.arg}
     if set(args) != {"shape", "dtype"}:
-        raise make_refusal(source, node, name, f"cuda.{path} takes a shape and a type")
+        raise refuse(f"cuda.{path} takes a shape and a type")
     evaluate = functools.partial(_evaluate_constant, function, source)
     shape = evaluate(args["shape"], f"the shape of cuda.{path}")
     dtype = evaluate(args["dtype"], f"the type of cuda.{path}")
     sides = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     valid = all(isinstance(s, (int, np.integer)) and s >= 0 for s in sides)
     if not valid or (0 in sides and (sides != (0,) or path == "local.array")):
-        raise make_refusal(
-            source, node, name, f"cuda.{path} cannot have shape {shape!r}"
-        )
+        raise refuse(f"cuda.{path} cannot have shape {shape!r}")
     try:
         kind = np.dtype(getattr(dtype, "name", dtype))
     except TypeError:
         kind = None
     if kind is None or kind.hasobject or kind.kind not in "biufcV":
-        raise make_refusal(
-            source, node, name, f"cuda.{path} cannot have elements of type {dtype!r}"
-        )
+        raise refuse(f"cuda.{path} cannot have elements of type {dtype!r}")
     sides = tuple(int(s) for s in sides)
     size = math.prod(sides) * kind.itemsize
     if path == "local.array" and size > MAX_LOCAL:
-        raise make_refusal(
-            *(source, node, name),
-            f"cuda.local.array of {size} bytes: a thread has at most {MAX_LOCAL} "
-            f"(512 KB)",
-        )
+        limit = f"a thread has at most {MAX_LOCAL} (512 KB)"
+        raise refuse(f"cuda.local.array of {size} bytes: {limit}")
     return sides, kind
 
 
@@ -72,24 +65,21 @@ def _evaluate_constant(
     function: FunctionType, source: FunctionSource, node: ast.expr, what: str
 ) -> Any:
     """Evaluate an expression before the launch; `what` names it in errors."""
-    name = function.__name__
     free = zip(function.__code__.co_freevars, function.__closure__ or ())
     scope = {k: cell.cell_contents for k, cell in free}
     node = with_constants(node, source.tree)
+    refuse = functools.partial(make_refusal, source, node, function.__name__)
     used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     if unknown := used & names.locals_of(source.tree):
-        raise make_refusal(
-            source,
-            node,
-            name,
+        raise refuse(
             f"{what} must be known before the launch, and {min(unknown)} is not: use "
-            f"a constant (or shape 0 and the launch's fourth number)",
+            f"a constant (or shape 0 and the launch's fourth number)"
         )
     compiled = compile(ast.Expression(node), "<constant>", "eval")
     try:
         return eval(compiled, function.__globals__, scope)
     except Exception as error:
-        raise make_refusal(source, node, name, str(error)) from None
+        raise refuse(str(error)) from None
 
 
 _VECTORS = {"threadIdx": "t", "blockIdx": "b", "blockDim": "n", "gridDim": "g"}
@@ -103,7 +93,7 @@ EXCHANGES = {
     **{"all_sync": 2, "any_sync": 2, "eq_sync": 2, "ballot_sync": 2},
     **{"match_any_sync": 2, "match_all_sync": 2},
 }
-WAITING = {"syncthreads", "syncwarp", "activemask", *BARRIERS, *EXCHANGES}
+WAITING = {"syncthreads": 0, "syncwarp": 1, "activemask": 0, **BARRIERS, **EXCHANGES}
 FENCES = {"threadfence": True, "threadfence_system": True, "threadfence_block": False}
 NUMBERS = {"popc": 1, "clz": 1, "ffs": 1, "brev": 1, "fma": 3, "cbrt": 1, "selp": 3}
 ATOMICS = {
@@ -123,20 +113,14 @@ def rewrite_attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
     if path == "warpsize":
         return make_constant(WARP)
     if path in _VECTORS:
-        axes = [_rewrite_value(rewriter, f"{path}.{a}") for a in "xyz"]
-        return ast.Call(rewriter.own(".Dim3"), axes, [])
+        axes = [rewrite_attribute(rewriter, f"{path}.{a}") for a in "xyz"]
+        return rewriter.call(".Dim3", *axes)
     return None
 
 
 def rewrite_call(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
     """Return the replacement for a call of the language; refuse unknown calls."""
-    for form in (
-        _rewrite_grid,
-        _rewrite_memory,
-        _rewrite_wait,
-        _rewrite_atomic,
-        _rewrite_plain,
-    ):
+    for form in _FORMS:
         result = form(rewriter, path, node)
         if result is not None:
             return result
@@ -144,12 +128,6 @@ def rewrite_call(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
     if rewrite_attribute(rewriter, path) is not None:
         what, hint = f"cuda.{path} is not a function", "leave out its parentheses"
     return rewriter.refuse(node, f"{what} ({hint})")
-
-
-def _rewrite_value(rewriter: Rewriter, path: str) -> ast.expr:
-    expression = rewrite_attribute(rewriter, path)
-    assert expression is not None
-    return expression
 
 
 def _bind_arguments(
@@ -171,36 +149,26 @@ def _rewrite_grid(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | N
     number = node.args[0] if len(node.args) == 1 else None
     if not isinstance(number, ast.Constant) or number.value not in (1, 2, 3):
         rewriter.refuse(node, f"cuda.{path} takes the number 1, 2 or 3")
-    form: Callable[[Rewriter, str], ast.expr]
-    form = _rewrite_index if path == "grid" else _rewrite_extent
-    axes = [form(rewriter, axis) for axis in "xyz"[: number.value]]
-    return axes[0] if len(axes) == 1 else ast.Tuple(axes, ast.Load())
-
-
-def _rewrite_index(rewriter: Rewriter, axis: str) -> ast.expr:
-    block = make_product(rewriter.own(f".b{axis}"), rewriter.own(f".n{axis}"))
-    return add(block, load(f".t{axis}"))
-
-
-def _rewrite_extent(rewriter: Rewriter, axis: str) -> ast.expr:
-    return make_product(rewriter.own(f".g{axis}"), rewriter.own(f".n{axis}"))
+    kind, axes = "b" if path == "grid" else "g", []
+    for axis in "xyz"[: number.value]:
+        value = make_product(rewriter.own(f".{kind}{axis}"), rewriter.own(f".n{axis}"))
+        axes.append(add(value, load(f".t{axis}")) if path == "grid" else value)
+    return tuple_of(axes)
 
 
 def _rewrite_memory(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
     if path == "const.array_like":
         entity = rewriter.entity(node.args[0]) if len(node.args) == 1 else None
         if entity is None:
-            rewriter.refuse(
-                node, "cuda.const.array_like takes the name of a global NumPy array"
-            )
+            what = "cuda.const.array_like takes the name of a global NumPy array"
+            rewriter.refuse(node, what)
         return rewriter.visit(node.args[0])
     if path not in ("shared.array", "local.array"):
         return None
     entity = rewriter.program.memory(rewriter.variant, node)
     if entity.origin == "local":
-        return ast.Call(rewriter.own(f".new{entity.number}"), [], [])
-    kind = "v" if rewriter.checks else "r"
-    return rewriter.own(f".{kind}{entity.number}")
+        return rewriter.call(f".new{entity.number}")
+    return rewriter.array(entity)
 
 
 def _rewrite_wait(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
@@ -211,19 +179,10 @@ def _rewrite_wait(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | N
         _bind_arguments(rewriter, path, node, 0)
         return ast.Yield(place)
     if path == "syncwarp" and not node.args:
-        args = [make_constant(FULL), make_constant(None), make_constant(None)]
-    elif path == "syncwarp":
-        args = [
-            *_bind_arguments(rewriter, path, node, 1),
-            make_constant(None),
-            make_constant(None),
-        ]
-    elif path == "activemask":
-        args = [*_bind_arguments(rewriter, path, node, 0), *[make_constant(None)] * 3]
-    elif path in BARRIERS:
-        args = _bind_arguments(rewriter, path, node, 1)
+        args = [make_constant(FULL)]
     else:
-        args = _bind_arguments(rewriter, path, node, EXCHANGES[path])
+        args = _bind_arguments(rewriter, path, node, WAITING[path])
+    if path not in BARRIERS:
         args += [make_constant(None)] * (3 - len(args))
     return ast.Yield(ast.Tuple([make_constant(path), place, *args], ast.Load()))
 
@@ -236,19 +195,12 @@ def _rewrite_atomic(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr |
     if name == "compare_and_swap":
         name, args = "cas", [args[0], make_constant(0), args[1], args[2]]
     place = rewriter.place(ATOMIC, node)
-    place.text = ast.unparse(node) if name == "cas" else _write_element(node)
+    element = ast.Subscript(*node.args[:2], ast.Load())
+    place.text = ast.unparse(node if name == "cas" else element)
     number = rewriter.number_of(place)
-    function = rewriter.own(".atomic" if rewriter.checks else ".atomic_plain")
-    values = args[2:] if len(args) == 4 else [*args[2:], make_constant(None)]
-    return ast.Call(function, [make_constant(name), *args[:2], *values, number], [])
-
-
-def _write_element(node: ast.Call) -> str:
-    array, index = node.args[:2]
-    inner = ast.unparse(index)
-    if isinstance(index, ast.Tuple):
-        inner = inner[1:-1]
-    return f"{ast.unparse(array)}[{inner}]"
+    function = ".atomic" if rewriter.checks else ".atomic_plain"
+    args += [make_constant(None)] * (4 - len(args))
+    return rewriter.call(function, make_constant(name), *args, number)
 
 
 def _rewrite_plain(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | None:
@@ -257,15 +209,18 @@ def _rewrite_plain(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr | 
         if not (FENCES[path] and rewriter.checks):
             return make_constant(None)
         site = rewriter.site(FENCE, node)
-        return ast.Call(rewriter.own(".log"), [make_constant(site.number)], [])
+        return rewriter.call(".log", make_constant(site.number))
     if path == "nanosleep":
         (ns,) = _bind_arguments(rewriter, path, node, 1)
         return ast.IfExp(ns, make_constant(None), make_constant(None))
     if path == "lanemask_lt":
-        lane = _rewrite_value(rewriter, "laneid")
+        lane = rewrite_attribute(rewriter, "laneid")
         bit = ast.BinOp(make_constant(1), ast.LShift(), lane)
         return ast.BinOp(bit, ast.Sub(), make_constant(1))
     if path in NUMBERS:
         args = _bind_arguments(rewriter, path, node, NUMBERS[path])
-        return ast.Call(rewriter.own(f".{path}"), args, [])
+        return rewriter.call(f".{path}", *args)
     return None
+
+
+_FORMS = _rewrite_grid, _rewrite_memory, _rewrite_wait, _rewrite_atomic, _rewrite_plain

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -98,9 +99,9 @@ class Judge:
         self._orders.clear()
         batch = complete = Batch(self.layout, waiting)
         full = [one for one in waiting if not isinstance(one, Rest)]
-        if len(full) < len(waiting):
-            complete = Batch(self.layout, full) if full else None
-        if complete is not None:
+        if full:
+            if len(full) < len(waiting):
+                complete = Batch(self.layout, full)
             self.sums.add(complete)
             for offence in in_block(complete):
                 self._add(self._race(complete, offence))
@@ -135,12 +136,10 @@ class Judge:
         line, other_line = (site.line for site in sites)
         beginning = f"{self._where(batch, one)}{a} "
         if offence.conflict:
-            values = [batch.value(row) for row in (one, other)]
-            shown = [f"{v[0]} to " if v else "" for v in values]
-            name = "it" if shown[1] else what
             text = (
-                f"{beginning}writes {shown[0]}{what} at line {line} and {b} writes "
-                f"{shown[1]}{name} at line {other_line}: which of them stays is chance"
+                f"{beginning}writes {batch.value(one)} to {what} at line {line} and "
+                f"{b} writes {batch.value(other)} to it at line {other_line}: which of "
+                f"them stays is chance"
             )
         else:
             verbs = [VERBS[int(batch.kind[row])] for row in (one, other)]
@@ -156,32 +155,25 @@ class Judge:
                 " (both are in one warp: running in step may hide it, but nothing "
                 "promises that order)"
             )
-        kind = "conflict" if offence.conflict else "race"
-        finding = self._finding(
-            batch, kind, text, one, int(batch.thread[other]), sites[1]
-        )
-        if kind == "race":
-            pattern = _describe_pattern(*sites, self._order(batch, one, other) > 0)
-            return dataclasses.replace(
-                finding, pattern=pattern, turns=turns, one_warp=bool(one_warp)
-            )
-        return finding
+        other_thread = unflatten(int(batch.thread[other]), self.block)
+        facts: dict[str, Any] = {"other": other_thread, "other_line": other_line}
+        if offence.conflict:
+            return self._finding(batch, "conflict", text, one, **facts)
+        facts["pattern"] = _describe_pattern(*sites, self._order(batch, one, other) > 0)
+        facts |= {"turns": turns, "one_warp": bool(one_warp)}
+        return self._finding(batch, "race", text, one, **facts)
 
     def _turns(self, batch: Batch, row: int, one: Site, other: Site) -> Turns | None:
         """Return the loop turns of a race's two accesses; None if they are unknown."""
         interval = batch.intervals[int(batch.part[row])]
         numbers = interval.left[: interval.number]
-        if one.file != other.file or len(numbers) < interval.number or -1 in numbers:
+        if len(numbers) < interval.number or -1 in numbers:
             return None  # the block's path is unknown
         passed = [self.places[number] for number in numbers]
-        if any(place.file != one.file for place in passed):
+        if any(place.file != one.file for place in (other, *passed)):
             return None
-        loops = [
-            loop
-            for source in self.sources
-            if source.file == one.file
-            for loop in find_python_loops(source.tree)
-        ]
+        trees = [source.tree for source in self.sources if source.file == one.file]
+        loops = [loop for tree in trees for loop in find_python_loops(tree)]
         barriers = Barriers.of([place.line for place in passed])
         return find_turns(loops, barriers, one.line, other.line)
 
@@ -229,9 +221,9 @@ class Judge:
             f"{site.line}, which {nobody.get(space, 'nobody')} "
             f"{'written' if space == LOCAL else 'has written'} before"
         )
-        finding = self._finding(batch, "uninitialised", text, row)
         waited = space == SHARED and batch.intervals[int(batch.part[row])].number
-        return dataclasses.replace(finding, cure=cures.SOME_ONLY if waited else "")
+        cure = cures.SOME_ONLY if waited else ""
+        return self._finding(batch, "uninitialised", text, row, cure=cure)
 
     def _between(self, batch: Batch, met: Meeting) -> Finding:
         """Describe a race between blocks, from its read or its earlier line."""
@@ -263,29 +255,17 @@ class Judge:
         return f"block {write_index(block, self.grid)} {VERBS[kind]}"
 
     def _finding(
-        self,
-        batch: Batch,
-        kind: str,
-        text: str,
-        row: int,
-        other: int | None = None,
-        second: Site | None = None,
+        self, batch: Batch, kind: str, text: str, row: int, **facts: Any
     ) -> Finding:
         number = int(batch.site[row])
         site = self.sites[number]
-        block = self._block(int(batch.blocks[batch.part[row]]))
         return Finding(
-            kind=kind,
-            text=text,
-            file=site.file,
-            line=site.line,
-            column=site.column,
-            block=block,
+            *(kind, text, site.file, site.line, site.column),
+            block=self._block(int(batch.blocks[batch.part[row]])),
             thread=unflatten(int(batch.thread[row]), self.block),
-            other=None if other is None else unflatten(other, self.block),
             array=self.layout.arrays[site.array].name,
             index=self.layout.index(number, int(batch.element[row])),
-            other_line=second.line if second else 0,
+            **facts,
         )
 
     def _where(self, batch: Batch, row: int) -> str:

@@ -7,6 +7,7 @@ arguments. SimulatedLaunch then runs the blocks and reports the result.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
@@ -23,7 +24,7 @@ from . import faults, memory, warp
 from .judge import Judge
 from .log import Log, Spread, site_of
 from .memory import CASTS, Accesses, ArrayView
-from .names import ANY, POSITIVE, WHOLE, list_rebound
+from .names import kind_of, list_rebound
 from .numbers import NUMBERS, math_function
 from .plain_loops import LoopShapes
 from .program import RewrittenKernel
@@ -36,18 +37,17 @@ def bind_arguments(
     kernel: PythonKernel, args: Sequence[Any]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return a key that selects the program, and each parameter's Entity or kind."""
-    key, bound, number = [], [], 0
+    key: list[Any] = []
+    bound: list[Any] = []
+    numbers = itertools.count()
     for name, value in zip(kernel.parameters, args):
         if isinstance(value, np.ndarray):
-            key.append((value.ndim, value.dtype))
-            bound.append(Entity(number, name, "parameter", value.ndim, value.dtype))
-            number += 1
-            continue
-        kind = ANY
-        if type(value) is int:
-            kind = POSITIVE if value >= 0 else WHOLE
-        key.append(kind)
-        bound.append(kind)
+            kind = value.ndim, value.dtype
+            key.append(kind)
+            bound.append(Entity(next(numbers), name, "parameter", *kind))
+        else:
+            key.append(kind_of(value))
+            bound.append(key[-1])
     return tuple(key), tuple(bound)
 
 
@@ -56,19 +56,13 @@ def order_threads(
 ) -> Iterator[tuple[int, list[Any]]]:
     """Yield each block and its threads as (x, y, z, number), in running order."""
     (nx, ny, nz), (gx, gy, gz) = config.block, config.grid
-    threads = [
-        (x, y, z, (z * ny + y) * nx + x)
-        for z in range(nz)
-        for y in range(ny)
-        for x in range(nx)
-    ]
+    indices = itertools.product(range(nz), range(ny), range(nx))
+    threads = [(x, y, z, number) for number, (z, y, x) in enumerate(indices)]
     count = gx * gy * gz
-    if order == "forward":
-        for block in range(count):
-            yield block, threads
-    elif order == "reverse":
-        threads.reverse()
-        for block in reversed(range(count)):
+    if order in ("forward", "reverse"):
+        step = 1 if order == "forward" else -1
+        threads = threads[::step]
+        for block in range(count)[::step]:
             yield block, threads
     else:
         rng = np.random.default_rng(0 if order == "shuffled" else int(order))
@@ -81,13 +75,8 @@ def number_memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
 
     Only arrays that overlap others have a numbered memory; other arrays have (-1, 0).
     """
-    bounds = sorted(
-        (
-            (*np.lib.array_utils.byte_bounds(a), i)
-            for i, a in enumerate(arrays)
-            if a.size
-        ),
-    )
+    indices = [i for i, array in enumerate(arrays) if array.size]
+    bounds = sorted((*np.lib.array_utils.byte_bounds(arrays[i]), i) for i in indices)
     memories = {id(a): (-1, 0) for a in arrays}
     groups: list[list[tuple[int, int, int]]] = []
     end = -1
@@ -152,10 +141,8 @@ class SimulatedLaunch:
         checks = self.program.checks
         values = []
         shared = number_memories([a for a in args if isinstance(a, np.ndarray)])
-        names = iter(self.kernel.parameters)
         entities = iter([e for e in self.program.entities if e.origin == "parameter"])
-        for value in args:
-            name = next(names)
+        for name, value in zip(self.kernel.parameters, args):
             if not isinstance(value, np.ndarray):
                 values.append(value)
                 continue
@@ -233,12 +220,13 @@ class SimulatedLaunch:
         memory.poison(pattern)
         self._register(entity, entity.name, LOCAL, pattern, False)
         number = self.numbers[entity.number]
-        if self.program.checks:
-            create: Callable[[], Any]
-            create = lambda: ArrayView(pattern.copy(), number, entity.name)  # noqa: E731
-        else:
-            create = pattern.copy
-        self.env[f".new{entity.number}"] = create
+
+        def create() -> ArrayView:
+            return ArrayView(pattern.copy(), number, entity.name)
+
+        self.env[f".new{entity.number}"] = (
+            create if self.program.checks else pattern.copy
+        )
 
     # ---- names of the rewritten code ----
 
@@ -309,17 +297,19 @@ class SimulatedLaunch:
 
     def run(self, order: str | int) -> None:
         """Run every block; propagate exceptions in threads."""
+        schedule = run_block if self.program.general else run_barriers
+        if not self.program.variants[0].yields:
+            schedule = run_plain
         with np.errstate(all="ignore"), Watchdog(self.timeout) as watch:
             for block, threads in order_threads(self.config, order):
                 watch.begin()
                 self.at_end.clear()
                 self.left.clear()
                 self.at = unflatten(block, self.config.grid)
-                for raw in self._list_blank():
-                    memory.poison(raw)
-                body = self._build_body()
-                schedule = self._choose_schedule()
-                schedule(self, block, body, self.args, threads)
+                for entity in self.program.entities:
+                    if entity.origin == "shared":  # uninitialised as a block begins
+                        memory.poison(self.raws[entity.number])
+                schedule(self, block, self._build_body(), self.args, threads)
             self.at = None
             self.judge()
 
@@ -327,34 +317,22 @@ class SimulatedLaunch:
         """Release the arrays, which a reference cycle through `env` keeps alive."""
         self.env.clear()
 
-    def _list_blank(self) -> list[np.ndarray]:
-        """Return the arrays that are uninitialised when a block begins."""
-        entities = self.program.entities
-        return [self.raws[e.number] for e in entities if e.origin == "shared"]
-
-    def _choose_schedule(self) -> Callable:
-        if not self.program.variants[0].yields:
-            return run_plain
-        return run_block if self.program.general else run_barriers
-
     def _build_body(self) -> Callable:
         """Return the kernel as a function, for the block that begins."""
         assert self.at is not None
         self.env[".bx"], self.env[".by"], self.env[".bz"] = self.at
         for variant in reversed(self.program.callers_first):
             function = variant.function
-            scope = _make_scope(function, self.env)
-            body = FunctionType(variant.maker, function.__globals__)(
-                *[scope(name) for name in variant.uses]
-            )
-            self.env[f".h{variant.number}"] = body
+            cells = zip(function.__code__.co_freevars, function.__closure__ or ())
+            scope = self.env | {name: cell.cell_contents for name, cell in cells}
+            make = FunctionType(variant.maker, function.__globals__)
+            self.env[f".h{variant.number}"] = make(*[scope[n] for n in variant.uses])
         return self.env[".h0"]
 
-    def ended(self, block: int, number: int, warps: bool, barrier: int = -1) -> None:
-        """End an interval of a block.
-
-        barrier: number of the place at which the block waits.
-        """
+    def end_interval(
+        self, block: int, number: int, warps: bool, barrier: int = -1
+    ) -> None:
+        """End an interval of a block, at the barrier whose place has this number."""
         if self.log is None:
             return
         self.log.end(block, number, warps, barrier)
@@ -381,26 +359,21 @@ class SimulatedLaunch:
         are not missing.
         """
         self.left.clear()
-        if (waiting and self.at_end) or len(set(waiting.values())) > 1:
-            self.uneven(block, waiting, sorted(self.at_end))
-
-    def uneven(self, block: int, waiting: dict[int, int], gone: Sequence[int]) -> None:
-        """Report that some threads wait at a barrier and others do not."""
-        if not self.program.checks:
-            return
         by_place: dict[int, list[int]] = {}
         for number, place in waiting.items():
             by_place.setdefault(place, []).append(number)
-        key = (tuple(sorted(by_place)), bool(gone))
-        known = self.findings.get(key)
-        if known is None:
-            grid, threads = self.config.grid, self.config.block
+        gone = sorted(self.at_end)
+        if self.program.checks and ((waiting and gone) or len(by_place) > 1):
             finding = warp.make_barrier_finding(
-                self.places, by_place, gone, block, grid, threads
+                self.places, by_place, gone, block, self.config.grid, self.config.block
             )
-        else:
-            finding = dataclasses.replace(known, count=known.count + 1)
-        self.findings[key] = finding
+            self._add((tuple(sorted(by_place)), bool(gone)), finding)
+
+    def _add(self, key: Any, finding: Finding) -> None:
+        """Keep one finding for each key, the first, and count repetitions."""
+        known = self.findings.setdefault(key, finding)
+        if known is not finding:
+            self.findings[key] = dataclasses.replace(known, count=known.count + 1)
 
     def meet(
         self, block: int, waits: dict[int, tuple], sources: dict[int, int], size: int
@@ -415,17 +388,12 @@ class SimulatedLaunch:
             return
         _, place, mask, *_ = next(iter(waits.values()))
         call = warp.Call(list(waits), mask, sources, self.at_end, size)
-        absence = warp.describe_absent(call)
-        if absence is None:
-            return
-        key = "absent-lane", place
-        if known := self.findings.get(key):
-            self.findings[key] = dataclasses.replace(known, count=known.count + 1)
-            return
-        grid, threads = self.config.grid, self.config.block
-        self.findings[key] = warp.make_finding(
-            self.places[place], *absence, unflatten(block, grid), grid, threads
-        )
+        if absence := warp.describe_absent(call):
+            grid, threads = self.config.grid, self.config.block
+            finding = warp.make_finding(
+                self.places[place], *absence, unflatten(block, grid), grid, threads
+            )
+            self._add(("absent-lane", place), finding)
 
     def report(self, seconds: float) -> Report:
         """Return the report of the launch so far."""
@@ -434,59 +402,28 @@ class SimulatedLaunch:
             judge_findings, counters = self._judge.finish()
             findings += judge_findings
         return Report(
-            self.kernel.name,
-            self.config.grid,
-            self.config.block,
-            findings,
-            counters,
-            self.trace,
-            seconds,
-            self.program.sources,
+            *(self.kernel.name, self.config.grid, self.config.block, findings),
+            *(counters, self.trace, seconds, self.program.sources),
         )
 
     def fail(self, error: BaseException, seconds: float) -> BaseException:
         """Return the exception that explains the end of the launch, with a .report."""
-        scene = faults.FaultyLaunch(
-            self.kernel.name,
-            self.config.grid,
-            self.config.block,
-            self.program.codes,
-            self.raws,
-            self.at,
-            self.timeout,
-            self.config.shared,
-            {e.name for e in self.program.entities if e.dynamic},
-            self.program.sources,
-        )
-        end = faults.explain(error, scene)
+        end = faults.explain(error, self)
         if self.log is not None and self.at is not None:
-            block = linear_number(self.at, self.config.grid)
-            self.log.end_early(
-                block, isinstance(error, IndexError) and bool(end.finding)
-            )
+            refused = isinstance(error, IndexError) and end.finding is not None
+            self.log.end_early(linear_number(self.at, self.config.grid), refused)
             self.judge()
         report = self.report(seconds)
         if end.finding is None:
-            raised = faults.improve_error(error, scene)
-            if end.thread is not None and end.block is not None:
+            raised = faults.improve_error(error, self)
+            if end.thread is not None and self.at is not None:
                 raised.add_note(
                     f"in thread {write_index(end.thread, self.config.block)} of block "
-                    f"{write_index(end.block, self.config.grid)} of {self.kernel.name}"
+                    f"{write_index(self.at, self.config.grid)} of {self.kernel.name}"
                 )
-            raised.report = report  # type: ignore[attr-defined]
-            return faults.shorten_error(raised).with_traceback(end.frames)
-        report.findings.insert(0, end.finding)
-        name = self.kernel.name
-        fault = KernelFault(f"{name}: {end.finding.text}", name, end.block, end.thread)
-        fault.report = report  # type: ignore[attr-defined]
-        return faults.shorten_error(fault).with_traceback(end.frames)
-
-
-def _make_scope(function: FunctionType, env: dict[str, Any]) -> Callable[[str], Any]:
-    code = function.__code__
-    cells = dict(zip(code.co_freevars, function.__closure__ or ()))
-
-    def find(name: str) -> Any:
-        return cells[name].cell_contents if name in cells else env[name]
-
-    return find
+        else:
+            report.findings.insert(0, end.finding)
+            text = f"{self.kernel.name}: {end.finding.text}"
+            raised = KernelFault(text, self.kernel.name, self.at, end.thread)
+        raised.report = report  # type: ignore[attr-defined]
+        return faults.shorten_error(raised).with_traceback(end.frames)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,9 +82,8 @@ class MemoryLayout:
             members.setdefault(_space_key(number, array), []).append(array)
         for key, views in members.items():
             self._place(key, views)
-        if len(self.blank) < self.total:
-            pad = np.zeros(self.total - len(self.blank), bool)
-            self.blank = np.concatenate([self.blank, pad]) if len(self.blank) else pad
+        pad = np.zeros(self.total - len(self.blank), bool)
+        self.blank = np.concatenate([self.blank, pad])
         for memory in self.fresh[fresh:]:
             self.blank[memory.start : memory.start + memory.count] = True
         self._fill_columns()
@@ -111,21 +111,16 @@ class MemoryLayout:
 
     def _fill_columns(self) -> None:
         sites = self.sites
-        number = np.array([s.array for s in sites], np.int64)
-        owner = [
-            self.memories[_space_key(s.array, self.arrays[s.array])]
-            if s.array >= 0
-            else None
-            for s in sites
-        ]
         views = [self.arrays[s.array] if s.array >= 0 else None for s in sites]
-        self.array = number
+        owner = [
+            v and self.memories[_space_key(s.array, v)] for s, v in zip(sites, views)
+        ]
+        self.array = np.array([s.array for s in sites], np.int64)
         self.kind = np.array([CODES[s.kind] for s in sites], np.int8)
         self.space = np.array([SPACES[v.space if v else ""] for v in views], np.int8)
         self.size = np.array([v.dtype.itemsize if v else 1 for v in views], np.int64)
         self.offset = np.array([v.offset if v else 0 for v in views], np.int64)
-        single = [v is not None and v.dtype == np.float32 for v in views]
-        self.single = np.array(single, bool)
+        self.single = np.array([bool(v) and v.dtype == np.float32 for v in views], bool)
         granule = np.array([m.granule if m else 1 for m in owner], np.int64)
         self.span = np.maximum(self.size // granule, 1)
         start = np.array([m.start if m else 0 for m in owner], np.int64)
@@ -135,9 +130,8 @@ class MemoryLayout:
         self.blankable = np.array([bool(m) and not m.written for m in owner], bool)
         # Memories with a site that writes.
         changed = {id(m) for m, k in zip(owner, self.kind) if m and k in _CHANGES}
-        contended = [m is not None and m.space != LOCAL for m in owner]
-        self.contended = np.array([id(m) in changed for m in owner], bool)
-        self.contended &= np.array(contended, bool)
+        contended = [id(m) in changed and m.space != LOCAL for m in owner]
+        self.contended = np.array(contended, bool)
         self.changing = self.contended & (self.space == SPACES[GLOBAL])
         low = min((m.start for m in self.fresh), default=0)
         self.blanks = low, max(1, self.total - low)
@@ -168,7 +162,6 @@ class Batch:
 
     def __init__(self, layout: MemoryLayout, intervals: list[Interval]) -> None:
         self.layout, self.intervals = layout, intervals
-        self._ranks: dict[int, np.ndarray] = {}
         self._numbers: np.ndarray | None = None
         self.lengths = np.array([len(i.thread) for i in intervals], np.int64)
         self.starts = np.concatenate([[0], np.cumsum(self.lengths)])
@@ -180,7 +173,11 @@ class Batch:
         self.element = _join_columns([i.element for i in intervals])
         self.phase = None
         if any(i.phase is not None for i in intervals):
-            self.phase = _join_columns([_split_phases(i) for i in intervals])
+            phases = [
+                np.zeros_like(i.thread) if i.phase is None else i.phase
+                for i in intervals
+            ]
+            self.phase = _join_columns(phases)
         self.kind = layout.kind[self.site]
         self.address = layout.start[self.site] + self.element * layout.span[self.site]
         if layout.local:
@@ -197,25 +194,20 @@ class Batch:
         step = np.arange(int(span.sum())) - np.repeat(first, span)
         return np.repeat(rows, span), np.repeat(address, span) + step
 
-    def value(self, row: int) -> tuple[object] | None:
-        """Return the value that a WRITE stored, in a tuple; None if it is unknown."""
+    def value(self, row: int) -> object:
+        """Return the value that a WRITE stored."""
         part = int(self.part[row])
-        values = self.intervals[part].values
-        if values is None:
-            return None
-        if part not in self._ranks:
-            start, end = self.starts[part], self.starts[part + 1]
-            self._ranks[part] = np.cumsum(self.kind[start:end] == CODES[WRITE]) - 1
-        return (values[int(self._ranks[part][row - self.starts[part]])],)
+        before = self.kind[self.starts[part] : row]
+        return self.intervals[part].values[np.count_nonzero(before == CODES[WRITE])]
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
-        """Return the values that WRITE rows stored, as float64; NaN if unknown.
+        """Return the values that WRITE rows stored, as float64.
 
         The values are for comparisons only: a stored NaN becomes STORED_NAN, and
         integers beyond 2^53 are rounded.
         """
         if self._numbers is None:
-            stored = [_number_values(i, self.layout) for i in self.intervals]
+            stored = [_number_values(i.values) for i in self.intervals]
             self._numbers = np.concatenate(stored)
             self._rank = np.cumsum(self.kind == CODES[WRITE]) - 1
         values = self._numbers[self._rank[rows]]
@@ -229,30 +221,23 @@ def count_bits(count: int) -> int:
     return max(1, int(count - 1).bit_length())
 
 
-def mark_heads(keys: np.ndarray) -> np.ndarray:
-    """Return the first row of each value in a sorted column of at least one row."""
+def mark_heads(keys: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    """Return the first row of each value in sorted columns of at least one row."""
     new = np.empty(len(keys), bool)
     new[:1] = True
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
+    for column in others:
+        new[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(new)
 
 
-def _split_phases(interval: Interval) -> np.ndarray:
-    if interval.phase is None:
-        return np.zeros(len(interval.thread), np.int64)
-    return interval.phase
-
-
-def _number_values(interval: Interval, layout: MemoryLayout) -> np.ndarray:
-    if interval.values is None:
-        writes = layout.kind[interval.site] == CODES[WRITE]
-        return np.full(int(writes.sum()), np.nan)
+def _number_values(stored: list[Any]) -> np.ndarray:
     try:
-        values = np.array(interval.values, np.float64)
+        values = np.array(stored, np.float64)
         values[np.isnan(values)] = STORED_NAN
         return values
     except (TypeError, ValueError, OverflowError):  # for example complex numbers
-        return np.array([float(hash(v)) for v in interval.values], np.float64)
+        return np.array([float(hash(value)) for value in stored], np.float64)
 
 
 def _join_columns(parts: list[np.ndarray]) -> np.ndarray:

@@ -15,6 +15,7 @@ alone. If it has no race, later intervals of the kind are reduced to the rows of
 from __future__ import annotations
 
 import bisect
+import itertools
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -77,11 +78,8 @@ class Piece:
 
     def __init__(self, columns: _Columns, before: _End, end: _End) -> None:
         self.columns, self.end = columns, end
-        self.first, self.turn, self._value = (
-            before.entries,
-            before.turns,
-            before.values,
-        )
+        self.first, self.turn = before.entries, before.turns
+        self._value = before.values
         self.size = end.entries - before.entries
 
     @property
@@ -135,10 +133,8 @@ class Log:
         site_number = self._of_place.get(key)
         if site_number is None:
             site_number = self._of_place[key] = len(self.sites)
-            if site_number >= plain_loops.HEADER:
-                raise OverflowError(
-                    f"more than {plain_loops.HEADER} places touch arrays"
-                )
+            if site_number >= HEADER:
+                raise OverflowError(f"more than {HEADER} places touch arrays")
             self.sites.append(site_of(place, number))
         return site_number
 
@@ -188,7 +184,7 @@ class Log:
             rows = np.cumsum(plain_loops.Table(self.shapes).lengths(packed, cut=True))
             packed = packed[: np.searchsorted(rows, KEPT)]
         packed = packed[:KEPT]  # since an endless loop logs too much
-        loop = np.flatnonzero(packed & (SITES - 1) == plain_loops.HEADER)[-1:]
+        loop = np.flatnonzero(packed & (SITES - 1) == HEADER)[-1:]
         if len(loop):
             shape = self.shapes[int(packed[loop[0]]) // SITES]
             if loop[0] + len(shape.steps) >= len(packed):
@@ -222,7 +218,7 @@ class Log:
         del self.entries[:], self.starts[:], self.threads[:], self.phases[:]
         self.values.clear()
         self.ends.clear()
-        rows = None
+        rows: Any = range(len(columns.packed) + 1)
         if self.shapes:
             table = plain_loops.Table(self.shapes)
             rows = np.cumsum(np.append(0, table.lengths(columns.packed)))
@@ -231,9 +227,7 @@ class Log:
         before = _End(0, 0, 0, 0, 0, False, -1)
         for end in ends:
             piece = Piece(columns, before, end)
-            size = piece.size
-            if rows is not None:
-                size = int(rows[end.entries] - rows[before.entries])
+            size = int(rows[end.entries] - rows[before.entries])
             before = end
             replacement = None
             if known and not end.warps and size >= PIECE and not self.spread:
@@ -296,9 +290,7 @@ class Log:
         rank[turns[np.sort(first)]] = np.arange(len(order_of))
         order = np.argsort(rank[interval.thread], kind="stable")
         writes = np.array([s.kind == WRITE for s in self.sites], bool)[interval.site]
-        values = interval.values
-        assert values is not None
-        place = np.cumsum(writes) - 1
+        place, values = np.cumsum(writes) - 1, interval.values
         interval.values = [values[i] for i in place[order[writes[order]]].tolist()]
         interval.thread, interval.site = interval.thread[order], interval.site[order]
         interval.element = interval.element[order]
@@ -347,12 +339,9 @@ class Kind:
         inside = site != HEADER
         array[inside] = layout.array[site[inside]]
         arrays = layout.arrays
+        touched = [number for number in np.unique(array).tolist() if number >= 0]
         moves = [
-            number
-            for number in np.unique(array).tolist()
-            if number >= 0
-            and arrays[number].space == GLOBAL
-            and arrays[number].memory < 0
+            n for n in touched if arrays[n].space == GLOBAL and arrays[n].memory < 0
         ]
         slot = np.zeros(len(arrays) + 1, np.int64)  # the last slot means "no array"
         slot[moves] = np.arange(len(moves)) + 1
@@ -449,18 +438,15 @@ class Repeats:
 
     def forget(self) -> None:
         """Set the kinds aside, since they do not cover new sites or arrays."""
-        self.past += [kind for _, kind in self._all()]
+        self.past += itertools.chain(*self.kinds.values())
         self.kinds, self.count, self._layout = {}, 0, self.layout.version
-
-    def _all(self) -> list[tuple[tuple[int, ...], Kind]]:
-        return [(key, kind) for key, alike in self.kinds.items() for kind in alike]
 
     def add_to(self, sums: SiteSums) -> None:
         """Add the costs of all pieces that were recognised."""
-        for kind in [*self.past, *(kind for _, kind in self._all())]:
+        self.forget()
+        for kind in self.past:
             if kind.times:
                 sums.more(kind.sums, kind.times)
-        self.forget()
         self.past = []
 
 

@@ -15,9 +15,8 @@ import numpy as np
 import torch
 
 from ...base.errors import ArgumentError
-from ..language import explain_unfit
+from ..language import explain_unfit, refuse_unfit
 from . import numbers
-from .log import Log
 from .numbers import cast
 from .record import SITES, AccessPlace
 from .watchdog import Stop
@@ -61,10 +60,8 @@ class ArrayView:
         return len(self.raw)
 
     def __iter__(self) -> Any:
-        raise TypeError(
-            f"a thread reads {self.name} by its indices: for i in range(len({self.name}"
-            f"))"
-        )
+        loop = f"for i in range(len({self.name}))"
+        raise TypeError(f"a thread reads {self.name} by its indices: {loop}")
 
     def __getitem__(self, index: Any) -> Any:
         """Return an element for a debugger's prompt, without logging the access."""
@@ -116,19 +113,6 @@ class ArrayView:
                 f"{self.name} has {self.ndim} dimensions, but the kernel uses "
                 f"{len(parts)} indices"
             )
-        if len(parts) < len(self.steps) or any(type(p) is slice for p in parts):
-            return self.part(parts, place)
-        element, key = self.start, []
-        for part, side, step in zip(parts, self.raw.shape, self.steps):
-            number = convert_index(part, self.name)
-            if not 0 <= number < side:
-                raise self.outside(parts, place)
-            element += number * step
-            key.append(number)
-        return tuple(key), element
-
-    def part(self, parts: tuple[Any, ...], place: Any) -> ArrayView:
-        """Return the view of rows, or of a slice."""
         start, steps, key = self.start, [], []
         for axis, (side, step) in enumerate(zip(self.raw.shape, self.steps)):
             part = parts[axis] if axis < len(parts) else slice(None)
@@ -143,9 +127,10 @@ class ArrayView:
                 raise self.outside(parts, place)
             start += number * step
             key.append(number)
-        return ArrayView(
-            self.raw[tuple(key)], self.array, self.name, start, tuple(steps)
-        )
+        if not steps:
+            return tuple(key), start
+        raw = self.raw[tuple(key)]
+        return ArrayView(raw, self.array, self.name, start, tuple(steps))
 
     def outside(self, parts: tuple[Any, ...], place: Any) -> Stop:
         """Return the Stop for a thread that is about to access a missing element."""
@@ -160,16 +145,11 @@ def convert_index(value: Any, name: str) -> int:
     try:
         return value.__index__() + 0
     except (AttributeError, TypeError):
-        raise TypeError(not_whole(value, name)) from None
-
-
-def not_whole(value: Any, name: str) -> str:
-    """Return the message about an index that is not an integer."""
-    hint = HALF if isinstance(value, (float, np.floating)) else ""
-    return (
-        f"an index of {name} is a whole number, not {value!r} of type "
-        f"{type(value).__name__}{hint}"
-    )
+        hint = HALF if isinstance(value, (float, np.floating)) else ""
+        raise TypeError(
+            f"an index of {name} is a whole number, not {value!r} of type "
+            f"{type(value).__name__}{hint}"
+        ) from None
 
 
 def has(name: str, shape: tuple[int, ...]) -> str:
@@ -181,12 +161,7 @@ def has(name: str, shape: tuple[int, ...]) -> str:
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the distance, in elements, between neighbours along each axis."""
-    steps: list[int] = []
-    size = 1
-    for side in reversed(shape):
-        steps.insert(0, size)
-        size *= side
-    return tuple(steps)
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def poison(raw: np.ndarray) -> None:
@@ -211,14 +186,12 @@ def convert_argument(
     """
     if isinstance(value, np.ndarray):
         return _check_array(kernel, name, value), _do_nothing
-    if isinstance(value, (bool, int, float, complex)):
+    if isinstance(value, (bool, int, float, complex, tuple)):
         return value, _do_nothing
     if isinstance(value, np.generic) and value.dtype.kind in "biufcV":
-        return _convert_number(value), _do_nothing
+        return value.item() if value.dtype.kind in "biu" else value, _do_nothing
     if isinstance(value, torch.Tensor):
         return _convert_tensor(kernel, name, value)
-    if isinstance(value, tuple):
-        return value, _do_nothing
     try:
         if hasattr(value, "__cuda_array_interface__"):
             return _convert_tensor(kernel, name, torch.as_tensor(value, device="cuda"))
@@ -233,21 +206,12 @@ def convert_argument(
     raise ArgumentError(f"{kernel}: {name} {explain_unfit(value, name)}")
 
 
-def _refuse(kernel: str, name: str, value: Any) -> None:
-    if why := explain_unfit(value, name):
-        raise ArgumentError(f"{kernel}: {name} {why}")
-
-
 def _do_nothing() -> None:
     pass
 
 
-def _convert_number(value: np.generic) -> Any:
-    return value.item() if value.dtype.kind in "biu" else value
-
-
 def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
-    _refuse(kernel, name, array)
+    refuse_unfit(kernel, name, array)
     plain = np.asarray(array)
     if plain.dtype.fields is not None:  # records have fields as attributes: x[i].re
         plain = plain.view(np.dtype((np.record, plain.dtype)))
@@ -257,7 +221,7 @@ def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
 def _convert_tensor(
     kernel: str, name: str, tensor: torch.Tensor
 ) -> tuple[np.ndarray, Callable[[], Any]]:
-    _refuse(kernel, name, tensor)
+    refuse_unfit(kernel, name, tensor)
     on_host = tensor if tensor.device.type == "cpu" else tensor.cpu()
     try:
         array = on_host.numpy()
@@ -268,10 +232,7 @@ def _convert_tensor(
     return array, functools.partial(tensor.copy_, on_host)
 
 
-CASTS = {
-    f".cast_{np.dtype(name).name}": cast(np.dtype(name))
-    for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
-}
+CASTS = {f".cast_{kind.__name__}": cast(np.dtype(kind)) for kind in numbers.TYPES}
 
 
 class Accesses:
@@ -282,7 +243,7 @@ class Accesses:
 
     def __init__(self, places: list[AccessPlace]) -> None:
         self.places = places
-        self.log: Log | None = None
+        self.log: Any = None
 
     def get(self, array: Any, index: Any, number: int) -> Any:
         """Return array[index], and log the read."""
@@ -293,9 +254,7 @@ class Accesses:
         access = array.find(index, place)
         if type(access) is ArrayView:
             return access
-        key, element = access
-        self._note(place, array, element)
-        return array.raw[key]
+        return array.raw[self._note(place, array, access)]
 
     def put(self, value: Any, array: Any, index: Any, number: int) -> None:
         """Store `value` in array[index], and log the write."""
@@ -310,11 +269,9 @@ class Accesses:
         access = array.find(index, place)
         if type(access) is ArrayView:
             raise TypeError(f"{array.name} is written element by element: {place.text}")
-        key, element = access
         if array.raw.dtype.kind in "iu":
             value = CASTS[f".cast_{array.raw.dtype.name}"](value)
-        assert self.log is not None
-        self._note(place, array, element)
+        key = self._note(place, array, access)
         self.log.values.append(value)
         array.raw[key] = value
 
@@ -329,9 +286,7 @@ class Accesses:
         access = array.find(index, place)
         if type(access) is ArrayView:
             raise TypeError(f"only an element has fields: {place.text}")
-        key, element = access
-        assert self.log is not None
-        self._note(place, array, element)
+        key = self._note(place, array, access)
         self.log.values.append(field)  # so that writes of two fields differ
         array.raw[key][field] = value
 
@@ -345,8 +300,7 @@ class Accesses:
         access = array.find(index, place)
         if type(access) is ArrayView:
             raise TypeError(f"cuda.atomic.{name} takes one index per dimension")
-        key, element = access
-        self._note(place, array, element)
+        key = self._note(place, array, access)
         return numbers.update(array.raw, key, name, value, new, CASTS)
 
     def atomic_plain(
@@ -355,11 +309,12 @@ class Accesses:
         """Perform an atomic update without logging it."""
         return numbers.update(array, index, name, value, new, CASTS)
 
-    def _note(self, place: AccessPlace, array: ArrayView, element: int) -> None:
-        log = self.log
-        assert log is not None
-        site = log.site(place, array.array)
-        log.entries.append(element * SITES + site)
+    def _note(self, place: AccessPlace, array: ArrayView, access: Any) -> Any:
+        """Log an access from find(), and return its index in array.raw."""
+        key, element = access
+        site = self.log.site(place, array.array)
+        self.log.entries.append(element * SITES + site)
+        return key
 
 
 def _refuse_number(array: Any, place: AccessPlace) -> None:

@@ -18,8 +18,14 @@ import numpy as np
 
 from ... import cuda
 from ..language import value_of
+from ..trees import list_bound
 
 UNKNOWN = object()
+# The names of numba.cuda that a kernel may import one by one.
+_NUMBA = (
+    *("threadIdx", "blockIdx", "blockDim", "gridDim", "grid", "gridsize"),
+    *("shared", "local", "const", "atomic", "syncthreads", "laneid"),
+)
 # Functions of these packages are called unchanged; all others are rewritten.
 _OPAQUE = {"numpy", "math", "builtins", "torch", "numba", "operator", "weft_ops"}
 
@@ -70,22 +76,15 @@ def _find_numba_member(value: Any) -> str | None:
     module = sys.modules.get("numba.cuda")
     if module is None or isinstance(value, (int, float, types.ModuleType)):
         return None
-    for name in ("threadIdx", "blockIdx", "blockDim", "gridDim", "grid", "gridsize"):
-        if value is vars(module).get(name, UNKNOWN):
-            return name
-    for name in ("shared", "local", "const", "atomic", "syncthreads", "laneid"):
-        if value is vars(module).get(name, UNKNOWN):
-            return name
-    return None
+    known = (name for name in _NUMBA if value is vars(module).get(name, UNKNOWN))
+    return next(known, None)
 
 
 def find_meaning(
     function: types.FunctionType, node: ast.expr, local: Container[str]
 ) -> Any:
     """Return the value of a name or a dotted name; UNKNOWN for a local."""
-    if isinstance(node, ast.Name):
-        if node.id in local:
-            return UNKNOWN
+    if isinstance(node, ast.Name) and node.id not in local:
         try:
             return value_of(function, node.id)
         except LookupError:
@@ -133,21 +132,19 @@ def is_number_type(value: Any) -> bool:
 
 def locals_of(tree: ast.FunctionDef) -> set[str]:
     """Return the names that a function binds: parameters and assigned names."""
-    parameters = {a.arg for a in [*tree.args.posonlyargs, *tree.args.args]}
-    return parameters | {node.id for node in ast.walk(tree) if _is_binding(node)}
+    return {*_list_parameters(tree), *list_bound(tree)}
 
 
-def _is_binding(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+def _list_parameters(tree: ast.FunctionDef) -> list[str]:
+    return [a.arg for a in (*tree.args.posonlyargs, *tree.args.args)]
 
 
 def list_rebound(tree: ast.FunctionDef) -> set[str]:
     """Return the names that a function may bind more than once, as in a loop."""
-    bound = [a.arg for a in [*tree.args.posonlyargs, *tree.args.args]]
-    bound += [n.id for n in ast.walk(tree) if _is_binding(n)]
+    bound = [*_list_parameters(tree), *list_bound(tree)]
     for loop in ast.walk(tree):
         if isinstance(loop, (ast.For, ast.While)):
-            bound += [n.id for n in ast.walk(loop) if _is_binding(n)]
+            bound += list_bound(loop)
     return {name for name in bound if bound.count(name) > 1}
 
 
@@ -156,6 +153,13 @@ ANY, WHOLE, POSITIVE = 0, 1, 2
 _SAME = (ast.Add, ast.Mult, ast.FloorDiv, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
 _PATHS = {"laneid", "warpsize"}
 _CALLS = {"popc", "clz", "ffs", "brev", "ballot_sync", "activemask", "lanemask_lt"}
+
+
+def kind_of(value: Any) -> int:
+    """Return the kind of a value that is known before the launch."""
+    if type(value) is not int:
+        return ANY
+    return POSITIVE if value >= 0 else WHOLE
 
 
 class Kinds:
@@ -175,12 +179,9 @@ class Kinds:
         returned: Callable[[ast.Call, Kinds], int],
     ) -> None:
         self.path_of, self.value_of, self.returned = path_of, value_of, returned
-        self.of: dict[str, int] = dict(parameters)
+        self.of = dict.fromkeys(list_bound(tree), POSITIVE) | parameters
         self._changed = True
         bound = [n for n in ast.walk(tree) if isinstance(n, _BINDING)]
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                self.of.setdefault(node.id, POSITIVE)
         while self._changed:
             self._changed = False
             for node in bound:
@@ -244,14 +245,10 @@ class Kinds:
     # ---- expressions ----
 
     def _Constant(self, node: ast.Constant) -> int:
-        if type(node.value) is not int:
-            return ANY
-        return POSITIVE if node.value >= 0 else WHOLE
+        return kind_of(node.value)
 
     def _Name(self, node: ast.Name) -> int:
-        if node.id in self.of:
-            return self.of[node.id]
-        return self._outer(node)
+        return self.of[node.id] if node.id in self.of else self._outer(node)
 
     def _Attribute(self, node: ast.Attribute) -> int:
         path = self.path_of(node)
@@ -262,10 +259,7 @@ class Kinds:
     def _outer(self, node: ast.expr) -> int:
         if self.path_of(node) in _PATHS:
             return POSITIVE
-        value = self.value_of(node)
-        if type(value) is not int:
-            return ANY
-        return POSITIVE if value >= 0 else WHOLE
+        return kind_of(self.value_of(node))
 
     def _BinOp(self, node: ast.BinOp) -> int:
         left, right = self(node.left), self(node.right)
@@ -301,7 +295,8 @@ class Kinds:
     def _Call(self, node: ast.Call) -> int:
         path = self.path_of(node.func)
         if path is not None:
-            is_int = path in _CALLS or (path in ("grid", "gridsize") and _is_one(node))
+            one = [getattr(arg, "value", None) for arg in node.args[:1]] == [1]
+            is_int = path in _CALLS or (path in ("grid", "gridsize") and one)
             return POSITIVE if is_int else ANY
         value = self.value_of(node.func)
         if value is int:
@@ -317,8 +312,3 @@ class Kinds:
 
 
 _BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.For)
-
-
-def _is_one(node: ast.Call) -> bool:
-    arg = node.args[0] if node.args else None
-    return isinstance(arg, ast.Constant) and arg.value == 1

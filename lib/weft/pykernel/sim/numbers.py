@@ -15,30 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-
-def _smaller(old: Any, value: Any) -> Any:
-    return old if old != old or not (value < old or value != value) else value
-
-
-def _larger(old: Any, value: Any) -> Any:
-    return old if old != old or not (value > old or value != value) else value
-
-
-def _nan_smaller(old: Any, value: Any) -> Any:
-    return value if old != old or value < old else old
-
-
-def _nan_larger(old: Any, value: Any) -> Any:
-    return value if old != old or value > old else old
-
-
 UPDATES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "add": lambda old, value, _: old + value,
     "sub": lambda old, value, _: old - value,
-    "min": lambda old, value, _: _smaller(old, value),
-    "max": lambda old, value, _: _larger(old, value),
-    "nanmin": lambda old, value, _: _nan_smaller(old, value),
-    "nanmax": lambda old, value, _: _nan_larger(old, value),
+    "min": lambda old, value, _: old if value >= old or old != old else value,
+    "max": lambda old, value, _: old if value <= old or old != old else value,
+    "nanmin": lambda old, value, _: value if value < old or old != old else old,
+    "nanmax": lambda old, value, _: value if value > old or old != old else old,
     "and_": lambda old, value, _: old & value,
     "or_": lambda old, value, _: old | value,
     "xor": lambda old, value, _: old ^ value,
@@ -55,14 +38,11 @@ def update(
     """Change raw[key] as atomic.<name> does, and return the old value."""
     old = raw[key]
     kind = raw.dtype
-    if kind.kind in "iu":
-        cast = casts[f".cast_{kind.name}"]
-        value = cast(value)
-        new = None if new is None else cast(new)
-        raw[key] = cast(UPDATES[name](int(old), value, new))
-        return old
-    new = None if new is None else kind.type(new)
-    raw[key] = UPDATES[name](old, kind.type(value), new)
+    whole = kind.kind in "iu"
+    convert = casts[f".cast_{kind.name}"] if whole else kind.type
+    new = None if new is None else convert(new)
+    result = UPDATES[name](int(old) if whole else old, convert(value), new)
+    raw[key] = convert(result) if whole else result
     return old
 
 
@@ -78,15 +58,16 @@ _UFUNCS = {
     **{"pow": "power", "asin": "arcsin", "acos": "arccos", "atan": "arctan"},
     **{"asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "atan2": "arctan2"},
 }
-_EXACT = {"ceil", "floor", "trunc", "isnan", "isinf", "isfinite", "frexp", "modf"}
+_EXACT = {
+    *("ceil", "floor", "isnan", "isinf", "isfinite", "frexp", "modf"),
+    *("gcd", "factorial", "comb", "perm", "lcm", "prod", "fsum"),
+}
 
 
 def math_function(name: str) -> Callable[..., Any]:
     """Return the function called `name` in math, with a kernel's semantics."""
     function = getattr(math, name)
     ufunc = getattr(np, _UFUNCS.get(name, name), None)
-    if name in ("gcd", "factorial", "comb", "perm", "lcm", "prod", "fsum"):
-        return function
     if name == "trunc":  # math.trunc() does not accept NumPy's numbers
         return int
     if name in _EXACT:
@@ -98,15 +79,13 @@ def math_function(name: str) -> Callable[..., Any]:
             # As in C, the result has the widest of the arguments' types.
             kind = np.result_type(*kinds).type
             if isinstance(ufunc, np.ufunc):
-                return kind(ufunc(*[_convert_like(a, kind) for a in args]))
+                whole = int, np.integer
+                same = [a if isinstance(a, whole) else kind(a) for a in args]
+                return kind(ufunc(*same))
             return kind(_call_guarded(function, None, args))
         return _call_guarded(function, ufunc, args)
 
     return computed
-
-
-def _convert_like(value: Any, kind: type) -> Any:
-    return value if isinstance(value, (int, np.integer)) else kind(value)
 
 
 def _call_guarded(function: Callable[..., Any], ufunc: Any, args: Any) -> Any:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..trees import get_name
 from . import names
 from .record import SITES, position_of
 from .syntax import (
@@ -152,13 +153,9 @@ def rewrite_plain_loop(
     except Odd:
         return None
     logs = log_walks(rewriter, walks, moves, count) if rewriter.checks else []
-    logs = [place_node(one, node.iter) for one in [*way.statements, *logs]]
-    loop = [
-        *logs,
-        *build_fast_loop(
-            rewriter, node, walks, way.values, count, rewriter.suite(body)
-        ),
-    ]
+    loop = [place_node(one, node.iter) for one in [*way.statements, *logs]]
+    body = rewriter.suite(body)
+    loop += build_fast_loop(rewriter, node, walks, way.values, count, body)
     slow.iter = place_node(count.counted, node.iter)
     if way.tests:
         loop = [ast.If(make_and(*way.tests), loop, [slow])]
@@ -175,11 +172,8 @@ def log_walks(
     name = f".shape{len(rewriter.program.loops)}"
     rewriter.program.loops.append(name)
     key = ast.Tuple([count.turns, *(step for _, step in moves)], ast.Load())
-    entries = [
-        log_element(
-            rewriter, ast.Subscript(rewriter.own(name), key, ast.Load()), HEADER
-        )
-    ]
+    shape = ast.Subscript(rewriter.own(name), key, ast.Load())
+    entries = [log_element(rewriter, shape, HEADER)]
     for walk, (first, _) in zip(walks, moves):
         site = rewriter.variant.places[position_of(walk.node)].number
         entries.append(log_element(rewriter, first, site))
@@ -188,10 +182,9 @@ def log_walks(
 
 def log_element(rewriter: Rewriter, element: ast.expr, site: int) -> ast.stmt:
     """Build .log(element * SITES + site)."""
-    packed = add_whole(
-        multiply_whole(element, make_constant(SITES)), make_constant(site)
-    )
-    return ast.Expr(ast.Call(rewriter.own(".log"), [packed], []))
+    scaled = multiply_whole(element, make_constant(SITES))
+    packed = add_whole(scaled, make_constant(site))
+    return ast.Expr(rewriter.call(".log", packed))
 
 
 def build_fast_loop(
@@ -212,15 +205,12 @@ def build_fast_loop(
         else:
             targets.append(ast.Name(walk.name, ast.Store()))
             columns.append(place_node(value, walk.node))
-    counted: ast.expr = columns[0]
-    target: ast.expr = targets[0]
+    counted, target = columns[0], targets[0]
     if len(columns) > 1:
-        counted = ast.Call(rewriter.own(".zip"), columns, [])
+        counted = rewriter.call(".zip", *columns)
         target = ast.Tuple(targets, ast.Store())
-    return [
-        *before,
-        place_node(ast.For(target, place_node(counted, node.iter), body, []), node),
-    ]
+    loop = ast.For(target, place_node(counted, node.iter), body, [])
+    return [*before, place_node(loop, node)]
 
 
 def replace_elements(
@@ -231,33 +221,28 @@ def replace_elements(
         walk = find_walk(rewriter, node, counter, bound)
         walks.append(walk)
         return place_node(load(walk.name), node)
-    fits = isinstance(node, (ast.Constant, ast.Name, ast.UnaryOp, ast.Compare))
-    if isinstance(node, ast.BinOp):
-        fits = isinstance(node.op, _RECKONS)
-    elif isinstance(node, ast.Call):
-        fits = is_harmless(rewriter, node)
-        node.args = [
-            replace_elements(rewriter, a, counter, bound, walks) for a in node.args
-        ]
-    elif isinstance(node, ast.Attribute):
-        fits = (rewriter.path(node) or "").endswith((".x", ".y", ".z"))
-    if not fits:
+
+    def replace(part: ast.expr) -> ast.expr:
+        return replace_elements(rewriter, part, counter, bound, walks)
+
+    if isinstance(node, ast.BinOp) and isinstance(node.op, _RECKONS):
+        node.left, node.right = replace(node.left), replace(node.right)
+    elif isinstance(node, ast.UnaryOp):
+        node.operand = replace(node.operand)
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+        # In a chain of comparisons, Python may skip the later operands.
+        node.left = replace(node.left)
+        node.comparators = [replace(node.comparators[0])]
+    elif isinstance(node, ast.Call) and is_harmless(rewriter, node):
+        node.args = [replace(arg) for arg in node.args]
+    elif not isinstance(node, (ast.Constant, ast.Name)) and not is_axis(rewriter, node):
         raise Odd
-    if isinstance(node, ast.Compare):
-        parts = [node.left, *node.comparators]
-        if len(parts) > 2:  # Python may skip the later operands
-            raise Odd
-    if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
-        for name, old in ast.iter_fields(node):
-            if isinstance(old, ast.expr):
-                setattr(
-                    node, name, replace_elements(rewriter, old, counter, bound, walks)
-                )
-            elif name == "comparators":
-                node.comparators = [
-                    replace_elements(rewriter, o, counter, bound, walks) for o in old
-                ]
     return node
+
+
+def is_axis(rewriter: Rewriter, node: ast.expr) -> bool:
+    """Return whether a node is a number such as cuda.threadIdx.x."""
+    return (rewriter.path(node) or "").endswith((".x", ".y", ".z"))
 
 
 def is_harmless(rewriter: Rewriter, node: ast.Call) -> bool:
@@ -280,7 +265,6 @@ def is_simple(node: ast.For) -> bool:
 
 def _bound(node: ast.stmt) -> str | None:
     """Return the name that a statement assigns to; None for other statements."""
-    target = node.target if isinstance(node, ast.AugAssign) else None
-    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        target = node.targets[0]
-    return target.id if isinstance(target, ast.Name) else None
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        return node.target.id
+    return get_name(node)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...base.errors import ArgumentError
 from ..language import FunctionSource, PythonKernel, source_of, value_of
+from ..trees import get_name, list_bound
 from . import names, syntax
 from .intrinsics import BARRIERS, WAITING, parse_declaration
 from .names import ANY, Kinds
@@ -121,9 +122,8 @@ class RewrittenKernel:
         key = (function, bindings)
         if key not in self._variants:
             waits = self.waits(function)  # also refuses recursion
-            variant = self._analyse(function, bindings)
-            variant.yields = waits
-            self._variants[key] = variant
+            self._variants[key] = self._analyse(function, bindings)
+            self._variants[key].yields = waits
         return self._variants[key]
 
     def _analyse(
@@ -133,23 +133,22 @@ class RewrittenKernel:
         tree = copy.deepcopy(source.tree)
         parameters = [a.arg for a in tree.args.args]
         local = names.locals_of(tree)
-        bound = _count_bindings(tree)
+        bound = list_bound(tree)
         static = {
             name: binding
             for name, binding in zip(parameters, bindings)
-            if isinstance(binding, Entity) and not bound.get(name)
+            if isinstance(binding, Entity) and name not in bound
         }
         variant = Variant(function, -1, tree, source.file, bindings, static)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and _one_name(node):
-                name = node.targets[0].id
+            if name := get_name(node):
                 for call in ast.walk(node.value):
                     if not isinstance(call, ast.Call):
                         continue
                     path = names.path_of(function, call.func, local)
                     if path in ("shared.array", "local.array"):
                         entity = self.memory(variant, call, name)
-                        if call is node.value and bound[name] == 1:
+                        if call is node.value and bound.count(name) == 1:
                             static[name] = entity
         variant.kinds = Kinds(
             tree,
@@ -161,14 +160,11 @@ class RewrittenKernel:
         return variant
 
     def _find_result_kind(self, node: ast.Call, caller: Variant, kinds: Kinds) -> int:
-        value = kinds.value_of(node.func)
-        if names.helper_of(value) is None:
-            return ANY
-        return self._find_called(node, caller, kinds).kinds.result
+        helper = names.helper_of(kinds.value_of(node.func))
+        return self._find_called(node, caller, kinds).kinds.result if helper else ANY
 
     def _find_called(self, node: ast.Call, caller: Variant, kinds: Kinds) -> Variant:
         function = names.helper_of(kinds.value_of(node.func))
-        assert function is not None
         parameters = [a.arg for a in self.source(function).tree.args.args]
         bindings: dict[str, Any] = dict.fromkeys(parameters, ANY)
         for name, arg in zip(parameters, node.args):
@@ -195,13 +191,10 @@ class RewrittenKernel:
         variant.uses = sorted({*rewriter.used, *free})
         for index, value in enumerate(variant.function.__defaults__ or ()):
             self.constants[f".default{variant.number}_{index}"] = value
+        parameters = [ast.arg(name) for name in variant.uses]
+        arguments = ast.arguments([], parameters, None, [], [], None, [])
         maker = ast.FunctionDef(
-            ".make",
-            ast.arguments(
-                [], [ast.arg(n) for n in variant.uses], None, [], [], None, []
-            ),
-            [body, ast.Return(load(body.name))],
-            [],
+            ".make", arguments, [body, ast.Return(load(body.name))], []
         )
         maker.type_params = []
         module = ast.Module([ast.copy_location(maker, body)], [])
@@ -215,13 +208,9 @@ class RewrittenKernel:
     def waits(self, function: types.FunctionType) -> bool:
         """Return whether a function or its helpers wait; refuse recursion."""
         if self._waits.get(function, False) is None:
-            source = self.source(function)
-            raise syntax.make_refusal(
-                source,
-                source.tree,
-                function.__name__,
-                "a helper cannot call itself; write a loop instead",
-            )
+            source, name = self.source(function), function.__name__
+            what = "a helper cannot call itself; write a loop instead"
+            raise syntax.make_refusal(source, source.tree, name, what)
         if function not in self._waits:
             self._waits[function] = None
             tree = self.source(function).tree
@@ -254,24 +243,24 @@ class RewrittenKernel:
         the body does.
         """
 
-        def path(call: ast.AST) -> str | None:
+        def path(call: ast.AST) -> str:
             if not isinstance(call, ast.Call):
-                return None
-            return names.path_of(function, call.func, local)
+                return ""
+            return names.path_of(function, call.func, local) or ""
 
-        waits = any(
-            (path(n) or "") in {"syncthreads", *BARRIERS} for n in ast.walk(node)
-        )
+        def helps(call: ast.AST) -> bool:
+            if not isinstance(call, ast.Call):
+                return False
+            value = names.find_meaning(function, call.func, local)
+            return names.helper_of(value) is not None
+
+        waits = any(path(n) in {"syncthreads", *BARRIERS} for n in ast.walk(node))
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
         nodes = ast.walk(node) if endless else ast.walk(node.test)
         looks = any(
-            (path(n) or "").startswith("atomic.")
+            path(n).startswith("atomic.")
             or (isinstance(n, ast.Subscript) and not isinstance(n.value, ast.Attribute))
-            or (
-                isinstance(n, ast.Call)
-                and names.helper_of(names.find_meaning(function, n.func, local))
-                is not None
-            )
+            or helps(n)
             for n in nodes
         )
         spins = looks and not waits
@@ -286,27 +275,24 @@ class RewrittenKernel:
         if key not in self._memory:
             function, local = variant.function, names.locals_of(variant.tree)
             path = names.path_of(function, node.func, local) or ""
-            shape, dtype = parse_declaration(
-                function, self.source(function), node, path
-            )
+            source = self.source(function)
+            shape, dtype = parse_declaration(function, source, node, path)
             origin = path.partition(".")[0]
-            entity = Entity(
-                len(self.entities), name or origin, origin, len(shape), dtype, shape
-            )
-            self.entities.append(entity)
-            self._memory[key] = entity
+            kind = origin, len(shape), dtype, shape
+            self._memory[key] = self._add_entity(name or origin, *kind)
         return self._memory[key]
+
+    def _add_entity(self, name: str, *kind: Any) -> Entity:
+        self.entities.append(Entity(len(self.entities), name, *kind))
+        return self.entities[-1]
 
     def constant(self, name: str, value: np.ndarray) -> Entity:
         """Return the entity of a global array that the kernel reads."""
         for entity in self.entities:
             if entity.value is value:
                 return entity
-        new_entity = Entity(
-            len(self.entities), name, "constant", value.ndim, value.dtype, (), value
-        )
-        self.entities.append(new_entity)
-        return new_entity
+        kind = "constant", value.ndim, value.dtype, (), value
+        return self._add_entity(name, *kind)
 
     def scalar(self, rewriter: Rewriter, value: np.number) -> ast.expr:
         """Return the name of a constant such as float32(0), which is made once."""
@@ -332,16 +318,3 @@ class RewrittenKernel:
 def _compile_code(code: types.CodeType, name: str) -> types.CodeType:
     codes = [c for c in code.co_consts if isinstance(c, types.CodeType)]
     return next(c for c in codes if c.co_name == name)
-
-
-def _one_name(node: ast.Assign) -> bool:
-    return len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
-
-
-def _count_bindings(tree: ast.FunctionDef) -> dict[str, int]:
-    """Count the assignments to each name in a function."""
-    times: dict[str, int] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            times[node.id] = times.get(node.id, 0) + 1
-    return times

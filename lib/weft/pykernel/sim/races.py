@@ -210,25 +210,15 @@ def _pair_races(
             a, b = _search_pair(thread, kind, phase, begin, end)
         if b < 0:
             continue
-        if kind[a] == kind[b] == _WRITE and (kind[begin:end] == _WRITE).all():
-            differing = _find_differing(batch, rows[begin:end], thread[begin:end])
-            if differing is not None:
-                yield Offence(*differing, conflict=True)
-            continue
         if kind[a] == kind[b] == _WRITE:
-            a, b = _pair_with_read(thread, kind, a, b, begin, end)
+            others = np.flatnonzero(kind[begin:end] != _WRITE)
+            if not len(others):
+                yield from _find_differing(batch, rows[begin:end], thread[begin:end])
+                continue
+            row = begin + int(others[0])  # prefer a read, and another thread's write
+            a, b = row, b if thread[row] == thread[a] else a
         pair = (a, b) if kind[a] == _READ else (b, a)
-        yield Offence(*(int(rows[i]) for i in pair), conflict=False)
-
-
-def _pair_with_read(
-    thread: np.ndarray, kind: np.ndarray, a: int, b: int, begin: int, end: int
-) -> tuple[int, int]:
-    """Pair a read with another thread's write; without a read, return the writes."""
-    for row in range(begin, end):
-        if kind[row] != _WRITE:
-            return (row, b) if thread[row] == thread[a] else (row, a)
-    return a, b
+        yield Offence(*(int(rows[i]) for i in pair))
 
 
 def _search_pair(
@@ -238,19 +228,18 @@ def _search_pair(
     for a in range(begin, end):
         for b in range(a + 1, end):
             same_warp = thread[a] // WARP == thread[b] // WARP
-            if thread[a] == thread[b] or kind[a] == kind[b] != _WRITE:
-                continue
-            if phase is not None and same_warp and phase[a] != phase[b]:
-                continue
-            return a, b
+            ordered = phase is not None and same_warp and phase[a] != phase[b]
+            alike = thread[a] == thread[b] or kind[a] == kind[b] != _WRITE
+            if not (ordered or alike):
+                return a, b
     return -1, -1
 
 
 def _find_differing(
     batch: Batch, rows: np.ndarray, threads: np.ndarray
-) -> tuple[int, int] | None:
-    """Return writes of different values by two threads; None if all are equal."""
+) -> Iterator[Offence]:
+    """Yield the first writes of different values by two threads, if there are any."""
     stored = batch.numbers(rows)
-    # Unknown values are NaN, so they differ.
     differing = np.flatnonzero((threads != threads[0]) & (stored != stored[0]))
-    return (int(rows[0]), int(rows[differing[0]])) if len(differing) else None
+    if len(differing):
+        yield Offence(int(rows[0]), int(rows[differing[0]]), conflict=True)

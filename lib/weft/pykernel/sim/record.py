@@ -163,8 +163,7 @@ class Interval:
     element: (n) int64, row-major in the site's array; -1 if the site has none.
     phase: (n) int32, how often the thread had met its warp at a syncwarp, shuffle or
         vote in this interval; None if no thread has.
-    values: the stored value of each WRITE, in the order of those rows; None if
-        unrecorded.
+    values: the stored value of each WRITE, in the order of those rows.
     block: linear number of the block.
     number: number of barriers that the block had passed before.
     barrier: number of the place of the barrier at the end; -1 at the block's end.
@@ -177,7 +176,7 @@ class Interval:
     site: np.ndarray
     element: np.ndarray
     phase: np.ndarray | None = None
-    values: list[Any] | None = None
+    values: list[Any] = field(default_factory=list)
     barrier: int = -1
     left: Sequence[int] = ()
 

@@ -16,7 +16,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from .. import language
-from ..language import LOOP_HINT, as_range
+from ..trees import LOOP_HINT, as_range, explain_idle
 from . import elements, intrinsics, names
 from .elements import find_entity
 from .numbers import TYPES, converted
@@ -54,6 +54,10 @@ class Rewriter(ast.NodeTransformer):
         self.used.add(name)
         return load(name)
 
+    def call(self, name: str, *args: ast.expr) -> ast.Call:
+        """Build a call of one of the engine's functions."""
+        return ast.Call(self.own(name), list(args), [])
+
     def temporary(self) -> str:
         """Return a local name that no other piece of this function uses."""
         self.count += 1
@@ -75,9 +79,8 @@ class Rewriter(ast.NodeTransformer):
     ) -> AccessPlace:
         """Return a new AccessPlace at a node."""
         text = ast.unparse(node) if isinstance(node, ast.expr) else ""
-        place = AccessPlace(
-            kind, text, self.variant.file, node.lineno, node.col_offset, entity
-        )
+        start = self.variant.file, node.lineno, node.col_offset
+        place = AccessPlace(kind, text, *start, entity)
         if isinstance(node, ast.expr):
             # The read of x[i] += 1 comes first, so errors refer to the read.
             self.variant.places.setdefault(position_of(node), place)
@@ -105,19 +108,17 @@ class Rewriter(ast.NodeTransformer):
         tree = self.variant.tree
         body = self.suite(tree.body)
         if self.variant.number == 0 and self.records_ends():
-            body.append(place_node(self.call_launch(".came_to_end"), tree.body[-1]))
+            end = ast.Expr(self.call(".came_to_end", load(".lin")))
+            body.append(place_node(end, tree.body[-1]))
         if self.program.trace and self.variant.number == 0:
             body.append(place_node(ast.Return(self.names()), tree.body[-1]))
         arguments = ast.arguments(
-            posonlyargs=[],
-            args=[ast.arg(n) for n in THREAD]
-            + [ast.arg(a.arg) for a in tree.args.args],
-            kwonlyargs=[],
-            kw_defaults=[],
+            args=[ast.arg(n) for n in (*THREAD, *(a.arg for a in tree.args.args))],
             defaults=[
                 self.own(f".default{self.variant.number}_{i}")
                 for i in range(len(tree.args.defaults))
             ],
+            **{"posonlyargs": [], "kwonlyargs": [], "kw_defaults": []},
         )
         definition = ast.FunctionDef(tree.name, arguments, body, [])
         definition.type_params = []
@@ -127,13 +128,9 @@ class Rewriter(ast.NodeTransformer):
         """Return whether to record the ends of threads: others may wait for them."""
         return self.program.checks and self.program.variants[0].yields
 
-    def call_launch(self, name: str) -> ast.stmt:
-        """Build a call of the launch's function `name` with the thread's number."""
-        return ast.Expr(ast.Call(self.own(name), [load(".lin")], []))
-
     def names(self) -> ast.expr:
         """Build .names(.lin, locals()), which keeps a thread's names as it ends."""
-        return ast.Call(self.own(".names"), [load(".lin"), call("locals")], [])
+        return self.call(".names", load(".lin"), call("locals"))
 
     def suite(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """Rewrite a list of statements."""
@@ -141,9 +138,8 @@ class Rewriter(ast.NodeTransformer):
         starts = True
         for index, node in enumerate(body):
             self.statement = node.lineno
-            docstring = isinstance(node, ast.Expr) and isinstance(
-                node.value, ast.Constant
-            )
+            is_text = isinstance(getattr(node, "value", None), ast.Constant)
+            docstring = isinstance(node, ast.Expr) and is_text
             if self.steps and starts and not docstring:
                 statements.append(self.step(body[index:]))
                 starts = False
@@ -154,23 +150,22 @@ class Rewriter(ast.NodeTransformer):
 
     def step(self, body: list[ast.stmt]) -> ast.stmt:
         """Log the entry of a straight piece of code."""
-        last = body[0].lineno
+        place = self.site(STEP, body[0])
         for node in body:
             if isinstance(node, (ast.If, ast.For, ast.While)):
                 header = node.iter if isinstance(node, ast.For) else node.test
-                last = header.end_lineno
+                place.last = header.end_lineno
                 break
-            last = node.end_lineno
-        place = self.site(STEP, body[0])
-        place.last = last
+            place.last = node.end_lineno
         number = make_constant(place.number)
-        return place_node(ast.Expr(ast.Call(self.own(".log"), [number], [])), body[0])
+        return place_node(ast.Expr(self.call(".log", number)), body[0])
 
     # ---- statements ----
 
     def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:
         if self.variant.number and node.value is None and self.records_ends():
-            return [place_node(self.call_launch(".leaves"), node), node]
+            leave = ast.Expr(self.call(".leaves", load(".lin")))
+            return [place_node(leave, node), node]
         if self.variant.number == 0 and self.program.trace:
             return place_node(ast.Return(self.names()), node)
         return self.generic_visit(node)
@@ -214,9 +209,7 @@ class Rewriter(ast.NodeTransformer):
             return self.generic_visit(node)
         if isinstance(node.value, (ast.Name, ast.Attribute)):
             self.visit(node.value)  # reports cuda.syncthreads without a call
-        way = "assign it, or leave it out"
-        if isinstance(node.value, ast.Compare):
-            way = "= assigns, == compares"
+        way = explain_idle(node.value)
         self.refuse(node, f"this line does nothing ({way})")
 
     # ---- names and calls ----
@@ -228,10 +221,11 @@ class Rewriter(ast.NodeTransformer):
         if path is not None:
             return self.intrinsic(path, node)
         entity = find_entity(self, node)
-        if entity is not None:
-            kind = "v" if self.checks else "r"
-            return place_node(self.own(f".{kind}{entity.number}"), node)
-        return node
+        return node if entity is None else place_node(self.array(entity), node)
+
+    def array(self, entity: Entity) -> ast.expr:
+        """Return a constant or shared array: its view if accesses are logged."""
+        return self.own(f".{'v' if self.checks else 'r'}{entity.number}")
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         path = self.path(node)
@@ -256,9 +250,8 @@ class Rewriter(ast.NodeTransformer):
             return place_node(intrinsics.rewrite_call(self, path, node), node)
         value = self.meaning(node.func)
         if names.is_foreign(value):
-            self.refuse(
-                node, f"a kernel cannot call {ast.unparse(node.func)}() ({ELSE})"
-            )
+            what = f"a kernel cannot call {ast.unparse(node.func)}() ({ELSE})"
+            self.refuse(node, what)
         name = names.math_name(value)
         if name is not None:
             node.func = place_node(self.own(f".math_{name}"), node.func)

@@ -8,46 +8,24 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from .intrinsics import BARRIERS
-from .log import Log
-from .record import AccessPlace
-from .warp import FULL, WARP, exchange_values, make_mask, shuffle_sources, write_lanes
+from .warp import FULL, WARP, exchange_values, shuffle_sources, write_lanes
 from .watchdog import Stop
 
-Thread = tuple[int, int, int, int]  # x, y, z and the linear number
+if TYPE_CHECKING:
+    from .launch import SimulatedLaunch
+
+
+Threads = Iterable[tuple[int, int, int, int]]  # x, y, z and the linear number
 Turns = Generator[Any, Any, None]
 UNUSABLE = TypeError, ValueError, OverflowError, RuntimeError
 IDLE = 30_000  # turns without change before loops count as endless
 
 
-class ScheduledLaunch(Protocol):
-    """The part of a launch that a schedule requires."""
-
-    log: Log | None
-    places: list[AccessPlace]
-    blocks: int
-    at_end: list[int]
-    left: set[int]
-
-    def opens(self, block: int, waiting: dict[int, int]) -> None: ...
-
-    def ended(
-        self, block: int, number: int, warps: bool, barrier: int = -1
-    ) -> None: ...
-
-    def meet(
-        self, block: int, waits: dict[int, tuple], sources: dict[int, int], size: int
-    ) -> None: ...
-
-
 def run_plain(
-    launch: ScheduledLaunch,
-    block: int,
-    body: Callable,
-    args: tuple,
-    order: Iterable[Thread],
+    launch: SimulatedLaunch, block: int, body: Callable, args: tuple, order: Threads
 ) -> None:
     """Run a block whose threads never wait."""
     if launch.log is None:
@@ -60,15 +38,11 @@ def run_plain(
         start(len(entries))
         turn(number)
         body(x, y, z, number, *args)
-    launch.ended(block, 0, False)
+    launch.end_interval(block, 0, False)
 
 
 def run_barriers(
-    launch: ScheduledLaunch,
-    block: int,
-    body: Callable,
-    args: tuple,
-    order: Iterable[Thread],
+    launch: SimulatedLaunch, block: int, body: Callable, args: tuple, order: Threads
 ) -> None:
     """Run a block whose threads wait at syncthreads() only."""
     live: list[Any] = [
@@ -92,7 +66,7 @@ def run_barriers(
             if place is not None:
                 waiting.append(pair)
                 places.append(place)
-        launch.ended(block, interval, False, places[0] if places else -1)
+        launch.end_interval(block, interval, False, places[0] if places else -1)
         interval += 1
         same = places.count(places[0]) == len(places) if places else True
         # If all threads wait at one place, there is nothing to report.
@@ -103,11 +77,7 @@ def run_barriers(
 
 
 def run_block(
-    launch: ScheduledLaunch,
-    block: int,
-    body: Callable,
-    args: tuple,
-    order: Iterable[Thread],
+    launch: SimulatedLaunch, block: int, body: Callable, args: tuple, order: Threads
 ) -> None:
     """Run a block whose threads may wait in any way."""
     Block(launch, block, body, args, order).run()
@@ -118,11 +88,11 @@ class Block:
 
     def __init__(
         self,
-        launch: ScheduledLaunch,
+        launch: SimulatedLaunch,
         block: int,
         body: Callable,
         args: tuple,
-        order: Iterable[Thread],
+        order: Threads,
     ) -> None:
         self.launch, self.block = launch, block
         self.turns: dict[int, Turns] = {
@@ -154,7 +124,7 @@ class Block:
             self.spin(bool(released) or not same)
             ready = [*released, *[(number, None) for number in self.spinning]]
             ready.sort(key=by_rank)
-        self.launch.ended(self.block, self.interval, True)
+        self.launch.end_interval(self.block, self.interval, True)
 
     def take_turns(self, ready: list[tuple[int, Any]]) -> None:
         """Let each thread run until it waits again, or ends."""
@@ -209,24 +179,21 @@ class Block:
         for number, wait in self.at_warp.items():
             if wait[0] != "activemask":
                 key = number // WARP, wait[0], wait[2]
-                if key in groups:
-                    groups[key].append(number)
-                else:
-                    groups[key] = [number]
+                groups.setdefault(key, []).append(number)
         released: list[tuple[int, Any]] = []
         for (warp, _, mask), numbers in groups.items():
             if len(numbers) < WARP:
                 present = {n for n in self.named_by(warp, mask) if n in self.live}
                 if present != set(numbers):
                     continue
-            released += self.exchanged(numbers, mask)
+            released += self.exchanged(numbers)
         return released
 
     def named_by(self, warp: int, mask: int) -> list[int]:
         """Return the threads that a mask names."""
         return [warp * WARP + lane for lane in range(WARP) if mask >> lane & 1]
 
-    def exchanged(self, numbers: list[int], mask: int) -> list[tuple[int, Any]]:
+    def exchanged(self, numbers: list[int]) -> list[tuple[int, Any]]:
         """Release these lanes with the values that they exchange."""
         waits = {n: self.at_warp.pop(n) for n in sorted(numbers)}
         operation = next(iter(waits.values()))[0]
@@ -236,7 +203,7 @@ class Block:
         values = {n % WARP: wait[3] for n, wait in waits.items()}
         arguments = {n % WARP: wait[4] for n, wait in waits.items()}
         try:
-            result = exchange_values(operation, values, arguments, mask)
+            result = exchange_values(operation, values, arguments)
         except UNUSABLE as error:
             first, wait = next(iter(waits.items()))
             raise self.unusable(first, wait, error) from None
@@ -252,14 +219,8 @@ class Block:
         active = [n for n, wait in self.at_warp.items() if wait[0] == "activemask"]
         if active:
             # activemask returns the lanes of a warp that have reached the same place.
-            first = active[0]
-            place = self.at_warp[first][1]
-            lanes = [
-                n
-                for n in active
-                if n // WARP == first // WARP and self.at_warp[n][1] == place
-            ]
-            return self.exchanged(lanes, make_mask(n % WARP for n in lanes))
+            places = {n: (n // WARP, self.at_warp[n][1]) for n in active}
+            return self.exchanged([n for n in active if places[n] == places[active[0]]])
         if self.at_warp:
             raise self.deadlock()
         return self.open()
@@ -268,7 +229,8 @@ class Block:
         """Open the barrier for all live threads."""
         waits, self.at_barrier = self.at_barrier, {}
         at = {number: wait[1] for number, wait in waits.items()}
-        self.launch.ended(self.block, self.interval, True, next(iter(at.values())))
+        first = next(iter(at.values()))
+        self.launch.end_interval(self.block, self.interval, True, first)
         self.interval += 1
         self.phase = dict.fromkeys(self.every, 0)
         self.launch.opens(self.block, at)
@@ -296,11 +258,8 @@ class Block:
         first = min(self.at_warp, key=lambda n: self.rank[n])
         operation, place, mask, *_ = self.at_warp[first]
         needed = [n for n in self.named_by(first // WARP, mask) if n in self.live]
-        missing = [
-            n
-            for n in needed
-            if n not in self.at_warp or self.at_warp[n][::2][:2] != (operation, mask)
-        ]
+        here = [n for n, w in self.at_warp.items() if (w[0], w[2]) == (operation, mask)]
+        missing = [n for n in needed if n not in here]
         other = missing[0]
         where = self.at_warp.get(other) or self.at_barrier[other]
         other_mask = where[2] if other in self.at_warp else None
@@ -323,20 +282,17 @@ class Block:
         if self.idle < max(100, IDLE // len(self.spinning)):
             return
         number, (_, place, turns) = next(iter(self.spinning.items()))
-        place_of_loop = self.launch.places[place]
         text = (
             f"has gone round its loop {turns} times: it waits for a change that no "
             f"thread makes"
         )
         if self.at_barrier:
             wait = next(iter(self.at_barrier.values()))
-            line = self.launch.places[wait[1]].line
-            text += (
-                f" ({len(self.at_barrier)} threads wait at the barrier of line {line})"
-            )
+            line, count = self.launch.places[wait[1]].line, len(self.at_barrier)
+            text += f" ({count} threads wait at the barrier of line {line})"
         if self.launch.blocks > 1:
             text += (
                 "; in the simulator, blocks run one after another, so the change must "
                 "come from its own block or an earlier one"
             )
-        raise Stop("hang", text, place_of_loop).of(number)
+        raise Stop("hang", text, self.launch.places[place]).of(number)

@@ -7,41 +7,12 @@ They therefore cannot collide with names in the kernel.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...base.errors import ArgumentError
 from ..language import FunctionSource
-
-# For each refused piece of syntax, its name and a replacement.
-_WAYS: dict[type[ast.AST], tuple[str, str]] = {
-    ast.With: ("with", "write its steps one after another"),
-    ast.AsyncWith: ("with", "write its steps one after another"),
-    ast.AsyncFor: ("async", "threads wait with cuda.syncthreads()"),
-    ast.Await: ("await", "threads wait with cuda.syncthreads()"),
-    ast.Try: ("try", "test with an if first"),
-    ast.TryStar: ("try", "test with an if first"),
-    ast.ClassDef: ("class", "use arrays and numbers"),
-    ast.FunctionDef: ("def inside a kernel", "define the helper outside of it"),
-    ast.AsyncFunctionDef: ("async def", "define a helper with def, outside of it"),
-    ast.Lambda: ("lambda", "define a helper with def, outside of it"),
-    ast.Yield: ("yield", "threads wait with cuda.syncthreads()"),
-    ast.YieldFrom: ("yield", "threads wait with cuda.syncthreads()"),
-    ast.Global: ("global", "write to an array that is an argument"),
-    ast.Nonlocal: ("nonlocal", "write to an array that is an argument"),
-    ast.Delete: ("del", "leave it out, since a thread's names end with the thread"),
-    ast.ListComp: ("a list comprehension", "write a for loop"),
-    ast.SetComp: ("a comprehension", "write a for loop"),
-    ast.DictComp: ("a comprehension", "write a for loop"),
-    ast.GeneratorExp: ("a generator expression", "write a for loop"),
-    ast.List: ("a list", "use cuda.local.array(n, type)"),
-    ast.Dict: ("a dict", "use an array"),
-    ast.Set: ("a set", "use an array"),
-    ast.Import: ("import", "import at the top of the file or cell"),
-    ast.ImportFrom: ("import", "import at the top of the file or cell"),
-    ast.Match: ("match", "write if and elif"),
-    ast.Starred: ("*", "write the values one by one"),
-}
+from ..trees import REFUSED, returns_value
 
 
 def make_refusal(
@@ -57,56 +28,33 @@ def check(source: FunctionSource, name: str, kernel: bool) -> None:
     """Raise ArgumentError at the first invalid construct of a kernel or helper."""
     arguments = source.tree.args
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
-        raise make_refusal(
-            source, source.tree, name, "a helper's parameters are plain names, not *"
-        )
-    for node in _walk_in_order(source.tree):
-        if node is source.tree:
-            continue
-        if isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Set)):
-            raise make_refusal(
-                *(source, node, name),
-                "a kernel's for loop runs over range(...) or a tuple, not a list",
-            )
-        if type(node) in _WAYS:
-            what, way = _WAYS[type(node)]
-            raise make_refusal(
-                source, node, name, f"a kernel cannot have {what}; {way}"
-            )
-        if isinstance(node, ast.keyword) and node.arg is None:
-            raise make_refusal(
-                source, node.value, name, "a kernel cannot have **; name each argument"
-            )
-        if isinstance(node, ast.For) and not isinstance(node.target, ast.Name):
-            raise make_refusal(
-                source, node, name, "a for loop counts in one plain name: for i in ..."
-            )
-        if kernel and isinstance(node, ast.Return) and _is_returning(node):
-            raise make_refusal(
-                source,
-                node,
-                name,
-                "a kernel returns nothing; write the result to an array",
-            )
+        what = "a helper's parameters are plain names, not *"
+        raise make_refusal(source, source.tree, name, what)
+    for statement in source.tree.body:  # threads do not run decorators and annotations
+        for node in _walk_in_order(statement):
+            if what := _find_problem(node, kernel):
+                raise make_refusal(source, node, name, what)
 
 
-def _is_returning(node: ast.Return) -> bool:
-    value = node.value
-    return value is not None and not (
-        isinstance(value, ast.Constant) and value.value is None
-    )
+def _find_problem(node: ast.AST, kernel: bool) -> str:
+    """Return what is invalid in a node, apart from its parts; "" if it is valid."""
+    if isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Set)):
+        return "a kernel's for loop runs over range(...) or a tuple, not a list"
+    if type(node) in REFUSED:
+        what, way = REFUSED[type(node)]
+        return f"a kernel cannot have {what}; {way}"
+    if isinstance(node, ast.keyword) and node.arg is None:
+        return "a kernel cannot have **; name each argument"
+    if isinstance(node, ast.For) and not isinstance(node.target, ast.Name):
+        return "a for loop counts in one plain name: for i in ..."
+    if kernel and isinstance(node, ast.Return) and returns_value(node):
+        return "a kernel returns nothing; write the result to an array"
+    return ""
 
 
-def _walk_in_order(node: ast.AST):
+def _walk_in_order(node: ast.AST) -> Iterator[ast.AST]:
     yield node
     for child in ast.iter_child_nodes(node):
-        # Threads do not run decorators and annotations.
-        if isinstance(node, ast.FunctionDef) and child in [
-            *node.decorator_list,
-            node.args,
-            node.returns,
-        ]:
-            continue
         yield from _walk_in_order(child)
 
 
@@ -176,9 +124,8 @@ def compare(a: ast.expr, operator: ast.cmpop, b: ast.expr) -> ast.expr:
 
 def make_between(low: int, a: ast.expr, high: int) -> ast.expr:
     """Build low < a <= high."""
-    return ast.Compare(
-        make_constant(low), [ast.Lt(), ast.LtE()], [a, make_constant(high)]
-    )
+    ends = [a, make_constant(high)]
+    return ast.Compare(make_constant(low), [ast.Lt(), ast.LtE()], ends)
 
 
 def make_walrus(name: str, what: ast.expr) -> ast.expr:

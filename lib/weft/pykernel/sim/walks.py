@@ -11,7 +11,8 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .elements import find_static, split_chain
+from ..trees import split_chain
+from .elements import find_static
 from .names import POSITIVE, WHOLE
 from .record import Entity
 from .syntax import (
@@ -101,7 +102,7 @@ def find_walk(
     rewriter: Rewriter, node: ast.Subscript, counter: str, bound: set[str]
 ) -> Walk:
     """Return an access of a plain loop; raise Odd for any other access."""
-    base, parts = split_chain(rewriter, node)
+    base, parts = split_chain(node)
     entity = find_static(rewriter, base, parts)
     if entity is None or not isinstance(base, ast.Name) or base.id in bound:
         raise Odd
@@ -112,11 +113,11 @@ def find_walk(
     if len(moving) > 1:
         raise Odd
     axis = moving[0] if moving else -1
-    array: ast.expr = rewriter.own(f".r{entity.number}")
     if entity.origin == "local":
         array = load(f".r{entity.number}" if rewriter.checks else base.id)
-    elif entity.origin == "shared":
-        array = rewriter.own(f".f{entity.number}")
+    else:
+        kind = "f" if entity.origin == "shared" else "r"
+        array = rewriter.own(f".{kind}{entity.number}")
     name = rewriter.temporary()
     rewriter.local.add(name)
     slope = slopes[axis] if moving else make_constant(0)
@@ -127,13 +128,11 @@ def find_slope(
     rewriter: Rewriter, node: ast.expr, counter: str, bound: set[str]
 ) -> ast.expr:
     """Return the change of an integer when the counter grows by 1."""
-    if isinstance(node, ast.Name):
+    if isinstance(node, ast.Name) and node.id in bound:
         if node.id == counter:
             return make_constant(1)
-        if node.id in bound:
-            raise Odd
-        return make_constant(0)
-    if isinstance(node, ast.Constant) or rewriter.path(node):
+        raise Odd
+    if isinstance(node, (ast.Name, ast.Constant)) or rewriter.path(node):
         return make_constant(0)
     if isinstance(node, ast.UnaryOp):
         inner = find_slope(rewriter, node.operand, counter, bound)
@@ -170,21 +169,18 @@ def rewrite_whole(
         if type(known) is int:
             return make_constant(known)
         return rewriter.visit(copy.copy(node))
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
-        form = add_whole if isinstance(node.op, ast.Add) else multiply_whole
-        sides = [
-            rewrite_whole(rewriter, n, counter, first) for n in (node.left, node.right)
-        ]
-        return form(*sides)
     if isinstance(node, ast.BinOp):
         left, right = (
             rewrite_whole(rewriter, n, counter, first) for n in (node.left, node.right)
         )
+        if isinstance(node.op, ast.Add):
+            return add_whole(left, right)
+        if isinstance(node.op, ast.Mult):
+            return multiply_whole(left, right)
         return ast.BinOp(left, node.op, right)
     if isinstance(node, ast.UnaryOp):
-        return ast.UnaryOp(
-            node.op, rewrite_whole(rewriter, node.operand, counter, first)
-        )
+        operand = rewrite_whole(rewriter, node.operand, counter, first)
+        return ast.UnaryOp(node.op, operand)
     return rewriter.visit(copy.deepcopy(node))
 
 
@@ -205,13 +201,12 @@ def count_turns(rewriter: Rewriter, node: ast.expr) -> tuple[list[ast.stmt], Loo
         known = whole_value(turns)
         if known is not None and not SHORT < known <= LONG:
             raise Odd
-        return before, LoopCount(
-            turns, make_constant(0), make_constant(1), call("range", turns)
-        )
+        first, step = make_constant(0), make_constant(1)
+        return before, LoopCount(turns, first, step, call("range", turns))
     counted, turns = rewriter.temporary(), rewriter.temporary()
     before = [
         assign(counted, call("range", *arguments)),
-        assign(turns, ast.Call(rewriter.own(".len"), [load(counted)], [])),
+        assign(turns, rewriter.call(".len", load(counted))),
     ]
     first = ast.Subscript(load(counted), make_constant(0), ast.Load())
     step: ast.expr = make_constant(1)
@@ -240,9 +235,8 @@ def begin_walk(
         raise Odd
     parts: list[ast.expr] = []
     for axis, part in enumerate(walk.parts):
-        first = name_value(
-            rewriter, rewrite_whole(rewriter, part, counter, count.first), way
-        )
+        value = rewrite_whole(rewriter, part, counter, count.first)
+        first = name_value(rewriter, value, way)
         if rewriter.variant.kinds(part) < POSITIVE:
             way.test(first, ast.GtE(), make_constant(0))
         end = first
@@ -265,15 +259,8 @@ def begin_walk(
         way.statements.append(assign(name, flat))
         flat = load(name)
     if walk.axis >= 0 and shared:
-        parts = [
-            ast.Slice(
-                flat,
-                add_whole(
-                    add_whole(flat, multiply_whole(turns, stride)), make_constant(1)
-                ),
-                stride,
-            )
-        ]
+        end = add_whole(flat, multiply_whole(turns, stride))
+        parts = [ast.Slice(flat, add_whole(end, make_constant(1)), stride)]
     elif walk.axis >= 0:
         end = add_whole(last, make_constant(1))
         parts[walk.axis] = ast.Slice(parts[walk.axis], end, step)

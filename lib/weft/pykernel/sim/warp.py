@@ -38,13 +38,12 @@ def make_barrier_finding(
     main = max(waiting, key=lambda place: len(waiting[place]))
     place, waiters = places[main], sorted(waiting[main])
     where = unflatten(at, grid)
-    clauses = [
-        f"{_name_threads(numbers, block)} {_wait(numbers)} at that of line "
-        f"{places[p].line}"
-        for p, numbers in waiting.items()
-        if p != main
-    ]
-    missing = [n for p, numbers in waiting.items() if p != main for n in numbers]
+    clauses, missing = [], []
+    for place_number, numbers in waiting.items():
+        if place_number != main:
+            there = f"at that of line {places[place_number].line}"
+            clauses.append(f"{_name_threads(numbers, block)} {_wait(numbers)} {there}")
+            missing += numbers
     if gone:
         verb = "has" if len(gone) == 1 else "have"
         clauses.append(
@@ -84,7 +83,7 @@ FULL = 0xFFFFFFFF
 
 
 def exchange_values(
-    operation: str, values: dict[int, Any], arguments: dict[int, Any], mask: int
+    operation: str, values: dict[int, Any], arguments: dict[int, Any]
 ) -> dict[int, Any]:
     """Return the result for each lane that has arrived, by lane.
 
@@ -122,10 +121,8 @@ def shuffle_sources(operation: str, arguments: dict[int, Any]) -> dict[int, int]
 def _count_votes(operation: str, values: dict[int, Any]) -> Any:
     """Return the result of a vote, which is the same for every lane."""
     truths = [bool(value) for value in values.values()]
-    if operation == "all_sync":
-        return all(truths)
-    if operation == "any_sync":
-        return any(truths)
+    if operation in ("all_sync", "any_sync"):
+        return all(truths) if operation == "all_sync" else any(truths)
     if operation == "eq_sync":
         return all(truths) or not any(truths)
     if operation == "ballot_sync":
@@ -149,10 +146,7 @@ _LANES = {
 
 def make_mask(lanes: Iterable[int]) -> int:
     """Return a mask with a bit for each lane."""
-    mask = 0
-    for lane in lanes:
-        mask |= 1 << lane
-    return mask
+    return sum(1 << lane for lane in set(lanes))
 
 
 def write_lanes(lanes: Iterable[int]) -> str:
@@ -221,9 +215,8 @@ def describe_absent(call: Call) -> tuple[int, str] | None:
         return None
     verb, pronoun = ("takes", "it") if len(missing) == 1 else ("take", "they")
     return call.threads[0], (
-        f"the mask 0x{call.mask:08x} names {write_lanes(missing)}, which {verb} "
-        "no part: "
-        f"{pronoun} {ANOTHER_WAY}"
+        f"the mask 0x{call.mask:08x} names {write_lanes(missing)}, which {verb} no "
+        f"part: {pronoun} {ANOTHER_WAY}"
     )
 
 

@@ -121,10 +121,8 @@ def translate(kernel: Any, types: Sequence[Any]) -> Translation:
             f"types takes one type for each parameter, e.g. ('float32[:]', 'int'), not "
             f"{types!r:.60}"
         )
-    bound = kernel.bind(types)
-    return translate_kernel(
-        kernel, [parse(name, value) for name, value in bound.items()]
-    )
+    arguments = [parse(name, value) for name, value in kernel.bind(types).items()]
+    return translate_kernel(kernel, arguments)
 
 
 HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"  # matches the type, not a variable
@@ -150,14 +148,10 @@ def translate_kernel(kernel: PythonKernel, arguments: list[Argument]) -> Transla
 def _assemble(
     program: TranslatedUnits, output: TranslationOutput, unit_lines: list
 ) -> Translation:
-    parts: list[list[tuple[str, int, str]]] = []
-    code = scanner.blank_comments(
-        "\n".join(line for lines in unit_lines for line, _ in lines)
-    )
-    if re.search(HALF, code):
+    code = "\n".join(line for lines in unit_lines for line, _ in lines)
+    if re.search(HALF, scanner.blank_comments(code)):
         output.headers.add("cuda_fp16.h")
-    for text in output.head():
-        parts.append([(line, 0, "") for line in text.split("\n")])
+    parts = [[(line, 0, "") for line in text.split("\n")] for text in output.head()]
     for unit in _order_units(program):
         lines = unit_lines[program.units.index(unit)]
         name = unit.function.__name__

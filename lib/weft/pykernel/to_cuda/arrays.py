@@ -7,21 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ..language import with_constants
+from ..trees import with_constants
 from .types import CONST, F64, LOCAL, SHARED, ArrayType, ScalarType, of_dtype
-from .unit import KnownFunction, LanguageName, Unit, write_dotted
+from .unit import KnownFunction, LanguageName, Unit
 
 
 def declare_array(walk: Any, name: str, node: ast.AST) -> ArrayType | None:
     """Return the array that an assignment to `name` declares or aliases, or None."""
     unit = walk.unit
-    if isinstance(node, ast.Name) and not unit.meaning_is_number(node):
+    if isinstance(node, ast.Name) and unit.is_array(node.id):
         kind = walk.expr(node)
-        return (
-            kind
-            if isinstance(kind, ArrayType) and not kind.shape
-            else _view(walk, node)
-        )
+        if kind.shape:
+            what = f"{node.id} is an array that already has a name"
+            unit.fail(what, f"write {node.id}", node)
+        return kind
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
         return _slice(walk, node)
     if not isinstance(node, ast.Call):
@@ -36,24 +35,12 @@ def declare_array(walk: Any, name: str, node: ast.AST) -> ArrayType | None:
     return None
 
 
-def _view(walk: Any, node: ast.Name) -> ArrayType | None:
-    kind = walk.expr(node)
-    if not isinstance(kind, ArrayType):
-        return None
-    walk.unit.fail(
-        f"{node.id} is an array that already has a name", f"write {node.id}", node
-    )
-
-
 def _slice(walk: Any, node: ast.Subscript) -> ArrayType:
     kind = walk.expr(node.value)
     part = node.slice
     if not isinstance(kind, ArrayType) or kind.ndim != 1 or part.step is not None:
-        walk.unit.fail(
-            f"{ast.unparse(node)} is a slice",
-            "only x[start:] of a 1D array becomes a pointer; write a loop",
-            node,
-        )
+        hint = "only x[start:] of a 1D array becomes a pointer; write a loop"
+        walk.unit.fail(f"{ast.unparse(node)} is a slice", hint, node)
     for bound in (part.lower, part.upper):
         if bound is not None:
             walk.whole(bound, "a slice's bound")
@@ -67,11 +54,8 @@ def _bind_arguments(
     arguments = dict(zip(names, node.args))
     arguments |= {k.arg: k.value for k in node.keywords}
     if set(arguments) != set(names) or len(node.args) > len(names):
-        unit.fail(
-            f"{ast.unparse(node.func)} takes {', '.join(names)}",
-            f"write {ast.unparse(node.func)}({', '.join(names)})",
-            node,
-        )
+        name, parameters = ast.unparse(node.func), ", ".join(names)
+        unit.fail(f"{name} takes {parameters}", f"write {name}({parameters})", node)
     return [arguments[name] for name in names]
 
 
@@ -85,11 +69,8 @@ def _make_array(walk: Any, name: str, path: str, node: ast.Call) -> ArrayType:
     if shape == (0,) and space == SHARED:
         return ArrayType(dtype, 1, SHARED, (), name)
     if any(side < 1 for side in shape):
-        unit.fail(
-            f"an array of shape {shape} is empty",
-            "sides are at least 1; shared memory of shape 0 is dynamic",
-            shape_node,
-        )
+        hint = "sides are at least 1; shared memory of shape 0 is dynamic"
+        unit.fail(f"an array of shape {shape} is empty", hint, shape_node)
     return ArrayType(dtype, len(shape), space, shape, name)
 
 
@@ -101,11 +82,8 @@ def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
         values = list(values[0])
     for value in values:
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            unit.fail(
-                f"the shape {ast.unparse(node)} is not constant",
-                "use numbers and globals, or dynamic shared memory: shape 0",
-                node,
-            )
+            hint = "use numbers and globals, or dynamic shared memory: shape 0"
+            unit.fail(f"the shape {ast.unparse(node)} is not constant", hint, node)
     return tuple(int(value) for value in values)
 
 
@@ -128,14 +106,11 @@ def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
                 return None
             meaning = unit.meaning(one)
             if isinstance(meaning, LanguageName):
-                return 32 if write_dotted(node).endswith("warpsize") else None
+                return 32 if ast.unparse(node).endswith("warpsize") else None
             names[one.id] = meaning
     try:
-        return eval(  # only the user's expression and globals
-            compile(ast.Expression(node), "constant", "eval"),
-            {"__builtins__": {}},
-            names,
-        )
+        code = compile(ast.Expression(node), "constant", "eval")
+        return eval(code, {"__builtins__": {}}, names)  # the user's own expression
     except Exception:
         return None
 
@@ -148,11 +123,8 @@ def _parse_dtype(unit: Unit, node: ast.AST) -> ScalarType:
     if kind is None and isinstance(meaning, KnownFunction):
         kind = {"int": of_dtype("int64"), "float": F64}.get(meaning.name)
     if kind is None:
-        unit.fail(
-            f"{ast.unparse(node)} is not a type of array elements",
-            "use float32, int32 ...",
-            node,
-        )
+        what = f"{ast.unparse(node)} is not a type of array elements"
+        unit.fail(what, "use float32, int32 ...", node)
     return kind
 
 
@@ -161,9 +133,6 @@ def _constant_array(walk: Any, name: str, node: ast.Call) -> ArrayType:
     value = unit.meaning(node.args[0]) if len(node.args) == 1 else None
     dtype = of_dtype(value.dtype) if isinstance(value, np.ndarray) else None
     if dtype is None or value.size == 0:
-        unit.fail(
-            "const.array_like takes one NumPy array from outside the kernel",
-            "TABLE = np.array(...) above the kernel",
-            node,
-        )
+        what = "const.array_like takes one NumPy array from outside the kernel"
+        unit.fail(what, "TABLE = np.array(...) above the kernel", node)
     return ArrayType(dtype, value.ndim, CONST, value.shape, name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import types as python_types
+from dataclasses import replace
 from typing import Any
 
 from ..language import LISTED, call, explain_unknown, list_names
@@ -12,6 +14,7 @@ from .types import (
     BOOL,
     F64,
     FLOAT,
+    GLOBAL,
     INT,
     U32,
     ArrayType,
@@ -23,31 +26,20 @@ from .types import (
 )
 from .unit import ANY, UNKNOWN, KnownFunction, LanguageName, Span, Unit, merge
 
+FENCES = ("syncthreads", "threadfence", "threadfence_block", "threadfence_system")
+# For each function that takes numbers, the count of its arguments and its type.
 SYNC = {
-    "syncthreads": (0, None),
-    "syncthreads_count": (1, INT),
-    "syncthreads_and": (1, INT),
-    "syncthreads_or": (1, INT),
-    "threadfence": (0, None),
-    "threadfence_block": (0, None),
-    "threadfence_system": (0, None),
-    "nanosleep": (1, None),
-    "all_sync": (2, BOOL),
-    "any_sync": (2, BOOL),
-    "eq_sync": (2, BOOL),
-    "ballot_sync": (2, U32),
-    "match_any_sync": (2, U32),
-    "activemask": (0, U32),
-    "lanemask_lt": (0, U32),
+    **dict.fromkeys(FENCES, (0, None)),
+    **dict.fromkeys(("syncthreads_count", "syncthreads_and"), (1, INT)),
+    **{"syncthreads_or": (1, INT), "nanosleep": (1, None)},
+    **dict.fromkeys(("all_sync", "any_sync", "eq_sync"), (2, BOOL)),
+    **dict.fromkeys(("ballot_sync", "match_any_sync"), (2, U32)),
+    **dict.fromkeys(("activemask", "lanemask_lt"), (0, U32)),
 }
-
-
 SHUFFLES = ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync")
-
-
 BITS = ("popc", "clz", "ffs")
-
-
+_COUNTS = dict.fromkeys((*SHUFFLES, "fma", "selp"), 3)
+_COUNTS |= dict.fromkeys((*BITS, "brev", "cbrt"), 1)
 ATOMICS = (
     *("add", "sub", "min", "max", "nanmin", "nanmax", "and_", "or_", "xor", "exch"),
     *("inc", "dec"),
@@ -55,9 +47,8 @@ ATOMICS = (
 
 
 def count(unit: Unit, node: ast.Call, *counts: int) -> None:
-    if len(node.args) not in counts or any(
-        isinstance(a, ast.Starred) for a in node.args
-    ):
+    starred = any(isinstance(arg, ast.Starred) for arg in node.args)
+    if starred or len(node.args) not in counts:
         possible = " or ".join(map(str, counts))
         meaning = unit.meaning(node.func)
         language = isinstance(meaning, LanguageName) and meaning.path in list_names()
@@ -71,6 +62,8 @@ def count(unit: Unit, node: ast.Call, *counts: int) -> None:
 
 def type_call(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
     unit, args = walk.unit, node.args
+    if path in _COUNTS:
+        count(unit, node, _COUNTS[path])
     if path in SYNC:
         argument_count, kind = SYNC[path]
         count(unit, node, argument_count)
@@ -83,27 +76,23 @@ def type_call(walk: Any, path: str, node: ast.Call) -> tuple[Any, Span]:
             walk.whole(arg, "a mask")
         return None, ANY
     if path in SHUFFLES:
-        count(unit, node, 3)
         kinds = [walk.scalar(arg) for arg in args]
         walk.whole(args[0], "a mask")
         walk.whole(args[2], "a lane")
         return kinds[1], walk.span(args[1])
     if path in (*BITS, "brev"):
-        count(unit, node, 1)
         kind = walk.whole(args[0], f"the argument of {path}")
         return (INT, (0, 64)) if path in BITS else (kind, ANY)
     if path in ("fma", "selp"):
-        count(unit, node, 3)
         kinds = [walk.scalar(arg) for arg in args]
         kind = kinds[1]
-        for other in kinds[2:] if path == "selp" else [kinds[0], kinds[2]]:
+        for other in kinds[2:] if path == "selp" else kinds:
             kind = promote(kind, other) or F64
         if path == "fma" and kind.whole:
             kind = FLOAT
         both = merge(walk.span(args[1]), walk.span(args[2]))
         return kind, both if path == "selp" else ANY
     if path == "cbrt":
-        count(unit, node, 1)
         kind = walk.scalar(args[0])
         return (FLOAT if kind.whole else kind), ANY
     if path.startswith("atomic."):
@@ -131,13 +120,9 @@ def _type_atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
         values = args[2:]
     kind = walk.expr(args[0])
     if not isinstance(kind, ArrayType):
-        unit.fail(
-            f"{ast.unparse(args[0])} is not an array",
-            f"cuda.atomic.{name}(x, i, v)",
-            node,
-        )
-    if index is not getattr(node, "index", None):
-        node.index = index
+        what = f"{ast.unparse(args[0])} is not an array"
+        unit.fail(what, f"cuda.atomic.{name}(x, i, v)", node)
+    node.index = index
     walk.indices(kind, index, node)
     for value in values:
         walk.scalar(value)
@@ -148,20 +133,14 @@ def _type_atomic(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
 
 
 def _atomic_exists(unit: Unit, name: str, kind: ScalarType, node: ast.AST) -> None:
-    if name in ("and_", "or_", "xor", "inc", "dec", "cas", "compare_and_swap"):
-        possible = kind.kind in "iu" and kind.bits >= 32
-        if name in ("inc", "dec"):
-            possible = kind == U32
-    else:
-        possible = kind.bits >= 32
+    floats = name in ("add", "sub", "min", "max", "nanmin", "nanmax", "exch")
+    possible = kind.bits >= 32 and (floats or kind.kind in "iu")
+    types = "int32, int64 and unsigned ones" + " and float32, float64" * floats
+    if name in ("inc", "dec"):
+        possible, types = kind == U32, "uint32"
     if not possible:
-        types = "uint32" if name in ("inc", "dec") else "int32, int64 and unsigned ones"
-        floats = name in ("add", "sub", "min", "max", "nanmin", "nanmax", "exch")
-        unit.fail(
-            f"CUDA has no cuda.atomic.{name} of {kind}",
-            f"it exists for {types}{' and float32, float64' if floats else ''}",
-            node,
-        )
+        what = f"CUDA has no cuda.atomic.{name} of {kind}"
+        unit.fail(what, f"it exists for {types}", node)
 
 
 AXES = "xyz"
@@ -218,11 +197,8 @@ def grid_part(walk: Any, node: ast.Subscript) -> tuple[ScalarType, Span]:
     unpacked = getattr(node, "unpacked", count)
     if not isinstance(index, ast.Constant) or unpacked != count or count == 1:
         names = "one number" if count == 1 else f"{count} numbers"
-        walk.unit.fail(
-            f"{ast.unparse(node.value)} gives {names}",
-            "i = cuda.grid(1); x, y = cuda.grid(2)",
-            node,
-        )
+        hint = "i = cuda.grid(1); x, y = cuda.grid(2)"
+        walk.unit.fail(f"{ast.unparse(node.value)} gives {names}", hint, node)
     if not (isinstance(index.value, int) and 0 <= index.value < count):
         walk.unit.fail(f"{ast.unparse(node)} is out of range", "", node)
     return INT, _grid_span(walk.unit, node.value)
@@ -239,9 +215,8 @@ def range_arguments(unit: Unit, node: ast.AST) -> list[ast.expr] | None:
     """Return the one to three arguments of range(); None for other nodes."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
-    if unit.meaning(node.func) != KnownFunction("range"):
-        return None
-    return node.args if 1 <= len(node.args) <= 3 else None
+    is_range = unit.meaning(node.func) == KnownFunction("range")
+    return node.args if is_range and 1 <= len(node.args) <= 3 else None
 
 
 def infer_statement(walk: Any, node: ast.Call) -> None:
@@ -259,14 +234,15 @@ def infer(walk: Any, node: ast.Call) -> tuple[Any, Span]:
     unit = walk.unit
     meaning = unit.meaning(node.func)
     name = ast.unparse(node.func)
+    if is_grid(unit, node):
+        if count_dimensions(unit, node) != 1:
+            unit.fail(f"{name} gives several numbers", f"x, y = {name}(2)", node)
+        return INT, _grid_span(unit, node)
+    if node.keywords:
+        what, hint = "a keyword argument", "pass the arguments by position"
+        unit.fail(f"{what} does not become CUDA C", hint, node.keywords[0].value)
     if isinstance(meaning, LanguageName):
-        if is_grid(unit, node):
-            if count_dimensions(unit, node) != 1:
-                unit.fail(f"{name} gives several numbers", f"x, y = {name}(2)", node)
-            return INT, _grid_span(unit, node)
-        _no_keywords(unit, node)
         return type_call(walk, meaning.path, node)
-    _no_keywords(unit, node)
     if isinstance(meaning, ScalarType):
         count(unit, node, 1)
         kind = walk.scalar(node.args[0])
@@ -279,51 +255,30 @@ def infer(walk: Any, node: ast.Call) -> tuple[Any, Span]:
     if isinstance(function, python_types.FunctionType):
         return _type_helper(walk, function, node)
     if meaning is UNKNOWN and isinstance(node.func, ast.Attribute):
-        unit.fail(
-            f"{name}() works on a whole array or object",
-            "one thread handles one element: write the loop",
-            node,
-        )
-    unit.fail(
-        f"{name}() does not become CUDA C",
-        "kernels call functions with def, math.* and the language of weft.cuda",
-        node,
-    )
-
-
-def _no_keywords(unit: Unit, node: ast.Call) -> None:
-    if node.keywords:
-        unit.fail(
-            "a keyword argument does not become CUDA C",
-            "pass the arguments by position",
-            node.keywords[0].value,
-        )
+        hint = "one thread handles one element: write the loop"
+        unit.fail(f"{name}() works on a whole array or object", hint, node)
+    hint = "kernels call functions with def, math.* and the language of weft.cuda"
+    unit.fail(f"{name}() does not become CUDA C", hint, node)
 
 
 def _type_function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     unit, args = walk.unit, node.args
     if name in ("min", "max"):
         if len(args) < 2:
-            unit.fail(
-                f"{name}() of one array or list", f"write {name}(a, b) in a loop", node
-            )
+            hint = f"write {name}(a, b) in a loop"
+            unit.fail(f"{name}() of one array or list", hint, node)
         kinds = [walk.scalar(arg) for arg in args]
         kind = kinds[0]
         for other in kinds[1:]:
             kind = join(kind, other) or unit.fail("no common type", "convert", node)
-        spans = [walk.span(arg) for arg in args]
-        choose = min if name == "min" else max
-        ends = []
-        for bounds in zip(*spans):
-            low = bounds is not None and None not in bounds
-            ends.append(choose(bounds) if low else None)
-        lows = [s[0] for s in spans if s[0] is not None]
-        tops = [s[1] for s in spans if s[1] is not None]
-        if name == "max" and lows:
-            ends[0] = max(lows)
-        if name == "min" and tops:
-            ends[1] = min(tops)
-        return kind, (ends[0], ends[1]) if kind.whole else ANY
+        lows, tops = zip(*(walk.span(arg) for arg in args))
+        if name == "min":
+            known = [top for top in tops if top is not None]
+            span = None if None in lows else min(lows), min(known, default=None)
+        else:
+            known = [low for low in lows if low is not None]
+            span = max(known, default=None), None if None in tops else max(tops)
+        return kind, span if kind.whole else ANY
     if name == "len":
         count(unit, node, 1)
         kind = walk.expr(args[0])
@@ -331,22 +286,16 @@ def _type_function(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
             return INT, (kind.shape[0],) * 2
         if unit.side(node):
             return INT, (0, None)
+        array = ast.unparse(args[0])
         if not isinstance(kind, ArrayType):
-            unit.fail(
-                f"{ast.unparse(args[0])} is a number, not an array: it has no length",
-                "look at the order of the arguments",
-                node,
-            )
-        unit.fail(
-            f"len({ast.unparse(args[0])}) is not known in C",
-            "pass the size as an argument",
-            node,
-        )
+            what = f"{array} is a number, not an array: it has no length"
+            unit.fail(what, "look at the order of the arguments", node)
+        what = f"len({array}) is not known in C"
+        unit.fail(what, "pass the size as an argument", node)
     if name in ("range", "print", "divmod"):
-        hint = {"range": "for i in range(n):", "print": "on a line of its own"}
-        unit.fail(
-            f"{name}() cannot be used here", hint.get(name, "q, r = divmod(a, b)"), node
-        )
+        hints = {"range": "for i in range(n):", "print": "on a line of its own"}
+        hint = hints.get(name, "q, r = divmod(a, b)")
+        unit.fail(f"{name}() cannot be used here", hint, node)
     if name == "pow":
         count(unit, node, 2)
         node.whole = ast.copy_location(ast.BinOp(args[0], ast.Pow(), args[1]), node)
@@ -378,21 +327,17 @@ def _type_math(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
     elif base in TWO:
         count(unit, node, 2)
     else:
-        unit.fail(
-            f"{ast.unparse(node.func)} does not become CUDA C",
-            "available functions include sqrt, exp, log, sin, cos, tanh, pow and floor",
-            node,
+        hint = (
+            "available functions include sqrt, exp, log, sin, cos, tanh, pow and floor"
         )
+        unit.fail(f"{ast.unparse(node.func)} does not become CUDA C", hint, node)
     if base in TESTS:
         return BOOL, (0, 1)
     if base in WHOLE and name.startswith("math."):
         return INT, walk.span(node.args[0]) if kinds[0].whole else ANY
     # As on the simulator, integer arguments do not affect the type of the result.
-    floats = [k for k in kinds if not k.whole and not k.weak]
-    kind = FLOAT
-    for other in floats:
-        kind = promote(kind, other) or F64
-    return kind, ANY
+    floats = [k for k in kinds if not k.whole]
+    return functools.reduce(promote, floats, FLOAT), ANY
 
 
 def _type_helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
@@ -403,20 +348,12 @@ def _type_helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
     if name == "<lambda>":
         unit.fail("a lambda does not become CUDA C", f"def {name[1:-1]}(x):", node)
     if code.co_argcount != len(kinds) or function.__defaults__:
-        unit.fail(
-            f"{name} takes {code.co_argcount} arguments, but {len(kinds)} are given",
-            "give a value for every parameter; defaults do not become CUDA C",
-            node,
-        )
+        hint = "give a value for every parameter; defaults do not become CUDA C"
+        what = f"takes {code.co_argcount} arguments, but {len(kinds)} are given"
+        unit.fail(f"{name} {what}", hint, node)
     if any(function is u.function for u in _list_callers(unit)):
         unit.fail(f"{name} calls itself", "write a loop", node)
-    spelled = [
-        ArrayType(k.dtype, k.ndim, k.space if k.shape else "global", k.shape, "")
-        if isinstance(k, ArrayType)
-        else k
-        for k in kinds
-    ]
-    callee = walk.program.helper(function, spelled)
+    callee = walk.program.helper(function, [_as_parameter(kind) for kind in kinds])
     unit.calls[node] = callee
     callee.callers.add(unit)
     for parameter, kind, arg in zip(callee.parameters, kinds, node.args):
@@ -430,6 +367,13 @@ def _type_helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
     if callee.returns is None and not getattr(node, "statement", False):
         raise Unknown(node)
     return callee.returns, ANY
+
+
+def _as_parameter(kind: Any) -> Any:
+    """Return the type that a helper's parameter has for an argument of this type."""
+    if not isinstance(kind, ArrayType):
+        return kind
+    return replace(kind, space=kind.space if kind.shape else GLOBAL, root="")
 
 
 def _list_callers(unit: Unit) -> set[Unit]:
@@ -453,8 +397,5 @@ def _print(walk: Any, node: ast.Call) -> None:
     for word in node.keywords:
         text = isinstance(word.value, ast.Constant) and word.value.value
         if word.arg not in ("sep", "end") or not isinstance(text, str):
-            walk.unit.fail(
-                f"print(..., {word.arg}=...) does not become CUDA C",
-                "only sep and end, as strings, do",
-                word.value,
-            )
+            what = f"print(..., {word.arg}=...) does not become CUDA C"
+            walk.unit.fail(what, "only sep and end, as strings, do", word.value)

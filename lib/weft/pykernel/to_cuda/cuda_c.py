@@ -104,8 +104,7 @@ class TranslatedKernel:
             return tuple([_argument_key(value) for value in args])
         # For an unusual argument, use its full type, or raise ArgumentError.
         except LookupError:
-            arguments = self.kernel.given(args)
-            return tuple(self._kinds(arguments))
+            return tuple(self._kinds(self.kernel.given(args)))
 
     def _kinds(self, arguments: dict[str, Any]) -> list[Argument]:
         try:
@@ -143,12 +142,9 @@ class BuiltKernel:
         if self._module is None:
             runner, translation = self.runner, self.translation
             try:
-                self._module = load_cuda(
-                    translation.text,
-                    flags=runner.flags,
-                    timeout=runner.timeout,
-                    name=f"{translation.name}, as CUDA C",
-                )
+                options = {"flags": runner.flags, "timeout": runner.timeout}
+                name = f"{translation.name}, as CUDA C"
+                self._module = load_cuda(translation.text, name=name, **options)
             except CompileError as error:
                 raise _on_python_lines(error, self) from None
         return getattr(self._module, self.translation.name)
@@ -283,9 +279,8 @@ def _on_python_lines(error: CompileError, built: BuiltKernel) -> CompileError:
     for one in error.diagnostics:
         at = built.translation.lines
         line, name = at[one.line - 1] if 1 <= one.line <= len(at) else (0, "")
-        if not line or sources[name].file != source.file:
-            placed.append(Diagnostic("", 0, 0, one.severity, one.message))
-            continue
+        if line and sources[name].file != source.file:
+            line = 0
         placed.append(Diagnostic("", line, 0, one.severity, one.message))
         first = max(first, line)
     lines = [""] * max(first, source.first + len(source.text.splitlines()))

@@ -7,9 +7,9 @@ from typing import Any
 
 from ...csource.scanner import find_close
 from . import emit_statements
-from .emit_statements import check_loops, is_dropped, write_simple
+from .emit_statements import check_loops, is_dropped, write_number, write_simple
 from .expressions import Expressions
-from .text import WIDTH, Comment, number, wrap, write_docstring
+from .text import WIDTH, Comment, wrap, write_docstring
 from .types import CONST, ScalarType
 from .unit import Unit
 
@@ -31,6 +31,7 @@ class UnitWriter:
         self.inline: dict[ast.stmt, bool] = {}
         self.before: dict[ast.stmt, list[tuple[str, bool]]] = {}
         self.line = unit.tree.lineno
+        self.group: Any = None  # the source's statement that was written last
 
     # ---- functions ----
 
@@ -50,17 +51,21 @@ class UnitWriter:
             for p in unit.parameters
             if (unit, p) not in self.output.used
         ]
-        head = [(line, unit.tree.lineno) for line in write_docstring(unit.source.tree)]
+        top = unit.tree.lineno
+        head = [(line, top) for line in write_docstring(unit.source.tree)]
         head += [(f"// {c.text}", c.line) for c in header]
-        head += [(line, unit.tree.lineno) for line in self._write_signature()]
-        head += [(line, unit.tree.lineno) for line in unused]
+        head += [(line, top) for line in [*self._write_signature(), *unused]]
         return [*head, *body, ("}", unit.tree.end_lineno or 0)]
 
     def _write_signature(self) -> list[str]:
         unit = self.unit
         parts = [self._write_parameter(p) for p in unit.parameters]
         parts += [f"int {self.output.spelled(unit, name)}" for name in unit.sides]
-        words = "__global__ void " if unit.kernel else self._write_return_type()
+        words = "__global__ void "
+        if not unit.kernel:
+            kind = unit.returns
+            type_ = "void" if kind is None else self.exprs.type(kind, (unit, ""))
+            words = f"static __device__ {type_} "
         head = f"{words}{self.output.unit_name(unit)}("
         lines, line = [], head
         for number_, part in enumerate(parts):
@@ -70,11 +75,6 @@ class UnitWriter:
                 line = " " * len(head)
             line += part + end
         return [*lines, line if parts else f"{head}) {{"]
-
-    def _write_return_type(self) -> str:
-        kind = self.unit.returns
-        type_ = "void" if kind is None else self.exprs.type(kind, (self.unit, ""))
-        return f"static __device__ {type_} "
 
     def _write_parameter(self, name: str) -> str:
         unit = self.unit
@@ -93,13 +93,11 @@ class UnitWriter:
 
     def _find_homes(self) -> None:
         unit = self.unit
+        names = unit.scope.assigned() - set(unit.parameters) - set(unit.extents)
         for name in unit.scope.uses:
-            kind = unit.variables.get(name)
-            if name in unit.parameters or not isinstance(kind, ScalarType):
+            if name not in names or not unit.scope.read(name):
                 continue
-            if name in unit.extents or name not in unit.scope.assigned():
-                continue
-            if not unit.scope.read(name):
+            if not isinstance(unit.variables.get(name), ScalarType):
                 continue
             home = unit.scope.home(name)
             if home.inline:
@@ -129,8 +127,7 @@ class UnitWriter:
                 self.lines.append(("", first))
             for comment in self._list_above(one):
                 self._comment(comment)
-            following = body[number_ + 1] if number_ + 1 < len(body) else None
-            self._statement(one, following)
+            self._statement(one, next(iter(body[number_ + 1 :]), None))
         if body:
             inner = body[0].col_offset
             end = max(getattr(s, "end_lineno", 0) or 0 for s in body)
@@ -154,8 +151,11 @@ class UnitWriter:
     def _take_beside(self, first: int, last: int) -> str:
         """Return the comments after the code of these lines, joined into one."""
         comments = [c for c in self.comments if first <= c.line <= last]
-        for comment in comments:
-            self.comments.remove(comment)
+        return self._take(comments)
+
+    def _take(self, comments: list[Comment]) -> str:
+        """Remove comments from those still to be written; return their joined text."""
+        self.comments = [c for c in self.comments if c not in comments]
         return " ".join(c.text for c in comments)
 
     def _statement(self, one: ast.stmt, following: ast.stmt | None) -> None:
@@ -165,27 +165,24 @@ class UnitWriter:
             return
         for name, blank in self.before.get(one, ()):
             type_ = self.type_of(name)
-            start = f" = {_write_zero(type_)}" if blank else ""
+            start = f" = {write_number(0, type_)}" if blank else ""
             self.put(f"{type_} {self.output.name(self.unit, name)}{start};")
         if isinstance(one, (ast.If, ast.For, ast.While)):
             getattr(self, f"_{type(one).__name__}")(one)
             return
         at = len(self.lines)
-        for text in write_simple(self, one):
-            self.put(text)
-        if self._continues(one, following):
-            self._join_group(one, at)
-            return
+        self.put(write_simple(self, one))
         self._join_group(one, at)
-        text = self._take_beside(one.lineno, one.end_lineno or one.lineno)
-        self._attach(text, at)
+        if not self._continues(one, following):
+            text = self._take_beside(one.lineno, one.end_lineno or one.lineno)
+            self._attach(text, at)
 
     def _attach(self, text: str, at: int) -> None:
         """Append a comment to the last line; put it above line `at` if too long."""
         if not text or len(self.lines) == at:
             return
         line, number_ = self.lines[-1]
-        if len(line) + len(text) + 4 <= WIDTH + 8 and len(self.lines) >= at + 1:
+        if len(line) + len(text) + 4 <= WIDTH + 8:
             self.lines[-1] = f"{line} // {text}", number_
         else:
             self.lines.insert(at, ("    " * self.depth + f"// {text}", number_))
@@ -199,10 +196,7 @@ class UnitWriter:
         group = getattr(one, "together", None)
         if group is None or at == 0 or len(self.lines) != at + 1:
             return
-        if (
-            isinstance(group.value, ast.Call)
-            or getattr(self, "group", None) is not group
-        ):
+        if isinstance(group.value, ast.Call) or self.group is not group:
             self.group = group
             return
         (old, line), (new, _) = self.lines[at - 1], self.lines[at]
@@ -246,19 +240,13 @@ class UnitWriter:
         return True
 
     def take_header(self, one: Any) -> str:
-        last = max(one.lineno, one.body[0].lineno - 1)
-        comments = [c for c in self.comments if one.lineno <= c.line <= last]
-        comments = [c for c in comments if not c.alone]
-        if one.body[0].lineno == one.lineno:
-            return ""
-        for comment in comments:
-            self.comments.remove(comment)
-        return " ".join(c.text for c in comments)
+        lines = range(one.lineno, one.body[0].lineno)
+        return self._take([c for c in self.comments if c.line in lines and not c.alone])
 
     def _If(self, one: ast.If) -> None:
         word, start = "if", len(self.lines)
         while True:
-            head = f"{word} ({self.exprs.test(one.test).text})"
+            head = f"{word} ({self.exprs.expr(one.test).text})"
             if not one.orelse:
                 braces = self.write_body(head, one.body, self.take_header(one))
                 if word != "if" and not braces:
@@ -280,10 +268,9 @@ class UnitWriter:
                 word, one, start = "} else if", inner, len(self.lines)
                 continue
             between = range(one.body[-1].end_lineno or 0, one.orelse[0].lineno)
-            comments = [c for c in self.comments if c.line in between and not c.alone]
-            for comment in comments:
-                self.comments.remove(comment)
-            note = " ".join(c.text for c in comments)
+            note = self._take(
+                [c for c in self.comments if c.line in between and not c.alone]
+            )
             at = len(self.lines)
             if not self.write_body("} else", one.orelse, note):
                 self._brace(at, "} else")
@@ -305,16 +292,12 @@ class UnitWriter:
         self.lines[at:] = [(f"{indent}{head} {{", line), (f"{indent}    {body}", line)]
 
     def _add_braces(self, at: int) -> None:
-        text, line = self.lines[at]
+        text = self.lines[at][0]
         end = find_close(text, text.index("("))
-        indent = "    " * self.depth
-        self.lines[at:] = [
-            (f"{text[: end + 1]} {{", line),
-            (f"{indent}    {text[end + 2 :]}", line),
-        ]
+        self._brace(at, text[4 * self.depth : end + 1])
 
     def _While(self, one: ast.While) -> None:
-        head = f"while ({self.exprs.test(one.test).text})"
+        head = f"while ({self.exprs.expr(one.test).text})"
         if self.write_body(head, one.body, self.take_header(one)):
             self.put("}", one.end_lineno)
 
@@ -323,9 +306,3 @@ _DECLARATIONS = (
     *("const ", "int ", "float ", "double ", "bool ", "unsigned ", "long long "),
     *("__shared__", "extern ", "short ", "signed ", "half ", "//"),
 )
-
-
-def _write_zero(type_: str) -> str:
-    if type_ in ("float", "double"):
-        return number(0, type_).text
-    return "false" if type_ == "bool" else "0"

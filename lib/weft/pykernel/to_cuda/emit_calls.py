@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import types as python_types
+from collections.abc import Sequence
 from typing import Any
 
 from . import calls
@@ -44,17 +45,12 @@ def emit_printf(exprs: Any, node: ast.Call) -> str:
             item = exprs.expr(value)
             text += _format(exprs, one, item)
             values.append(
-                item.text if item.type != "half" else cast("float", item).text
+                cast("float", item).text if item.type == "half" else item.text
             )
         parts.append(text)
-    line = _escape_text(words.get("sep", " ")).join(parts) + _escape_text(
-        words.get("end", "\n")
-    )
-    return f"printf({', '.join([_quote_text(line), *values])})"
-
-
-def _quote_text(text: str) -> str:
-    return f'"{text}"'
+    sep, end = _escape_text(words.get("sep", " ")), _escape_text(words.get("end", "\n"))
+    line = f'"{sep.join(parts)}{end}"'
+    return f"printf({', '.join([line, *values])})"
 
 
 def _escape_text(text: str) -> str:
@@ -72,12 +68,7 @@ def _format(exprs: Any, node: ast.AST, value: CExpression) -> str:
     if digits not in ("", "d", "f", "e", "g", "x") or len(text) == 0:
         exprs.unit.fail(f"printf has no format {text!r}", "write :.3f or :5d", node)
     width = text[: len(text) - len(digits)]
-    return (
-        "%"
-        + width
-        + (form[1:-1] if form[-1] in "du" and len(form) > 2 else "")
-        + (digits or form[-1])
-    )
+    return f"%{width}{form[1:-1]}{digits or form[-1]}"
 
 
 _BITS = {
@@ -86,6 +77,7 @@ _BITS = {
     "ffs": ("__ffs", "__ffsll"),
     "brev": ("__brev", "__brevll"),
 }
+_LEAST = ("min", "max", "nanmin", "nanmax")
 _ATOMICS = {
     **{"add": "atomicAdd", "min": "atomicMin", "max": "atomicMax"},
     **{"and_": "atomicAnd", "or_": "atomicOr", "xor": "atomicXor"},
@@ -125,6 +117,7 @@ def _emit_conversion(exprs: Any, kind: ScalarType, arg: ast.AST) -> CExpression:
     return exprs.value(arg, kind.c, False)
 
 
+_ZERO = CExpression("0", PRIMARY, "int", True)
 _SUFFIXES = {"int": "", "unsigned": "u", "long long": "ll", "unsigned long long": "ull"}
 
 
@@ -132,9 +125,7 @@ def _not_zero(exprs: Any, arg: ast.AST) -> CExpression:
     value = exprs.expr(arg)
     if value.type == "bool":
         return value
-    return join_operands(
-        value, "!=", CExpression("0", PRIMARY, "int", True), EQUAL, "bool"
-    )
+    return join_operands(value, "!=", _ZERO, EQUAL, "bool")
 
 
 def _emit_function(exprs: Any, name: str, node: ast.Call) -> CExpression:
@@ -157,23 +148,17 @@ def _emit_function(exprs: Any, name: str, node: ast.Call) -> CExpression:
         if own.kind == "u":
             return exprs.expr(args[0])
         if own.whole:
-            word = "llabs" if own.bits == 64 and not own.weak else "abs"
+            wide = own.bits == 64 and not own.weak
+            word, type_ = ("llabs", "long long") if wide else ("abs", "int")
             inner = exprs.signed(exprs.expr(args[0]))
-            result = CExpression(
-                f"{word}({inner.text})",
-                PRIMARY,
-                "long long" if word[0] == "l" else "int",
-            )
+            result = CExpression(f"{word}({inner.text})", PRIMARY, type_)
             return result if kind.bits >= 32 else cast(kind.c, result)
         return _emit_one_argument(exprs, "fabs", kind, args[0])
     if own.whole:  # int() and round() of an integer
         return exprs.expr(args[0])
-    rounded = (
-        _emit_one_argument(exprs, "rint", own, args[0])
-        if name == "round"
-        else exprs.expr(args[0])
-    )
-    return cast("int", rounded)
+    if name == "round":
+        return cast("int", _emit_one_argument(exprs, "rint", own, args[0]))
+    return cast("int", exprs.expr(args[0]))
 
 
 def _emit_least(exprs: Any, name: str, node: ast.Call) -> CExpression:
@@ -188,11 +173,8 @@ def _emit_least(exprs: Any, name: str, node: ast.Call) -> CExpression:
         value = exprs.value(one, type_, False)
         if kind.whole:
             value = exprs.signed(value) if type_ == "int" else value
-            value = (
-                cast(type_, value)
-                if value.enum or (value.literal and type_ != "int")
-                else value
-            )
+            if value.enum or (value.literal and type_ != "int"):
+                value = cast(type_, value)
         if result is None:
             result = value
         elif kind.whole:
@@ -221,14 +203,17 @@ def _emit_one_argument(
 ) -> CExpression:
     """Write a function of math with one float argument."""
     type_ = "double" if kind == FLOAT or kind.whole else kind.c
-    return _emit_call(
-        word, type_, [exprs.value(arg, "float" if type_ == "half" else type_, False)]
-    )
+    return _emit_call(exprs, word, type_, [arg])
 
 
-def _emit_call(word: str, type_: str, args: list[CExpression]) -> CExpression:
+def _emit_call(
+    exprs: Any, word: str, type_: str, nodes: Sequence[ast.AST], half: str = "float"
+) -> CExpression:
+    """Write a function of math. half: the type of its arguments if `type_` is half."""
+    inner = half if type_ == "half" else type_
     suffix = "" if type_ == "double" else "f"
-    text = f"{word}{suffix}({', '.join(a.text for a in args)})"
+    args = [exprs.value(node, inner, False).text for node in nodes]
+    text = f"{word}{suffix}({', '.join(args)})"
     result = CExpression(text, PRIMARY, "double" if type_ == "double" else "float")
     return cast("half", result) if type_ == "half" else result
 
@@ -237,24 +222,17 @@ def _emit_math(exprs: Any, name: str, node: ast.Call) -> CExpression:
     base = name.split(".")[1]
     own, kind = exprs.kind(node.args[0]), exprs.kind(node)
     if base in calls.TESTS:
-        if own.whole:
-            return CExpression(
-                "true" if base == "isfinite" else "false", PRIMARY, "bool"
-            )
-        return CExpression(
-            f"{base}({exprs.value(node.args[0], own.c, False).text})", PRIMARY, "bool"
-        )
+        text = "true" if base == "isfinite" else "false"
+        if not own.whole:
+            text = f"{base}({exprs.value(node.args[0], own.c, False).text})"
+        return CExpression(text, PRIMARY, "bool")
     if base in calls.WHOLE:
         if own.whole and name.startswith("math."):
             return exprs.expr(node.args[0])
         inner = _emit_one_argument(exprs, base, own, node.args[0])
         return cast("int", inner) if name.startswith("math.") else inner
     word = calls.ONE.get(base) or calls.TWO[base]
-    type_ = kind.c
-    inner = "float" if type_ == "half" else type_
-    return _emit_call(
-        word, type_, [exprs.value(arg, inner, False) for arg in node.args]
-    )
+    return _emit_call(exprs, word, kind.c, node.args)
 
 
 def _emit_helper(exprs: Any, node: ast.Call) -> CExpression:
@@ -274,9 +252,8 @@ def _emit_helper(exprs: Any, node: ast.Call) -> CExpression:
     type_ = "void"
     if callee.returns is not None:
         type_ = exprs.type(callee.returns, (callee, ""))
-    return CExpression(
-        f"{exprs.output.unit_name(callee)}({', '.join(args)})", PRIMARY, type_
-    )
+    text = f"{exprs.output.unit_name(callee)}({', '.join(args)})"
+    return CExpression(text, PRIMARY, type_)
 
 
 # ---- the language ------------------------------------------------------------
@@ -291,42 +268,30 @@ def _mask(exprs: Any, node: ast.AST) -> str:
 def _write_predicate(exprs: Any, node: ast.AST) -> str:
     value = exprs.expr(node)
     if value.type in ("float", "double", "half", "long long", "unsigned long long"):
-        return join_operands(
-            value, "!=", CExpression("0", PRIMARY, "int", True), EQUAL, "bool"
-        ).text
+        value = join_operands(value, "!=", _ZERO, EQUAL, "bool")
     return value.text
 
 
 def _emit_cuda(exprs: Any, path: str, node: ast.Call) -> CExpression:
     args = node.args
-    if path in (
-        "syncthreads",
-        "threadfence",
-        "threadfence_block",
-        "threadfence_system",
-    ):
+    if path in calls.FENCES:
         return CExpression(f"__{path}()", PRIMARY, "void")
     if path.startswith("syncthreads_"):
-        return CExpression(
-            f"__{path}({_write_predicate(exprs, args[0])})", PRIMARY, "int"
-        )
+        text = f"__{path}({_write_predicate(exprs, args[0])})"
+        return CExpression(text, PRIMARY, "int")
     if path == "nanosleep":
         return CExpression(f"__nanosleep({exprs.expr(args[0]).text})", PRIMARY, "void")
     if path == "syncwarp":
-        return CExpression(
-            f"__syncwarp({_mask(exprs, args[0]) if args else ''})", PRIMARY, "void"
-        )
+        mask = _mask(exprs, args[0]) if args else ""
+        return CExpression(f"__syncwarp({mask})", PRIMARY, "void")
     if path in calls.SHUFFLES:
         kind = exprs.kind(args[1])
         type_ = kind.c if kind.bits >= 32 and kind.kind != "b" else "int"
         value = exprs.value(args[1], type_, False)
         lane = exprs.expr(args[2])
         text = f"__{path}({_mask(exprs, args[0])}, {value.text}, {lane.text})"
-        return (
-            CExpression(text, PRIMARY, type_)
-            if type_ == kind.c
-            else cast(kind.c, CExpression(text, PRIMARY, type_))
-        )
+        result = CExpression(text, PRIMARY, type_)
+        return result if type_ == kind.c else cast(kind.c, result)
     if path in ("all_sync", "any_sync", "ballot_sync"):
         text = f"__{path}({_mask(exprs, args[0])}, {_write_predicate(exprs, args[1])})"
         return CExpression(text, PRIMARY, "unsigned" if path[0] == "b" else "int")
@@ -345,8 +310,7 @@ def _emit_cuda(exprs: Any, path: str, node: ast.Call) -> CExpression:
     if path in _BITS:
         return _emit_bits(exprs, path, args[0])
     if path == "fma":
-        kind = exprs.kind(node)
-        return _emit_call("fma", kind.c, [exprs.value(a, kind.c, False) for a in args])
+        return _emit_call(exprs, "fma", exprs.kind(node).c, args, "half")
     if path == "cbrt":
         return _emit_one_argument(exprs, "cbrt", exprs.kind(node), args[0])
     if path == "selp":
@@ -372,17 +336,16 @@ def _emit_atomic(exprs: Any, name: str, node: ast.Call) -> CExpression:
     values = node.args[1:] if name == "compare_and_swap" else node.args[2:]
     place = exprs.element(node.args[0], node.index)
     address = f"&{place.text}"
-    operands = [exprs.value(value, kind.c) for value in values]
-    if kind.kind == "f":
-        operands = [exprs.value(value, kind.c, False) for value in values]
+    stored = kind.kind != "f"
+    operands = [exprs.value(value, kind.c, stored) for value in values]
     word = _ATOMICS[name]
     if name == "sub" and (kind.kind == "f" or kind.bits == 64):
         word, operands = "atomicAdd", [exprs.negate(operands[0])]
-    if name in ("min", "max", "nanmin", "nanmax") and kind.kind == "f":
+    if name in _LEAST and kind.kind == "f":
         word = f"atomic_{name}"
         exprs.output.helper(word, kind.c)
     is_used = not getattr(node, "statement", False)
-    signed_64 = kind.c == "long long" and name not in ("min", "max", "nanmin", "nanmax")
+    signed_64 = kind.c == "long long" and name not in _LEAST
     if signed_64 or (kind.c == "double" and name == "exch"):
         result = _as_unsigned(word, address, operands, kind)
         return _convert_back(result, kind) if is_used else result

@@ -6,10 +6,11 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from ...csource.scanner import find_close
+from ..trees import list_bound
 from . import calls
 from .emit_calls import emit_printf
 from .operators import OPERATORS
-from .text import SUM, UNARY, CExpression, number
+from .text import PRIMARY, SHIFT, SUM, UNARY, CExpression, cast, number
 from .types import CONST, SHARED, ArrayType, ScalarType
 from .unit import KnownFunction
 
@@ -22,27 +23,19 @@ def check_loops(writer: UnitWriter) -> None:
     for name, loops in unit.scope.loop_names.items():
         bodies = {id(loop.body) for loop in loops}
         if name in unit.parameters:
-            unit.fail(
-                f"{name} is both a parameter and a loop's variable",
-                "give the loop another name",
-                loops[0].target,
-            )
+            what = f"{name} is both a parameter and a loop's variable"
+            unit.fail(what, "give the loop another name", loops[0].target)
         for use in unit.scope.uses.get(name, ()):
             within = bodies & {block for block, _ in use.path}
             if not within and not use.store:
-                unit.fail(
-                    f"{name} is used outside of its loop, where C does not have it",
-                    "assign it to another name within the loop",
-                    use.node,
-                )
+                what = f"{name} is used outside of its loop, where C does not have it"
+                hint = "assign it to another name within the loop"
+                unit.fail(what, hint, use.node)
         for loop in loops:
             for inner in ast.walk(ast.Module(loop.body, [])):
-                if isinstance(inner, ast.For) and inner in loops:
-                    unit.fail(
-                        f"a loop over {name} within a loop over {name}",
-                        "give one of them another name",
-                        inner.target,
-                    )
+                if inner in loops:
+                    what = f"a loop over {name} within a loop over {name}"
+                    unit.fail(what, "give one of them another name", inner.target)
 
 
 def write_for(writer: UnitWriter, one: ast.For) -> None:
@@ -68,26 +61,19 @@ def _write_bound(
     """
     bound = writer.exprs.signed(writer.exprs.expr(node))
     if bound.type in ("unsigned", "unsigned long long"):
-        bound = CExpression(f"({type_}){bound.within(13)}", 13, type_)
+        bound = cast(type_, bound)
     if not _changes_bound(writer, one, node):
         return bound
     name = f"{one.target.id}_{word}"
     while writer.unit.is_local(name):
         name += "_"
     writer.put(f"const {type_} {name} = {bound.text};")
-    return CExpression(name, 14, type_)
+    return CExpression(name, PRIMARY, type_)
 
 
 def _changes_bound(writer: UnitWriter, one: ast.For, node: ast.AST) -> bool:
-    stored = {
-        n.id
-        for statement in one.body
-        for n in ast.walk(statement)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    return any(
-        _may_change(writer, part, stored | {one.target.id}) for part in ast.walk(node)
-    )
+    stored = {one.target.id, *list_bound(ast.Module(one.body, []))}
+    return any(_may_change(writer, part, stored) for part in ast.walk(node))
 
 
 def _may_change(writer: UnitWriter, part: ast.AST, stored: set[str]) -> bool:
@@ -107,7 +93,7 @@ def _may_change(writer: UnitWriter, part: ast.AST, stored: set[str]) -> bool:
 def _write_step(
     writer: UnitWriter, one, name: str, end: CExpression, step, type_: str
 ) -> tuple[str, str]:
-    below, above = f"{name} < {end.within(10)}", f"{name} > {end.within(10)}"
+    below, above = f"{name} < {end.within(SHIFT)}", f"{name} > {end.within(SHIFT)}"
     if step is None:
         return below, f"{name}++"
     low, high = writer.unit.spans[step]
@@ -119,15 +105,13 @@ def _write_step(
         if isinstance(step, ast.UnaryOp):
             return above, f"{name} -= {writer.exprs.expr(step.operand).text}"
         return above, f"{name} += {_write_bound(writer, one, step, 'step', type_).text}"
-    bound = (
-        _write_bound(writer, one, step, "step", type_)
-        if _changes_bound(writer, one, step)
-        else (writer.exprs.expr(step))
-    )
+    bound = writer.exprs.expr(step)
+    if _changes_bound(writer, one, step):
+        bound = _write_bound(writer, one, step, "step", type_)
     turn = f"{name} += {bound.text}"
     if low is not None and low >= 0:
         return below, turn
-    return f"{bound.within(10)} > 0 ? {below} : {above}", turn
+    return f"{bound.within(SHIFT)} > 0 ? {below} : {above}", turn
 
 
 def is_dropped(writer: UnitWriter, one: ast.stmt) -> bool:
@@ -146,29 +130,30 @@ def is_dropped(writer: UnitWriter, one: ast.stmt) -> bool:
             _add_constant_array(writer, name, kind, one.value)
             return True
         if name == "_" or isinstance(kind, ScalarType):
-            return not unit.scope.read(name) and not _has_effect(one.value)
+            effects = any(isinstance(node, ast.Call) for node in ast.walk(one.value))
+            return not unit.scope.read(name) and not effects
     if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
         return not unit.scope.read(one.target.id)
     return False
 
 
-def write_simple(writer: UnitWriter, one: ast.stmt) -> list[str]:
+def write_simple(writer: UnitWriter, one: ast.stmt) -> str:
+    """Write a statement that contains no others."""
     if isinstance(one, ast.Assign):
-        return [_write_assign(writer, one)]
+        return _write_assign(writer, one)
     if isinstance(one, ast.AugAssign):
-        return [_write_augmented(writer, one)]
+        return _write_augmented(writer, one)
     if isinstance(one, ast.Return):
-        return [_write_return(writer, one)]
+        return _write_return(writer, one)
     if isinstance(one, ast.Assert):
         writer.output.headers.add("assert.h")
-        return [f"assert({writer.exprs.test(one.test).text});"]
+        return f"assert({writer.exprs.expr(one.test).text});"
     if isinstance(one, ast.Expr):
-        call = one.value
-        if writer.unit.meaning(call.func) == KnownFunction("print"):
+        if writer.unit.meaning(one.value.func) == KnownFunction("print"):
             writer.output.headers.add("stdio.h")
-            return [f"{emit_printf(writer.exprs, call)};"]
-        return [f"{writer.exprs.expr(call).text};"]
-    return ["break;" if isinstance(one, ast.Break) else "continue;"]
+            return f"{emit_printf(writer.exprs, one.value)};"
+        return f"{writer.exprs.expr(one.value).text};"
+    return "break;" if isinstance(one, ast.Break) else "continue;"
 
 
 def _write_assign(writer: UnitWriter, one: ast.Assign) -> str:
@@ -210,7 +195,7 @@ def _add_constant_array(
     source = node.args[0]
     value = writer.unit.meaning(source)
     sides = "".join(f"[{side}]" for side in kind.shape)
-    text = _write_initialiser(value.tolist(), kind.dtype.c)
+    text = write_number(value.tolist(), kind.dtype.c)
     type_ = f"static __constant__ const {kind.dtype.c}"
     own = source.id if isinstance(source, ast.Name) else name
     writer.unit.aliases[name] = writer.output.array(
@@ -233,7 +218,7 @@ def _write_view(writer: UnitWriter, node: ast.AST) -> str:
     base = writer.exprs.expr(node.value).text
     if node.slice.lower is None:
         return base
-    return f"{base} + {writer.exprs.index(node.slice.lower).within(SUM)}"
+    return f"{base} + {writer.exprs.expr(node.slice.lower).within(SUM)}"
 
 
 def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
@@ -246,16 +231,14 @@ def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
         place, type_ = element.text, element.type
     value = writer.exprs.value(one.whole, type_)
     # Write a = a + x as a += x if C then computes the same value.
-    left = (
-        writer.exprs.expr(one.whole.left) if type_ != "half" else CExpression("", 0, "")
-    )
     sign = OPERATORS.get(op, ("", 0))[0]
-    start = f"{left.text} {sign} "
-    same = left.type == type_ and value.precedence < UNARY and place == left.text
-    if not (sign and same and value.text.startswith(start)):
+    start = f"{place} {sign} "
+    left = writer.exprs.expr(one.whole.left) if type_ != "half" else None
+    same = left and left.type == type_ and value.precedence < UNARY
+    if not (sign and same and value.text.startswith(start) and place == left.text):
         return f"{place} = {value.text};"
     operand = value.text[len(start) :]
-    if operand.startswith("(") and operand.endswith(")") and _is_paired(operand):
+    if operand.startswith("(") and find_close(operand, 0) == len(operand) - 1:
         operand = operand[1:-1]
     counts = type_ not in ("float", "double", "bool")
     if operand == "1" and sign in "+-" and counts:
@@ -271,18 +254,10 @@ def _write_return(writer: UnitWriter, one: ast.Return) -> str:
     return f"return {writer.exprs.value(one.value, type_).text};"
 
 
-def _has_effect(node: ast.AST) -> bool:
-    """Return whether an expression may have a side effect."""
-    return any(isinstance(n, ast.Call) for n in ast.walk(node))
-
-
-def _is_paired(text: str) -> bool:
-    return find_close(text, 0) == len(text) - 1
-
-
-def _write_initialiser(value: Any, type_: str) -> str:
+def write_number(value: Any, type_: str) -> str:
+    """Write a number, or a nested list of numbers, as an initial value of a C type."""
     if isinstance(value, list):
-        return "{" + ", ".join(_write_initialiser(one, type_) for one in value) + "}"
+        return "{" + ", ".join(write_number(one, type_) for one in value) + "}"
     if type_ in ("float", "double"):
         return number(value, type_).text
     if type_ == "bool":

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from . import calls, operators
-from .emit_calls import call
+from ..trees import split_chain
+from . import calls, emit_calls, operators
 from .operators import write_choice
 from .text import (
     PRIMARY,
@@ -24,7 +24,7 @@ from .text import (
     number,
     write_whole,
 )
-from .types import FLOAT, INT, MOST, ArrayType, ScalarType, by_c, natural_type
+from .types import BY_C, FLOAT, INT, MOST, ArrayType, ScalarType, natural_type
 from .unit import UNKNOWN, Extent, KnownFunction, LanguageName, Unit
 
 
@@ -36,7 +36,8 @@ class Expressions:
     _UnaryOp = operators.write_unary
     _BoolOp = operators.write_boolean
     _Compare = operators.write_compare
-    _IfExp = operators.write_conditional
+    _IfExp = operators.write_choice
+    _Call = emit_calls.call
 
     def __init__(self, unit: Unit, output: Any) -> None:
         self.unit, self.output = unit, output
@@ -46,9 +47,8 @@ class Expressions:
 
     def type(self, kind: ScalarType, key: Any = None) -> str:
         """Return the C type of a value; `key` is the variable of a weak float."""
-        if kind == FLOAT and key is not None and not self.output.is_double(key):
-            return "float"
-        return kind.c
+        single = kind == FLOAT and key is not None and key not in self.output.doubles
+        return "float" if single else kind.c
 
     def kind(self, node: ast.AST) -> ScalarType:
         """Return the inferred type of an expression."""
@@ -69,34 +69,20 @@ class Expressions:
         kind = self.kind(node)
         if kind == FLOAT:
             return self.write_weak(node, type_)
-        wraps = stored and type_ in _WRAPS and by_c(type_).bits <= kind.bits
+        wraps = stored and type_ in _WRAPS and BY_C[type_].bits <= kind.bits
         value = self.expr(node, wraps)
         if value.literal and type_ in ("float", "double") and kind.whole:
             return number(int(value.text.rstrip("ul"), 0), type_)
-        if kind == INT and type_ == "int" and value.literal:
-            self._fits(node, value)
-        if value.type == type_ or (stored and _is_implicit(value.type, type_)):
+        if kind == INT and type_ == "int" and value.literal and value.type != "int":
+            digits = value.text.rstrip("ul")
+            what = f"{digits} does not fit into an int, which is at most {MOST}"
+            self.unit.fail(what, f"write int64({digits})", node)
+        # Without half, an assignment in C converts as Python does.
+        if value.type == type_ or (stored and "half" not in (value.type, type_)):
             return value
         if "half" in (value.type, type_) and "float" not in (value.type, type_):
             value = cast("float", value)  # half converts only to and from float
         return cast(type_, value)
-
-    def _fits(self, node: ast.AST, value: CExpression) -> None:
-        if value.type != "int":
-            self.unit.fail(
-                f"{value.text.rstrip('ul')} does not fit into an int, which is at most "
-                f"{MOST}",
-                f"write int64({value.text.rstrip('ul')})",
-                node,
-            )
-
-    def test(self, node: ast.AST) -> CExpression:
-        """Write a condition."""
-        return self.expr(node)
-
-    def index(self, node: ast.AST) -> CExpression:
-        """Write an integer as an index."""
-        return self.expr(node)
 
     # ---- Python's floats ----
 
@@ -108,28 +94,23 @@ class Expressions:
             return cast(type_, self.write_weak(node, "double"))
         if isinstance(node, ast.Constant):
             return number(node.value, type_)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return self.negate(self.value(node.operand, type_, False))
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd):
-            return self.value(node.operand, type_, False)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+            value = self.value(node.operand, type_, False)
+            return self.negate(value) if isinstance(node.op, ast.USub) else value
         if isinstance(node, ast.IfExp):
             return write_choice(self, node, type_)
         if isinstance(node, ast.Name) and self.unit.is_local(node.id):
-            self.output.wants((self.unit, node.id), type_)
-            value = CExpression(
-                self.name(node.id), PRIMARY, self.type(FLOAT, (self.unit, node.id))
-            )
+            key = self.unit, node.id
+            self.output.wants(key, type_)
+            value = CExpression(self.name(node.id), PRIMARY, self.type(FLOAT, key))
             return value if value.type == type_ else cast(type_, value)
         if isinstance(node, (ast.Name, ast.Attribute)):
             return self._global(node, type_)
-        if isinstance(node, ast.Call) and node in self.unit.calls:
-            self.output.wants((self.unit.calls[node], ""), type_)
-            value = self.expr(node)
-            return value if value.type == type_ else cast(type_, value)
-        if isinstance(node, ast.Call) and self.unit.meaning(node.func) == KnownFunction(
-            "float"
-        ):
-            return self.value(node.args[0], type_, False)
+        if isinstance(node, ast.Call):
+            if node in self.unit.calls:
+                self.output.wants((self.unit.calls[node], ""), type_)
+            elif self.unit.meaning(node.func) == KnownFunction("float"):
+                return self.value(node.args[0], type_, False)
         value = self.expr(node)
         return value if value.type == type_ else cast(type_, value)
 
@@ -146,9 +127,9 @@ class Expressions:
 
         wraps: whether only the low bits are used, so no cast to signed is needed.
         """
-        if wraps and isinstance(node, (ast.BinOp, ast.UnaryOp)):
-            return getattr(self, f"_{type(node).__name__}")(node, True)
-        return getattr(self, f"_{type(node).__name__}")(node)
+        write = getattr(self, f"_{type(node).__name__}")
+        operation = isinstance(node, (ast.BinOp, ast.UnaryOp))
+        return write(node, True) if wraps and operation else write(node)
 
     def name(self, name: str) -> str:
         """Return the name of a local or parameter in C."""
@@ -222,47 +203,32 @@ class Expressions:
         meaning = unit.meaning(node.value)
         if isinstance(meaning, tuple):
             return self.output.literal(meaning[node.slice.value])
-        base, indices = node, []
-        while isinstance(base, ast.Subscript):
-            part = base.slice
-            indices = [
-                *(part.elts if isinstance(part, ast.Tuple) else [part]),
-                *indices,
-            ]
-            base = base.value
-        return self.element(base, indices)
+        return self.element(*split_chain(node))
 
     def element(self, base: ast.AST, indices: list[ast.expr]) -> CExpression:
         """Write base[indices], row-major."""
         kind = self.unit.types[base]
         name = self.expr(base).text
         if kind.shape:
-            text = "".join(f"[{self.index(one).text}]" for one in indices)
+            text = "".join(f"[{self.expr(one).text}]" for one in indices)
             return CExpression(f"{name}{text}", PRIMARY, kind.dtype.c)
-        at = self.index(indices[0])
+        at = self.expr(indices[0])
         for axis, one in enumerate(indices[1:], 1):
             if at.text == "0":
-                at = self.index(one)
+                at = self.expr(one)
                 continue
             side = CExpression(self.side(kind, axis), PRIMARY, "int")
             row = join_operands(at, "*", side, PRODUCT, natural_type(at.type, "int"))
-            next_index = self.index(one)
+            next_index = self.expr(one)
             if next_index.text == "0":
                 at = row
                 continue
-            if row.type != next_index.type:
-                row, next_index = self._signed_pair(row, next_index, indices)
+            if row.type != next_index.type and not all(map(self.sure, indices)):
+                row, next_index = self.signed(row), self.signed(next_index)
             # Sums of integers are associative, so `next_index` needs no parentheses.
             text = f"{row.text} + {next_index.within(SUM)}"
             at = CExpression(text, SUM, natural_type(row.type, next_index.type))
         return CExpression(f"{name}[{at.text}]", PRIMARY, kind.dtype.c)
-
-    def _signed_pair(
-        self, a: CExpression, b: CExpression, nodes: list[ast.expr]
-    ) -> tuple[CExpression, CExpression]:
-        if all(self.sure(one) for one in nodes):
-            return a, b
-        return self.signed(a), self.signed(b)
 
     def grid(self, call: ast.Call, axis: int) -> CExpression:
         """Write cuda.grid or cuda.gridsize along an axis."""
@@ -276,16 +242,8 @@ class Expressions:
         """Convert an unsigned value, from thread indices or sizes, to int."""
         return cast("int", value) if value.type == "unsigned" else value
 
-    def _Call(self, node: ast.Call) -> CExpression:
-        return call(self, node)
-
 
 _WRAPS = (
     *("int", "unsigned", "long long", "unsigned long long"),
     *("short", "unsigned short", "signed char", "unsigned char"),
 )
-
-
-def _is_implicit(have: str, want: str) -> bool:
-    """Return whether an assignment in C converts as Python does, without a warning."""
-    return "half" not in (have, want)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .text import (
@@ -58,19 +59,16 @@ def write_operand(exprs: Expressions, node: ast.AST, kind: ScalarType) -> CExpre
     if own == FLOAT:
         return exprs.write_weak(node, kind.c)
     if F16 in (own, kind) and own != kind:  # half has no implicit conversions
-        return _widen_half(exprs, node, kind)
+        half = kind == F16
+        return cast(
+            kind.c, exprs.value(node, "float", False) if half else exprs.expr(node)
+        )
     if own == INT and kind == U32:
         before, exprs.shifts_unsigned = exprs.shifts_unsigned, True
         value = exprs.expr(node)
         exprs.shifts_unsigned = before
         return value
     return exprs.expr(node)
-
-
-def _widen_half(exprs: Expressions, node: ast.AST, kind: ScalarType) -> CExpression:
-    if kind == F16:
-        return cast("half", exprs.value(node, "float", False))
-    return cast(kind.c, exprs.expr(node))
 
 
 def write_binary(
@@ -84,10 +82,8 @@ def write_binary(
         return _write_floor(exprs, node, op, kind)
     sign, precedence = OPERATORS[op]
     if op is ast.Div and exprs.kind(node.left).whole and exprs.kind(node.right).whole:
-        return join_operands(
-            exprs.value(node.left, "double", False),
-            *(sign, exprs.expr(node.right), precedence, "double"),
-        )
+        a, b = exprs.value(node.left, "double", False), exprs.expr(node.right)
+        return join_operands(a, sign, b, precedence, "double")
     if kind.kind == "b":
         a, b = exprs.expr(node.left), exprs.expr(node.right)
         return join_operands(a, sign, b, precedence, "bool")
@@ -101,9 +97,9 @@ def write_binary(
         both = exprs.sure(node.left) and exprs.sure(node.right)
         if op is ast.Sub or not both:
             a, b = exprs.signed(a), exprs.signed(b)
-    a, b = _meet_types(exprs, a, b, kind)
+    a, b = _meet_types(a, b, kind)
     result = join_operands(a, sign, b, precedence, natural_type(a.type, b.type))
-    return result if wraps else _narrow_result(exprs, result, kind)
+    return result if wraps else _narrow_result(result, kind)
 
 
 def _write_operand(
@@ -116,7 +112,7 @@ def _write_operand(
 
 
 def _meet_types(
-    exprs: Expressions, a: CExpression, b: CExpression, kind: ScalarType
+    a: CExpression, b: CExpression, kind: ScalarType
 ) -> tuple[CExpression, CExpression]:
     """Cast two operands, if necessary, so that C computes in the type `kind`."""
     suitable = {kind.c}
@@ -136,9 +132,7 @@ def _meet_types(
     return cast(target, a), cast(target, b)
 
 
-def _narrow_result(
-    exprs: Expressions, result: CExpression, kind: ScalarType
-) -> CExpression:
+def _narrow_result(result: CExpression, kind: ScalarType) -> CExpression:
     """Cast C's int result to the smaller type of Python's result."""
     if kind.whole and kind.bits < 32 and kind.kind != "b":
         return cast(kind.c, result)
@@ -159,9 +153,8 @@ def _write_shift(
     elif natural_type(a.type, a.type) != kind.c and kind.bits >= 32 and kind != INT:
         a = cast(kind.c, a)
     b = exprs.expr(node.right)
-    return _narrow_result(
-        exprs, join_operands(a, sign, b, SHIFT, natural_type(a.type, "bool")), kind
-    )
+    result = join_operands(a, sign, b, SHIFT, natural_type(a.type, "bool"))
+    return _narrow_result(result, kind)
 
 
 def _write_floor(
@@ -175,31 +168,34 @@ def _write_floor(
         return CExpression(f"{word}({a.text}, {b.text})", PRIMARY, target)
     a, b = write_operand(exprs, node.left, kind), write_operand(exprs, node.right, kind)
     if kind.kind == "u" or (exprs.sure(node.left) and exprs.sure(node.right)):
-        a, b = _meet_types(exprs, a, b, kind)
+        a, b = _meet_types(a, b, kind)
         sign, precedence = OPERATORS[op]
         return join_operands(a, sign, b, precedence, natural_type(a.type, b.type))
     target = "long long" if kind.bits == 64 else "int"
     exprs.output.helper(word, target)
-    a, b = (
-        x
-        if natural_type(x.type, "bool") == target
-        else CExpression(f"{x.text}ll", PRIMARY, target)
-        if x.literal and target == "long long" and x.text.isdigit()
-        else cast(target, x)
-        for x in (a, b)
-    )
+    a, b = _widen(a, target), _widen(b, target)
     result = CExpression(f"{word}({a.text}, {b.text})", PRIMARY, target)
-    return _narrow_result(exprs, result, kind)
+    return _narrow_result(result, kind)
+
+
+def _widen(value: CExpression, target: str) -> CExpression:
+    """Convert an integer to int or long long."""
+    if natural_type(value.type, "bool") == target:
+        return value
+    if value.literal and target == "long long" and value.text.isdigit():
+        return CExpression(f"{value.text}ll", PRIMARY, target)
+    return cast(target, value)
 
 
 def _write_power(exprs: Expressions, node: ast.BinOp, kind: ScalarType) -> CExpression:
     exponent = node.right
     times = getattr(exponent, "value", None)
     if times in (2, 3) and isinstance(exponent, ast.Constant) and is_simple(node.left):
-        product = ast.BinOp(node.left, ast.Mult(), node.left)
-        for _ in range(int(times) - 2):
+        product = node.left
+        for _ in range(int(times) - 1):
             product = ast.BinOp(product, ast.Mult(), node.left)
-        _copy_types(exprs, product, node)
+            exprs.unit.types[product] = kind
+            exprs.unit.spans[product] = exprs.unit.spans[node]
         return exprs.expr(product)
     if not kind.whole:
         a, b = (exprs.value(n, kind.c, False) for n in (node.left, node.right))
@@ -209,45 +205,32 @@ def _write_power(exprs: Expressions, node: ast.BinOp, kind: ScalarType) -> CExpr
     exprs.output.helper("power", target)
     a = exprs.value(node.left, target, False)
     b = exprs.value(exponent, "int", False)
-    return _narrow_result(
-        exprs, CExpression(f"power({a.text}, {b.text})", PRIMARY, target), kind
-    )
-
-
-def _copy_types(exprs: Expressions, product: ast.BinOp, like: ast.BinOp) -> None:
-    if isinstance(product.left, ast.BinOp) and product.left is not like.left:
-        _copy_types(exprs, product.left, like)
-    exprs.unit.types[product] = exprs.unit.types[like]
-    exprs.unit.spans[product] = exprs.unit.spans[like]
+    result = CExpression(f"power({a.text}, {b.text})", PRIMARY, target)
+    return _narrow_result(result, kind)
 
 
 def write_unary(
     exprs: Expressions, node: ast.UnaryOp, wraps: bool = False
 ) -> CExpression:
     kind = exprs.kind(node)
-    if isinstance(node.op, ast.Not):
-        operand = exprs.expr(node.operand)
-        return CExpression(f"!{operand.within(UNARY)}", UNARY, "bool")
     if kind == FLOAT:
         return exprs.write_weak(node, "double")
     operand = exprs.expr(node.operand)
-    if isinstance(node.op, ast.Invert) and kind.kind == "b":
+    inverts = isinstance(node.op, ast.Invert)
+    if isinstance(node.op, ast.Not) or (inverts and kind.kind == "b"):
         return CExpression(f"!{operand.within(UNARY)}", UNARY, "bool")
     if kind.kind == "i" and not wraps:
         operand = exprs.signed(operand)
     if isinstance(node.op, ast.UAdd):
         return operand
-    type_ = (
-        operand.type if operand.type == "half" else natural_type(operand.type, "bool")
-    )
-    if isinstance(node.op, ast.Invert):
-        return _narrow_result(
-            exprs, CExpression(f"~{operand.within(UNARY)}", UNARY, type_), kind
-        )
-    result = exprs.negate(operand)
-    return _narrow_result(
-        exprs, CExpression(result.text, UNARY, type_, result.literal), kind
-    )
+    type_ = operand.type
+    if type_ != "half":
+        type_ = natural_type(type_, "bool")
+    if inverts:
+        result = CExpression(f"~{operand.within(UNARY)}", UNARY, type_)
+    else:
+        result = replace(exprs.negate(operand), type=type_)
+    return _narrow_result(result, kind)
 
 
 def write_boolean(exprs: Expressions, node: ast.BoolOp) -> CExpression:
@@ -262,11 +245,8 @@ def write_compare(exprs: Expressions, node: ast.Compare) -> CExpression:
     nodes = [node.left, *node.comparators]
     for one in nodes[1:-1]:
         if any(isinstance(n, ast.Call) for n in ast.walk(one)) and not is_simple(one):
-            exprs.unit.fail(
-                f"{ast.unparse(one)} would be called twice",
-                "assign it to a name before",
-                one,
-            )
+            what = f"{ast.unparse(one)} would be called twice"
+            exprs.unit.fail(what, "assign it to a name before", one)
     test = None
     for op, a, b in zip(node.ops, nodes, nodes[1:]):
         one = _write_comparison(exprs, op, a, b)
@@ -283,7 +263,7 @@ def _write_comparison(
     if kind.whole:
         a, b = _give_same_sign(exprs, left, a, right, b)
     else:
-        a, b = _meet_types(exprs, a, b, kind)
+        a, b = _meet_types(a, b, kind)
     sign, precedence = _COMPARISONS[type(op)]
     return join_operands(a, sign, b, precedence, "bool")
 
@@ -308,28 +288,21 @@ def _give_same_sign(
             return exprs.signed(a), exprs.signed(b)
         if exprs.sure(left) and exprs.sure(right):
             return (cast("unsigned", a), b) if x == "int" else (a, cast("unsigned", b))
-        return (
-            (cast("long long", a), b) if x == "unsigned" else (a, cast("long long", b))
-        )
+        wide = "long long"
+        return (cast(wide, a), b) if x == "unsigned" else (a, cast(wide, b))
     if pair == ["long long", "unsigned"]:
         return a, b
     if exprs.sure(left) and exprs.sure(right):
         wide = "unsigned long long"
         return (cast(wide, a), b) if x != wide else (a, cast(wide, b))
-    exprs.unit.fail(
-        f"{ast.unparse(left)} and {ast.unparse(right)} have no common type in C",
-        "convert one of them: int64(...)",
-        left,
-    )
+    what = f"{ast.unparse(left)} and {ast.unparse(right)} have no common type in C"
+    exprs.unit.fail(what, "convert one of them: int64(...)", left)
 
 
-def write_conditional(exprs: Expressions, node: ast.IfExp) -> CExpression:
-    kind = exprs.kind(node)
-    return write_choice(exprs, node, kind.c)
-
-
-def write_choice(exprs: Expressions, node: ast.IfExp, type_: str) -> CExpression:
-    test = exprs.test(node.test)
+def write_choice(exprs: Expressions, node: ast.IfExp, type_: str = "") -> CExpression:
+    """Write a if c else b; without a type, in the type of the result."""
+    type_ = type_ or exprs.kind(node).c
+    test = exprs.expr(node.test)
     a = _write_branch(exprs, node.body, type_)
     b = _write_branch(exprs, node.orelse, type_)
     nested = isinstance(node.body, ast.IfExp)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .text import PRIMARY, RESERVED, CExpression, is_cudas, number, write_whole
-from .types import F16, FLOAT, MOST, of_dtype
+from .types import F16, FLOAT, INT, MOST
 from .unit import Unit, constant_type
 
 _WHOLE_DIV = """\
@@ -35,7 +35,7 @@ static __device__ T floor_div(T a, T b) {
     T r = FMOD(a, b);
     T q = (a - r) / b;
     if (r != 0 && (b < 0) != (r < 0)) q -= 1;
-    if (q == 0) return COPYSIGN(0, a / b);
+    if (q == 0) return COPYSIGN(ZERO, a / b);
     const T whole = FLOOR(q);
     return q - whole > HALF ? whole + 1 : whole;
 }"""
@@ -107,8 +107,7 @@ def write_helper(name: str, type_: str = "") -> str:
     end = "f" if type_ == "float" else ""
     for word in ("FMOD", "FLOOR", "COPYSIGN"):
         text = text.replace(word, word.lower() + end)
-    text = text.replace("(0, a / b)", f"(0.0{end}, a / b)")
-    text = text.replace("HALF", f"0.5{end}")
+    text = text.replace("ZERO", f"0.0{end}").replace("HALF", f"0.5{end}")
     return _write_typed(text, type_)
 
 
@@ -152,10 +151,6 @@ class TranslationOutput:
 
     # ---- Python's floats ----
 
-    def is_double(self, key: Any) -> bool:
-        """Return whether the weak float `key` is a double."""
-        return key in self.doubles
-
     def wants(self, key: Any, type_: str) -> None:
         """Record that the weak float `key` is needed in this C type."""
         if type_ == "double" and key not in self.doubles:
@@ -175,8 +170,7 @@ class TranslationOutput:
             unit.fail(f"the name {name} is not ASCII", "rename it", unit.tree)
         name = unit.aliases.get(name, name)
         half = name == "half" and (self.halves or name in unit.parameters)
-        reserved = name in RESERVED or half
-        return f"{name}_" if reserved else name
+        return f"{name}_" if name in RESERVED or half else name
 
     def array(self, name: str, value: np.ndarray, text: str) -> str:
         """Return the name of a constant array; {name} in `text` is its placeholder."""
@@ -189,9 +183,10 @@ class TranslationOutput:
     def unit_name(self, unit: Unit) -> str:
         """Return the name of a function in C."""
         name = self.spelled(unit, unit.name)
-        if name.startswith("cuda"):  # such names belong to the host's API
-            return f"own_{name}" if is_cudas(name) else name
-        return f"{name}_" if is_cudas(name) else name
+        if not is_cudas(name):
+            return name
+        # Names with cuda at the start belong to the host's API.
+        return f"own_{name}" if name.startswith("cuda") else f"{name}_"
 
     def helper(self, name: str, type_: str = "") -> None:
         """Record that a helper is called."""
@@ -201,18 +196,14 @@ class TranslationOutput:
 
     def constant(self, unit: Unit, node: ast.AST, value: Any, weak: str) -> CExpression:
         """Write a numeric global by name, but a constant of math or NumPy by value."""
-        if isinstance(node, ast.Attribute):
-            base = unit.meaning(node.value)
-            if getattr(base, "__name__", "") in ("math", "numpy"):
-                return self._write_literal(value, weak)
-        name = node.attr if isinstance(node, ast.Attribute) else node.id
-        return self._write_named(unit, name, value, weak)
-
-    def _write_named(self, unit: Unit, name: str, value: Any, weak: str) -> CExpression:
+        dotted = isinstance(node, ast.Attribute)
+        base = unit.meaning(node.value) if dotted else None
         kind = constant_type(value)
-        if not kind.whole and not math.isfinite(value):
-            # NVRTC rejects `static const float NAME = INFINITY;` as not constant.
-            return self._write_literal(value, weak)
+        by_value = getattr(base, "__name__", "") in ("math", "numpy")
+        # NVRTC rejects `static const float NAME = INFINITY;` as not constant.
+        if by_value or not (kind.whole or math.isfinite(value)):
+            return number(value, weak) if kind == FLOAT else self.literal(value)
+        name = node.attr if dotted else node.id
         name = f"{name}_" if name in RESERVED or unit.is_local(name) else name
         while name in self.constants and not _is_same(self.constants[name], value):
             name += "_"
@@ -220,29 +211,21 @@ class TranslationOutput:
         if kind == FLOAT:
             self.wants(("constant", name), weak)
             return CExpression(name, PRIMARY, self._get_weak_type(name))
-        if kind.whole and kind.weak and kind.kind == "i":
-            if -MOST <= int(value) <= MOST:
-                return CExpression(name, PRIMARY, "int", enum=True)
+        if _is_enum(value):
+            return CExpression(name, PRIMARY, "int", enum=True)
+        if kind.weak and kind.kind == "i":
             return CExpression(name, PRIMARY, write_whole(value).type)
         return CExpression(name, PRIMARY, kind.c)
 
     def _get_weak_type(self, name: str) -> str:
         return "double" if ("constant", name) in self.doubles else "float"
 
-    def _write_literal(self, value: Any, weak: str) -> CExpression:
-        if isinstance(value, float) and not isinstance(value, np.generic):
-            return number(value, weak)
-        return self.literal(value)
-
     def literal(self, value: Any) -> CExpression:
         """Write a number as a literal of its type."""
         if isinstance(value, (bool, np.bool_)):
             return CExpression("true" if value else "false", PRIMARY, "bool")
-        if isinstance(value, np.floating):
-            return number(value, of_dtype(value.dtype).c)
-        if isinstance(value, float):
-            return number(value, "double")
-        return write_whole(int(value))
+        kind = constant_type(value)
+        return write_whole(int(value)) if kind.whole else number(value, kind.c)
 
     def segment(self, unit: Unit, node: ast.Constant) -> str:
         """Return an integer in the notation of the source; "" if there is none."""
@@ -264,7 +247,7 @@ class TranslationOutput:
         enums, statics = [], []
         for name, value in self.constants.items():
             kind = constant_type(value)
-            if kind.weak and kind.kind == "i" and -MOST <= int(value) <= MOST:
+            if _is_enum(value):
                 enums.append(f"{name} = {int(value)}")
                 continue
             literal = self.literal(value)
@@ -291,6 +274,11 @@ def _write_enum(names: list[str]) -> str:
         return text
     lines = "".join(f"    {name},\n" for name in names)
     return f"enum {{\n{lines}}};"
+
+
+def _is_enum(value: Any) -> bool:
+    """Return whether a constant is a Python int that fits C's int."""
+    return constant_type(value) == INT and -MOST <= value <= MOST
 
 
 def _is_same(a: Any, b: Any) -> bool:

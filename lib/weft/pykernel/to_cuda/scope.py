@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..language import as_range
+from ..trees import as_range, get_name, list_bound
 from .types import ScalarType, TranslationError
 
 if TYPE_CHECKING:
@@ -101,33 +101,26 @@ class Desugar(ast.NodeTransformer):
         if any(isinstance(t, ast.Starred) for t in target.elts):
             self._fail("a starred target", "name every value", target)
         if isinstance(value, (ast.Tuple, ast.List)):
-            if len(value.elts) != count:
-                self._fail(
-                    f"{count} targets and {len(value.elts)} values",
-                    "as many values as targets",
-                    value,
-                )
             parts = value.elts
+            if len(parts) != count:
+                what = f"{count} targets and {len(parts)} values"
+                self._fail(what, "as many values as targets", value)
         elif (
             isinstance(value, ast.Call)
             and isinstance(value.func, ast.Name)
             and value.func.id == "divmod"
             and count == len(value.args) == 2
         ):
-            parts = [
-                ast.copy_location(ast.BinOp(*_copy_operands(value.args, op)), value)
-                for op in (ast.FloorDiv(), ast.Mod())
-            ]
+            operations = ast.FloorDiv(), ast.Mod()
+            parts = [ast.BinOp(value.args[0], op, value.args[1]) for op in operations]
+            parts = [ast.copy_location(copy.deepcopy(one), value) for one in parts]
         else:
-            parts = [
-                ast.copy_location(
-                    ast.Subscript(copy.deepcopy(value), ast.Constant(i), ast.Load()),
-                    value,
-                )
-                for i in range(count)
-            ]
-            for part in parts:
+            parts = []
+            for i in range(count):
+                array = copy.deepcopy(value)
+                part = ast.Subscript(array, ast.Constant(i), ast.Load())
                 part.unpacked = count
+                parts.append(ast.copy_location(part, value))
         for t, v in zip(target.elts, parts):
             self._pairs(t, v, out)
 
@@ -143,8 +136,7 @@ class Desugar(ast.NodeTransformer):
             loads = any(isinstance(n, ast.Subscript) for n in ast.walk(value))
             if used & set(stored) or (arrays and loads):
                 name = self._name(value)
-                copies = ast.Assign([ast.Name(name, ast.Store())], value)
-                before.append(copies)
+                before.append(ast.Assign([ast.Name(name, ast.Store())], value))
                 value = ast.Name(name, ast.Load())
             after.append(ast.Assign([target], value))
         return before + after
@@ -161,13 +153,6 @@ class Desugar(ast.NodeTransformer):
 
     def _fail(self, message: str, hint: str, node: ast.AST) -> None:
         raise TranslationError(message, hint, self.name, self.source, node)
-
-
-def _copy_operands(args, op):
-    return copy.deepcopy(args[0]), op, copy.deepcopy(args[1])
-
-
-Block = list  # a list of statements
 
 
 @dataclass
@@ -201,13 +186,13 @@ class Scope:
     """The locals of a function: their names, uses and homes."""
 
     def __init__(self, tree: ast.FunctionDef) -> None:
-        self.blocks: dict[int, Block] = {}
+        self.blocks: dict[int, list[ast.stmt]] = {}
         self.loops: set[int] = set()  # blocks that are loop bodies
         self.uses: dict[str, list[Use]] = {}
         self.loop_names: dict[str, list[ast.For]] = {}
         self._block(tree.body, ())
 
-    def _block(self, body: Block, path) -> None:
+    def _block(self, body: list[ast.stmt], path) -> None:
         self.blocks[id(body)] = body
         for number, one in enumerate(body):
             position = (*path, (id(body), number))
@@ -230,10 +215,10 @@ class Scope:
             for name in ast.walk(node):
                 if isinstance(name, ast.Name):
                     store = isinstance(name.ctx, ast.Store)
-                    use = Use(name, path, store)
-                    self.uses.setdefault(name.id, []).append(use)
+                    uses = self.uses.setdefault(name.id, [])
+                    uses.append(Use(name, path, store))
                     if store and isinstance(statement, ast.AugAssign):
-                        self.uses[name.id].append(Use(name, path, False))
+                        uses.append(Use(name, path, False))
 
     def assigned(self) -> set[str]:
         """Return the names that are assigned to, except by loops."""
@@ -280,26 +265,15 @@ class Scope:
         return Home(self.blocks[block][number], False, False, True)
 
     def _assigns(self, one: ast.stmt, name: str) -> bool:
-        return (
-            isinstance(one, ast.Assign)
-            and isinstance(one.targets[0], ast.Name)
-            and one.targets[0].id == name
-            and not any(
-                isinstance(n, ast.Name) and n.id == name for n in ast.walk(one.value)
-            )
-        )
+        return get_name(one) == name and not _is_mentioned(one.value, name)
 
     def _always_sets(self, one: ast.stmt, name: str) -> bool:
         """Return whether `one` is an if/else that sets the name before it is read."""
-        if (
-            not isinstance(one, ast.If)
-            or not one.orelse
-            or _is_mentioned(one.test, name)
-        ):
+        if not isinstance(one, ast.If) or _is_mentioned(one.test, name):
             return False
         return all(self._sets(block, name) for block in (one.body, one.orelse))
 
-    def _sets(self, block: Block, name: str) -> bool:
+    def _sets(self, block: list[ast.stmt], name: str) -> bool:
         for one in block:
             if self._assigns(one, name) or self._always_sets(one, name):
                 return True
@@ -329,7 +303,9 @@ def warn(unit: Unit) -> None:
         for name in unit.scope.assigned() - set(unit.parameters) - set(unit.extents)
         if isinstance(unit.variables.get(name), ScalarType)
     }
-    for one in find_unbound(unit.tree, names):
+    search = _UnboundSearch(names)
+    search.block(unit.tree.body, set())
+    for one in search.unbound.values():
         name, function = one.node.id, unit.function.__name__
         text = (
             f"{function}: {name} is read here but has no value unless {one.test}: sim "
@@ -339,15 +315,10 @@ def warn(unit: Unit) -> None:
         warnings.warn_explicit(text, UserWarning, file, one.node.lineno)
 
 
-def find_unbound(tree: ast.FunctionDef, names: set[str]) -> list[Unbound]:
-    """Return the first read without a value, for each of these locals that has one."""
-    search = _UnboundSearch(names)
-    search.block(tree.body, set())
-    return list(search.unbound.values())
-
-
 @dataclass
 class _UnboundSearch:
+    """Finds the first read without a value of each of these locals."""
+
     names: set[str]
     unbound: dict[str, Unbound] = field(default_factory=dict)
     # For each condition, the names that have a value if the condition is true.
@@ -358,20 +329,19 @@ class _UnboundSearch:
         have = set(have)
         for one in body:
             if isinstance(one, ast.If):
-                after = self._branches(one, have)
-                if after is None:
+                have = self._branches(one, have)
+                if have is None:
                     return None
-                have = after
             elif isinstance(one, (ast.For, ast.While)):
                 self._reads(one.iter if isinstance(one, ast.For) else one.test, have)
                 # In a loop, names may have values from the previous turn.
-                have |= {n for part in one.body for n in _list_stored(part)}
+                have |= {n for part in one.body for n in list_bound(part)}
                 self.block(one.body, have)
             elif isinstance(one, (ast.Break, ast.Continue)):
                 return None
             else:
                 self._reads(one, have)
-                have |= set(_list_stored(one))
+                have |= set(list_bound(one))
                 if isinstance(one, ast.Return):
                     return None
         return have
@@ -393,12 +363,10 @@ class _UnboundSearch:
             if not isinstance(part, ast.Name) or part.id in have | set(self.unbound):
                 continue
             added = isinstance(node, ast.AugAssign) and part is node.target
-            if part.id not in self.names or not (
-                isinstance(part.ctx, ast.Load) or added
-            ):
-                continue
+            is_read = isinstance(part.ctx, ast.Load) or added
             tests = [test for test, names in self.given.items() if part.id in names]
-            if tests:  # otherwise, all assignments follow the read
+            # Without a test, all assignments follow the read.
+            if tests and is_read and part.id in self.names:
                 self.unbound[part.id] = Unbound(part, tests[0])
 
 
@@ -414,9 +382,3 @@ def _split_condition(test: ast.expr) -> Iterator[str]:
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         for value in test.values:
             yield from _split_condition(value)
-
-
-def _list_stored(node: ast.AST) -> Iterator[str]:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-            yield part.id

@@ -19,8 +19,8 @@ import numpy as np
 from ..language import FunctionSource
 
 # The precedence levels of C that kernels need, from the loosest to the tightest.
-(COMMA, ASSIGN, CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, RELATION) = range(10)
-(SHIFT, SUM, PRODUCT, UNARY, PRIMARY) = range(10, 15)
+CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, RELATION = range(8)
+SHIFT, SUM, PRODUCT, UNARY, PRIMARY = range(8, 13)
 
 # Words of C and C++, and macros or C functions in nvcc's headers.
 _RESERVED = """
@@ -99,10 +99,8 @@ def number(value: float, type_: str) -> CExpression:
         text = "-INFINITY" if single < 0 else "INFINITY"
         return CExpression(text, UNARY if single < 0 else PRIMARY, type_)
     text = _write_digits(value, type_)
-    suffix = "f" if type_ == "float" else ""
-    return CExpression(
-        text + suffix, UNARY if text.startswith("-") else PRIMARY, type_, True
-    )
+    precedence = UNARY if text.startswith("-") else PRIMARY
+    return CExpression(text + "f" * (type_ == "float"), precedence, type_, True)
 
 
 def _write_digits(value: float, type_: str) -> str:
@@ -141,20 +139,18 @@ def join_operands(
 ) -> CExpression:
     """Join operands, with the optional parentheses that compilers recommend."""
     bits = precedence in (BIT_OR, BIT_XOR, BIT_AND, SHIFT)
-    relation = precedence in (RELATION, EQUAL)
-    tight = precedence
+    relations = (RELATION, EQUAL)
 
     def operand(one: CExpression, right_side: bool) -> str:
         follows = one.precedence == precedence and not right_side
-        if bits and one.precedence not in (UNARY, PRIMARY) and not follows:
+        text = one.within(precedence + right_side)
+        unclear = (
+            (bits and one.precedence not in (UNARY, PRIMARY) and not follows)
+            or (precedence in relations and one.precedence in relations)
+            or (precedence == OR and one.precedence == AND)
+        )
+        if unclear or (right_side and sign in "+-" and text.startswith(sign)):
             return f"({one.text})"
-        if relation and one.precedence in (RELATION, EQUAL):
-            return f"({one.text})"
-        if precedence == OR and one.precedence == AND:
-            return f"({one.text})"
-        text = one.within(tight + right_side)
-        if right_side and sign in "+-" and text.startswith(sign):
-            return f"({text})"
         return text
 
     text = f"{operand(left, False)} {sign} {operand(right, True)}"
@@ -238,17 +234,14 @@ def list_comments(source: FunctionSource) -> list[Comment]:
             alone = not token.line[:column].strip()
             words = re.sub(r"^#+:?\s?", "", token.string).rstrip()
             if words or alone:
+                if words.endswith("\\"):  # which would continue a // comment
+                    words = words.rstrip("\\").rstrip()
                 number = source.first + line - 1
-                comments.append(Comment(number, column, _escape_comment(words), alone))
+                comments.append(Comment(number, column, words, alone))
     except (tokenize.TokenError, IndentationError):
         # The text after the function may be invalid; its own comments have been read.
         pass
     return comments
-
-
-def _escape_comment(text: str) -> str:
-    """Remove a backslash at the end, which would continue a // comment."""
-    return text.rstrip("\\").rstrip() if text.endswith("\\") else text
 
 
 def write_docstring(tree: ast.FunctionDef) -> list[str]:
@@ -259,9 +252,7 @@ def write_docstring(tree: ast.FunctionDef) -> list[str]:
     lines = inspect.cleandoc(text.replace("*/", "* /").replace("/*", "/ *")).split("\n")
     if len(lines[0]) > 76:
         lines[:1] = textwrap.wrap(lines[0], 76)
-    if len(lines) == 1:
-        return [f"/* {lines[0]} */"]
-    body = [f" * {line}".rstrip() for line in lines[1:]]
-    if len(body[-1]) < 76:
-        return [f"/* {lines[0]}", *body[:-1], f"{body[-1]} */"]
-    return [f"/* {lines[0]}", *body, " */"]
+    comment = [f"/* {lines[0]}", *(f" * {line}".rstrip() for line in lines[1:])]
+    if len(lines) > 1 and len(comment[-1]) >= 76:
+        return [*comment, " */"]
+    return [*comment[:-1], f"{comment[-1]} */"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +91,8 @@ class ScalarType:
         return self.kind != "f"
 
     def __str__(self) -> str:
-        if self.weak:
-            return {"b": "bool", "i": "int", "f": "float"}[self.kind]
         word = {"b": "bool", "i": "int", "u": "uint", "f": "float"}[self.kind]
-        return word + (str(self.bits) if self.kind != "b" else "")
+        return word if self.weak or self.kind == "b" else f"{word}{self.bits}"
 
 
 @dataclass(frozen=True)
@@ -140,16 +138,14 @@ _C = {
     ("f", 32): "float",
     ("f", 64): "double",
 }
-_BY_C = {c: ScalarType(*key) for key, c in _C.items()}
-INT, FLOAT, BOOL = (
-    ScalarType("i", 32, True),
-    ScalarType("f", 64, True),
-    ScalarType("b", 8, True),
-)
-F16, F32, F64 = ScalarType("f", 16), ScalarType("f", 32), ScalarType("f", 64)
-I32, I64, U32, U64 = (
-    ScalarType(k, b) for k, b in (("i", 32), ("i", 64), ("u", 32), ("u", 64))
-)
+BY_C = {c: ScalarType(*key) for key, c in _C.items()}
+_PYTHON = {
+    "int": ScalarType("i", 32, True),
+    "float": ScalarType("f", 64, True),
+    "bool": ScalarType("b", 8, True),
+}
+INT, FLOAT, BOOL = _PYTHON.values()
+F16, F64, I32, U32 = (BY_C[c] for c in ("half", "double", "int", "unsigned"))
 
 
 def of_dtype(dtype: Any) -> ScalarType | None:
@@ -172,9 +168,7 @@ def promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
         return FLOAT if "f" in (a.kind, b.kind) else INT
     if a.weak or b.weak:
         weak, strong = (a, b) if a.weak else (b, a)
-        if weak.kind == "f" and strong.kind != "f":
-            return F64
-        return strong
+        return F64 if weak.kind == "f" and strong.whole else strong
     common = np.promote_types(_numpy_dtype(a), _numpy_dtype(b))
     if common.kind == "f" and a.whole and b.whole:
         return None
@@ -185,29 +179,13 @@ def join(a: ScalarType, b: ScalarType) -> ScalarType | None:
     """Return the type of a variable with values of both types; None if impossible."""
     if a == b:
         return a
-    if a.kind == b.kind == "b":
-        return BOOL
-    return promote(a, b)
+    return BOOL if a.kind == b.kind == "b" else promote(a, b)
 
 
 def natural_type(a: str, b: str) -> str:
     """Return the C type of a + b, given the C types of `a` and `b`."""
-    x, y = (_promote(_BY_C[t]) for t in (a, b))
-    if "f" in (x.kind, y.kind):
-        floats = [t for t in (x, y) if t.kind == "f"]
-        return max(floats, key=lambda t: t.bits).c
-    if x.bits != y.bits:
-        return max(x, y, key=lambda t: t.bits).c
-    return (x if x.kind == "u" else y).c
-
-
-def by_c(c: str) -> ScalarType:
-    """Return the strong type with this name in C."""
-    return _BY_C[c]
-
-
-def _promote(t: ScalarType) -> ScalarType:
-    return I32 if t.whole and t.bits < 32 else t
+    x, y = (I32 if BY_C[t].whole and BY_C[t].bits < 32 else BY_C[t] for t in (a, b))
+    return max(x, y, key=lambda t: (t.kind == "f", t.bits, t.kind == "u")).c
 
 
 def _numpy_dtype(t: ScalarType) -> np.dtype:
@@ -235,29 +213,28 @@ def of_argument(name: str, value: Any) -> Argument:
     if isinstance(value, float):
         return Argument(FLOAT)
     array = describe(value)
-    if array is None:
-        way = "its numbers one by one"
-        if hasattr(value, "__array_interface__"):
-            way = f"np.asarray({name})"
-        why = explain_unfit(value, name) or (
+    why = ""
+    if array is None or isinstance(value, (np.ndarray, torch.Tensor)):
+        why = explain_unfit(value, name)
+    if array is None and not why:
+        is_like = hasattr(value, "__array_interface__")
+        way = f"np.asarray({name})" if is_like else "its numbers one by one"
+        why = (
             f"= {value!r:.60} is a {type(value).__name__}, which to_cuda does not "
             f"support (sim and numba_jit do): pass {way}"
         )
+    if why:
         raise ArgumentError(f"{name} {why}")
-    if isinstance(value, (np.ndarray, torch.Tensor)) and (
-        why := explain_unfit(value, name)
-    ):
-        raise ArgumentError(f"{name} {why}")
-    if array.nbytes // array.itemsize > MOST:
+    count = array.nbytes // array.itemsize
+    if count > MOST:
         raise ArgumentError(
-            f"{name} has {array.nbytes // array.itemsize} elements, but at most {MOST} "
-            f"are possible: indices are C's int"
+            f"{name} has {count} elements, but at most {MOST} are possible: indices "
+            f"are C's int"
         )
     return Argument(ArrayType(_element_type(name, array.dtype), len(array.shape)))
 
 
 _SPELLED = re.compile(r"(\w+)\s*(?:\[([\s:,]*)\])?")
-_PYTHON = {"int": INT, "float": FLOAT, "bool": BOOL}
 
 
 def parse(name: str, spec: Any) -> Argument:
@@ -269,10 +246,8 @@ def parse(name: str, spec: Any) -> Argument:
     if isinstance(spec, str):
         match = _SPELLED.fullmatch(spec.strip())
         if not match:
-            raise ArgumentError(
-                f"{name}: {spec!r} is not a type like 'float32', 'int' or "
-                f"'float32[:, :]'"
-            )
+            like = "'float32', 'int' or 'float32[:, :]'"
+            raise ArgumentError(f"{name}: {spec!r} is not a type like {like}")
         if match[1] in _PYTHON and match[2] is None:
             return Argument(_PYTHON[match[1]], match[1] == "int")
         element = _element_type(name, match[1])
@@ -283,9 +258,8 @@ def parse(name: str, spec: Any) -> Argument:
         if hasattr(spec, "ndim"):
             return Argument(ArrayType(_element_type(name, spec.dtype.name), spec.ndim))
         return _number(_element_type(name, spec.name.replace("boolean", "bool")))
-    if isinstance(spec, np.dtype) or (
-        isinstance(spec, type) and issubclass(spec, np.generic)
-    ):
+    is_kind = isinstance(spec, type) and issubclass(spec, np.generic)
+    if is_kind or isinstance(spec, np.dtype):
         return _number(_element_type(name, spec))
     return of_argument(name, spec)
 
@@ -314,11 +288,6 @@ def _element_type(name: str, dtype: Any) -> ScalarType:
     return scalar
 
 
-def rebase_array(array: ArrayType, root: str) -> ArrayType:
-    """Return the array type with the parameter or local `root` as memory owner."""
-    return replace(array, root=root)
-
-
 class Unknown(Exception):
     """Raised if the type of an expression is still unknown."""
 
@@ -329,9 +298,8 @@ class Unknown(Exception):
 def note_write(walk: Any, array: ArrayType, node: ast.AST) -> None:
     """Record that an array's memory is written."""
     if array.space == "const":
-        walk.unit.fail(
-            "a constant array cannot be written", "use cuda.local.array", node
-        )
+        hint = "use cuda.local.array"
+        walk.unit.fail("a constant array cannot be written", hint, node)
     if array.root not in walk.unit.written:
         walk.unit.written.add(array.root)
         walk.changed()

@@ -10,14 +10,14 @@ import ast
 import builtins
 import math
 import types
-import types as python_types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ... import cuda as language
 from ..language import FunctionSource, PythonKernel, source_of, value_of, without_cuda
+from ..trees import get_name
 from .scope import Desugar, Scope
 from .text import list_comments
 from .types import (
@@ -65,7 +65,8 @@ for _name in _BUILTINS.split():
 def find_meaning(value: Any) -> Any:
     """Return a value's meaning: LanguageName, KnownFunction, ScalarType, or itself."""
     if isinstance(value, types.ModuleType):
-        return LanguageName("") if _is_cuda(value.__name__) else value
+        ours = value is language or value.__name__.endswith("numba.cuda")
+        return LanguageName("") if ours else value
     name = _OWN.get(id(value), "")
     if name and value is getattr(language, name, None) and not isinstance(value, int):
         return LanguageName(name)
@@ -87,14 +88,9 @@ def attribute_meaning(base: Any, name: str) -> Any:
     """Return the meaning of base.name; UNKNOWN if base has no such name."""
     if isinstance(base, LanguageName):
         return LanguageName(f"{base.path}.{name}" if base.path else name)
-    if isinstance(base, types.ModuleType) or not isinstance(
-        base, (KnownFunction, ScalarType)
-    ):
-        try:
-            return find_meaning(getattr(base, name))
-        except AttributeError:
-            pass
-    return UNKNOWN
+    if isinstance(base, (KnownFunction, ScalarType)) or not hasattr(base, name):
+        return UNKNOWN
+    return find_meaning(getattr(base, name))
 
 
 def constant_type(value: Any) -> ScalarType | None:
@@ -106,15 +102,6 @@ def constant_type(value: Any) -> ScalarType | None:
     if isinstance(value, int):
         return INT
     return FLOAT if isinstance(value, float) else None
-
-
-def write_dotted(node: ast.AST) -> str:
-    """Return an expression as source text."""
-    return ast.unparse(node)
-
-
-def _is_cuda(name: str) -> bool:
-    return name == "weft.cuda" or name.endswith("numba.cuda")
 
 
 Span = tuple[int | None, int | None]  # the least and the largest value; None: unknown
@@ -158,9 +145,7 @@ class Unit:
         for parameter, argument in zip(self.parameters, arguments):
             kind = argument.type
             if isinstance(kind, ArrayType):
-                kind = ArrayType(
-                    kind.dtype, kind.ndim, kind.space, kind.shape, parameter
-                )
+                kind = replace(kind, root=parameter)
             self.variables[parameter] = kind
             self.ranges[parameter] = (0, None) if argument.sized else ANY
         self.arguments = arguments
@@ -192,9 +177,7 @@ class Unit:
         """Return the meaning of a name or attribute; UNKNOWN if it is local."""
         if isinstance(node, ast.Attribute):
             base = self.meaning(node.value)
-            if base is UNKNOWN:
-                return base
-            return attribute_meaning(base, node.attr)
+            return base if base is UNKNOWN else attribute_meaning(base, node.attr)
         if not isinstance(node, ast.Name) or self.is_local(node.id):
             return UNKNOWN
         try:
@@ -205,9 +188,9 @@ class Unit:
                 hint = f"write cuda.{language}"
             self.fail(f"{node.id} is not defined", hint, node)
 
-    def meaning_is_number(self, node: ast.Name) -> bool:
-        """Return whether a name may be a number: it is not a known array."""
-        return not isinstance(self.variables.get(node.id), ArrayType)
+    def is_array(self, name: str) -> bool:
+        """Return whether a local or parameter is known to be an array."""
+        return isinstance(self.variables.get(name), ArrayType)
 
     # ---- sides of arrays ----
 
@@ -218,15 +201,13 @@ class Unit:
             changes = isinstance(one, (ast.AugAssign, ast.For))
             if changes and isinstance(one.target, ast.Name):
                 unpacked[one.target.id] = None
-            if not isinstance(one, ast.Assign):
-                continue
-            target = one.targets[0]
-            if not isinstance(target, ast.Name):
+            name = get_name(one)  # Desugar leaves one target
+            if name is None:
                 continue
             extent = self.side(one.value)
-            known = unpacked.setdefault(target.id, [])
+            known = unpacked.setdefault(name, [])
             if extent is None or known is None:
-                unpacked[target.id] = None
+                unpacked[name] = None
             elif extent not in known:
                 known.append(extent)
         return {
@@ -300,9 +281,8 @@ class TranslatedUnits:
         self.by_key: dict[Any, Unit] = {}
         self.changed = False
         self.units.append(Unit(self, kernel.function, kernel.name, arguments))
-        self.stack: list[Unit] = []
 
-    def helper(self, function: python_types.FunctionType, kinds) -> Unit:
+    def helper(self, function: types.FunctionType, kinds) -> Unit:
         """Return the helper `function` for arguments of these types."""
         key = function, tuple(kinds)
         unit = self.by_key.get(key)
@@ -315,7 +295,7 @@ class TranslatedUnits:
             self.changed = True
         return unit
 
-    def _named(self, function: python_types.FunctionType, kinds) -> str:
+    def _named(self, function: types.FunctionType, kinds) -> str:
         """Return a unique name; later versions of a helper append a type or number."""
         name = function.__name__
         same = [u for u in self.units if u.function.__name__ == name]
@@ -328,10 +308,6 @@ class TranslatedUnits:
         while name in used_names:
             name, number = f"{base}_{number}", number + 1
         return name
-
-    def value(self, unit: Unit, name: str) -> Any:
-        """Return the value of a global of a unit's function."""
-        return value_of(unit.function, name)
 
 
 def merge(a: Span, b: Span) -> Span:
