@@ -19,32 +19,46 @@ import numpy as np
 
 from ..base.arrays import poison
 from ..base.errors import ArgumentError
-from ..check.cases import Spec, by_name, names_of, spoken_of
+from ..check.cases import Spec, by_name, divide_up, names_of, spoken_of
 from ..check.problem import Problem, widen_values
 
 SMALL = 16  # Every length up to this is tried.
 
 
+def cover(size: Any, block: Any, more: int = 0) -> tuple[Any, Any]:
+    """Return (grid, block) for `size` threads, with `more` extra blocks.
+
+    size, block: numbers, or (x, y). The extra blocks are added in each dimension.
+    """
+    if isinstance(size, int):
+        return divide_up(size, block) + more, block
+    return tuple(divide_up(n, side) + more for n, side in zip(size, block)), block
+
+
+def blocks_of(threads: int, more: int = 0) -> Callable[[int], tuple[int, int]]:
+    """Return a launch with a thread for each of n elements, and `more` extra blocks."""
+    return lambda n: cover(n, threads, more)
+
+
 def every_size(own: Sequence[Any], *large: Any, most: Any = SMALL) -> list[Any]:
     """Return `own` in order, then sizes with every length of each side, then `large`.
 
-    own, large: numbers, or tuples or dicts with a number for each side. `own` comes
-    first, since the reader sees the first size that fails. most: the longest side, as a
-    number or as one number for each side. Raises ArgumentError for sizes of different
-    types.
+    own, large: numbers, or tuples with a number for each side. `own` comes first, since
+    the reader sees the first size that fails. most: the longest side, as a number or as
+    one number for each side. Raises ArgumentError if the numbers of sides differ.
     """
     if not own:
         raise ArgumentError("every_size([]): at least one size is required")
-    first = own[0]
-    lengths = len(first) if isinstance(first, (dict, tuple)) else 1
-    limits = most if isinstance(most, tuple) else (most,) * lengths
-    if len(limits) != lengths:
-        raise ArgumentError(
-            f"most={most!r}: expected {lengths} lengths, one for each side"
-        )
-    rows = [_order_sides(size, first) for size in own]
-    rows += [*_list_small(limits), *(_order_sides(size, first) for size in large)]
-    return [_convert_size(first, row) for row in dict.fromkeys(rows)]
+    rows = [size if isinstance(size, tuple) else (size,) for size in (*own, *large)]
+    sides = len(rows[0])
+    for row in rows:
+        if len(row) != sides:
+            raise ArgumentError(f"sizes: {row} has {len(row)} sides, not {sides}")
+    limits = most if isinstance(most, tuple) else (most,) * sides
+    if len(limits) != sides:
+        raise ArgumentError(f"most={most!r}: expected {sides} lengths, one for a side")
+    rows[len(own) : len(own)] = _list_small(limits)
+    return [row if isinstance(own[0], tuple) else row[0] for row in dict.fromkeys(rows)]
 
 
 def _list_small(limits: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
@@ -65,27 +79,6 @@ def _choose_stride(limit: int, turn: int) -> int:
     """Choose a stride that skips no length, since it shares no divisor with `limit`."""
     first = 2 * turn + 1
     return next(s for s in range(first, first + limit + 1) if math.gcd(s, limit) == 1)
-
-
-def _order_sides(size: Any, first: Any) -> tuple[int, ...]:
-    """Return a size's numbers in the order of the sides of the first size."""
-    if type(size) is not type(first):
-        raise ArgumentError(f"sizes: {size!r} is of another type than {first!r}")
-    if isinstance(first, dict):
-        if set(size) != set(first):
-            raise ArgumentError(f"sizes: {size!r} has other sides than {first!r}")
-        return tuple(size[name] for name in first)
-    row = size if isinstance(size, tuple) else (size,)
-    if isinstance(first, tuple) and len(row) != len(first):
-        raise ArgumentError(f"sizes: {size!r} has {len(row)} sides, not {len(first)}")
-    return row
-
-
-def _convert_size(first: Any, row: tuple[int, ...]) -> Any:
-    """Return a size's numbers in the form of the first size: number, tuple or dict."""
-    if isinstance(first, dict):
-        return dict(zip(first, row))
-    return row if isinstance(first, tuple) else row[0]
 
 
 Arrays = dict[str, np.ndarray]
