@@ -29,8 +29,6 @@ HIDDEN = re.compile(
     r"^ *(?:###|//) END SOLUTION(?:\n|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-
-
 # Tags of cells with answers that test an exercise's check.
 WITHHELD = frozenset({"mistakes", "spellings"})
 

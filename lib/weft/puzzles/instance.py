@@ -157,9 +157,8 @@ def make_instance(puzzle: Any) -> Instance:
     for name, one in outputs.items():
         dtype = one.dtype or np.dtype(np.float32)
         starts[name] = np.full(one.shape(sizes), poison(dtype), dtype)
-    inputs, bounded = _choose_inputs(
-        problem, input_specs | inout, sizes, values, starts
-    )
+    specs = input_specs | inout
+    inputs, bounded = _choose_inputs(problem, specs, sizes, values, starts)
     inputs = _shrink_inputs(problem, inputs, bounded, sizes | values, starts)
     starts |= {name: inputs[name] for name in inout}
     wants = _compute_answer(problem, inputs, sizes | values, starts)
@@ -269,10 +268,9 @@ def _other_values(
     values = array.reshape(-1)[element]
     if array.dtype.kind == "b":
         return [not values], []
-    kinds = np.unique(array)
-    kinds = kinds[kinds != values]
+    kinds = np.setdiff1d(array, values)
     if not len(kinds):
-        return ([values + 1], []) if not free else ([values + 1, values - 2], [])
+        return [values + 1, values - 2] if free else [values + 1], []
     chosen = kinds[np.unique(np.linspace(0, len(kinds) - 1, most).astype(int))]
     tall = int(array.max()) + LARGE
     fits = array.dtype.kind == "f" or tall <= np.iinfo(array.dtype).max
@@ -291,9 +289,8 @@ def _choose_inputs(
     is large, as for an image. A maker's whole numbers are always used.
     """
     numbers = sizes | values
-    inputs = {
-        n: _draw_numbers(one, sizes, problem.data.get(n)) for n, one in specs.items()
-    }
+    data = problem.data
+    inputs = {n: _draw_numbers(one, sizes, data.get(n)) for n, one in specs.items()}
     bounded = {n for n, one in specs.items() if one.data is not None}
     for name in [n for n in specs if n not in bounded]:
         array = inputs[name]
@@ -379,10 +376,9 @@ def _alternate_signs(name: str, values: np.ndarray) -> np.ndarray:
     if values.dtype.kind not in "if":
         return values
     rng = np.random.default_rng(zlib.crc32(f"sign of {name}".encode()))
-    flat = values.reshape(-1).copy()
-    count = len(flat)
-    flat[rng.permutation(count)[: (count + 1) // 3]] *= -1
-    return flat.reshape(values.shape)
+    signs = np.ones_like(values)
+    signs.flat[rng.permutation(values.size)[: (values.size + 1) // 3]] = -1
+    return values * signs
 
 
 def _sign_matters(
@@ -398,11 +394,9 @@ def _sign_matters(
     sides = []
     for by in (1, 0, -1):
         changed = (inputs[name] * by).astype(inputs[name].dtype)
+        shown = inputs | {name: changed}
         with np.errstate(all="ignore"):
-            outputs = _compute_answer(
-                problem, inputs | {name: changed}, numbers, starts
-            )
-        sides.append(_flatten(outputs))
+            sides.append(_flatten(_compute_answer(problem, shown, numbers, starts)))
     up, flat, down = sides
     return not np.allclose(up - flat, flat - down, equal_nan=True)
 

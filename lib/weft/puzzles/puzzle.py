@@ -19,7 +19,7 @@ from ..check.cases import size_list, spoken_of
 from ..pykernel.to_cuda import to_cuda
 from ..report.html import highlight_text, with_code
 from .answered import show
-from .answers import PuzzleAnswer, as_declared, dump_function, is_stub, parse_answer
+from .answers import PuzzleAnswer, as_declared, is_same_code, is_stub, parse_answer
 from .catalogue import GROUPS, LESSONS, make_stub, number_of, remove_marks
 from .cloth import cloth
 from .counts import names_known
@@ -101,7 +101,7 @@ class Puzzle:
         self.is_kernel = any(checks.get(kind) for kind in ("outputs", "inout"))
         if self.is_kernel and launch is None:
             raise ArgumentError(
-                f"{self.name} requires launch=(grid, block) for {self.drawn}"
+                f"{self.name} requires launch=(grid, block) for {drawn}"
             )
         names_known({**self.limits, **self.budget}, self.parameters)
 
@@ -133,9 +133,8 @@ class Puzzle:
             except (Mismatch, KernelError):
                 display_refused(self, answer)
                 raise
-            print(
-                self._describe_solved(submission) or f"{self.name}: {NOT_SOLVED}{why}"
-            )
+            unsolved = f"{self.name}: {NOT_SOLVED}{why}"
+            print(self._describe_solved(submission) or unsolved)
             return None
 
     def show(self, answer: Any) -> Any:
@@ -261,16 +260,14 @@ class Puzzle:
 
     def _describe_stop(self, answer: PuzzleAnswer) -> str:
         """Describe an answer that goes beyond its stub but still raises an error."""
-        if dump_function(answer.text) == dump_function(self.stub):
+        if is_same_code(answer.text, self.stub):
             return ""
         return f": {answer.name} still contains `raise NotImplementedError`"
 
     def _describe_solved(self, answer: PuzzleAnswer) -> str:
         """Write a note for the stub of a solved puzzle; "" if it is unsolved."""
         now = read_progress()
-        is_new = answer.function and dump_function(answer.text) != dump_function(
-            self.stub
-        )
+        is_new = answer.function and not is_same_code(answer.text, self.stub)
         if is_new or self.name not in now or not now.how(self.name):
             return ""
         return f"{self.name}: solved already, {now.how(self.name)}; {self.lesson}"
@@ -281,9 +278,8 @@ class Puzzle:
         counts = score(self, answer.subject)
         if self.group:  # Other puzzles are not part of the course.
             remember(self, answer.language, counts)
-        return Solved(
-            self, answer.language, verdict, counts, cloth(self), read_progress()
-        )
+        shown = verdict, counts, cloth(self), read_progress()
+        return Solved(self, answer.language, *shown)
 
     # ---- display -----------------------------------------------------------------
 
