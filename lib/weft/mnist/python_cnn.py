@@ -23,9 +23,8 @@ from ..pykernel.bodies import THREADS, blocks_for
 from ..see.timeline import nvtx_range
 from ..timing.clocks import Marks
 from ..toolchain import native
-from .data import MEAN, STD
 from .rungs import NUMBA
-from .trainer import EVALUATION_BATCH, Trainer, checked_device
+from .trainer import Trainer
 
 KEPT = 65536  # number of the latest losses that losses() can return
 
@@ -265,34 +264,23 @@ class PythonCnn(Trainer):
         self,
         runner: Runner | None = None,
         device: str | torch.device = "cuda",
-        *,
-        channels: tuple[int, int] = (32, 64),
-        hidden: int = 128,
-        classes: int = 10,
-        height: int = 28,
-        width: int = 28,
-        max_batch: int = EVALUATION_BATCH,
-        eps: float = 1e-5,
-        mean: float = MEAN,
-        std: float = STD,
+        **model: Any,
     ):
-        self.device = torch.device(checked_device(device))
+        super().__init__(device, **model)
+        self.device = torch.device(self.device)
         if runner is None:
             # Imported lazily: Numba is slow to import.
             from ..pykernel.numba import numba_jit as runner
-        sizes = {"height": height, "width": width, "hidden": hidden}
-        self.configure(channels, **sizes, classes=classes, max_batch=max_batch)
         for name, value in self.config.items():
             minimum = LEAST.get(name, 1)
             if value < minimum:
                 raise ArgumentError(f"{name} = {value}, expected at least {minimum}")
-        self._scale = np.float32(mean), np.float32(std)
         self._plans: dict[tuple[str, int], list[Launch]] = {}
         self._sets: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         self._given = self._done = 0  # numbers of losses returned, of steps done
         with self._room():
             self._step: PythonStep | None = PythonStep(
-                runner, self.device, self.config, self.shapes, eps
+                runner, self.device, self.config, self.shapes, self.eps
             )
 
     def close(self) -> None:
@@ -303,17 +291,9 @@ class PythonCnn(Trainer):
 
     # ---- weights and data ---------------------------------------------------------
 
-    @property
-    def weights(self) -> dict[str, np.ndarray]:
-        """Copies of the parameters, named and shaped as in PyTorch, float32."""
-        return self._get(self._alive().p)
-
-    @property
-    def gradients(self) -> dict[str, np.ndarray]:
-        """Copies of the last step's gradients, named and shaped as the weights."""
-        return self._get(self._alive().g)
-
-    def _get(self, parts: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    def _get(self, kind: str) -> dict[str, np.ndarray]:
+        step = self._alive()
+        parts = step.p if kind == "weights" else step.g
         return {
             name: part.to("cpu", copy=True).reshape(self.shapes[name]).numpy()
             for name, part in parts.items()
@@ -381,7 +361,9 @@ class PythonCnn(Trainer):
             if name == "step":
                 launches = [*step.loss(batch), *step.backward(batch)]
             else:
-                batch_of = step.load(*self._sets[name], batch, *self._scale)
+                batch_of = step.load(
+                    *self._sets[name], batch, *map(np.float32, self.scale)
+                )
                 launches = [*batch_of, *step.forward(batch)]
             self._plans[name, batch] = launches
         return self._plans[name, batch]
