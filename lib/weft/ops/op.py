@@ -65,11 +65,9 @@ class Op:
         only: Mapping[str, Any] | None = None,
     ):
         self.name, self.twin = twin.__name__, twin
-        self.many = {name for name, text in shapes.items() if text.startswith(LEADING)}
-        self.shapes = {
-            name: _parse_dims(text.removeprefix(LEADING))
-            for name, text in shapes.items()
-        }
+        texts = shapes.items()
+        self.many = {name for name, text in texts if text.startswith(LEADING)}
+        self.shapes = {n: _parse_dims(text.removeprefix(LEADING)) for n, text in texts}
         self.extents = {name: _make_extents(dims) for name, dims in self.shapes.items()}
         self.skipped, self.below, self.only = skipped, below or {}, only or {}
         self.parameters = inspect.signature(twin).parameters
@@ -187,10 +185,9 @@ class Op:
     def count_bytes(self, numbers: Mapping[str, int]) -> float:
         """Count the bytes of all arrays: inputs read once, outputs written once."""
         types = self.plan.launcher.dtypes.items()
-        sizes = [
-            t.itemsize * math.prod(self._shape(name, numbers)) for name, t in types
-        ]
-        return float(sum(sizes))
+        return float(
+            sum(math.prod(self._shape(n, numbers)) * t.itemsize for n, t in types)
+        )
 
     def array(self, name: str) -> str:
         """Return the name of an array, or of the array to which a gradient belongs."""

@@ -48,9 +48,8 @@ def cases(generator) -> Iterator[Case]:
         x = random(generator, n, ic, h, w)
         weight = random(generator, oc, ic, kh, kw)
         bias = random(generator, oc) if index % 3 != 2 else None
-        dy = random(
-            generator, n, oc, h + 2 * padding - kh + 1, w + 2 * padding - kw + 1
-        )
+        height, width = h + 2 * padding - kh + 1, w + 2 * padding - kw + 1
+        dy = random(generator, n, oc, height, width)
         title = f"n={n} ic={ic} h={h} w={w} oc={oc} kh={kh} kw={kw} padding={padding}"
 
         def conv(x, weight, bias, padding=padding):
@@ -79,9 +78,7 @@ def _backward_case(title, x, weight, dy, padding, want, size, index) -> Case:
         if name in gradients and w is not None
     }
     if "dbias" in gradients and "dbias" not in answers:
-        want_bias = dy.double().sum((0, 2, 3))
-        answers["dbias"] = Answer(
-            want_bias, sum_bound(pixels, dy.double().abs().sum((0, 2, 3)))
-        )
+        want_bias, size = (x.sum((0, 2, 3)) for x in (dy.double(), dy.double().abs()))
+        answers["dbias"] = Answer(want_bias, sum_bound(pixels, size))
     inputs = {"dy": dy, "x": x, "weight": weight}
     return OP.case(title, inputs, answers, padding=padding)

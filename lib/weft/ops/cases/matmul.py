@@ -166,11 +166,8 @@ def matmul_case(generator: torch.Generator, q: Product, precision: str) -> Case:
     want, bound = _compute_answers(q, precision, a, b, c, bias)
     old = c if q.beta else torch.full_like(c, math.nan)
     flat, bounds = _with_gaps(want, q.gap, GAP), _with_gaps(bound, q.gap, 0.0)
-    inputs = {
-        "a": _store_operands(a, q.trans[0], q),
-        "b": _store_operands(b, q.trans[1], q),
-    }
-    inputs |= {"bias": bias} if q.bias else {}
+    stored = (_store_operands(x, way, q) for x, way in zip((a, b), q.trans))
+    inputs = dict(zip("ab", stored)) | ({"bias": bias} if q.bias else {})
     initial = {"c": _with_gaps(old, q.gap, GAP)} if q.beta or q.gap else {}
     return Case(
         *["matmul", q.title, inputs, {"c": Answer(flat, bounds)}],
