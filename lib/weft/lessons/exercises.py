@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import functools
 import io
 import multiprocessing
 import os
@@ -78,8 +79,7 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
 
 def _refuse_findings(answer: Callable[..., Any], findings: Sequence[Finding]) -> None:
     """Raise AssertionError for the first finding of the watch build, if any."""
-    if findings:
-        first = findings[0]
+    for first in findings:
         where = f"line {first.line}: " if first.line else ""
         raise AssertionError(
             f"{answer.__name__}: the numbers are right this time, but only by luck: "
@@ -93,18 +93,12 @@ class FromC:
     def __init__(self, path: Path, declaration: str):
         self.path, self.declaration = path, declaration
         self.__name__ = re.search(r"(\w+)\s*\(", declaration)[1]
-        self._function: Any = None
 
     def __call__(self, *args: Any) -> Any:
         return self.function(*args)
 
-    @property
+    @functools.cached_property
     def function(self) -> Any:
-        if self._function is None:
-            self._function = self._open_library()
-        return self._function
-
-    def _open_library(self) -> Any:
         from cffi import FFI
 
         ffi = FFI()

@@ -110,24 +110,11 @@ HEADING = re.compile(r"#+ (.+)")
 NOT_IN_ID = re.compile(r"[^\w-]", re.A)
 README = ROOT / "README.md"
 SOURCES = NOTEBOOKS / "sources"
-METADATA = {
-    "kernelspec": {
-        "display_name": "Python 3",
-        "language": "python",
-        "name": "python3",
-    },
-    "language_info": {"name": "python"},
-}
-TEXT_METADATA = {  # of a source, which Jupyter can also open as a notebook
-    "jupytext": {
-        "text_representation": {
-            "extension": ".md",
-            "format_name": "myst",
-            "format_version": 0.13,
-        }
-    },
-    "kernelspec": METADATA["kernelspec"],
-}
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+METADATA = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+FORM = {"extension": ".md", "format_name": "myst", "format_version": 0.13}
+# The metadata of a source, which Jupyter can also open as a notebook.
+TEXT_METADATA = {"jupytext": {"text_representation": FORM}, "kernelspec": KERNEL}
 
 
 # ---- sources -------------------------------------------------------------------------
@@ -284,10 +271,8 @@ def is_tagged(cell: NotebookNode, tag: str) -> bool:
 
 def has_exercises(notebook: NotebookNode) -> bool:
     """Return whether a lesson has answers, and thus a notebook in the solutions."""
-    return any(
-        is_tagged(cell, "exercise") or is_tagged(cell, "puzzle")
-        for cell in notebook.cells
-    )
+    cells = notebook.cells
+    return any(is_tagged(c, "exercise") or is_tagged(c, "puzzle") for c in cells)
 
 
 def text_of(notebook: NotebookNode) -> str:
@@ -351,15 +336,9 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m weft.lessons.maker", description=main.__doc__
     )
-    parser.add_argument(
-        "--from",
-        dest="edited",
-        nargs="+",
-        type=Path,
-        metavar="NOTEBOOK",
-        default=[],
-        help="first write these notebooks into their sources",
-    )
+    options = {"dest": "edited", "nargs": "+", "type": Path, "default": []}
+    text = "first write these notebooks into their sources"
+    parser.add_argument("--from", metavar="NOTEBOOK", help=text, **options)
     for path in parser.parse_args(arguments).edited:
         _write(find_edited(path), write_source(path))
     for path, text in files():

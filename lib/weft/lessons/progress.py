@@ -34,28 +34,21 @@ def remember_exercise(name: str) -> None:
 
 def progress() -> CourseProgress:
     """Return the rows of all lessons, with the reader's progress until now."""
-    guessed, exercised, puzzles = (
-        guessed_questions(),
-        set(_solved.read()),
-        read_progress(),
-    )
+    guessed, puzzles = guessed_questions(), read_progress()
+    exercised = set(_solved.read())
 
     def row(lesson: Lesson) -> LessonRow:
-        code = [cell.source for cell in _list_code(lesson)]
-        questions = {match for text in code for match in QUESTION.findall(text)}
-        exercises = {
-            "".join(match) for text in code for match in EXERCISE.findall(text)
-        }
+        code = "\n".join(cell.source for cell in _list_code(lesson))
+        questions = set(QUESTION.findall(code))
+        exercises = {"".join(match) for match in EXERCISE.findall(code)}
         cells = (PUZZLE.fullmatch(cell.id) for cell in lesson.source.cells)
         names = {name_puzzle(cell) for cell in cells if cell}
-        return LessonRow(
-            lesson,
-            {
-                "guess": (_count_asked(questions, guessed), len(questions)),
-                "puzzle": (sum(puzzles.state(n) != OPEN for n in names), len(names)),
-                "exercise": (len(exercises & exercised), len(exercises)),
-            },
-        )
+        done = {
+            "guess": (_count_asked(questions, guessed), len(questions)),
+            "puzzle": (sum(puzzles.state(n) != OPEN for n in names), len(names)),
+            "exercise": (len(exercises & exercised), len(exercises)),
+        }
+        return LessonRow(lesson, done)
 
     return CourseProgress(tuple(map(row, list_lessons())))
 
@@ -89,10 +82,10 @@ class LessonRow:
         return sum(done for done, _ in self.done.values()) / max(total, 1)
 
     def __str__(self) -> str:
-        counts = (
-            (done, count_things(n, kind)) for kind, (done, n) in self.done.items() if n
+        kinds = [(kind, done, n) for kind, (done, n) in self.done.items() if n]
+        return ", ".join(
+            f"{done} of {count_things(n, kind)}" for kind, done, n in kinds
         )
-        return ", ".join(f"{done} of {count}" for done, count in counts)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import html
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,12 +51,9 @@ def rung_name(path: Path) -> str:
 
     Raises ArgumentError if the file has no such line.
     """
-    match = _match_table_line(path.read_text())
-    if not match:
-        raise ArgumentError(
-            f"{path.name} has no line MATMUL_RUNG(name, ...) at its end"
-        )
-    return match[1]
+    if match := _match_table_line(path.read_text()):
+        return match[1]
+    raise ArgumentError(f"{path.name} has no line MATMUL_RUNG(name, ...) at its end")
 
 
 def read_without_essay(path: Path) -> str:
@@ -82,8 +80,8 @@ def difference(old: str | Path, new: str | Path, context: int = 2) -> list[str]:
 
     The old kernel gets the name of the new one, so the names do not differ.
     """
-    old_code, new_code = _read_codes(rung_path(old), rung_path(new))
-    return _compare_lines(old_code, new_code, old_code, new_code, context)
+    codes = _read_codes(rung_path(old), rung_path(new))
+    return _compare_lines(*codes, *codes, context)
 
 
 def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
@@ -91,20 +89,17 @@ def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
 
     old, new: "03_tiled", "tiled", or a path. The whole new file is folded below.
     """
-    old_code, new_code = _read_codes(rung_path(old), rung_path(new))
-    lines = _compare_lines(old_code, new_code, old_code, new_code, context)
+    file, lines = rung_path(new), difference(old, new, context)
     marks = [line[:1] for line in lines]
-    title = f"{rung_path(old).stem} \N{RIGHTWARDS ARROW} {rung_path(new).stem}: "
+    title = f"{rung_path(old).stem} \N{RIGHTWARDS ARROW} {file.stem}: "
     title += f"{count_things(marks.count('-'), 'line')} less, {marks.count('+')} more"
     if running_shell() is None:
         print("\n".join([title, *lines]))
         return
     from IPython.display import HTML, display
 
-    rows = _compare_lines(
-        old_code, new_code, _highlight(old_code), _highlight(new_code), context
-    )
-    file = rung_path(new)
+    codes = _read_codes(rung_path(old), file)
+    rows = _compare_lines(*codes, *map(_highlight, codes), context)
     display(HTML(
         f"<b>{html.escape(title)}</b>"
         f'<pre style="{PRE}">{_mark_changes(rows)}</pre>'
@@ -173,10 +168,9 @@ def _compare_lines(
 
 def _break_alike(pieces: list[str], text: str) -> list[str]:
     """Group the lines of `text` into pieces with as many lines as `pieces` have."""
-    lines, groups = iter(text.split("\n")), []
-    for piece in pieces:
-        groups.append("\n".join(next(lines) for _ in piece.split("\n")))
-    return groups
+    lines = iter(text.split("\n"))
+    counts = (piece.count("\n") + 1 for piece in pieces)
+    return ["\n".join(itertools.islice(lines, count)) for count in counts]
 
 
 def _highlight(code: str) -> str:

@@ -75,10 +75,8 @@ class Reader:
         if companions is None:
             companions = data.load("test").images[:COMPANIONS]
         self.companions, self.device = companions, cnn.device
-        self.weights = {
-            name: torch.from_numpy(value).to(cnn.device)
-            for name, value in cnn.weights.items()
-        }
+        weights = cnn.weights.items()
+        self.weights = {n: torch.from_numpy(w).to(cnn.device) for n, w in weights}
 
     def read(self, image: np.ndarray, truth: int | None = None) -> Reading:
         """Read image (28,28) uint8, in a batch with the companions."""
@@ -97,16 +95,15 @@ class Reader:
         x = ((images.float() / 255 - data.MEAN) / data.STD)[:, None].contiguous()
         outputs = {}
         for number in "12":
-            x = outputs[f"conv{number}"] = ops.conv2d(
-                x, *self._read_parameters(f"conv{number}"), padding=1
-            )
-            x = ops.batchnorm2d(x, *self._read_parameters(f"bn{number}"))
+            x = ops.conv2d(x, *self._of(f"conv{number}"), padding=1)
+            outputs[f"conv{number}"] = x
+            x = ops.batchnorm2d(x, *self._of(f"bn{number}"))
             x = outputs[f"pool{number}"] = ops.maxpool2d(ops.relu(x), 2)
-        x = outputs["fc1"] = ops.linear(x.flatten(1), *self._read_parameters("fc1"))
-        outputs["fc2"] = ops.linear(ops.relu(x), *self._read_parameters("fc2"))
+        x = outputs["fc1"] = ops.linear(x.flatten(1), *self._of("fc1"))
+        outputs["fc2"] = ops.linear(ops.relu(x), *self._of("fc2"))
         return outputs
 
-    def _read_parameters(self, layer: str) -> tuple[torch.Tensor, torch.Tensor]:
+    def _of(self, layer: str) -> tuple[torch.Tensor, torch.Tensor]:
         return self.weights[f"{layer}.weight"], self.weights[f"{layer}.bias"]
 
 
@@ -126,13 +123,9 @@ def centre(strokes: np.ndarray) -> np.ndarray | None:
     cut = strokes[top:bottom, left:right] / 255
     scale = BOX / max(cut.shape)
     height, width = (max(1, round(side * scale)) for side in cut.shape)
-    small = (
-        _build_resampling(height, cut.shape[0])
-        @ cut
-        @ _build_resampling(width, cut.shape[1]).T
-    )
-    row = _find_start(small.sum(axis=1))
-    col = _find_start(small.sum(axis=0))
+    rows, cols = map(_build_resampling, (height, width), cut.shape)
+    small = rows @ cut @ cols.T
+    row, col = _find_start(small.sum(axis=1)), _find_start(small.sum(axis=0))
     digit = np.zeros((SIZE, SIZE), np.uint8)
     digit[row : row + height, col : col + width] = np.round(255 * small)
     return digit
@@ -163,9 +156,8 @@ def contact_sheet(
     rows, gap = -(-count // columns), 11 if titles else 2
     sheet = np.full((rows * (h + gap), columns * (w + 2) - 2), np.nan)
     with style():
-        width = 9.5
-        height = width * sheet.shape[0] / sheet.shape[1]
-        figure = Figure(figsize=(width, height), layout="constrained")
+        height = 9.5 * sheet.shape[0] / sheet.shape[1]
+        figure = Figure(figsize=(9.5, height), layout="constrained")
         ax = figure.subplots()
         for index, image in enumerate(images):
             top, left = index // columns * (h + gap) + gap, index % columns * (w + 2)
@@ -189,9 +181,8 @@ def draw(readings: Sequence[Reading]) -> Figure:
             _draw_bars(line[1], reading.probabilities)
             for ax, name in zip(line[2:], LAYERS):
                 maps = reading.layers[name]
-                draw_image(
-                    ax, mosaic(maps), "{}: {} of {}x{}".format(name, *maps.shape)
-                )
+                title = "{}: {} of {}x{}".format(name, *maps.shape)
+                draw_image(ax, mosaic(maps), title)
         return figure
 
 
@@ -226,13 +217,8 @@ class Canvas:
 
     def figure(self) -> Figure:
         """Draw the readings of the examples."""
-        test = data.load("test")
-        return draw(
-            [
-                self.reader.read(test.images[i], int(test.labels[i]))
-                for i in self.examples
-            ]
-        )
+        test, read = data.load("test"), self.reader.read
+        return draw([read(test.images[i], int(test.labels[i])) for i in self.examples])
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         # A front end shows the richest form that it supports: widget or picture.
@@ -264,9 +250,8 @@ if anywidget:
         def _read_strokes(self, change: Any) -> None:
             strokes = np.frombuffer(change["new"], np.uint8)
             digit = centre(strokes.reshape(self.side, self.side))
-            self.reading = (
-                {} if digit is None else _make_message(self.reader.read(digit))
-            )
+            read = digit is not None
+            self.reading = _make_message(self.reader.read(digit)) if read else {}
 
 
 def _make_message(reading: Reading) -> dict[str, Any]:
@@ -275,13 +260,9 @@ def _make_message(reading: Reading) -> dict[str, Any]:
     for name, maps in reading.layers.items():
         (channels, height, width), shades = maps.shape, np.nan_to_num(mosaic(maps))
         rows, columns = choose_grid(channels)
-        layers.append(
-            {
-                **{"name": name, "rows": rows, "columns": columns},
-                **{"height": height, "width": width},
-                "pixels": np.round(255 * shades).astype(np.uint8).tobytes(),
-            }
-        )
+        layer = {"name": name, "rows": rows, "columns": columns, "height": height}
+        pixels = np.round(255 * shades).astype(np.uint8).tobytes()
+        layers.append(layer | {"width": width, "pixels": pixels})
     return {
         "digit": reading.image.tobytes(),
         "probabilities": [float(p) for p in reading.probabilities],

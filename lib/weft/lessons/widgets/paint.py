@@ -117,8 +117,7 @@ class Painting:
             self.widget.send({"kind": "changed"})
 
     def __repr__(self) -> str:
-        size = f"{self.width} x {self.height}"
-        return f"Painting: {size} pixels, one thread for each"
+        return f"Painting: {self.width} x {self.height} pixels, one thread for each"
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         # A front end shows the richest form that it supports: widget or picture.
@@ -153,9 +152,7 @@ def paint(
     the name repaints it. A new picture starts at the time of the last picture of that
     name. Raises ArgumentError for invalid sizes, and any error of the first launch.
     """
-    width, height = (
-        _check_side(n, v) for n, v in [("width", width), ("height", height)]
-    )
+    width, height = _check_side("width", width), _check_side("height", height)
     if not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
         raise ArgumentError(f"paint: seconds={seconds!r}, expected more than 0")
     if device is None:  # Prefer the device of %%cuda --cpu or --gpu, then a GPU.
@@ -166,16 +163,8 @@ def paint(
             f"paint: {kernel!r} cannot be launched; pass the name of a __global__ "
             "function of a %%cuda cell"
         )
-    painting = Painting(
-        *[
-            kernel,
-            width,
-            height,
-            float(seconds),
-            _check_block(block),
-            torch.device(device),
-        ]
-    )
+    device, block = torch.device(device), _check_block(block)
+    painting = Painting(kernel, width, height, float(seconds), block, device)
     name = _find_name(kernel)
     previous = _latest.get(name)
     if name and previous:
@@ -221,10 +210,9 @@ def _convert_to_rgba(image: torch.Tensor) -> torch.Tensor:
 
 def _find_name(kernel: Any) -> str:
     """Return the notebook's variable for the kernel; "" if there is none."""
-    names = running_shell().user_ns if running_shell() else {}
-    return next(
-        (n for n, v in names.items() if v is kernel and not n.startswith("_")), ""
-    )
+    scope = running_shell().user_ns if running_shell() else {}
+    names = (n for n, v in scope.items() if v is kernel and not n.startswith("_"))
+    return next(names, "")
 
 
 def _follow_cell(painting: Painting, name: str) -> None:
