@@ -31,20 +31,11 @@ glossary entry or of a puzzle's cell is its name.
 An exercise in a source is, in this order:
 
 1. Text that states the problem, under a ### heading.
-2. A code cell with the tag "exercise": the whole answer. Two lines enclose the part
-   that the reader writes, in Python and in C under a cell magic:
-
-       def double(x):                          %%cuda
-           \"\"\"2 x. One line.\"\"\"                /* y = 2 x. Two lines. */
-           ### BEGIN SOLUTION                  __global__ void twice(float *y) {
-           return 2 * x                            // BEGIN SOLUTION
-           ### END SOLUTION                        y[threadIdx.x] *= 2;
-                                                   // END SOLUTION
-                                               }
-
-   In the reader's cell, `raise NotImplementedError` replaces that part. In a C file
-   (%%writefile) it is `#error not solved yet`. Under %%cuda it is an empty body, whose
-   check finds its outputs untouched and raises NotImplementedError.
+2. A code cell with the tag "exercise": the whole answer. Two marks enclose the part
+   that the reader writes, in Python and in C under a cell magic; puzzles/catalogue.py
+   shows both. In the reader's cell, `raise NotImplementedError` replaces that part. In
+   a C file (%%writefile) it is `#error not solved yet`. Under %%cuda it is an empty
+   body, whose check finds its outputs untouched and raises NotImplementedError.
 3. A code cell with the check: any functions, then exercise(double, check_double).
 4. A code cell with the tag "mistakes", which the reader's notebook omits. It assigns to
    `mistakes` a list of literals: a pair (text between the markers, its replacement), or

@@ -16,11 +16,11 @@ from ..base.text import count_things
 from ..puzzles.catalogue import is_withheld
 from ..puzzles.lessons import PUZZLE, Lesson, list_lessons, name_puzzle, write_minutes
 from ..puzzles.progress import OPEN, read_progress
+from ..puzzles.table import CELL
 from .widgets.predict import guessed_questions
 
 QUESTION = re.compile(r'\bpredict\(\s*(f?)"([^"]+)"')
 EXERCISE = re.compile(r'^exercise\((?:from_c\("(\w+)\.c"|(\w+))', re.M)
-CELL = "padding:3px 14px 3px 0;border:0;text-align:left;vertical-align:top"
 _solved = Kept("exercises")
 
 
@@ -82,10 +82,8 @@ class LessonRow:
         return sum(done for done, _ in self.done.values()) / max(total, 1)
 
     def __str__(self) -> str:
-        kinds = [(kind, done, n) for kind, (done, n) in self.done.items() if n]
-        return ", ".join(
-            f"{done} of {count_things(n, kind)}" for kind, done, n in kinds
-        )
+        kinds = [(k, done, n) for k, (done, n) in self.done.items() if n]
+        return ", ".join(f"{done} of {count_things(n, k)}" for k, done, n in kinds)
 
 
 @dataclass(frozen=True)

@@ -48,14 +48,12 @@ class Cnn(Trainer):
         self.close = weakref.finalize(self, self._lib.C.weft_cnn_destroy, self._cnn)
 
     def losses(self) -> np.ndarray:
-        """Return the losses of the steps since the previous call; see Trainer."""
         losses, count = np.empty(65536, np.float32), self._ffi.new("int *")
         data = self._ffi.from_buffer("float[]", losses)
         self._call("weft_cnn_losses", data, len(losses), count)
         return losses[: count[0]].copy()
 
     def forward(self, split: str, order: Any) -> np.ndarray:
-        """Return logits (count,classes) of images `order` as one batch; see Trainer."""
         order = self._order(split, order)
         logits = np.empty((len(order), self.config["classes"]), np.float32)
         images = self._ffi.from_buffer("int32_t[]", order)
@@ -64,7 +62,6 @@ class Cnn(Trainer):
         return logits
 
     def profile(self, order: Any, lr: float) -> dict[str, float]:
-        """Run one training step; return microseconds per section (see Trainer)."""
         order = self._order("train", order)
         sections = self._ffi.new("struct weft_section[]", MAX_SECTIONS)
         count = self._ffi.new("int *")
@@ -79,12 +76,10 @@ class Cnn(Trainer):
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory that the model uses on its device, including data sets."""
         self._alive()
         return self._lib.C.weft_cnn_bytes(self._cnn)
 
     def synchronize(self) -> None:
-        """Wait for the queued steps."""
         self._call("weft_sync", owned=False)
 
     def peek(self, name: str) -> np.ndarray:

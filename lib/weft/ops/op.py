@@ -185,9 +185,8 @@ class Op:
     def count_bytes(self, numbers: Mapping[str, int]) -> float:
         """Count the bytes of all arrays: inputs read once, outputs written once."""
         types = self.plan.launcher.dtypes.items()
-        return float(
-            sum(math.prod(self._shape(n, numbers)) * t.itemsize for n, t in types)
-        )
+        sizes = (math.prod(self._shape(n, numbers)) * t.itemsize for n, t in types)
+        return float(sum(sizes))
 
     def array(self, name: str) -> str:
         """Return the name of an array, or of the array to which a gradient belongs."""

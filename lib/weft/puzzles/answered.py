@@ -250,10 +250,8 @@ def _draw_python(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
     image = any(w.ndim == 2 and w.size >= IMAGE for w in case.wants.values())
     image &= bool(case.problem.data)
     aside = draw_beside(case, got, drawing, image)
-    options = {"drawn": image, "told": bool(aside)}
-    body, drawing.height = draw_outcome(
-        case, got, drawing.height, picture.report, **options
-    )
+    start = (case, got, drawing.height, picture.report)
+    body, drawing.height = draw_outcome(*start, drawn=image, told=bool(aside))
     drawing.base += aside + body
     drawing.account += f"\n{describe_verdict(case, got)[0]}"
     return picture
@@ -355,9 +353,7 @@ def _describe_watched(report: Any, y: float) -> tuple[str, float]:
     kinds = {n: getattr(counters, n) for n in ("reads", "writes", "atomics")}
     for array in kinds["reads"] | kinds["writes"] | kinds["atomics"]:
         counts = {kind: by_array.get(array) for kind, by_array in kinds.items()}
-        parts = [
-            times(count / threads, kind) for kind, count in counts.items() if count
-        ]
+        parts = [times(n / threads, kind) for kind, n in counts.items() if n]
         if parts:
             each.append(f"{array} {' and '.join(parts)}")
     if each:

@@ -29,6 +29,8 @@ HIDDEN = re.compile(
     r"^ *(?:###|//) END SOLUTION(?:\n|\Z)",
     re.MULTILINE | re.DOTALL,
 )
+
+
 # Tags of cells with answers that test an exercise's check.
 WITHHELD = frozenset({"mistakes", "spellings"})
 
@@ -63,11 +65,8 @@ def remove_marks(answer: str) -> str:
 GROUPS = {
     "threads": ("map", "zip", "guards", "map2d", "broadcast"),
     "grids": (
-        "blocks",
-        "blocks2d",
-        "grid_stride",
-        "image_filter_numpy",
-        "image_filter",
+        *("blocks", "blocks2d", "grid_stride"),
+        *("image_filter_numpy", "image_filter"),
     ),
     "tiles": ("shared", "pooling", "conv1d"),
     "counting": ("divergence", "matmul_nt", "matmul_budget"),

@@ -71,7 +71,7 @@ def latest_solved() -> str:
 
 
 def read_progress() -> PuzzleProgress:
-    """Return the current progress."""
+    """Return the solved puzzles, as a table with a row for each lesson."""
     return PuzzleProgress(GROUPS, _kept.read())
 
 

@@ -35,15 +35,11 @@ from .counts import (
     is_above,
     judge_everywhere,
     list_refusals,
-    names_known,
 )
 
 if TYPE_CHECKING:
     from ..check.runners import Runner
     from .puzzle import Puzzle
-
-
-__all__ = ["EXPLAINED", "CountRow", "Score", "names_known", "score"]
 
 EXPLAINED = (
     "The score compares your answer with the best that we know. Your answer is *within "
@@ -112,9 +108,8 @@ class ScoredCase:
         """Run one launch of a kernel on the CPU and return its report with costs."""
         checks, sizes, problem = self.puzzle.checks, dict(self.sizes), self.problem()
         shared = checks.get("shared", 0)
-        ((row, shape),) = plan_cases(
-            problem, runner, sizes, None, None, self.launch, shared
-        )
+        plan = sizes, None, None, self.launch, shared
+        ((row, shape),) = plan_cases(problem, runner, *plan)
         assert shape is not None  # A kernel always has a launch shape.
         _, args = make_arguments(runner, problem.prepare(runner, row, shape, 0))
         try:

@@ -11,8 +11,6 @@ batch. The reader puts the image into a batch of test digits.
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +26,9 @@ from ...base.errors import ArgumentError
 from ...base.style import OURS, outlined, style
 from ...mnist import data
 from ...mnist.cnn import Cnn
+from ...mnist.numpy_cnn import softmax
 from ...see.view import choose_grid, draw_image, mosaic
+from . import make_bundle
 
 try:
     import anywidget
@@ -40,7 +40,6 @@ SIZE, BOX = 28, 20  # side of an MNIST image, and of the box around its digit
 SHEET = 140  # side of the drawing that the front end sends
 COMPANIONS = 199  # test digits that share the batch with the drawing
 LAYERS = ("conv1", "pool1", "conv2", "pool2")
-WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
 @dataclass(frozen=True)
@@ -81,14 +80,13 @@ class Reader:
     def read(self, image: np.ndarray, truth: int | None = None) -> Reading:
         """Read image (28,28) uint8, in a batch with the companions."""
         if image.shape != (SIZE, SIZE) or image.dtype != np.uint8:
-            raise ArgumentError(
-                f"the digit is {image.dtype} {image.shape}, expected uint8 (28, 28)"
-            )
+            actual = f"{image.dtype} {image.shape}"
+            raise ArgumentError(f"the digit is {actual}, expected uint8 (28, 28)")
         batch = torch.from_numpy(np.concatenate([image[None], self.companions]))
         outputs = self.forward(batch.to(self.device))
         first = {name: x[0].cpu().numpy() for name, x in outputs.items()}
         layers = {name: first[name] for name in LAYERS}
-        return Reading(image, _apply_softmax(first["fc2"]), layers, truth)
+        return Reading(image, softmax(first["fc2"][None])[0], layers, truth)
 
     def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the output of every layer for images (n,28,28) uint8."""
@@ -195,11 +193,6 @@ def _draw_bars(ax: Axes, probabilities: np.ndarray) -> None:
     ax.set_title("probability", size=11)
 
 
-def _apply_softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits - logits.max())
-    return powers / powers.sum()
-
-
 # ---- the sheet ---------------------------------------------------------------------
 
 
@@ -221,15 +214,8 @@ class Canvas:
         return draw([read(test.images[i], int(test.labels[i])) for i in self.examples])
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        # A front end shows the richest form that it supports: widget or picture.
-        bundle, metadata = {"text/plain": "Canvas: the readings of test digits"}, {}
-        if self.widget is not None:
-            widget, metadata = self.widget._repr_mimebundle_()
-            bundle[WIDGET_MIME] = widget[WIDGET_MIME]
-        picture = io.BytesIO()
-        self.figure().savefig(picture, format="png", dpi=90)
-        bundle["image/png"] = base64.b64encode(picture.getvalue()).decode()
-        return bundle, metadata
+        text = "Canvas: the readings of test digits"
+        return make_bundle(self.widget, self.figure(), 90, text)
 
 
 if anywidget:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch.nn.functional as F
 
@@ -51,10 +52,7 @@ def cases(generator) -> Iterator[Case]:
         height, width = h + 2 * padding - kh + 1, w + 2 * padding - kw + 1
         dy = random(generator, n, oc, height, width)
         title = f"n={n} ic={ic} h={h} w={w} oc={oc} kh={kh} kw={kw} padding={padding}"
-
-        def conv(x, weight, bias, padding=padding):
-            return F.conv2d(x, weight, bias, padding=padding)
-
+        conv = partial(conv2d, padding=padding)
         forward, backward = autograd(conv, [x, weight, bias], dy)
         size, sizes = autograd(conv, absolute(x, weight, bias), dy.abs())
         yield _forward_case(title, x, weight, bias, padding, forward, size)
