@@ -204,16 +204,13 @@ def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
     """
     names = []
     for rung in rungs(device.type):
-        is_slow = batch > SLOW.get(rung.name, batch)
-        if is_slow or rung.precision != precision or device.type not in rung.targets:
-            continue
-        if device.type == "cpu" and "cuda" in rung.targets:
-            continue
+        runs = rung.targets == ("cpu",)
         if device.type == "cuda":
             major, minor = devices.compute_capability(device.index)
-            if rung.sm > 10 * major + minor:
-                continue
-        names.append(rung.name)
+            runs = "cuda" in rung.targets and rung.sm <= 10 * major + minor
+        is_slow = batch > SLOW.get(rung.name, batch)
+        if runs and not is_slow and rung.precision == precision:
+            names.append(rung.name)
     return names
 
 

@@ -124,9 +124,11 @@ class _Race:
         """Create all twins that run here; record in `absent` why others are missing."""
         import torch
 
-        from .twin import LAYOUTS  # It imports PyTorch, too.
+        from .twin import LAYOUTS, TwinTrainer  # It imports PyTorch, too.
 
         torch.compiler.reset()  # drops code that was compiled for an earlier run
+        options = {"device": self.device, "batch": self.config.batch}
+        options["lr"] = self.config.lr
         twins = {}
         precisions = dict.fromkeys(cnn.rung.precision for cnn in self.cnns)
         every = itertools.product(TWINS[self.device.type], LAYOUTS)
@@ -136,18 +138,11 @@ class _Race:
             name += "" if precision == "fp32" else f" {precision}"
             self.say(f"preparing PyTorch {name}{SLOW if 'compile' in rung else ''}")
             try:
-                twins[name] = self.make_twin(rung, layout, precision)
+                kind = {"rung": rung, "layout": layout, "precision": precision}
+                twins[name] = TwinTrainer(self.start, self.train, **kind, **options)
             except Exception as error:  # torch.compile fails in many ways
                 self.absent[f"torch {name}"] = first_line(error)
         return twins
-
-    def make_twin(self, rung: str, layout: str, precision: str) -> TwinTrainer:
-        # Imported lazily: it imports PyTorch, which only a comparison needs.
-        from .twin import TwinTrainer
-
-        options = {"device": self.device, "rung": rung, "layout": layout}
-        options |= {"batch": self.config.batch, "lr": self.config.lr}
-        return TwinTrainer(self.start, self.train, precision=precision, **options)
 
     # ---- time -------------------------------------------------------------------
 

@@ -345,12 +345,8 @@ class TwinTrainer:
 
     # ---- one step -------------------------------------------------------------
 
-    def _normalise(self, images: torch.Tensor) -> torch.Tensor:
-        x = images.unsqueeze(1).float()
-        return x.mul_(1 / (255 * STD)).sub_(MEAN / STD)
-
     def _input(self, images: torch.Tensor) -> torch.Tensor:
-        x = self._normalise(images)
+        x = images.unsqueeze(1).float().mul_(1 / (255 * STD)).sub_(MEAN / STD)
         return x.contiguous(memory_format=LAYOUTS[self.layout])
 
     def _batch(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

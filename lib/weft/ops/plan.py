@@ -64,13 +64,7 @@ class OpLauncher:
 
     def pointers(self, tensors: Mapping[str, torch.Tensor | None]) -> list[Any]:
         """Return the first arguments: the arrays' pointers, NULL for missing arrays."""
-        cast = native.ffi.cast
-        return [
-            native.NULL
-            if (t := tensors.get(name)) is None
-            else cast(ctype, t.data_ptr())
-            for name, ctype in self.casts
-        ]
+        return [native.pointer(tensors.get(n), ctype) for n, ctype in self.casts]
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
         """Return the next arguments: numbers, and options (NULL if all are 0)."""

@@ -1,4 +1,4 @@
-"""The sizes at which a puzzle's answers are tried, and the puzzle at the drawn size.
+"""The sizes and launches that check an answer, and the puzzle at the drawn size.
 
 every_size() lists every small size and a few large ones. An answer that is wrong at a
 single size is wrong, so no small size is left out.
@@ -26,9 +26,9 @@ SMALL = 16  # Every length up to this is tried.
 
 
 def cover(size: Any, block: Any, more: int = 0) -> tuple[Any, Any]:
-    """Return (grid, block) for `size` threads, with `more` extra blocks.
+    """Return (grid, block) with a thread for each of `size` elements.
 
-    size, block: numbers, or (x, y). The extra blocks are added in each dimension.
+    size, block: numbers, or (x, y). more: extra blocks in each dimension.
     """
     if isinstance(size, int):
         return divide_up(size, block) + more, block

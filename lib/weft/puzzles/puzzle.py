@@ -62,8 +62,8 @@ class Puzzle:
     by name, a sentence that explains a limit if its numbers do not. budget: counts, as
     a score shows them, that are within the budget, if a taught method needs more than
     usual. start: a function, or its text, for the reader to repair; it is then the
-    stub. name: the kernel's name if omitted, or that of spec after "spec_" in the lab's
-    own puzzles. title: the name with spaces if omitted.
+    stub. name: by default, the kernel's name; in the lab's own puzzles, the name of
+    spec without "spec_". title: by default, the name with spaces.
     """
 
     def __init__(

@@ -224,6 +224,7 @@ def stages_drawn(
     plans: (spans of loading, spans of multiplying) in cycles, by name.
     """
     longest = max(works[-1][1] for _, works in plans.values())
+    middle = {"ha": "center", "va": "center", "size": 8.5}
     for number, (name, (loads, works)) in enumerate(plans.items()):
         top = 3.2 * number
         for row, (spans, colour) in enumerate(((loads, READ), (works, THREAD))):
@@ -231,9 +232,10 @@ def stages_drawn(
             for tile, (start, end) in enumerate(spans):
                 lane = next((i for i, t in enumerate(lanes) if t <= start), len(lanes))
                 lanes[lane : lane + 1] = [end]
-                height = 0.5 if row == 0 else 0.9
-                y = top + 1.15 * row + 0.5 * lane
-                _draw_span(ax, start, y, end - start, height, colour, tile)
+                height, y = (0.9 if row else 0.5), top + 1.15 * row + 0.5 * lane
+                look = {"ec": colour, "fc": fade_colour(colour), "lw": 1.2}
+                ax.add_patch(Rectangle((start, y), end - start, height, **look))
+                ax.text((start + end) / 2, y + height / 2 + 0.02, str(tile), **middle)
         ax.text(-0.01 * longest, top + 1.1, name, ha="right", va="center")
         end = works[-1][1]
         ax.text(end * 1.005, top + 1.6, f" {end:,.0f}", va="center", size=11)
@@ -267,12 +269,3 @@ def order_drawn(ax: Axes, order: Sequence[Tile], blocks: int, title: str) -> Non
     ax.text(0, -1.3, caption, size=11)
     ax.set(xlim=(-1.2, across + 0.1), ylim=(row_count + 0.1, -2.1), aspect="equal")
     ax.set_axis_off()
-
-
-def _draw_span(
-    ax: Axes, start: float, y: float, w: float, h: float, ink: str, tile: int
-) -> None:
-    box = Rectangle((start, y), w, h, ec=ink, fc=fade_colour(ink), lw=1.2)
-    ax.add_patch(box)
-    position = {"ha": "center", "va": "center", "size": 8.5}
-    ax.text(start + w / 2, y + h / 2 + 0.02, str(tile), **position)

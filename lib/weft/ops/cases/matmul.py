@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -60,11 +60,9 @@ class Product:
     def title(self) -> str:
         """The sizes, and every option that differs from its default."""
         text = f"m={self.m} n={self.n} k={self.k} trans={self.trans}"
-        for name in ("alpha", "beta", "bias", "relu", "batch", "gap"):
-            value = getattr(self, name)
-            text += f" {name}={value}" if value != getattr(Product, name) else ""
-        for name in ("shared", "shift", "values"):
-            text += f" {name}={getattr(self, name)}" if getattr(self, name) else ""
+        for option in fields(self)[4:]:
+            value = getattr(self, option.name)
+            text += f" {option.name}={value}" if value != option.default else ""
         return text
 
 
