@@ -107,7 +107,8 @@ class Op:
         gradients = wants_gradients(*tensors.values())
         if gradients:
             plan.want_gradients(tensors)
-        if 0 in numbers.values() and any(map(_is_empty, tensors.values())):
+        empty = (t is not None and not t.numel() for t in tensors.values())
+        if 0 in numbers.values() and any(empty):
             y = plan.of_nothing(rung, tensors, numbers)
         elif gradients:
             y = Differentiable.apply((plan, rung, numbers), *tensors.values())
@@ -231,10 +232,6 @@ def _is_same(argument: Any, want: Any) -> bool:
     # A comparison with an array raises these; an array is not a pair of numbers.
     except (RuntimeError, ValueError):
         return False
-
-
-def _is_empty(tensor: torch.Tensor | None) -> bool:
-    return tensor is not None and not tensor.numel()
 
 
 def _parse_dims(text: str) -> tuple[str, ...]:
