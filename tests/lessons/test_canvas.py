@@ -18,7 +18,6 @@ from weft.lessons.widgets.canvas import (
     COMPANIONS,
     LAYERS,
     SHEET,
-    WIDGET_MIME,
     Canvas,
     Reader,
     centre,
@@ -27,6 +26,8 @@ from weft.mnist import Twin, initial_weights
 from weft.mnist.cnn import Cnn
 from weft.mnist.data import Split, load
 from weft.see.view import mosaic
+
+WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
 def some_model(device: str = "cpu") -> Cnn:

@@ -135,7 +135,7 @@ def test_evaluation_is_forward_in_batches(cnn, train):
     assert cnn.evaluate("test", 40, counts.append) == share
     assert counts == [40] * 5
     twin = TwinTrainer(cnn.weights, train, batch=50, **SMALL)
-    x = twin._normalise(torch.from_numpy(train.images[:40].copy()))
+    x = twin._input(torch.from_numpy(train.images[:40].copy()))
     twin64 = Twin(**SMALL).double()
     twin64.load_state_dict({n: torch.from_numpy(w) for n, w in cnn.weights.items()})
     want, bound = float64.forward(twin64, train.images[:40])

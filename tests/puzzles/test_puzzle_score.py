@@ -22,14 +22,8 @@ from weft import (
 )
 from weft.base.errors import Mismatch
 from weft.puzzles import counts
-from weft.puzzles.score import (
-    EXPLAINED,
-    CountRow,
-    Score,
-    ScoredCase,
-    names_known,
-    score,
-)
+from weft.puzzles.counts import names_known
+from weft.puzzles.score import EXPLAINED, CountRow, Score, ScoredCase, score
 
 ADVICE = "it reads each number once"
 

@@ -47,20 +47,13 @@ def test_own_sizes_come_first_and_large_ones_last():
     assert len({row for row in middle}) == len(middle)
 
 
-def test_sizes_keep_the_form_of_the_first():
-    rows = every_size([dict(rows=2, cols=3)], most=4)
-    assert rows[0] == {"rows": 2, "cols": 3}
-    assert all(list(row) == ["rows", "cols"] for row in rows)
-
-
 @pytest.mark.parametrize(
     "own, most, says",
     [
         ([], 16, "at least one size"),
-        ([(1, 2), 3], 16, "another type"),
+        ([(1, 2), 3], 16, "1 sides, not 2"),
         ([(1, 2), (1, 2, 3)], 16, "3 sides, not 2"),
-        ([dict(n=1), dict(m=1)], 16, "other sides"),
-        ([(1, 2)], (1, 2, 3), "expected 2 lengths, one for each side"),
+        ([(1, 2)], (1, 2, 3), "expected 2 lengths, one for a side"),
     ],
 )
 def test_incompatible_sizes_are_refused(own, most, says):

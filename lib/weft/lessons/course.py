@@ -15,13 +15,8 @@ The folder notebooks/sources, sorted by name, is the list of lessons. `make note
 adds two cells to each lesson: the time that it takes, below the head, and the link to
 the next lesson, at the end.
 
-A section belongs to the core unless the cell of its heading has the tag "deeper"
-(beyond the core) or "practice" (exercises and puzzles). The tag applies until the next
-heading of the same or a higher level. `make notebooks` copies it to the section's other
-cells, so that slides can omit them.
-
-A minute is 150 words, 8 lines of code, or one question. An exercise or a puzzle takes 2
-minutes, and one more for each line of its answer. Folded text takes no time.
+puzzles/lessons.py defines the kinds of sections, and the minutes. `make notebooks`
+copies a section's tag to its other cells, so that slides can omit them.
 """
 
 from __future__ import annotations
@@ -136,20 +131,10 @@ def complete_links(glossary: NotebookNode, lessons: Iterable[Lesson]) -> None:
             cell.source = add_lessons(entry)
 
 
-CORE_MINUTES = 50  # maximum for a lesson's core: the length of a lecture
 TABLE = re.compile(r"(<!-- ways in -->\n)(?:.*?\n)?(<!-- /ways in -->)", re.S)
 LESSON_ROW = re.compile(  # a row of README's table: the notebook, and the last column
     r"^\| \[\d\d[^|]*\(notebooks/([^)]+)\) \|.*?\| ([^|]*) \|\n", re.M
 )
-
-
-# ---- lessons -------------------------------------------------------------------------
-
-
-def next_lesson(lesson: Lesson, lessons: Sequence[Lesson]) -> Lesson | None:
-    """Return the lesson that follows; None after the last."""
-    at = [one.path.name for one in lessons].index(lesson.path.name)
-    return lessons[at + 1] if at + 1 < len(lessons) else None
 
 
 # ---- ways in -------------------------------------------------------------------------
@@ -159,10 +144,7 @@ WAYS_IN = (
     ("only Python", {"01a": "the course from its beginning"}),
     ("C", {"06": "CUDA C, from one thread to a whole program"}),
     ("CUDA", {"07c": "tools that find faults", "08b": "the matmul ladder"}),
-    (
-        "PyTorch",
-        {"14": "time between kernels", "15a": "the CNN", "15b": "the race"},
-    ),
+    ("PyTorch", {"14": "time between kernels", "15a": "the CNN", "15b": "the race"}),
     (
         "GPU-Puzzles",
         {"02b": "counting with tiles", "07a": "memory traffic, from the transpose on"},
@@ -277,13 +259,13 @@ def length_of(lesson: Lesson) -> str:
 
 def next_text(lesson: Lesson, lessons: Sequence[Lesson]) -> str:
     """Return the end of a lesson: the link to the next one."""
-    following = next_lesson(lesson, lessons)
-    if following is None:
+    at = [one.path.name for one in lessons].index(lesson.path.name)
+    if at + 1 == len(lessons):
         return (
             "This was the last lesson. [00 Start here](00_start_here.ipynb) shows what "
             "you have done, [03 Puzzles](03_puzzles.ipynb) what is left to solve."
         )
-    return f"**Next:** {following.link}. {following.question}"
+    return f"**Next:** {lessons[at + 1].link}. {lessons[at + 1].question}"
 
 
 def _make_cell(name: str, text: str) -> NotebookNode:

@@ -31,20 +31,11 @@ glossary entry or of a puzzle's cell is its name.
 An exercise in a source is, in this order:
 
 1. Text that states the problem, under a ### heading.
-2. A code cell with the tag "exercise": the whole answer. Two lines enclose the part
-   that the reader writes, in Python and in C under a cell magic:
-
-       def double(x):                          %%cuda
-           \"\"\"2 x. One line.\"\"\"                /* y = 2 x. Two lines. */
-           ### BEGIN SOLUTION                  __global__ void twice(float *y) {
-           return 2 * x                            // BEGIN SOLUTION
-           ### END SOLUTION                        y[threadIdx.x] *= 2;
-                                                   // END SOLUTION
-                                               }
-
-   In the reader's cell, `raise NotImplementedError` replaces that part. In a C file
-   (%%writefile) it is `#error not solved yet`. Under %%cuda it is an empty body, whose
-   check finds its outputs untouched and raises NotImplementedError.
+2. A code cell with the tag "exercise": the whole answer. Two marks enclose the part
+   that the reader writes, in Python and in C under a cell magic; puzzles/catalogue.py
+   shows both. In the reader's cell, `raise NotImplementedError` replaces that part. In
+   a C file (%%writefile) it is `#error not solved yet`. Under %%cuda it is an empty
+   body, whose check finds its outputs untouched and raises NotImplementedError.
 3. A code cell with the check: any functions, then exercise(double, check_double).
 4. A code cell with the tag "mistakes", which the reader's notebook omits. It assigns to
    `mistakes` a list of literals: a pair (text between the markers, its replacement), or
@@ -110,24 +101,11 @@ HEADING = re.compile(r"#+ (.+)")
 NOT_IN_ID = re.compile(r"[^\w-]", re.A)
 README = ROOT / "README.md"
 SOURCES = NOTEBOOKS / "sources"
-METADATA = {
-    "kernelspec": {
-        "display_name": "Python 3",
-        "language": "python",
-        "name": "python3",
-    },
-    "language_info": {"name": "python"},
-}
-TEXT_METADATA = {  # of a source, which Jupyter can also open as a notebook
-    "jupytext": {
-        "text_representation": {
-            "extension": ".md",
-            "format_name": "myst",
-            "format_version": 0.13,
-        }
-    },
-    "kernelspec": METADATA["kernelspec"],
-}
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+METADATA = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+FORM = {"extension": ".md", "format_name": "myst", "format_version": 0.13}
+# The metadata of a source, which Jupyter can also open as a notebook.
+TEXT_METADATA = {"jupytext": {"text_representation": FORM}, "kernelspec": KERNEL}
 
 
 # ---- sources -------------------------------------------------------------------------
@@ -284,10 +262,8 @@ def is_tagged(cell: NotebookNode, tag: str) -> bool:
 
 def has_exercises(notebook: NotebookNode) -> bool:
     """Return whether a lesson has answers, and thus a notebook in the solutions."""
-    return any(
-        is_tagged(cell, "exercise") or is_tagged(cell, "puzzle")
-        for cell in notebook.cells
-    )
+    cells = notebook.cells
+    return any(is_tagged(c, "exercise") or is_tagged(c, "puzzle") for c in cells)
 
 
 def text_of(notebook: NotebookNode) -> str:
@@ -351,15 +327,9 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m weft.lessons.maker", description=main.__doc__
     )
-    parser.add_argument(
-        "--from",
-        dest="edited",
-        nargs="+",
-        type=Path,
-        metavar="NOTEBOOK",
-        default=[],
-        help="first write these notebooks into their sources",
-    )
+    options = {"dest": "edited", "nargs": "+", "type": Path, "default": []}
+    text = "first write these notebooks into their sources"
+    parser.add_argument("--from", metavar="NOTEBOOK", help=text, **options)
     for path in parser.parse_args(arguments).edited:
         _write(find_edited(path), write_source(path))
     for path, text in files():

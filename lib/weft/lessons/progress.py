@@ -16,11 +16,11 @@ from ..base.text import count_things
 from ..puzzles.catalogue import is_withheld
 from ..puzzles.lessons import PUZZLE, Lesson, list_lessons, name_puzzle, write_minutes
 from ..puzzles.progress import OPEN, read_progress
+from ..puzzles.table import CELL
 from .widgets.predict import guessed_questions
 
 QUESTION = re.compile(r'\bpredict\(\s*(f?)"([^"]+)"')
 EXERCISE = re.compile(r'^exercise\((?:from_c\("(\w+)\.c"|(\w+))', re.M)
-CELL = "padding:3px 14px 3px 0;border:0;text-align:left;vertical-align:top"
 _solved = Kept("exercises")
 
 
@@ -34,28 +34,21 @@ def remember_exercise(name: str) -> None:
 
 def progress() -> CourseProgress:
     """Return the rows of all lessons, with the reader's progress until now."""
-    guessed, exercised, puzzles = (
-        guessed_questions(),
-        set(_solved.read()),
-        read_progress(),
-    )
+    guessed, puzzles = guessed_questions(), read_progress()
+    exercised = set(_solved.read())
 
     def row(lesson: Lesson) -> LessonRow:
-        code = [cell.source for cell in _list_code(lesson)]
-        questions = {match for text in code for match in QUESTION.findall(text)}
-        exercises = {
-            "".join(match) for text in code for match in EXERCISE.findall(text)
-        }
+        code = "\n".join(cell.source for cell in _list_code(lesson))
+        questions = set(QUESTION.findall(code))
+        exercises = {"".join(match) for match in EXERCISE.findall(code)}
         cells = (PUZZLE.fullmatch(cell.id) for cell in lesson.source.cells)
         names = {name_puzzle(cell) for cell in cells if cell}
-        return LessonRow(
-            lesson,
-            {
-                "guess": (_count_asked(questions, guessed), len(questions)),
-                "puzzle": (sum(puzzles.state(n) != OPEN for n in names), len(names)),
-                "exercise": (len(exercises & exercised), len(exercises)),
-            },
-        )
+        done = {
+            "guess": (_count_asked(questions, guessed), len(questions)),
+            "puzzle": (sum(puzzles.state(n) != OPEN for n in names), len(names)),
+            "exercise": (len(exercises & exercised), len(exercises)),
+        }
+        return LessonRow(lesson, done)
 
     return CourseProgress(tuple(map(row, list_lessons())))
 
@@ -89,10 +82,8 @@ class LessonRow:
         return sum(done for done, _ in self.done.values()) / max(total, 1)
 
     def __str__(self) -> str:
-        counts = (
-            (done, count_things(n, kind)) for kind, (done, n) in self.done.items() if n
-        )
-        return ", ".join(f"{done} of {count}" for done, count in counts)
+        kinds = [(k, done, n) for k, (done, n) in self.done.items() if n]
+        return ", ".join(f"{done} of {count_things(n, k)}" for k, done, n in kinds)
 
 
 @dataclass(frozen=True)

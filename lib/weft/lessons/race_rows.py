@@ -44,9 +44,7 @@ class RaceRows:
         committed = (row for result in self.elsewhere for row in result["rows"])
         self.every = self.here or list(committed)
         graphs = load_elsewhere("graphs")
-        self._launch_device = ", ".join(
-            result["machine"]["device"] for result in graphs[:1]
-        )
+        self._launch_device = graphs[0]["machine"]["device"] if graphs else ""
         self._launch_us = find_value("chain", "a graph", [], graphs, count=100)
         if not self.every:
             print("nothing measured yet: python -m weft bench mnist --device cuda")
@@ -83,8 +81,8 @@ class RaceRows:
 
     def roof_of(self, precision: str) -> Row | None:
         """Return the row with the machine's peak tflops and gbs, or None."""
-        roofs = (row for row in self.every if row["measure"] == "roof")
-        return next((row for row in roofs if row["precision"] == precision), None)
+        required = {"measure": "roof", "precision": precision}.items()
+        return next((row for row in self.every if required <= row.items()), None)
 
     def parts_of(self, row: Row) -> list[StepPart]:
         """Return the sections of a step's row, with the limit of each."""
@@ -136,11 +134,8 @@ class RaceRows:
     def print_errors(self) -> None:
         """Print the errors of each step of 64 images against float64."""
         for row in self.every:
-            if (
-                row["measure"] == "step"
-                and row["batch"] == 64
-                and row["gradient_error"]
-            ):
+            is_step = (row["measure"], row["batch"]) == ("step", 64)
+            if is_step and row["gradient_error"]:
                 print(
                     f"{row['precision']} {row['impl']:<6}{row['rung']:<14} "
                     f"loss off by {row['loss_error']:.0e}, "
@@ -165,11 +160,9 @@ class RaceRows:
 
     def print_choice(self, batch: int, rung: str | None) -> None:
         """Print a rung's time at a batch size, relative to the fastest rungs."""
-        row = self.row_of(rung, batch) if rung else {}
-        if not row:
-            return print(
-                f"batch {batch}: {'not measured' if rung else 'choose a rung'}"
-            )
+        if not (row := self.row_of(rung, batch) if rung else {}):
+            problem = "not measured" if rung else "choose a rung"
+            return print(f"batch {batch}: {problem}")
         strict, fastest = (
             min(us for name in names if (us := self.us_of(name, batch)) > 0)
             for names in (("fused", "graph", "pdl"), ("graph", "tf32", "bf16"))

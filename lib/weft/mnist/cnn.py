@@ -10,8 +10,7 @@ import numpy as np
 from ..base import device as devices
 from ..base.errors import ArgumentError
 from ..toolchain import native
-from .data import MEAN, STD
-from .trainer import EVALUATION_BATCH, SETS, Trainer, checked_device
+from .trainer import SETS, Trainer
 
 if TYPE_CHECKING:
     import torch
@@ -25,79 +24,50 @@ class Cnn(Trainer):
     rung:      "reference", "naive", ...: weft.rungs("mnist") lists all;
                None: the fastest in fp32 that runs on the device
     device:    "cpu", "cuda" or "cuda:1"
-    channels:  numbers of outputs of the two convolutions
-    hidden, classes: numbers of outputs of the two linear layers
-    max_batch: the largest batch that the model accepts
-    mean, std: a pixel p (uint8) is read as (p / 255 - mean) / std
+    channels:  numbers of outputs of the two convolutions, (32, 64)
+    hidden, classes: numbers of outputs of the two linear layers, 128 and 10
+    height, width: the size of an image, 28 and 28
+    max_batch: the largest batch that the model accepts, 1000
+    eps:       added to the variances of batch norm, 1e-5
+    mean, std: a pixel p (uint8) is read as (p / 255 - mean) / std; data.MEAN, data.STD
     """
 
     def __init__(
         self,
         rung: str | None = None,
         device: str | torch.device = "cpu",
-        *,
-        channels: tuple[int, int] = (32, 64),
-        hidden: int = 128,
-        classes: int = 10,
-        height: int = 28,
-        width: int = 28,
-        max_batch: int = EVALUATION_BATCH,
-        eps: float = 1e-5,
-        mean: float = MEAN,
-        std: float = STD,
+        **model: Any,
     ):
-        self.device = checked_device(device)
+        super().__init__(device, **model)
         self._cnn = None
-        sizes = {"height": height, "width": width, "hidden": hidden}
-        self.configure(channels, **sizes, classes=classes, max_batch=max_batch)
         self._lib = native.library("mnist", self.device.type)
         self._ffi = self._lib.ffi  # models created after weft.reload() use another one
         config = self._ffi.new("struct weft_cnn_config *", self.config)
-        config.eps, config.mean, config.std = eps, mean, std
+        config.eps, (config.mean, config.std) = self.eps, self.scale
         self._cnn = self._create(rung, config)
         self.close = weakref.finalize(self, self._lib.C.weft_cnn_destroy, self._cnn)
 
-    @property
-    def weights(self) -> dict[str, np.ndarray]:
-        """Copies of the parameters, named and shaped as in PyTorch, float32."""
-        return self._get(self._lib.C.WEFT_CNN_WEIGHT)
-
-    @property
-    def gradients(self) -> dict[str, np.ndarray]:
-        """Copies of the last step's gradients, named and shaped as the weights."""
-        return self._get(self._lib.C.WEFT_CNN_GRADIENT)
-
     def losses(self) -> np.ndarray:
-        """Return the losses of the steps since the previous call; see Trainer."""
-        capacity = 65536
-        losses = np.empty(capacity, np.float32)
-        count = self._ffi.new("int *")
+        losses, count = np.empty(65536, np.float32), self._ffi.new("int *")
         data = self._ffi.from_buffer("float[]", losses)
-        self._call("weft_cnn_losses", data, capacity, count)
+        self._call("weft_cnn_losses", data, len(losses), count)
         return losses[: count[0]].copy()
 
     def forward(self, split: str, order: Any) -> np.ndarray:
-        """Return logits (count,classes) of images `order` as one batch; see Trainer."""
         order = self._order(split, order)
         logits = np.empty((len(order), self.config["classes"]), np.float32)
-        self._call(
-            "weft_cnn_forward",
-            SETS.index(split),
-            self._ffi.from_buffer("int32_t[]", order),
-            len(order),
-            self._ffi.from_buffer("float[]", logits),
-        )
+        images = self._ffi.from_buffer("int32_t[]", order)
+        data = self._ffi.from_buffer("float[]", logits)
+        self._call("weft_cnn_forward", SETS.index(split), images, len(order), data)
         return logits
 
     def profile(self, order: Any, lr: float) -> dict[str, float]:
-        """Run one training step; return microseconds per section (see Trainer)."""
         order = self._order("train", order)
         sections = self._ffi.new("struct weft_section[]", MAX_SECTIONS)
         count = self._ffi.new("int *")
         data = self._ffi.from_buffer("int32_t[]", order)
-        self._call(
-            *["weft_cnn_profile", data, len(order), lr, sections, MAX_SECTIONS, count]
-        )
+        step = data, len(order), lr
+        self._call("weft_cnn_profile", *step, sections, MAX_SECTIONS, count)
         times: dict[str, float] = {}
         for section in sections[0 : count[0]]:
             name = self._ffi.string(section.name).decode()
@@ -106,12 +76,10 @@ class Cnn(Trainer):
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory that the model uses on its device, including data sets."""
         self._alive()
         return self._lib.C.weft_cnn_bytes(self._cnn)
 
     def synchronize(self) -> None:
-        """Wait for the queued steps."""
         self._call("weft_sync", owned=False)
 
     def peek(self, name: str) -> np.ndarray:
@@ -167,12 +135,13 @@ class Cnn(Trainer):
             data = self._ffi.from_buffer("float[]", array)
             self._call("weft_cnn_set", index, data, array.size)
 
-    def _get(self, kind: int) -> dict[str, np.ndarray]:
-        arrays = {}
+    def _get(self, kind: str) -> dict[str, np.ndarray]:
+        names = {"weights": "WEFT_CNN_WEIGHT", "gradients": "WEFT_CNN_GRADIENT"}
+        number, arrays = getattr(self._lib.C, names[kind]), {}
         for index, (name, shape) in enumerate(self.shapes.items()):
             array = arrays[name] = np.empty(shape, np.float32)
             data = self._ffi.from_buffer("float[]", array)
-            self._call("weft_cnn_get", kind, index, data, array.size)
+            self._call("weft_cnn_get", number, index, data, array.size)
         return arrays
 
     def _put(self, name: str, images: np.ndarray, labels: np.ndarray | None) -> None:

@@ -109,9 +109,8 @@ def _unpack_file(path: Path, expected: str) -> bytes:
     try:
         data = gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{path} cannot be read: {error or type(error).__name__}"
-        ) from None
+        reason = str(error) or type(error).__name__
+        raise DataError(f"{path} cannot be read: {reason}") from None
     digest = hashlib.sha256(data).hexdigest()
     if digest != expected:
         raise DataError(

@@ -59,6 +59,13 @@ def windows(x: np.ndarray) -> np.ndarray:
     return x.transpose(0, 1, 2, 4, 3, 5).reshape(n, c, h // 2, w // 2, 4)
 
 
+def from_windows(values: np.ndarray) -> np.ndarray:
+    """Undo windows(): (n,c,h//2,w//2,4) -> (n,c,h,w)."""
+    n, c, h, w, _ = values.shape
+    x = values.reshape(n, c, h, w, 2, 2).transpose(0, 1, 2, 4, 3, 5)
+    return x.reshape(n, c, 2 * h, 2 * w)
+
+
 def max_pool(x: np.ndarray) -> np.ndarray:
     """Return the largest of every 2x2 window: (n,c,h,w) -> (n,c,h//2,w//2)."""
     return windows(x).max(axis=-1)
@@ -112,10 +119,7 @@ def relu_backward(dy: np.ndarray, y: np.ndarray) -> np.ndarray:
 def max_pool_backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return dx: the first of each window's largest values receives the window's dy."""
     winner = windows(x).argmax(axis=-1)
-    n, c, h, w = dy.shape
-    dx = (np.arange(4) == winner[..., None]) * dy[..., None]
-    dx = dx.reshape(n, c, h, w, 2, 2).transpose(0, 1, 2, 4, 3, 5)
-    return dx.reshape(n, c, 2 * h, 2 * w)
+    return from_windows((np.arange(4) == winner[..., None]) * dy[..., None])
 
 
 def linear_backward(
@@ -216,9 +220,7 @@ def turn_window(y: Outputs, layer: str, place: tuple[int, ...]) -> Outputs:
     values = windows(y[name]).copy()
     second, first = np.argsort(windows(y[layer])[place])[-2:]
     values[place][[second, first]] = values[place][[first, second]]
-    n, c, h, w, _ = values.shape
-    pixels = values.reshape(n, c, h, w, 2, 2).transpose(0, 1, 2, 4, 3, 5)
-    return {**y, name: pixels.reshape(n, c, 2 * h, 2 * w)}
+    return {**y, name: from_windows(values)}
 
 
 def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
@@ -237,13 +239,11 @@ def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
         if layer in inputs:
             function = linear_backward if layer[0] == "f" else conv3x3_backward
             x, weight = np.abs(y[inputs[layer]]), params[f"{layer}.weight"]
-            _, sizes[f"{layer}.weight"], sizes[f"{layer}.bias"] = function(
-                dy, x, weight
-            )
+            _, *both = function(dy, x, weight)
         else:
             xhat = np.abs(standardise(y[f"conv{layer[-1]}"]))
-            sizes[f"{layer}.weight"] = (dy * xhat).sum(axis=(0, 2, 3))
-            sizes[f"{layer}.bias"] = dy.sum(axis=(0, 2, 3))
+            both = (dy * xhat).sum(axis=(0, 2, 3)), dy.sum(axis=(0, 2, 3))
+        sizes[f"{layer}.weight"], sizes[f"{layer}.bias"] = both
     unit = LAMBDA * np.sqrt(terms(params, y)) * 2.0**-24
     scores = linear(np.abs(y["relu3"]), *map(np.abs, _of(params, "fc2")))
     norms = {name: float(unit * np.linalg.norm(sizes[name])) for name in params}

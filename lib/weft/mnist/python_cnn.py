@@ -23,9 +23,8 @@ from ..pykernel.bodies import THREADS, blocks_for
 from ..see.timeline import nvtx_range
 from ..timing.clocks import Marks
 from ..toolchain import native
-from .data import MEAN, STD
 from .rungs import NUMBA
-from .trainer import EVALUATION_BATCH, Trainer, checked_device
+from .trainer import Trainer
 
 KEPT = 65536  # number of the latest losses that losses() can return
 
@@ -265,35 +264,23 @@ class PythonCnn(Trainer):
         self,
         runner: Runner | None = None,
         device: str | torch.device = "cuda",
-        *,
-        channels: tuple[int, int] = (32, 64),
-        hidden: int = 128,
-        classes: int = 10,
-        height: int = 28,
-        width: int = 28,
-        max_batch: int = EVALUATION_BATCH,
-        eps: float = 1e-5,
-        mean: float = MEAN,
-        std: float = STD,
+        **model: Any,
     ):
-        self.device = torch.device(checked_device(device))
+        super().__init__(device, **model)
+        self.device = torch.device(self.device)
         if runner is None:
             # Imported lazily: Numba is slow to import.
             from ..pykernel.numba import numba_jit as runner
-        sizes = {"height": height, "width": width, "hidden": hidden}
-        self.configure(channels, **sizes, classes=classes, max_batch=max_batch)
         for name, value in self.config.items():
             minimum = LEAST.get(name, 1)
             if value < minimum:
                 raise ArgumentError(f"{name} = {value}, expected at least {minimum}")
-        self._scale = np.float32(mean), np.float32(std)
         self._plans: dict[tuple[str, int], list[Launch]] = {}
         self._sets: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         self._given = self._done = 0  # numbers of losses returned, of steps done
+        model = self.config, self.shapes, self.eps
         with self._room():
-            self._step: PythonStep | None = PythonStep(
-                runner, self.device, self.config, self.shapes, eps
-            )
+            self._step: PythonStep | None = PythonStep(runner, self.device, *model)
 
     def close(self) -> None:
         """Free the model's memory; further use raises ArgumentError."""
@@ -303,17 +290,9 @@ class PythonCnn(Trainer):
 
     # ---- weights and data ---------------------------------------------------------
 
-    @property
-    def weights(self) -> dict[str, np.ndarray]:
-        """Copies of the parameters, named and shaped as in PyTorch, float32."""
-        return self._get(self._alive().p)
-
-    @property
-    def gradients(self) -> dict[str, np.ndarray]:
-        """Copies of the last step's gradients, named and shaped as the weights."""
-        return self._get(self._alive().g)
-
-    def _get(self, parts: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    def _get(self, kind: str) -> dict[str, np.ndarray]:
+        step = self._alive()
+        parts = step.p if kind == "weights" else step.g
         return {
             name: part.to("cpu", copy=True).reshape(self.shapes[name]).numpy()
             for name, part in parts.items()
@@ -328,10 +307,8 @@ class PythonCnn(Trainer):
         classes = self.config["classes"]
         if labels is not None and labels.max() >= classes:
             first = int(np.argmax(labels >= classes))
-            raise ArgumentError(
-                f"{name} labels[{first}] = {labels[first]}, the model has {classes} "
-                f"classes"
-            )
+            wrong = f"{name} labels[{first}] = {labels[first]}"
+            raise ArgumentError(f"{wrong}, the model has {classes} classes")
         targets = np.zeros(len(images), np.uint8) if labels is None else labels
         with self._room():
             self._sets[name] = tuple(
@@ -347,9 +324,8 @@ class PythonCnn(Trainer):
         if not 0 <= lr < math.inf:
             raise ArgumentError(f"lr = {lr:g}, expected 0 or more")
         if self._labels["train"] is None:
-            raise ArgumentError(
-                f"the training set's {self._counts['train']} images have no labels"
-            )
+            count = self._counts["train"]
+            raise ArgumentError(f"the training set's {count} images have no labels")
         with native.on_device(self.device):
             for part in torch.tensor(order, device=self.device).split(batch):
                 with nvtx_range("step"):
@@ -381,19 +357,18 @@ class PythonCnn(Trainer):
             if name == "step":
                 launches = [*step.loss(batch), *step.backward(batch)]
             else:
-                batch_of = step.load(*self._sets[name], batch, *self._scale)
-                launches = [*batch_of, *step.forward(batch)]
+                scale = map(np.float32, self.scale)
+                loads = step.load(*self._sets[name], batch, *scale)
+                launches = [*loads, *step.forward(batch)]
             self._plans[name, batch] = launches
         return self._plans[name, batch]
 
     def losses(self) -> np.ndarray:
-        """Return the losses of the steps since the previous call; see Trainer."""
         recent = self._alive().memory["losses"].cpu().numpy()
         first, self._given = max(self._given, self._done - KEPT), self._done
         return recent[np.arange(first, self._done) % KEPT]
 
     def forward(self, split: str, order: Any) -> np.ndarray:
-        """Return logits (count,classes) of images `order` as one batch; see Trainer."""
         order = self._order(split, order)
         self._check_batch(len(order))
         memory = self._alive().memory
@@ -406,7 +381,6 @@ class PythonCnn(Trainer):
         return logits[: len(order) * classes].reshape(-1, classes).copy()
 
     def profile(self, order: Any, lr: float) -> dict[str, float]:
-        """Run one training step; return microseconds per section (see Trainer)."""
         order = self._order("train", order)
         self._check_batch(len(order))
         with native.on_device(self.device):
@@ -416,12 +390,10 @@ class PythonCnn(Trainer):
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory that the model uses on its device, including data sets."""
         tensors = [self._alive().memory.values(), *self._sets.values()]
         return sum(tensor.nbytes for tensor in itertools.chain(*tensors))
 
     def synchronize(self) -> None:
-        """Wait for the queued steps."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 

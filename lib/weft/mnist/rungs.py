@@ -50,10 +50,8 @@ class Config:
     def __post_init__(self) -> None:
         minima = {"epochs": 0, "batch": 1, "iterations": 1, "threads": 0, "seed": 0}
         for name, minimum in minima.items():
-            if getattr(self, name) < minimum:
-                raise ArgumentError(
-                    f"{name}={getattr(self, name)}: expected at least {minimum}"
-                )
+            if (value := getattr(self, name)) < minimum:
+                raise ArgumentError(f"{name}={value}: expected at least {minimum}")
         if not 0 <= self.lr < float("inf"):
             raise ArgumentError(f"lr={self.lr}: expected a number of at least 0")
         if len(set(self.rungs)) < len(self.rungs):
@@ -87,8 +85,8 @@ class TwinRung:
     compiled  "compile": torch.compile compiles the forward and the backward pass;
               "compile-step": also the update, all as one function; "": nothing
     autotune  whether torch.compile times kernels (mode max-autotune-no-cudagraphs)
-    graph     steps in a CUDA graph; 0: no graph
-    biases    whether convolutions add the biases that batch norm cancels
+    graph     steps in a CUDA graph, on a GPU only; 0: no graph ("eager": neither)
+    biases    whether convolutions add the biases that batch norm cancels; ours do not
     """
 
     compiled: str = ""
@@ -206,16 +204,13 @@ def rungs_of(precision: str, device: Device, batch: int = 1) -> list[str]:
     """
     names = []
     for rung in rungs(device.type):
-        is_slow = batch > SLOW.get(rung.name, batch)
-        if is_slow or rung.precision != precision or device.type not in rung.targets:
-            continue
-        if device.type == "cpu" and "cuda" in rung.targets:
-            continue
+        runs = rung.targets == ("cpu",)
         if device.type == "cuda":
             major, minor = devices.compute_capability(device.index)
-            if rung.sm > 10 * major + minor:
-                continue
-        names.append(rung.name)
+            runs = "cuda" in rung.targets and rung.sm <= 10 * major + minor
+        is_slow = batch > SLOW.get(rung.name, batch)
+        if runs and not is_slow and rung.precision == precision:
+            names.append(rung.name)
     return names
 
 
@@ -270,10 +265,8 @@ def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
             return lambda *args: None
 
     # Tensors on the device "meta" have sizes but no memory.
-    meta = torch.device("meta")
-    step = PythonStep(
-        lambda body: Counter(), meta, config, parameter_shapes(config), 1e-5
-    )
+    meta, shapes = torch.device("meta"), parameter_shapes(config)
+    step = PythonStep(lambda body: Counter(), meta, config, shapes, 1e-5)
     bytes_ = torch.empty(0, device=meta)
     for launches in (
         *[step.load(bytes_, bytes_, batch, MEAN, STD), step.forward(batch)],

@@ -107,9 +107,8 @@ class _Race:
     def make_ours(self, rung: str) -> Trainer:
         """Create one of our models, with its data sets and initial weights."""
         config = self.config
-        cnn = trainer(
-            rung, config.device, max_batch=max(config.batch, EVALUATION_BATCH)
-        )
+        largest = max(config.batch, EVALUATION_BATCH)
+        cnn = trainer(rung, config.device, max_batch=largest)
         if cnn.rung is NUMBA:
             self.say(f"the kernels of rung {rung} are compiled at its first step")
         cnn.data(self.train, self.test)
@@ -125,10 +124,11 @@ class _Race:
         """Create all twins that run here; record in `absent` why others are missing."""
         import torch
 
-        # Imported lazily: it imports PyTorch, which only a comparison needs.
-        from .twin import LAYOUTS
+        from .twin import LAYOUTS, TwinTrainer  # It imports PyTorch, too.
 
         torch.compiler.reset()  # drops code that was compiled for an earlier run
+        options = {"device": self.device, "batch": self.config.batch}
+        options["lr"] = self.config.lr
         twins = {}
         precisions = dict.fromkeys(cnn.rung.precision for cnn in self.cnns)
         every = itertools.product(TWINS[self.device.type], LAYOUTS)
@@ -138,18 +138,11 @@ class _Race:
             name += "" if precision == "fp32" else f" {precision}"
             self.say(f"preparing PyTorch {name}{SLOW if 'compile' in rung else ''}")
             try:
-                twins[name] = self.make_twin(rung, layout, precision)
+                kind = {"rung": rung, "layout": layout, "precision": precision}
+                twins[name] = TwinTrainer(self.start, self.train, **kind, **options)
             except Exception as error:  # torch.compile fails in many ways
                 self.absent[f"torch {name}"] = first_line(error)
         return twins
-
-    def make_twin(self, rung: str, layout: str, precision: str) -> TwinTrainer:
-        # Imported lazily: it imports PyTorch, which only a comparison needs.
-        from .twin import TwinTrainer
-
-        options = {"device": self.device, "rung": rung, "layout": layout}
-        options |= {"batch": self.config.batch, "lr": self.config.lr}
-        return TwinTrainer(self.start, self.train, precision=precision, **options)
 
     # ---- time -------------------------------------------------------------------
 
@@ -157,8 +150,7 @@ class _Race:
         """Return a row for each model of ours and each twin, with the time per step."""
         order = self.order(self.config.epochs)  # no training uses this epoch
         blocks = {_name(cnn): self.our_block(cnn, order) for cnn in self.cnns}
-        for name, twin in twins.items():
-            blocks[name] = _twin_block(twin, twin.order(order))
+        blocks |= {n: _twin_block(twin, twin.order(order)) for n, twin in twins.items()}
         rounds = -(-self.config.iterations // BLOCK)
         sizes = {name: self.block_of(run) for name, run in blocks.items()}
         for name, twin in twins.items():
@@ -172,8 +164,8 @@ class _Race:
         timings = {name: timed.timing for name, timed in results.items()}
         rows = {}
         for cnn in self.cnns:
-            name = _name(cnn)
-            impl, rung = impl_of(cnn.rung.name), cnn.rung
+            name, rung = _name(cnn), cnn.rung
+            impl = impl_of(rung.name)
             row = self.row(impl, rung.name, rung.precision, timings[name])
             rows[name] = row
             row |= {"layout": "nchw", "steps": sizes[name], "peak_bytes": cnn.bytes}
@@ -225,30 +217,23 @@ class _Race:
                 bar.update()
         steps = steps[warmup:]
         parts = [_sum_parts(step) for step in steps]
+        medians, passes = _summarize_steps(np.median, steps), ("forward.", "backward.")
         return {
             "parts_us": _summarize_steps(np.median, parts),
             "parts_mean_us": _summarize_steps(np.mean, parts),
-            "layers_us": {
-                name: us
-                for name, us in _summarize_steps(np.median, steps).items()
-                if name.startswith(("forward.", "backward."))
-            },
+            "layers_us": {n: us for n, us in medians.items() if n.startswith(passes)},
         }
 
-    def row(
-        self, impl: str, rung: str, precision: str, timing: Timing
-    ) -> dict[str, Any]:
+    def row(self, impl: str, rung: str, precision: str, timing: Timing) -> dict:
         """Return a row; the values that training determines are still None."""
+        trained = ("epoch_s", "epochs_s", "losses", "test_accuracy", "test_accuracies")
         return {
-            **{"op": "mnist", "impl": impl, "rung": rung},
-            **{"precision": precision, "target": self.device.type},
-            **{"device": device_name(self.device)},
+            **{"op": "mnist", "impl": impl, "rung": rung, "precision": precision},
+            **{"target": self.device.type, "device": device_name(self.device)},
             **{**timing.row(), "samples": timing.samples},  # of row["steps"] steps each
-            **{"batch": self.config.batch, "epochs": self.config.epochs},
-            **{"lr": self.config.lr, "seed": self.config.seed},
+            **{k: getattr(self.config, k) for k in ("batch", "epochs", "lr", "seed")},
             **{"threads": _count_threads(self.config), "images": len(self.train)},
-            **{"epoch_s": None, "epochs_s": None, "losses": None},
-            **{"test_accuracy": None, "test_accuracies": None},
+            **dict.fromkeys(trained),
         }
 
     # ---- train ------------------------------------------------------------------
@@ -319,12 +304,9 @@ class _Race:
         return epoch_order(config.seed, epoch, len(self.train), config.batch)
 
     def bar(self, title: str, total: int, unit: str, delay: float = 0) -> Any:
-        is_hidden = not self.config.progress
-        return tqdm(
-            **{"total": total, "desc": title, "unit": unit, "unit_scale": True},
-            **{"mininterval": 0.3, "disable": is_hidden, "dynamic_ncols": True},
-            delay=delay,
-        )
+        options = {"total": total, "desc": title, "unit": unit, "delay": delay}
+        options |= {"unit_scale": True, "mininterval": 0.3, "dynamic_ncols": True}
+        return tqdm(**options, disable=not self.config.progress)
 
     def say(self, line: str) -> None:
         """Write a status line, unless progress is hidden."""
@@ -369,15 +351,11 @@ def _sum_parts(sections: dict[str, float]) -> dict[str, float | None]:
     return parts
 
 
-def _summarize_steps(
-    statistic: Callable[[Any], Any], steps: list[dict]
-) -> dict[str, Any]:
+def _summarize_steps(statistic: Callable[[Any], Any], steps: list[dict]) -> dict:
     """Return the statistic of each key over the steps; None stays None."""
+    columns = {name: [step[name] for step in steps] for name in steps[0]}
     return {
-        name: None
-        if value is None
-        else float(statistic([step[name] for step in steps]))
-        for name, value in steps[0].items()
+        n: None if c[0] is None else float(statistic(c)) for n, c in columns.items()
     }
 
 

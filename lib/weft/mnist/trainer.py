@@ -22,7 +22,7 @@ from ..base.device import Device
 from ..base.errors import ArgumentError
 from ..toolchain import native
 from . import weights as weights_of
-from .data import Split
+from .data import MEAN, STD, Split
 
 if TYPE_CHECKING:
     import torch
@@ -49,15 +49,29 @@ class Trainer(ABC):
     close: Callable[[], Any]
     """Free the model's memory; further use raises ArgumentError."""
 
-    def configure(self, channels: tuple[int, int], **sizes: int) -> None:
-        """Store the model's sizes; raise ArgumentError unless all are whole numbers."""
+    def __init__(
+        self,
+        device: str | torch.device,
+        *,
+        channels: tuple[int, int] = (32, 64),
+        hidden: int = 128,
+        classes: int = 10,
+        height: int = 28,
+        width: int = 28,
+        max_batch: int = EVALUATION_BATCH,
+        eps: float = 1e-5,
+        mean: float = MEAN,
+        std: float = STD,
+    ):
+        """Store the device and the sizes; raise ArgumentError if they are invalid."""
+        self.device = checked_device(device)
         if np.shape(channels) != (2,):
             raise ArgumentError(f"channels={channels}: expected two numbers")
-        all_sizes = {"channels1": channels[0], "channels2": channels[1]}
-        self.config = {
-            name: native.convert_int(name, value)
-            for name, value in (all_sizes | sizes).items()
-        }
+        sizes = {"channels1": channels[0], "channels2": channels[1], "height": height}
+        sizes |= {"width": width, "hidden": hidden, "classes": classes}
+        sizes["max_batch"] = max_batch
+        self.config = {n: native.convert_int(n, size) for n, size in sizes.items()}
+        self.eps, self.scale = eps, (mean, std)
         self.shapes = weights_of.parameter_shapes(self.config)
         self._labels: dict[str, np.ndarray | None] = {}
         self._counts: dict[str, int] = {}
@@ -77,14 +91,18 @@ class Trainer(ABC):
     # ---- weights ----------------------------------------------------------------
 
     @property
-    @abstractmethod
     def weights(self) -> dict[str, np.ndarray]:
         """Copies of the parameters, named and shaped as in PyTorch, float32."""
+        return self._get("weights")
 
     @property
-    @abstractmethod
     def gradients(self) -> dict[str, np.ndarray]:
         """Copies of the last step's gradients, named and shaped as the weights."""
+        return self._get("gradients")
+
+    @abstractmethod
+    def _get(self, kind: str) -> dict[str, np.ndarray]:
+        """Copy the "weights" or the "gradients" from the model."""
 
     @abstractmethod
     def _set(self, weights: dict[str, np.ndarray]) -> None:

@@ -7,19 +7,9 @@ tf32    products of fp32 numbers cut to 10 bits of mantissa (GPUs from sm_80)
 bf16    forward pass under torch.autocast, parameters and update in float32
 fp16    like bf16, with a scaled loss, so that small gradients are not lost
 
-A TwinTrainer has a memory layout for images, and a rung, a way to run a step. A rung's
-name has these words, with "+" between them, in this order (rungs.py, TwinRung):
-
-    eager         one kernel after another, as PyTorch dispatches them
-    compile       forward and backward pass through torch.compile
-    compile-step  forward and backward pass and update as one compiled function
-    autotune      torch.compile in the mode max-autotune-no-cudagraphs
-    graph         a step captured in one CUDA graph               (GPU only)
-    graph64       64 steps captured in one CUDA graph             (GPU only)
-    nobias        without the biases that batch norm cancels; ours skips them, too
-
-"eager", "compile+graph" and "compile-step+graph64+nobias" are examples. exact_step(),
-one training step in float64, is in weights.py.
+A TwinTrainer has a memory layout for images, and a rung, a way to run a step, such as
+"eager" or "compile-step+graph64+nobias" (rungs.py, TwinRung). weights.exact_step() is
+one training step in float64.
 """
 
 from __future__ import annotations
@@ -355,12 +345,8 @@ class TwinTrainer:
 
     # ---- one step -------------------------------------------------------------
 
-    def _normalise(self, images: torch.Tensor) -> torch.Tensor:
-        x = images.unsqueeze(1).float()
-        return x.mul_(1 / (255 * STD)).sub_(MEAN / STD)
-
     def _input(self, images: torch.Tensor) -> torch.Tensor:
-        x = self._normalise(images)
+        x = images.unsqueeze(1).float().mul_(1 / (255 * STD)).sub_(MEAN / STD)
         return x.contiguous(memory_format=LAYOUTS[self.layout])
 
     def _batch(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -34,12 +34,9 @@ def parameter_shapes(config: dict[str, int]) -> dict[str, tuple[int, ...]]:
         shapes[f"conv{number}.weight"] = weight
         for name in (f"conv{number}.bias", f"bn{number}.weight", f"bn{number}.bias"):
             shapes[name] = weight[:1]
-    for number, weight in (
-        (1, (config["hidden"], flat)),
-        (2, (config["classes"], config["hidden"])),
-    ):
-        shapes[f"fc{number}.weight"] = weight
-        shapes[f"fc{number}.bias"] = weight[:1]
+    hidden, classes = config["hidden"], config["classes"]
+    for number, weight in ((1, (hidden, flat)), (2, (classes, hidden))):
+        shapes |= {f"fc{number}.weight": weight, f"fc{number}.bias": weight[:1]}
     return shapes
 
 
@@ -110,10 +107,8 @@ def check_weights(
     torch = sys.modules.get("torch")  # without torch, there are no tensors
     for name, shape in wanted.items():
         value = weights[name]
-        if torch and isinstance(value, torch.Tensor):
-            value = value.detach().cpu()
-        else:
-            value = np.asarray(value)
+        is_tensor = torch and isinstance(value, torch.Tensor)
+        value = value.detach().cpu() if is_tensor else np.asarray(value)
         dtype = str(value.dtype).removeprefix("torch.")
         if tuple(value.shape) != shape or dtype != "float32":
             raise ArgumentError(
@@ -199,8 +194,7 @@ def exact_step(
     import torch
     from torch.nn.functional import cross_entropy
 
-    # Imported lazily: it imports PyTorch.
-    from .twin import Twin
+    from .twin import Twin  # It imports PyTorch, too.
 
     sizes: dict[str, Any] = {
         "channels": (len(weights["conv1.weight"]), len(weights["conv2.weight"])),

@@ -95,9 +95,8 @@ def make_empty(
     except RuntimeError as error:
         if "CUDA error" in str(error):
             raise
-        itemsize = (dtype or like.dtype).itemsize
-        size = f"{itemsize * math.prod(shape)} bytes"
-        message = f"{op}: out of memory: {size} for a result of shape {shape}"
+        size = (dtype or like.dtype).itemsize * math.prod(shape)
+        message = f"{op}: out of memory: {size} bytes for a result of shape {shape}"
         raise OutOfMemory(message) from None
 
 
@@ -113,9 +112,7 @@ def want_one_device(op: str, tensors: dict[str, torch.Tensor | None]) -> None:
 
 def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
     """Return `array` as a `dtype` tensor that shares its memory, or raise an error."""
-    tensor = array
-    if not isinstance(array, torch.Tensor):
-        tensor = as_tensor(op, name, array, dtype)
+    tensor = as_tensor(op, name, array, dtype)
     if tensor.dtype != dtype:
         raise ArgumentError(f"{op}: {name} is {tensor.dtype}, expected {dtype}")
     want_dense(op, name, tensor)
@@ -136,23 +133,22 @@ def _dense_instead(name: str) -> str:
 
 def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
     """Refuse a sparse, nested or dual tensor, and one on an unsupported device."""
+    problem = ""
     if not (tensor.is_cpu or tensor.is_cuda):
-        raise ArgumentError(
-            f"{op}: {name} is on {tensor.device}, expected a CPU or CUDA device"
-        )
-    if tensor.layout != torch.strided or tensor.is_nested:
+        problem = f"is on {tensor.device}, expected a CPU or CUDA device"
+    elif tensor.layout != torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else tensor.layout
-        raise ArgumentError(f"{op}: {name} is {kind}, expected a dense array")
+        problem = f"is {kind}, expected a dense array"
     # The memory of a negated view still contains the numbers with their old signs.
-    if tensor.is_neg():
-        raise ArgumentError(
-            f"{op}: {name} is a negated view of other numbers: call .resolve_neg()"
-        )
-    if (
+    elif tensor.is_neg():
+        problem = "is a negated view of other numbers: call .resolve_neg()"
+    elif (
         forward_ad._current_level >= 0
         and forward_ad.unpack_dual(tensor).tangent is not None
     ):
-        raise ArgumentError(f"{op}: {name} has a tangent, but there is no forward mode")
+        problem = "has a tangent, but there is no forward mode"
+    if problem:
+        raise ArgumentError(f"{op}: {name} {problem}")
 
 
 def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
@@ -183,11 +179,9 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
         if hasattr(array, "__cuda_array_interface__"):
             return torch.as_tensor(array, device="cuda")
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        kind = type(array).__name__
-        raise ArgumentError(
-            f"{op}: {name}, a {kind}, is not a tensor: {reason}"
-        ) from None
+        reason, kind = str(error).partition("\n")[0], type(array).__name__
+        message = f"{op}: {name}, a {kind}, is not a tensor: {reason}"
+        raise ArgumentError(message) from None
     raise ArgumentError(
         f"{op}: {name} is a {type(array).__name__}, expected a torch tensor, a NumPy "
         f"array, or an array with DLPack or __cuda_array_interface__"
@@ -197,14 +191,6 @@ def as_tensor(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Ten
 def same_kind(array: Array, result: torch.Tensor) -> Array:
     """Return `result` as the kind of array that the caller passed."""
     return result.detach().numpy() if isinstance(array, np.ndarray) else result
-
-
-def want_vector(op: str, count: int, **tensors: torch.Tensor | None) -> None:
-    for name, tensor in tensors.items():
-        if tensor is not None and tuple(tensor.shape) != (count,):
-            raise ArgumentError(
-                f"{op}: {name} is {shape_of(tensor)}, expected ({count},)"
-            )
 
 
 def shape_of(tensor: torch.Tensor) -> str:

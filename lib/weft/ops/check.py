@@ -35,11 +35,7 @@ from ..timing import device_name
 from ..toolchain import keys, native
 from .cases import Answer, Case, cases, sum_bound
 
-_CTYPES = {
-    torch.float32: "float *",
-    torch.int32: "int32_t *",
-    torch.int64: "int64_t *",
-}
+_CTYPES = {torch.float32: "float *", torch.int32: "int32_t *", torch.int64: "int64_t *"}
 
 
 @dataclass(frozen=True)
@@ -70,9 +66,9 @@ def check_op(
 
 def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> RungVerdict:
     """Check one rung of an open library with every case of its op."""
-    device = torch.device("cuda", torch.cuda.current_device()) if (
-        lib.target == "cuda"
-    ) else torch.device("cpu")  # fmt: skip
+    device = torch.device("cpu")
+    if lib.target == "cuda":
+        device = torch.device("cuda", torch.cuda.current_device())
     runs, worst = 0, 0.0
     for turn, case in enumerate(cases(rung.op, 0, rung.precision, wide)):
         for order in _set_orders(lib, rung, None if case.every_order else turn):
@@ -88,15 +84,12 @@ def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> RungVer
 
 def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
     """Run one case; return the largest error divided by its bound; raise Mismatch."""
-    inputs = {
-        name: Guarded(tensor, device, case.shift.get(name, 0))
-        for name, tensor in case.inputs.items()
-        if tensor is not None
-    }
-    outputs = {
-        name: Guarded(_start(case, name, answer), device, case.shift.get(name, 0))
-        for name, answer in case.answers.items()
-    }
+
+    def guard(name: str, tensor: torch.Tensor) -> Guarded:
+        return Guarded(tensor, device, case.shift.get(name, 0))
+
+    inputs = {n: guard(n, x) for n, x in case.inputs.items() if x is not None}
+    outputs = {n: guard(n, _start(case, n, x)) for n, x in case.answers.items()}
     workspaces: list[Guarded] = []
 
     def workspace(bytes_: int) -> Any:  # The bytes are NaN for any float type.
@@ -226,15 +219,17 @@ def check_numeric(
     """
     rng = np.random.default_rng(0)
     arrays = {
-        name: value.copy()
-        if isinstance(value, np.ndarray)
-        else rng.standard_normal(value)
-        for name, value in inputs.items()
+        n: x.copy() if isinstance(x, np.ndarray) else rng.standard_normal(x)
+        for n, x in inputs.items()
     }
     dy = rng.standard_normal(np.shape(forward(*arrays.values())))
     got = backward(dy, *(array.copy() for array in arrays.values()))
     got = got if isinstance(got, tuple) else (got,)
-    _want_one_each(got, arrays)
+    if len(got) != len(arrays):
+        raise Mismatch(
+            f"backward returned {len(got)} gradients for {len(arrays)} inputs "
+            f"({', '.join(arrays)})"
+        )
     for (name, array), gradient in zip(arrays.items(), got):
         want = numeric_gradient(lambda _: np.sum(forward(*arrays.values()) * dy), array)
         bound = TOLERANCE * np.maximum(1.0, np.abs(want))
@@ -267,10 +262,8 @@ def check_autograd(
     got = _run_autograd(ours, [t.to(device) for t in inputs], dy.to(device))
     exact, dy = [t.double() for t in inputs], dy.double()
     want = _run_autograd(torchs, exact, dy)
-    if size:
-        sizes = size(dy, *exact)
-    else:
-        sizes = _run_autograd(torchs, [t.abs() for t in exact], dy.abs())
+    absolute = [t.abs() for t in exact]
+    sizes = size(dy, *exact) if size else _run_autograd(torchs, absolute, dy.abs())
     worst = 0.0
     for name, g, w, k, s in zip(shapes, got, want, terms, sizes, strict=True):
         answer = Answer(w, sum_bound(k, s))
@@ -281,14 +274,6 @@ def check_autograd(
 def _run_autograd(function, inputs, dy) -> list[torch.Tensor]:
     leaves = [t.clone().requires_grad_() for t in inputs]
     return list(torch.autograd.grad(function(*leaves), leaves, dy))
-
-
-def _want_one_each(got: tuple, inputs: dict) -> None:
-    if len(got) != len(inputs):
-        raise Mismatch(
-            f"backward returned {len(got)} gradients for {len(inputs)} inputs "
-            f"({', '.join(inputs)})"
-        )
 
 
 def _join_names(inputs: dict) -> str:

@@ -65,11 +65,9 @@ class Op:
         only: Mapping[str, Any] | None = None,
     ):
         self.name, self.twin = twin.__name__, twin
-        self.many = {name for name, text in shapes.items() if text.startswith(LEADING)}
-        self.shapes = {
-            name: _parse_dims(text.removeprefix(LEADING))
-            for name, text in shapes.items()
-        }
+        texts = shapes.items()
+        self.many = {name for name, text in texts if text.startswith(LEADING)}
+        self.shapes = {n: _parse_dims(text.removeprefix(LEADING)) for n, text in texts}
         self.extents = {name: _make_extents(dims) for name, dims in self.shapes.items()}
         self.skipped, self.below, self.only = skipped, below or {}, only or {}
         self.parameters = inspect.signature(twin).parameters
@@ -109,7 +107,8 @@ class Op:
         gradients = wants_gradients(*tensors.values())
         if gradients:
             plan.want_gradients(tensors)
-        if 0 in numbers.values() and any(map(_is_empty, tensors.values())):
+        empty = (t is not None and not t.numel() for t in tensors.values())
+        if 0 in numbers.values() and any(empty):
             y = plan.of_nothing(rung, tensors, numbers)
         elif gradients:
             y = Differentiable.apply((plan, rung, numbers), *tensors.values())
@@ -187,9 +186,7 @@ class Op:
     def count_bytes(self, numbers: Mapping[str, int]) -> float:
         """Count the bytes of all arrays: inputs read once, outputs written once."""
         types = self.plan.launcher.dtypes.items()
-        sizes = [
-            t.itemsize * math.prod(self._shape(name, numbers)) for name, t in types
-        ]
+        sizes = (math.prod(self._shape(n, numbers)) * t.itemsize for n, t in types)
         return float(sum(sizes))
 
     def array(self, name: str) -> str:
@@ -235,10 +232,6 @@ def _is_same(argument: Any, want: Any) -> bool:
     # A comparison with an array raises these; an array is not a pair of numbers.
     except (RuntimeError, ValueError):
         return False
-
-
-def _is_empty(tensor: torch.Tensor | None) -> bool:
-    return tensor is not None and not tensor.numel()
 
 
 def _parse_dims(text: str) -> tuple[str, ...]:

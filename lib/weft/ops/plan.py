@@ -64,13 +64,7 @@ class OpLauncher:
 
     def pointers(self, tensors: Mapping[str, torch.Tensor | None]) -> list[Any]:
         """Return the first arguments: the arrays' pointers, NULL for missing arrays."""
-        cast = native.ffi.cast
-        return [
-            native.NULL
-            if (t := tensors.get(name)) is None
-            else cast(ctype, t.data_ptr())
-            for name, ctype in self.casts
-        ]
+        return [native.pointer(tensors.get(n), ctype) for n, ctype in self.casts]
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
         """Return the next arguments: numbers, and options (NULL if all are 0)."""
@@ -95,11 +89,8 @@ def read_launcher(function: str) -> OpLauncher | None:
     parameters = [_parse_parameter(function, text) for text in rest]
     kinds = [kind for kind, _, _ in parameters]
     ends = (first, last) == ("int rung", "weft_stream stream")
-    if (
-        not ends
-        or kinds != sorted(kinds, key=ORDER.index)
-        or kinds.count("options") > 1
-    ):
+    in_order = kinds == sorted(kinds, key=ORDER.index)
+    if not ends or not in_order or kinds.count("options") > 1:
         raise ArgumentError(
             f"weft.h: {function}() does not take rung, outputs, inputs, sizes, "
             f"options, stream in this order"
@@ -107,9 +98,9 @@ def read_launcher(function: str) -> OpLauncher | None:
     return _parse_launcher(function, parameters)
 
 
-def _parse_launcher(
-    function: str, parameters: list[tuple[str, str, str]]
-) -> OpLauncher:
+def _parse_launcher(function: str, parameters: list) -> OpLauncher:
+    """Return a launcher. parameters: (kind, type, name) of each."""
+
     def names(kind: str) -> tuple[str, ...]:
         return tuple(name for k, _, name in parameters if k == kind)
 
@@ -301,13 +292,10 @@ class CallPlan:
         """Raise ArgumentError for an array whose shape does not fit the others."""
         dims = known[ANY[0]] if i.dims is ANY else [known.get(d, d) for d in i.dims]
         wanted = f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
-        others = _describe_shapes(
-            {name: t for name, t in tensors.items() if name != i.name}
-        )
-        raise ArgumentError(
-            f"{self.name}: {i.name} is {shape_of(tensors[i.name])}, expected {wanted}"
-            + (f", since {others}" if others else "")
-        )
+        others = _describe_shapes({n: t for n, t in tensors.items() if n != i.name})
+        since = f", since {others}" if others else ""
+        actual = f"{i.name} is {shape_of(tensors[i.name])}"
+        raise ArgumentError(f"{self.name}: {actual}, expected {wanted}{since}")
 
     def want_room(self, args: Sequence[Any], tensors: Tensors) -> None:
         """Refuse an array that the op must write to but cannot."""
@@ -429,8 +417,8 @@ def _spread_values(what: str, names: Sequence[str], value: Any) -> Sequence[Any]
     if len(names) == 1:
         return (value,)
     values = value if isinstance(value, Sequence) else (value,)
-    if len(values) not in (1, len(names)):
-        raise ArgumentError(
-            f"{what}={write_value(value)}: expected one or {len(names)}"
-        )
-    return [values[0]] * len(names) if len(values) == 1 else values
+    if len(values) == 1:
+        return [values[0]] * len(names)
+    if len(values) == len(names):
+        return values
+    raise ArgumentError(f"{what}={write_value(value)}: expected one or {len(names)}")

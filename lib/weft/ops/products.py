@@ -26,7 +26,6 @@ from .calls import (
     want_dense,
     want_no_overlap,
     want_one_device,
-    want_vector,
     want_writable,
     wants_gradients,
 )
@@ -134,15 +133,7 @@ class _Matmul(torch.autograd.Function):
         return da, db, dc, dbias, None, None, None, None, None
 
 
-def _multiply_empty(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    beta: float,
-    c: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    relu: bool,
-    out: torch.Tensor | None,
-) -> torch.Tensor:
+def _multiply_empty(a, b, beta: float, c, bias, relu: bool, out) -> torch.Tensor:
     """Return the result for an empty a or b, from torch: zeros, plus c and the bias."""
     y = torch.matmul(a, b).float()
     if c is not None and beta:
@@ -190,29 +181,25 @@ def _multiply(
         )
     call = (pointer(a, "void *"), pointer(b, "void *"), m, n, k)
     if y.is_cpu:  # A fast path, since such a call may be very short.
-        lib = native.library("matmul", "cpu")
-        options, _room = _make_workspace(lib, rung, call, options, a)
-        lib.call("weft_matmul", rung.index, pointer(y), *call, options, native.NULL)
+        _call_library("cpu", rung, y, call, options, native.NULL)
         return y
     stream = native.stream_of(y.device)
     with native.on_device(y.device):
-        lib = native.library("matmul", y.device.type)
-        options, _room = _make_workspace(lib, rung, call, options, a)
-        lib.call("weft_matmul", rung.index, pointer(y), *call, options, stream)
-    return y  # torch may reuse _room: its next use is queued after this call.
+        _call_library(y.device.type, rung, y, call, options, stream)
+    return y
 
 
-def _make_workspace(lib, rung, call, options, like) -> tuple[Any, torch.Tensor | None]:
-    """Return options with the workspace that this call needs, and the workspace."""
-    size = native.ffi.new("size_t *")
+def _call_library(target: str, rung: native.Rung, y, call, options, stream) -> None:
+    """Call weft_matmul() with the workspace that it requires for these arguments."""
+    lib, size = native.library("matmul", target), native.ffi.new("size_t *")
     lib.call("weft_matmul_workspace", rung.index, size, *call, options)
-    if not size[0]:
-        return options, None
-    if options == native.NULL:
-        options = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
-    workspace = make_empty("matmul", like, size[0] + 256, dtype=torch.uint8)
-    place_workspace(options, workspace)
-    return options, workspace
+    if size[0]:
+        if options == native.NULL:
+            options = native.ffi.new("struct weft_matmul_options *", {"alpha": 1.0})
+        # torch may reuse this memory: its next use is queued after this call.
+        room = make_empty("matmul", y, size[0] + 256, dtype=torch.uint8)
+        place_workspace(options, room)
+    lib.call("weft_matmul", rung.index, pointer(y), *call, options, stream)
 
 
 def place_workspace(options: Any, room: torch.Tensor) -> None:
@@ -285,8 +272,14 @@ def _check_addends(
         for name, x in (("c", c), ("bias", bias), ("out", out))
     )
     want_one_device("matmul", {"a": a, "c": c_t, "bias": bias_t, "out": out_t})
-    want_vector("matmul", b.shape[-1] if b.dim() > 1 else 1, bias=bias_t)
-    _want_shape(shape, c=c_t, out=out_t)
+    columns = (b.shape[-1] if b.dim() > 1 else 1,)
+    for name, x, want in (
+        ("bias", bias_t, columns),
+        ("c", c_t, shape),
+        ("out", out_t, shape),
+    ):
+        if x is not None and tuple(x.shape) != want:
+            raise ArgumentError(f"matmul: {name} is {shape_of(x)}, expected {want}")
     if out_t is not None:
         want_writable("matmul", "out", out)
         itself = c_t is not None and c_t.data_ptr() == out_t.data_ptr()
@@ -341,12 +334,6 @@ def _with_one_batch(x: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
     return x.expand(*batch, *x.shape[-2:]).flatten(0, -3)
 
 
-def _want_shape(shape: tuple[int, ...], **tensors: torch.Tensor | None) -> None:
-    for name, x in tensors.items():
-        if x is not None and tuple(x.shape) != shape:
-            raise ArgumentError(f"matmul: {name} is {shape_of(x)}, expected {shape}")
-
-
 def _choose_rung(
     a: torch.Tensor, rung: str | None, precision: str | None
 ) -> native.Rung:
@@ -355,19 +342,13 @@ def _choose_rung(
     name = precision if isinstance(precision, str) else None
     if precision is not None and name not in takes:
         dtypes = {p: dtype for dtype, ps in _PRECISIONS.items() for p in ps}
-        want = dtypes.get(name)
-        raise ArgumentError(
-            f"matmul: precision='{precision}' is for {want}, but a is {a.dtype}"
-            if want
-            else f"matmul: precision={write_value(precision)}: expected one of "
-            f"{', '.join(dtypes)}"
-        )
-    lib = native.library("matmul", "cpu" if a.is_cpu else a.device.type)
-    if a.is_cpu:
+        problem = f": expected one of {', '.join(dtypes)}"
+        if name in dtypes:
+            problem = f" is for {dtypes[name]}, but a is {a.dtype}"
+        raise ArgumentError(f"matmul: precision={write_value(precision)}{problem}")
+    with native.on_device(a.device):
+        lib = native.library("matmul", a.device.type)
         chosen = lib.rung(rung, precision or takes[0])
-    else:
-        with native.on_device(a.device):
-            chosen = lib.rung(rung, precision or takes[0])
     if chosen.precision not in takes or precision not in (None, chosen.precision):
         raise ArgumentError(
             f"matmul: rung '{chosen.name}' computes in {chosen.precision}, "

@@ -44,11 +44,6 @@ def _example() -> Puzzle:
     return importlib.import_module(".example", __name__).puzzle
 
 
-def _marks() -> Any:
-    """Return the solved puzzles, as a table with a row for each lesson."""
-    return read_progress()
-
-
 class _Collection(ModuleType):
     """The type of this module: a collection of puzzles to iterate, look up and show."""
 
@@ -59,7 +54,7 @@ class _Collection(ModuleType):
 
     def next(self) -> Puzzle | None:
         """Return the first unsolved puzzle; if none is left, print a line instead."""
-        name = _marks().next
+        name = read_progress().next
         if name:
             return load(name)
         print(f"all {len(self)} puzzles are solved")
@@ -87,10 +82,10 @@ class _Collection(ModuleType):
         return [*super().__dir__(), *GROUP_OF]
 
     def __repr__(self) -> str:
-        return str(_marks())
+        return str(read_progress())
 
     def _repr_html_(self) -> str:
-        return _marks()._repr_html_()
+        return read_progress()._repr_html_()
 
 
 def _attribute(value: Any) -> property:
@@ -104,7 +99,7 @@ def _attribute(value: Any) -> property:
 for _name in GROUP_OF:
     setattr(_Collection, _name, _attribute(lambda name=_name: load(name)))
 _Collection.example = _attribute(_example)  # type: ignore[attr-defined]
-_Collection.progress = _attribute(lambda: _marks)  # type: ignore[attr-defined]
+_Collection.progress = _attribute(lambda: read_progress)  # type: ignore[attr-defined]
 sys.modules[__name__].__class__ = _Collection
 
 __all__ = ["GROUPS", "LESSONS", "Puzzle", "load", "number_of"]

@@ -72,9 +72,8 @@ def describe_verdict(case: Instance, got: dict[str, np.ndarray]) -> tuple[str, b
     for name, want in case.wants.items():
         wrong = _find_differences(case, name, got[name])
         if len(wrong):
-            parts.append(
-                f"{len(wrong)} of {count_things(want.size, 'element')} of {name}"
-            )
+            things = count_things(want.size, "element")
+            parts.append(f"{len(wrong)} of {things} of {name}")
             first = first or _describe_element(case, name, got[name], int(wrong[0]))
     if not parts:
         names = listed(list(case.wants))
@@ -100,9 +99,8 @@ def _find_unwritten(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
     start = case.starts.get(name)
     if start is None or name in case.inputs:
         return np.array([], int)
-    return np.flatnonzero(
-        find_unwritten(np.asarray(got).reshape(-1), start.reshape(-1)[0])
-    )
+    flat = np.asarray(got).reshape(-1)
+    return np.flatnonzero(find_unwritten(flat, start.reshape(-1)[0]))
 
 
 def draw_outcome(
@@ -149,35 +147,28 @@ def draw_beside(
         columns = [stacked(pair, float(side)) for pair, _ in pairs]
         lines = [in_a_line(pair, 0, 0, WIDTH, float(side)) for pair, _ in pairs]
         for layout in (lines, columns):
-            wide = max(max(_right_edge(one) for one in placed) for placed, _ in layout)
+            values = [one for placed, _ in layout for one in placed]
+            wide = max(v.grid.left - v.gutter + v.width for v in values)
             tall = sum(bottom for _, bottom in layout) + 14 * (len(layout) - 1)
-            worded = [one.is_worded or largest == SMALL for p, _ in layout for one in p]
-            corner = place(drawing.taken, wide, tall) if all(worded) else None
+            fits = largest == SMALL or all(one.is_worded for one in values)
+            corner = place(drawing.taken, wide, tall) if fits else None
             if corner is not None:
-                return _draw_pairs(case, got, pairs, layout, corner)
+                return _draw_pairs(case, [w for _, w in pairs], layout, *corner)
     return ""
 
 
 def _draw_pairs(
-    case: Instance,
-    got: dict[str, np.ndarray],
-    pairs: list[tuple[list[Values], np.ndarray]],
-    layouts: list[tuple[list[Values], float]],
-    corner: tuple[float, float],
+    case: Instance, differences: list[np.ndarray], layout: list, x: float, y: float
 ) -> str:
-    """Draw the pairs one below the other, with the upper left corner at `corner`."""
-    x, y = corner
+    """Draw the pairs one below the other, with the upper left corner at (x, y).
+
+    layout: for each pair, its placed values and where they end.
+    """
     out = ""
-    for (_, wrong), (placed, bottom) in zip(pairs, layouts):
-        at = [one.moved(x, y) for one in placed]
-        right = np.shape(got[at[0].name]) == case.wants[at[0].name].shape
-        out += _mark_cells(at, wrong, right)
+    for wrong, (placed, bottom) in zip(differences, layout):
+        out += _mark_cells(case, [one.moved(x, y) for one in placed], wrong)
         y += bottom + 14
     return f'<g data-beside="">{out}</g>'
-
-
-def _right_edge(one: Values) -> float:
-    return one.grid.left - one.gutter + one.width
 
 
 def _side_length(pair: list[Values]) -> float:
@@ -204,12 +195,12 @@ def _draw_compared(
     """Draw an output and the goal at y = `top`; also return where the drawing ends."""
     pair = _pair_values(case, name, got, wrong)
     placed, y = arranged_as(pair, top, _side_length(pair))
-    return _mark_cells(placed, wrong, np.shape(got) == case.wants[name].shape), y
+    return _mark_cells(case, placed, wrong), y
 
 
-def _mark_cells(placed: list[Values], wrong: np.ndarray, comparable: bool) -> str:
+def _mark_cells(case: Instance, placed: list[Values], wrong: np.ndarray) -> str:
     out = "".join(one.drawn() for one in placed)
-    if len(wrong) and comparable:
+    if len(wrong) and placed[0].array.shape == case.wants[placed[0].name].shape:
         out += placed[0].marked(wrong, "wrong", colour=FAULT, empty=True)
         if placed[1].is_worded or len(wrong) <= HALOS:
             out += placed[1].marked(wrong, "wanted")
@@ -259,13 +250,9 @@ def _draw_python(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
     image = any(w.ndim == 2 and w.size >= IMAGE for w in case.wants.values())
     image &= bool(case.problem.data)
     aside = draw_beside(case, got, drawing, image)
-    body, drawing.height = draw_outcome(
-        *(case, got, drawing.height, picture.report),
-        drawn=image,
-        told=bool(aside),
-    )
-    drawing.base += aside
-    drawing.base += body
+    start = (case, got, drawing.height, picture.report)
+    body, drawing.height = draw_outcome(*start, drawn=image, told=bool(aside))
+    drawing.base += aside + body
     drawing.account += f"\n{describe_verdict(case, got)[0]}"
     return picture
 
@@ -274,13 +261,13 @@ def _make_arguments(
     puzzle: Any, case: Instance, answer: PuzzleAnswer
 ) -> tuple[dict[str, np.ndarray], list[Any], dict[str, tuple[int, ...]]]:
     """Return fresh arrays, the arguments of a launch, and the shapes of flat arrays."""
-    shaped = PythonRunner(answer.function) if answer.function is not None else None
+    shaped = answer.function and PythonRunner(answer.function)
     fresh = {n: a.copy() for n, a in (case.inputs | case.starts).items()}
     args, shapes = [], {}
     for name in answer.parameters:
         if name not in fresh:
             args.append(case.numbers[name])
-        elif shaped is not None and not shaped.flat(name):
+        elif shaped and not shaped.flat(name):
             args.append(fresh[name])
         else:
             args.append(fresh[name].reshape(-1))
@@ -319,7 +306,7 @@ def _draw_c(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
             raise
         got = None  # A launch with a fault leaves the arrays unchanged.
     heading = f"{answer.name}, {launch_words(*launch_of(puzzle, case))}: its results"
-    return _draw_values(case, got, heading, NOTE, report)
+    return _draw_values(case, got, heading, report)
 
 
 def _draw_function(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
@@ -332,16 +319,10 @@ def _draw_function(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture
     if result is None:
         return draw_goal(puzzle, "the answer returns nothing")
     got = name_results(result, list(case.wants), answer.name)
-    return _draw_values(case, got, f"{answer.name}: its result", "", None)
+    return _draw_values(case, got, f"{answer.name}: its result", None)
 
 
-def _draw_values(
-    case: Instance,
-    got: dict[str, np.ndarray] | None,
-    heading: str,
-    note: str,
-    report: Any,
-) -> Picture:
+def _draw_values(case: Instance, got: Any, heading: str, report: Any) -> Picture:
     """Draw the inputs and results; got: the outputs, None if the launch was stopped."""
     inputs = [Values(n, a, READ) for n, a in case.inputs.items()]
     base = label(EDGE, 28, heading, 17, bold=True)
@@ -351,15 +332,12 @@ def _draw_values(
     if got is not None:
         body, y = draw_outcome(case, got, y + 8, report, drawn=True)
         base, verdict = base + body, describe_verdict(case, got)[0]
-    if report is not None:
-        body, y = _describe_watched(report, y + 16)
-        base += body
-    if note:
-        base += label(EDGE, y, note, 12, faint=True)
-        y += 18
     account = f"{heading}\n{verdict}"
-    for one in report.findings if report is not None else ():
-        account += f"\n✗ {one.text}"
+    if report is not None:  # A kernel in CUDA C has run.
+        body, y = _describe_watched(report, y + 16)
+        base += body + label(EDGE, y, NOTE, 12, faint=True)
+        y += 18
+        account += "".join(f"\n✗ {one.text}" for one in report.findings)
     drawing = Drawing(heading, WIDTH, y + 4, base, [], {(): []}, (), account)
     return Picture(drawing, report)
 
@@ -371,18 +349,13 @@ def _describe_watched(report: Any, y: float) -> tuple[str, float]:
     counters = report.counters
     if counters is None:
         return out, y
-    each = []
+    each, threads = [], max(counters.threads, 1)
     kinds = {n: getattr(counters, n) for n in ("reads", "writes", "atomics")}
-    for array in dict.fromkeys(
-        name for by_array in kinds.values() for name in by_array
-    ):
-        counts = [
-            times(by_array[array] / max(counters.threads, 1), kind)
-            for kind, by_array in kinds.items()
-            if by_array.get(array)
-        ]
-        if counts:
-            each.append(f"{array} {' and '.join(counts)}")
+    for array in kinds["reads"] | kinds["writes"] | kinds["atomics"]:
+        counts = {kind: by_array.get(array) for kind, by_array in kinds.items()}
+        parts = [times(n / threads, kind) for kind, n in counts.items() if n]
+        if parts:
+            each.append(f"{array} {' and '.join(parts)}")
     if each:
         out += label(EDGE, y, f"Per thread: {', '.join(each)}.", 12, faint=True)
         y += 18

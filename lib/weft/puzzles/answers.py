@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .puzzle import Puzzle
 
 
-_PUZZLES = f"{__package__}."
 WAYS = "a function, sim(k), numba_jit(k), cuda_c(k), or CUDA C: %%cuda, load_cuda(src)"
 
 
@@ -47,9 +46,7 @@ def parse_answer(puzzle: Puzzle, candidate: Any) -> PuzzleAnswer:
         raise ArgumentError(f"{puzzle.name}: this is the spec itself; write your own")
     if answer.parameters != puzzle.parameters:
         language = "" if answer.function else '"cuda"'
-        expected, actual = (
-            ", ".join(p) for p in (puzzle.parameters, answer.parameters)
-        )
+        expected, actual = map(", ".join, (puzzle.parameters, answer.parameters))
         raise ArgumentError(
             f"{puzzle.name}: {answer.name} has the parameters ({actual}), but the stub "
             f"has ({expected}), in this order; puzzles.{puzzle.name}.reset({language}) "
@@ -70,9 +67,7 @@ def is_stub(puzzle: Puzzle, answer: PuzzleAnswer) -> bool:
         body = _body_of_c(answer.text, answer.name)
         stub = _body_of_c(puzzle.cuda_c_stub, puzzle.kernel_name)
         return body in ("", stub)
-    return puzzle.start is not None and dump_function(answer.text) == dump_function(
-        puzzle.stub
-    )
+    return puzzle.start is not None and is_same_code(answer.text, puzzle.stub)
 
 
 def as_declared(puzzle: Puzzle, answer: PuzzleAnswer, error: Exception) -> Exception:
@@ -80,16 +75,13 @@ def as_declared(puzzle: Puzzle, answer: PuzzleAnswer, error: Exception) -> Excep
 
     The puzzle provides the arrays, not the reader.
     """
-    match = re.search(
-        r": ([^:]*\*\s*(\w+)): (?:wants|takes|expects|expected)\b", str(error)
-    )
+    kind = r": ([^:]*\*\s*(\w+)): (?:wants|takes|expects|expected)\b"
+    match = re.search(kind, str(error))
     if answer.language != "CUDA C" or not match:
         return error
     declared, array = match.groups()
-    stubs = signature.parse(puzzle.cuda_c_stub)
-    expected = [
-        p for stub in stubs for p in stub.params if p.pointer and p.name == array
-    ]
+    parameters = [p for s in signature.parse(puzzle.cuda_c_stub) for p in s.params]
+    expected = [p for p in parameters if p.pointer and p.name == array]
     if not expected:
         return error
     return ArgumentError(
@@ -146,18 +138,14 @@ def _of_python(puzzle: Puzzle, candidate: Any) -> PuzzleAnswer:
         text = source_of(function).text
     except ArgumentError:
         text = ""
-    parameters = tuple(inspect.signature(function).parameters)
-    return PuzzleAnswer(
-        candidate, function.__name__, language, parameters, function, text
-    )
+    name, parameters = function.__name__, tuple(inspect.signature(function).parameters)
+    return PuzzleAnswer(candidate, name, language, parameters, function, text)
 
 
 def _no_answer(candidate: Any) -> str:
     """Describe an object that is not an answer."""
     if isinstance(candidate, str):
-        return (
-            "this is a string, not a kernel: for CUDA C, write check(load_cuda(text))"
-        )
+        return "this is a string, not a kernel: for CUDA C, use check(load_cuda(text))"
     if type(candidate).__name__ == "Puzzle":
         return "this is a puzzle, not a kernel"
     if isinstance(candidate, type) or type(candidate).__module__ != "builtins":
@@ -169,7 +157,7 @@ def _refuse_another_puzzles(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
     """Raise ArgumentError if the name is the kernel of another (loaded) puzzle."""
     if answer.name == puzzle.kernel_name:
         return
-    groups = [m for n, m in sys.modules.items() if n.startswith(_PUZZLES)]
+    groups = [m for n, m in sys.modules.items() if n.startswith(f"{__package__}.")]
     for other in [value for group in groups for value in vars(group).values()]:
         if getattr(other, "kernel_name", None) == answer.name:
             name = other.name
@@ -233,7 +221,12 @@ def _refuse_several_indices(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
             )
 
 
-def dump_function(text: str) -> str:
+def is_same_code(text: str, other: str) -> bool:
+    """Return whether two functions differ only in name, comments and docstring."""
+    return _dump_function(text) == _dump_function(other)
+
+
+def _dump_function(text: str) -> str:
     """Return a function's syntax tree as text, without name, comments and docstring."""
     try:
         function = ast.parse(inspect.cleandoc("\n" + text)).body[0]
@@ -241,14 +234,9 @@ def dump_function(text: str) -> str:
         return text
     if not isinstance(function, ast.FunctionDef):
         return text
-    body = function.body
-    if (
-        body
-        and isinstance(body[0], ast.Expr)
-        and isinstance(body[0].value, ast.Constant)
-    ):
-        body = body[1:]
-    return "\n".join(map(ast.dump, body))
+    first, *rest = function.body
+    is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return "\n".join(map(ast.dump, rest if is_text else function.body))
 
 
 def _body_of_c(text: str, name: str) -> str:

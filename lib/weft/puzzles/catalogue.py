@@ -65,11 +65,8 @@ def remove_marks(answer: str) -> str:
 GROUPS = {
     "threads": ("map", "zip", "guards", "map2d", "broadcast"),
     "grids": (
-        "blocks",
-        "blocks2d",
-        "grid_stride",
-        "image_filter_numpy",
-        "image_filter",
+        *("blocks", "blocks2d", "grid_stride"),
+        *("image_filter_numpy", "image_filter"),
     ),
     "tiles": ("shared", "pooling", "conv1d"),
     "counting": ("divergence", "matmul_nt", "matmul_budget"),

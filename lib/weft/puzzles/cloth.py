@@ -197,13 +197,9 @@ def _repeat(pattern: Sequence[Any], count: int) -> list[Any]:
 
 def _next_line() -> str:
     """Return the line after the one that was shown last."""
-    number = 0
 
     def count(records: dict[str, Any]) -> None:
-        nonlocal number
-        count_before = records.get("count")
-        number = count_before if isinstance(count_before, int) else 0
-        records["count"] = number + 1
+        before = records.get("count")
+        records["count"] = 1 + (before if isinstance(before, int) else 0)
 
-    _shown.change(count)
-    return LINES[number % len(LINES)]
+    return LINES[(_shown.change(count)["count"] - 1) % len(LINES)]

@@ -13,7 +13,7 @@ from numpy import float32
 from weft import cuda
 
 from ..check.cases import divide_up
-from .instance import every_size
+from .instance import cover, every_size
 from .puzzle import Puzzle
 
 
@@ -44,8 +44,6 @@ def kinds_by_warp(out, a):
 
 
 DIVERGENCE = Puzzle(
-    name="divergence",
-    title="Divergence",
     text=(
         "Even places of `out` get the sine of `a`, odd ones the cosine. This kernel is "
         "right, but half of each warp is idle on either side of the branch. Give every "
@@ -109,16 +107,7 @@ def matmul_nt(c, a, b, m, n, k):
     ### END SOLUTION
 
 
-def launch(m, n):
-    return (divide_up(n, 3), divide_up(m, 3)), (3, 3)
-
-
-def launch_more(m, n):
-    return (divide_up(n, 3) + 1, divide_up(m, 3) + 1), (3, 3)
-
-
 MATMUL_NT = Puzzle(
-    name="matmul_nt",
     title="Matmul",
     text=(
         "`c[row, col]` is the sum of the products of row `row` of `a` and row `col` of "
@@ -134,7 +123,10 @@ MATMUL_NT = Puzzle(
         sizes=every_size(
             [(2, 2, 2), (8, 8, 8), (1, 1, 1), (3, 3, 3), (4, 2, 7), (2, 5, 13)]
         ),
-        launch=[launch, launch_more],
+        launch=[
+            lambda m, n: cover((n, m), (3, 3)),
+            lambda m, n: cover((n, m), (3, 3), 1),
+        ],
     ),
     drawn=dict(m=2, n=2, k=2),
     launch=(1, (3, 3)),
@@ -192,16 +184,7 @@ def matmul_budget(c, a, b, m, n, k):
     ### END SOLUTION
 
 
-def launch_budget(m, n):
-    return (divide_up(n, 8), divide_up(m, 4)), (4, 4)
-
-
-def launch_budget_more(m, n):
-    return (divide_up(n, 8) + 1, divide_up(m, 4) + 1), (4, 4)
-
-
 MATMUL_BUDGET = Puzzle(
-    name="matmul_budget",
     title="Matmul on a budget",
     text=(
         "`c` is the product of `a` and `b`. A block has 4 x 4 threads and computes 4 "
@@ -217,7 +200,11 @@ MATMUL_BUDGET = Puzzle(
         sizes=every_size(
             [(4, 8, 4), (8, 16, 8), (1, 1, 1), (2, 6, 3), (5, 9, 7), (3, 12, 13)]
         ),
-        launch=[launch_budget, launch_budget_more],
+        # A thread has two columns.
+        launch=[
+            lambda m, n: cover((divide_up(n, 2), m), (4, 4)),
+            lambda m, n: cover((divide_up(n, 2), m), (4, 4), 1),
+        ],
     ),
     drawn=dict(m=4, n=8, k=4),
     launch=(1, (4, 4)),

@@ -88,13 +88,9 @@ class Count:
 
     def places(self, counters: Counters, array: str = "") -> list[CostPlace]:
         """Return the places in the source whose costs the count sums up."""
-        return [
-            place
-            for place in counters.places
-            if place.space == self.space
-            and self.kind in ("", place.kind)
-            and array in ("", place.array)
-        ]
+        places = [p for p in counters.places if p.space == self.space]
+        places = [p for p in places if self.kind in ("", p.kind)]
+        return [p for p in places if array in ("", p.array)]
 
 
 def _make_element_count(kind: str, space: str = "global") -> Count:
@@ -241,29 +237,19 @@ def list_refusals(
             counted += count_value(counters, key.replace("reads", "atomics"))
         if most is not None and is_above(counted, most):
             wants = f"allows {write_short(most) if most else 'none'}"
-            place = _find_line(report, count, array)
-            yield (
-                _write_refusal(name, count, array, counted, wants) + place,
-                array,
-                key,
-            )
+        elif least is None or not is_above(least, yours):
+            continue
         elif count.is_mean and not yours:
             # There is nothing to average, such as reads if lanes exchange the numbers.
             continue
-        elif least is not None and is_above(least, yours):
-            wants = f"requires at least {write_short(least)}"
-            place = _find_line(report, count, array) if yours else ""
-            yield _write_refusal(name, count, array, yours, wants) + place, array, key
-
-
-def _write_refusal(
-    name: str, count: Count, array: str, yours: float, wants: str
-) -> str:
-    things = (
-        f"{write_short(yours) if yours else 'no'} {count.thing}{'s' * (yours != 1)}"
-    )
-    text = count.said.format(things, array or "global memory")
-    return f"{name}: the numbers are right, but it {text}, and this puzzle {wants}"
+        else:
+            counted, wants = yours, f"requires at least {write_short(least)}"
+        number = write_short(counted) if counted else "no"
+        things = f"{number} {count.thing}{'s' * (counted != 1)}"
+        text = count.said.format(things, array or "global memory")
+        message = f"the numbers are right, but it {text}, and this puzzle {wants}"
+        place = _find_line(report, count, array) if counted else ""
+        yield f"{name}: {message}{place}", array, key
 
 
 def _find_line(report: Report, count: Count, array: str) -> str:
@@ -293,10 +279,8 @@ def judge_everywhere(
     if not limits:
         return
     for case in _list_cases(scored):
-        case_limits = {
-            n: _convert_limit(n, one, scored, case) for n, one in limits.items()
-        }
-        case.judge(runner.name, case.launched(runner), case_limits)
+        held = {n: _convert_limit(n, one, scored, case) for n, one in limits.items()}
+        case.judge(runner.name, case.launched(runner), held)
 
 
 def _list_cases(scored: ScoredCase) -> Iterator[ScoredCase]:
@@ -332,9 +316,8 @@ def _mean_counts(case: ScoredCase) -> dict[str, float]:
     if key not in _limit_counts:
         counters = case.launched(_best_runner(case.puzzle.answer)).counters
         assert counters is not None
-        _limit_counts[key] = {
-            name: count_value(counters, name) for name in case.puzzle.limits
-        }
+        limits = case.puzzle.limits
+        _limit_counts[key] = {name: count_value(counters, name) for name in limits}
     return _limit_counts[key]
 
 

@@ -87,17 +87,13 @@ class Solved:
         return "\n".join(text for text in map(str, parts) if text)
 
     def _repr_html_(self) -> str:
-        title = html.escape(self.puzzle.title)
-        head = (
-            f"<div><b>{title}</b>: solved in {self.language}. "
-            f"{self.verdict._repr_html_()}</div>"
+        title, verdict = html.escape(self.puzzle.title), self.verdict._repr_html_()
+        sentence = html.escape(self.progress.sentence)
+        return (
+            f"<div><b>{title}</b>: solved in {self.language}. {verdict}</div>"
+            f"{self.score._repr_html_()}{self.cloth._repr_html_()}"
+            f'<div style="opacity:.75;font-size:13px">{sentence}.</div>'
         )
-        counts = self.score._repr_html_()
-        sentence = (
-            f'<div style="opacity:.75;font-size:13px">'
-            f"{html.escape(self.progress.sentence)}.</div>"
-        )
-        return head + counts + self.cloth._repr_html_() + sentence
 
 
 # Number of printed lines to show: a check runs an answer many times.
@@ -163,9 +159,8 @@ class _FewLines:
         """Write the number of lines dropped."""
         if self._dropped:
             lines = count_things(self._dropped, "line")
-            self._stream.write(
-                f"... and {lines} more, since a check runs a kernel many times\n"
-            )
+            end = f"... and {lines} more, since a check runs a kernel many times"
+            print(end, file=self._stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -175,18 +170,11 @@ def explain_stop(answer: PuzzleAnswer, error: Exception) -> Exception:
     """Convert an exception raised inside an answer to a one-line refusal."""
     notes = [n.removeprefix("check: ") for n in getattr(error, "__notes__", ())]
     when = " ".join(notes).replace(f" of {answer.name} ", " ")
-    message = f"{type(error).__name__}: {error}"
-    return Mismatch(
-        f"{answer.name} stopped{_find_line(answer, error)} {when}: {message}"
-    )
+    _, text = line_of(answer.function, error)
+    place = f"{answer.name} stopped{f' at `{text}`' if text else ''} {when}"
+    return Mismatch(f"{place}: {type(error).__name__}: {error}")
 
 
 def is_inside(answer: PuzzleAnswer, error: Exception) -> bool:
     """Return whether the error was raised in the answer or in a function it calls."""
     return bool(line_of(answer.function, error)[1])
-
-
-def _find_line(answer: PuzzleAnswer, error: Exception) -> str:
-    """Return the answer's line that raised the error, for a message; "" if unknown."""
-    _, text = line_of(answer.function, error)
-    return f" at `{text}`" if text else ""

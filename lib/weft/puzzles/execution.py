@@ -11,8 +11,7 @@ from numpy import float32, int32
 
 from weft import cuda
 
-from ..check.cases import divide_up
-from .instance import every_size
+from .instance import blocks_of, every_size
 from .puzzle import Puzzle
 
 
@@ -36,8 +35,6 @@ def sum_by_shuffles(out, a, n):
 
 
 WARP_SUM = Puzzle(
-    name="warp_sum",
-    title="Warp sum",
     text=(
         "`out[w]` is the sum of the 32 numbers of `a` that belong to warp `w` of the "
         "grid. The last warp may have fewer numbers, and an extra block has none. Use "
@@ -49,11 +46,7 @@ WARP_SUM = Puzzle(
     checks=dict(
         outputs={"out": "cdiv(n, 32)"},
         inputs={"a": "n"},
-        launch=[
-            lambda n: (divide_up(n, 32), 32),
-            lambda n: (divide_up(n, 64), 64),
-            lambda n: (divide_up(n, 96) + 1, 96),
-        ],
+        launch=[blocks_of(32), blocks_of(64), blocks_of(96, 1)],
         # 1025 numbers need 33 warps: i // 31 is wrong from the 32nd warp on.
         sizes=every_size([1, 2, 3, 31, 32, 33, 64, 127], 1025),
     ),
@@ -99,8 +92,6 @@ def kinds(rng, shape):
 
 
 HISTOGRAM = Puzzle(
-    name="histogram",
-    title="Histogram",
     text=(
         "`a` has `n` integers from 0 to 7. Count how often each occurs: `counts[k]`, "
         "zero at first, grows by 1 for every k in `a`. Read each number once; the "
@@ -112,10 +103,7 @@ HISTOGRAM = Puzzle(
         inout={"counts": "int32[8]"},
         inputs={"a": "int32[n]"},
         data={"a": kinds, "counts": lambda shape: np.zeros(shape)},
-        launch=[
-            lambda n: (divide_up(n, 8), 8),
-            lambda n: (divide_up(n, 32) + 1, 32),
-        ],
+        launch=[blocks_of(8), blocks_of(32, 1)],
         sizes=every_size([97, 1, 2, 3, 7, 8, 9, 31, 33], 1009),
     ),
     drawn=dict(n=16),
@@ -161,11 +149,8 @@ HISTOGRAM_PRIVATE = Puzzle(
         inout={"counts": "int32[8]"},
         inputs={"a": "int32[n]"},
         data={"a": kinds, "counts": lambda shape: np.zeros(shape)},
-        launch=[
-            lambda n: (divide_up(n, 16), 16),
-            lambda n: (divide_up(n, 32) + 1, 32),
-            lambda n: (divide_up(n, 64), 64),  # These blocks have two warps.
-        ],
+        # Blocks of 64 have two warps.
+        launch=[blocks_of(16), blocks_of(32, 1), blocks_of(64)],
         sizes=every_size([1, 2, 3, 15, 16, 17, 31, 33, 97], 1009),
     ),
     drawn=dict(n=30),
@@ -217,7 +202,6 @@ def scan_each_block(out, totals, a, n):
 
 
 SCAN_BLOCKS = Puzzle(
-    name="scan_blocks",
     title="Scan of blocks",
     text=(
         "Running sums over many blocks take two launches. This is the first: each "
@@ -230,7 +214,7 @@ SCAN_BLOCKS = Puzzle(
     checks=dict(
         outputs={"out": "n", "totals": "cdiv(n, 32)"},
         inputs={"a": "n"},
-        launch=[lambda n: (divide_up(n, 32), 32), lambda n: (divide_up(n, 32) + 1, 32)],
+        launch=[blocks_of(32), blocks_of(32, 1)],
         sizes=every_size([1, 2, 3, 31, 32, 33, 63, 97], 1009),
     ),
     drawn=dict(n=48),
@@ -283,7 +267,6 @@ def first_launch(n):
 
 
 SCAN_ADD = Puzzle(
-    name="scan_add",
     title="Complete scan",
     text=(
         "This is the second launch: `out` contains the running sums of each block of "
@@ -301,7 +284,7 @@ SCAN_ADD = Puzzle(
             "out": lambda n: first_launch(n)[0],
             "totals": lambda n: first_launch(n)[1],
         },
-        launch=[lambda n: (divide_up(n, 32), 32), lambda n: (divide_up(n, 32) + 1, 32)],
+        launch=[blocks_of(32), blocks_of(32, 1)],
         # 1090 numbers need 35 blocks, more than a warp has lanes.
         sizes=every_size([1, 2, 3, 31, 32, 33, 97, 1090]),
     ),
@@ -363,8 +346,6 @@ def first_places(n, kept):
 
 
 COMPACT = Puzzle(
-    name="compact",
-    title="Compact",
     text=(
         "`out` gets the numbers of `a` that are above 0, in order and without gaps. "
         "Blocks have 32 threads, and the grid may have an extra block. "
@@ -378,14 +359,11 @@ COMPACT = Puzzle(
         inputs={"a": "n", "begin": "int32[cdiv(n, 32)]"},
         data={"a": signed, "begin": first_places},
         terms=0,  # Numbers are copied bit by bit.
-        launch=[lambda n: (divide_up(n, 32), 32), lambda n: (divide_up(n, 32) + 1, 32)],
+        launch=[blocks_of(32), blocks_of(32, 1)],
         sizes=[
-            dict(n=n, kept=kept)
-            for n, kept in [
-                *[(1, 1), (3, 1), (31, 30), (32, 16), (33, 33), (100, 41)],
-                *[(n, n // 2 + 1) for n in every_size([2])],
-                (1009, 600),
-            ]
+            *[(1, 1), (3, 1), (31, 30), (32, 16), (33, 33), (100, 41)],
+            *[(n, n // 2 + 1) for n in every_size([2])],
+            (1009, 600),
         ],
     ),
     drawn=dict(n=48, kept=26),

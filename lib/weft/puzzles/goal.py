@@ -77,7 +77,7 @@ def launch_drawn(
         at, upper = left + bx * (x * side + 14), top + by * (y * side + 18) + 2
         wide, tall = x * side + 6, y * side + 8
         parts.append(svg.box(at - 4, upper, wide, tall, radius=8, strength=0.4))
-        parts.append(_draw_circles(at, upper + 4, x, y, side, int(np.prod(block))))
+        parts.append(_draw_circles(at, upper + 4, x, side, int(np.prod(block)), side))
     return _describe_launch(launch_words(grid, block), parts, left, top), top + high
 
 
@@ -89,7 +89,7 @@ def _below_cells(
     for number in range(blocks):
         at, wide = left + number * count * cell, count * cell
         frame = svg.box(at, top + 2, wide - 3, side + 8, radius=8, strength=0.4)
-        parts.append(frame + _draw_circles(at, top + 6, count, 1, side, count, cell))
+        parts.append(frame + _draw_circles(at, top + 6, count, side, count, cell))
     words = launch_words((blocks, 1, 1), (count, 1, 1))
     return _describe_launch(words, parts, left, top), top + side + 18
 
@@ -102,22 +102,16 @@ def _describe_launch(words: str, parts: list[str], left: float, top: float) -> s
 
 
 def _draw_circles(
-    left: float,
-    top: float,
-    cols: int,
-    rows: int,
-    side: float,
-    count: int,
-    spacing: float = 0.0,
+    left: float, top: float, cols: int, side: float, count: int, spacing: float
 ) -> str:
     """Draw circles in rows `side` pixels apart; spacing: the distance within a row."""
-    radius, spacing = side / 2 - 2, spacing or side
+    radius = side / 2 - 2
     r, d = svg.num(radius), svg.num(2 * radius)
     path = "".join(
         f"M{svg.num(left + (i % cols + 0.5) * spacing - 1 - radius)} "
         f"{svg.num(top + (i // cols + 0.5) * side)}"
         f"a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0z"
-        for i in range(min(count, cols * rows))
+        for i in range(count)
     )
     return (
         f'<path d="{path}" fill="{THREAD}" fill-opacity=".18" stroke="{THREAD}" '
@@ -149,19 +143,17 @@ def draw_goal(puzzle: Any, state: str = "") -> Picture:
     base += sheet.sign
     y = sheet.bottom + 16
     if launch is not None:
-        left = LEFT if sheet.flat else EDGE + 84
-        body, y = launch_drawn(*launch, left, y, _cell_above(sheet))
+        left, last = LEFT if sheet.flat else EDGE + 84, sheet.outputs[-1].grid
+        cell = last.side if sheet.flat and last.rows == 1 else 0.0
+        body, y = launch_drawn(*launch, left, y, cell)
         base += body
     base += label(EDGE, y + 14, _write_counts(case, launch), 12, faint=True)
     base += _write_legend(EDGE, y + 38, bool((links == COULD).any()))
-    drawing = Drawing(
-        heading,
-        *(WIDTH, y + 52, base),
-        [Slider("element", tuple(_describe_element(case, n) for n in stops))],
-        {(i,): _draw_frame(case, sheet, links[i], n) for i, n in enumerate(stops)},
-        (_choose_first_stop(case, links, stops),),
-    )
-    drawing.account = _write_account(heading, case, launch)
+    slider = Slider("element", tuple(_describe_element(case, n) for n in stops))
+    frames = {(i,): _draw_frame(case, sheet, links[i], n) for i, n in enumerate(stops)}
+    first = (_choose_first_stop(case, links, stops),)
+    account = _write_account(heading, case, launch)
+    drawing = Drawing(heading, WIDTH, y + 52, base, [slider], frames, first, account)
     return Picture(drawing, None)
 
 
@@ -184,19 +176,14 @@ class Sheet:
 
 def arrange_arrays(case: Instance) -> Sheet:
     """Place one-dimensional arrays in rows; otherwise, place inputs left of outputs."""
-    inputs = [
-        Values(
-            n, a, READ, upright=_is_upright(case, n), note="before" * (n in case.wants)
-        )
-        for n, a in case.inputs.items()
-    ]
-    outputs = [
-        Values(
-            *(n, narrow_dtype(case, n), WRITTEN),
-            **dict(upright=_is_upright(case, n), note="after" * (n in case.inputs)),
-        )
-        for n in case.wants
-    ]
+
+    def place(name: str, array: np.ndarray, colour: str, note: str) -> Values:
+        changed = name in case.wants and name in case.inputs
+        upright = _is_upright(case, name)
+        return Values(name, array, colour, upright=upright, note=note * changed)
+
+    inputs = [place(n, a, READ, "before") for n, a in case.inputs.items()]
+    outputs = [place(n, narrow_dtype(case, n), WRITTEN, "after") for n in case.wants]
     arrays = [one.array for one in (*inputs, *outputs)]
     if all(a.ndim <= 1 for a in arrays):
         return _in_rows(inputs, outputs)
@@ -215,14 +202,13 @@ def arrange_arrays(case: Instance) -> Sheet:
 
 def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
     """Place inputs above outputs; inputs of different lengths share a row."""
-    sizes = {one.array.size for one in inputs}
+    alike = len({one.array.size for one in inputs}) == 1
     first = [replace(one, indices="above") for one in inputs]
-    side_by_side = len(sizes) > 1 and _place_beside(first, 66 + 15)
-    if side_by_side:
-        above, y = side_by_side, 66 + 15 + LARGEST + 14
+    beside = [] if alike or not inputs else _place_beside(first, 66 + 15)
+    if beside:
+        above, y = beside, 66 + 15 + LARGEST + 14
     else:
-        alike = len(sizes) == 1
-        plain = [replace(one, indices="none" if alike else "above") for one in inputs]
+        plain = [replace(one, indices="none") for one in inputs] if alike else first
         above, y = in_rows([*first[:1], *plain[1:]], 66)
     below, bottom = in_rows(outputs, y + 32)
     return Sheet(above, below, "", bottom, True)
@@ -262,12 +248,6 @@ def narrow_dtype(case: Instance, name: str) -> np.ndarray:
         return want
     with np.errstate(all="ignore"):
         return want.astype(start.dtype)
-
-
-def _cell_above(sheet: Sheet) -> float:
-    """Return the cell width of the last output in pixels, if it is one row; else 0."""
-    last = sheet.outputs[-1].grid
-    return last.side if sheet.flat and last.rows == 1 else 0.0
 
 
 # ---- one element --------------------------------------------------------------------
@@ -335,11 +315,11 @@ def _describe_elements(name: str, array: np.ndarray, elements: np.ndarray) -> st
         return f"all {count} elements of {name}"
     if array.ndim == 2 and count > 1:
         row, col = np.unravel_index(elements, array.shape)
-        for kind, fixed, across, size in (
-            ("row", row, col, array.shape[1]),
-            ("column", col, row, array.shape[0]),
+        for kind, fixed, size in (
+            ("row", row, array.shape[1]),
+            ("column", col, len(array)),
         ):
-            if len(set(fixed)) == 1 and len(set(across)) == size:
+            if len(set(fixed)) == 1 and count == size:
                 return f"{kind} {fixed[0]} of {name}"
     if count <= NAMED:
         return listed([write_element(name, array, int(n)) for n in elements])
@@ -412,13 +392,9 @@ def _choose_wished(case: Instance, numbers: Sequence[int]) -> int:
 
 
 def _write_counts(case: Instance, launch: tuple | None) -> str:
-    elements = [
-        f"{count_things(w.size, 'element')} of {n}" for n, w in case.wants.items()
-    ]
-    numbers = ", ".join(
-        f"{n} = {said(v)}" for n, v in case.numbers.items() if np.ndim(v) == 0
-    )
-    text = listed(elements)
+    wants, numbers = case.wants.items(), case.numbers.items()
+    text = listed([f"{count_things(w.size, 'element')} of {n}" for n, w in wants])
+    numbers = ", ".join(f"{n} = {said(v)}" for n, v in numbers if np.ndim(v) == 0)
     if launch is not None:
         threads = int(np.prod(launch[0]) * np.prod(launch[1]))
         text = f"{launch_words(*launch)}: {count_things(threads, 'thread')} for {text}"
@@ -440,13 +416,10 @@ def _write_legend(x: float, y: float, could: bool) -> str:
 
 def _write_account(heading: str, case: Instance, launch: tuple | None) -> str:
     """Describe the picture in words, for terminals and screen readers."""
-    lines = [heading]
-    lines += [f"{name} = {_write_listing(a)}" for name, a in case.inputs.items()]
-    lines += [
-        f"{name} should be {_write_listing(narrow_dtype(case, name))}"
-        for name in case.wants
-    ]
-    return "\n".join([*lines, _write_counts(case, launch)])
+    lines = [f"{name} = {_write_listing(a)}" for name, a in case.inputs.items()]
+    for name in case.wants:
+        lines.append(f"{name} should be {_write_listing(narrow_dtype(case, name))}")
+    return "\n".join([heading, *lines, _write_counts(case, launch)])
 
 
 def _write_listing(array: np.ndarray) -> str:

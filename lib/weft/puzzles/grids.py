@@ -15,7 +15,7 @@ from weft import cuda
 
 from ..base.errors import Mismatch
 from ..check.cases import divide_up
-from .instance import every_size
+from .instance import blocks_of, cover, every_size
 from .puzzle import Puzzle
 
 
@@ -33,8 +33,6 @@ def subtract_blocks(out, a, b, n):
 
 
 BLOCKS = Puzzle(
-    name="blocks",
-    title="Blocks",
     text=(
         "Subtract `b` from `a` element by element, now with many blocks of a few "
         "threads each. Together the blocks have a thread for each of the `n` elements, "
@@ -46,11 +44,7 @@ BLOCKS = Puzzle(
         outputs={"out": "n"},
         inputs={"a": "n", "b": "n"},
         sizes=every_size([1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33, 97], 1009),
-        launch=[
-            lambda n: (divide_up(n, 4), 4),
-            lambda n: (divide_up(n, 3) + 1, 3),
-            lambda n: (divide_up(n, 32), 32),
-        ],
+        launch=[blocks_of(4), blocks_of(3, 1), blocks_of(32)],
     ),
     drawn=dict(n=9),
     launch=(3, 4),
@@ -88,7 +82,6 @@ def add_column_numbers(out, a, height, width):
 
 
 BLOCKS2D = Puzzle(
-    name="blocks2d",
     title="Blocks 2D",
     text=(
         "Add to each number of `a` the number of its column; `a` has `height` rows of "
@@ -104,12 +97,9 @@ BLOCKS2D = Puzzle(
             [(1, 1), (2, 2), (1, 7), (7, 1), (3, 4), (5, 5), (6, 9), (11, 7)], (37, 50)
         ),
         launch=[
-            lambda height, width: ((divide_up(width, 3), divide_up(height, 3)), (3, 3)),
-            lambda height, width: ((divide_up(width, 4), divide_up(height, 2)), (4, 2)),
-            lambda height, width: (
-                (divide_up(width, 2) + 1, divide_up(height, 5) + 1),
-                (2, 5),
-            ),
+            lambda height, width: cover((width, height), (3, 3)),
+            lambda height, width: cover((width, height), (4, 2)),
+            lambda height, width: cover((width, height), (2, 5), 1),
         ],
     ),
     drawn=dict(height=5, width=5),
@@ -147,8 +137,6 @@ def square_all(out, a, n):
 
 
 GRID_STRIDE = Puzzle(
-    name="grid_stride",
-    title="Grid stride",
     text=(
         "Square each of the `n` numbers of `a`. However large `n` is, there are only a "
         "few threads in a few blocks. They share the numbers evenly, and each number "
@@ -184,9 +172,8 @@ GRID_STRIDE = Puzzle(
     ),
     limits={
         "writes.out": lambda n: n,  # Two threads per number would do twice the work.
-        "rounds.out": lambda n, threads: divide_up(
-            n, threads
-        ),  # Every thread must do the same number of rounds.
+        # Every thread must do the same number of rounds.
+        "rounds.out": lambda n, threads: divide_up(n, threads),
     },
 )
 
@@ -250,7 +237,6 @@ def steps(function, *args):
 
 
 IMAGE_FILTER_NUMPY = WholePictures(
-    name="image_filter_numpy",
     title="Image filter in NumPy",
     text=(
         "[Blur](glossary.ipynb#filter) a picture: each pixel becomes the mean of the "
@@ -309,8 +295,6 @@ def blur(y, x, height, width):
 
 
 IMAGE_FILTER = Puzzle(
-    name="image_filter",
-    title="Image filter",
     text=(
         "Write the same blur as a kernel: each pixel of `y` is the mean of 3x3 pixels "
         "of `x`. Outside the picture, the nearest pixel counts again. There are many "
@@ -323,12 +307,9 @@ IMAGE_FILTER = Puzzle(
         inputs={"x": ("height", "width")},
         sizes=every_size([(1, 1), (1, 4), (5, 1), (2, 2), (5, 6), (9, 7)]),
         launch=[
-            lambda height, width: ((divide_up(width, 4), divide_up(height, 4)), (4, 4)),
-            lambda height, width: ((divide_up(width, 5), divide_up(height, 2)), (5, 2)),
-            lambda height, width: (
-                (divide_up(width, 2) + 1, divide_up(height, 3)),
-                (2, 3),
-            ),
+            lambda height, width: cover((width, height), (4, 4)),
+            lambda height, width: cover((width, height), (5, 2)),
+            lambda height, width: cover((width + 2, height), (2, 3)),
         ],
         data={"x": noisy},
         terms=20,

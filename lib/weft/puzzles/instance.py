@@ -1,4 +1,4 @@
-"""The sizes at which a puzzle's answers are tried, and the puzzle at the drawn size.
+"""The sizes and launches that check an answer, and the puzzle at the drawn size.
 
 every_size() lists every small size and a few large ones. An answer that is wrong at a
 single size is wrong, so no small size is left out.
@@ -19,32 +19,46 @@ import numpy as np
 
 from ..base.arrays import poison
 from ..base.errors import ArgumentError
-from ..check.cases import Spec, by_name, names_of, spoken_of
+from ..check.cases import Spec, by_name, divide_up, names_of, spoken_of
 from ..check.problem import Problem, widen_values
 
 SMALL = 16  # Every length up to this is tried.
 
 
+def cover(size: Any, block: Any, more: int = 0) -> tuple[Any, Any]:
+    """Return (grid, block) with a thread for each of `size` elements.
+
+    size, block: numbers, or (x, y). more: extra blocks in each dimension.
+    """
+    if isinstance(size, int):
+        return divide_up(size, block) + more, block
+    return tuple(divide_up(n, side) + more for n, side in zip(size, block)), block
+
+
+def blocks_of(threads: int, more: int = 0) -> Callable[[int], tuple[int, int]]:
+    """Return a launch with a thread for each of n elements, and `more` extra blocks."""
+    return lambda n: cover(n, threads, more)
+
+
 def every_size(own: Sequence[Any], *large: Any, most: Any = SMALL) -> list[Any]:
     """Return `own` in order, then sizes with every length of each side, then `large`.
 
-    own, large: numbers, or tuples or dicts with a number for each side. `own` comes
-    first, since the reader sees the first size that fails. most: the longest side, as a
-    number or as one number for each side. Raises ArgumentError for sizes of different
-    types.
+    own, large: numbers, or tuples with a number for each side. `own` comes first, since
+    the reader sees the first size that fails. most: the longest side, as a number or as
+    one number for each side. Raises ArgumentError if the numbers of sides differ.
     """
     if not own:
         raise ArgumentError("every_size([]): at least one size is required")
-    first = own[0]
-    lengths = len(first) if isinstance(first, (dict, tuple)) else 1
-    limits = most if isinstance(most, tuple) else (most,) * lengths
-    if len(limits) != lengths:
-        raise ArgumentError(
-            f"most={most!r}: expected {lengths} lengths, one for each side"
-        )
-    rows = [_order_sides(size, first) for size in own]
-    rows += [*_list_small(limits), *(_order_sides(size, first) for size in large)]
-    return [_convert_size(first, row) for row in dict.fromkeys(rows)]
+    rows = [size if isinstance(size, tuple) else (size,) for size in (*own, *large)]
+    sides = len(rows[0])
+    for row in rows:
+        if len(row) != sides:
+            raise ArgumentError(f"sizes: {row} has {len(row)} sides, not {sides}")
+    limits = most if isinstance(most, tuple) else (most,) * sides
+    if len(limits) != sides:
+        raise ArgumentError(f"most={most!r}: expected {sides} lengths, one for a side")
+    rows[len(own) : len(own)] = _list_small(limits)
+    return [row if isinstance(own[0], tuple) else row[0] for row in dict.fromkeys(rows)]
 
 
 def _list_small(limits: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
@@ -65,27 +79,6 @@ def _choose_stride(limit: int, turn: int) -> int:
     """Choose a stride that skips no length, since it shares no divisor with `limit`."""
     first = 2 * turn + 1
     return next(s for s in range(first, first + limit + 1) if math.gcd(s, limit) == 1)
-
-
-def _order_sides(size: Any, first: Any) -> tuple[int, ...]:
-    """Return a size's numbers in the order of the sides of the first size."""
-    if type(size) is not type(first):
-        raise ArgumentError(f"sizes: {size!r} is of another type than {first!r}")
-    if isinstance(first, dict):
-        if set(size) != set(first):
-            raise ArgumentError(f"sizes: {size!r} has other sides than {first!r}")
-        return tuple(size[name] for name in first)
-    row = size if isinstance(size, tuple) else (size,)
-    if isinstance(first, tuple) and len(row) != len(first):
-        raise ArgumentError(f"sizes: {size!r} has {len(row)} sides, not {len(first)}")
-    return row
-
-
-def _convert_size(first: Any, row: tuple[int, ...]) -> Any:
-    """Return a size's numbers in the form of the first size: number, tuple or dict."""
-    if isinstance(first, dict):
-        return dict(zip(first, row))
-    return row if isinstance(first, tuple) else row[0]
 
 
 Arrays = dict[str, np.ndarray]
@@ -164,9 +157,8 @@ def make_instance(puzzle: Any) -> Instance:
     for name, one in outputs.items():
         dtype = one.dtype or np.dtype(np.float32)
         starts[name] = np.full(one.shape(sizes), poison(dtype), dtype)
-    inputs, bounded = _choose_inputs(
-        problem, input_specs | inout, sizes, values, starts
-    )
+    specs = input_specs | inout
+    inputs, bounded = _choose_inputs(problem, specs, sizes, values, starts)
     inputs = _shrink_inputs(problem, inputs, bounded, sizes | values, starts)
     starts |= {name: inputs[name] for name in inout}
     wants = _compute_answer(problem, inputs, sizes | values, starts)
@@ -276,10 +268,9 @@ def _other_values(
     values = array.reshape(-1)[element]
     if array.dtype.kind == "b":
         return [not values], []
-    kinds = np.unique(array)
-    kinds = kinds[kinds != values]
+    kinds = np.setdiff1d(array, values)
     if not len(kinds):
-        return ([values + 1], []) if not free else ([values + 1, values - 2], [])
+        return [values + 1, values - 2] if free else [values + 1], []
     chosen = kinds[np.unique(np.linspace(0, len(kinds) - 1, most).astype(int))]
     tall = int(array.max()) + LARGE
     fits = array.dtype.kind == "f" or tall <= np.iinfo(array.dtype).max
@@ -298,9 +289,8 @@ def _choose_inputs(
     is large, as for an image. A maker's whole numbers are always used.
     """
     numbers = sizes | values
-    inputs = {
-        n: _draw_numbers(one, sizes, problem.data.get(n)) for n, one in specs.items()
-    }
+    data = problem.data
+    inputs = {n: _draw_numbers(one, sizes, data.get(n)) for n, one in specs.items()}
     bounded = {n for n, one in specs.items() if one.data is not None}
     for name in [n for n in specs if n not in bounded]:
         array = inputs[name]
@@ -386,10 +376,9 @@ def _alternate_signs(name: str, values: np.ndarray) -> np.ndarray:
     if values.dtype.kind not in "if":
         return values
     rng = np.random.default_rng(zlib.crc32(f"sign of {name}".encode()))
-    flat = values.reshape(-1).copy()
-    count = len(flat)
-    flat[rng.permutation(count)[: (count + 1) // 3]] *= -1
-    return flat.reshape(values.shape)
+    signs = np.ones_like(values)
+    signs.flat[rng.permutation(values.size)[: (values.size + 1) // 3]] = -1
+    return values * signs
 
 
 def _sign_matters(
@@ -405,11 +394,9 @@ def _sign_matters(
     sides = []
     for by in (1, 0, -1):
         changed = (inputs[name] * by).astype(inputs[name].dtype)
+        shown = inputs | {name: changed}
         with np.errstate(all="ignore"):
-            outputs = _compute_answer(
-                problem, inputs | {name: changed}, numbers, starts
-            )
-        sides.append(_flatten(outputs))
+            sides.append(_flatten(_compute_answer(problem, shown, numbers, starts)))
     up, flat, down = sides
     return not np.allclose(up - flat, flat - down, equal_nan=True)
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..base.paths import ROOT
+from ..base.text import count_things
 from .catalogue import GROUPS, HIDDEN, LessonError, is_withheld, load, make_stub
 from .puzzle import Puzzle
 
@@ -81,9 +82,8 @@ def help_for(puzzle: Puzzle) -> str:
     if puzzle.is_kernel:
         in_c = f"%%cuda\n{puzzle.cuda_c_stub}"
         parts.append(_fold_text("The stub in CUDA C", _fence_code(in_c, "c")))
-        answer += "\n\n" + _fold_text(
-            "In CUDA C", _fence_code(puzzle.cuda_c_answer, "c")
-        )
+        code = _fence_code(puzzle.cuda_c_answer, "c")
+        answer += "\n\n" + _fold_text("In CUDA C", code)
     parts.append(_fold_text("Answer", answer))
     return "\n".join(parts)
 
@@ -210,33 +210,25 @@ class Section:
 
 def list_sections(notebook: NotebookNode) -> list[Section]:
     """Return the sections below the title, in the order of their headings."""
-    headings = [
-        (index, match_heading(cell)) for index, cell in enumerate(notebook.cells)
-    ]
+    headings = enumerate(map(match_heading, notebook.cells))
     levels = [(index, len(heading[1])) for index, heading in headings if heading]
     sections: list[Section] = []
     for number, (index, level) in enumerate(levels):
         ends = (a for a, other in levels[number + 1 :] if other <= level)
-        around = [
-            section for section in sections if section.start < index < section.end
-        ]
-        outer = around[-1].kind if around else CORE
+        around = [one.kind for one in sections if one.start < index < one.end]
+        outer = around[-1] if around else CORE
         tags = notebook.cells[index].metadata.get("tags", [])
-        section_kind = next(
-            (kind for kind in (DEEPER, PRACTICE) if kind in tags), outer
-        )
-        sections.append(
-            Section(index, next(ends, len(notebook.cells)), section_kind, outer)
-        )
+        kind = next((k for k in (DEEPER, PRACTICE) if k in tags), outer)
+        end = next(ends, len(notebook.cells))
+        sections.append(Section(index, end, kind, outer))
     return sections
 
 
 def list_kinds(notebook: NotebookNode) -> list[str]:
     """Return the kind of each cell: CORE, DEEPER or PRACTICE."""
     kinds = [CORE] * len(notebook.cells)
-    for one in list_sections(
-        notebook
-    ):  # An inner section comes after the section around it.
+    # An inner section comes after the section around it.
+    for one in list_sections(notebook):
         kinds[one.start : one.end] = [one.kind] * (one.end - one.start)
     return kinds
 
@@ -262,9 +254,8 @@ def cell_minutes(cell: NotebookNode) -> float:
     if GENERATED in tags or is_withheld(cell) or FETCHES_LAB in cell.source:
         return 0.0
     if cell.cell_type == "markdown":
-        return _time_reading(cell.source) + len(
-            re.findall(r"^\*\*\d\.\*\*", cell.source, re.M)
-        )
+        questions = re.findall(r"^\*\*\d\.\*\*", cell.source, re.M)
+        return _time_reading(cell.source) + len(questions)
     if "exercise" in tags:
         answer = "".join(match["answer"] for match in HIDDEN.finditer(cell.source))
         return _time_writing(_count_lines(make_stub(cell.source)), _count_lines(answer))
@@ -295,11 +286,9 @@ def list_core_puzzles(lesson: Lesson) -> Iterator[str]:
 def _answer_minutes(name: str) -> float:
     """Return the minutes for writing a puzzle's answer."""
     puzzle = load(name)
-    stub_lines = puzzle.stub.splitlines()
-    answer_lines = [
-        line for line in puzzle.solved_text.splitlines() if line not in stub_lines
-    ]
-    return _time_writing(_count_lines(puzzle.stub), len(answer_lines))
+    stub, answer = puzzle.stub.splitlines(), puzzle.solved_text.splitlines()
+    own_lines = [line for line in answer if line not in stub]
+    return _time_writing(_count_lines(puzzle.stub), len(own_lines))
 
 
 def _time_writing(stub_lines: int, answer_lines: int) -> float:
@@ -312,9 +301,8 @@ def _time_reading(text: str) -> float:
     visible, folds = re.sub(r"<!--.*?-->", " ", text, flags=re.S), 1
     while folds:  # Remove the innermost folds first.
         visible, folds = FOLDED.subn(" ", visible)
-    visible = re.sub(
-        r'\]\([^)"]*(?:"(?:[^"\\]|\\.)*")?\)', "]", LENGTH.sub("", visible)
-    )
+    target = r'\]\([^)"]*(?:"(?:[^"\\]|\\.)*")?\)'
+    visible = re.sub(target, "]", LENGTH.sub("", visible))
     return len(re.findall(r"\S*\w\S*", visible)) / WORDS_A_MINUTE
 
 
@@ -326,5 +314,4 @@ def _count_lines(code: str) -> int:
 
 def write_minutes(minutes: float) -> str:
     """Write minutes in words, such as "12 minutes"."""
-    count = max(1, round(minutes))
-    return f"{count} minute{'s' * (count != 1)}"
+    return count_things(max(1, round(minutes)), "minute")

@@ -14,7 +14,7 @@ from numpy import float32
 from weft import cuda
 
 from ..check.cases import divide_up
-from .instance import every_size
+from .instance import blocks_of, cover, every_size
 from .puzzle import Puzzle
 
 
@@ -37,8 +37,6 @@ def side_by_side(out, a, n, each):
 
 
 COALESCING = Puzzle(
-    name="coalescing",
-    title="Coalescing",
     text=(
         "`out` must be twice `a`, and each thread handles `each` numbers; the grid may "
         "have an extra block. This kernel is right, but a "
@@ -54,9 +52,9 @@ COALESCING = Puzzle(
         inputs={"a": "n"},
         terms=0,  # Doubling a float is exact.
         launch=[
-            lambda n, each: (divide_up(n, 32 * each), 32),
-            lambda n, each: (divide_up(n, 64 * each), 64),
-            lambda n, each: (divide_up(n, 32 * each) + 1, 32),
+            lambda n, each: cover(divide_up(n, each), 32),
+            lambda n, each: cover(divide_up(n, each), 64),
+            lambda n, each: cover(divide_up(n, each), 32, 1),
         ],
         sizes=every_size(
             [
@@ -110,14 +108,7 @@ def transpose_tiles(out, a, rows, cols):
     ### END SOLUTION
 
 
-def tiles(rows, cols):
-    """Return the launch: a block of 32x32 threads for each tile of `a`."""
-    return (divide_up(cols, 32), divide_up(rows, 32)), (32, 32)
-
-
 TRANSPOSE = Puzzle(
-    name="transpose",
-    title="Transpose",
     text=(
         "`out` (cols,rows) is the [transpose](glossary.ipynb#transpose) of `a` "
         "(rows,cols). A block of 32x32 threads moves a tile of 32x32 numbers. Read and "
@@ -129,7 +120,7 @@ TRANSPOSE = Puzzle(
     checks=dict(
         outputs={"out": ("cols", "rows")},
         inputs={"a": ("rows", "cols")},
-        launch=tiles,
+        launch=lambda rows, cols: cover((cols, rows), (32, 32)),
         terms=0,  # Numbers are copied bit by bit.
         sizes=every_size([(1, 1), (2, 3), (31, 33), (32, 32), (40, 5), (33, 37)]),
     ),
@@ -197,8 +188,6 @@ def number(rng):
 
 
 FUSION = Puzzle(
-    name="fusion",
-    title="Fusion",
     text=(
         "Two kernels became one: `y` is relu(a * x + b), and `sums` contains the sum "
         "of each 8 elements of `y`. Blocks have 8 threads, and the grid may have two "
@@ -212,7 +201,7 @@ FUSION = Puzzle(
         outputs={"y": "n", "sums": "cdiv(n, 8)"},
         inputs={"x": "n"},
         values={"a": number, "b": number},
-        launch=[lambda n: (divide_up(n, 8), 8), lambda n: (divide_up(n, 8) + 2, 8)],
+        launch=[blocks_of(8), blocks_of(8, 2)],
         sizes=every_size([1, 2, 3, 7, 8, 9, 16, 53], 203),
     ),
     drawn=dict(n=14),
@@ -310,8 +299,6 @@ def bound(x, want):
 
 
 QUANTISE = Puzzle(
-    name="quantise",
-    title="Quantise",
     text=(
         "Each row has one block of 8 threads, and `scale` is the row's largest "
         "magnitude / 127 (1 if all numbers are zero). `q` is x / scale rounded to "
@@ -331,11 +318,7 @@ QUANTISE = Puzzle(
         bound=bound,
         launch=lambda rows: (rows, 8),
         sizes=every_size(
-            [
-                dict(rows=rows, cols=cols)
-                for rows, cols in [(1, 1), (2, 3), (3, 7), (5, 8), (4, 9), (6, 37)]
-            ],
-            most=(8, 16),
+            [(1, 1), (2, 3), (3, 7), (5, 8), (4, 9), (6, 37)], most=(8, 16)
         ),
     ),
     drawn=dict(rows=2, cols=8),

@@ -71,7 +71,7 @@ def latest_solved() -> str:
 
 
 def read_progress() -> PuzzleProgress:
-    """Return the current progress."""
+    """Return the solved puzzles, as a table with a row for each lesson."""
     return PuzzleProgress(GROUPS, _kept.read())
 
 
@@ -125,9 +125,8 @@ class PuzzleProgress:
             Path(path).write_text(text, encoding="utf-8")
         except OSError as error:
             raise ArgumentError(f"export: {path}: {error.strerror or error}") from None
-        return Exported(
-            Path(path), sum(bool(_select_valid(r)) for r in records.values())
-        )
+        count = sum(bool(_select_valid(r)) for r in records.values())
+        return Exported(Path(path), count)
 
     def load(self, path: str | Path = FILE) -> PuzzleProgress:
         """Add the records of an exported file without losing existing ones."""
@@ -152,20 +151,12 @@ class PuzzleProgress:
         previous: dict[str, Any] = {}
 
         def forget(records: dict[str, Any]) -> None:
-            previous.clear()
-            previous.update(records)
-            if name is None:
-                records.clear()
-            else:
-                records.pop(name, None)
+            _replace(previous, records)
+            for one in [*records] if name is None else [name]:
+                records.pop(one, None)
 
         _kept.change(forget)
-
-        def put(records: dict[str, Any]) -> None:
-            records.clear()
-            records.update(previous)
-
-        _set_aside.change(put)
+        _set_aside.change(lambda records: _replace(records, previous))
         return read_progress()
 
     def _names(self) -> Iterator[str]:
@@ -214,6 +205,11 @@ class Exported:
 
 
 # ---- records ------------------------------------------------------------------------
+
+
+def _replace(records: dict[str, Any], others: dict[str, Any]) -> None:
+    records.clear()
+    records.update(others)
 
 
 def _select_valid(by_language: Any) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from ..base import tracebacks
 from ..base.errors import ArgumentError, KernelError, Mismatch
 from ..check import check
-from ..check.cases import spoken_of
+from ..check.cases import size_list, spoken_of
 from ..pykernel.to_cuda import to_cuda
 from ..report.html import highlight_text, with_code
 from .answered import show
-from .answers import PuzzleAnswer, as_declared, dump_function, is_stub, parse_answer
+from .answers import PuzzleAnswer, as_declared, is_same_code, is_stub, parse_answer
 from .catalogue import GROUPS, LESSONS, make_stub, number_of, remove_marks
 from .cloth import cloth
 from .counts import names_known
@@ -50,24 +50,25 @@ LINK = re.compile(r"\[([^][]*)\]\(glossary\.ipynb#[^)\s]+\)")
 class Puzzle:
     """A task for the reader: a kernel, or a function of NumPy.
 
-    title, text: a name, and one or two sentences whose terms may be links to the
-    glossary, such as [guard](glossary.ipynb#guard). spec: the reference, a short NumPy
-    function of the inputs, sizes and values by name. answer: the best known answer; the
-    reader writes the part between its two marks (catalogue.py). checks: options of
-    weft.check(). drawn, launch: the sizes of the picture, and its (grid, block);
-    this case is checked first. hints: texts to read one after another. better: a line
-    about the best known answer's method, shown for a costlier answer. scored: sizes for
-    the score, with "launch", if they differ from the drawn ones. limits: bounds on
-    counts for a right answer (counts.py lists the names); why: by name, a sentence that
-    explains a limit if its numbers do not. budget: counts, as a score shows them, that
-    are within the budget, if a taught method needs more than usual. start: a function,
-    or its text, for the reader to repair; it is then the stub.
+    text: one or two sentences whose terms may be links to the glossary, such as
+    [guard](glossary.ipynb#guard). spec: the reference, a short NumPy function of the
+    inputs, sizes and values by name. answer: the best known answer; the reader writes
+    the part between its two marks (catalogue.py). checks: options of weft.check(); a
+    tuple of sizes is in the order of `drawn`. drawn, launch: the sizes of the picture,
+    and its (grid, block); this case is checked first. hints: texts to read one after
+    another. better: a line about the best known answer's method, shown for a costlier
+    answer. scored: sizes for the score, with "launch", if they differ from the drawn
+    ones. limits: bounds on counts for a right answer (counts.py lists the names); why:
+    by name, a sentence that explains a limit if its numbers do not. budget: counts, as
+    a score shows them, that are within the budget, if a taught method needs more than
+    usual. start: a function, or its text, for the reader to repair; it is then the
+    stub. name: by default, the kernel's name; in the lab's own puzzles, the name of
+    spec without "spec_". title: by default, the name with spaces.
     """
 
     def __init__(
         self,
         *,
-        title: str,
         text: str,
         spec: Callable[..., Any],
         answer: Callable[..., Any],
@@ -81,11 +82,17 @@ class Puzzle:
         why: Mapping[str, str] | None = None,
         budget: Mapping[str, float] | None = None,
         start: Any = None,
-        name: str | None = None,
+        name: str = "",
+        title: str = "",
     ) -> None:
-        self.group, self.name = _find_names(answer, name)
-        self.title, self.text, self.spec, self.answer = title, text, spec, answer
+        self.group = _find_group(answer)
+        own_name = spec if self.group else answer
+        self.name = name or own_name.__name__.removeprefix("spec_")
+        self.title = title or self.name.replace("_", " ").capitalize()
+        self.text, self.spec, self.answer = text, spec, answer
         self.checks, self.drawn, self.launch = dict(checks), dict(drawn), launch
+        if "sizes" in checks:
+            self.checks["sizes"] = size_list(checks["sizes"], list(drawn))
         self.hints, self.better, self.scored = tuple(hints), better, scored
         self.limits, self.budget = dict(limits or {}), dict(budget or {})
         self.start, self.why = start, dict(why or {})
@@ -94,7 +101,7 @@ class Puzzle:
         self.is_kernel = any(checks.get(kind) for kind in ("outputs", "inout"))
         if self.is_kernel and launch is None:
             raise ArgumentError(
-                f"{self.name} requires launch=(grid, block) for {self.drawn}"
+                f"{self.name} requires launch=(grid, block) for {drawn}"
             )
         names_known({**self.limits, **self.budget}, self.parameters)
 
@@ -126,9 +133,8 @@ class Puzzle:
             except (Mismatch, KernelError):
                 display_refused(self, answer)
                 raise
-            print(
-                self._describe_solved(submission) or f"{self.name}: {NOT_SOLVED}{why}"
-            )
+            unsolved = f"{self.name}: {NOT_SOLVED}{why}"
+            print(self._describe_solved(submission) or unsolved)
             return None
 
     def show(self, answer: Any) -> Any:
@@ -254,16 +260,14 @@ class Puzzle:
 
     def _describe_stop(self, answer: PuzzleAnswer) -> str:
         """Describe an answer that goes beyond its stub but still raises an error."""
-        if dump_function(answer.text) == dump_function(self.stub):
+        if is_same_code(answer.text, self.stub):
             return ""
         return f": {answer.name} still contains `raise NotImplementedError`"
 
     def _describe_solved(self, answer: PuzzleAnswer) -> str:
         """Write a note for the stub of a solved puzzle; "" if it is unsolved."""
         now = read_progress()
-        is_new = answer.function and dump_function(answer.text) != dump_function(
-            self.stub
-        )
+        is_new = answer.function and not is_same_code(answer.text, self.stub)
         if is_new or self.name not in now or not now.how(self.name):
             return ""
         return f"{self.name}: solved already, {now.how(self.name)}; {self.lesson}"
@@ -274,9 +278,8 @@ class Puzzle:
         counts = score(self, answer.subject)
         if self.group:  # Other puzzles are not part of the course.
             remember(self, answer.language, counts)
-        return Solved(
-            self, answer.language, verdict, counts, cloth(self), read_progress()
-        )
+        shown = verdict, counts, cloth(self), read_progress()
+        return Solved(self, answer.language, *shown)
 
     # ---- display -----------------------------------------------------------------
 
@@ -314,14 +317,10 @@ class Puzzle:
 # ---- helpers -------------------------------------------------------------------------
 
 
-def _find_names(answer: Callable[..., Any], name: str | None) -> tuple[str, str]:
-    """Return the group and the name of a puzzle. The group is its module's name.
-
-    In a notebook, a puzzle has no group and, by default, its kernel's name.
-    """
+def _find_group(answer: Callable[..., Any]) -> str:
+    """Return a puzzle's group, the name of its module; "" in a notebook."""
     package, _, module = answer.__module__.rpartition(".")
-    group = module if package == "weft.puzzles" and module in GROUPS else ""
-    return group, name or answer.__name__
+    return module if package == "weft.puzzles" and module in GROUPS else ""
 
 
 def _read_source(function: Callable[..., Any]) -> str:

@@ -35,15 +35,11 @@ from .counts import (
     is_above,
     judge_everywhere,
     list_refusals,
-    names_known,
 )
 
 if TYPE_CHECKING:
     from ..check.runners import Runner
     from .puzzle import Puzzle
-
-
-__all__ = ["EXPLAINED", "CountRow", "Score", "names_known", "score"]
 
 EXPLAINED = (
     "The score compares your answer with the best that we know. Your answer is *within "
@@ -112,9 +108,8 @@ class ScoredCase:
         """Run one launch of a kernel on the CPU and return its report with costs."""
         checks, sizes, problem = self.puzzle.checks, dict(self.sizes), self.problem()
         shared = checks.get("shared", 0)
-        ((row, shape),) = plan_cases(
-            problem, runner, sizes, None, None, self.launch, shared
-        )
+        plan = sizes, None, None, self.launch, shared
+        ((row, shape),) = plan_cases(problem, runner, *plan)
         assert shape is not None  # A kernel always has a launch shape.
         _, args = make_arguments(runner, problem.prepare(runner, row, shape, 0))
         try:
@@ -184,9 +179,7 @@ def _can_be_met(name: str, best: Counters) -> bool:
     return name != "shared_reads" or count_value(best, name) > 0
 
 
-_best_counts: dict[
-    Any, Counters
-] = {}  # counts of the best known answers, each counted once
+_best_counts: dict[Any, Counters] = {}  # of the best known answers, counted once
 
 
 def _count_best(case: ScoredCase, runner: Runner) -> Counters:
@@ -210,10 +203,8 @@ def _make_rows(case: ScoredCase, yours: Counters, best: Counters) -> list[CountR
         # count_value() has already applied the other divisors.
         each = yours.threads if count.per == "thread" else 1
         numbers = [count_value(counters, name) / each for counters in (yours, best)]
-        if array and not any(numbers):
-            continue
-        if count.is_mean and not all(numbers):
-            # There is nothing to average, such as reads if lanes exchange the numbers.
+        # A mean of 0 averages nothing, such as reads if lanes exchange the numbers.
+        if (array and not any(numbers)) or (count.is_mean and not all(numbers)):
             continue
         budget = allowed_count(case.puzzle, name, numbers[1])
         rows.append(CountRow(wording, *numbers, count.least, budget))
@@ -230,10 +221,9 @@ def _list_names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
     names_shown: dict[str, None] = {}  # A dict keeps the order.
     for name in names:
         parts = [p for p in puzzle.limits if p.startswith(f"{name}.")]
-        sums = [
-            (sum(count_value(s, p) for p in parts), count_value(s, name)) for s in both
-        ]
-        is_covered = parts and all(part == total for part, total in sums)
+        is_covered = parts and all(
+            sum(count_value(s, p) for p in parts) == count_value(s, name) for s in both
+        )
         names_shown |= dict.fromkeys(parts if is_covered else [name])
     return [*names_shown | dict.fromkeys(puzzle.limits)]
 
@@ -350,16 +340,12 @@ class Score:
         if not self.differing:
             return f"<div>{with_code(self.sentence)}</div>" if self.sentence else ""
         head = ("", "yours", "best known", "")
-        rows = [
-            (
-                html.escape(r.what),
-                write_short(r.yours),
-                _write_quiet(write_short(r.best)),
-                _draw_mark(r),
-            )
-            for r in self.differing
-        ]
-        body = "".join(map(_write_line, [tuple(map(_write_quiet, head)), *rows]))
+        rows = [tuple(map(_write_quiet, head))]
+        for row in self.differing:
+            best = _write_quiet(write_short(row.best))
+            yours = html.escape(row.what), write_short(row.yours)
+            rows.append((*yours, best, _draw_mark(row)))
+        body = "".join(map(_write_line, rows))
         counted = f" Counted with {html.escape(self.case)}." if self.case else ""
         return (
             f'<table style="border-collapse:collapse;border:0;margin:4px 0;'

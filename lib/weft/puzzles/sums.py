@@ -11,8 +11,7 @@ from numpy import float32, int32
 
 from weft import cuda
 
-from ..check.cases import divide_up
-from .instance import every_size
+from .instance import blocks_of, every_size
 from .puzzle import Puzzle
 
 
@@ -37,8 +36,6 @@ def dot_product(out, a, b, n):
 
 
 DOT = Puzzle(
-    name="dot",
-    title="Dot",
     text=(
         "`out[0]` is [the sum of the products](glossary.ipynb#dot-product) `a[i] * "
         "b[i]`. There is one block of 8 threads, and `n` is at most 8. Each thread may "
@@ -104,8 +101,6 @@ def sum_blocks(out, a, n):
 
 
 PREFIX_SUM = Puzzle(
-    name="prefix_sum",
-    title="Prefix sum",
     text=(
         "Each block of 8 threads adds up its 8 numbers of `a` and stores the sum in "
         "`out`, one number for each block. The last block may have fewer numbers. "
@@ -119,7 +114,7 @@ PREFIX_SUM = Puzzle(
         outputs={"out": "cdiv(n, 8)"},
         inputs={"a": "n"},
         sizes=every_size([15, 8, 1, 2, 3, 7, 9, 16, 23], 203),
-        launch=lambda n: (divide_up(n, 8), 8),
+        launch=blocks_of(8),
         terms=8,
     ),
     drawn=dict(n=15),
@@ -173,8 +168,6 @@ def sum_rows(out, a, cols):
 
 
 AXIS_SUM = Puzzle(
-    name="axis_sum",
-    title="Axis sum",
     text=(
         "`a` has `rows` rows of `cols` numbers, and `out[row]` is the sum of row "
         "`row`. Each row has a block of 8 threads, and `cols` is at most 8."
@@ -185,11 +178,7 @@ AXIS_SUM = Puzzle(
         outputs={"out": "rows"},
         inputs={"a": ("rows", "cols")},
         sizes=every_size(
-            [
-                dict(rows=r, cols=c)
-                for r, c in [(4, 6), (1, 1), (3, 8), (8, 3), (5, 1), (1, 5), (2, 7)]
-            ],
-            most=(16, 8),
+            [(4, 6), (1, 1), (3, 8), (8, 3), (5, 1), (1, 5), (2, 7)], most=(16, 8)
         ),
         launch=lambda rows: (rows, 8),
         terms=8,
@@ -255,8 +244,6 @@ def numbers(rng, shape):
 
 
 ARGMAX = Puzzle(
-    name="argmax",
-    title="Argmax",
     text=(
         "`out[row]` is [the column](glossary.ipynb#argmax) of the largest number in "
         "row `row`. If that number occurs more than once, the first column counts. "
@@ -268,11 +255,7 @@ ARGMAX = Puzzle(
         outputs={"out": "int32[rows]"},
         inputs={"a": ("rows", "cols")},
         sizes=every_size(
-            [
-                dict(rows=r, cols=c)
-                for r, c in [(2, 12), (1, 1), (8, 31), (9, 32), (5, 2), (3, 5), (4, 17)]
-            ],
-            most=(8, 32),
+            [(2, 12), (1, 1), (8, 31), (9, 32), (5, 2), (3, 5), (4, 17)], most=(8, 32)
         ),
         launch=lambda rows: (rows, 32),
         data={"a": numbers},
@@ -348,8 +331,6 @@ def bound(a, want):
 
 
 SOFTMAX = Puzzle(
-    name="softmax",
-    title="Softmax",
     text=(
         "Each number of a row becomes its `math.exp`, [divided by the "
         "sum](glossary.ipynb#softmax) of the row's `exp`s. First subtract the row's "
@@ -362,11 +343,7 @@ SOFTMAX = Puzzle(
         outputs={"out": ("rows", "cols")},
         inputs={"a": ("rows", "cols")},
         sizes=every_size(
-            [
-                dict(rows=r, cols=c)
-                for r, c in [(2, 6), (1, 1), (7, 8), (6, 3), (5, 2), (6, 5), (3, 7)]
-            ],
-            most=(16, 8),
+            [(2, 6), (1, 1), (7, 8), (6, 3), (5, 2), (6, 5), (3, 7)], most=(16, 8)
         ),
         launch=lambda rows: (rows, 8),
         data={"a": softmax_numbers},

@@ -39,9 +39,9 @@ class LessonPuzzles:
     core: frozenset[str]
 
     @property
-    def number(self) -> str:
-        """The number in the file's name, such as "01a"."""
-        return number_of(self.notebook)
+    def head(self) -> str:
+        """The lesson's number and title, such as "02c Sums"."""
+        return f"{number_of(self.notebook)} {self.title}".rstrip()
 
     @functools.cached_property
     def minutes(self) -> float:
@@ -51,14 +51,9 @@ class LessonPuzzles:
 
 def row_of(group: str, names: tuple[str, ...]) -> LessonPuzzles:
     """Return the row of a group; its title is "" if there is no notebook."""
-    notebook = LESSONS[group]
-    lesson = _load_lessons().get(notebook)
-    if lesson is None:
-        return LessonPuzzles(notebook, "", names, frozenset())
-
-    return LessonPuzzles(
-        notebook, lesson.title, names, frozenset(list_core_puzzles(lesson))
-    )
+    lesson = _load_lessons().get(LESSONS[group])
+    title, core = (lesson.title, list_core_puzzles(lesson)) if lesson else ("", ())
+    return LessonPuzzles(LESSONS[group], title, names, frozenset(core))
 
 
 @functools.cache
@@ -73,13 +68,12 @@ def _load_lessons() -> dict[str, Lesson]:
 def in_text(progress: PuzzleProgress) -> str:
     """Write a line for each lesson, and a summary sentence."""
     rows = [row_of(*one) for one in progress.groups.items()]
-    heads = [f"{row.number} {row.title}".rstrip() for row in rows]
-    wide = max(map(len, heads), default=0)
+    wide = max((len(row.head) for row in rows), default=0)
     signs = [" ".join(SIGNS[progress.state(n)] for n in row.names) for row in rows]
     long = max(map(len, signs), default=0)
     lines = [
-        f"{head:<{wide}}  {sign:<{long}}  {_write_summary(progress, row)}"
-        for head, sign, row in zip(heads, signs, rows)
+        f"{row.head:<{wide}}  {sign:<{long}}  {_write_summary(progress, row)}"
+        for sign, row in zip(signs, rows)
     ]
     return "\n".join([*lines, f"{progress.sentence}   ({write_legend()})"])
 
@@ -89,10 +83,8 @@ def list_puzzles(progress: PuzzleProgress) -> str:
     lines = []
     for group, names in progress.groups.items():
         row = row_of(group, names)
-        head = f"{row.number} {row.title}".rstrip()
-        lines.append(
-            f"{head}, {write_minutes(row.minutes)}  (notebooks/{row.notebook})"
-        )
+        minutes = write_minutes(row.minutes)
+        lines.append(f"{row.head}, {minutes}  (notebooks/{row.notebook})")
         for name in names:
             length = write_minutes(puzzle_minutes(name)) + ", core" * (name in row.core)
             sign = SIGNS[progress.state(name)]
@@ -135,8 +127,7 @@ def in_html(progress: PuzzleProgress) -> str:
 
 def _write_line(progress: PuzzleProgress, group: str, names: tuple[str, ...]) -> str:
     row = row_of(group, names)
-    head = html.escape(f"{row.number} {row.title}".rstrip())
-    done = sum(progress.state(name) != OPEN for name in names)
+    head, done = html.escape(row.head), sum(progress.state(n) != OPEN for n in names)
     puzzles = "".join(_write_puzzle(progress, row, name) for name in names)
     cells = (
         f'<a href="{html.escape(row.notebook, quote=True)}" style="color:inherit">'
@@ -171,10 +162,8 @@ def mark(state: str, title: str) -> str:
     look, inside = f'fill="none" {PALE}', ""
     if state == SOLVED:
         look = f'fill="{OURS}" fill-opacity=".2" stroke="{OURS}"'
-        inside = (
-            '<path d="M4.9 9.4l2.9 3 5.4-6.6" fill="none" stroke="currentColor" '
-            'stroke-width="2"/>'
-        )
+        check = 'd="M4.9 9.4l2.9 3 5.4-6.6" fill="none" stroke="currentColor"'
+        inside = f'<path {check} stroke-width="2"/>'
     elif state == WITHIN:
         look = f'fill="{SHARED}" stroke="{SHARED}"'
         star = (

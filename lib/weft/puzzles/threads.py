@@ -22,9 +22,14 @@ def add_ten(out, a):
     ### END SOLUTION
 
 
+# The limits of kernels in which each thread writes one element.
+ONE_EACH = {
+    "writes.out": lambda n: 2 * n,  # refused: every thread writes every element
+    # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
+    "rounds.out": 3,
+}
+
 MAP = Puzzle(
-    name="map",
-    title="Map",
     text="Add 10 to [each number](glossary.ipynb#map) of `a` and store the result in "
     "`out`. There is one [block](glossary.ipynb#block), with a "
     "[thread](glossary.ipynb#thread) for each number.",
@@ -45,11 +50,7 @@ MAP = Puzzle(
         "stores one at the same place.",
     ],
     better="A thread needs one read and one write, since it handles one number only.",
-    limits={
-        "writes.out": lambda n: 2 * n,  # refused: every thread writes every element
-        # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
-        "rounds.out": 3,
-    },
+    limits=ONE_EACH,
 )
 
 
@@ -66,8 +67,6 @@ def add_pairs(out, a, b):
 
 
 ZIP = Puzzle(
-    name="zip",
-    title="Zip",
     text=(
         "Add `a` and `b` element by element and store the sums in `out`. There is one "
         "block, with a thread for each element."
@@ -91,11 +90,7 @@ ZIP = Puzzle(
         "Each thread needs two reads and one write. Keep a result that takes several "
         "steps in a local variable, and store it once."
     ),
-    limits={
-        "writes.out": lambda n: 2 * n,  # refused: every thread writes every element
-        # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
-        "rounds.out": 3,
-    },
+    limits=ONE_EACH,
 )
 
 
@@ -113,8 +108,6 @@ def halve_guarded(out, a, n):
 
 
 GUARDS = Puzzle(
-    name="guards",
-    title="Guards",
     text=(
         "Halve each of the `n` numbers of `a`. This time the block has more threads "
         "than there are numbers. The extra threads must not touch the arrays."
@@ -141,11 +134,7 @@ GUARDS = Puzzle(
     ],
     better="Only threads with a number access the arrays: one read and one write each.",
     scored=dict(n=4, launch=(1, 16)),
-    limits={
-        "writes.out": lambda n: 2 * n,  # refused: every thread writes every element
-        # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
-        "rounds.out": 3,
-    },
+    limits=ONE_EACH,
 )
 
 
@@ -169,8 +158,19 @@ def pixels(rng, shape):
     return rng.integers(0, 256, shape)
 
 
+# The sizes of arrays (height,width), and blocks with more threads than needed.
+IN_ROWS = dict(
+    sizes=every_size(
+        [(1, 1), (2, 2), (1, 5), (5, 1), (3, 4), (4, 3), (7, 11), (13, 6)], (25, 30)
+    ),
+    launch=[
+        lambda height, width: (1, (width + 1, height + 1)),
+        lambda height, width: (1, (width + 3, height)),
+        lambda height, width: (1, (width, height + 2)),
+    ],
+)
+
 MAP2D = Puzzle(
-    name="map2d",
     title="Map 2D",
     text=(
         "Compute the negative of the grey picture `a`: each pixel becomes 255 minus "
@@ -183,14 +183,7 @@ MAP2D = Puzzle(
     checks=dict(
         outputs={"out": ("height", "width")},
         inputs={"a": ("height", "width")},
-        sizes=every_size(
-            [(1, 1), (2, 2), (1, 5), (5, 1), (3, 4), (4, 3), (7, 11), (13, 6)], (25, 30)
-        ),
-        launch=[
-            lambda height, width: (1, (width + 1, height + 1)),
-            lambda height, width: (1, (width + 3, height)),
-            lambda height, width: (1, (width, height + 2)),
-        ],
+        **IN_ROWS,
         data={"a": pixels},
     ),
     drawn=dict(height=2, width=2),
@@ -226,8 +219,6 @@ def add_outer(out, a, b, height, width):
 
 
 BROADCAST = Puzzle(
-    name="broadcast",
-    title="Broadcast",
     text=(
         "`a` is a column of `height` numbers, and `b` is a row of `width` numbers. "
         "Each element of `out` is [the sum of the two](glossary.ipynb#broadcast) "
@@ -238,14 +229,7 @@ BROADCAST = Puzzle(
     checks=dict(
         outputs={"out": ("height", "width")},
         inputs={"a": ("height", 1), "b": (1, "width")},
-        sizes=every_size(
-            [(1, 1), (2, 2), (1, 5), (5, 1), (3, 4), (4, 3), (7, 11), (13, 6)], (25, 30)
-        ),
-        launch=[
-            lambda height, width: (1, (width + 1, height + 1)),
-            lambda height, width: (1, (width + 3, height)),
-            lambda height, width: (1, (width, height + 2)),
-        ],
+        **IN_ROWS,
     ),
     drawn=dict(height=2, width=2),
     launch=(1, (3, 3)),

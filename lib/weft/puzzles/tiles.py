@@ -8,8 +8,7 @@ from numpy import float32
 
 from weft import cuda
 
-from ..check.cases import divide_up
-from .instance import every_size
+from .instance import blocks_of, every_size
 from .puzzle import Puzzle
 
 
@@ -31,8 +30,6 @@ def cube_shared(out, a, n):
 
 
 SHARED = Puzzle(
-    name="shared",
-    title="Shared",
     text=(
         "Store the cube of each of the `n` numbers of `a`. Each block of 4 threads "
         "first stores its numbers in `s`, its [shared "
@@ -46,7 +43,7 @@ SHARED = Puzzle(
         outputs={"out": "n"},
         inputs={"a": "n"},
         sizes=every_size([8, 1, 2, 3, 4, 5, 7, 13], 203),
-        launch=[lambda n: (divide_up(n, 4), 4), lambda n: (divide_up(n, 4) + 1, 4)],
+        launch=[blocks_of(4), blocks_of(4, 1)],
     ),
     drawn=dict(n=8),
     launch=(2, 4),
@@ -95,8 +92,6 @@ def sum_last_three(out, a, n):
 
 
 POOLING = Puzzle(
-    name="pooling",
-    title="Pooling",
     text=(
         "`out[i]` is [the sum](glossary.ipynb#pooling) of `a[i - 2]`, `a[i - 1]` and "
         "`a[i]`; before its start, `a` counts as zero. There is one block of 8 "
@@ -164,7 +159,6 @@ def convolve(out, a, b, n, k):
 
 
 CONV1D = Puzzle(
-    name="conv1d",
     title="Convolution in 1D",
     text=(
         "`out[i]` is [the sum](glossary.ipynb#convolution) of `a[i + j] * b[j]` over "
@@ -182,7 +176,7 @@ CONV1D = Puzzle(
             (203, 4),
             most=(16, 4),
         ),
-        launch=[lambda n: (divide_up(n, 8), 8), lambda n: (divide_up(n, 8) + 1, 8)],
+        launch=[blocks_of(8), blocks_of(8, 1)],
         terms=lambda k: k + 1,
     ),
     # Two blocks, so that out[6] needs a number of the second block.

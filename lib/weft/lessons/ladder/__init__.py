@@ -14,42 +14,19 @@ results         speeds, part of the ladder, the uses of cycles, waits for regist
 vary_thread_work  08a: variants of a rung with more or less work per thread
 """
 
-from .code import (
-    order_drawn,
-    print_common_lines,
-    rung_path,
-    show_diff,
-    stages_drawn,
-    tile_order,
-)
-from .one_rung import OneRung, copy_rung, one_rung
-from .results import (
-    Results,
-    draw_busy_shares,
-    hot_loop,
-    print_cycles,
-    print_loop,
-    print_losses,
-    register_waits,
-    time_on_processor,
-)
+from ...base.lazy import make_lazy
 
-__all__ = [
-    "OneRung",
-    "Results",
-    "copy_rung",
-    "draw_busy_shares",
-    "hot_loop",
-    "one_rung",
-    "order_drawn",
-    "print_common_lines",
-    "print_cycles",
-    "print_loop",
-    "print_losses",
-    "register_waits",
-    "rung_path",
-    "show_diff",
-    "stages_drawn",
-    "tile_order",
-    "time_on_processor",
-]
+__all__ = make_lazy(
+    __name__,
+    {
+        "code": (
+            *("order_drawn", "print_common_lines", "rung_path", "show_diff"),
+            *("stages_drawn", "tile_order"),
+        ),
+        "one_rung": ("OneRung", "copy_rung", "one_rung"),
+        "results": (
+            *("Results", "draw_busy_shares", "hot_loop", "print_cycles", "print_loop"),
+            *("print_losses", "register_waits", "time_on_processor"),
+        ),
+    },
+)

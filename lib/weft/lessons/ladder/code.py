@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import html
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,12 +51,9 @@ def rung_name(path: Path) -> str:
 
     Raises ArgumentError if the file has no such line.
     """
-    match = _match_table_line(path.read_text())
-    if not match:
-        raise ArgumentError(
-            f"{path.name} has no line MATMUL_RUNG(name, ...) at its end"
-        )
-    return match[1]
+    if match := _match_table_line(path.read_text()):
+        return match[1]
+    raise ArgumentError(f"{path.name} has no line MATMUL_RUNG(name, ...) at its end")
 
 
 def read_without_essay(path: Path) -> str:
@@ -82,8 +80,8 @@ def difference(old: str | Path, new: str | Path, context: int = 2) -> list[str]:
 
     The old kernel gets the name of the new one, so the names do not differ.
     """
-    old_code, new_code = _read_codes(rung_path(old), rung_path(new))
-    return _compare_lines(old_code, new_code, old_code, new_code, context)
+    codes = _read_codes(rung_path(old), rung_path(new))
+    return _compare_lines(*codes, *codes, context)
 
 
 def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
@@ -91,20 +89,17 @@ def show_diff(old: str | Path, new: str | Path, context: int = 2) -> None:
 
     old, new: "03_tiled", "tiled", or a path. The whole new file is folded below.
     """
-    old_code, new_code = _read_codes(rung_path(old), rung_path(new))
-    lines = _compare_lines(old_code, new_code, old_code, new_code, context)
+    file, lines = rung_path(new), difference(old, new, context)
     marks = [line[:1] for line in lines]
-    title = f"{rung_path(old).stem} \N{RIGHTWARDS ARROW} {rung_path(new).stem}: "
+    title = f"{rung_path(old).stem} \N{RIGHTWARDS ARROW} {file.stem}: "
     title += f"{count_things(marks.count('-'), 'line')} less, {marks.count('+')} more"
     if running_shell() is None:
         print("\n".join([title, *lines]))
         return
     from IPython.display import HTML, display
 
-    rows = _compare_lines(
-        old_code, new_code, _highlight(old_code), _highlight(new_code), context
-    )
-    file = rung_path(new)
+    codes = _read_codes(rung_path(old), file)
+    rows = _compare_lines(*codes, *map(_highlight, codes), context)
     display(HTML(
         f"<b>{html.escape(title)}</b>"
         f'<pre style="{PRE}">{_mark_changes(rows)}</pre>'
@@ -173,10 +168,9 @@ def _compare_lines(
 
 def _break_alike(pieces: list[str], text: str) -> list[str]:
     """Group the lines of `text` into pieces with as many lines as `pieces` have."""
-    lines, groups = iter(text.split("\n")), []
-    for piece in pieces:
-        groups.append("\n".join(next(lines) for _ in piece.split("\n")))
-    return groups
+    lines = iter(text.split("\n"))
+    counts = (piece.count("\n") + 1 for piece in pieces)
+    return ["\n".join(itertools.islice(lines, count)) for count in counts]
 
 
 def _highlight(code: str) -> str:
@@ -230,6 +224,7 @@ def stages_drawn(
     plans: (spans of loading, spans of multiplying) in cycles, by name.
     """
     longest = max(works[-1][1] for _, works in plans.values())
+    middle = {"ha": "center", "va": "center", "size": 8.5}
     for number, (name, (loads, works)) in enumerate(plans.items()):
         top = 3.2 * number
         for row, (spans, colour) in enumerate(((loads, READ), (works, THREAD))):
@@ -237,9 +232,10 @@ def stages_drawn(
             for tile, (start, end) in enumerate(spans):
                 lane = next((i for i, t in enumerate(lanes) if t <= start), len(lanes))
                 lanes[lane : lane + 1] = [end]
-                height = 0.5 if row == 0 else 0.9
-                y = top + 1.15 * row + 0.5 * lane
-                _draw_span(ax, start, y, end - start, height, colour, tile)
+                height, y = (0.9 if row else 0.5), top + 1.15 * row + 0.5 * lane
+                look = {"ec": colour, "fc": fade_colour(colour), "lw": 1.2}
+                ax.add_patch(Rectangle((start, y), end - start, height, **look))
+                ax.text((start + end) / 2, y + height / 2 + 0.02, str(tile), **middle)
         ax.text(-0.01 * longest, top + 1.1, name, ha="right", va="center")
         end = works[-1][1]
         ax.text(end * 1.005, top + 1.6, f" {end:,.0f}", va="center", size=11)
@@ -273,12 +269,3 @@ def order_drawn(ax: Axes, order: Sequence[Tile], blocks: int, title: str) -> Non
     ax.text(0, -1.3, caption, size=11)
     ax.set(xlim=(-1.2, across + 0.1), ylim=(row_count + 0.1, -2.1), aspect="equal")
     ax.set_axis_off()
-
-
-def _draw_span(
-    ax: Axes, start: float, y: float, w: float, h: float, ink: str, tile: int
-) -> None:
-    box = Rectangle((start, y), w, h, ec=ink, fc=fade_colour(ink), lw=1.2)
-    ax.add_patch(box)
-    position = {"ha": "center", "va": "center", "size": 8.5}
-    ax.text(start + w / 2, y + h / 2 + 0.02, str(tile), **position)

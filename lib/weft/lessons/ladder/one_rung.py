@@ -64,13 +64,9 @@ def copy_rung(name: str | Path, path: str | Path, own: str = "mine") -> OneRung:
     if path.suffix != ".cu":
         raise ArgumentError(f"{path}: a rung's file ends in .cu")
     if path.exists() and KERNELS in path.resolve().parents:
-        raise ArgumentError(
-            f"{path} is a file of the lab, which copy_rung does not overwrite"
-        )
-    text = read_without_essay(source)
-    text = re.sub(
-        rf"\b(matmul_|MATMUL_RUNG\()({rung_name(source)})\b", rf"\1{own}", text
-    )
+        raise ArgumentError(f"{path} is a file of the lab: choose another path")
+    name = rf"\b(matmul_|MATMUL_RUNG\()({rung_name(source)})\b"
+    text = re.sub(name, rf"\1{own}", read_without_essay(source))
     text = re.sub(r'#include "(\.\./|)([\w.]+)"', _include_from_kernels, text)
     head = f"/* {path.name}: a copy of {source.name}, for you to change. */\n"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,15 +102,10 @@ class OneRung:
 
         Raises BuildError with the compiler's messages.
         """
-        flavour = build.Flavour.here(target)
-        if check:
-            flavour = watch_flavour()
+        flavour = watch_flavour() if check else build.Flavour.here(target)
         files = [COMMON / "common.cu", *(KERNELS / "matmul" / f for f in _SHARED)]
-        path = build.library_of(
-            f"{self.name}-rung",
-            [*files, *_list_called(self.path), _write_table(self.name)],
-            flavour,
-        )
+        files += [*_list_called(self.path), _write_table(self.name)]
+        path = build.library_of(f"{self.name}-rung", files, flavour)
         return _open_library(path, target)
 
     def check(self, device: str | None = None) -> RungVerdict:
@@ -204,9 +195,7 @@ def _write_table(name: str) -> Path:
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = store.cache_folder("ladders") / f"{name}_{digest}.cu"
     if not path.exists():
-        beside = path.with_suffix(".part")
-        beside.write_text(text)
-        beside.replace(path)
+        store.write(path, text)
     return path
 
 

@@ -87,11 +87,9 @@ def print_loop(rung: str) -> None:
     for view in ptx, sass:
         _, kinds = hot_loop(view, rung)
         ratios = {kind: count / kinds["FMA"] for kind, count in kinds.items()}
-        other_count = sum(ratios.values()) - ratios["shared load"] - 1
-        print(
-            f"{rung:<14}{view.__name__:<5}{ratios['shared load']:5.2f} shared loads "
-            f"{other_count:5.2f} others"
-        )
+        loads = ratios["shared load"]
+        others = f"{sum(ratios.values()) - loads - 1:5.2f} others"
+        print(f"{rung:<14}{view.__name__:<5}{loads:5.2f} shared loads {others}")
 
 
 def cycles_of(row: Row) -> dict[str, float]:
@@ -137,11 +135,10 @@ def print_cycles() -> None:
             if not heads:
                 heads = [*shares]
                 print(f"{'% of cycles, ' + row['device']:<27}" + "  ".join(heads))
-            columns = "  ".join(f"{shares[head]:>{len(head)}.1f}" for head in heads)
-            tail = f"  and {row['others_us']:.1f} µs of other kernels"
-            print(
-                f"{size:<20}{row['rung']:<7}{columns}" + tail * (row["others_us"] > 0)
-            )
+            line = "  ".join(f"{shares[head]:>{len(head)}.1f}" for head in heads)
+            if row["others_us"] > 0:
+                line += f"  and {row['others_us']:.1f} µs of other kernels"
+            print(f"{size:<20}{row['rung']:<7}{line}")
 
 
 def print_losses() -> None:
@@ -224,13 +221,10 @@ class Results:
 
     def ladder(self, rungs: Sequence[str], size: int | str = 4096) -> None:
         """Draw the ladder with only these rungs and the reader's own."""
-        elsewhere = [
-            {**result, "rows": _select_rungs(result["rows"], rungs)}
-            for result in self.told
-        ]
-        rows = _select_rungs(self.rows, rungs)
+        elsewhere = [r | {"rows": _select_rungs(r["rows"], rungs)} for r in self.told]
+        rows, sizes = _select_rungs(self.rows, rungs), size_of(str(size))
         everywhere = [rows, *(result["rows"] for result in elsewhere)]
-        is_measured = any(select_size(r, size_of(str(size))) for r in everywhere)
+        is_measured = any(select_size(r, sizes) for r in everywhere)
         show_figure(ladder_plot(rows, elsewhere, str(size) if is_measured else None))
 
     def source(self) -> str:
@@ -255,12 +249,10 @@ def draw_busy_shares(
         ax.plot(sizes, shares, label=f"{rows} x 128", **reference_line(colour))
     device, peak = results.device(), results.ceilings()["fp32"]
     look = {"mfc": fill_of(OURS, bool(results.rows)), "mec": OURS}
+    sides = (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000)
+    here = [n for n in sides if results.device(n) == device]
     for rung, mark in ("tma", "s"), ("tuned", "o"):
-        timed = [
-            n
-            for n in (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000)
-            if results.row(rung, n) and results.device(n) == device
-        ]
+        timed = [n for n in here if results.row(rung, n)]
         speeds = [100 * results.tflops(rung, n) / peak for n in timed]
         ax.plot(timed, speeds, mark, label=f"{rung}, % of the peak ({device})", **look)
     label = f"m = k = n; lines: % of {processors} multiprocessors' time"
@@ -270,13 +262,9 @@ def draw_busy_shares(
 
 def _select_rungs(rows: Sequence[Row], rungs: Sequence[str]) -> list[Row]:
     """Return the rows of these rungs, of the reader's rungs and of the opponents."""
-    return [
-        row
-        for row in rows
-        if row["op"] == "matmul"
-        and "m" in row
-        and (row["rung"] in rungs or row["impl"] in ("mine", "cublas", "torch"))
-    ]
+    products = [row for row in rows if row["op"] == "matmul" and "m" in row]
+    shown = ("mine", "cublas", "torch")
+    return [row for row in products if row["rung"] in rungs or row["impl"] in shown]
 
 
 # From nvcc 13.0 for sm_90: multiply-adds in a pass of the inner loop, cycles lost.

@@ -11,7 +11,6 @@ measures all variants on this GPU for notebooks/results/.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -50,15 +49,14 @@ def rows(size: int | str = 4096) -> list[Row]:
     the committed ones; [] if there are none. Raises Mismatch if a variant is wrong.
     """
     if torch.cuda.is_available():
-        return [*_measure_works(size)]
+        return [
+            row | {"op": OP, "tm": tm, "tn": tn}
+            for tm, tn in WORKS
+            for row in variant(tm, tn).race(size)
+            if row["impl"] == "mine"
+        ]
     paths = sorted((ROOT / "notebooks" / "results").glob("per_thread_*.json"))
     return [row for path in paths[:1] for row in read_json(path)["rows"]]
-
-
-def _measure_works(size: int | str) -> Iterator[Row]:
-    for tm, tn in WORKS:
-        mine_rows = [r for r in variant(tm, tn).race(size) if r["impl"] == "mine"]
-        yield from (row | {"op": OP, "tm": tm, "tn": tn} for row in mine_rows)
 
 
 if __name__ == "__main__":

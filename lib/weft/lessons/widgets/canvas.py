@@ -11,8 +11,6 @@ batch. The reader puts the image into a batch of test digits.
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +26,9 @@ from ...base.errors import ArgumentError
 from ...base.style import OURS, outlined, style
 from ...mnist import data
 from ...mnist.cnn import Cnn
+from ...mnist.numpy_cnn import softmax
 from ...see.view import choose_grid, draw_image, mosaic
+from . import make_bundle
 
 try:
     import anywidget
@@ -40,7 +40,6 @@ SIZE, BOX = 28, 20  # side of an MNIST image, and of the box around its digit
 SHEET = 140  # side of the drawing that the front end sends
 COMPANIONS = 199  # test digits that share the batch with the drawing
 LAYERS = ("conv1", "pool1", "conv2", "pool2")
-WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
 @dataclass(frozen=True)
@@ -75,38 +74,34 @@ class Reader:
         if companions is None:
             companions = data.load("test").images[:COMPANIONS]
         self.companions, self.device = companions, cnn.device
-        self.weights = {
-            name: torch.from_numpy(value).to(cnn.device)
-            for name, value in cnn.weights.items()
-        }
+        weights = cnn.weights.items()
+        self.weights = {n: torch.from_numpy(w).to(cnn.device) for n, w in weights}
 
     def read(self, image: np.ndarray, truth: int | None = None) -> Reading:
         """Read image (28,28) uint8, in a batch with the companions."""
         if image.shape != (SIZE, SIZE) or image.dtype != np.uint8:
-            raise ArgumentError(
-                f"the digit is {image.dtype} {image.shape}, expected uint8 (28, 28)"
-            )
+            actual = f"{image.dtype} {image.shape}"
+            raise ArgumentError(f"the digit is {actual}, expected uint8 (28, 28)")
         batch = torch.from_numpy(np.concatenate([image[None], self.companions]))
         outputs = self.forward(batch.to(self.device))
         first = {name: x[0].cpu().numpy() for name, x in outputs.items()}
         layers = {name: first[name] for name in LAYERS}
-        return Reading(image, _apply_softmax(first["fc2"]), layers, truth)
+        return Reading(image, softmax(first["fc2"][None])[0], layers, truth)
 
     def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the output of every layer for images (n,28,28) uint8."""
         x = ((images.float() / 255 - data.MEAN) / data.STD)[:, None].contiguous()
         outputs = {}
         for number in "12":
-            x = outputs[f"conv{number}"] = ops.conv2d(
-                x, *self._read_parameters(f"conv{number}"), padding=1
-            )
-            x = ops.batchnorm2d(x, *self._read_parameters(f"bn{number}"))
+            x = ops.conv2d(x, *self._of(f"conv{number}"), padding=1)
+            outputs[f"conv{number}"] = x
+            x = ops.batchnorm2d(x, *self._of(f"bn{number}"))
             x = outputs[f"pool{number}"] = ops.maxpool2d(ops.relu(x), 2)
-        x = outputs["fc1"] = ops.linear(x.flatten(1), *self._read_parameters("fc1"))
-        outputs["fc2"] = ops.linear(ops.relu(x), *self._read_parameters("fc2"))
+        x = outputs["fc1"] = ops.linear(x.flatten(1), *self._of("fc1"))
+        outputs["fc2"] = ops.linear(ops.relu(x), *self._of("fc2"))
         return outputs
 
-    def _read_parameters(self, layer: str) -> tuple[torch.Tensor, torch.Tensor]:
+    def _of(self, layer: str) -> tuple[torch.Tensor, torch.Tensor]:
         return self.weights[f"{layer}.weight"], self.weights[f"{layer}.bias"]
 
 
@@ -126,13 +121,9 @@ def centre(strokes: np.ndarray) -> np.ndarray | None:
     cut = strokes[top:bottom, left:right] / 255
     scale = BOX / max(cut.shape)
     height, width = (max(1, round(side * scale)) for side in cut.shape)
-    small = (
-        _build_resampling(height, cut.shape[0])
-        @ cut
-        @ _build_resampling(width, cut.shape[1]).T
-    )
-    row = _find_start(small.sum(axis=1))
-    col = _find_start(small.sum(axis=0))
+    rows, cols = map(_build_resampling, (height, width), cut.shape)
+    small = rows @ cut @ cols.T
+    row, col = _find_start(small.sum(axis=1)), _find_start(small.sum(axis=0))
     digit = np.zeros((SIZE, SIZE), np.uint8)
     digit[row : row + height, col : col + width] = np.round(255 * small)
     return digit
@@ -163,9 +154,8 @@ def contact_sheet(
     rows, gap = -(-count // columns), 11 if titles else 2
     sheet = np.full((rows * (h + gap), columns * (w + 2) - 2), np.nan)
     with style():
-        width = 9.5
-        height = width * sheet.shape[0] / sheet.shape[1]
-        figure = Figure(figsize=(width, height), layout="constrained")
+        height = 9.5 * sheet.shape[0] / sheet.shape[1]
+        figure = Figure(figsize=(9.5, height), layout="constrained")
         ax = figure.subplots()
         for index, image in enumerate(images):
             top, left = index // columns * (h + gap) + gap, index % columns * (w + 2)
@@ -189,9 +179,8 @@ def draw(readings: Sequence[Reading]) -> Figure:
             _draw_bars(line[1], reading.probabilities)
             for ax, name in zip(line[2:], LAYERS):
                 maps = reading.layers[name]
-                draw_image(
-                    ax, mosaic(maps), "{}: {} of {}x{}".format(name, *maps.shape)
-                )
+                title = "{}: {} of {}x{}".format(name, *maps.shape)
+                draw_image(ax, mosaic(maps), title)
         return figure
 
 
@@ -202,11 +191,6 @@ def _draw_bars(ax: Axes, probabilities: np.ndarray) -> None:
     ax.tick_params(length=0)
     ax.grid(axis="y", visible=False)
     ax.set_title("probability", size=11)
-
-
-def _apply_softmax(logits: np.ndarray) -> np.ndarray:
-    powers = np.exp(logits - logits.max())
-    return powers / powers.sum()
 
 
 # ---- the sheet ---------------------------------------------------------------------
@@ -226,24 +210,12 @@ class Canvas:
 
     def figure(self) -> Figure:
         """Draw the readings of the examples."""
-        test = data.load("test")
-        return draw(
-            [
-                self.reader.read(test.images[i], int(test.labels[i]))
-                for i in self.examples
-            ]
-        )
+        test, read = data.load("test"), self.reader.read
+        return draw([read(test.images[i], int(test.labels[i])) for i in self.examples])
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        # A front end shows the richest form that it supports: widget or picture.
-        bundle, metadata = {"text/plain": "Canvas: the readings of test digits"}, {}
-        if self.widget is not None:
-            widget, metadata = self.widget._repr_mimebundle_()
-            bundle[WIDGET_MIME] = widget[WIDGET_MIME]
-        picture = io.BytesIO()
-        self.figure().savefig(picture, format="png", dpi=90)
-        bundle["image/png"] = base64.b64encode(picture.getvalue()).decode()
-        return bundle, metadata
+        text = "Canvas: the readings of test digits"
+        return make_bundle(self.widget, self.figure(), 90, text)
 
 
 if anywidget:
@@ -264,9 +236,8 @@ if anywidget:
         def _read_strokes(self, change: Any) -> None:
             strokes = np.frombuffer(change["new"], np.uint8)
             digit = centre(strokes.reshape(self.side, self.side))
-            self.reading = (
-                {} if digit is None else _make_message(self.reader.read(digit))
-            )
+            read = digit is not None
+            self.reading = _make_message(self.reader.read(digit)) if read else {}
 
 
 def _make_message(reading: Reading) -> dict[str, Any]:
@@ -275,13 +246,9 @@ def _make_message(reading: Reading) -> dict[str, Any]:
     for name, maps in reading.layers.items():
         (channels, height, width), shades = maps.shape, np.nan_to_num(mosaic(maps))
         rows, columns = choose_grid(channels)
-        layers.append(
-            {
-                **{"name": name, "rows": rows, "columns": columns},
-                **{"height": height, "width": width},
-                "pixels": np.round(255 * shades).astype(np.uint8).tobytes(),
-            }
-        )
+        layer = {"name": name, "rows": rows, "columns": columns, "height": height}
+        pixels = np.round(255 * shades).astype(np.uint8).tobytes()
+        layers.append(layer | {"width": width, "pixels": pixels})
     return {
         "digit": reading.image.tobytes(),
         "probabilities": [float(p) for p in reading.probabilities],

@@ -19,12 +19,11 @@ the previous one, so a slow kernel never works on more than one.
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 import time
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from ...base.style import INK, style
 from ...base.tracebacks import running_shell
 from ...timing import Timing, summarize
 from ...toolchain.native import convert_int
+from . import make_bundle
 
 try:
     import anywidget
@@ -51,6 +51,7 @@ MOMENTS = 5  # number of pictures in a strip
 _latest: dict[str, Painting] = {}  # by the kernel's name
 
 
+@dataclass(eq=False)
 class Painting:
     """The picture of a kernel, from paint().
 
@@ -58,21 +59,19 @@ class Painting:
     program, or a Python without anywidget shows the strip.
     """
 
-    def __init__(
-        self,
-        kernel: Any,
-        width: int,
-        height: int,
-        seconds: float,
-        block: tuple[int, int],
-        device: torch.device,
-    ):
-        self.kernel, self.device = kernel, device
-        self.width, self.height, self.seconds = width, height, seconds
-        self.block = block
-        self.grid = (-(-width // block[0]), -(-height // block[1]))
-        self.t, self.playing = 0.0, False
-        self.widget: Any = None
+    kernel: Any
+    width: int
+    height: int
+    seconds: float
+    block: tuple[int, int]
+    device: torch.device
+    t: float = 0.0
+    playing: bool = False
+    widget: Any = None
+
+    def __post_init__(self) -> None:
+        (x, y), width, height = self.block, self.width, self.height
+        self.grid = (-(-width // x), -(-height // y))
 
     def frame(self, t: float) -> np.ndarray:
         """Return the picture at time t: (height, width, 4) uint8, RGB and opacity.
@@ -117,19 +116,10 @@ class Painting:
             self.widget.send({"kind": "changed"})
 
     def __repr__(self) -> str:
-        size = f"{self.width} x {self.height}"
-        return f"Painting: {size} pixels, one thread for each"
+        return f"Painting: {self.width} x {self.height} pixels, one thread for each"
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        # A front end shows the richest form that it supports: widget or picture.
-        bundle, metadata = {}, {}
-        if self.widget is not None:
-            bundle, metadata = self.widget._repr_mimebundle_()
-        picture = io.BytesIO()
-        self.strip().savefig(picture, format="png", dpi=80)
-        bundle["image/png"] = base64.b64encode(picture.getvalue()).decode()
-        bundle["text/plain"] = repr(self)
-        return bundle, metadata
+        return make_bundle(self.widget, self.strip(), 80, repr(self))
 
 
 def paint(
@@ -153,9 +143,7 @@ def paint(
     the name repaints it. A new picture starts at the time of the last picture of that
     name. Raises ArgumentError for invalid sizes, and any error of the first launch.
     """
-    width, height = (
-        _check_side(n, v) for n, v in [("width", width), ("height", height)]
-    )
+    width, height = _check_side("width", width), _check_side("height", height)
     if not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
         raise ArgumentError(f"paint: seconds={seconds!r}, expected more than 0")
     if device is None:  # Prefer the device of %%cuda --cpu or --gpu, then a GPU.
@@ -166,16 +154,8 @@ def paint(
             f"paint: {kernel!r} cannot be launched; pass the name of a __global__ "
             "function of a %%cuda cell"
         )
-    painting = Painting(
-        *[
-            kernel,
-            width,
-            height,
-            float(seconds),
-            _check_block(block),
-            torch.device(device),
-        ]
-    )
+    device, block = torch.device(device), _check_block(block)
+    painting = Painting(kernel, width, height, float(seconds), block, device)
     name = _find_name(kernel)
     previous = _latest.get(name)
     if name and previous:
@@ -201,11 +181,10 @@ def _check_block(block: Sequence[int]) -> tuple[int, int]:
     if not isinstance(block, Sequence) or len(block) != 2:
         raise ArgumentError(f"paint: block={block!r}, expected two numbers: (16, 16)")
     x, y = (convert_int("paint: block", side) for side in block)
-    if x < 1 or y < 1 or x * y > BLOCK:
-        raise ArgumentError(
-            f"paint: block={(x, y)} is {x * y} threads, expected 1 to {BLOCK}"
-        )
-    return x, y
+    if x >= 1 and y >= 1 and x * y <= BLOCK:
+        return x, y
+    threads = f"block={(x, y)} is {x * y} threads"
+    raise ArgumentError(f"paint: {threads}, expected 1 to {BLOCK}")
 
 
 def _convert_to_rgba(image: torch.Tensor) -> torch.Tensor:
@@ -221,10 +200,9 @@ def _convert_to_rgba(image: torch.Tensor) -> torch.Tensor:
 
 def _find_name(kernel: Any) -> str:
     """Return the notebook's variable for the kernel; "" if there is none."""
-    names = running_shell().user_ns if running_shell() else {}
-    return next(
-        (n for n, v in names.items() if v is kernel and not n.startswith("_")), ""
-    )
+    scope = running_shell().user_ns if running_shell() else {}
+    names = (n for n, v in scope.items() if v is kernel and not n.startswith("_"))
+    return next(names, "")
 
 
 def _follow_cell(painting: Painting, name: str) -> None:

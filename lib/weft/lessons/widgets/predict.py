@@ -58,23 +58,19 @@ class Guess:
         truth = _check_number("measured", value)
         if self.guess is not None:
             _asked.add(self.question)
-            record = {
-                **{"guess": self.guess, "value": truth, "unit": self.unit},
-                **{"date": date.today().isoformat()},
-            }
+            record = {"guess": self.guess, "value": truth, "unit": self.unit}
+            record["date"] = date.today().isoformat()
 
             def note(records: dict[str, Any]) -> None:
                 records.pop(self.question, None)  # The newest record is the last.
                 records[self.question] = record
 
             _kept.change(note)
-        score = _score_records(_read_records())
-        return Measured(self.question, self.guess, truth, self.unit, score)
+        return Measured(self.question, self.guess, truth, self.unit, _score_guesses())
 
     def __repr__(self) -> str:
-        text = (
-            "no guess" if self.guess is None else _format_value(self.guess, self.unit)
-        )
+        guessed = self.guess is not None
+        text = _format_value(self.guess, self.unit) if guessed else "no guess"
         return f"{self.question} {text}; .measured(value) compares it"
 
 
@@ -110,9 +106,8 @@ class GuessScore:
         if not count:
             return "No guesses yet."
         if count == 1:
-            return (
-                f"Your first guess: off by a factor of {_format_factor(self.median)}."
-            )
+            factor = _format_factor(self.median)
+            return f"Your first guess: off by a factor of {factor}."
         close = round(self.within_2 * count)
         lean = "neither high nor low on the whole"
         if self.lean > RIGHT or self.lean < 1 / RIGHT:
@@ -219,8 +214,7 @@ def _draw_bars(m: Measured) -> str:
 def _draw_dots(factors: list[float]) -> str:
     """Draw the ratio of each guess to the truth on a log axis; the last is opaque."""
     logs = [math.log10(f) for f in factors]
-    side = max(1.0, *(math.ceil(abs(x) * 1.02) for x in logs))
-    side = min(side, 9.0)
+    side = min(9.0, max(1.0, *(math.ceil(abs(x) * 1.02) for x in logs)))
     room = _WIDTH - 2 * _LEFT
 
     def x(log: float) -> float:
@@ -238,19 +232,16 @@ def _draw_dots(factors: list[float]) -> str:
     for power in range(-int(side), int(side) + 1):
         if power % step and power:
             continue
-        name = "right" if not power else f"{_format_factor(10.0 ** abs(power))}x"
-        name += {-1: " too low", 1: " too high", 0: ""}[(power > 0) - (power < 0)]
+        way = "too high" if power > 0 else "too low"
+        name = f"{_format_factor(10.0 ** abs(power))}x {way}" if power else "right"
         parts.append(
             f'<text x="{x(power):.1f}" y="56" text-anchor="middle" fill="currentColor" '
             f'font-size="12">{name}</text>'
         )
     for number, log in enumerate(logs):
         is_last = number == len(logs) - 1
-        look = (
-            f'fill="{OURS}" stroke="{OURS}"'
-            if is_last
-            else f'fill="{OURS}" fill-opacity=".25" stroke="{OURS}"'
-        )
+        look = f'fill="{OURS}" stroke="{OURS}"'
+        look += "" if is_last else ' fill-opacity=".25"'
         height = 24 + (0 if is_last else 7 * ((number % 3) - 1))
         size = 5.5 if is_last else 4
         parts.append(f'<circle cx="{x(log):.1f}" cy="{height}" r="{size}" {look}/>')
@@ -270,23 +261,17 @@ def _wrap_svg(height: float, label: str, content: str) -> str:
 # ---- memory -----------------------------------------------------------------------
 
 
-def _read_records() -> dict[str, dict[str, Any]]:
-    """Return the user's records by question, without damaged ones."""
-    return {q: r for q, r in _kept.read().items() if _is_record(r)}
-
-
 def _is_record(record: Any) -> bool:
     if not isinstance(record, dict):
         return False
     return all(isinstance(record.get(k), (int, float)) for k in ("guess", "value"))
 
 
-def _score_records(records: dict[str, dict[str, Any]]) -> GuessScore:
-    factors = [
-        r["guess"] / r["value"]
-        for r in records.values()
-        if r["guess"] > 0 and r["value"] > 0
-    ]
+def _score_guesses() -> GuessScore:
+    """Return the score of the user's records, without damaged ones."""
+    records = {q: r for q, r in _kept.read().items() if _is_record(r)}
+    pairs = [(r["guess"], r["value"]) for r in records.values()]
+    factors = [guess / value for guess, value in pairs if guess > 0 and value > 0]
     return GuessScore(factors, len(_asked & set(records)))
 
 

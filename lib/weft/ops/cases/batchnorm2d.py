@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from ..op import Bench, Op
 from . import Answer, Case, U, autograd, column, random, sum_bound
 
+EPS = 1e-5
 
-def batchnorm2d(x, weight, bias, eps=1e-5):
+
+def batchnorm2d(x, weight, bias, eps=EPS):
     """Return (x - mean) / sqrt(var + eps) * weight + bias, per channel of x (n,c,h,w).
 
     mean and the biased variance are computed over this batch; there are no running
@@ -41,11 +43,11 @@ def cases(generator) -> Iterator[Case]:
         weight, bias = random(generator, c), random(generator, c)
         dy = random(generator, n, c, h, w)
         title = f"n={n} c={c} h={h} w={w} offset={offset}"
-        yield _forward_case(title, x, weight, bias, 1e-5)
-        yield _backward_case(title, x, weight, bias, dy, 1e-5)
+        yield _forward_case(title, x, weight, bias)
+        yield _backward_case(title, x, weight, bias, dy)
 
 
-def _compute_moments(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
+def _compute_moments(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return mean and rstd (c, float64), and the error bounds of both in float32."""
     count = x.numel() // x.shape[1]
     x64 = x.double()
@@ -54,17 +56,17 @@ def _compute_moments(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, ...]:
     # A sum of (x - m)^2 about a mean m with error d is the exact sum plus count d^2.
     # Each term has 3 roundings, and the sum has count more.
     var_bound = 1.01 * (count + 4) * U * var + mean_bound**2
-    rstd = (var + eps).rsqrt()
-    rstd_bound = rstd * (0.51 * var_bound / (var + eps) + 4 * U)
+    rstd = (var + EPS).rsqrt()
+    rstd_bound = rstd * (0.51 * var_bound / (var + EPS) + 4 * U)
     return mean, rstd, mean_bound, rstd_bound
 
 
-def _forward_case(title, x, weight, bias, eps) -> Case:
-    mean, rstd, mean_bound, rstd_bound = _compute_moments(x, eps)
+def _forward_case(title, x, weight, bias) -> Case:
+    mean, rstd, mean_bound, rstd_bound = _compute_moments(x)
     x64, weight64, bias64 = x.double(), column(weight.double()), column(bias.double())
     centered = x64 - column(mean)
     scaled = centered * column(rstd) * weight64
-    want = F.batch_norm(x64, None, None, weight.double(), bias.double(), True, 0, eps)
+    want = batchnorm2d(x64, weight.double(), bias.double())
     bound = (
         weight64.abs() * column(rstd + rstd_bound) * column(mean_bound)
         + scaled.abs() * (column(rstd_bound / rstd) + 5 * U)
@@ -78,18 +80,14 @@ def _forward_case(title, x, weight, bias, eps) -> Case:
         "rstd": Answer(rstd, rstd_bound),
     }
     inputs = {"x": x, "weight": weight, "bias": bias}
-    return OP.case(title, inputs, answers, eps=eps)
+    return OP.case(title, inputs, answers, eps=EPS)
 
 
-def _backward_case(title, x, weight, bias, dy, eps) -> Case:
+def _backward_case(title, x, weight, bias, dy) -> Case:
     """Return a case for autograd's gradients, with mean and rstd rounded to float32."""
     count = x.numel() // x.shape[1]
-    mean, rstd, _, _ = _compute_moments(x, eps)
-
-    def norm(x, weight, bias):
-        return F.batch_norm(x, None, None, weight, bias, True, 0, eps)
-
-    _, (dx, dweight, dbias) = autograd(norm, [x, weight, bias], dy)
+    mean, rstd, _, _ = _compute_moments(x)
+    _, (dx, dweight, dbias) = autograd(batchnorm2d, [x, weight, bias], dy)
     size = dy.double().abs()
     xhat = (x.double() - column(mean)) * column(rstd)
     xhat_bound = 4 * U * xhat.abs() + 1.01 * U * column(mean.abs() * rstd)

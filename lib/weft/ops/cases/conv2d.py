@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch.nn.functional as F
 
@@ -48,14 +49,10 @@ def cases(generator) -> Iterator[Case]:
         x = random(generator, n, ic, h, w)
         weight = random(generator, oc, ic, kh, kw)
         bias = random(generator, oc) if index % 3 != 2 else None
-        dy = random(
-            generator, n, oc, h + 2 * padding - kh + 1, w + 2 * padding - kw + 1
-        )
+        height, width = h + 2 * padding - kh + 1, w + 2 * padding - kw + 1
+        dy = random(generator, n, oc, height, width)
         title = f"n={n} ic={ic} h={h} w={w} oc={oc} kh={kh} kw={kw} padding={padding}"
-
-        def conv(x, weight, bias, padding=padding):
-            return F.conv2d(x, weight, bias, padding=padding)
-
+        conv = partial(conv2d, padding=padding)
         forward, backward = autograd(conv, [x, weight, bias], dy)
         size, sizes = autograd(conv, absolute(x, weight, bias), dy.abs())
         yield _forward_case(title, x, weight, bias, padding, forward, size)
@@ -79,9 +76,7 @@ def _backward_case(title, x, weight, dy, padding, want, size, index) -> Case:
         if name in gradients and w is not None
     }
     if "dbias" in gradients and "dbias" not in answers:
-        want_bias = dy.double().sum((0, 2, 3))
-        answers["dbias"] = Answer(
-            want_bias, sum_bound(pixels, dy.double().abs().sum((0, 2, 3)))
-        )
+        want_bias, size = (x.sum((0, 2, 3)) for x in (dy.double(), dy.double().abs()))
+        answers["dbias"] = Answer(want_bias, sum_bound(pixels, size))
     inputs = {"dy": dy, "x": x, "weight": weight}
     return OP.case(title, inputs, answers, padding=padding)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -60,11 +60,9 @@ class Product:
     def title(self) -> str:
         """The sizes, and every option that differs from its default."""
         text = f"m={self.m} n={self.n} k={self.k} trans={self.trans}"
-        for name in ("alpha", "beta", "bias", "relu", "batch", "gap"):
-            value = getattr(self, name)
-            text += f" {name}={value}" if value != getattr(Product, name) else ""
-        for name in ("shared", "shift", "values"):
-            text += f" {name}={getattr(self, name)}" if getattr(self, name) else ""
+        for option in fields(self)[4:]:
+            value = getattr(self, option.name)
+            text += f" {option.name}={value}" if value != option.default else ""
         return text
 
 
@@ -166,11 +164,8 @@ def matmul_case(generator: torch.Generator, q: Product, precision: str) -> Case:
     want, bound = _compute_answers(q, precision, a, b, c, bias)
     old = c if q.beta else torch.full_like(c, math.nan)
     flat, bounds = _with_gaps(want, q.gap, GAP), _with_gaps(bound, q.gap, 0.0)
-    inputs = {
-        "a": _store_operands(a, q.trans[0], q),
-        "b": _store_operands(b, q.trans[1], q),
-    }
-    inputs |= {"bias": bias} if q.bias else {}
+    stored = (_store_operands(x, way, q) for x, way in zip((a, b), q.trans))
+    inputs = dict(zip("ab", stored)) | ({"bias": bias} if q.bias else {})
     initial = {"c": _with_gaps(old, q.gap, GAP)} if q.beta or q.gap else {}
     return Case(
         *["matmul", q.title, inputs, {"c": Answer(flat, bounds)}],

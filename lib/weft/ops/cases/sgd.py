@@ -25,7 +25,5 @@ def cases(generator) -> Iterator[Case]:
         lr64 = torch.tensor(lr).double()  # the float32 that C receives
         want = param.double() - lr64 * grad.double()
         bound = 1.01 * U * (want.abs() + (lr64 * grad.double()).abs())
-        answers = {"param": Answer(want, bound)}
-        yield OP.case(
-            f"count={count}", {"grad": grad}, answers, {"param": param}, lr=lr
-        )
+        answers, initial = {"param": Answer(want, bound)}, {"param": param}
+        yield OP.case(f"count={count}", {"grad": grad}, answers, initial, lr=lr)
