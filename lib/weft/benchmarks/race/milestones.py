@@ -34,6 +34,7 @@ from ...base.paths import ROOT
 from ...mnist import data
 from ...mnist.data import epoch_order
 from ...mnist.rungs import VENDOR, impl_of, parse_twin, rungs_of, trainer
+from ...mnist.rungs import rungs as list_rungs
 from ...mnist.trainer import EVALUATION_BATCH, checked_device
 from ...mnist.twin import TwinTrainer
 from ...mnist.weights import initial_weights
@@ -229,10 +230,7 @@ def _list_makers(
     train: data.Split, test: data.Split,
     rungs: Sequence[str] | None, twins: Sequence[str] | None,
 ) -> Iterator[tuple[str, Callable[[], Side]]]:  # fmt: skip
-    if rungs is None:
-        names = rungs_of(precision, where, schedule.batch)
-        rungs = [name for name in names if name != VENDOR][-1:]
-    for name in rungs:
+    for name in _select_rungs(rungs, precision, where, schedule.batch):
         make = functools.partial(Ours, name, schedule, where, train, test)
         yield f"weft {name}", make
     if twins is None:
@@ -246,6 +244,17 @@ def _list_makers(
     for name in twins:
         make = functools.partial(Theirs, name, precision, schedule, where, train, test)
         yield f"PyTorch {name}", make
+
+
+def _select_rungs(
+    names: Sequence[str] | None, precision: str, where: torch.device, batch: int
+) -> list[str]:
+    """Return those of our rungs that train in the precision; None: the fastest one."""
+    if names is None:
+        usual = rungs_of(precision, where, batch)
+        return [name for name in usual if name != VENDOR][-1:]
+    precisions = {rung.name: rung.precision for rung in list_rungs(where.type)}
+    return [name for name in names if precisions.get(name, precision) == precision]
 
 
 def _train(side: Side, schedule: Schedule, train: data.Split, seed: int) -> float:
@@ -340,11 +349,8 @@ def time_cold_starts(
     imported PyTorch.
     """
     where = checked_device(device)
-    if rungs is None:
-        names = rungs_of(precision, where, EPOCH.batch)
-        rungs = [name for name in names if name != VENDOR][-1:]
     rows = []
-    for rung in rungs:
+    for rung in _select_rungs(rungs, precision, where, EPOCH.batch):
         say(f"cold: weft {rung}")
         program = [sys.executable, "-c", _COLD, rung, device, str(count)]
         outputs = []
