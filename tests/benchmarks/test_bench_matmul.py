@@ -331,6 +331,32 @@ def test_the_summary_set_has_every_size_of_the_summary():
     assert {race.layouts for race in tall} == {("nn",)}
 
 
+def test_a_sustained_load_is_timed_after_an_equal_load(monkeypatch):
+    """Each load is long enough, whatever the time of a burst was."""
+    loads = []
+    repeat = Contender.repeat
+    monkeypatch.setattr(
+        Contender, "repeat", lambda one, n: (loads.append(n), repeat(one, n))
+    )
+    one = Contender(call=lambda: time.sleep(1e-3))
+    keys = timers.time_sustained(one, 1000.0, CPU, 0.05)
+    assert loads == [5] * 20
+    assert 1e3 <= keys["sustained_us"] < 1e5 and keys["sustained_s"] == 0.05
+
+
+def test_a_rows_sustained_speed_is_of_its_size():
+    row = bench_matmul.rows("cpu", ["64"], ["simd"], sustain=0.01)[0]
+    speed = 2 * 64**3 / row["sustained_us"] / 1e6
+    assert row["sustained_tflops"] == pytest.approx(speed)
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan", "inf"])
+def test_seconds_of_a_load_must_be_a_number(seconds, capsys):
+    words = ["bench", "matmul", "--sizes", "16", f"--sustain={seconds}"]
+    assert command.main(words) == 1
+    assert f"--sustain {float(seconds)}: expected seconds" in capsys.readouterr().err
+
+
 def test_a_run_in_parts_keeps_rows_until_they_are_measured_again(tmp_path):
     path, first = tmp_path / "rows.json", rows()
     old = {"op": "matmul", "device": "This GPU", "impl": "weft", "precision": "fp32"}

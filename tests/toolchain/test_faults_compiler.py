@@ -7,11 +7,14 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
 from faults import copy_lab, python, start
 from tiers import only
+
+from weft.toolchain import tools
 
 LIBRARY = """
 from weft.toolchain import native
@@ -156,9 +159,33 @@ def test_ctrl_c_ends_a_compiler_that_hangs_and_all_it_started(lab, tmp_path):
             time.sleep(0.05)
         child.send_signal(signal.SIGINT)
         begun = time.monotonic()
-        _, output = child.communicate(timeout=60)
+        try:
+            _, output = child.communicate(timeout=60)
+        finally:
+            child.kill()  # `with` waits for it
     assert child.returncode == 130 and time.monotonic() - begun < 30
     assert "weft build: stopped." in output and "Traceback" not in output
     assert not left_over(f"{cxx}.sleep")
     assert not list(mark.rglob("libweft_part_*"))
     assert not [p for p in os.listdir(lab / "lib") if p.startswith("libweft_part_")]
+
+
+def test_a_compiler_that_starts_while_the_build_stops_is_ended(monkeypatch):
+    """On many cores, Ctrl-C often comes while another thread starts a compiler."""
+    start_at_once = tools._start_compiler
+    starting, stopped = threading.Event(), threading.Event()
+
+    def start_late(*words):
+        starting.set()
+        stopped.wait(10)
+        return start_at_once(*words)
+
+    monkeypatch.setattr(tools, "_start_compiler", start_late)
+    monkeypatch.setenv("WEFT_COMPILE_SECONDS", "20")
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), tools.make_pool() as pool:
+        pool.submit(tools.run, ["sleep", "1000"])
+        starting.wait(10)
+        threading.Timer(0.2, stopped.set).start()
+        raise KeyboardInterrupt
+    assert time.monotonic() - begun < 10

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..base import device as devices
 from ..base.errors import ArgumentError
-from .clocks import HostTimer, clock_for
+from .clocks import HostTimer, Watch, clock_for
 from .race import SPREAD, Contender, Timed, race
 from .results import Timing, summarize
 
@@ -71,6 +71,33 @@ def time_graph(
     timing = time_call(graph.replay, device, samples)
     timer = f"{timing.timer}, graph of {launches}"
     return replace(timing.scaled(1 / launches), timer=timer)
+
+
+SPANS = 10  # timed parts of a sustained load
+
+
+def time_sustained(
+    one: Contender, us: float, device: AnyDevice, seconds: float
+) -> dict[str, Any]:
+    """Time a contender under a load without pauses, as in long computations.
+
+    A load of `seconds` comes first, because clock and temperature change during it.
+    An equal load is then timed. us: the approximate microseconds of a call. Returns a
+    row's keys: sustained_s, sustained_us (per call, the median of SPANS parts), and the
+    GPU's sustained_clock (MHz, median), sustained_power (W, highest) and
+    sustained_throttled; null if unknown.
+    """
+    clock, watch = clock_for(device), Watch(device)
+    calls = max(1, math.ceil(1e6 * seconds / SPANS / us))
+    for _ in range(SPANS):
+        clock.taken(lambda: one.repeat(calls))
+    times = [clock.taken(lambda: one.repeat(calls), watch) for _ in range(SPANS)]
+    state = watch.row()
+    names = {"clock": "clock_median", "power": "power", "throttled": "throttled"}
+    return {
+        **{"sustained_s": seconds, "sustained_us": float(np.median(times)) / calls},
+        **{f"sustained_{name}": state[key] for name, key in names.items()},
+    }
 
 
 SAMPLE = 0.015  # approximate seconds of a sample

@@ -32,7 +32,35 @@ from ..base.store import defer_interrupts
 
 LIMIT = 600.0  # seconds for a compiler; the lab's slowest source takes 15
 _DISK_FULL = "No space left on device", "Disk quota exceeded", "File too large"
-_thread = threading.local()  # .crew: the running compilers of this thread's pool
+_thread = threading.local()  # .crew: the Crew of this thread's pool
+
+
+class Crew:
+    """The running compilers of a pool.
+
+    The lock makes a start and its record one step: end() misses no compiler.
+    """
+
+    def __init__(self) -> None:
+        self.running: set[subprocess.Popen[str]] = set()
+        self.lock = threading.Lock()
+        self.ended = False
+
+    def start(self, *words: Any) -> subprocess.Popen[str]:
+        """Start a compiler; see _start_compiler(). Raises BuildError after end()."""
+        with self.lock:
+            if self.ended:
+                raise BuildError("the build was stopped")
+            child = _start_compiler(*words)
+            self.running.add(child)
+        return child
+
+    def end(self) -> None:
+        """Kill the running compilers, and start no other."""
+        with self.lock:
+            self.ended = True
+            for child in list(self.running):
+                _kill(child)
 
 
 def run(
@@ -45,11 +73,10 @@ def run(
     ended by a signal, or fails because the disk is full. Ctrl-C ends the compiler.
     """
     name, seconds = os.path.basename(command[0]), limit()
-    crew, child = getattr(_thread, "crew", set()), None
+    crew, child = getattr(_thread, "crew", None) or Crew(), None
     try:
         with defer_interrupts():  # Ctrl-C must not leave an unrecorded compiler running
-            child = _start_compiler(command, stdin is not None, folder)
-            crew.add(child)
+            child = crew.start(command, stdin is not None, folder)
         output, errors = child.communicate(stdin, timeout=seconds)
     except subprocess.TimeoutExpired:
         text = f"{name} did not finish within {seconds:g} s and was stopped"
@@ -57,7 +84,7 @@ def run(
         raise BuildError(f"{text} ({cure}): {command[0]}") from None
     finally:
         if child:
-            crew.discard(child)
+            crew.running.discard(child)
             _end(child)
     errors = errors.encode(errors="surrogateescape").decode(errors="replace")
     process = subprocess.CompletedProcess(command, child.returncode, output, errors)
@@ -86,18 +113,17 @@ def _start_compiler(
 @contextlib.contextmanager
 def make_pool() -> Iterator[concurrent.futures.Executor]:
     """Yield a pool of one thread per core; an error ends its running compilers."""
-    running: set[subprocess.Popen] = set()
+    crew = Crew()
 
     def join_pool() -> None:
-        _thread.crew = running
+        _thread.crew = crew
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "", join_pool) as pool:
         try:
             yield pool
         except BaseException:  # includes Ctrl-C; the compilers may need a minute
             pool.shutdown(wait=False, cancel_futures=True)
-            for child in list(running):
-                _kill(child)
+            crew.end()
             raise
 
 

@@ -8,9 +8,10 @@ card's power limit and noise. Small products do not reach this limit and need no
 
 --sizes 1024,5120x256x5120,64of256 (m x k x n; 64 cubes of side 256), or --set
 summary|ladder|odd|awkward|layouts|cold|peaks|all; --rungs NAME,NAME; --precisions
-fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. A file at --json keeps this
-device's rows until they are measured again, so a run can be made in parts. On a CPU the
-rungs in plain C race NumPy and torch, all with the number of threads in
+fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. --sustain SECONDS also times each
+contender under a load without pauses. A file at --json keeps this device's rows until
+they are measured again, so a run can be made in parts. On a CPU the rungs in plain C
+race NumPy and torch, all with the number of threads in
 OMP_NUM_THREADS.
 """
 
@@ -45,7 +46,8 @@ from .race import (
 TITLE = "matmul, which also accepts --precisions (with 3xtf32) and --rounds"
 SHOWN = ["impl", "rung", "precision", "layout", "batch", "m", "k", "n", "us", "us_low"]
 SHOWN += ["us_high", "tflops", "gbs", "vs_cublas", "vs_torch", "error_rms", "error_max"]
-SHOWN += ["cache", "spread", "clock_median", "throttled"]
+SHOWN += ["cache", "spread", "clock_median", "throttled", "sustained_tflops"]
+SHOWN += ["sustained_clock", "sustained_throttled"]
 KEY = ("op", "impl", "rung", "precision", "layout", "m", "k", "n", "target", "timer")
 KEY += ("cache", "race", "batch", "threads")
 
@@ -57,6 +59,8 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
     add("--timer", default="", help=f"one of {', '.join(clocks.TIMERS)}")
     add("--cold", action="store_true", help="use inputs that are in no cache")
     add("--numba", action="store_true", help="also time Numba's kernels")
+    load = "also time each contender under a load of this many seconds without pauses"
+    add("--sustain", metavar="SECONDS", type=float, default=0.0, help=load)
 
 
 def rows_of(args: argparse.Namespace) -> list[Row]:
@@ -64,7 +68,11 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
     where = _parse_device(args.device)
     if args.rounds < 1:
         raise ArgumentError(f"--rounds {args.rounds}: must be at least 1")
-    options = RaceOptions(where, args.timer, args.cold, args.numba, args.rounds)
+    if not 0 <= args.sustain < math.inf:
+        raise ArgumentError(f"--sustain {args.sustain}: expected seconds, at least 0")
+    options = RaceOptions(
+        *(where, args.timer, args.cold, args.numba, args.rounds), sustain=args.sustain
+    )
     plan = plan_races(
         *(where, args.set),
         *map(split_words, (args.sizes, args.rungs, args.precisions)),

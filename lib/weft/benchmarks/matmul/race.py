@@ -19,6 +19,7 @@ from ...ops import check
 from ...timing import device_name, time_call
 from ...timing.race import LEAST, Contender, Timed, race
 from ...timing.results import Row, stamp_row
+from ...timing.timers import time_sustained
 from ...toolchain import native
 from .. import say
 from .calls import (
@@ -186,6 +187,7 @@ class RaceOptions:
     numba: bool = False
     rounds: int = 25
     seconds: float = 0.0  # 0: the usual time
+    sustain: float = 0.0  # seconds of a load without pauses, timed in addition; 0: none
     run: str = field(default_factory=_current_time)  # start of the run, in each row
 
 
@@ -218,7 +220,12 @@ def race_rows(
         for one in others:
             ready.append((one, operands.errors(one.run, one.row["precision"])))
         timed = _time_contenders(race, options, speeds, [one for one, _ in ready])
-    results = [_make_row(c, race.size, where, timed[c.name], err) for c, err in ready]
+        results = [
+            _make_row(c, race.size, where, timed[c.name], err) for c, err in ready
+        ]
+        if options.sustain:
+            for (one, _), row in zip(ready, results):
+                row |= _sustain(one, row, race.size, options)
     for row in (*results, *wrong):
         row |= {"race": race.precision, "run": options.run}
     beside_fastest(results)
@@ -353,6 +360,13 @@ def _make_row(
         "threads": torch.get_num_threads() if where.type == "cpu" else None,
         **{**one.facts, **stamp_row()},
     }
+
+
+def _sustain(one: Contender, row: Row, size: Size, options: RaceOptions) -> Row:
+    """Return the keys of a contender's time under a load without pauses."""
+    say(f"{one.name}: a load of {options.sustain:g} s, twice")
+    keys = time_sustained(one, row["us"], options.device, options.sustain)
+    return keys | {"sustained_tflops": size.flop / keys["sustained_us"] / 1e6}
 
 
 def _make_wrong_row(

@@ -32,6 +32,7 @@ from ...base.errors import DeviceLost
 from ...mnist import data
 from ...mnist.data import epoch_order
 from ...mnist.rungs import VENDOR, impl_of, parse_twin, rungs_of, trainer
+from ...mnist.rungs import rungs as list_rungs
 from ...mnist.trainer import EVALUATION_BATCH, checked_device
 from ...mnist.twin import TwinTrainer
 from ...mnist.weights import initial_weights
@@ -221,7 +222,7 @@ def _list_makers(
     rungs: Sequence[str] | None, twins: Sequence[str] | None,
 ) -> Iterator[tuple[str, Callable[[], Side]]]:  # fmt: skip
     shared = schedule, where, train, test
-    for name in _fastest_rung(precision, where, schedule) if rungs is None else rungs:
+    for name in _select_rungs(rungs, precision, where, schedule.batch):
         yield f"weft {name}", functools.partial(Ours, name, *shared)
     if twins is None:
         kinds = {name: parse_twin(name.partition(" ")[0]) for name in twins_of(where)}
@@ -232,10 +233,15 @@ def _list_makers(
         yield f"PyTorch {name}", functools.partial(Theirs, name, precision, *shared)
 
 
-def _fastest_rung(precision: str, where: torch.device, schedule: Schedule) -> list[str]:
-    """Return a list of our fastest rung, or an empty list if there is none."""
-    names = rungs_of(precision, where, schedule.batch)
-    return [name for name in names if name != VENDOR][-1:]
+def _select_rungs(
+    names: Sequence[str] | None, precision: str, where: torch.device, batch: int
+) -> list[str]:
+    """Return those of our rungs that train in the precision; None: the fastest one."""
+    if names is None:
+        usual = rungs_of(precision, where, batch)
+        return [name for name in usual if name != VENDOR][-1:]
+    precisions = {rung.name: rung.precision for rung in list_rungs(where.type)}
+    return [name for name in names if precisions.get(name, precision) == precision]
 
 
 def _train(side: Side, schedule: Schedule, train: data.Split, seed: int) -> float:
@@ -331,7 +337,7 @@ def time_cold_starts(
     """
     where = checked_device(device)
     rows = []
-    for rung in _fastest_rung(precision, where, EPOCH) if rungs is None else rungs:
+    for rung in _select_rungs(rungs, precision, where, EPOCH.batch):
         say(f"cold: weft {rung}")
         program = [sys.executable, "-c", _COLD, rung, device, str(count)]
         outputs = []
