@@ -67,8 +67,8 @@ def draw(
     names = [f"{r.warps} ({share:.3g} % occupancy)" for r, share in zip(runs, shares)]
     title = f"{name}: how warps hide the time that loads take"
     sliders = [Slider("resident warps", tuple(names))]
-    more = (min(3, len(runs) - 1),), account(name, runs, model)
-    return Drawing(title, WIDTH, y + 36, base, sliders, frames, *more)
+    start, words = (min(3, len(runs) - 1),), account(name, runs, model)
+    return Drawing(title, WIDTH, y + 36, base, sliders, frames, start, words)
 
 
 def account(name: str, runs: Sequence[Run], model: Model) -> str:
@@ -147,21 +147,20 @@ def _draw_rows(run: Run, window: int, scale: float) -> str:
     # Flat rows are strokes, which need less SVG text.
     thin, high = pitch < 9, pitch - gap
     for state, _, colour, fill in (*reversed(STATES), (OTHERS, "", "none", 1)):
-        wait = state == OTHERS
-        path = ""
+        waits, path = state == OTHERS, ""
         for place, spans in enumerate(run.spans):
             y = TOP + place * pitch + gap / 2
             for x, wide in _merge_spans(spans, state, scale):
-                if thin and not wait:
+                if thin and not waits:
                     path += f"M{num(x)} {num(y + high / 2)}h{num(wide)}"
                 else:
                     path += f"M{num(x)} {num(y)}h{num(wide)}v{num(high)}h{num(-wide)}z"
-        edge = PALE if wait else f'stroke="{colour}"' * (state not in (ISSUING, READY))
+        edge = f'stroke="{colour}"' * (state not in (ISSUING, READY))
+        edge = PALE if waits else edge
         look = f'fill="{colour}" fill-opacity="{fill}" {edge} stroke-width=".7"'
-        if thin and not wait:
-            look = (
-                f'stroke="{colour}" stroke-opacity="{fill}" stroke-width="{num(high)}"'
-            )
+        if thin and not waits:
+            look = f'stroke="{colour}" stroke-opacity="{fill}"'
+            look += f' stroke-width="{num(high)}"'
         out.append(f'<path data-state="{state}" d="{path}" {look}/>' * bool(path))
     return "".join(out) + _draw_strip(run, window, scale, TOP + run.warps * pitch + 12)
 

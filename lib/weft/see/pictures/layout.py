@@ -346,18 +346,15 @@ def _group_arrays(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
     found, above, below, shared = scene.found, [], [], []
     written = set(np.unique(found.array[found.writes]).tolist())
     arrays = scene.trace.arrays
-    flat = all(
-        len(arrays[n].shape) <= 1 or arrays[n].space == "shared" for n in scene.arrays
-    )
+    spaces = [arrays[n] for n in scene.arrays if arrays[n].space != "shared"]
+    flat = all(len(array.shape) <= 1 for array in spaces)
     for number in scene.arrays:
         array = arrays[number]
         texts = [text for _, text in list_expressions(scene, found, number)]
-        words = max(
-            svg.width_of(text, WORDS, mono=True) for text in [*texts, "writes "]
-        )
+        longest = max([*texts, "writes "], key=len)
+        words = 14 + svg.width_of(longest, WORDS, mono=True)
         gutter, ghosts = _measure_gutter(scene, number), outside(scene, array)
-        lines = max(1, len(texts))
-        wish = Wish(number, array, lines, gutter, "", *ghosts, 14 + words)
+        wish = Wish(number, array, max(1, len(texts)), gutter, "", *ghosts, words)
         if array.space == "shared":
             shared.append(wish)
         else:

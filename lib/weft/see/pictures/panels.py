@@ -154,9 +154,10 @@ class Panel(Wish):
         if self.flat and not has_indices(grid):
             return _draw_ends(grid)
         out = []
-        for element in range(grid.count * self.flat):
-            x, y = grid.middle(element)
-            out.append(remark(x, y + 4, str(element), anchor="middle"))
+        if self.flat:
+            for element in range(grid.count):
+                x, y = grid.middle(element)
+                out.append(remark(x, y + 4, str(element), anchor="middle"))
         if not self.numbered:
             return "".join(out)
         spacing = step(grid.side, grid.cols)
