@@ -120,7 +120,7 @@ def _draw_legend(y: float) -> str:
         for state, text, colour, fill in STATES
     ]
     marks.append((svg.square(strength=0.45), "at a barrier"))
-    return svg.legend(EDGE, y, marks)[0]
+    return svg.legend(EDGE, y, marks, gap=18)[0]
 
 
 def _draw_axis(window: int, scale: float) -> str:

@@ -56,7 +56,7 @@ def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
     ]
     if any(one.date for one in named.values()):
         marks.append((svg.square(strength=0.7), "measured elsewhere"))
-    body += svg.legend(EDGE, y + 14, marks)[0]
+    body += svg.legend(EDGE, y + 14, marks, gap=19, apart=21)[0]
     title = "; ".join(f"{name}: {account(one)}" for name, one in named.items())
     return svg.document(WIDTH, y + 30, body, title.removeprefix(": "))
 

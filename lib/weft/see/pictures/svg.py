@@ -216,12 +216,17 @@ def _evaluate_blossom(points: np.ndarray, *at: float) -> np.ndarray:
 Mark = Callable[[float, float], str]  # draws the mark of a legend at x and y
 
 
-def legend(x: float, y: float, marks: Iterable[tuple[Mark, str]]) -> tuple[str, float]:
-    """Draw marks with their texts; also return the x after them."""
+def legend(
+    x: float, y: float, marks: Iterable[tuple[Mark, str]], gap=20, apart=18
+) -> tuple[str, float]:
+    """Draw marks with their texts; also return the x after them.
+
+    gap: pixels from a mark to its text. apart: pixels from a text to the next mark.
+    """
     out = ""
     for draw, text in marks:
-        out += draw(x, y - 10) + remark(x + 20, y, text)
-        x += 38 + width_of(text, SMALL)
+        out += draw(x, y - 10) + remark(x + gap, y, text)
+        x += gap + width_of(text, SMALL) + apart
     return out, x
 
 
