@@ -40,9 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from ..benchmarks.ops import PROBLEMS
 
     what = f"a benchmark ({', '.join(BENCHMARKS)}) or an op ({', '.join(PROBLEMS)})"
-    parser.add_argument(
-        "what", metavar="WHAT", choices=[*BENCHMARKS, *PROBLEMS], help=what
-    )
+    names = [*BENCHMARKS, *PROBLEMS]
+    parser.add_argument("what", metavar="WHAT", choices=names, help=what)
     device = "device to measure: cpu, cuda or cuda:N (default: %(default)s)"
     parser.add_argument("--device", default="cpu", help=device)
     sizes = "sizes to measure: 256,512; for matmul also 5120x256x5120 (m x k x n) or "
@@ -50,9 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", metavar="N,N", default="", help=sizes)
     rungs = "rungs to measure, kernels of counters, or ops of graphs and tensor"
     parser.add_argument("--rungs", metavar="NAME,NAME", default="", help=rungs)
-    parser.add_argument(
-        "--json", metavar="PATH", help="file to which to write the rows"
-    )
+    parser.add_argument("--json", metavar="PATH", help="write the rows to this file")
     for module in (importlib.import_module(BENCHMARKS[name]) for name in OPTIONS):
         module.add_arguments(parser.add_argument_group(module.TITLE))
 
@@ -69,6 +66,7 @@ def main(args: argparse.Namespace) -> int:
         all_keys = list(dict.fromkeys(key for row in rows for key in row))
         columns = getattr(module, "SHOWN", all_keys)
     else:
+        module = ops
         sizes = [int(size) for size in args.sizes.split(",") if size]
         rungs = [name for name in args.rungs.split(",") if name]
         rows = ops.rows(args.what, args.device, sizes, rungs)
@@ -76,19 +74,16 @@ def main(args: argparse.Namespace) -> int:
         columns = ["impl", "rung", *size_keys, "us", "us_low", "us_high"]
         columns += ["gbs", "tflops", "error", "vs_torch"]
     print(table(rows, columns))
-    if args.what in BENCHMARKS:
-        if hasattr(module, "note"):
-            print(f"{module.note(rows)}\n{STATISTIC}")
-    else:
+    if args.what not in BENCHMARKS:
         print(f"{rows[0]['device']}; fp32; timer {rows[0]['timer']}, {STATISTIC}")
+    elif hasattr(module, "note"):
+        print(f"{module.note(rows)}\n{STATISTIC}")
     if args.json:
-        if args.what in BENCHMARKS and hasattr(module, "merged"):
+        if hasattr(module, "merged"):
             rows = module.merged(args.json, rows)
         on_gpu = any(row["target"] == "cuda" and row["device"] for row in rows)
         write_json(args.json, rows, "cuda" if on_gpu else args.device)
-    if args.what in BENCHMARKS and hasattr(module, "status"):
-        return module.status(rows)
-    return 0
+    return module.status(rows) if hasattr(module, "status") else 0
 
 
 def _check_device(text: str) -> None:

@@ -22,15 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("op", nargs="?", choices=OPS, help="op to check (default: all)")
     add("--rung", help="rung to check (default: all that run on this machine)")
     add("--device", choices=("cpu", "cuda"), help="default: all of this machine")
-    add(
-        *("--wide", "-w"), **{"type": int, "default": 0, "metavar": "COUNT"},
-        help="number of extra random cases; also adds the op's large cases",
-    )  # fmt: skip
-    add(
-        *("--sanitizer",), **{"nargs": "?", "const": ",".join(sanitizer.TOOLS)},
-        metavar="TOOL,TOOL", help="run matmul on a GPU under compute-sanitizer, with "
-        f"these tools (default: {','.join(sanitizer.TOOLS)})",
-    )  # fmt: skip
+    wide = "number of extra random cases; also adds the op's large cases"
+    add("--wide", "-w", type=int, default=0, metavar="COUNT", help=wide)
+    every = ",".join(sanitizer.TOOLS)
+    tools = "run matmul on a GPU under compute-sanitizer, with these tools (default: "
+    look = dict(metavar="TOOL,TOOL", help=f"{tools}{every})")
+    add("--sanitizer", nargs="?", const=every, **look)
     add("--json", metavar="PATH", help="write the verdicts to this file")
 
 
@@ -44,13 +41,12 @@ def main(args: argparse.Namespace) -> int:
     for op in [args.op] if args.op else OPS:
         if args.rung and not any(_select_rungs(op, args.rung, t) for t in targets):
             native.library(op, targets[0]).rung(args.rung)  # its error lists the rungs
-        for result in (
-            r for t in targets for r in _check_each(op, args.rung, t, args.wide)
-        ):
-            failures += isinstance(result, Mismatch)
-            print(_write_line(result), flush=True)
-            if isinstance(result, RungVerdict):
-                rows.append(_make_row(result))
+        for target in targets:
+            for result in _check_each(op, args.rung, target, args.wide):
+                failures += isinstance(result, Mismatch)
+                print(_write_line(result), flush=True)
+                if isinstance(result, RungVerdict):
+                    rows.append(_make_row(result))
     if args.json:
         write_json(args.json, rows)
     return 1 if failures else 0
@@ -59,10 +55,8 @@ def main(args: argparse.Namespace) -> int:
 def _run_sanitizer(args: argparse.Namespace) -> int:
     """Run the check under each tool of compute-sanitizer; return 1 for any finding."""
     if args.op != "matmul" or args.device == "cpu" or args.wide:
-        raise ArgumentError(
-            "--sanitizer takes every rung of matmul on a GPU, or --rung NAME: "
-            "weft check matmul --sanitizer"
-        )
+        what = "every rung of matmul on a GPU, or --rung NAME"
+        raise ArgumentError(f"--sanitizer takes {what}: weft check matmul --sanitizer")
     tools = [word.strip() for word in args.sanitizer.split(",")]
     rows = sanitizer.rows(tools, args.rung)
     lines = [row | {"rungs": len(row["rungs"])} for row in rows]

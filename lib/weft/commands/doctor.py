@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -43,20 +44,12 @@ def examine(rungs: bool = True) -> list[Examination]:
 
     rungs: whether to build every op and list its rungs, which may take a minute.
     """
-    examinations: list[Callable[[], list[Examination]]] = [
-        *[
-            _examine_python,
-            _examine_processor,
-            _examine_compiler,
-            _examine_watch_build,
-            _examine_packages,
-            _examine_gpu,
-            _examine_toolkit,
-        ],
-        *[_examine_cells, _examine_numba, _examine_places, _examine_rungs],
-    ]
+    parts: list[Callable[[], list[Examination]]]
+    parts = [_examine_machine, _examine_compiler, _examine_watch_build]
+    parts += [_examine_packages, _examine_gpu, _examine_toolkit, _examine_cells]
+    parts += [_examine_numba, _examine_places, _examine_rungs]
     findings = []
-    for examine_part in examinations[: None if rungs else -1]:
+    for examine_part in parts[: None if rungs else -1]:
         try:
             findings += examine_part()
         except Exception as error:  # the other parts must still be examined
@@ -81,7 +74,6 @@ def main(args: argparse.Namespace) -> int:
             print(f"    {'':<{width}}  cure: {f.cure}")
     if args.json:
         text = {"machine": machine(), "findings": [asdict(f) for f in findings]}
-
         Path(args.json).write_text(json.dumps(text, indent=1) + "\n")
     return int(any(f.cure and f.needed for f in findings))
 
@@ -98,16 +90,11 @@ def vector_width() -> str:
 # ---- examinations ------------------------------------------------------------------
 
 
-def _examine_python() -> list[Examination]:
-    return [
-        Examination("Python", f"{platform.python_version()} ({platform.platform()})")
-    ]
-
-
-def _examine_processor() -> list[Examination]:
+def _examine_machine() -> list[Examination]:
+    version = f"{platform.python_version()} ({platform.platform()})"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     value = f"{cpu_name()}, {count_cores()} cores, {vector_width()}, {memory:.0f} GiB"
-    return [Examination("CPU", value)]
+    return [Examination("Python", version), Examination("CPU", value)]
 
 
 def _examine_compiler() -> list[Examination]:
@@ -146,13 +133,12 @@ def _examine_watch_build() -> list[Examination]:
     return [Examination(name, "misses a kernel that writes past its array", cure)]
 
 
-_NEEDED = {"torch", "numpy", "cffi", "platformdirs", "filelock", "matplotlib", "tqdm"}
+_NEEDED = ("torch", "numpy", "cffi", "matplotlib", "tqdm", "platformdirs", "filelock")
 
 
 def _examine_packages() -> list[Examination]:
     findings = []
-    for name in ("torch", "numpy", "numba", "cffi", "matplotlib", "tqdm",
-                 "platformdirs", "filelock", "jupyterlab", "anywidget"):  # fmt: skip
+    for name in (*_NEEDED, "numba", "jupyterlab", "anywidget"):
         try:
             findings.append(Examination(name, importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:
@@ -172,9 +158,8 @@ def _examine_gpu() -> list[Examination]:
         return [Examination("GPU", "present, but torch does not find it", cure)]
     if Path("/dev/nvidia0").exists():
         return [Examination("GPU", "without a driver", "install NVIDIA's driver")]
-    return [
-        Examination("GPU", "none: kernels run on the CPU, lessons show GPU results")
-    ]
+    value = "none: kernels run on the CPU, lessons show GPU results"
+    return [Examination("GPU", value)]
 
 
 def _examine_one_gpu(index: int) -> Examination:
@@ -186,16 +171,15 @@ def _examine_one_gpu(index: int) -> Examination:
         f"{gpu.total_memory / 2**30:.0f} GiB, {gpu.multi_processor_count} SMs, "
         f"driver {driver_version()}"
     )
-    if (gpu.major, gpu.minor) < (7, 5):
-        return Examination(f"GPU {index}", value, "the kernels need 7.5 or later")
-    return Examination(f"GPU {index}", value)
+    is_old = (gpu.major, gpu.minor) < (7, 5)
+    cure = "the kernels need 7.5 or later" * is_old
+    return Examination(f"GPU {index}", value, cure)
 
 
 def _examine_toolkit() -> list[Examination]:
     import torch
 
-    nvcc_path = build.nvcc()
-    if nvcc_path:
+    if nvcc_path := build.nvcc():
         return [Examination("CUDA Toolkit", f"{toolkit_version()} ({nvcc_path})")]
     if not torch.cuda.is_available():
         return [Examination("CUDA Toolkit", "none: without a GPU, none is needed")]
@@ -209,10 +193,8 @@ def _examine_cells() -> list[Examination]:
     from ..cells.gpu import nvrtc
 
     lack = nvrtc.explain_missing()
-    value = (
-        "none: cells run on the CPU" if lack else "{}.{}".format(*nvrtc.nvrtc_version())
-    )
-    findings = [Examination("NVRTC", value, lack)]
+    version = "" if lack else "{}.{}".format(*nvrtc.nvrtc_version())
+    findings = [Examination("NVRTC", version or "none: cells run on the CPU", lack)]
     try:
         findings.append(Examination("disassembler", tools.find_disassembler()))
     except BuildError as error:
@@ -233,33 +215,29 @@ def _examine_ptxas() -> Examination:
 
 def _examine_ncu() -> Examination:
     """Examine ncu, which reads the GPU's counters for profile(kernel)."""
+    import torch
+
     # Imported here, since doctor must run even if this import fails.
     from ..see.machine_code import ncu
 
     try:
         return Examination("ncu", ncu.require())
     except ncu.NoCounters as error:
-        import torch
-
         value = "none: profile() shows only the CPU's counters"
-        return Examination(
-            "ncu", value, str(error) if torch.cuda.is_available() else ""
-        )
+        return Examination("ncu", value, str(error) * torch.cuda.is_available())
 
 
 def _examine_numba() -> list[Examination]:
     """Examine the target on which numba_jit(kernel) runs."""
-    from importlib.util import find_spec
-
-    if not find_spec("numba"):
-        cure = "pip install numba"
-        return [Examination("numba_jit", "none: Numba is missing", cure)]
+    name = "numba_jit"
+    if not importlib.util.find_spec("numba"):
+        return [Examination(name, "none: Numba is missing", "pip install numba")]
     # Imported here, since doctor must run even if this import fails.
     from ..pykernel.numba import on_gpu
 
     if not on_gpu():
         value = "Numba's simulator, in a separate process (no GPU, or on request)"
-        return [Examination("numba_jit", value)]
+        return [Examination(name, value)]
     # Imported here, since doctor must run even if this import fails.
     from ..pykernel.numba import gpu
 
@@ -268,11 +246,10 @@ def _examine_numba() -> list[Examination]:
         value = f"the GPU, by numba-cuda {version}"
     except importlib.metadata.PackageNotFoundError:
         value = "the GPU, by Numba's built-in target, which is no longer developed"
-    problem = gpu.explain_unusable()
-    if problem:
+    if problem := gpu.explain_unusable():
         problem, _, cure = problem.rpartition(": ")
-        return [Examination("numba_jit", problem, cure)]
-    return [Examination("numba_jit", value)]
+        return [Examination(name, problem, cure)]
+    return [Examination(name, value)]
 
 
 def _examine_places() -> list[Examination]:
@@ -287,15 +264,12 @@ def _examine_rungs() -> list[Examination]:
     findings = []
     for target in ["cpu"] + ["cuda"] * (torch.cuda.is_available()):
         for op in build.list_ops():
+            value, cure = "", ""
             try:
-                lib = native.library(op, target)
+                value = _describe_rungs(native.library(op, target).rungs, target)
             except BuildError as error:
-                first = str(error).splitlines()[0]
-                findings.append(Examination(f"{op} on {target}", first, "see above"))
-                continue
-            findings.append(
-                Examination(f"{op} on {target}", _describe_rungs(lib.rungs, target))
-            )
+                value, cure = str(error).splitlines()[0], "see above"
+            findings.append(Examination(f"{op} on {target}", value, cure))
     return findings
 
 

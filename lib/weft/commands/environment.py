@@ -71,11 +71,8 @@ def is_hosted() -> bool:
 
 def prepare(python: str, ours: bool) -> None:
     """Install missing packages, unless nothing has changed since the last run."""
-    for tool in ("g++",):
-        if not shutil.which(os.environ.get("CXX", tool)):
-            raise Missing(
-                "there is no C++ compiler; on Debian or Ubuntu: apt install g++"
-            )
+    if not shutil.which(os.environ.get("CXX", "g++")):
+        raise Missing("there is no C++ compiler; on Debian or Ubuntu: apt install g++")
     if ours and not (VENV / "bin" / "python").exists():
         make_venv()
     requirements = list_requirements()

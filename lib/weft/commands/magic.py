@@ -16,7 +16,7 @@ import contextlib
 import inspect
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,10 @@ from ..see.machine_code.compilation import checked_arch
 from ..toolchain import native
 
 _MARK = "// Saved from a notebook's cell by %%cuda --save: "
+_OPTIONS = (
+    "options: --gpu --cpu --fast --time --check --ptx --sass --arch sm_90 --save "
+)
+_OPTIONS += 'kernels/x.cu --flags "-DN=1" --timeout S --inplace --isolated'
 
 
 class UsageError(ArgumentError):
@@ -45,17 +49,10 @@ class _Parser(argparse.ArgumentParser):
     """A parser that raises UsageError instead of ending the process."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise UsageError(f"%%cuda: {message}; {_describe_options()}")
+        raise UsageError(f"%%cuda: {message}; {_OPTIONS}")
 
     def exit(self, status: int = 0, message: str | None = None) -> None:  # type: ignore[override]
         raise UsageError((message or self.format_help()).strip())
-
-
-def _describe_options() -> str:
-    return (
-        "options: --gpu --cpu --fast --time --check --ptx --sass --arch sm_90 "
-        '--save kernels/x.cu --flags "-DN=1" --timeout S --inplace --isolated'
-    )
 
 
 def _make_parser() -> _Parser:
@@ -135,6 +132,8 @@ def cuda(line: str, cell: str) -> None:
     A cell runs native code with your permissions. To share headers between cells, use
     %%cuda_header name.cuh. In Python, weft.cells.load_cuda() does the same as %%cuda.
     """
+    from IPython.display import display  # Only notebooks need IPython.
+
     shell = tracebacks.running_shell()
     options = _parse_arguments(line)
     if options.help:
@@ -142,8 +141,13 @@ def cuda(line: str, cell: str) -> None:
         return
     # In some versions of IPython, execution_count grows before the cell runs.
     name = f"cell [{len(shell.history_manager.input_hist_parsed) - 1}]"
-    compiler = _choose_compiler(options)
-    result = compiler(cell, name) if compiler else _load_cell(options, cell, name)
+    only_compiled = _only_compiles(options)
+    if only_compiled:
+        sm, words = checked_arch(options.arch), flags_module.split(options.flags)
+        how = dict(target="cuda", flags=words, name=name, compile_only=sm)
+        result = Module(Cell(cell, **how))
+    else:
+        result = _load_cell(options, cell, name)
     module = result._cell  # a kernel's name can hide any public attribute
     shell.user_ns.update(module.kernels)
     print(module.report)
@@ -153,8 +157,8 @@ def cuda(line: str, cell: str) -> None:
         print(f"saved as {save(options.save, cell)}")
     for listing in ("ptx", "sass"):
         if getattr(options, listing):
-            _show(listing, result, options.arch)
-    if compiler and options.time:
+            display(getattr(machine, listing)(result, arch=options.arch))
+    if only_compiled and options.time:
         print(
             "--time: nothing is timed, since there is no GPU here; without --gpu, the "
             "cell runs on the CPU"
@@ -162,34 +166,18 @@ def cuda(line: str, cell: str) -> None:
 
 
 def _load_cell(options: argparse.Namespace, cell: str, name: str) -> Module:
-    return load_cuda(
-        cell,
-        target=options.target,
-        flags=options.flags,
-        timeout=options.timeout,
-        inplace=options.inplace,
-        isolated=options.isolated,
-        check=options.check,
-        time=options.time,
-        watched=not (options.fast or options.inplace or options.isolated),
-        name=name,
-    )
+    shared = ("target", "flags", "timeout", "inplace", "isolated", "check", "time")
+    choices = {option: getattr(options, option) for option in shared}
+    watched = not (options.fast or options.inplace or options.isolated)
+    return load_cuda(cell, **choices, watched=watched, name=name)
 
 
-def _choose_compiler(
-    options: argparse.Namespace,
-) -> Callable[[str, str], Module] | None:
-    """Return a compiler for an absent GPU, for --gpu with --ptx, --sass or --time."""
+def _only_compiles(options: argparse.Namespace) -> bool:
+    """Return whether --gpu has --ptx, --sass or --time, but there is no GPU."""
     is_shown = options.ptx or options.sass or options.time
     if options.target != "cuda" or not is_shown or native.explain_lost():
-        return None
-    if torch.cuda.is_available():
-        return None
-
-    sm, words = checked_arch(options.arch), flags_module.split(options.flags)
-    return lambda cell, name: Module(
-        Cell(cell, target="cuda", flags=words, name=name, compile_only=sm)
-    )
+        return False
+    return not torch.cuda.is_available()
 
 
 @_short_errors()
@@ -218,19 +206,11 @@ def save(where: str, cell: str) -> Path:
     if ROOT not in path.parents or path.suffix not in (".cu", ".cuh"):
         raise UsageError(f"--save {where}: expected a .cu or .cuh within {ROOT}")
     if path.exists() and not path.read_text().startswith(_MARK):
-        raise UsageError(
-            f"--save {where}: the file exists and no cell wrote it; choose another name"
-        )
+        why = "the file exists and no cell wrote it; choose another name"
+        raise UsageError(f"--save {where}: {why}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{_MARK}edit it there, or remove this line\n{cell}")
     return path
-
-
-def _show(listing: str, loaded: Any, arch: str | None) -> None:
-    """Show the cell as PTX or GPU instructions, with NVRTC but without a GPU."""
-    from IPython.display import display
-
-    display(getattr(machine, listing)(loaded, arch=arch))
 
 
 def register(shell: Any = None) -> None:

@@ -27,12 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         batch, in training and in evaluation, which takes batches of 1000."""
     defaults = Config()
     add = parser.add_argument
-    add(
-        "--rung",
-        metavar="NAME,NAME",
-        help="rungs to train, e.g. numba,naive; ladder: all that run on the device "
-        "(default: the fastest in fp32)",
-    )
+    rungs = "rungs to train, e.g. numba,naive; ladder: all that run on the device "
+    rungs += "(default: the fastest in fp32)"
+    add("--rung", metavar="NAME,NAME", help=rungs)
     add("--device", default=defaults.device, help="cpu (default), cuda or cuda:N")
     end = " (default: %(default)s)"
     add("--epochs", type=int, default=defaults.epochs, help="epochs to train" + end)
@@ -42,11 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=defaults.seed, help=seed)
     add("--threads", type=int, default=0, help="CPU threads (default: all cores)")
     add("--compare", action="store_true", help="race PyTorch: eager, compiled, ...")
-    add(
-        *["--iterations", "--steps"],
-        **{"type": int, "default": defaults.iterations, "dest": "iterations"},
-        help="steps timed per contender (default: %(default)s)",
-    )
+    steps = dict(type=int, default=defaults.iterations, dest="iterations")
+    add("--iterations", "--steps", help="steps timed per contender" + end, **steps)
     add("--limit", type=int, metavar="N", help="train only on the first N images")
     add("--load", metavar="W.npz", help="start with the weights in this file")
     add("--save", metavar="W.npz", help="write the weights, also after Ctrl-C")
@@ -88,11 +82,8 @@ def load_committed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     selected = []
     for path in sorted(RESULTS.glob("mnist_*.json")):
         results = read_json(path)
-        matching = [
-            row
-            for row in results["rows"]
-            if row["rung"] in missing and row["batch"] == rows[0]["batch"]
-        ]
+        matching = [row for row in results["rows"] if row["rung"] in missing]
+        matching = [row for row in matching if row["batch"] == rows[0]["batch"]]
         selected += [results | {"rows": matching}] * bool(matching)
     return selected
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import inspect
+import math
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from .. import cuda
 from ..base.errors import ArgumentError, Mismatch
@@ -25,12 +28,9 @@ from ..puzzles.table import list_puzzles
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft puzzles`."""
-    parser.add_argument(
-        "words",
-        nargs="*",
-        metavar="NAME | check FILE NAME",
-        help="a puzzle to show, or a .py or .cu file to check (default: list all)",
-    )
+    words = "a puzzle to show, or a .py or .cu file to check (default: list all)"
+    metavar = "NAME | check FILE NAME"
+    parser.add_argument("words", nargs="*", metavar=metavar, help=words)
     parser.add_argument("--cuda", action="store_true", help="show the stub in CUDA C")
 
 
@@ -45,7 +45,8 @@ def main(args: argparse.Namespace) -> int:
     if len(words) > 1 or words[0] == "check":
         raise ArgumentError("expected nothing, a puzzle's name, or check FILE NAME")
     puzzle = _find_puzzle(words[0])
-    print(_describe_puzzle(puzzle, args.cuda and puzzle.is_kernel))
+    stub = puzzle.cuda_c_stub if args.cuda and puzzle.is_kernel else puzzle.stub
+    print(f"{puzzle.title}. {puzzle.plain_text}\n\n{puzzle.spec_text}\n\n{stub}")
     return 0
 
 
@@ -56,11 +57,6 @@ def _find_puzzle(name: str) -> Puzzle:
         raise ArgumentError(error.args[0]) from None
 
 
-def _describe_puzzle(puzzle: Puzzle, in_c: bool) -> str:
-    stub = puzzle.cuda_c_stub if in_c else puzzle.stub
-    return f"{puzzle.title}. {puzzle.plain_text}\n\n{puzzle.spec_text}\n\n{stub}"
-
-
 def _check(path: Path, puzzle: Puzzle) -> int:
     answer = _load_answer(path, puzzle)
     try:
@@ -68,18 +64,13 @@ def _check(path: Path, puzzle: Puzzle) -> int:
     except Mismatch as error:
         print(error)
         return 1
-    if solved is None:
-        return 1
-    print(solved)
-    return 0
+    if solved is not None:
+        print(solved)
+    return int(solved is None)
 
 
 def _stub_names() -> dict[str, Any]:
     """Return the names that a notebook provides, and that a printed stub needs."""
-    import math
-
-    import numpy as np
-
     types = ("float32", "float64", "int8", "int16", "int32", "int64", "uint32")
     names = {"np": np, "math": math, "cuda": cuda, "cdiv": divide_up}
     return names | {name: getattr(np, name) for name in types}
@@ -109,8 +100,7 @@ def _load_answer(path: Path, puzzle: Puzzle) -> Any:
         if inspect.isfunction(value) and value.__module__ == module.__name__
     }
     if puzzle.kernel_name not in functions and len(functions) != 1:
-        expected, names = puzzle.kernel_name, ", ".join(functions) or "no function"
-        raise ArgumentError(
-            f"{path}: {puzzle.name} needs {expected}, but this file has {names}"
-        )
+        needs = f"{puzzle.name} needs {puzzle.kernel_name}"
+        names = ", ".join(functions) or "no function"
+        raise ArgumentError(f"{path}: {needs}, but this file has {names}")
     return functions.get(puzzle.kernel_name) or next(iter(functions.values()))

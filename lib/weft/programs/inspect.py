@@ -80,29 +80,25 @@ def main(options: InspectOptions) -> int:
     path = run.build_program(options.run)
     with tempfile.TemporaryDirectory(prefix="weft_inspect_") as folder:
         file = Path(folder) / "report.json"
-        environment = {
-            **os.environ,
-            **options.run.environment,
-            "WEFT_CHECK_REPORT": str(file),
-        }
+        environment = {**os.environ, **options.run.environment}
+        environment["WEFT_CHECK_REPORT"] = str(file)
         if limit := options.run.timeout:
             # A launch over this limit is reported before the program is stopped.
             environment["WEFT_RUN_LAUNCH_MS"] = str(int(LAUNCH * limit * 1000))
         sys.stdout.flush()
-        status = run.run_child(
-            path, run.program_words(options.run), environment, options.run.timeout
-        )
-        report = _report(file, options)
-    text = (
-        report.text()
-        if report.kernels or report.findings
-        else _describe_nothing(report)
-    )
+        words = run.program_words(options.run)
+        status = run.run_child(path, words, environment, options.run.timeout)
+        name = options.run.program.sources[0]
+        report = ProgramReport(name)
+        with contextlib.suppress(OSError, ValueError):  # it is missing or incomplete
+            report = program_report(file.read_text(errors="replace"), Files(), name)
+    report.listing, text = options.listing, report.text()
+    if not report.kernels and report.ok:
+        text = f"{name}: no kernel was seen: none ran, or the program ended early"
     print(colour_report(text) if sys.stderr.isatty() else text, file=sys.stderr)
     if status < 0 and not report.ok:  # otherwise end_like() repeats the signal
-        run.report_progress(
-            f"the program itself was ended by {signal.Signals(-status).name}"
-        )
+        signal_name = signal.Signals(-status).name
+        run.report_progress(f"the program itself was ended by {signal_name}")
     if options.json:
         _write(options.json, report, status)
     return FOUND if not report.ok else run.end_like(status)
@@ -110,43 +106,23 @@ def main(options: InspectOptions) -> int:
 
 def _take(words: list[str], option: str) -> str:
     """Remove an option and return its value; "" if it is absent."""
-    value = ""
-    i = 0
-    while i < len(words):
-        name, equals, argument = words[i].partition("=")
+    value, rest = "", list(words)
+    words.clear()
+    while rest:
+        word = rest.pop(0)
+        name, equals, argument = word.partition("=")
         if name != option:
-            i += 1
-            continue
-        if not equals:
-            if i + 1 == len(words):
-                raise ValueError(f"{option} needs a value")
-            argument = words.pop(i + 1)
-        words.pop(i)
-        value = argument
+            words.append(word)
+        elif not equals and not rest:
+            raise ValueError(f"{option} needs a value")
+        else:
+            value = argument if equals else rest.pop(0)
     return value
 
 
-def _report(file: Path, options: InspectOptions) -> ProgramReport:
-    name = options.run.program.sources[0]
-    report = ProgramReport(name)
-    with contextlib.suppress(OSError, ValueError):  # the file is missing or incomplete
-        report = program_report(file.read_text(errors="replace"), Files(), name)
-    report.listing = options.listing
-    return report
-
-
-def _describe_nothing(report: ProgramReport) -> str:
-    return f"{report.program}: no kernel was seen: none ran, or the program ended early"
-
-
 def _write(target: str, report: ProgramReport, status: int) -> None:
-    record = {
-        "machine": machine(),
-        "program": report.program,
-        "status": status,
-        **report.json(),
-    }
-    text = json.dumps(record, indent=1)
+    record = {"machine": machine(), "program": report.program, "status": status}
+    text = json.dumps(record | report.json(), indent=1)
     if target == "-":
         print(text)
     else:

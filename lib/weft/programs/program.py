@@ -70,16 +70,14 @@ def rewrite_messages(output: str, simt: str, rewritten: str = "") -> str:
                 errors.append([*at, foreign_error])
                 foreign_error = None
             continue
-        if match["severity"] == "warning":
-            cause = ""
-            continue
-        if is_own:
-            errors.append([*at, match["message"]])
-        elif cause:
-            file, line = cause.rsplit(":", 1)
-            errors.append([file, int(line), 0, match["message"]])
-        else:
-            foreign_error = match["message"]
+        if match["severity"] != "warning":
+            if is_own:
+                errors.append([*at, match["message"]])
+            elif cause:
+                file, line = cause.rsplit(":", 1)
+                errors.append([file, int(line), 0, match["message"]])
+            else:
+                foreign_error = match["message"]
         cause = ""
     lines = _map_lines(rewritten)
     messages = list(dict.fromkeys(_show_line(*error, lines) for error in errors))
@@ -294,10 +292,10 @@ _QUIET += ["-Wno-narrowing", "-Wno-conversion-null", "-Wno-psabi"]
 
 def _list_macros(program: Program) -> list[str]:
     """List the -D and -U options of both runs of g++, without __CUDA_ARCH__."""
-    defined = ["__CUDACC__", "__NVCC__", "__CUDACC_VER_MAJOR__=13"]
-    defined += ["__CUDACC_VER_MINOR__=0", "__CUDACC_VER_BUILD__=0"]
+    defined = ["-D__CUDACC__", "-D__NVCC__", "-D__CUDACC_VER_MAJOR__=13"]
+    defined += ["-D__CUDACC_VER_MINOR__=0", "-D__CUDACC_VER_BUILD__=0"]
     own = [word for word in program.preprocess if word.startswith(("-D", "-U"))]
-    return [*[f"-D{macro}" for macro in defined], *own]
+    return [*defined, *own]
 
 
 # ---- preprocessing -----------------------------------------------------------
@@ -327,16 +325,14 @@ def _run_pass(program: Program, source: str, more: list[str]):
 
 
 def _mentions_arch(files: tuple[str, ...]) -> bool:
-    own = [f for f in files if not f.startswith(("/usr/include", str(SIMT)))]
-    own = [f for f in own if "/lib/gcc/" not in f]
+    own = (f for f in files if not f.startswith(("/usr/include", str(SIMT))))
+    own = (f for f in own if "/lib/gcc/" not in f)
     return any(b"__CUDA_ARCH__" in Path(f).read_bytes() for f in own)
 
 
 def _preprocessor_error(stderr: str) -> Exception:
-    missing = re.search(
-        r"^(\S.*?):(\d+):\d+: fatal error: (.*?): No such file", stderr, re.M
-    )
-    if missing:
+    lack = r"^(\S.*?):(\d+):\d+: fatal error: (.*?): No such file"
+    if missing := re.search(lack, stderr, re.M):
         file, line, header = missing.groups()
         return RewriteError(f"{file}:{line}: {missing_header(header)}")
     # Headers of kernels/simt use #error for features that the CPU lacks.
@@ -379,18 +375,15 @@ def _link(
 
 def _localize_symbols(objects: list[str], names: set[str], path: Path) -> list[str]:
     """Return the objects, or copies of them in which the symbols `names` are local."""
-    localized = []
+    localized = list(objects)
     for i, file in enumerate(objects):
-        symbols = _list_symbols(file, names)
-        if symbols:
-            words = [f"--localize-symbol={symbol}" for symbol in symbols]
-            copy = f"{path}.{os.getpid()}.{i}.o"
-            objcopy = ["objcopy", *words, file, copy]
+        words = [f"--localize-symbol={name}" for name in _list_symbols(file, names)]
+        if words:
+            localized[i] = f"{path}.{os.getpid()}.{i}.o"
+            objcopy = ["objcopy", *words, file, localized[i]]
             result = subprocess.run(objcopy, text=True, capture_output=True)
             if result.returncode:
                 raise BuildError(result.stderr.strip())
-            file = copy
-        localized.append(file)
     return localized
 
 
@@ -410,11 +403,10 @@ def _explain_main(program: Program, message: str) -> str:
         return ""
     files = ", ".join(program.sources)
     message = f"no main() in {files}: a whole program is needed"
-    texts = {file: Path(file).read_text(errors="replace") for file in program.sources}
-    rungs = [file for file, text in texts.items() if "MATMUL_RUNG(" in text]
-    if rungs:
-        call = f"weft.lessons.ladder.one_rung('{rungs[0]}').inspect(m, n, k)"
-        message += f"; for a rung alone: {call}"
+    for file in program.sources:
+        if "MATMUL_RUNG(" in Path(file).read_text(errors="replace"):
+            call = f"weft.lessons.ladder.one_rung('{file}').inspect(m, n, k)"
+            return f"{message}; for a rung alone: {call}"
     return message
 
 

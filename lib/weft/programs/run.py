@@ -9,6 +9,7 @@ only a GPU.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -19,6 +20,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from . import program as programs
@@ -41,46 +43,13 @@ until a file changes, later runs start at once.
 """
 TIMED_OUT = 124  # exit status of timeout(1)
 
-# Options of nvcc and g++ that have no effect here.
-_IGNORED_WITH_VALUE = [
-    "-arch",
-    "--gpu-architecture",
-    "-code",
-    "--gpu-code",
-    "-gencode",
-    "--generate-code",
-    "-ccbin",
-    "--compiler-bindir",
-    "-maxrregcount",
-    "--maxrregcount",
-    "-Xptxas",
-    "--ptxas-options",
-    "-Xlinker",
-    "--linker-options",
-    "-Xnvlink",
-    "-Xcudafe",
-    "-Xarchive",
-    "-cudart",
-    "--cudart",
-    "-odir",
-    "-t",
-    "--default-stream",
-    "-diag-suppress",
-    "--diag-suppress",
-    "-Werror",
-    "--relocatable-device-code",
-    "-rdc",
-    "--machine",
-    "-ftz",
-    "--ftz",
-    "-prec-div",
-    "--prec-div",
-    "-prec-sqrt",
-    "--prec-sqrt",
-    "-fmad",
-    "--fmad",
-    "--split-compile",
-]
+# Options of nvcc and g++ that have no effect here, first those with a value.
+_IGNORED_WITH_VALUE = re.compile(
+    r"-(?:arch|code|gencode|ccbin|Xptxas|Xlinker|Xnvlink|Xcudafe|Xarchive|odir|t|Werror"
+    r"|rdc)|--(?:gpu-architecture|gpu-code|generate-code|compiler-bindir|ptxas-options"
+    r"|linker-options|default-stream|relocatable-device-code|machine|split-compile)"
+    r"|--?(?:maxrregcount|cudart|diag-suppress|ftz|prec-div|prec-sqrt|fmad)"
+)
 _IGNORED = re.compile(
     r"-(?:g|G|w|pthread|W\S*|pg|c|dc|dlink|m\S+|s|v|lineinfo|extra-device-vectorization|keep"
     r"|use_fast_math|res-usage|restrict|extended-lambda|expt-extended-lambda"
@@ -123,17 +92,15 @@ def parse(words: Sequence[str]) -> RunOptions:
         separator = words.index("--")
         options.arguments = words[separator + 1 :]
         words = words[:separator]
-    remaining = _Words(words)
-    while remaining:
-        _parse_option(remaining, options)
+    while words:
+        _parse_option(words, options)
     sources = options.program.sources
     if not sources:
         raise ValueError("no program: expected a .cu file")
     for source in sources:
         if not os.path.isfile(source):
-            raise ValueError(
-                f"there is no file '{source}' (a program's own arguments follow --)"
-            )
+            hint = "a program's own arguments follow --"
+            raise ValueError(f"there is no file '{source}' ({hint})")
     return options
 
 
@@ -173,97 +140,71 @@ def program_words(options: RunOptions) -> list[str]:
 # ---- the command line ----------------------------------------------------------
 
 
-class _Words:
-    """The words of a command line, consumed one by one."""
+def _parse_option(words: list[str], options: RunOptions) -> None:
+    """Remove one option with its value, or one file, from the words, and parse it."""
+    word, program = words.pop(0), options.program
+    option, equals, attached = word.partition("=")
 
-    def __init__(self, words: list[str]) -> None:
-        self._words = words
-
-    def __bool__(self) -> bool:
-        return bool(self._words)
-
-    def take(self, option: str = "") -> str:
-        if not self._words:
+    def value() -> str:
+        if not equals and not words:
             raise ValueError(f"{option} needs a value")
-        return self._words.pop(0)
+        return attached if equals else words.pop(0)
 
-
-def _parse_option(remaining: _Words, options: RunOptions) -> None:
-    """Parse one option with its value, or one file."""
-    word = remaining.take()
-    program = options.program
     if not word.startswith("-"):
-        return _parse_file(word, program)
-    option, equals, value = word.partition("=")
-    if option in _OURS:
-        return _parse_own_option(
-            option, value if equals else remaining.take(option), options
-        )
-    if option in ("-o", "--output-file"):
-        options.name = value if equals else remaining.take(option)
+        _parse_file(word, program)
+    elif option in ("-o", "--output-file"):
+        options.name = value()
+    elif option == "--build":
+        options.build = value()
+    elif option == "--timeout":
+        options.timeout = _number(option, value(), float, "seconds")
+    elif option == "--threads":
+        threads = _number(option, value(), int, "threads")
+        options.environment["WEFT_RUN_THREADS"] = str(threads)
+    elif option == "--order":
+        order = value()
+        if order not in ("forward", "reverse"):
+            _number(option, order, int, "forward, reverse or a seed")
+        number = {"forward": "0", "reverse": "1"}.get(order, order)
+        options.environment["WEFT_RUN_ORDER"] = number
     elif _IGNORED.fullmatch(option):
         pass  # so that -lineinfo is not read as -l ineinfo
     elif match := re.fullmatch(r"-([IDULl])(.*)", word):
-        _parse_short_option(match[1], match[2] or remaining.take(word), program)
+        _parse_short_option(match[1], match[2] or value(), program)
     elif option in ("-isystem", "-include", "--pre-include", "--include-path"):
         flag = {"--pre-include": "-include", "--include-path": "-I"}.get(option, option)
-        program.preprocess += [flag, value if equals else remaining.take(option)]
+        program.preprocess += [flag, value()]
     elif option in ("-std", "--std"):
-        program.std = value if equals else remaining.take(option)
+        program.std = value()
     elif option in ("-x", "--x"):
-        program.all_cuda = (value if equals else remaining.take(option)) == "cu"
+        program.all_cuda = value() == "cu"
     elif option in ("-O", "--optimize") or re.fullmatch(r"-O[0-3s]|-Ofast", word):
         level = word[2:] if word[2:] in ("0", "1", "2", "3", "s", "fast") else ""
-        level = level or value or remaining.take(option)
+        level = level or value()
         program.optimise = {"fast": "3"}.get(level, level)
     elif option in ("-Xcompiler", "--compiler-options"):
-        _host_flags(value if equals else remaining.take(option), program)
+        _host_flags(value(), program)
     elif _HOST_FLAGS.fullmatch(word):
         program.compile.append(word)
-    elif option in _IGNORED_WITH_VALUE:
-        value = value if equals else remaining.take(option)
-        if match := re.search(r"(?:sm|compute)_(\d+)", value):
+    elif _IGNORED_WITH_VALUE.fullmatch(option):
+        if match := re.search(r"(?:sm|compute)_(\d+)", value()):
             program.arch = int(match[1]) * 10
     else:
         raise ValueError(f"unknown option '{word}' (a program's options follow --)")
-    return None
-
-
-_OURS = ("--build", "--timeout", "--threads", "--order")
-
-
-def _parse_own_option(option: str, value: str, options: RunOptions) -> None:
-    if option == "--build":
-        options.build = value
-    elif option == "--timeout":
-        options.timeout = _number(option, value, float, "seconds")
-    elif option == "--threads":
-        threads = _number(option, value, int, "threads")
-        options.environment["WEFT_RUN_THREADS"] = str(threads)
-    else:
-        order = {"forward": "0", "reverse": "1"}.get(value, value)
-        if value not in ("forward", "reverse"):
-            _number(option, value, int, "forward, reverse or a seed")
-        options.environment["WEFT_RUN_ORDER"] = order
 
 
 def _number(option: str, value: str, kind: type, description: str):
-    try:
-        number = kind(value)
-        if number > 0:
-            return number
-    except ValueError:
-        pass
+    with contextlib.suppress(ValueError):
+        if kind(value) > 0:
+            return kind(value)
     raise ValueError(f"{option} {value}: expected {description}, more than 0")
 
 
 def _parse_file(word: str, program: programs.Program) -> None:
-    suffix = Path(word).suffix
-    if suffix not in programs.SUFFIXES and not program.all_cuda:
+    if Path(word).suffix not in programs.SUFFIXES and not program.all_cuda:
         known = " ".join(sorted(programs.SUFFIXES))
-        raise ValueError(
-            f"'{word}' is not a source ({known}); a program's own arguments follow --"
-        )
+        hint = "a program's own arguments follow --"
+        raise ValueError(f"'{word}' is not a source ({known}); {hint}")
     program.sources.append(word)
 
 
@@ -296,12 +237,9 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
     """
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child handles Ctrl-C
     try:
-        child = subprocess.Popen(
-            argv,
-            executable=path,
-            env=environment,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, handler),
-        )
+        restore = partial(signal.signal, signal.SIGINT, handler)
+        how = dict(executable=path, env=environment, preexec_fn=restore)
+        child = subprocess.Popen(argv, **how)
         return child.wait(seconds or None)
     except subprocess.TimeoutExpired:
         child.kill()

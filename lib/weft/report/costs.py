@@ -6,7 +6,7 @@ name. The second half of the module annotates a source text with the cost of eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,11 +89,9 @@ class Line:
 
     def of(self, space: str = "", kind: str = "") -> Sums:
         """Sum the accesses of one kind to one memory space; "" matches any."""
-        return _sum(
-            p
-            for p in self.places
-            if p.kind != "step" and space in ("", p.space) and kind in ("", p.kind)
-        )
+        accesses = (p for p in self.places if p.kind != "step")
+        places = (p for p in accesses if space in ("", p.space))
+        return _sum(p for p in places if kind in ("", p.kind))
 
     @property
     def reads(self) -> int:
@@ -257,11 +255,10 @@ class Counters:
 
     def json(self) -> dict[str, Any]:
         """Return the counters by array, as numbers and dictionaries of numbers."""
-        names = ("reads", "writes", "atomics", "requests", "sectors", "bytes")
-        names += ("load_sectors_per_request", "store_sectors_per_request")
-        names += ("wavefronts", "bank_conflicts", "active_lanes")
-        totals = ("blocks", "threads", "warps", "barriers")
-        return {name: getattr(self, name) for name in (*totals, *names)}
+        names = ("blocks", "threads", "warps", "barriers", "reads", "writes", "atomics")
+        names += ("requests", "sectors", "bytes", "load_sectors_per_request")
+        names += ("store_sectors_per_request", "wavefronts", "bank_conflicts")
+        return {name: getattr(self, name) for name in (*names, "active_lanes")}
 
     def _by_array(self, name: str, kind: str = "", space: str = "") -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -339,18 +336,8 @@ def annotate_lines(text: str, first: int, lines: dict[int, Line]) -> list[LineCo
 
 def select_columns(rows: list[LineCost]) -> list[str]:
     """Return the columns in which at least one row has a number."""
-    return [
-        c for c in COLUMNS if any(row.cells.get(c, CostCell()).text for row in rows)
-    ]
-
-
-def select_near(
-    rows: list[LineCost], wanted: Callable[[LineCost], bool], around: int = 1
-) -> list[LineCost]:
-    """Return the wanted rows, with `around` rows before and after each of them."""
-    at = [i for i, row in enumerate(rows) if wanted(row)]
-    near_rows = {j for i in at for j in range(i - around, i + around + 1)}
-    return [row for i, row in enumerate(rows) if i in near_rows]
+    filled = {c for row in rows for c, cell in row.cells.items() if cell.text}
+    return [column for column in COLUMNS if column in filled]
 
 
 def list_remarks(counters: Counters, most: int = 3) -> list[str]:
@@ -361,23 +348,11 @@ def list_remarks(counters: Counters, most: int = 3) -> list[str]:
     several = len({place.file for place in counters.places if place.file}) > 1
     remarks = []
     for place in counters.places:
-        place_name = f"{place.file}, line" if several else "line"
-        remarks += [
-            (r, f"{place_name} {place.line}: {sentence}")
-            for r, sentence in _list_wastes(place)
-        ]
+        at = f"{place.file}, line {place.line}" if several else f"line {place.line}"
+        ratio, sentence = _describe_waste(place)
+        remarks += [(ratio, f"{at}: {sentence}")] * bool(sentence)
     remarks.sort(key=lambda remark: -remark[0])
     return list(dict.fromkeys(sentence for _, sentence in remarks))[:most]
-
-
-def sectors_needed(place: CostPlace) -> float:
-    """Return the sectors per request if threads access adjacent elements."""
-    return max(1.0, place.lanes * place.size / SECTOR)
-
-
-def turns_needed(place: Sums) -> float:
-    """Return the wavefronts per request without bank conflicts."""
-    return place.needed / place.requests if place.requests else 1.0
 
 
 def write_short(number: float) -> str:
@@ -387,63 +362,58 @@ def write_short(number: float) -> str:
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
-def _list_wastes(place: CostPlace) -> list[tuple[float, str]]:
-    """List the avoidable costs of a place: (ratio to the minimum, sentence)."""
+def _compare_cost(place: CostPlace) -> tuple[float, float]:
+    """Return a place's sectors or wavefronts per request, and their minimum."""
+    if place.space == "global":  # At best, threads access adjacent elements.
+        return place.sectors_per_request, max(1.0, place.lanes * place.size / SECTOR)
+    return place.wavefronts / place.requests, place.needed / place.requests
+
+
+def _describe_waste(place: CostPlace) -> tuple[float, str]:
+    """Return a place's cost divided by the minimum, and a sentence if it is high."""
     if not place.requests or place.space not in ("global", "shared"):
-        return []
+        return 0.0, ""
+    took, least = _compare_cost(place)
+    if took / least < WASTED:
+        return took / least, ""
+    unit, reason = "wavefronts", "several words are in one bank"
     if place.space == "global":
-        minimum, took = sectors_needed(place), place.sectors_per_request
         unit, reason = "sectors", "the threads of a warp access distant addresses"
-    else:
-        minimum, took = turns_needed(place), place.wavefronts / place.requests
-        unit, reason = "wavefronts", "several words are in one bank"
-    if took / minimum < WASTED:
-        return []
-    verb = {"read": "reading", "write": "writing"}.get(place.kind, "updating")
     if place.kind == "atomic":
         reason = TURNS[place.space]
+    verb = {"read": "reading", "write": "writing"}.get(place.kind, "updating")
     ratio = (
-        f"{write_short(took)} {unit} per request where {write_short(minimum)} would do"
+        f"{write_short(took)} {unit} per request where {write_short(least)} would do"
     )
     sentence = f"{verb} {place.array or 'memory'} takes {ratio}: {reason}"
-    return [(took / minimum, sentence)]
+    return took / least, sentence
 
 
 def _make_cells(line: Line) -> dict[str, CostCell]:
+    counts = {"reads": line.reads, "writes": line.writes, "atomics": line.atomics}
+    counts["bytes"] = SECTOR * line.sectors
     cells = {
         name: CostCell(f"{count:,}".replace(",", " ") if count else "")
-        for name, count in (
-            ("reads", line.reads),
-            ("writes", line.writes),
-            ("atomics", line.atomics),
-            ("bytes", SECTOR * line.sectors),
-        )
+        for name, count in counts.items()
     }
     cells["sectors/req"] = _memory_cell(line, "global")
     cells["wavefronts/req"] = _memory_cell(line, "shared")
     lanes = line.lanes
     if lanes:
         heat = max(0.0, min(1.0, (WARP / lanes - 1) / 7))
-        reason = (
-            f"{write_short(lanes)} of {WARP} threads are active" if lanes < WARP else ""
-        )
+        reason = f"{write_short(lanes)} of {WARP} threads are active" * (lanes < WARP)
         cells["lanes"] = CostCell(write_short(lanes), heat, reason)
     return cells
 
 
 def _memory_cell(line: Line, space: str) -> CostCell:
     """Return a line's cost in a memory space: its arrays' ratios and the worst heat."""
-    places = [
-        p
-        for p in line.places
-        if p.space == space and p.kind != "step" and p.requests > 0
-    ]
+    places = [p for p in line.places if p.space == space and p.kind != "step"]
     ratios, heat, reasons = [], 0.0, []
     for place in places:
-        cost = place.sectors if space == "global" else place.wavefronts
-        took = cost / place.requests
-        minimum = sectors_needed(place) if space == "global" else turns_needed(place)
-        ratios.append(write_short(took))
-        heat = max(heat, min(1.0, (took / minimum - 1) / 7))
-        reasons += [sentence for _, sentence in _list_wastes(place)]
+        if place.requests > 0:
+            ratio, reason = _describe_waste(place)
+            ratios.append(write_short(_compare_cost(place)[0]))
+            heat = max(heat, min(1.0, (ratio - 1) / 7))
+            reasons += [reason] * bool(reason)
     return CostCell(" ".join(dict.fromkeys(ratios)), heat, "; ".join(reasons))

@@ -64,12 +64,8 @@ C = {
         "like; if other threads use the data, add a barrier after the wait"
     ),
     "conflict": "let one thread write it, or add up with atomicAdd()",
-    "uninitialised": (
-        "write it first, and wait at __syncthreads() if another thread does"
-    ),
-    "barrier": (
-        "take __syncthreads() out of the branch, so that every thread reaches it"
-    ),
+    "uninitialised": PYTHON["uninitialised"].replace("a barrier", "__syncthreads()"),
+    "barrier": PYTHON["barrier"].replace("the barrier", "__syncthreads()"),
 }
 
 _BLOCKS = (
@@ -125,12 +121,9 @@ def in_python(finding: Finding) -> str:
         return _of_pattern(finding, "cuda.atomic.add", "cuda.syncthreads()")
     if finding.kind == "race" and finding.thread is None:
         return _BLOCKS.format(atomics="cuda.atomic", fence="cuda.threadfence()")
-    if finding.kind == "race":
-        return (
-            _describe_barrier(finding, "cuda.syncthreads()", "cuda.syncwarp()")
-            or PYTHON["race"]
-        )
-    return PYTHON.get(finding.kind, "")
+    barriers = "cuda.syncthreads()", "cuda.syncwarp()"
+    cure = _describe_barrier(finding, *barriers) if finding.kind == "race" else ""
+    return cure or PYTHON.get(finding.kind, "")
 
 
 def in_c(finding: Finding, space: str, waits: bool = False) -> str:
@@ -147,17 +140,15 @@ def in_c(finding: Finding, space: str, waits: bool = False) -> str:
         return _of_pattern(finding, "atomicAdd()", "__syncthreads()")
     if finding.kind == "race" and finding.thread is None:
         return _BLOCKS.format(atomics="atomicAdd()", fence="__threadfence()")
-    if finding.kind == "race":
-        return (
-            _describe_barrier(finding, "__syncthreads()", "__syncwarp()") or C["race"]
-        )
     if finding.kind == "undefined":
         return _SHIFT if " shifts " in finding.text else _CONVERSION
     if finding.kind == "uninitialised" and space == "global":
         return _UNWRITTEN
     if finding.kind == "uninitialised" and waits:
         return SOME_ONLY
-    return C.get(finding.kind, "")
+    barriers = "__syncthreads()", "__syncwarp()"
+    cure = _describe_barrier(finding, *barriers) if finding.kind == "race" else ""
+    return cure or C.get(finding.kind, "")
 
 
 def guard(

@@ -65,10 +65,8 @@ def colour_text(text: str, language: str = "cuda") -> str:
     for token, value in lexer.get_tokens(text):
         kind = STANDARD_TYPES.get(token, "")  # "k", "kt": the first letter is the kind
         colour = style.CODE.get(kind) or style.CODE.get(kind[:1])
-        escaped = html.escape(value)
-        parts.append(
-            f'<span style="color:{colour}">{escaped}</span>' if colour else escaped
-        )
+        text = html.escape(value)
+        parts.append(f'<span style="color:{colour}">{text}</span>' if colour else text)
     return "".join(parts)
 
 
@@ -141,8 +139,8 @@ def write_title(name: str, costs: list[str], more: str = "") -> str:
 def _write_finding(report: Report | ProgramReport, finding: Finding) -> str:
     place = f"{short_file(finding.file)}, line {finding.line}" if finding.line else ""
     times = f" ({write_thousands(finding.count)} times)" if finding.count > 1 else ""
-    excerpt, cure = _write_excerpt(report, finding), cure_of(finding)
-    if cure:
+    excerpt = _write_excerpt(report, finding)
+    if cure := cure_of(finding):
         cure = f'<div style="{FAINT}">usually cured by: {escape(cure)}</div>'
     return (
         f'<div style="border-left:3px solid {FAULT};padding:2px 0 2px 10px;'
@@ -163,38 +161,32 @@ def _write_excerpt(report: Report | ProgramReport, finding: Finding) -> str:
         return ""
     indent = min(len(t) - len(t.lstrip()) for t in rows.values())
     lines = []
-    for number in sorted(rows):
-        lines.append(_number_lines(number, escape(rows[number][indent:])))
+    for number, text in sorted(rows.items()):
+        lines.append((number, escape(text[indent:])))
         if number == finding.line:
-            caret = write_caret(rows[number], finding.column)[indent:]
-            caret_html = f'<span style="color:{FAULT};font-weight:700">{caret}</span>'
-            lines.append(_number_lines(0, caret_html))
-    return f'<pre style="{PRE}">{chr(10).join(lines)}</pre>'
-
-
-def _number_lines(number: int, text: str) -> str:
-    prefix = f"{number or '':>4}  "
-    return f'<span style="{FAINT}">{prefix}</span>{text}'
+            caret = write_caret(text, finding.column)[indent:]
+            look = f"color:{FAULT};font-weight:700"
+            lines.append(("", f'<span style="{look}">{caret}</span>'))
+    numbered = [f'<span style="{FAINT}">{n:>4}  </span>{text}' for n, text in lines]
+    return f'<pre style="{PRE}">{chr(10).join(numbered)}</pre>'
 
 
 def write_remark(sentence: str, word: str = "slow") -> str:
     """Return a sentence about an avoidable cost, as HTML, marked with `word`."""
-    return (
-        f'<div style="border-left:3px solid {WRITTEN};padding-left:10px;'
-        f'margin:4px 0"><b>{word}</b> {escape(sentence)}</div>'
-    )
+    look = f"border-left:3px solid {WRITTEN};padding-left:10px;margin:4px 0"
+    return f'<div style="{look}"><b>{word}</b> {escape(sentence)}</div>'
 
 
 def write_listings(report: Report | ProgramReport) -> list[str]:
     """Return each source with the cost of its lines, open if any line is marked."""
     assert report.counters
+    hot = bool(list_remarks(report.counters)) and report.ok
     listings = []
     for source in report.sources:
         lines = report.counters.lines_of(source.file)
         title = f"line by line: {short_file(source.file)}"
-        hot = bool(list_remarks(report.counters)) and report.ok
         listings.append(write_listing(source.text, source.first, lines, title, hot))
-    return [listing for listing in listings if listing]
+    return list(filter(None, listings))
 
 
 def _write_row(row: LineCost, columns: list[str]) -> list[str]:
@@ -203,12 +195,9 @@ def _write_row(row: LineCost, columns: list[str]) -> list[str]:
 
 
 def _warm_colour(cell: CostCell) -> str:
-    look = ""
-    if cell.heat > HOT:
-        colour = WARM[1] if cell.heat > 0.6 else WARM[0]
-        opacity = 0.15 + 0.4 * cell.heat
-        look = f"font-weight:700;background:rgba({colour},{opacity:.2f});"
-    return make_cell(cell.text, look=look, hint=cell.why)
+    colour, opacity = WARM[cell.heat > 0.6], 0.15 + 0.4 * cell.heat
+    look = f"font-weight:700;background:rgba({colour},{opacity:.2f});"
+    return make_cell(cell.text, look=look * (cell.heat > HOT), hint=cell.why)
 
 
 # ---- shared with the lab's other views ----------------------------------------------
@@ -216,28 +205,20 @@ def _warm_colour(cell: CostCell) -> str:
 
 def make_page(parts: list[str]) -> str:
     """Join the parts of a view into one HTML element."""
+    look = "color:inherit;font-size:13px;line-height:1.5;max-width:920px"
     content = "\n".join(parts)
-    return (
-        f'<div style="color:inherit;font-size:13px;line-height:1.5;max-width:920px">'
-        f"{content}</div>"
-    )
+    return f'<div style="{look}">{content}</div>'
 
 
 def make_table(rows: Iterable[Iterable[str]]) -> str:
     """Return an HTML table of rows of cells that make_cell() wrote."""
     body = "".join(f'<tr style="background:none">{"".join(row)}</tr>' for row in rows)
-    return (
-        f'<table style="{CODE}border-collapse:collapse;border:none;margin:4px 0;'
-        f'color:inherit">{body}</table>'
-    )
+    look = "border-collapse:collapse;border:none;margin:4px 0;color:inherit"
+    return f'<table style="{CODE}{look}">{body}</table>'
 
 
 def make_cell(
-    text: object = "",
-    side: str = "right",
-    look: str = "",
-    hint: str = "",
-    kind: str = "td",
+    text: object = "", side: str = "right", look: str = "", hint: str = "", kind="td"
 ) -> str:
     """Return a cell for make_table().
 

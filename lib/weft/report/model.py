@@ -121,10 +121,8 @@ class Report:
 
     def json(self) -> dict[str, Any]:
         """Return the report in the format of `python -m weft inspect --json`."""
-        return {
-            "findings": [finding.json() for finding in self.findings],
-            "kernels": [self.kernel_json()],
-        }
+        findings = [finding.json() for finding in self.findings]
+        return {"findings": findings, "kernels": [self.kernel_json()]}
 
     def kernel_json(self) -> dict[str, Any]:
         """Return the kernel's name, launch shape and counters."""
@@ -156,26 +154,20 @@ class Report:
 class CellSource:
     """The sources of a cell and of the headers that it includes."""
 
-    def __init__(
-        self, name: str, text: str, headers: Mapping[str, str] | None = None
-    ) -> None:
-        self.cell, self.texts = name, {name: text, **(headers or {})}
+    def __init__(self, name: str, text: str, headers: Mapping[str, str]) -> None:
+        self.cell, self.texts = name, {name: text, **headers}
 
     def name(self, file: str) -> str:
-        base = os.path.basename(file)
-        if base == CELL:
+        if os.path.basename(file) == CELL:
             return self.cell
-        matches = [n for n in self.texts if n != self.cell and _is_end(file, n)]
+        names = (name for name in self.texts if name != self.cell)
+        matches = [name for name in names if f"/{file}".endswith(f"/{name}")]
         return max(matches, key=len, default="")
 
     def sources(self, names: Sequence[str]) -> list[Listing]:
         first = [self.cell] if self.cell in names else []
         included = [name for name in names if name in self.texts and name != self.cell]
         return [Listing(name, 1, self.texts[name]) for name in first + included]
-
-
-def _is_end(file: str, name: str) -> bool:
-    return file == name or file.endswith(f"/{name}")
 
 
 LISTINGS = ("all", "hot", "none")
@@ -213,12 +205,9 @@ class ProgramReport:
 
     def json(self) -> dict[str, Any]:
         """Return the report in the format of `python -m weft inspect --json`."""
-        return {
-            "findings": [
-                {**f.json(), "kernel": f.kernel or None} for f in self.findings
-            ],
-            "kernels": [kernel.kernel_json() for kernel in self.kernels],
-        }
+        findings = [{**f.json(), "kernel": f.kernel or None} for f in self.findings]
+        kernels = [kernel.kernel_json() for kernel in self.kernels]
+        return {"findings": findings, "kernels": kernels}
 
     def line(self, file: str, number: int) -> str:
         """Return a line of a source, without its newline; "" if it is not known."""
@@ -231,23 +220,13 @@ class ProgramReport:
         for kernel in self.kernels:
             parts.append("; ".join([text.write_head(kernel), *write_costs(kernel)]))
         parts += [f"slow: {sentence}" for sentence in list_remarks(self.counters)]
-        if self.listing != "none":
-            parts += self._listings()
-        return "\n".join(parts)
-
-    def _listings(self) -> list[str]:
-        total, sections = self.counters, []
-        for source in self.sources:
-            hot = self.listing == "hot"
+        total, hot = self.counters, self.listing == "hot"
+        for source in self.sources if self.listing != "none" else ():
             lines = total.lines_of(source.file)
-            listing = (
-                text.write_listing(source.text, source.first, lines, hot)
-                if lines
-                else ""
-            )
-            if listing:
-                sections += ["", f"{source.file}:", listing]
-        return sections
+            listing = text.write_listing(source.text, source.first, lines, hot)
+            if lines and listing:
+                parts += ["", f"{source.file}:", listing]
+        return "\n".join(parts)
 
     def __repr__(self) -> str:
         return self.text()

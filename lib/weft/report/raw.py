@@ -7,7 +7,9 @@ runs only when a report is viewed.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -65,12 +67,7 @@ class Files:
 
     def __init__(self, folder: str | None = None) -> None:
         self.folder = Path(folder or os.getcwd())
-        self._names: dict[str, str] = {}
-
-    def name(self, file: str) -> str:
-        if file not in self._names:
-            self._names[file] = self._name(file)
-        return self._names[file]
+        self.name = functools.cache(self._name)
 
     def _name(self, file: str) -> str:
         path = os.path.normpath(self.folder / file)
@@ -78,18 +75,14 @@ class Files:
             return ""
         if not os.path.isfile(path):
             return ""
-        if path.startswith(f"{self.folder}{os.sep}"):
-            return os.path.relpath(path, self.folder)
-        return path
+        return path.removeprefix(f"{self.folder}{os.sep}")
 
     def sources(self, names: Sequence[str]) -> list[Listing]:
         listings = []
         for name in names:
-            try:
+            with contextlib.suppress(OSError):
                 text = (self.folder / name).read_text(errors="replace")
-            except OSError:
-                continue
-            listings.append(Listing(name, 1, text))
+                listings.append(Listing(name, 1, text))
         return listings
 
 
@@ -111,12 +104,8 @@ def launch_report(
         counters = parsed.counters(entry)
     findings = [dataclasses.replace(f, kernel="") for f in parsed.findings()]
     findings += more
-    report = Report(kernel, *shape, findings, counters, seconds=seconds)
-    names = _rank_files(findings, [counters])
-    report.sources = readers.sources(names)
-    if report.sources:
-        counters.file = report.sources[0].file
-    return report
+    sources = readers.sources(_rank_files(findings, [counters]))
+    return Report(kernel, *shape, findings, counters, None, seconds, sources)
 
 
 def program_report(text: str, readers: Readers, program: str) -> ProgramReport:
@@ -127,19 +116,17 @@ def program_report(text: str, readers: Readers, program: str) -> ProgramReport:
     for entry in parsed.raw["kernels"]:
         counters = parsed.counters(entry)
         grid, block = _parse_index(entry.get("grid")), _parse_index(entry.get("block"))
-        report = Report(entry["name"], grid or (1, 1, 1), block or (1, 1, 1), [])
-        report.counters, report.launches = counters, entry.get("launches", 1)
-        kernels.append(report)
-    result = ProgramReport(program, findings, kernels)
-    result.sources = readers.sources(
-        _rank_files(findings, [k.counters for k in kernels])
-    )
-    for report in kernels:
-        files = [p.file for p in report.counters.places if p.file]  # type: ignore[union-attr]
+        files = [place.file for place in counters.places if place.file]
         if files:
-            report.counters.file = max(set(files), key=files.count)  # type: ignore[union-attr]
-        report.sources = result.sources
-    return result
+            counters.file = max(set(files), key=files.count)
+        launch = grid or (1, 1, 1), block or (1, 1, 1), [], counters
+        kernels.append(Report(entry["name"], *launch))
+        kernels[-1].launches = entry.get("launches", 1)
+    names = _rank_files(findings, [kernel.counters for kernel in kernels])
+    sources = readers.sources(names)
+    for report in kernels:
+        report.sources = sources
+    return ProgramReport(program, findings, kernels, sources)
 
 
 def list_findings(text: str) -> list[dict[str, Any]]:
@@ -173,23 +160,18 @@ class _Raw:
         self._texts: dict[str, list[Listing]] = {}
 
     def _look_up_frames(self) -> dict[tuple[int, int], list[symbols.Frame]]:
-        offsets_of: dict[int, set[int]] = {}
-        for site in self._sites():
-            offsets_of.setdefault(site[0], set()).add(site[1])
-        return {
-            (module, offset): frames
-            for module, offsets in offsets_of.items()
-            for offset, frames in symbols.find_places(
-                self.raw["modules"][module], offsets
-            ).items()
-        }
-
-    def _sites(self) -> list[tuple[int, int]]:
         sites = [f.get(key) for f in self.raw["findings"] for key in _PLACES]
         for kernel in self.raw["kernels"]:
-            for entry in (*kernel.get("sites", ()), *kernel.get("steps", ())):
-                sites.append(entry["site"])
-        return [(site[0], site[1]) for site in sites if site]
+            entries = (*kernel.get("sites", ()), *kernel.get("steps", ()))
+            sites += [entry["site"] for entry in entries]
+        offsets_of: dict[int, set[int]] = {}
+        for module, offset, *_ in filter(None, sites):
+            offsets_of.setdefault(module, set()).add(offset)
+        frames = {}
+        for module, offsets in offsets_of.items():
+            places = symbols.find_places(self.raw["modules"][module], offsets)
+            frames |= {(module, offset): found for offset, found in places.items()}
+        return frames
 
     def where(self, site: Sequence[int] | None) -> _Where:
         """Return the innermost place of a site within the reader's source."""
@@ -228,16 +210,12 @@ class _Raw:
             key += (raw.get("column"),)  # The rewriter may have changed much of a line.
             if not finding.line:
                 key += (finding.text,)
-            if key in merged:
-                finding = dataclasses.replace(
-                    merged[key],
-                    count=merged[key].count + finding.count,
-                    one_warp=merged[key].one_warp and finding.one_warp,
-                )
+            if other := merged.get(key):
+                count = other.count + finding.count
+                both = other.one_warp and finding.one_warp
+                finding = dataclasses.replace(other, count=count, one_warp=both)
             merged[key] = finding
-        return [
-            self._add_cure(finding) for finding in of_one_warp(list(merged.values()))
-        ]
+        return [self._add_cure(one) for one in of_one_warp(list(merged.values()))]
 
     def _finding(self, raw: Mapping[str, Any]) -> Finding:
         place, array = self.where(raw.get("site")), raw.get("array") or ""
@@ -247,11 +225,10 @@ class _Raw:
             module, start = raw["site"]
             place = self._first(module, start, start + _LONGEST)
         other_place = self.where(raw.get("other_site"))
-        file, line, column = place.file, place.line, 0
         name = self.readers.name(raw.get("file") or "")
         if raw.get("line") and name:  # passed by the compiler for array bounds
             place = _Where(name, raw["line"], raw.get("column") or 0)
-            file, line = place.file, place.line
+        file, line, column = place.file, place.line, 0
         index, text = raw.get("index"), raw["text"]
         if line:
             column = self.column(place, array)
@@ -270,7 +247,7 @@ class _Raw:
             thread=_parse_index(raw.get("thread")),
             other=_parse_index(raw.get("other")),
             array=array or None,
-            index=_parse_indices(index),
+            index=_parse_index(index),
             count=raw.get("count", 1),
             other_line=other_place.line,
             kernel=raw.get("kernel") or "",
@@ -309,25 +286,22 @@ class _Raw:
             {place["line"]: place["visits"] for place in at},
             {place["line"]: dict(zip(lines, place["before"])) for place in at},
         )
-        loops = [
-            loop
-            for text in self._listings(finding.file)
-            for loop in find_cuda_loops(text.text, text.first)
-        ]
+        loops = []
+        for source in self._listings(finding.file):
+            loops += find_cuda_loops(source.text, source.first)
         return find_turns(loops, record, finding.line, finding.other_line)
 
     def _guard(self, finding: Finding) -> str:
         """Return the guard against an access outside an array; "" if there is none."""
         if "since the launch gave" in finding.text:
             return ""
-        line = self.line(_Where(finding.file, finding.line))
-        parts = split_subscript(line, finding.column, finding.array or "")
-        lines_above = [
-            self.line(_Where(finding.file, n))
-            for n in range(max(1, finding.line - _NEAR), finding.line + 1)
-        ]
-        array, index, lines = finding.array, finding.index, "\n".join(lines_above)
-        return guard(array or "", parts, index or (), lines, "if ({})")
+        array, numbers = (
+            finding.array or "",
+            range(finding.line - _NEAR, finding.line + 1),
+        )
+        lines = [self.line(_Where(finding.file, n)) for n in numbers if n > 0]
+        parts = split_subscript(lines[-1], finding.column, array)
+        return guard(array, parts, finding.index or (), "\n".join(lines), "if ({})")
 
     def _barriers(self, kernel: str) -> bool:
         """Return whether a kernel has reached any barrier."""
@@ -345,10 +319,8 @@ class _Raw:
             moves = in_place and _is_moving(self.line(other_place), finding.array or "")
             return IN_PLACE if moves else UPDATE
         (first, start), (end_line, end_column) = sorted(ends)
-        rows = [
-            self.line(_Where(finding.file, number))
-            for number in range(first, end_line + 1)
-        ]
+        numbers = range(first, end_line + 1)
+        rows = [self.line(_Where(finding.file, number)) for number in numbers]
         if not one_statement(rows, start, end_column):
             return ""
         texts = [find_element(rows[at - first], column) for at, column in ends]
@@ -374,11 +346,9 @@ class _Raw:
         places_of = self._steps([raw["site"] for raw in steps])
         for raw, place in zip(steps, places_of):
             if place.line:
-                step = CostPlace(kind="step", file=place.file, line=place.line)
-                step.last = place.line
-                step.accesses, step.requests = raw["threads"], raw["executions"]
-                step.column = place.compiled
-                _gather(places, step)
+                at = dict(file=place.file, line=place.line, column=place.compiled)
+                counts = raw["threads"], raw["executions"]
+                _gather(places, CostPlace(*counts, kind="step", last=place.line, **at))
         names = ("blocks", "threads", "warps", "barriers")
         names += ("copied", "copied_past", "shared")
         sums = {name: kernel.get(name, 0) for name in names}
@@ -415,16 +385,11 @@ class _Raw:
     def _place(self, raw: Mapping[str, Any]) -> CostPlace:
         source, array = self.where(raw["site"]), raw.get("array") or ""
         wavefronts = raw.get("wavefronts") or 0
-        place = CostPlace(
-            kind=raw["kind"],
-            space=raw["space"],
-            array=array,
-            file=source.file,
-            line=source.line,
-            column=self.column(source, array) if source.line else 0,
-            size=raw.get("size") or 0,
-        )
-        place.accesses, place.requests = raw["accesses"], raw["requests"]
+        at = dict(file=source.file, line=source.line)
+        at["column"] = self.column(source, array) if source.line else 0
+        access = dict(kind=raw["kind"], space=raw["space"], array=array)
+        counts = raw["accesses"], raw["requests"]
+        place = CostPlace(*counts, **access, **at, size=raw.get("size") or 0)
         if place.space == "global":
             place.sectors = raw.get("sectors") or 0
         if place.space == "shared":
@@ -450,26 +415,19 @@ def _gather(places: dict[Any, CostPlace], place: CostPlace) -> None:
     """Add the counts of a place to `places`; the compiler may have duplicated code."""
     key = place.kind, place.space, place.array, place.size
     key += place.file, place.line, place.column
-    if key in places:
+    if places.setdefault(key, place) is not place:
         places[key].add(place)
-    else:
-        places[key] = place
 
 
-def _rank_files(
-    findings: Sequence[Finding], counters: Sequence[Counters | None]
-) -> list[str]:
+def _rank_files(findings: Sequence[Finding], counters: Sequence[Any]) -> list[str]:
     """Return the files named in findings and counters, the most frequent first."""
     files = [finding.file for finding in findings]
-    files += [place.file for total in counters if total for place in total.places]
+    files += [place.file for total in counters for place in total.places]
     unique = dict.fromkeys(file for file in files if file)
     return sorted(unique, key=lambda file: -files.count(file))
 
 
-def _parse_indices(value: int | Sequence[int] | None) -> Index | None:
-    """Return an array index from JSON, one number or several, as a tuple."""
-    return (value,) if isinstance(value, int) else _parse_index(value)
-
-
-def _parse_index(value: Sequence[int] | None) -> Index | None:
+def _parse_index(value: int | Sequence[int] | None) -> Index | None:
+    """Return an index from JSON, one number or several, as a tuple."""
+    value = (value,) if isinstance(value, int) else value
     return None if value is None else tuple(value)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import bisect
 import os
+import re
 import shutil
 import struct
 import subprocess
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 
@@ -110,25 +111,16 @@ def _find_frames(
 
 def _parse_answers(lines: list[str]) -> Iterator[tuple[int, list[Frame]]]:
     """Parse addr2line's answers: an address, then pairs of function and place."""
-    starts = [i for i, line in enumerate(lines) if _is_address(line)]
+    starts = [i for i, line in enumerate(lines) if re.fullmatch(r"0x\w+", line)]
     for start, stop in zip(starts, [*starts[1:], len(lines)]):
         pairs = zip(lines[start + 1 : stop : 2], lines[start + 2 : stop : 2])
-        frames = [_parse_frame(function, place) for function, place in pairs]
-        yield int(lines[start], 16), [frame for frame in frames if frame.line]
-
-
-def _is_address(line: str) -> bool:
-    return line.startswith("0x") and line[2:].isalnum()
-
-
-def _parse_frame(function: str, place: str) -> Frame:
-    place = place.partition(" (discriminator")[0]
-    file, _, line = place.rpartition(":")
-    return Frame(
-        "" if function == "??" else function,
-        file,
-        int(line) if line.isdigit() else 0,
-    )
+        frames = []
+        for function, place in pairs:
+            file, _, line = place.partition(" (discriminator")[0].rpartition(":")
+            if line.isdigit() and int(line):
+                name = "" if function == "??" else function
+                frames.append(Frame(name, file, int(line)))
+        yield int(lines[start], 16), frames
 
 
 def _with_column(
@@ -138,8 +130,7 @@ def _with_column(
     i = bisect.bisect_right(rows, (at, 1 << 60, 0)) - 1
     if not frames or i < 0 or rows[i][1] != frames[0].line:
         return frames
-    first = frames[0]
-    return [Frame(first.function, first.file, first.line, rows[i][2]), *frames[1:]]
+    return [replace(frames[0], column=rows[i][2]), *frames[1:]]
 
 
 # ---- the line table ----------------------------------------------------------------
@@ -156,8 +147,7 @@ def line_table(path: str) -> list[tuple[int, int, int]]:
         rows = list(_list_rows(memoryview(table)))
     except (OSError, ValueError, IndexError, struct.error, zlib.error):
         return []
-    rows = sorted(rows, key=lambda row: row[0])  # stable sort: the last row counts
-    return rows
+    return sorted(rows, key=lambda row: row[0])  # stable sort: the last row counts
 
 
 def read_section(data: bytes, name: bytes) -> bytes:
@@ -166,9 +156,8 @@ def read_section(data: bytes, name: bytes) -> bytes:
         return b""
     (start,) = struct.unpack_from("<Q", data, 40)
     size, count, strings = struct.unpack_from("<HHH", data, 58)
-    heads = [
-        struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)
-    ]
+    starts = range(start, start + count * size, size)
+    heads = [struct.unpack_from("<IIQQQQIIQQ", data, at) for at in starts]
     names = heads[strings][4]
     for head in heads:
         at = names + head[0]
@@ -220,21 +209,6 @@ def _list_rows(table: memoryview) -> Iterator[tuple[int, int, int]]:
         at += end
 
 
-@dataclass
-class _Head:
-    """The header of a line number program; fields are named as in the standard."""
-
-    minimum_instruction_length: int
-    line_base: int
-    line_range: int
-    standard_opcode_lengths: list[int]
-
-    @property
-    def opcode_base(self) -> int:
-        """The first opcode that changes both address and line."""
-        return len(self.standard_opcode_lengths) + 1
-
-
 def _read_unit(reader: _ByteReader, width: int) -> Iterator[tuple[int, int, int]]:
     """Yield the rows of one line number program. width: size of an offset in bytes."""
     version = reader.number(2)
@@ -248,21 +222,17 @@ def _read_unit(reader: _ByteReader, width: int) -> Iterator[tuple[int, int, int]
     if version >= 4:
         reader.at += 1  # maximum operations per VLIW instruction
     reader.at += 1  # default of is_stmt
+    # The line's smallest step, the number of its steps, and the first opcode that
+    # changes both address and line.
     base, span, first = reader.number(1, True), reader.number(1), reader.number(1)
-    counts = [reader.number(1) for _ in range(first - 1)]
+    operands = [reader.number(1) for _ in range(first - 1)]  # of each smaller opcode
     reader.at = program
-    yield from _run(reader, _Head(min_length, base, span, counts))
-
-
-def _run(reader: _ByteReader, head: _Head) -> Iterator[tuple[int, int, int]]:
-    """Yield the rows that a line number program produces."""
-    first, min_length = head.opcode_base, head.minimum_instruction_length
     address, line, column = 0, 1, 0
     while reader.at < len(reader.data):
         code = reader.number(1)
         if code >= first:
-            address += (code - first) // head.line_range * min_length
-            line += head.line_base + (code - first) % head.line_range
+            address += (code - first) // span * min_length
+            line += base + (code - first) % span
             yield address, line, column
         elif code == 0:  # extended
             size = reader.uleb()
@@ -283,9 +253,9 @@ def _run(reader: _ByteReader, head: _Head) -> Iterator[tuple[int, int, int]]:
         elif code == 5:  # DW_LNS_set_column
             column = reader.uleb()
         elif code == 8:  # DW_LNS_const_add_pc
-            address += (255 - first) // head.line_range * min_length
+            address += (255 - first) // span * min_length
         elif code == 9:  # DW_LNS_fixed_advance_pc
             address += reader.number(2)
         else:
-            for _ in range(head.standard_opcode_lengths[code - 1]):
+            for _ in range(operands[code - 1]):
                 reader.uleb()

@@ -17,7 +17,6 @@ from .costs import (
     annotate_lines,
     list_remarks,
     select_columns,
-    select_near,
     write_short,
 )
 from .cures import KINDS
@@ -55,17 +54,18 @@ def write_listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
     rows = annotate_lines(text, first, lines)
     columns = select_columns(rows)
     if hot:
-        rows = select_near(
-            rows, lambda row: any(c.heat > HOT for c in row.cells.values())
-        )
+        heats = [max([0.0, *(c.heat for c in row.cells.values())]) for row in rows]
+        near = {
+            j for i, heat in enumerate(heats) if heat > HOT for j in (i - 1, i, i + 1)
+        }
+        rows = [row for i, row in enumerate(rows) if i in near]
     if not rows:
         return ""
     width = max(len(row.text.expandtabs(4)) for row in rows)
     cell_texts = [[_mark_number(row.cells.get(c)) for c in columns] for row in rows]
     widths = [max(map(len, column)) + 2 for column in zip(columns, *cell_texts)]
-    rows_text = [
-        " " * (width + 6) + "".join(f"{c:>{n}}" for c, n in zip(columns, widths))
-    ]
+    head = "".join(f"{c:>{n}}" for c, n in zip(columns, widths))
+    rows_text = [" " * (width + 6) + head]
     previous = rows[0].number - 1
     for row, cells in zip(rows, cell_texts):
         numbers = "".join(f"{cell:>{n}}" for cell, n in zip(cells, widths))
@@ -83,10 +83,8 @@ def _mark_number(cell: CostCell | None) -> str:
 
 def write_summary(report: Report) -> str:
     """Return one line: the launch, the verdict, and the memory accesses per thread."""
-    parts = [write_head(report), write_verdict(report)]
-    if report.counters:
-        parts += write_costs(report.counters)
-    return "; ".join(parts)
+    costs = write_costs(report.counters) if report.counters else []
+    return "; ".join([write_head(report), write_verdict(report), *costs])
 
 
 def write_head(report: Report) -> str:
@@ -108,25 +106,20 @@ def how_many(count: int) -> str:
 
 def write_costs(counters: Counters) -> list[str]:
     """Describe the memory accesses of a launch in a few phrases with numbers."""
-    phrases = []
     amounts = {
-        "reads": counters.reads_per_thread,
-        "writes": counters.writes_per_thread,
-        "atomics": counters.atomics_per_thread,
+        "reads per thread": counters.reads_per_thread,
+        "writes per thread": counters.writes_per_thread,
+        "atomics per thread": counters.atomics_per_thread,
+        "sectors per request": counters.sectors_per_request,
     }
-    for word, means in amounts.items():
-        if means:
-            phrases.append(f"{word} per thread: {_write_amounts(means)}")
-    if ratios := counters.sectors_per_request:
-        phrases.append(f"sectors per request: {_write_amounts(ratios)}")
+    phrases = []
+    for what, means in amounts.items():
+        numbers = [f"{name} {write_short(number)}" for name, number in means.items()]
+        phrases += [f"{what}: {', '.join(numbers)}"] * bool(numbers)
     if clashes := counters.bank_conflicts:
         several = sum(clashes.values())
         phrases.append(f"{several or 'no'} bank conflict{'s' * (several != 1)}")
     return phrases
-
-
-def _write_amounts(means: dict[str, float]) -> str:
-    return ", ".join(f"{name} {write_short(number)}" for name, number in means.items())
 
 
 def write_finding(report: Report | ProgramReport, finding: Finding) -> str:
@@ -160,15 +153,11 @@ def short_file(file: str) -> str:
     return "cell" if cell else name or "kernel"
 
 
-_RED, _YELLOW, _BOLD, _FAINT, _END = (
-    f"\x1b[{code}m" for code in ("1;31", "33", "1", "2", "0")
-)
-_KINDS = "|".join(re.escape(kind) for kind in KINDS)
+_RED, _YELLOW, _BOLD = "\x1b[1;31m", "\x1b[33m", "\x1b[1m"
+_FAINT, _END = "\x1b[2m", "\x1b[0m"
+_KIND = rf"^((?:\S[^\n]*?:\d+: )?)({'|'.join(map(re.escape, KINDS))})(?=: )"
 _MARKS = [
-    (
-        re.compile(rf"^((?:\S[^\n]*?:\d+: )?)({_KINDS})(?=: )", re.M),
-        rf"\1{_RED}\2{_END}",
-    ),
+    (re.compile(_KIND, re.M), rf"\1{_RED}\2{_END}"),
     (re.compile(r"^(\s+)\^$", re.M), rf"\1{_RED}^{_END}"),
     (re.compile(r"^slow(?=: )", re.M), f"{_YELLOW}slow{_END}"),
     (re.compile(r"(\S+) !(?=\s|$)", re.M), rf"{_YELLOW}\1 !{_END}"),

@@ -13,6 +13,7 @@ next turn.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,10 +34,8 @@ def find_cuda_loops(source: str, first: int = 1) -> list[SourceLoop]:
     text = ScannedText(source, "")
     spans = []
     for word in _WORDS.finditer(text.code):
-        try:
+        with contextlib.suppress(RewriteError):
             spans.append(_find_span(text, word))
-        except RewriteError:
-            continue
     return _nest_loops(text, first, [span for span in spans if span])
 
 
@@ -157,9 +156,8 @@ def find_turns(
         counting = min(loop.once & barriers.visits.keys() or loop.waits, default=0)
         if not counting:
             continue
-        one, other = (
-            _turn(loop, loops, barriers, counting, n) for n in (line, other_line)
-        )
+        at = loop, loops, barriers, counting
+        one, other = _turn(*at, line), _turn(*at, other_line)
         return Turns(loop.first, one, other) if one and other else None
     return None
 
@@ -183,10 +181,9 @@ def _turn(
     inner = [other for other in loops if other.first in loop and other is not loop]
     if line == last or any(line in other and last in other for other in inner):
         return 0  # The turn may be this one, the next, or an inner loop's.
-    entered = [
-        at.get(counting, 0) for n, at in barriers.before.items() if n not in loop
-    ]
-    turns = barriers.visits.get(counting, 0) - max(entered, default=0)
+    before = [at for n, at in barriers.before.items() if n not in loop]
+    turns = barriers.visits.get(counting, 0)
+    turns -= max((at.get(counting, 0) for at in before), default=0)
     turns += counting > last  # this turn has not reached the barrier yet
     return turns + (line < last)
 
@@ -242,11 +239,9 @@ def _list_once(loop: ast.For | ast.While) -> frozenset[int]:
     if any(isinstance(node, ast.Continue) for node in ast.walk(loop)):
         return frozenset()
     simple = ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign
-    return frozenset(
-        line
-        for statement in loop.body
-        if isinstance(statement, simple)
-        for line in range(
-            statement.lineno, (statement.end_lineno or statement.lineno) + 1
-        )
-    )
+    lines: set[int] = set()
+    for statement in loop.body:
+        if isinstance(statement, simple):
+            last = statement.end_lineno or statement.lineno
+            lines.update(range(statement.lineno, last + 1))
+    return frozenset(lines)

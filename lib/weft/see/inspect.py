@@ -28,11 +28,8 @@ from ..report.raw import Files, program_report
 from ..toolchain import build, native
 
 SEED = 2  # the runtime's number for its first shuffled order
-POINTERS = {
-    torch.float32: "float *",
-    torch.int32: "int32_t *",
-    torch.int64: "int64_t *",
-}
+POINTERS = {torch.float32: "float *"}
+POINTERS |= {torch.int32: "int32_t *", torch.int64: "int64_t *"}
 
 
 def inspect(
@@ -78,14 +75,14 @@ def inspect(
     return sim(kernel, order=order, quiet=quiet, steps=True, **options)
 
 
+@dataclasses.dataclass
 class Inspector:
     """The result of inspect(kernel), which takes the launch shape in brackets."""
 
-    def __init__(
-        self, kernel: Any, order: int, quiet: bool, timeout: float | None
-    ) -> None:
-        self.kernel, self.order = kernel, order
-        self.quiet, self.timeout = quiet, timeout
+    kernel: Any
+    order: int
+    quiet: bool
+    timeout: float | None
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(self.kernel, TranslatedKernel):
@@ -103,18 +100,15 @@ class Inspector:
         return f"inspect({self.kernel!r})"
 
 
+@dataclasses.dataclass
 class Inspection:
     """One launch shape, inspect(kernel)[grid, block], which takes the arguments.
 
     prepare: a function that maps the arguments to a Launch and the Launch's arguments.
     """
 
-    def __init__(
-        self,
-        inspector: Inspector,
-        prepare: Callable[[tuple[Any, ...]], tuple[Launch, tuple[Any, ...]]],
-    ) -> None:
-        self.inspector, self.prepare = inspector, prepare
+    inspector: Inspector
+    prepare: Callable[[tuple[Any, ...]], tuple[Launch, tuple[Any, ...]]]
 
     def __call__(self, *args: Any) -> Report:
         __tracebackhide__ = True
@@ -192,22 +186,19 @@ class WatchedTensor:
         bits = torch.int16 if tensor.dtype == torch.bfloat16 else tensor.dtype
         self.host = tensor.contiguous().view(bits).numpy()
         element = self.host.itemsize
-        self.memory = open_runtime().simt_check_alloc(
-            self.host.nbytes, element, name.encode(), written
-        )
-        self.pointer = native.ffi.cast(
-            POINTERS.get(tensor.dtype, "void *"),
-            int(ffi.cast("uintptr_t", self.memory)),
-        )
+        size = self.host.nbytes
+        allocate = open_runtime().simt_check_alloc
+        self.memory = allocate(size, element, name.encode(), written)
+        address = int(ffi.cast("uintptr_t", self.memory))
+        kind = POINTERS.get(tensor.dtype, "void *")
+        self.pointer = native.ffi.cast(kind, address)
         if written:
             ffi.memmove(self.memory, self.host.tobytes(), self.host.nbytes)
 
     def values(self) -> np.ndarray:
         """Return a copy of the current values."""
-        values = np.frombuffer(
-            ffi.buffer(self.memory, self.host.nbytes), self.host.dtype
-        )
-        return values.reshape(self.host.shape).copy()
+        data = ffi.buffer(self.memory, self.host.nbytes)
+        return np.frombuffer(data, self.host.dtype).reshape(self.host.shape).copy()
 
     def release(self) -> None:
         """Free the copy's memory."""

@@ -33,6 +33,7 @@ from matplotlib.patches import Rectangle
 
 from ..base.errors import ArgumentError
 from ..base.style import INK, READ, SHARED, THREAD, WRITTEN, fade_colour
+from ..base.text import count_things
 from .view import cells, figure, frame, sheet, thread
 
 CELL = 0.4  # size of a thread in inches
@@ -87,32 +88,22 @@ def _draw_rounds(ax: Axes, kind: str, values: list[float]) -> None:
     direction, partner = ROUNDS[kind]
     for row, step in enumerate([*steps, 0]):
         top = GAP * row
-        for lane, value in enumerate(values):
-            thread(
-                ax, lane, top, f"{value:g}", runs=_is_counted(kind, lane, row, count)
-            )
-        if not step:
-            break
+        # The lanes whose numbers before this round are still used.
+        used = {"down": range(count >> row), "up": range((1 << row) // 2, count)}
         new = list(values)
-        for lane in range(count):
+        for lane, value in enumerate(values):
+            runs = lane in used.get(kind, range(count))
+            thread(ax, lane, top, f"{value:g}", runs=runs)
             other = partner(lane, step)
             takes_part = kind != "down" or lane < step
-            if takes_part and 0 <= other < count:
-                new[lane] = values[lane] + values[other]
+            if step and takes_part and 0 <= other < count:
+                new[lane] = value + values[other]
                 for start in lane, other:
                     ends = [start + 0.5, lane + 0.5], [top + 0.92, top + GAP + 0.08]
                     ax.plot(*ends, color=THREAD, lw=1)
         values = new
-    ax.set_title(
-        f"{kind}: {direction}, by {', '.join(map(str, steps))}", size=11, loc="left"
-    )
-
-
-def _is_counted(kind: str, lane: int, row: int, count: int) -> bool:
-    """Return whether a lane's number before round `row` is still used."""
-    if kind == "down":
-        return lane < count >> row
-    return True if kind == "xor" else lane >= (1 << row) // 2
+    title = f"{kind}: {direction}, by {', '.join(map(str, steps))}"
+    ax.set_title(title, size=11, loc="left")
 
 
 def tiles(side: int, tile: int) -> None:
@@ -128,33 +119,21 @@ def tiles(side: int, tile: int) -> None:
         sheet(ax, 2 * step, 2 * step)
         text = "c = a @ b: the block that computes\nthis tile of c loads one tile\n"
         ax.text(0, 3, text + "of a and of b in each turn", size=11, va="center")
-        spans = [(turn * tile, (turn + 1) * tile) for turn in range(side // tile)]
-        of_a = _mark_cells(side, [(row * tile, first) for first, _ in spans], tile)
-        of_b = _mark_cells(side, [(first, col * tile) for first, _ in spans], tile)
-        of_c = _mark_cells(side, [(row * tile, col * tile)], tile)
-        for name, left, top, (values, marks), colour in (
-            ("b", step, 1, of_b, READ),
-            ("a", 0, step + 1, of_a, READ),
-            ("c", step, step + 1, of_c, WRITTEN),
+        for name, left, top, tiles_used, colour in (
+            ("b", step, 1, [(turn, col) for turn in range(side // tile)], READ),
+            ("a", 0, step + 1, [(row, turn) for turn in range(side // tile)], READ),
+            ("c", step, step + 1, [(row, col)], WRITTEN),
         ):
-            if name == "c":
-                values = [[""] * side for _ in range(side)]
-            cells(ax, values, left, top, name, "", dict.fromkeys(marks, colour))
-            for y, x in {(y // tile, x // tile) for y, x in marks}:
-                frame(ax, left + x * tile, top + y * tile, tile, tile)
-
-
-def _mark_cells(
-    side: int, corners: Sequence[tuple[int, int]], tile: int
-) -> tuple[list[list[object]], list[tuple[int, int]]]:
-    """Return the iteration that loads each cell ("" for none), and the loaded cells."""
-    values: list[list[object]] = [[""] * side for _ in range(side)]
-    marks = []
-    for turn, (top, left) in enumerate(corners):
-        for y, x in np.ndindex(tile, tile):
-            values[top + y][left + x] = turn
-            marks.append((top + y, left + x))
-    return values, marks
+            values: list[list[object]] = [[""] * side for _ in range(side)]
+            marks = {}
+            for turn, (tile_row, tile_col) in enumerate(tiles_used):
+                for y, x in np.ndindex(tile, tile):
+                    at = tile_row * tile + y, tile_col * tile + x
+                    marks[at] = colour
+                    values[at[0]][at[1]] = turn if name != "c" else ""
+            cells(ax, values, left, top, name, "", marks)
+            for tile_row, tile_col in tiles_used:
+                frame(ax, left + tile_col * tile, top + tile_row * tile, tile, tile)
 
 
 WORD = 32  # bits of a word
@@ -221,19 +200,18 @@ def ring(stages: int, places: int, latency: float, apart: float = 0.5) -> float:
     requests, arrivals, starts = stages_of(stages, places, latency, apart)
     end = starts[-1] + 1
     with figure(9.5, 0.32 * (places + 2) + 0.5) as ax:
-        for stage in range(stages):
+        for stage, (request, arrival, start) in enumerate(
+            zip(requests, arrivals, starts)
+        ):
             row = stage % places
-            _draw_span(ax, row, requests[stage], arrivals[stage], READ, stage)
-            _draw_span(ax, row, starts[stage], starts[stage] + 1, THREAD, stage)
-            _draw_span(
-                ax, places + 0.3, starts[stage], starts[stage] + 1, THREAD, stage
-            )
+            _draw_span(ax, row, request, arrival, READ, stage)
+            for at in (row, places + 0.3):
+                _draw_span(ax, at, start, start + 1, THREAD, stage)
         names = [f"place {place}" for place in range(places)]
         ax.set_yticks([*range(places), places + 0.3], [*names, "tensor cores"])
         ax.set(ylim=(places + 0.8, -0.6), xlim=(0, max(end, 24)))
-        ax.set_xlabel(
-            "time of one stage's products; blue: being loaded, purple: being used"
-        )
+        label = "time of one stage's products; blue: being loaded, purple: being used"
+        ax.set_xlabel(label)
         ax.grid(False)
     return stages / end
 
@@ -310,22 +288,21 @@ def sectors(requests: Requests) -> None:
     """
     rows, width = len(requests), SECTOR * SHOWN_SECTORS
     with figure(LANE_CELL * (WARP_NAME + width + 1), LANE_CELL * 3.1 * rows) as ax:
-        _prepare_sheet(ax, width + 0.5, 3.1 * rows)
+        sheet(ax, width + 0.5, 3.1 * rows, -WARP_NAME)
         for row, (name, elements) in enumerate(requests.items()):
             top = 3.1 * row + 1.5
             _write_name(ax, top, name)
             numbers = sectors_of(elements)
             first = int(numbers[0])
-            for number in range(first, first + SHOWN_SECTORS):
-                left = SECTOR * (number - first)
-                offsets = {int(e) - SECTOR * number for e in elements}
-                _draw_sector(ax, left, top, number in numbers, offsets)
+            offsets = np.asarray(elements) - first * SECTOR
+            for place in range(SHOWN_SECTORS):
+                _draw_sector(ax, SECTOR * place, top, first + place in numbers, offsets)
             for lane, element in _list_first_lanes(elements):
                 if element < (first + SHOWN_SECTORS) * SECTOR:
                     _draw_lane(ax, element - first * SECTOR, top, lane, READ)
             requested = len(np.unique(elements))
             hidden = len(numbers) - np.sum(numbers < first + SHOWN_SECTORS)
-            note = f"{_count_things(len(numbers), 'sector')}, {32 * len(numbers)} bytes"
+            note = f"{count_things(len(numbers), 'sector')}, {32 * len(numbers)} bytes"
             note += f", {4 * requested} of them requested"
             note += f"; {hidden} of the sectors are further right" * bool(hidden)
             ax.text(0, top - 0.35, note, size=8.5)
@@ -336,23 +313,21 @@ def banks(requests: Requests) -> None:
 
     The number in a cell is the first lane that requests the element.
     """
-    heights = []
-    for elements in requests.values():
-        heights.append(min(int(turns_of(elements).max()) + 1, SHOWN_TURNS))
+    counts = [int(turns_of(elements).max()) + 1 for elements in requests.values()]
+    heights = [min(count, SHOWN_TURNS) for count in counts]
     height = sum(h + 2 for h in heights)
     with figure(LANE_CELL * (WARP_NAME + BANKS + 8), LANE_CELL * height) as ax:
-        _prepare_sheet(ax, BANKS + 7.5, height)
+        sheet(ax, BANKS + 7.5, height, -WARP_NAME)
         top = 1.4
-        for (name, elements), visible in zip(requests.items(), heights):
+        for (name, elements), turns in zip(requests.items(), counts):
             _write_name(ax, top, name)
-            turn = turns_of(elements)
+            turn, visible = turns_of(elements), min(turns, SHOWN_TURNS)
             for bank in range(BANKS):
                 _draw_outline(ax, bank, top, 1, visible, 0.5)
             for lane, element in _list_first_lanes(elements):
                 if turn[lane] < visible:
                     _draw_lane(ax, element % BANKS, top + turn[lane], lane, SHARED)
-            turns = int(turn.max()) + 1
-            note = _count_things(turns, "turn")
+            note = count_things(turns, "turn")
             note += f", {visible} of them shown" * (turns > visible)
             ax.text(0, top - 0.35, note, size=8.5)
             top += visible + 2
@@ -364,27 +339,18 @@ def _list_first_lanes(elements: Sequence[int] | np.ndarray) -> list[tuple[int, i
     return [(int(lane), int(word)) for lane, word in zip(lanes, words)]
 
 
-def _count_things(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
-
-
-def _prepare_sheet(ax: Axes, columns: float, rows: float) -> None:
-    ax.set(xlim=(-WARP_NAME, columns), ylim=(rows, 0), aspect="equal")
-    ax.set_axis_off()
-
-
 def _write_name(ax: Axes, top: float, name: str) -> None:
     look = {"family": "monospace", "size": 9, "va": "center"}
     ax.text(-WARP_NAME, top + 0.55, name, **look)
 
 
 def _draw_sector(
-    ax: Axes, left: float, top: float, touched: bool, requested: set[int]
+    ax: Axes, left: int, top: float, touched: bool, requested: np.ndarray
 ) -> None:
-    for cell in range(SECTOR):
-        _draw_outline(ax, left + cell, top, 1, 1, 0.4)
+    for cell in range(left, left + SECTOR):
+        _draw_outline(ax, cell, top, 1, 1, 0.4)
         if touched and cell not in requested:
-            unused = Rectangle((left + cell, top), 1, 1, fc=fade_colour(INK), ec="none")
+            unused = Rectangle((cell, top), 1, 1, fc=fade_colour(INK), ec="none")
             ax.add_patch(unused)
     _draw_outline(ax, left, top, SECTOR, 1, 1.8 if touched else 0.8)
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,6 +49,7 @@ LAUNCH, FETCH = "launch", "fetch"  # parts of a kernel in a drawing
 FOLDER = "notebooks/results"
 MARK = "weft timeline"  # name of the profiled range that contains the reported call
 LEAST = 1.0  # length of the shortest reported gap in µs
+_QUEUES = re.compile("Launch|Memcpy|Memset")  # in calls that queue work for the GPU
 
 
 @dataclass(frozen=True)
@@ -195,13 +196,12 @@ def committed(name: str, folder: str | Path | None = None) -> Timeline | None:
 def _read_events(profile: Any) -> list[dict[str, Any]]:
     """Return the profile as events of torch's trace, which name their stream."""
     with tempfile.TemporaryDirectory(prefix="weft_") as folder:
-        path = os.path.join(folder, "trace.json")
-        profile.export_chrome_trace(path)
-        trace = json.loads(Path(path).read_text(errors="replace"))
+        path = Path(folder, "trace.json")
+        profile.export_chrome_trace(str(path))
+        trace = json.loads(path.read_text(errors="replace"))
     complete = [e for e in trace["traceEvents"] if e.get("ph") == "X" and "dur" in e]
     marks = [e for e in complete if e["name"] == MARK and e["cat"] == "user_annotation"]
-    # The two calls are 2 ms apart; the clocks of host and device differ by less than 1
-    # ms.
+    # The two calls are 2 ms apart; the clocks of host and device differ by under 1 ms.
     start = max(e["ts"] for e in marks) - 1000 if marks else 0
     return [e for e in complete if e["ts"] >= start]
 
@@ -217,14 +217,9 @@ def _read_gpu_spans(events: Iterable[Mapping[str, Any]]) -> list[Span]:
             short = name.partition(" (")[0].removeprefix("Memcpy ")
             short = explain(name).short if kind == "kernel" else short
             work.append(Span(row, short, kind_of_work, event["ts"], event["dur"]))
-        elif kind in ("cuda_runtime", "cuda_driver") and _is_request(name):
+        elif kind in ("cuda_runtime", "cuda_driver") and _QUEUES.search(name):
             calls.append(Span("host", name, HOST, event["ts"], event["dur"]))
     return (calls + work) if work else []
-
-
-def _is_request(call: str) -> bool:
-    """Return whether a call of the runtime queues work for the GPU."""
-    return any(part in call for part in ("Launch", "Memcpy", "Memset"))
 
 
 def _classify_copy(name: str) -> str:

@@ -94,27 +94,21 @@ class TorchKernels:
         return {k: v / total for k, v in sorted(times.items(), key=lambda kv: -kv[1])}
 
     def __repr__(self) -> str:
-        lines = [
-            self._write_sentence(),
-            table(self._write_cells(), list(self._list_columns())),
-        ]
+        cells = table(self._write_cells(), list(self._list_columns()))
+        lines = [self._write_sentence(), cells]
         lines += [f"  {mark}" for mark in self._list_marks()]
         if self.ghost:
             lines += ["", repr(self.ghost)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = [
-            [
-                html.make_cell(name, _choose_side(name), kind="th")
-                for name in self._list_columns()
-            ]
-        ]
+        sides = {c: "right" if c in NUMBERS else "left" for c in self._list_columns()}
+        rows = [[html.make_cell(c, side, kind="th") for c, side in sides.items()]]
         for row, cells in zip(self._select_shown(), self._write_cells()):
             hints = {"kernel": row.raw}
             rows.append(
                 [
-                    html.make_cell(value, _choose_side(name), hint=hints.get(name, ""))
+                    html.make_cell(value, sides[name], hint=hints.get(name, ""))
                     for name, value in cells.items()
                 ]
             )
@@ -131,11 +125,8 @@ class TorchKernels:
         what = "kernels" if self.target == "cuda" else "operators of ATen"
         calls = sum(row.calls for row in self.rows)
         shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in self.by_library.items())
-        text = (
-            f"{calls:.0f} {what} ({len(self.rows)} different), "
-            f"{round_number(self.us)} µs"
-        )
-        text += f" on {self.device}: {shares}"
+        text = f"{calls:.0f} {what} ({len(self.rows)} different), "
+        text += f"{round_number(self.us)} µs on {self.device}: {shares}"
         return f"{self.note}: {text}" if self.note else text
 
     def _select_shown(self) -> list[KernelRow]:
@@ -154,19 +145,14 @@ class TorchKernels:
     def _write_cells(self) -> list[dict[str, Any]]:
         """Write the table's cells, omitting columns that are empty in all rows."""
         total = self.us or 1.0
-        lines = [
-            {
-                **{
-                    "µs": round_number(row.us),
-                    "share": f"{100 * row.us / total:.0f} %",
-                },
-                **{"calls": f"{row.calls:.3g}", "kernel": row.name.short},
-                **{"what it does": row.name.what, "library": row.name.library},
-                **{"precision": row.name.precision, "tile": row.name.tile},
-                **{"layout": row.name.layout, "made for": row.name.made_for},
-            }
-            for row in self._select_shown()
-        ]
+        lines = []
+        for row in self._select_shown():
+            name, share = row.name, f"{100 * row.us / total:.0f} %"
+            cells = {"µs": round_number(row.us), "share": share}
+            cells |= {"calls": f"{row.calls:.3g}", "kernel": name.short}
+            cells |= {"what it does": name.what, "library": name.library}
+            cells |= {"precision": name.precision, "tile": name.tile}
+            lines.append(cells | {"layout": name.layout, "made for": name.made_for})
         keys = [key for key in lines[0] if any(c[key] for c in lines)] if lines else []
         return [{key: cells[key] for key in keys} for cells in lines]
 
@@ -224,12 +210,10 @@ def committed(path: str | Path | None = None) -> TorchKernels | None:
 
     path: a file of results; None: the first notebooks/results/torch_kernels_*.json.
     """
-    if path is None:
-        files = sorted((ROOT / FOLDER).glob("torch_kernels_*.json"))
-        if not files:
-            return None
-        path = files[0]
-    results = read_json(path)
+    files = sorted((ROOT / FOLDER).glob("torch_kernels_*.json"))
+    if not (path or files):
+        return None
+    results = read_json(path or files[0])
     first = results["rows"][0]
     rows = [
         KernelRow(explain(row["kernel"]), row["kernel"], row["calls"], row["us"])
@@ -246,9 +230,9 @@ def _read_gpu_rows(events: Iterable[Any], repeat: int) -> list[KernelRow]:
     """Return a row for each kind of kernel, copy or fill in a profile's events."""
     durations: dict[str, list[float]] = {}
     for event in events:
-        if "CUDA" not in str(event.device_type) or is_named_range(event):
-            continue
-        durations.setdefault(event.name, []).append(event.time_range.elapsed_us())
+        if "CUDA" in str(event.device_type) and not is_named_range(event):
+            us = event.time_range.elapsed_us()
+            durations.setdefault(event.name, []).append(us)
     return _sort_rows(
         KernelRow(explain(name), name, len(times) / repeat, sum(times) / repeat)
         for name, times in durations.items()
@@ -259,27 +243,14 @@ def _read_cpu_rows(averages: Iterable[Any], repeat: int) -> list[KernelRow]:
     """Return a row for each operator, without the time of operators that it called."""
     rows = []
     for op in averages:
-        if not op.key.startswith("aten::") or not op.self_cpu_time_total:
-            continue
-        short = op.key.removeprefix("aten::")
-        what, library = CPU.get(short, ("", ""))
-        name = Name(short, what, library or "ATen")
-        rows.append(
-            KernelRow(
-                name,
-                op.key,
-                op.count / repeat,
-                op.self_cpu_time_total,
-            )
-        )
-    return _sort_rows(
-        KernelRow(row.name, row.raw, row.calls, row.us / repeat) for row in rows
-    )
+        us = op.self_cpu_time_total
+        if op.key.startswith("aten::") and us:
+            short = op.key.removeprefix("aten::")
+            what, library = CPU.get(short, ("", ""))
+            name = Name(short, what, library or "ATen")
+            rows.append(KernelRow(name, op.key, op.count / repeat, us / repeat))
+    return _sort_rows(rows)
 
 
 def _sort_rows(rows: Iterable[KernelRow]) -> list[KernelRow]:
     return sorted(rows, key=lambda row: -row.us)
-
-
-def _choose_side(column: str) -> str:
-    return "right" if column in NUMBERS else "left"

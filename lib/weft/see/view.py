@@ -46,6 +46,7 @@ _COMMON = {"const", "size_t", "float", "int", "static", "for", "if", "cuda", "in
 _PYTHON = re.compile(r'#[^\n]*|""".*?(?:"""|$)', re.S)
 _C = re.compile(r"//[^\n]*|/\*.*?(?:\*/|$)", re.S)
 _MARKS = ("#", "//", "/*", '"""')  # the start of a comment
+_CORNERS = "round,pad=0,rounding_size=0.1"
 _CELL = "text-align:left;vertical-align:top;padding:0 1em 0 0;border:0"
 
 
@@ -96,9 +97,8 @@ class Beside:
         return "\n".join(line.rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(
-            f'<th style="{_CELL}">{html.escape(t)}</th>' for t in self.titles
-        )
+        titles = map(html.escape, self.titles)
+        head = "".join(f'<th style="{_CELL}">{title}</th>' for title in titles)
         texts = ["\n".join(side or "" for side in sides) for sides in zip(*self.pairs)]
         kinds = [_compile_comments(text) for text in texts]
         cells = (map(_render_cell, pair, kinds) for pair in self.pairs)
@@ -130,10 +130,9 @@ def _split_statements(text: str) -> Iterator[str]:
 
 def _blank_comment(comment: re.Match[str]) -> str:
     """Return the replacement of a comment: "", or NUL if the comment is unfinished."""
-    whole = comment[0].startswith(("#", "//")) or (
-        len(comment[0]) > 5 and comment[0].endswith(('"""', "*/"))
-    )
-    return "" if whole else "\0"
+    text = comment[0]
+    closed = len(text) > 5 and text.endswith(('"""', "*/"))
+    return "" if closed or text.startswith(("#", "//")) else "\0"
 
 
 def _measure_likeness(left: str, right: str) -> float:
@@ -193,9 +192,9 @@ def show_figure(made: Figure) -> None:
     display(HTML(write_inline_svg(made)))
 
 
-def sheet(ax: Axes, columns: float, rows: float) -> None:
+def sheet(ax: Axes, columns: float, rows: float, left: float = -0.1) -> None:
     """Prepare `ax` for columns x rows cells, with row 0 on top, without axes."""
-    ax.set(xlim=(-0.1, columns), ylim=(rows, 0), aspect="equal")
+    ax.set(xlim=(left, columns), ylim=(rows, 0), aspect="equal")
     ax.set_axis_off()
 
 
@@ -223,39 +222,29 @@ def cells(
 
 def frame(ax: Axes, left: float, top: float, columns: int, rows: int) -> None:
     """Draw a frame around columns x rows squares."""
-    box = Rectangle((left, top), columns, rows, fill=False, lw=2, color=INK)
-    ax.add_patch(box)
+    look = {"fill": False, "lw": 2, "color": INK}
+    ax.add_patch(Rectangle((left, top), columns, rows, **look))
 
 
 def _draw_cell(ax: Axes, x: float, y: float, text: str, colour: str | None) -> None:
-    look = (
-        {"ec": colour, "fc": fade_colour(colour)}
-        if colour
-        else {"ec": INK, "fc": "none"}
-    )
-    look |= {"lw": 1.4} if colour else {"lw": 0.7, "alpha": 0.7}
-    corners = "round,pad=0,rounding_size=0.1"
+    look = {"ec": INK, "fc": "none", "lw": 0.7, "alpha": 0.7}
+    if colour:
+        look = {"ec": colour, "fc": fade_colour(colour), "lw": 1.4}
     # add_patch() would update the limits, which do not change here.
-    ax.add_artist(FancyBboxPatch((x + 0.1, y + 0.1), 0.8, 0.8, corners, **look))
+    ax.add_artist(FancyBboxPatch((x + 0.1, y + 0.1), 0.8, 0.8, _CORNERS, **look))
     inside = {"ha": "center", "va": "center", "in_layout": False}
     ax.text(x + 0.5, y + 0.52, text, size=8.5, **inside)
 
 
 def thread(
-    ax: Axes,
-    x: float,
-    y: float,
-    number: Any = "",
-    runs: bool = True,
-    colour: str = THREAD,
+    ax: Axes, x: float, y: float, number: Any = "", runs: bool = True, colour=THREAD
 ) -> None:
     """Draw a thread, a circle with its number, in the square at (x, y).
 
     runs: whether it is active; an idle thread is pale.
     """
-    ax.add_patch(
-        Circle((x + 0.5, y + 0.5), 0.4, **(outlined(colour) if runs else pale_patch()))
-    )
+    look = outlined(colour) if runs else pale_patch()
+    ax.add_patch(Circle((x + 0.5, y + 0.5), 0.4, **look))
     ax.text(x + 0.5, y + 0.52, str(number), size=8.5, ha="center", va="center")
 
 
@@ -269,8 +258,7 @@ def memory(listing: str) -> None:
     rows = _group_neighbours([_Variable.read(line) for line in listing.splitlines()])
     columns = max((row[-1].end - row[0].address) / 4 for row in rows)
     with figure(0.5 * (columns + 4.2), 1.4 * len(rows)) as ax:
-        ax.set(xlim=(-4, columns + 0.2), ylim=(2.8 * len(rows), 0), aspect="equal")
-        ax.set_axis_off()
+        sheet(ax, columns + 0.2, 2.8 * len(rows), -4)
         targets = {v.target for row in rows for v in row}
         for number, row in enumerate(rows):
             _draw_row(ax, row, 2.8 * number + 0.6, targets)
@@ -317,9 +305,9 @@ def _draw_row(
         reached = v.address in targets and v.target is None
         look = {"ec": INK, "fc": fade_colour(INK) if v.target else "none", "lw": 1}
         look |= {"ec": READ, "fc": fade_colour(READ), "lw": 1.4} if reached else {}
-        corners = "round,pad=0,rounding_size=0.1"
-        box = FancyBboxPatch((left + 0.06, top), width - 0.12, 1, corners, **look)
-        ax.add_patch(box)
+        ax.add_patch(
+            FancyBboxPatch((left + 0.06, top), width - 0.12, 1, _CORNERS, **look)
+        )
         middle = left + width / 2
         value = f"...{v.value[-3:]}" if v.target else v.value
         centred = {"ha": "center", "va": "center"}
@@ -337,10 +325,9 @@ def _draw_arrows(ax: Axes, rows: list[list[_Variable]]) -> None:
     for v in (v for row in rows for v in row):
         if v.target in places:
             (x0, y0), (x1, y1) = places[v.address], places[v.target]
-            beside = y0 == y1
             start = y0 - 0.55 if y1 < y0 else y0 + 1.5
             ends = ((x1, y1 - 0.55 if y1 > y0 else y1 + 1.5), (x0, start))
-            bend = "arc3,rad=0.35" if beside else "arc3,rad=0"
+            bend = "arc3,rad=0.35" if y0 == y1 else "arc3,rad=0"
             look = {"arrowstyle": "->", "color": INK, "connectionstyle": bend}
             ax.annotate("", *ends, arrowprops=look | {"lw": 1.4})
 
@@ -354,8 +341,6 @@ def show_images(**images: ArrayLike) -> None:
     images: (height, width) grey values, 0 black and the largest white, or
     (3, height, width) planes of red, green and blue from 0 to 1.
     """
-    import numpy as np
-
     arrays = {name: np.asarray(image) for name, image in images.items()}
     rows, columns = next(iter(arrays.values())).shape[-2:]
     side = min(WIDEST, WIDE / len(arrays))
@@ -396,5 +381,5 @@ def draw_image(ax: Axes, shades: np.ndarray, title: str = "") -> None:
 
 
 def choose_grid(channels: int) -> tuple[int, int]:
-    columns = 8 if channels >= 8 else channels
+    columns = min(8, channels)
     return -(-channels // columns), columns

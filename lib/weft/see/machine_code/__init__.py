@@ -52,20 +52,16 @@ _READERS = {
 }
 
 
-def _build_view(
-    language: str, kernel: Any, args: tuple[Any, ...], arch: str | None
-) -> View:
+def _build_view(language: str, kernel: Any, args: Any, arch: str | None) -> View:
     arch = compilation.checked_arch(arch)
     source = source_for(kernel, args)
     code = source.compile(arch)
     text = getattr(code, language)
     list_kernels, read = _READERS[language]
-    listings = [
-        KernelListing(
-            demangle(asked, name), read(text, name), code.usage.get(name), source
-        )
-        for asked, name in select_kernels(source, code, list_kernels(text))
-    ]
+    listings = []
+    for asked, name in select_kernels(source, code, list_kernels(text)):
+        parts = read(text, name), code.usage.get(name), source
+        listings.append(KernelListing(demangle(asked, name), *parts))
     return View(language, arch, listings)
 
 

@@ -30,7 +30,6 @@ from ...base import store
 from ...base.errors import ArgumentError, BuildError
 from ...base.paths import COMMON, ROOT
 from ...cells import stored
-from ...cells import stored as words
 from ...cells.gpu import loader as gpu
 from ...cells.gpu import nvrtc
 from ...cells.gpu.nvrtc import Usage
@@ -107,12 +106,10 @@ def by_nvrtc(
 
 def by_nvcc(file: Path, arch: str) -> MachineCode:
     """Compile a file with kernels and host code, caching the result."""
-    nvcc = build.nvcc()
-    if not nvcc:
-        raise BuildError(
-            f"{file.name} also contains host code, and nvcc is missing: {_NVCC}"
-        )
-    return _compile_by_nvcc(nvcc, file, arch, _read_stamp(file))
+    if nvcc := build.nvcc():
+        return _compile_by_nvcc(nvcc, file, arch, _read_stamp(file))
+    why = f"{file.name} also contains host code, and nvcc is missing"
+    raise BuildError(f"{why}: {_NVCC}")
 
 
 def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> MachineCode:
@@ -235,8 +232,6 @@ def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> KernelSource:
         return _find_file_source(kernel, args)
     if isinstance(kernel, NumbaKernel):
         return _find_numba_source(kernel, args)
-    if isinstance(kernel, TranslatedKernel):
-        return _find_runner_source(kernel, args)
     if isinstance(kernel, (Kernel, Module)) and args:
         raise ArgumentError(
             f"{args[0]!r}: with a kernel in CUDA C, pass only named arguments, "
@@ -247,47 +242,48 @@ def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> KernelSource:
         return _find_cell_source(kernel.module, (kernel.expression,))
     if isinstance(kernel, Module):
         return _find_cell_source(kernel._cell, ())
-    return _find_runner_source(TranslatedKernel(PythonKernel(kernel), "", None), args)
+    return _find_runner_source(runner_of(kernel), args)
+
+
+def runner_of(kernel: Any) -> TranslatedKernel:
+    """Return the runner of cuda_c(k) or of a Python kernel."""
+    if isinstance(kernel, TranslatedKernel):
+        return kernel
+    return TranslatedKernel(PythonKernel(kernel), "", None)
 
 
 def complete(kernel: Kernel) -> None:
     """Raise ArgumentError if the kernel is a template without its arguments."""
     if kernel._needs_arguments:
         name = kernel.__name__
-        raise ArgumentError(
-            f"{name} is a template: give its arguments, e.g. {name}['float', 16]"
-        )
+        cure = f"give its arguments, e.g. {name}['float', 16]"
+        raise ArgumentError(f"{name} is a template: {cure}")
 
 
 def _find_cell_source(cell: Cell, wanted: tuple[str, ...]) -> KernelSource:
     together = cell._together(wanted[0]) if wanted else cell.ordinary()
 
     def compile(arch: str) -> MachineCode:
-        return by_nvrtc(
-            cell.source, cell.name, arch, cell.flags, together, cell.headers
-        )
+        program = cell.source, cell.name, arch, cell.flags
+        return by_nvrtc(*program, together, cell.headers)
 
     texts = {**cell.headers, stored.CELL: cell.source}
     return KernelSource(cell.name, compile, wanted or together, texts=texts)
 
 
-def _find_runner_source(
-    runner: TranslatedKernel, args: tuple[Any, ...]
-) -> KernelSource:
+def _find_runner_source(runner: TranslatedKernel, args: Sequence[Any]) -> KernelSource:
     form = runner._of(args) if args or not runner.kernel.parameters else runner._last
+    name = runner.__name__
     if form is None:
-        names = ", ".join(runner.kernel.parameters)
+        call = f"ptx({name}, {', '.join(runner.kernel.parameters)})"
         raise ArgumentError(
-            f"{runner.__name__}: the arguments determine its types: pass them too, "
-            f"ptx({runner.__name__}, {names})"
+            f"{name}: the arguments determine its types: pass them too, {call}"
         )
-    translation, flags = form.translation, form.runner.flags
+    translation, flags = form.translation, stored.split(form.runner.flags)
 
     def compile(arch: str) -> MachineCode:
-        return by_nvrtc(
-            *(translation.text, translation.name, arch, words.split(flags)),
-            *((translation.name,), {}),
-        )
+        program = translation.text, translation.name, arch, flags
+        return by_nvrtc(*program, (translation.name,), {})
 
     files = {f.__name__: source_of(f).file for f in translation.functions}
     places = {
@@ -296,7 +292,6 @@ def _find_runner_source(
         if line and name in files
     }
     texts = {stored.CELL: translation.text}
-    name = runner.__name__
     return KernelSource(name, compile, (translation.name,), "python", texts, places)
 
 
@@ -307,9 +302,7 @@ def _find_numba_source(kernel: NumbaKernel, args: tuple[Any, ...]) -> KernelSour
             f"them too, ptx(numba_jit({kernel.name}), {', '.join(kernel.parameters)})"
         )
 
-    def compile(arch: str) -> MachineCode:
-        return by_numba(kernel, args, arch)
-
+    compile = functools.partial(by_numba, kernel, args)
     return KernelSource(kernel.name, compile, language="python")
 
 
@@ -319,11 +312,7 @@ def _find_file_source(path: str | Path, args: tuple[Any, ...]) -> KernelSource:
     paths = [p for p in (Path(path), ROOT / path) if p.is_file()]
     if not paths:
         raise ArgumentError(f"{path}: there is no such file, here or in {ROOT}")
-    file = paths[0].resolve()
-
-    def compile(arch: str) -> MachineCode:
-        return by_nvcc(file, arch)
-
+    compile = functools.partial(by_nvcc, paths[0].resolve())
     return KernelSource(str(path), compile, tuple(args))
 
 
@@ -334,9 +323,8 @@ def find_usage(kernel: Any, args: tuple[Any, ...], arch: str) -> tuple[str, Any]
     kernels = select_kernels(source, code, instructions.list_ptx_kernels(code.ptx))
     if len(kernels) != 1:
         names = ", ".join(demangle(*one) for one in kernels)
-        raise ArgumentError(
-            f"{source.name} has {len(kernels)} kernels, {names}: choose one"
-        )
+        count = f"{source.name} has {len(kernels)} kernels"
+        raise ArgumentError(f"{count}, {names}: choose one")
     name = demangle(*kernels[0])
     if kernels[0][1] not in code.usage:
         raise ArgumentError(f"{name}: ptxas does not report its resources: {code.why}")
@@ -357,9 +345,8 @@ def select_kernels(
         matches = [name for name in names if demangle("", name) == requested]
         if not matches:
             available = ", ".join(demangle("", name) for name in names) or "none"
-            raise ArgumentError(
-                f"{source.name} has no kernel {requested!r}; it has {available}"
-            )
+            lack = f"{source.name} has no kernel {requested!r}"
+            raise ArgumentError(f"{lack}; it has {available}")
         out += [(requested, name) for name in matches]
     return out
 
@@ -372,21 +359,10 @@ def demangle(asked: str, mangled: str) -> str:
     """
     if asked:
         return asked
-    if not mangled.startswith("_Z"):
-        return mangled
-    position, name = 2, ""
-    position += mangled[position : position + 1] == "N"
-    while position < len(mangled):
-        if mangled[position] in "LK":
-            position += 1
-            continue
-        digits = position
-        while digits < len(mangled) and mangled[digits].isdigit():
-            digits += 1
-        if digits == position:
-            break
-        length = int(mangled[position:digits])
-        name, position = mangled[digits : digits + length], digits + length
-        if mangled[2] != "N":
-            break
+    nested, name = mangled.startswith("_ZN"), ""
+    part = re.compile(r"_ZN?[LK]*(\d+)").match(mangled)
+    while part:
+        end = part.end() + int(part[1])
+        name = mangled[part.end() : end]
+        part = re.compile(r"[LK]*(\d+)").match(mangled, end) if nested else None
     return name or mangled

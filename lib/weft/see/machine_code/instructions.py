@@ -13,6 +13,7 @@ https://docs.nvidia.com/cuda/cuda-binary-utilities/#instruction-set-reference
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -118,15 +119,11 @@ def counted(those: Iterable[Instruction]) -> dict[str, int]:
 
 def told(counts: dict[str, int]) -> str:
     """Write counts in words, such as "8 global loads, 64 FMAs, 40 others"."""
+    nouns = {"matrix": "matrix product", "special": "special function"}
     words = []
     for kind, count in counts.items():
-        plural = {"branch": "branches", "matrix": "matrix products"}.get(kind, kind)
-        if kind == "special":
-            plural = "special functions"
-        elif plural == kind:
-            plural += "s"
-        one = {"matrix": "matrix product", "special": "special function"}
-        words.append(f"{count} {plural if count != 1 else one.get(kind, kind)}")
+        ending = "es" if kind == "branch" else "s"
+        words.append(f"{count} {nouns.get(kind, kind)}{ending * (count != 1)}")
     return ", ".join(words) or "nothing"
 
 
@@ -139,11 +136,14 @@ def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
             predecessors[to].append(at)
     parent, order = _find_dominators(code, successors, predecessors)
     bodies: dict[int, set[int]] = {}
-    for at, nexts in enumerate(successors):
-        for to in nexts:
-            if at in order and to in order and _is_dominator(to, at, parent, order):
-                bodies.setdefault(to, {to}).update(_find_body(to, at, predecessors))
     # A kernel's padding, an unreachable branch to itself, is not a loop.
+    for at in order.keys() - {-1}:
+        for to in successors[at]:
+            above = at
+            while order[above] > order[to]:
+                above = parent[above]
+            if above == to:  # It dominates the branch to it.
+                bodies.setdefault(to, {to}).update(_find_body(to, at, predecessors))
     loops = [CodeLoop(head, frozenset(body)) for head, body in sorted(bodies.items())]
     return [
         replace(
@@ -155,7 +155,10 @@ def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
     ]
 
 
-def list_successors(code: Sequence[Instruction]) -> list[list[int]]:
+_Edges = list[list[int]]  # for each instruction, the indices of others
+
+
+def list_successors(code: Sequence[Instruction]) -> _Edges:
     """List, for each instruction, the indices of its possible successors."""
     labels = {name: index for index, one in enumerate(code) for name in one.labels}
     out = []
@@ -169,9 +172,7 @@ def list_successors(code: Sequence[Instruction]) -> list[list[int]]:
 
 
 def _find_dominators(
-    code: Sequence[Instruction],
-    successors: list[list[int]],
-    predecessors: list[list[int]],
+    code: Sequence[Instruction], successors: _Edges, predecessors: _Edges
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Return each instruction's nearest dominator and its reverse postorder number.
 
@@ -179,14 +180,20 @@ def _find_dominators(
     Algorithm, 2001. The root, -1, leads to the first instruction of the kernel and of
     each subroutine.
     """
-    starts = [
-        index
-        for index, one in enumerate(code)
-        if index == 0 or code[index - 1].function != one.function
-    ]
+    names = [one.function for one in code]
+    starts = [i for i in range(len(code)) if not i or names[i] != names[i - 1]]
     sequence = _list_reverse_postorder(starts, successors)
     order = {index: number for number, index in enumerate(sequence)} | {-1: -1}
     parent = {-1: -1} | {index: -1 for index in starts}
+
+    def intersect(a: int, b: int) -> int:
+        """Return the nearest dominator that two instructions have in common."""
+        while a != b:
+            if order[a] < order[b]:
+                a, b = b, a
+            a = parent[a]
+        return a
+
     changed = True
     while changed:
         changed = False
@@ -194,15 +201,13 @@ def _find_dominators(
             if index in starts:
                 continue
             candidates = [b for b in predecessors[index] if b in parent]
-            new = candidates[0]
-            for other in candidates[1:]:
-                new = _intersect(new, other, parent, order)
+            new = functools.reduce(intersect, candidates)
             if parent.get(index) != new:
                 parent[index], changed = new, True
     return parent, order
 
 
-def _list_reverse_postorder(starts: Sequence[int], edges: list[list[int]]) -> list[int]:
+def _list_reverse_postorder(starts: Sequence[int], edges: _Edges) -> list[int]:
     visited, out = set(starts), []
     stack = [(index, iter(edges[index])) for index in starts]
     while stack:
@@ -217,24 +222,7 @@ def _list_reverse_postorder(starts: Sequence[int], edges: list[list[int]]) -> li
     return out[::-1]
 
 
-def _intersect(a: int, b: int, parent: dict[int, int], order: dict[int, int]) -> int:
-    while a != b:
-        while order[a] > order[b]:
-            a = parent[a]
-        while order[b] > order[a]:
-            b = parent[b]
-    return a
-
-
-def _is_dominator(
-    a: int, b: int, parent: dict[int, int], order: dict[int, int]
-) -> bool:
-    while order[b] > order[a]:
-        b = parent[b]
-    return a == b
-
-
-def _find_body(head: int, tail: int, predecessors: list[list[int]]) -> set[int]:
+def _find_body(head: int, tail: int, predecessors: _Edges) -> set[int]:
     """Return all instructions that reach the one at `tail` without passing the head."""
     body, todo = {head, tail}, [tail] * (tail != head)
     while todo:
@@ -280,13 +268,10 @@ def _split_functions(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield ("entry" or "func", name, text from head to closing brace)."""
     for head in _HEAD.finditer(text):
         name = _NAME.search(text, head.start())
-        end = re.compile(r"^\}|;\s*$", re.M)  # A declaration has no body.
         brace = text.find("\n{", head.start())
-        stop = text.find(";", head.start())
+        stop = text.find(";", head.start())  # A declaration has no body.
         if name and brace >= 0 and not 0 <= stop < brace:
-            closes = end.search(text, brace + 2)
-            while closes and not closes.group().startswith("}"):
-                closes = end.search(text, closes.end())
+            closes = re.compile(r"^\}", re.M).search(text, brace + 2)
             last = closes.end() if closes else len(text)
             yield head.group(1), name.group(1), text[head.start() : last].strip("\n")
 
@@ -329,11 +314,16 @@ def _read_tables(body: str) -> dict[str, tuple[str, ...]]:
     return {name: tuple(re.findall(r"[\w$]+", text)) for name, text in tables}
 
 
-def _parse_ptx_instruction(text, labels, place, function, tables) -> Instruction:
-    text = re.sub(r"\s+", " ", text)
+def _split_instruction(text: str) -> tuple[str, str, str, str]:
+    """Return the guard, the operation with its operands, the opcode and its base."""
     guard, operation = re.match(r"(@!?%?\w+)?\s*(.*)", text).groups()
     opcode = re.split(r"[\s;]", operation, maxsplit=1)[0]
-    base = opcode.split(".")[0]
+    return guard or "", operation, opcode, opcode.split(".")[0]
+
+
+def _parse_ptx_instruction(text, labels, place, function, tables) -> Instruction:
+    text = re.sub(r"\s+", " ", text)
+    guard, operation, opcode, base = _split_instruction(text)
     jumps: tuple[str, ...] = ()
     falls = True
     if base in ("bra", "brx"):
@@ -342,36 +332,33 @@ def _parse_ptx_instruction(text, labels, place, function, tables) -> Instruction
         falls = bool(guard) and base == "bra"
     elif base in ("ret", "exit", "trap"):
         falls = bool(guard)
-    return Instruction(
-        *(text, opcode, _classify_ptx(opcode), guard or "", labels, jumps, falls),
-        *(*place, function),
-    )
+    flow = labels, jumps, falls, *place, function
+    return Instruction(text, opcode, _classify_ptx(opcode), guard, *flow)
+
+
+_PTX_KINDS = {
+    **{"ldmatrix": "shared load", "fma": "FMA", "bar": "barrier", "barrier": "barrier"},
+    **dict.fromkeys(("mma", "wmma", "wgmma", "tcgen05"), "matrix"),
+    **dict.fromkeys(("sin", "cos", "ex2", "lg2", "tanh"), "special"),
+    **dict.fromkeys(("rsqrt", "rcp", "sqrt"), "special"),
+    **dict.fromkeys(("bra", "brx", "call", "ret", "exit"), "branch"),
+}
 
 
 def _classify_ptx(opcode: str) -> str:
     base, *parts = opcode.split(".")
-    space = next((s for s in ("shared", "local", "param", "const") if s in parts), "")
+    space = next((s for s in ("local", "param", "const") if s in parts), "global")
     if any(part.startswith("shared") for part in parts):
         space = "shared"
     if base in ("ld", "ldu", "st"):
         if space in ("param", "const"):
             return "other"
-        return f"{space or 'global'} {'store' if base == 'st' else 'load'}"
+        return f"{space} {'store' if base == 'st' else 'load'}"
     if base == "cp" and "async" in parts:
         return "global load" if "global" in parts else "other"
-    if base == "ldmatrix":
-        return "shared load"
     if base in ("atom", "red"):
         return "shared atomic" if space == "shared" else "global atomic"
-    if base == "fma":
-        return "FMA"
-    if base in ("mma", "wmma", "wgmma", "tcgen05"):
-        return "matrix"
-    if base in ("sin", "cos", "ex2", "lg2", "tanh", "rsqrt", "rcp", "sqrt"):
-        return "special"
-    if base in ("bar", "barrier"):
-        return "barrier"
-    return "branch" if base in ("bra", "brx", "call", "ret", "exit") else "other"
+    return _PTX_KINDS.get(base, "other")
 
 
 _SECTION = re.compile(r"^//-+ \.text\.(\S+) ", re.M)
@@ -400,9 +387,8 @@ def read_sass(text: str, kernel: str) -> KernelCode:
             fresh = False
         elif match := _CODE.match(line):
             place = next(one for one in places if one[0] == places[-1][0])
-            code.append(
-                _parse_sass_instruction(match.group(2), tuple(labels), place, function)
-            )
+            parts = match.group(2), tuple(labels), place, function
+            code.append(_parse_sass_instruction(*parts))
             labels, fresh = [], True
         elif match := _LABEL.match(line):
             name = match.group(1)
@@ -416,8 +402,8 @@ def read_sass(text: str, kernel: str) -> KernelCode:
 def _find_section(text: str, kernel: str) -> str:
     for mark in _SECTION.finditer(text):
         if mark.group(1).rstrip(",") == kernel:
-            end = text.find("\n//----", mark.end())
-            return text[mark.start() : end if end >= 0 else len(text)]
+            rest, _, _ = text[mark.end() :].partition("\n//----")
+            return mark.group() + rest
     raise KeyError(kernel)
 
 
@@ -433,9 +419,7 @@ def _strip_padding(code: list[Instruction]) -> list[Instruction]:
 
 def _parse_sass_instruction(text, labels, place, function) -> Instruction:
     text = re.sub(r"\s+", " ", text).replace(" ;", ";").strip()
-    guard, operation = re.match(r"(@!?U?P\w+)?\s*(.*)", text).groups()
-    opcode = re.split(r"[\s;]", operation, maxsplit=1)[0]
-    base = opcode.split(".")[0]
+    guard, operation, opcode, base = _split_instruction(text)
     jumps: tuple[str, ...] = ()
     falls = True
     if base in ("BRA", "JMP"):
@@ -449,21 +433,14 @@ def _parse_sass_instruction(text, labels, place, function) -> Instruction:
         falls = bool(guard)
     elif base in ("EXIT", "RET", "KILL"):
         falls = bool(guard)
-    return Instruction(
-        *(
-            text,
-            opcode,
-            _classify_sass(opcode, operation),
-            guard or "",
-            labels,
-            jumps,
-            falls,
-        ),
-        *(*place, function),
-    )
+    flow = labels, jumps, falls, *place, function
+    return Instruction(text, opcode, _classify_sass(opcode, operation), guard, *flow)
 
 
-_MEMORY = {
+_SASS_KINDS = {
+    **dict.fromkeys(("BRA", "BRX", "BRXU", "JMP", "JMX"), "branch"),
+    **dict.fromkeys(("CALL", "RET", "EXIT"), "branch"),
+    **{"MUFU": "special", "BAR": "barrier", "BARRIER": "barrier"},
     **{"LDG": "global load", "LD": "global load", "LDGSTS": "global load"},
     **{"STG": "global store", "ST": "global store"},
     **{"LDS": "shared load", "LDSM": "shared load", "STS": "shared store"},
@@ -478,15 +455,6 @@ _MOVES = re.compile(r"-RZ, RZ,")  # HFMA2 -RZ, RZ, x, y merely loads a constant.
 
 def _classify_sass(opcode: str, operation: str) -> str:
     base = opcode.split(".")[0]
-    if base in _MEMORY:
-        return _MEMORY[base]
     if base in ("FFMA", "FFMA2", "DFMA", "HFMA2", "FFMA32I"):
         return "other" if _MOVES.search(operation) else "FMA"
-    if _MATRIX.fullmatch(base):
-        return "matrix"
-    if base == "MUFU":
-        return "special"
-    if base in ("BAR", "BARRIER"):
-        return "barrier"
-    branches = ("BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "EXIT")
-    return "branch" if base in branches else "other"
+    return "matrix" if _MATRIX.fullmatch(base) else _SASS_KINDS.get(base, "other")

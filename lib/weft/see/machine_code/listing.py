@@ -7,7 +7,6 @@ of global memory, orange for writes to it, green for shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
@@ -62,64 +61,51 @@ class KernelListing:
         use = self.usage
         if use is None:
             return "registers unknown"
+        sizes = f"{use.shared} bytes shared · {use.stack} bytes local"
         spills = f"spills {use.spill_stores} bytes out, {use.spill_loads} bytes in"
-        return " · ".join(
-            [
-                f"{use.registers} registers",
-                f"{use.shared} bytes shared",
-                f"{use.stack} bytes local",
-                spills if use.spill_stores or use.spill_loads else "no spills",
-            ]
-        )
+        spills = spills if use.spill_stores or use.spill_loads else "no spills"
+        return f"{use.registers} registers · {sizes} · {spills}"
 
     def parts(self) -> list[ListingPart]:
         """Split the instructions at the start and end of each innermost loop."""
-        loop_of: dict[int, CodeLoop] = {}
-        for loop in self.code.hot:
-            loop_of |= dict.fromkeys(loop.body, loop)
+        loop_of = {index: loop for loop in self.code.hot for index in loop.body}
         short = not self.code.hot and len(self.code.instructions) <= SHORT
-        positions = (i for i, _ in enumerate(self.code.instructions))
-        cut = groupby(positions, lambda i: (loop_of.get(i), self._find_function(i)))
-        return [
-            ListingPart(
-                list(indices), loop, short or (loop is not None and not function)
-            )
-            for (loop, function), indices in cut
-        ]
+        parts = []
+        for (loop, function), pairs in groupby(
+            enumerate(self.code.instructions),
+            lambda at: (loop_of.get(at[0]), at[1].function),
+        ):
+            opened = short or (loop is not None and not function)
+            parts.append(ListingPart([at for at, _ in pairs], loop, opened))
+        return parts
 
     def title(self, part: ListingPart) -> str:
         """Write a part's title, such as "loop, lines 8-13: 177 instructions a pass"."""
-        count, function = len(part.indices), self._find_function(part.indices[0])
+        count = len(part.indices)
+        function = self.code.instructions[part.indices[0]].function
         lines = _write_lines(self.code.lines(part.indices))
         size = count_things(count, "instruction")
         in_a = f"{function}: " * bool(function)
+        at = f", {lines}" * bool(lines)
         if part.loop is None:
-            return f"{in_a}{size}{f', {lines}' * bool(lines)}"
-        at = f", {lines}" if lines else ""
+            return f"{in_a}{size}{at}"
         # A part of a loop that was moved past the kernel's end is not a whole pass.
         a_pass = " a pass" if count == len(part.loop.body) else ""
         counts = told(self.code.counts(part.loop)) if a_pass else ""
         return f"{in_a}loop{at}: {size}{a_pass}{f': {counts}' * bool(counts)}"
 
-    def groups(
-        self, part: ListingPart
-    ) -> Iterator[tuple[tuple[str, int], list[Instruction]]]:
-        """Yield the part's instructions, grouped by source line."""
-        instructions = [self.code.instructions[i] for i in part.indices]
-        group: list[Instruction] = []
-        for one in instructions:
-            if group and (one.labels or one.place != group[0].place):
-                yield group[0].place, group
-                group = []
-            group.append(one)
-        yield group[0].place, group
+    def groups(self, part: ListingPart) -> list[list[Instruction]]:
+        """Return the part's instructions, grouped by source line."""
+        groups: list[list[Instruction]] = []
+        for one in (self.code.instructions[i] for i in part.indices):
+            if not groups or one.labels or one.place != groups[-1][0].place:
+                groups.append([])
+            groups[-1].append(one)
+        return groups
 
     def line(self, place: tuple[str, int]) -> str:
         """Return the text of a source line; "" if it is unknown."""
         return self.source.text(*place) if place[1] else ""
-
-    def _find_function(self, index: int) -> str:
-        return self.code.instructions[index].function
 
 
 class View:
@@ -139,21 +125,19 @@ class View:
     def __repr__(self) -> str:
         return "\n\n".join(map(self._write_text, self.kernels))
 
-    def _write_head(self, kernel: KernelListing) -> str:
-        return f"{kernel.name} · {NAMES[self.language]} · {self.arch}"
-
     def _write_text(self, kernel: KernelListing) -> str:
-        out = [f"{self._write_head(kernel)} · {kernel.needs()}"]
+        code = f"{NAMES[self.language]} · {self.arch}"
+        out = [f"{kernel.name} · {code} · {kernel.needs()}"]
         for part in kernel.parts():
             title = kernel.title(part)
             if not part.opened:
                 out.append(f"... {title}")
                 continue
             out.append(f"--- {title}")
-            for place, group in kernel.groups(part):
+            for group in kernel.groups(part):
                 out += [f"      {name}:" for name in group[0].labels]
-                if line := kernel.line(place).strip():
-                    out.append(f"{place[1]:>5}  {line}")
+                if line := kernel.line(group[0].place).strip():
+                    out.append(f"{group[0].line:>5}  {line}")
                 out += [f"         {one.text}" for one in group]
         return "\n".join(out)
 
@@ -168,14 +152,15 @@ class View:
 
     def _render_part(self, kernel: KernelListing, part: ListingPart) -> str:
         rows = []
-        for place, group in kernel.groups(part):
-            rows += [
-                f'<span style="{FAINT}">       {escape(name)}:</span>'
-                for name in group[0].labels
-            ]
-            if line := kernel.line(place).strip():
-                source = colour_text(line, kernel.source.language)
-                rows.append(f'<span style="{FAINT}">{place[1]:>5}  </span>{source}')
+        for group in kernel.groups(part):
+            labels = [f"       {escape(name)}:" for name in group[0].labels]
+            rows += [f'<span style="{FAINT}">{text}</span>' for text in labels]
+            if line := kernel.line(group[0].place).strip():
+                source, number = (
+                    colour_text(line, kernel.source.language),
+                    group[0].line,
+                )
+                rows.append(f'<span style="{FAINT}">{number:>5}  </span>{source}')
             rows += [self._render_instruction(one) for one in group]
         bold = BOLD * part.opened
         return (
@@ -192,9 +177,8 @@ class View:
         colour = _MEMORY.get(one.kind) or (COLOURS["k"] if one.kind != "other" else "")
         name = escape(one.opcode)
         if colour:
-            weight = BOLD * (one.kind in _MEMORY)
-            hint = f' title="{one.kind}"'
-            name = f'<span{hint} style="color:{colour};{weight}">{name}</span>'
+            look = f"color:{colour};{BOLD * (one.kind in _MEMORY)}"
+            name = f'<span title="{one.kind}" style="{look}">{name}</span>'
         return f"{' ' * 9}{escape(guard)}{name}{escape(operands)}"
 
 

@@ -11,6 +11,7 @@ sum over the whole GPU.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import re
@@ -28,6 +29,7 @@ from ...base.paths import ROOT
 from ...report.costs import CostPlace, Counters
 
 TIMEOUT = 300.0  # time limit in seconds for one run of ncu
+_REPLAY = "weft.see.machine_code.replay"  # the module that launches the kernels
 _PLACES = (
     *("/usr/local/cuda/bin/ncu", "/usr/local/cuda-*/bin/ncu"),
     *("/opt/nvidia/nsight-compute/*/ncu", "/usr/local/NVIDIA-Nsight-Compute*/ncu"),
@@ -61,9 +63,8 @@ def require() -> str:
     path = find()
     if not path:
         raise NoCounters(
-            "ncu is not installed: it is part of the CUDA Toolkit and of Nsight "
-            "Compute (apt install nsight-compute, conda install -c nvidia "
-            "nsight-compute)"
+            "ncu is not installed: it is part of the CUDA Toolkit and Nsight Compute "
+            "(apt install nsight-compute, conda install -c nvidia nsight-compute)"
         )
     return path
 
@@ -104,12 +105,9 @@ def parse(text: str) -> list[dict[str, float]]:
     rows = [line for line in text.splitlines() if line.startswith('"')]
     by_id: dict[int, dict[str, float]] = {}
     for row in csv.DictReader(rows):
-        value = row["Metric Value"].replace(",", "")
         launch = by_id.setdefault(int(row["ID"]), {})
-        try:
-            launch[row["Metric Name"]] = float(value)
-        except ValueError:  # The value is "n/a".
-            continue
+        with contextlib.suppress(ValueError):  # The value is "n/a".
+            launch[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
     return [by_id[number] for number in sorted(by_id)]
 
 
@@ -138,14 +136,7 @@ def _run_ncu(
     names = "|".join(map(re.escape, dict.fromkeys(kernels)))
     command = [ncu, "--csv", "--print-units", "base", "--target-processes", "all"]
     command += ["--metrics", ",".join(metrics), "-k", f"regex:^({names})$"]
-    command += [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "weft.see.machine_code.replay",
-        str(job),
-    ]
+    command += [sys.executable, "-W", "ignore", "-m", _REPLAY, str(job)]
     path = os.pathsep.join([str(ROOT / "lib"), *filter(None, sys.path)])
     env = {**os.environ, "PYTHONPATH": path}
     try:
@@ -186,9 +177,7 @@ class Metric:
         """Return the CPU's number; None if only a GPU can measure it."""
         if self.name == "active threads per instruction":
             return counters.active_lanes
-        if not self.what:
-            return None
-        return self.ours_of(counters.places)
+        return self.ours_of(counters.places) if self.what else None
 
     def ours_of(self, places: Iterable[CostPlace]) -> int:
         """Return the sum over the places that the metric covers."""
@@ -215,12 +204,11 @@ def _list_global(kind: str) -> list[Metric]:
     metrics = []
     for what in ("requests", "sectors"):
         names = tuple(_L1.format(f"t_{what}", "global", op) for op in _OPS[kind])
-        columns = what, "global", _KINDS[kind]
+        columns = what, "global", _KINDS[kind], True
         # On a GPU, some atomics of scattered lanes take one or two sectors more than
         # the lanes that share an address: see sim/counters.py.
         loose = (kind, what) == ("atomic", "sectors")
-        name = f"global {kind} {what}"
-        metrics.append(Metric(name, names, *columns, exact=True, more=loose))
+        metrics.append(Metric(f"global {kind} {what}", names, *columns, more=loose))
     return metrics
 
 
@@ -234,15 +222,11 @@ def _list_shared(kind: str) -> list[Metric]:
     op = _OPS[kind][-1]
     turns = f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
     conflicts = f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
-    columns = "shared", _KINDS[kind], True
+    name, columns, less = f"shared {kind}", ("shared", _KINDS[kind], True), (conflicts,)
     return [
-        Metric(f"shared {kind} wavefronts", (turns,), "wavefronts", *columns),
-        Metric(
-            f"shared {kind} wavefronts needed",
-            *((turns,), "needed", *columns),
-            less=(conflicts,),
-        ),
-        Metric(f"shared {kind} conflicts", (conflicts,), "conflicts", *columns),
+        Metric(f"{name} wavefronts", (turns,), "wavefronts", *columns),
+        Metric(f"{name} wavefronts needed", (turns,), "needed", *columns, less=less),
+        Metric(f"{name} conflicts", (conflicts,), "conflicts", *columns),
     ]
 
 
@@ -293,6 +277,6 @@ def difference(ours: float | None, theirs: float | None) -> float | None:
     """Return (ours - theirs) as a fraction of theirs; None if one is missing."""
     if ours is None or theirs is None:
         return None
-    if ours == theirs:
-        return 0.0
-    return (ours - theirs) / theirs if theirs else float("inf")
+    if not theirs:
+        return float("inf") if ours else 0.0
+    return (ours - theirs) / theirs

@@ -50,12 +50,9 @@ class MetricRow:
         """Return the name, both numbers and their difference as text."""
         ratio = self.difference
         text = "" if ratio is None else "same" if ratio == 0 else f"{ratio:+.1%}"
-        unit = f" {self.metric.unit}" * bool(self.metric.unit)
-        theirs = number(self.theirs)
-        return [
-            *(self.metric.name, number(self.ours)),
-            *(theirs + unit * bool(theirs), text),
-        ]
+        theirs = f"{number(self.theirs)} {self.metric.unit}".strip()
+        theirs *= self.theirs is not None
+        return [self.metric.name, number(self.ours), theirs, text]
 
 
 class Profile:
@@ -65,15 +62,10 @@ class Profile:
     counters are missing, with the cure; "" if they are present.
     """
 
-    def __init__(
-        self, name: str, report: Any, theirs: dict[str, float] | None, why: str
-    ) -> None:
+    def __init__(self, name: str, report: Any, theirs: dict, why: str) -> None:
         self.name, self.report, self.why = name, report, why
-        counters = report.counters or Counters()
-        self.rows = [
-            MetricRow(one, one.ours(counters), one.theirs(theirs or {}))
-            for one in ncu.ALL
-        ]
+        ours = report.counters or Counters()
+        self.rows = [MetricRow(m, m.ours(ours), m.theirs(theirs)) for m in ncu.ALL]
 
     def shown(self) -> list[list[str]]:
         """Return the rows that have a number other than zero, as text."""
@@ -89,33 +81,28 @@ class Profile:
 
     def __repr__(self) -> str:
         table = [row[: self._count_columns] for row in (list(HEAD), *self.shown())]
-        widths = [max(map(len, column)) for column in zip(*table)]
-        lines = [
-            "  ".join(
-                [row[0].ljust(widths[0])]
-                + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
-            ).rstrip()
-            for row in table
-        ]
-        head = [self.name, *[f"without ncu: {self.why}"] * bool(self.why)]
-        return "\n".join([*head, *lines])
+        first, *widths = [max(map(len, column)) for column in zip(*table)]
+        lines = [self.name, *[f"without ncu: {self.why}"] * bool(self.why)]
+        for name, *cells in table:
+            padded = [cell.rjust(width) for cell, width in zip(cells, widths)]
+            lines.append("  ".join([name.ljust(first), *padded]).rstrip())
+        return "\n".join(lines)
 
     @property
     def _count_columns(self) -> int:
         return 2 if self.why else 4
 
     def _repr_html_(self) -> str:
-        head = [html.make_cell(name, kind="th") for name in HEAD[: self._count_columns]]
+        head = [make_cell(name, kind="th") for name in HEAD[: self._count_columns]]
         body = [self._write_row(row) for row in self.rows if row.said]
         why = [html.write_remark(self.why, "without ncu")] * bool(self.why)
-        return html.make_page(
-            [html.write_title(self.name, []), *why, html.make_table([head, *body])]
-        )
+        title = html.write_title(self.name, [])
+        return make_page([title, *why, make_table([head, *body])])
 
     def _write_row(self, row: MetricRow) -> list[str]:
         name, *numbers = row.cells()[: self._count_columns]
-        cells = [html.make_cell(n, look=html.FAINT * (n == "same")) for n in numbers]
-        return [html.make_cell(name, "left", hint=row.metric.formula), *cells]
+        cells = [make_cell(n, look=FAINT * (n == "same")) for n in numbers]
+        return [make_cell(name, "left", hint=row.metric.formula), *cells]
 
 
 def profile(kernel: Any) -> Profiled:
@@ -143,7 +130,7 @@ class Profiled:
             # Record the arguments before the launch, which may overwrite them.
             name, launch = replay.record(self.kernel, shape, args)
             report = counted(self.kernel, key, args)
-            theirs, why = None, ""
+            theirs, why = {}, ""
             try:
                 ncu.require()
                 names = ncu.ncu_names(ncu.ALL)
@@ -189,13 +176,11 @@ class Comparison:
 
     def lines(self) -> list[tuple[str, str, str, str, str]]:
         """Return (kernel, counter, CPU, ncu, verdict) for each compared number."""
+        compared = [row for row in self.rows if row["agrees"] is not None]
+        numbers = [(number(row["cpu"]), number(row["ncu"])) for row in compared]
         return [
-            (
-                *(row["rung"], row["metric"], number(row["cpu"]), number(row["ncu"])),
-                row["verdict"] or "not compared",
-            )
-            for row in self.rows
-            if row["agrees"] is not None
+            (row["rung"], row["metric"], *pair, row["verdict"] or "not compared")
+            for row, pair in zip(compared, numbers)
         ]
 
     def sentence(self) -> str:
@@ -211,29 +196,23 @@ class Comparison:
         )
 
     def __repr__(self) -> str:
-        rows = [
-            dict(zip(("kernel", "counter", "CPU", "ncu", "verdict"), line))
-            for line in self.lines()
-        ]
-        table = timing.table(rows, list(rows[0])) if rows else "nothing was compared"
+        columns = ["kernel", "counter", "CPU", "ncu", "verdict"]
+        rows = [dict(zip(columns, line)) for line in self.lines()]
+        table = timing.table(rows, columns) if rows else "nothing was compared"
         return f"{self.sentence()}\n{table}"
 
     def _repr_html_(self) -> str:
         sides = ("left", "left", "right", "right", "left")
         heads = zip(("kernel", "counter", "CPU", "ncu", ""), sides)
-        rows, previous = (
-            [[make_cell(name, side, kind="th") for name, side in heads]],
-            "",
-        )
+        rows = [[make_cell(name, side, kind="th") for name, side in heads]]
+        previous = ""
         for kernel, *numbers, verdict in self.lines():
             colour = FAULT if verdict.startswith("DIFFERS") else WRITTEN
             plain = verdict == "same" or verdict.startswith("within")
             look = FAINT if plain else f"color:{colour};white-space:normal;"
-            name = kernel if kernel != previous else ""
-            previous = kernel
+            name, previous = kernel * (kernel != previous), kernel
             row = [make_cell(name, "left", BOLD), *map(make_cell, numbers, sides[1:])]
             rows.append([*row, make_cell(verdict, "left", look)])
-        scrolled = (
-            f'<div style="max-height:480px;overflow:auto">{make_table(rows)}</div>'
-        )
+        look = "max-height:480px;overflow:auto"
+        scrolled = f'<div style="{look}">{make_table(rows)}</div>'
         return make_page([escape(self.sentence()), scrolled])

@@ -17,11 +17,9 @@ from ...cells import stored
 from ...cells.gpu import loader as gpu
 from ...cells.module import Kernel
 from ...csource import signature
-from ...pykernel.language import PythonKernel
 from ...pykernel.numba import NumbaKernel
-from ...pykernel.to_cuda.cuda_c import TranslatedKernel
 from ...toolchain import launch_config
-from .compilation import complete
+from .compilation import complete, runner_of
 
 
 def record(
@@ -42,16 +40,12 @@ def record(
         program |= dict(headers=cell.headers, expression=kernel.expression)
         params, name = kernel.params, kernel.__name__
     else:
-        runner = kernel if isinstance(kernel, TranslatedKernel) else None
-        runner = runner or TranslatedKernel(PythonKernel(kernel), "", None)
+        runner = runner_of(kernel)
         shape = runner.kernel.config(key)
         program, params, args = _translate_kernel(runner, args)
         name = program["expression"]
-    launch = {
-        **program,
-        **dict(params=params, grid=shape.grid, block=shape.block, shared=shape.shared),
-        "args": copied(params, args),
-    }
+    launch = program | dict(grid=shape.grid, block=shape.block, shared=shape.shared)
+    launch |= dict(params=params, args=copied(params, args))
     return name.rpartition("::")[2], launch
 
 
@@ -63,22 +57,16 @@ def copied(params: Any, args: tuple[Any, ...]) -> list[Any]:
     import torch
 
     tensors: dict[int, Any] = {}
-    out = []
-    for number, value in enumerate(args):
-        pointer = number < len(params) and params[number].pointer
-        if not pointer or value is None:
-            out.append(value)
+    for value, param in zip(args, params):
+        if not param.pointer or value is None or id(value) in tensors:
             continue
-        if id(value) not in tensors:
-            if isinstance(value, np.ndarray):
-                tensor = torch.from_numpy(value.copy())
-            elif isinstance(value, torch.Tensor):
-                tensor = value.detach().cpu().clone()
-            else:
-                tensor = torch.from_dlpack(value).cpu().clone()
-            tensors[id(value)] = tensor
-        out.append(tensors[id(value)])
-    return out
+        if isinstance(value, np.ndarray):
+            tensors[id(value)] = torch.from_numpy(value.copy())
+        elif isinstance(value, torch.Tensor):
+            tensors[id(value)] = value.detach().cpu().clone()
+        else:
+            tensors[id(value)] = torch.from_dlpack(value).cpu().clone()
+    return [tensors.get(id(value), value) for value in args]
 
 
 def main(path: str) -> None:
@@ -88,14 +76,11 @@ def main(path: str) -> None:
     for launch in torch.load(path, weights_only=False):
         source = launch["source"], launch["name"], launch["flags"]
         compiled = gpu.compile(*source, [launch["expression"]], launch["headers"])
-        copies: dict[int, Any] = {}
-        args = []
-        for value in launch["args"]:
-            if isinstance(value, torch.Tensor):
-                value = copies.setdefault(id(value), value.cuda())
-            args.append(value)
+        tensors = [v for v in launch["args"] if isinstance(v, torch.Tensor)]
+        copies = {id(tensor): tensor.cuda() for tensor in tensors}
+        args = tuple(copies.get(id(value), value) for value in launch["args"])
         launcher = compiled.launcher(launch["expression"], launch["params"])
-        launcher(launch["grid"], launch["block"], launch["shared"], None, tuple(args))
+        launcher(launch["grid"], launch["block"], launch["shared"], None, args)
         torch.cuda.synchronize()
 
 

@@ -10,13 +10,14 @@ shared memory are allocated as in cuda_occupancy.h of the CUDA Toolkit.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...base.errors import ArgumentError
 from ...base.style import READ, REFERENCE, SHARED, THREAD, WIDTH
 from ...base.text import count_things
-from ..pictures.svg import FILL, SMALL, box, document, label
+from ..pictures.svg import FILL, SMALL, box, document, label, remark, rule
+from ..pictures.touches import listed
 from . import compilation
 from .compilation import find_usage
 
@@ -127,8 +128,7 @@ class Occupancy:
 
     def with_threads(self, threads: int) -> Occupancy:
         """Return the occupancy of the same kernel with another block size."""
-        fields = self.name, self.arch, threads, self.registers, self.shared
-        return Occupancy(*fields)
+        return replace(self, threads=threads)
 
     def sweep(self) -> list[Occupancy]:
         """Return the occupancy for all block sizes of whole warps."""
@@ -144,31 +144,29 @@ class Occupancy:
 
         Returns "" unless registers or shared memory alone are the limit.
         """
+        fits = "one more block fits at"
         if self.binding == ["registers"] and self.blocks:
-            for registers in range(self.registers - 1, 0, -1):
-                if _limit_by_registers(registers, self.warps_each) > self.blocks:
-                    return (
-                        f"one more block fits at {registers} registers a thread, "
-                        f"{self.registers - registers} fewer"
-                    )
+            for count in range(self.registers - 1, 0, -1):
+                if _limit_by_registers(count, self.warps_each) > self.blocks:
+                    less = self.registers - count
+                    return f"{fits} {count} registers a thread, {less} fewer"
         if self.binding == ["shared memory"] and self.blocks:
             limits = self.limits
             room = limits.shared // (self.blocks + 1) // limits.step * limits.step
-            excess = self.shared - (room - limits.reserved)
-            if room > limits.reserved:
-                return (
-                    f"one more block fits at {room - limits.reserved} bytes of shared "
-                    f"memory, {excess} fewer"
-                )
+            room -= limits.reserved
+            if room > 0:
+                less = self.shared - room
+                return f"{fits} {room} bytes of shared memory, {less} fewer"
         return ""
 
     def sentence(self) -> str:
         """Summarize the occupancy in one line."""
+        head = f"{self.name} on {self.arch} ({self.limits.name})"
         if not self.blocks:
-            return f"{self._write_head()}: cannot be launched"
-        which = " and ".join([", ".join(self.binding[:-1]), self.binding[-1]])
-        which = which.removeprefix(" and ")
-        return f"{self._write_head()}: {self.occupancy:.0%} occupancy, bound by {which}"
+            return f"{head}: cannot be launched"
+        return (
+            f"{head}: {self.occupancy:.0%} occupancy, bound by {listed(self.binding)}"
+        )
 
     def resident(self) -> str:
         """Describe a multiprocessor's resident blocks, or why there are none."""
@@ -181,21 +179,13 @@ class Occupancy:
 
     def uses(self) -> str:
         """Write the resources of a thread and of a block."""
-        return (
-            f"{self.registers} registers a thread, {self.shared} bytes of shared "
-            f"memory a block"
-        )
-
-    def _write_head(self) -> str:
-        return f"{self.name} on {self.arch} ({self.limits.name})"
+        shared = f"{self.shared} bytes of shared memory"
+        return f"{self.registers} registers a thread, {shared} a block"
 
     def _explain_refusal(self) -> str:
-        limits = self.limits
         if "shared memory" in self.binding:
-            return (
-                f"a block requires {self.shared} bytes of shared memory; the maximum "
-                f"is {limits.shared_block}"
-            )
+            needs = f"a block requires {self.shared} bytes of shared memory"
+            return f"{needs}; the maximum is {self.limits.shared_block}"
         return (
             f"{self.threads} threads with {self.registers} registers each exceed "
             f"the {REGISTERS} of a multiprocessor"
@@ -219,7 +209,14 @@ class Occupancy:
 
     def svg(self) -> str:
         """Draw the picture: room by resource, resident warps, and all block sizes."""
-        return draw_occupancy(self)
+        top = [label(0, 16, self.sentence(), 13, bold=True)]
+        top.append(label(0, 34, self.resident(), 12))
+        body, y = _draw_room(self, 62.0)
+        strip, y = _draw_warps(self, y + 30)
+        chart, y = _draw_sizes(self, y + 24)
+        foot = remark(0, y + 22, "; ".join(filter(None, (self.uses(), self.next()))))
+        whole = "".join([*top, body, strip, chart, foot])
+        return document(WIDTH, y + 32, whole, repr(self))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/html": self.svg(), "text/plain": repr(self)}
@@ -252,9 +249,7 @@ def occupancy(
         shared += usage.shared
         registers = usage.registers if registers is None else registers
     if registers is None:
-        raise ArgumentError(
-            "occupancy() takes a kernel or registers=, e.g. registers=32"
-        )
+        raise ArgumentError("occupancy() takes a kernel or registers=, such as 32")
     _check_whole("registers", registers, 0, REGISTERS_THREAD)
     if threads is None:
         return Occupancy(name, arch, WARP, registers, shared).best()
@@ -298,21 +293,9 @@ COLOURS = {"threads": THREAD, "blocks": "currentColor"}
 COLOURS |= {"registers": READ, "shared memory": SHARED}
 
 
-def draw_occupancy(one: Occupancy) -> str:
-    """Draw the picture as SVG text, with a summary above it."""
-    top = [label(0, 16, one.sentence(), 13, bold=True)]
-    top.append(label(0, 34, one.resident(), 12))
-    y = 62.0
-    body, y = _draw_room(one, y)
-    strip, y = _draw_warps(one, y + 30)
-    chart, y = _draw_sizes(one, y + 24)
-    foot = label(0, y + 22, _write_account(one), SMALL, faint=True)
-    return document(WIDTH, y + 32, "".join([*top, body, strip, chart, foot]), repr(one))
-
-
 def _draw_room(one: Occupancy, y: float) -> tuple[str, float]:
     """Draw a bar for each resource; its length is the number of blocks that fit."""
-    out = [label(0, y, "room for blocks", SMALL, faint=True)]
+    out = [remark(0, y, "room for blocks")]
     counts = [count for count in one.fits.values() if count is not None]
     # A resource far from the limit would squeeze the bars that matter.
     most = max(min(max(counts), 2 * max(one.blocks, 1) + 2), 4)
@@ -322,57 +305,45 @@ def _draw_room(one: Occupancy, y: float) -> tuple[str, float]:
         colour, binds = COLOURS[name], name in one.binding
         length = most if count is None else min(count, most)
         out.append(label(LEFT - 10, y + 15, name, 12, anchor="end", bold=binds))
-        look = dict(colour=colour, fill=FILL * (1 if binds else 0.4))
         cut = count is None or count > most
-        out.append(
-            box(
-                *(LEFT, y, max(length * scale, 1), BAR),
-                **look,
-                stroke=0 if cut else 2 if binds else 0.8,
-            )
-        )
+        look = dict(colour=colour, fill=FILL * (1 if binds else 0.4))
+        look["stroke"] = 0 if cut else 2 if binds else 0.8
+        out.append(box(LEFT, y, max(length * scale, 1), BAR, **look))
         note = "no limit" if count is None else count_things(count, "block")
         note += ": binds" * binds + " (longer than drawn)" * (cut and count is not None)
         out.append(label(LEFT + length * scale + 8, y + 15, note, 12, bold=binds))
         y += BAR
-    line = LEFT + one.blocks * scale
-    out.append(
-        f'<path d="M{line:.1f} 68V{y + 6:.1f}" stroke="currentColor" '
-        f'{REFERENCE} stroke-opacity=".6"/>'
-    )
+    path = f"M{LEFT + one.blocks * scale:.1f} 68V{y + 6:.1f}"
+    out.append(rule(path, opacity=".6").replace("/>", f" {REFERENCE}/>"))
     return "".join(out), y
 
 
 def _draw_warps(one: Occupancy, y: float) -> tuple[str, float]:
     """Draw a place for each possible warp, filled if a resident block uses it."""
-    out = [label(0, y, "places for warps", SMALL, faint=True)]
+    out = [remark(0, y, "places for warps")]
     step = (WIDTH - LEFT) / one.limits.warps
     side = min(step - 2, 18)
     for place in range(one.limits.warps):
         x = LEFT + place * step
+        look: dict[str, Any] = dict(strength=0.35)
         if place < one.warps:
             block = place // one.warps_each
             # Adjacent blocks differ in opacity, so that each can be counted.
             look = dict(colour=THREAD, fill=FILL * (1.6 if block % 2 else 0.7))
-            out.append(box(x, y - 12, side, side, **look))
-        else:
-            out.append(box(x, y - 12, side, side, strength=0.35))
+        out.append(box(x, y - 12, side, side, **look))
     return "".join(out), y - 12 + side
 
 
 def _draw_sizes(one: Occupancy, y: float) -> tuple[str, float]:
     """Draw occupancy over the block size, marking the requested size."""
     high, sweep = 96.0, one.sweep()
-    out = [label(0, y + 12, "occupancy", SMALL, faint=True)]
-    out.append(label(0, y + 26, "by block size", SMALL, faint=True))
+    out = [remark(0, y + 12, "occupancy")]
+    out.append(remark(0, y + 26, "by block size"))
     step = (WIDTH - LEFT) / len(sweep)
     base = y + high
     for share in (0.5, 1.0):
         at = base - share * (high - 8)
-        out.append(
-            f'<path d="M{LEFT} {at:.1f}H{WIDTH}" stroke="currentColor" '
-            f'stroke-opacity=".25"/>'
-        )
+        out.append(rule(f"M{LEFT} {at:.1f}H{WIDTH}", opacity=".25"))
         out.append(label(LEFT - 10, at + 4, f"{share:.0%}", SMALL, anchor="end"))
     for number, size in enumerate(sweep):
         x, tall = LEFT + number * step, size.occupancy * (high - 8)
@@ -383,13 +354,6 @@ def _draw_sizes(one: Occupancy, y: float) -> tuple[str, float]:
         bar = box(x + 2, base - tall, step - 4, max(tall, 0.5), **look)
         out.append(f"<g><title>{tip}</title>{bar}</g>")
         if selected or size.threads % 128 == 0:
-            out.append(
-                label(x + step / 2, base + 14, str(size.threads), SMALL, bold=selected,
-                      anchor="middle")
-            )  # fmt: skip
+            look = dict(bold=selected, anchor="middle")
+            out.append(label(x + step / 2, base + 14, str(size.threads), SMALL, **look))
     return "".join(out), base + 16
-
-
-def _write_account(one: Occupancy) -> str:
-    hint = one.next()
-    return f"{one.uses()}{'; ' * bool(hint)}{hint}"

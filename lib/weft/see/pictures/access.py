@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from ...base.style import WIDTH
+from ...base.style import THREAD, WIDTH
 from ...base.text import count_things
-from ...report.model import Finding
 from . import svg
 from .arrows import Hidden, arrows, taken
 from .foot import findings_of, foot, marks
@@ -25,8 +25,8 @@ from .scene import (
     draw_threads,
     name_thread_axes,
 )
-from .svg import Drawing, Slider, label
-from .touches import Touches, block_name, ravel, sentence
+from .svg import Drawing, Slider, label, num
+from .touches import Touches, block_name, ravel, sentence, write_place
 
 ALL = -1  # All intervals; -2, -3, ... are the first, second, ... access of one thread.
 TANGLE = 12  # With more accesses of one thread than this, the arrows tangle.
@@ -48,46 +48,34 @@ def draw(scene: Scene) -> Drawing:
         for j, who in enumerate(selections)
     }
     start = _choose_start(scene, times, selections)
-    trace = scene.trace
-    kernel = f"{trace.kernel}: which thread touches which cell"
-    if len(scene.blocks) == 1 and np.prod(trace.grid) > 1:
-        total = int(np.prod(trace.grid))
-        kernel = (
-            f"{trace.kernel}, one block of {total}: which thread touches which cell"
-        )
+    total = int(np.prod(scene.trace.grid))
+    block = f", one block of {total}" * (len(scene.blocks) == 1 and total > 1)
+    heading = f"{scene.trace.kernel}{block}: which thread touches which cell"
     notes, height = foot(scene, layout.bottom)
-    base = label(EDGE, 28, kernel, 17, bold=True) + _draw_base(scene, layout) + notes
+    base = label(EDGE, 28, heading, 17, bold=True) + _draw_base(scene, layout) + notes
+    axis = "interval" if scene.thread is None else "access"
     sliders = [
-        Slider(
-            "interval" if scene.thread is None else "access",
-            tuple(_name_time(scene, t) for t in times),
-        ),
+        Slider(axis, tuple(_name_time(scene, t) for t in times)),
         Slider("thread", tuple(_name_who(scene, w) for w in selections)),
     ]
-    title = f"{kernel}. {_describe(scene, _build_moment(scene, ALL, None))}"
-    drawing = Drawing(title, WIDTH, height, base, sliders, frames, start)
-    drawing.taken = taken(layout, scene, height)
-    return drawing
+    title = f"{heading}. {_describe(scene, _build_moment(scene, ALL, None))}"
+    occupied = taken(layout, scene, height)
+    return Drawing(title, WIDTH, height, base, sliders, frames, start, taken=occupied)
 
 
 def _list_stops(scene: Scene) -> tuple[list[int], list[tuple[int, int] | None]]:
-    times = [ALL]
-    if len(scene.intervals) > 1:
-        times += scene.intervals[:MOMENTS]
-    chosen: list[tuple[int, int] | None] = list(scene.chosen())
-    if scene.thread is None:
-        chosen.insert(0, None)
-    else:
+    chosen = scene.chosen()
+    if scene.thread is not None:
         count = min(ACCESSES, len(_select_touches(scene, chosen[0])))
-        times = [ALL, *(ALL - 1 - i for i in range(count))]
-    return times, chosen
+        return [ALL, *(ALL - 1 - i for i in range(count))], [*chosen]
+    intervals = scene.intervals[:MOMENTS] if len(scene.intervals) > 1 else []
+    return [ALL, *intervals], [None, *chosen]
 
 
 def _choose_start(
     scene: Scene, times: Sequence[int], selections: Sequence
 ) -> tuple[int, int]:
     """Choose the stop that shows the most accesses without tangled arrows."""
-    faulty = [_find_place(scene, f) for f in scene.findings if f.block and f.thread]
     arrays = [scene.trace.arrays[n] for n in scene.arrays]
     if selections[0] is None and all(len(a.shape) <= 1 for a in arrays):
         for i, time in enumerate(times):
@@ -96,7 +84,7 @@ def _choose_start(
                 return (i, 0)
     if not len(scene.drawn):
         return (0, 0)
-    for one in faulty:
+    for one in _list_faulty(scene):
         if one in selections:
             return (0, list(selections).index(one))
     per = [len(_build_moment(scene, ALL, who).mine) if who else 0 for who in selections]
@@ -104,17 +92,15 @@ def _choose_start(
     middle = min(busy, key=lambda j: _measure_distance(scene, selections[j]))
     # All of the thread's arrows would tangle: show those before the first barrier.
     if max(per) > TANGLE and len(times) > 1 and scene.thread is None:
-        return (
-            int(len(_build_moment(scene, times[1], selections[middle]).mine) > 0),
-            middle,
-        )
+        first = _build_moment(scene, times[1], selections[middle]).mine
+        return (int(len(first) > 0), middle)
     return (0, middle)
 
 
-def _find_place(scene: Scene, finding: Finding) -> tuple[int, int]:
-    """Return the (block, thread) of a finding, both as linear indices."""
-    trace = scene.trace
-    return ravel(finding.block, trace.grid), ravel(finding.thread, trace.block)
+def _list_faulty(scene: Scene) -> list[tuple[int, int]]:
+    """Return the (block, thread) of each finding, both as linear indices."""
+    found, trace = [f for f in scene.findings if f.block and f.thread], scene.trace
+    return [(ravel(f.block, trace.grid), ravel(f.thread, trace.block)) for f in found]
 
 
 def _measure_distance(scene: Scene, who: tuple[int, int] | None) -> int:
@@ -131,7 +117,7 @@ def _measure_distance(scene: Scene, who: tuple[int, int] | None) -> int:
 
 def _build_moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Moment:
     if time < ALL:  # one access
-        mine = _select_touches(scene, who).where(np.array([ALL - 1 - time]))
+        mine = _select_touches(scene, who).where([ALL - 1 - time])
         return Moment(scene, time, who, scene.at(int(mine.interval[0])), mine)
     accesses = scene.at(time)
     mine = accesses if who is None else accesses.of(block=who[0], thread=who[1])
@@ -156,16 +142,15 @@ def _draw_frame(
     text = svg.clipped(_describe(scene, moment), WIDTH - 2 * EDGE, 13)
     out = [label(EDGE, 48, text, 13, faint=True)]
     if who is not None:
-        key = moment.interval
-        if key not in cache:
-            cache[key] = [ground(moment, panel) for panel in layout.panels]
-        out += cache[key]
+        if moment.interval not in cache:
+            cache[moment.interval] = [ground(moment, panel) for panel in layout.panels]
+        out += cache[moment.interval]
     out += _draw_threads(moment, layout, cache)
     for panel in layout.panels:
         out += [fills(moment, panel), words(moment, panel)]
     out.append(arrows(moment, layout.panels, layout.grids, layout.block))
     out.append(names(moment, layout.names))
-    behind = lambda one: Hidden([], layout.grids, one).at  # noqa: E731
+    behind = functools.partial(Hidden, [], layout.grids)
     out.append(marks(scene, layout.panels, layout.grids, moment, behind))
     if layout.strip:
         out.append(_draw_timeline(scene, layout, moment.interval))
@@ -176,24 +161,21 @@ def _describe(scene: Scene, moment: Moment) -> str:
     """Describe the selected thread's accesses, or all accesses, in one sentence."""
     time, who = moment.time, moment.who
     if time < ALL:
-        row, site = moment.mine, scene.trace.sites[int(moment.mine.site[0])]
+        site = scene.trace.sites[int(moment.mine.site[0])]
         array = scene.trace.arrays[site.array]
-        index = np.unravel_index(int(row.element[0]), array.shape)
+        index = np.unravel_index(int(moment.mine.element[0]), array.shape)
         at = ", ".join(str(int(i)) for i in index)
         verb = {"read": "reads", "write": "writes"}.get(site.kind, "updates")
-        prefix = f"{_name_time(scene, time)}, line {site.line}: "
-        same = f", which is {array.name}[{at}]"
-        return f"{prefix.capitalize()}{_name_who(scene, who)} {verb} {site.text}{same}."
+        when = f"{_name_time(scene, time)}, line {site.line}".capitalize()
+        text = f"{verb} {site.text}, which is {array.name}[{at}]"
+        return f"{when}: {_name_who(scene, who)} {text}."
     when = "" if time == ALL else f"{_name_time(scene, time)}: ".capitalize()
     actions = sentence(moment.mine, scene.trace, scene.arrays)
     if who is not None:
-        action = actions.replace("read ", "reads ", 1).replace("write ", "writes ", 1)
-        wrong = any(
-            f.thread and f.block and _find_place(scene, f) == who
-            for f in scene.findings
-        )
-        nothing = "has a fault: see below" if wrong else "touches nothing here"
-        text = action if len(moment.mine) else nothing
+        text = actions.replace("read ", "reads ", 1).replace("write ", "writes ", 1)
+        if not len(moment.mine):
+            wrong = who in _list_faulty(scene)
+            text = "has a fault: see below" if wrong else "touches nothing here"
         name = _name_who(scene, who)
         return f"{when}{name if when else name.capitalize()} {text}."
     active = len(np.unique(moment.mine.block * scene.threads + moment.mine.thread))
@@ -219,12 +201,9 @@ def _name_time(scene: Scene, time: int) -> str:
 def _name_who(scene: Scene, who: tuple[int, int] | None) -> str:
     if who is None:
         return "all threads"
-    block, thread = who
-    name = scene.thread_name(thread)
-    name = f"thread ({name.replace(',', ', ')})" if "," in name else f"thread {name}"
-    if len(scene.blocks) > 1:
-        name += f" of {block_name(block, scene.trace)}"
-    return name
+    name = write_place("thread", who[1], scene.trace.block)
+    several = len(scene.blocks) > 1
+    return name + f" of {block_name(who[0], scene.trace)}" * several
 
 
 def _draw_threads(moment: Moment, layout: AccessLayout, cache: dict) -> list[str]:
@@ -240,8 +219,7 @@ def _draw_threads(moment: Moment, layout: AccessLayout, cache: dict) -> list[str
         out.append(cache[key])
     if moment.who is not None:
         block, thread = moment.who
-        runs = len(moment.mine) > 0
-        out.append(draw_thread(layout.grids[block], thread, runs))
+        out.append(draw_thread(layout.grids[block], thread, len(moment.mine) > 0))
     return out
 
 
@@ -261,28 +239,19 @@ def _draw_base(scene: Scene, layout: AccessLayout) -> str:
 
 def _draw_timeline(scene: Scene, layout: AccessLayout, time: int) -> str:
     """Draw the timeline, highlighting the displayed interval."""
-    numbers = scene.intervals
-    room = WIDTH - LEFT - EDGE
-    width = min(90.0, room / len(numbers))
+    numbers, y = scene.intervals, layout.strip
+    width = min(90.0, (WIDTH - LEFT - EDGE) / len(numbers))
     spacing = max(1, int(np.ceil(26 / width)))
-    y = layout.strip
     out = [label(LEFT - 14, y + 15, "barriers", 12, anchor="end", faint=True)]
     for i, number in enumerate(numbers):
-        x = LEFT + i * width
-        current = time in (ALL, number)
-        look = (
-            {"colour": svg.THREAD, "fill": svg.FILL} if current else {"strength": 0.35}
-        )
+        x, current = LEFT + i * width, time in (ALL, number)
+        look = dict(colour=THREAD, fill=svg.FILL) if current else dict(strength=0.35)
         out.append(svg.box(x + 1, y, width - 3, 22, **look))
         if i % spacing == 0:
-            text = str(i + 1)
-            at = x + width / 2 - 0.5
-            out.append(label(at, y + 15, text, 11, anchor="middle", faint=not current))
+            look = dict(anchor="middle", faint=not current)
+            out.append(label(x + width / 2 - 0.5, y + 15, str(i + 1), 11, **look))
         if i:
-            out.append(
-                f'<path d="M{svg.num(x - 0.5)} {svg.num(y - 4)}v30" '
-                f'stroke="currentColor" stroke-width="1.6"/>'
-            )
+            out.append(svg.rule(f"M{num(x - 0.5)} {num(y - 4)}v30", width="1.6"))
     return "".join(out)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...base.style import READ, SHARED, WIDTH, WRITTEN
+from ...base.style import WIDTH, WRITTEN
 from . import foot, svg
 from .grid import Grid
 from .layout import (
@@ -20,7 +20,6 @@ from .layout import (
     Moment,
     axis_labels,
     lines_of,
-    list_axis_words,
     name_lines,
 )
 from .panels import EDGE, LEFT, LINE, Panel, has_indices
@@ -55,9 +54,9 @@ def taken(layout: AccessLayout, scene: Scene, height: float) -> list[Frame]:
         grid = panel.grid
         x, _ = panel.words_at
         right = max(grid.left + grid.width, panel.left + panel.width)
-        right = max(right + panel.after, x + list_axis_words(scene, panel.number))
-        cells = (panel.left, panel.top, right, panel.top + panel.height)
-        out.append(cells)
+        right += panel.after * panel.beside
+        right = max(right, x + panel.words)
+        out.append((panel.left, panel.top, right, panel.top + panel.height))
         target = (grid.left, grid.top, grid.left + grid.width, grid.top + grid.height)
         level = panel.place == "right"
         out += [box for each in threads for box in _trace_path(each, target, level)]
@@ -79,8 +78,7 @@ def place(
 
 def _measure_names(scene: Scene) -> float:
     """Return the right end, in pixels, of the locals' values below the threads."""
-    threads = list(range(scene.threads))
-    lines = name_lines(scene, scene.blocks, threads, True)[:NAMES]
+    lines = name_lines(scene, scene.blocks, range(scene.threads), True)[:NAMES]
     texts = ["  ".join(f"{name} = {value}" for name, value in line) for line in lines]
     return EDGE + max((width_of(text, 12, mono=True) for text in texts), default=0.0)
 
@@ -134,35 +132,30 @@ def arrows(
         if moment.who is None and (panel.grid.is_large or not panel.flat):
             continue
         rows = order[order[:, 2] == panel.number]
-        for block, thread, write in np.unique(rows[:, [0, 1, 3]], axis=0):
-            grid = frames[int(block)]
-            mask = (
-                (rows[:, 0] == block) & (rows[:, 1] == thread) & (rows[:, 3] == write)
-            )
-            who = (int(block), int(thread))
-            for element in _list_targets(rows[mask][:, 4], panel, grid.middle(who[1])):
-                cells = [f for p in panels for f in _list_rows(p, panel, int(element))]
-                hidden = Hidden([*texts, *cells], frames, who)
-                out.append(_draw_arrow(panel, int(element), grid, bool(write), hidden))
+        for block, thread, write in np.unique(rows[:, [0, 1, 3]], axis=0).tolist():
+            grid = frames[block]
+            mask = (rows[:, [0, 1, 3]] == (block, thread, write)).all(1)
+            for element in _list_targets(rows[mask, 4], panel, grid.middle(thread)):
+                cells = [f for p in panels for f in _list_rows(p, panel, element)]
+                hidden = Hidden([*texts, *cells], frames, (block, thread))
+                out.append(_draw_arrow(panel, element, grid, write, hidden))
     return "".join(out)
 
 
 def _list_targets(
     elements: np.ndarray, panel: Panel, at: tuple[float, float]
-) -> np.ndarray:
+) -> list[int]:
     """Select the cells that get an arrow: a few, or the one nearest to the thread."""
     most = 8 if panel.flat and panel.grid.rows == 1 else 6
-    if panel.grid.side < ROOM:
-        most = 1
-    if len(elements) <= most:
-        return elements
+    if len(elements) <= (most if panel.grid.side >= ROOM else 1):
+        return elements.tolist()
     x, y = panel.grid.corners(elements)
     distance = abs(y - at[1]) * 1000 + abs(x - at[0])
-    return elements[[int(np.argmin(distance))]]
+    return [int(elements[np.argmin(distance)])]
 
 
 def _draw_arrow(
-    panel: Panel, element: int, grid: Grid, write: bool, hidden: Hidden
+    panel: Panel, element: int, grid: Grid, write: int, hidden: Hidden
 ) -> str:
     x, y = panel.grid.middle(element)
     tx, ty = grid.middle(hidden.who[1])
@@ -177,8 +170,7 @@ def _draw_arrow(
     options = dict(level=panel.place == "right", hidden=hidden.at)
     if write:
         return svg.arrow(circle, cell, WRITTEN, **options)
-    shared = panel.array.space == "shared"
-    return svg.arrow(cell, circle, SHARED if shared else READ, **options)
+    return svg.arrow(cell, circle, panel.colour, **options)
 
 
 # ---- parts in front of an arrow ------------------------------------------------------
@@ -229,14 +221,7 @@ def _list_rows(panel: Panel, target: Panel, element: int) -> list[Frame]:
     if not panel.flat or not has_indices(grid):
         return []
     target_row = element // grid.cols if panel is target else -1
-    out = []
-    for row in range(grid.rows):
-        count = min(grid.cols, grid.count - row * grid.cols)
-        top = grid.top + row * grid.side
-        if row != target_row:
-            right = grid.left + count * grid.side
-            out.append((grid.left - 2, top - 1, right, top + grid.cell + 1))
-    return out
+    return [frame for row, frame in enumerate(grid.frames()) if row != target_row]
 
 
 def _list_texts(moment: Moment, panel: Panel) -> list[Frame]:

@@ -8,7 +8,6 @@ parts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -29,45 +28,28 @@ def counts(scene: Scene) -> list[str]:
     counters = scene.report.counters if scene.report else None
     if counters is None:
         return []
+    names = [scene.trace.arrays[number].name for number in scene.arrays]
+    amounts = {
+        "reads": counters.reads_per_thread,
+        "writes": counters.writes_per_thread,
+        "atomics": counters.atomics_per_thread,
+    }
     each = []
-    for number in scene.arrays:
-        array = scene.trace.arrays[number]
-        parts = [
-            times(
-                _read_counter(counters, counter, array.name) / max(counters.threads, 1),
-                counter,
-            )
-            for counter in ("reads", "writes", "atomics")
-            if _read_counter(counters, counter, array.name)
-        ]
-        if parts:
-            each.append(f"{array.name} {' and '.join(parts)}")
+    for name in names:
+        parts = [times(per[name], what) for what, per in amounts.items() if name in per]
+        each += [f"{name} {' and '.join(parts)}"] * bool(parts)
     lines = [f"Per thread: {', '.join(each)}."] if each else []
-    ratios = []
-    for number in scene.arrays:
-        array = scene.trace.arrays[number]
-        if array.space == "shared":
-            continue
-        per = _read_counter(counters, "sectors_per_request", array.name)
-        if per:
-            ratios.append(f"{array.name} {round_number(per)}")
+    sectors, conflicts = counters.sectors_per_request, counters.bank_conflicts
+    ratios = [
+        f"{name} {round_number(sectors[name])}" for name in names if name in sectors
+    ]
     if ratios:
         lines.append(f"Sectors per request: {', '.join(ratios)}.")
     shared = [a.name for a in scene.trace.arrays if a.space == "shared"]
     if shared:
-        conflicts = [
-            f"{n} {round_number(_read_counter(counters, 'bank_conflicts', n))}"
-            for n in shared
-        ]
-        lines.append(f"Bank conflicts: {', '.join(conflicts)}.")
+        text = ", ".join(f"{n} {round_number(conflicts.get(n, 0))}" for n in shared)
+        lines.append(f"Bank conflicts: {text}.")
     return [" ".join(lines[:1]), " ".join(lines[1:])] if lines else []
-
-
-def _read_counter(counters: Any, counter: str, name: str) -> float:
-    try:
-        return float(getattr(counters, counter)[name])
-    except (AttributeError, KeyError, TypeError):
-        return 0.0
 
 
 def times(value: float, what: str) -> str:
@@ -105,15 +87,22 @@ def sentences(findings: Sequence[Finding], x: float, y: float) -> tuple[str, flo
     out = ""
     for finding in findings[:MOST]:
         times = f" ({finding.count} times)" if finding.count > 1 else ""
-        for i, line in enumerate(
-            _wrap_text(finding.text + times, WIDTH - x - EDGE - 18)
-        ):
-            mark = label(x, y, "✗", 13, colour=FAULT, bold=True) if i == 0 else ""
-            out += mark + label(x + 18, y, line, 12.5, colour=FAULT)
+        out += label(x, y, "✗", 13, colour=FAULT, bold=True)
+        for line in _wrap_text(finding.text + times, WIDTH - x - EDGE - 18):
+            out += label(x + 18, y, line, 12.5, colour=FAULT)
             y += 18
     if len(findings) > MOST:
-        remark = f"and {len(findings) - MOST} more: see the report"
-        out += label(x + 18, y, remark, 12, colour=FAULT)
+        rest = f"and {len(findings) - MOST} more: see the report"
+        out += label(x + 18, y, rest, 12, colour=FAULT)
+        y += 18
+    return out, y
+
+
+def conclude(scene: Scene, y: float) -> tuple[str, float]:
+    """Write the findings and the counts from y downwards; also return the next y."""
+    out, y = sentences(findings_of(scene), EDGE, y)
+    for line in counts(scene):
+        out += label(EDGE, y, line, 12, faint=True)
         y += 18
     return out, y
 
@@ -134,22 +123,18 @@ def marks(
 ) -> str:
     """Mark the cells and threads of findings; a cell outside the array is hollow.
 
-    behind: a function that maps a (block, thread) to a test for the points where that
-    thread's arrows are hidden (arrows.Hidden.at).
+    behind: a function that maps a (block, thread) to the Hidden of its arrows.
     """
     out = []
     for finding in findings_of(scene):
-        if finding.block is None:
-            continue
-        block = ravel(finding.block, scene.trace.grid)
+        block = ravel(finding.block, scene.trace.grid) if finding.block else None
         if block not in scene.blocks:
             continue
         threads = [finding.thread]
         if finding.kind in ("race", "conflict") and finding.other != finding.block:
             threads.append(finding.other)
         numbers = [ravel(t, scene.trace.block) for t in threads if t is not None]
-        who = moment.who
-        if who is not None and (block != who[0] or who[1] not in numbers):
+        if moment.who and moment.who not in [(block, number) for number in numbers]:
             continue
         grid = frames[block]
         out += [_draw_ring(grid, n) for n in numbers if 0 <= n < scene.threads]
@@ -157,7 +142,7 @@ def marks(
             if panel.array.name == finding.array and finding.index:
                 at = place(panel, scene, finding)
                 middle = grid.middle(numbers[0]) if numbers else None
-                hidden = behind((block, numbers[0])) if numbers else None
+                hidden = behind((block, numbers[0])).at if numbers else None
                 out.append(_mark_cell(panel, at, finding.index, middle, hidden))
     return "".join(dict.fromkeys(out))
 
@@ -165,23 +150,17 @@ def marks(
 def place(panel: Panel, scene: Scene, finding: Finding) -> tuple[int, int, int]:
     """Return (plane, row, column) on the panel, at most one step outside each edge."""
     grid, index = panel.grid, finding.index or (0,)
-    shape = panel.array.shape
-    if len(index) == len(shape) and len(shape) > 1:
-        *planes, row, col = (0, *index)
-        sides = (*shape[:-2], 1)[: len(planes)]
-        plane = int(np.ravel_multi_index(planes[1:], shape[:-2], mode="clip"))
-        plane = plane if len(sides) > 0 and len(shape) > 2 else 0
+    shape, plane = panel.array.shape, 0
+    if len(index) == len(shape) > 1:
+        *planes, row, col = index
+        if planes:
+            plane = int(np.ravel_multi_index(planes, shape[:-2], mode="clip"))
     else:
         element = ravel_flat(index, shape)
-        if element < 0:
-            plane, row, col = 0, 0, -1
-        elif element >= grid.count:
-            last = [int(v) for v in grid.places(np.array(grid.count - 1))]
-            plane, row, col = last[0], last[1], last[2] + 1
-        else:
-            plane, row, col = (int(v) for v in grid.places(np.array(element)))
-    edge = lambda value, count: max(-1, min(count, int(value)))  # noqa: E731
-    return plane, edge(row, grid.rows), edge(col, grid.cols)
+        inside = min(max(element, 0), grid.count - 1)
+        plane, row, col = (int(part) for part in grid.places(inside))
+        col += (element > inside) - (element < inside)
+    return plane, max(-1, min(grid.rows, row)), max(-1, min(grid.cols, col))
 
 
 def ravel_flat(index: Sequence[int], shape: Sequence[int]) -> int:
@@ -195,8 +174,7 @@ def ravel_flat(index: Sequence[int], shape: Sequence[int]) -> int:
 def _mark_cell(panel: Panel, at: tuple[int, int, int], index, middle, hidden) -> str:
     grid = panel.grid
     plane, row, col = at
-    first = plane * grid.rows * grid.cols
-    x, y = (float(v[0]) for v in grid.corners(np.array([first])))
+    x, y = grid.origin(plane)
     x, y = x + col * grid.side, y + row * grid.side
     side = max(grid.cell, 5.0)
     outside = not (0 <= row < grid.rows and 0 <= col < grid.cols)
@@ -205,8 +183,7 @@ def _mark_cell(panel: Panel, at: tuple[int, int, int], index, middle, hidden) ->
     mark = box(x, y, side, side, colour=FAULT, fill=fill, stroke=2.2)
     text = ",".join(str(i) for i in index)
     if outside and svg.width_of(text, 11) <= side - 1:
-        mid = label(x + side / 2, y + side / 2 + 4, text, 11, anchor="middle")
-        mark += mid
+        mark += label(x + side / 2, y + side / 2 + 4, text, 11, anchor="middle")
     line = ""
     if middle is not None and outside:
         up = y > middle[1]
@@ -227,46 +204,30 @@ def _draw_ring(grid: Grid, thread: int) -> str:
 
 def foot(scene: Scene, top: float) -> tuple[str, float]:
     """Draw findings, counts and legend; also return the height of the whole picture."""
-    y = top + 14
-    out, y = sentences(findings_of(scene), EDGE, y)
-    for line in counts(scene):
-        out += label(EDGE, y, line, 12, faint=True)
-        y += 18
-    kinds = _list_kinds(scene)
-    out += svg.legend(EDGE, y + 8, kinds)
-    return out, y + 22
+    out, y = conclude(scene, top + 14)
+    return out + svg.legend(EDGE, y + 8, _list_marks(scene))[0], y + 22
 
 
 def width(scene: Scene) -> float:
     """Return the right end of the foot in pixels."""
     if findings_of(scene):
         return WIDTH
-    lines = [svg.width_of(line, 12) for line in counts(scene)]
-    marks = [svg.width_of(svg.MARKS[k][2], svg.SMALL) + 38 for k in _list_kinds(scene)]
-    return EDGE + max([*lines, sum(marks)])
+    lines = [EDGE + svg.width_of(line, 12) for line in counts(scene)]
+    return max([*lines, svg.legend(EDGE, 0, _list_marks(scene))[1]])
 
 
-def _list_kinds(scene: Scene) -> list[str]:
-    """List the kinds of marks in this picture, for its legend."""
-    accesses, trace = scene.found, scene.trace
-    shared = np.isin(
-        accesses.array, [i for i, a in enumerate(trace.arrays) if a.space == "shared"]
-    )
-    written = set(np.unique(accesses.element[accesses.writes & ~shared]).tolist())
-    kinds = []
-    if (accesses.reads & ~shared).any():
-        kinds.append("read")
-    if written:
-        kinds.append("written")
-    if (accesses.reads & shared).any():
-        kinds.append("shared")
-    if (accesses.writes & shared).any():
-        kinds.append("shared-written")
-    kinds.append("thread")
-    visible = accesses.where(np.isin(accesses.block, scene.blocks))
-    pairs = len(np.unique(visible.block * scene.threads + visible.thread))
-    if pairs < scene.threads * len(scene.blocks):
-        kinds.append("idle")
-    if findings_of(scene):
-        kinds.append("fault")
-    return kinds
+def _list_marks(scene: Scene) -> list[tuple[svg.Mark, str]]:
+    """List the marks in this picture, for its legend."""
+    found, drawn = scene.found, scene.drawn
+    shared = found.is_shared(scene.trace)
+    active = len(np.unique(drawn.block * scene.threads + drawn.thread))
+    used = {
+        "read": (found.reads & ~shared).any(),
+        "written": (found.writes & ~shared).any(),
+        "shared": (found.reads & shared).any(),
+        "shared-written": (found.writes & shared).any(),
+        "thread": True,
+        "idle": active < scene.threads * len(scene.blocks),
+        "fault": bool(scene.findings),
+    }
+    return [svg.MARKS[kind] for kind, present in used.items() if present]

@@ -7,6 +7,7 @@ import math
 import struct
 import zlib
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -60,17 +61,29 @@ class Grid:
 
     def places(self, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (plane, row, column) of each element."""
-        elements = np.asarray(elements)
         flat_row, col = np.divmod(elements, self.cols)
         plane, row = np.divmod(flat_row, self.rows)
         return plane, row, col
 
+    def origin(self, plane: Any) -> tuple[Any, Any]:
+        """Return x and y of the upper left corner of a plane, or of each plane."""
+        x = self.left + (plane % self.line) * (self.cols * self.side + GAP)
+        return x, self.top + plane // self.line * (self.rows * self.side + GAP)
+
     def corners(self, elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return x and y of each element's upper left corner."""
         plane, row, col = self.places(elements)
-        x = self.left + (plane % self.line) * (self.cols * self.side + GAP)
-        y = self.top + (plane // self.line) * (self.rows * self.side + GAP)
+        x, y = self.origin(plane)
         return x + col * self.side, y + row * self.side
+
+    def frames(self) -> list[tuple[float, float, float, float]]:
+        """Return the frame of each row of cells: (left, top, right, bottom)."""
+        out = []
+        for row in range(self.rows):
+            right = self.left + min(self.cols, self.count - row * self.cols) * self.side
+            top = self.top + row * self.side
+            out.append((self.left - 2, top - 1, right, top + self.cell + 1))
+        return out
 
     def middle(self, element: int) -> tuple[float, float]:
         """Return x and y of an element's centre."""
@@ -85,23 +98,24 @@ class Grid:
             return ""
         lengths = np.ones(len(elements), int)
         if not self.gap:
-            new = np.diff(elements, prepend=-2) != 1
-            new |= elements % self.cols == 0
+            new = (np.diff(elements, prepend=-2) != 1) | (elements % self.cols == 0)
             starts = np.flatnonzero(new)
             lengths = np.diff(starts, append=len(elements))
             elements = elements[starts]
         x, y = self.corners(elements)
-        side = num(self.cell)
+        high, wide = num(self.cell), lengths * self.side - self.gap
         return "".join(
-            f"M{num(a)} {num(b)}h{num(n * self.side - self.gap)}v{side}"
-            f"h-{num(n * self.side - self.gap)}z"
-            for a, b, n in zip(x, y, lengths)
+            f"M{num(a)} {num(b)}h{num(w)}v{high}h-{num(w)}z"
+            for a, b, w in zip(x, y, wide)
         )
 
     @property
     def is_large(self) -> bool:
         """Whether the cells are too many or too small for separate shapes."""
         return self.count > MOST or self.side < 1
+
+
+NOWHERE = Grid(1, 1, 1, 1, 1.0)  # the grid of an array that has no position yet
 
 
 def fit(
@@ -126,9 +140,7 @@ def fit(
         )
         if side > best.side + 0.01:
             best = replace(best, side=side, line=line)
-    side = best.side
-    if side <= 0:  # There are more planes than pixels.
-        side = 0.5
+    side = best.side or 0.5  # There may be more planes than pixels.
     return replace(best, side=math.floor(side) if side >= 3 else side)
 
 

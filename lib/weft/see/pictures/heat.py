@@ -10,11 +10,11 @@ from ...base.style import PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
 from ...base.text import count_things
 from ...pykernel.sim.warp import WARP
 from . import svg
-from .foot import counts, findings_of, sentences
+from .foot import conclude
 from .grid import Grid, binned, fit, fit_line, picture
 from .panels import EDGE, cells, drawn_shape
 from .scene import Scene
-from .svg import Drawing, Slider, label, num
+from .svg import Drawing, Slider, label, num, remark
 from .touches import Touches, block_name, size_of
 
 LEVELS = 6  # number of strengths that the eye can distinguish
@@ -53,15 +53,12 @@ def draw(scene: Scene) -> Drawing:
         base += [_write_title(scene, one), cells(one.grid, name), _draw_scale(one)]
     warps = _list_warps(scene, y + 14)
     y += 14 + warps.height + 30
-    base.append(_name_warps(scene, warps))
-    foot, y = sentences(findings_of(scene), EDGE, y)
-    for line in counts(scene):
-        foot += label(EDGE, y, line, 12, faint=True)
-        y += 18
+    base.append(_name_warps(warps))
+    foot, y = conclude(scene, y)
     frames = {
-        (i,): _draw_frame(scene, stop, maps, warps) for i, stop in enumerate(stops)
+        (i,): _draw_frame(scene, block, maps, warps) for i, block in enumerate(stops)
     }
-    names = ["all blocks", *(block_name(b, trace) for b in blocks)][: len(stops)]
+    names = ["all blocks" if b is None else block_name(b, trace) for b in stops]
     title = f"{trace.kernel}: how often each cell is touched"
     slider = Slider("block", tuple(names))
     return Drawing(title, WIDTH, y + 4, "".join(base) + foot, [slider], frames, (0,))
@@ -74,8 +71,10 @@ def _choose_grid(shape: tuple[int, ...]) -> Grid:
     return fit(planes * rows * cols, planes, rows, cols, COLUMN, 240, 22)
 
 
-def _count_touches(accesses: Touches, grid: Grid) -> np.ndarray:
-    return np.bincount(accesses.element, minlength=grid.count)[: grid.count]
+def _count_touches(found: Touches, number: int, verb: str, grid: Grid) -> np.ndarray:
+    accesses = found.of(array=number)
+    mask = accesses.reads if verb == "read" else accesses.writes
+    return np.bincount(accesses.element[mask], minlength=grid.count)[: grid.count]
 
 
 def _draw_maps(scene: Scene, y: float) -> tuple[list[_Map], float]:
@@ -84,21 +83,17 @@ def _draw_maps(scene: Scene, y: float) -> tuple[list[_Map], float]:
     for number in scene.arrays:
         accesses, array = scene.found.of(array=number), scene.trace.arrays[number]
         base = SHARED if array.space == "shared" else READ
-        kinds = [("read", base)] if accesses.reads.any() else []
-        kinds += [("written", WRITTEN)] if accesses.writes.any() else []
+        kinds = [(number, "read", base)] * bool(accesses.reads.any())
+        kinds += [(number, "written", WRITTEN)] * bool(accesses.writes.any())
         if not lines or len(lines[-1]) + len(kinds) > 2:
             lines.append([])
-        lines[-1] += [(number, verb, colour) for verb, colour in kinds]
+        lines[-1] += kinds
     out: list[_Map] = []
     for line in lines:
         for i, (number, verb, colour) in enumerate(line):
-            accesses = scene.found.of(array=number)
             grid = _choose_grid(scene.trace.arrays[number].shape)
             grid = grid.at(EDGE + i * (COLUMN + 40), y + 26)
-            per = _count_touches(
-                accesses.where(accesses.reads if verb == "read" else accesses.writes),
-                grid,
-            )
+            per = _count_touches(scene.found, number, verb, grid)
             out.append(_Map(number, verb, colour, grid, per))
         y += max((one.grid.height for one in out[-len(line) :]), default=0) + 64
     return out, y
@@ -107,9 +102,9 @@ def _draw_maps(scene: Scene, y: float) -> tuple[list[_Map], float]:
 def _write_title(scene: Scene, one: _Map) -> str:
     array, hot = scene.trace.arrays[one.number], one.per[one.per > 0]
     low, high = int(hot.min()), int(hot.max())
-    frequency = "once" if high == 1 else f"{low} times"
-    frequency = frequency if low == high else f"{low} to {high} times"
-    size = f"{size_of(array)}{', shared' if array.space == 'shared' else ''}"
+    times = f"{low} times" if low == high else f"{low} to {high} times"
+    frequency = "once" if high == 1 else times
+    size = f"{size_of(array)}{', shared' * (array.space == 'shared')}"
     caption = f"{size}: {count_things(len(hot), 'cell')} {one.verb} {frequency}"
     x, y = one.grid.left, one.grid.top - 14
     start = x + svg.width_of(array.name, 14, mono=True) + 8
@@ -122,15 +117,13 @@ def _draw_scale(one: _Map) -> str:
     """Draw the scale of strengths, from 1 to the largest count."""
     x, y = one.grid.left, one.grid.top + one.grid.height + 10
     levels = min(LEVELS, one.top)
-    out = [label(x, y + 10, "1", 11, faint=True)] if one.top > 1 else []
-    at = x + 12 if one.top > 1 else x
+    out = remark(x, y + 10, "1") * (one.top > 1)
+    x += 12 * (one.top > 1)
     for level in range(1, levels + 1):
         fill = _scale_strength(level / levels)
-        out.append(svg.box(at, y, 16, 12, colour=one.colour, fill=fill, radius=0))
-        at += 16
-    times = "time" if one.top == 1 else "times"
-    out.append(label(at + 6, y + 10, f"{one.top} {times}", 11, faint=True))
-    return "".join(out)
+        out += svg.box(x, y, 16, 12, colour=one.colour, fill=fill, radius=0)
+        x += 16
+    return out + remark(x + 6, y + 10, f"{one.top} time{'s' * (one.top > 1)}")
 
 
 def _scale_strength(share: float) -> float:
@@ -141,16 +134,12 @@ def _scale_strength(share: float) -> float:
 def _draw_frame(
     scene: Scene, block: int | None, maps: list[_Map], warps: Grid
 ) -> list[str]:
-    accesses = scene.found if block is None else scene.found.of(block=block)
-    if block is None:
-        accesses = accesses.where(np.isin(accesses.block, scene.blocks))
+    accesses = scene.drawn if block is None else scene.found.of(block=block)
     out = [label(EDGE, 48, _describe(scene, accesses, block), 13, faint=True)]
     for one in maps:
         per = one.per
         if block is not None:
-            part = accesses.of(array=one.number)
-            part = part.where(part.reads if one.verb == "read" else part.writes)
-            per = _count_touches(part, one.grid)
+            per = _count_touches(accesses, one.number, one.verb, one.grid)
         name = svg.escape(scene.trace.arrays[one.number].name)
         shades = _draw_map(per / one.top, one.grid, one.colour, min(LEVELS, one.top))
         out.append(f'<g data-array="{name}" data-kind="{one.verb}">{shades}</g>')
@@ -172,12 +161,11 @@ def _draw_map(share: np.ndarray, grid: Grid, colour: str, levels: int) -> str:
 
 
 def _describe(scene: Scene, accesses: Touches, block: int | None) -> str:
-    per = accesses.of(array=None)
     blocks = len(scene.blocks) if block is None else 1
     threads = count_things(scene.threads * blocks, "thread")
-    times = count_things(int(per.reads.sum()), "read")
-    text = f"{threads}: {times} and {count_things(int(per.writes.sum()), 'write')}."
-    return text + " A stronger colour means more accesses."
+    reads = count_things(int(accesses.reads.sum()), "read")
+    writes = count_things(int(accesses.writes.sum()), "write")
+    return f"{threads}: {reads} and {writes}. A stronger colour means more accesses."
 
 
 def _list_warps(scene: Scene, top: float) -> Grid:
@@ -187,17 +175,15 @@ def _list_warps(scene: Scene, top: float) -> Grid:
     return fit(scene.threads, 1, rows, cols, 460, 260, 16).at(EDGE + 130, top)
 
 
-def _name_warps(scene: Scene, warps: Grid) -> str:
+def _name_warps(warps: Grid) -> str:
     x = warps.left - 10
     out = label(EDGE, warps.top + 11, "threads", 14, mono=True, bold=True)
     spacing = max(1, int(np.ceil(13 / warps.side)))
     for row in range(0, warps.rows, spacing):
         y = warps.top + row * warps.side + warps.side / 2 + 4
-        out += label(x, y, f"warp {row}", 11, anchor="end", faint=True)
+        out += remark(x, y, f"warp {row}", anchor="end")
     note = "lanes 0 to 31: stronger colours, more accesses"
-    return out + label(
-        warps.left + warps.width + 12, warps.top + 11, note, 11, faint=True
-    )
+    return out + remark(warps.left + warps.width + 12, warps.top + 11, note)
 
 
 def _draw_strip(scene: Scene, accesses: Touches, warps: Grid) -> str:

@@ -111,12 +111,8 @@ def _record_step(
 ) -> list[tuple[int, int]]:
     """Record a thread's step to a site; return the loops around it with their turns."""
     chain = [loop for loop in loops if loop[0] <= line <= loop[1]]
-    same = 0
-    while (
-        same < min(len(chain), len(stack))
-        and (stack[same].first, stack[same].last) == chain[same]
-    ):
-        same += 1
+    matches = [(one.first, one.last) == loop for one, loop in zip(stack, chain)]
+    same = [*matches, False].index(False)
     del stack[same:]
     # A second visit to a site begins the loop's next turn.
     if stack and site in stack[-1].seen:
@@ -174,9 +170,8 @@ class Statements:
     def within(self, file: str, first: int, last: int) -> Sequence[Statement]:
         """Return the statements that begin on these lines."""
         firsts, statements = self._files.get(file, ([], []))
-        return statements[
-            bisect.bisect_left(firsts, first) : bisect.bisect_right(firsts, last)
-        ]
+        start, stop = bisect.bisect_left(firsts, first), bisect.bisect(firsts, last)
+        return statements[start:stop]
 
 
 def _read_statements(text: str, first: int) -> list[Statement]:
@@ -190,11 +185,9 @@ def _read_statements(text: str, first: int) -> list[Statement]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or isinstance(node, _SILENT):
             continue
-        head: ast.AST = node
         decides = isinstance(node, (ast.If, ast.While))
-        if decides:
-            head = node.test  # type: ignore[attr-defined]
-        elif isinstance(node, ast.For):
+        head: ast.AST = getattr(node, "test", node) if decides else node
+        if isinstance(node, ast.For):
             head = node.iter
         start = node.lineno + first - 1
         last = (getattr(head, "end_lineno", None) or node.lineno) + first - 1
@@ -208,7 +201,6 @@ def _read_statements(text: str, first: int) -> list[Statement]:
         if isinstance(node, ast.For):
             # Turns are unrolled, or counted while other work runs.
             statement.computes = False
-            statement.decides = False
         statements.append(statement)
     return statements
 
@@ -234,8 +226,7 @@ class _Reader(ast.NodeVisitor):
             if isinstance(inner, ast.Subscript):
                 self.visit_Subscript(inner)
         if isinstance(node.value, ast.Name):
-            kind = self.into.uses if isinstance(node.ctx, ast.Load) else self.into.makes
-            kind.add(node.value.id)
+            self.visit_Name(ast.Name(node.value.id, node.ctx))
         else:
             self.visit(node.value)
 
@@ -289,16 +280,14 @@ def programs(trace: Trace, report: Report | None, most: int) -> list[list[Progra
         parts.setdefault(part.block, []).append(part)
     cache: dict[tuple, Program] = {}
     result = []
-    for block in sorted(parts):
-        block_programs = []
+    for _, intervals in sorted(parts.items()):
+        result.append([])
         for warp in range(warps):
-            ways = tuple(
-                _follow_path(p, trace.sites, loops, warp) for p in parts[block]
-            )
+            paths = (_follow_path(p, trace.sites, loops, warp) for p in intervals)
+            ways = tuple(paths)
             if ways not in cache:
                 cache[ways] = writer.program(ways)
-            block_programs.append(cache[ways])
-        result.append(block_programs)
+            result[-1].append(cache[ways])
     return result
 
 
@@ -393,29 +382,22 @@ class _Writer:
         loads: list[int] = []
         for site in sites:
             if site.kind == READ:
+                inputs = self._write_index(statement, site, loads)
                 space = self.arrays[site.array].space
-                loads.append(
-                    self._add_instruction(
-                        space, self._write_index(statement, site, loads), site.line
-                    )
-                )
-        value = {
-            *loads,
-            *(n for name in statement.uses for n in self.made.get(name, ())),
-        }
+                loads.append(self._add_instruction(space, inputs, site.line))
+        value = set(loads).union(*(self.made.get(name, ()) for name in statement.uses))
         if statement.computes:
             value = {self._add_instruction(ARITHMETIC, value, statement.first)}
         for site in sites:
             if site.kind == ATOMIC:
-                space = self.arrays[site.array].space
                 inputs = value | set(self._write_index(statement, site, ()))
+                space = self.arrays[site.array].space
                 value = {self._add_instruction(space, inputs, site.line)}
         for site in sites:
             if site.kind == WRITE:
                 inputs = value | set(self._write_index(statement, site, loads))
-                self.stored[self.arrays[site.array].space] = self._add_instruction(
-                    STORE, inputs, site.line
-                )
+                store = self._add_instruction(STORE, inputs, site.line)
+                self.stored[self.arrays[site.array].space] = store
         for name in statement.makes:
             self.made[name] = tuple(sorted(value))
         if statement.decides:
@@ -453,9 +435,8 @@ class _Writer:
         self.begun = len(out)
 
     def _add_instruction(self, kind: str, after, line: int = 0) -> int:
-        inputs = {*after, *self.decided}
-        if kind in self.stored:
-            inputs.add(self.stored[kind])
+        stores = [self.stored[kind]] if kind in self.stored else []
+        inputs = {*after, *self.decided, *stores}
         self.out.append(IssuedInstruction(kind, tuple(sorted(inputs)), line))
         self.decided = ()
         return len(self.out) - 1

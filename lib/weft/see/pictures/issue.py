@@ -51,10 +51,8 @@ class Model:
 
     def latencies(self) -> dict[str, int]:
         """Return the latency of each kind of instruction in cycles."""
-        return {
-            **{GLOBAL: self.memory, SHARED: self.shared, ARITHMETIC: self.arithmetic},
-            **{BARRIER: self.barrier, STORE: 1},
-        }
+        loads = {GLOBAL: self.memory, SHARED: self.shared}
+        return loads | {ARITHMETIC: self.arithmetic, BARRIER: self.barrier, STORE: 1}
 
 
 @dataclass
@@ -104,43 +102,34 @@ class _Warp:
     done: list[int] = field(default_factory=list)
 
 
+Blocks = Sequence[Sequence[Program]]  # the programs of each block's warps
+
+
 def replay(
-    blocks: Sequence[Sequence[Program]],
-    resident: int,
-    total: int,
-    model: Model,
-    until: int = 0,
+    blocks: Blocks, resident: int, total: int, model: Model, until: int = 0
 ) -> Run:
     """Run `total` blocks, `resident` at a time; repeat `blocks` if it has fewer.
 
-    blocks: the programs of each block's warps. until: the number of cycles with spans.
+    until: the number of cycles with spans.
     """
-    return _Replay(blocks, resident, total, model, until).run()
+    return _Replay(blocks, total, model, until).run(min(resident, total))
 
 
 class _Replay:
-    def __init__(
-        self,
-        blocks: Sequence[Sequence[Program]],
-        resident: int,
-        total: int,
-        model: Model,
-        until: int,
-    ) -> None:
+    def __init__(self, blocks: Blocks, total: int, model: Model, until: int) -> None:
         self.blocks, self.total, self.model, self.until = blocks, total, model, until
-        self.resident = min(resident, total)
         self.warps = len(blocks[0])  # number of warps in a block
-        self.out = Run(self.resident * self.warps, schedulers=model.schedulers)
-        self.out.spans = [[] for _ in range(self.out.warps)]
-        self.out.slots = [0] * until
         self.latency = model.latencies()
         self.queue: list[tuple[int, int, _Warp]] = []  # (ready from, order, warp)
         self.order = self.started = 0
 
-    def run(self) -> Run:
+    def run(self, resident: int) -> Run:
         """Issue all instructions, one after another."""
+        self.out = Run(resident * self.warps, schedulers=self.model.schedulers)
+        self.out.spans = [[] for _ in range(self.out.warps)]
+        self.out.slots = [0] * self.until
         slot_free = [0] * self.model.schedulers  # the next free cycle of each scheduler
-        for place in range(self.resident):
+        for place in range(resident):
             self._start_block(place, 0)
         while self.queue:
             ready, _, warp = heapq.heappop(self.queue)
@@ -198,20 +187,15 @@ class _Replay:
             if self.started < self.total:
                 self._start_block(block.place, warp.free)
         elif len(block.waiting) == block.alive:
-            self._complete_barrier(
-                block, max(warp.free, *(w.free for w in block.waiting))
-            )
+            free = [one.free for one in (warp, *block.waiting)]
+            self._complete_barrier(block, max(free))
 
     def _start_block(self, place: int, now: int) -> None:
         programs = self.blocks[self.started % len(self.blocks)]
         self.started += 1
         block = _Block(place, len(programs))
-        warps = [
-            _Warp(place * self.warps + i, program, block, now)
-            for i, program in enumerate(programs)
-        ]
-        for warp in warps:
-            self._go_on(warp)
+        for row, program in enumerate(programs, place * self.warps):
+            self._go_on(_Warp(row, program, block, now))
 
     def _note_state(self, warp: _Warp, state: str, start: int, end: int) -> None:
         if start < min(end, self.until):

@@ -20,8 +20,8 @@ from .grid import Grid
 from .instructions import WarpStep, find_source_loops, steps_of
 from .panels import EDGE, LEFT
 from .scene import Scene
-from .svg import Drawing, Slider, box, label, num
-from .touches import Touches, block_name
+from .svg import Drawing, Slider, box, label, num, remark
+from .touches import block_name
 
 # Maximum number of steps that are drawn one by one; with more, a row is a source line.
 MOST = 40
@@ -46,22 +46,15 @@ def draw_lanes(scene: Scene) -> Drawing:
         rows[(i,)] = [frame]
         high = max(high, y)
     foot, y = sentences(findings_of(scene), EDGE, high + 12)
-    x = EDGE
-    foot += svg.box(x, y - 10, 13, 13, colour=THREAD, fill=svg.FILL)
-    foot += label(x + 20, y, "lane active", 11, faint=True)
-    foot += svg.box(x + 110, y - 10, 13, 13, strength=0.45)
-    foot += label(x + 130, y, "lane waits, or has ended", 11, faint=True)
+    active = svg.square(colour=THREAD, fill=svg.FILL), "lane active"
+    waiting = svg.square(strength=0.45), "lane waits, or has ended"
+    foot += svg.legend(EDGE, y, [active])[0] + svg.legend(EDGE + 110, y, [waiting])[0]
     base = label(EDGE, 28, f"{trace.kernel}: active lanes", 17, bold=True)
     names = tuple(_write_name(scene, block, warp) for block, warp in warps)
     title = f"{trace.kernel}: which lanes of a warp are active at each step"
-    start = next((i for i, (_, w) in enumerate(warps) if w == _choose_warp(scene)), 0)
-    return Drawing(
-        title, WIDTH, y + 14, base + foot, [Slider("warp", names)], rows, (start,)
-    )
-
-
-def _choose_warp(scene: Scene) -> int:
-    return (scene.thread or 0) // WARP
+    start = [warp for _, warp in warps].index((scene.thread or 0) // WARP)
+    slider = Slider("warp", names)
+    return Drawing(title, WIDTH, y + 14, base + foot, [slider], rows, (start,))
 
 
 def _list_warps(scene: Scene) -> list[tuple[int, int]]:
@@ -72,13 +65,13 @@ def _list_warps(scene: Scene) -> list[tuple[int, int]]:
     blocks = max(1, int(np.prod(scene.trace.grid)))
     per = max(1, rows // (blocks * per_block))
     limit = max(1, min(WARPS, 10 * ROWS // per))
-    warp = _choose_warp(scene)
+    warp = (scene.thread or 0) // WARP
     return warps[:limit] if warp < limit else [(scene.blocks[0], warp)]
 
 
 def _write_name(scene: Scene, block: int, warp: int) -> str:
-    one = np.prod(scene.trace.grid) == 1
-    return f"warp {warp}" + ("" if one else f" of {block_name(block, scene.trace)}")
+    several = np.prod(scene.trace.grid) > 1
+    return f"warp {warp}" + f" of {block_name(block, scene.trace)}" * bool(several)
 
 
 def _draw_frame(
@@ -89,37 +82,29 @@ def _draw_frame(
     share = active / max(1, WARP * len(steps))
     partial = sum(len(step.lanes) < width for step in steps)
     name = _write_name(scene, block, warp).capitalize()
-    text = f"{name} takes {count_things(len(steps), 'step')}"
-    text += f", {partial} of them with some lanes waiting: "
-    text += f"on average {32 * share:.3g} of 32 lanes are active ({100 * share:.0f} %)."
+    text = f"{name} takes {count_things(len(steps), 'step')}, {partial} of them with "
+    text += f"some lanes waiting: on average {32 * share:.3g} of 32 lanes are active "
+    text += f"({100 * share:.0f} %)."
     out = [label(EDGE, 48, text, 13, faint=True)]
     y = 84.0
     for lane in range(0, WARP, 4):
         x = CELLS + lane * SIDE + SIDE / 2 - 1
-        out.append(label(x, y - 6, str(lane), 11, anchor="middle", faint=True))
-    out.append(label(CELLS - 8, y - 6, "lane", 11, anchor="end", faint=True))
-    out.append(label(EDGE, y - 6, "line", 11, faint=True))
-    rows = _list_rows(steps)
+        out.append(remark(x, y - 6, str(lane), anchor="middle"))
+    out.append(remark(CELLS - 8, y - 6, "lane", anchor="end"))
+    out.append(remark(EDGE, y - 6, "line"))
     previous = None
-    for site, interval, share_of, times in rows:
+    for interval, group in _list_rows(steps):
         if previous is not None and interval != previous:
             out.append(_draw_barrier(y + 5))
             y += 13
         previous = interval
-        out.append(_draw_row(scene, site, share_of, times, y, width))
+        out.append(_draw_row(scene, group, y, width))
         y += SIDE + 2
     return "".join(out), y + 8
 
 
-def _list_rows(
-    steps: Sequence[WarpStep],
-) -> list[tuple[int, int | None, np.ndarray, int]]:
-    """Return rows: (site, interval, share of steps with each lane active, steps)."""
-
-    def shares(group: Sequence[WarpStep]) -> np.ndarray:
-        lanes = np.concatenate([s.lanes for s in group])
-        return np.bincount(lanes, minlength=WARP) / len(group)
-
+def _list_rows(steps: Sequence[WarpStep]) -> list[tuple[int | None, list[WarpStep]]]:
+    """Return (interval, steps) for each row; None if a row has all steps of a site."""
     runs: list[list[WarpStep]] = []
     for step in steps:  # A loop's turns with the same active lanes share a row.
         last = runs[-1][-1] if runs else step
@@ -129,22 +114,19 @@ def _list_rows(
         else:
             runs.append([step])
     if len(runs) <= MOST:
-        return [(r[0].site, r[0].interval, shares(r), len(r)) for r in runs]
+        return [(run[0].interval, run) for run in runs]
     by: dict[int, list[WarpStep]] = {}
     for step in steps:
         by.setdefault(step.site, []).append(step)
-    return [(site, None, shares(group), len(group)) for site, group in by.items()]
+    return [(None, group) for group in by.values()]
 
 
-def _draw_row(
-    scene: Scene, site: int, share: np.ndarray, times: int, y: float, width: int
-) -> str:
+def _draw_row(scene: Scene, group: Sequence[WarpStep], y: float, width: int) -> str:
+    site, times = group[0].site, len(group)
     step = scene.trace.sites[site]
-    out = [
-        label(
-            EDGE + 26, y + 11, str(step.line), 11, anchor="end", mono=True, faint=True
-        )
-    ]
+    active = np.concatenate([one.lanes for one in group])
+    share = np.bincount(active, minlength=WARP) / times  # of the steps, for each lane
+    out = [remark(EDGE + 26, y + 11, str(step.line), anchor="end", mono=True)]
     text = svg.clipped(_read_text(scene, site), CELLS - EDGE - 62, 11.5, mono=True)
     out.append(label(EDGE + 36, y + 11, text, 11.5, mono=True))
     grid = Grid(WARP, 1, 1, WARP, SIDE, 1, CELLS, y)
@@ -174,19 +156,15 @@ def _read_text(scene: Scene, site: int) -> str:
         lines = source.text.splitlines()
         if source.file == one.file and 0 <= one.line - source.first < len(lines):
             body = [line for line in lines[1:] if line.strip()]
-            margin = min((_measure_indent(line) for line in body), default=0)
+            indents = [len(line) - len(line.lstrip()) for line in body]
+            margin = min(indents, default=0)
             return lines[one.line - source.first][margin:].rstrip()
     return linecache.getline(one.file, one.line).rstrip() or one.text
 
 
-def _measure_indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
 def _draw_barrier(y: float) -> str:
     end = CELLS + WARP * SIDE
-    line = f'<path d="M{num(CELLS)} {num(y)}H{num(end)}" stroke="currentColor" '
-    line += 'stroke-width="1.6"/>'
+    line = svg.rule(f"M{num(CELLS)} {num(y)}H{num(end)}", width="1.6")
     return line + label(CELLS - 8, y + 4, "barrier", 11, anchor="end", bold=True)
 
 
@@ -218,7 +196,7 @@ def draw_timeline(scene: Scene) -> Drawing:
     frames = {
         (i,): [
             _describe_bars(scene, block, columns),
-            _draw_bars(table, width, top, most, warps),
+            _draw_bars(table, width, top, most),
         ]
         for i, (block, table) in enumerate(zip(blocks, tables))
     }
@@ -227,15 +205,8 @@ def draw_timeline(scene: Scene) -> Drawing:
     foot += _draw_bar_legend(y, most, "warp" if warps else "thread")
     names = tuple(block_name(b, trace) for b in blocks)
     title = f"{trace.kernel}: what is read and written between two barriers"
-    return Drawing(
-        title,
-        WIDTH,
-        y + 14,
-        "".join(base) + foot,
-        [Slider("block", names)],
-        frames,
-        (0,),
-    )
+    body, slider = "".join(base) + foot, Slider("block", names)
+    return Drawing(title, WIDTH, y + 14, body, [slider], frames, (0,))
 
 
 def _build_table(
@@ -247,18 +218,11 @@ def _build_table(
     accesses = accesses.where(np.isin(accesses.interval, columns))
     row = accesses.thread // WARP if warps else accesses.thread
     column = np.searchsorted(columns, accesses.interval)
-    shared = _mark_shared(scene, accesses)
-    for kind, mask in enumerate(
-        (accesses.reads & ~shared, accesses.writes & ~shared, shared)
-    ):
+    shared = accesses.is_shared(scene.trace)
+    masks = accesses.reads & ~shared, accesses.writes & ~shared, shared
+    for kind, mask in enumerate(masks):
         np.add.at(table, (row[mask], column[mask], kind), 1)
     return table
-
-
-def _mark_shared(scene: Scene, accesses: Touches) -> np.ndarray:
-    arrays = scene.trace.arrays
-    numbers = [i for i, array in enumerate(arrays) if array.space == "shared"]
-    return np.isin(accesses.array, numbers)
 
 
 def _label_rows(scene: Scene, rows: int, warps: bool, top: float) -> str:
@@ -266,33 +230,25 @@ def _label_rows(scene: Scene, rows: int, warps: bool, top: float) -> str:
     for row in range(rows):
         y = top + row * BAR_ROW + 14
         name = f"warp {row}" if warps else f"thread {scene.thread_name(row)}"
-        out.append(label(LEFT - 14, y, name, 11, anchor="end", faint=True))
+        out.append(remark(LEFT - 14, y, name, anchor="end"))
     return "".join(out)
 
 
 def _label_columns(count: int, width: float, top: float, rows: int) -> str:
-    out = [label(LEFT - 14, top - 10, "interval", 11, anchor="end", faint=True)]
+    out = [remark(LEFT - 14, top - 10, "interval", anchor="end")]
     for i in range(count):
-        x = LEFT + i * width
-        middle = x + width / 2
-        out.append(label(middle, top - 10, str(i + 1), 11, anchor="middle", faint=True))
+        x, end = LEFT + i * width, top + rows * BAR_ROW
+        out.append(remark(x + width / 2, top - 10, str(i + 1), anchor="middle"))
         if i:
-            out.append(
-                f'<path d="M{num(x)} {num(top - 22)}V{num(top + rows * BAR_ROW + 6)}" '
-                'stroke="currentColor" stroke-width="1.6"/>'
-            )
-    if count > 1:
-        y = top + rows * BAR_ROW + 18
-        x = LEFT + width
-        out.append(label(x, y, "barrier", 11, anchor="middle", bold=True))
+            line = f"M{num(x)} {num(top - 22)}V{num(end + 6)}"
+            out.append(svg.rule(line, width="1.6"))
+        if i == 1:
+            out.append(label(x, end + 18, "barrier", 11, anchor="middle", bold=True))
     return "".join(out)
 
 
-def _draw_bars(
-    table: np.ndarray, width: float, top: float, most: int, warps: bool
-) -> str:
-    out = []
-    room = width - 10
+def _draw_bars(table: np.ndarray, width: float, top: float, most: int) -> str:
+    out, room = [], width - 10
     for row, column in np.ndindex(*table.shape[:2]):
         x, y = LEFT + column * width + 5, top + row * BAR_ROW + 3
         counts = table[row, column]
@@ -305,10 +261,8 @@ def _draw_bars(
                 continue
             mark = box(x, y, wide, BAR_ROW - 6, colour=colour, fill=0.35, radius=1)
             kind = name.split(",")[0].replace(" ", "-")
-            attributes = f'data-row="{row}" data-interval="{column}" data-kind="{kind}"'
-            out.append(
-                mark.replace("<rect ", f'<rect {attributes} data-count="{count}" ', 1)
-            )
+            data = f'data-row="{row}" data-interval="{column}" data-kind="{kind}"'
+            out.append(mark.replace("<rect", f'<rect {data} data-count="{count}"', 1))
             if svg.width_of(str(count), 11) + 4 <= wide:
                 at = x + wide / 2
                 out.append(label(at, y + 11, str(count), 11, anchor="middle"))
@@ -317,8 +271,7 @@ def _draw_bars(
 
 
 def _describe_bars(scene: Scene, block: int, columns: list[int]) -> str:
-    accesses = scene.found.of(block=block)
-    total = len(scene.intervals)
+    accesses, total = scene.found.of(block=block), len(scene.intervals)
     text = f"{block_name(block, scene.trace).capitalize()}: "
     text += count_things(len(accesses), "access")
     text += f" in {count_things(total, 'interval')}"
@@ -328,13 +281,7 @@ def _describe_bars(scene: Scene, block: int, columns: list[int]) -> str:
 
 
 def _draw_bar_legend(y: float, most: int, row: str) -> str:
-    out, x = [], EDGE
-    for name, colour in KINDS:
-        out.append(box(x, y - 10, 13, 13, colour=colour, fill=0.35))
-        out.append(label(x + 20, y, name, 11, faint=True))
-        x += 38 + svg.width_of(name, 11)
-    out.append(box(x, y - 10, 13, 13, strength=0.35))
-    out.append(label(x + 20, y, "touches nothing", 11, faint=True))
-    x += 38 + svg.width_of("touches nothing", 11)
-    full = f"a full bar: {count_things(most, 'access')} of a "
-    return "".join(out) + label(x, y, full + row, 11, faint=True)
+    marks = [(svg.square(colour=colour, fill=0.35), name) for name, colour in KINDS]
+    marks.append((svg.square(strength=0.35), "touches nothing"))
+    out, x = svg.legend(EDGE, y, marks)
+    return out + remark(x, y, f"a full bar: {count_things(most, 'access')} of a {row}")

@@ -25,11 +25,10 @@ from .instructions import programs
 from .issue import ISSUING, MEMORY, NEAR, OTHERS, READY, Model, Run, replay
 from .panels import EDGE
 from .show import Picture
-from .svg import Drawing, Slider, box, label, num
+from .svg import Drawing, Slider, box, label, num, remark
 
 if TYPE_CHECKING:
     from ...report.model import Report
-    from .issue import Run
 
 
 LEFT, WIDE = 88.0, 560.0  # x of cycle 0 and the width of the time axis, in pixels
@@ -55,39 +54,21 @@ def draw(
     notes: a line that describes the work.
     """
     scale = WIDE / window
-    base = [
-        label(
-            EDGE, 28, f"{name}: warps take turns on one multiprocessor", 17, bold=True
-        )
-    ]
-    base.append(_draw_legend(76))
-    base.append(_draw_axis(window, scale))
-    bottom = TOP + HIGH + 26 + STRIP
-    y = bottom + 34
-    for line in (_describe_model(model), notes):
-        if line:
-            base.append(label(EDGE, y, line, 11, faint=True))
-            y += 17
-    frames = {
-        (i,): [
-            _describe(runs, i, model),
-            _draw_rows(run, window, scale),
-            _draw_bars(runs, i),
-        ]
-        for i, run in enumerate(runs)
-    }
-    names = tuple(_name_stop(run, model) for run in runs)
-    start = min(3, len(runs) - 1)
-    return Drawing(
-        f"{name}: how warps hide the time that loads take",
-        WIDTH,
-        y + 2,
-        "".join(base),
-        [Slider("resident warps", names)],
-        frames,
-        (start,),
-        account(name, runs, model),
-    )
+    heading = f"{name}: warps take turns on one multiprocessor"
+    base = label(EDGE, 28, heading, 17, bold=True)
+    base += _draw_legend(76) + _draw_axis(window, scale)
+    y = TOP + HIGH + STRIP + 60
+    base += remark(EDGE, y, _describe_model(model)) + remark(EDGE, y + 17, notes)
+    frames = {}
+    for i, run in enumerate(runs):
+        rows = _draw_rows(run, window, scale)
+        frames[(i,)] = [_describe(runs, i, model), rows, _draw_bars(runs, i)]
+    shares = [100 * run.warps / model.resident for run in runs]
+    names = [f"{r.warps} ({share:.3g} % occupancy)" for r, share in zip(runs, shares)]
+    title = f"{name}: how warps hide the time that loads take"
+    sliders = [Slider("resident warps", tuple(names))]
+    start, words = (min(3, len(runs) - 1),), account(name, runs, model)
+    return Drawing(title, WIDTH, y + 36, base, sliders, frames, start, words)
 
 
 def account(name: str, runs: Sequence[Run], model: Model) -> str:
@@ -103,37 +84,24 @@ def percent(share: float) -> str:
     return f"{value:.0f} %" if value >= 9.95 else f"{value:.2g} %"
 
 
-def _is_lagging(run: Run) -> bool:
-    """Return whether slots stay empty despite enough warps."""
-    return run.utilisation < 0.9
-
-
 def needed(runs: Sequence[Run]) -> int:
     """Return the number of warps that fill every slot, by Little's law."""
     alone = runs[0]
     return round(alone.warps / alone.utilisation) if alone.issued else 0
 
 
-def _name_stop(run: Run, model: Model) -> str:
-    share = 100 * run.warps / model.resident
-    return f"{run.warps} ({share:.3g} % occupancy)"
-
-
 def _describe(runs: Sequence[Run], at: int, model: Model) -> str:
-    run, full = runs[at], runs[-1]
-    text = (
-        f"With {count_things(run.warps, 'warp')} the {model.schedulers} "
-        "schedulers issue "
-    )
-    text += f"in {percent(run.utilisation)} of their cycles"
+    run, full, enough = runs[at], runs[-1], needed(runs)
+    text = f"With {count_things(run.warps, 'warp')} the {model.schedulers} schedulers "
+    text += f"issue in {percent(run.utilisation)} of their cycles"
     if run is not full:
         text += f", with {full.warps} in {percent(full.utilisation)}"
-    enough = needed(runs)
     if enough > full.warps:
         text += f"; issuing in all of them would take about {enough} warps."
     else:
         text += f"; about {enough} warps could issue in all of them"
-        text += ", if they did not wait at the same time." if _is_lagging(full) else "."
+        waits = full.utilisation < 0.9  # Slots stay empty despite enough warps.
+        text += ", if they did not wait at the same time." if waits else "."
     return label(EDGE, 48, text, 13, faint=True)
 
 
@@ -146,105 +114,64 @@ def _describe_model(model: Model) -> str:
 
 
 def _draw_legend(y: float) -> str:
-    out, x = [], EDGE
-    for state, text, colour, fill in STATES:
-        stroke = 0 if state == ISSUING else 1
-        strength = 0.5 if state == READY else 1
-        out.append(
-            box(
-                x,
-                y - 10,
-                13,
-                13,
-                colour=colour,
-                fill=fill,
-                stroke=stroke,
-                strength=strength,
-            )
-        )
-        out.append(label(x + 18, y, text, 11, faint=True))
-        x += 36 + svg.width_of(text, 11)
-    out.append(box(x, y - 10, 13, 13, strength=0.45))
-    out.append(label(x + 18, y, "at a barrier", 11, faint=True))
-    return "".join(out)
+    edges = {ISSUING: {"stroke": 0}, READY: {"strength": 0.5}}
+    marks = [
+        (svg.square(colour=colour, fill=fill, **edges.get(state, {})), text)
+        for state, text, colour, fill in STATES
+    ]
+    marks.append((svg.square(strength=0.45), "at a barrier"))
+    return svg.legend(EDGE, y, marks, gap=18)[0]
 
 
 def _draw_axis(window: int, scale: float) -> str:
-    step = next(
-        s
-        for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10**9)
-        if window <= 8 * s
-    )
-    out = [label(LEFT - 10, TOP - 8, "cycle", 11, anchor="end", faint=True)]
-    for cycle in range(0, window, step):
+    out = [remark(LEFT - 10, TOP - 8, "cycle", anchor="end")]
+    for cycle in svg.list_ticks(window - 1):
         x = LEFT + cycle * scale
-        out.append(label(x, TOP - 8, str(cycle), 11, faint=True))
-        out.append(
-            f'<path d="M{num(x)} {num(TOP - 4)}v4" stroke="currentColor" '
-            'stroke-opacity=".5"/>'
-        )
-    out.append(label(BARS - 12, TOP - 8, "warps", 11, anchor="end", faint=True))
-    out.append(label(BARS, TOP - 8, "issue slots used", 11, faint=True))
+        out.append(remark(x, TOP - 8, str(cycle)))
+        out.append(svg.rule(f"M{num(x)} {num(TOP - 4)}v4", opacity=".5"))
+    out.append(remark(BARS - 12, TOP - 8, "warps", anchor="end"))
+    out.append(remark(BARS, TOP - 8, "issue slots used"))
     return "".join(out)
 
 
 def _draw_rows(run: Run, window: int, scale: float) -> str:
     pitch = min(ROW, HIGH / run.warps)
     gap = 1.0 if pitch < 9 else 3.0
-    named = max(1, -(-14 // int(max(1, pitch))))
-    while named > 1 and run.warps % named and named < run.warps:
+    named = -(-14 // int(max(1, pitch)))
+    while run.warps % named and named < run.warps:
         named += 1
     out = []
     for place in range(0, run.warps, named):
         y = TOP + (place + 0.5) * pitch + 4
-        out.append(label(LEFT - 10, y, f"warp {place}", 11, anchor="end", faint=True))
-    for state, _, colour, fill in reversed(STATES):
-        edge = "" if state in (ISSUING, READY) else f' stroke="{colour}"'
-        out.append(_draw_marks(run, state, (pitch, gap, scale), colour, fill, edge))
-    out.append(_draw_marks(run, OTHERS, (pitch, gap, scale), "none", 1, f" {PALE}"))
+        out.append(remark(LEFT - 10, y, f"warp {place}", anchor="end"))
+    # Flat rows are strokes, which need less SVG text.
+    thin, high = pitch < 9, pitch - gap
+    for state, _, colour, fill in (*reversed(STATES), (OTHERS, "", "none", 1)):
+        waits, path = state == OTHERS, ""
+        for place, spans in enumerate(run.spans):
+            y = TOP + place * pitch + gap / 2
+            for x, wide in _merge_spans(spans, state, scale):
+                if thin and not waits:
+                    path += f"M{num(x)} {num(y + high / 2)}h{num(wide)}"
+                else:
+                    path += f"M{num(x)} {num(y)}h{num(wide)}v{num(high)}h{num(-wide)}z"
+        edge = f'stroke="{colour}"' * (state not in (ISSUING, READY))
+        edge = PALE if waits else edge
+        look = f'fill="{colour}" fill-opacity="{fill}" {edge} stroke-width=".7"'
+        if thin and not waits:
+            look = f'stroke="{colour}" stroke-opacity="{fill}"'
+            look += f' stroke-width="{num(high)}"'
+        out.append(f'<path data-state="{state}" d="{path}" {look}/>' * bool(path))
     return "".join(out) + _draw_strip(run, window, scale, TOP + run.warps * pitch + 12)
 
 
-def _draw_marks(
-    run: Run,
-    state: str,
-    form: tuple[float, float, float],
-    colour: str,
-    fill: float,
-    edge: str,
-) -> str:
-    """Draw the spans of one state; in flat rows as strokes, which need less SVG text.
-
-    form: the distance between rows, the gap between rows, and the width of a cycle, in
-    pixels.
-    """
-    pitch, gap, scale = form
-    thin = pitch < 9 and colour != "none"
-    high = pitch - gap
-    path = []
-    for place in range(len(run.spans)):
-        y = TOP + place * pitch + gap / 2
-        for start, wide in _merge_states(run, place, state, scale):
-            if thin:
-                path.append(f"M{num(start)} {num(y + high / 2)}h{num(wide)}")
-            else:
-                across = f"h{num(wide)}v{num(high)}h{num(-wide)}z"
-                path.append(f"M{num(start)} {num(y)}{across}")
-    if not path:
-        return ""
-    look = f'fill="{colour}" fill-opacity="{fill}"{edge} stroke-width=".7"'
-    if thin:
-        look = f'stroke="{colour}" stroke-opacity="{fill}" stroke-width="{num(high)}"'
-    return f'<path data-state="{state}" d="{"".join(path)}" {look}/>'
-
-
-def _merge_states(
-    run: Run, place: int, state: str, scale: float
-) -> Sequence[tuple[float, float]]:
+def _merge_spans(
+    spans: Sequence[tuple[str, int, int]], state: str, scale: float
+) -> list[tuple[float, float]]:
     """Return (x, width) of a row's parts with this state, merging adjacent ones."""
     least = 1.2 if state == ISSUING else 0.0
     parts: list[list[float]] = []
-    for kind, start, end in run.spans[place]:
+    for kind, start, end in spans:
         if kind != state:
             continue
         x0 = LEFT + start * scale
@@ -259,63 +186,33 @@ def _merge_states(
 def _draw_strip(run: Run, window: int, scale: float, top: float) -> str:
     """Draw the used share of the issue slots, in columns a few pixels wide."""
     cycles = max(1, round(4 / scale))
-    path = []
+    bottom, path = top + STRIP, ""
     for start in range(0, window, cycles):
         part = run.slots[start : start + cycles]
-        share = sum(part) / (len(part) * run.schedulers) if part else 0.0
-        if share:
-            x, high = LEFT + start * scale, STRIP * share
-            wide = len(part) * scale
-            path.append(
-                f"M{num(x)} {num(top + STRIP)}v{-high:.1f}h{wide:.1f}v{high:.1f}z"
-            )
-    out = [
-        f'<path data-strip="1" d="{"".join(path)}" fill="{THREAD}" fill-opacity=".6"/>'
-    ]
-    out.append(
-        f'<path d="M{num(LEFT)} {num(top)}h{num(WIDE)}M{num(LEFT)} {num(top + STRIP)}'
-        f'h{num(WIDE)}" stroke="currentColor" stroke-opacity=".4" fill="none"/>'
-    )
-    out.append(label(LEFT - 10, top + 10, "100 %", 11, anchor="end", faint=True))
-    out.append(
-        label(LEFT - 10, top + STRIP, "issue slots", 11, anchor="end", faint=True)
-    )
-    return "".join(out)
+        high = STRIP * sum(part) / (len(part) * run.schedulers)
+        if high:
+            x, wide = LEFT + start * scale, len(part) * scale
+            path += f"M{num(x)} {num(bottom)}v{-high:.1f}h{wide:.1f}v{high:.1f}z"
+    out = f'<path data-strip="1" d="{path}" fill="{THREAD}" fill-opacity=".6"/>'
+    edges = "".join(f"M{num(LEFT)} {num(y)}h{num(WIDE)}" for y in (top, bottom))
+    out += svg.rule(edges, opacity=".4")
+    out += remark(LEFT - 10, top + 10, "100 %", anchor="end")
+    return out + remark(LEFT - 10, bottom, "issue slots", anchor="end")
 
 
 def _draw_bars(runs: Sequence[Run], at: int) -> str:
     out = []
     for i, run in enumerate(runs):
-        y = TOP + 6 + 24 * i
-        now = i == at
+        y, now = TOP + 6 + 24 * i, i == at
         wide = max(1.0, BAR * run.utilisation)
-        out.append(
-            label(
-                BARS - 12,
-                y + 11,
-                str(run.warps),
-                11,
-                anchor="end",
-                bold=now,
-                faint=not now,
-            )
-        )
-        out.append(
-            box(BARS, y, wide, 14, colour=THREAD, fill=0.6 if now else 0.0, radius=1)
-        )
-        out.append(
-            label(
-                BARS + wide + 6,
-                y + 11,
-                percent(run.utilisation),
-                11,
-                bold=now,
-                faint=not now,
-            )
-        )
+        look = dict(bold=now, faint=not now)
+        out.append(label(BARS - 12, y + 11, str(run.warps), 11, anchor="end", **look))
+        out.append(box(BARS, y, wide, 14, colour=THREAD, fill=0.6 * now, radius=1))
+        share = percent(run.utilisation)
+        out.append(label(BARS + wide + 6, y + 11, share, 11, **look))
     y = TOP + 24 * len(runs) + 26
     cycles = write_thousands(runs[at].cycles)
-    out.append(label(BARS - 50, y, f"all of the work: {cycles} cycles", 11, faint=True))
+    out.append(remark(BARS - 50, y, f"all of the work: {cycles} cycles"))
     return "".join(out)
 
 
@@ -345,9 +242,8 @@ class Latency:
         try:
             self.python = PythonKernel(kernel)
         except ArgumentError as error:
-            raise ArgumentError(
-                f"{error}; latency() replays a launch on the simulator"
-            ) from None
+            why = f"{error}; latency() replays a launch on the simulator"
+            raise ArgumentError(why) from None
 
     def __getitem__(self, key: Any) -> Callable[..., Replayed]:
         self.python.config(key)
@@ -386,7 +282,7 @@ def latency(
     for name, value in settings.items():
         if not hasattr(value, "__index__") or not 1 <= value <= 100_000:
             raise ArgumentError(
-                f"{name}={value!r}: expected a whole number from 1 to 100000"
+                f"{name}={value!r}: expected a whole number, 1 to 100000"
             )
     if resident > 128:
         raise ArgumentError(f"resident={resident}: at most 128 rows are drawn")
@@ -410,17 +306,13 @@ def replayed(report: Report, model: Model) -> Replayed:
     blocks = programs(trace, report, most)
     if not any(any(block) for block in blocks):
         raise ArgumentError(f"{trace.kernel} touches no array: nothing to wait for")
-    window = _choose_window(replay(blocks, total, total, model).cycles, model)
+    # The drawing has all cycles, or enough of them for a few successive loads.
+    cycles = replay(blocks, total, total, model).cycles
+    window = max(64, min(cycles, WINDOW * model.memory))
     runs = [replay(blocks, n, total, model, window) for n in stops]
     notes = _write_notes(blocks, total, warps, most)
     drawing = draw(trace.kernel, runs, window, model, notes)
     return Replayed(drawing, report, runs)
-
-
-def _choose_window(cycles: int, model: Model) -> int:
-    """Choose how many cycles to draw: all, or enough for a few successive loads."""
-    long = WINDOW * model.memory
-    return max(64, min(cycles, long)) if cycles > long else max(64, cycles)
 
 
 def _write_notes(blocks: list, total: int, warps: int, most: int) -> str:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...base.style import READ, SHARED, THREAD, WIDTH, WRITTEN
+from ...base.style import SHARED, THREAD, WIDTH, WRITTEN
 from . import svg
 from .foot import outside
 from .grid import Grid, binned, picture
 from .panels import EDGE, LEFT, LINE, READABLE, Panel, Wish, beside, has_indices, stack
 from .scene import Scene, place_block, place_threads
-from .svg import label, num
+from .svg import label
 from .touches import Touches, axis_names, distinct, names_of
 
 WORDS = 11.5  # font size of index expressions in pixels
@@ -41,11 +41,7 @@ class Moment:
     who: tuple[int, int] | None
     of: Touches
     mine: Touches
-
-    @functools.cached_property
-    def lines(self) -> dict[int, list[tuple[float, float, str, str]]]:
-        """A cache for the results of lines_of(), by array."""
-        return {}
+    lines: dict = field(default_factory=dict)  # the results of lines_of(), by array
 
     @property
     def interval(self) -> int:
@@ -60,23 +56,11 @@ class Moment:
     @functools.cached_property
     def order(self) -> np.ndarray:
         """The distinct (block, thread, array, is a write, element), one per arrow."""
-        m = self.mine
         parts = []
-        for write, mask in ((0, m.reads), (1, m.writes)):
-            accesses = m.where(mask)
-            flag = np.full(len(accesses), write)
-            parts.append(
-                np.stack(
-                    [
-                        accesses.block,
-                        accesses.thread,
-                        accesses.array,
-                        flag,
-                        accesses.element,
-                    ],
-                    1,
-                )
-            )
+        for write, mask in enumerate((self.mine.reads, self.mine.writes)):
+            m = self.mine.where(mask)
+            columns = m.block, m.thread, m.array, np.full(len(m), write), m.element
+            parts.append(np.stack(columns, 1))
         return distinct(np.concatenate(parts))
 
 
@@ -110,13 +94,8 @@ def fills(moment: Moment, panel: Panel) -> str:
             f'data-kind="{kind}" data-cells="{_list_ranges(elements)}"/>'
         )
         if kind != "read" and grid.side >= 9 and len(elements) <= 2000:
-            x, y = grid.corners(elements)
-            size = max(3.0, min(7.0, grid.cell * 0.3))
-            marks = "".join(
-                f"M{num(a + grid.cell)} {num(b + grid.cell)}h{num(-size)}"
-                f"l{num(size)} {num(-size)}z"
-                for a, b in zip(x, y)
-            )
+            places = zip(*grid.corners(elements))
+            marks = "".join(svg.corner(x, y, grid.cell) for x, y in places)
             out.append(f'<path d="{marks}" fill="{WRITTEN}"/>')
     return "".join(out) + _draw_labels(moment, panel)
 
@@ -124,21 +103,13 @@ def fills(moment: Moment, panel: Panel) -> str:
 def _list_kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str, str]]:
     """Return, by kind of access: (elements, fill colour, outline colour)."""
     accesses = found.of(array=panel.number)
-    read, written = (
-        np.unique(accesses.element[accesses.reads]),
-        np.unique(accesses.element[accesses.writes]),
-    )
-    both = np.intersect1d(read, written)
-    shared = panel.array.space == "shared"
-    base = SHARED if shared else READ
+    read, written = accesses.element[accesses.reads], accesses.element[accesses.writes]
+    base = panel.colour
+    fill = base if base == SHARED else WRITTEN
     return {
-        "read": (np.setdiff1d(read, both), base, base),
-        "written": (
-            np.setdiff1d(written, both),
-            SHARED if shared else WRITTEN,
-            WRITTEN,
-        ),
-        "both": (both, base, WRITTEN),
+        "read": (np.setdiff1d(read, written), base, base),
+        "written": (np.setdiff1d(written, read), fill, WRITTEN),
+        "both": (np.intersect1d(read, written), base, WRITTEN),
     }
 
 
@@ -149,14 +120,11 @@ def _draw_large(found: Touches, panel: Panel, strength: float) -> str:
     """
     out = []
     accesses = found.of(array=panel.number)
-    shared = panel.array.space == "shared"
-    for mask, colour in (
-        (accesses.reads, SHARED if shared else READ),
-        (accesses.writes, WRITTEN),
-    ):
+    kinds = {"read": (accesses.reads, panel.colour)}
+    kinds["written"] = accesses.writes, WRITTEN
+    for kind, (mask, colour) in kinds.items():
         elements = np.unique(accesses.element[mask])
         if 0 < len(elements) <= FEW:
-            kind = "read" if colour != WRITTEN else "written"
             said = f'data-array="{svg.escape(panel.array.name)}" data-kind="{kind}"'
             for element in elements:
                 x, y = panel.grid.middle(int(element))
@@ -194,12 +162,8 @@ def _draw_labels(moment: Moment, panel: Panel) -> str:
         return "".join(out)
     if moment.who is not None:
         return ""
-    pairs = np.unique(
-        np.stack(
-            [accesses.element, accesses.block * scene.threads + accesses.thread], 1
-        ),
-        axis=0,
-    )
+    threads = accesses.block * scene.threads + accesses.thread
+    pairs = distinct(np.stack([accesses.element, threads], 1))
     for element in elements:
         threads = pairs[pairs[:, 0] == element, 1]
         name = scene.thread_name(int(threads[0] % scene.threads))
@@ -216,7 +180,7 @@ def words(moment: Moment, panel: Panel) -> str:
     for x, y, text, colour in lines_of(moment, panel):
         # The colour is in a box before the text: blue text is too dark on black.
         out.append(svg.box(x, y - 8, 8, 8, colour=colour, fill=0.8, radius=1))
-        out.append(svg.words(x + 13, y, [(text, "")], WORDS))
+        out.append(label(x + 13, y, text, WORDS, mono=True))
     for x, y, text, anchor in axis_labels(moment, panel):
         out.append(label(x, y, text, 11, anchor=anchor, mono=True, bold=True))
     return "".join(out)
@@ -224,31 +188,29 @@ def words(moment: Moment, panel: Panel) -> str:
 
 def lines_of(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
     """Return the current index expressions as (x, y, text, colour of the box)."""
-    cache = moment.lines
-    if panel.number not in cache:
-        cache[panel.number] = _write_lines(moment, panel)
-    return cache[panel.number]
-
-
-def _write_lines(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]]:
-    accesses = moment.mine.of(array=panel.number)
-    sites = moment.scene.trace.sites
-    shared = panel.array.space == "shared"
+    if panel.number in moment.lines:
+        return moment.lines[panel.number]
     out, (x, y) = [], panel.words_at
     room = max(panel.grid.width + 40, 190) if panel.flat else panel.room
     if panel.flat and (panel.grid.left <= LEFT or panel.beside):
         room = WIDTH  # The array is the first in its line, and usually the only one.
     room = min(room, WIDTH - EDGE - x)
-    for word, mask, colour in (
-        ("reads", accesses.reads, SHARED if shared else READ),
-        ("writes", accesses.writes, WRITTEN),
-    ):
+    for word, line in list_expressions(moment.scene, moment.mine, panel.number):
+        text = svg.clipped(line, room - 14, WORDS, mono=True)
+        out.append((x, y, text, panel.colour if word == "reads" else WRITTEN))
+        y += LINE
+    moment.lines[panel.number] = out
+    return out
+
+
+def list_expressions(
+    scene: Scene, found: Touches, number: int
+) -> list[tuple[str, str]]:
+    """Return ("reads" or "writes", line of index expressions) for one array."""
+    accesses, sites, out = found.of(array=number), scene.trace.sites, []
+    for word, mask in (("reads", accesses.reads), ("writes", accesses.writes)):
         texts = dict.fromkeys(sites[s].text for s in np.unique(accesses.site[mask]))
-        if texts:
-            line = f"{word} {', '.join(texts)}"
-            text = svg.clipped(line, room - 14, WORDS, mono=True)
-            out.append((x, y, text, colour))
-            y += LINE
+        out += [(word, f"{word} {', '.join(texts)}")] * bool(texts)
     return out
 
 
@@ -260,11 +222,8 @@ def axis_labels(moment: Moment, panel: Panel) -> list[tuple[float, float, str, s
     grid, accesses = panel.grid, moment.mine.of(array=panel.number)
     if panel.flat or not len(accesses) or grid.is_large:
         return []
-    sites = moment.scene.trace.sites
-    named = [
-        axis_names(sites[s].text, len(panel.array.shape))
-        for s in np.unique(accesses.site)
-    ]
+    texts = [moment.scene.trace.sites[s].text for s in np.unique(accesses.site)]
+    named = [axis_names(text, len(panel.array.shape)) for text in texts]
     if not all(named):
         return []
     plane, row, col = grid.places(np.unique(accesses.element))
@@ -273,8 +232,7 @@ def axis_labels(moment: Moment, panel: Panel) -> list[tuple[float, float, str, s
     cols = ", ".join(dict.fromkeys(n[-1] for n in named))
     digits = 7.0 * len(str(grid.rows - 1)) + 10 if panel.numbered else 6
     out = []
-    x0 = grid.left + (int(plane.min()) % grid.line) * (grid.cols * grid.side + 14)
-    y0 = grid.top + (int(plane.min()) // grid.line) * (grid.rows * grid.side + 14)
+    x0, y0 = grid.origin(int(plane.min()))
     y = y0 + (row[first].min() + row[first].max() + 1) / 2 * grid.side + 4
     x = x0 + (col[first].min() + col[first].max() + 1) / 2 * grid.side
     if svg.width_of(rows, 11, mono=True) <= panel.gutter - digits + 5:
@@ -293,7 +251,7 @@ def names(moment: Moment, at: tuple[float, float]) -> str:
     """Write the locals' values left of the threads, or below from the edge on."""
     scene, (x, y) = moment.scene, at
     blocks = [moment.who[0]] if moment.who else list(scene.blocks)
-    threads = [moment.who[1]] if moment.who else list(range(scene.threads))
+    threads = [moment.who[1]] if moment.who else range(scene.threads)
     out = []
     for line in name_lines(scene, blocks, threads, x == EDGE)[:NAMES]:
         # The line ends at x, right-aligned like the label of the threads.
@@ -301,7 +259,7 @@ def names(moment: Moment, at: tuple[float, float]) -> str:
         left = x if x == EDGE else max(EDGE - 12, x - wide)
         parts = [piece for n, v in line for piece in ((n, THREAD), (f" = {v}  ", ""))]
         parts[-1] = (parts[-1][0].rstrip(), "")
-        out.append(svg.words(left, y, parts, 12))
+        out.append(svg.words(left, y, parts))
         y += LINE + 1
     return "".join(out)
 
@@ -367,8 +325,8 @@ def layout_of(scene: Scene) -> AccessLayout:
     if block:
         bottom = max(bottom, block.top + block.height)
         names = (EDGE, bottom + 18)
-    threads = list(range(scene.threads))
-    lines = len(name_lines(scene, scene.blocks, threads, block is not None)[:NAMES])
+    every = range(scene.threads)
+    lines = len(name_lines(scene, scene.blocks, every, block is not None)[:NAMES])
     if lines:
         bottom = max(bottom, names[1] + (lines - 1) * (LINE + 1) + 6)
     y = bottom
@@ -389,36 +347,19 @@ def _group_arrays(scene: Scene) -> tuple[list[Wish], list[Wish], list[Wish]]:
     written = set(np.unique(found.array[found.writes]).tolist())
     arrays = scene.trace.arrays
     spaces = [arrays[n] for n in scene.arrays if arrays[n].space != "shared"]
-    flat = all(len(a.shape) <= 1 for a in spaces)
-    for number in sorted(scene.arrays, key=lambda n: n in written):
+    flat = all(len(array.shape) <= 1 for array in spaces)
+    for number in scene.arrays:
         array = arrays[number]
-        lines = max(1, min(2, _count_lines(scene, number)))
+        texts = [text for _, text in list_expressions(scene, found, number)]
+        longest = max([*texts, "writes "], key=len)
+        words = 14 + svg.width_of(longest, WORDS, mono=True)
         gutter, ghosts = _measure_gutter(scene, number), outside(scene, array)
-        wish = Wish(
-            number, array, lines, gutter, "", *ghosts, list_axis_words(scene, number)
-        )
+        wish = Wish(number, array, max(1, len(texts)), gutter, "", *ghosts, words)
         if array.space == "shared":
             shared.append(wish)
         else:
             (below if flat and number in written else above).append(wish)
-    order = {n: i for i, n in enumerate(scene.arrays)}
-    return above, below, sorted(shared, key=lambda w: order[w.number])
-
-
-def _count_lines(scene: Scene, number: int) -> int:
-    """Count an array's lines of index expressions: reads and writes have one each."""
-    accesses = scene.found.of(array=number)
-    return int(accesses.reads.any()) + int(accesses.writes.any())
-
-
-def list_axis_words(scene: Scene, number: int) -> float:
-    """Return the width in pixels of the longest line of index expressions."""
-    accesses, sites = scene.found.of(array=number), scene.trace.sites
-    texts = [
-        f"{word} " + ", ".join({sites[s].text for s in np.unique(accesses.site[mask])})
-        for word, mask in (("reads", accesses.reads), ("writes", accesses.writes))
-    ]
-    return 14 + max(svg.width_of(text, WORDS, mono=True) for text in texts)
+    return sorted(above, key=lambda wish: wish.number in written), below, shared
 
 
 def _measure_gutter(scene: Scene, number: int) -> float:

@@ -6,14 +6,15 @@ that are written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...base.style import WIDTH
+from ...base.style import READ, SHARED, WIDTH
 from ...pykernel.sim.record import TracedArray
 from . import svg
-from .grid import LARGEST, Grid, fit, fit_line
-from .svg import label, width_of
+from .grid import LARGEST, NOWHERE, Grid, fit, fit_line
+from .svg import label, num, remark, width_of
 from .touches import size_of
 
 EDGE = 20.0  # left and right margin of the picture, in pixels
@@ -24,43 +25,65 @@ READABLE = 16.0  # smallest cell, in pixels, with room for its index
 
 
 @dataclass(frozen=True)
-class Panel:
-    """An array on the drawing. number: its index among the launch's arrays.
+class Wish:
+    """An array to draw whose position is not yet known.
 
-    place: "above", "right" or "below" relative to the threads. flat: whether the cells
-    are in one row, or in rows of 32, to the right of the array's name. room: the
-    available width in pixels. gutter: the width in pixels for row numbers, or for a
-    flat array's name.
+    number: its index among the launch's arrays. gutter: the width in pixels for row
+    numbers, or for a flat array's name.
     """
 
     number: int
     array: TracedArray
-    grid: Grid
-    place: str
-    flat: bool
+    lines: int  # number of lines of index expressions
+    gutter: float
+    said: str = ""  # text in place of shape and type
+    before: float = 0.0  # pixels for a cell before the first one, outside the array
+    after: float = 0.0  # pixels for a cell after the last one, outside the array
+    words: float = 0.0  # width of its index expressions in pixels
+
+    @property
+    def flat(self) -> bool:
+        """Whether cells are in one row, or rows of 32, to the right of the name."""
+        return len(self.array.shape) <= 1
+
+    @property
+    def colour(self) -> str:
+        """The colour of reads."""
+        return SHARED if self.array.space == "shared" else READ
+
+    @property
+    def note(self) -> str:
+        """The text after the name: by default the array's shape and type."""
+        shared = ", shared" * (self.array.space == "shared")
+        return self.said or f"{size_of(self.array)} {self.array.dtype}{shared}"
+
+    @property
+    def name_width(self) -> float:
+        """The width of a flat array's name or note, with the space around it."""
+        name = width_of(self.array.name, 14, mono=True)
+        return max(name, width_of(self.note, 11)) + 24
+
+
+@dataclass(frozen=True)
+class Panel(Wish):
+    """An array on the drawing.
+
+    place: "above", "right" or "below" relative to the threads. room: the available
+    width in pixels.
+    """
+
+    grid: Grid = NOWHERE
+    place: str = ""
     left: float = 0.0
     top: float = 0.0
     room: float = 0.0
-    gutter: float = 0.0
-    lines: int = 1  # number of lines of index expressions
-    said: str = ""  # text in place of shape and type
     frame: float = 0.0  # distance in pixels between the grid and its numbers
-    before: float = 0.0  # pixels between a flat array's name and its first cell
-    after: float = 0.0  # pixels between its last cell and its index expressions
     beside: bool = False  # whether its index expressions are beside the cells
 
     @property
     def above(self) -> bool:
         """Whether the text is above the cells, away from the arrows."""
         return self.place != "below"
-
-    @property
-    def note(self) -> str:
-        """The text after the name: by default the array's shape and type."""
-        if self.said:
-            return self.said
-        shared = ", shared" if self.array.space == "shared" else ""
-        return f"{size_of(self.array)} {self.array.dtype}{shared}"
 
     @property
     def words_at(self) -> tuple[float, float]:
@@ -102,14 +125,9 @@ class Panel:
 
     def at(self, left: float, top: float) -> Panel:
         """Return the same panel with its upper left corner at this position."""
-        if self.flat:
-            words = self.lines * LINE * (not self.beside)
-            down = words + 4 if self.above else 0
-            grid = self.grid.at(left + self.gutter + self.before, top + down)
-            return replace(self, left=left, top=top, grid=grid)
-        down = LINE + 6 + self.lines * LINE + self.axis
-        down = down if self.above else 0
-        grid = self.grid.at(left + self.gutter, top + down)
+        words = self.lines * LINE * (not self.beside)
+        down = words + (4 if self.flat else LINE + 6 + self.axis)
+        grid = self.grid.at(left + self.gutter + self.before, top + down * self.above)
         return replace(self, left=left, top=top, grid=grid)
 
     def drawn(self) -> str:
@@ -123,40 +141,40 @@ class Panel:
             y = self.top + 12 if self.above else grid.top + grid.height + self.axis + 14
             after = self.left + width_of(name, 14, mono=True) + 8
             out = label(self.left, y, name, 14, mono=True, bold=True)
-            return out + label(after, y, self.note, 11, faint=True)
+            return out + remark(after, y, self.note)
         name = svg.clipped(name, self.gutter - 14, 14, mono=True)
         x, y = grid.left - 14 - self.before, grid.top + min(grid.side, 30) / 2 + 2
         out = label(x, y, name, 14, anchor="end", mono=True, bold=True)
         note = svg.clipped(self.note, self.gutter - 10, 11)
-        return out + label(x, y + 15, note, 11, anchor="end", faint=True)
+        return out + remark(x, y + 15, note, anchor="end")
 
     def numbers(self) -> str:
         """Draw the numbers of rows and columns, or a flat array's cell indices."""
         grid = self.grid
-        if self.flat:
-            return _list_indices(grid) if has_indices(grid) else _draw_ends(grid)
-        if not self.numbered:
-            return ""
+        if self.flat and not has_indices(grid):
+            return _draw_ends(grid)
         out = []
+        if self.flat:
+            for element in range(grid.count):
+                x, y = grid.middle(element)
+                out.append(remark(x, y + 4, str(element), anchor="middle"))
+        if not self.numbered:
+            return "".join(out)
         spacing = step(grid.side, grid.cols)
         for plane in range(grid.planes):
-            x = grid.left + (plane % grid.line) * (grid.cols * grid.side + 14)
-            row = plane // grid.line
-            y = grid.top + row * (grid.rows * grid.side + 14)
-            edge = row == 0 if self.above else row == (grid.planes - 1) // grid.line
-            if edge:
+            x, y = grid.origin(plane)
+            edge = 0 if self.above else (grid.planes - 1) // grid.line
+            if plane // grid.line == edge:
                 below = y + grid.rows * grid.side + 10 + self.frame
                 down = y - 5 - self.frame if self.above else below
                 for col in range(0, grid.cols, spacing):
                     at = x + col * grid.side + grid.cell / 2
-                    out.append(label(at, down, str(col), anchor="middle", faint=True))
+                    out.append(remark(at, down, str(col), anchor="middle"))
             if plane % grid.line == 0:
                 for r in range(0, grid.rows, step(grid.side, grid.rows, tall=True)):
                     at = y + r * grid.side + grid.cell / 2 + 4
-                    out.append(
-                        label(x - 5 - self.frame, at, str(r), anchor="end", faint=True)
-                    )
-        return "".join(out).replace('font-size="12"', 'font-size="11"')
+                    out.append(remark(x - 5 - self.frame, at, str(r), anchor="end"))
+        return "".join(out)
 
 
 def step(side: float, count: int, *, tall: bool = False) -> int:
@@ -175,14 +193,13 @@ def cells(grid: Grid, name: str) -> str:
         )
     out, lines = [], ""
     for plane in range(grid.planes):
-        x = grid.left + (plane % grid.line) * (grid.cols * grid.side + 14)
-        y = grid.top + (plane // grid.line) * (grid.rows * grid.side + 14)
+        x, y = grid.origin(plane)
         wide, high = grid.cols * grid.side, grid.rows * grid.side
         out.append(svg.box(x, y, wide, high, strength=0.45, radius=0))
         for row in range(1, grid.rows if grid.side >= 5 else 0):
-            lines += f"M{svg.num(x)} {svg.num(y + row * grid.side)}h{svg.num(wide)}"
+            lines += f"M{num(x)} {num(y + row * grid.side)}h{num(wide)}"
         for col in range(1, grid.cols if grid.side >= 5 else 0):
-            lines += f"M{svg.num(x + col * grid.side)} {svg.num(y)}v{svg.num(high)}"
+            lines += f"M{num(x + col * grid.side)} {num(y)}v{num(high)}"
     look = 'fill="none" stroke="currentColor" stroke-opacity=".2"'
     return "".join(out) + (f'<path d="{lines}" {look}/>' if lines else "")
 
@@ -192,60 +209,27 @@ def has_indices(grid: Grid) -> bool:
     return svg.width_of(str(grid.count - 1), 11) <= grid.cell - 3 and grid.side >= 16
 
 
-def _list_indices(grid: Grid) -> str:
-    out = []
-    for element in range(grid.count):
-        x, y = grid.middle(element)
-        out.append(label(x, y + 4, str(element), 11, anchor="middle", faint=True))
-    return "".join(out)
-
-
 def _draw_ends(grid: Grid) -> str:
     """Draw the last index of some rows of a long flat array, if there is room."""
     spacing = step(grid.side, grid.rows, tall=True)
     if grid.rows == 1 or LEFT + grid.width > WIDTH - 50:
         return ""
-    return "".join(
-        label(
-            grid.left + grid.width + 6,
-            grid.top + row * grid.side + grid.cell / 2 + 4,
-            str(min(grid.count, (row + 1) * grid.cols) - 1),
-            11,
-            faint=True,
-        )
-        for row in range(spacing - 1, grid.rows, spacing)
-    )
+    out = ""
+    for row in range(spacing - 1, grid.rows, spacing):
+        y = grid.top + row * grid.side + grid.cell / 2 + 4
+        last = min(grid.count, (row + 1) * grid.cols) - 1
+        out += remark(grid.left + grid.width + 6, y, str(last))
+    return out
 
 
 def drawn_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     """Return (planes, rows, columns) of an array with any number of dimensions."""
     *planes, rows, cols = (1, 1, *shape)
-    count = 1
-    for side in planes:
-        count *= side
-    return max(count, 1), max(rows, 1), max(cols, 1)
+    return max(math.prod(planes), 1), max(rows, 1), max(cols, 1)
 
 
 MANY = 20  # With at least this many rows, an array's cells contain no text.
 LOWER = 168.0  # Largest height of such an array in pixels, so that two fit on a screen.
-
-
-@dataclass(frozen=True)
-class Wish:
-    """An array to draw whose position is not yet known."""
-
-    number: int
-    array: TracedArray
-    lines: int
-    gutter: float
-    said: str = ""
-    before: float = 0.0  # pixels for a cell before the first one, outside the array
-    after: float = 0.0  # pixels for a cell after the last one, outside the array
-    words: float = 0.0  # width of its index expressions in pixels
-
-    @property
-    def flat(self) -> bool:
-        return len(self.array.shape) <= 1
 
 
 def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], float]:
@@ -263,18 +247,15 @@ def stack(wishes: Sequence[Wish], place: str, top: float) -> tuple[list[Panel], 
             return out, bottom
     for line in _split_lines(flat):
         tall = 66.0 if len(flat) > 2 else 176.0
+        side = 30 if len(line) > 1 else LARGEST
+        gutters = [LEFT - EDGE, *(wish.name_width for wish in line[1:])]
+        row = [_flatten(w, place, tall, side, g) for w, g in zip(line, gutters)]
         left = EDGE
-        row = [_flatten_wish(wish, place, tall, i == 0) for i, wish in enumerate(line)]
-        if len(row) > 1:
-            row = [
-                _flatten_wish(w, place, tall, i == 0, 30) for i, w in enumerate(line)
-            ]
-        row = _align_words(line, row)
-        for wish, panel in zip(line, row):
+        for panel in _align_words(row):
             out.append(panel.at(left, top))
-            left = out[-1].grid.left + panel.grid.width + 16 + wish.after
-            left += wish.words * panel.beside
-        top += max(panel.height for panel in row) + 12
+            left = out[-1].grid.left + panel.grid.width + 16 + panel.after
+            left += panel.words * panel.beside
+        top += max(panel.height for panel in out[-len(row) :]) + 12
     per = 2 if len(wide) == 4 else 3
     for i in range(0, len(wide), per):
         placed = beside(wide[i : i + per], place, EDGE, top, WIDTH - 2 * EDGE)
@@ -291,9 +272,9 @@ def _place_together(
     The lower edges of all these arrays are level, next to the threads. Returns no
     panels if there is not enough room.
     """
-    rows = [_flatten_wish(wish, "above", 66.0, False, 30) for wish in flat]
+    rows = [_flatten(wish, "above", 66.0, 30, wish.name_width) for wish in flat]
     taken = sum(p.gutter + p.before + p.grid.width + 16 for p in rows)
-    taken += sum(max(0.0, w.words - p.grid.width) + w.after for w, p in zip(flat, rows))
+    taken += sum(max(0.0, p.words - p.grid.width) + p.after for p in rows)
     free = WIDTH - 2 * EDGE - taken - 26
     # A separate row would take more height, so wide arrays may be a little smaller.
     if len(wide) > 3 or free < 200 * len(wide):
@@ -301,25 +282,21 @@ def _place_together(
     out = beside(wide, "above", EDGE, top, free)
     bottom = max(p.grid.top + p.grid.height for p in out)
     left = max(p.left + max(p.room, p.width) for p in out) + 26
-    for wish, row in zip(flat, rows):
-        placed = row.at(left, bottom - row.height)
-        out.append(placed)
-        left = placed.grid.left + row.grid.width + 16 + wish.after
+    for row in rows:
+        out.append(row.at(left, bottom - row.height))
+        left = out[-1].grid.left + row.grid.width + 16 + row.after
     return out, max(p.top + p.height for p in out) + 12
 
 
-def _align_words(line: Sequence[Wish], panels: Sequence[Panel]) -> Sequence[Panel]:
+def _align_words(row: Sequence[Panel]) -> Sequence[Panel]:
     """Put the index expressions beside the cells, if there is room.
 
     No arrow from the threads to another row crosses that area.
     """
-    wide = EDGE + 24
-    for wish, panel in zip(line, panels):
-        wide += panel.gutter + wish.before + panel.grid.width + wish.after + wish.words
-        wide += 16
-    if wide > WIDTH - EDGE or any(panel.grid.rows > 1 for panel in panels):
-        return panels
-    return [replace(p, beside=True, after=w.after) for w, p in zip(line, panels)]
+    wide = sum(p.gutter + p.before + p.grid.width + p.after + p.words + 16 for p in row)
+    if EDGE + 24 + wide > WIDTH - EDGE or any(p.grid.rows > 1 for p in row):
+        return row
+    return [replace(panel, beside=True) for panel in row]
 
 
 def _split_lines(wishes: Sequence[Wish]) -> list[list[Wish]]:
@@ -328,31 +305,19 @@ def _split_lines(wishes: Sequence[Wish]) -> list[list[Wish]]:
     used = WIDTH
     for wish in wishes:
         wide = 30.0 * wish.array.size + 16 + wish.before + wish.after
-        if lines and used + _measure_name(wish) + wide <= WIDTH - EDGE:
+        if lines and used + wish.name_width + wide <= WIDTH - EDGE:
             lines[-1].append(wish)
-            used += _measure_name(wish) + wide
+            used += wish.name_width + wide
         else:
             lines.append([wish])
             used = LEFT + wide
     return lines
 
 
-def _measure_name(wish: Wish) -> float:
-    note = Panel(0, wish.array, fit(1, 1, 1, 1, 1, 1), "", True, said=wish.said).note
-    name = svg.width_of(wish.array.name, 14, mono=True)
-    return max(name, svg.width_of(note, 11)) + 24
-
-
-def _flatten_wish(
-    wish: Wish, place: str, tall: float, first: bool, side: float = LARGEST
-) -> Panel:
+def _flatten(wish: Wish, place: str, tall: float, side: float, gutter: float) -> Panel:
     count = max(wish.array.size, 1)
     grid = fit_line(count, WIDTH - LEFT - EDGE - 36, tall, side)
-    gutter = LEFT - EDGE if first else _measure_name(wish)
-    return Panel(
-        *(wish.number, wish.array, grid, place, True),
-        **dict(lines=wish.lines, gutter=gutter, said=wish.said, before=wish.before),
-    )
+    return Panel(**vars(wish) | {"gutter": gutter}, grid=grid, place=place)
 
 
 def beside(
@@ -372,18 +337,12 @@ def beside(
         share = free / len(row) - wish.gutter
         tall = TALLEST if rows < MANY else LOWER
         grid = fit(max(wish.array.size, 1), planes, rows, cols, share, tall, most)
-        options = dict(
-            gutter=wish.gutter, lines=wish.lines, said=wish.said, frame=frame
-        )
-        return Panel(wish.number, wish.array, grid, place, False, **options)
+        return Panel(**vars(wish), grid=grid, place=place, frame=frame)
 
-    panels = [build_panel(wish, largest) for wish in row]
-    smallest = min(panel.grid.side for panel in panels)
-    largest = max(panel.grid.side for panel in panels)
-    alike = largest <= 1.6 * smallest
-    panels = [
-        build_panel(wish, smallest if alike else max(smallest, 12)) for wish in row
-    ]
+    sides = [build_panel(wish, largest).grid.side for wish in row]
+    alike = max(sides) <= 1.6 * min(sides)
+    most = min(sides) if alike else max(min(sides), 12)
+    panels = [build_panel(wish, most) for wish in row]
     extra = max(0.0, (free - sum(p.width for p in panels)) / len(panels))
     out: list[Panel] = []
     for panel in panels:

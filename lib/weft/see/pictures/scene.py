@@ -17,8 +17,8 @@ from ...report.model import Finding, Report
 from . import svg
 from .grid import Grid, fit
 from .panels import EDGE, LEFT, Panel, Wish, beside
-from .svg import label, num
-from .touches import Index3, Touches, ravel, short, touches, unravel
+from .svg import label, num, remark
+from .touches import Index3, Touches, block_name, ravel, short, touches, unravel
 
 # Smallest size of a thread, in pixels, with room for a number in its circle.
 SIDE = 26.0
@@ -40,9 +40,8 @@ def place_threads(trace: Trace, blocks: Sequence[int], top: float) -> dict[int, 
     x, y, z = trace.block
     room = WIDTH - LEFT - EDGE - 36
     if len(blocks) == 1:
-        if x > 32:
-            return {blocks[0]: fit(x, 1, -(-x // 32), 32, room, 520, 20).at(LEFT, top)}
-        return {blocks[0]: fit(x, 1, 1, x, room, 520, 32).at(LEFT, top)}
+        rows, cols, side = (-(-x // 32), 32, 20) if x > 32 else (1, x, 32)
+        return {blocks[0]: fit(x, 1, rows, cols, room, 520, side).at(LEFT, top)}
     across, down, deep = trace.grid
     if deep > 1 or z > 1 or len(blocks) > 64:
         return {}
@@ -77,14 +76,14 @@ def place_block(trace: Trace, block: int, top: float) -> Panel:
 def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
     """Return the kernel's names for threadIdx.x, .y and .z: locals equal to them."""
     indices = [unravel(t, trace.block) for t in range(int(np.prod(trace.block)))]
-    names = [trace.names.get((block, t)) for t in range(len(indices))]
+    names = [trace.names.get((block, t), {}) for t in range(len(indices))]
     out = []
     for axis, letter in enumerate("xyz"):
         fits = [
             name
-            for name in names[0] or ()
+            for name in names[0]
             if trace.block[axis] > 1
-            and all(n and n.get(name) == i[axis] for n, i in zip(names, indices))
+            and all(n.get(name) == i[axis] for n, i in zip(names, indices))
         ]
         # In block 0, `row` equals `ty` too; the shorter name is usually the thread's.
         out.append(min(fits, key=len) if fits else f"threadIdx.{letter}")
@@ -107,9 +106,8 @@ def draw_threads(
             f'data-threads="{numbers}"/>'
         )
     if len(idle):
-        out.append(
-            f'<path d="{_draw_circles(grid, idle, radius)}" fill="none" {PALE}/>'
-        )
+        path = _draw_circles(grid, idle, radius)
+        out.append(f'<path d="{path}" fill="none" {PALE}/>')
     texts = [name_of(int(t), block) for t in threads]
     if max(svg.width_of(text, 11) for text in texts) <= 2 * radius - 1:
         acts = set(active.tolist())
@@ -138,13 +136,14 @@ def draw_thread_frames(trace: Trace, grids: dict[int, Grid]) -> str:
         if len(grids) > 1 and flat:
             left, wide = left - NAMED + 6, wide + NAMED - 6
             y = grid.top + grid.side / 2
-            out.append(label(left + 8, y - 3, "block", 11, faint=True))
-            out.append(label(left + 8, y + 11, index, 11, mono=True, faint=True))
+            out.append(remark(left + 8, y - 3, "block"))
+            out.append(remark(left + 8, y + 11, index, mono=True))
         elif len(grids) > 1:
             y = grid.top + grid.height + 18
             named = f"block ({index})" if "," in index else f"block {index}"
-            out.append(label(left + 4, y, named, 11, faint=True))
-        out.append(svg.frame(left, grid.top - 6, wide, grid.height + 10))
+            out.append(remark(left + 4, y, named))
+        look = dict(radius=8, stroke=1.2, strength=0.5)
+        out.append(svg.box(left, grid.top - 6, wide, grid.height + 10, **look))
     return "".join(out)
 
 
@@ -154,16 +153,16 @@ def draw_block_sides(trace: Trace, grids: dict[int, Grid]) -> str:
     y = first.top + min(first.side, 30) / 2 + 2
     x = LEFT - 14
     out = label(x, y, "threads", 14, anchor="end", mono=True, bold=True)
-    if len(grids) == 1:
-        index = short(unravel(next(iter(grids)), trace.grid), trace.grid)
-        name = f"({index.replace(',', ', ')})" if "," in index else index
-        text = f"blockIdx = {name}" if "," in index else f"blockIdx.x = {name}"
-        out += label(x, y + 15, text, 11, anchor="end", mono=True, faint=True)
-    if len(grids) == 1 and first.rows > 1 and trace.block[1] == 1 and first.side >= 11:
+    if len(grids) > 1:
+        return out
+    name = block_name(next(iter(grids)), trace).removeprefix("block ")
+    text = f"blockIdx = {name}" if "," in name else f"blockIdx.x = {name}"
+    out += remark(x, y + 15, text, anchor="end", mono=True)
+    if first.rows > 1 and trace.block[1] == 1 and first.side >= 11:
         right = first.left + first.width + 12
         for row in range(first.rows):
             at = first.top + row * first.side + first.cell / 2 + 4
-            out += label(right, at, f"warp {row}", 11, faint=True)
+            out += remark(right, at, f"warp {row}")
     return out
 
 
@@ -173,16 +172,13 @@ def draw_thread_axes(panel: Panel, names: tuple[str, str, str]) -> str:
     x = grid.left + grid.cols * grid.side / 2
     y = grid.top + grid.rows * grid.side / 2 + 4
     down = grid.top + grid.height + 23 + panel.frame
-    digits = 7.0 * len(str(grid.rows - 1)) + 10 + panel.frame
+    left = grid.left - 7.0 * len(str(grid.rows - 1)) - 10 - panel.frame
     out = label(x, down, names[0], 11, anchor="middle", mono=True, bold=True)
     if grid.rows > 1:
-        across = label(
-            grid.left - digits, y, names[1], 11, anchor="end", mono=True, bold=True
-        )
-        out += across
+        out += label(left, y, names[1], 11, anchor="end", mono=True, bold=True)
     if grid.planes > 1:
         deep = f"{names[2]} = 0 … {grid.planes - 1}, one plane after the other"
-        out += label(grid.left + grid.width + 16, grid.top + 12, deep, 11, faint=True)
+        out += remark(grid.left + grid.width + 16, grid.top + 12, deep)
     return out
 
 
@@ -210,16 +206,14 @@ class Scene:
     """A launch and the selected part of it.
 
     arrays: indices of the arrays to draw, whose shapes for drawing are in `trace`.
-    blocks: linear indices of the blocks to draw; singled: whether the reader requested
-    one. thread: the linear index of the requested thread. found: the accesses to the
-    drawn arrays.
+    blocks: linear indices of the blocks to draw. thread: the linear index of the
+    requested thread. found: the accesses to the drawn arrays.
     """
 
     trace: Trace
     report: Report | None
     arrays: tuple[int, ...]
     blocks: tuple[int, ...]
-    singled: bool
     thread: int | None
     found: Touches
     parameters: tuple[str, ...] = ()
@@ -242,10 +236,10 @@ class Scene:
 
     def at(self, interval: int) -> Touches:
         """Return the drawn blocks' accesses in one interval; -1: in all intervals."""
+        if interval < 0:
+            return self.drawn
         if interval not in self._kept:
-            drawn = self.drawn
-            accesses = drawn if interval < 0 else drawn.of(interval=interval)
-            self._kept[interval] = accesses
+            self._kept[interval] = self.drawn.of(interval=interval)
         return self._kept[interval]
 
     @property
@@ -289,51 +283,32 @@ def scene(
     all_blocks: bool = False,
 ) -> Scene:
     """Build the Scene from arguments that show() has checked."""
-    shapes = shapes or {}
-    all_arrays = [
-        replace(a, shape=tuple(shapes[a.name])) if a.name in shapes else a
-        for a in trace.arrays
-    ]
-    trace = replace(trace, arrays=all_arrays)
-    indices = tuple(i for i, a in enumerate(all_arrays) if _is_wanted(a, arrays))
+    shapes, every = shapes or {}, trace.arrays
+    shaped = [replace(a, shape=tuple(shapes.get(a.name, a.shape))) for a in every]
+    trace = replace(trace, arrays=shaped)
+    wanted = [a.space != LOCAL if arrays is None else a.name in arrays for a in every]
+    indices = tuple(np.flatnonzero(wanted).tolist())
     accesses = touches(trace)
     accesses = accesses.where(np.isin(accesses.array, indices))
     if block is not None:
         blocks: tuple[int, ...] = (ravel(block, trace.grid),)
-    else:
-        blocks = _choose_blocks(
-            trace, report, [all_arrays[i] for i in indices], accesses
-        )
-    if all_blocks and block is None:
+    elif all_blocks:
         blocks = tuple(range(int(np.prod(trace.grid))))
-    if thread is not None and block is None:
+    else:
+        blocks = _choose_blocks(trace, report, indices, accesses)
+    if thread is not None:
         blocks = blocks[:1]
     selected = ravel(thread, trace.block) if thread is not None else None
-    return Scene(
-        trace,
-        report,
-        indices,
-        blocks,
-        block is not None,
-        selected,
-        accesses,
-        tuple(parameters),
-    )
-
-
-def _is_wanted(array: TracedArray, arrays: Sequence[str] | None) -> bool:
-    return array.space != LOCAL if arrays is None else array.name in arrays
+    parts = indices, blocks, selected, accesses, tuple(parameters)
+    return Scene(trace, report, *parts)
 
 
 def _choose_blocks(
-    trace: Trace,
-    report: Report | None,
-    arrays: Sequence[TracedArray],
-    accesses: Touches,
+    trace: Trace, report: Report | None, arrays: Sequence[int], accesses: Touches
 ) -> tuple[int, ...]:
     """Choose all blocks if they fit, a faulty block, or the first with accesses."""
     count = int(np.prod(trace.grid))
-    shared = any(a.space == "shared" for a in arrays)
+    shared = any(trace.arrays[number].space == "shared" for number in arrays)
     if not shared and count > 1 and place_threads(trace, range(count), 0.0):
         return tuple(range(count))
     for finding in report.findings if report else ():

@@ -11,8 +11,8 @@ The launch runs on the simulator and writes into the arrays, like any launch.
 
 from __future__ import annotations
 
-import functools
 import importlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +51,8 @@ class Picture:
         at: a stop for each slider, counted from 0; if omitted, the initial stops.
         """
         if at and at not in self.drawing.frames:
-            stops = " and ".join(f"0 to {n - 1}" for n in self._stops())
+            counts = [len(slider.stops) for slider in self.drawing.sliders]
+            stops = " and ".join(f"0 to {n - 1}" for n in counts)
             raise ArgumentError(f"svg{at}: this picture's sliders go from {stops}")
         return self.drawing.svg(at or None)
 
@@ -64,9 +65,6 @@ class Picture:
                 f"save({path.name!r}): the name must end in .svg or .html"
             )
         path.write_text(makers[path.suffix](), encoding="utf-8")
-
-    def _stops(self) -> list[int]:
-        return [len(s.stops) for s in self.drawing.sliders]
 
     def __repr__(self) -> str:
         return self.drawing.account
@@ -128,14 +126,10 @@ def show(
         raise ArgumentError(f"view={view!r}: there are {', '.join(VIEWS)}")
     if shapes is not None and not isinstance(shapes, Mapping):
         raise ArgumentError(f'shapes={shapes!r}: expected {{"a": (rows, columns)}}')
-    options = dict(
-        view=view,
-        **dict(
-            thread=_check_index("thread", thread), block=_check_index("block", block)
-        ),
-        **dict(arrays=_check_names(arrays), shapes=dict(shapes or {}), timeout=timeout),
-    )
-    return Shown(kernel, options)
+    options = dict(view=view, shapes=dict(shapes or {}), timeout=timeout)
+    options["thread"] = _check_index("thread", thread)
+    options["block"] = _check_index("block", block)
+    return Shown(kernel, options | {"arrays": _check_names(arrays)})
 
 
 def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
@@ -144,12 +138,11 @@ def draw(report: Report, view: str = "access", **wishes: Any) -> Picture:
     wishes: arguments of pictures.scene.scene(), such as those of show().
     """
     # The heat map covers the whole launch, unless one block is requested.
-    everywhere = view == "heat"
-    selection = scene(report.trace, report, all_blocks=everywhere, **wishes)
+    selection = scene(report.trace, report, all_blocks=view == "heat", **wishes)
     module, function = VIEWS[view]
     # Imported lazily to keep `import weft` fast.
-    draw_view = getattr(importlib.import_module(f".{module}", __package__), function)
-    drawing = draw_view(selection)
+    view_module = importlib.import_module(f".{module}", __package__)
+    drawing = getattr(view_module, function)(selection)
     drawing.account = drawing.account or access.account(selection)
     return Picture(drawing, report)
 
@@ -159,9 +152,9 @@ def _run_launch(kernel: Any, key: Any, args: Sequence[Any], timeout: float) -> R
         return sim(kernel, trace=True, quiet=True, timeout=timeout)[key](*args)
     except KernelFault as fault:
         report = getattr(fault, "report", None)
-        if report is None or report.trace is None:
-            raise
-        return report
+        if report and report.trace:
+            return report
+        raise
 
 
 def _check_index(name: str, value: Any) -> tuple[int, ...] | None:
@@ -170,9 +163,7 @@ def _check_index(name: str, value: Any) -> tuple[int, ...] | None:
     sides = (value,) if hasattr(value, "__index__") else value
     valid = isinstance(sides, Sequence) and all(hasattr(i, "__index__") for i in sides)
     if not valid or isinstance(sides, str) or not 1 <= len(sides) <= 3:
-        raise ArgumentError(
-            f"{name}={value!r}: expected an index, (x, y, z) or shorter"
-        )
+        raise ArgumentError(f"{name}={value!r}: expected an index (x, y, z) or shorter")
     return tuple(int(i) for i in sides)
 
 
@@ -201,9 +192,8 @@ def _check_known(names: Sequence[str] | None, trace: Trace) -> Sequence[str] | N
     available = [array.name for array in trace.arrays]
     for name in names or ():
         if name not in available:
-            raise ArgumentError(
-                f"arrays: no array {name!r}, only {', '.join(available)}"
-            )
+            known = ", ".join(available)
+            raise ArgumentError(f"arrays: no array {name!r}, only {known}")
     return names
 
 
@@ -218,7 +208,7 @@ def _check_shapes(
             raise ArgumentError(f"shapes: no array {name!r}, only {', '.join(sizes)}")
         sides = (shape,) if isinstance(shape, (str, int)) else tuple(shape)
         numbers = tuple(_evaluate_side(name, side, bound) for side in sides)
-        count = functools.reduce(int.__mul__, numbers, 1)
+        count = math.prod(numbers)
         if count != sizes[name] or min(numbers, default=0) < 1:
             raise ArgumentError(
                 f"shapes: {name} has {sizes[name]} elements, but {numbers} has {count}"

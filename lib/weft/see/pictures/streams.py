@@ -10,7 +10,7 @@ from ...base.style import READ, THREAD, WIDTH, WRITTEN
 from ...base.text import count_things
 from . import svg
 from .panels import EDGE
-from .svg import box, label, num
+from .svg import box, label, num, remark
 
 if TYPE_CHECKING:
     from ..timeline import Span, Timeline
@@ -39,26 +39,26 @@ def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
 
     Timelines with a date were measured elsewhere and are drawn hollow.
     """
-    longest = max(_find_end(timeline) for timeline in named.values())
-    body, y = [], 0.0
-    for name, timeline in named.items():
-        wide = _find_end(timeline) if own_axis else longest
-        part, y = _draw_timeline(name, timeline, (WIDTH - LEFT - RIGHT) / wide, y)
-        body.append(part)
-        if own_axis:
-            body.append(_draw_axis(wide, y))
+    ends = [max(span.end for span in one.spans) for one in named.values()]
+    body, y = "", 0.0
+    for number, (name, one) in enumerate(named.items(), 1):
+        wide = ends[number - 1] if own_axis else max(ends)
+        part, y = _draw_timeline(name, one, (WIDTH - LEFT - RIGHT) / wide, y)
+        body += part
+        if own_axis or number == len(named):
+            body += _draw_axis(wide, y)
             y += 30
-    if not own_axis:
-        body.append(_draw_axis(longest, y))
-        y += 30
-    kinds = {span.kind for timeline in named.values() for span in timeline.spans}
-    body.append(
-        _draw_legend(kinds, any(timeline.date for timeline in named.values()), y + 14)
-    )
-    title = "; ".join(
-        f"{name}: {account(timeline)}" for name, timeline in named.items()
-    )
-    return svg.document(WIDTH, y + 30, "".join(body), title.removeprefix(": "))
+    kinds = {span.kind for one in named.values() for span in one.spans}
+    marks = [
+        (svg.square(colour=colour, fill=fill), words)
+        for kind, (words, colour, fill) in KINDS.items()
+        if kind in kinds
+    ]
+    if any(one.date for one in named.values()):
+        marks.append((svg.square(strength=0.7), "measured elsewhere"))
+    body += svg.legend(EDGE, y + 14, marks, gap=19, apart=21)[0]
+    title = "; ".join(f"{name}: {account(one)}" for name, one in named.items())
+    return svg.document(WIDTH, y + 30, body, title.removeprefix(": "))
 
 
 def account(one: Timeline) -> str:
@@ -83,19 +83,13 @@ def _draw_timeline(
 ) -> tuple[str, float]:
     """Draw one timeline from `top` downwards; also return its end."""
     source = f"{one.device}, {one.date}" if one.date else one.device
-    details = ". ".join(part for part in (source, one.note) if part)
+    details = ". ".join(filter(None, (account(one), source, one.note))).rstrip(". ")
     out = [label(EDGE, top + 20, name, 13, bold=True)] if name else []
     y = top + 20 + 17 * bool(name)
-    out.append(
-        label(EDGE, y, f"{account(one)}. {details}".rstrip(". "), 12, faint=True)
-    )
+    out.append(label(EDGE, y, details, 12, faint=True))
     y += 10
-    for row in dict.fromkeys(
-        ["host", *sorted({s.row for s in one.work}, key=_sort_key)]
-    ):
+    for row in sorted({span.row for span in one.spans}, key=_sort_key):
         spans = [span for span in one.spans if span.row == row]
-        if not spans:
-            continue
         out.append(label(LEFT - 10, y + 15 - 5 * (row == "host"), row, **LEFT_OF))
         lanes = _assign_lanes(spans, 0.5 / scale)
         high = HOST_ROW if row == "host" else ROW if len(lanes) == 1 else LANE
@@ -127,11 +121,11 @@ def _assign_lanes(spans: list[Span], touch: float) -> list[list[Span]]:
 
 
 def _draw_marks(
-    spans: list[Span], scale: float, y: float, high: float, hollow: bool
+    lane: list[Span], scale: float, y: float, high: float, hollow: bool
 ) -> str:
     """Draw the spans of a lane; those too narrow for an outline are plain."""
     out, end = [], -1.0
-    for span in sorted(spans, key=lambda span: span.start):
+    for span in lane:
         words, colour, fill = KINDS[span.kind]
         x, wide = LEFT + span.start * scale, max(span.us * scale, 0.7)
         if wide < NARROW:
@@ -141,8 +135,7 @@ def _draw_marks(
             mark = box(x, y, wide, high, colour=colour, fill=dense, radius=0, stroke=0)
         else:
             opacity = 0.0 if hollow else fill
-            look = {"colour": colour, "fill": opacity, "radius": 2}
-            mark = box(x, y, wide - 0.6, high, **look)
+            mark = box(x, y, wide - 0.6, high, colour=colour, fill=opacity, radius=2)
             text = svg.clipped(span.name, wide - 5, 11) if high > 14 else ""
             if len(text) > 2 or text == span.name:
                 mark += label(x + 3, y + high / 2 + 4, text, 11)
@@ -163,56 +156,24 @@ def _draw_gap(start: float, end: float, scale: float, y: float) -> str:
     line += 'stroke-opacity=".7" fill="none"/>'
     if svg.width_of(text, 11) + 6 > x1 - x0:
         return line
-    return line + label((x0 + x1) / 2, y + 17, text, 11, anchor="middle", faint=True)
+    return line + remark((x0 + x1) / 2, y + 17, text, anchor="middle")
 
 
 def _draw_axis(us: float, y: float) -> str:
-    step = next(s for s in _choose_steps() if us <= 8 * s)
     scale = (WIDTH - LEFT - RIGHT) / us
-    out = [
-        f'<path d="M{num(LEFT)} {num(y)}H{num(WIDTH - RIGHT)}" stroke="currentColor" '
-        'stroke-opacity=".5"/>'
-    ]
-    tick = 0.0
-    while tick <= us:
+    out = [svg.rule(f"M{num(LEFT)} {num(y)}H{num(WIDTH - RIGHT)}", opacity=".5")]
+    for tick in svg.list_ticks(us):
         x = LEFT + tick * scale
-        mark = f'<path d="M{num(x)} {num(y)}v4" stroke="currentColor"'
-        out.append(f'{mark} stroke-opacity=".5"/>')
+        out.append(svg.rule(f"M{num(x)} {num(y)}v4", opacity=".5"))
         if x < WIDTH - RIGHT - 40:
-            out.append(label(x, y + 17, f"{tick:g}", 11, anchor="middle", faint=True))
-        tick += step
-    out.append(label(WIDTH - RIGHT, y + 17, "µs", 11, anchor="end", faint=True))
+            out.append(remark(x, y + 17, f"{tick:g}", anchor="middle"))
+    out.append(remark(WIDTH - RIGHT, y + 17, "µs", anchor="end"))
     return "".join(out)
 
 
-def _choose_steps():
-    step = 1.0
-    while True:
-        yield from (step, 2 * step, 5 * step)
-        step *= 10
-
-
-def _draw_legend(kinds: set[str], hollow: bool, y: float) -> str:
-    out, x = [], EDGE
-    for kind in [kind for kind in KINDS if kind in kinds]:
-        words, colour, fill = KINDS[kind]
-        out.append(box(x, y - 10, 13, 13, colour=colour, fill=fill))
-        out.append(label(x + 19, y, words, 11, faint=True))
-        x += 40 + svg.width_of(words, 11)
-    if hollow:
-        out.append(box(x, y - 10, 13, 13, strength=0.7))
-        out.append(label(x + 19, y, "measured elsewhere", 11, faint=True))
-    return "".join(out)
-
-
-def _find_end(one: Timeline) -> float:
-    """Return the end of the last span in µs."""
-    return max(span.end for span in one.spans)
-
-
-def _sort_key(row: str) -> tuple[str, int]:
+def _sort_key(row: str) -> tuple[bool, str, int]:
     name, _, number = row.rpartition(" ")
-    return name, int(number) if number.isdigit() else 0
+    return row != "host", name, int(number) if number.isdigit() else 0
 
 
 def _format_us(value: float) -> str:

@@ -12,12 +12,15 @@ nothing clashes with the page. Sliders then exchange the contents of <g class="n
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -81,16 +84,31 @@ def label(
     return f'<text x="{num(x)}" y="{num(y)}"{marks}>{escape(text)}</text>'
 
 
-def words(
-    x: float, y: float, parts: Iterable[tuple[str, str]], size: float = 12
-) -> str:
+def remark(x: float, y: float, text: str, **look: Any) -> str:
+    """Draw small, faint text, such as a number on an axis; look: options of label()."""
+    return label(x, y, text, SMALL, faint=True, **look)
+
+
+def rule(path: str, **look: str) -> str:
+    """Draw straight lines in the colour of the text; look: opacity and width."""
+    more = "".join(f' stroke-{name}="{value}"' for name, value in look.items())
+    return f'<path d="{path}" stroke="currentColor"{more}/>'
+
+
+def list_ticks(end: float) -> range:
+    """Return the ticks of an axis from 0 to `end`, in steps of 1, 2, 5, 10, 20, ..."""
+    steps = (digit * 10**power for power in itertools.count() for digit in (1, 2, 5))
+    return range(0, int(end) + 1, next(step for step in steps if end <= 8 * step))
+
+
+def words(x: float, y: float, parts: Iterable[tuple[str, str]]) -> str:
     """Draw one line of monospaced pieces, each (text, colour or "")."""
     inner = "".join(
         f'<tspan fill="{colour}">{escape(text)}</tspan>' if colour else escape(text)
         for text, colour in parts
     )
     return (
-        f'<text x="{num(x)}" y="{num(y)}" font-size="{num(size)}" '
+        f'<text x="{num(x)}" y="{num(y)}" font-size="12" '
         f'font-family="{MONO}" xml:space="preserve">{inner}</text>'
     )
 
@@ -117,24 +135,11 @@ def box(
     )
 
 
-def thread(
-    x: float, y: float, radius: float, text: str = "", *, runs: bool = True
-) -> str:
-    """Draw a thread: a circle around (x, y) with its number, pale if it did nothing."""
-    look = (
-        f'fill="{THREAD}" fill-opacity="{FILL}" stroke="{THREAD}"'
-        if runs
-        else f'fill="none" {PALE}'
-    )
-    inner = label(x, y + 4, text, SMALL, anchor="middle", faint=not runs)
-    mark = f'<circle cx="{num(x)}" cy="{num(y)}" r="{num(radius)}" {look}/>'
-    return mark + (inner if text else "")
-
-
-def frame(x: float, y: float, width: float, height: float, text: str = "") -> str:
-    """Draw a block: a rounded frame with its name above."""
-    name = label(x + 2, y - 6, text, SMALL, faint=True, mono=True) if text else ""
-    return box(x, y, width, height, radius=8, stroke=1.2, strength=0.5) + name
+def thread(x: float, y: float, radius: float, *, runs: bool = True) -> str:
+    """Draw a thread: a circle around (x, y), pale if the thread did nothing."""
+    active = f'fill="{THREAD}" fill-opacity="{FILL}" stroke="{THREAD}"'
+    look = active if runs else f'fill="none" {PALE}'
+    return f'<circle cx="{num(x)}" cy="{num(y)}" r="{num(radius)}" {look}/>'
 
 
 def arrow(
@@ -192,20 +197,13 @@ def _split_pieces(
             ends = [(t[a], t[b]) for a, b in pairs if b > a]
     out = []
     for a, b in ends:
-        points = curve
-        # A part of the curve follows from its blossom, the polynomial's polar form.
-        if (a, b) != (0.0, 1.0):
-            points = np.array(
-                [_evaluate_blossom(curve, *at) for at in _compute_polar(a, b)]
-            )
-        first, *tail = (f"{num(x)} {num(y)}" for x, y in points.tolist())
+        # A part's control points follow from the blossom, the polynomial's polar form.
+        polar = (a, a, a), (a, a, b), (a, b, b), (b, b, b)
+        whole = (a, b) == (0.0, 1.0)
+        points = curve if whole else [_evaluate_blossom(curve, *at) for at in polar]
+        first, *tail = (f"{num(x)} {num(y)}" for x, y in points)
         out.append(f"M{first}C{' '.join(tail)}")
     return "".join(out)
-
-
-def _compute_polar(a: float, b: float) -> list[tuple[float, float, float]]:
-    """Return the blossom's arguments that yield the control points from a to b."""
-    return [(a, a, a), (a, a, b), (a, b, b), (b, b, b)]
 
 
 def _evaluate_blossom(points: np.ndarray, *at: float) -> np.ndarray:
@@ -215,50 +213,54 @@ def _evaluate_blossom(points: np.ndarray, *at: float) -> np.ndarray:
     return points[0]
 
 
-def legend(x: float, y: float, kinds: Iterable[str]) -> str:
-    """Draw a legend; kinds: keys of MARKS, in the order of drawing."""
-    out = []
-    for kind in kinds:
-        colour, mark, text = MARKS[kind]
-        out.append(_draw_mark(x, y - 10, colour, mark))
-        out.append(label(x + 20, y, text, SMALL, faint=True))
-        x += 20 + width_of(text, SMALL) + 18
-    return "".join(out)
+Mark = Callable[[float, float], str]  # draws the mark of a legend at x and y
 
 
-# Colour, form and text of each kind.
-MARKS = {
-    "read": (READ, "cell", "read, global"),
-    "written": (WRITTEN, "corner", "written"),
-    "both": (READ, "both", "read and written"),
-    "shared": (SHARED, "cell", "read, shared"),
-    "shared-written": (SHARED, "both", "written, shared"),
-    "thread": (THREAD, "circle", "thread"),
-    "idle": ("currentColor", "pale", "touched nothing"),
-    "fault": (FAULT, "fault", "fault"),
-}
+def legend(
+    x: float, y: float, marks: Iterable[tuple[Mark, str]], gap=20, apart=18
+) -> tuple[str, float]:
+    """Draw marks with their texts; also return the x after them.
+
+    gap: pixels from a mark to its text. apart: pixels from a text to the next mark.
+    """
+    out = ""
+    for draw, text in marks:
+        out += draw(x, y - 10) + remark(x + gap, y, text)
+        x += gap + width_of(text, SMALL) + apart
+    return out, x
 
 
-def corner(x: float, y: float, side: float, colour: str = WRITTEN) -> str:
-    """Draw the mark of a written cell: a filled lower right corner."""
+def square(**look: Any) -> Mark:
+    """Return the mark of a legend that is a square; look: options of box()."""
+    return partial(box, width=13, height=13, **look)
+
+
+def corner(x: float, y: float, side: float) -> str:
+    """Return the path of a written cell's mark: its lower right corner."""
     size = max(3.0, min(7.0, side * 0.3))
-    return (
-        f'<path d="M{num(x + side)} {num(y + side)}h{num(-size)}l{num(size)} '
-        f'{num(-size)}z" fill="{colour}"/>'
-    )
+    right = f"{num(x + side)} {num(y + side)}"
+    return f"M{right}h{num(-size)}l{num(size)} {num(-size)}z"
 
 
-def _draw_mark(x: float, y: float, colour: str, form: str) -> str:
-    if form == "circle":
-        return thread(x + 6.5, y + 6.5, 6)
-    if form == "pale":
-        return thread(x + 6.5, y + 6.5, 6, runs=False)
-    if form == "fault":
-        return box(x, y, 13, 13, colour=colour, fill=FILL, stroke=2)
-    edge = WRITTEN if form == "both" else colour
-    look = box(x, y, 13, 13, colour=colour, fill=FILL, stroke=0)
-    look += box(x, y, 13, 13, colour=edge)
-    return look + (corner(x, y, 13) if form != "cell" else "")
+def _draw_written(x: float, y: float, colour: str) -> str:
+    marks = square(colour=colour, fill=FILL, stroke=0), square(colour=WRITTEN)
+    path = f'<path d="{corner(x, y, 13)}" fill="{WRITTEN}"/>'
+    return "".join(draw(x, y) for draw in marks) + path
+
+
+def _draw_thread(x: float, y: float, runs: bool) -> str:
+    return thread(x + 6.5, y + 6.5, 6, runs=runs)
+
+
+MARKS = {  # the mark and the text of each kind
+    "read": (square(colour=READ, fill=FILL), "read, global"),
+    "written": (partial(_draw_written, colour=WRITTEN), "written"),
+    "shared": (square(colour=SHARED, fill=FILL), "read, shared"),
+    "shared-written": (partial(_draw_written, colour=SHARED), "written, shared"),
+    "thread": (partial(_draw_thread, runs=True), "thread"),
+    "idle": (partial(_draw_thread, runs=False), "touched nothing"),
+    "fault": (square(colour=FAULT, fill=FILL, stroke=2), "fault"),
+}
 
 
 def document(width: float, height: float, body: str, title: str = "") -> str:
@@ -333,10 +335,8 @@ class Drawing:
         }
         data = json.dumps(story, ensure_ascii=False, separators=(",", ":"))
         data = data.replace("</", "<\\/").replace("<!", "<\\u0021")
-        script = PLAYER.read_text().replace("MARK", mark).replace("STORY", data)
-        return (
-            f'<div data-weft="{mark}">{self.image()}</div>\n<script>{script}</script>'
-        )
+        code = PLAYER.read_text().replace("MARK", mark).replace("STORY", data)
+        return f'<div data-weft="{mark}">{self.image()}</div>\n<script>{code}</script>'
 
     def _write_body(self, at: Sequence[int] | None) -> str:
         now = self.frames[tuple(self.start if at is None else at)]

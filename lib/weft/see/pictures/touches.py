@@ -54,6 +54,11 @@ class Touches:
                 keep &= getattr(self, name) == value
         return self.where(keep)
 
+    def is_shared(self, trace: Trace) -> np.ndarray:
+        """Return the mask of the accesses to shared memory."""
+        numbers = [i for i, a in enumerate(trace.arrays) if a.space == "shared"]
+        return np.isin(self.array, numbers)
+
     def distinct(self) -> Touches:
         """Return each access once, in the order of its first occurrence."""
         rows = (self.block, self.interval, self.thread, self.site, self.element)
@@ -93,14 +98,14 @@ def touches(trace: Trace) -> Touches:
     kinds = np.array([s.kind for s in trace.sites] or [READ])
     arrays = np.array([s.array for s in trace.sites] or [-1])
     site = _join_columns([i.site for i in parts])
-    kind = kinds[site] if len(site) else np.array([], kinds.dtype)
+    kind = kinds[site]
     table = Touches(
         np.repeat([i.block for i in parts], lengths).astype(np.int64),
         np.repeat([i.number for i in parts], lengths).astype(np.int64),
         _join_columns([i.thread for i in parts]),
         site,
         _join_columns([i.element for i in parts]),
-        arrays[site] if len(site) else site,
+        arrays[site],
         (kind == READ) | (kind == ATOMIC),
         (kind == WRITE) | (kind == ATOMIC),
     )
@@ -131,8 +136,13 @@ def short(index: Sequence[int], sides: Index3) -> str:
 
 def block_name(block: int, trace: Trace) -> str:
     """Write a block's name, such as "block 3" or "block (1, 0)"."""
-    index = short(unravel(block, trace.grid), trace.grid)
-    return f"block ({index.replace(',', ', ')})" if "," in index else f"block {index}"
+    return write_place("block", block, trace.grid)
+
+
+def write_place(noun: str, number: int, sides: Index3) -> str:
+    """Write a linear index with its noun, such as "thread 3" or "thread (1, 0)"."""
+    index = short(unravel(number, sides), sides)
+    return f"{noun} ({index.replace(',', ', ')})" if "," in index else f"{noun} {index}"
 
 
 def size_of(array: TracedArray) -> str:
@@ -142,26 +152,16 @@ def size_of(array: TracedArray) -> str:
 
 def sentence(found: Touches, trace: Trace, arrays: Sequence[int]) -> str:
     """Describe the accesses, such as "read 4 cells of a, write 4 cells of c"."""
-    parts = []
+    things: dict[str, list[str]] = {"read": [], "write": []}
     for number in arrays:
         accesses = found.of(array=number)
-        name = trace.arrays[number].name
         for verb, mask in (("read", accesses.reads), ("write", accesses.writes)):
             cells = len(np.unique(accesses.element[mask]))
             if cells:
-                parts.append((verb, cells, name))
-    if not parts:
-        return "no array is touched"
-    phrases = []
-    for verb in ("read", "write"):
-        of_verb = [(cells, name) for v, cells, name in parts if v == verb]
-        things = [
-            f"{count_things(cells, 'cell') if i == 0 else cells} of {name}"
-            for i, (cells, name) in enumerate(of_verb)
-        ]
-        if things:
-            phrases.append(f"{verb} {listed(things)}")
-    return ", ".join(phrases)
+                count = cells if things[verb] else count_things(cells, "cell")
+                things[verb].append(f"{count} of {trace.arrays[number].name}")
+    phrases = [f"{verb} {listed(those)}" for verb, those in things.items() if those]
+    return ", ".join(phrases) or "no array is touched"
 
 
 def listed(things: Sequence[str]) -> str:
@@ -179,12 +179,10 @@ def names_of(
     are known.
     """
     locals_of = [trace.names.get((b, t), {}) for b in blocks for t in threads]
-    order = dict.fromkeys(
-        name for names in locals_of for name in names if name not in skip
-    )
-    order = {name: None for name in order if name not in trace.passing}
     out = []
-    for name in order:
+    for name in dict.fromkeys(name for names in locals_of for name in names):
+        if name in skip or name in trace.passing:
+            continue
         values = sorted({names[name] for names in locals_of if name in names})
         low, high = values[0], values[-1]
         text = f"{low}, {high}" if len(values) == 2 else f"{low} … {high}"

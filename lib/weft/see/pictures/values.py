@@ -6,6 +6,7 @@ If values do not fit into their cells, larger values get stronger colours.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,19 +14,17 @@ import numpy as np
 
 from ...base.style import WIDTH
 from . import svg
-from .grid import Grid, fit, fit_line
+from .grid import LARGEST, NOWHERE, Grid, fit, fit_line
 from .panels import EDGE, LEFT, LINE, cells, drawn_shape, step
-from .svg import label, num
+from .svg import label, num, remark
 
 BETWEEN = 34.0  # distance in pixels between two arrays side by side
 TALLEST = 300.0  # largest height of an array, in pixels
 WORDED = 15.0  # smallest cell, in pixels, with room for a value
 LEVELS = 6  # number of strengths that the eye can distinguish
-LARGEST = 34.0  # largest size of a cell with its gap, in pixels
 STEPS = 24  # number of pieces of a curve that passes behind something
 # Maximum number of cells of a heat map that get a ring; more get a thin outline.
 HALOS = 64
-NOWHERE = Grid(1, 1, 1, 1, 1.0)  # the grid of an array that has no position yet
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,9 @@ class Values:
         """The width, including the name if it is above, and the row numbers."""
         if not self.above:
             return self.grid.width
-        return max(self.gutter + self.grid.width, self._title_width)
+        name = svg.width_of(self.name, 14, mono=True)
+        title = name + 8 + svg.width_of(self.said, 11)
+        return max(self.gutter + self.grid.width, title)
 
     @property
     def height(self) -> float:
@@ -76,11 +77,6 @@ class Values:
         size = " × ".join(str(n) for n in self.array.shape) or "1"
         return f"{size} {self.array.dtype}{', ' if self.note else ''}{self.note}"
 
-    @property
-    def _title_width(self) -> float:
-        name = svg.width_of(self.name, 14, mono=True)
-        return name + 8 + svg.width_of(self.said, 11)
-
     def at(self, left: float, top: float) -> Values:
         """Return the same array with its upper left corner at this position."""
         down = 2 * LINE + 6 if self.above else 0
@@ -96,14 +92,9 @@ class Values:
 
         The first frame includes the indices above the row.
         """
-        grid, out = self.grid, []
-        for row in range(grid.rows):
-            count = min(grid.cols, grid.count - row * grid.cols)
-            top = grid.top + row * grid.side
-            over = LINE if row == 0 and self.indices == "above" else 1
-            right = grid.left + count * grid.side
-            out.append((grid.left - 2, top - over, right, top + grid.cell + 1))
-        return out
+        (left, top, right, bottom), *others = self.grid.frames()
+        top -= (LINE - 1) * (self.indices == "above")
+        return [(left, top, right, bottom), *others]
 
     def drawn(self) -> str:
         """Draw the name, the cells and their values."""
@@ -115,11 +106,12 @@ class Values:
         """Draw empty cells, in a tint of the array's colour if values fit into them."""
         if not self.grid.gap:
             return cells(self.grid, self.name)
-        tint = ' fill-opacity=".05"' if self.is_worded else ' fill-opacity="0"'
+        tint = ".05" if self.is_worded else "0"
         return (
             f'<path d="{self.grid.squares(range(self.grid.count))}" '
-            f'fill="{self.colour}"{tint} stroke="{self.colour}" stroke-opacity=".55" '
-            f'stroke-linejoin="round" data-base="{svg.escape(self.name)}"/>'
+            f'fill="{self.colour}" fill-opacity="{tint}" stroke="{self.colour}" '
+            f'stroke-opacity=".55" stroke-linejoin="round" '
+            f'data-base="{svg.escape(self.name)}"/>'
         )
 
     def _draw_title(self) -> str:
@@ -128,12 +120,12 @@ class Values:
             x, y = grid.left - self.gutter, grid.top - LINE - 9
             out = label(x, y, self.name, 14, mono=True, bold=True)
             start = x + svg.width_of(self.name, 14, mono=True) + 8
-            return out + label(start, y, self.said, 11, faint=True)
+            return out + remark(start, y, self.said)
         x, y = grid.left - 14, grid.top + min(grid.height, 30) / 2 + 2
         name = svg.clipped(self.name, LEFT - EDGE - 14, 14, mono=True)
         out = label(x, y, name, 14, anchor="end", mono=True, bold=True)
         text = svg.clipped(self.said, LEFT - EDGE, 11)
-        return out + label(x, y + 15, text, 11, anchor="end", faint=True)
+        return out + remark(x, y + 15, text, anchor="end")
 
     def _draw_numbers(self) -> str:
         """Draw the indices of a row's cells, or the numbers of rows and columns.
@@ -142,38 +134,22 @@ class Values:
         arrays.
         """
         grid, out = self.grid, []
-        if not self.above:
-            if grid.rows > 1:
-                return self._draw_ends()
-            if self.indices == "none":
-                return ""
-            y = grid.top + (grid.height + 11 if self.indices == "below" else -5)
-            for element in range(0, grid.count, step(grid.side, grid.cols)):
-                x, _ = grid.middle(element)
-                out.append(label(x, y, str(element), 11, anchor="middle", faint=True))
-            return "".join(out)
-        if grid.planes > 1:
-            return ""
-        for col in range(0, grid.cols, step(grid.side, grid.cols)):
-            if grid.cols > 1:
-                x, _ = grid.middle(col)
-                y = grid.top - 5
-                out.append(label(x, y, str(col), 11, anchor="middle", faint=True))
-        for row in range(0, grid.rows, step(grid.side, grid.rows, tall=True)):
-            if grid.rows > 1:
-                y = grid.top + row * grid.side + grid.cell / 2 + 4
-                text = label(grid.left - 6, y, str(row), 11, anchor="end", faint=True)
-                out.append(text)
-        return "".join(out)
-
-    def _draw_ends(self) -> str:
-        """Draw the last index of some rows, for a vector in several rows."""
-        grid, out = self.grid, []
-        for row in range(0, grid.rows, step(grid.side, grid.rows, tall=True)):
-            last = min(grid.count, (row + 1) * grid.cols) - 1
-            x, y = grid.middle(last)
-            x += grid.cell / 2 + 6
-            out.append(label(x, y + 4, str(last), 11, faint=True))
+        rows = range(0, grid.rows, step(grid.side, grid.rows, tall=True))
+        cols = range(0, grid.cols, step(grid.side, grid.cols))
+        if not self.above and grid.rows > 1:  # the last index of some rows
+            for row in rows:
+                last = min(grid.count, (row + 1) * grid.cols) - 1
+                x, y = grid.middle(last)
+                out.append(remark(x + grid.cell / 2 + 6, y + 4, str(last)))
+        elif grid.planes == 1:
+            below = not self.above and self.indices == "below"
+            y = grid.top + (grid.height + 11 if below else -5)
+            shown = grid.cols > 1 if self.above else self.indices != "none"
+            for col in cols if shown else ():
+                out.append(remark(grid.middle(col)[0], y, str(col), anchor="middle"))
+            for row in rows if grid.rows > 1 else ():
+                y = grid.middle(row * grid.cols)[1] + 4
+                out.append(remark(grid.left - 6, y, str(row), anchor="end"))
         return "".join(out)
 
     @functools.cached_property
@@ -214,30 +190,19 @@ class Values:
         blank, values = set(map(int, self.blank)), self.array.reshape(-1)
         for element in elements:
             x, y = self.grid.middle(element)
-            text = (
-                "?"
-                if element in blank
-                else _write_value(values[element], self.grid.cell)
-            )
+            value = np.nan if element in blank else values[element]
+            text = _write_value(value, self.grid.cell)
             out.append(label(x, y + 4, text, size, anchor="middle", bold=bold))
         return "".join(out)
 
     @functools.cached_property
     def _is_tight(self) -> bool:
         """Whether some value barely fits its cell at the usual font size."""
-        texts = (
-            _write_value(value, self.grid.cell)
-            for value in self.array.reshape(-1)[:400]
-        )
-        return any(_measure_width(text) > self.grid.cell - 6 for text in texts)
+        cell, values = self.grid.cell, self.array.reshape(-1)[:400]
+        return any(_measure_width(_write_value(v, cell)) > cell - 6 for v in values)
 
     def marked(
-        self,
-        elements: Iterable[int],
-        kind: str,
-        *,
-        colour: str = "",
-        empty: bool = False,
+        self, elements: Iterable[int], kind: str, colour: str = "", empty: bool = False
     ) -> str:
         """Mark the cells that the picture currently describes.
 
@@ -248,31 +213,25 @@ class Values:
         if not path:
             return ""
         colour = colour or self.colour
-        fill = f'fill="{colour}" fill-opacity=".28"' if not empty else 'fill="none"'
         # On a heat map, a fill would look like a value.
-        if not self.is_worded:
-            fill = 'fill="none"'
-        halo = ""
-        many = not self.is_worded and len(elements) > HALOS
-        if not self.is_worded and not many:
-            wide = self.grid.cell + 4
-            halo = "".join(
-                svg.box(float(x) - 2, float(y) - 2, wide, wide, stroke=1.6)
-                for x, y in zip(*self.grid.corners(elements))
-            )
-        wide = "1.8" if self.grid.gap else "1.5"
-        wide = ".8" if many else wide
+        filled = self.is_worded and not empty
+        fill = f'fill="{colour}" fill-opacity=".28"' if filled else 'fill="none"'
+        halo, wide = "", "1.8" if self.grid.gap else "1.5"
+        if not self.is_worded and len(elements) > HALOS:
+            wide = ".8"
+        elif not self.is_worded:
+            side = self.grid.cell + 4
+            for x, y in zip(*self.grid.corners(elements)):
+                halo += svg.box(x - 2, y - 2, side, side, stroke=1.6)
         numbers = ",".join(map(str, elements.tolist()))
-        mark = halo + (
+        mark = (
             f'<path d="{path}" {fill} stroke="{colour}" stroke-width="{wide}" '
             f'stroke-linejoin="round" data-array="{svg.escape(self.name)}" '
             f'data-kind="{kind}" data-cells="{numbers}"/>'
         )
         # Repeat the values, since the fill covers them.
-        filled = self.is_worded and not empty
-        return mark + (
-            self._write_words(elements.tolist(), bold=True) if filled else ""
-        )
+        words = self._write_words(elements.tolist() if filled else (), bold=True)
+        return halo + mark + words
 
 
 def arranged_as(
@@ -293,18 +252,13 @@ def in_rows(wishes: Sequence[Values], top: float) -> tuple[list[Values], float]:
     for one in wishes:
         grid = fit_line(max(one.array.size, 1), WIDTH - LEFT - EDGE - 32, 200, LARGEST)
         above = LINE * (one.indices == "above")
-        result = replace(one, grid=grid).at(LEFT, top + above)
-        out.append(result)
+        out.append(replace(one, grid=grid).at(LEFT, top + above))
         top += above + grid.height + LINE * (one.indices == "below") + 14
     return out, top
 
 
 def in_a_line(
-    wishes: Sequence[Values],
-    left: float,
-    top: float,
-    room: float,
-    largest: float = LARGEST,
+    wishes: Sequence[Values], left: float, top: float, room: float, largest=LARGEST
 ) -> tuple[list[Values], float]:
     """Place arrays side by side, with cells of one size; also return the lowest end.
 
@@ -329,9 +283,8 @@ def stacked(wishes: Sequence[Values], side: float) -> tuple[list[Values], float]
     """Place arrays below each other, with names above; also return the next y."""
     out, top = [], 0.0
     for one in wishes:
-        result = replace(one, grid=_fit_grid(one, side), above=True).at(0, top)
-        out.append(result)
-        top += result.height + 8
+        out.append(replace(one, grid=_fit_grid(one, side), above=True).at(0, top))
+        top += out[-1].height + 8
     return out, top
 
 
@@ -351,7 +304,7 @@ def _write_value(value: object, room: float) -> str:
         return "?"
     options = [str(value)] if isinstance(value, int) else []
     if isinstance(value, float):
-        if value in (float("inf"), float("-inf")):
+        if math.isinf(value):
             options = ["∞" if value > 0 else "-∞"]
         elif value == int(value) and abs(value) < 1e6:
             options = [str(int(value))]
@@ -361,10 +314,7 @@ def _write_value(value: object, room: float) -> str:
             options = [f"{value:.3g}", f"{value:.2g}", f"{value:.1g}"]
             if abs(value) < 1:
                 options += [o.replace("0.", ".", 1) for o in options]
-    for text in options:
-        if _measure_width(text) <= room - 1:
-            return text
-    return ""
+    return next((text for text in options if _measure_width(text) <= room - 1), "")
 
 
 def _measure_width(text: str) -> float:
