@@ -244,7 +244,7 @@ def test_the_first_lesson_counts_the_numbers_to_change_and_draws_the_race():
     (kernel,) = (c.source for c in cells if c.source.startswith("%%cuda"))
     (turn,) = (c.source for c in cells if c.source.startswith("**Your turn.**"))
     assert kernel.count("0.7f") == 3 and "each of the three `0.7f`" in turn
-    assert any("race_nvidia_h200.json" in cell.source for cell in cells)
+    assert any("race_nvidia_h100.json" in cell.source for cell in cells)
 
 
 def test_no_two_exercises_share_a_name():

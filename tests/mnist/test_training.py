@@ -168,7 +168,7 @@ def test_three_seeds_reach_the_accuracy_of_pytorch():
     """Train 3 epochs at batch 64, lr 0.1: at least 98.5 % on both sides, 0.3 apart.
 
     In fp32, five seeds have means of 98.74 to 98.80 % and standard deviations of 0.16
-    to 0.22 % (race_nvidia_h200.json). So the mean of three seeds has a standard error
+    to 0.22 % (race_nvidia_h100.json). So the mean of three seeds has a standard error
     of about 0.12 %, and 98.5 is two of them below those means.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -28,18 +28,17 @@ from .phrases import (
     write_days,
     write_digits,
     write_duration,
-    write_factors,
     write_machine,
     write_range,
     write_table,
     write_times,
     write_twins,
 )
-from .race.command import is_strongest, list_twins
+from .race.command import list_twins
 from .race.race import HOST_STEPS
 
 RESULTS = ROOT / "notebooks" / "results"
-BATCH = 64  # images per step in the milestones and in the stronger race
+BATCH = 64  # images per step in the milestones
 
 
 # ---- selection of results --------------------------------------------------------
@@ -79,49 +78,29 @@ def select(rows: Iterable[Row], **wanted: Any) -> list[Row]:
 def describe_opponent(results: Results | None = None) -> str:
     """Describe the GPU's contenders, and PyTorch's configuration."""
     results = results or load_newest("race", "cuda")
-    races = _group_races(results["rows"])
-    narrow = sum(
-        not select(rows, impl="torch", rung="eager", layout="nchw")
-        for rows in races.values()
-    )
-    left_out = biases = count = ""
-    if narrow:
-        left_out = f" In {narrow} of the {len(races)} races below, the uncompiled step "
-        left_out += "runs only in channels-last."
-    if is_strongest(results["rows"]):
-        kinds = list_twins(results["rows"])
-        twins = write_twins(kinds, HOST_STEPS["weft"])
-        count = f" {spell_count(len(kinds))}"
-    else:
-        twins = (
-            "Its step runs eagerly and compiled by `torch.compile`, each also captured "
-            "in a CUDA graph of one step. All of these run in both memory layouts, "
-            "with `cudnn.benchmark` and the fused optimizer."
-        )
-        biases = (
-            " PyTorch keeps the biases before batch norm, which batch norm cancels."
-        )
+    races = [list_twins(rows) for rows in _group_races(results["rows"]).values()]
+    kinds = list_twins(results["rows"])
+    single = sum(all(k.graph <= 1 for k in race) for race in races)
+    tuned = sum(any(k.autotune for k in race) for race in races)
+    exceptions = ""
+    if 0 < single < len(races):
+        exceptions += f" In {single} of the {len(races)} races below, all of its "
+        exceptions += "graphs contain one step."
+    if 0 < tuned < len(races):
+        exceptions += f" `max-autotune` takes part in {tuned} of them."
     return fill_lines(
         "These kernels train the network of the last lesson. PyTorch trains the same "
         "network beside them, in the same run and in the same precision. "
-        f'{twins}{left_out}{biases} Below, "PyTorch" is the fastest of these{count} '
-        f"variants ({write_machine(results)}, {write_days(results['rows'])}):"
+        f"{write_twins(kinds, HOST_STEPS['weft'])}{exceptions} Below, "
+        f'"PyTorch" is the fastest of these {spell_count(len(kinds))} variants '
+        f"({write_machine(results)}, {write_days(results['rows'])}):"
     )
 
 
-def describe_race(
-    results: Results | None = None, stronger: Results | None = None
-) -> str:
+def describe_race(results: Results | None = None) -> str:
     """Describe the race on a GPU: a table of steps, the milestones and host times."""
-    results = results or load_newest("race", "cuda")
-    stronger = stronger or load_newest("stronger_torch", "cuda")
-    rows = results["rows"]
-    parts = [
-        _race_table(rows),
-        *([] if is_strongest(rows) else [_describe_stronger(rows, stronger)]),
-        _describe_epochs(rows),
-        _describe_host(rows),
-    ]
+    rows = (results or load_newest("race", "cuda"))["rows"]
+    parts = [_race_table(rows), _describe_epochs(rows), _describe_host(rows)]
     return "\n\n".join(parts)
 
 
@@ -152,25 +131,6 @@ def _race_table(rows: Sequence[Row]) -> str:
         lines.append(cells)
     columns = "r" * (1 + 3 * len(precisions))
     return write_table(["images a step", *heads], columns, lines)
-
-
-def _describe_stronger(rows: Sequence[Row], stronger: Results) -> str:
-    """Describe our factors relative to a PyTorch that was measured separately."""
-    theirs, ours = (select(stronger["rows"], impl=impl) for impl in ("torch", "weft"))
-    machine = stronger["machine"]
-    kinds = [row["precision"] for row in ours]
-    committed = [_race_factor(_group_races(rows)[kind, BATCH]) for kind in kinds]
-    return fill_lines(
-        "PyTorch can be faster than in this table. A faster step was measured "
-        f"separately ({machine['device']}, PyTorch {cut_release(machine)}, "
-        f"{machine['date']}): {theirs[0]['rung']}. A step of {BATCH} images takes "
-        f"{write_times(theirs)} in {join_words(kinds)}, ours {write_times(ours)}. "
-        f"Against this step, the factors at {BATCH} images are "
-        f"{write_factors(row['vs_torch_stronger'] for row in ours)}, instead of "
-        f"{write_factors(committed)} in the table. The table's race, repeated that "
-        f"day, gave {write_factors(row['vs_torch_best'] for row in ours)}. The full "
-        "race against the faster PyTorch has not been run yet."
-    )
 
 
 def _describe_epochs(rows: Sequence[Row]) -> str:
@@ -223,6 +183,67 @@ def _describe_host(rows: Sequence[Row]) -> str:
         f"PyTorch costs it {costs}, an eager one {write_range(eager)}. The same seed "
         "always gives the same bits, since no sum uses atomics."
     )
+
+
+SPEEDS = ("tflops", "sustained_tflops")  # in bursts, and under a long load
+
+
+def _compare_sustained(results: Results) -> dict[str, tuple[list[Row], list[Row]]]:
+    """Return by race our fastest rows, one for each of SPEEDS, and the peer's."""
+    races: dict[str, tuple[list[Row], list[Row]]] = {}
+    for race in dict.fromkeys(row["race"] for row in results["rows"]):
+        rows = select(results["rows"], race=race)
+        sides = [[r for r in rows if (r["impl"] == "weft") == ours] for ours in (1, 0)]
+        ours, theirs = (
+            [max(side, key=lambda row, key=key: row[key]) for key in SPEEDS]
+            for side in sides
+        )
+        races[race] = ours, theirs
+    return races
+
+
+def summarize_sustained(results: Results | None = None) -> str:
+    """Describe in a sentence the products' speeds in bursts and under a long load."""
+    results = results or load_newest("sustained", "cuda")
+    races = _compare_sustained(results)
+    burst, load = (
+        join_words(f"{ours[n][key]:.3g}" for ours, _ in races.values())
+        for n, key in enumerate(SPEEDS)
+    )
+    row = results["rows"][0]
+    return (
+        "The products ran in short bursts. Under a load of "
+        f"{2 * row['sustained_s']:g} s without pauses, those of size {row['m']} run at "
+        f"{load} TFLOP/s in {join_words(races)}; in bursts, that card reaches {burst} "
+        f"({row['device']})."
+    )
+
+
+def describe_sustained(results: Results | None = None) -> str:
+    """Compare our products with cuBLAS in bursts and under a long load, in a table."""
+    results = results or load_newest("sustained", "cuda")
+    heads = ["precision", "ours: burst", "long load", "cuBLAS: burst", "long load"]
+    heads += ["ratio: burst", "long load", "our clock under the load"]
+    lines = []
+    for race, sides in _compare_sustained(results).items():
+        ours, theirs = ([r[key] for r, key in zip(side, SPEEDS)] for side in sides)
+        clock = sides[0][1]["sustained_clock"]
+        lines.append([
+            *(race, *(f"{value:.3g}" for value in (*ours, *theirs))),
+            *(f"{mine / other:.2f}" for mine, other in zip(ours, theirs)),
+            f"{clock:.0f} MHz" if clock else "–",
+        ])  # fmt: skip
+    row = results["rows"][0]
+    text = (
+        f"m = k = n = {row['m']}, in TFLOP/s. A burst takes about 2 ms; on tensor "
+        "cores, a pause follows it. For the long load, a kernel runs for "
+        f"{row['sustained_s']:g} s without pauses, and its next {row['sustained_s']:g} "
+        "s are timed. In each column, each side uses its fastest layout (in fp32 and "
+        "bf16 only the usual one) and the faster one of cuBLAS and torch.mm. 3xtf32 is "
+        f"compared with cuBLAS in fp32 ({write_machine(results)}, "
+        f"{write_days(results['rows'])})."
+    )
+    return f"{write_table(heads, 'lrrrrrrr', lines)}\n\n{fill_lines(text)}"
 
 
 def describe_cold_start(results: Results | None = None) -> str:

@@ -115,18 +115,6 @@ def list_twins(rows: Iterable[Row]) -> list[TwinRung]:
     return [parse_twin(name) for name in dict.fromkeys(row["rung"] for row in steps)]
 
 
-def is_strongest(rows: Iterable[Row]) -> bool:
-    """Return whether each race has a twin without biases, with many steps a graph."""
-    races: dict[tuple, list[Row]] = {}
-    for row in rows:
-        if row["measure"] == "step":
-            races.setdefault((row["precision"], row["batch"]), []).append(row)
-    return all(
-        any(kind.graph > 1 and not kind.biases for kind in list_twins(race_rows))
-        for race_rows in races.values()
-    )
-
-
 def note(rows: list[Row]) -> str:
     """Return the text below the table."""
     lines = compare_best(rows)
