@@ -126,6 +126,14 @@ def test_a_store_out_of_bounds_is_one_line_and_a_status(elements, then, message)
     assert sorted(result.stdout.splitlines()) == ["printed", "to its end"]
 
 
+def test_a_fault_in_printf_ends_the_launch_although_the_library_is_fortified():
+    """Ubuntu's g++ defines the macro by default, and printf() then locks stdout."""
+    words = [*OPTIONS, "-D_FORTIFY_SOURCE=2", "--", "100", "print"]
+    result = weft("overrun.cu", *words, timeout=60)
+    assert "illegal address: load from 0x40" in result.stderr
+    assert sorted(result.stdout.splitlines()) == ["printed", "to its end"]
+
+
 OVER = """__global__ void over(float *x) { x[threadIdx.x] = 1.0f; }
 int main() {
     float *x;

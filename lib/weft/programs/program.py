@@ -295,7 +295,7 @@ def _list_macros(program: Program) -> list[str]:
     defined = ["-D__CUDACC__", "-D__NVCC__", "-D__CUDACC_VER_MAJOR__=13"]
     defined += ["-D__CUDACC_VER_MINOR__=0", "-D__CUDACC_VER_BUILD__=0"]
     own = [word for word in program.preprocess if word.startswith(("-D", "-U"))]
-    return [*defined, *own]
+    return [*defined, *own, build.PLAIN_LIBRARY]
 
 
 # ---- preprocessing -----------------------------------------------------------

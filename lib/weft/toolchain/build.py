@@ -33,6 +33,9 @@ SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # folders with simt's h
 WARNINGS = ["-Wall", "-Wextra"]  # the tests treat them as errors: compile_check()
 FIBERS = ("asm", "ucontext")
 SANITIZERS = ("address,undefined", "thread")
+# Ubuntu's g++ defines this macro, whose inline functions replace the runtime's printf()
+# and the hooked builtins in kernels.
+PLAIN_LIBRARY = "-U_FORTIFY_SOURCE"
 # These flags make code call the hooks of kernels/simt/watch. Only the compiler gets
 # them: in the linker they would add libtsan, which defines the same hooks.
 CHECK_FLAGS = (
@@ -46,7 +49,6 @@ CHECK_FLAGS = (
     "-fsanitize=bounds,shift-exponent,float-cast-overflow",
     "-fsanitize-coverage=trace-pc",
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
-    "-U_FORTIFY_SOURCE",  # Ubuntu sets this macro, which replaces builtins
 )
 # With these linker flags, the runtime replaces the heap functions that kernels call. In
 # the watch build, it also replaces every C library function that has no hook.
@@ -227,7 +229,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
     # results do not depend on the machine. Without errno, sqrtf() is one instruction,
     # as on a GPU.
     plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
-    plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp"]
+    plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp", PLAIN_LIBRARY]
     plain += ["-fstack-clash-protection"]  # an overflow reaches the guard page
     plain += ["-fwrapv"]  # an overflowing int wraps, as on a GPU
     # g++ reads the rewritten text from a pipe, so -iquote names the source's folder.
