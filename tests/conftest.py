@@ -7,7 +7,10 @@ import gc
 import os
 import signal
 import sys
+import time
 from pathlib import Path
+
+STARTED = time.monotonic()
 
 # This must precede the import of torch. Several workers share the cores, and threads
 # that spin while they wait would slow down the threads that they wait for.
@@ -20,6 +23,7 @@ import pytest
 import torch
 from _pytest.assertion import rewrite
 
+from weft.timing.results import device_name, stamp_row, write_json
 from weft.toolchain import build, native
 
 # A background process ignores Ctrl-C, and its children would inherit that. The tests
@@ -29,6 +33,28 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 TARGETS = ["cpu", *["cuda"] * torch.cuda.is_available()]
 ZOO = Path(__file__).parent / "zoo"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "write the counts of passed, failed and skipped tests and the machine"
+    parser.addoption("--outcome", metavar="JSON", help=text)
+
+
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    """Write the run's outcome to the file that --outcome names."""
+    path = config.getoption("--outcome")
+    if not path:
+        return
+    stats = terminalreporter.stats
+    counts = {name: len(stats.get(name, [])) for name in ("passed", "skipped")}
+    failed = [report.nodeid for n in ("failed", "error") for report in stats.get(n, [])]
+    row = {"op": "suite", "target": TARGETS[-1], "marks": config.getoption("-m")}
+    row |= {"device": device_name(TARGETS[-1]), **counts, "failed": failed}
+    row |= {
+        "seconds": round(time.monotonic() - STARTED, 1),
+        "workers": config.getoption("-n", None),
+    }
+    write_json(path, [row | stamp_row()], TARGETS[-1])
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook

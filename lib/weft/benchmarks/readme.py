@@ -100,6 +100,7 @@ PAGES[RESULTS_PAGE] = {
     "counters": sentences.describe_counters,
     "watching": sentences.describe_watching,
     "simulator": sentences.describe_simulator,
+    "suite": sentences.describe_suite,
 }
 PICTURES: dict[str, Callable[[], Figure]] = {
     "matmul_ladder_nvidia_h200": lambda: ladder_plot([], size=str(SIZE[0])),

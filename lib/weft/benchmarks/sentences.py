@@ -447,3 +447,17 @@ def describe_simulator(results: Results | None = None) -> str:
 
 def _list_precisions(rows: Sequence[Row]) -> list[str]:
     return [*dict.fromkeys(kind for kind, _ in _group_races(rows))]
+
+
+def describe_suite(results: Results | None = None) -> str:
+    """Describe the last run of the quick tests on a GPU."""
+    results = results or load_newest("suite", "cuda")
+    (row,) = results["rows"]
+    names = [name.partition("[")[0].rpartition("::")[2] for name in row["failed"]]
+    failed = f", {len(names)} failed ({', '.join(names)})" if names else ""
+    return fill_lines(
+        f"The quick tests last ran on a GPU at commit {row['commit']} "
+        f"({write_machine(results)}, {row['date']}): {row['passed']} passed{failed} "
+        f"and {row['skipped']} were skipped, in {row['seconds']:.0f} s with "
+        f"{row['workers']} processes on {results['machine']['cores']} cores."
+    )
