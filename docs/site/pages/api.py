@@ -69,7 +69,7 @@ def write(folder: Path) -> None:
 
 
 def write_utils() -> str:
-    """Return the page of utils.py: its own functions, and where the others come from."""
+    """Return the page of utils.py: its own functions, and the others' sources."""
     own = [n for n in utils.__all__ if is_from(getattr(utils, n), "utils")]
     shared = [n for n in utils.__all__ if n in weft.__all__ and n != "cuda"]
     others = sorted({*utils.__all__} - {*own, *shared, "cuda"})
@@ -135,9 +135,9 @@ def list_public(owner: ModuleType | type) -> Iterator[tuple[str, Any]]:
     for name, value in vars(owner).items():
         value = getattr(owner, name)
         foreign = getattr(value, "__module__", cuda.__name__) != cuda.__name__
-        if not (name.startswith("_") or name in hidden or foreign):
-            if not inspect.ismodule(value):
-                yield name, value
+        private = name.startswith("_") or name in hidden or inspect.ismodule(value)
+        if not (private or foreign):
+            yield name, value
 
 
 # ---- a name --------------------------------------------------------------------------
@@ -171,7 +171,10 @@ def write_signature(name: str, value: Any) -> str:
         return ""
     parameters, before = [], None
     for one in signature.parameters.values():
-        if one.kind == one.KEYWORD_ONLY and before not in (one.kind, one.VAR_POSITIONAL):
+        if one.kind == one.KEYWORD_ONLY and before not in (
+            one.kind,
+            one.VAR_POSITIONAL,
+        ):
             parameters.append("*")
         parameters.append(write_parameter(one))
         before = one.kind
@@ -260,4 +263,6 @@ def write_declaration(piece: str) -> str:
 def strip_comment(text: str) -> str:
     """Return the text of a C comment without its marks."""
     text = text.removeprefix("/*")
-    return "\n".join(re.sub(r"^\s*\* ?", "", line) for line in text.splitlines()).strip()
+    return "\n".join(
+        re.sub(r"^\s*\* ?", "", line) for line in text.splitlines()
+    ).strip()

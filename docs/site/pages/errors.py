@@ -20,8 +20,8 @@ HEAD = """\
 # Explain this error
 
 When the lab finds a fault or refuses a call, the message names the place. This page
-explains the causes, and what usually cures them. In a notebook, the link *explain* beside
-a finding leads to its entry. Every example was run when this page was made."""
+explains the causes, and what usually cures them. In a notebook, the link *explain*
+beside a finding leads to its entry. Every example was run when this page was made."""
 FINDING = """\
 The watch build and the simulator report findings below a launch. A finding begins with
 its kind, and names the line, the array, the thread and the block."""

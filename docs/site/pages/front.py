@@ -56,10 +56,10 @@ Weft is a GPU kernel lab in Jupyter notebooks. You follow one kernel from a plai
 function, through Numba, to CUDA C. At the end, your kernels train a neural network on
 handwritten digits, in a race against PyTorch.
 
-You need no GPU. Weft compiles the same CUDA C for your processor and checks every memory
-access there. A fault becomes one sentence with the line, the array, the thread and the
-block, and [each kind of fault has an explanation](errors.md). Below the sentence, you
-see what each line costs, counted as Nsight Compute counts. The
+You need no GPU. Weft compiles the same CUDA C for your processor and checks every
+memory access there. A fault becomes one sentence with the line, the array, the thread
+and the block, and [each kind of fault has an explanation](errors.md). Below the
+sentence, you see what each line costs, counted as Nsight Compute counts. The
 [cheat sheet](cheat_sheet.md) has the lab's calls on one page."""
 
 
@@ -73,8 +73,8 @@ def write_hero() -> str:
 <div class="weft"><p class="claim">Write a GPU kernel, and see at once what each of its
 threads does. Change a marked part of this one.</p>
 <div class="hero">
-<div class="code"><pre tabindex="0" aria-label="the kernel in CUDA C">{mark_code()}</pre>
-</div>
+<div class="code">
+<pre tabindex="0" aria-label="the kernel in CUDA C">{mark_code()}</pre></div>
 <div class="picture"><div class="frame">
 <img alt="coloured silk, painted by one thread for each pixel"
  width="{silk.WIDTH}" height="{silk.HEIGHT}" src="data:image/jpeg;base64,{poster}">
@@ -197,7 +197,10 @@ def write_ways(lessons: list[Lesson]) -> str:
         (
             "Colab",
             "Change and run the lessons in a browser, with a Google account.",
-            _go(f"{links.COLAB}/blob/main/notebooks/{first.path.name}", "Open the first notebook"),
+            _go(
+                f"{links.COLAB}/blob/main/notebooks/{first.path.name}",
+                "Open the first notebook",
+            ),
         ),
         (
             "Your own machine",
@@ -226,8 +229,7 @@ def write_starts(lessons: list[Lesson]) -> str:
         for known, numbers in WAYS_IN
     ]
     return (
-        '<div class="weft starts">Begin with what you know: '
-        f"{' '.join(starts)}</div>"
+        f'<div class="weft starts">Begin with what you know: {" ".join(starts)}</div>'
     )
 
 
@@ -242,13 +244,13 @@ def write_cards(lessons: list[Lesson]) -> str:
         f'<img alt="coloured silk" src="data:image/jpeg;base64,{poster}">'
     )
     cards = [_write_card(lesson, drawn.get(lesson.number, "")) for lesson in lessons]
-    return f'<div class="weft"><div class="cards">{"".join(cards)}</div></div>'
+    return f'<div class="weft"><div class="lessons">{"".join(cards)}</div></div>'
 
 
 def _write_card(lesson: Lesson, picture: str) -> str:
     thumb = f'<div class="thumb">{picture}</div>' if picture else ""
     return (
-        f'<a class="card" href="{lesson.path.stem}.html">{thumb}'
+        f'<a class="lesson" href="{lesson.path.stem}.html">{thumb}'
         f'<div class="text"><div class="title">{lesson.number} '
         f"{html.escape(lesson.title)}</div><div>{html.escape(lesson.question)}</div>"
         f'<div class="minutes">{lesson.minutes[CORE]:.0f} minutes</div></div></a>'

@@ -16,7 +16,9 @@ COLAB = GITHUB.replace("https://github.com", "https://colab.research.google.com/
 
 def make_local(page: str) -> str:
     """Return HTML whose links to the site's address lead to the page beside it."""
-    return re.sub(rf'href="{re.escape(SITE)}/([^"]*)" target="_blank"', r'href="\1"', page)
+    return re.sub(
+        rf'href="{re.escape(SITE)}/([^"]*)" target="_blank"', r'href="\1"', page
+    )
 
 
 def write_raw(text: str) -> str:

@@ -1,7 +1,8 @@
 """A picture for each lesson: what one of its cells draws, run when the site is built.
 
-The cell of imports runs, then the cells that contain the phrases below, in the lesson's order, and the largest picture of the last one counts.
-None of these cells measures a time on the machine that builds the site.
+The cell of imports runs, then the cells that contain the phrases below, in the lesson's
+order. The largest picture of the last one counts. None of these cells measures a time
+on the machine that builds the site.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from weft.puzzles.lessons import Lesson
 from weft.see.pictures.latency import Replayed
 from weft.see.pictures.show import Picture
 from weft.see.pictures.svg import Drawing
-
 
 VIEW = re.compile(r'viewBox="([^"]+)"')
 IMPORTS = "from utils import *\n"
@@ -53,11 +53,21 @@ CHOICES = {
     ),
     "02a": Choice(
         "the threads of a block load, wait at a barrier, and add",
-        ("TILE = 4", "def matmul_tiled(", "shapes=shapes)[(3, 3)", 'show(matmul_tiled, view="timeline")'),
+        (
+            "TILE = 4",
+            "def matmul_tiled(",
+            "shapes=shapes)[(3, 3)",
+            'show(matmul_tiled, view="timeline")',
+        ),
     ),
     "02b": Choice(
         "which lanes of a warp work in each step of a kernel with a branch",
-        ("def by_parity", "def by_warp", "lanes = predict", 'show(kernel, view="lanes")'),
+        (
+            "def by_parity",
+            "def by_warp",
+            "lanes = predict",
+            'show(kernel, view="lanes")',
+        ),
     ),
     "02c": Choice(
         "half of the lanes add, then a quarter, then an eighth",
@@ -75,13 +85,16 @@ CHOICES = {
         "two orders of the loops of a matrix product, and the elements that they touch",
         ("def draw_order",),
     ),
-    "06": Choice("two blocks of six threads, each with its index", ("def draw_launch",)),
+    "06": Choice(
+        "two blocks of six threads, each with its index", ("def draw_launch",)
+    ),
     "07a": Choice(
         "the sectors that a warp's request takes at strides 1, 2 and 8",
         ('sectors({"x[i]": lanes',),
     ),
     "07b": Choice(
-        "warps that take turns while others wait for memory", ("busy_16 = predict", "latency(scale)")
+        "warps that take turns while others wait for memory",
+        ("busy_16 = predict", "latency(scale)"),
     ),
     "07c": Choice(
         "the report of a kernel that reads before the start of its array",
@@ -115,7 +128,8 @@ CHOICES = {
         ("contact_sheet(train.images[grid]",),
     ),
     "15b": Choice(
-        "time per image over the batch, ours and PyTorch's", ("race = RaceRows(", "show_batches()")
+        "time per image over the batch, ours and PyTorch's",
+        ("race = RaceRows(", "show_batches()"),
     ),
 }
 

@@ -10,6 +10,7 @@ import contextlib
 import io
 import itertools
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -56,7 +57,7 @@ def write_cell(constant: int = 0, colour: int = 0, guarded: bool = True) -> str:
 
 
 def paint_frame(t: float, constant: int = 0, colour: int = 0) -> np.ndarray:
-    """Return the kernel's picture at time t, as an array of (HEIGHT, WIDTH, 4) bytes."""
+    """Return the kernel's picture at time t, as (HEIGHT, WIDTH, 4) bytes."""
     kernel = load_cuda(write_cell(constant, colour), target="cpu").silk
     return paint(kernel, WIDTH, HEIGHT, device="cpu").frame(t)
 
@@ -68,6 +69,7 @@ def draw_poster() -> bytes:
     return file.getvalue()
 
 
+@cache
 def record_faults() -> list[list[Fault]]:
     """Run each choice without the guard; return the faults by constant and colour."""
     faults = {
