@@ -10,6 +10,7 @@ from parts.findings import FINDINGS
 
 import weft
 from weft.base.paths import ROOT, SITE
+from weft.base.tracebacks import explain
 from weft.report.cures import KINDS
 from weft.report.html import link_entry
 from weft.report.model import Finding, Report
@@ -34,6 +35,25 @@ def test_each_public_error_has_an_entry():
     public -= {"KernelError"}  # the base class
     explained = {entry.error for entry in ENTRIES} | {"DeviceLost", "OutOfMemory"}
     assert public <= explained
+
+
+def test_each_error_leads_to_an_entry_or_a_section():
+    places = BY_ANCHOR.keys() | {anchor for anchor, _ in refusals.SECTIONS.values()}
+    for name in weft.__all__:
+        error = getattr(weft, name)
+        if isinstance(error, type) and name != "KernelError":
+            assert error.entry in places, name
+
+
+def test_an_error_in_a_notebook_ends_with_its_address():
+    assert explain(weft.ArgumentError("n=0")) == [
+        f"explain: {SITE}/errors.html#error-refused"
+    ]
+    fault = weft.KernelFault("k: thread 0 writes x[4]")
+    assert explain(fault)
+    fault.report = Report("k", (1,), (1,))  # It has links of its own.
+    assert not explain(fault)
+    assert not explain(ValueError("n=0"))
 
 
 def test_anchors_are_unique_and_fit_for_an_address():

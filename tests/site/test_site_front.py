@@ -134,7 +134,7 @@ def test_a_click_changes_the_kernel_and_shows_the_fault():
     style = f"<style>{(front.THEME / 'front.css').read_text()}</style>"
     with open_page(style + page_of_kernel) as page:
         errors = []
-        page.on("pageerror", errors.append)
+        page.on("pageerror", lambda error: errors.append(error))
         page.click(".choices [data-change=constant]")
         assert page.text_content(".spot.constant") == f"a = {silk.CONSTANTS[1]}"
         assert page.is_hidden(".report")

@@ -21,7 +21,8 @@ HEAD = """\
 
 When the lab finds a fault or refuses a call, the message names the place. This page
 explains the causes, and what usually cures them. In a notebook, the link *explain*
-beside a finding leads to its entry. Every example was run when this page was made."""
+beside a finding or below an error leads to its entry. Every example was run when this
+page was made."""
 FINDING = """\
 The watch build and the simulator report findings below a launch. A finding begins with
 its kind, and names the line, the array, the thread and the block."""
@@ -35,13 +36,17 @@ def write(folder: Path) -> None:
         HEAD,
         links.write_raw(f"<style>\n{(THEME / 'errors.css').read_text()}</style>"),
         *write_list("Findings", FINDINGS),
-        *(part for title, rest in SECTIONS.items() for part in write_list(title, rest)),
+        *(
+            part
+            for title, (_, rest) in SECTIONS.items()
+            for part in write_list(title, rest)
+        ),
         *write_list("On a GPU", ON_A_GPU),
         f"## Findings\n\n{FINDING}",
         *map(write_entry, found),
     ]
-    for title, entries in SECTIONS.items():
-        blocks += [f"## {title}", *map(write_entry, entries)]
+    for title, (anchor, entries) in SECTIONS.items():
+        blocks += [f"(error-{anchor})=\n## {title}", *map(write_entry, entries)]
     blocks += ["## On a GPU", GPU, *map(write_entry, ON_A_GPU)]
     (folder / "errors.md").write_text("\n\n".join(blocks) + "\n")
 

@@ -110,7 +110,7 @@ __global__ void shift(float *x, int n) {
         error="OrderDependence",
     ),
 ]
-LAUNCHES = [
+CALLS = [
     Entry(
         "argument-count",
         "another number of arguments than the kernel takes",
@@ -185,6 +185,19 @@ fill[1, 32](x)
         cell="__global__ void fill(float *x) { x[threadIdx.x] = 1; }\n",
         code="fill[1, 32](np.zeros(64, float32)[::2])\n",
         error="ArgumentError",
+    ),
+    Entry(
+        "options",
+        "an option that `%%cuda` does not have",
+        "The first line of the cell has an option that does not exist, or two options "
+        "that exclude each other.",
+        "The message lists the options. `%%cuda?` explains them.",
+        code="""\
+from weft.commands import magic
+
+magic.cuda("--tiem", "__global__ void k() {}")  # %%cuda --tiem
+""",
+        error="UsageError",
     ),
 ]
 STOPPED = [
@@ -404,11 +417,11 @@ print(to_cuda(largest, ("float32[:]", "float32[:]", "int")))
         shell="CXX=no-such-compiler python -m weft run prog.cu",
     ),
 ]
-SECTIONS = {
-    "Wrong results": WRONG,
-    "Refused launches": LAUNCHES,
-    "Stopped launches": STOPPED,
-    "Sources that do not compile": COMPILERS,
+SECTIONS = {  # by title: the anchor, and the entries
+    "Wrong results": ("wrong", WRONG),
+    "Refused calls": ("refused", CALLS),
+    "Stopped launches": ("stopped", STOPPED),
+    "Sources that do not compile": ("sources", COMPILERS),
 }
 # They need a GPU, or its loss, so a machine that builds the site cannot show them.
 ON_A_GPU = [
@@ -435,4 +448,4 @@ ON_A_GPU = [
 
 def all_entries() -> list[Entry]:
     """Return the entries of all sections."""
-    return [entry for entries in SECTIONS.values() for entry in entries]
+    return [entry for _, entries in SECTIONS.values() for entry in entries]

@@ -40,6 +40,8 @@ _MARK = "// Saved from a notebook's cell by %%cuda --save: "
 class UsageError(ArgumentError):
     """The options after %%cuda are invalid."""
 
+    entry = "options"
+
 
 class _Parser(argparse.ArgumentParser):
     """A parser that raises UsageError instead of ending the process."""
@@ -79,7 +81,8 @@ def _short_errors() -> Iterator[None]:
     try:
         yield
     except (BuildError, KernelError) as error:
-        lines = diagnostics_module.colour_red(str(error)).splitlines()
+        text = "\n".join([str(error), *tracebacks.explain(error)])
+        lines = diagnostics_module.colour_red(text).splitlines()
         error._render_traceback_ = lambda: lines  # type: ignore[union-attr]
         raise
 
