@@ -146,11 +146,13 @@ def test_a_click_changes_the_kernel_and_shows_the_fault():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1024, 1400])
-def test_the_kernel_fits_its_page_and_fingers(width):
-    page_of_kernel = f"{front.write_hero()}{front.write_script()}"
+def test_the_page_fits_its_width_and_fingers(width):
+    page_of_kernel = f"{front.write_hero()}{front.write_race()}{front.write_script()}"
     style = f"<style>{(front.THEME / 'front.css').read_text()}</style>"
     size = {"width": width, "height": 900}
     with open_page(style + page_of_kernel, viewport=size) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for text in page.query_selector_all(".race .bar"):
+            assert text.evaluate("e => e.scrollWidth <= e.clientWidth")
         for button in page.query_selector_all(".choices button, .play"):
             assert button.bounding_box()["height"] >= 44

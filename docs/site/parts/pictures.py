@@ -27,6 +27,7 @@ from weft.see.pictures.show import Picture
 from weft.see.pictures.svg import Drawing
 
 VIEW = re.compile(r'viewBox="([^"]+)"')
+LARGE = 400  # SVG units
 IMPORTS = "from utils import *\n"
 
 
@@ -221,5 +222,6 @@ def label(picture: str, words: str, prefix: str) -> str:
         picture = re.sub(rf"#{escaped}(?=[\")])", f"#{prefix}{name}", picture)
     picture = re.sub(r"<metadata>.*?</metadata>", "", picture, flags=re.S)
     wide, high = map(float, re.findall(r"[\d.]+", VIEW.search(picture)[1])[-2:])
-    shape = ' class="tall"' if high > wide else ""
+    # A card shows the top of a large drawing, whose text would be too small.
+    shape = ' class="tall"' if high > wide > LARGE else ""
     return picture.replace("<svg", f'<svg{shape} role="img" aria-label="{words}"', 1)
