@@ -17,17 +17,25 @@ class KernelError(Short, RuntimeError):
 class ArgumentError(KernelError, ValueError):
     """An argument is invalid; nothing was launched."""
 
+    entry = "refused"
+
 
 class OutOfMemory(KernelError, MemoryError):
     """The target does not have enough memory."""
+
+    entry = "out-of-memory"
 
 
 class DeviceLost(KernelError):
     """A fault destroyed the CUDA context; restart the notebook's kernel."""
 
+    entry = "device-lost"
+
 
 class BuildError(Short, RuntimeError):
     """The library could not be built; the message contains the compiler's output."""
+
+    entry = "sources"
 
 
 class Mismatch(Short, AssertionError):
@@ -37,6 +45,8 @@ class Mismatch(Short, AssertionError):
     thread, got, want, sizes (by name), grid, launch_block, guess, wrong and total
     (numbers of elements), report (the simulator's). Any others are None.
     """
+
+    entry = "mismatch"
 
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(message)
@@ -55,6 +65,8 @@ class KernelFault(KernelError):
     kernel: the name. block, thread: the failing ones as (x, y, z), or None. report: the
     observations so far if the launch was watched. kind: the runtime's fault number.
     """
+
+    entry = "stopped"
 
     def __init__(
         self,

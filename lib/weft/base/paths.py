@@ -15,3 +15,4 @@ COMMON = KERNELS / "common"  # headers for ops and cells
 SIMT = KERNELS / "simt"  # the runtime of CUDA C on the CPU
 RESULTS = ROOT / "notebooks" / "results"
 MNIST = PACKAGE / "mnist" / "files"
+SITE = "https://weft-lab.github.io/weft"  # the lessons and reports as web pages

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from .paths import PACKAGE
+from .paths import PACKAGE, SITE
 
 
 def running_shell() -> Any:
@@ -33,6 +33,7 @@ class Short:
     """
 
     __traceback__: TracebackType | None
+    entry = ""  # the place about the error on the site's page of errors
 
     def _render_traceback_(self) -> list[str]:  # IPython calls this method
         from IPython import get_ipython
@@ -40,7 +41,18 @@ class Short:
         lines = get_ipython().InteractiveTB.structured_traceback(
             type(self), self, cut_traceback(self.__traceback__)
         )
-        return list(lines)
+        return [*lines, *explain(self)]
+
+
+def explain(error: BaseException) -> list[str]:
+    """Return a line with the address of the error's entry; [] if there is none.
+
+    A report has its own links, so an error that a report accompanies needs none.
+    """
+    entry = getattr(error, "entry", "")
+    if not entry or getattr(error, "report", None) is not None:
+        return []
+    return [f"explain: {SITE}/errors.html#error-{entry}"]
 
 
 def cut_traceback(traceback: TracebackType | None) -> TracebackType | None:

@@ -35,6 +35,8 @@ BUDGET = 0.3  # seconds for timing one launch
 class OrderDependence(KernelError):
     """The exception for a result that depends on which thread runs first."""
 
+    entry = "order"
+
 
 def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     """Run the launch under the watch build in three thread orders, and compare results.

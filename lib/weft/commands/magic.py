@@ -44,6 +44,8 @@ _OPTIONS += 'kernels/x.cu --flags "-DN=1" --timeout S --inplace --isolated'
 class UsageError(ArgumentError):
     """The options after %%cuda are invalid."""
 
+    entry = "options"
+
 
 class _Parser(argparse.ArgumentParser):
     """A parser that raises UsageError instead of ending the process."""
@@ -76,7 +78,8 @@ def _short_errors() -> Iterator[None]:
     try:
         yield
     except (BuildError, KernelError) as error:
-        lines = diagnostics_module.colour_red(str(error)).splitlines()
+        text = "\n".join([str(error), *tracebacks.explain(error)])
+        lines = diagnostics_module.colour_red(text).splitlines()
         error._render_traceback_ = lambda: lines  # type: ignore[union-attr]
         raise
 

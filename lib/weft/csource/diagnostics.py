@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from ..base.errors import BuildError
+from ..base.tracebacks import explain
 from . import scanner
 from .rewriter.preprocess import original_column
 
@@ -249,7 +250,7 @@ class CompileError(BuildError):
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython shows: in red, without the lab's own frames."""
-        return colour_red(str(self)).splitlines()
+        return colour_red("\n".join([str(self), *explain(self)])).splitlines()
 
 
 def colour_red(text: str) -> str:

@@ -16,6 +16,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..base import style
+from ..base.paths import SITE
 from ..base.style import FAULT, SHARED, WRITTEN
 from ..base.text import write_thousands
 from ..base.tracebacks import running_shell
@@ -145,9 +146,16 @@ def _write_finding(report: Report | ProgramReport, finding: Finding) -> str:
     return (
         f'<div style="border-left:3px solid {FAULT};padding:2px 0 2px 10px;'
         f'margin:6px 0"><div><b style="color:{FAULT}">{escape(finding.kind)}</b> '
-        f'<span style="{FAINT}">{escape(place)}</span></div>'
+        f'<span style="{FAINT}">{escape(place)}</span> {link_entry(finding.kind)}</div>'
         f"<div>{escape(finding.text)}{times}</div>{excerpt}{cure}</div>"
     )
+
+
+def link_entry(kind: str) -> str:
+    """Return a small link to the explanation of a kind of finding on the site."""
+    address = f"{SITE}/errors.html#error-{kind}"
+    look = f"color:inherit;{FAINT}font-size:11px;margin-left:6px"
+    return f'<a href="{address}" target="_blank" style="{look}">explain</a>'
 
 
 def _write_excerpt(report: Report | ProgramReport, finding: Finding) -> str:

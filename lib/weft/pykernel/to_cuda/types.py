@@ -30,6 +30,8 @@ class TranslationError(CompileError):
     hint: a suggested replacement.
     """
 
+    entry = "translation"
+
     def __init__(
         self,
         message: str,

@@ -1,0 +1,1 @@
+"""The generated pages of the site: each module has write(folder)."""

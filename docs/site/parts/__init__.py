@@ -1,0 +1,1 @@
+"""What the generators in pages/ share."""

@@ -1,0 +1,26 @@
+"""Addresses of pages and notebooks.
+
+The site works from any host and from a folder, so its own pages link to one another
+without the host. Only reports in notebooks use the address weft.base.paths.SITE.
+"""
+
+from __future__ import annotations
+
+import re
+
+from weft.base.paths import SITE
+from weft.lessons.first_cell import GITHUB
+
+COLAB = GITHUB.replace("https://github.com", "https://colab.research.google.com/github")
+
+
+def make_local(page: str) -> str:
+    """Return HTML whose links to the site's address lead to the page beside it."""
+    return re.sub(
+        rf'href="{re.escape(SITE)}/([^"]*)" target="_blank"', r'href="\1"', page
+    )
+
+
+def write_raw(text: str) -> str:
+    """Return HTML as a block of Markdown; Sphinx puts it into the page as it is."""
+    return f"````{{raw}} html\n{text}\n````"
