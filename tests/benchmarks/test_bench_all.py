@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from drawings import drawn
+from drawings import drawn, texts
 
 from weft.benchmarks import plot_transpose
 from weft.benchmarks import transpose as bench_transpose
@@ -43,10 +43,15 @@ def test_a_wrong_kernel_is_not_timed(
     "command, draw, args",
     [
         ("graphs", plot_graphs.plot_chains, ([], [], 0.1)),
-        ("graphs", plot_graphs.plot_bars, ("fusion", [], [])),
         ("transpose", plot_transpose.plot_transposes, ([], [])),
         ("transpose", plot_transpose.plot_strides, ([], [])),
     ],
 )
 def test_a_chart_without_measurements_explains_how_to_make_one(command, draw, args):
     assert f"weft bench {command}" in drawn(draw, *args)
+
+
+def test_a_figure_without_measurements_explains_how_to_make_one():
+    bars = plot_graphs.plot_ratios(plot_graphs.BYTES, [], [], "")
+    for figure in bars, plot_graphs.plot_streams([], [], 8):
+        assert "weft bench graphs" in " ".join(texts(figure))

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from drawings import drawn
+from drawings import drawn, texts
 
 from weft import bench
 from weft.base.paths import ROOT
@@ -131,8 +131,8 @@ def row(op, rung, us, **more):
 HERE = [
     row("chain", "a graph", 1.25, count=100),
     row("chain", "a graph", 1.5, count=5),
-    row("fusion", "copy", 100.0, count=8, gbs=4000.0, vs_copy=1.0),
-    row("fusion", "three kernels", 300.0, count=8, gbs=4000.0, vs_copy=1 / 3),
+    row("fusion", "copy", 100.0, count=8, gbs=4000.0, vs_copy=1.0, bytes=64),
+    row("fusion", "three kernels", 300.0, count=8, vs_copy=1 / 3, bytes=192),
 ]
 THERE = {
     "machine": {"device": "that GPU", "date": "2026-01-02"},
@@ -147,10 +147,44 @@ def test_chains_for_each_launch_with_the_floor():
     assert "that GPU, 2026-01-02" in plot_graphs.make_caption([THERE])
 
 
-def test_bars_of_an_op():
-    text = drawn(plot_graphs.plot_bars, "fusion", HERE, [THERE], count=8)
-    assert "4,000 GB/s, 3 x a copy" in text and "three kernels" in text
-    assert "stroke-dasharray" not in drawn(plot_graphs.plot_bars, "fork", HERE, [THERE])
+def bars(figure):
+    return sorted(patch.get_width() for patch in figure.axes[0].patches)
+
+
+def test_groups_share_an_axis_on_which_the_reference_is_1():
+    fusion = plot_graphs.Group(
+        "three layers", "fusion", {"three kernels": "three", "copy": "a copy"},
+        ("fusion", "copy"), count=8,
+    )  # fmt: skip
+    fork = plot_graphs.Group("fork", "fork", {"b": "b"}, ("fork", "a"), least={"b": 1})
+    there = {**THERE, "rows": [*THERE["rows"], row("fork", "b", 3.5)]}
+    figure = plot_graphs.plot_ratios([fusion, fork], HERE, [there], "copy = 1")
+    words = texts(figure)
+    assert {"three layers", "300 µs · 3.00", "100 µs · 1.00", "3.50 µs · 0.50"} <= {
+        *words
+    }
+    assert bars(figure) == [0.5, 1, 3]  # the fork's times come from the other machine
+    thick = [x for x in figure.axes[0].lines if x.get_linewidth() == 3]
+    marks = [x.get_xdata()[0] for x in thick]
+    # By bytes, three kernels take three times as long; the fork's least time is given.
+    assert marks[:2] == [3, 1] and marks[-1] == 1
+    assert "hollow: that GPU, 2026-01-02" in " ".join(words)
+
+
+def test_every_group_was_measured():
+    others = load_elsewhere("graphs")
+    for group in (*plot_graphs.BYTES, *plot_graphs.OVERLAPS, *plot_graphs.HURTS):
+        found = [*group.scale_rows(others[0]["rows"])]
+        assert [rung for rung, *_ in found] == [*group.rungs], group.title
+
+
+def test_streams_have_a_line_for_each_memory_and_the_models_best():
+    rows = [row("overlap", f"pinned, {n}", 2400.0 / n) for n in (1, 2, 4)]
+    rows += [row("overlap", "pageable, 1", 9000.0)]
+    figure = plot_graphs.plot_streams(rows, [], parts=8)
+    assert {"2.4", "0.6 pinned", "9 pageable"} <= {*texts(figure)}
+    (best,) = [x for x in figure.axes[0].lines if x.get_linestyle() == "--"]
+    assert best.get_ydata()[0] == pytest.approx(2.4 * 10 / 24)
 
 
 def test_a_value_comes_from_this_machine_or_another():

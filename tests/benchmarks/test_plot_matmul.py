@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from drawings import texts
 from invented_products import elsewhere, peak_rows, row, rows
@@ -14,6 +16,11 @@ from weft.benchmarks.matmul.roofline import plot_roofline
 from weft.timing import peaks, write_json
 
 DRAW = [ladder_plot, size_plot, plot_roofline]
+
+
+def words_of(figure):
+    """Return a figure's words, without line breaks."""
+    return " ".join(" ".join(texts(figure)).split())
 
 
 def dots(figure):
@@ -58,24 +65,38 @@ def test_a_row_of_ones_own_is_a_diamond_among_the_others():
 def test_the_roofline_has_slope_ceilings_and_every_rung():
     figure = plot_roofline([*rows(), *peak_rows()], [])
     labels = texts(figure)
-    words = {"tuned 54", "naive 0.6", "cuBLAS bf16 800", "copy: 4 TB/s"}
-    words |= {"fused multiply-adds:", "65 TFLOP/s", "bf16: 960 TFLOP/s"}
-    words |= {"tf32: 480 TFLOP/s", "tf32 / 3: 160 TFLOP/s"}
+    words = {"C tuned 54", "A naive 0.6", "– cuBLAS bf16 800", "/ copy 4 TB/s"}
+    words |= {"fp32: 65", "3xtf32: 160", "bf16: 960", "tf32: 480", "cuBLAS"}
     assert not words - {*labels}
-    (tuned,) = [d for d in dots(figure) if d.get_ydata()[0] == 54]
+    column = [x for x in figure.axes[0].lines if x.get_marker() == "_"]
+    (tuned,) = [x for x in column if x.get_ydata()[0] == 54]
     # 2 * 4096^3 flops, three arrays of 4 * 4096^2 bytes
     assert tuned.get_xdata()[0] == pytest.approx(4096 / 6)
     without = " ".join(texts(plot_roofline(rows(), [])))
     assert "no roofs: weft bench matmul --set peaks" in without
 
 
-def test_a_roof_is_named_where_no_mark_can_be():
-    (axes,) = plot_roofline([*rows(), *peak_rows()], []).axes
-    names = {n.get_text(): n for n in axes.texts if "FLOP/s" in n.get_text()}
-    assert len(names) == 4
-    for name in [*names.values(), *(n for n in axes.texts if "copy" in n.get_text())]:
-        assert name.get_ha() == "right"  # its right end is on the slope: 4 TB/s
-        assert name.xy[1] == pytest.approx(4 * name.xy[0])
+def test_the_roofline_has_few_labels_and_a_list_of_all_rungs():
+    """Thirty names beside one column were illegible."""
+    figure = plot_roofline([], None, "4096")
+    left, right, listed = figure.axes
+    assert len(left.texts) + len(right.texts) <= 6
+    letters = [tick.get_text().strip() for tick in right.get_xticklabels()]
+    entries = [text.get_text().split() for text in listed.texts]
+    assert letters == [entry[0] for entry in entries if entry[0] not in "–/"]
+    assert len({*letters}) == len(letters) > 30
+    places = [dot.get_xdata()[0] for dot in dots(figure)]
+    assert sorted({*places}) == places  # no two rungs share a place
+    # On a phone, 358 pixels wide, an 11-point letter has at least 9 pixels.
+    assert 11 * 358 / (72 * figure.get_figwidth()) >= 9
+
+
+def test_the_roofline_draws_only_the_requested_rungs_and_the_readers():
+    own = row("mine", "my tiles", "fp32", 12.5, (4096,) * 3)
+    figure = plot_roofline([*rows(), own], [], "4096", ["fp32"], ["naive"])
+    words = texts(figure)
+    assert {"A naive 0.6", "B my tiles 12.5", "– cuBLAS fp32 50"} <= {*words}
+    assert "tuned" not in " ".join(words)
 
 
 def test_names_are_apart_and_in_the_picture():
@@ -316,9 +337,12 @@ def test_the_roofline_and_the_ladder_use_cublass_fastest_race():
 
 
 def test_the_roofline_explains_small_marks_if_there_are_any():
-    note = "small: our best of other sizes"
-    assert note in " ".join(texts(plot_roofline(rows(), [])))
-    assert note not in " ".join(texts(plot_roofline(rows(((4096,) * 3,)), [])))
+    note = "dots on the left: our best of other sizes"
+    draw = partial(plot_roofline, committed=[], precisions=["fp32"])
+    assert note in words_of(draw(rows()))
+    assert note not in words_of(draw(rows(((4096,) * 3,))))
+    # With several precisions, the roof of a small mark would be unclear.
+    assert note not in words_of(plot_roofline(rows(), []))
 
 
 def test_batches_are_in_no_picture():
@@ -330,7 +354,7 @@ def test_the_roofline_shows_a_rung_once_in_its_fastest_layout():
     faster = [r | {"layout": "nt", "us": 0.9 * r["us"], "tflops": r["tflops"] / 0.9}
               for r in rows() if r["rung"] == "wgmma_tf32"]  # fmt: skip
     words = texts(plot_roofline([*rows(), *faster], []))
-    assert [word for word in words if "wgmma_tf32" in word] == ["wgmma_tf32 456"]
+    assert [word for word in words if "wgmma_tf32" in word] == ["F wgmma_tf32 456"]
 
 
 # ---- peaks ---------------------------------------------------------------------

@@ -1,4 +1,6 @@
-"""Counts and drawings of lesson 08b: register banks, the order of tiles, stages."""
+"""Counts and drawings of lessons 08a and 08b: tiles, register banks, orders, stages."""
+
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -6,13 +8,15 @@ from matplotlib.figure import Figure
 
 import utils
 from weft import inspect, load_cuda
-from weft.base.errors import BuildError
-from weft.lessons.ladder import results
+from weft.base.errors import ArgumentError, BuildError
+from weft.lessons.ladder import code, copy_rung, one_rung, results
 from weft.lessons.ladder.code import order_drawn, stages_drawn, tile_order
 from weft.lessons.ladder.results import COUNTED, RegisterWaits, counted, register_waits
 from weft.see.machine_code.instructions import CodeLoop, Instruction, KernelCode
 from weft.toolchain import tools
 from weft.toolchain.build import nvcc
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def loop_of(*texts):
@@ -112,3 +116,43 @@ def test_stages_are_drawn_with_their_end_and_overlapping_loads_apart():
     assert texts == ["0", "1", "2", "0", "1", "two", " 1,000"]
     heights = [patch.get_y() for patch in axes.patches]
     assert heights[0] == heights[2] != heights[1]  # 0 and 1 overlap; 2 follows 0.
+
+
+# ---- the drawing of tiles ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rung", ["tiled", "registers_1d", "registers_2d"])
+def test_drawn_tiles_read_as_many_numbers_as_the_kernel(rung):
+    """The picture's counts are those of the watch build."""
+    tiles, (m, n, k) = code.Tiles.read(rung), (128, 128, 32)
+    counters = one_rung(rung).inspect(m, n, k).kernels[0].counters
+    each = sum(counters.reads[name] for name in ("a_s", "b_s")) / (m * n * k)
+    assert each == pytest.approx((tiles.tm + tiles.tn) / (tiles.tm * tiles.tn))
+    assert counters.reads["a"] == m * k * n // tiles.bn
+    assert counters.threads == tiles.threads * (m // tiles.bm) * (n // tiles.bn)
+    assert f": {each:.4g} numbers for each." in code._draw_registers(tiles).svg()
+
+
+@pytest.mark.parametrize("rung", ["tiled", "registers_1d", "vectorised"])
+def test_drawn_tiles_are_legible_inside_their_panels(rung):
+    tiles = code.Tiles.read(rung)
+    for draw in code._draw_block, code._draw_shared, code._draw_registers:
+        root = ElementTree.fromstring(draw(tiles).svg())
+        width, height = map(float, root.get("viewBox").split()[2:])
+        assert width <= 300  # three fit into a page, and one into a phone
+        for node in root.iter(f"{SVG}text"):
+            assert float(node.get("font-size")) >= 11
+        for node in root.iter(f"{SVG}rect"):
+            x, y, wide, high = (
+                float(node.get(a)) for a in ("x", "y", "width", "height")
+            )
+            assert x >= 0 and x + wide <= width and y >= 0 and y + high <= height
+
+
+def test_a_changed_constant_changes_the_drawing_and_a_missing_one_is_an_error(tmp_path):
+    file = tmp_path / "mine.cu"
+    copy_rung("registers_2d", file)
+    file.write_text(file.read_text().replace("TN = 8,", "TN = 4,"))
+    assert code.Tiles.read(file) == code.Tiles(128, 128, 8, 8, 4)
+    with pytest.raises(ArgumentError, match="has no constants BM, BN and BK, or TILE"):
+        code.draw_tiles("naive")

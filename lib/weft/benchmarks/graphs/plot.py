@@ -2,6 +2,7 @@
 
     with figure(9, 4) as ax:
         plot_chains(ax, rows, load_elsewhere("graphs"))
+    show_figure(plot_ratios(BYTES, rows, load_elsewhere("graphs"), "copy = 1"))
 
 Filled marks were measured on this machine; hollow marks are committed results from
 notebooks/results/. `rows` come from a GPU or are empty, since a CPU's times are not
@@ -10,14 +11,19 @@ meaningful. A chart without any measurement explains how to make one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from ...base import style as kit
-from ...base.style import OPPONENT, READ
+from ...base.style import INK, OPPONENT, READ
 from ...timing.results import ResultFile, Row
 
+WIDE = 430  # SVG points: a phone shows a figure of this width with text of 9 pixels
+THICK = {"color": INK, "lw": 3, "solid_capstyle": "butt"}
 WAYS = (  # ways to launch a chain, from slow to fast
     "Python, x.add_(1)",
     "Python, a launch each",
@@ -62,42 +68,210 @@ def plot_chains(
             band = [row["us_low"], row["us_high"]]
             ax.plot(band, [y, y], color=READ, lw=4, alpha=0.3)
             ax.plot(row["us"], y, "o", color=READ, ms=8, mfc=kit.fill_of(READ, full))
-            kit.label_beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10, fontsize=9)
+            kit.label_beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10)
     ax.axvline(floor, **kit.reference_line(OPPONENT))
-    style = {"rotation": 90, "va": "bottom", "ha": "right", "fontsize": 9}
+    style = {"rotation": 90, "va": "bottom", "ha": "right"}
     ax.text(floor, len(ways) - 0.6, "its bytes", **style)
     most = max(row["us"] for part, _ in series for row in part)
     kit.name_lines(ax, ways, -0.5)
     label = "µs for each kernel, median (left is better)"
-    ax.set(xlim=(floor / 1.6, 2.5 * most), xlabel=label)
+    ax.set(xlim=(floor / 2, 5 * most), xlabel=label)
+    kit.write_plain(ax.xaxis)
 
 
-def plot_bars(
-    ax: Axes,
-    op: str,
-    rows: list[Row],
-    others: list[ResultFile],
-    count: int | None = None,
-    only: Sequence[str] = (),
-) -> None:
-    """Draw a bar in µs for each rung of an op, with GB/s if known.
+@dataclass(frozen=True)
+class Group:
+    """Ways to do one thing. rungs: the name of each in the chart.
 
-    only: rungs to draw, in this order; () draws all.
+    reference: the op and the rung whose time is 1 on the axis. least: the least time in
+    theory, as a factor of the reference, of some rungs; that of others is their bytes
+    as a factor of the reference's, if these are in their rows.
     """
-    series = _group_rows(rows, others, op, count)
-    rungs = [row["rung"] for part, _ in series for row in part]
-    rungs = [rung for rung in only or dict.fromkeys(rungs) if rung in rungs]
-    if not rungs:
-        return kit.draw_unmeasured(ax, "graphs")
-    height, most = 0.8 / len(series), 0.0
-    for number, (part, full) in enumerate(series):
-        for row in (row for row in part if row["rung"] in rungs):
-            most = max(most, row["us"])
-            y = rungs.index(row["rung"]) + (number + 0.5) * height - 0.4
-            ax.barh(y, row["us"], 0.85 * height, **kit.bar_look(READ, full))
-            kit.label_beside(ax, _describe_row(row), (row["us"], y), fontsize=9)
-    kit.name_lines(ax, rungs, -0.5, 0.5)
-    ax.set(xlim=(0, 1.45 * most), xlabel="µs, median (left is better)")
+
+    title: str
+    op: str
+    rungs: Mapping[str, str]
+    reference: tuple[str, str]
+    count: int | None = None
+    least: Mapping[str, float] = field(default_factory=dict)
+
+    def select_rows(self, rows: Iterable[Row]) -> list[Row]:
+        """Return the rows of this group and its reference."""
+        wanted = {(self.op, rung) for rung in self.rungs} | {self.reference}
+        rows = [row for row in rows if (row["op"], row["rung"]) in wanted]
+        return [row for row in rows if self.count in (None, row.get("count"))]
+
+    def scale_rows(
+        self, rows: Sequence[Row]
+    ) -> Iterator[tuple[str, Row, float, float]]:
+        """Yield (rung, row, its time and its least time as factors of the reference).
+
+        The least time is NaN where it is not known.
+        """
+        by_name = {(row["op"], row["rung"]): row for row in self.select_rows(rows)}
+        for rung in self.rungs:
+            row = by_name.get((self.op, rung))
+            if row and (one := by_name.get(self.reference)):
+                least = self.least.get(rung, math.nan)
+                if row.get("bytes"):
+                    least = row["bytes"] / one["bytes"]
+                yield rung, row, row["us"] / one["us"], least
+
+
+def _group_launches(title: str, op: str, rungs: Mapping[str, str], **more) -> Group:
+    """Return a group whose reference is its first rung."""
+    return Group(title, op, rungs, (op, next(iter(rungs))), **more)
+
+
+_FUSED = {
+    "three kernels": "three kernels",
+    "one kernel": "one kernel",
+    "copy": "a copy",
+}
+_AGAIN = {"stored, read twice": "stored once", "worked out twice": "computed twice"}
+BYTES = [
+    Group(f"{what}, {size} numbers", op, rungs, ("fusion", "copy"), count)
+    for what, op, rungs in (
+        ("three layers", "fusion", _FUSED),
+        ("pixels, read twice", "remat", _AGAIN),
+    )
+    for size, count in (("67 million", 1 << 26), ("65536", 1 << 16))
+]
+_EARLY = "a graph, dependent launch, early"
+_LATE = "a graph, dependent launch, late"
+OVERLAPS = [
+    *(
+        _group_launches(
+            f"{kind} kernels on two streams",
+            "fork",
+            {f"{kind}, in sequence": "in sequence", f"{kind}, forked": "forked"},
+            least={f"{kind}, forked": 3 / 4},  # three of four kernels, one by one
+        )
+        for kind in ("short", "long")
+    ),
+    _group_launches(
+        "chain of short kernels",
+        "chain",
+        {"a graph": "plain", _LATE: "late", _EARLY: "early"},
+        count=100,
+    ),
+    _group_launches(
+        "chain that fetches weights",
+        "fetch",
+        {name: name for name in ("plain", "wait, then fetch", "fetch, then wait")},
+    ),
+]
+HURTS = [
+    _group_launches(
+        "eight times as many blocks",
+        "many",
+        {name: name for name in ("plain", "late", "early")},
+    ),
+    _group_launches(
+        "large and small kernels in turn",
+        "crowd",
+        {
+            "plain": "plain",
+            "early, room for two blocks": "early, room for two",
+            "early, room for one block": "early, room for one",
+        },
+    ),
+]
+
+
+def plot_ratios(
+    groups: Sequence[Group], rows: list[Row], others: list[ResultFile], label: str
+) -> Figure:
+    """Draw each group's times as bars on one axis, on which its reference is 1.
+
+    A thick mark shows a rung's least time. label: the name of the axis.
+    """
+    series = kit.list_series(
+        rows, others, lambda row: any(group.select_rows([row]) for group in groups)
+    )
+    lines = sum(len(group.rungs) + 1.3 for group in groups)
+    with kit.style():
+        pitch = 6 + 12 * max(1, len(series))
+        figure = kit.new_figure(WIDE, pitch * lines + 80)
+        ax = figure.subplots()
+        if not series:
+            kit.draw_unmeasured(ax, "graphs")
+            return figure
+        drawn = [group.scale_rows(part) for _, part in series for group in groups]
+        factors = [
+            factor for part in drawn for *_, us, least in part for factor in (us, least)
+        ]
+        high = max(1.0, *(f for f in factors if f > 0))
+        top = 0.0
+        ticks: dict[float, str] = {}
+        for group in groups:
+            ax.text(0, top + 0.1, group.title, va="center", weight="bold")
+            places = {rung: top + 1 + i for i, rung in enumerate(group.rungs)}
+            ticks |= {places[rung]: name for rung, name in group.rungs.items()}
+            for number, (machine, part) in enumerate(series):
+                height = 0.9 / len(series)
+                down = (number + 0.5) * height - 0.45
+                for rung, row, ratio, least in group.scale_rows(part):
+                    at, look = places[rung] + down, kit.bar_look(READ, machine is None)
+                    ax.barh(at, ratio, 0.8 * height, **look)
+                    ends = [at - height / 2, at + height / 2]
+                    ax.plot([least] * 2, ends, **THICK)
+                    text = f"{_describe_time(row['us'])} · {ratio:.2f}"
+                    kit.label_beside(ax, text, (high, at))  # a column on the right
+            top += len(places) + 1.3
+        ax.axvline(1, **kit.reference_line())
+        ax.set_yticks([*ticks], [*ticks.values()])
+        ax.set(ylim=(top - 0.6, -0.6), xlim=(0, 1.5 * high))
+        steps = [tick / 2 for tick in range(int(2 * high) + 1)]
+        ax.set_xticks(steps, [f"{tick:g}" for tick in steps])
+        ax.set_xlabel(label, loc="left")
+        kit.hide_lines(ax)
+        kit.write_caption(figure, f"medians; {make_caption(others)}")
+    return figure
+
+
+def plot_streams(rows: list[Row], others: list[ResultFile], parts: int) -> Figure:
+    """Draw the time of copies and kernels over the number of streams.
+
+    parts: the number of parts. If all steps of a part take equally long, a dashed line
+    at (parts + 2) / (3 parts) of one stream's time is the best that streams can reach.
+    """
+    series = _group_rows(rows, others, "overlap", None)
+    with kit.style():
+        figure = kit.new_figure(WIDE, 270)
+        ax = figure.subplots()
+        if not series:
+            kit.draw_unmeasured(ax, "graphs")
+            return figure
+        for part, here in series:
+            _draw_memory(ax, part, "pageable", OPPONENT, here)
+            times = _draw_memory(ax, part, "pinned", READ, here)
+            if 1 in times:
+                best = times[1] * (parts + 2) / (3 * parts)
+                ax.axhline(best, **kit.reference_line())
+                under = kit.BESIDE | {"va": "top"}
+                ax.annotate("at best, by the model", (1, best), (0, -3), **under)
+        ax.set(xlim=(0.7, 5), xlabel="streams", ylabel="ms (down is better)")
+        ax.set_xticks([1, 2, 4])
+        ax.set_ylim(0, 1.12 * ax.get_ylim()[1])
+        kit.write_caption(figure, f"medians; {make_caption(others)}")
+    return figure
+
+
+def _draw_memory(
+    ax: Axes, rows: Sequence[Row], memory: str, colour: str, here: bool
+) -> dict[int, float]:
+    """Draw the times in ms of one kind of memory; return them by number of streams."""
+    rows = [row for row in rows if row["rung"].startswith(memory)]
+    times = {int(row["rung"].split()[-1]): row["us"] / 1e3 for row in rows}
+    mark = "s" if memory == "pageable" else "o"
+    look = {"color": colour, "mec": colour, "mfc": kit.fill_of(colour, here)}
+    ax.plot([*times], [*times.values()], mark, ls="-", ms=8, **look)
+    for streams, ms in times.items():
+        text = f"{ms:.3g} {memory}" if streams == max(times) else f"{ms:.3g}"
+        above = kit.BESIDE | {"va": "bottom", "color": colour}
+        ax.annotate(text, (streams, ms), (0, 8), **above)
+    return times
 
 
 def make_caption(others: Sequence[ResultFile]) -> str:
@@ -117,12 +291,5 @@ def _group_rows(
     return [(part, machine is None) for machine, part in series]
 
 
-def _describe_row(row: Row) -> str:
-    us = row["us"]
-    text = f"{us:.2f} µs" if us < 100 else f"{us:,.0f} µs"
-    text = f"{us / 1e3:.3g} ms" if us >= 1e4 else text
-    if row.get("gbs"):
-        text += f", {row['gbs']:,.0f} GB/s"
-    if row.get("vs_copy"):
-        text += f", {1 / row['vs_copy']:.2g} x a copy"
-    return text
+def _describe_time(us: float) -> str:
+    return f"{us:.2f} µs" if us < 100 else f"{us:,.0f} µs"

@@ -4,13 +4,15 @@
 
 Bytes are those that must move: a and b read once and c written once. All rungs of a
 size therefore have the same x, and further traffic appears as distance from the roof.
-peaks.py measures the roofs, which are "peak" rows among `rows` or in the cache.
+The right half spreads that column out: one rung beside the other, each with a letter
+that the list below explains. The roofs are "peak" rows among `rows` or in the cache.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import string
 from collections.abc import Iterable, Sequence
 
 from matplotlib.axes import Axes
@@ -18,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from ...base import style as kit
-from ...base.style import BESIDE, INK
+from ...base.style import BESIDE, INK, OPPONENT
 from ...timing.peaks import ceilings
 from .comparison import (
     OURSELVES,
@@ -36,10 +38,11 @@ from .comparison import (
 )
 from .plot import KEY, MARKS, colour_of, name_of, write_caption
 
-LEFT, RIGHT, NAMES = 3.0, 3e5, 1.4e4  # flops per byte at the ends, and at the names
-DECADE = 840 / math.log10(RIGHT / LEFT)  # approximate SVG points for a factor of ten
-LETTER = 5.8  # approximate width of a letter in SVG points
-UNITS = {"fp32": "fused multiply-adds", "3xtf32": "tf32 / 3"}  # default: the precision
+# A phone shows a figure of this width, in SVG points, with text of 9 pixels.
+WIDE = 430
+LEFT, RIGHT = 3.0, 3e3  # flops per byte at the ends of the left half
+COLUMNS, LINE = 3, 15  # columns of the list, and the height of its lines
+MANY = 24  # more letters than this do not fit into one row
 
 
 def plot_roofline(
@@ -47,53 +50,50 @@ def plot_roofline(
     committed: Iterable[ResultFile] | None = None,
     size: str | None = None,
     precisions: Sequence[str] = (),
+    rungs: Sequence[str] = (),
 ) -> Figure:
     """Draw dots with their bands on log axes, below the roofs of the machine.
 
     The machine is this one or, without rows, the one of the first committed results.
-    size: None selects the size with the most rungs; other sizes have small marks for
-    our best. precisions: () draws all.
+    size: None selects the size with the most rungs. precisions, rungs: () draws all;
+    the reader's own rung is always included.
     """
     files = committed_results() if committed is None else list(committed)
     series = series_of(rows, files)[:1]
     with kit.style():
         if not series:
-            figure = kit.new_figure(920, 430)
+            figure = kit.new_figure(WIDE, 300)
             kit.draw_unmeasured(figure.subplots(), "matmul")
             return figure
         ((machine, part),) = series
         roofs = ceilings(rows if machine is None else _find_rows(files, machine))
         shape = size_of(size) if size else find_fullest_size(series)
         kinds = [p for p in PLOTTED if p in (precisions or PLOTTED)]
+        part = [r for r in part if _is_wanted(r, rungs)]
         ours = [row for row in part if row["race"] in kinds]
-        labelled = (select_size(candidates, shape) for candidates in (ours, part))
-        marked = _select_marked(*labelled, kinds)
+        marked = _select_rungs(select_size(ours, shape), kinds)
         kinds = [k for k in kinds if k in {row["precision"] for row in marked}]
-        figure = kit.new_figure(920, 180 + 16 * max(18, len(marked)))
-        axes = figure.subplots()
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlim(LEFT, RIGHT)
-        speeds = [row["tflops"] for row in marked]
-        speeds += [roofs[kind] for kind in kinds if kind in roofs]
-        axes.set_ylim(0.6 * min(speeds, default=0.1), 2 * max(speeds, default=1.0))
-        _draw_roofs(axes, roofs, kinds)
-        has_small = _draw_small(axes, ours, shape)
-        for row in marked:
-            _mark(axes, row, machine is not None)
-        _write_names(axes, marked, kinds)
-        # A processor's speeds are in GFLOP/s.
-        unit, scale = ("T", 1) if axes.get_ylim()[1] > 1 else ("G", 1000)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{scale * value:g}")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_minor_formatter(NullFormatter())
-            axis.set_minor_locator(NullLocator())
-        axes.set_xticks([10, 100, 1000, 10000])
-        axes.set_xlabel(f"flops per byte that must move; labelled: {size_text(shape)}")
-        axes.set_ylabel(f"{unit}FLOP/s (up is better)")
+        peers = {k: find_opponent(select_size(part, shape), k) for k in kinds}
+        entries = _list_entries(marked, peers, roofs)
+        lines = math.ceil(len(entries) / COLUMNS)
+        figure = kit.new_figure(WIDE, 330 + LINE * lines)
+        grid = figure.add_gridspec(
+            2, 2, width_ratios=(2, 5), height_ratios=(230, LINE * lines)
+        )
+        left = figure.add_subplot(grid[0, 0])
+        right = figure.add_subplot(grid[0, 1], sharey=left)
+        _scale_axes(left, marked, [roofs[k] for k in kinds if k in roofs])
+        _draw_slope(left, roofs, kinds)
+        is_alone = len(kinds) == 1  # the roof of a small mark must be obvious
+        has_small = is_alone and _draw_small(left, ours, shape)
+        _draw_column(left, marked)
+        _draw_rungs(right, marked, machine is None)
+        right.set_xlabel(size_text(shape))
+        _draw_levels(right, marked, roofs, peers)
+        _write_list(figure.add_subplot(grid[1, :]), entries)
+        left.set_xlabel("flops per byte")
         notes = ["bytes: a, b and c once"]
-        notes += ["small: our best of other sizes"] * has_small
+        notes += ["dots on the left: our best of other sizes"] * has_small
         notes += [] if "gbs" in roofs else ["no roofs: weft bench matmul --set peaks"]
         write_caption(figure, series, *notes)
         return figure
@@ -108,64 +108,55 @@ def _find_rows(files: Sequence[ResultFile], machine: dict) -> list[Row]:
     return next(results["rows"] for results in files if results["machine"] is machine)
 
 
-def _select_marked(
-    candidates: Sequence[Row], all_rows: Sequence[Row], kinds: Sequence[str]
-) -> list[Row]:
-    """Return our rungs, each in its fastest layout, and the opponents.
+def _is_wanted(row: Row, rungs: Sequence[str]) -> bool:
+    always = row["impl"] == "mine" or row["impl"] not in OURSELVES
+    return not rungs or always or row["rung"] in rungs
 
-    As in the ladder, an opponent's fastest row may come from another race.
-    """
-    ours: dict[tuple, Row] = {}
-    for row in sorted(candidates, key=lambda row: row["us"]):
+
+def _select_rungs(candidates: Sequence[Row], kinds: Sequence[str]) -> list[Row]:
+    """Return our rungs by precision, each in its fastest layout."""
+    fastest: dict[tuple, Row] = {}
+    for row in candidates:
         if row["impl"] in OURSELVES:
-            ours.setdefault(tuple(row[name] for name in KEY), row)
-    peers = [find_opponent(all_rows, kind) for kind in kinds if kind != "3xtf32"]
-    return [*ours.values(), *filter(None, peers)]
+            key = tuple(row[name] for name in KEY)
+            fastest[key] = min(row, fastest.get(key, row), key=lambda row: row["us"])
+
+    def rank(row: Row) -> tuple[int, int]:
+        return kinds.index(row["precision"]), OURSELVES.index(row["impl"])
+
+    return sorted(fastest.values(), key=rank)
 
 
-def _draw_roofs(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
+# ---- the left half ---------------------------------------------------------------
+
+
+def _scale_axes(axes: Axes, marked: Sequence[Row], roofs: Sequence[float]) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(LEFT, RIGHT)
+    speeds = [*(row["tflops"] for row in marked), *roofs]
+    axes.set_ylim(0.6 * min(speeds, default=0.1), 2 * max(speeds, default=1.0))
+    unit, scale = _find_unit(marked)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{scale * value:g}")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_formatter(NullFormatter())
+        axis.set_minor_locator(NullLocator())
+    axes.set_xticks([10, 100, 1000])
+    axes.set_ylabel(f"{unit}FLOP/s (up is better)")
+
+
+def _draw_slope(axes: Axes, roofs: dict[str, float], kinds: Sequence[str]) -> None:
     """Draw the memory's slope, and a ceiling for each precision's units."""
     if "gbs" not in roofs:
         return
     slope = roofs["gbs"] / 1e3  # TFLOP/s at one flop per byte
-    levels = {kind: roofs[kind] for kind in kinds if kind in roofs}
-    levels.pop("fp16" if "bf16" in levels else "", None)  # has the same peak
-    for kind, peak in levels.items():
-        ends = [peak / slope, NAMES / 1.3]
-        axes.plot(ends, [peak] * 2, **kit.reference_line(width=1.4), zorder=1)
-        _name_roof(axes, UNITS.get(kind, kind), f"{_format(peak)}FLOP/s", peak, slope)
-    top = max(levels.values(), default=1.0)
+    peaks = {roofs[kind] for kind in kinds if kind in roofs}
+    for peak in peaks:
+        axes.plot([peak / slope, RIGHT], [peak] * 2, **kit.reference_line(width=1.4))
+    top = max(peaks, default=1.0)
     ends = [0.1, top / slope], [0.1 * slope, top]
     axes.plot(*ends, **kit.reference_line(width=1.6), zorder=1)
-    text = f"copy: {_format(slope)}B/s"
-    levels_up = sorted(levels.values())
-    gaps = [(b / a, math.sqrt(a * b)) for a, b in itertools.pairwise(levels_up)]
-    _, middle = max(gaps, default=(1.0, slope * LEFT))  # the widest gap
-    if _distance_from_left(middle / slope) > LETTER * len(text):
-        look = {"ha": "right", "color": INK}
-        axes.annotate(text, (middle / slope, middle), (-8, 0), **BESIDE | look)
-        return
-    at_left = max(2 * LEFT, 2.5 * axes.get_ylim()[0] / slope)
-    if at_left < top / slope:  # otherwise the slope is outside
-        axes.annotate(text, (at_left, at_left * slope), (10, -6), **BESIDE)
-
-
-def _name_roof(axes: Axes, unit: str, speed: str, peak: float, slope: float) -> None:
-    """Write a roof's name left of the slope, where there is no mark, or on the roof."""
-    ridge = peak / slope
-    look: dict = {"va": "bottom", "color": INK}
-    for text in (f"{unit}: {speed}", f"{unit}:\n{speed}"):
-        if _distance_from_left(ridge) > LETTER * max(map(len, text.split("\n"))) + 6:
-            look |= {"ha": "right", "multialignment": "right"}
-            axes.annotate(text, (ridge, peak), (-4, 0), **BESIDE | look)
-            return
-    start = max(ridge, LEFT), peak
-    axes.annotate(f"{unit}: {speed}", start, (4, 2), **BESIDE | look)
-
-
-def _distance_from_left(intensity: float) -> float:
-    """Return the approximate distance in SVG points from the left end."""
-    return DECADE * math.log10(intensity / LEFT)
 
 
 def _format(tera: float) -> str:
@@ -174,42 +165,129 @@ def _format(tera: float) -> str:
 
 
 def _draw_small(axes: Axes, rows: Sequence[Row], shape: tuple) -> bool:
-    """Draw our best of each other size and precision; return whether there is any."""
-    is_drawn = False
-    keys = dict.fromkeys((r["m"], r["k"], r["n"], r["precision"]) for r in rows)
-    for *size, kind in keys:
-        same_size = select_size(rows, tuple(size))
-        row = fastest_row(r for r in same_size if r["precision"] == kind)
-        if row and tuple(size) != shape:
-            look = {"ms": 6, "alpha": 0.6, "color": colour_of(row)}
-            axes.plot(count_intensity(row), row["tflops"], ".", **look)
-            is_drawn = True
-    return is_drawn
+    """Draw our best of each other size; return whether there is any."""
+    sizes = dict.fromkeys((r["m"], r["k"], r["n"]) for r in rows)
+    found = [fastest_row(select_size(rows, size)) for size in sizes if size != shape]
+    for row in filter(None, found):
+        look = {"ms": 6, "alpha": 0.6, "color": colour_of(row)}
+        axes.plot(count_intensity(row), row["tflops"], ".", **look)
+    return any(found)
 
 
-def _mark(axes: Axes, row: Row, elsewhere: bool) -> None:
-    x, y, colour = count_intensity(row), row["tflops"], colour_of(row)
-    if row["impl"] not in OURSELVES:
-        axes.plot([x / 1.25, x * 1.25], [y, y], color=colour, lw=1.8, zorder=2)
-        return
-    ends = [y * row["us"] / row[end] for end in ("us_high", "us_low")]
-    thick = 2 if elsewhere else 5  # a thick line would fill hollow marks
-    axes.plot([x, x], ends, color=colour, lw=thick, alpha=0.4, solid_capstyle="butt")
-    kit.draw_dot(axes, (x, y), colour, not elsewhere, mark=MARKS[row["impl"]], size=7)
+def _draw_column(axes: Axes, marked: Sequence[Row]) -> None:
+    """Draw a short line at the height of each rung."""
+    for row in marked:
+        look = {"color": colour_of(row), "ms": 9, "mew": 1.4}
+        axes.plot(count_intensity(row), row["tflops"], "_", **look)
 
 
-def _write_names(axes: Axes, marked: Sequence[Row], kinds: Sequence[str]) -> None:
-    """Write names in a column on the right, level with the marks, without overlaps."""
-    low, high = (math.log(end) for end in axes.get_ylim())
-    ordered = sorted(marked, key=lambda row: -row["tflops"])
-    min_gap = (high - low) / max(1.25 * len(ordered), 24)
-    heights = [math.log(row["tflops"]) for row in ordered]
-    places = kit.spread_heights(heights, min_gap, low + 0.6 * min_gap)
-    for row, place in zip(ordered, places):
-        speed = row["tflops"] if axes.get_ylim()[1] > 1 else 1e3 * row["tflops"]
-        text = f"{name_of(row)}  {speed:.3g}"
-        look = BESIDE | {"color": colour_of(row), "textcoords": "data"}
-        arrow = {"arrowstyle": "-", "color": colour_of(row), "lw": 0.5, "shrinkB": 5}
-        arrow |= {"relpos": (0, 0.5)}  # at the name's left end, not under it
-        point = count_intensity(row), row["tflops"]
-        axes.annotate(text, point, (NAMES, math.exp(place)), **look, arrowprops=arrow)
+# ---- the right half --------------------------------------------------------------
+
+
+def _draw_rungs(axes: Axes, marked: Sequence[Row], here: bool) -> None:
+    """Draw the rungs side by side, with the letters below them."""
+    places, letters = _place_rungs(marked), _list_letters(marked)
+    for place, row in zip(places, marked):
+        y, colour = row["tflops"], colour_of(row)
+        ends = [y * row["us"] / row[end] for end in ("us_high", "us_low")]
+        look = {"lw": 5 if here else 2, "alpha": 0.4, "solid_capstyle": "butt"}
+        axes.plot([place, place], ends, color=colour, **look)
+        kit.draw_dot(axes, (place, y), colour, here, mark=MARKS[row["impl"]], size=7)
+    axes.set_xlim(-0.9, places[-1] + 0.9 if places else 1)
+    down = ["\n" * (len(letters) > MANY and n % 2) for n in range(len(letters))]
+    axes.set_xticks(places, [a + b for a, b in zip(down, letters)])
+    axes.tick_params(axis="x", length=0)
+    axes.tick_params(axis="y", labelleft=False, length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def _place_rungs(marked: Sequence[Row]) -> list[float]:
+    """Return the x of each rung, with a gap between two precisions."""
+    kinds = [row["precision"] for row in marked]
+    gaps = [a != b for a, b in itertools.pairwise(kinds)]
+    return [number + 0.8 * sum(gaps[:number]) for number in range(len(marked))]
+
+
+def _list_letters(marked: Sequence[Row]) -> list[str]:
+    letters = string.ascii_uppercase + string.ascii_lowercase
+    return [letters[number % len(letters)] for number in range(len(marked))]
+
+
+def _draw_levels(
+    axes: Axes,
+    marked: Sequence[Row],
+    roofs: dict[str, float],
+    peers: dict[str, Row | None],
+) -> None:
+    """Draw the roof and the opponent's speed across the rungs of each precision."""
+    widest: list[tuple[float, Row]] = []  # the rungs beside the widest line
+    opponent = None
+    for kind, peer in peers.items():
+        pairs = zip(_place_rungs(marked), marked)
+        group = [pair for pair in pairs if pair[1]["precision"] == kind]
+        ends = [group[0][0] - 0.6, group[-1][0] + 0.6]
+        if kind in roofs:
+            axes.plot(ends, [roofs[kind]] * 2, **kit.reference_line(width=1.4))
+        if kind in roofs and not (kind == "fp16" and "bf16" in roofs.keys() & peers):
+            text, look = (
+                f"{kind}: {_find_unit(marked)[1] * roofs[kind]:.3g}",
+                {"va": "bottom"},
+            )
+            axes.annotate(text, (ends[0], roofs[kind]), (0, 2), **BESIDE | look)
+        if peer is None:
+            continue
+        axes.plot(ends, [peer["tflops"]] * 2, color=OPPONENT, lw=1.8, zorder=2)
+        if len(group) > len(widest):
+            widest, opponent = group, peer
+    if opponent:
+        _name_opponent(axes, opponent, widest)
+
+
+def _name_opponent(axes: Axes, peer: Row, group: Sequence[tuple[float, Row]]) -> None:
+    """Write a name below its line, or above it, at the end that is far from marks."""
+    speed = peer["tflops"]
+    first, last = (math.log(row["tflops"] / speed) for _, row in (group[0], group[-1]))
+    at_left = abs(first) >= abs(last)
+    is_above = -0.7 < (first if at_left else last) <= 0
+    x = group[0][0] - 0.6 if at_left else group[-1][0] + 0.6
+    look = {"va": "bottom" if is_above else "top", "ha": "left" if at_left else "right"}
+    look |= {"color": OPPONENT, "xytext": (0, 2 if is_above else -2)}
+    axes.annotate(name_of(peer).split()[0], (x, speed), **BESIDE | look)
+
+
+def _list_entries(
+    marked: Sequence[Row], peers: dict[str, Row | None], roofs: dict[str, float]
+) -> list[tuple[str, str]]:
+    """Return (mark, name and speed; colour) of each rung, opponent and the slope."""
+    named = [*zip(_list_letters(marked), marked)]
+    named += [("–", p) for k, p in peers.items() if p and k != "3xtf32"]
+    scale = _find_unit(marked)[1]
+    entries = []
+    for mark, row in named:
+        name = name_of(row).replace("matmul_", "")
+        colour = INK if row["impl"] in OURSELVES else OPPONENT
+        entries.append((f"{mark} {name} {scale * row['tflops']:.3g}", colour))
+    if "gbs" in roofs:
+        entries.append((f"/ copy {_format(roofs['gbs'] / 1e3)}B/s", INK))
+    return entries
+
+
+def _find_unit(marked: Sequence[Row]) -> tuple[str, int]:
+    """Return the unit's prefix, and the factor to it from TFLOP/s.
+
+    A processor's speeds are in GFLOP/s.
+    """
+    is_fast = any(row["tflops"] > 0.5 for row in marked)
+    return ("T", 1) if is_fast or not marked else ("G", 1000)
+
+
+def _write_list(axes: Axes, entries: Sequence[tuple[str, str]]) -> None:
+    """Write each mark's letter, name and speed in its colour, column by column."""
+    axes.set_axis_off()
+    lines = math.ceil(len(entries) / COLUMNS)
+    look = {"xycoords": ("figure points", "axes fraction"), "va": "center"}
+    look |= {"annotation_clip": False, "in_layout": False}
+    for number, (text, colour) in enumerate(entries):
+        column, line = divmod(number, lines)
+        at = 6 + column * (WIDE - 6) / COLUMNS, 1 - (line + 0.5) / lines
+        axes.annotate(text, at, color=colour, **look)

@@ -1,6 +1,7 @@
 """Functions that the lessons on the matmul ladder share (notebooks 08a, 08b, 08c).
 
     show_diff("03_tiled", "04_registers_1d")       the changes of a rung, in color
+    draw_tiles("05_registers_2d")                  its tiles, in three panels
     one_rung("tiled").inspect(64, 64, 64)          its memory accesses, by line
     copy_rung("tiled", "mine.cu")                  a copy for the reader to edit
     mine = one_rung("mine.cu")
@@ -8,7 +9,7 @@
     results = Results(rows)                        rows measured here, or committed ones
     results.tflops("tiled"); results.ladder(["naive", "tiled"])
 
-code            rung files and their differences; drawings of the orders of tiles
+code            rung files and their differences; drawings of tiles and their orders
 one_rung        a rung in a separate library
 results         speeds, part of the ladder, the uses of cycles, waits for registers
 vary_thread_work  08a: variants of a rung with more or less work per thread
@@ -20,8 +21,8 @@ __all__ = make_lazy(
     __name__,
     {
         "code": (
-            *("order_drawn", "print_common_lines", "rung_path", "show_diff"),
-            *("stages_drawn", "tile_order"),
+            *("draw_tiles", "order_drawn", "print_common_lines", "rung_path"),
+            *("show_diff", "stages_drawn", "tile_order"),
         ),
         "one_rung": ("OneRung", "copy_rung", "one_rung"),
         "results": (

@@ -1,6 +1,7 @@
-"""The files of the rungs, the differences between two rungs, and the orders of tiles.
+"""The files of the rungs, the differences between two rungs, and drawings of tiles.
 
-Lesson 08b draws the times at which tiles are loaded, and the order of their blocks.
+Lesson 08a draws the tiles of a block and of a thread, from the constants in a rung's
+file. Lesson 08b draws the times at which tiles are loaded, and the order of blocks.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import html
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -17,10 +19,20 @@ from matplotlib.patches import Rectangle
 
 from ...base.errors import ArgumentError
 from ...base.paths import KERNELS
-from ...base.style import FAULT, INK, PRE, READ, SHARED, THREAD, fade_colour
+from ...base.style import (
+    FAULT,
+    INK,
+    PRE,
+    READ,
+    SHARED,
+    THREAD,
+    WRITTEN,
+    fade_colour,
+)
 from ...base.text import count_things
 from ...base.tracebacks import running_shell
 from ...report.html import colour_text, highlight_text
+from ...see.pictures.svg import FILL, Drawing, box, label, remark
 
 FOLDER = KERNELS / "matmul"
 OUTSIDE = '"matmul/matmul.h"'
@@ -269,3 +281,169 @@ def order_drawn(ax: Axes, order: Sequence[Tile], blocks: int, title: str) -> Non
     ax.text(0, -1.3, caption, size=11)
     ax.set(xlim=(-1.2, across + 0.1), ylim=(row_count + 0.1, -2.1), aspect="equal")
     ax.set_axis_off()
+
+
+# ---- the tiles of a block and of a thread ------------------------------------------
+
+PANEL, TALL = 292.0, 346.0  # width and height of a panel in pixels: 3 fit into a page
+ROOM, GAP = 240.0, 8.0  # pixels for all three matrices, and the gap between two
+LEFT, TOP = 42.0, 64.0  # the upper left corner of this room
+FULL = 256  # rows and columns of the matrices in the first panel
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A rung's constants: the sides of a block's tiles, and of a thread's part of c."""
+
+    bm: int
+    bn: int
+    bk: int
+    tm: int
+    tn: int
+
+    @staticmethod
+    def read(rung: str | Path) -> Tiles:
+        """Read the constants; raise ArgumentError if the file does not have them."""
+        path = rung_path(rung)
+        enums = re.findall(r"^enum \{(.*?)\};", path.read_text(), re.S | re.M)
+        text = re.sub(r"//.*", "", "\n".join(enums))
+        found = {name: int(n) for name, n in re.findall(r"\b([A-Z]+) = (\d+)", text)}
+        tile = found.get("TILE")
+        sides = [found.get(name, tile) for name in ("BM", "BN", "BK")]
+        if None in sides:
+            raise ArgumentError(f"{path.name} has no constants BM, BN and BK, or TILE")
+        return Tiles(*sides, found.get("TM", 1), found.get("TN", 1))
+
+    @property
+    def threads(self) -> int:
+        return self.bm * self.bn // (self.tm * self.tn)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The first row and column of c's tile that the drawn thread computes."""
+        return self.bm // 2 // self.tm * self.tm, self.bn // 4 // self.tn * self.tn
+
+
+def draw_tiles(rung: str | Path, panels: int = 3) -> None:
+    """Draw a block's tile of c, the tiles in shared memory, and a thread's registers.
+
+    panels: how many of these three to draw. They are side by side, or below each other
+    on a narrow page.
+    """
+    from IPython.display import HTML, display
+
+    tiles = Tiles.read(rung)
+    draw = (_draw_block, _draw_shared, _draw_registers)[:panels]
+    shrinks = f"flex:1 1 250px;max-width:{PANEL:.0f}px"  # three fit into 800 pixels
+    inner = "".join(
+        f'<div style="{shrinks}">{draw_panel(tiles).html()}</div>'
+        for draw_panel in draw
+    )
+    flow = "display:flex;flex-wrap:wrap;gap:12px"
+    display(HTML(f'<div style="{flow}">{inner}</div>'))
+
+
+def _draw_block(tiles: Tiles) -> Drawing:
+    """Draw a, b and c in global memory, and what a block reads and writes of them."""
+    side = (ROOM - GAP) / 2
+    scale, x, y = side / FULL, LEFT + side + GAP, TOP + side + GAP
+    row, col = FULL // tiles.bm // 2 * tiles.bm, FULL // tiles.bn // 2 * tiles.bn
+    k0 = FULL // 4 // tiles.bk * tiles.bk
+    high, wide, deep = (scale * one for one in (tiles.bm, tiles.bn, tiles.bk))
+    at_row, at_col = y + scale * row, x + scale * col
+    faint = {"strength": 0.45, "radius": 0}
+    strip = {"colour": READ, "fill": FILL, "stroke": 0, "radius": 0}
+    now = {"colour": READ, "fill": 0.7, "radius": 0}
+    parts = [
+        *(box(*at, side, side, **faint) for at in ((x, y), (LEFT, y), (x, TOP))),
+        box(LEFT, at_row, side, high, **strip),
+        box(at_col, TOP, wide, side, **strip),
+        box(LEFT + scale * k0, at_row, deep, high, **now),
+        box(at_col, TOP + scale * k0, wide, deep, **now),
+        box(at_col, at_row, wide, high, colour=WRITTEN, fill=FILL, radius=2, stroke=2),
+        *_name_matrices(("a", "b", "c"), LEFT, (x, y), TOP + 12, side),
+    ]
+    lines = [
+        f"A block computes {tiles.bm} x {tiles.bn} of c. In each turn it",
+        f"loads {tiles.bm} x {tiles.bk} of a and {tiles.bk} x {tiles.bn} of b.",
+    ]
+    note = "strong blue: loaded in this turn; orange: written"
+    return _make_panel("1. Block tile", lines, note, parts)
+
+
+def _draw_shared(tiles: Tiles) -> Drawing:
+    """Draw both tiles in shared memory, and the part of one thread."""
+    scale = (ROOM - GAP) / (max(tiles.bm, tiles.bn) + tiles.bk)  # pixels per element
+    tall, broad, deep = (scale * one for one in (tiles.bm, tiles.bn, tiles.bk))
+    x, y = LEFT + deep + GAP, TOP + deep + GAP
+    row, col = tiles.place
+    at_row, at_col = y + scale * row, x + scale * col
+    high, wide = scale * tiles.tm, scale * tiles.tn
+    tile = {"colour": SHARED, "fill": FILL, "radius": 0}
+    used = {"colour": SHARED, "fill": 0.8, "stroke": 0, "radius": 0}
+    parts = [
+        box(x, y, broad, tall, colour=WRITTEN, radius=2, stroke=2),
+        box(LEFT, y, deep, tall, **tile),
+        box(x, TOP, broad, deep, **tile),
+        box(LEFT, at_row, deep, high, **used),
+        box(at_col, TOP, wide, deep, **used),
+        box(at_col, at_row, wide, high, colour=THREAD, fill=0.8, radius=0),
+        *_name_matrices(("a_s", "b_s", "c"), LEFT, (x, y), TOP + deep / 2 + 4, tall),
+    ]
+    lines = [
+        f"{tiles.threads} threads share a_s ({tiles.bm}, {tiles.bk}) and b_s",
+        f"({tiles.bk}, {tiles.bn}). Each computes {tiles.tm} x {tiles.tn} of c.",
+    ]
+    note = "strong green: read by the purple thread"
+    return _make_panel("2. Tiles in shared memory", lines, note, parts)
+
+
+def _draw_registers(tiles: Tiles) -> Drawing:
+    """Draw the numbers that one thread reads in a step, and its sums."""
+    side = min((ROOM - GAP) / (max(tiles.tm, tiles.tn) + 1), 30.0)
+    cell = {"width": 0.88 * side, "height": 0.88 * side, "radius": 2, "fill": FILL}
+    x, y = LEFT + side + GAP, TOP + side + GAP
+    rows, cols = ([i * side for i in range(count)] for count in (tiles.tm, tiles.tn))
+    parts = [
+        *(box(LEFT, y + down, colour=SHARED, **cell) for down in rows),
+        *(box(x + right, TOP, colour=SHARED, **cell) for right in cols),
+        *(box(x + right, y + down, colour=THREAD, **cell)
+          for down, right in itertools.product(rows, cols)),
+        *_name_matrices(
+            ("a_s", "b_s", "acc"), LEFT, (x, y), TOP + side / 2 + 4, tiles.tm * side
+        ),
+    ]  # fmt: skip
+    read, sums = tiles.tm + tiles.tn, tiles.tm * tiles.tn
+    lines = [
+        f"In each step it reads {tiles.tm} + {tiles.tn} numbers for",
+        f"{count_things(sums, 'multiply-add')}: {read / sums:.4g} numbers for each.",
+    ]
+    note = "purple: sums in registers"
+    return _make_panel("3. Register tile of one thread", lines, note, parts)
+
+
+def _make_panel(
+    title: str, lines: Sequence[str], note: str, parts: Sequence[str]
+) -> Drawing:
+    """Return a panel: the title, two lines of text, the picture, and a note."""
+    texts = [label(0, 14, title, 14, bold=True), remark(0, TALL - 6, note)]
+    texts += [label(0, 33 + 16 * i, line, 12) for i, line in enumerate(lines)]
+    account = f"{title}. {' '.join(lines)}"
+    body = "".join([*texts, *parts])
+    return Drawing(title, PANEL, TALL, body, [], {(): []}, (), account)
+
+
+def _name_matrices(
+    names: Sequence[str],
+    left: float,
+    corner: tuple[float, float],
+    y: float,
+    tall: float,
+) -> list[str]:
+    """Write the names of the left matrix, of the upper one at y, and of the third."""
+    look = {"mono": True, "bold": True}
+    return [
+        label(left - 6, corner[1] + 12, names[0], 13, anchor="end", **look),
+        label(corner[0] - GAP - 6, y, names[1], 13, anchor="end", **look),
+        label(corner[0], corner[1] + tall + 16, names[2], 13, **look),
+    ]
