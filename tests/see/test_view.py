@@ -1,5 +1,7 @@
 """The picture of memory places boxes and arrows as a program's output describes."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -59,12 +61,16 @@ def test_a_thread_that_does_nothing_is_pale(monkeypatch):
 
 
 def test_a_figure_is_no_wider_than_its_page(monkeypatch):
-    figures = []
-    monkeypatch.setattr("IPython.display.display", figures.append)
+    outputs = []
+    monkeypatch.setattr(
+        "IPython.display.display", lambda data, **_: outputs.append(data)
+    )
     with view.figure(20, 1) as ax:
         view.thread(ax, 0, 0, 5)
-    tag = figures[0].data.split(">", 1)[0]
-    assert 'width="1440pt"' in tag and "max-width: 100%; height: auto" in tag
+    image = re.search("<img[^>]*", outputs[0]["text/html"])[0]
+    assert 'width="1920"' in image and "max-width:100%" in image
+    # Its smallest text has 8.5 of 1440 points: narrower pages scroll.
+    assert float(re.search(r"min-width:([\d.]+)px", image)[1]) * 8.5 / 1440 >= 9
 
 
 def test_an_image_has_a_frame_on_white_and_on_black_pages(monkeypatch):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...base.style import THREAD, WIDTH
+from ...base.style import DIM, THREAD, WIDTH
 from ...base.text import count_things
 from . import svg
 from .arrows import Hidden, arrows, taken
@@ -245,7 +245,7 @@ def _draw_timeline(scene: Scene, layout: AccessLayout, time: int) -> str:
     out = [label(LEFT - 14, y + 15, "barriers", 12, anchor="end", faint=True)]
     for i, number in enumerate(numbers):
         x, current = LEFT + i * width, time in (ALL, number)
-        look = dict(colour=THREAD, fill=svg.FILL) if current else dict(strength=0.35)
+        look = dict(colour=THREAD, fill=svg.FILL) if current else dict(strength=DIM)
         out.append(svg.box(x + 1, y, width - 3, 22, **look))
         if i % spacing == 0:
             look = dict(anchor="middle", faint=not current)

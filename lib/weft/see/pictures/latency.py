@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import ArgumentError
-from ...base.style import PALE, READ, SHARED, THREAD, WIDTH
+from ...base.style import DIM, PALE, READ, SHARED, THREAD, WIDTH
 from ...base.text import count_things, write_thousands
 from ...pykernel.language import PythonKernel
 from ...pykernel.sim import sim
@@ -114,12 +114,12 @@ def _describe_model(model: Model) -> str:
 
 
 def _draw_legend(y: float) -> str:
-    edges = {ISSUING: {"stroke": 0}, READY: {"strength": 0.5}}
+    edges = {ISSUING: {"stroke": 0}, READY: {"strength": DIM}}
     marks = [
         (svg.square(colour=colour, fill=fill, **edges.get(state, {})), text)
         for state, text, colour, fill in STATES
     ]
-    marks.append((svg.square(strength=0.45), "at a barrier"))
+    marks.append((svg.square(strength=DIM), "at a barrier"))
     return svg.legend(EDGE, y, marks, gap=18)[0]
 
 
@@ -128,7 +128,7 @@ def _draw_axis(window: int, scale: float) -> str:
     for cycle in svg.list_ticks(window - 1):
         x = LEFT + cycle * scale
         out.append(remark(x, TOP - 8, str(cycle)))
-        out.append(svg.rule(f"M{num(x)} {num(TOP - 4)}v4", opacity=".5"))
+        out.append(svg.rule(f"M{num(x)} {num(TOP - 4)}v4", opacity=f"{DIM}"))
     out.append(remark(BARS - 12, TOP - 8, "warps", anchor="end"))
     out.append(remark(BARS, TOP - 8, "issue slots used"))
     return "".join(out)
@@ -193,9 +193,9 @@ def _draw_strip(run: Run, window: int, scale: float, top: float) -> str:
         if high:
             x, wide = LEFT + start * scale, len(part) * scale
             path += f"M{num(x)} {num(bottom)}v{-high:.1f}h{wide:.1f}v{high:.1f}z"
-    out = f'<path data-strip="1" d="{path}" fill="{THREAD}" fill-opacity=".6"/>'
+    out = f'<path data-strip="1" d="{path}" fill="{THREAD}" fill-opacity=f"{DIM}"/>'
     edges = "".join(f"M{num(LEFT)} {num(y)}h{num(WIDE)}" for y in (top, bottom))
-    out += svg.rule(edges, opacity=".4")
+    out += svg.rule(edges, opacity=f"{DIM}")
     out += remark(LEFT - 10, top + 10, "100 %", anchor="end")
     return out + remark(LEFT - 10, bottom, "issue slots", anchor="end")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...base.style import PALE, THREAD, WIDTH
+from ...base.style import DIM, PALE, THREAD, WIDTH
 from ...pykernel.sim.record import LOCAL, Trace, TracedArray
 from ...report.model import Finding, Report
 from . import svg
@@ -142,7 +142,7 @@ def draw_thread_frames(trace: Trace, grids: dict[int, Grid]) -> str:
             y = grid.top + grid.height + 18
             named = f"block ({index})" if "," in index else f"block {index}"
             out.append(remark(left + 4, y, named))
-        look = dict(radius=8, stroke=1.2, strength=0.5)
+        look = dict(radius=8, stroke=1.2, strength=DIM)
         out.append(svg.box(left, grid.top - 6, wide, grid.height + 10, **look))
     return "".join(out)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
-from ...base.style import READ, THREAD, WIDTH, WRITTEN
+from ...base.style import DIM, READ, THREAD, WIDTH, WRITTEN
 from ...base.text import count_things
 from . import svg
 from .panels import EDGE
@@ -55,7 +55,7 @@ def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
         if kind in kinds
     ]
     if any(one.date for one in named.values()):
-        marks.append((svg.square(strength=0.7), "measured elsewhere"))
+        marks.append((svg.square(strength=DIM), "measured elsewhere"))
     body += svg.legend(EDGE, y + 14, marks, gap=19, apart=21)[0]
     title = "; ".join(f"{name}: {account(one)}" for name, one in named.items())
     return svg.document(WIDTH, y + 30, body, title.removeprefix(": "))
@@ -161,10 +161,10 @@ def _draw_gap(start: float, end: float, scale: float, y: float) -> str:
 
 def _draw_axis(us: float, y: float) -> str:
     scale = (WIDTH - LEFT - RIGHT) / us
-    out = [svg.rule(f"M{num(LEFT)} {num(y)}H{num(WIDTH - RIGHT)}", opacity=".5")]
+    out = [svg.rule(f"M{num(LEFT)} {num(y)}H{num(WIDTH - RIGHT)}", opacity=f"{DIM}")]
     for tick in svg.list_ticks(us):
         x = LEFT + tick * scale
-        out.append(svg.rule(f"M{num(x)} {num(y)}v4", opacity=".5"))
+        out.append(svg.rule(f"M{num(x)} {num(y)}v4", opacity=f"{DIM}"))
         if x < WIDTH - RIGHT - 40:
             out.append(remark(x, y + 17, f"{tick:g}", anchor="middle"))
     out.append(remark(WIDTH - RIGHT, y + 17, "µs", anchor="end"))
