@@ -31,7 +31,11 @@ SHARED = "#009E73"  # green
 THREAD = "#CC79A7"  # purple
 OPPONENT = FAULT = "#D55E00"  # vermilion
 INK = "#767676"  # a grey that is legible on light and dark pages
-ALONE = f' color="{INK}"'  # for SVG files, which inherit no colour from a page
+# A file or an image inherits no colour from a page, so it has its own background.
+GROUND = (
+    "<style>.weft-ground{color:#24292f;background:#fff}@media(prefers-color-scheme:"
+    "dark){.weft-ground{color:#d7dce2;background:#16191d}}</style>"
+)
 WIDTH = 920  # maximal width of an SVG, in pixels
 # Set in the element's style, which the style sheets of an exported page cannot change.
 MONO = "ui-monospace, Menlo, Consolas, monospace"
@@ -42,7 +46,8 @@ INKED = (
     65  # Percentage of a colour in coloured text; the rest is the page's text colour.
 )
 PALE = f'stroke="currentColor" stroke-opacity="{DIM}"'
-PRE = f"background:none;color:inherit;font-family:{MONO}"  # CSS of code on a page
+# CSS of code on a page
+PRE = f"background:none;color:inherit;font-family:{MONO};overflow-x:auto"
 CODE = {  # Pygments' short name of a token kind: its colour
     **{"c": "#6e7781", "s": "#1e8763", "m": "#2b7acb", "k": "#8b5ce1"},
     **{"nb": "#b7610d", "bp": "#b7610d", "kr": "#b7610d", "cp": "#b7610d"},
@@ -281,7 +286,13 @@ def write_svg(figure: Figure) -> str:
     text = re.sub(INK, "currentColor", out.getvalue(), flags=re.IGNORECASE)
     text = re.sub(r"<text [^>]*", _ink_text, text)
     account = html.escape(describe_figure(figure))
-    return text.replace("<svg", f'<svg role="img" aria-label="{account}"{ALONE}', 1)
+    return text.replace("<svg", f'<svg role="img" aria-label="{account}"', 1)
+
+
+def set_ground(text: str) -> str:
+    """Return an SVG with its own background, light or dark as the reader prefers."""
+    root, body = text[text.index("<svg") :].split(">", 1)
+    return f'{root} class="weft-ground">{GROUND}{body}'
 
 
 def _ink_text(tag: re.Match[str]) -> str:
@@ -290,14 +301,14 @@ def _ink_text(tag: re.Match[str]) -> str:
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Save the figure: as write_svg() returns it for .svg, else as matplotlib does."""
+    """Save the figure: for .svg with its own background, else as matplotlib does."""
     path = Path(path)
     if path.suffix.lower() != ".svg":
         with style():
             figure.savefig(path, dpi=150)
         return
     part = path.with_name(path.name + ".part")
-    part.write_text(write_svg(figure), encoding="utf-8")
+    part.write_text(set_ground(write_svg(figure)), encoding="utf-8")
     os.replace(part, path)
 
 
@@ -338,9 +349,7 @@ VALUES = 8  # A series with more values is described by its range.
 def describe_figure(figure: Figure) -> str:
     """Return the alternative text of a chart: its axes, series, texts and caption."""
     parts = [part for axes in figure.axes for part in _describe_axes(axes)]
-    parts += [text.get_text() for text in figure.texts]
-    caption = getattr(figure, "_supxlabel", None)
-    parts += [caption.get_text()] if caption else []
+    parts += [text.get_text() for text in figure.texts]  # the caption is one of them
     lines = (" ".join(part.split()) for part in parts)
     return textwrap.shorten(". ".join(filter(None, lines)), MOST, placeholder=" ...")
 
@@ -348,32 +357,42 @@ def describe_figure(figure: Figure) -> str:
 def _describe_axes(axes: Axes) -> Iterator[str]:
     """Describe one panel: its title, axes, series, and the texts at its marks."""
     yield axes.get_title() or axes.get_title("left")
+    texts = [(text.get_text(), getattr(text, "xy", (0, 0))) for text in axes.texts]
     names: dict[str, list[str]] = {}
     if axes.axison and not axes.images:
-        for name in "xy":
-            names[name] = _list_names(getattr(axes, f"{name}axis"))
-            yield _describe_axis(axes, name, names[name])
+        for number, name in enumerate("xy"):
+            ticks = _list_names(getattr(axes, f"{name}axis"))
+            names[name] = list(ticks.values())
+            named = {
+                at: [text, *_take(texts, number, at)] for at, text in ticks.items()
+            }
+            yield _describe_axis(axes, name, map(" ".join, named.values()))
     yield from _describe_bars(axes, names)
     yield from _describe_lines(axes)
     for image in axes.images:
         rows, columns = image.get_array().shape[:2]
         yield f"an image of {rows} by {columns} pixels"
-    texts = dict.fromkeys(text.get_text() for text in axes.texts)
-    yield ", ".join(filter(None, texts))
+    yield ", ".join(dict.fromkeys(text for text, _ in texts if text))
 
 
-def _list_names(axis: Any) -> list[str]:
-    """Return the texts of the ticks of an axis if they are not numbers."""
+def _list_names(axis: Any) -> dict[float, str]:
+    """Return the texts of the ticks of an axis by place, if they are not numbers."""
     texts = [tick.get_text() for tick in axis.get_ticklabels()]
     named = [text for text in texts if re.search(r"[^\W\d_]{2}", text)]
-    return texts if named else []
+    return dict(zip(map(float, axis.get_ticklocs()), texts)) if named else {}
 
 
-def _describe_axis(axes: Axes, name: str, names: Sequence[str]) -> str:
-    label = getattr(axes, f"get_{name}label")()
-    head = f"{name} axis: {label}".rstrip(": ")
-    if names:
-        return f"{head}: {', '.join(filter(None, names))}"
+def _take(texts: list, axis: int, place: float) -> list[str]:
+    """Remove the texts at a named tick from the list; return them."""
+    here = [one for one in texts if one[1] != (0, 0) and one[1][axis] == place]
+    texts[:] = [one for one in texts if one not in here]
+    return [text for text, _ in here]
+
+
+def _describe_axis(axes: Axes, name: str, names: Iterable[str]) -> str:
+    head = f"{name} axis: {getattr(axes, f'get_{name}label')()}".rstrip(": ")
+    if listed := ", ".join(filter(None, names)):
+        return f"{head}: {listed}"
     low, high = getattr(axes, f"get_{name}lim")()
     scale = ", logarithmic" * (getattr(axes, f"get_{name}scale")() == "log")
     return f"{head}, {low:.3g} to {high:.3g}{scale}"
@@ -381,21 +400,18 @@ def _describe_axis(axes: Axes, name: str, names: Sequence[str]) -> str:
 
 def _describe_bars(axes: Axes, names: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Describe each group of bars: its label, and the lengths in order."""
-    plain: list[str] = []
+    alone: list[str] = []
     for group in axes.containers:
-        lengths = getattr(group, "datavalues", None)
-        if lengths is None or not len(lengths):
-            continue
+        lengths = getattr(group, "datavalues", ())
         upright = getattr(group, "orientation", "vertical") == "vertical"
-        places = names.get("x" if upright else "y") or []
-        fits = len(places) == len(lengths) > 1
-        heads = places if fits else [""] * len(lengths)
-        text = _list_values([f"{h} {v:.3g}" for h, v in zip(heads, lengths)], lengths)
+        heads = names.get("x" if upright else "y") or []
+        heads = heads if len(heads) == len(lengths) > 1 else [""] * len(lengths)
+        text = _list_values([f"{h} {v:.5g}" for h, v in zip(heads, lengths)], lengths)
         if group.get_label().startswith("_") and len(lengths) == 1:
-            plain.append(text)
-        else:
+            alone.append(text)
+        elif len(lengths):
             yield f"bars {_write_label(group)}{text}"
-    yield f"bars: {', '.join(plain)}" if plain else ""
+    yield f"bars: {', '.join(alone)}" if alone else ""
 
 
 def _describe_lines(axes: Axes) -> Iterator[str]:
@@ -404,10 +420,10 @@ def _describe_lines(axes: Axes) -> Iterator[str]:
     for line in axes.lines:
         across, up = line.get_data(orig=False)
         labelled = not str(line.get_label()).startswith("_")
-        if not len(up) or not (labelled or len(up) > 2):
+        if not len(up) or not (labelled or len(up) > 3):
             marks += len(up) == 1
             continue
-        points = [f"({x:.3g}, {y:.3g})" for x, y in zip(across, up)]
+        points = [f"({x:.5g}, {y:.5g})" for x, y in zip(across, up)]
         yield f"series {_write_label(line)}{_list_values(points, up)}"
     yield f"{marks} marks" if marks else ""
 
@@ -421,4 +437,4 @@ def _list_values(texts: Sequence[str], values: Sequence[float]) -> str:
     """List a few values, or return their number and range."""
     if len(texts) <= VALUES:
         return ", ".join(text.strip() for text in texts)
-    return f"{len(texts)} values, {min(values):.3g} to {max(values):.3g}"
+    return f"{len(texts)} values, {min(values):.5g} to {max(values):.5g}"

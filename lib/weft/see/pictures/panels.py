@@ -200,7 +200,7 @@ def cells(grid: Grid, name: str) -> str:
             lines += f"M{num(x)} {num(y + row * grid.side)}h{num(wide)}"
         for col in range(1, grid.cols if grid.side >= 5 else 0):
             lines += f"M{num(x + col * grid.side)} {num(y)}v{num(high)}"
-    look = 'fill="none" stroke="currentColor" stroke-opacity=".35"'
+    look = f'fill="none" stroke-width=".6" {PALE}'
     return "".join(out) + (f'<path d="{lines}" {look}/>' if lines else "")
 
 

@@ -17,8 +17,13 @@
     @media (hover: none) { .full { opacity: .75 } }
     :host(:fullscreen) { max-width: none; overflow: auto; padding: 12px;
                          box-sizing: border-box }
-    :host(:fullscreen) svg { display: block; width: 100% !important; height: auto !important;
-                             max-height: calc(100vh - ROWSpx) }`;
+    :host(:fullscreen) .picture svg {
+      display: block; width: 100% !important; height: auto !important;
+      max-height: calc(100vh - ROWSpx) }`;
+
+  const corners = '<svg viewBox="0 0 16 16" width="14" fill="none" ' +
+    'stroke="currentColor" stroke-width="2"><path d="M2 6V2h4M10 2h4v4M14 10v4h-4' +
+    'M6 14H2v-4"/></svg>';
 
   const element = (name, properties = {}) =>
     Object.assign(document.createElement(name), properties);
@@ -78,7 +83,7 @@
 
   const fullScreen = (host) => {
     const button = element("button",
-      { className: "full", textContent: "⛶", type: "button", title: "full screen" });
+      { className: "full", innerHTML: corners, type: "button", title: "full screen" });
     button.setAttribute("aria-label", "full screen");
     button.onclick = () => {
       if (document.fullscreenElement) return document.exitFullscreen();

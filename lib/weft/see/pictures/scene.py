@@ -116,7 +116,11 @@ def draw_threads(
             faint = thread not in acts
             out.append(label(x, y + 4, text, 11, anchor="middle", faint=faint))
     drawing = "".join(out)
-    return f'<g opacity="{strength}">{drawing}</g>' if strength < 1 else drawing
+    return (
+        f'<g opacity="{strength}" data-behind="">{drawing}</g>'
+        if strength < 1
+        else drawing
+    )
 
 
 def draw_thread(grid: Grid, thread: int, runs: bool) -> str:

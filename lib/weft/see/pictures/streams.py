@@ -22,8 +22,8 @@ NARROW = 5.0  # Marks narrower than this, in pixels, have no outline.
 KINDS = {  # text, colour and opacity for each kind of span
     "kernel": ("kernel", THREAD, 0.35),
     "operator": ("operator of ATen", THREAD, 0.35),
-    "to device": ("copy to the device", READ, 0.25),
-    "to host": ("copy to the host", WRITTEN, 0.4),
+    "to device": ("copy to the device", READ, 0.15),
+    "to host": ("copy to the host", WRITTEN, 0.5),
     "copy or fill": ("copy or fill on the device", "currentColor", 0.25),
     "host": ("call of the host", "currentColor", 0.5),
     "launch": ("launch", "currentColor", 0.1),

@@ -36,6 +36,7 @@ from ...base.style import (
     THREAD,
     WIDTH,
     WRITTEN,
+    set_ground,
     write_colour,
 )
 
@@ -45,12 +46,6 @@ FILL = 0.25
 POINTS = 65  # number of points of a curve that are tested for being hidden
 
 LEGIBLE = 9.4  # The smallest text on a narrow page, in pixels of CSS.
-
-# An image inherits no colour from a page, so it has its own background.
-GROUND = (
-    "<style>.weft-ground{color:#24292f;background:#fff}@media(prefers-color-scheme:"
-    "dark){.weft-ground{color:#d7dce2;background:#16191d}}</style>"
-)
 
 
 def num(value: float) -> str:
@@ -139,14 +134,18 @@ def box(
     height: float,
     *,
     colour: str = "currentColor",
+    edge: str = "",
     fill: float = 0.0,
     radius: float = 3,
     stroke: float = 1,
     strength: float = 1,
 ) -> str:
-    """Draw a rounded rectangle; fill, strength: opacities of area and outline."""
+    """Draw a rounded rectangle; fill, strength: opacities of area and outline.
+
+    edge: the colour of the outline if it is not that of the area.
+    """
     area = f' fill="{colour}" fill-opacity="{fill:.2g}"' if fill else ' fill="none"'
-    line = f' stroke="{colour}" stroke-width="{num(stroke)}"' if stroke else ""
+    line = f' stroke="{edge or colour}" stroke-width="{num(stroke)}"' if stroke else ""
     line += f' stroke-opacity="{strength:.2g}"' * (bool(stroke) and strength < 1)
     return (
         f'<rect x="{num(x)}" y="{num(y)}" width="{num(width)}" height="{num(height)}"'
@@ -232,6 +231,19 @@ def _evaluate_blossom(points: np.ndarray, *at: float) -> np.ndarray:
     return points[0]
 
 
+def hatch(name: str, colour: str, angle: int) -> str:
+    """Define a hatching for fill="url(#weft-NAME)" and strokes.
+
+    Areas that touch differ in more than their colour.
+    """
+    return (
+        f'<pattern id="weft-{name}" width="6" height="6" patternUnits="userSpaceOnUse" '
+        f'patternTransform="rotate({angle})" stroke="{colour}">'
+        f'<path d="M0 3h6" stroke-width="6" stroke-opacity="{FILL}"/>'
+        f'<path d="M0 3h6" stroke-width="1.4"/></pattern>'
+    )
+
+
 Mark = Callable[[float, float], str]  # draws the mark of a legend at x and y
 
 
@@ -262,9 +274,8 @@ def corner(x: float, y: float, side: float) -> str:
 
 
 def _draw_written(x: float, y: float, colour: str) -> str:
-    marks = square(colour=colour, fill=FILL, stroke=0), square(colour=WRITTEN)
     path = f'<path d="{corner(x, y, 13)}" fill="{WRITTEN}"/>'
-    return "".join(draw(x, y) for draw in marks) + path
+    return square(colour=colour, edge=WRITTEN, fill=FILL)(x, y) + path
 
 
 def _draw_thread(x: float, y: float, runs: bool) -> str:
@@ -399,9 +410,3 @@ def measure_widths(text: str) -> tuple[float, float]:
     sizes = re.findall(r"font-size(?:: |=\")([\d.]+)", text)
     smallest = min(map(float, sizes), default=LEGIBLE)
     return wide * unit, wide * LEGIBLE / smallest
-
-
-def set_ground(text: str) -> str:
-    """Return an SVG with its own background, light or dark as the reader prefers."""
-    root, body = text[text.index("<svg") :].split(">", 1)
-    return f'{root} class="weft-ground">{GROUND}{body}'
