@@ -69,8 +69,8 @@ def measure_contrast(one: Colour, other: Colour) -> float:
 def list_faint(svg: str, page: str) -> list[str]:
     """Return the marks and texts of an SVG with too little contrast on a page.
 
-    Grid lines, ticks and marks that only repeat other marks (data-behind) need none.
-    Neither do the lower levels of a heat map.
+    Grid lines, ticks and marks that only repeat others (data-behind, data-ground) need
+    none. Neither do the lower levels of a heat map.
     """
     paper, ink = (read_colour(text, (0, 0, 0)) for text in PAGES[page])
     root = ElementTree.fromstring(svg[svg.index("<svg") :])
@@ -81,7 +81,9 @@ def list_faint(svg: str, page: str) -> list[str]:
 def _walk(node, above, opacity: float, paper: Colour, ink: Colour) -> Iterator[str]:
     name = node.tag.rpartition("}")[2]
     skipped = re.match(r"[xy]tick|matplotlib\.axis", node.get("id", ""))
-    if name in ("defs", "metadata", "style", "title") or "data-behind" in node.attrib:
+    if name in ("defs", "metadata", "style", "title"):
+        return
+    if {"data-behind", "data-ground"} & set(node.attrib):
         return
     if "data-level" in node.attrib and node.get("fill-opacity") != "1.00":
         return

@@ -1,6 +1,7 @@
 """Progress survives sessions, a cleared cache, damage and a second notebook."""
 
 import argparse
+import base64
 import importlib
 import itertools
 import json
@@ -442,13 +443,16 @@ def test_every_thread_of_a_cloth_is_woven_in():
 def test_a_cloth_is_small_and_well_formed_and_has_the_labs_colours():
     for draft in drafts():
         piece = replace(draft, line="a < b")
-        page = ET.fromstring(piece._repr_html_())
-        svg = next(e for e in page.iter() if e.tag.endswith("svg"))
+        image = ET.fromstring(piece._repr_html_()).find("img")
+        assert image.get("alt") == f"a cloth: {piece.name}"
+        page = base64.b64decode(image.get("src").partition(",")[2]).decode()
+        assert page == piece.svg()
+        svg = ET.fromstring(page)
         assert int(svg.get("width")) <= 660 and int(svg.get("height")) <= 72
         strokes = {e.get("stroke") for e in svg.iter() if e.tag.endswith("path")}
         assert strokes <= {*COLOURS, "#767676"}
         assert len(piece.svg()) < 40_000
-        style = next(e.text for e in page.iter() if e.tag.endswith("style"))
+        style = next(e.text for e in svg.iter() if e.tag.endswith("style"))
         assert style.startswith("@media (prefers-reduced-motion:no-preference)")
 
 

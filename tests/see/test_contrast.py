@@ -62,6 +62,7 @@ PICTURES = {
         f"show {name}": lambda name=name: launch(show(copy_part, view=name)).svg()
         for name in ("access", "heat", "lanes", "timeline")
     },
+    "show one thread": lambda: launch(show(copy_part)).svg(0, 5),
     "fault": lambda: launch(show(overrun)).svg(),
     "latency": lambda: launch(latency(copy_part)).svg(),
     "occupancy": lambda: occupancy(registers=40, threads=256, arch="sm_80").svg(),

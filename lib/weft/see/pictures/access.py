@@ -210,12 +210,12 @@ def _draw_threads(moment: Moment, layout: AccessLayout, cache: dict) -> list[str
     """Draw the threads, emphasising the selected one."""
     out = []
     block_of = moment.scene.trace.block
-    strength = 1.0 if moment.who is None else 0.45
+    filled = moment.who is None
     for block, grid in layout.grids.items():
-        key = (moment.interval, block, strength)
+        key = (moment.interval, block, filled)
         if key not in cache:  # The part is the same for every selected thread.
             active = np.unique(moment.of.of(block=block).thread)
-            cache[key] = draw_threads(grid, active, block_of, block, strength)
+            cache[key] = draw_threads(grid, active, block_of, block, filled)
         out.append(cache[key])
     if moment.who is not None:
         block, thread = moment.who

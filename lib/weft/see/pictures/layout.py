@@ -73,7 +73,7 @@ def ground(moment: Moment, panel: Panel) -> str:
         path = panel.grid.squares(elements)
         if path:
             out.append(
-                f'<path d="{path}" fill="{fill}" fill-opacity=".13" data-behind=""/>'
+                f'<path d="{path}" fill="{fill}" fill-opacity=".13" data-ground=""/>'
             )
     return "".join(out)
 

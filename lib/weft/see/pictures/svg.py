@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import math
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
@@ -398,7 +399,7 @@ def write_image(text: str, account: str) -> str:
     return (
         f'<img alt="{escape(account)}" width="{num(wide)}" '
         f'style="max-width:100%;min-width:{num(least)}px;height:auto" '
-        f'src="data:image/svg+xml;base64,{data}">'
+        f'src="data:image/svg+xml;base64,{data}"/>'
     )
 
 
@@ -408,5 +409,5 @@ def measure_widths(text: str) -> tuple[float, float]:
     unit = 4 / 3 if re.search(r' width="[\d.]+pt"', root) else 1
     wide = float(re.findall(r'viewBox="\S+ \S+ ([\d.]+)', root)[0])
     sizes = re.findall(r"font-size(?:: |=\")([\d.]+)", text)
-    smallest = min(map(float, sizes), default=LEGIBLE)
+    smallest = min(map(float, sizes), default=math.inf)
     return wide * unit, wide * LEGIBLE / smallest
