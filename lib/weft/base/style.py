@@ -377,13 +377,35 @@ def _describe_axes(axes: Axes) -> Iterator[str]:
     for image in axes.images:
         rows, columns = image.get_array().shape[:2]
         yield f"an image of {rows} by {columns} pixels"
-    yield ", ".join(dict.fromkeys(text for text, _ in texts if text))
+    if axes.axison:
+        yield ", ".join(dict.fromkeys(text for text, _ in texts if text))
+    else:
+        yield "; ".join(_read_rows(axes.texts))
+
+
+def _read_rows(texts: Iterable[Any]) -> Iterator[str]:
+    """Read a drawing's texts row by row; consecutive numbers become "0 to 31"."""
+    rows: dict[float, list[str]] = {}
+    for text in filter(lambda text: text.get_text(), texts):
+        rows.setdefault(float(text.get_position()[1]), []).append(text.get_text())
+    for row in rows.values():
+        runs: list[list[str]] = []
+        for text in row:
+            before = runs[-1][-1] if runs else ""
+            if before.isdecimal() and text == str(int(before) + 1):
+                runs[-1].append(text)
+            else:
+                runs.append([text])
+        yield ", ".join(
+            f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs
+        )
 
 
 def _list_names(axis: Any) -> dict[float, str]:
     """Return the texts of the ticks of an axis by place, if they are not numbers."""
     texts = [tick.get_text() for tick in axis.get_ticklabels()]
-    named = [text for text in texts if re.search(r"[^\W\d_]{2}", text)]
+    # TeX, as on log axes, writes numbers.
+    named = [t for t in texts if re.search(r"[^\W\d_]{2}", t) and "$" not in t]
     return dict(zip(map(float, axis.get_ticklocs()), texts)) if named else {}
 
 
