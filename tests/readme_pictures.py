@@ -54,8 +54,9 @@ PICTURES = {"goal": draw_goal, "fault": draw_fault, "silk": draw_silk}
 
 
 def draw(name: str) -> str:
-    """Return the SVG of a picture, on a light or dark background of its own."""
-    return set_ground(PICTURES[name]()) + "\n"
+    """Return the SVG of a picture; all but the silk need a background of their own."""
+    svg = PICTURES[name]()
+    return (svg if name == "silk" else set_ground(svg)) + "\n"
 
 
 def find(name: str) -> Path:

@@ -290,13 +290,8 @@ def write_svg(figure: Figure) -> str:
 
 
 def set_ground(text: str) -> str:
-    """Return an SVG with its own background, light or dark as the reader prefers.
-
-    One with a class, such as a cloth, needs no background.
-    """
+    """Return an SVG with its own background, light or dark as the reader prefers."""
     root, body = text[text.index("<svg") :].split(">", 1)
-    if " class=" in root:
-        return text
     return f'{root} class="weft-ground">{GROUND}{body}'
 
 

@@ -341,7 +341,7 @@ class Drawing:
 
     def image(self) -> str:
         """Draw the initial still as an <img> with its own background, light or dark."""
-        return write_image(self.svg(), self.account or self.title)
+        return write_image(set_ground(self.svg()), self.account or self.title)
 
     def html(self) -> str:
         """Return the picture for a notebook: an image, and a script for sliders."""
@@ -385,7 +385,7 @@ def write_html(text: str, account: str, story: dict[str, Any] = STILL) -> str:
     data = json.dumps(story, ensure_ascii=False, separators=(",", ":"))
     data = data.replace("</", "<\\/").replace("<!", "<\\u0021")
     code = PLAYER.read_text().replace("MARK", mark).replace("STORY", data)
-    image = write_image(text, account)
+    image = write_image(set_ground(text), account)
     return (
         f'<div data-weft="{mark}" style="overflow-x:auto">{image}</div>\n'
         f"<script>{code}</script>"
@@ -394,7 +394,7 @@ def write_html(text: str, account: str, story: dict[str, Any] = STILL) -> str:
 
 def write_image(text: str, account: str) -> str:
     """Return an SVG as an <img>, which shrinks until its text becomes illegible."""
-    data = base64.b64encode(set_ground(text).encode()).decode()
+    data = base64.b64encode(text.encode()).decode()
     wide, least = measure_widths(text)
     return (
         f'<img alt="{escape(account)}" width="{num(wide)}" '
