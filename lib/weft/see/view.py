@@ -28,6 +28,7 @@ from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 from numpy.typing import ArrayLike
 
 from ..base.style import (
+    FAINT,
     INK,
     READ,
     THREAD,
@@ -168,7 +169,7 @@ def _close_gaps(pairs: list[Pair]) -> list[Pair]:
 def _render_cell(text: str | None, comments: re.Pattern[str]) -> str:
     """Render a cell; comments are fainter than code."""
     marked = comments.sub(lambda found: f"\0{found[0]}\1", text or " ")
-    shown = html.escape(marked).replace("\0", '<span style="opacity:.72">')
+    shown = html.escape(marked).replace("\0", f'<span style="opacity:{FAINT}">')
     shown = shown.replace("\1", "</span>") or "&nbsp;"
     return f'<td style="{_CELL};white-space:pre;font-family:monospace">{shown}</td>'
 

@@ -308,8 +308,8 @@ def _draw_room(one: Occupancy, y: float) -> tuple[str, float]:
         cut = count is None or count > most
         look = dict(colour=colour, fill=FILL * (1 if binds else 0.4))
         look["stroke"] = 2 if binds else 0.8
-        bar = box(LEFT, y, max(length * scale, 1), BAR, **look)
-        out.append(bar.replace("/>", f" {REFERENCE}/>") if cut else bar)
+        look |= {"edge": "currentColor", "strength": DIM} if cut else {}
+        out.append(box(LEFT, y, max(length * scale, 1), BAR, **look))
         note = "no limit" if count is None else count_things(count, "block")
         note += ": binds" * binds + " (longer than drawn)" * (cut and count is not None)
         out.append(label(LEFT + length * scale + 8, y + 15, note, 12, bold=binds))
