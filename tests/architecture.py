@@ -68,7 +68,8 @@ def draw() -> str:
     matrix = LEFT + WIDE * len(FLOORS)
     high = ROW * (len(rows) + 1) + 64
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {matrix + 330} {high}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {matrix + 330} {high}" '
+        'role="img" aria-label="Which folder imports which">',
         STYLE,
     ]
     for at, folder in enumerate(FLOORS):

@@ -1,9 +1,13 @@
 """The measured numbers of README.md come from the committed rows."""
 
+import itertools
 import json
 import re
+import xml.etree.ElementTree as ElementTree
 
+import contrast
 import pytest
+import readme_pictures
 import watched_cell
 
 from weft.base.paths import ROOT
@@ -313,6 +317,30 @@ def test_processors_have_short_names():
 
 def test_the_picture_of_a_watched_cell_is_what_the_cell_shows():
     assert watched_cell.PICTURE.read_text() == watched_cell.draw(), watched_cell.COMMAND
+
+
+def test_the_watched_cell_is_legible_on_light_and_dark_pages():
+    light, _, dark = watched_cell.STYLE.partition("@media")
+    for text, papers in (light, ("#ffffff", "#f6f6f6")), (dark, ("#0d1117", "#1c1c1c")):
+        assert papers[1] in text
+        colours = re.findall(r"(?:\.\w+|text) {[^}]*fill: (#\w+)", text)
+        for colour, paper in itertools.product(colours, papers):
+            pair = (contrast.read_colour(one, (0, 0, 0)) for one in (colour, paper))
+            assert contrast.measure_contrast(*pair) >= contrast.TEXT, (colour, paper)
+
+
+@pytest.mark.parametrize("name", readme_pictures.PICTURES)
+def test_the_other_pictures_are_what_the_lab_draws(name):
+    drawn = readme_pictures.draw(name)
+    assert readme_pictures.find(name).read_text() == drawn, readme_pictures.COMMAND
+    root = ElementTree.fromstring(drawn)
+    assert root.get("role") == "img"
+    assert f"(docs/{name}.svg)" in readme.README.read_text(encoding="utf-8")
+
+
+def test_readmes_first_screen_has_one_picture():
+    beginning = readme.README.read_text(encoding="utf-8").splitlines()[:30]
+    assert sum(line.startswith("![") for line in beginning) == 1
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,14 @@ __global__ void saxpy(float *y, const float *x, float a, int n) {
 }
 """
 LAUNCH = "saxpy[4, 256](y, x, 2.0, 1000)"
+ACCOUNT = "A cell, its result, and the fault that a changed line causes"
 LINE, MARGIN, WIDE = 19, 16, 830  # in SVG units
 STYLE = """\
 <style>
 text { font: 13px ui-monospace, Menlo, monospace; fill: #333; white-space: pre }
 .title { font: 600 14px system-ui, sans-serif; fill: #0072B2 }
-.changed { fill: #D55E00; font-weight: 600 }
-.fault { fill: #D55E00 }
+.changed { fill: #A84A00; font-weight: 600 }
+.fault { fill: #A84A00 }
 rect { fill: #f6f6f6; stroke: #ccc }
 @media (prefers-color-scheme: dark) {
   text { fill: #ddd }
@@ -80,7 +81,8 @@ def draw() -> str:
         parts += _write(below, height + 22)
         height += LINE * len(below) + 22
     size = f'viewBox="0 0 {WIDE} {height + 4}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" '
+    head += f'aria-label="{ACCOUNT}">'
     return "\n".join([head, STYLE, *parts, "</svg>", ""])
 
 

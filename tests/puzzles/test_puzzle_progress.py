@@ -1,6 +1,7 @@
 """Progress survives sessions, a cleared cache, damage and a second notebook."""
 
 import argparse
+import base64
 import importlib
 import itertools
 import json
@@ -262,6 +263,11 @@ def test_reset_forgets_one_or_all_and_sets_the_old_records_aside(folder):
         note_solved(make_puzzle("map"), "Rust", None)
 
 
+def decode(image):
+    """Return the SVG of an <img>."""
+    return base64.b64decode(image.get("src").partition(",")[2]).decode()
+
+
 # ---- display ------------------------------------------------------------------------
 
 
@@ -269,14 +275,16 @@ def test_the_table_has_a_mark_with_a_title_for_each_puzzle():
     solve("map")
     solve("zip", score=MORE)
     page = ET.fromstring(read_progress()._repr_html_())
-    titles = [e.text for e in page.iter() if e.tag.endswith("title")]
+    titles = [image.get("title") for image in page.iter("img")]
+    assert titles == [image.get("alt") for image in page.iter("img")]
     for names in GROUPS.values():
         for name in names:
             assert sum(t.startswith(f"{name}: ") for t in titles) == 1
 
 
 def test_the_marks_differ_in_shape_and_none_is_a_minus():
-    marks = {state: table.mark(state, state) for state in (OPEN, SOLVED, WITHIN)}
+    images = {s: ET.fromstring(table.mark(s, s)) for s in (OPEN, SOLVED, WITHIN)}
+    marks = {state: decode(image) for state, image in images.items()}
     paths = [re.findall(r'<path d="([^"]*)"', svg) for svg in marks.values()]
     assert 'fill="none"' in marks[OPEN] and [len(each) for each in paths] == [0, 1, 1]
     assert paths[1] != paths[2]
@@ -442,13 +450,16 @@ def test_every_thread_of_a_cloth_is_woven_in():
 def test_a_cloth_is_small_and_well_formed_and_has_the_labs_colours():
     for draft in drafts():
         piece = replace(draft, line="a < b")
-        page = ET.fromstring(piece._repr_html_())
-        svg = next(e for e in page.iter() if e.tag.endswith("svg"))
+        image = ET.fromstring(piece._repr_html_()).find("img")
+        assert image.get("alt") == f"a cloth: {piece.name}"
+        page = decode(image)
+        assert page == piece.svg()
+        svg = ET.fromstring(page)
         assert int(svg.get("width")) <= 660 and int(svg.get("height")) <= 72
         strokes = {e.get("stroke") for e in svg.iter() if e.tag.endswith("path")}
         assert strokes <= {*COLOURS, "#767676"}
         assert len(piece.svg()) < 40_000
-        style = next(e.text for e in page.iter() if e.tag.endswith("style"))
+        style = next(e.text for e in svg.iter() if e.tag.endswith("style"))
         assert style.startswith("@media (prefers-reduced-motion:no-preference)")
 
 

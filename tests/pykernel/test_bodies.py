@@ -24,6 +24,7 @@ from utils import source
 from weft import numba_jit
 from weft.base.arrays import ORDERS, Guarded, compare
 from weft.base.paths import ROOT
+from weft.base.style import FAINT
 from weft.cells.gpu import nvrtc
 from weft.mnist import data
 from weft.mnist import numpy_cnn as mnist_numpy
@@ -214,7 +215,7 @@ def test_beside_puts_what_is_alike_at_one_height():
     assert "/ ow" in "".join(left for left, _ in pairs)  # not a comment in Python
     html = table._repr_html_()
     assert html.count("<td") == 2 * len(table.pairs) and "s &lt; kw" in html
-    assert 'opacity:.6"># a zero</span>' in html and "// ow</span>" not in html
+    assert f'opacity:{FAINT}"># a zero</span>' in html and "// ow</span>" not in html
     lines = repr(table).splitlines()
     assert lines[0].split("|")[1].strip() == "CUDA C"
     assert all(line.index("|") == lines[0].index("|") for line in lines)

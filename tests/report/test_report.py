@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from weft.base.errors import Mismatch
+from weft.base.style import FAULT, write_ink
 from weft.report.costs import CostPlace, Counters, list_remarks
 from weft.report.cures import KINDS
 from weft.report.html import write_listing as html_listing
@@ -130,7 +131,8 @@ def test_html_escapes_what_the_reader_wrote():
 def test_html_has_no_ground_and_no_ink_of_its_own():
     page = report(race())._repr_html_()
     assert "<style" not in page
-    assert set(re.findall(r"[;\"]color:([^;\"]+)", page)) == {"inherit", "#D55E00"}
+    colours = set(re.findall(r"[;\"]color:([^;\"]+)", page))
+    assert colours == {"inherit", FAULT, write_ink(FAULT)}
     assert not re.search(r"background:(?!none|rgba)", page)
 
 

@@ -4,9 +4,10 @@ import re
 
 import numpy as np
 import pytest
-from IPython import display
 
 from weft.base.errors import ArgumentError
+from weft.base.style import write_svg
+from weft.see import view
 from weft.see.sketches import rounds, tiles, warps
 
 NUMBERS = [3, 1, 7, 0, 4, 1, 6, 3]
@@ -15,12 +16,12 @@ NUMBERS = [3, 1, 7, 0, 4, 1, 6, 3]
 @pytest.fixture
 def draw_texts(monkeypatch):
     """A function that draws and returns the picture's texts in the order of drawing."""
-    pages = []
-    monkeypatch.setattr(display, "display", lambda html: pages.append(html.data))
+    figures = []
+    monkeypatch.setattr(view, "show_figure", figures.append)
 
     def texts(draw, *args, **options):
         draw(*args, **options)
-        return re.findall(r"<text[^>]*>([^<]+)</text>", pages[-1])
+        return re.findall(r"<text[^>]*>([^<]+)</text>", write_svg(figures[-1]))
 
     return texts
 

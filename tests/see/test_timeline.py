@@ -94,7 +94,7 @@ def test_a_timeline_comes_back_from_results(tmp_path):
     result = committed("chain", tmp_path)
     assert result.spans == one.spans and result.date == "2026-01-02"
     assert committed("another", tmp_path) is None
-    assert "that GPU, 2026-01-02" in result._repr_html_()
+    assert "that GPU, 2026-01-02" in result.svg()
 
 
 # ---- by the rules of streams ---------------------------------------------------------
@@ -148,7 +148,7 @@ def test_an_invalid_queue_is_refused(queue, says):
 
 
 def test_a_mark_for_each_span_and_for_each_gap():
-    text = kernels((0, 100), (150, 100))._repr_html_()
+    text = kernels((0, 100), (150, 100)).svg()
     assert text.count('data-kind="kernel"') == 2
     assert text.count("data-gap=") == 1 and "50 µs" in text
     assert "2 kernels on 1 stream in 250 µs, 80 % of it busy; 1 gap" in text
@@ -157,7 +157,7 @@ def test_a_mark_for_each_span_and_for_each_gap():
 def test_what_was_measured_elsewhere_is_hollow():
     local, remote = kernels((0, 100)), kernels((0, 100))
     remote.date = "2026-01-02"
-    (local, remote) = (one._repr_html_() for one in (local, remote))
+    (local, remote) = (one.svg() for one in (local, remote))
     assert "measured elsewhere" in remote and "measured elsewhere" not in local
     (full,), (hollow,) = (
         re.findall(r'data-kind="kernel">.*?<rect[^>]* fill="([^"]*)"', page)
@@ -174,19 +174,19 @@ def test_kernels_of_one_stream_that_overlap_have_a_lane_each():
 
     in_line = kernels((0, 100), (100, 100), (200, 100))
     dependent = kernels((0, 100), (50, 150), (150, 100))
-    assert len(tops(in_line._repr_html_())) == 1
-    assert len(tops(dependent._repr_html_())) == 2
+    assert len(tops(in_line.svg())) == 1
+    assert len(tops(dependent.svg())) == 2
 
 
 def test_timelines_share_an_axis_or_have_their_own():
     named = {"slow": kernels((0, 1000)), "fast": kernels((0, 10)), "none": None}
     together, separate = timelines(named), timelines(named, own_axis=True)
     assert list(together) == ["slow", "fast"]
-    ticks = [text._repr_html_().count(">µs<") for text in (together, separate)]
+    ticks = [text.svg().count(">µs<") for text in (together, separate)]
     assert ticks == [1, 2]
     assert "1000 µs" in repr(together) and "10 µs" in repr(together)
 
 
 def test_thousands_of_short_kernels_make_a_small_picture():
     many = kernels(*((3 * i, 2) for i in range(20_000)))
-    assert len(many._repr_html_()) < 1_000_000
+    assert len(many.svg()) < 1_000_000

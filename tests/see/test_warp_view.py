@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from IPython import display
 
 from weft import cuda, sim
+from weft.base.style import write_svg
 from weft.see import sketches as warp_view
+from weft.see import view
 from weft.see.sketches import sectors_of, turns_of
 
 T = np.arange(32)
@@ -41,11 +42,11 @@ def test_counts_are_those_of_the_simulator(elements):
 
 
 def draw_text(draw, requests, monkeypatch):
-    pages = []
-    monkeypatch.setattr(display, "display", lambda html: pages.append(html.data))
+    figures = []
+    monkeypatch.setattr(view, "show_figure", figures.append)
     draw(requests)
-    (text,) = pages
-    return text
+    (figure,) = figures
+    return write_svg(figure)
 
 
 def test_the_pictures_note_counts_and_omissions(monkeypatch):

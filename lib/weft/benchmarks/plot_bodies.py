@@ -222,8 +222,7 @@ def plot_launches(ax: Axes, rows: list[Row]) -> None:
     burst = [r for r in rows if r["target"] == "cuda" and r["rung"].startswith("burst")]
     for place, row in enumerate(burst):
         band = [row["us_low"], row["us_high"]]
-        ax.plot(band, [place, place], color=READ, lw=5, alpha=0.25)
-        ax.plot(row["us"], place, "o", color=READ, mfc="none", ms=8)
+        kit.draw_dot(ax, (row["us"], place), READ, False, band)
         ax.text(row["us_high"] + 0.6, place, f"{row['us']:.1f} µs", va="center")
     names = [f"{row['impl']} {row['rung'].partition(' ')[2]}" for row in burst]
     kit.name_lines(ax, names, -0.5, 0.5)
@@ -234,7 +233,7 @@ def plot_launches(ax: Axes, rows: list[Row]) -> None:
 def plot_samples(ax: Axes, samples: Sequence[float], summary: Timing) -> None:
     """Draw samples in microseconds, in order, with their median, mean and band."""
     ax.semilogy(samples, ".", color=INK, subs=[2, 5])
-    ax.axhspan(summary.low, summary.high, color=READ, alpha=0.25, lw=0)
+    ax.axhspan(summary.low, summary.high, **kit.outlined(READ))
     for name, us, width in ("median", summary.median, 2), ("mean", summary.mean, 0.7):
         ax.axhline(us, color=READ, lw=width, label=f"{name} {us:.1f} µs")
     kit.write_plain(ax.yaxis, subs=(1, 2, 5))

@@ -22,7 +22,7 @@ from typing import Any
 
 from ..base.arrays import Guarded, compare
 from ..base.errors import ArgumentError, KernelFault, Mismatch
-from ..base.style import SHARED
+from ..base.style import FAINT, SHARED, write_colour
 from ..base.text import count_things
 from ..base.tracebacks import message_first
 from ..cells import OrderDependence
@@ -65,8 +65,9 @@ class Verdict:
     def _repr_html_(self) -> str:
         name, _, summary = str(self).partition(" is right: ")
         return (
-            f'<span style="color:{SHARED}">✓</span> <code>{html.escape(name)}</code> '
-            f'is right <span style="opacity:.65">{html.escape(summary)}</span>'
+            f'<span style="{write_colour(SHARED)}">✓</span> '
+            f"<code>{html.escape(name)}</code> "
+            f'is right <span style="opacity:{FAINT}">{html.escape(summary)}</span>'
         )
 
 

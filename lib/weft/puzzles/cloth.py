@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.store import Kept
 from ..base.style import INK, OURS, SHARED, THREAD, WRITTEN
+from ..see.pictures.svg import write_image
 from .progress import latest_solved, read_progress
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ class Cloth:
         paths = "".join(f'<path d="{d}" stroke="{colour}"/>' for colour, d in threads)
         label = html.escape(f"a cloth: {self.name}", quote=True)
         return (
-            f'<svg class="weft-cloth" viewBox="0 0 {wide} {high}" width="{wide}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="weft-cloth" '
+            f'viewBox="0 0 {wide} {high}" width="{wide}" '
             f'height="{high}" style="max-width:100%;display:block;margin:6px 0 2px" '
             f'role="img" aria-label="{label}"><title>{label}</title>'
             f"<style>{STYLE}</style>"
@@ -151,8 +153,9 @@ class Cloth:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        image = write_image(self.svg(), f"a cloth: {self.name}")
         line = html.escape(self.line)
-        return f'<div style="font-size:13px">{self.svg()}<div>{line}</div></div>'
+        return f'<div style="font-size:13px">{image}<div>{line}</div></div>'
 
 
 def weave(

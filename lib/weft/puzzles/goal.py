@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.style import READ, THREAD, WIDTH, WRITTEN
+from ..base.style import DIM, READ, THREAD, WIDTH, WRITTEN
 from ..base.text import count_things
 from ..check.cases import by_name, make_three
 from ..see.pictures import svg
@@ -76,7 +76,7 @@ def launch_drawn(
         bx, by = number % across, number // across
         at, upper = left + bx * (x * side + 14), top + by * (y * side + 18) + 2
         wide, tall = x * side + 6, y * side + 8
-        parts.append(svg.box(at - 4, upper, wide, tall, radius=8, strength=0.4))
+        parts.append(svg.box(at - 4, upper, wide, tall, radius=8, strength=DIM))
         parts.append(_draw_circles(at, upper + 4, x, side, int(np.prod(block)), side))
     return _describe_launch(launch_words(grid, block), parts, left, top), top + high
 
@@ -88,7 +88,7 @@ def _below_cells(
     side, parts = min(cell, 20.0), []
     for number in range(blocks):
         at, wide = left + number * count * cell, count * cell
-        frame = svg.box(at, top + 2, wide - 3, side + 8, radius=8, strength=0.4)
+        frame = svg.box(at, top + 2, wide - 3, side + 8, radius=8, strength=DIM)
         parts.append(frame + _draw_circles(at, top + 6, count, side, count, cell))
     words = launch_words((blocks, 1, 1), (count, 1, 1))
     return _describe_launch(words, parts, left, top), top + side + 18
@@ -113,10 +113,7 @@ def _draw_circles(
         f"a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0z"
         for i in range(count)
     )
-    return (
-        f'<path d="{path}" fill="{THREAD}" fill-opacity=".18" stroke="{THREAD}" '
-        f'stroke-opacity=".7"/>'
-    )
+    return f'<path d="{path}" fill="{THREAD}" fill-opacity=".18" stroke="{THREAD}"/>'
 
 
 STOPS = 96  # Largest number of stops of the slider, which are elements of the outputs.

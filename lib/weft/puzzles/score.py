@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import BuildError, KernelFault, Mismatch
-from ..base.style import OURS, SHARED, WRITTEN
+from ..base.style import FAINT, OURS, SHARED, WRITTEN, write_colour
 from ..cells import CompileError
 from ..check.cases import LaunchShape, spoken_of
 from ..check.plan import plan_cases
@@ -356,7 +356,7 @@ class Score:
 
 
 def _write_quiet(text: str) -> str:
-    return f'<span style="opacity:.65">{text}</span>'
+    return f'<span style="opacity:{FAINT}">{text}</span>'
 
 
 def _write_line(cells: tuple[str, ...]) -> str:
@@ -369,4 +369,4 @@ def _write_line(cells: tuple[str, ...]) -> str:
 def _draw_mark(row: CountRow) -> str:
     sign = "▴" if row.yours > row.best else "▾"
     colour = OURS if row.better else SHARED if row.within else WRITTEN
-    return f'<span style="color:{colour}">{sign}</span> {row.mark}'
+    return f'<span style="{write_colour(colour)}">{sign}</span> {row.mark}'

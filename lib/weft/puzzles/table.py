@@ -11,7 +11,8 @@ import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..base.style import OURS, PALE, SHARED
+from ..base.style import INK, OURS, SHARED
+from ..see.pictures.svg import write_image
 from .catalogue import LESSONS, load, number_of
 from .lessons import list_core_puzzles, list_lessons, puzzle_minutes, write_minutes
 from .progress import OPEN, SIGNS, SOLVED, WITHIN
@@ -159,20 +160,20 @@ def mark(state: str, title: str) -> str:
 
     title: the mark's tooltip.
     """
-    look, inside = f'fill="none" {PALE}', ""
+    look, inside = f'fill="none" stroke="{INK}"', ""
     if state == SOLVED:
         look = f'fill="{OURS}" fill-opacity=".2" stroke="{OURS}"'
-        check = 'd="M4.9 9.4l2.9 3 5.4-6.6" fill="none" stroke="currentColor"'
-        inside = f'<path {check} stroke-width="2"/>'
+        check = 'd="M4.9 9.4l2.9 3 5.4-6.6" fill="none" stroke-width="2"'
+        inside = f'<path {check} stroke="{OURS}"/>'
     elif state == WITHIN:
         look = f'fill="{SHARED}" stroke="{SHARED}"'
         star = (
             "M9 3.4l1.7 3.6 3.9.5-2.9 2.7.8 3.9L9 12.2l-3.5 1.9.8-3.9-2.9-2.7 3.9-.5z"
         )
         inside = f'<path d="{star}" fill="#fff"/>'
-    tooltip = html.escape(title, quote=True)
-    return (
-        f'<svg width="18" height="18" viewBox="0 0 18 18" role="img" '
-        f'aria-label="{tooltip}" style="flex:none"><title>{tooltip}</title>'
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 18 18">'
         f'<rect x="1.5" y="1.5" width="15" height="15" rx="3" {look}/>{inside}</svg>'
     )
+    tooltip = html.escape(title, quote=True)
+    return write_image(svg, title).replace("<img", f'<img title="{tooltip}"', 1)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import style
 from ..base.paths import SITE
-from ..base.style import FAULT, SHARED, WRITTEN
+from ..base.style import FAULT, SHARED, WRITTEN, write_colour
 from ..base.text import write_thousands
 from ..base.tracebacks import running_shell
 from .costs import (
@@ -67,7 +67,8 @@ def colour_text(text: str, language: str = "cuda") -> str:
         kind = STANDARD_TYPES.get(token, "")  # "k", "kt": the first letter is the kind
         colour = style.CODE.get(kind) or style.CODE.get(kind[:1])
         text = html.escape(value)
-        parts.append(f'<span style="color:{colour}">{text}</span>' if colour else text)
+        look = f'<span style="{write_colour(colour)}">' if colour else ""
+        parts.append(f"{look}{text}</span>" if colour else text)
     return "".join(parts)
 
 
@@ -79,7 +80,7 @@ PRE = (
     f"white-space:pre;overflow-x:auto;"
 )
 _CELL = "padding:0 8px;border:none;background:none;color:inherit;white-space:pre;"
-FAINT = "opacity:.65;"
+FAINT = f"opacity:{style.FAINT};"
 BOLD = "font-weight:600;"
 
 
@@ -124,7 +125,8 @@ def write_top(report: Report | ProgramReport, name: str, costs: list[str]) -> st
     """Return the name, the verdict and the cost."""
     colour, mark = (SHARED, "✓") if report.ok else (FAULT, "✗")
     verdict = f"{mark} {escape(write_verdict(report))}"
-    verdict = f'<span style="color:{colour};{BOLD}">{verdict}</span>'
+    look = f"{write_colour(colour)};{BOLD}"
+    verdict = f'<span style="{look}">{verdict}</span>'
     return write_title(name, costs, verdict)
 
 
@@ -145,7 +147,8 @@ def _write_finding(report: Report | ProgramReport, finding: Finding) -> str:
         cure = f'<div style="{FAINT}">usually cured by: {escape(cure)}</div>'
     return (
         f'<div style="border-left:3px solid {FAULT};padding:2px 0 2px 10px;'
-        f'margin:6px 0"><div><b style="color:{FAULT}">{escape(finding.kind)}</b> '
+        f'margin:6px 0"><div><b style="{write_colour(FAULT)}">'
+        f"{escape(finding.kind)}</b> "
         f'<span style="{FAINT}">{escape(place)}</span> {link_entry(finding.kind)}</div>'
         f"<div>{escape(finding.text)}{times}</div>{excerpt}{cure}</div>"
     )
@@ -173,7 +176,7 @@ def _write_excerpt(report: Report | ProgramReport, finding: Finding) -> str:
         lines.append((number, escape(text[indent:])))
         if number == finding.line:
             caret = write_caret(text, finding.column)[indent:]
-            look = f"color:{FAULT};font-weight:700"
+            look = f"{write_colour(FAULT)};font-weight:700"
             lines.append(("", f'<span style="{look}">{caret}</span>'))
     numbered = [f'<span style="{FAINT}">{n:>4}  </span>{text}' for n, text in lines]
     return f'<pre style="{PRE}">{chr(10).join(numbered)}</pre>'

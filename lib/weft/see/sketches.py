@@ -245,7 +245,7 @@ def _draw_span(
 def _draw_bit(ax: Axes, left: float, top: float, kind: str) -> None:
     """Draw a bit of sign ("s"), exponent ("e") or mantissa ("m"), or an ignored one."""
     look = {"lw": 0.9, "ec": INK, "fc": fade_colour(INK) if kind == "e" else "none"}
-    look |= {} if kind else {"alpha": 0.35}
+    look |= {} if kind else {"lw": 0.4}
     ax.add_patch(Rectangle((left + 0.05, top), 0.9, 1, **look))
     centred = {"size": 9, "ha": "center", "va": "center"}
     ax.text(left + 0.5, top + 0.53, kind, **centred)

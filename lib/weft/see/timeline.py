@@ -40,6 +40,7 @@ from ..base.paths import ROOT
 from ..timing import device_name, read_json
 from ..timing.clocks import start_profile
 from .kernel_names import explain
+from .pictures.svg import make_bundle
 
 # The kinds of spans.
 KERNEL, TO_DEVICE, TO_HOST, OTHER = "kernel", "to device", "to host", "copy or fill"
@@ -119,11 +120,12 @@ class Timeline:
 
         return streams.account(self)
 
-    def _repr_html_(self) -> str:
-        # Imported lazily, since the pictures import PyTorch, which is slow.
-        from .pictures import streams
+    def svg(self) -> str:
+        """Draw the timeline."""
+        return timelines({"": self}).svg()
 
-        return streams.draw({"": self})
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return timelines({"": self})._repr_mimebundle_()
 
 
 class timelines(dict):
@@ -136,11 +138,17 @@ class timelines(dict):
     def __repr__(self) -> str:
         return "\n".join(f"{name}: {one!r}" for name, one in self.items())
 
-    def _repr_html_(self) -> str:
+    def svg(self) -> str:
+        """Draw the timelines, one below the other."""
         # Imported lazily, since the pictures import PyTorch, which is slow.
         from .pictures import streams
 
-        return streams.draw(self, self.own_axis) if self else "nothing measured yet"
+        return streams.draw(self, self.own_axis)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        if not self:
+            return {"text/plain": "nothing measured yet"}
+        return make_bundle(self.svg(), repr(self).removeprefix(": "))
 
 
 def timeline(fn: Callable[..., Any], *args: Any, warmup: int = 2) -> Timeline:

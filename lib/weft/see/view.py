@@ -28,15 +28,18 @@ from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
 from numpy.typing import ArrayLike
 
 from ..base.style import (
+    FAINT,
     INK,
     READ,
     THREAD,
+    describe_figure,
     fade_colour,
     outlined,
     pale_patch,
     style,
-    write_inline_svg,
+    write_svg,
 )
+from .pictures.svg import make_bundle
 
 Pair = tuple[str | None, str | None]
 
@@ -166,7 +169,7 @@ def _close_gaps(pairs: list[Pair]) -> list[Pair]:
 def _render_cell(text: str | None, comments: re.Pattern[str]) -> str:
     """Render a cell; comments are fainter than code."""
     marked = comments.sub(lambda found: f"\0{found[0]}\1", text or " ")
-    shown = html.escape(marked).replace("\0", '<span style="opacity:.6">')
+    shown = html.escape(marked).replace("\0", f'<span style="opacity:{FAINT}">')
     shown = shown.replace("\1", "</span>") or "&nbsp;"
     return f'<td style="{_CELL};white-space:pre;font-family:monospace">{shown}</td>'
 
@@ -187,9 +190,14 @@ def figure(width: float, height: float, columns: int = 1, **options: Any) -> Ite
 
 def show_figure(made: Figure) -> None:
     """Show a figure below the cell as SVG."""
-    from IPython.display import HTML, display
+    from IPython.display import display
 
-    display(HTML(write_inline_svg(made)))
+    display(make_chart_bundle(made), raw=True)
+
+
+def make_chart_bundle(made: Figure) -> dict[str, str]:
+    """Return the output of a cell with this figure: HTML and text."""
+    return make_bundle(write_svg(made), describe_figure(made))
 
 
 def sheet(ax: Axes, columns: float, rows: float, left: float = -0.1) -> None:

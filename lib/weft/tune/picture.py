@@ -18,9 +18,9 @@ from ..base.style import (
     fade_colour,
     style,
     write_caption,
-    write_inline_svg,
 )
 from ..base.text import round_number
+from ..see.view import make_chart_bundle
 from ..timing import STATISTIC
 from ..timing.results import Row
 
@@ -39,8 +39,8 @@ class TuningPicture(Figure):
         size = width / INCH, height / INCH
         return TuningPicture(figsize=size, layout="constrained")
 
-    def _repr_html_(self) -> str:
-        return write_inline_svg(self)
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return make_chart_bundle(self)
 
 
 def draw_strips(tuned: Tuned) -> TuningPicture:

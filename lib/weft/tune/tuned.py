@@ -146,7 +146,8 @@ class Tuned:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         text = "\n".join([self.table(), *self.notes()])
-        picture = "" if self.us is None else self.plot()._repr_html_()
+        chart = {} if self.us is None else self.plot()._repr_mimebundle_()
+        picture = chart.get("text/html", "")
         return {
             "text/plain": repr(self),
             "text/html": f"<p><b>{html.escape(self.sentence())}</b></p>{picture}"

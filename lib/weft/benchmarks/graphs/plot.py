@@ -66,8 +66,7 @@ def plot_chains(
         for row in part:
             y = ways.index(row["rung"]) + 0.3 * number
             band = [row["us_low"], row["us_high"]]
-            ax.plot(band, [y, y], color=READ, lw=4, alpha=0.3)
-            ax.plot(row["us"], y, "o", color=READ, ms=8, mfc=kit.fill_of(READ, full))
+            kit.draw_dot(ax, (row["us"], y), READ, full, band)
             kit.label_beside(ax, f"{row['us']:.2f} µs", (row["us"], y), 10)
     ax.axvline(floor, **kit.reference_line(OPPONENT))
     style = {"rotation": 90, "va": "bottom", "ha": "right"}

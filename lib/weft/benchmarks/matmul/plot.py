@@ -267,7 +267,9 @@ def _draw_lines(axes: Axes, rows: Sequence[Row], kind: str, elsewhere: bool) -> 
             for end in ("us_high", "us_low")
         )
         on_line = [row["m"] for row in regular]
-        axes.fill_between(on_line, low, high, color=colour, alpha=0.25, lw=0)
+        axes.fill_between(
+            on_line, low, high, **kit.outlined(colour) | {"linewidth": 0.6}
+        )
         fill = kit.fill_of(colour, not elsewhere)
         name = {"weft": "our best", "mine": "mine", **PEERS}[impl]
         name += " (hollow)" if elsewhere else ""

@@ -218,7 +218,7 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
         ours = row["impl"] != "torch"
         # PyTorch's line is broad because our thin line is drawn over it.
         python = row["rung"] in PYTHON
-        look = {"color": OPPONENT, "lw": 3.5, "alpha": 0.5}
+        look = {"color": OPPONENT, "lw": 3.5}
         if ours:
             look = {"color": OURS, "lw": 0.7 if python else 1.4, "zorder": 3}
         mark = {"marker": ("s" if python else "o") if ours else "D"}

@@ -95,7 +95,7 @@ def _draw_climb(
             above, above_us = previous
             corner = [above_us, above_us, us], [above, place, place]
             thick = 0.8 if elsewhere else 1.2
-            axes.plot(*corner, color=colour, lw=thick, alpha=0.6)
+            axes.plot(*corner, color=colour, lw=thick)
         band = [row["us_low"], row["us_high"]]
         kit.draw_dot(axes, (us, place), colour, not elsewhere, band)
         if row["impl"] == "weft":

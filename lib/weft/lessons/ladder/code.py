@@ -201,7 +201,7 @@ def _mark_changes(lines: list[str]) -> str:
     for line in lines:
         mark, code = line[:1], line[1:]
         if mark == "@":
-            rows.append('<span style="opacity:0.5">\N{VERTICAL ELLIPSIS}</span>')
+            rows.append('<span style="opacity:0.72">\N{VERTICAL ELLIPSIS}</span>')
         elif mark in INKS:
             faint = f"background:{INKS[mark]}2b"
             rows.append(f'<span style="{faint}">{MARKS[mark]} {code}</span>')

@@ -12,7 +12,7 @@ from html import escape
 from itertools import groupby
 
 from ...base.style import CODE as COLOURS
-from ...base.style import FAULT, READ, SHARED, WRITTEN
+from ...base.style import FAULT, READ, SHARED, WRITTEN, write_colour
 from ...base.text import count_things
 from ...cells.gpu.nvrtc import Usage
 from ...report.html import BOLD, FAINT, PRE, colour_text, make_page, write_title
@@ -177,7 +177,7 @@ class View:
         colour = _MEMORY.get(one.kind) or (COLOURS["k"] if one.kind != "other" else "")
         name = escape(one.opcode)
         if colour:
-            look = f"color:{colour};{BOLD * (one.kind in _MEMORY)}"
+            look = f"{write_colour(colour)};{BOLD * (one.kind in _MEMORY)}"
             name = f'<span title="{one.kind}" style="{look}">{name}</span>'
         return f"{' ' * 9}{escape(guard)}{name}{escape(operands)}"
 

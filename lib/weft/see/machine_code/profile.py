@@ -16,7 +16,7 @@ from typing import Any
 from ... import timing
 from ...base.errors import ArgumentError
 from ...base.paths import ROOT
-from ...base.style import FAULT, WRITTEN
+from ...base.style import FAULT, WRITTEN, write_colour
 from ...cells.module import select_only_kernel
 from ...report import html
 from ...report.costs import Counters
@@ -209,7 +209,7 @@ class Comparison:
         for kernel, *numbers, verdict in self.lines():
             colour = FAULT if verdict.startswith("DIFFERS") else WRITTEN
             plain = verdict == "same" or verdict.startswith("within")
-            look = FAINT if plain else f"color:{colour};white-space:normal;"
+            look = FAINT if plain else f"{write_colour(colour)};white-space:normal;"
             name, previous = kernel * (kernel != previous), kernel
             row = [make_cell(name, "left", BOLD), *map(make_cell, numbers, sides[1:])]
             rows.append([*row, make_cell(verdict, "left", look)])

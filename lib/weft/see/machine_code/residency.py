@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...base.errors import ArgumentError
-from ...base.style import READ, REFERENCE, SHARED, THREAD, WIDTH
+from ...base.style import DIM, READ, REFERENCE, SHARED, THREAD, WIDTH
 from ...base.text import count_things
-from ..pictures.svg import FILL, SMALL, box, document, label, remark, rule
+from ..pictures.svg import FILL, SMALL, box, document, label, make_bundle, remark, rule
 from ..pictures.touches import listed
 from . import compilation
 from .compilation import find_usage
@@ -219,7 +219,7 @@ class Occupancy:
         return document(WIDTH, y + 32, whole, repr(self))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"text/html": self.svg(), "text/plain": repr(self)}
+        return make_bundle(self.svg(), repr(self))
 
 
 def occupancy(
@@ -307,14 +307,15 @@ def _draw_room(one: Occupancy, y: float) -> tuple[str, float]:
         out.append(label(LEFT - 10, y + 15, name, 12, anchor="end", bold=binds))
         cut = count is None or count > most
         look = dict(colour=colour, fill=FILL * (1 if binds else 0.4))
-        look["stroke"] = 0 if cut else 2 if binds else 0.8
+        look["stroke"] = 2 if binds else 0.8
+        look |= {"edge": "currentColor", "strength": DIM} if cut else {}
         out.append(box(LEFT, y, max(length * scale, 1), BAR, **look))
         note = "no limit" if count is None else count_things(count, "block")
         note += ": binds" * binds + " (longer than drawn)" * (cut and count is not None)
         out.append(label(LEFT + length * scale + 8, y + 15, note, 12, bold=binds))
         y += BAR
     path = f"M{LEFT + one.blocks * scale:.1f} 68V{y + 6:.1f}"
-    out.append(rule(path, opacity=".6").replace("/>", f" {REFERENCE}/>"))
+    out.append(rule(path, opacity=f"{DIM}").replace("/>", f" {REFERENCE}/>"))
     return "".join(out), y
 
 
@@ -325,7 +326,7 @@ def _draw_warps(one: Occupancy, y: float) -> tuple[str, float]:
     side = min(step - 2, 18)
     for place in range(one.limits.warps):
         x = LEFT + place * step
-        look: dict[str, Any] = dict(strength=0.35)
+        look: dict[str, Any] = dict(strength=DIM)
         if place < one.warps:
             block = place // one.warps_each
             # Adjacent blocks differ in opacity, so that each can be counted.

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...base.style import THREAD, WIDTH
+from ...base.style import DIM, THREAD, WIDTH
 from ...base.text import count_things
 from . import svg
 from .arrows import Hidden, arrows, taken
@@ -210,12 +210,12 @@ def _draw_threads(moment: Moment, layout: AccessLayout, cache: dict) -> list[str
     """Draw the threads, emphasising the selected one."""
     out = []
     block_of = moment.scene.trace.block
-    strength = 1.0 if moment.who is None else 0.45
+    filled = moment.who is None
     for block, grid in layout.grids.items():
-        key = (moment.interval, block, strength)
+        key = (moment.interval, block, filled)
         if key not in cache:  # The part is the same for every selected thread.
             active = np.unique(moment.of.of(block=block).thread)
-            cache[key] = draw_threads(grid, active, block_of, block, strength)
+            cache[key] = draw_threads(grid, active, block_of, block, filled)
         out.append(cache[key])
     if moment.who is not None:
         block, thread = moment.who
@@ -245,7 +245,7 @@ def _draw_timeline(scene: Scene, layout: AccessLayout, time: int) -> str:
     out = [label(LEFT - 14, y + 15, "barriers", 12, anchor="end", faint=True)]
     for i, number in enumerate(numbers):
         x, current = LEFT + i * width, time in (ALL, number)
-        look = dict(colour=THREAD, fill=svg.FILL) if current else dict(strength=0.35)
+        look = dict(colour=THREAD, fill=svg.FILL) if current else dict(strength=DIM)
         out.append(svg.box(x + 1, y, width - 3, 22, **look))
         if i % spacing == 0:
             look = dict(anchor="middle", faint=not current)

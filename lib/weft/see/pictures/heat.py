@@ -178,7 +178,7 @@ def _draw_scale(one: _Map) -> str:
 
 def _scale_strength(share: float) -> float:
     """Return the opacity for a share between 0 and 1."""
-    return 0.12 + 0.73 * share
+    return 0.16 + 0.84 * share
 
 
 def _draw_frame(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...base.style import PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
+from ...base.style import DIM, PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
 from ...base.text import count_things
 from ...pykernel.sim.warp import WARP
 from . import svg
@@ -47,7 +47,7 @@ def draw_lanes(scene: Scene) -> Drawing:
         high = max(high, y)
     foot, y = sentences(findings_of(scene), EDGE, high + 12)
     active = svg.square(colour=THREAD, fill=svg.FILL), "lane active"
-    waiting = svg.square(strength=0.45), "lane waits, or has ended"
+    waiting = svg.square(strength=DIM), "lane waits, or has ended"
     foot += svg.legend(EDGE, y, [active])[0] + svg.legend(EDGE + 110, y, [waiting])[0]
     base = label(EDGE, 28, f"{trace.kernel}: active lanes", 17, bold=True)
     names = tuple(_write_name(scene, block, warp) for block, warp in warps)
@@ -172,10 +172,10 @@ THREADS = 32  # With more threads than this, a row is a warp.
 COLUMNS = 24  # maximum number of intervals that are drawn
 BLOCKS = 24  # maximum number of stops of the slider
 BAR_ROW = 20.0
-KINDS = (  # name and colour of each kind of access
-    ("global reads", READ),
-    ("global writes", WRITTEN),
-    ("shared, read or written", SHARED),
+KINDS = (  # name, colour and strength of each kind of access
+    ("global reads", READ, 0.15),
+    ("global writes", WRITTEN, 0.5),
+    ("shared, read or written", SHARED, 0.3),
 )
 
 
@@ -253,13 +253,13 @@ def _draw_bars(table: np.ndarray, width: float, top: float, most: int) -> str:
         x, y = LEFT + column * width + 5, top + row * BAR_ROW + 3
         counts = table[row, column]
         if not counts.sum():
-            out.append(box(x, y, room, BAR_ROW - 6, strength=0.35))
+            out.append(box(x, y, room, BAR_ROW - 6, strength=DIM))
             continue
-        for (name, colour), count in zip(KINDS, counts.tolist()):
+        for (name, colour, fill), count in zip(KINDS, counts.tolist()):
             wide = room * count / most
             if not count:
                 continue
-            mark = box(x, y, wide, BAR_ROW - 6, colour=colour, fill=0.35, radius=1)
+            mark = box(x, y, wide, BAR_ROW - 6, colour=colour, fill=fill, radius=1)
             kind = name.split(",")[0].replace(" ", "-")
             data = f'data-row="{row}" data-interval="{column}" data-kind="{kind}"'
             out.append(mark.replace("<rect", f'<rect {data} data-count="{count}"', 1))
@@ -281,7 +281,9 @@ def _describe_bars(scene: Scene, block: int, columns: list[int]) -> str:
 
 
 def _draw_bar_legend(y: float, most: int, row: str) -> str:
-    marks = [(svg.square(colour=colour, fill=0.35), name) for name, colour in KINDS]
-    marks.append((svg.square(strength=0.35), "touches nothing"))
+    marks = [
+        (svg.square(colour=colour, fill=fill), name) for name, colour, fill in KINDS
+    ]
+    marks.append((svg.square(strength=DIM), "touches nothing"))
     out, x = svg.legend(EDGE, y, marks)
     return out + remark(x, y, f"a full bar: {count_things(most, 'access')} of a {row}")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import ArgumentError
-from ...base.style import PALE, READ, SHARED, THREAD, WIDTH
+from ...base.style import DIM, INK, PALE, READ, SHARED, THREAD, WIDTH
 from ...base.text import count_things, write_thousands
 from ...pykernel.language import PythonKernel
 from ...pykernel.sim import sim
@@ -37,11 +37,11 @@ ROW = 40.0  # the largest height of a row
 STRIP = 44.0  # height of the strip of issued instructions, in pixels
 # x of the bars for shares, and the width of a full share, in pixels
 BARS, BAR = 744.0, 106.0
-STATES = (  # state, text, colour, opacity of the fill
-    (ISSUING, "issues an instruction", THREAD, 1.0),
-    (MEMORY, "waits for global memory", READ, 0.25),
-    (NEAR, "waits for shared memory or arithmetic", SHARED, 0.4),
-    (READY, "ready, but another warp issues", "currentColor", 0.3),
+STATES = (  # state, text, colour, angle of the hatching
+    (ISSUING, "issues an instruction", THREAD, None),
+    (MEMORY, "waits for global memory", READ, -45),
+    (NEAR, "waits for shared memory or arithmetic", SHARED, 45),
+    (READY, "ready, but another warp issues", INK, 90),
 )
 
 
@@ -114,13 +114,20 @@ def _describe_model(model: Model) -> str:
 
 
 def _draw_legend(y: float) -> str:
-    edges = {ISSUING: {"stroke": 0}, READY: {"strength": 0.5}}
+    out = "".join(
+        svg.hatch(state, colour, angle) for state, _, colour, angle in STATES if angle
+    )
     marks = [
-        (svg.square(colour=colour, fill=fill, **edges.get(state, {})), text)
-        for state, text, colour, fill in STATES
+        (svg.square(colour=_fill_of(state, colour), edge=colour, fill=1), text)
+        for state, text, colour, _ in STATES
     ]
-    marks.append((svg.square(strength=0.45), "at a barrier"))
-    return svg.legend(EDGE, y, marks, gap=18)[0]
+    marks.append((svg.square(strength=DIM), "at a barrier"))
+    return f"<defs>{out}</defs>{svg.legend(EDGE, y, marks, gap=18)[0]}"
+
+
+def _fill_of(state: str, colour: str) -> str:
+    """Return the fill of a state: plain or hatched."""
+    return colour if state == ISSUING else f"url(#weft-{state})"
 
 
 def _draw_axis(window: int, scale: float) -> str:
@@ -128,7 +135,7 @@ def _draw_axis(window: int, scale: float) -> str:
     for cycle in svg.list_ticks(window - 1):
         x = LEFT + cycle * scale
         out.append(remark(x, TOP - 8, str(cycle)))
-        out.append(svg.rule(f"M{num(x)} {num(TOP - 4)}v4", opacity=".5"))
+        out.append(svg.rule(f"M{num(x)} {num(TOP - 4)}v4", opacity=f"{DIM}"))
     out.append(remark(BARS - 12, TOP - 8, "warps", anchor="end"))
     out.append(remark(BARS, TOP - 8, "issue slots used"))
     return "".join(out)
@@ -146,7 +153,7 @@ def _draw_rows(run: Run, window: int, scale: float) -> str:
         out.append(remark(LEFT - 10, y, f"warp {place}", anchor="end"))
     # Flat rows are strokes, which need less SVG text.
     thin, high = pitch < 9, pitch - gap
-    for state, _, colour, fill in (*reversed(STATES), (OTHERS, "", "none", 1)):
+    for state, _, colour, _ in (*reversed(STATES), (OTHERS, "", "none", None)):
         waits, path = state == OTHERS, ""
         for place, spans in enumerate(run.spans):
             y = TOP + place * pitch + gap / 2
@@ -155,12 +162,11 @@ def _draw_rows(run: Run, window: int, scale: float) -> str:
                     path += f"M{num(x)} {num(y + high / 2)}h{num(wide)}"
                 else:
                     path += f"M{num(x)} {num(y)}h{num(wide)}v{num(high)}h{num(-wide)}z"
-        edge = f'stroke="{colour}"' * (state not in (ISSUING, READY))
-        edge = PALE if waits else edge
-        look = f'fill="{colour}" fill-opacity="{fill}" {edge} stroke-width=".7"'
+        fill = "none" if waits else _fill_of(state, colour)
+        edge = PALE if waits else f'stroke="{colour}"' * (state != ISSUING)
+        look = f'fill="{fill}" {edge} stroke-width=".7"'
         if thin and not waits:
-            look = f'stroke="{colour}" stroke-opacity="{fill}"'
-            look += f' stroke-width="{num(high)}"'
+            look = f'stroke="{fill}" stroke-width="{num(high)}"'
         out.append(f'<path data-state="{state}" d="{path}" {look}/>' * bool(path))
     return "".join(out) + _draw_strip(run, window, scale, TOP + run.warps * pitch + 12)
 
@@ -193,9 +199,9 @@ def _draw_strip(run: Run, window: int, scale: float, top: float) -> str:
         if high:
             x, wide = LEFT + start * scale, len(part) * scale
             path += f"M{num(x)} {num(bottom)}v{-high:.1f}h{wide:.1f}v{high:.1f}z"
-    out = f'<path data-strip="1" d="{path}" fill="{THREAD}" fill-opacity=".6"/>'
+    out = f'<path data-strip="1" d="{path}" fill="{THREAD}" />'
     edges = "".join(f"M{num(LEFT)} {num(y)}h{num(WIDE)}" for y in (top, bottom))
-    out += svg.rule(edges, opacity=".4")
+    out += svg.rule(edges, opacity=f"{DIM}")
     out += remark(LEFT - 10, top + 10, "100 %", anchor="end")
     return out + remark(LEFT - 10, bottom, "issue slots", anchor="end")
 

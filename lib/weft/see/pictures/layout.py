@@ -72,7 +72,9 @@ def ground(moment: Moment, panel: Panel) -> str:
     for elements, fill, _ in _list_kinds(moment.of, panel).values():
         path = panel.grid.squares(elements)
         if path:
-            out.append(f'<path d="{path}" fill="{fill}" fill-opacity=".13"/>')
+            out.append(
+                f'<path d="{path}" fill="{fill}" fill-opacity=".13" data-ground=""/>'
+            )
     return "".join(out)
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...base.style import READ, SHARED, WIDTH
+from ...base.style import DIM, PALE, READ, SHARED, WIDTH
 from ...pykernel.sim.record import TracedArray
 from . import svg
 from .grid import LARGEST, NOWHERE, Grid, fit, fit_line
@@ -188,19 +188,19 @@ def cells(grid: Grid, name: str) -> str:
     if grid.gap and grid.count <= 6000:
         path = grid.squares(range(grid.count))
         return (
-            f'<path d="{path}" fill="none" stroke="currentColor" stroke-opacity=".38" '
+            f'<path d="{path}" fill="none" {PALE} '
             f'stroke-linejoin="round" data-base="{svg.escape(name)}"/>'
         )
     out, lines = [], ""
     for plane in range(grid.planes):
         x, y = grid.origin(plane)
         wide, high = grid.cols * grid.side, grid.rows * grid.side
-        out.append(svg.box(x, y, wide, high, strength=0.45, radius=0))
+        out.append(svg.box(x, y, wide, high, strength=DIM, radius=0))
         for row in range(1, grid.rows if grid.side >= 5 else 0):
             lines += f"M{num(x)} {num(y + row * grid.side)}h{num(wide)}"
         for col in range(1, grid.cols if grid.side >= 5 else 0):
             lines += f"M{num(x + col * grid.side)} {num(y)}v{num(high)}"
-    look = 'fill="none" stroke="currentColor" stroke-opacity=".2"'
+    look = f'fill="none" stroke-width=".6" {PALE}'
     return "".join(out) + (f'<path d="{lines}" {look}/>' if lines else "")
 
 

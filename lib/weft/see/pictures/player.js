@@ -1,8 +1,9 @@
 (() => {
-  // Adds sliders to a still picture in an output.
+  // Adds sliders and a button for full screen to a still picture in an output.
   const story = STORY;
   const style = `
-    :host { display: block; max-width: 920px; color: inherit }
+    :host { display: block; position: relative; max-width: 920px; color: inherit }
+    .picture { overflow-x: auto }
     .row { display: flex; align-items: center; gap: 8px; margin: 4px 0 0 20px;
            font: 13px ui-sans-serif, system-ui, sans-serif }
     .row > span { min-width: 64px } input { flex: 0 1 300px; accent-color: #0072B2 }
@@ -10,7 +11,19 @@
              border: 1px solid currentColor; border-radius: 4px; width: 28px;
              height: 24px; opacity: .75; padding: 0 }
     button:focus-visible, input:focus-visible { outline: 2px solid #0072B2 }
-    output { min-width: 160px }`;
+    output { min-width: 160px }
+    .full { position: absolute; top: 0; right: 0; opacity: 0 }
+    :host(:hover) .full, .full:focus-visible { opacity: 1 }
+    @media (hover: none) { .full { opacity: .75 } }
+    :host(:fullscreen) { max-width: none; overflow: auto; padding: 12px;
+                         box-sizing: border-box }
+    :host(:fullscreen) .picture svg {
+      display: block; width: 100% !important; height: auto !important;
+      max-height: calc(100vh - ROWSpx) }`;
+
+  const corners = '<svg viewBox="0 0 16 16" width="14" fill="none" ' +
+    'stroke="currentColor" stroke-width="2"><path d="M2 6V2h4M10 2h4v4M14 10v4h-4' +
+    'M6 14H2v-4"/></svg>';
 
   const element = (name, properties = {}) =>
     Object.assign(document.createElement(name), properties);
@@ -21,6 +34,11 @@
       Uint8Array.from(bytes, (letter) => letter.charCodeAt(0)));
     const holder = element("div", { innerHTML: text });
     holder.querySelector("style").remove(); // its background; the page has its own
+    holder.className = "picture";
+    const svg = holder.querySelector("svg");
+    svg.setAttribute("width", image.getAttribute("width"));
+    svg.removeAttribute("height");
+    svg.style.cssText = image.style.cssText;
     return holder;
   };
 
@@ -54,6 +72,27 @@
     return row;
   };
 
+  // The page behind a full screen is hidden, so the picture takes over its colour.
+  const groundOf = (node) => {
+    for (; node; node = node.parentElement ?? node.getRootNode().host) {
+      const colour = getComputedStyle(node).backgroundColor;
+      if (!/^transparent$|, 0\)$/.test(colour)) return colour;
+    }
+    return "Canvas";
+  };
+
+  const fullScreen = (host) => {
+    const button = element("button",
+      { className: "full", innerHTML: corners, type: "button", title: "full screen" });
+    button.setAttribute("aria-label", "full screen");
+    button.onclick = () => {
+      if (document.fullscreenElement) return document.exitFullscreen();
+      host.style.backgroundColor = groundOf(host.parentElement);
+      return host.requestFullscreen();
+    };
+    return button;
+  };
+
   // The same output may appear on the page several times: each gets its own sliders.
   for (const host of document.querySelectorAll('[data-weft="MARK"]')) {
     if (host.shadowRoot || !host.querySelector("img")) continue;
@@ -66,9 +105,12 @@
       const parts = story.frames[at.join(",")] ?? [];
       now.innerHTML = parts.map((part) => story.parts[part]).join("");
     };
-    root.append(element("style", { textContent: style }), picture);
+    const moving = story.sliders.filter((one) => one[1].length > 1);
+    const rows = String(40 + 32 * moving.length); // pixels below a full screen's picture
+    root.append(element("style", { textContent: style.replace("ROWS", rows) }), picture);
     story.sliders.forEach((one, number) => {
       if (one[1].length > 1) root.append(slider(one, number, at, show));
     });
+    if (document.fullscreenEnabled) root.append(fullScreen(host));
   }
 })();

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...base.style import PALE, THREAD, WIDTH
+from ...base.style import DIM, PALE, THREAD, WIDTH
 from ...pykernel.sim.record import LOCAL, Trace, TracedArray
 from ...report.model import Finding, Report
 from . import svg
@@ -91,9 +91,12 @@ def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
 
 
 def draw_threads(
-    grid: Grid, active: np.ndarray, block: Index3, number: int, strength: float = 1.0
+    grid: Grid, active: np.ndarray, block: Index3, number: int, filled: bool = True
 ) -> str:
-    """Draw a block's threads: active ones filled, the others pale."""
+    """Draw a block's threads: active ones coloured, the others pale.
+
+    filled: whether active ones are filled; not if another thread is selected.
+    """
     threads = np.arange(grid.count)
     idle = np.setdiff1d(threads, active)
     radius = _compute_radius(grid)
@@ -102,8 +105,8 @@ def draw_threads(
         numbers = ",".join(map(str, active.tolist()))
         out.append(
             f'<path d="{_draw_circles(grid, active, radius)}" fill="{THREAD}" '
-            f'fill-opacity=".25" stroke="{THREAD}" data-block="{number}" '
-            f'data-threads="{numbers}"/>'
+            f'fill-opacity="{svg.FILL * filled}" stroke="{THREAD}" '
+            f'data-block="{number}" data-threads="{numbers}"/>'
         )
     if len(idle):
         path = _draw_circles(grid, idle, radius)
@@ -113,10 +116,9 @@ def draw_threads(
         acts = set(active.tolist())
         for thread, text in enumerate(texts):
             x, y = grid.middle(thread)
-            faint = thread not in acts
+            faint = not filled or thread not in acts
             out.append(label(x, y + 4, text, 11, anchor="middle", faint=faint))
-    drawing = "".join(out)
-    return f'<g opacity="{strength}">{drawing}</g>' if strength < 1 else drawing
+    return "".join(out)
 
 
 def draw_thread(grid: Grid, thread: int, runs: bool) -> str:
@@ -142,7 +144,7 @@ def draw_thread_frames(trace: Trace, grids: dict[int, Grid]) -> str:
             y = grid.top + grid.height + 18
             named = f"block ({index})" if "," in index else f"block {index}"
             out.append(remark(left + 4, y, named))
-        look = dict(radius=8, stroke=1.2, strength=0.5)
+        look = dict(radius=8, stroke=1.2, strength=DIM)
         out.append(svg.box(left, grid.top - 6, wide, grid.height + 10, **look))
     return "".join(out)
 

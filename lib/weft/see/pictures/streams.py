@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
-from ...base.style import READ, THREAD, WIDTH, WRITTEN
+from ...base.style import DIM, READ, THREAD, WIDTH, WRITTEN
 from ...base.text import count_things
 from . import svg
 from .panels import EDGE
@@ -22,8 +22,8 @@ NARROW = 5.0  # Marks narrower than this, in pixels, have no outline.
 KINDS = {  # text, colour and opacity for each kind of span
     "kernel": ("kernel", THREAD, 0.35),
     "operator": ("operator of ATen", THREAD, 0.35),
-    "to device": ("copy to the device", READ, 0.25),
-    "to host": ("copy to the host", WRITTEN, 0.4),
+    "to device": ("copy to the device", READ, 0.15),
+    "to host": ("copy to the host", WRITTEN, 0.5),
     "copy or fill": ("copy or fill on the device", "currentColor", 0.25),
     "host": ("call of the host", "currentColor", 0.5),
     "launch": ("launch", "currentColor", 0.1),
@@ -55,7 +55,7 @@ def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
         if kind in kinds
     ]
     if any(one.date for one in named.values()):
-        marks.append((svg.square(strength=0.7), "measured elsewhere"))
+        marks.append((svg.square(strength=DIM), "measured elsewhere"))
     body += svg.legend(EDGE, y + 14, marks, gap=19, apart=21)[0]
     title = "; ".join(f"{name}: {account(one)}" for name, one in named.items())
     return svg.document(WIDTH, y + 30, body, title.removeprefix(": "))
@@ -161,10 +161,10 @@ def _draw_gap(start: float, end: float, scale: float, y: float) -> str:
 
 def _draw_axis(us: float, y: float) -> str:
     scale = (WIDTH - LEFT - RIGHT) / us
-    out = [svg.rule(f"M{num(LEFT)} {num(y)}H{num(WIDTH - RIGHT)}", opacity=".5")]
+    out = [svg.rule(f"M{num(LEFT)} {num(y)}H{num(WIDTH - RIGHT)}", opacity=f"{DIM}")]
     for tick in svg.list_ticks(us):
         x = LEFT + tick * scale
-        out.append(svg.rule(f"M{num(x)} {num(y)}v4", opacity=".5"))
+        out.append(svg.rule(f"M{num(x)} {num(y)}v4", opacity=f"{DIM}"))
         if x < WIDTH - RIGHT - 40:
             out.append(remark(x, y + 17, f"{tick:g}", anchor="middle"))
     out.append(remark(WIDTH - RIGHT, y + 17, "µs", anchor="end"))

@@ -6,7 +6,8 @@ the page's own colour; every other colour has one meaning everywhere (weft.base.
 The static picture is an <img>, which every front end shows, even if a notebook is not
 trusted and its scripts and inline SVG are dropped. Where scripts run, the picture's own
 script takes the SVG out of the image and puts it into a separate shadow root, so that
-nothing clashes with the page. Sliders then exchange the contents of <g class="now">.
+nothing clashes with the page. Sliders then exchange the contents of <g class="now">,
+and a button shows the picture full screen. Charts of matplotlib use the same output.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import math
+import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,19 +27,26 @@ from typing import Any
 
 import numpy as np
 
-from ...base.style import FAULT, MONO, PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
+from ...base.style import (
+    FAINT,
+    FAULT,
+    MONO,
+    PALE,
+    READ,
+    SHARED,
+    THREAD,
+    WIDTH,
+    WRITTEN,
+    set_ground,
+    write_colour,
+)
 
 SANS = "ui-sans-serif, system-ui, sans-serif"
 SMALL = 11  # smallest font size in pixels
-FAINT = 0.72  # Opacity of secondary text, which stays legible on white and on black.
 FILL = 0.25
 POINTS = 65  # number of points of a curve that are tested for being hidden
 
-# An image inherits no colour from a page, so it has its own background.
-GROUND = (
-    "<style>svg{color:#24292f;background:#fff}"
-    "@media(prefers-color-scheme:dark){svg{color:#d7dce2;background:#16191d}}</style>"
-)
+LEGIBLE = 9.4  # The smallest text on a narrow page, in pixels of CSS.
 
 
 def num(value: float) -> str:
@@ -80,8 +90,13 @@ def label(
     marks += f' text-anchor="{anchor}"' * (anchor != "start")
     marks += f' font-family="{MONO}" xml:space="preserve"' * mono
     marks += ' font-weight="600"' * bold
-    marks += f' fill="{colour}"' * bool(colour) + f' opacity="{FAINT}"' * bool(faint)
+    marks += ink(colour) + f' opacity="{FAINT}"' * bool(faint)
     return f'<text x="{num(x)}" y="{num(y)}"{marks}>{escape(text)}</text>'
+
+
+def ink(colour: str) -> str:
+    """Return the attribute of a coloured text; "" for the page's own colour."""
+    return f' style="{write_colour(colour, "fill")}"' if colour else ""
 
 
 def remark(x: float, y: float, text: str, **look: Any) -> str:
@@ -104,7 +119,7 @@ def list_ticks(end: float) -> range:
 def words(x: float, y: float, parts: Iterable[tuple[str, str]]) -> str:
     """Draw one line of monospaced pieces, each (text, colour or "")."""
     inner = "".join(
-        f'<tspan fill="{colour}">{escape(text)}</tspan>' if colour else escape(text)
+        f"<tspan{ink(colour)}>{escape(text)}</tspan>" if colour else escape(text)
         for text, colour in parts
     )
     return (
@@ -120,14 +135,18 @@ def box(
     height: float,
     *,
     colour: str = "currentColor",
+    edge: str = "",
     fill: float = 0.0,
     radius: float = 3,
     stroke: float = 1,
     strength: float = 1,
 ) -> str:
-    """Draw a rounded rectangle; fill, strength: opacities of area and outline."""
+    """Draw a rounded rectangle; fill, strength: opacities of area and outline.
+
+    edge: the colour of the outline if it is not that of the area.
+    """
     area = f' fill="{colour}" fill-opacity="{fill:.2g}"' if fill else ' fill="none"'
-    line = f' stroke="{colour}" stroke-width="{num(stroke)}"' if stroke else ""
+    line = f' stroke="{edge or colour}" stroke-width="{num(stroke)}"' if stroke else ""
     line += f' stroke-opacity="{strength:.2g}"' * (bool(stroke) and strength < 1)
     return (
         f'<rect x="{num(x)}" y="{num(y)}" width="{num(width)}" height="{num(height)}"'
@@ -168,7 +187,7 @@ def arrow(
     return (
         f"{behind(full, colour) if visible != full else ''}"
         f'<path d="{visible}" fill="none" stroke="{colour}" '
-        f'stroke-width="1.3" stroke-opacity=".85"/>'
+        f'stroke-width="1.3"/>'
         f'<path d="{head}" fill="{colour}"/>'
     )
 
@@ -213,6 +232,19 @@ def _evaluate_blossom(points: np.ndarray, *at: float) -> np.ndarray:
     return points[0]
 
 
+def hatch(name: str, colour: str, angle: int) -> str:
+    """Define a hatching for fill="url(#weft-NAME)" and strokes.
+
+    Areas that touch differ in more than their colour.
+    """
+    return (
+        f'<pattern id="weft-{name}" width="6" height="6" patternUnits="userSpaceOnUse" '
+        f'patternTransform="rotate({angle})" stroke="{colour}">'
+        f'<path d="M0 3h6" stroke-width="6" stroke-opacity="{FILL}"/>'
+        f'<path d="M0 3h6" stroke-width="1.4"/></pattern>'
+    )
+
+
 Mark = Callable[[float, float], str]  # draws the mark of a legend at x and y
 
 
@@ -243,9 +275,8 @@ def corner(x: float, y: float, side: float) -> str:
 
 
 def _draw_written(x: float, y: float, colour: str) -> str:
-    marks = square(colour=colour, fill=FILL, stroke=0), square(colour=WRITTEN)
     path = f'<path d="{corner(x, y, 13)}" fill="{WRITTEN}"/>'
-    return "".join(draw(x, y) for draw in marks) + path
+    return square(colour=colour, edge=WRITTEN, fill=FILL)(x, y) + path
 
 
 def _draw_thread(x: float, y: float, runs: bool) -> str:
@@ -310,18 +341,10 @@ class Drawing:
 
     def image(self) -> str:
         """Draw the initial still as an <img> with its own background, light or dark."""
-        body = GROUND + self._write_body(None)
-        text = document(self.width, self.height, body, self.title)
-        data = base64.b64encode(text.encode()).decode()
-        return (
-            f'<img alt="{escape(self.account or self.title)}" '
-            f'width="{num(self.width)}" style="max-width:100%;height:auto" '
-            f'src="data:image/svg+xml;base64,{data}">'
-        )
+        return write_image(set_ground(self.svg()), self.account or self.title)
 
     def html(self) -> str:
         """Return the picture for a notebook: an image, and a script for sliders."""
-        mark = secrets.token_hex(6)  # the same in all copies of one output
         parts: dict[str, int] = {}
         frames = {
             ",".join(map(str, at)): [parts.setdefault(p, len(parts)) for p in frame]
@@ -333,14 +356,58 @@ class Drawing:
             "frames": frames if len(frames) > 1 else {},
             "parts": list(parts) if len(frames) > 1 else [],
         }
-        data = json.dumps(story, ensure_ascii=False, separators=(",", ":"))
-        data = data.replace("</", "<\\/").replace("<!", "<\\u0021")
-        code = PLAYER.read_text().replace("MARK", mark).replace("STORY", data)
-        return f'<div data-weft="{mark}">{self.image()}</div>\n<script>{code}</script>'
+        return write_html(self.svg(), self.account or self.title, story)
 
     def _write_body(self, at: Sequence[int] | None) -> str:
         now = self.frames[tuple(self.start if at is None else at)]
         return f'{self.base}<g class="now">{"".join(now)}</g>'
 
 
+# ---- the output of a cell -----------------------------------------------------------
+
 PLAYER = Path(__file__).with_name("player.js")
+STILL = {
+    "sliders": [],
+    "start": [],
+    "frames": {},
+    "parts": [],
+}  # a story without frames
+
+
+def make_bundle(text: str, account: str) -> dict[str, str]:
+    """Return the output of a cell with an SVG; account: the picture in words."""
+    return {"text/html": write_html(text, account), "text/plain": account}
+
+
+def write_html(text: str, account: str, story: dict[str, Any] = STILL) -> str:
+    """Return an SVG as an <img>, and the script for its sliders and its full screen."""
+    mark = secrets.token_hex(6)  # the same in all copies of one output
+    data = json.dumps(story, ensure_ascii=False, separators=(",", ":"))
+    data = data.replace("</", "<\\/").replace("<!", "<\\u0021")
+    code = PLAYER.read_text().replace("MARK", mark).replace("STORY", data)
+    image = write_image(set_ground(text), account)
+    return (
+        f'<div data-weft="{mark}" style="overflow-x:auto">{image}</div>\n'
+        f"<script>{code}</script>"
+    )
+
+
+def write_image(text: str, account: str) -> str:
+    """Return an SVG as an <img>, which shrinks until its text becomes illegible."""
+    data = base64.b64encode(text.encode()).decode()
+    wide, least = measure_widths(text)
+    return (
+        f'<img alt="{escape(account)}" width="{num(wide)}" '
+        f'style="max-width:100%;min-width:{num(least)}px;height:auto" '
+        f'src="data:image/svg+xml;base64,{data}"/>'
+    )
+
+
+def measure_widths(text: str) -> tuple[float, float]:
+    """Return an SVG's natural width, and the least one with legible text, in pixels."""
+    root = text[: text.index(">", text.index("<svg"))]
+    unit = 4 / 3 if re.search(r' width="[\d.]+pt"', root) else 1
+    wide = float(re.findall(r'viewBox="\S+ \S+ ([\d.]+)', root)[0])
+    sizes = re.findall(r"font-size(?:: |=\")([\d.]+)", text)
+    smallest = min(map(float, sizes), default=math.inf)
+    return wide * unit, wide * LEGIBLE / smallest

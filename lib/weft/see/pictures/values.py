@@ -110,7 +110,7 @@ class Values:
         return (
             f'<path d="{self.grid.squares(range(self.grid.count))}" '
             f'fill="{self.colour}" fill-opacity="{tint}" stroke="{self.colour}" '
-            f'stroke-opacity=".55" stroke-linejoin="round" '
+            f'stroke-width=".8" stroke-linejoin="round" '
             f'data-base="{svg.escape(self.name)}"/>'
         )
 
@@ -176,7 +176,7 @@ class Values:
         for one in range(1, LEVELS + 1):
             path = self.grid.squares(np.flatnonzero(level == one))
             if path:
-                fill = f'fill="{self.colour}" fill-opacity="{0.75 * one / LEVELS:.2g}"'
+                fill = f'fill="{self.colour}" fill-opacity="{one / LEVELS:.2g}"'
                 out.append(f'<path d="{path}" {fill} data-level="{one}"/>')
         return "".join(out)
 
@@ -358,7 +358,4 @@ def line(
             f"{'L' if i and visible[i - 1] else 'M'}{num(x[i])} {num(y[i])}"
             for i in np.flatnonzero(visible)
         )
-    return (
-        f'{faint}<path d="{body}" fill="none" stroke="{colour}" '
-        f'stroke-width="1.3" stroke-opacity=".8"/>'
-    )
+    return f'{faint}<path d="{body}" fill="none" stroke="{colour}" stroke-width="1.3"/>'
