@@ -73,8 +73,8 @@ PICTURES = {
     },
     "warps": lambda: draw_figure(sketches.warps, (16, 4)),
     "memory": lambda: draw_figure(draw_memory),
-    "ladder": lambda: style.write_svg(readme.PICTURES["race_ladder_nvidia_h200"]()),
-    "batches": lambda: style.write_svg(readme.PICTURES["race_nvidia_h200"]()),
+    "ladder": lambda: style.write_svg(readme.PICTURES["race_ladder_nvidia_h100"]()),
+    "batches": lambda: style.write_svg(readme.PICTURES["race_nvidia_h100"]()),
 }
 
 
