@@ -1,0 +1,232 @@
+"""Execute the lessons, with a cache, for the pages of the site.
+
+A lesson is executed once, with its answers, in a fresh kernel. Its outputs are kept in
+build/lessons/NN_topic.ipynb, beside the hash of its code and of each file of the lab
+that its kernel has read. As long as none of these changes, neither does the page.
+session.py, which runs inside the kernel, replays the clock and notes the files.
+
+    python docs/site/lessons.py                    execute what has changed
+    python docs/site/lessons.py 04_numba           only this lesson
+    python docs/site/lessons.py --record 04_numba  record its times on this machine
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+from weft.lessons import first_cell
+from weft.puzzles.catalogue import is_withheld
+from weft.puzzles.lessons import NOTEBOOKS, find_source
+from weft.timing.results import machine
+
+HERE = Path(__file__).parent
+BUILD = ROOT / "build" / "lessons"
+CLOCK = HERE / "clock"  # the recorded times, one committed file per lesson
+SECONDS = 1800  # time limit of a cell, on a busy machine
+WIDGET = "application/vnd.jupyter.widget-view+json"  # needs a kernel, a page has none
+MARK = re.compile(r'data-weft=\\?"([0-9a-f]{12})\\?"')  # the mark of a player
+
+
+def list_names() -> list[str]:
+    """Return the name of every lesson, and the glossary's, in reading order."""
+    return [path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
+
+
+def read_code(name: str) -> NotebookNode:
+    """Return the lesson with its answers, without the cells that only tests run."""
+    path = find_source(NOTEBOOKS / f"{name}.ipynb")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells = [
+        cell
+        for cell in notebook.cells
+        if not is_withheld(cell) and not first_cell.is_first(cell)
+    ]
+    return notebook
+
+
+# ---- the cache ---------------------------------------------------------------------
+
+
+@functools.cache
+def hash_file(path: Path) -> str:
+    """Return the hash of a file's content; "" if there is no such file."""
+    return hash_text(path.read_bytes()) if path.is_file() else ""
+
+
+def hash_text(data: bytes) -> str:
+    """Return a short hash."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def hash_code(notebook: NotebookNode) -> str:
+    """Return the hash of the notebook's code, which its text does not influence."""
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    return hash_text(json.dumps(code).encode())
+
+
+def hash_folder(folder: Path) -> str:
+    """Return the hash of every file below a folder."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return hash_text("".join(map(hash_file, paths)).encode())
+
+
+def hash_session(name: str) -> dict[str, str]:
+    """Return the hashes on which every lesson depends: the kernels, and the clock.
+
+    Compilers run in processes of their own, so their reading is not observed.
+    """
+    clock = {f"clock/{name}.json": hash_file(CLOCK / f"{name}.json")}
+    session = {"session.py": hash_file(HERE / "session.py")}
+    return {"kernels": hash_folder(ROOT / "kernels"), **clock, **session}
+
+
+def is_current(name: str) -> bool:
+    """Return whether the cached outputs belong to the lesson as it is now."""
+    stamp, cached = BUILD / f"{name}.json", BUILD / f"{name}.ipynb"
+    if not stamp.is_file() or not cached.is_file():
+        return False
+    noted = json.loads(stamp.read_text())
+    files = {path: hash_file(ROOT / path) for path in noted["files"]}
+    now = {**hash_session(name), "code": hash_code(read_code(name))}
+    return noted["files"] == files and noted["session"] == now
+
+
+def read_executed(name: str) -> NotebookNode:
+    """Return the lesson's current text with the outputs of the cache, if it has any."""
+    notebook, path = read_code(name), BUILD / f"{name}.ipynb"
+    cached = nbformat.read(path, 4) if path.is_file() else notebook
+    code = (cell for cell in notebook.cells if cell.cell_type == "code")
+    ran = (cell for cell in cached.cells if cell.cell_type == "code")
+    for cell, executed in zip(code, ran, strict=True):
+        cell.outputs = executed.outputs
+    return notebook
+
+
+# ---- execution ---------------------------------------------------------------------
+
+
+def execute(name: str, recording: bool = False) -> None:
+    """Run a lesson, and put its outputs into the cache. recording: note its times."""
+    notebook, own = read_code(name), BUILD / "caches" / name
+    code = hash_code(notebook)
+    shutil.rmtree(own / "kept", ignore_errors=True)  # no guess, no solved exercise
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "session.json"
+        run_cells(notebook, own, CLOCK / f"{name}.json", result, recording)
+        outcome = json.loads(result.read_text())
+    if recording:
+        write_clock(name, outcome["cells"])
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [clean_output(one) for one in cell.outputs if is_shown(one)]
+    name_players(notebook)
+    nbformat.write(notebook, BUILD / f"{name}.ipynb")
+    hash_file.cache_clear()
+    files = {path: hash_file(ROOT / path) for path in outcome["files"]}
+    stamp = {"files": files, "session": {**hash_session(name), "code": code}}
+    (BUILD / f"{name}.json").write_text(json.dumps(stamp, indent=1))
+    if outcome["unknown"] and not recording:
+        print(f"  {name}: {len(outcome['unknown'])} cells show this machine's times")
+
+
+def run_cells(
+    notebook: NotebookNode, cache: Path, record: Path, result: Path, recording: bool
+) -> None:
+    """Execute the cells in a fresh kernel, which begins with session.start()."""
+    call = f"['start']({str(record)!r}, {str(result)!r}, {recording})"
+    start = f"__import__('runpy').run_path({str(HERE / 'session.py')!r}){call}"
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(start))
+    paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    ours = {
+        **{"PYTHONPATH": os.pathsep.join(paths), "WEFT_SITE": "1"},
+        **{"WEFT_CACHE": str(cache), "OMP_WAIT_POLICY": "passive"},
+        # If the lab cannot be imported, fail here instead of fetching another one.
+        **{"GIT_ALLOW_PROTOCOL": "file", "CUDA_VISIBLE_DEVICES": ""},
+    }
+    resources = {"metadata": {"path": str(NOTEBOOKS)}}
+    client = NotebookClient(
+        notebook, timeout=SECONDS, resources=resources, store_widget_state=False
+    )
+    client.execute(env=os.environ | ours)
+    del notebook.cells[0]
+
+
+def write_clock(name: str, cells: dict[str, list[int]]) -> None:
+    """Write the recorded times, a line per cell, with the machine that took them."""
+    CLOCK.mkdir(exist_ok=True)
+    lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in cells.items())
+    text = f'{{"machine": {json.dumps(machine())},\n"cells": {{\n{lines}\n}}}}\n'
+    (CLOCK / f"{name}.json").write_text(text)
+
+
+def read_clock(name: str) -> dict[str, Any]:
+    """Return the recorded times of a lesson, and their machine; {} without any."""
+    path = CLOCK / f"{name}.json"
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def is_shown(output: NotebookNode) -> bool:
+    """Return whether a page shows an output: stderr belongs to no page."""
+    return output.get("name") != "stderr"
+
+
+def clean_output(output: NotebookNode) -> NotebookNode:
+    """Return the output without the form that only a running kernel can show."""
+    if "data" in output:
+        output.data.pop(WIDGET, None)
+    return output
+
+
+def name_players(notebook: NotebookNode) -> None:
+    """Replace the random marks of pictures by ones that follow from their content."""
+    text = nbformat.writes(notebook)
+    marks = dict.fromkeys(MARK.findall(text))
+    for number, mark in enumerate(marks):
+        text = text.replace(mark, f"{number:012x}")
+    notebook.cells = nbformat.reads(text, as_version=4).cells
+
+
+def bring_up_to_date(names: list[str], recording: bool, jobs: int) -> None:
+    """Execute every named lesson whose outputs are out of date."""
+    stale = [name for name in names if recording or not is_current(name)]
+
+    def run_one(name: str) -> None:
+        print(f"  {name}: executing", flush=True)
+        execute(name, recording)
+        print(f"  {name}: done", flush=True)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(run_one, stale))
+
+
+def main(arguments: list[str]) -> None:
+    """Execute lessons."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("names", nargs="*", metavar="LESSON")
+    parser.add_argument("--record", action="store_true", help="record the times")
+    parser.add_argument("--jobs", type=int, default=1, help="lessons at a time")
+    options = parser.parse_args(arguments)
+    bring_up_to_date(options.names or list_names(), options.record, options.jobs)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
