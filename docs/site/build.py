@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -82,9 +83,40 @@ def run_sphinx() -> None:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     shutil.rmtree(MADE.parent, ignore_errors=True)
     subprocess.run([*command, str(SOURCE), str(MADE)], check=True, env=env)
+    cut_fonts(MADE)
     shutil.rmtree(SITE, ignore_errors=True)
     shutil.move(MADE, SITE)
     (SITE / ".nojekyll").touch()  # Pages shall serve folders that begin with "_".
+
+
+def cut_fonts(made: Path) -> None:
+    """Reduce the theme's fonts of icons to the icons that the pages use.
+
+    They would be half of what a phone loads for a page.
+    """
+    from fontTools import subset
+
+    sheet = made / "_static" / "styles" / "pydata-sphinx-theme.css"
+    style = sheet.read_text()
+    pages = "".join(path.read_text() for path in made.glob("*.html"))
+    names = set(re.findall(r"\bfa-([a-z0-9-]+)", pages))
+    used = {read_letter(code) for code in re.findall(r"--pst-icon[a-z-]*:(\S+?)[;}]", style)}
+    for selectors, code in re.findall(r"([^{}]+)\{--fa:([^;}]+)", style):
+        if names & set(re.findall(r"\.fa-([a-z0-9-]+)", selectors)):
+            used.add(read_letter(code))
+    for font in (made / "_static" / "vendor").rglob("*.woff2"):
+        options = [str(font), f"--text={''.join(sorted(used))}", "--flavor=woff2"]
+        subset.main([*options, f"--output-file={font}"])
+    for unused in (made / "_static").rglob("*.map"):
+        unused.unlink()
+
+
+def read_letter(code: str) -> str:
+    """Return the letter of a string in CSS, which may be an escape; "" for a name."""
+    text = code.strip('"')
+    if text.startswith("\\"):
+        return chr(int(text[1:], 16))
+    return text if len(text) == 1 else ""
 
 
 def main(arguments: list[str]) -> int:

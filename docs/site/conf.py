@@ -59,8 +59,13 @@ html_static_path = [str(HERE / "theme" / "static")]
 html_css_files = ["weft.css"]
 html_js_files = [("weft.js", {"defer": "defer"})]
 html_copy_source = html_show_sourcelink = html_show_sphinx = False
+html_context = {"default_mode": "auto"}
 html_math_renderer = "mathml"
-html_sidebars = {"index": [], "lessons": [], "cheat_sheet": []}
+# A page without pages below it needs no list of them.
+html_sidebars = {
+    **{"index": [], "lessons": [], "glossary": [], "cheat_sheet": [], "errors": []},
+    "**": ["sidebar-nav-bs"],
+}
 html_theme_options = {
     "logo": {"text": "Weft"},
     "icon_links": [{"name": "GitHub", "url": GITHUB, "icon": "fa-brands fa-github"}],

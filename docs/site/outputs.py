@@ -11,6 +11,8 @@ SVG = re.compile(r"<svg\b[^>]*>")
 TEXT = re.compile(r"<text\b[^>]*>(.*?)</text>", re.S)
 TAG = re.compile(r"<[^>]+>")
 LINK = re.compile(r'href="(\w+)\.ipynb(?:#cell-id=([^"]+))?"')
+WIDTH = re.compile(r'\bwidth="([\d.]+)(pt|px)?"')
+WIDE = 560  # pixels
 LONGEST = 220  # letters of an alternative text
 NAMED = re.compile(r"\baria-(label|hidden)=|<title>")
 
@@ -48,17 +50,30 @@ def _link_page(link: re.Match[str]) -> str:
 
 
 def _name_drawings(text: str) -> str:
-    """Add a label to each inline SVG that has none: the words that it shows."""
+    """Add a label to each inline SVG that has none: the words that it shows.
+
+    A wide one also gets a class, since it scrolls on a phone instead of shrinking.
+    """
     parts, last = [], 0
     for tag in SVG.finditer(text):
-        end = text.find("</svg>", tag.end())
-        inside = text[tag.end() : end]
-        if not NAMED.search(tag[0]) and not inside.lstrip().startswith("<title>"):
+        inside = text[tag.end() : text.find("</svg>", tag.end())]
+        opened = tag[0]
+        if not NAMED.search(opened) and not inside.lstrip().startswith("<title>"):
             label = html.escape(describe_drawing(inside), quote=True)
-            opened = f'{tag[0][:-1]} role="img" aria-label="{label}">'
-            parts += [text[last : tag.start()], opened]
-            last = tag.end()
+            opened = f'{opened[:-1]} role="img" aria-label="{label}">'
+        if measure_width(opened) > WIDE and "class=" not in opened:
+            opened = f'{opened[:-1]} class="wide">'
+        parts += [text[last : tag.start()], opened]
+        last = tag.end()
     return "".join(parts) + text[last:]
+
+
+def measure_width(tag: str) -> float:
+    """Return the width of an SVG in pixels; 0 if its tag gives none."""
+    width = WIDTH.search(tag)
+    if not width:
+        return 0.0
+    return float(width[1]) * (4 / 3 if width[2] == "pt" else 1)
 
 
 def describe_drawing(inside: str) -> str:
