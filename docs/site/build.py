@@ -21,7 +21,6 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT / "lib"), str(ROOT)]
 
 SOURCE = ROOT / "build" / "site"
 SITE = ROOT / "site"
@@ -79,7 +78,7 @@ def run_sphinx() -> None:
     trees = ROOT / "build" / "doctrees"
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-n", "-W", "-q"]
     command += ["--keep-going", "-c", str(HERE), "-d", str(trees)]
-    paths = [str(HERE), str(ROOT / "lib"), str(ROOT)]
+    paths = [str(HERE), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     shutil.rmtree(MADE.parent, ignore_errors=True)
     subprocess.run([*command, str(SOURCE), str(MADE)], check=True, env=env)
@@ -100,7 +99,7 @@ def cut_fonts(made: Path) -> None:
     style = sheet.read_text()
     pages = "".join(path.read_text() for path in made.glob("*.html"))
     names = set(re.findall(r"\bfa-([a-z0-9-]+)", pages))
-    used = {read_letter(code) for code in re.findall(r"--pst-icon[a-z-]*:(\S+?)[;}]", style)}
+    used = set(map(read_letter, re.findall(r"--pst-icon[a-z-]*:(\S+?)[;}]", style)))
     for selectors, code in re.findall(r"([^{}]+)\{--fa:([^;}]+)", style):
         if names & set(re.findall(r"\.fa-([a-z0-9-]+)", selectors)):
             used.add(read_letter(code))

@@ -79,11 +79,14 @@ def find_broken(page: Page) -> Iterator[str]:
             continue
         target = (page.path.parent / unquote(parts.path)).resolve()
         target = page.path if not parts.path else target
-        if not target.is_file():
+        place = unquote(parts.fragment)
+        if not target.is_file() or (place and not has_place(target, place)):
             yield link
-        elif parts.fragment and target.suffix == ".html":
-            if unquote(parts.fragment) not in read_page(target).places:
-                yield link
+
+
+def has_place(target: Path, name: str) -> bool:
+    """Return whether a file has a place of that name; only pages have places."""
+    return target.suffix != ".html" or name in read_page(target).places
 
 
 def find_requests(page: Page) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,10 @@ from pygments.lexers import CudaLexer, PythonLexer, get_lexer_for_filename
 from pygments.token import Comment, Token
 from pygments.util import ClassNotFound
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "lib")]
-
 from weft.lessons.course import place_of
 from weft.lessons.first_cell import GITHUB
+
+HERE = Path(__file__).parent
 
 project, author = "Weft", "the authors of Weft"
 html_title = "Weft"

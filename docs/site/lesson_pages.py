@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import lessons
 import nbformat
 import outputs
-from lessons import ROOT
 from nbformat import NotebookNode
 
 from weft.lessons import course, first_cell
@@ -50,28 +50,49 @@ METADATA = {
 
 
 def list_prerequisites(lesson: Lesson, all_lessons: Sequence[Lesson]) -> list[Lesson]:
-    """Return the earlier lessons to which a lesson refers."""
-    numbers = [one.number for one in all_lessons]
-    mentioned: set[str] = set()
+    """Return the earlier lessons to which a lesson refers.
+
+    If it refers to none, return the one that introduces most of its terms.
+    """
+    earlier = all_lessons[: all_lessons.index(lesson)]
+    mentioned = list_mentions(lesson)
+    named = [one for one in earlier if one.number in mentioned]
+    if named or not earlier:
+        return named
+    introduced: dict[str, Lesson] = {}
+    for one in earlier:
+        introduced |= dict.fromkeys(list_terms(one) - {*introduced}, one)
+    counts = Counter(
+        introduced[term].number for term in list_terms(lesson) if term in introduced
+    )
+    return [max(earlier, key=lambda one: counts[one.number])]
+
+
+def list_terms(lesson: Lesson) -> set[str]:
+    """Return the terms of the glossary to which a lesson links."""
+    return course.places_in(lesson.source.cells)
+
+
+def list_mentions(lesson: Lesson) -> set[str]:
+    """Return the numbers of the lessons to which a lesson's text refers."""
+    numbers: set[str] = set()
     for cell in lesson.source.cells:
         if cell.cell_type == "markdown" and not is_tagged(cell, GENERATED):
             for match in MENTION.finditer(cell.source):
-                mentioned |= {match["file"], match["first"], match["last"]} - {None}
-    earlier = numbers[: numbers.index(lesson.number)]
-    return [one for one in all_lessons if one.number in mentioned & {*earlier}]
+                numbers |= {match["file"], match["first"], match["last"]} - {None}
+    return numbers
 
 
 def describe_prerequisites(lesson: Lesson, all_lessons: Sequence[Lesson]) -> str:
     """Return what a reader needs to begin: other lessons, or a language."""
-    links = [one.link for one in list_prerequisites(lesson, all_lessons)]
-    known = [what for what, starts in course.WAYS_IN if lesson.number in starts]
-    if not links and lesson is all_lessons[0]:
+    if lesson is all_lessons[0]:
         return "a little Python"
-    if not links and not known:
-        at = all_lessons.index(lesson)
-        links = [all_lessons[at - 1].link]
-    ways = f"or begin here if you know {' or '.join(known)}" if known and links else ""
-    return ", ".join([*(links or [" or ".join(known)]), *([ways] if ways else [])])
+    ways = [what for what, starts in course.WAYS_IN if lesson.number in starts]
+    if lesson is all_lessons[1]:
+        return " or ".join(ways)
+    links = [one.link for one in list_prerequisites(lesson, all_lessons)]
+    or_begin = [f"or begin here if you know {' or '.join(ways)}"] if ways else []
+    return ", ".join([*links, *or_begin])
 
 
 def describe_minutes(lesson: Lesson) -> str:
@@ -86,7 +107,7 @@ def describe_minutes(lesson: Lesson) -> str:
 def describe_times(name: str) -> str:
     """Return where the times of a page were measured; "" if it shows none."""
     record = lessons.read_clock(name)
-    if not record:
+    if not record.get("cells"):
         return ""
     machine = record["machine"]
     return f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}"
@@ -182,7 +203,7 @@ def make_page(
         else:
             outputs.prepare(cell)
     if lesson is not None:
-        head, _, rest = cells[0].source.partition("\n")
+        rest = cells[0].source.partition("\n")[2]
         facts = write_facts(lesson, all_lessons)
         title = f"# {lesson.number} {lesson.title}"
         cells[0].source = title + rest_of_head(rest, facts)
@@ -310,6 +331,3 @@ def copy_downloads(folder: Path) -> None:
     (folder / "notebooks").mkdir()
     for path in NOTEBOOKS.glob("*.ipynb"):
         (folder / "notebooks" / path.name).write_bytes(path.read_bytes())
-
-
-assert ROOT.is_dir()

@@ -25,13 +25,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
-
 import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
+from weft.base.paths import ROOT
 from weft.lessons import first_cell
 from weft.puzzles.catalogue import is_withheld
 from weft.puzzles.lessons import NOTEBOOKS, find_source
@@ -42,7 +40,7 @@ BUILD = ROOT / "build" / "lessons"
 CLOCK = HERE / "clock"  # the recorded times, one committed file per lesson
 SECONDS = 1800  # time limit of a cell, on a busy machine
 WIDGET = "application/vnd.jupyter.widget-view+json"  # needs a kernel, a page has none
-MARK = re.compile(r'data-weft=\\?"([0-9a-f]{12})\\?"')  # the mark of a player
+MARK = re.compile(r'data-weft=\\"([0-9a-f]{12})\\"')  # the mark of a player
 
 
 def list_names() -> list[str]:
@@ -94,7 +92,8 @@ def hash_session(name: str) -> dict[str, str]:
     Compilers run in processes of their own, so their reading is not observed.
     """
     clock = {f"clock/{name}.json": hash_file(CLOCK / f"{name}.json")}
-    session = {"session.py": hash_file(HERE / "session.py")}
+    inside = ("session.py", "playback.py", "theme/playback.js")
+    session = {path: hash_file(HERE / path) for path in inside}
     return {"kernels": hash_folder(ROOT / "kernels"), **clock, **session}
 
 
@@ -127,7 +126,8 @@ def execute(name: str, recording: bool = False) -> None:
     """Run a lesson, and put its outputs into the cache. recording: note its times."""
     notebook, own = read_code(name), BUILD / "caches" / name
     code = hash_code(notebook)
-    shutil.rmtree(own / "kept", ignore_errors=True)  # no guess, no solved exercise
+    # Without compiled cells, guesses and solved exercises, as a reader begins.
+    shutil.rmtree(own, ignore_errors=True)
     BUILD.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "session.json"
@@ -138,7 +138,7 @@ def execute(name: str, recording: bool = False) -> None:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [clean_output(one) for one in cell.outputs if is_shown(one)]
-    name_players(notebook)
+    make_reproducible(notebook)
     nbformat.write(notebook, BUILD / f"{name}.ipynb")
     hash_file.cache_clear()
     files = {path: hash_file(ROOT / path) for path in outcome["files"]}
@@ -196,13 +196,20 @@ def clean_output(output: NotebookNode) -> NotebookNode:
     return output
 
 
-def name_players(notebook: NotebookNode) -> None:
-    """Replace the random marks of pictures by ones that follow from their content."""
-    text = nbformat.writes(notebook)
-    marks = dict.fromkeys(MARK.findall(text))
-    for number, mark in enumerate(marks):
-        text = text.replace(mark, f"{number:012x}")
-    notebook.cells = nbformat.reads(text, as_version=4).cells
+def make_reproducible(notebook: NotebookNode) -> None:
+    """Replace the random marks of pictures, and the paths of this machine."""
+    prefixes = {sys.prefix, str(Path(sys.prefix).resolve())}
+    places = {**dict.fromkeys(prefixes, "~/weft/.venv"), str(ROOT): "~/weft"}
+    for cell in notebook.cells:
+        for number, output in enumerate(cell.get("outputs", [])):
+            text = json.dumps(output)
+            for at, mark in enumerate(dict.fromkeys(MARK.findall(text))):
+                name = hash_text(f"{cell.id} {number} {at}".encode())
+                text = text.replace(mark, name[:12])
+            for place, name in places.items():
+                text = text.replace(place, name)
+            text = re.sub(r"/tmp/ipykernel_\d+/", "/tmp/ipykernel/", text)
+            cell.outputs[number] = nbformat.from_dict(json.loads(text))
 
 
 def bring_up_to_date(names: list[str], recording: bool, jobs: int) -> None:

@@ -1,4 +1,4 @@
-"""Prepare the outputs of a cell for a page: alternative texts, links, own scroll boxes."""
+"""Prepare the outputs of a cell for a page: texts for pictures, links, widths."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("__main__", "weft.", "utils")  # modules whose readings are replayed
 FUNCTIONS = {"perf_counter": 1e9, "perf_counter_ns": 1, "monotonic": 1e9}
-UNREAD = ("weft.pykernel.sim.watchdog",)  # limits, which no page shows
+UNREAD = ("weft.pykernel.sim",)  # limits and durations, which no page shows
 
 
 class Clock:
@@ -36,7 +36,7 @@ class Clock:
         self.recorded = recorded
         self.taken: dict[str, list[int]] = {}
         self.unknown: set[str] = set()  # cells that have read more than was recorded
-        self.key, self.now, self.real = "", 0, time.perf_counter_ns
+        self.key, self.now, self.real = "0-0", 0, time.perf_counter_ns
         self.last, self.count = self.real(), Counter[str]()
 
     def begin_cell(self, info: Any) -> None:
@@ -77,7 +77,7 @@ def replace_clock(clock: Clock) -> None:
     def replaced(original: Any, unit: float) -> Any:
         def read() -> float | int:
             caller = sys._getframe(1).f_globals.get("__name__", "")
-            own = (caller + ".").startswith(OURS) and caller not in UNREAD
+            own = caller.startswith(OURS) and not caller.startswith(UNREAD)
             if not own or threading.current_thread() is not main:
                 return original()
             now = clock.read()
@@ -87,6 +87,8 @@ def replace_clock(clock: Clock) -> None:
 
     for name, unit in FUNCTIONS.items():
         setattr(time, name, replaced(getattr(time, name), unit))
+    # The lab seeds the patterns of cloths with it; here, each cell has its own.
+    time.time_ns = lambda: int(clock.key.partition("-")[0], 16)
 
 
 def name_machine(machine: dict[str, Any]) -> None:
@@ -95,6 +97,15 @@ def name_machine(machine: dict[str, Any]) -> None:
 
     device.cpu_name = lambda: machine["cpu"]
     device.count_cores = lambda: machine["cores"]
+
+
+def register_playback(shell: Any) -> None:
+    """Let the page show recorded widgets."""
+    sys.path.append(str(Path(__file__).parent))
+    import playback
+
+    sys.path.pop()
+    playback.register(shell)
 
 
 def follow_files(opened: set[str]) -> None:
@@ -130,6 +141,7 @@ def start(record: str, result: str, recording: bool) -> None:
         name_machine(data["machine"])
     get_ipython().events.register("pre_run_cell", clock.begin_cell)
     follow_files(opened)
+    register_playback(get_ipython())
     replace_clock(clock)
 
     def end() -> None:

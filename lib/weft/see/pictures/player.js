@@ -4,13 +4,18 @@
   const style = `
     :host { display: block; max-width: 920px; color: inherit }
     .row { display: flex; align-items: center; gap: 8px; margin: 4px 0 0 20px;
-           font: 13px ui-sans-serif, system-ui, sans-serif }
+           font: 13px ui-sans-serif, system-ui, sans-serif;
+           position: sticky; left: 20px; max-width: calc(100vw - 52px) }
     .row > span { min-width: 64px } input { flex: 0 1 300px; accent-color: #0072B2 }
     button { font: inherit; color: inherit; background: none; cursor: pointer;
              border: 1px solid currentColor; border-radius: 4px; width: 28px;
              height: 24px; opacity: .75; padding: 0 }
     button:focus-visible, input:focus-visible { outline: 2px solid #0072B2 }
-    output { min-width: 160px }`;
+    output { min-width: 160px }
+    @media (pointer: coarse) {
+      .row { flex-wrap: wrap } button { width: 44px } button, input { height: 44px }
+      .row > span, output { min-width: 0 }
+    }`;
 
   const element = (name, properties = {}) =>
     Object.assign(document.createElement(name), properties);
