@@ -133,7 +133,7 @@ def main(arguments: list[str]) -> int:
     run_sphinx()
     problems = check_site.list_problems(SITE)
     print(*problems, sep="\n", file=sys.stderr)
-    print(f"{SITE.relative_to(ROOT)}/index.html: {check_site.describe(SITE)}")
+    print(f"{SITE / 'index.html'}: {check_site.describe(SITE)}")
     return int(bool(problems))
 
 

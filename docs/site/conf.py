@@ -10,7 +10,7 @@ from typing import Any
 from docutils import nodes
 from latex2mathml.converter import convert
 from pygments.lexer import Lexer
-from pygments.lexers import CudaLexer, PythonLexer, get_lexer_for_filename
+from pygments.lexers import BashLexer, CudaLexer, PythonLexer, get_lexer_for_filename
 from pygments.token import Comment, Token
 from pygments.util import ClassNotFound
 
@@ -102,7 +102,7 @@ def _find_lexer(magic: str) -> Lexer:
     if magic.startswith("%%writefile"):
         with contextlib.suppress(ClassNotFound):
             return get_lexer_for_filename(magic.split()[-1])
-    return CudaLexer()
+    return BashLexer() if magic.startswith(("%%sh", "%%bash")) else CudaLexer()
 
 
 def visit_math(self: Any, node: nodes.math) -> None:

@@ -40,6 +40,12 @@ BUILD = ROOT / "build" / "lessons"
 CLOCK = HERE / "clock"  # the recorded times, one committed file per lesson
 SECONDS = 1800  # time limit of a cell, on a busy machine
 WIDGET = "application/vnd.jupyter.widget-view+json"  # needs a kernel, a page has none
+CHANGING = {  # names and numbers of processes, which differ in each run
+    r"/tmp/ipykernel_\d+/": "/tmp/ipykernel/",
+    r"/tmp/tmp\w{8}\b": "/tmp/lesson",
+    r"==\d+==": "==1==",
+    r"\d+ Segmentation fault": "1 Segmentation fault",
+}
 MARK = re.compile(r'data-weft=\\"([0-9a-f]{12})\\"')  # the mark of a player
 
 
@@ -92,8 +98,7 @@ def hash_session(name: str) -> dict[str, str]:
     Compilers run in processes of their own, so their reading is not observed.
     """
     clock = {f"clock/{name}.json": hash_file(CLOCK / f"{name}.json")}
-    inside = ("session.py", "playback.py", "theme/playback.js")
-    session = {path: hash_file(HERE / path) for path in inside}
+    session = {"session.py": hash_file(HERE / "session.py")}
     return {"kernels": hash_folder(ROOT / "kernels"), **clock, **session}
 
 
@@ -137,7 +142,8 @@ def execute(name: str, recording: bool = False) -> None:
         write_clock(name, outcome["cells"])
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [clean_output(one) for one in cell.outputs if is_shown(one)]
+            shown = [clean_output(one) for one in cell.outputs if is_shown(one)]
+            cell.outputs = join_streams(shown)
     make_reproducible(notebook)
     nbformat.write(notebook, BUILD / f"{name}.ipynb")
     hash_file.cache_clear()
@@ -196,8 +202,20 @@ def clean_output(output: NotebookNode) -> NotebookNode:
     return output
 
 
+def join_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Join the pieces of a printed text, which a kernel sends as they come."""
+    joined: list[NotebookNode] = []
+    for output in outputs:
+        is_text = output.output_type == "stream"
+        if is_text and joined and joined[-1].output_type == "stream":
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
 def make_reproducible(notebook: NotebookNode) -> None:
-    """Replace the random marks of pictures, and the paths of this machine."""
+    """Replace marks, paths and numbers that differ in each run or on each machine."""
     prefixes = {sys.prefix, str(Path(sys.prefix).resolve())}
     places = {**dict.fromkeys(prefixes, "~/weft/.venv"), str(ROOT): "~/weft"}
     for cell in notebook.cells:
@@ -208,7 +226,8 @@ def make_reproducible(notebook: NotebookNode) -> None:
                 text = text.replace(mark, name[:12])
             for place, name in places.items():
                 text = text.replace(place, name)
-            text = re.sub(r"/tmp/ipykernel_\d+/", "/tmp/ipykernel/", text)
+            for pattern, name in CHANGING.items():
+                text = re.sub(pattern, name, text)
             cell.outputs[number] = nbformat.from_dict(json.loads(text))
 
 

@@ -11,6 +11,7 @@ At the end, the session writes the record, and the files of the lab that it has 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import hashlib
 import json
 import sys
@@ -23,6 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("__main__", "weft.", "utils")  # modules whose readings are replayed
 FUNCTIONS = {"perf_counter": 1e9, "perf_counter_ns": 1, "monotonic": 1e9}
+ADDR_NO_RANDOMIZE = 0x0040000  # of Linux's personality(2)
 UNREAD = ("weft.pykernel.sim",)  # limits and durations, which no page shows
 
 
@@ -99,6 +101,12 @@ def name_machine(machine: dict[str, Any]) -> None:
     device.count_cores = lambda: machine["cores"]
 
 
+def fix_addresses() -> None:
+    """Let the programs that a cell starts have the same addresses in each run."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
+
+
 def register_playback(shell: Any) -> None:
     """Let the page show recorded widgets."""
     sys.path.append(str(Path(__file__).parent))
@@ -125,7 +133,7 @@ def list_files(opened: set[str]) -> list[str]:
     """Return the lab's files that this session has read or imported."""
     modules = (getattr(m, "__file__", None) for m in list(sys.modules.values()))
     paths = {str(m).removeprefix(f"{ROOT}/") for m in modules if m}
-    kept = ("lib/weft/", "kernels/", "notebooks/", "utils.py")
+    kept = ("lib/weft/", "kernels/", "notebooks/", "docs/site/", "utils.py")
     wanted = (p for p in paths | opened if p.startswith(kept))
     return sorted(p for p in wanted if "__pycache__" not in p and (ROOT / p).is_file())
 
@@ -140,6 +148,7 @@ def start(record: str, result: str, recording: bool) -> None:
     if data and not recording:
         name_machine(data["machine"])
     get_ipython().events.register("pre_run_cell", clock.begin_cell)
+    fix_addresses()
     follow_files(opened)
     register_playback(get_ipython())
     replace_clock(clock)

@@ -75,7 +75,7 @@ async function playCanvas(widget, values, host) {
     const digit = cut(0, number * height, 28, 28);
     return { digit, probabilities: probabilities[number], layers: maps };
   }
-  const model = makeModel({ ...values, reading: read(3) });
+  const model = makeModel({ ...values, reading: read(7) });
   const row = document.createElement("div");
   row.className = "digits";
   row.append("recorded digits ");
