@@ -21,11 +21,13 @@ import re
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import session
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
@@ -127,31 +129,73 @@ def read_executed(name: str) -> NotebookNode:
 # ---- execution ---------------------------------------------------------------------
 
 
-def execute(name: str, recording: bool = False) -> None:
-    """Run a lesson, and put its outputs into the cache. recording: note its times."""
+def execute(name: str) -> None:
+    """Run a lesson with its recorded times, and put its outputs into the cache."""
+    kept = read_clock(name).get("outputs", {})
+    notebook, outcome = run_lesson(name, recording=False)
+    for key, cell in list_cells(notebook).items():
+        if key in kept:
+            cell.outputs = nbformat.from_dict(kept[key])
+    if outcome["unknown"]:
+        print(f"  {name}: {len(outcome['unknown'])} cells show this machine's times")
+    store(name, notebook, outcome)
+
+
+def store(name: str, notebook: NotebookNode, outcome: dict[str, Any]) -> None:
+    """Put a lesson's outputs into the cache, with the hashes of what they rest on."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, BUILD / f"{name}.ipynb")
+    hash_file.cache_clear()
+    files = {path: hash_file(ROOT / path) for path in outcome["files"]}
+    now = {**hash_session(name), "code": hash_code(read_code(name))}
+    stamp = {"files": files, "session": now}
+    (BUILD / f"{name}.json").write_text(json.dumps(stamp, indent=1))
+
+
+def record(name: str) -> None:
+    """Record a lesson's times on this machine, and what another run would change.
+
+    A program that a cell starts, or a profiler, has a clock of its own. So the lesson
+    runs twice, and an output that differs is committed as it was in the first run.
+    """
+    first, outcome = run_lesson(name, recording=True)
+    write_clock(name, outcome["cells"], {})
+    second, _ = run_lesson(name, recording=False)
+    again = list_cells(second)
+    changed = {
+        key: cell.outputs
+        for key, cell in list_cells(first).items()
+        if cell.outputs != again[key].outputs
+    }
+    write_clock(name, outcome["cells"], changed)
+    store(name, first, outcome)
+
+
+def list_cells(notebook: NotebookNode) -> dict[str, NotebookNode]:
+    """Return the cells of code by their keys in a record."""
+    count = Counter[str]()
+    return {
+        session.name_cell(cell.source, count): cell
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    }
+
+
+def run_lesson(name: str, recording: bool) -> tuple[NotebookNode, dict[str, Any]]:
+    """Run a lesson; return it with clean outputs, and the outcome of its session."""
     notebook, own = read_code(name), BUILD / "caches" / name
-    code = hash_code(notebook)
     # Without compiled cells, guesses and solved exercises, as a reader begins.
     shutil.rmtree(own, ignore_errors=True)
-    BUILD.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "session.json"
         run_cells(notebook, own, CLOCK / f"{name}.json", result, recording)
         outcome = json.loads(result.read_text())
-    if recording:
-        write_clock(name, outcome["cells"])
     for cell in notebook.cells:
         if cell.cell_type == "code":
             shown = [clean_output(one) for one in cell.outputs if is_shown(one)]
             cell.outputs = join_streams(shown)
     make_reproducible(notebook)
-    nbformat.write(notebook, BUILD / f"{name}.ipynb")
-    hash_file.cache_clear()
-    files = {path: hash_file(ROOT / path) for path in outcome["files"]}
-    stamp = {"files": files, "session": {**hash_session(name), "code": code}}
-    (BUILD / f"{name}.json").write_text(json.dumps(stamp, indent=1))
-    if outcome["unknown"] and not recording:
-        print(f"  {name}: {len(outcome['unknown'])} cells show this machine's times")
+    return notebook, outcome
 
 
 def run_cells(
@@ -176,12 +220,17 @@ def run_cells(
     del notebook.cells[0]
 
 
-def write_clock(name: str, cells: dict[str, list[int]]) -> None:
+def write_clock(
+    name: str, cells: dict[str, list[int]], outputs: dict[str, list[Any]]
+) -> None:
     """Write the recorded times, a line per cell, with the machine that took them."""
     CLOCK.mkdir(exist_ok=True)
-    lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in cells.items())
-    text = f'{{"machine": {json.dumps(machine())},\n"cells": {{\n{lines}\n}}}}\n'
-    (CLOCK / f"{name}.json").write_text(text)
+    parts = {"machine": json.dumps(machine())}
+    for part, lines in (("cells", cells), ("outputs", outputs)):
+        rows = (f"{json.dumps(key)}: {json.dumps(v)}" for key, v in lines.items())
+        parts[part] = "{\n" + ",\n".join(rows) + "\n}"
+    text = ",\n".join(f'"{part}": {value}' for part, value in parts.items())
+    (CLOCK / f"{name}.json").write_text(f"{{{text}}}\n")
 
 
 def read_clock(name: str) -> dict[str, Any]:
@@ -237,7 +286,7 @@ def bring_up_to_date(names: list[str], recording: bool, jobs: int) -> None:
 
     def run_one(name: str) -> None:
         print(f"  {name}: executing", flush=True)
-        execute(name, recording)
+        (record if recording else execute)(name)
         print(f"  {name}: done", flush=True)
 
     with ThreadPoolExecutor(jobs) as pool:

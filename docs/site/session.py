@@ -14,6 +14,7 @@ import atexit
 import ctypes
 import hashlib
 import json
+import random
 import sys
 import threading
 import time
@@ -43,9 +44,7 @@ class Clock:
 
     def begin_cell(self, info: Any) -> None:
         """Make the readings that follow those of another cell."""
-        digest = hashlib.sha256(info.raw_cell.encode()).hexdigest()[:12]
-        self.count[digest] += 1
-        self.key = f"{digest}-{self.count[digest]}"
+        self.key = name_cell(info.raw_cell, self.count)
         self.last = self.real()
 
     def read(self) -> int:
@@ -65,6 +64,13 @@ class Clock:
         if self.recorded is not None:
             self.unknown.add(self.key)
         return round_digits(self.real() - self.last)
+
+
+def name_cell(code: str, count: Counter[str]) -> str:
+    """Return a cell's key: the hash of its code, and how often that has run."""
+    digest = hashlib.sha256(code.encode()).hexdigest()[:12]
+    count[digest] += 1
+    return f"{digest}-{count[digest]}"
 
 
 def round_digits(number: int, digits: int = 4) -> int:
@@ -105,6 +111,16 @@ def fix_addresses() -> None:
     """Let the programs that a cell starts have the same addresses in each run."""
     if sys.platform == "linux":
         ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
+
+
+def seed_generators() -> None:
+    """Let each run of a lesson draw the same random numbers."""
+    import numpy as np
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 def register_playback(shell: Any) -> None:
@@ -149,6 +165,7 @@ def start(record: str, result: str, recording: bool) -> None:
         name_machine(data["machine"])
     get_ipython().events.register("pre_run_cell", clock.begin_cell)
     fix_addresses()
+    seed_generators()
     follow_files(opened)
     register_playback(get_ipython())
     replace_clock(clock)
