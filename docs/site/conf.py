@@ -52,6 +52,9 @@ nb_mime_priority_overrides = [
 
 # ---- look --------------------------------------------------------------------------
 
+MARK = str(HERE / "theme" / "static" / "weft.svg")
+LOGO = dict.fromkeys(("image_light", "image_dark"), MARK)
+html_favicon = MARK
 html_theme = "pydata_sphinx_theme"
 html_static_path = [str(HERE / "theme" / "static")]
 html_css_files = ["weft.css"]
@@ -65,10 +68,15 @@ html_sidebars = {
     "**": ["sidebar-nav-bs"],
 }
 html_theme_options = {
-    "logo": {"text": "Weft"},
+    "logo": {
+        "text": "Weft",
+        "image_light": MARK,
+        "image_dark": MARK,
+        "alt_text": "a weave",
+    },
     "icon_links": [{"name": "GitHub", "url": GITHUB, "icon": "fa-brands fa-github"}],
     "navbar_align": "left",
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 4,
     "search_bar_text": "Search",
     "footer_start": [],
     "footer_end": [],

@@ -32,6 +32,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 from weft.base.paths import ROOT
+from weft.base.text import count_things
 from weft.lessons import first_cell
 from weft.puzzles.catalogue import is_withheld
 from weft.puzzles.lessons import NOTEBOOKS, find_source
@@ -137,7 +138,8 @@ def execute(name: str) -> None:
         if key in kept:
             cell.outputs = nbformat.from_dict(kept[key])
     if outcome["unknown"]:
-        print(f"  {name}: {len(outcome['unknown'])} cells show this machine's times")
+        cells = count_things(len(outcome["unknown"]), "cell")
+        print(f"  {name}: no record of {cells}, so the page shows this machine's times")
     store(name, notebook, outcome)
 
 

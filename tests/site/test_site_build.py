@@ -128,6 +128,10 @@ def test_touch_targets_are_large_enough(visit):
         ".filter(([, box]) => box.width).map(([t, box]) => [t, box.height])",
     )
     assert boxes and all(height >= 44 for _, height in boxes), boxes
+    page.locator(".primary-toggle").tap()
+    measure = "all => all.map(link => link.getBoundingClientRect().height)"
+    heights = page.locator("dialog[open] a:visible").evaluate_all(measure)
+    assert len(heights) > 10 and min(heights) >= 44
 
 
 def test_the_search_finds_a_word_without_a_server(visit):
