@@ -214,6 +214,9 @@ def run_cells(
         # If the lab cannot be imported, fail here instead of fetching another one.
         **{"GIT_ALLOW_PROTOCOL": "file", "CUDA_VISIBLE_DEVICES": ""},
     }
+    known = json.loads(record.read_text()) if record.is_file() else {}
+    if known and not recording:  # Sums of several threads depend on their number.
+        ours["OMP_NUM_THREADS"] = str(known["machine"]["cores"])
     resources = {"metadata": {"path": str(NOTEBOOKS)}}
     client = NotebookClient(
         notebook, timeout=SECONDS, resources=resources, store_widget_state=False
