@@ -19,6 +19,7 @@ from nbformat import NotebookNode
 
 from weft.lessons import course, first_cell
 from weft.lessons.maker import has_exercises, is_tagged
+from weft.puzzles.catalogue import remove_marks
 from weft.puzzles.lessons import (
     CORE,
     DEEPER,
@@ -227,12 +228,17 @@ def find_headings(cells: list[NotebookNode], executed: NotebookNode) -> dict[str
     found, heading = {}, ""
     for cell in cells:
         if cell.cell_type == "markdown":
-            lines = re.findall(r"^#{2,4} (.+)$", cell.source, re.M)
             puzzle = PUZZLE.fullmatch(cell.id)
             if cell.id in marked or (puzzle and puzzle["part"] == "help"):
                 found[cell.id] = heading
-            heading = lines[-1] if lines else heading
+            heading = read_heading(cell) or heading
     return found
+
+
+def read_heading(cell: NotebookNode) -> str:
+    """Return the last heading of a cell; "" if it has none."""
+    headings = re.findall(r"^#{2,4} (.+)$", cell.source, re.M)
+    return headings[-1] if headings else ""
 
 
 def write_text(cell: NotebookNode, name: str, stubs: dict[str, str]) -> str:
@@ -256,13 +262,12 @@ def make_solutions(
     reader = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     stubs = {cell.id: cell.source for cell in reader.cells}
     back = f"[{lesson.number} {lesson.title}](../{name}.ipynb)"
-    title = f"# Solutions of {lesson.number}\n\nThe questions are in {back}."
-    cells = [nbformat.v4.new_markdown_cell(title)]
+    title = f"# {lesson.number} {lesson.title}: solutions"
+    cells = [nbformat.v4.new_markdown_cell(f"{title}\n\nThe questions are in {back}.")]
     heading, solving = "", False
     for cell in executed.cells:
         if cell.cell_type == "markdown":
-            lines = re.findall(r"^#{2,4} (.+)$", cell.source, re.M)
-            heading = lines[-1] if lines else heading
+            heading = read_heading(cell) or heading
             words = link_terms(link_files(unfold_answer(cell.source)), "../")
             if words and "<!-- answer -->" in cell.source:
                 cells.append(nbformat.v4.new_markdown_cell(words))
@@ -280,8 +285,6 @@ def make_solutions(
 
 def prepare_answer(cell: NotebookNode) -> NotebookNode:
     """Return the cell of an answer without the marks around what a reader writes."""
-    from weft.puzzles.catalogue import remove_marks
-
     cell.source = remove_marks(cell.source)
     return outputs.prepare(cell)
 

@@ -4,4 +4,4 @@ import sys
 
 from weft.base.paths import ROOT
 
-sys.path.append(str(ROOT / "docs" / "site"))
+sys.path.insert(0, str(ROOT / "docs" / "site"))
