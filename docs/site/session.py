@@ -11,7 +11,6 @@ At the end, the session writes the record, and the files of the lab that it has 
 from __future__ import annotations
 
 import atexit
-import ctypes
 import hashlib
 import json
 import random
@@ -25,7 +24,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("__main__", "weft.", "utils")  # modules whose readings are replayed
 FUNCTIONS = {"perf_counter": 1e9, "perf_counter_ns": 1, "monotonic": 1e9}
-ADDR_NO_RANDOMIZE = 0x0040000  # of Linux's personality(2)
 UNREAD = ("weft.pykernel.sim",)  # limits and durations, which no page shows
 
 
@@ -107,12 +105,6 @@ def name_machine(machine: dict[str, Any]) -> None:
     device.count_cores = lambda: machine["cores"]
 
 
-def fix_addresses() -> None:
-    """Let the programs that a cell starts have the same addresses in each run."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
-
-
 def seed_generators() -> None:
     """Let each run of a lesson draw the same random numbers."""
     import numpy as np
@@ -164,7 +156,6 @@ def start(record: str, result: str, recording: bool) -> None:
     if data and not recording:
         name_machine(data["machine"])
     get_ipython().events.register("pre_run_cell", clock.begin_cell)
-    fix_addresses()
     seed_generators()
     follow_files(opened)
     register_playback(get_ipython())

@@ -14,7 +14,8 @@
     output { min-width: 160px }
     @media (pointer: coarse) {
       .row { flex-wrap: wrap } button { width: 44px } button, input { height: 44px }
-      .row > span, output { min-width: 0 }
+      .row > span { min-width: 0 } input { flex: 1 1 90px; min-width: 0 }
+      output { flex-basis: 100% }
     }`;
 
   const element = (name, properties = {}) =>
