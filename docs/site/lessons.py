@@ -157,8 +157,10 @@ def record(name: str) -> None:
 
     A program that a cell starts, or a profiler, has a clock of its own; addresses and
     the numbers of processes differ in each run. So the lesson runs twice, and an output
-    that differs is committed as it was in the first run.
+    that differs, or that differed in the last record, is committed as it was in the
+    first run.
     """
+    known = read_clock(name).get("outputs", {})
     first, outcome = run_lesson(name, recording=True)
     write_clock(name, outcome["cells"], {})
     second, _ = run_lesson(name, recording=False)
@@ -166,7 +168,7 @@ def record(name: str) -> None:
     changed = {
         key: cell.outputs
         for key, cell in list_cells(first).items()
-        if cell.outputs != again[key].outputs
+        if key in known or cell.outputs != again[key].outputs
     }
     write_clock(name, outcome["cells"], changed)
     store(name, first, outcome)
