@@ -8,6 +8,7 @@
 # make mutants    add mistakes to the published answers; the checks must refuse them
 # make baseline   record or compare the results that a refactoring must not change
 # make notebooks  write the lessons from their sources
+# make site       build the website in site/, from executed lessons
 #
 # PYTHON=...    another interpreter, which keeps its packages
 # PIP_ARGS=...  options for pip, e.g. --index-url https://download.pytorch.org/whl/cpu
@@ -52,12 +53,17 @@ baseline: all
 notebooks:
 	@$(RUN) -m weft.lessons.maker $(ARGS)
 
+# What the site needs, the lessons do not: see the file of requirements.
+site: all
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -r docs/site/requirements.txt
+	@$(RUN) docs/site/make_site.py $(ARGS)
+
 format:
-	@$(RUN) -m ruff format lib tests utils.py
-	@$(RUN) -m ruff check --fix lib tests utils.py
+	@$(RUN) -m ruff format lib tests docs/site utils.py
+	@$(RUN) -m ruff check --fix lib tests docs/site utils.py
 	@$(RUN) -c 'import clang_format; clang_format.clang_format()' -i $$(git ls-files 'kernels/*.h' '*.c' '*.cu' '*.cuh' '*.cpp')
 
 clean:
-	rm -rf lib/libweft_*.so build *.egg-info mnist.svg mnist.json
+	rm -rf lib/libweft_*.so build site *.egg-info mnist.svg mnist.json
 
-.PHONY: all env mnist lab test test-slow fuzz mutants baseline notebooks format clean
+.PHONY: all env mnist lab test test-slow fuzz mutants baseline notebooks site format clean

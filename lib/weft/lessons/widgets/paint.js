@@ -2,7 +2,8 @@
 //
 // paint.py documents the messages. At most one request is pending. If the slider moves
 // while Python paints, the next request is for its last position only. A picture that
-// is out of sight (another tab, scrolled away) requests nothing.
+// is out of sight (another tab, scrolled away) requests nothing. On a page without Python,
+// recorded pictures answer, and their note takes the place of the time.
 
 const SIDE = 512; // maximum width of a picture, in pixels of the page
 const PERIOD = 1000 / 30; // minimum ms between two requests
@@ -184,7 +185,8 @@ function render({ model, el }) {
     soon();
   }
 
-  function tell({ ms, unwritten }) {
+  function tell({ ms, unwritten, note }) {
+    if (note) { numbers.textContent = sizeOf(model) + note; return; }
     const now = performance.now();
     pictures += 1;
     if (playing && now - told < TELL) return;

@@ -5,7 +5,8 @@
     :host { display: block; position: relative; max-width: 920px; color: inherit }
     .picture { overflow-x: auto }
     .row { display: flex; align-items: center; gap: 8px; margin: 4px 0 0 20px;
-           font: 13px ui-sans-serif, system-ui, sans-serif }
+           font: 13px ui-sans-serif, system-ui, sans-serif;
+           position: sticky; left: 20px; max-width: calc(100vw - 52px) }
     .row > span { min-width: 64px } input { flex: 0 1 300px; accent-color: #0072B2 }
     button { font: inherit; color: inherit; background: none; cursor: pointer;
              border: 1px solid currentColor; border-radius: 4px; width: 28px;
@@ -19,7 +20,12 @@
                          box-sizing: border-box }
     :host(:fullscreen) .picture svg {
       display: block; width: 100% !important; height: auto !important;
-      max-height: calc(100vh - ROWSpx) }`;
+      max-height: calc(100vh - ROWSpx) }
+    @media (pointer: coarse) {
+      .row { flex-wrap: wrap } button { width: 44px } button, input { height: 44px }
+      .row > span { min-width: 0 } input { flex: 1 1 90px; min-width: 0 }
+      output { flex-basis: 100% }
+    }`;
 
   const corners = '<svg viewBox="0 0 16 16" width="14" fill="none" ' +
     'stroke="currentColor" stroke-width="2"><path d="M2 6V2h4M10 2h4v4M14 10v4h-4' +

@@ -1,0 +1,163 @@
+"""The built site in a browser: no network, no wide page, terms, players, colours.
+
+The site is built from the last outputs of the lessons; `make site` executes them. These
+tests need the packages of docs/site/requirements.txt, and for a part playwright with a
+Chromium (CHROMIUM names its program, if playwright has none of its own).
+"""
+
+import importlib.util
+import os
+import shutil
+
+import check_site
+import lessons
+import make_site
+import pytest
+
+NEEDED = ("sphinx", "myst_nb", "pydata_sphinx_theme", "latex2mathml", "brotli")
+missing = [name for name in NEEDED if not importlib.util.find_spec(name)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}"),
+]
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+LESSON = "01a_kernels_in_python.html"
+executed = pytest.mark.skipif(
+    not (lessons.BUILD / "01a_kernels_in_python.ipynb").exists(),
+    reason="no lesson has been executed: make site",
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Build the whole site in a folder of its own."""
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "SOURCE", folder / "source")
+        patch.setattr(build, "MADE", folder / "html" / "site")
+        patch.setattr(build, "SITE", folder / "site")
+        make_site.write_sources()
+        make_site.run_sphinx()
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    with playwright.sync_playwright() as running:
+        try:
+            browser = running.chromium.launch(
+                executable_path=program, args=["--no-sandbox"]
+            )
+        except playwright.Error as error:
+            pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(site, browser):
+    """Return a function that opens a page, and lists its requests and errors."""
+    contexts = []
+
+    def visit(name, query="", **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.requested, page.errors = [], []
+        page.on("request", lambda request: page.requested.append(request.url))
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.goto((site / name).as_uri() + query)
+        page.wait_for_load_state("load")
+        page.wait_for_timeout(300)
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+
+
+def test_links_pictures_requests_and_sizes(site):
+    assert check_site.list_problems(site) == []
+
+
+def test_a_lesson_has_solutions_a_download_and_its_neighbours(site):
+    text = (site / LESSON).read_text()
+    for part in ("solutions/" + LESSON, "_downloads/", "colab.research.google.com"):
+        assert part in text
+    assert 'title="previous page"' in text and 'title="next page"' in text
+    assert (site / "solutions" / LESSON).exists()
+
+
+def test_no_page_needs_a_network_raises_an_error_or_is_wider_than_a_phone(site, visit):
+    for path in check_site.list_pages(site):
+        page = visit(path.relative_to(site), **PHONE)
+        outside = [u for u in page.requested if not u.startswith(("file:", "data:"))]
+        assert not outside and not page.errors, path.name
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 390, f"{path.name}: {width} pixels"
+        page.close()
+
+
+def test_a_tap_on_a_term_shows_its_definition_and_the_next_opens_the_glossary(visit):
+    page = visit(LESSON, **PHONE)
+    term = page.locator("a.term").first
+    term.tap()
+    card = page.locator(".definition")
+    assert card.is_visible() and len(card.inner_text()) > 40
+    assert page.url.endswith(LESSON)
+    card.locator("a").tap()
+    page.wait_for_url("**/glossary.html#*")
+
+
+def test_a_mouse_over_a_term_shows_its_definition(visit):
+    page = visit(LESSON)
+    page.locator("a.term").first.hover()
+    assert page.locator(".definition").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator(".definition").is_visible()
+
+
+def test_touch_targets_are_large_enough(visit):
+    page = visit(LESSON, **PHONE)
+    boxes = page.eval_on_selector_all(
+        ".lesson-actions a, .bd-header button, summary, .prev-next-area a",
+        "all => all.map(e => [e.innerText.trim(), e.getBoundingClientRect()])"
+        ".filter(([, box]) => box.width).map(([t, box]) => [t, box.height])",
+    )
+    assert boxes and all(height >= 44 for _, height in boxes), boxes
+    page.locator(".primary-toggle").tap()
+    measure = "all => all.map(link => link.getBoundingClientRect().height)"
+    heights = page.locator("dialog[open] a:visible").evaluate_all(measure)
+    assert len(heights) > 10 and min(heights) >= 44
+
+
+def test_the_search_finds_a_word_without_a_server(visit):
+    page = visit("search.html", "?q=warp")
+    page.wait_for_selector("#search-results li a")
+
+
+@executed
+def test_a_player_answers_its_slider_in_the_page_s_colours(visit):
+    page = visit(LESSON, color_scheme="dark")
+    host = page.locator("[data-weft]").first
+    shown = "host => host.shadowRoot.querySelector('g.now').innerHTML"
+    before = host.evaluate(shown)
+    host.locator("button").nth(1).click()
+    assert host.evaluate(shown) != before
+    colour = "host => getComputedStyle(host.shadowRoot.querySelector('svg')).color"
+    body = "getComputedStyle(document.querySelector('article p')).color"
+    assert host.evaluate(colour) == page.evaluate(body)
+
+
+@executed
+def test_a_recorded_painting_moves(visit):
+    page = visit("00_start_here.html")
+    painting = page.locator(".weft-paint")
+    drawn = "root => root.querySelector('canvas').toDataURL()"
+    before = painting.evaluate(drawn)
+    painting.locator("button").click()
+    page.wait_for_timeout(700)
+    assert painting.evaluate(drawn) != before
+    assert "48 recorded pictures" in painting.inner_text()
