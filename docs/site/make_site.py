@@ -5,7 +5,7 @@ Markdown or as a notebook into build/site/ (lesson_pages.py, and each module in 
 with a function write(folder)), runs Sphinx, and checks the result (check_site.py).
 
     python docs/site/make_site.py
-    python docs/site/make_site.py --cached   do not execute lessons: use the last outputs
+    python docs/site/make_site.py --cached  use the last outputs of the lessons
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ def site(tmp_path_factory):
     """Build the whole site in a folder of its own."""
     folder = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "SOURCE", folder / "source")
-        patch.setattr(build, "MADE", folder / "html" / "site")
-        patch.setattr(build, "SITE", folder / "site")
+        patch.setattr(make_site, "SOURCE", folder / "source")
+        patch.setattr(make_site, "MADE", folder / "html" / "site")
+        patch.setattr(make_site, "SITE", folder / "site")
         make_site.write_sources()
         make_site.run_sphinx()
     return folder / "site"
