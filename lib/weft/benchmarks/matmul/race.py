@@ -212,7 +212,7 @@ def race_rows(
 ) -> list[Row]:
     """Check, then time all contenders of a race in turn; return a row for each."""
     where = options.device
-    say(f"{race.size}, {race.precision}")
+    say(f"measuring {race.size}, {race.precision}")
     with precision(race.precision):
         kind, cold = race.precision, options.cold or race.cold
         operands = operands or Operands.random(race.size, kind, where, cold)

@@ -3,14 +3,16 @@
   const story = STORY;
   const style = `
     :host { display: block; max-width: 920px; color: inherit }
-    .row { display: flex; align-items: center; gap: 8px; margin: 4px 0 0 20px;
+    .row { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 4px 0 0 20px;
            font: 13px ui-sans-serif, system-ui, sans-serif }
     .row > span { min-width: 64px } input { flex: 0 1 300px; accent-color: #0072B2 }
     button { font: inherit; color: inherit; background: none; cursor: pointer;
              border: 1px solid currentColor; border-radius: 4px; width: 28px;
              height: 24px; opacity: .75; padding: 0 }
     button:focus-visible, input:focus-visible { outline: 2px solid #0072B2 }
-    output { min-width: 160px }`;
+    output { min-width: 160px }
+    @media (pointer: coarse) { button { width: 44px; height: 44px }
+                               input { height: 44px } }`;
 
   const element = (name, properties = {}) =>
     Object.assign(document.createElement(name), properties);
@@ -30,11 +32,15 @@
       { type: "range", min: 0, max: stops.length - 1, value: at[number] });
     const value = element("output");
     range.setAttribute("aria-label", name);
+    value.setAttribute("aria-live", "off"); // The slider announces its value.
+    const tell = () => {
+      value.textContent = stops[at[number]];
+      range.setAttribute("aria-valuetext", stops[at[number]]);
+    };
     const go = (stop) => {
       at[number] = Math.max(0, Math.min(stops.length - 1, stop));
       range.value = at[number];
-      value.textContent = stops[at[number]];
-      range.setAttribute("aria-valuetext", stops[at[number]]);
+      tell();
       show();
     };
     const step = (text, by) => {
@@ -50,7 +56,7 @@
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (by) { event.preventDefault(); event.stopPropagation(); go(at[number] + by); }
     };
-    value.textContent = stops[at[number]];
+    tell();
     return row;
   };
 
