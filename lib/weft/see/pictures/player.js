@@ -5,7 +5,8 @@
     :host { display: block; max-width: 920px; color: inherit }
     .row { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 4px 0 0 20px;
            font: 13px ui-sans-serif, system-ui, sans-serif }
-    .row > span { min-width: 64px } input { flex: 0 1 300px; accent-color: #0072B2 }
+    .row > span { min-width: 64px }
+    input { flex: 1 1 90px; min-width: 0; max-width: 300px; accent-color: #0072B2 }
     button { font: inherit; color: inherit; background: none; cursor: pointer;
              border: 1px solid currentColor; border-radius: 4px; width: 28px;
              height: 24px; opacity: .75; padding: 0 }
