@@ -87,6 +87,19 @@ def test_work_that_reports_nothing_appears_after_its_delay(screen):
     assert "compiling fade" in screen.text
 
 
+def test_a_job_of_another_thread_leaves_the_line_to_the_outer_job(screen):
+    def compile_one() -> None:
+        with Progress("compiling") as job:
+            job.update()
+
+    with Progress("tuning", 2, "candidates") as outer:
+        thread = threading.Thread(target=compile_one)
+        thread.start()
+        thread.join()
+        outer.update()
+    assert "compiling" not in screen.text and "1 of 2 candidates" in screen.text
+
+
 def test_an_error_ends_the_line_and_leaves_no_job(screen):
     with pytest.raises(ZeroDivisionError), Progress("building relu"):
         1 / 0  # noqa: B018

@@ -55,6 +55,7 @@ class Progress:
         self.title, self.total, self.unit = title, total, unit
         self.delay, self.quiet = delay, quiet
         self.count, self.note, self.shown = 0, "", False
+        self._thread = threading.get_ident()
         self._timer: threading.Timer | None = None
         self._last = 0.0
 
@@ -65,6 +66,8 @@ class Progress:
         with _lock:
             if not _jobs:
                 _choose_line()
+            elif self._thread != _jobs[0]._thread:
+                return self  # The outer job counts the work of its threads.
             _jobs.append(self)
         try:
             if self.delay:
