@@ -34,7 +34,8 @@ from nbformat import NotebookNode
 from weft.lessons.maker import SOURCES, is_tagged, is_withheld, read_source
 
 KINDS = ("imports", "paths", "pictures", "tables", "helpers")
-ASKS = {"predict", "measured", "exercise", "check", "check_op", "verify"}
+ASKS = {"predict", "compare_guesses", "measured", "exercise", "check"}
+ASKS |= {"check_op", "verify"}
 LAUNCHES = {"inspect", "train", "backward"}
 COMPUTE = {"np", "math", "torch", "F", "float32", "float64", "cdiv", "size"}
 COMPUTE |= {"namedtuple"} | set(dir(builtins)) - {"print", "open"}

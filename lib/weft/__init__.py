@@ -56,7 +56,7 @@ __all__ = make_lazy(
         "see.timeline": ("nvtx_range", "timeline"),
         "see.torch_kernels": ("torch_kernels",),
         "tune": ("autotune",),
-        "lessons.widgets.predict": ("predict",),
+        "lessons.widgets.predict": ("compare_guesses", "predict"),
     },
 )
 

@@ -244,7 +244,7 @@ def test_a_contender_that_would_take_too_long_is_left_out(monkeypatch, capsys):
     monkeypatch.setitem(racing.PROBE, "cpu", "8")
     results = bench_matmul.rows(sizes=["40"], rungs=["reference"], seconds=0.01)
     assert [row["impl"] for row in results] == ["numpy", "torch"]
-    assert "reference fp32 nn: left out at 40" in capsys.readouterr().err
+    assert "absent: weft reference fp32 nn at 40" in capsys.readouterr().err
 
 
 # ---- sets, files -------------------------------------------------------------

@@ -185,17 +185,23 @@ def test_the_picture_has_a_row_per_digit():
 PAGE = """
 const log = [];
 class Element {
-  constructor(tag) { Object.assign(this, {tag, children: [], style: {}, on: {}}); }
+  constructor(tag) {
+    Object.assign(this, {tag, children: [], style: {}, on: {}, attributes: {}});
+  }
+  setAttribute(name, value) { this.attributes[name] = value; }
   append(child) { this.children.push(child); }
   replaceChildren() { this.children = []; }
-  addEventListener(name, call) { this.on[name] = call; }
+  addEventListener(name, call) {
+    const others = this.on[name];
+    this.on[name] = (event) => { others?.(event); call(event); };
+  }
   setPointerCapture() {}
   getBoundingClientRect() { return {left: 0, top: 0, width: 252}; }
   getContext() {
     const nothing = () => {};
     return {
       beginPath: nothing, moveTo: nothing, stroke: nothing, drawImage: nothing,
-      lineTo: (x, y) => log.push([x, y]), clearRect: nothing,
+      lineTo: (x, y) => log.push([x, y]), clearRect: () => log.push("cleared"),
       putImageData: (image) => log.push(["image", image.width, image.height]),
       getImageData: (x, y, w, h) => ({data: new Uint8Array(4 * w * h).fill(9)}),
     };
@@ -221,10 +227,13 @@ const done = widget.render({model, el});
 const find = (node, test) =>
   test(node) ? node : node.children.map((c) => find(c, test)).find(Boolean);
 const sheet = find(el, (node) => node.className === "sheet");
+const told = find(el, (node) => node.className === "told");
+const mark = find(el, (node) => node.className === "mark");
 sheet.on.pointerdown({pointerId: 1, clientX: 10, clientY: 20});
 sheet.on.pointermove({clientX: 30, clientY: 40});
 sheet.on.pointerup({});
 sheet.on.pointermove({clientX: 50, clientY: 60});
+sheet.on.pointerdown({pointerId: 2, clientX: 1, clientY: 1, isPrimary: false});
 await new Promise((resolve) => setTimeout(resolve, 400));
 const layer = {name: "conv1", rows: 4, columns: 8, height: 28, width: 28};
 const probabilities = Array(10).fill(0).with(3, 1);
@@ -233,6 +242,18 @@ state.reading = {digit: view(784), probabilities, layers};
 calls["change:reading"]();
 const best = find(el, (node) => node.className === "bar best");
 log.push(best.children.map((child) => `${child.textContent}`));
+log.push(told.textContent);
+const key = (key, more = {}) => sheet.on.keydown(
+  {key, preventDefault() {}, stopPropagation() {}, ...more});
+key("ArrowUp");
+log.push(told.textContent, mark.hidden);
+key(" "); key("ArrowRight"); key("ArrowRight", {shiftKey: true});
+log.push(told.textContent);
+key(" "); key("ArrowLeft"); key("v");
+key("c");
+log.push(told.textContent);
+sheet.on.blur();
+log.push(mark.hidden, sheet.tabIndex, sheet.attributes["aria-label"]);
 done();
 log.push(Object.keys(calls));
 console.log(JSON.stringify(log));
@@ -240,15 +261,22 @@ console.log(JSON.stringify(log));
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="node runs canvas.js here")
-def test_the_front_end_sends_strokes_and_paints_readings():
+def test_the_front_end_draws_by_pointer_and_by_key_and_shows_readings():
     script = ["node", "--input-type=module", "-e", PAGE]
     file = canvas.__file__.replace(".py", ".js")
     proc = subprocess.run([*script, file], capture_output=True, text=True, timeout=60)
     assert proc.returncode == 0, proc.stderr
-    assert json.loads(proc.stdout) == [
+    log = json.loads(proc.stdout)
+    label = log.pop(-2)
+    assert all(word in label for word in ("arrow keys", "Space", "C clears"))
+    assert log == [
         *[[20, 40], [60, 80]],  # The sheet has two pixels for each pixel of the page.
         ["sent", 140 * 140],
         *[["image", 28, 28], ["image", 231, 115]],
-        ["3", "", "100.0 %"],
+        *[["3", "", "100.0 %"], "read as 3, probability 100 %"],
+        *["pen up, column 15, row 14", False],
+        *[[261, 243], [279, 243], [351, 243], "pen down, column 20, row 14"],
+        *["cleared", "pen up, column 19, row 14"],
+        *[True, 0],  # The mark is hidden, and Tab reaches the sheet.
         [],  # Nothing listens anymore.
     ]

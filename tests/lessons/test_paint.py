@@ -424,8 +424,11 @@ const key = (key, shiftKey = false) => canvas.on.keydown(
   {key, shiftKey, preventDefault() {}, stopPropagation() {}});
 key("ArrowRight"); key("ArrowDown", true);
 out.keys = pointed.textContent;
-canvas.on.pointerleave();
+canvas.on.pointerleave({pointerType: "touch"});
+out.tapped = pointed.textContent;
+canvas.on.pointerleave({pointerType: "mouse"});
 out.left = pointed.textContent;
+out.announced = [tag("input").attributes, tag("output").attributes, pointed.attributes];
 done();
 out.after = [Object.keys(calls), Object.keys(page), eye, timers.length];
 console.log(JSON.stringify(out));
@@ -487,7 +490,11 @@ def test_a_view_draws_no_picture_of_another_view(front):
 def test_one_can_ask_a_pixel_for_its_thread(front):
     assert front["pointed"] == "col 5, row 2: blockIdx (1, 0), threadIdx (1, 2)"
     assert front["keys"] == "col 6, row 6: blockIdx (1, 1), threadIdx (2, 2)"
-    assert front["left"] == ""
+    assert front["tapped"] == front["keys"] and front["left"] == ""
+    slider, output, pointed = front["announced"]
+    assert slider["aria-label"] == "time t in seconds"
+    assert slider["aria-valuetext"] == "5.00 seconds"
+    assert (output["aria-live"], pointed["role"]) == ("off", "status")
 
 
 def test_a_picture_that_is_gone_leaves_nothing_behind(front):

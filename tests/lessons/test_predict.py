@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from weft import ArgumentError, predict
+from weft import ArgumentError, compare_guesses, predict
 from weft.base import store
 from weft.lessons.widgets.predict import GuessScore
 
@@ -55,13 +55,39 @@ def test_without_a_guess_the_answer_is_folded_away_and_nothing_is_scored(own_mem
     assert repr(answer) == f"How many?\n{predict_module.NO_GUESS}"
     page = ET.fromstring(answer._repr_html_())
     (fold,) = page.iter("details")
-    assert fold.get("open") is None and len(rectangles(answer.svg())) == 1
+    assert fold.get("open") is None
+    assert answer.svg() == "" and "<svg" not in answer._repr_html_()
     assert "It is 1,234 blocks." in "".join(fold.itertext())
     page.remove(fold)
     text = ET.tostring(page, encoding="unicode")
     assert predict_module.NO_GUESS in text and "1,234" not in text
     assert not answer.score.factors and not predict_module.guessed_questions()
     assert not list(own_memory.rglob("*.json"))
+
+
+def test_predictions_of_a_loop_share_one_axis_and_one_score():
+    rates = {"tiled": (20, 80), "naive": (5, 10), "simd": (None, 40)}
+    answers = compare_guesses(
+        predict(f"How fast is {name}?", guess, "GB/s").measured(rate)
+        for name, (guess, rate) in rates.items()
+    )
+    page = ET.fromstring(answers._repr_html_())
+    bars = [e for e in page.iter("rect") if e.get("stroke-width")]
+    widths = [float(bar.get("width")) for bar in bars]
+    assert widths == pytest.approx([70, 280, 17.5, 35])  # 80 GB/s are 280 wide
+    (fold,) = page.iter("details")
+    assert "How fast is simd? It is 40 GB/s." in "".join(fold.itertext())
+    assert answers._repr_html_().count("guesses (") == 1
+    with pytest.raises(ArgumentError, match="one axis cannot have the units"):
+        compare_guesses([*answers, predict("How long?", 3, "ms").measured(3)])
+
+
+def test_a_loop_without_guesses_draws_nothing():
+    answers = compare_guesses(predict(f"Step {i}?", None).measured(i) for i in (1, 2))
+    page = answers._repr_html_()
+    assert "<svg" not in page
+    assert page.count(predict_module.NO_GUESS) == 1
+    assert "<svg" not in compare_guesses([])._repr_html_()
 
 
 def test_the_answer_can_be_had_without_a_guess():
@@ -129,5 +155,5 @@ def test_the_page_is_well_formed_and_leaves_ink_and_ground_to_the_page():
     assert all(float(e.get("font-size")) >= 11 for e in texts)
     assert "background" not in page
     circles = [e for e in root.iter() if e.tag.endswith("circle")]
-    assert len(circles) == 2 and all(0 <= float(c.get("cx")) <= 640 for c in circles)
+    assert len(circles) == 2 and all(0 <= float(c.get("cx")) <= 480 for c in circles)
     assert circles[-1].get("fill-opacity") is None  # The last guess is opaque.

@@ -372,7 +372,7 @@ def test_compiling_ahead_starts_a_process_for_each_twin(monkeypatch):
     # Each process has its own thread, so their order varies.
     cells = [["bf16", "16", "cpu", names[0]], ["fp32", "8", "cpu", names[0]]]
     assert sorted(started) == cells
-    assert log[-1] == "not compiled in advance: bf16, batch 16: no compiler"
+    assert log[-1] == "absent: compiled twin, bf16, batch 16: no compiler"
 
 
 @pytest.mark.slow

@@ -151,6 +151,13 @@ def test_any_text_and_counters_can_be_listed():
     assert html_listing("a;\n", 1, {}, "prog.cu", True) == ""
 
 
+def test_a_narrow_page_cuts_off_the_source_and_not_its_counters():
+    page = html_listing("a;\nb;\n", 13, report().counters.lines, "prog.cu", True)
+    row = page[page.rindex("<tr") :]
+    cells = re.findall(r">([^<>]*)</td>", row)
+    assert cells[-2:] == ["14", "b;"] and set("".join(cells[:-2])) & set("0123456789")
+
+
 def test_conflicts_and_lanes_are_remarked():
     conflicts = place(
         "read", "shared", "s", 5, accesses=32, requests=1, wavefronts=32, conflicts=31

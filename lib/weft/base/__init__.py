@@ -7,6 +7,7 @@ store       files: the user's cache, permanent records, atomic writes
 style       colours, size and axes of every chart
 text        values and numbers in messages and sentences
 errors      errors that a reader may catch
+progress    the line that shows long work
 lazy        packages that import a public name on first use
 tracebacks  tracebacks that end at the reader's line, in IPython
 """

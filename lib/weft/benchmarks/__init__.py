@@ -14,12 +14,12 @@ phrases                formatted numbers, times and devices for these sentences
 
 from __future__ import annotations
 
-import sys
+from ..base.progress import remark, step
 
 
 def say(line: str) -> None:
-    """Print a progress line on stderr."""
-    print(f"weft: {line}", file=sys.stderr, flush=True)
+    """Show the current step of a benchmark; a line about an absent row stays."""
+    (remark if line.startswith("absent: ") else step)(line)
 
 
 def split_words(text: str) -> list[str]:

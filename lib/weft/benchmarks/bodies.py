@@ -132,7 +132,7 @@ def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, 
         try:
             error = _measure_error(work, contender)
         except (ImportError, NotImplementedError) as missing:
-            say(f"skipping {contender.name}: {missing}")
+            say(f"absent: {contender.name}: {missing}")
             continue
         timing, host = _time(contender, device, patience)
         row = {

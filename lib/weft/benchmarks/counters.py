@@ -299,7 +299,7 @@ def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
         ncu.require()
         theirs: Sequence[dict[str, float]] | None = _run_ncu(cases)
     except ncu.NoCounters as error:
-        say(f"only the CPU's counters: {error}")
+        say(f"absent: Nsight Compute's counters: {error}")
         theirs = None
     pairs = zip(cases, theirs or [None] * len(cases))
     return [row for case, counts in pairs for row in _compare_case(case, counts)]

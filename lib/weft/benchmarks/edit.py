@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from .. import cells as jit
 from ..base.device import parse_device
+from ..base.progress import Progress
 from ..timing import Timing, device_name, summarize
 from ..timing.clocks import WallTimer
 from ..timing.race import Contender, race
@@ -271,9 +271,8 @@ def _time(
     return _make_row(impl, rung, target, timed.timing)
 
 
-def _show_progress(what: str, edits: int) -> Any:
-    silent = not sys.stderr.isatty()
-    return tqdm(None, what, edits, leave=False, unit="edit", disable=silent)
+def _show_progress(what: str, edits: int) -> Progress:
+    return Progress(what, edits, "edits")
 
 
 def _make_arrays(target: str) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:

@@ -63,7 +63,7 @@ def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
             try:
                 contenders.append(_make_contender(*name, make()))
             except Exception as error:  # not installed, or for another CUDA release
-                say(f"skipping {name[0]}: {first_line(error)}")
+                say(f"absent: {name[0]}: {first_line(error)}")
         results += _compare("cuda", contenders, samples)
     return results
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..base.progress import PATIENCE, Progress
 from ..mnist.twin import precision
 from ..ops.cases import OPS, cases_file
 from ..ops.check import check_rung
@@ -58,11 +59,15 @@ def rows(
     usable = [r for r in lib.rungs if target.type in r.targets]
     plain = [r for r in usable if r.targets == (target.type,) or target.type == "cuda"]
     selection = [lib.rung(name) for name in rungs] or plain
-    for rung in selection:
-        check_rung(lib, rung)
     results = []
-    for size in sizes or usual:
-        results += _race_rungs(op, make(size, target), selection, target, samples)
+    steps = len(selection) + len(sizes or usual)
+    with Progress(f"measuring {op}", steps, "steps", delay=PATIENCE) as job:
+        for rung in selection:
+            check_rung(lib, rung)
+            job.update()
+        for size in sizes or usual:
+            results += _race_rungs(op, make(size, target), selection, target, samples)
+            job.update()
     return results
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -92,7 +93,7 @@ def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
         **{"seconds": time.monotonic() - start, **stamp_row()},
     }
     if not is_clean(row):
-        say("".join(lines)[-LAST:])
+        print("".join(lines)[-LAST:], file=sys.stderr)
     return row
 
 

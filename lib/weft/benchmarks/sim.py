@@ -173,7 +173,7 @@ def _run_numba(kernel: FunctionType) -> Any:
     try:
         from numba import cuda as peer
     except ImportError as error:
-        say(f"skipping numba: {error}")
+        say(f"absent: numba: {error}")
         return None
     scope = {**kernel.__globals__, "cuda": peer}
     return peer.jit(FunctionType(kernel.__code__, scope, kernel.__name__))

@@ -22,6 +22,7 @@ from typing import Any
 
 from ..base.arrays import Guarded, compare
 from ..base.errors import ArgumentError, KernelFault, Mismatch
+from ..base.progress import PATIENCE, Progress
 from ..base.style import FAINT, SHARED, write_colour
 from ..base.text import count_things
 from ..base.tracebacks import message_first
@@ -194,15 +195,18 @@ def _check(problem: Problem, runner: Runner, cases: list, timeout: float) -> Ver
 
     runs, worst = 0, 0.0
     passed: list[Attempt] = []
-    for index, (sizes, shape) in enumerate(cases):
-        trial = problem.prepare(runner, sizes, shape, index)
-        for order in runner.orders:
-            attempt = _run_case(problem, runner, trial, order, timeout)
-            if attempt.error is not None:
-                error = refuse_run(problem, runner, attempt, passed, len(cases), again)
-                raise error from attempt.error.__cause__
-            runs, worst = runs + 1, max(worst, attempt.worst)
-        passed.append(attempt)
+    title, total = f"checking {runner.name}", len(cases) * len(runner.orders)
+    with Progress(title, total, "runs", delay=PATIENCE) as job:
+        for index, (sizes, shape) in enumerate(cases):
+            trial = problem.prepare(runner, sizes, shape, index)
+            for order in runner.orders:
+                attempt = _run_case(problem, runner, trial, order, timeout)
+                if attempt.error is not None:
+                    args = problem, runner, attempt, passed, len(cases), again
+                    raise refuse_run(*args) from attempt.error.__cause__
+                runs, worst = runs + 1, max(worst, attempt.worst)
+                job.update()
+            passed.append(attempt)
     shapes = [(s.grid, s.block) for _, s in cases if s is not None]
     unique = [dict(row) for row in dict.fromkeys(tuple(s.items()) for s, _ in cases)]
     name = f"{runner.name} {runner.where}".strip()

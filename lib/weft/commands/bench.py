@@ -6,6 +6,7 @@ import argparse
 import importlib
 
 from ..base import device as devices
+from ..base.progress import PATIENCE, Progress
 from ..timing import STATISTIC, table, write_json
 
 # The benchmarks besides the timing of ops (ops.py). Each module defines rows() or
@@ -60,16 +61,19 @@ def main(args: argparse.Namespace) -> int:
     from ..benchmarks import ops
 
     _check_device(args.device)
+    measuring = Progress(f"measuring {args.what}", delay=PATIENCE)
     if args.what in BENCHMARKS:
         module = importlib.import_module(BENCHMARKS[args.what])
-        rows = module.rows_of(args) if hasattr(module, "rows_of") else module.rows()
+        with measuring:
+            rows = module.rows_of(args) if hasattr(module, "rows_of") else module.rows()
         all_keys = list(dict.fromkeys(key for row in rows for key in row))
         columns = getattr(module, "SHOWN", all_keys)
     else:
         module = ops
         sizes = [int(size) for size in args.sizes.split(",") if size]
         rungs = [name for name in args.rungs.split(",") if name]
-        rows = ops.rows(args.what, args.device, sizes, rungs)
+        with measuring:
+            rows = ops.rows(args.what, args.device, sizes, rungs)
         size_keys = [key for key in rows[0] if key not in ops.COLUMNS]
         columns = ["impl", "rung", *size_keys, "us", "us_low", "us_high"]
         columns += ["gbs", "tflops", "error", "vs_torch"]

@@ -14,17 +14,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 
 from ..base.device import count_cores
 from ..base.errors import ArgumentError
+from ..base.progress import PATIENCE, Progress, remark
 from ..timing import Timing, device_name
 from ..timing.race import Contender, race
 from ..timing.results import add_torch_ratios, first_line
@@ -110,7 +109,7 @@ class _Race:
         largest = max(config.batch, EVALUATION_BATCH)
         cnn = trainer(rung, config.device, max_batch=largest)
         if cnn.rung is NUMBA:
-            self.say(f"the kernels of rung {rung} are compiled at its first step")
+            self.remark(f"the kernels of rung {rung} are compiled at its first step")
         cnn.data(self.train, self.test)
         if config.load:
             cnn.load(config.load)
@@ -136,12 +135,13 @@ class _Race:
         for precision, name in itertools.product(precisions, names):
             rung, _, layout = name.partition(" ")
             name += "" if precision == "fp32" else f" {precision}"
-            self.say(f"preparing PyTorch {name}{SLOW if 'compile' in rung else ''}")
-            try:
-                kind = {"rung": rung, "layout": layout, "precision": precision}
-                twins[name] = TwinTrainer(self.start, self.train, **kind, **options)
-            except Exception as error:  # torch.compile fails in many ways
-                self.absent[f"torch {name}"] = first_line(error)
+            slow = SLOW if "compile" in rung else ""
+            kind = {"rung": rung, "layout": layout, "precision": precision}
+            with self.bar(f"preparing PyTorch {name}{slow}"):
+                try:
+                    twins[name] = TwinTrainer(self.start, self.train, **kind, **options)
+                except Exception as error:  # torch.compile fails in many ways
+                    self.absent[f"torch {name}"] = first_line(error)
         return twins
 
     # ---- time -------------------------------------------------------------------
@@ -159,7 +159,7 @@ class _Race:
             name: Contender(block=run, calls=sizes[name], limit=SLOWEST)
             for name, run in blocks.items()
         }
-        with self.bar("timing steps", len(sizes) * rounds, " samples") as bar:
+        with self.bar("timing steps", len(sizes) * rounds, "samples") as bar:
             results = race(contenders, self.device, rounds=rounds, tick=bar.update)
         timings = {name: timed.timing for name, timed in results.items()}
         rows = {}
@@ -207,7 +207,7 @@ class _Race:
         """Profile many steps; return parts_us (medians), parts_mean_us, layers_us."""
         batch, steps, warmup = self.config.batch, [], 3
         total = self.config.iterations + warmup
-        with self.bar(f"timing sections, {title}", total, " steps") as bar:
+        with self.bar(f"timing sections, {title}", total, "steps") as bar:
             start = time.perf_counter()
             for number in range(total):
                 if number > warmup and time.perf_counter() - start > SLOWEST / 2:
@@ -243,9 +243,8 @@ class _Race:
             return cnn.chunks(order, self.config.batch, self.config.lr)
 
         def evaluate() -> float:
-            # The bar appears after a second: a simulated rung takes minutes.
-            title = f"{_name(cnn)}, evaluation"
-            with self.bar(title, len(self.test), " images", delay=1) as bar:
+            title = f"{_name(cnn)}, evaluation"  # A simulated rung takes minutes.
+            with self.bar(title, len(self.test), "images", delay=PATIENCE) as bar:
                 return cnn.evaluate(progress=bar.update)
 
         save = self.config.save if cnn is self.cnn else None
@@ -282,15 +281,15 @@ class _Race:
         for number in range(self.config.epochs):
             order = self.order(number)
             title = f"{name}, epoch {number + 1}/{self.config.epochs}"
-            with self.bar(title, len(order), " images") as bar:
+            with self.bar(title, len(order), "images") as bar:
                 start = time.perf_counter()
                 for part in epoch(order):
                     losses.append(part)
-                    bar.set_postfix(loss=f"{part.mean():.3f}", refresh=len(losses) == 1)
-                    bar.update(min(len(part) * self.config.batch, bar.total - bar.n))
+                    bar.update(len(part) * self.config.batch, f"loss {part.mean():.3f}")
                 seconds.append(time.perf_counter() - start)
-            accuracies.append(evaluate())
-            self.say(f"{title}: {100 * accuracies[-1]:.2f} % of the test set are right")
+                accuracies.append(evaluate())
+                right = f"{100 * accuracies[-1]:.2f} % of the test set are right"
+                bar.update(0, f"{bar.note}, {right}")
         return {
             "epoch_s": float(np.mean(seconds)) if seconds else None,
             "epochs_s": seconds,
@@ -303,15 +302,16 @@ class _Race:
         config = self.config
         return epoch_order(config.seed, epoch, len(self.train), config.batch)
 
-    def bar(self, title: str, total: int, unit: str, delay: float = 0) -> Any:
-        options = {"total": total, "desc": title, "unit": unit, "delay": delay}
-        options |= {"unit_scale": True, "mininterval": 0.3, "dynamic_ncols": True}
-        return tqdm(**options, disable=not self.config.progress)
+    def bar(
+        self, title: str, total: int = 0, unit: str = "", delay: float = 0
+    ) -> Progress:
+        quiet = not self.config.progress
+        return Progress(title, total, unit, delay=delay, quiet=quiet)
 
-    def say(self, line: str) -> None:
-        """Write a status line, unless progress is hidden."""
+    def remark(self, text: str) -> None:
+        """Show a remark, unless progress is hidden."""
         if self.config.progress:
-            tqdm.write(f"weft: {line}", file=sys.stderr)
+            remark(text)
 
 
 def _name(cnn: Trainer) -> str:

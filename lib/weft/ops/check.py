@@ -31,6 +31,8 @@ from ..base import arrays as guarded
 from ..base import store
 from ..base.arrays import Guarded
 from ..base.errors import KernelError, Mismatch
+from ..base.progress import PATIENCE, Progress
+from ..base.text import count_things
 from ..timing import device_name
 from ..toolchain import keys, native
 from .cases import Answer, Case, cases, sum_bound
@@ -70,15 +72,17 @@ def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> RungVer
     if lib.target == "cuda":
         device = torch.device("cuda", torch.cuda.current_device())
     runs, worst = 0, 0.0
-    for turn, case in enumerate(cases(rung.op, 0, rung.precision, wide)):
-        for order in _set_orders(lib, rung, None if case.every_order else turn):
-            try:
-                worst = max(worst, run_case(lib, rung.index, case, device))
-            except (Mismatch, KernelError) as error:
-                place = f"{rung.op} '{rung.name}' on {lib.target}, {case.title}"
-                place += f", threads {order}" if order else ""
-                raise Mismatch(f"{place}: {error}") from None
-            runs += 1
+    with Progress(f"checking {rung.op} {rung.name}", delay=PATIENCE) as job:
+        for turn, case in enumerate(cases(rung.op, 0, rung.precision, wide)):
+            for order in _set_orders(lib, rung, None if case.every_order else turn):
+                try:
+                    worst = max(worst, run_case(lib, rung.index, case, device))
+                except (Mismatch, KernelError) as error:
+                    place = f"{rung.op} '{rung.name}' on {lib.target}, {case.title}"
+                    place += f", threads {order}" if order else ""
+                    raise Mismatch(f"{place}: {error}") from None
+                runs += 1
+                job.update(1, count_things(runs, "run"))
     return RungVerdict(rung.op, rung.name, rung.precision, lib.target, runs, worst)
 
 

@@ -98,7 +98,8 @@ def main(options: InspectOptions) -> int:
     print(colour_report(text) if sys.stderr.isatty() else text, file=sys.stderr)
     if status < 0 and not report.ok:  # otherwise end_like() repeats the signal
         signal_name = signal.Signals(-status).name
-        run.report_progress(f"the program itself was ended by {signal_name}")
+        message = f"weft: the program itself was ended by {signal_name}"
+        print(message, file=sys.stderr)
     if options.json:
         _write(options.json, report, status)
     return FOUND if not report.ok else run.end_like(status)

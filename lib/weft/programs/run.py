@@ -17,12 +17,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from ..base.progress import PATIENCE, Progress
 from . import program as programs
 
 USAGE = """\
@@ -122,13 +122,8 @@ def main(options: RunOptions) -> int:
 def build_program(options: RunOptions) -> Path:
     """Build the program if necessary, and report a long build."""
     names = " ".join(Path(s).name for s in options.program.sources)
-    timer = threading.Timer(1.0, report_progress, [f"building {names} for the CPU"])
-    timer.daemon = True
-    timer.start()
-    try:
+    with Progress(f"building {names} for the CPU", delay=PATIENCE):
         return programs.build_executable(options.program)
-    finally:
-        timer.cancel()
 
 
 def program_words(options: RunOptions) -> list[str]:
@@ -244,7 +239,7 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
-        report_progress(f"stopped after {seconds:g} seconds (--timeout)")
+        print(f"weft: stopped after {seconds:g} seconds (--timeout)", file=sys.stderr)
         return TIMED_OUT
     finally:
         signal.signal(signal.SIGINT, handler)
@@ -256,8 +251,3 @@ def end_like(status: int) -> int:
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
-
-
-def report_progress(line: str) -> None:
-    """Print a line about the run on stderr."""
-    print(f"weft: {line}", file=sys.stderr, flush=True)

@@ -80,6 +80,7 @@ PRE = (
     f"white-space:pre;overflow-x:auto;"
 )
 _CELL = "padding:0 8px;border:none;background:none;color:inherit;white-space:pre;"
+NARROW = "padding:0 5px;"
 FAINT = f"opacity:{style.FAINT};"
 BOLD = "font-weight:600;"
 
@@ -104,20 +105,24 @@ def write_findings(report: Report | ProgramReport) -> list[str]:
 
 
 def write_listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str:
-    """Return a source text with the counters of its lines, folded below a title."""
+    """Return a source text with the counters of its lines, folded below a title.
+
+    The counters are in front of the lines, so that a narrow page cannot cut them off.
+    """
     rows = annotate_lines(text, first, lines)
     columns = select_columns(rows)
     if not columns:
         return ""
-    heads = {c: c.replace("/", "\n/") for c in columns}  # Save width for the source.
-    look = f"{BOLD}vertical-align:bottom;"
+    # Short lines and narrow cells leave room for the source.
+    heads = {c: c.replace("/", "\n/").replace("wavef", "wave-\nf") for c in columns}
+    look = f"{BOLD}{NARROW}vertical-align:bottom;"
     head = [make_cell(heads[c], look=look, hint=COLUMNS[c], kind="th") for c in columns]
     body = [_write_row(row, columns) for row in rows]
     return (
         f'<details{" open" if opened else ""} style="margin-top:6px">'
         f'<summary style="cursor:pointer">{escape(title)}</summary>'
         f'<div style="overflow-x:auto">'
-        f"{make_table([[make_cell(kind='th')] * 2 + head, *body])}</div></details>"
+        f"{make_table([head + [make_cell(kind='th')] * 2, *body])}</div></details>"
     )
 
 
@@ -202,13 +207,13 @@ def write_listings(report: Report | ProgramReport) -> list[str]:
 
 def _write_row(row: LineCost, columns: list[str]) -> list[str]:
     numbers = [_warm_colour(row.cells.get(c, CostCell())) for c in columns]
-    return [make_cell(row.number, look=FAINT), make_cell(row.text, "left"), *numbers]
+    return [*numbers, make_cell(row.number, look=FAINT), make_cell(row.text, "left")]
 
 
 def _warm_colour(cell: CostCell) -> str:
     colour, opacity = WARM[cell.heat > 0.6], 0.15 + 0.4 * cell.heat
     look = f"font-weight:700;background:rgba({colour},{opacity:.2f});"
-    return make_cell(cell.text, look=look * (cell.heat > HOT), hint=cell.why)
+    return make_cell(cell.text, look=NARROW + look * (cell.heat > HOT), hint=cell.why)
 
 
 # ---- shared with the lab's other views ----------------------------------------------

@@ -25,6 +25,7 @@ from pathlib import Path
 from ..base import device, store
 from ..base.errors import BuildError
 from ..base.paths import KERNELS, ROOT
+from ..base.progress import PATIENCE, Progress, remark
 from ..csource.rewriter import rewrite as rewriter
 from . import keys, tools
 from .tools import find_tool, live_sm, nvcc, vendor_headers, version_of
@@ -158,8 +159,13 @@ def simt_runtime(flavour: Flavour) -> Path:
 
 def build_all(target: str) -> list[Path]:
     """Build every op for `target`; return the libraries' paths."""
-    flavour = Flavour.here(target)
-    return [library(op, flavour) for op in list_ops()]
+    flavour, ops, paths = Flavour.here(target), list_ops(), []
+    title = f"building for {target}"
+    with Progress(title, len(ops), "libraries", delay=PATIENCE) as job:
+        for op in ops:
+            paths.append(library(op, flavour))
+            job.update()
+    return paths
 
 
 def compile_check(source: Path, flavour: Flavour) -> None:
@@ -308,16 +314,20 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
     if path := _find_library(file):
         return path
     lock = store.cache_folder("locks") / f"{flavour.target}_{name}"
-    waiting = f"waiting for another process to build {name}"
-    report_waiting = functools.partial(_report_progress, waiting)
-    with store.lock_file(lock, tools.limit(), report_waiting):
+    building = Progress(f"building {name} for {flavour.target}", len(files), "files")
+    with contextlib.ExitStack() as stack:
+        waiting = Progress(f"waiting for another process to build {name}")
+        wait = functools.partial(stack.enter_context, waiting)
+        stack.enter_context(store.lock_file(lock, tools.limit(), wait))
         if path := _find_library(file):  # another process has built it
             return path
         directory = next(d for d in _library_folders() if os.access(d, os.W_OK))
-        _report_progress(f"building {name} for {flavour.target} ({len(files)} files)")
-        with tools.make_pool() as pool:
-            objects = list(pool.map(lambda f: str(_compile_object(f, flavour)), files))
-        _run(_linker_command(file, objects, flavour, needs), directory / file)
+        objects = []
+        with building, tools.make_pool() as pool:
+            for path in pool.map(lambda f: _compile_object(f, flavour), files):
+                objects.append(str(path))
+                building.update()
+            _run(_linker_command(file, objects, flavour, needs), directory / file)
     _prune(directory, f"libweft_{flavour.target}_{name}_*.so")
     store.prune()
     return directory / file
@@ -329,7 +339,7 @@ def _find_library(file: str) -> Path | None:
         if store.is_elf(path):
             return path
         if path.exists() and os.access(path.parent, os.W_OK):
-            _report_progress(f"{path} is damaged: building it again")
+            remark(f"{path} is damaged: building it again")
             path.unlink(missing_ok=True)
     return None
 
@@ -386,7 +396,3 @@ def _hash(*parts: str) -> str:
     # A file's name may contain any bytes.
     text = "\0".join(parts).encode(errors="surrogateescape")
     return hashlib.sha256(text).hexdigest()[:16]
-
-
-def _report_progress(line: str) -> None:
-    print(f"weft: {line}", file=sys.stderr, flush=True)

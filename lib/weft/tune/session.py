@@ -10,17 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from ..base import store
 from ..base.errors import BuildError, DeviceLost, KernelError, KernelFault, Mismatch
+from ..base.progress import Progress, remark
 from ..base.text import count_things
 from ..cells.gpu import loader as gpu
 from ..cells.gpu import nvrtc
@@ -176,7 +174,7 @@ class Session:
         if wrong and self.progress:
             message = f"{count_things(len(wrong), 'candidate')} wrong, and not timed"
             first = f"{wrong[0]}: {wrong[0].why}"
-            print(f"weft: {self.source.name}: {message}; {first}", file=sys.stderr)
+            remark(f"{self.source.name}: {message}; {first}")
         require_some(self.candidates, self.excluded)
 
     def race(self, timer: str, path: Path | None) -> Tuned:
@@ -228,8 +226,7 @@ class Session:
             return gpu.name_arch(self.device.index or 0)
         return default_arch()
 
-    def _bar(self, what: str, total: int) -> AbstractContextManager[Any]:
-        return tqdm(
-            **{"total": total, "desc": f"{self.source.name}: {what}", "leave": False},
-            **{"disable": not self.progress, "delay": 0.5, "dynamic_ncols": True},
-        )
+    def _bar(self, what: str, total: int) -> Progress:
+        title = f"{self.source.name}: {what}"
+        options = {"quiet": not self.progress, "delay": 0.5}
+        return Progress(title, total, "candidates", **options)

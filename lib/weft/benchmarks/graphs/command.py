@@ -95,7 +95,7 @@ def timeline_rows(where: torch.device, samples: int) -> list[dict[str, Any]]:
             for close in closes:
                 close()
         except (RuntimeError, ValueError) as error:
-            say(f"skipping {name}: {first_line(error)}")
+            say(f"absent: {name}: {first_line(error)}")
     return results
 
 

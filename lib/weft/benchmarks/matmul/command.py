@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from ...base.errors import ArgumentError
+from ...base.progress import remark
 from ...timing import clocks, peaks, table, write_json
 from ...timing.results import Row, merge_rows
 from ...toolchain import native
@@ -91,7 +92,7 @@ def rows_of(args: argparse.Namespace) -> list[Row]:
     except KeyboardInterrupt:
         if not results:
             raise
-        say("stopped: these rows were measured")
+        remark("stopped: these rows were measured")
     if not results:
         raise ArgumentError("nothing could be measured")
     return results

@@ -212,7 +212,7 @@ def race_rows(
 ) -> list[Row]:
     """Check, then time all contenders of a race in turn; return a row for each."""
     where = options.device
-    say(f"{race.size}, {race.precision}")
+    say(f"measuring {race.size}, {race.precision}")
     with precision(race.precision):
         kind, cold = race.precision, options.cold or race.cold
         operands = operands or Operands.random(race.size, kind, where, cold)
@@ -326,7 +326,7 @@ def _is_too_slow(
         seconds, side = speeds.seconds(one, race.size), 2 * side
     seconds = speeds.seconds(one, race.size)
     if seconds and seconds > longest:
-        say(f"{one.name}: left out at {race.size}: a call takes {seconds:.1f} s")
+        say(f"absent: {one.name} at {race.size}: a call takes {seconds:.1f} s")
         return True
     _note_speed(one, race.size, where, speeds)
     return False
@@ -379,7 +379,7 @@ def _make_wrong_row(
     if isinstance(error, DeviceLost):
         raise error
     reason = str(error).splitlines()[0]
-    say(f"{one.name}: {reason}")
+    say(f"absent: {one.name}: {reason}")
     empty = "us", "us_low", "us_high", "tflops", "gbs", "vs_cublas", "vs_torch"
     row = _make_row_head(one, size, where) | dict.fromkeys(empty)
     return row | {"timer": None, "cache": None, WRONG: reason, **stamp_row()}

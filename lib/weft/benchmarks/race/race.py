@@ -67,7 +67,7 @@ def warm_twins(
     with ThreadPoolExecutor(count_cores()) as pool:
         for (precision, batch, *_), why in zip(jobs, pool.map(_compile_aside, jobs)):
             if why:
-                say(f"not compiled in advance: {precision}, batch {batch}: {why}")
+                say(f"absent: compiled twin, {precision}, batch {batch}: {why}")
 
 
 def _compile_aside(job: tuple[str, int, str, list[str]]) -> str:
@@ -412,7 +412,7 @@ def _compute_exact(heat: Heat) -> list[TrainingStep]:
             for part in _split_batches(heat)
         ]
     except torch.OutOfMemoryError:
-        heat.say(f"no errors measured at batch {heat.batch}: float64 exceeds memory")
+        heat.say(f"absent: errors at batch {heat.batch}: float64 exceeds memory")
         return []
 
 

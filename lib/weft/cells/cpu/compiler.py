@@ -24,6 +24,7 @@ from typing import Any
 from ...base import store
 from ...base.errors import BuildError
 from ...base.paths import COMMON
+from ...base.progress import PATIENCE, Progress
 from ...csource import diagnostics, scanner, signature
 from ...csource.diagnostics import CompileError, Diagnostic
 from ...csource.rewriter import rewrite as rewriter
@@ -129,7 +130,8 @@ def compile(
     if cached:
         os.utime(path)
     else:
-        warnings = inputs.build(path)
+        with Progress(f"compiling {', '.join(kernels) or name}", delay=PATIENCE):
+            warnings = inputs.build(path)
         store.write(path.with_suffix(".txt"), diagnostics.dump(warnings))
         store.prune_at_exit()
     warnings = []

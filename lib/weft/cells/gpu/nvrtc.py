@@ -22,6 +22,7 @@ from cffi import FFI
 
 from ...base.errors import BuildError
 from ...base.paths import COMMON, KERNELS
+from ...base.progress import PATIENCE, Progress
 from ...csource import scanner, signature
 from ..headers import HEADERS, NAME, NEEDS_ATOMIC, REDEFINES, std_headers
 
@@ -246,7 +247,8 @@ def _compile(source, name, options, requested, texts) -> CompiledProgram:
     try:
         for expression in requested.values():
             _check(library.nvrtcAddNameExpression(program, expression.encode()))
-        status = library.nvrtcCompileProgram(program, len(options), arguments)
+        with Progress(f"compiling {name} with NVRTC", delay=PATIENCE):
+            status = library.nvrtcCompileProgram(program, len(options), arguments)
         log = _read_text(program, "ProgramLog")
         if status == _COMPILATION:
             raise Rejected(_remove_ptxas(log))

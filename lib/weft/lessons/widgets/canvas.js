@@ -9,13 +9,26 @@
 
 const PEN = 0.085; // pen width over the sheet's width: about 2 of MNIST's 28 pixels
 const PAUSE = 150; // ms between two readings while a stroke is drawn
+const CELLS = 28, FAR = 4; // steps of a key across the sheet; steps with Shift
+const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1],
+  ArrowDown: [0, 1] };
+const HELP = "Sheet to draw a digit. The arrow keys move the pen, with Shift by four steps."
+  + " Space puts it down or lifts it. C clears the sheet.";
 
 const STYLE = `
 .weft-canvas { display: flex; flex-wrap: wrap; gap: 20px; align-items: flex-start;
   font: 13px system-ui, sans-serif; }
-.weft-canvas canvas { border: 1px solid #8888; border-radius: 4px; display: block; }
+.weft-canvas canvas { border: 1px solid #888; border-radius: 4px; display: block; }
 .weft-canvas .sheet { width: 252px; height: 252px; touch-action: none;
   cursor: crosshair; }
+.weft-canvas .sheet:focus-visible { outline: 2px solid #0072B2; outline-offset: 1px; }
+.weft-canvas .paper { position: relative; width: max-content; }
+.weft-canvas .mark { position: absolute; width: 18px; height: 18px; margin: -9px;
+  box-sizing: border-box; border: 2px dashed #0072B2; border-radius: 50%; box-shadow: 0 0 0 1.5px #fff;
+  pointer-events: none; }
+.weft-canvas .mark.down { border-style: solid; background: #0072B240; }
+.weft-canvas [hidden] { display: none; }
+.weft-canvas .told { min-height: 1.5em; max-width: 254px; margin-top: 4px; }
 .weft-canvas .picture { image-rendering: pixelated; }
 .weft-canvas figure { margin: 0; }
 .weft-canvas figcaption { margin: 0 0 4px; }
@@ -25,7 +38,9 @@ const STYLE = `
 .weft-canvas .bar i { display: block; height: 14px; background: #0072B240;
   outline: 1.5px solid #0072B2; width: 0; }
 .weft-canvas .bar.best { font-weight: bold; }
-.weft-canvas button { margin-top: 8px; font: inherit; }`;
+.weft-canvas button { margin-top: 8px; font: inherit; }
+@media (pointer: coarse) {
+  .weft-canvas button { min-width: 88px; min-height: 44px; } }`;
 
 function make(parent, tag, className = "", text = "") {
   const element = document.createElement(tag);
@@ -68,38 +83,74 @@ function paint(parent, pixels, width, height, scale) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-/* Let a pen, finger or mouse draw on the sheet; call changed() after every move. */
-function draws(sheet, changed) {
+/* Return a pen that draws on the sheet, and calls changed() after every move. */
+function makePen(sheet, changed) {
   const context = sheet.getContext("2d");
-  let from = null;
-  const at = (event) => {
-    const box = sheet.getBoundingClientRect();
-    const scale = sheet.width / box.width;
-    return [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
-  };
-  sheet.addEventListener("pointerdown", (event) => {
-    sheet.setPointerCapture(event.pointerId);
-    from = at(event);
-    line(event); // a mere tap leaves a dot
-  });
-  sheet.addEventListener("pointermove", line);
-  for (const end of ["pointerup", "pointercancel"])
-    sheet.addEventListener(end, () => { from = null; });
-
-  function line(event) {
+  let from = null; // while the pen is down
+  const to = (x, y) => {
     if (!from) return;
-    const to = at(event);
     // Opaque, since a translucent stroke would be darker where its pieces meet.
     context.strokeStyle = `rgb(${inkColour(sheet)})`;
     context.lineWidth = PEN * sheet.width;
     context.lineCap = context.lineJoin = "round";
     context.beginPath();
     context.moveTo(...from);
-    context.lineTo(...to);
+    context.lineTo(x, y);
     context.stroke();
-    from = to;
+    from = [x, y];
     changed();
-  }
+  };
+  const down = (x, y) => { from = [x, y]; to(x, y); }; // a mere tap leaves a dot
+  return { down, to, up() { from = null; }, isDown: () => from !== null };
+}
+
+/* Let a finger or mouse move the pen; other fingers do nothing. */
+function followPointer(sheet, pen) {
+  const at = (event) => {
+    const box = sheet.getBoundingClientRect();
+    const scale = sheet.width / box.width;
+    return [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
+  };
+  sheet.addEventListener("pointerdown", (event) => {
+    if (event.isPrimary === false) return;
+    sheet.setPointerCapture(event.pointerId);
+    pen.down(...at(event));
+  });
+  sheet.addEventListener("pointermove", (event) => {
+    if (event.isPrimary !== false && event.buttons !== 0) pen.to(...at(event));
+  });
+  for (const end of ["pointerup", "pointercancel"])
+    sheet.addEventListener(end, (event) => { if (event.isPrimary !== false) pen.up(); });
+}
+
+/* Let keys move the pen, mark its place, and describe it with tell(text). */
+function followKeys(sheet, pen, mark, { clear, tell }) {
+  const place = [CELLS / 2, CELLS / 2]; // column and row of the pen, from 0
+  const centre = () => place.map((n) => ((n + 0.5) / CELLS) * sheet.width);
+  const show = () => {
+    mark.hidden = false;
+    mark.className = pen.isDown() ? "mark down" : "mark";
+    [mark.style.left, mark.style.top] = place.map((n) => `${(100 * (n + 0.5)) / CELLS}%`);
+    tell(`pen ${pen.isDown() ? "down" : "up"}, column ${place[0] + 1}, row ${place[1] + 1}`);
+  };
+  sheet.addEventListener("keydown", (event) => {
+    const step = STEPS[event.key];
+    const known = step || event.key === " " || event.key === "c";
+    if (!known || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault(); // The page does not scroll.
+    event.stopPropagation(); // Other notebooks change cells with these keys.
+    if (event.key === "c") { pen.up(); clear(); }
+    else if (step) {
+      const far = event.shiftKey ? FAR : 1;
+      for (const axis of [0, 1])
+        place[axis] = Math.min(Math.max(place[axis] + far * step[axis], 0), CELLS - 1);
+      pen.to(...centre());
+    }
+    else if (!event.repeat) pen.isDown() ? pen.up() : pen.down(...centre());
+    show();
+  });
+  sheet.addEventListener("blur", () => { pen.up(); mark.hidden = true; });
+  sheet.addEventListener("pointerdown", () => { mark.hidden = true; });
 }
 
 /* Return a function that calls `work` at most once per `pause` ms, and at the end. */
@@ -125,10 +176,20 @@ const bytes = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLe
 function render({ model, el }) {
   const root = make(el, "div", "weft-canvas");
   make(root, "style", "", STYLE);
+  // Otherwise JupyterLab's shortcuts take the keys.
+  root.setAttribute("data-lm-suppress-shortcuts", "true");
   const left = figure(root, "draw a digit here");
-  const sheet = make(left, "canvas", "sheet");
-  sheet.width = sheet.height = 504;
-  const clear = make(left, "button", "", "Clear");
+  const paper = make(left, "div", "paper");
+  const sheet = make(paper, "canvas", "sheet");
+  [sheet.width, sheet.height, sheet.tabIndex] = [504, 504, 0];
+  sheet.setAttribute("role", "application"); // Screen readers pass on all keys.
+  sheet.setAttribute("aria-label", HELP);
+  const mark = make(paper, "div", "mark");
+  mark.hidden = true;
+  const button = make(left, "button", "", "Clear");
+  button.type = "button";
+  const told = make(left, "div", "told");
+  told.setAttribute("role", "status");
   const seen = make(root, "figure");
   const chances = make(root, "figure");
   const layers = make(root, "div", "layers");
@@ -138,18 +199,24 @@ function render({ model, el }) {
     model.set("strokes", new DataView(ink.buffer));
     model.save_changes();
   }, PAUSE);
-  draws(sheet, send);
-  clear.addEventListener("click", () => {
+  const clear = () => {
     sheet.getContext("2d").clearRect(0, 0, sheet.width, sheet.height);
     send();
-  });
+  };
+  const pen = makePen(sheet, send);
+  followPointer(sheet, pen);
+  followKeys(sheet, pen, mark, { clear, tell: (text) => { told.textContent = text; } });
+  button.addEventListener("click", clear);
 
   const show = () => {
     const { digit, probabilities, layers: maps } = model.get("reading");
     seen.replaceChildren();
     layers.replaceChildren();
     showProbabilities(chances, probabilities ?? Array(10).fill(0));
-    if (!digit) return;
+    if (!digit) { told.textContent = ""; return; }
+    const most = Math.max(...probabilities);
+    told.textContent = `read as ${probabilities.indexOf(most)}, `
+      + `probability ${(100 * most).toFixed(0)} %`;
     make(seen, "figcaption", "", "the input of the model");
     paint(seen, bytes(digit), 28, 28, 4);
     for (const { name, rows, columns, height, width, pixels } of maps) {

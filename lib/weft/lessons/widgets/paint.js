@@ -30,7 +30,9 @@ const STYLE = `
   background: #D55E0022; color: inherit;
   white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere;
   font: 12px ui-monospace, monospace; max-height: 20em; overflow: auto; }
-.weft-paint [hidden] { display: none; }`;
+.weft-paint [hidden] { display: none; }
+@media (pointer: coarse) {
+  .weft-paint button, .weft-paint input { min-height: 44px; } }`;
 
 function make(parent, tag, className = "", text = "") {
   const element = document.createElement(tag);
@@ -83,12 +85,16 @@ function makePicture(parent, model) {
       tell(point(...at));
     };
     const leave = () => { at = null; box.hidden = true; tell(""); };
-    canvas.addEventListener("pointermove", (event) => {
+    const follow = (event) => {
       const seen = canvas.getBoundingClientRect();
       go(Math.floor(((event.clientX - seen.left) / seen.width) * width),
         Math.floor(((event.clientY - seen.top) / seen.height) * height));
+    };
+    canvas.addEventListener("pointermove", follow);
+    canvas.addEventListener("pointerdown", follow); // a finger's tap
+    canvas.addEventListener("pointerleave", (event) => {
+      if (event.pointerType !== "touch") leave(); // A lifted finger has chosen a thread.
     });
-    canvas.addEventListener("pointerleave", leave);
     canvas.addEventListener("blur", leave);
     canvas.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1],
@@ -113,6 +119,7 @@ function makeControls(parent, seconds, hooks) {
   Object.assign(slider, { type: "range", min: 0, max: seconds, step: seconds / 1000 });
   slider.setAttribute("aria-label", "time t in seconds");
   const output = make(row, "output");
+  output.setAttribute("aria-live", "off"); // The slider announces its value.
   button.addEventListener("click", hooks.play);
   slider.addEventListener("input", () => hooks.slide(Number(slider.value)));
   slider.addEventListener("keydown", (event) => event.stopPropagation());
@@ -147,6 +154,7 @@ function render({ model, el }) {
   problem.hidden = true;
   const numbers = make(root, "div", "numbers");
   const pointed = make(root, "div", "numbers");
+  pointed.setAttribute("role", "status");
 
   const view = Math.random().toString(36).slice(2); // Several views may show one model.
   const seconds = model.get("seconds");

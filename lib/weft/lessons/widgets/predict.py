@@ -1,13 +1,15 @@
 """Guess first, then measure: predict("How many GB/s?", 500, "GB/s").measured(rate).
 
-The guess is drawn as a dashed bar above the measurement. The user's cache folder keeps
-a score, with one entry per question, so that running a cell again adds none.
+The guess is drawn as a dashed bar above the measurement; without a guess, nothing is
+drawn. compare_guesses() draws several answers on one axis. The user's cache folder
+keeps a score, with one entry per question, so that running a cell again adds none.
 """
 
 from __future__ import annotations
 
 import html
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -19,6 +21,7 @@ from ...base.store import Kept
 from ...base.style import OURS, REFERENCE
 
 RIGHT = 1.1  # a guess within this factor counts as right
+FOLD = "Show it without a guess"
 NO_GUESS = "No guess yet: replace None with a number and run from that cell on."
 _asked: set[str] = set()  # the questions of this session
 _kept = Kept("guesses")
@@ -34,6 +37,18 @@ def predict(question: str, guess: float | None, unit: str = "") -> Guess:
         raise ArgumentError(f"predict: the question must be a text, not {question!r}")
     number = None if guess is None else _check_number("guess", guess)
     return Guess(" ".join(question.split()), number, unit)
+
+
+def compare_guesses(answers: Iterable[Measured]) -> Answers:
+    """Draw the answers to several questions, such as those of a loop, on one axis.
+
+    answers: results of measured(). Raises ArgumentError if their units differ.
+    """
+    answers = list(answers)
+    if len(units := {a.unit for a in answers}) > 1:
+        texts = ", ".join(map(repr, sorted(units)))
+        raise ArgumentError(f"compare_guesses: one axis cannot have the units {texts}")
+    return Answers(answers)
 
 
 def guessed_questions() -> set[str]:
@@ -125,8 +140,8 @@ class GuessScore:
 class Measured:
     """A guess and the answer, as text, HTML and SVG.
 
-    Without a guess, the text omits the answer and the HTML shows it folded; value,
-    sentence and svg() always contain it.
+    Without a guess, the text omits the answer, the HTML shows it folded, and there is
+    no picture; value and sentence always contain it.
     """
 
     question: str
@@ -156,8 +171,8 @@ class Measured:
         return f"You guessed {guess}, it is {value}: {ratio}."
 
     def svg(self) -> str:
-        """Draw the two bars; the guess's bar is dashed and hollow."""
-        return _draw_bars(self)
+        """Draw the two bars, the guess's dashed and hollow; "" without a guess."""
+        return _draw_bars(self, _find_longest([self]))
 
     def __repr__(self) -> str:
         if self.guess is None:
@@ -165,66 +180,100 @@ class Measured:
         return "\n".join([self.question, self.sentence, str(self.score)])
 
     def _repr_html_(self) -> str:
-        answer = f"<div>{html.escape(self.sentence)}</div>{self.svg()}"
-        parts = [f"<div><b>{html.escape(self.question)}</b></div>"]
-        if self.guess is None:
-            parts.append(
-                f"<div>{NO_GUESS}</div><details><summary>Show it without a guess"
-                f"</summary>{answer}</details>"
-            )
-        else:
-            parts += [answer, f"<div>{html.escape(str(self.score))}</div>"]
-            if len(self.score.factors) > 1:
-                parts.append(_draw_dots(self.score.factors))
-        return f'<div style="max-width:640px">{"".join(parts)}</div>'
+        return _write_page([self])
+
+
+class Answers(list[Measured]):
+    """The result of compare_guesses(): answers on one axis, with the score once."""
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self))
+
+    def _repr_html_(self) -> str:
+        return _write_page(self)
+
+
+def _write_page(answers: Sequence[Measured]) -> str:
+    """Return the answers as HTML; those to questions without a guess are folded."""
+    parts, hidden = [], [a for a in answers if a.guess is None]
+    guessed = [a for a in answers if a.guess is not None]
+    question, longest = "", _find_longest(guessed)
+    for a in guessed:
+        parts += [_write_line(a.question, "b")] * (a.question != question)
+        parts += [_write_line(a.sentence), _draw_bars(a, longest)]
+        question = a.question
+    if hidden:
+        questions = dict.fromkeys(a.question for a in hidden)
+        parts += [_write_line(question, "b") for question in questions]
+        named = len(answers) > 1
+        folded = (f"{a.question} {a.sentence}" if named else a.sentence for a in hidden)
+        parts.append(
+            f"{_write_line(NO_GUESS)}<details><summary>{FOLD}</summary>"
+            f"{''.join(map(_write_line, folded))}</details>"
+        )
+    if guessed:
+        score = guessed[-1].score
+        parts.append(_write_line(str(score)))
+        parts += [_draw_dots(score.factors)] * (len(score.factors) > 1)
+    return f'<div style="max-width:{_WIDTH}px">{"".join(parts)}</div>'
+
+
+def _write_line(text: str, tag: str = "span") -> str:
+    return f"<div><{tag}>{html.escape(text)}</{tag}></div>"
 
 
 # ---- pictures --------------------------------------------------------------------
 
-_WIDTH, _LEFT, _RIGHT = 640, 90, 110  # the width of a picture, and its margins
+# A phone shows the text at three quarters of its size.
+_WIDTH, _LEFT, _RIGHT = 480, 90, 110  # the width of a picture, and its margins
+_SIDE = 44  # the margins of the picture of all guesses
 _TEXT = 'fill="currentColor" font-size="13"'
 
 
-def _draw_bars(m: Measured) -> str:
-    rows = [("measured", m.value, f'fill="{OURS}" fill-opacity=".25" stroke="{OURS}"')]
-    if m.guess is not None:
-        ghost = f'fill="none" stroke="currentColor" {REFERENCE}'
-        rows.insert(0, ("your guess", m.guess, ghost))
-    largest = max(value for _, value, _ in rows) or 1.0
-    room = _WIDTH - _LEFT - _RIGHT
-    height = 30 * len(rows) + 6
+def _find_longest(answers: Iterable[Measured]) -> float:
+    """Return the value of the longest possible bar, so that answers share an axis."""
+    return max((max(a.guess or 0, a.value) for a in answers), default=0) or 1.0
+
+
+def _draw_bars(a: Measured, longest: float) -> str:
+    if a.guess is None:
+        return ""
+    ghost = f'fill="none" stroke="currentColor" {REFERENCE}'
+    full = f'fill="{OURS}" fill-opacity=".25" stroke="{OURS}"'
     parts = []
+    rows = ("your guess", a.guess, ghost), ("measured", a.value, full)
     for number, (name, value, look) in enumerate(rows):
-        top, length = 30 * number + 6, max(1.0, room * value / largest)
+        top = 30 * number + 6
+        length = max(1.0, (_WIDTH - _LEFT - _RIGHT) * value / longest)
         parts.append(
             f'<text x="{_LEFT - 8}" y="{top + 15}" text-anchor="end" {_TEXT}>{name}'
             f"</text>"
             f'<rect x="{_LEFT}" y="{top}" width="{length:.1f}" height="22" {look} '
             f'stroke-width="1.4"/>'
             f'<text x="{_LEFT + length + 8:.1f}" y="{top + 15}" {_TEXT}>'
-            f"{html.escape(_format_value(value, m.unit))}</text>"
+            f"{html.escape(_format_value(value, a.unit))}</text>"
         )
     base = (
-        f'<line x1="{_LEFT}" x2="{_LEFT}" y1="0" y2="{height}" stroke="currentColor" '
+        f'<line x1="{_LEFT}" x2="{_LEFT}" y1="0" y2="66" stroke="currentColor" '
         f'stroke-opacity=".5"/>'
     )
-    return _wrap_svg(height, m.sentence, "".join(parts) + base)
+    return _wrap_svg(66, a.sentence, "".join(parts) + base)
 
 
 def _draw_dots(factors: list[float]) -> str:
     """Draw the ratio of each guess to the truth on a log axis; the last is opaque."""
     logs = [math.log10(f) for f in factors]
     side = min(9.0, max(1.0, *(math.ceil(abs(x) * 1.02) for x in logs)))
-    room = _WIDTH - 2 * _LEFT
+    room = _WIDTH - 2 * _SIDE
 
     def x(log: float) -> float:
-        return _LEFT + room * (max(-side, min(side, log)) + side) / (2 * side)
+        return _SIDE + room * (max(-side, min(side, log)) + side) / (2 * side)
 
     half = math.log10(2)
     parts = [
         f'<rect x="{x(-half):.1f}" y="8" width="{x(half) - x(-half):.1f}" height="32" '
         f'fill="currentColor" fill-opacity=".08"/>',
-        f'<line x1="{_LEFT}" x2="{_WIDTH - _LEFT}" y1="40" y2="40" '
+        f'<line x1="{_SIDE}" x2="{_WIDTH - _SIDE}" y1="40" y2="40" '
         f'stroke="currentColor" stroke-opacity=".5"/>',
         f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="8" y2="40" stroke="currentColor"/>',
     ]
@@ -236,7 +285,7 @@ def _draw_dots(factors: list[float]) -> str:
         name = f"{_format_factor(10.0 ** abs(power))}x {way}" if power else "right"
         parts.append(
             f'<text x="{x(power):.1f}" y="56" text-anchor="middle" fill="currentColor" '
-            f'font-size="12">{name}</text>'
+            f'font-size="13">{name}</text>'
         )
     for number, log in enumerate(logs):
         is_last = number == len(logs) - 1

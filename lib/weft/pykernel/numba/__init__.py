@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...base.errors import ArgumentError
+from ...base.progress import remark
 from ...toolchain.launch_config import LaunchConfig
 from ..language import PythonKernel, plain_function
 from . import arguments, gpu, meaning, reading, simulator
@@ -121,7 +121,7 @@ class NumbaKernel:
                 "slowly (0.4 ms per thread)"
             )
             if notice:
-                print(f"weft: {notice}", file=sys.stderr)
+                remark(notice)
             hosts = [a.cpu().numpy() if arguments.on_gpu(a) else a for a in checked]
             simulator.launch(part, code, config, hosts, self.timeout)
             for host, array in zip(hosts, checked):

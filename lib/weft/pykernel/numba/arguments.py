@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import numbers
 import struct
-import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ import numpy as np
 import torch
 
 from ...base.errors import ArgumentError
+from ...base.progress import remark
 from ...cells.arguments import describe
 from ...cells.cpu import arena
 from ...cells.gpu import launch
@@ -180,10 +180,10 @@ def on_gpu(value: Any) -> bool:
 
 
 def say_once(text: str) -> None:
-    """Print a line to stderr, unless it has been printed before."""
+    """Show a remark, unless it has been shown before."""
     if text not in _printed:
         _printed.add(text)
-        print(f"weft: {text}", file=sys.stderr)
+        remark(text)
 
 
 _printed: set[str] = set()

@@ -29,6 +29,7 @@ from typing import Any
 from ...base import store
 from ...base.errors import ArgumentError, BuildError
 from ...base.paths import COMMON, ROOT
+from ...base.progress import PATIENCE, Progress
 from ...cells import stored
 from ...cells.gpu import loader as gpu
 from ...cells.gpu import nvrtc
@@ -181,7 +182,8 @@ def ptxas() -> str | None:
 
 
 def _run_tool(command: list[str], what: str) -> str:
-    result = tools.run(command, folder=store.cache_folder())
+    with Progress(f"running {os.path.basename(command[0])}", delay=PATIENCE):
+        result = tools.run(command, folder=store.cache_folder())
     if result.returncode:
         message = tools.said_by(result)
         raise BuildError(f"{what}: {os.path.basename(command[0])} reports\n{message}")

@@ -4,10 +4,11 @@
   const style = `
     :host { display: block; position: relative; max-width: 920px; color: inherit }
     .picture { overflow-x: auto }
-    .row { display: flex; align-items: center; gap: 8px; margin: 4px 0 0 20px;
-           font: 13px ui-sans-serif, system-ui, sans-serif;
+    .row { display: flex; flex-wrap: wrap; align-items: center; gap: 8px;
+           margin: 4px 0 0 20px; font: 13px ui-sans-serif, system-ui, sans-serif;
            position: sticky; left: 20px; max-width: calc(100vw - 52px) }
-    .row > span { min-width: 64px } input { flex: 0 1 300px; accent-color: #0072B2 }
+    .row > span { min-width: 64px }
+    input { flex: 1 1 90px; min-width: 0; max-width: 300px; accent-color: #0072B2 }
     button { font: inherit; color: inherit; background: none; cursor: pointer;
              border: 1px solid currentColor; border-radius: 4px; width: 28px;
              height: 24px; opacity: .75; padding: 0 }
@@ -22,8 +23,8 @@
       display: block; width: 100% !important; height: auto !important;
       max-height: calc(100vh - ROWSpx) }
     @media (pointer: coarse) {
-      .row { flex-wrap: wrap } button { width: 44px } button, input { height: 44px }
-      .row > span { min-width: 0 } input { flex: 1 1 90px; min-width: 0 }
+      button { width: 44px } button, input { height: 44px }
+      .row > span { min-width: 0 }
       output { flex-basis: 100% }
     }`;
 
@@ -54,11 +55,15 @@
       { type: "range", min: 0, max: stops.length - 1, value: at[number] });
     const value = element("output");
     range.setAttribute("aria-label", name);
+    value.setAttribute("aria-live", "off"); // The slider announces its value.
+    const tell = () => {
+      value.textContent = stops[at[number]];
+      range.setAttribute("aria-valuetext", stops[at[number]]);
+    };
     const go = (stop) => {
       at[number] = Math.max(0, Math.min(stops.length - 1, stop));
       range.value = at[number];
-      value.textContent = stops[at[number]];
-      range.setAttribute("aria-valuetext", stops[at[number]]);
+      tell();
       show();
     };
     const step = (text, by) => {
@@ -74,7 +79,7 @@
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (by) { event.preventDefault(); event.stopPropagation(); go(at[number] + by); }
     };
-    value.textContent = stops[at[number]];
+    tell();
     return row;
   };
 
