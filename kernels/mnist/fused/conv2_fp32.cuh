@@ -93,8 +93,8 @@ static __device__ __forceinline__ void clear_border(float *image_s) {
     }
 }
 
-/* Add the contribution of two input channels to acc; image and weights point at
- * the thread's first pixel and its pair of channels. */
+/* Add the contribution of two input channels to acc. `image` points at the
+ * thread's first pixel, and `weights` at its pair of output channels. */
 template <class S, int COT>
 static __device__ __forceinline__ void multiply_tile(float acc[TILE][TILE][2],
                                                      const float *image,

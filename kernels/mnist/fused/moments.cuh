@@ -87,7 +87,8 @@ static __device__ __forceinline__ void row_taps(unsigned taps[3], unsigned word,
     taps[2] = word >> 8 | right << 24;
 }
 
-/* Add one image, in which words[y * 7 + g] are four pixels. */
+/* Add the lane's strip of one image to the sums. words[y * 7 + g] contains the
+ * four pixels of row y from column 4 * g on. */
 static __device__ __forceinline__ void
 strip_add(struct strip_sums *sums, const unsigned *words, struct strip s) {
     unsigned word[9], v[3][3];

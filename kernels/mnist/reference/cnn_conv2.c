@@ -162,9 +162,9 @@ SIMD_INLINE void pool(float *top, uint8_t *arg, const vfloat y[4],
 }
 
 /* Compute image i's y2, its statistics and its pooling winners from the
- * products of VLEN channels from c on. Squares are taken about the first pixel,
- * which is as near to the mean as any other, so no digits are lost if the mean
- * is large. */
+ * products of VLEN channels from c on. The sums use each pixel's difference
+ * from the first pixel, which is a cheap estimate of the mean. Squares of the
+ * values themselves would lose digits if the mean is large. */
 static void transform_output(struct cnn_model *m, double *sums,
                              const float *products, int i, int c) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;

@@ -208,11 +208,11 @@ struct cudaDeviceProp {
     size_t totalConstMem;
     int major, minor;
     size_t textureAlignment, texturePitchAlignment;
-    int deviceOverlap; /* until CUDA 12 */
+    int deviceOverlap; /* removed in CUDA 13 */
     int multiProcessorCount;
-    int kernelExecTimeoutEnabled; /* until CUDA 12 */
+    int kernelExecTimeoutEnabled; /* removed in CUDA 13 */
     int integrated, canMapHostMemory;
-    int computeMode; /* until CUDA 12 */
+    int computeMode; /* removed in CUDA 13 */
     int maxTexture1D, maxTexture1DMipmap, maxTexture1DLinear, maxTexture2D[2];
     int maxTexture2DMipmap[2], maxTexture2DLinear[3], maxTexture2DGather[2];
     int maxTexture3D[3], maxTexture3DAlt[3], maxTextureCubemap;
@@ -232,11 +232,11 @@ struct cudaDeviceProp {
     size_t sharedMemPerMultiprocessor;
     int regsPerMultiprocessor, managedMemory;
     int isMultiGpuBoard, multiGpuBoardGroupID, hostNativeAtomicSupported;
-    int singleToDoublePrecisionPerfRatio; /* until CUDA 12 */
+    int singleToDoublePrecisionPerfRatio; /* removed in CUDA 13 */
     int pageableMemoryAccess, concurrentManagedAccess;
     int computePreemptionSupported, canUseHostPointerForRegisteredMem;
     int cooperativeLaunch;
-    int cooperativeMultiDeviceLaunch; /* until CUDA 12 */
+    int cooperativeMultiDeviceLaunch; /* removed in CUDA 13 */
     size_t sharedMemPerBlockOptin;
     int pageableMemoryAccessUsesHostPageTables, directManagedMemAccessFromHost;
     int maxBlocksPerMultiProcessor, accessPolicyMaxWindowSize;

@@ -18,7 +18,7 @@ struct Blank {
     Access access;
     uint3 block;
     Thread thread;
-    bool own; /* whether the same thread has written it since */
+    bool own; /* whether the same thread wrote the bytes after this read */
 };
 
 /* The blank reads by offset. */

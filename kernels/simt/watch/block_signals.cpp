@@ -201,7 +201,9 @@ bool before_across(Checker *checker, const Fiber *self, Mention earlier,
     const Races &races = checker->races;
     const unsigned me = self->thread.linear;
     std::lock_guard<std::mutex> guard(grid->lock);
-    if (grid->entries > MOST) return true; // there are too many to judge
+    // There are too many releases and acquisitions to search. Assume that the
+    // access came first, so that there is no false alarm.
+    if (grid->entries > MOST) return true;
     auto found = grid->listeners.find(races.block);
     if (found == grid->listeners.end()) return false;
     const Listener &listener = found->second;

@@ -65,11 +65,12 @@ static void shifted(const Shift &data, T x, long long count, const void *pc) {
     if (!x) return; // the result is 0 in any case
     Told told(data.spot, pc);
     if (told.is_known()) return;
+    // PTX uses only the low 32 bits of a 64-bit count.
     const unsigned width = 8 * sizeof(T), by = (unsigned)count;
     const volatile T value = x;
     const volatile unsigned rest = by % width;
     const T left = value << rest, right = value >> rest;
-    const bool whole = by < width; // only 32 bits of a 64-bit count are used
+    const bool whole = by < width;
     using std::to_string;
     // The direction is unknown at this point; weft/report/places.py determines
     // it.

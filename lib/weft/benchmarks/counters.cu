@@ -111,7 +111,8 @@ __global__ void sum_interleaved(float *y, const float *x) {
     if (t == 0) y[blockIdx.x] = s[0];
 }
 
-/* The first threads add, at growing distances: bank conflicts. */
+/* The first threads do the additions. Their addresses are a growing distance
+ * apart, which causes bank conflicts. */
 __global__ void sum_strided(float *y, const float *x) {
     __shared__ float s[THREADS];
     const int t = threadIdx.x;

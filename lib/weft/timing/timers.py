@@ -107,7 +107,10 @@ HOST_TIMES = 7  # samples of the host's time
 
 
 def count_steps(run: Run, device: AnyDevice) -> int:
-    """Return the number of steps that take about SAMPLE seconds, a power of two."""
+    """Return a power of two: the number of steps of a sample of about SAMPLE seconds.
+
+    The number is within STEPS, or 1 if a single step takes longer than SAMPLE.
+    """
     run(2)
     us = clock_for(device).taken(lambda: run(STEPS[0])) / STEPS[0]
     if us > 1e6 * SAMPLE:

@@ -32,9 +32,10 @@ WAYS = (  # ways to launch a chain, from slow to fast
 def find_value(
     op: str, rung: str, rows: list[Row], others: list[ResultFile], **more
 ) -> float:
-    """Return a row's us: this machine's if it exists, else the first in `others`.
+    """Return `us` of the first matching row, or NaN if no row matches.
 
-    more: further required keys and values of the row. Returns NaN without a match.
+    Rows of this machine come first, then those of `others`. more: further keys and
+    values that the row must have.
     """
     required = {"op": op, "rung": rung} | more
     for row in [*rows, *(row for results in others for row in results["rows"])]:
