@@ -48,9 +48,9 @@ take(const T *row, int k, int end) {
     return found;
 }
 
-/* Return where number i of a step of EACH * LANES numbers is in a row of b_s.
- * The row has the first four numbers of lane 0, of lane 1, ..., then the next
- * four of lane 0, ... */
+/* Return the index in a row of b_s of number i of a step of EACH * LANES
+ * numbers. The row has the first four numbers of lane 0, of lane 1, ..., then
+ * the next four of lane 0, ... */
 template <typename T, int LANES, bool VECTORS>
 static __device__ __forceinline__ int place(int i) {
     const int lane = VECTORS ? i / sixteen<T>::EACH : i % LANES;

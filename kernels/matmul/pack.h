@@ -22,7 +22,8 @@ size_t matmul_pack_bytes(const struct product *q,
 void matmul_pack_plan(struct product *q, const struct matmul_rung *rung,
                       void *room);
 
-/* Change *q likewise and queue the copies. Returns a weft_status. */
+/* Change *q like matmul_pack_plan(), and queue the copies. Returns a
+ * weft_status. */
 int matmul_pack(struct product *q, const struct matmul_rung *rung, void *room,
                 cudaStream_t stream);
 

@@ -209,8 +209,8 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], uint64_t a, uint64_t b,
               asked{{now, NULL, 0, sizeof(asked), 0}, &c, a, b, keep});
 }
 
-/* Issue the same product with a in registers: four lanes hold two rows between
- * them. */
+/* Issue the same product with `a` in registers. Four lanes together have two
+ * rows. */
 template <int COUNT>
 PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
                             int keep) {

@@ -71,8 +71,8 @@ static __device__ __forceinline__ void fetch(uint4 v[LOADS], const T *from,
     }
 }
 
-/* Store these pieces in a tile in shared memory, converted for the tensor
- * cores. */
+/* Store the pieces that fetch() loaded in a tile in shared memory, converted
+ * for the tensor cores. */
 template <class P, int LOADS, int IN_ROW>
 static __device__ __forceinline__ void put(typename P::stored *tile, int pitch,
                                            const uint4 v[LOADS]) {

@@ -69,7 +69,8 @@ static int (*matmul)(int, float *, const void *, const void *, int, int, int,
 static int (*workspace)(int, size_t *, const void *, const void *, int, int,
                         int, const struct weft_matmul_options *);
 
-/* Store -2 to 2 as a float or a 16-bit number; return its size in bytes. */
+/* Store `value` (-2 to 2) as number i, in `precision`; return its size in
+ * bytes. */
 static int put(void *at, size_t i, int value, const char *precision) {
     static const uint16_t fp16[] = {0xC000, 0xBC00, 0, 0x3C00, 0x4000};
     static const uint16_t bf16[] = {0xC000, 0xBF80, 0, 0x3F80, 0x4000};

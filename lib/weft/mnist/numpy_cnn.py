@@ -93,7 +93,7 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.floating:
 def conv3x3_backward(
     dy: np.ndarray, x: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return dx, dweight, dbias: dx convolves dy with the filters rotated by 180°."""
+    """Return dx, dweight, dbias; dx is dy convolved with filters rotated by 180°."""
     dx = conv3x3(dy, weight.swapaxes(0, 1)[:, :, ::-1, ::-1], dy.dtype.type(0))
     dweight = np.tensordot(dy, patches(x), axes=((0, 2, 3), (0, 2, 3)))
     return dx, dweight, dy.sum(axis=(0, 2, 3))
@@ -102,7 +102,7 @@ def conv3x3_backward(
 def batch_norm_backward(
     dy: np.ndarray, x: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return dx, dweight, dbias: the mean and the deviation depend on x, too."""
+    """Return dx, dweight, dbias; for dx, mean and deviation depend on x, too."""
     xhat, axes = standardise(x), (0, 2, 3)
     dweight, dbias = (dy * xhat).sum(axes), dy.sum(axes)
     count = dy.size // len(weight)

@@ -119,8 +119,8 @@ class TwinRung:
     def fill_launch(self, steps: int) -> int:
         """Return how many steps to time in place of `steps`: at least a whole launch.
 
-        If a launch has more than 8 times as many steps, it would be too slow, so the
-        number remains.
+        A launch of more than 8 times `steps` would be too slow, so `steps` is then
+        returned.
         """
         return self.graph if steps < self.graph <= 8 * steps else steps
 

@@ -63,8 +63,8 @@ class Contender:
     before: Callable[[], object] | None = None  # called before a sample is timed
     after: Callable[[], object] | None = None  # called after a sample was timed
     lead: bool = True  # whether a pause and an untimed call precede each sample
-    limit: float = math.inf  # maximal seconds of timing; then it sits out
-    most: float = math.inf  # maximal number of samples; then it sits out
+    limit: float = math.inf  # seconds of timing after which it is no longer timed
+    most: float = math.inf  # number of samples after which it is no longer timed
     out: Any = None  # the array that it writes, if a benchmark checks it
     want: Any = None  # the expected contents of that array
     bytes: int = 0  # bytes that it must move
@@ -177,13 +177,13 @@ def race(
     """Time the contenders in turn; return each result by name.
 
     timer: one of TIMERS, or a clock; "" selects the device's default. seconds: the
-    approximate time limit per contender. samples: the maximal number of bursts per
+    approximate time limit per contender. samples: the maximum number of bursts per
     contender. spread: the spread of all medians at which the race ends; see Timed.
     cool: whether to use short bursts with long pauses. rounds: the exact number of
     samples, in place of these limits; the GPU's clock, temperature and power are then
     not read. discard: the number of rounds before the first one that counts. tick:
-    called after each sample, and in place of each sample that a contender sits out.
-    Raises ArgumentError for an unknown timer.
+    called after each sample, and in place of each sample that is skipped because a
+    contender has reached its limit. Raises ArgumentError for an unknown timer.
     """
     place = devices.parse_device(device)
     clock: Any = timer

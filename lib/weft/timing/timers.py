@@ -101,8 +101,8 @@ def time_sustained(
 
 
 SAMPLE = 0.015  # approximate seconds of a sample
-STEPS = (4, 512)  # minimal and maximal number of steps in a sample
-SLOWEST = 60.0  # maximal seconds of timing per contender
+STEPS = (4, 512)  # minimum and maximum number of steps in a sample
+SLOWEST = 60.0  # maximum seconds of timing per contender
 HOST_TIMES = 7  # samples of the host's time
 
 
@@ -189,8 +189,8 @@ def make_contender(
     return Contender(lambda i: call(*sets[i % copies]), copies)
 
 
-# Maximal number of copies of the inputs; a graph of a burst contains one call for each.
-# 2048 copies of 60 kB exceed an L2 of 60 MiB; for smaller inputs, it is flushed.
+# Maximum number of copies of the inputs. A graph of a burst has one call for each copy.
+# 2048 copies of 60 kB exceed an L2 of 60 MiB; for smaller inputs, the L2 is flushed.
 MOST_COPIES = 2048
 
 
