@@ -81,7 +81,7 @@ static __device__ __forceinline__ float block_totals(const float values[COUNT],
 #pragma unroll
             for (int i = 0; i < COUNT; i++)
                 sums_s[i][lane] = values[i] + (turn ? sums_s[i][lane] : 0.0f);
-        __syncthreads(); // before the next warp adds to the rows
+        __syncthreads(); // this warp has added to the rows
     }
     float sum = 0.0f;
     if (threadIdx.x < COUNT)

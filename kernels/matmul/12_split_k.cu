@@ -219,8 +219,9 @@ static const struct shape flat = SHAPE(64, 64, 8, 4, 4);
 static const struct shape deep = SHAPE(64, 64, 8, 8, 4);
 
 /* Return small tiles if larger ones would leave multiprocessors idle even with
- * k in parts. Otherwise return 8 x 4 results per thread if a tile ends before
- * its ring is full (or n is no multiple of 4), else 8 x 8. */
+ * k in parts. Otherwise, return 8 x 4 results per thread if a tile ends before
+ * its ring is full, or if n is no multiple of 4. In all other cases, return 8 x
+ * 8 results per thread. */
 static const struct shape *shape_of(const struct product *q) {
     const double work = (double)q->m * q->n * q->k;
     if ((q->m <= 32 && q->n <= 32) || work * q->batch <= SMALL_WORK)

@@ -63,11 +63,11 @@ template <int BN_> struct shape {
     };
 };
 
-/* Load the calling thread's part of 64 rows x 32 of k: hi and lo of a for
- * four steps of k, in the layout of wgmma_tf32(). Lanes 4 g + t read chunk 2
- * q or 2 q + 1 of rows g, and the swizzle puts the eight chunks into
- * different banks. x itself serves as hi, since the tensor cores ignore the
- * low 13 bits. */
+/* Load the calling thread's part of 64 rows x 32 of k. These are hi and lo of
+ * `a` for four steps of k, in the layout of wgmma_tf32(). Lanes 4 g + t read
+ * chunk 2 q or 2 q + 1 of rows g. The swizzle puts the eight chunks into
+ * different banks. x itself serves as hi, since the tensor cores ignore the low
+ * 13 bits. */
 [[maybe_unused]] static __device__ __forceinline__ void
 split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;

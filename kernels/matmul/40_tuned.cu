@@ -144,7 +144,7 @@ enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
  * rows and columns. The rungs for few rows or columns read the large operand
  * only once within these limits. The last two columns are the rates of storing
  * c in bytes per nanosecond, with rows at multiples of 16 bytes and at other
- * addresses; 0 if `us` includes the stores. */
+ * addresses. They are 0 if `us` includes the stores. */
 #define CHOICES(CHOICE)                                                       \
     CHOICE(tma_pairs, tma_pairs_us, FP32, ANY, ANY, 2100, 600)                \
     CHOICE(tma, tma_us, FP32, ANY, ANY, 2100, 600)                            \

@@ -29,8 +29,8 @@
  *                          parts), launch, us (how long they would take)
  *
  * A new rung is one file (matmul.h describes its contents) and its name in the
- * list below, which goes from slow to fast within a precision. A call without a
- * rung gets the last one of its precision that the GPU can run. */
+ * list below. Within a precision, the list goes from slow to fast. A call
+ * without a rung gets the last one of its precision that the GPU can run. */
 #include "matmul.h"
 
 #include "common/checks.cuh"

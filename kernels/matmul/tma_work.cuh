@@ -161,7 +161,7 @@ static inline struct work divide(const struct product *q, int bm, int bn,
     if (!left || w.steps < 4) return w;
     const int sharers = 4 * left < blocks ? 4 * left : blocks;
     const double units = (double)left * w.steps;
-    // With so many rounds, cutting gains nothing.
+    // With so many steps, the products in share() and owner() would overflow.
     if ((units + 1) * sharers > INT_MAX) return w;
     const double saved = (w.steps - units / sharers) * bm * bn * bk;
     if (saved < worth * CEIL_DIV(sharers, left)) return w;

@@ -69,8 +69,9 @@ PTX_INLINE uint64_t wgmma_tile(const void *at, int apart) {
 #endif
 }
 
-/* Return the descriptor of the tile that starts `bytes` further on: 32 for the
- * next numbers along a row, 2 WGMMA_GROUP for the next 16 rows. */
+/* Return the descriptor of the tile that starts `bytes` further on. `bytes` is
+ * 32 for the next numbers along a row, and 2 WGMMA_GROUP for the next 16
+ * rows. */
 PTX_INLINE uint64_t wgmma_step(uint64_t tile, int bytes) {
 #if PTX_TWIN
     return tile + (uint64_t)bytes;
@@ -328,9 +329,10 @@ PTX_INLINE void wgmma(float (&c)[COUNT], uint64_t a, uint64_t b, int keep) {
 #endif
 }
 
-/* Multiply in tf32 with a (64,8) in registers. Lane 4 g + t of warp w holds
- * rows 16 w + g and 16 w + g + 8: column t in a[0] and a[1], column t + 4 in
- * a[2] and a[3]. The registers must not change until wgmma_wait(). */
+/* Multiply in tf32 with a (64,8) in registers. Lane 4 g + t of warp w has rows
+ * 16 w + g and 16 w + g + 8. Their column t is in a[0] and a[1], and their
+ * column t + 4 is in a[2] and a[3]. The registers must not change until
+ * wgmma_wait(). */
 template <int COUNT>
 PTX_INLINE void wgmma_tf32(float (&c)[COUNT], const uint32_t (&a)[4],
                            uint64_t b, int keep) {

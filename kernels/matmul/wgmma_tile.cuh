@@ -5,9 +5,9 @@
  *
  * A block has three warpgroups and persists for the whole product. One
  * warpgroup is the producer. One of its threads requests the next stage of a
- * and b from TMA as soon as a place in the ring is free; the producer gives
- * most of its registers to the others. The other two, the consumers, each
- * multiply 64 of the tile's BM rows by the same b.
+ * and b from TMA as soon as a place in the ring is free. The producer gives
+ * most of its registers to the others. The two other warpgroups, the consumers,
+ * each multiply 64 of the tile's BM rows by the same b.
  *
  * A rung may compute c^T = b^T a^T instead ("turned"). In this file, a then
  * means b^T, b means a^T, and m means n; only wgmma_store.cuh uses c's real

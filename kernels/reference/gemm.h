@@ -28,7 +28,7 @@ SIMD_INLINE int min_int(int a, int b) { return a < b ? a : b; }
 SIMD_INLINE int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
 /* Return the number of rows of the tiles that cover `count` rows. There are as
- * few tiles as possible, all of the same height, since a tile costs the same
+ * few tiles as possible, and all have the same height. A tile costs the same
  * whether its last rows are used or not. For example, 64 rows take 5 tiles of
  * 13, not 4 of 14 and one of 8. */
 SIMD_INLINE int tile_rows(int count) {

@@ -29,9 +29,9 @@ static __device__ __forceinline__ void quad_widen(float v[4],
 
 /* Return this lane's row or column in a warp of 4 x 8 lanes, for multiply-adds
  * from shared memory. A load of 16 bytes per lane serves 16 lanes at a time if
- * neighbours (lane ^ 1 or lane ^ 2, the same for all) read the same bytes,
- * otherwise 8. So neighbours share their column, and every second pair shares
- * its row. */
+ * neighbours (lane ^ 1 or lane ^ 2, the same for all) read the same bytes.
+ * Otherwise, it serves 8 lanes. So neighbours share their column, and every
+ * second pair shares its row. */
 static __device__ __forceinline__ int lane_row() {
     const int lane = threadIdx.x % 32;
     return lane % 2 + lane / 16 * 2;

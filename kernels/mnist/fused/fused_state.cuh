@@ -1,7 +1,7 @@
 /* fused_state.cuh -- the state that a fused rung keeps from one call to the
- * next, for the files that run it: fused.cu (memory, weights, the chain of
- * kernels), graph.cu (many steps in one launch), and peek.cu (the arrays
- * between the kernels). */
+ * next. The files that run the rung share it: fused.cu (memory, weights, the
+ * chain of kernels), graph.cu (many steps in one launch), and peek.cu (the
+ * arrays between the kernels). */
 #ifndef WEFT_FUSED_STATE_CUH
 #define WEFT_FUSED_STATE_CUH
 #include "fused.h"

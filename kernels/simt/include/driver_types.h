@@ -204,7 +204,7 @@ struct cudaDeviceProp {
     int regsPerBlock, warpSize;
     size_t memPitch;
     int maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3];
-    int clockRate; /* in kHz; until CUDA 12 */
+    int clockRate; /* in kHz; removed in CUDA 13 */
     size_t totalConstMem;
     int major, minor;
     size_t textureAlignment, texturePitchAlignment;
@@ -225,7 +225,7 @@ struct cudaDeviceProp {
     int concurrentKernels, ECCEnabled;
     int pciBusID, pciDeviceID, pciDomainID, tccDriver;
     int asyncEngineCount, unifiedAddressing;
-    int memoryClockRate; /* in kHz; until CUDA 12 */
+    int memoryClockRate; /* in kHz; removed in CUDA 13 */
     int memoryBusWidth, l2CacheSize, persistingL2CacheMaxSize;
     int maxThreadsPerMultiProcessor, streamPrioritiesSupported;
     int globalL1CacheSupported, localL1CacheSupported;

@@ -134,8 +134,9 @@ SIMT_INLINE void load_matrix_sync(fragment<matrix_b, m, n, k, T, Layout> &b,
     simt_load<k * n, length>(b, from, ldm);
 }
 
-/* Call visit(i, offset) for this lane's elements of an accumulator of m rows:
- * elements i and (by rows) i + 1 are `offset` elements from the start. */
+/* Call visit(i, offset) for this lane's elements of an accumulator of m rows.
+ * Element i is `offset` elements from the start; by rows, element i + 1 follows
+ * it. */
 template <int m, class Visit>
 SIMT_INLINE void simt_visit(unsigned ldm, layout_t layout, const Visit &visit) {
     for (int i = 0; i < 8; i += layout == mem_row_major ? 2 : 1) {

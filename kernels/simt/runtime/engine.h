@@ -64,8 +64,9 @@ struct Block {
     Checker *checker; /* for an instrumented launch, else NULL */
 };
 
-/* For the watch build: a parameter of a kernel, its value if it is a pointer,
- * and the size in bytes of the element that it points to (0: unknown). */
+/* A parameter of a kernel, for the watch build. If it is a pointer, `value` is
+ * its value, and `element` is the size in bytes of the element that it points
+ * to (0: unknown). */
 struct Parameter {
     const void *value;
     unsigned element;
@@ -164,17 +165,17 @@ void launch_pop(Launch *launch);
 /* Return true if only the kernel's identity is requested; the kernel then
  * returns immediately. */
 bool asked(Kernel *kernel);
-/* Run the closure for every thread of the launch on top of the stack, or keep a
- * copy of it if its stream is being captured. */
+/* Run the closure for every thread of the launch that is on top of the stack.
+ * If its stream is being captured, keep a copy of the launch instead. */
 void run(Kernel *kernel, const Closure *calls, void *closure);
 
 void promote(Fiber *self);
 void start(Fiber *fiber);
 void complete(Warp *warp, unsigned group, Meeting meeting);
-/* Called each time that a waiting thread gets its turn but cannot continue. */
+/* Handle a turn in which a waiting thread cannot continue. */
 void in_vain(Fiber *self);
-/* Called each time that a thread spins; it may continue without help from
- * others. */
+/* Handle a spin of a thread that may continue without help from other
+ * threads. */
 void spin(Fiber *self);
 unsigned active_lanes(Fiber *self);
 unsigned place_shared(Block *block, SharedSite *site, size_t size,
@@ -226,8 +227,9 @@ inline Launch::~Launch() { launch_pop(this); }
 
 /* ---- running threads ---------------------------------------------------- */
 
-/* Called around accesses to the engine's state. Neither that state nor memory
- * that other threads may write stays in registers across these calls. */
+/* Call these functions before and after accesses to the engine's state. Neither
+ * that state nor memory that other threads may write stays in registers across
+ * the calls. */
 SIMT_INLINE void go_inside(Block *block) {
     block->inside = true;
     asm volatile("" ::: "memory");
@@ -396,8 +398,7 @@ SIMT_INLINE int barrier(int vote = 0) {
 /* Wait for the lanes of `mask` that have not finished. Offer `value`, and
  * return the value that lane `source` offers (SHUFFLE) or the lowest bits of
  * all lanes (BALLOT). The last lane to arrive computes the results of all
- * lanes, so no lane can overwrite a value that a slower lane has yet to
- * read. */
+ * lanes. So no lane can overwrite a value that a slower lane still needs. */
 SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
                           unsigned source) {
     Block *block = here()->block;

@@ -149,7 +149,7 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
                     Launch *launch) {
     std::lock_guard<std::mutex> guard(launching());
     if (!own_worker()) return refuse(kernel, launch, cudaErrorMemoryAllocation);
-    static Job job; // one launch runs at a time, and none needs a constructor
+    static Job job; // only one launch runs at a time, and fill() sets it up
     fill(&job, kernel, launch);
     job.body = calls->run;
     job.closure = closure;

@@ -4,7 +4,7 @@
  * milliseconds after it (watchdog.cpp). Installing and removing five handlers
  * for each launch would double the cost of a short one. If the stack pointer is
  * on a fiber, the handler records the fault and makes the thread continue in
- * land(), at the top of its stack; the thread never returns to its old place.
+ * land(), at the top of its stack. The thread never returns to its old place.
  * All other signals go to the previously installed handler. */
 #include "signals.h"
 
@@ -119,8 +119,8 @@ static void note_address(Worker *worker, Fiber *self) {
     fault->write = got->write;
 }
 
-/* Called on the thread's stack after a fault, instead of the interrupted
- * code. */
+/* Record the fault and end the block. This runs on the thread's stack instead
+ * of the code that the fault has interrupted. */
 static void land() {
     announce_start(here()); // the frames below are no longer used
     Worker *worker = this_worker;

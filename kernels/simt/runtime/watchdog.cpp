@@ -114,8 +114,8 @@ void leave_if_stopped(Worker *worker) {
 }
 
 #if SIMT_SIGNALS
-/* Called on the thread's stack, instead of the interrupted code, if the launch
- * must end. */
+/* End the block, if the launch must end. This runs on the thread's stack
+ * instead of the interrupted code. */
 void land_stopped() {
     Worker *worker = this_worker;
     clean_processor(worker->modes);

@@ -1,7 +1,7 @@
 /* undefined.cpp -- the functions that code compiled with
- * -fsanitize=shift-exponent and float-cast-overflow calls. C++ leaves two
- * results undefined that a GPU defines: the result of a shift by the width or
- * more, and of a conversion of a value that the type cannot hold. */
+ * -fsanitize=shift-exponent and float-cast-overflow calls. A GPU defines two
+ * results that C++ leaves undefined: the result of a shift by the width or
+ * more, and of a conversion of a value that the type cannot represent. */
 #include <stdio.h>
 
 #include <string>
@@ -37,8 +37,8 @@ struct Told {
         : checker(running_checker()), self(here()),
           found(found_at(checker, self, spot, "undefined", pc)) {}
 
-    /* Return whether its place was reported before; if so, the finding is
-     * counted. */
+    /* Return whether the finding's place was reported before; if so, count the
+     * finding. */
     bool is_known() const { return count_known(checker->job, found); }
 
     void add(const std::string &does) {
@@ -57,8 +57,8 @@ template <class T> static std::string both(T gpu, T cpu) {
 
 /* ---- shifts ------------------------------------------------------------- */
 
-/* Report a shift. PTX's shl and shr limit the count to the width, while a CPU
- * takes it modulo the width. The operands are volatile, so that the CPU
+/* Report a shift. PTX's shl and shr limit the count to the width, whereas a CPU
+ * uses the count modulo the width. The operands are volatile, so that the CPU
  * computes the result. */
 template <class T>
 static void shifted(const Shift &data, T x, long long count, const void *pc) {

@@ -129,9 +129,9 @@ static int count_wrong(const struct matmul_case *q, const float *c) {
 }
 
 /* Return c for a rung that must not read it: uninitialised, so that a sanitizer
- * detects reads. The wgmma rungs, and those that may choose one, store through
- * the tensor memory accelerator, which initcheck (13.0) does not count as a
- * write, so their c is filled with NaN. */
+ * detects reads. The wgmma rungs, and rungs that may choose one of them, store
+ * through the tensor memory accelerator. initcheck (13.0) does not count this
+ * as a write, so the c of these rungs is filled with NaN. */
 static void *blank(const char *name, size_t size) {
     if (strncmp(name, "wgmma", 5) && strncmp(name, "tuned_", 6))
         return device_copy(NULL, size);

@@ -34,7 +34,7 @@ LAST = 3000  # number of characters shown from the end of a tool's output
 def rows(tools: Sequence[str] = TOOLS, rung: str | None = None) -> list[Row]:
     """Run each tool over all rungs, or over `rung` alone, and return a row for each.
 
-    In a row, `errors` is a count (None if the tool did not finish), `rungs` lists the
+    In a row, `errors` is a count, or None if the tool did not finish. `rungs` lists the
     rungs with correct results, and `missing` lists the others. Findings are printed.
     Raises ArgumentError for an unknown tool or rung, or without sanitizer, nvcc or GPU.
     """

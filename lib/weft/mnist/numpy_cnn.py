@@ -253,9 +253,9 @@ def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
 def terms(params: Params, y: Outputs) -> int:
     """Return K, the number of terms in all sums that lead to a gradient.
 
-    The sums are over a filter, over a row and a column of each linear layer, and over
-    the pixels in batch norm, twice forward and twice backward. The loss adds a sum over
-    the batch, and the gradient itself is another sum.
+    The sums are over a filter and over a row and a column of each linear layer. Batch
+    norm has sums over the pixels, two forward and two backward. The loss adds a sum
+    over the batch, and the gradient itself is another sum.
     """
     filters = sum(params[f"conv{i}.weight"][0].size for i in "12")
     filters += params["conv2.weight"][:, 0].size

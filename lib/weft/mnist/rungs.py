@@ -117,7 +117,7 @@ class TwinRung:
         return steps
 
     def fill_launch(self, steps: int) -> int:
-        """Return how many steps to time in place of `steps`: at least a whole launch.
+        """Return the number of steps to time: `steps` or, if larger, a whole launch.
 
         A launch of more than 8 times `steps` would be too slow, so `steps` is then
         returned.

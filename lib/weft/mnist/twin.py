@@ -462,7 +462,10 @@ class TwinTrainer:
         return torch.cuda.memory_allocated(self.device) if on_gpu else 0
 
     def _measure(self, call: Callable[[], object]) -> None:
-        """Store the peak memory of `call` in peak_bytes; kernels are already chosen."""
+        """Store the peak memory of `call` in peak_bytes.
+
+        PyTorch must have chosen the kernels before, since that choice takes memory.
+        """
         self.peak_bytes: int | None = None
         if self.device.type == "cpu":
             call()

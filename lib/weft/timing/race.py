@@ -9,10 +9,10 @@ all medians are precise enough or the time is up; `stopped` records the reason. 
 `rounds`, it takes exactly that many samples, by events on a GPU and by the host's clock
 on a CPU, without PyTorch.
 
-Warm: each call uses the same inputs. Cold: the inputs are in no cache. Either copies of
-the inputs that together exceed the cache take turns ("rotated"), or, if that needs too
-many copies, the cache is "flushed" before each call. A sample is a burst of calls; with
-timer `kernel`, it is one call.
+Warm: each call uses the same inputs. Cold: the inputs are in no cache. Copies of the
+inputs that together exceed the cache take turns ("rotated"). If that needs too many
+copies, the cache is "flushed" before each call instead. A sample is a burst of calls;
+with timer `kernel`, it is one call.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ SPREAD = 0.005  # the median's uncertainty at which a race ends: half a percent
 class Contender:
     """Work to time, and the keys that identify it in a row of results.
 
-    One of three functions does the work: run(i) once, on the i-th copy of its inputs;
-    call() once, always on the same inputs; block(n) n times.
+    One of three functions does the work. run(i) does it once, on the i-th copy of its
+    inputs. call() does it once, always on the same inputs. block(n) does it n times.
     """
 
     run: Callable[[int], object] | None = None

@@ -193,9 +193,10 @@ class ReferenceAnswer:
     def _estimate_terms(self, name: str) -> float:
         """Estimate the largest number of products summed into an element.
 
-        It is the product of the sides that the inputs have and the output lacks, each
-        counted once: k for c (m,n) = a (m,k) @ b (k,n). The largest whole number among
-        the arguments is an upper limit, which replaces the product for flat arrays.
+        It is the product of the sides that the inputs have and the output lacks. Each
+        side counts once. The product is k for c (m,n) = a (m,k) @ b (k,n). The largest
+        whole number among the arguments is an upper limit, which replaces the product
+        for flat arrays.
         """
         args = self.arguments
         sides = Counter(

@@ -145,8 +145,8 @@ static void expect(const struct chain *c, const char *how, float want) {
     exit(1);
 }
 
-/* Time a chain in a graph on the device and on the host, and check its result:
- * each launch adds 1 to x[0], except that WORK sets it to 2. */
+/* Time a chain in a graph on the device and on the host, and check its result.
+ * Each launch adds 1 to x[0], except that WORK sets x[0] to 2. */
 static void time_graph(const char *what, const char *how, struct chain c) {
     cudaStream_t stream;
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));

@@ -47,9 +47,9 @@ MEAN = (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000, 8191, 8192)
 def compare_fastest(rows: Sequence[Row]) -> list[Row]:
     """Return the lines of the summary, in three groups.
 
-    There is a line for each measured size in SUMMARY, a line for the geometric mean if
-    there is one, and a line for the lowest ratio of each precision. A line's `cold` is
-    the ratio with inputs that are in no cache, if it was measured.
+    There is a line for each measured size in SUMMARY. There may be a line for the
+    geometric mean. There is a line for the lowest ratio of each precision. A line's
+    `cold` is the ratio with inputs that are in no cache, if it was measured.
     """
     timed = [r for r in rows if r["op"] == "matmul" and r.get("us")]
     cold = [r for r in timed if is_cold(r)]
@@ -62,8 +62,8 @@ def compare_fastest(rows: Sequence[Row]) -> list[Row]:
 def beside_fastest(rows: Sequence[Row]) -> None:
     """Set vs_cublas and vs_torch: the peer's time divided by the row's, in one run.
 
-    The peer's time is its fastest in any race of that size, since heat slows cuBLAS's
-    fp32 by up to 4 % when many kernels take turns. 3xtf32 is compared with fp32. cuBLAS
+    The peer's time is its fastest in any race of that size. When many kernels take
+    turns, heat slows cuBLAS's fp32 by up to 4 %. 3xtf32 is compared with fp32. cuBLAS
     uses the row's layout or, in the precisions of BETTER, its fastest one.
     """
     timed = [row for row in rows if row["op"] == "matmul" and row.get("us")]
