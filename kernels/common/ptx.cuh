@@ -76,9 +76,9 @@ PTX_INLINE float relu(float x) {
 
 /* ---- multiply-adds in a fixed order ------------------------------------- */
 
-/* Add a * b to *sum. The compiler keeps these calls in order, and the order
- * decides which of them find an operand still cached. The register file has two
- * banks, and an instruction that reads two registers of one bank waits a
+/* Add a * b to *sum. The compiler keeps these calls in order. The order
+ * determines which calls find an operand still cached. The register file has
+ * two banks, and an instruction that reads two registers of one bank waits a
  * cycle. */
 PTX_INLINE void multiply_add(float *sum, float a, float b) {
 #if PTX_TWIN
@@ -113,8 +113,8 @@ PTX_INLINE void copy_commit() {
 #endif
 }
 
-/* Wait until at most the N newest of this thread's groups are in flight. Other
- * threads see the copies after the barrier that follows. */
+/* Wait until at most the N newest of this thread's groups are in flight. The
+ * copies are visible to other threads after the next barrier. */
 template <int N> PTX_INLINE void copy_wait() {
 #if PTX_TWIN
     simt::later_wait(simt::COPIES, N);

@@ -104,7 +104,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     int stage = 0;
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += BK) {
         __pipeline_wait_prior(0);
-        __syncthreads(); // this stage is complete, the other has been read
+        __syncthreads(); // this stage is complete, and the other has been read
         copy_tiles(a_s[!stage], b_s[!stage], a, b, m, n, k, row0, col0, k0 + BK,
                    x);
         multiply(acc, a_s[stage], b_s[stage], ty, tx);

@@ -160,8 +160,8 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
     for (int tile = 0; tile < tiles; tile++) {
         __pipeline_wait_prior(STAGES - 2); // this thread's copies are complete
                                            // ...
-        __syncthreads(); // ... those of all threads are, and the previous tile
-                         // has been read
+        __syncthreads(); // ... all threads' copies are complete, and the
+                         // previous tile has been read
         const int ahead = tile + STAGES - 1;
         if (ahead < tiles) {
             load<BM, T::THREADS>(a_s[ahead % STAGES], own_a, ahead * BK);
@@ -171,8 +171,8 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
         const int stage = tile % STAGES;
 #pragma unroll
         for (int kk = 0; kk < BK; kk++) {
-            // If k is short (17, say), most of the last tile is zeros, so skip
-            // these.
+            // If k is short, such as 17, most of the last tile is zeros, so
+            // skip these.
             if (TM * TN <= 32 && kk % 4 == 0 && tile * BK + kk >= length) break;
             float a_r[TM], b_r[TN];
             for (int i = 0; i < TM; i += 4)

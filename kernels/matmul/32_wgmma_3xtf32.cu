@@ -198,7 +198,7 @@ static __global__ void __launch_bounds__(ADDERS)
 /* ---- lo of b ------------------------------------------------------------- */
 
 /* Return x minus its value as rounded by TMA, or NaN if that value is infinite,
- * so that mend() notices it in the sum. */
+ * so that mend() can detect it in the sum. */
 static __device__ __forceinline__ float low_part(float x) {
     const float hi = even_tf32(x);
     return x - hi + 0.0f * hi;

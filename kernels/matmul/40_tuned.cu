@@ -137,7 +137,7 @@ static double wmma_tf32_us(const struct product *q) {
 
 /* The precisions that a rung may serve. */
 enum { FP32 = 1, TF32 = 2, THREE = 4, FP16 = 8, BF16 = 16 };
-enum { CUT = 32 }; // its k may be cut: see parts_of()
+enum { CUT = 32 }; // flag: the rung's k may be cut; see parts_of()
 enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
 
 /* The rungs that can be selected, the precisions they serve, and their maximum

@@ -3,7 +3,7 @@
  * Vector loads and the tensor memory accelerator need rows that start at
  * multiples of 16 bytes; tensor cores need k to run along the rows. Instead of
  * a kernel for every layout, one pass copies the operands. It reads and writes
- * m k + k n elements once, while the product reads them many times. */
+ * m k + k n elements once, whereas the product reads them many times. */
 #ifndef WEFT_MATMUL_PACK_H
 #define WEFT_MATMUL_PACK_H
 #include "matmul.h"

@@ -61,8 +61,8 @@ PTX_INLINE uint64_t wgmma_tile(const void *at, int apart) {
     return (uint64_t)at | (uint64_t)apart / 16 << 48;
 #else
     const uint64_t start = __cvta_generic_to_shared(at);
-    return (start & 0x3ffff) >> 4             // these fields count in units of
-                                              // 16 bytes
+    return (start & 0x3ffff) >> 4             // this field and the next count
+                                              // in units of 16 bytes
            | (uint64_t)apart / 16 << 16       // "leading dimension"
            | (uint64_t)WGMMA_GROUP / 16 << 32 // "stride": the next 8 rows
            | (uint64_t)1 << 62;               // 128-byte swizzle

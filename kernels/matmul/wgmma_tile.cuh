@@ -1,5 +1,5 @@
 /* wgmma_tile.cuh -- code shared by the wgmma rungs: the division of c into
- * tiles, their order, and the ring of stages that one thread keeps full.
+ * tiles, their order, and the ring of stages that one thread fills.
  * wgmma_store.cuh stores a tile from the registers; wgmma_launch.cuh launches
  * everything.
  *
@@ -161,7 +161,7 @@ PTX_INLINE void end_ring(int cluster) {
 }
 
 /* Report to the producers of both blocks that this consumer has read a stage,
- * since the other block fills it as well. */
+ * since the other block also fills the stage. */
 PTX_INLINE void release(mbarrier *empty, int cluster) {
     const unsigned rank = threadIdx.x % WARPGROUP;
     if (rank < (unsigned)cluster) mbarrier_arrive_at(empty, rank);

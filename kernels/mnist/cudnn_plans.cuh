@@ -1,6 +1,6 @@
 /* cudnn_plans.cuh -- the state of cudnn.cu, and its search. The first step of a
- * batch size times all algorithms on its own arrays and remembers the fastest.
- * The step then rewrites everything that the search has overwritten.
+ * batch size times all algorithms on its own arrays and stores the fastest. The
+ * step then rewrites everything that the search has overwritten.
  *
  * A stream under capture cannot be timed, so the code then uses cuDNN's guess.
  * To compute in strict float32, it rejects convolutions that do not consist of

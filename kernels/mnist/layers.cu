@@ -34,8 +34,8 @@ struct layers {
     struct weft_cnn_config config;
     struct cnn_memory memory;
     struct layer_ops ops;
-    /* All parameters, one after the other, and their gradients likewise;
-     * parameter i starts at offset[i]. */
+    /* All parameters, one after the other, and all gradients, in the same
+     * order. Parameter i and its gradient start at offset[i]. */
     float *params, *grads;
     size_t offset[WEFT_CNN_PARAMS + 1];
 

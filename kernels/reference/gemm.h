@@ -61,8 +61,8 @@ SIMD_INLINE size_t panel_size(int width, int k) {
 }
 
 /* Copy element (i,p) of the strip, src[i * across + p * along], to panel[p *
- * width + i]. Only `count` of the `width` rows i exist; the rest become zeros,
- * which add nothing. One of the two strides should be 1. */
+ * width + i]. Only `count` of the `width` rows i exist. The other rows become
+ * zeros, which add nothing. One of the two strides should be 1. */
 static inline __attribute__((unused)) void
 pack_panel(float *panel, int width, const float *src, size_t across,
            size_t along, int count, int k) {

@@ -13,7 +13,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default) /* the others stay hidden */
+#pragma GCC visibility push(default) /* other functions stay hidden */
 
 /* Run blocks on `n` threads, including the caller's. 0 means one thread per
  * core that this process may use (sched_getaffinity). The setting takes effect

@@ -20,9 +20,9 @@ struct affine {
     float scale, shift, sign;
 };
 
-/* The sums of the current step. Each block of two channels has its own copy,
- * which it replaces by the next step's sums while other blocks still read
- * theirs. */
+/* The sums of the current step. Each block of two channels has its own copy. A
+ * block may replace its copy with the next step's sums while other blocks still
+ * read their copies. */
 struct bn1 {
     struct patch_sums patches[BN1_BLOCKS];
     double mean[C1], rstd[C1];

@@ -98,7 +98,7 @@ static __global__ void __launch_bounds__(S::THREADS)
     const int stride = gridDim.x;
     int image = blockIdx.x, buffer = 0;
 
-    // The previous kernel, conv2_dx, wrote nothing that this one reads.
+    // The previous kernel, conv2_dx, wrote nothing that this kernel reads.
     fetch<S>(memory, stage, a, image);
     dy_prepare<S::THREADS>(numbers, (double *)(memory + S::BUFFER),
                            a.dy.sources);

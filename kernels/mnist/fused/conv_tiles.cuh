@@ -36,7 +36,7 @@ static __device__ __forceinline__ struct group_offsets offsets_of(int group,
     const int key = window % SIDE3 - window / SIDE3;
     struct group_offsets offsets;
     // Moving two pixels right or up changes the key by one. The code that uses
-    // an offset adds the effect on the rest of the address.
+    // an offset adds the effect on the other bits of the address.
     for (int d = 0; d < 3; d++)
         offsets.even[d] = at ^ ((key + d - 1) & 7) * CHUNK;
     for (int d = 0; d < 2; d++) // for the right one of its two pixels

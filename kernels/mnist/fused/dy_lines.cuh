@@ -31,8 +31,8 @@ template <class T> struct dy_stage {
     };
 };
 
-/* Start copying the inputs of image `index`'s dy: c2 to the place of dy in
- * `image`, the rest to `stage`. */
+/* Start copying the inputs of the dy of image `index`. c2 goes to the place of
+ * dy in `image`, and the other inputs go to `stage`. */
 template <class T, int THREADS>
 static __device__ __forceinline__ void
 fetch_c2(char *image, const struct dy_arrays &from, int index) {

@@ -168,9 +168,10 @@ static __device__ __forceinline__ void head_add(struct head_sums *sums,
     if (lane == 0) sums->loss += from[HEAD_REST + CLASSES];
 }
 
-/* While more than four warps have sums, the second half's are added to the
- * first half's. The last four are side by side in shared memory, and each
- * number of the block's slot is a sum of four. */
+/* While more than four warps have sums, the sums of the second half of the
+ * warps are added to those of the first half. The last four warps' sums are
+ * side by side in shared memory, and each number of the block's slot is a sum
+ * of four numbers. */
 template <int WARPS> struct head_parts {
     enum { COUNT = WARPS > 8 ? WARPS / 2 : 4 };
     float part[COUNT][HEAD_SHARED];

@@ -157,7 +157,8 @@ cudaError_t allocate(void **pointer, size_t size, Memory memory,
     return cudaSuccess;
 }
 
-/* Release the oldest freed memory until the rest is within the limits. */
+/* Release the oldest freed memory until the remaining freed memory is within
+ * the limits. */
 static void give_back() {
     Heap &h = heap();
     while (h.late_bytes > LATE_BYTES || h.late.size() > LATE_BLOCKS) {
@@ -178,7 +179,7 @@ static void retire(const Allocation &a, const char *when) {
     if (!a.reported && !sticky_error()) damaged(a, when);
     if (is_device(a)) h.used -= a.size;
     if (a.checked) {
-        free_array(a.base); // this array is not reused soon
+        free_array(a.base); // the arena does not reuse this array soon
         return;
     }
     poison_freed(a);

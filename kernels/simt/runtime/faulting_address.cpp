@@ -10,7 +10,7 @@
 #if SIMT_SIGNALS && defined(__x86_64__)
 namespace simt::SIMT_FIBERS {
 
-/* An instruction, as far as it has been decoded. */
+/* The decoded part of an instruction. */
 struct Instruction {
     const unsigned char *at;
     unsigned extend; /* REX: bits 0, 1, 2 extend base, index, register */

@@ -261,8 +261,8 @@ static bool caught; // guarded by launching()
 
 void catch_faults() {
     struct sigaction now;
-    // The handlers remain installed since the last launch, unless another
-    // handler was installed over them meanwhile.
+    // The handlers are still installed from the last launch, unless another
+    // handler has been installed over them.
     if (caught && !sigaction(SIGSEGV, 0, &now) && is_ours(&hooks[0], &now))
         return;
     for (Hook &each : hooks) hook(&each, false);

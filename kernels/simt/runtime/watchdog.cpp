@@ -196,8 +196,8 @@ static void poke(Worker *worker, unsigned number) {
 }
 
 /* Check one worker, and return whether its block has made no progress since the
- * last check. If so, let the block's other threads take turns. *wait is lowered
- * to the microseconds until this worker's next check. */
+ * last check. If it has made none, let the block's other threads run. *wait is
+ * lowered to the microseconds until this worker's next check. */
 static bool stands_still(Worker *worker, unsigned number, int *wait) {
     int turn = LOOK_US;
     const uint64_t now = steps(worker);

@@ -28,7 +28,7 @@ struct Release {
 
 struct Heard {
     Variable variable;
-    unsigned releases; // number of the variable's releases that were seen
+    unsigned releases; // number of the variable's releases that were acquired
     unsigned thread, id;
 };
 
@@ -138,8 +138,8 @@ static bool covers(const Release &release, Mention m) {
            (thread == told.thread && id <= told.update);
 }
 
-/* A search that starts from the acquisitions that the running thread can
- * see. */
+/* A search that starts from the acquisitions that come before the running
+ * thread's current access. */
 struct Search {
     Mention wanted;
     uint64_t block; // the block that made the access

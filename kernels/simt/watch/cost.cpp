@@ -51,7 +51,7 @@ static unsigned sectors_of(unsigned size, unsigned mask, const uintptr_t *at) {
  * with them. */
 static unsigned sectors_of_atomics(unsigned mask, const uintptr_t *at) {
     uintptr_t known[WARP]; // the addresses of the elements met so far
-    uint8_t times[WARP];   // how often each of them was met
+    uint8_t times[WARP];   // number of times that each was met
     unsigned count = 0, sum = 0;
     for (unsigned left = mask; left; left &= left - 1) {
         const uintptr_t address = at[__builtin_ctz(left)];

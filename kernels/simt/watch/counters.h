@@ -20,7 +20,7 @@
 namespace simt::SIMT_FIBERS {
 
 enum {
-    PATTERNS = 4, /* patterns that a site remembers */
+    PATTERNS = 4, /* patterns that a site stores */
     SECTOR = 32,  /* bytes of global memory that are transferred together */
     BANKS = 32    /* banks of shared memory, each 4 bytes wide */
 };

@@ -155,7 +155,8 @@ static void come_by(Times *times, int live) {
     times->seen = 0;
 }
 
-/* Count how often a lane of each group reaches each site and basic block. */
+/* Count the times that a lane of each group reaches each site and basic
+ * block. */
 static void survey(Tally *tally, Met *met, unsigned start) {
     met->sites_count = met->steps_count = 0;
     for (int i = 0; i < met->groups_count; i++) {

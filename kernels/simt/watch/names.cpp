@@ -137,7 +137,8 @@ static size_t distance(const SharedName &name, uintptr_t offset) {
 static bool shared_at(const Job *job, uintptr_t offset, Array *found) {
     const SharedName *best = 0;
     for (const SharedName *n = job->kernel->shared_names; n; n = n->next)
-        // Of arrays that share dynamic memory, choose the one named first.
+        // Of arrays that share dynamic memory, choose the array that was named
+        // first.
         if (n->launch == job->number &&
             (!best || distance(*n, offset) <= distance(*best, offset)))
             best = n;

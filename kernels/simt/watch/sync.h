@@ -1,6 +1,6 @@
-/* sync.h -- the order of accesses that arises from means other than a block's
- * barriers: meetings of lanes, fences, and atomics that one thread writes and
- * another reads.
+/* sync.h -- the order of accesses that does not come from a block's barriers.
+ * It comes from meetings of lanes, from fences, and from atomics that one
+ * thread writes and another thread reads.
  *
  * Inside a block, vector clocks record the order. For each pair of threads they
  * hold an id: accesses of the second thread with lower ids come before the

@@ -3,8 +3,8 @@
  *     every_rung LIBRARY [RUNG...]
  *
  * The inputs are small integers, so c is exact in every precision. A C program
- * starts instantly, while Python would take half a minute under the sanitizer.
- * Build with nvcc for the GPU's library, with g++ for the CPU's. */
+ * starts instantly, whereas Python would take half a minute under the
+ * sanitizer. Build with nvcc for the GPU's library, with g++ for the CPU's. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

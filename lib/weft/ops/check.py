@@ -252,7 +252,7 @@ def check_autograd(
     terms: for each input, the number of products summed into one element of its
     gradient. size(dy, *inputs): for each input, the sum of the absolute products. The
     default is torch's gradient of the absolute values, which is right if the function
-    is linear in each input. terms and size give the bound (see cases.sum_bound).
+    is linear in each input. terms and size determine the bound (see cases.sum_bound).
 
     Prints the largest error divided by its bound; raises Mismatch if it exceeds 1.
     """

@@ -34,8 +34,9 @@ static __global__ void copy_floats(float4 *to, const float4 *from,
 }
 
 /* Read `count` float4 (a power of two) `turns` times, with all threads
- * together. The reads bypass the L1 caches: in each turn a multiprocessor reads
- * elements that another one read before. out: a sum for each thread. */
+ * together. The reads bypass the L1 caches: in each turn, a multiprocessor
+ * reads elements that another multiprocessor read before. out: a sum for each
+ * thread. */
 static __global__ void read_past_l1(float *out, const float4 *from,
                                     unsigned count, int turns) {
     const unsigned thread = blockIdx.x * THREADS + threadIdx.x;

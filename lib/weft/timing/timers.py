@@ -195,7 +195,7 @@ MOST_COPIES = 2048
 
 
 def copies_for(size: int, device: AnyDevice) -> int:
-    """Return how many inputs of `size` bytes, used in turn, exceed the cache.
+    """Return the number of inputs of `size` bytes that together exceed the cache.
 
     Returns 1 if the number exceeds MOST_COPIES: the cache must then be flushed.
     """
