@@ -327,10 +327,10 @@ struct weft_section {
 };
 
 /* Take one training step on order[0..batch), as weft_cnn_train() does, with
- * timestamps between its sections (CUDA events on a GPU). `sections`, with room
- * for `capacity`, receives them in the order in which they ran; *count receives
- * their number. If there are more than `capacity`, the step is still taken,
- * *count is set, and the function returns WEFT_EINVAL. Waits. */
+ * timestamps between its sections (CUDA events on a GPU). `sections`, which has
+ * room for `capacity` entries, receives the sections in the order in which they
+ * ran. *count receives their number. If there are more than `capacity`, the
+ * function takes the step, sets *count, and returns WEFT_EINVAL. Waits. */
 int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
                      struct weft_section *sections, int capacity, int *count,
                      weft_stream stream);

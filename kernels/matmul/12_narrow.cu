@@ -143,7 +143,8 @@ static __global__ void __launch_bounds__(THREADS,
         }
         typename sixteen<T>::numbers a_r[ROWS];
         for (int r = 0; r < ROWS; r++) {
-            a_r[r] = next[r]; // meanwhile, the next step's loads are in flight
+            a_r[r] = next[r]; // at the same time, the next step's loads are in
+                              // flight
             next[r] =
                 take<T, LANES, VECTORS>(own[r], k0 + STEP + first, length);
         }

@@ -125,7 +125,7 @@ static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
         }
         struct numbers<T, QUAD> b_r[DEEP];
         for (int d = 0; d < DEEP; d++) b_r[d] = next[d];
-        // Keep the next step's loads in flight meanwhile.
+        // Keep the next step's loads in flight at the same time.
         load(next, b, k0 + STEP + warp * DEEP, length, col, n, vectors,
              x.pitch_b);
 #pragma unroll

@@ -26,8 +26,8 @@
 
 enum { BK = 16, STAGES = 3, PAD = 4, SHALLOW = 256, SMALL_WORK = 1 << 24 };
 
-/* An operand as a block reads it: tile rows (for b, these are its columns) and
- * steps of k. */
+/* An operand in the form in which a block reads it: tile rows (for b, these are
+ * its columns) and steps of k. */
 struct view {
     const float *array; /* address of the block's first tile row and first k */
     size_t pitch;
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
                                                  const struct view &v, int k0) {
     const int rows = v.rows, deep = v.length - k0;
     if (v.k_runs) {
-        // Groups of 8 lanes take neighbours along k, and the 4 groups take
+        // The 8 lanes of a group copy neighbours along k, and the 4 groups copy
         // neighbouring rows. Each group reads 32 contiguous bytes of memory,
         // and a pitch of 4 banks spreads the lanes over 32 banks.
         enum { AT_ONCE = THREADS / 8 };

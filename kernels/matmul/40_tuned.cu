@@ -181,7 +181,7 @@ static const struct choice {
 } choices[] = {CHOICES(ROW)};
 
 /* Return the time in microseconds to copy the operands whose layout the rung
- * does not take. */
+ * does not accept. */
 static double copies_us(const struct product *q,
                         const struct matmul_rung *rung) {
     const size_t bytes = matmul_pack_bytes(q, rung);
@@ -209,9 +209,9 @@ static int capability(void) {
 
 /* ---- k in parts ---------------------------------------------------------- */
 
-/* Return the number of equal parts into which to cut k, so that the smallest
- * tiles, 64 x 64, keep all multiprocessors busy. q's operands have the layout
- * that the rung takes. */
+/* Return the number of equal parts of k with which the smallest tiles, 64 x 64,
+ * keep all multiprocessors busy. q's operands have the layout that the rung
+ * requires. */
 static int parts_of(const struct product *q, const struct choice *choice) {
     enum { SIDE = 64, LEAST = 256 };
     int parts = 1;

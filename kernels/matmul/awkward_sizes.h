@@ -28,9 +28,9 @@ struct k_parts matmul_k_parts(const struct product *q, double blocks,
  * part. */
 size_t matmul_partials_bytes(const struct product *q, int parts);
 
-/* Return q as the kernel receives it for one part. With more than one part, the
- * kernel stores plain sums in the scratch memory. *step_part receives the
- * number of elements from part to part. */
+/* Return the product that the kernel receives for one part of q. With more than
+ * one part, the kernel stores plain sums in the scratch memory. *step_part
+ * receives the number of elements from part to part. */
 struct product matmul_part_of(const struct product *q, int parts,
                               size_t *step_part);
 

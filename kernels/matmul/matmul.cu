@@ -96,7 +96,8 @@ __attribute__((constructor)) static void register_rungs(void) {
 }
 
 /* The limits of a grid: at most MAX_GRID blocks in y and in z. A rung whose
- * blocks take at least 16 rows of c stays within them for up to SLAB rows. */
+ * blocks compute at least 16 rows of c stays within these limits for up to SLAB
+ * rows. */
 enum { MAX_GRID = 65535, SLAB = MAX_GRID * 16 };
 
 /* The maximum of n and k: kernels round them up to whole tiles and steps, in an

@@ -9,7 +9,7 @@
 /* Properties of a rung's kernels. */
 struct making {
     int element;      /* size of a number in bytes */
-    int bk, grain;    /* steps of k in a stage; stages that are taken
+    int bk, grain;    /* steps of k in a stage; stages that are processed
                        * together */
     int widest;       /* maximum columns of a tile: 64, 128, ... */
     int clusters;     /* whether the widest tiles form clusters of two */

@@ -70,9 +70,9 @@ struct piece {
 };
 
 /* Return tile `number` for block `rank` of the cluster. Concurrent blocks
- * should share rows of a and columns of b in the L2 cache. So they take neither
- * a row nor a column of tiles but a rectangle: t.strip tiles down, then the
- * next column. */
+ * should share rows of a and columns of b in the L2 cache. So they compute
+ * neither a row nor a column of tiles but a rectangle: t.strip tiles down, then
+ * the next column. */
 PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int rank,
                                int bn) {
     const int item = number / (t.down * t.across);
@@ -258,9 +258,9 @@ static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
         }
 }
 
-/* Keep the ring full, piece after piece, as the single producer thread. S
- * describes the rung's stages. The LOADED bytes of a stage are a, then b. With
- * a lo_map, b's low parts follow, in b's layout.
+/* Do the work of the single producer thread: keep the ring full, piece after
+ * piece. S describes the rung's stages. The LOADED bytes of a stage are a, then
+ * b. With a lo_map, b's low parts follow, in b's layout.
  *
  * Every other piece reads its k backwards, since the L2 cache still has the
  * parts that the blocks read last. */

@@ -20,11 +20,13 @@ struct cnn_marks;
 void cnn_mark(struct cnn_marks *marks, const char *name, weft_stream stream);
 
 /* Return whether Ctrl-C was pressed during the call, which then ends with
- * WEFT_EINTR. Always 0 on a GPU, where queueing steps takes almost no time. */
+ * WEFT_EINTR. The result is always 0 on a GPU, where queueing steps takes
+ * almost no time. */
 int cnn_interrupted(void);
 
-/* A run of `count` steps on `batch` images each, one after the other: the first
- * takes order[0..batch). Step i of the context writes losses[i % ring]. */
+/* A run of `count` steps on `batch` images each, one after the other. The first
+ * step uses the images order[0..batch). Step i of the context writes losses[i %
+ * ring]. */
 struct cnn_run {
     const uint8_t *images, *labels;
     const int32_t *order;
@@ -50,7 +52,7 @@ struct cnn_impl {
                 const uint8_t *labels, const int32_t *order, int batch,
                 float lr, struct cnn_marks *marks, weft_stream stream);
 
-    /* Compute logits (count,classes) of the images order[0..count), taken as
+    /* Compute logits (count,classes) of the images order[0..count), which are
      * one batch. */
     int (*forward)(void *state, float *logits, const uint8_t *images,
                    const int32_t *order, int count, weft_stream stream);

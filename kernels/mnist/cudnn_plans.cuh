@@ -65,7 +65,8 @@ static int describe(struct vendor *v, cudnnTensorDescriptor_t tensor,
     return WEFT_OK;
 }
 
-/* Return the plan for such a layer. In a new plan, every choice is UNKNOWN. */
+/* Return the plan for a layer of this shape. In a new plan, every choice is
+ * UNKNOWN. */
 static struct plan *find_plan(struct vendor *v, struct shape4 in, int oc) {
     for (int i = 0; i < v->plan_count; i++) {
         struct plan *p = &v->plans[i];

@@ -2,9 +2,9 @@
  * layer is an op with the rung of that name, or with rung "naive" if it has
  * none. In rung "cudnn", it is the vendor's layer.
  *
- * Idea:    call the ops' public launchers one after the other, as the lesson
- *          derives them. Each layer reads its input from memory and writes its
- *          output there, in both directions.
+ * Idea:    call the ops' public launchers one after the other, in the order
+ *          that the lesson derives. Each layer reads its input from memory and
+ *          writes its output there, in both directions.
  * Limit:   a step takes about forty launches, and nothing stays in registers or
  *          shared memory between them.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */

@@ -114,7 +114,7 @@ static void pack_a(float *panel, const struct product *q, const float *a,
 
 /* Pack the block of b, panel by panel. If the rows of b are contiguous in
  * memory, pack four rows at a time instead, so that each page is visited once.
- * Meanwhile, fetch the next four rows. */
+ * At the same time, fetch the next four rows. */
 static void pack_b(float *packed, const struct product *q,
                    const struct block *s) {
     enum { ROWS = 4 };

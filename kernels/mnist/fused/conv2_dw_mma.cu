@@ -85,7 +85,7 @@ fetch(char *dy, char *stage, const struct dw_arrays &a, int index) {
     copy_commit();
 }
 
-/* Compute dw; a block takes every gridDim.x-th image. */
+/* Compute dw. A block processes every gridDim.x-th image. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS)
     conv2_dw(struct dw_arrays a) {

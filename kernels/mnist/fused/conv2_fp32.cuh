@@ -170,8 +170,8 @@ leave_tile(float *part, const float acc[TILE][TILE][2],
 }
 
 /* Reduce SPLIT tiles per place to PARTS arrays (196,COT) in shared memory, in
- * the former place of the image; read_parts() adds these. Ends with a
- * barrier. */
+ * the former place of the image; read_parts() adds these. The function ends
+ * with a barrier. */
 template <class S, int COT, int SPLIT>
 static __device__ __forceinline__ void
 reduce_parts(float *parts, const float acc[TILE][TILE][2],

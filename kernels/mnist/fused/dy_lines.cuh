@@ -4,7 +4,7 @@
  *
  * First, copies are started: c2 goes to the place of dy, and dp2 and the
  * winners go to a separate stage. When these and the channels' numbers have
- * arrived, each thread takes one chunk of channels of a window. It computes
+ * arrived, each thread processes one chunk of channels of a window. It computes
  * four chunks of dy from one chunk of dp2 and four of c2. */
 #ifndef WEFT_DY_LINES_CUH
 #define WEFT_DY_LINES_CUH

@@ -28,7 +28,7 @@ struct fused_state {
     struct fused_graph graphs[GRAPHS_KEPT];
     int64_t launches;
 
-    struct fused last; /* `f` as the last pass left it */
+    struct fused last; /* `f` after the last pass */
     int batch;         /* batch size of that pass; 0: none so far */
     int trained;       /* whether that pass was a step, not only forward */
 };

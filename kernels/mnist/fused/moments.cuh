@@ -176,10 +176,10 @@ static inline int moment_blocks(const struct fused *f, int batch, int warps) {
 
 /* Do the whole work of the kernel for block `block` of `blocks`, with `warps`
  * warps. It stores the sums over its share of the images order[first .. first +
- * batch) in its slot (MOMENTS). A warp must take at most 80 images, or 32 bits
- * overflow; see moment_blocks(). warps_s holds warps * MOMENTS numbers. head()
- * has blocks that do this for the next batch, and records that batch in the
- * run. */
+ * batch) in its slot (MOMENTS). A warp must process at most 80 images, since
+ * otherwise 32 bits overflow; see moment_blocks(). warps_s holds warps *
+ * MOMENTS numbers. head() has blocks that do this for the next batch, and
+ * records that batch in the run. */
 static __device__ __forceinline__ void
 moments_role(moment *slots, unsigned *warps_s, const struct fused_run *run,
              int first, int batch, int block, int blocks, int warps) {

@@ -83,7 +83,8 @@ static size_t physical_memory() {
     return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Return the bytes that a container may still take, or `otherwise`. */
+/* Return the number of bytes that a container may still allocate, or
+ * `otherwise`. */
 static size_t left_in_container(size_t otherwise) {
     size_t most, now;
     FILE *limit = fopen("/sys/fs/cgroup/memory.max", "r");

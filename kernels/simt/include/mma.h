@@ -190,8 +190,8 @@ SIMT_INLINE float __float_to_tf32(float x) {
     return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
-/* Return an element as a tensor core reads it. For tf32, the low bits are cut
- * off. */
+/* Return the value that a tensor core reads for an element. For tf32, the low
+ * bits are cut off. */
 template <class T, class Stored> SIMT_INLINE float simt_read(Stored x) {
     if (sizeof x < 4) return (float)x;
     return __uint_as_float(__float_as_uint((float)x) & 0xffffe000u);

@@ -143,7 +143,7 @@ template <class T> SIMT_INLINE T peek(const T &at) { return at; }
 #endif
 
 /* The configuration between <<< and >>>. It stays on a stack of the host thread
- * until the next kernel call takes it. So the call itself is an ordinary one:
+ * until the next kernel call uses it. So the call itself is an ordinary one:
  * arguments are evaluated once and converted to the parameters' types. */
 struct Launch {
     dim3 grid, block;
@@ -302,7 +302,7 @@ template <class Body> void run_threads(void *closure) {
         block->inside = false;
         mine.body();
         block->inside = true;
-        // If the block was promoted meanwhile, or long before, other fibers run
+        // If the block has been promoted, now or long before, other fibers run
         // the remaining threads.
         if (look(block->promoted)) return;
         const int running = look(block->running) + 1;

@@ -323,8 +323,7 @@ static void look_after(unsigned number) {
         nap(wait);
         if (current.load() != number) return;
         if (first) {
-            // Do this only for launches that last, since it takes some
-            // microseconds.
+            // Do this only for long launches, since it takes some microseconds.
             find_text(&kernel_text, (void *)job->body);
             hook(&poke_hook, false);
         }

@@ -84,8 +84,8 @@ static bool catch_up(Checker *checker, Fiber *self) {
 
 /* Handle a full log. Requests that a running lane may still join stay in the
  * logs. If the lanes' paths differ so much that this makes no room, all
- * requests are counted as they are. A request in two parts may then count as
- * two. */
+ * requests are counted in their present state. A request in two parts may then
+ * count as two. */
 void log_full(Checker *checker, Fiber *self) {
     enum { ROOM = LOG_ENTRIES / 8 };
     Log *log = &checker->log;

@@ -80,7 +80,7 @@ void checked_parameters(Kernel *kernel, const char *names,
     static std::mutex &lock = *new std::mutex;
     std::lock_guard<std::mutex> guard(lock);
     if (kernel->parameters_count != count) {
-        Parameter *room = new Parameter[count]; // as long-lived as the kernel
+        Parameter *room = new Parameter[count]; // never freed, like the kernel
         kernel->parameters = room;
         kernel->parameters_count = count;
     }

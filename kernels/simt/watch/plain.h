@@ -91,8 +91,8 @@ SIMT_INLINE bool passes(Checker *checker, Fiber *self, uintptr_t address,
         (space == SHARED ? checker->shared_states : arena.states) + offset;
     if (SIMT_UNLIKELY((!states_allow<size, kind>(checker, states))))
         return false;
-    // The log comes before the races because it needs registers; no other
-    // thread runs meanwhile.
+    // Logging precedes the check for races because it needs registers. No other
+    // thread runs in between.
     if (checker->log_on &&
         SIMT_UNLIKELY(!log_try(&checker->log, self, tag | address)))
         return false;

@@ -93,7 +93,7 @@ struct Races {
                         * of this block */
     unsigned own_low;  /* ids from this one to own_end are this block's */
     unsigned own_end;
-    bool slow; /* a doubt is open, or nothing is to be checked */
+    bool slow; /* whether a doubt is open, or the checks are off */
     bool in_doubt, off;
     Cells global, shared;
     unsigned own_id[MAX_THREADS]; /* id of each thread, if above `interval` */
@@ -249,9 +249,9 @@ SIMT_INLINE bool write_quickly(const Cells &cells, size_t i, Mention now,
 void judge_access(Checker *checker, Fiber *self, const Access &access);
 
 /* Check a permitted plain, volatile or atomic access to shared or global memory
- * that has not taken the fast path (plain.h). A plain one may still be a common
- * case, for instance the first access of its site. This is a template because
- * Checker contains a Races. */
+ * that has not passed the fast path (plain.h). A plain access may still be a
+ * common case, for instance the first access of its site. This is a template
+ * because Checker contains a Races. */
 template <class C>
 SIMT_INLINE void races_access(C *checker, Fiber *self, const Access &access) {
     const Races &races = checker->races;

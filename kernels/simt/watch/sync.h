@@ -34,7 +34,7 @@ struct Told {
                                  * known */
 };
 
-/* A variable as the running block's threads wrote and read it. */
+/* The writes and reads of a variable by the running block's threads. */
 struct Local {
     std::vector<Told> told;
     std::vector<unsigned> heard; /* number of releases each thread has read */

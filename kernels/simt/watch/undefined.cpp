@@ -107,7 +107,7 @@ static std::string number(double x, int digits) {
     return text;
 }
 
-/* Report a conversion. nvcc converts to at least 32 bits and takes the low bits
+/* Report a conversion. nvcc converts to at least 32 bits and uses the low bits
  * of the result. If x is a constant, a compiler gives the nearest number, and a
  * CPU at run time may give another. */
 template <class To, class Wide, class From>

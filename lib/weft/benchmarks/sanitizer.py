@@ -73,7 +73,7 @@ def _build_program(folder: Path) -> Path:
 
 
 def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
-    """Run one tool and return its row; copy its output to stderr as it runs."""
+    """Run one tool and return its row; copy its output to stderr while it runs."""
     start, lines, right = time.monotonic(), [], []
     watched = [SANITIZER, "--tool", tool, "--error-exitcode", "1", *map(str, command)]
     with subprocess.Popen(

@@ -94,7 +94,7 @@ def list_requirements() -> list[str]:
 
 
 def list_missing(python: str, wanted: list[str]) -> list[str]:
-    """List the packages in `wanted` of which the interpreter has no version.
+    """List the packages in `wanted` of which no version is installed.
 
     A user's environment keeps its versions, even if .venv requires others, and gets
     missing packages as listed. NVIDIA's packages for CUDA 12 have different names; they

@@ -187,8 +187,8 @@ def margin(y: Outputs) -> float:
     """Return the smallest change of a value that changes a decision.
 
     A ReLU decides whether its input is above 0; a pool selects the largest of four
-    values. Rounding can change a decision, and then a gradient takes another path.
-    Equal values, such as those of a blank background, are not a decision.
+    values. Rounding can change a decision, and then a gradient flows along another
+    path. Equal values, such as those of a blank background, are not a decision.
     """
     nearest = np.abs(y["fc1"]).min()
     for i in "12":

@@ -1,6 +1,6 @@
 """matmul(): a product of matrices, or of batches of them, by any rung of the ladder.
 
-weft_matmul() takes one batch dimension, so several of them are folded into one.
+weft_matmul() accepts one batch dimension, so several dimensions are folded into one.
 """
 
 from __future__ import annotations

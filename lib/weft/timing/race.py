@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
 
 
-REST = 10e-3  # seconds between samples on a CPU, in which other threads fall asleep
+REST = 10e-3  # seconds between samples on a CPU, during which other threads fall asleep
 PAUSE = 60e-3  # seconds between samples that keep tensor cores cool
 LEAST = 8  # minimum number of samples for a spread
 SPREAD = 0.005  # the median's uncertainty at which a race ends: half a percent

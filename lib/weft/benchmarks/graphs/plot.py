@@ -109,7 +109,7 @@ def make_caption(others: Sequence[ResultFile]) -> str:
 def _group_rows(
     rows: list[Row], others: list[ResultFile], op: str, count: int | None
 ) -> list[tuple[list[Row], bool]]:
-    """Return pairs (a machine's rows, whether it is this machine), this one first."""
+    """Return (a machine's rows, whether it is this machine); this machine is first."""
 
     def is_wanted(row: Row) -> bool:
         return row["op"] == op and count in (None, row.get("count"))

@@ -97,7 +97,7 @@ def _name_compiled(name: str) -> str | None:
 def compile_twins(
     precision: str, batch: int, device: str, names: Sequence[str]
 ) -> None:
-    """Let each of these twins take its first steps."""
+    """Run the first steps of each of these twins."""
     train = data.load("train")  # all images: the compiled code depends on their number
     for name in names:
         rung, _, layout = name.partition(" ")
@@ -269,7 +269,7 @@ def twins_of(device: torch.device) -> list[str]:
 def _gather(
     heat: Heat, rungs: Sequence[str] | None, twins: Sequence[str] | None
 ) -> Iterator[TrainingContender]:
-    """Make all contenders and let each take a step; report failures."""
+    """Make all contenders and run a step of each; report failures."""
     device = heat.device
     rungs = rungs_of(heat.precision, device, heat.batch) if rungs is None else rungs
     twins = twins_of(device) if twins is None else twins

@@ -26,7 +26,7 @@ import torch
 from ...toolchain import native
 from . import Answer, Case, U
 
-# The remaining precisions take float32.
+# All other precisions have operands in float32.
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 GAP = 7.25  # Fills the gaps between the matrices of c, and must survive the call.
 # Sizes for GPUs and the slow tests: primes, and neighbors of powers of two.
