@@ -102,7 +102,7 @@ def conv3x3_backward(
 def batch_norm_backward(
     dy: np.ndarray, x: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return dx, dweight, dbias; for dx, mean and deviation depend on x, too."""
+    """Return dx, dweight, dbias; dx includes how mean and deviation depend on x."""
     xhat, axes = standardise(x), (0, 2, 3)
     dweight, dbias = (dy * xhat).sum(axes), dy.sum(axes)
     count = dy.size // len(weight)
