@@ -105,7 +105,7 @@ __all__ = [
 
 
 def cdiv(a: int, b: int) -> int:
-    """Return a / b rounded up: how many blocks of `b` threads `a` elements need."""
+    """Return a / b rounded up: the number of blocks of `b` threads for `a` elements."""
     return -(-a // b)
 
 

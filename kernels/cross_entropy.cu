@@ -79,7 +79,7 @@ static __global__ void cross_entropy_naive_loss(float *loss,
     __syncthreads(); // all sums are stored
     for (int half = THREADS / 2; half > 0; half /= 2) {
         if (tid < half) partial[tid] += partial[tid + half];
-        __syncthreads(); // before the next round reads the sums of this one
+        __syncthreads(); // the sums of this round are complete
     }
     if (tid == 0) *loss = partial[0] / n;
 }

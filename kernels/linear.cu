@@ -181,8 +181,8 @@ static __global__ void linear_tiled(float *result, struct factor left,
 enum { SIDE = 8 }; // side of a block's square of results if there are few
 
 /* Compute y[row][col] = bias[col] + sum over i of x[row][i] * weight[col][i]. A
- * block computes SIDE x SIDE results, and its threads take every THREADS-th
- * i. */
+ * block computes SIDE x SIDE results, and each of its threads sums over every
+ * THREADS-th i. */
 static __global__ void linear_tiled_few(float *y, const float *x,
                                         const float *weight, const float *bias,
                                         int n, int in, int out) {

@@ -135,8 +135,8 @@ struct weft_conv2d_options {
 
 /* Compute y (n,oc,h',w') = cross-correlation of x (n,ic,h,w) with weight
  * (oc,ic,kh,kw), plus bias (oc; NULL: none). The stride is 1; h' = h + 2
- * padding - kh + 1, and w' is computed likewise. Both must be at least 1,
- * padding at least 0, and ic*kh*kw and oc*kh*kw at most 2^30. */
+ * padding - kh + 1, and w' is computed in the same way. Both must be at least
+ * 1, padding at least 0, and ic*kh*kw and oc*kh*kw at most 2^30. */
 int weft_conv2d(int rung, float *y, const float *x, const float *weight,
                 const float *bias, int n, int ic, int h, int w, int oc, int kh,
                 int kw, const struct weft_conv2d_options *options,
@@ -297,22 +297,22 @@ int weft_cnn_data(weft_cnn *cnn, int set, const uint8_t *images,
 /* Train on the images order[0..count) of the training set in batches of `batch`
  * images; the last batch may be smaller. `order` is a host array of indices.
  * Each step gathers and normalises its batch, runs the forward and backward
- * passes, and updates the weights. It also clears the arrays to which the next
- * step adds. lr must be finite and at least 0. A GPU only queues the steps; the
- * CPU build returns WEFT_EINTR after Ctrl-C. */
+ * passes, and updates the weights. lr must be finite and at least 0. A GPU only
+ * queues the steps; the CPU build returns WEFT_EINTR after Ctrl-C. */
 int weft_cnn_train(weft_cnn *cnn, const int32_t *order, int count, int batch,
                    float lr, weft_stream stream);
 
-/* Copy the losses of the steps since the last call of this function, oldest
- * first, to the host array `out`, which has room for `capacity` floats. *count
- * receives the number of losses. If they do not fit, the function returns
- * WEFT_EINVAL and keeps all of them. A model keeps the last 65536. Waits. */
+/* Copy the losses of the steps since the last call of this function to the host
+ * array `out`, which has room for `capacity` floats. The oldest loss is first.
+ * *count receives the number of losses. If they do not fit, the function
+ * returns WEFT_EINVAL and keeps all of them. A model keeps the last 65536.
+ * Waits. */
 int weft_cnn_losses(weft_cnn *cnn, float *out, int capacity, int *count,
                     weft_stream stream);
 
-/* Compute the logits (count,classes; a float32 host array) of the images
- * order[0..count) of data set `set`, taken as one batch, so count must not
- * exceed max_batch. `order` is a host array. Waits. */
+/* Compute the logits (count,classes) of the images order[0..count) of data set
+ * `set`. The images are one batch, so count must not exceed max_batch. `logits`
+ * (float32) and `order` are host arrays. Waits. */
 int weft_cnn_forward(weft_cnn *cnn, int set, const int32_t *order, int count,
                      float *logits, weft_stream stream);
 
@@ -327,10 +327,10 @@ struct weft_section {
 };
 
 /* Take one training step on order[0..batch), as weft_cnn_train() does, with
- * timestamps between its sections (CUDA events on a GPU). `sections`, with room
- * for `capacity`, receives them in the order in which they ran; *count receives
- * their number. If there are more than `capacity`, the step is still taken,
- * *count is set, and the function returns WEFT_EINVAL. Waits. */
+ * timestamps between its sections (CUDA events on a GPU). `sections`, which has
+ * room for `capacity` entries, receives the sections in the order in which they
+ * ran. *count receives their number. If there are more than `capacity`, the
+ * function takes the step, sets *count, and returns WEFT_EINVAL. Waits. */
 int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
                      struct weft_section *sections, int capacity, int *count,
                      weft_stream stream);
@@ -339,8 +339,8 @@ int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
  * "c2", ... as listed in kernels/mnist/fused/fused.h. `shape` (4) receives its
  * sizes, padded with 0. Unless `out` is NULL, this host array receives the
  * elements as float; `count` must be their number, the product of the sizes.
- * Waits. Only the fused rungs keep such arrays; other rungs and unknown names
- * give WEFT_EINVAL. */
+ * Only the fused rungs keep such arrays; other rungs and unknown names give
+ * WEFT_EINVAL. Waits. */
 int weft_cnn_peek(weft_cnn *cnn, const char *name, int *shape, float *out,
                   size_t count, weft_stream stream);
 

@@ -38,7 +38,7 @@ static __device__ float block_sum(float value, float *partial) {
     __syncthreads(); // all values are stored
     for (int half = THREADS / 2; half > 0; half /= 2) {
         if (tid < half) partial[tid] += partial[tid + half];
-        __syncthreads(); // before the next round reads the sums of this one
+        __syncthreads(); // the sums of this round are complete
     }
     const float sum = partial[0];
     __syncthreads(); // all threads have read it, so partial may be reused

@@ -19,8 +19,8 @@
 enum { MANY = 1024, LOADS = 4 }; // threads; loads in flight per thread
 
 /* A thread's walk over one channel's values in all images, in pieces of WIDTH
- * floats. The block's threads take adjacent pieces, then all move MANY pieces
- * further on. */
+ * floats. The block's threads process adjacent pieces, then all move MANY
+ * pieces further on. */
 struct walk {
     size_t pieces;       // number of pieces in a plane
     size_t image, piece; // current position of the walk

@@ -8,7 +8,7 @@
 /* Threads per block of kernels that work with any block size. */
 enum { THREADS = 256 };
 
-/* The maximum number of elements of an array, 2 TiB of floats: a grid has at
+/* The maximum number of elements of an array, 2 TiB of floats. A grid has at
  * most 2^31 - 1 blocks in x, and the naive kernels use one thread per
  * element. */
 #define MAX_ELEMENTS (2147483647.0 * THREADS)

@@ -92,8 +92,8 @@ static inline char *place(const tensor_map *map, void *shared, int row,
     return (char *)at;
 }
 
-/* Return how many of the `bytes` bytes from element (row,col) on are inside the
- * array, and store the address of the first in *at. */
+/* Return the number of bytes inside the array, of the `bytes` bytes from
+ * element (row,col) on. *at receives the address of the first. */
 static inline size_t inside(const struct tensor *t, int col, int row, int z,
                             size_t bytes, char **at) {
     const size_t element = tensor_element(t->type);
@@ -106,9 +106,9 @@ static inline size_t inside(const struct tensor *t, int col, int row, int z,
     return left < bytes ? left : bytes;
 }
 
-/* A box in flight. It contains a copy of the map: the map is a kernel argument,
- * and the argument of the thread that issues the copy may no longer exist when
- * the box arrives. */
+/* A box in flight. It contains a copy of the map, because the map is an
+ * argument of the kernel. The argument of the thread that issues the copy may
+ * no longer exist when the box arrives. */
 struct Box : simt::Later {
     tensor_map map;
     uint64_t *bar; /* counts the bytes of a load */
@@ -117,8 +117,8 @@ struct Box : simt::Later {
     size_t width() const {
         return map.box.cols * tensor_element(map.array.type);
     }
-    /* Return how many of the 16 bytes from byte `byte` of row `i` on are inside
-     * the array, and store the address of the first in *at. */
+    /* Return the number of bytes inside the array, of the 16 bytes from byte
+     * `byte` of row `i` on. *at receives the address of the first. */
     size_t in_array(int i, size_t byte, char **at) const {
         const int element = (int)tensor_element(map.array.type);
         return inside(&map.array, col + (int)byte / element, row + i, z, 16,

@@ -4,7 +4,7 @@
  * failures. */
 #ifndef WEFT_INTERNAL_CUH
 #define WEFT_INTERNAL_CUH
-#include <cuda_runtime.h> // under g++, the one in simt/include
+#include <cuda_runtime.h> // under g++, the header in simt/include
 
 #include "../weft.h"
 #include "nvtx.cuh"
@@ -121,8 +121,9 @@ struct weft_watch {
         if (error_ != cudaSuccess) return weft_cuda_fail(error_, #kernel); \
     } while (0)
 
-/* Call a plain C rung (kernels/reference/). These exist in the CPU build only.
- * On the GPU, weft_check_rung() rejects the rung before this is reached. */
+/* Call a plain C rung (kernels/reference/). Such rungs exist only in the CPU
+ * build. In the GPU build, weft_check_rung() rejects such a rung before this
+ * code runs. */
 #ifdef __CUDACC__
 #define WEFT_REFERENCE(call) weft_fail(WEFT_EINVAL, "no reference rung here")
 #else

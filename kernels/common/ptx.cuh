@@ -62,8 +62,8 @@ PTX_INLINE void pdl_trigger() {
 
 /* ---- ReLU ---------------------------------------------------------------- */
 
-/* Return max(x, 0). A NaN stays a NaN, so that a diverged model shows it in its
- * loss; fmaxf() would turn it into 0. */
+/* Return max(x, 0). A NaN stays a NaN, so that the loss shows that a model has
+ * diverged; fmaxf() would turn it into 0. */
 PTX_INLINE float relu(float x) {
 #if PTX_ARCH >= 800
     float y;
@@ -76,9 +76,9 @@ PTX_INLINE float relu(float x) {
 
 /* ---- multiply-adds in a fixed order ------------------------------------- */
 
-/* Add a * b to *sum. The compiler keeps these calls in order, and the order
- * decides which of them find an operand still cached. The register file has two
- * banks, and an instruction that reads two registers of one bank waits a
+/* Add a * b to *sum. The compiler keeps these calls in order. The order
+ * determines which calls find an operand still cached. The register file has
+ * two banks, and an instruction that reads two registers of one bank waits a
  * cycle. */
 PTX_INLINE void multiply_add(float *sum, float a, float b) {
 #if PTX_TWIN
@@ -113,8 +113,8 @@ PTX_INLINE void copy_commit() {
 #endif
 }
 
-/* Wait until at most the N newest of this thread's groups are in flight. Other
- * threads see the copies after the barrier that follows. */
+/* Wait until at most the N newest of this thread's groups are in flight. The
+ * copies are visible to other threads after the next barrier. */
 template <int N> PTX_INLINE void copy_wait() {
 #if PTX_TWIN
     simt::later_wait(simt::COPIES, N);
@@ -250,8 +250,8 @@ static inline void ptx_mma(enum ptx_format format, float c[4],
 }
 #endif
 
-/* Multiply m16n8k8. a and b must already be rounded, since the hardware
- * truncates. Needs sm_80. */
+/* Multiply a (16,8) by b (8,8). Both must already be rounded, since the
+ * hardware truncates. Needs sm_80. */
 PTX_INLINE void mma_tf32(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if PTX_TWIN
     ptx_mma(PTX_TF32, c, a, b);
@@ -267,7 +267,7 @@ PTX_INLINE void mma_tf32(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #endif
 }
 
-/* Multiply m16n8k16. Needs sm_80. */
+/* Multiply a (16,16) by b (16,8). Needs sm_80. */
 PTX_INLINE void mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if PTX_TWIN
     ptx_mma(PTX_BF16, c, a, b);
@@ -283,7 +283,8 @@ PTX_INLINE void mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #endif
 }
 
-/* Multiply m16n8k16. On sm_75 one instruction does only half of it (k = 8). */
+/* Multiply a (16,16) by b (16,8). On sm_75, one instruction does only half of
+ * this (k = 8). */
 PTX_INLINE void mma_f16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if PTX_TWIN
     ptx_mma(PTX_F16, c, a, b);

@@ -24,7 +24,8 @@ enum tensor_type {
     TENSOR_F16,
 };
 
-/* An array as a kernel accesses it; sizes are in elements, not bytes. */
+/* An array in the form in which a kernel accesses it. Sizes are in elements,
+ * not bytes. */
 struct tensor {
     enum tensor_type type;
     const void *data;   /* 16-byte aligned; pitch and step are multiples of 16

@@ -4,7 +4,7 @@
  * A block computes TILE_ROWS x TILE_COLS elements of the result, and each
  * thread 4 x 4 of these. For each step along the depth of the sum, a thread
  * reads 4 + 4 floats and does 16 multiply-adds. That is half a load for each
- * multiply-add, while the naive rungs need two. */
+ * multiply-add, whereas the naive rungs need two. */
 #ifndef WEFT_TILES_CUH
 #define WEFT_TILES_CUH
 #include "internal.cuh"
@@ -69,9 +69,9 @@ static __device__ __forceinline__ float block_total(float value,
 }
 
 /* Sum COUNT values per thread over the block; thread i < COUNT returns the i-th
- * sum. Five shuffles per value would be too many, so the warps take turns
- * adding their values to one row per value. A pitch of 33 spreads 32 rows over
- * 32 banks. */
+ * sum. Five shuffles per value would be too many. Instead, one warp after
+ * another adds its values to one row per value. A pitch of 33 spreads 32 rows
+ * over 32 banks. */
 template <int COUNT>
 static __device__ __forceinline__ float block_totals(const float values[COUNT],
                                                      float (*sums_s)[33]) {
@@ -81,7 +81,7 @@ static __device__ __forceinline__ float block_totals(const float values[COUNT],
 #pragma unroll
             for (int i = 0; i < COUNT; i++)
                 sums_s[i][lane] = values[i] + (turn ? sums_s[i][lane] : 0.0f);
-        __syncthreads(); // before the next warp adds to the rows
+        __syncthreads(); // this warp has added to the rows
     }
     float sum = 0.0f;
     if (threadIdx.x < COUNT)

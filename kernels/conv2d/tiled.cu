@@ -94,8 +94,8 @@ static __device__ void load_weights(float (*left_s)[LEFT_PITCH],
 
 /* Compute TILE_ROWS channels of TILE_COLS pixels per block. The pixels may
  * belong to several images, since they are counted through the whole batch.
- * Neighbouring blocks take the same pixels, so all but the first find them in
- * the cache. */
+ * Neighbouring blocks process the same pixels, so all but the first find them
+ * in the cache. */
 static __global__ void conv2d_tiled(float *result, const float *source,
                                     const float *weight, const float *bias,
                                     struct correlation c) {
@@ -158,8 +158,8 @@ static __device__ void advance(struct pixel *at, const struct pixel *by, int oh,
 }
 
 /* Compute dweight (oc,ic,kh,kw). A block computes FILTERS filters, one input
- * channel and TAPS positions. A thread takes every THREADS-th pixel, for which
- * it reads FILTERS values of dy and TAPS of x and does FILTERS * TAPS
+ * channel and TAPS positions. A thread processes every THREADS-th pixel. For
+ * each, it reads FILTERS values of dy and TAPS of x, and does FILTERS * TAPS
  * multiply-adds. */
 template <int FILTERS, int TAPS, int THREADS>
 static __global__ void __launch_bounds__(THREADS)
@@ -250,7 +250,7 @@ int conv2d_tiled_forward(float *y, const float *x, const float *weight,
     return correlate(y, x, weight, bias, &c, stream);
 }
 
-/* The maximum number of dweight's blocks that count as few for a GPU. */
+/* The maximum number of dweight's blocks that is too small for a GPU. */
 enum { FEW_BLOCKS = 32 };
 
 static int launch_dweight(float *dweight, const float *dy, const float *x,

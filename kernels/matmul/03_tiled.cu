@@ -16,7 +16,7 @@
  *              loads of one: the number of floats matters, not the number of
  *              loads.
  * Limit:       more than one load from shared memory for each multiply-add.
- *              Rung 4 attacks that.
+ *              Rung 4 changes that.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 

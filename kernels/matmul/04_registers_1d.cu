@@ -13,7 +13,7 @@
  *              suggests, 72 loads per 64 give 22 %. Tried: BK = 32 and two
  *              blocks per SM, 19.2.
  * Limit:       a thread uses an element of a_s for one multiply-add per load.
- *              Rung 5 attacks that.
+ *              Rung 5 changes that.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 

@@ -12,7 +12,7 @@
  * Measured:    H200, 4096^3: 26 TFLOP/s, 40 %, with two blocks at the price of
  *              12 registers spilled. Tried: BLOCKS = 1: 21.6; BK = 16: 26.5
  *              with nothing spilled.
- * Limit:       each load, global or shared, moves one float. Rung 6 attacks
+ * Limit:       each load, global or shared, moves one float. Rung 6 changes
  *              that.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"

@@ -14,7 +14,7 @@
  *              %.
  * Measured:    H200, 4096^3: 34.5 TFLOP/s, 52 %. Tried: BK = 16: 37.4.
  * Limit:       bank conflicts: a store to a_s and a load of b_s take twice as
- *              many wavefronts as necessary. Rung 7 attacks that.
+ *              many wavefronts as necessary. Rung 7 changes that.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 

@@ -14,7 +14,7 @@
  *              compared with 37.0 (at 106 registers), and 2 to 5 % more at five
  *              sizes, which the count of wavefronts does not explain.
  * Limit:       between its two barriers a block loads or multiplies, never
- *              both. Rung 9 attacks that.
+ *              both. Rung 9 changes that.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 #include "matmul.h"
 

@@ -16,7 +16,7 @@
  *              issues 4 loads from shared memory, which take 16 wavefronts. In
  *              SASS, 369 of 512 multiply-adds wait for a register bank: at -O1,
  *              ptxas orders them so that only 87 wait, which reaches 43.3. Rung
- *              10 attacks both.
+ *              10 changes both.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 #include <cuda_pipeline.h>
 
@@ -104,7 +104,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     int stage = 0;
     for (unsigned k0 = 0; k0 < (unsigned)k; k0 += BK) {
         __pipeline_wait_prior(0);
-        __syncthreads(); // this stage is complete, the other has been read
+        __syncthreads(); // this stage is complete, and the other has been read
         copy_tiles(a_s[!stage], b_s[!stage], a, b, m, n, k, row0, col0, k0 + BK,
                    x);
         multiply(acc, a_s[stage], b_s[stage], ty, tx);

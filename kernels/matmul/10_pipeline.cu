@@ -102,8 +102,8 @@ struct source {
     int k0, tile;
 };
 
-/* The pieces that a thread copies. Eight lanes take eight rows of a. These rows
- * are S::PITCH_A apart and so cover all banks. */
+/* The pieces that a thread copies. Eight lanes copy eight rows of `a`. These
+ * rows are S::PITCH_A apart and so cover all banks. */
 template <class S> struct Share {
     static __device__ int row_a() {
         return threadIdx.x / (8 * S::QUADS) * 8 + threadIdx.x % 8;

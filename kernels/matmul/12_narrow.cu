@@ -48,9 +48,9 @@ take(const T *row, int k, int end) {
     return found;
 }
 
-/* Return where number i of a step of EACH * LANES numbers is in a row of b_s.
- * The row has the first four numbers of lane 0, of lane 1, ..., then the next
- * four of lane 0, ... */
+/* Return the index in a row of b_s of number i of a step of EACH * LANES
+ * numbers. The row has the first four numbers of lane 0, of lane 1, ..., then
+ * the next four of lane 0, ... */
 template <typename T, int LANES, bool VECTORS>
 static __device__ __forceinline__ int place(int i) {
     const int lane = VECTORS ? i / sixteen<T>::EACH : i % LANES;
@@ -143,7 +143,8 @@ static __global__ void __launch_bounds__(THREADS,
         }
         typename sixteen<T>::numbers a_r[ROWS];
         for (int r = 0; r < ROWS; r++) {
-            a_r[r] = next[r]; // meanwhile, the next step's loads are in flight
+            a_r[r] = next[r]; // at the same time, the next step's loads are in
+                              // flight
             next[r] =
                 take<T, LANES, VECTORS>(own[r], k0 + STEP + first, length);
         }

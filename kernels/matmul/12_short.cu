@@ -33,9 +33,10 @@ template <typename T> struct flight {
     enum { DEEP = 16 / (int)sizeof(T), STEP = WARPS * DEEP };
 };
 
-/* Load the thread's next DEEP rows of b from k0 on, columns from `col` on: four
- * neighbours, or every 32nd column if rows do not start at multiples of a
- * quad's bytes. Elements from row `length` or column n on are zeros. */
+/* Load the thread's next DEEP rows of b from k0 on. Its columns are four
+ * neighbours from `col` on or, if rows do not start at multiples of a quad's
+ * bytes, every 32nd column. Elements from row `length` or column n on are
+ * zeros. */
 template <typename T>
 static __device__ __forceinline__ void
 load(struct numbers<T, QUAD> *b_r, const T *b, int k0, int length, size_t col,
@@ -124,7 +125,7 @@ static __global__ void __launch_bounds__(THREADS, ROWS > 4 ? 2 : 1)
         }
         struct numbers<T, QUAD> b_r[DEEP];
         for (int d = 0; d < DEEP; d++) b_r[d] = next[d];
-        // Keep the next step's loads in flight meanwhile.
+        // Keep the next step's loads in flight at the same time.
         load(next, b, k0 + STEP + warp * DEEP, length, col, n, vectors,
              x.pitch_b);
 #pragma unroll

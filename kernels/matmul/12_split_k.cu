@@ -26,8 +26,8 @@
 
 enum { BK = 16, STAGES = 3, PAD = 4, SHALLOW = 256, SMALL_WORK = 1 << 24 };
 
-/* An operand as a block reads it: tile rows (for b, these are its columns) and
- * steps of k. */
+/* An operand in the form in which a block reads it: tile rows (for b, these are
+ * its columns) and steps of k. */
 struct view {
     const float *array; /* address of the block's first tile row and first k */
     size_t pitch;
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
                                                  const struct view &v, int k0) {
     const int rows = v.rows, deep = v.length - k0;
     if (v.k_runs) {
-        // Groups of 8 lanes take neighbours along k, and the 4 groups take
+        // The 8 lanes of a group copy neighbours along k, and the 4 groups copy
         // neighbouring rows. Each group reads 32 contiguous bytes of memory,
         // and a pitch of 4 banks spreads the lanes over 32 banks.
         enum { AT_ONCE = THREADS / 8 };
@@ -160,8 +160,8 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
     for (int tile = 0; tile < tiles; tile++) {
         __pipeline_wait_prior(STAGES - 2); // this thread's copies are complete
                                            // ...
-        __syncthreads(); // ... those of all threads are, and the previous tile
-                         // has been read
+        __syncthreads(); // ... all threads' copies are complete, and the
+                         // previous tile has been read
         const int ahead = tile + STAGES - 1;
         if (ahead < tiles) {
             load<BM, T::THREADS>(a_s[ahead % STAGES], own_a, ahead * BK);
@@ -171,8 +171,8 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
         const int stage = tile % STAGES;
 #pragma unroll
         for (int kk = 0; kk < BK; kk++) {
-            // If k is short (17, say), most of the last tile is zeros, so skip
-            // these.
+            // If k is short, such as 17, most of the last tile is zeros, so
+            // skip these.
             if (TM * TN <= 32 && kk % 4 == 0 && tile * BK + kk >= length) break;
             float a_r[TM], b_r[TN];
             for (int i = 0; i < TM; i += 4)
@@ -219,8 +219,9 @@ static const struct shape flat = SHAPE(64, 64, 8, 4, 4);
 static const struct shape deep = SHAPE(64, 64, 8, 8, 4);
 
 /* Return small tiles if larger ones would leave multiprocessors idle even with
- * k in parts. Otherwise return 8 x 4 results per thread if a tile ends before
- * its ring is full (or n is no multiple of 4), else 8 x 8. */
+ * k in parts. Otherwise, return 8 x 4 results per thread if a tile ends before
+ * its ring is full, or if n is no multiple of 4. In all other cases, return 8 x
+ * 8 results per thread. */
 static const struct shape *shape_of(const struct product *q) {
     const double work = (double)q->m * q->n * q->k;
     if ((q->m <= 32 && q->n <= 32) || work * q->batch <= SMALL_WORK)

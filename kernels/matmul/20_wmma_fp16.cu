@@ -15,7 +15,7 @@
  * Limit:       two barriers for every 32 of k, copies through registers, and
  *              fragments loaded by whatever instructions the compiler chooses.
  *              Rung mma_fp16 writes the instructions itself.
- * Error:       products are exact; the tensor cores truncate as they add.
+ * Error:       products are exact; the tensor cores truncate their sums.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 #include "wmma_tile.cuh"
 

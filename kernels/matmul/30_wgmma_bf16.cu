@@ -24,7 +24,7 @@
  * Limit:   power: the GPU runs at 1.69 instead of 1.98 GHz, and a round of 120
  *          blocks takes 5 % less time than one of 132. The bytes of the stores
  *          are a second limit.
- * Error:   products are exact; the tensor cores truncate as they add: a few
+ * Error:   products are exact; the tensor cores truncate their sums: a few
  *          2^-24 of the largest addend for each instruction.
  * Lesson:  notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
@@ -58,8 +58,8 @@ consume(float *c, const tensor_map *c_map, char *stages, mbarrier *full,
     place<S::STAGES> at;
     const int consumer =
         __shfl_sync(0xffffffffu, (int)threadIdx.x / WARPGROUP - 1, 0);
-    // Other instructions take power from the tensor cores, so a stage has few.
-    // 64 rows of a have the same number of bytes in either layout.
+    // Other instructions use power that the tensor cores need, so a stage has
+    // few. 64 rows of a have the same number of bytes in either layout.
     const uint64_t a_0 =
         wgmma_tile(stages + consumer * OWN_ROWS * WGMMA_ROW, S::a::APART);
     const uint64_t b_0 = wgmma_tile(stages + S::a::BYTES, S::b::APART);

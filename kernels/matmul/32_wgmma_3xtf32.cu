@@ -63,11 +63,11 @@ template <int BN_> struct shape {
     };
 };
 
-/* Load the calling thread's part of 64 rows x 32 of k: hi and lo of a for
- * four steps of k, in the layout of wgmma_tf32(). Lanes 4 g + t read chunk 2
- * q or 2 q + 1 of rows g, and the swizzle puts the eight chunks into
- * different banks. x itself serves as hi, since the tensor cores ignore the
- * low 13 bits. */
+/* Load the calling thread's part of 64 rows x 32 of k. These are hi and lo of
+ * `a` for four steps of k, in the layout of wgmma_tf32(). Lanes 4 g + t read
+ * chunk 2 q or 2 q + 1 of rows g. The swizzle puts the eight chunks into
+ * different banks. x itself serves as hi, since the tensor cores ignore the low
+ * 13 bits. */
 [[maybe_unused]] static __device__ __forceinline__ void
 split_a(uint32_t hi[4][4], uint32_t lo[4][4], const char *a_s) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
@@ -198,7 +198,7 @@ static __global__ void __launch_bounds__(ADDERS)
 /* ---- lo of b ------------------------------------------------------------- */
 
 /* Return x minus its value as rounded by TMA, or NaN if that value is infinite,
- * so that mend() notices it in the sum. */
+ * so that mend() can detect it in the sum. */
 static __device__ __forceinline__ float low_part(float x) {
     const float hi = even_tf32(x);
     return x - hi + 0.0f * hi;
@@ -213,7 +213,7 @@ enum { LOW_WIDE = 128, LOW_HIGH = 2, LOW_ROWS = 8 };
 static __global__ void __launch_bounds__(LOW_WIDE *LOW_HIGH)
     matmul_low_parts(float *lo, const float *b, int rows, int k, size_t pitch,
                      size_t pitch_b, size_t step_b) {
-    pdl_wait(); // earlier kernels have written b and read lo
+    pdl_wait(); // now, b is written, and earlier kernels have read lo
     const int wide = CEIL_DIV(k, LOW_WIDE);
     const int across = (int)(blockIdx.x % wide) * LOW_WIDE + (int)threadIdx.x;
     const int row0 = (int)(blockIdx.x / wide) * LOW_HIGH * LOW_ROWS +

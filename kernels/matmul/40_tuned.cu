@@ -137,14 +137,14 @@ static double wmma_tf32_us(const struct product *q) {
 
 /* The precisions that a rung may serve. */
 enum { FP32 = 1, TF32 = 2, THREE = 4, FP16 = 8, BF16 = 16 };
-enum { CUT = 32 }; // its k may be cut: see parts_of()
+enum { CUT = 32 }; // flag: the rung's k may be cut; see parts_of()
 enum { FLOATS = FP32 | TF32 | THREE, ANY = INT_MAX };
 
 /* The rungs that can be selected, the precisions they serve, and their maximum
  * rows and columns. The rungs for few rows or columns read the large operand
  * only once within these limits. The last two columns are the rates of storing
  * c in bytes per nanosecond, with rows at multiples of 16 bytes and at other
- * addresses; 0 if `us` includes the stores. */
+ * addresses. They are 0 if `us` includes the stores. */
 #define CHOICES(CHOICE)                                                       \
     CHOICE(tma_pairs, tma_pairs_us, FP32, ANY, ANY, 2100, 600)                \
     CHOICE(tma, tma_us, FP32, ANY, ANY, 2100, 600)                            \
@@ -181,7 +181,7 @@ static const struct choice {
 } choices[] = {CHOICES(ROW)};
 
 /* Return the time in microseconds to copy the operands whose layout the rung
- * does not take. */
+ * does not accept. */
 static double copies_us(const struct product *q,
                         const struct matmul_rung *rung) {
     const size_t bytes = matmul_pack_bytes(q, rung);
@@ -209,9 +209,9 @@ static int capability(void) {
 
 /* ---- k in parts ---------------------------------------------------------- */
 
-/* Return the number of equal parts into which to cut k, so that the smallest
- * tiles, 64 x 64, keep all multiprocessors busy. q's operands have the layout
- * that the rung takes. */
+/* Return the number of equal parts of k with which the smallest tiles, 64 x 64,
+ * keep all multiprocessors busy. q's operands have the layout that the rung
+ * requires. */
 static int parts_of(const struct product *q, const struct choice *choice) {
     enum { SIDE = 64, LEAST = 256 };
     int parts = 1;

@@ -28,9 +28,9 @@ struct k_parts matmul_k_parts(const struct product *q, double blocks,
  * part. */
 size_t matmul_partials_bytes(const struct product *q, int parts);
 
-/* Return q as the kernel receives it for one part. With more than one part, the
- * kernel stores plain sums in the scratch memory. *step_part receives the
- * number of elements from part to part. */
+/* Return the product that the kernel receives for one part of q. With more than
+ * one part, the kernel stores plain sums in the scratch memory. *step_part
+ * receives the number of elements from part to part. */
 struct product matmul_part_of(const struct product *q, int parts,
                               size_t *step_part);
 
@@ -49,7 +49,8 @@ template <typename T> double matmul_narrow_us(const struct product *q);
 template <typename T> double matmul_short_us(const struct product *q);
 double matmul_split_k_us(const struct product *q);
 
-/* Estimate the time of rung pipeline likewise, without copies of a and b. */
+/* Estimate the time of rung pipeline in the same way, without copies of a and
+ * b. */
 double matmul_pipeline_us(const struct product *q);
 
 /* ---- on its side: c^T = b^T @ a^T ---------------------------------------- */
@@ -131,8 +132,8 @@ template <typename T, int COUNT> struct numbers {
     }
 };
 
-/* Load COUNT numbers of one k that are `apart` from each other; from the
- * `there`-th on they are zeros. All loads start before any is waited for. */
+/* Load COUNT numbers of one k that are `apart` from each other; from number
+ * `there` on, they are zeros. All loads start before the first is used. */
 template <int COUNT, typename T>
 static __device__ __forceinline__ void
 load_across(float (&to)[COUNT], const T *from, int there, size_t apart) {

@@ -29,8 +29,8 @@
  *                          parts), launch, us (how long they would take)
  *
  * A new rung is one file (matmul.h describes its contents) and its name in the
- * list below, which goes from slow to fast within a precision. A call without a
- * rung gets the last one of its precision that the GPU can run. */
+ * list below. Within a precision, the list goes from slow to fast. A call
+ * without a rung gets the last one of its precision that the GPU can run. */
 #include "matmul.h"
 
 #include "common/checks.cuh"
@@ -96,7 +96,8 @@ __attribute__((constructor)) static void register_rungs(void) {
 }
 
 /* The limits of a grid: at most MAX_GRID blocks in y and in z. A rung whose
- * blocks take at least 16 rows of c stays within them for up to SLAB rows. */
+ * blocks compute at least 16 rows of c stays within these limits for up to SLAB
+ * rows. */
 enum { MAX_GRID = 65535, SLAB = MAX_GRID * 16 };
 
 /* The maximum of n and k: kernels round them up to whole tiles and steps, in an

@@ -10,7 +10,7 @@
  *
  *     c (m,n) = finish(alpha * a (m,k) @ b (k,n) + beta * c + bias)
  *
- * for every matrix of a batch, and take any sizes. */
+ * for every matrix of a batch, and accept any sizes. */
 #ifndef WEFT_MATMUL_H
 #define WEFT_MATMUL_H
 #include "common/launch.cuh"
@@ -18,7 +18,7 @@
 /* The arguments of a kernel besides the arrays and their sizes. */
 struct extras {
     size_t step_a, step_b, step_c; /* elements from one matrix of a batch to the
-                                      next; block z takes matrix z */
+                                    * next; block z processes matrix z */
     size_t pitch_a, pitch_b; /* elements from one stored row to the next: k and
                                 n unless rows were padded; c's pitch is n */
     float alpha, beta;       /* with beta 0 the old c is never read */
@@ -31,7 +31,7 @@ struct product {
     float *c;
     const void *a, *b; /* float, or 16-bit floats for the bf16 and fp16 rungs */
     int m, n, k;
-    int trans_a, trans_b; /* 1: stored transposed; only if the rung takes that
+    int trans_a, trans_b; /* 1: stored transposed; only if the rung accepts that
                            * layout */
     int batch;            /* at least 1 */
     struct extras extras;

@@ -73,8 +73,8 @@ template <class S> PTX_INLINE int swizzled_b(int row, int sixteen) {
 /* ---- the block's tile ---------------------------------------------------- */
 
 /* Find the block's tile. Tiles are numbered down a column of STRIP tiles, then
- * down the next column, so that concurrent blocks share rows and columns in the
- * L2 cache. */
+ * down the next column. So concurrent blocks share rows and columns in the L2
+ * cache. */
 template <class S>
 PTX_INLINE void tile_of_block(int m, int n, int *row0, int *col0) {
     const int down = CEIL_DIV(m, S::BM), across = (n - 1) / S::BN + 1;

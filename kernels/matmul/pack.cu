@@ -69,9 +69,10 @@ static __device__ __forceinline__ void copy_rows(const struct copy &p, T *to,
 }
 
 /* Copy `from` (rows,cols), transposed, to `to` (cols,to_pitch), with zeros
- * after each row: columns from col0 on, rows as above. A tile is read along its
- * rows and written along its columns, 256 bytes of floats each. The pitch of
- * SIDE + 1 spreads a column over 32 banks. */
+ * after each row: columns from col0 on, and rows from row0 on in steps of
+ * `further`. A tile is read along its rows and written along its columns, 256
+ * bytes of floats each. The pitch of SIDE + 1 spreads a column over 32
+ * banks. */
 template <typename T>
 static __device__ __forceinline__ void
 copy_transposed(const struct copy &p, T (*tile_s)[SIDE + 1], T *to,

@@ -3,7 +3,7 @@
  * Vector loads and the tensor memory accelerator need rows that start at
  * multiples of 16 bytes; tensor cores need k to run along the rows. Instead of
  * a kernel for every layout, one pass copies the operands. It reads and writes
- * m k + k n elements once, while the product reads them many times. */
+ * m k + k n elements once, whereas the product reads them many times. */
 #ifndef WEFT_MATMUL_PACK_H
 #define WEFT_MATMUL_PACK_H
 #include "matmul.h"
@@ -22,7 +22,8 @@ size_t matmul_pack_bytes(const struct product *q,
 void matmul_pack_plan(struct product *q, const struct matmul_rung *rung,
                       void *room);
 
-/* Change *q likewise and queue the copies. Returns a weft_status. */
+/* Change *q like matmul_pack_plan(), and queue the copies. Returns a
+ * weft_status. */
 int matmul_pack(struct product *q, const struct matmul_rung *rung, void *room,
                 cudaStream_t stream);
 

@@ -50,7 +50,7 @@ PTX_INLINE float4 read4(address at) {
 }
 
 /* The addresses at which a thread reads in a stage. Quad q of its first row of
- * a, four steps along k, is at a ^ q * QUAD_BYTES, since TMA swizzles the
+ * `a` (four steps along k) is at a ^ q * QUAD_BYTES, since TMA swizzles the
  * chunks of a row by exclusive or. Row r of b is at b + r * BN * 4. */
 struct places {
     address a, b;
@@ -94,7 +94,7 @@ PTX_INLINE constexpr int column_of(int i, int q, int kk) {
  * through the row, so the banks of b and of the sum must differ. The compiler
  * ensures that: column j of b is in bank j % 2; its sums are in the other. At
  * the end of a row, the number of b stays cached instead. Then the new number
- * of a, in bank kk % 2, must not share the sum's bank, so j % 2 == kk % 2 is
+ * of `a`, in bank kk % 2, must not share the sum's bank. So j % 2 == kk % 2 is
  * required there. */
 template <class After>
 static __device__ __forceinline__ void
@@ -145,9 +145,9 @@ static __device__ __forceinline__ void read_rows(float4 a_r[TM], address at,
  * into a second a_r.
  *
  * pdl_trigger() serves as a fence across which ptxas moves no multiply-add. (A
- * kernel that starts early because of it waits in pdl_wait().) One fence per
- * pass was faster than none with one group, and faster than one per step with
- * several groups. */
+ * kernel that starts early because of it waits in pdl_wait().) With one group,
+ * one fence per pass was faster than none. With several groups, it was faster
+ * than one fence per step. */
 template <class S, class Next>
 static __device__ __forceinline__ void
 multiply_stage(float acc[TM][TN], float4 a_r[2][TM], float4 b_r[2][TN / 4],

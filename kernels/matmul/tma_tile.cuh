@@ -1,6 +1,5 @@
-/* tma_tile.cuh -- the shape of tiles and the ring of stages that TMA fills,
- * shared by rungs 11 and 12; tma_multiply.cuh has the rest of their common
- * code. */
+/* tma_tile.cuh -- the shape of tiles, and the ring of stages that TMA fills,
+ * for rungs 11 and 12. tma_multiply.cuh has the rest of their common code. */
 #ifndef WEFT_MATMUL_TMA_TILE_CUH
 #define WEFT_MATMUL_TMA_TILE_CUH
 #include "common/hopper.cuh"

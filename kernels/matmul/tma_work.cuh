@@ -1,6 +1,6 @@
 /* tma_work.cuh -- the assignment of tiles of c to blocks in rungs 11 and 12.
  *
- * There are as many blocks as the device runs at once, and each takes every
+ * There are as many blocks as the device runs at once, and each computes every
  * gridDim.x-th tile. The last round is not full: 512 tiles on 132 blocks leave
  * 116, and 16 multiprocessors would wait for these. Those tiles are cut along
  * k, so that all blocks get the same number of steps. A tile is then computed
@@ -68,9 +68,9 @@ static __device__ __forceinline__ struct piece piece_at(const struct work &w,
             end < start + w.steps ? end - start : w.steps};
 }
 
-/* The place of a tile. Concurrent blocks take tiles of a band of BAND rows of
- * tiles, column by column. So the parts of a and b that they read overlap more,
- * and stay in the L2 cache. */
+/* The place of a tile. Concurrent blocks compute tiles of a band of BAND rows
+ * of tiles, column by column. So the parts of a and b that they read overlap
+ * more, and stay in the L2 cache. */
 struct place {
     int row0, col0, z;
 };
@@ -161,7 +161,7 @@ static inline struct work divide(const struct product *q, int bm, int bn,
     if (!left || w.steps < 4) return w;
     const int sharers = 4 * left < blocks ? 4 * left : blocks;
     const double units = (double)left * w.steps;
-    // With so many rounds, cutting gains nothing.
+    // With so many steps, the products in share() and owner() would overflow.
     if ((units + 1) * sharers > INT_MAX) return w;
     const double saved = (w.steps - units / sharers) * bm * bn * bk;
     if (saved < worth * CEIL_DIV(sharers, left)) return w;

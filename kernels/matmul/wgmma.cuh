@@ -61,16 +61,17 @@ PTX_INLINE uint64_t wgmma_tile(const void *at, int apart) {
     return (uint64_t)at | (uint64_t)apart / 16 << 48;
 #else
     const uint64_t start = __cvta_generic_to_shared(at);
-    return (start & 0x3ffff) >> 4             // these fields count in units of
-                                              // 16 bytes
+    return (start & 0x3ffff) >> 4             // this field and the next count
+                                              // in units of 16 bytes
            | (uint64_t)apart / 16 << 16       // "leading dimension"
            | (uint64_t)WGMMA_GROUP / 16 << 32 // "stride": the next 8 rows
            | (uint64_t)1 << 62;               // 128-byte swizzle
 #endif
 }
 
-/* Return the descriptor of the tile that starts `bytes` further on: 32 for the
- * next numbers along a row, 2 WGMMA_GROUP for the next 16 rows. */
+/* Return the descriptor of the tile that starts `bytes` further on. `bytes` is
+ * 32 for the next numbers along a row, and 2 WGMMA_GROUP for the next 16
+ * rows. */
 PTX_INLINE uint64_t wgmma_step(uint64_t tile, int bytes) {
 #if PTX_TWIN
     return tile + (uint64_t)bytes;
@@ -209,8 +210,8 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], uint64_t a, uint64_t b,
               asked{{now, NULL, 0, sizeof(asked), 0}, &c, a, b, keep});
 }
 
-/* Issue the same product with a in registers: four lanes hold two rows between
- * them. */
+/* Issue the same product with `a` in registers. Four lanes together have two
+ * rows. */
 template <int COUNT>
 PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
                             int keep) {
@@ -328,9 +329,10 @@ PTX_INLINE void wgmma(float (&c)[COUNT], uint64_t a, uint64_t b, int keep) {
 #endif
 }
 
-/* Multiply in tf32 with a (64,8) in registers. Lane 4 g + t of warp w holds
- * rows 16 w + g and 16 w + g + 8: column t in a[0] and a[1], column t + 4 in
- * a[2] and a[3]. The registers must not change until wgmma_wait(). */
+/* Multiply in tf32 with a (64,8) in registers. Lane 4 g + t of warp w has rows
+ * 16 w + g and 16 w + g + 8. Their column t is in a[0] and a[1], and their
+ * column t + 4 is in a[2] and a[3]. The registers must not change until
+ * wgmma_wait(). */
 template <int COUNT>
 PTX_INLINE void wgmma_tf32(float (&c)[COUNT], const uint32_t (&a)[4],
                            uint64_t b, int keep) {

@@ -9,7 +9,7 @@
 /* Properties of a rung's kernels. */
 struct making {
     int element;      /* size of a number in bytes */
-    int bk, grain;    /* steps of k in a stage; stages that are taken
+    int bk, grain;    /* steps of k in a stage; stages that are processed
                        * together */
     int widest;       /* maximum columns of a tile: 64, 128, ... */
     int clusters;     /* whether the widest tiles form clusters of two */
@@ -94,8 +94,8 @@ static inline int best_cluster(const struct product *q,
 }
 
 /* Return the fastest combination of width and number of parts. The search
- * begins with as many parts as fill a round, or with 8 if these are more, since
- * with several rounds the last one wastes less. */
+ * begins with as many parts as fill a round, or with 8 if that is more, since
+ * the last of several rounds wastes less. */
 static inline struct tiles best_tiles(const struct product *q,
                                       const struct making *how, int sms) {
     struct tiles best = {};
@@ -120,9 +120,9 @@ static inline struct tiles best_tiles(const struct product *q,
     return best;
 }
 
-/* Return the time in microseconds that a rung's matmul_wgmma_..._us() reports:
- * the launches, plus the computation or, if longer, the time to read and write
- * a, b and c. */
+/* Return the time in microseconds that a rung's matmul_wgmma_..._us() reports.
+ * This is the time of the launches, plus the time of the computation or, if
+ * longer, the time to read and write a, b and c. */
 static inline double best_us(const struct product *q,
                              const struct making *how) {
     const int sms = matmul_multiprocessors();

@@ -63,9 +63,9 @@ PTX_INLINE void store_piece(float *c, const tensor_map *c_map, char *out_s,
 }
 
 /* Compute c (m,n) = finish(sums of the parts) for the tiles that were cut,
- * which blockIdx.y counts. This is the second kernel. A lane takes four
- * neighbouring sums. If there are many parts, `groups` lanes take the same four
- * sums and divide the parts among them. */
+ * which blockIdx.y counts. This is the second kernel. A lane computes four
+ * neighbouring sums. If there are many parts, `groups` lanes compute the same
+ * four sums and divide the parts among them. */
 template <int BN, int TURNED>
 static __device__ __forceinline__ void
 add_sums(float *c, int groups, const struct tiles &t, const struct extras &x) {

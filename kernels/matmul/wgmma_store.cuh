@@ -108,7 +108,7 @@ PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,
 
 /* Write two boxes of 32 columns and 32 rows that are adjacent in c, for a
  * turned tile. The lanes of one instruction have rows 2 t + j and chunks c and
- * c ^ 4 of 16 bytes. Lanes with c ^ 4 take the other j; otherwise rows 4 apart
+ * c ^ 4 of 16 bytes. Lanes with c ^ 4 use the other j; otherwise, rows 4 apart
  * would collide in a bank. */
 template <int COUNT>
 PTX_INLINE void write_box(char *box_s, const float (&acc)[COUNT], int box,

@@ -1,13 +1,13 @@
 /* wgmma_tile.cuh -- code shared by the wgmma rungs: the division of c into
- * tiles, their order, and the ring of stages that one thread keeps full.
+ * tiles, their order, and the ring of stages that one thread fills.
  * wgmma_store.cuh stores a tile from the registers; wgmma_launch.cuh launches
  * everything.
  *
  * A block has three warpgroups and persists for the whole product. One
  * warpgroup is the producer. One of its threads requests the next stage of a
- * and b from TMA as soon as a place in the ring is free; the producer gives
- * most of its registers to the others. The other two, the consumers, each
- * multiply 64 of the tile's BM rows by the same b.
+ * and b from TMA as soon as a place in the ring is free. The producer gives
+ * most of its registers to the others. The two other warpgroups, the consumers,
+ * each multiply 64 of the tile's BM rows by the same b.
  *
  * A rung may compute c^T = b^T a^T instead ("turned"). In this file, a then
  * means b^T, b means a^T, and m means n; only wgmma_store.cuh uses c's real
@@ -70,9 +70,9 @@ struct piece {
 };
 
 /* Return tile `number` for block `rank` of the cluster. Concurrent blocks
- * should share rows of a and columns of b in the L2 cache. So they take neither
- * a row nor a column of tiles but a rectangle: t.strip tiles down, then the
- * next column. */
+ * should share rows of a and columns of b in the L2 cache. So they compute
+ * neither a row nor a column of tiles but a rectangle: t.strip tiles down, then
+ * the next column. */
 PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int rank,
                                int bn) {
     const int item = number / (t.down * t.across);
@@ -161,7 +161,7 @@ PTX_INLINE void end_ring(int cluster) {
 }
 
 /* Report to the producers of both blocks that this consumer has read a stage,
- * since the other block fills it as well. */
+ * since the other block also fills the stage. */
 PTX_INLINE void release(mbarrier *empty, int cluster) {
     const unsigned rank = threadIdx.x % WARPGROUP;
     if (rank < (unsigned)cluster) mbarrier_arrive_at(empty, rank);
@@ -258,9 +258,9 @@ static __device__ __forceinline__ void turned_fragments(uint32_t a_r[4][4],
         }
 }
 
-/* Keep the ring full, piece after piece, as the single producer thread. S
- * describes the rung's stages. The LOADED bytes of a stage are a, then b. With
- * a lo_map, b's low parts follow, in b's layout.
+/* Do the work of the single producer thread: keep the ring full, piece after
+ * piece. S describes the rung's stages. The LOADED bytes of a stage are a, then
+ * b. With a lo_map, b's low parts follow, in b's layout.
  *
  * Every other piece reads its k backwards, since the L2 cache still has the
  * parts that the blocks read last. */

@@ -7,8 +7,8 @@
  *
  * Block:   8 warps, 2 down and 4 across, compute BM x BN elements of c. A warp
  *          has 4 x 2 fragments of sums (64 registers) and loads 4 fragments of
- *          a and 2 of b for 8 products. That is 3 loads for 4 products, while a
- *          single fragment takes 2 loads per product.
+ *          a and 2 of b for 8 products. That is 3 loads for 4 products, whereas
+ *          a single fragment takes 2 loads per product.
  * Banks:   rows of a tile are 16 bytes longer than a multiple of 128, so that 8
  *          rows of 16 bytes use all 32 banks. The b of tf32 is read word by
  *          word, so its rows are 32 bytes longer: 4 rows of 8 words.
@@ -71,8 +71,8 @@ static __device__ __forceinline__ void fetch(uint4 v[LOADS], const T *from,
     }
 }
 
-/* Store these pieces in a tile in shared memory, converted for the tensor
- * cores. */
+/* Store the pieces that fetch() loaded in a tile in shared memory, converted
+ * for the tensor cores. */
 template <class P, int LOADS, int IN_ROW>
 static __device__ __forceinline__ void put(typename P::stored *tile, int pitch,
                                            const uint4 v[LOADS]) {

@@ -6,7 +6,7 @@
  * timer (step.cu). A rung (cnn.h) owns weights, gradients and scratch memory
  * and runs one step: layers.cu runs the step layer by layer, fused/ in a few
  * kernels. All memory is allocated before the first step is queued, and no step
- * waits for anything, so a rung may capture its step in a CUDA graph.
+ * waits for anything. So a rung may capture its step in a CUDA graph.
  *
  * Lesson:  notebooks/15a_mnist.ipynb */
 #include <math.h>

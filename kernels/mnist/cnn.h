@@ -20,11 +20,13 @@ struct cnn_marks;
 void cnn_mark(struct cnn_marks *marks, const char *name, weft_stream stream);
 
 /* Return whether Ctrl-C was pressed during the call, which then ends with
- * WEFT_EINTR. Always 0 on a GPU, where queueing steps takes almost no time. */
+ * WEFT_EINTR. The result is always 0 on a GPU, where queueing steps takes
+ * almost no time. */
 int cnn_interrupted(void);
 
-/* A run of `count` steps on `batch` images each, one after the other: the first
- * takes order[0..batch). Step i of the context writes losses[i % ring]. */
+/* A run of `count` steps on `batch` images each, one after the other. The first
+ * step uses the images order[0..batch). Step i of the context writes losses[i %
+ * ring]. */
 struct cnn_run {
     const uint8_t *images, *labels;
     const int32_t *order;
@@ -50,7 +52,7 @@ struct cnn_impl {
                 const uint8_t *labels, const int32_t *order, int batch,
                 float lr, struct cnn_marks *marks, weft_stream stream);
 
-    /* Compute logits (count,classes) of the images order[0..count), taken as
+    /* Compute logits (count,classes) of the images order[0..count), which are
      * one batch. */
     int (*forward)(void *state, float *logits, const uint8_t *images,
                    const int32_t *order, int count, weft_stream stream);
@@ -86,11 +88,11 @@ struct cnn_memory {
     size_t bytes;
 };
 
-/* Allocate `count` elements of `size` bytes into *pointer (a void ** in
- * effect), with every byte 0xff, so that a float read before it is written is a
- * NaN. If the memory does not suffice, returns WEFT_ENOMEM with a message that
- * contains `what` and the bytes requested; `memory` keeps its earlier
- * pieces. */
+/* Allocate `count` elements of `size` bytes, store their address in *pointer
+ * (`pointer` is used as a void **), and set every byte to 0xff. So a float that
+ * is read before it is written is a NaN. If the memory does not suffice,
+ * returns WEFT_ENOMEM with a message that contains `what` and the bytes
+ * requested; `memory` keeps its earlier pieces. */
 int cnn_take(struct cnn_memory *memory, void *pointer, size_t count,
              size_t size, const char *what, weft_stream stream);
 

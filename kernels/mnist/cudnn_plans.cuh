@@ -1,6 +1,6 @@
 /* cudnn_plans.cuh -- the state of cudnn.cu, and its search. The first step of a
- * batch size times all algorithms on its own arrays and remembers the fastest.
- * The step then rewrites everything that the search has overwritten.
+ * batch size times all algorithms on its own arrays and stores the fastest. The
+ * step then rewrites everything that the search has overwritten.
  *
  * A stream under capture cannot be timed, so the code then uses cuDNN's guess.
  * To compute in strict float32, it rejects convolutions that do not consist of
@@ -65,7 +65,8 @@ static int describe(struct vendor *v, cudnnTensorDescriptor_t tensor,
     return WEFT_OK;
 }
 
-/* Return the plan for such a layer. In a new plan, every choice is UNKNOWN. */
+/* Return the plan for a layer of this shape. In a new plan, every choice is
+ * UNKNOWN. */
 static struct plan *find_plan(struct vendor *v, struct shape4 in, int oc) {
     for (int i = 0; i < v->plan_count; i++) {
         struct plan *p = &v->plans[i];

@@ -2,9 +2,9 @@
  * layer is an op with the rung of that name, or with rung "naive" if it has
  * none. In rung "cudnn", it is the vendor's layer.
  *
- * Idea:    call the ops' public launchers one after the other, as the lesson
- *          derives them. Each layer reads its input from memory and writes its
- *          output there, in both directions.
+ * Idea:    call the ops' public launchers one after the other, in the order
+ *          that the lesson derives. Each layer reads its input from memory and
+ *          writes its output there, in both directions.
  * Limit:   a step takes about forty launches, and nothing stays in registers or
  *          shared memory between them.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
@@ -34,8 +34,8 @@ struct layers {
     struct weft_cnn_config config;
     struct cnn_memory memory;
     struct layer_ops ops;
-    /* All parameters, one after the other, and their gradients likewise;
-     * parameter i starts at offset[i]. */
+    /* All parameters, one after the other, and all gradients, in the same
+     * order. Parameter i and its gradient start at offset[i]. */
     float *params, *grads;
     size_t offset[WEFT_CNN_PARAMS + 1];
 

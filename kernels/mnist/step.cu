@@ -97,7 +97,7 @@ int weft_cnn_losses(weft_cnn *cnn, float *out, int capacity, int *count,
     WEFT_REQUIRE(out || !*count, "%s: the array for %d losses is NULL",
                  __func__, *count);
     for (int64_t i = oldest; i < cnn->steps;) {
-        // Copy the losses up to the end of the ring, then the rest from its
+        // Copy the losses up to the end of the ring, then the others from its
         // start.
         const int64_t at = i % LOSSES, left = cnn->steps - i;
         const int64_t run = left < LOSSES - at ? left : LOSSES - at;

@@ -28,7 +28,7 @@ SIMD_INLINE int min_int(int a, int b) { return a < b ? a : b; }
 SIMD_INLINE int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
 /* Return the number of rows of the tiles that cover `count` rows. There are as
- * few tiles as possible, all of the same height, since a tile costs the same
+ * few tiles as possible, and all have the same height. A tile costs the same
  * whether its last rows are used or not. For example, 64 rows take 5 tiles of
  * 13, not 4 of 14 and one of 8. */
 SIMD_INLINE int tile_rows(int count) {
@@ -61,8 +61,8 @@ SIMD_INLINE size_t panel_size(int width, int k) {
 }
 
 /* Copy element (i,p) of the strip, src[i * across + p * along], to panel[p *
- * width + i]. Only `count` of the `width` rows i exist; the rest become zeros,
- * which add nothing. One of the two strides should be 1. */
+ * width + i]. Only `count` of the `width` rows i exist. The other rows become
+ * zeros, which add nothing. One of the two strides should be 1. */
 static inline __attribute__((unused)) void
 pack_panel(float *panel, int width, const float *src, size_t across,
            size_t along, int count, int k) {

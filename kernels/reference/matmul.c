@@ -114,7 +114,7 @@ static void pack_a(float *panel, const struct product *q, const float *a,
 
 /* Pack the block of b, panel by panel. If the rows of b are contiguous in
  * memory, pack four rows at a time instead, so that each page is visited once.
- * Meanwhile, fetch the next four rows. */
+ * At the same time, fetch the next four rows. */
 static void pack_b(float *packed, const struct product *q,
                    const struct block *s) {
     enum { ROWS = 4 };
@@ -156,8 +156,8 @@ static void store_tile(const struct product *q, const struct block *s, float *c,
         }
 }
 
-/* Do STEPS steps of k, and fetch from L2 the rows of b that are needed AHEAD
- * steps later, since the processor's own prefetching begins too late. */
+/* Do STEPS steps of k, and fetch the rows of b that are needed AHEAD steps
+ * later from L2. The processor's own prefetching begins too late. */
 SIMD_INLINE void multiply_steps(int rows, vfloat (*acc)[2], const float *a_s,
                                 const float *b_s) {
 #pragma GCC unroll 4
@@ -289,9 +289,9 @@ static int multiply_block(const struct product *q, int i0, int j0) {
     return 0;
 }
 
-/* Choose the blocks of c. There must be enough for all threads, but they should
- * be large and nearly square, since each packs its rows of a and its columns of
- * b. */
+/* Choose the blocks of c. There must be enough blocks for all threads. But
+ * blocks should be large and nearly square, since each block packs its rows of
+ * a and its columns of b. */
 static void choose_blocks(struct product *q, int threads) {
     const int fewest = ceil_div(q->n, BN);
     double least = INFINITY;

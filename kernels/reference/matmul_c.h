@@ -4,8 +4,8 @@
 #define WEFT_MATMUL_C_H
 #include "reference.h"
 
-/* The strides of a and b, one or both of which may be stored transposed: a
- * (row,i) is a[row * a_row + i * a_k], b (i,col) is b[i * b_k + col *
+/* The strides of a and b, one or both of which may be stored transposed. a
+ * (row,i) is a[row * a_row + i * a_k], and b (i,col) is b[i * b_k + col *
  * b_col]. */
 struct strides {
     size_t a_row, a_k, b_k, b_col;

@@ -1,6 +1,6 @@
 /* maxpool2d.c -- maxima of windows in plain C, a row of windows at a time. The
  * outer loop runs over the positions in a window, and the inner loop over the
- * windows of the row, so it suits windows of any size. */
+ * windows of the row. So the code suits windows of any size. */
 #include "reference.h"
 
 /* Pool a row of `ow` windows. x points to the first of their pixel rows, each

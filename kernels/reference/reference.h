@@ -17,7 +17,7 @@ extern "C" {
 int weft_fail(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Return whether Ctrl-C has been pressed since the launcher was entered. This
+/* Return whether Ctrl-C has been pressed since the launcher was called. This
  * costs a single load. Long loops call it once per outermost block of work. */
 int weft_interrupted(void);
 

@@ -3,8 +3,8 @@
  * With GCC's vector extensions, one source serves AVX-512, AVX2, SSE and Arm. A
  * vfloat is added, multiplied and compared like a float, lane by lane. This
  * header chooses its width at compile time from the instructions that -march
- * allows. It must not be wider than a register: 512-bit vectors built for AVX2
- * spill in every inner loop and run at a fiftieth of the speed. */
+ * allows. A vector must not be wider than a register. 512-bit vectors built for
+ * AVX2 spill in every inner loop and run at a fiftieth of the speed. */
 #ifndef WEFT_SIMD_H
 #define WEFT_SIMD_H
 #include <stddef.h>

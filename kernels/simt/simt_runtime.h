@@ -1,10 +1,10 @@
 /* simt_runtime.h -- additional calls of the SIMT runtime, as plain C.
  *
  * CUDA C runs on the CPU on top of one shared library. This header has the
- * calls that do not exist in CUDA. They control the number of worker threads,
- * the order in which the threads of a block take turns, and the end of a launch
- * by a time limit or Ctrl-C. They also report a kernel's faults. All functions
- * may be called from any thread. */
+ * calls that do not exist in CUDA. They control the number of worker threads
+ * and the order in which the threads of a block run. They also end launches at
+ * a time limit or on Ctrl-C, and report a kernel's faults. All functions may be
+ * called from any thread. */
 #ifndef SIMT_RUNTIME_H
 #define SIMT_RUNTIME_H
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default) /* the others stay hidden */
+#pragma GCC visibility push(default) /* other functions stay hidden */
 
 /* Run blocks on `n` threads, including the caller's. 0 means one thread per
  * core that this process may use (sched_getaffinity). The setting takes effect
@@ -26,10 +26,10 @@ void simt_set_threads(int n);
 int simt_threads(void);
 
 /* The order of threads. A kernel that lacks a barrier may always give the right
- * result if its threads always run in the same order, so tests run it in
+ * result if its threads always run in the same order. So tests run a kernel in
  * several orders. In all orders but the first, shared memory is filled with
- * 0xff (NaN, -1) before every block, since data of the previous block would
- * hide the mistake, too. */
+ * 0xff (NaN, -1) before every block. Otherwise, data of the previous block
+ * could hide the mistake, too. */
 enum simt_order {
     SIMT_FORWARD = 0, /* thread 0 first, block 0 first */
     SIMT_REVERSE = 1, /* the last thread and block first */
@@ -109,15 +109,15 @@ const char *simt_last_fault(void);
  * next one. */
 void simt_set_timeout(int ms);
 
-/* Set whether errors are sticky. 1: after a fault, all launches and calls
- * return its error until the process ends, as on a GPU, and a line on stderr
- * reports it. 0, the default: the error is reported once, and later calls
- * succeed again. */
+/* Set whether errors are sticky. 1: after a fault, a line on stderr reports it,
+ * and all launches and calls return its error until the process ends, as on a
+ * GPU. 0, the default: the error is reported once, and later calls succeed
+ * again. */
 void simt_set_sticky(int sticky);
 
-/* Return the number of lines on stderr that have reported a kernel's fault
- * (while errors are sticky), or memory that was written past its end or after
- * it was freed. */
+/* Return the number of lines on stderr that have reported an error. An error is
+ * a kernel's fault (while errors are sticky), or memory that was written past
+ * its end or after it was freed. */
 int simt_warnings(void);
 
 /* Report on stderr, from time to time, which kernel of a long program is

@@ -20,9 +20,9 @@ struct affine {
     float scale, shift, sign;
 };
 
-/* The sums of the current step. Each block of two channels has its own copy,
- * which it replaces by the next step's sums while other blocks still read
- * theirs. */
+/* The sums of the current step. Each block of two channels has its own copy. A
+ * block may replace its copy with the next step's sums while other blocks still
+ * read their copies. */
 struct bn1 {
     struct patch_sums patches[BN1_BLOCKS];
     double mean[C1], rstd[C1];
@@ -109,8 +109,8 @@ static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
     return sum;
 }
 
-/* Return at how many of the 28 places in one direction both taps are
- * inside. */
+/* Return the number of places, of the 28 in one direction, at which both taps
+ * are inside. */
 static __device__ __forceinline__ int both_inside(int j, int k) {
     return SIDE1 - (j == 0 || k == 0) - (j == 2 || k == 2);
 }

@@ -1,8 +1,8 @@
 /* bn2.cuh -- BN2 as an affine map, y = scale * m2 + shift, for the kernels that
- * apply it as they load. Its two numbers per channel come from the sums that
- * conv2 stored in slots. The sums have thousands of terms, and the variance is
- * a difference of two of them. So they are computed in double, which costs
- * nothing for so few numbers. */
+ * apply it while they load m2. Its two numbers per channel come from the sums
+ * that conv2 stored in slots. The sums have thousands of terms, and the
+ * variance is a difference of two of them. So they are computed in double,
+ * which costs nothing for so few numbers. */
 #ifndef WEFT_BN2_CUH
 #define WEFT_BN2_CUH
 #include "fused.h"
@@ -35,9 +35,10 @@ template <int THREADS, int CHANNELS> struct bn2_affine {
     float scale[CHANNELS], shift[CHANNELS];
 };
 
-/* Add up the slots of `CHANNELS` channels from `first` on. A thread takes four
- * neighbouring sums of every GROUPS-th slot. Shuffles combine lanes with the
- * same four, and each warp stores its part. Ends without a barrier. */
+/* Add up the slots of `CHANNELS` channels from `first` on. A thread adds four
+ * neighbouring sums of every GROUPS-th slot. Shuffles combine the lanes that
+ * have the same four sums, and each warp stores its part. The function ends
+ * without a barrier. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_add_slots(struct bn2_affine<THREADS, CHANNELS> *affine,

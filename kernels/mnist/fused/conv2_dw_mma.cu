@@ -85,7 +85,7 @@ fetch(char *dy, char *stage, const struct dw_arrays &a, int index) {
     copy_commit();
 }
 
-/* Compute dw; a block takes every gridDim.x-th image. */
+/* Compute dw. A block processes every gridDim.x-th image. */
 template <class S>
 static __global__ void __launch_bounds__(S::THREADS)
     conv2_dw(struct dw_arrays a) {
@@ -98,7 +98,7 @@ static __global__ void __launch_bounds__(S::THREADS)
     const int stride = gridDim.x;
     int image = blockIdx.x, buffer = 0;
 
-    // The previous kernel, conv2_dx, wrote nothing that this one reads.
+    // The previous kernel, conv2_dx, wrote nothing that this kernel reads.
     fetch<S>(memory, stage, a, image);
     dy_prepare<S::THREADS>(numbers, (double *)(memory + S::BUFFER),
                            a.dy.sources);

@@ -3,7 +3,7 @@
  *
  * Idea:    compute dp1 = dy convolved with the mirrored weights by
  *          conv_tiles.cuh, with 64 channels in and 32 out. dy is built in
- *          shared memory (dy_lines.cuh). dp1 goes to shared memory as well, and
+ *          shared memory (dy_lines.cuh). dp1 also goes to shared memory, and
  *          from there into conv1's winner sums (winners.cuh). Neither array is
  *          ever in global memory.
  * Limit:   the construction of dy and the sums of winners, before and after the

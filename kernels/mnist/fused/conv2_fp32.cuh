@@ -93,8 +93,8 @@ static __device__ __forceinline__ void clear_border(float *image_s) {
     }
 }
 
-/* Add the contribution of two input channels to acc; image and weights point at
- * the thread's first pixel and its pair of channels. */
+/* Add the contribution of two input channels to acc. `image` points at the
+ * thread's first pixel, and `weights` at its pair of output channels. */
 template <class S, int COT>
 static __device__ __forceinline__ void multiply_tile(float acc[TILE][TILE][2],
                                                      const float *image,
@@ -170,8 +170,8 @@ leave_tile(float *part, const float acc[TILE][TILE][2],
 }
 
 /* Reduce SPLIT tiles per place to PARTS arrays (196,COT) in shared memory, in
- * the former place of the image; read_parts() adds these. Ends with a
- * barrier. */
+ * the former place of the image; read_parts() adds these. The function ends
+ * with a barrier. */
 template <class S, int COT, int SPLIT>
 static __device__ __forceinline__ void
 reduce_parts(float *parts, const float acc[TILE][TILE][2],

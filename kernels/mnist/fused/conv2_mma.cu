@@ -220,7 +220,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
             }
         }
         if (S::BUFFERS == 2) buffer ^= 1;
-        if (S::BUFFERS == 2) __syncthreads(); // all threads have read it
+        if (S::BUFFERS == 2) __syncthreads(); // all threads have read the image
     }
     store_sums<S>(a.sum2 + blockIdx.x / S::PARTS * 2 * C2, (float *)images, sum,
                   square, warp_m, warp_n, lane, first);

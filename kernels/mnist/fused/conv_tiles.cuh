@@ -36,7 +36,7 @@ static __device__ __forceinline__ struct group_offsets offsets_of(int group,
     const int key = window % SIDE3 - window / SIDE3;
     struct group_offsets offsets;
     // Moving two pixels right or up changes the key by one. The code that uses
-    // an offset adds the effect on the rest of the address.
+    // an offset adds the effect on the other bits of the address.
     for (int d = 0; d < 3; d++)
         offsets.even[d] = at ^ ((key + d - 1) & 7) * CHUNK;
     for (int d = 0; d < 2; d++) // for the right one of its two pixels
@@ -44,9 +44,9 @@ static __device__ __forceinline__ struct group_offsets offsets_of(int group,
     return offsets;
 }
 
-/* Load fragment a for the channels that start at byte `step`. Its rows 0 to 7
- * are pixel (y,x), and its rows 8 to 15 pixel (y,x + 1), of the 4x4 pixels
- * around each window of a group. */
+/* Load fragment a for the channels that start at byte `step`. Of the 4x4 pixels
+ * around each window of a group, its rows 0 to 7 are pixel (y,x), and its rows
+ * 8 to 15 are pixel (y,x + 1). */
 template <class T, int CHANNELS>
 static __device__ __forceinline__ void
 load_pixels(uint32_t a[4], const char *image,
@@ -58,10 +58,10 @@ load_pixels(uint32_t a[4], const char *image,
     ldmatrix_x4(a, image + (at ^ step % LINE) + there + step / LINE * LINE);
 }
 
-/* Compute acc[group][row of the window][tile][2 * column + i], for each window
- * of the warp's `MINE` groups from `first` on: the pixel (row,column) in output
- * channel 2t + i of n-tile `tile`. `rows` are the weights (9,ROWS,CHANNELS), of
- * which the warp takes TILES * 8 rows from `row` on. */
+/* Compute acc[group][row of the window][tile][2 * column + i] for each window
+ * of the warp's `MINE` groups from `first` on. This is pixel (row,column) in
+ * output channel 2t + i of n-tile `tile`. `rows` are the weights
+ * (9,ROWS,CHANNELS), of which the warp uses TILES * 8 rows from `row` on. */
 template <enum precision P, int CHANNELS, int MINE, int TILES, int ROWS>
 static __device__ __forceinline__ void
 conv_tiles(float acc[MINE][2][TILES][4], const char *image, int first,

@@ -5,8 +5,8 @@
  *          + tap, ic): M = output channels, N = taps and input channels, K =
  *          pixels. A warp has all of the block's output channels and 8 input
  *          channels with all 9 taps. Both operands have channels innermost, but
- *          pixels must run along K. ldmatrix transposes 16-bit numbers, while
- *          tf32 must load single words. K runs over windows as in
+ *          pixels must run along K. ldmatrix transposes 16-bit numbers, whereas
+ *          tf32 requires loads of single words. K runs over windows as in
  *          conv_tiles.cuh: the 4x4 pixels around 8 windows are loaded once and
  *          serve 9 taps of 4 pixels.
  * Limit:   tensor cores and, in tf32, the loads of single words. */

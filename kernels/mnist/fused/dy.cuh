@@ -9,8 +9,8 @@
  *        = scale * g + constant + slope * c2,
  *
  * three numbers per channel. The two kernels that need dy (conv2_dx, conv2_dw)
- * compute the numbers once per block and build dy in shared memory as they load
- * c2. That reads 16 bytes per float4 of dy and writes nothing. */
+ * compute the numbers once per block, and build dy in shared memory while they
+ * load c2. That reads 16 bytes per float4 of dy and writes nothing. */
 #ifndef WEFT_DY_CUH
 #define WEFT_DY_CUH
 #include "fused.h"
@@ -97,8 +97,8 @@ dy_add_late(double *totals, const struct dy_sources &from) {
                               warp);
 }
 
-/* Compute the numbers, which may overlay the totals, from both sums. Begins and
- * ends with a barrier. */
+/* Compute the numbers from both sums. They may overlay the totals. The function
+ * begins and ends with a barrier. */
 static __device__ __forceinline__ void
 dy_finish(struct dy_numbers *numbers, const double *totals,
           const struct dy_sources &from) {

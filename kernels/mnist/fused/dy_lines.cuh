@@ -4,7 +4,7 @@
  *
  * First, copies are started: c2 goes to the place of dy, and dp2 and the
  * winners go to a separate stage. When these and the channels' numbers have
- * arrived, each thread takes one chunk of channels of a window. It computes
+ * arrived, each thread processes one chunk of channels of a window. It computes
  * four chunks of dy from one chunk of dp2 and four of c2. */
 #ifndef WEFT_DY_LINES_CUH
 #define WEFT_DY_LINES_CUH
@@ -31,8 +31,8 @@ template <class T> struct dy_stage {
     };
 };
 
-/* Start copying the inputs of image `index`'s dy: c2 to the place of dy in
- * `image`, the rest to `stage`. */
+/* Start copying the inputs of the dy of image `index`. c2 goes to the place of
+ * dy in `image`, and the other inputs go to `stage`. */
 template <class T, int THREADS>
 static __device__ __forceinline__ void
 fetch_c2(char *image, const struct dy_arrays &from, int index) {

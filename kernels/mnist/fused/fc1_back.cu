@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(TILE::THREADS, 2)
         __syncthreads(); // a, dh and, at first, the weights are complete
         product.dp2(block);
         product.dfc1(block);
-        __syncthreads(); // dp2 is complete, the others have been read
+        __syncthreads(); // dp2 is complete, and no thread still reads a or dh
         if (next < from.batch) back_copy_dh(block, from.dh, next, from.batch);
         back_store_dp2<TILE>(block, &sums, from.dp2, quads, scale, shift, first,
                              from.batch);

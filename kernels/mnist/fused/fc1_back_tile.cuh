@@ -34,7 +34,7 @@ struct back_tile {
         LOADS = ROWS / STRIDE,   // quads of m2 per thread
         STEPS = HIDDEN / STRIDE, // quads of dfc1 per thread
         // With FP32, the product occupies 16 x QUADS threads; each further
-        // group takes a slice of the sum.
+        // group of threads computes a slice of the sum.
         SLICES = PRECISION == FP32 ? THREADS / (16 * QUADS) : 1,
         OUT_FLOATS = SLICES * ROWS * OUT_PITCH,
         STAGE_FLOATS = SLICES * HIDDEN * PITCH,
@@ -160,7 +160,8 @@ back_fetch(struct quad<typename TILE::T> *quads,
     }
 }
 
-/* Store the same quads in shared memory after applying BN2 and ReLU. */
+/* Store the quads of back_fetch() in shared memory after applying BN2 and
+ * ReLU. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_place(const struct back_block<TILE> &block,
@@ -222,8 +223,8 @@ back_store_dp2(const struct back_block<TILE> &block, struct back_sums *sums,
     }
 }
 
-/* Store the sums of each warp in shared memory. Shuffles combine the lanes of
- * the same channels. */
+/* Store the sums of each warp in shared memory. Shuffles combine the lanes that
+ * have the same channels. */
 template <class TILE>
 static __device__ __forceinline__ void back_put_sums(struct back_sums *sums,
                                                      float *shared) {
@@ -242,7 +243,8 @@ static __device__ __forceinline__ void back_put_sums(struct back_sums *sums,
     }
 }
 
-/* Store these sums in the block's channels of its slot of sum4. */
+/* Store the sums of back_put_sums() in the block's channels of its slot of
+ * sum4. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_store_sums(const struct back_block<TILE> &block, const float *shared,

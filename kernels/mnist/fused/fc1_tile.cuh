@@ -105,8 +105,8 @@ fc1_fetch_rows(struct quad<typename TILE::T> *quads, const void *m2,
     }
 }
 
-/* Store the same quads (ROWS,STEP) in shared memory after applying BN2 and
- * ReLU. */
+/* Store the quads of fc1_fetch_rows() (ROWS,STEP) in shared memory after
+ * applying BN2 and ReLU. */
 template <class TILE>
 static __device__ __forceinline__ void
 fc1_place_rows(typename TILE::T *to, const struct quad<typename TILE::T> *quads,

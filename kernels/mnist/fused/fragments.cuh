@@ -29,9 +29,9 @@ static __device__ __forceinline__ void quad_widen(float v[4],
 
 /* Return this lane's row or column in a warp of 4 x 8 lanes, for multiply-adds
  * from shared memory. A load of 16 bytes per lane serves 16 lanes at a time if
- * neighbours (lane ^ 1 or lane ^ 2, the same for all) read the same bytes,
- * otherwise 8. So neighbours share their column, and every second pair shares
- * its row. */
+ * neighbours (lane ^ 1 or lane ^ 2, the same for all) read the same bytes.
+ * Otherwise, it serves 8 lanes. So neighbours share their column, and every
+ * second pair shares its row. */
 static __device__ __forceinline__ int lane_row() {
     const int lane = threadIdx.x % 32;
     return lane % 2 + lane / 16 * 2;
@@ -40,9 +40,9 @@ static __device__ __forceinline__ int lane_column() {
     return threadIdx.x % 32 / 2 % 8;
 }
 
-/* Load a (16,K) from rows of shared memory, where row m is at from + m * pitch.
- * There are no bank conflicts if 8 rows start in 8 different 16-byte groups of
- * 128 bytes. */
+/* Load the fragment `a` (16,K) from shared memory, where row m begins at from +
+ * m * pitch. There are no bank conflicts if the starts of eight successive
+ * rows, modulo 128 bytes, are in eight different groups of 16 bytes. */
 template <class T>
 static __device__ __forceinline__ void fragment_rows(uint32_t a[4],
                                                      const T *from, int pitch) {
@@ -50,8 +50,9 @@ static __device__ __forceinline__ void fragment_rows(uint32_t a[4],
     ldmatrix_x4(a, from + lane % 16 * pitch + lane / 16 * k_step<T>::HALF);
 }
 
-/* Load two neighbouring b (K,8), each the transpose of 8 rows, where column n
- * is at from + n * pitch. b[0..2) is the first, b[2..4) the second. */
+/* Load two neighbouring fragments `b` (K,8), each of which is the transpose of
+ * 8 rows. Column n begins at from + n * pitch. b[0..2) is the first fragment,
+ * and b[2..4) is the second. */
 template <class T>
 static __device__ __forceinline__ void
 fragment_columns(uint32_t b[4], const T *from, int pitch) {
@@ -60,10 +61,10 @@ fragment_columns(uint32_t b[4], const T *from, int pitch) {
                        lane / 8 % 2 * k_step<T>::HALF);
 }
 
-/* Load a (16,K) if its columns are rows of shared memory: column k is at from +
- * k * pitch. tf32 has no instruction for that and takes four loads of one
- * number. These are free of bank conflicts if pitch is 8 more than a multiple
- * of 32. */
+/* Load the fragment `a` (16,K) if its columns are rows of shared memory: column
+ * k begins at from + k * pitch. For tf32, there is no instruction for that, so
+ * four loads of one number are necessary. They are free of bank conflicts if
+ * pitch is 8 more than a multiple of 32. */
 static __device__ __forceinline__ void
 fragment_rows_across(uint32_t a[4], const float *from, int pitch) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;

@@ -7,7 +7,7 @@
  *          head() does the work of the first one for the next step. Values that
  *          a kernel can recompute from its other inputs are never stored.
  * Limit:   the host launches the kernels one by one, which takes as long as a
- *          step on 64 images. Rungs "graph" and "pdl" attack that.
+ *          step on 64 images. Rungs "graph" and "pdl" change that.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb
  *
  * The rungs differ in the number type of the products and in the way they

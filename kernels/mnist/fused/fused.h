@@ -1,9 +1,9 @@
 /* fused.h -- declarations shared by the files of the fused step: its sizes, its
  * arrays and the contract of each kernel.
  *
- * The step is a chain of a few kernels. Each does as much work as is possible
- * before a result of the whole batch is needed (batch norm's statistics, the
- * loss):
+ * The step is a chain of a few kernels. Each kernel does as much work as
+ * possible before a result of the whole batch is needed (batch norm's
+ * statistics, the loss):
  *
  *     moments   sums over the images' 3x3 patches    -> moments
  *     conv1     conv1, BN1, ReLU, pool               -> p1, code1

@@ -1,7 +1,7 @@
 /* fused_state.cuh -- the state that a fused rung keeps from one call to the
- * next, for the files that run it: fused.cu (memory, weights, the chain of
- * kernels), graph.cu (many steps in one launch), and peek.cu (the arrays
- * between the kernels). */
+ * next. The files that run the rung share it: fused.cu (memory, weights, the
+ * chain of kernels), graph.cu (many steps in one launch), and peek.cu (the
+ * arrays between the kernels). */
 #ifndef WEFT_FUSED_STATE_CUH
 #define WEFT_FUSED_STATE_CUH
 #include "fused.h"
@@ -28,7 +28,7 @@ struct fused_state {
     struct fused_graph graphs[GRAPHS_KEPT];
     int64_t launches;
 
-    struct fused last; /* `f` as the last pass left it */
+    struct fused last; /* `f` after the last pass */
     int batch;         /* batch size of that pass; 0: none so far */
     int trained;       /* whether that pass was a step, not only forward */
 };

@@ -3,7 +3,7 @@
  * Before:  rung "fused" keeps the host of an H200 busy for 86 us per step. At
  *          batch 64 the GPU waits for the host, so a step takes 96 us.
  * Idea:    one launch runs 64 steps. A captured step cannot change, so
- *          everything that changes is in memory: update() advances the number
+ *          everything that changes is in memory. update() advances the number
  *          of the next image, and the kernels read the learning rate from
  *          memory, too. A new lr or a new data set needs no new capture. The
  *          host needs 0.3 us per step, the GPU 87.
@@ -24,8 +24,8 @@ static int record(struct fused_state *s, struct fused *f, int batch, int steps,
     if (!s->capture)
         WEFT_CUDA_TRY(
             cudaStreamCreateWithFlags(&s->capture, cudaStreamNonBlocking));
-    // Relaxed, so that other streams and threads may continue their work, and
-    // so that a kernel's first use may load its code.
+    // The mode is relaxed, so that other streams and threads may continue their
+    // work, and so that a kernel's first use may load its code.
     WEFT_CUDA_TRY(
         cudaStreamBeginCapture(s->capture, cudaStreamCaptureModeRelaxed));
     int status = WEFT_OK;

@@ -2,9 +2,9 @@
  * output: bias, ReLU, the second linear layer, softmax, and all their
  * gradients.
  *
- * Idea:    one warp per image. A lane owns 4 of the 128 hidden units, and keeps
- *          their columns of fc2's weights and of the gradient in registers for
- *          all images of the warp. So only an image's numbers are loaded. A
+ * Idea:    one warp per image. A lane has 4 of the 128 hidden units. For all
+ *          images of the warp, it keeps their columns of fc2's weights and of
+ *          the gradient in registers. So only an image's numbers are loaded. A
  *          logit is a sum over the lanes. Shuffles deliver it to every lane, so
  *          each lane computes the softmax without further communication. At the
  *          end the warps of a block combine their sums in shared memory, and
@@ -168,9 +168,10 @@ static __device__ __forceinline__ void head_add(struct head_sums *sums,
     if (lane == 0) sums->loss += from[HEAD_REST + CLASSES];
 }
 
-/* While more than four warps have sums, the second half's are added to the
- * first half's. The last four are side by side in shared memory, and each
- * number of the block's slot is a sum of four. */
+/* While more than four warps have sums, the sums of the second half of the
+ * warps are added to those of the first half. The last four warps' sums are
+ * side by side in shared memory, and each number of the block's slot is a sum
+ * of four numbers. */
 template <int WARPS> struct head_parts {
     enum { COUNT = WARPS > 8 ? WARPS / 2 : 4 };
     float part[COUNT][HEAD_SHARED];
@@ -208,9 +209,9 @@ head_put_logits(const struct head_arguments &to, const float logits[CLASSES],
         if (c == lane) to.logits[image * CLASSES + c] = logits[c];
 }
 
-/* Compute the sums that conv1 of the next step needs (moments.cuh) with extra
- * blocks, since the head of a small batch leaves most of the GPU idle. All
- * inputs of these blocks are older than the previous kernel. */
+/* Compute the sums that conv1 of the next step needs (moments.cuh). Extra
+ * blocks do this, since the head of a small batch leaves most of the GPU idle.
+ * All inputs of these blocks are older than the previous kernel. */
 template <int WARPS>
 static __device__ void head_ahead(const struct head_arguments &from,
                                   unsigned *warps_s, int block, int blocks) {

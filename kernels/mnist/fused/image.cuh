@@ -18,7 +18,7 @@ enum {
 };
 
 /* Return scale or shift of x = scale * p + shift. All users call these two
- * functions, so all round alike. */
+ * functions, so all round in the same way. */
 static __host__ __device__ __forceinline__ float pixel_scale(float std) {
     return 1.0f / (255.0f * std);
 }

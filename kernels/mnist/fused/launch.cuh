@@ -26,9 +26,9 @@
 
 /* Return an amount of shared memory in bytes that keeps two blocks from sharing
  * a multiprocessor. Blocks that start early find some multiprocessors still
- * busy, crowd on the free ones, and stay there. A step on 64 images took 95 us
- * on an H200 with early starts alone, 87 without early starts, and 86 with
- * early starts and this claim (tf32: 62, 64 and 57). */
+ * busy, crowd on the free ones, and stay there. On an H200, a step on 64 images
+ * took 95 us with early starts alone, and 87 us without early starts. It took
+ * 86 us with early starts and this claim (tf32: 62, 64 and 57). */
 static size_t fused_alone(void) {
     const int all = device_has(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
     const int most = device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin);

@@ -71,7 +71,7 @@ template <class T> static __device__ __forceinline__ int channel_of(int row) {
 /* ---- filling ------------------------------------------------------------- */
 
 // Index arithmetic takes the larger part of a small kernel's time. So each
-// thread keeps to one chunk and walks down the rows, which needs little
+// thread copies the same chunk of successive rows, which needs little
 // arithmetic per copy.
 
 /* Zero the border's pixels. Once is enough, since images only fill the

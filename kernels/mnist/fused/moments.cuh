@@ -16,11 +16,12 @@
  *
  *     sum p[j] p[k] = scale^2 Q + scale shift (A + B) + shift^2 N
  *
- * where Q is the sum of q[j] q[k], A the sum of q[j] where tap k is inside, B
- * the sum of q[k] where tap j is, N the number of places where both are. A is
- * the sum of the pixels in a rectangle that leaves out at most two rows and
- * columns at an edge. So in addition to the 45 sums Q, sums of pixels over
- * zones suffice: rows 0, 1, 2..25, 26, 27 times the same columns (25 sums).
+ * where Q is the sum of q[j] q[k], A the sum of q[j] where tap k is inside, and
+ * B the sum of q[k] where tap j is inside. N is the number of places where both
+ * taps are inside. A is the sum of the pixels in a rectangle that leaves out at
+ * most two rows and columns at an edge. So only sums of pixels over zones are
+ * needed in addition to the 45 sums Q. The zones are rows 0, 1, 2..25, 26, 27
+ * times the same columns (25 sums).
  *
  * Limit:   four multiply-adds of bytes per instruction (dp4a): 48 instructions
  *          for four pixels. A float version needs 54 for each. */
@@ -47,9 +48,9 @@ struct patch_sums {
 
 /* ---- sums over images ---------------------------------------------------- */
 
-/* The part of an image that a lane takes. A warp takes an image, and lane 7 r +
- * g owns the four columns from 4 g on and slides down rows 7 r .. 7 r + 6.
- * Lanes 28 to 31 own none. */
+/* The part of an image that a lane processes. A warp processes one image. Its
+ * lane 7 r + g has the four columns from 4 g on, and processes rows 7 r .. 7 r
+ * + 6 from top to bottom. Lanes 28 to 31 have no columns. */
 struct strip {
     int g, r;
     bool owns;
@@ -87,7 +88,8 @@ static __device__ __forceinline__ void row_taps(unsigned taps[3], unsigned word,
     taps[2] = word >> 8 | right << 24;
 }
 
-/* Add one image, in which words[y * 7 + g] are four pixels. */
+/* Add the lane's strip of one image to the sums. words[y * 7 + g] contains the
+ * four pixels of row y from column 4 * g on. */
 static __device__ __forceinline__ void
 strip_add(struct strip_sums *sums, const unsigned *words, struct strip s) {
     unsigned word[9], v[3][3];
@@ -172,12 +174,12 @@ static inline int moment_blocks(const struct fused *f, int batch, int warps) {
     return blocks < MOMENT_ROOM ? blocks : MOMENT_ROOM;
 }
 
-/* Do the whole work of the kernel for block `block` of `blocks` with `warps`
- * warps: store in its slot (MOMENTS) the sums over its share of the images
- * order[first .. first + batch). A warp must take at most 80 images, or 32 bits
- * overflow; see moment_blocks(). warps_s holds warps * MOMENTS numbers. head()
- * has blocks that do this for the next batch, and records that batch in the
- * run. */
+/* Do the whole work of the kernel for block `block` of `blocks`, with `warps`
+ * warps. It stores the sums over its share of the images order[first .. first +
+ * batch) in its slot (MOMENTS). A warp must process at most 80 images, since
+ * otherwise 32 bits overflow; see moment_blocks(). warps_s holds warps *
+ * MOMENTS numbers. head() has blocks that do this for the next batch, and
+ * records that batch in the run. */
 static __device__ __forceinline__ void
 moments_role(moment *slots, unsigned *warps_s, const struct fused_run *run,
              int first, int batch, int block, int blocks, int warps) {

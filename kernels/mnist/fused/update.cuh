@@ -23,8 +23,8 @@ static __device__ __forceinline__ float sgd(const struct step *s, int index,
     return s->params[index] = old - s->lr * grad;
 }
 
-/* Columns of a slot: `width` neighbours from `first` on, then as many again
- * `pitch` further on, `runs` times in all. */
+/* Columns of a slot: `runs` runs of `width` neighbours. The first run begins at
+ * `first`, and the runs are `pitch` apart. */
 struct columns {
     int first, width, runs, pitch;
 };

@@ -22,8 +22,8 @@
 #include "winners.cuh"
 
 /* A block has two channels. Half of its threads add up the winners. If a step
- * follows, the other half computes the sums over that step's patches, which
- * yield its batch norm as soon as the weights are updated. */
+ * follows, the other half computes the sums over that step's patches. These
+ * yield the batch norm of that step as soon as the weights are updated. */
 enum { WINNER_THREADS = THREADS / 2 };
 
 struct conv1_shared {
@@ -71,7 +71,7 @@ static __device__ __forceinline__ void conv1_load(struct conv1_shared *b,
     b->beta[c] = s->params[BN1_B + channel];
 }
 
-/* Replace the old parameters by the new ones. */
+/* Replace the old parameters with the new ones. */
 static __device__ __forceinline__ void
 conv1_store(struct conv1_shared *b, const struct step *s,
             const struct conv1_gradients *g, int channel, int c, int tap) {

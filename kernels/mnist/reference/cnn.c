@@ -1,8 +1,8 @@
 /* cnn.c -- the plain C rung of the trainer, for training without a GPU.
  *
- * A step is a few passes over the batch. Each is one parallel loop over images
- * (or over rows of fc1's weight), and ends where the next pass needs a sum over
- * the whole batch:
+ * A step is a few passes over the batch. Each pass is one parallel loop over
+ * images (or over rows of fc1's weight). It ends where the next pass needs a
+ * sum over the whole batch:
  *
  *     gather | moments | conv1 bn1 relu1 pool1 | conv2, statistics, pool2 |
  *     bn2 relu2 | fc1 relu3 | fc2 | loss | back through fc2 | fc1 | sums of
@@ -24,7 +24,7 @@
  *     (cnn_linear.c).
  *
  * Threads share the images in fixed parts, and their sums are added in a fixed
- * order, so the same number of threads gives the same bits. create() allocates
+ * order. So the same number of threads gives the same bits. create() allocates
  * all memory in one piece. */
 #include <omp.h>
 #include <stdlib.h>

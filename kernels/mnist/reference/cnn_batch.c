@@ -14,9 +14,9 @@
 
 #include "cnn_model.h"
 
-/* Compute x0 = (p / 255 - mean) / std inside its border, which has been zero
- * since create(). A table of the 256 possible values keeps the divisions out of
- * the loop. */
+/* Compute x0 = (p / 255 - mean) / std inside its border, which create() has set
+ * to zero. A table of the 256 possible values keeps the divisions out of the
+ * loop. */
 void cnn_gather(struct cnn_model *m, const uint8_t *images,
                 const int32_t *order, int n) {
     const int h = m->h0, w = m->w0, pitch = w + 2;

@@ -97,8 +97,8 @@ static void transform_input(const struct cnn_model *m, float *v,
     }
 }
 
-/* Compute the adjoint: add to dx (hp,wp,BLOCK), which was cleared before, the
- * tiles of dv (positions,room,BLOCK). Each tile is 4x4 and overlaps its
+/* Compute the adjoint: add the tiles of dv (positions,room,BLOCK) to dx
+ * (hp,wp,BLOCK), which has been cleared. Each tile is 4x4 and overlaps its
  * neighbours by two. */
 static void transform_input_back(const struct cnn_model *m, float *dx,
                                  const float *dv) {
@@ -147,7 +147,7 @@ static size_t windows_at(const struct cnn_model *m, int i, int c) {
            c % BLOCK;
 }
 
-/* Of a window's four y, store the one with the largest gamma * y, and its
+/* Store the y with the largest gamma * y among a window's four, and its
  * index. */
 SIMD_INLINE void pool(float *top, uint8_t *arg, const vfloat y[4],
                       vfloat gamma) {
@@ -162,9 +162,9 @@ SIMD_INLINE void pool(float *top, uint8_t *arg, const vfloat y[4],
 }
 
 /* Compute image i's y2, its statistics and its pooling winners from the
- * products of VLEN channels from c on. Squares are taken about the first pixel,
- * which is as near to the mean as any other, so no digits are lost if the mean
- * is large. */
+ * products of VLEN channels from c on. The sums use each pixel's difference
+ * from the first pixel, which is a cheap estimate of the mean. Squares of the
+ * values themselves would lose digits if the mean is large. */
 static void transform_output(struct cnn_model *m, double *sums,
                              const float *products, int i, int c) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
@@ -218,7 +218,7 @@ void cnn_conv2_forward(struct cnn_model *m, int n) {
     }
 }
 
-/* Compute `factor` and `constant` for VLEN channels from c on: batch norm's
+/* Compute `factor` and `constant` for VLEN channels from c on. Batch norm's
  * gradient in a batch of n is factor * y + constant + scale * g. */
 static void norm_gradient(const struct cnn_model *m, int n, int c,
                           vfloat *factor, vfloat *constant) {

@@ -61,8 +61,9 @@ static void forward_tile(float *y, const float *x, const float *weight,
                    relu ? cnn_relu(acc[r][v]) : acc[r][v]);
 }
 
-/* As far as possible a thread takes whole blocks of outputs, so that its part
- * of the weight stays in its cache. The last rows may be past the batch. */
+/* Compute y = x @ weight + bias, followed by ReLU if `relu`. As far as
+ * possible, a thread computes whole blocks of outputs, so that its part of the
+ * weight stays in its cache. The last rows may be past the batch. */
 static void forward(const struct cnn_model *m, const struct layer *l, float *y,
                     const float *x, int n, int relu) {
     const size_t block = (size_t)m->images * BLOCK;

@@ -1,9 +1,9 @@
 /* cnn_norm2.c -- batch norm 2 and ReLU 2 on the winners of pool 2.
  *
  * cnn_conv2.c explains why the pool comes first, so that these layers process
- * only a quarter of conv2's output. They also change the layout: top2 keeps the
- * values of an image together, while x2, the input of fc1, and dx2 keep the
- * values of a feature block together. */
+ * only a quarter of conv2's output. They also change the layout. In top2, the
+ * values of an image are together. In x2, the input of fc1, and in dx2, the
+ * values of a feature block are together. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>

@@ -20,11 +20,11 @@
  *     dM = A dy A',   dg = G' (sum over tiles of V dM) G,   dx = B (U dM) B'
  *
  * with V = B' x B and U = G g G'. Little precision is lost, since all factors
- * are 1 and ½. If all elements of x and of g have the same magnitude, the terms
- * that cancel at the end add up to (8/3)^2, about 7 times the terms of the
- * direct sum. So rounding errors are at most about 7 times as large. In
- * measurements, the gradients of a step are about as exact as those of the
- * direct form.
+ * are 1 and ½. Suppose that all elements of x and of g have the same magnitude.
+ * Then the terms that cancel at the end add up to (8/3)^2, about 7 times the
+ * terms of the direct sum. So rounding errors are at most about 7 times as
+ * large. In measurements, the gradients of a step are about as exact as those
+ * of the direct form.
  *
  * Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks,
  * 2015. Each transform is one of the matrices applied to columns, then rows;

@@ -1,4 +1,4 @@
-/* cuda_api.h -- the host side of CUDA, as far as it is meaningful on a CPU.
+/* cuda_api.h -- the parts of CUDA's host side that are meaningful on a CPU.
  *
  * There is one device, number 0, and its memory is the host's. Every call
  * finishes its work before it returns. So streams and events are in order

@@ -117,7 +117,7 @@ SIMT_ATTRIBUTE(90, cudaDevAttrComputePreemptionSupported,
 SIMT_ATTRIBUTE(91, cudaDevAttrCanUseHostPointerForRegisteredMem,
                p.canUseHostPointerForRegisteredMem)
 SIMT_ATTRIBUTE(95, cudaDevAttrCooperativeLaunch, p.cooperativeLaunch)
-SIMT_ATTRIBUTE(96, cudaDevAttrCooperativeMultiDeviceLaunch, 0) // until CUDA 12
+SIMT_ATTRIBUTE(96, cudaDevAttrCooperativeMultiDeviceLaunch, 0) // not in 13
 SIMT_ATTRIBUTE(97, cudaDevAttrMaxSharedMemoryPerBlockOptin,
                p.sharedMemPerBlockOptin)
 SIMT_ATTRIBUTE(98, cudaDevAttrCanFlushRemoteWrites, 0)

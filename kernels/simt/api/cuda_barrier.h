@@ -9,9 +9,9 @@
 
 #ifdef SIMT_CHECK
 /* Functions of the runtime. The first returns whether a barrier belongs to the
- * running block. The others record arrivals and departures, so that a thread
- * that waits for a phase acquires the earlier work of the threads that arrive
- * in it. */
+ * running block. The others record arrivals and departures. So a thread that
+ * waits for a phase acquires the earlier work of the threads that arrive in
+ * that phase. */
 extern "C" bool simt_block_barrier(const void *barrier);
 extern "C" void simt_tile_arrival(const void *barrier);
 extern "C" void simt_tile_departure(const void *barrier);
@@ -43,9 +43,9 @@ class barrier {
 
 #ifdef SIMT_CHECK
     /* Return the name under which the watch build records a phase. A thread
-     * that waits for a phase acquires the work before that phase's arrivals,
-     * but not the later work of threads that may already be in the next
-     * phase. */
+     * that waits for a phase acquires the work before that phase's arrivals. It
+     * does not acquire the later work of threads that may already be in the
+     * next phase. */
     const void *name(uint32_t phase) const {
         return (char *)this + 4 * (phase % 2);
     }

@@ -222,7 +222,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
                                  unsigned long long flags = 0);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
                                  cudaGraphNode_t *error_node, char *log,
-                                 size_t log_size); /* until CUDA 11 */
+                                 size_t log_size); /* as in CUDA 11 */
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
@@ -231,7 +231,7 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
 cudaError_t
 cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
                     cudaGraphNode_t *error_node,
-                    enum cudaGraphExecUpdateResult *result); /* until CUDA 11 */
+                    enum cudaGraphExecUpdateResult *result); /* as in CUDA 11 */
 cudaError_t
 cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
                                  const struct cudaKernelNodeParams *params);

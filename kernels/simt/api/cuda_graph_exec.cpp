@@ -35,8 +35,8 @@ static bool add_step(CUgraphExec_st *exec, cudaGraphNode_t node) {
 std::shared_ptr<CUgraphExec_st> steps_of(const CUgraph_st &graph) {
     auto exec = std::make_shared<CUgraphExec_st>();
     Nodes left = graph.nodes;
-    while (!left.empty()) { // without cycles, each round takes at least one
-                            // node
+    while (!left.empty()) { // without cycles, each round adds a step for at
+                            // least one node
         Nodes later;
         for (cudaGraphNode_t node : left)
             if (!add_step(exec.get(), node)) later.push_back(node);

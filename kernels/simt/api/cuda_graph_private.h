@@ -57,7 +57,7 @@ cudaError_t check_set(const struct cudaMemsetParams &set);
  * makes no valid launch. */
 Recorded *record_next(void (*launch)(void *), void *data);
 
-/* Remove `capture`, and its graph as well if it is invalid. Requires the
+/* Remove `capture`. If it is invalid, also remove its graph. Requires the
  * lock. */
 void end_capture(Sequence *capture);
 

@@ -83,7 +83,8 @@ static size_t physical_memory() {
     return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Return the bytes that a container may still take, or `otherwise`. */
+/* Return the number of bytes that a container may still allocate, or
+ * `otherwise`. */
 static size_t left_in_container(size_t otherwise) {
     size_t most, now;
     FILE *limit = fopen("/sys/fs/cgroup/memory.max", "r");
@@ -157,7 +158,8 @@ cudaError_t allocate(void **pointer, size_t size, Memory memory,
     return cudaSuccess;
 }
 
-/* Release the oldest freed memory until the rest is within the limits. */
+/* Release the oldest freed memory until the remaining freed memory is within
+ * the limits. */
 static void give_back() {
     Heap &h = heap();
     while (h.late_bytes > LATE_BYTES || h.late.size() > LATE_BLOCKS) {
@@ -178,7 +180,7 @@ static void retire(const Allocation &a, const char *when) {
     if (!a.reported && !sticky_error()) damaged(a, when);
     if (is_device(a)) h.used -= a.size;
     if (a.checked) {
-        free_array(a.base); // this array is not reused soon
+        free_array(a.base); // the arena does not reuse this array soon
         return;
     }
     poison_freed(a);

@@ -172,7 +172,8 @@ cudaError_t cudaFuncSetAttribute(const void *function,
         return cudaSuccess;
     case cudaFuncAttributePreferredSharedMemoryCarveout:
         if (value < -1 || value > 100) return set_error(cudaErrorInvalidValue);
-        return cudaSuccess; // it is only a hint about the size of a cache
+        return cudaSuccess; // the value is only a hint about the size of a
+                            // cache
     case cudaFuncAttributeNonPortableClusterSizeAllowed:
     case cudaFuncAttributeClusterSchedulingPolicyPreference:
         return set_error(cudaErrorNotSupported);

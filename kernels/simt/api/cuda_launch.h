@@ -83,9 +83,9 @@ cudaError_t cudaFuncSetSharedMemConfig(const void *kernel,
                                        enum cudaSharedMemConfig config);
 cudaError_t cudaFuncGetName(const char **name, const void *kernel);
 
-/* The rules are those of an sm_90, apart from registers: a multiprocessor has
- * 2048 threads, 64 warps, 32 blocks and 228 KB of shared memory, 1 KB of which
- * is reserved per block. */
+/* The rules are those of an sm_90, apart from registers. A multiprocessor has
+ * room for 2048 threads, 64 warps and 32 blocks. It has 228 KB of shared
+ * memory, 1 KB of which is reserved per block. */
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     int *blocks, const void *kernel, int block_size, size_t dynamic_shared,
     unsigned flags);
@@ -186,9 +186,9 @@ cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, void (*kernel)(P...),
 }
 
 /* Find the block size with which the most threads run at the same time on a
- * multiprocessor (the largest of equally good sizes), and the number of such
- * blocks that fill the device. `shared_of` returns the bytes of dynamic shared
- * memory for a block size. */
+ * multiprocessor, and the number of such blocks that fill the device. Of
+ * several equally good sizes, the largest is chosen. `shared_of` returns the
+ * bytes of dynamic shared memory for a block size. */
 template <class Kernel, class SharedOf>
 cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(
     int *min_grid, int *block_size, Kernel kernel, SharedOf shared_of,

@@ -5,10 +5,10 @@
  *
  * Each allocation ends at an inaccessible guard, except for a gap that its
  * 256-byte alignment may leave. A kernel that touches the guard faults. A
- * kernel that writes into the gap is reported on stderr: when the host next
- * waits for the device, when the memory is freed, or when the program ends. The
- * program continues as it would on a GPU, but the exit status of a whole
- * program is then nonzero. Freed memory faults when it is used. */
+ * kernel that writes into the gap is reported on stderr. This happens when the
+ * host next waits for the device, when the memory is freed, or when the program
+ * ends. The program continues as it would on a GPU, but the exit status of a
+ * whole program is then nonzero. Freed memory faults when it is used. */
 #ifndef SIMT_CUDA_MEMORY_H
 #define SIMT_CUDA_MEMORY_H
 #include "driver_types.h"

@@ -1,5 +1,6 @@
-/* cuda_missing.h -- functions that have no meaning on a CPU: a call of one is a
- * compile error that gives the reason, at the line of the call. */
+/* cuda_missing.h -- functions that have no meaning on a CPU. A call of such a
+ * function is a compile error that gives the reason, at the line of the
+ * call. */
 #ifndef SIMT_CUDA_MISSING_H
 #define SIMT_CUDA_MISSING_H
 
@@ -52,7 +53,8 @@ SIMT_MISSING(cudaMemPoolExportPointer, "memory shared between processes is")
 SIMT_MISSING(cudaMemPoolImportPointer, "memory shared between processes is")
 #undef SIMT_MISSING
 
-/* Make every use of a type such an error, at the line of the use. */
+/* Make every use of a type a compile error that gives the reason, at the line
+ * of the use. */
 #define SIMT_MISSING(name, what)    \
     typedef struct SimtMissing name \
         __attribute__((unavailable(what " not simulated on the CPU")));

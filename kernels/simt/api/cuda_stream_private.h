@@ -44,9 +44,9 @@ extern CUstream_st &legacy;
 extern std::set<cudaEvent_t> &events;
 std::vector<CUstream_st *> capturing_streams();
 
-/* Prepare for work on `stream`. If the result is cudaSuccess, the caller must
- * do the work now if *recording is NULL, or else add it as a node of that
- * stream's capture. */
+/* Prepare for work on `stream`. If the result is cudaSuccess and *recording is
+ * NULL, the caller must do the work now. Otherwise, the caller must add it as a
+ * node of the capture of stream *recording. */
 cudaError_t begin_work(cudaStream_t stream, CUstream_st **recording);
 
 /* End the capture if it forbids the calling function (allocating, or waiting
@@ -55,8 +55,8 @@ cudaError_t begin_work(cudaStream_t stream, CUstream_st **recording);
 cudaError_t forbid_while_capturing(bool always);
 
 /* Invalidate the captures of all streams that the legacy stream would have to
- * wait for, and return an error if there are any: their work has not run yet.
- * Requires the lock. */
+ * wait for. Returns an error if there are any, because their work has not run
+ * yet. Requires the lock. */
 cudaError_t forbid_legacy();
 
 /* Return the error of an earlier kernel, for a call that waits for the

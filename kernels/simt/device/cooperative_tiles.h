@@ -34,8 +34,8 @@ inline thread_local WarpsTiles warps_tiles;
 #define SIMT_UNSEEN inline
 #endif
 
-/* Return the state of the running block, which is cleared when a block
- * begins. */
+/* Return the tile state of the running block. The first call in each block
+ * resets the state's counters. */
 SIMT_UNSEEN WarpsTiles &tiles_of_block() {
     WarpsTiles &tiles = warps_tiles;
     const unsigned launch = here()->block->launch;

@@ -8,8 +8,8 @@
 
 namespace simt {
 
-/* Record an atomic that changed nothing. A spinning thread must let the others
- * of its block run; otherwise it would wait forever. */
+/* Record an atomic that changed nothing. A spinning thread must let the other
+ * threads of its block run; otherwise it would wait forever. */
 #ifdef SIMT_CHECK
 SIMT_INLINE void fruitless(bool is = true) { checked_fruitless(is); }
 #else

@@ -18,7 +18,7 @@ struct Binary16 {
         const unsigned sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
         if (rest >= 0x7c00) // infinity or a NaN
             return __uint_as_float(sign | 0x7f800000u | (rest & 0x3ff) << 13);
-        // Read as a float's, the exponent's bits represent a value that is
+        // If the bits of the exponent are read as a float's, the value is
         // exactly 2^112 times smaller.
         const float value = __uint_as_float(rest << 13) * 0x1p112f;
         return __uint_as_float(__float_as_uint(value) | sign);

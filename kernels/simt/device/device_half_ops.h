@@ -268,7 +268,8 @@ SIMT_RARE(SIMT_T2 __hisnan2(SIMT_T2 a),
           return SIMT_T2((float)__hisnan(a.x), (float)__hisnan(a.y)))
 
 /* Define a comparison of numbers, and the comparisons of pairs. These return
- * whether it holds for both parts (b), a pair of numbers 0 or 1, or a mask. */
+ * one of three results: whether the comparison is true for both parts (b), a
+ * pair of numbers 0 or 1, or a mask. */
 #define SIMT_COMPARE(word, expression)                           \
     SIMT_INLINE bool __h##word(SIMT_T left, SIMT_T right) {      \
         const float a = left, b = right;                         \

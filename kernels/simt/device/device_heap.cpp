@@ -19,7 +19,7 @@ static size_t cost(size_t size) {
 bool take_from_heap(size_t size) {
     size_t limit = 0;
     cudaDeviceGetLimit(&limit, cudaLimitMallocHeapSize);
-    if (size > limit) return false; // its cost() may overflow
+    if (size > limit) return false; // cost(size) may overflow
     if (taken.fetch_add(cost(size)) + cost(size) <= limit) return true;
     taken -= cost(size);
     return false;

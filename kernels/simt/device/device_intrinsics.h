@@ -77,9 +77,9 @@ SIMT_C double __ull2double_rn(unsigned long long x) noexcept {
 
 namespace simt {
 
-/* Return x, which has an integral value, as a T, or the nearest number that T
- * can represent, as PTX's cvt does. A NaN becomes 0 or, if either type has 64
- * bits, the topmost bit. */
+/* Return x, which has an integral value, as a T. If T cannot represent x,
+ * return the nearest number that T can represent, as PTX's cvt does. A NaN
+ * becomes 0 or, if either type has 64 bits, the topmost bit. */
 template <class T, class From> SIMT_INLINE T saturate(From x) {
     const T top = (T)1 << (sizeof(T) * 8 - 1);
     const bool is_signed = (T)-1 < (T)0;
@@ -166,7 +166,7 @@ SIMT_C unsigned long long __brevll(unsigned long long x) noexcept {
 }
 
 /* Return the upper word of (high:low) << shift, or the lower word of (high:low)
- * >> shift. l and r take the shift modulo 32; lc and rc limit it to 32. */
+ * >> shift. l and r use the shift modulo 32; lc and rc limit it to 32. */
 SIMT_C unsigned __funnelshift_l(unsigned low, unsigned high,
                                 unsigned shift) noexcept {
     return (unsigned)(((uint64_t)high << 32 | low) << (shift & 31) >> 32);

@@ -1,8 +1,8 @@
 /* device_math.h -- the mathematical functions that nvcc provides without any
  * #include.
  *
- * The C library's functions are declared word for word, so that <math.h> may be
- * included as well. The functions in simt::math are templates, so that the C++
+ * The C library's functions are declared word for word, so that <math.h> may
+ * also be included. The functions in simt::math are templates, so that the C++
  * overloads of <math.h> and <stdlib.h>, if present, are preferred to them.
  * Frequently used functions of CUDA are inlined; device_math.cpp, in the
  * runtime, has the others. Names that some version of <math.h> has or may get
@@ -263,8 +263,8 @@ SIMT_INLINE unsigned long long ullmax(unsigned long long a,
     return max(a, b);
 }
 
-/* The definitions of <math.h>, word for word, in case it is included as
- * well. */
+/* The definitions of <math.h>, word for word, in case that header is also
+ * included. */
 #ifndef NAN
 #define NAN (__builtin_nanf(""))
 #define INFINITY (__builtin_inff())

@@ -1,13 +1,13 @@
 /* device_matrix.h -- small matrices that the lanes of a warp hold together: the
  * basis of mma.h.
  *
- * A fragment of an operand is spread over the lanes in the order of memory
- * without gaps: lane 0 has the first elements, lane 1 the next ones. If the
- * fragment has room for more elements than the matrix has, the elements repeat.
- * So a lane loads runs of up to 16 bytes. An accumulator is cut into tiles of 8
- * x 8, of which each lane has two neighbours in a row. A GPU uses another,
- * unspecified layout, so a program may only apply one operation to all elements
- * of a fragment. */
+ * A fragment of an operand is spread over the lanes in the order of memory,
+ * without gaps. Lane 0 has the first elements, and lane 1 has the next ones. If
+ * the fragment has room for more elements than the matrix has, the elements
+ * repeat. So a lane loads runs of up to 16 bytes. An accumulator is cut into
+ * tiles of 8 x 8, of which each lane has two neighbours in a row. A GPU uses
+ * another, unspecified layout, so a program may only apply one operation to all
+ * elements of a fragment. */
 #ifndef SIMT_DEVICE_MATRIX_H
 #define SIMT_DEVICE_MATRIX_H
 #include "simt.h"

@@ -1,8 +1,8 @@
 /* device_print.cpp -- printf() in a kernel.
  *
- * The text is formatted before stdout is locked. Otherwise a thread that faults
- * meanwhile, because of an invalid pointer for %s, would be taken out of its
- * code and hold the lock forever. */
+ * The text is formatted before stdout is locked. Otherwise, a thread could
+ * fault while it holds the lock, because of an invalid pointer for %s. It would
+ * then leave its code and hold the lock forever. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * The compiler finds this file before the system's header, which <cassert>
  * would include. A failed assertion in a kernel prints CUDA's message and ends
  * the launch with cudaErrorAssert. In host code, assert() is the system's. Like
- * the system's header, this one may be included again after NDEBUG has changed,
- * so it has no guard. */
+ * the system's header, this header may be included again after NDEBUG has
+ * changed, so it has no guard. */
 #include_next <assert.h>
 #if defined(__cplusplus) && !defined(NDEBUG)
 #undef assert

@@ -86,7 +86,7 @@ class thread_group {
 
     /* Return a tile of `size` threads of a group. */
     template <class Group> static Group tile_of(const Group &g, unsigned size) {
-        // On a GPU, the kernel aborts as well.
+        // A kernel on a GPU aborts, too.
         if (size == 0 || size > 32 || size & (size - 1)) __builtin_trap();
         const unsigned rank = (unsigned)g.thread_rank();
         const unsigned all = (unsigned)g.size(), first = rank / size * size;

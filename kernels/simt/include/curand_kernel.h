@@ -21,7 +21,7 @@ typedef struct curandStateXORWOW {
 typedef struct curandStatePhilox4_32_10 {
     uint4 ctr, output;
     uint2 key;
-    unsigned STATE; /* how many of the four numbers in `output` have been
+    unsigned STATE; /* number of the four numbers in `output` that have been
                      * used */
     int boxmuller_flag, boxmuller_flag_double;
     float boxmuller_extra;

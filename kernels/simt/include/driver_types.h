@@ -204,15 +204,15 @@ struct cudaDeviceProp {
     int regsPerBlock, warpSize;
     size_t memPitch;
     int maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3];
-    int clockRate; /* in kHz; until CUDA 12 */
+    int clockRate; /* in kHz; removed in CUDA 13 */
     size_t totalConstMem;
     int major, minor;
     size_t textureAlignment, texturePitchAlignment;
-    int deviceOverlap; /* until CUDA 12 */
+    int deviceOverlap; /* removed in CUDA 13 */
     int multiProcessorCount;
-    int kernelExecTimeoutEnabled; /* until CUDA 12 */
+    int kernelExecTimeoutEnabled; /* removed in CUDA 13 */
     int integrated, canMapHostMemory;
-    int computeMode; /* until CUDA 12 */
+    int computeMode; /* removed in CUDA 13 */
     int maxTexture1D, maxTexture1DMipmap, maxTexture1DLinear, maxTexture2D[2];
     int maxTexture2DMipmap[2], maxTexture2DLinear[3], maxTexture2DGather[2];
     int maxTexture3D[3], maxTexture3DAlt[3], maxTextureCubemap;
@@ -225,18 +225,18 @@ struct cudaDeviceProp {
     int concurrentKernels, ECCEnabled;
     int pciBusID, pciDeviceID, pciDomainID, tccDriver;
     int asyncEngineCount, unifiedAddressing;
-    int memoryClockRate; /* in kHz; until CUDA 12 */
+    int memoryClockRate; /* in kHz; removed in CUDA 13 */
     int memoryBusWidth, l2CacheSize, persistingL2CacheMaxSize;
     int maxThreadsPerMultiProcessor, streamPrioritiesSupported;
     int globalL1CacheSupported, localL1CacheSupported;
     size_t sharedMemPerMultiprocessor;
     int regsPerMultiprocessor, managedMemory;
     int isMultiGpuBoard, multiGpuBoardGroupID, hostNativeAtomicSupported;
-    int singleToDoublePrecisionPerfRatio; /* until CUDA 12 */
+    int singleToDoublePrecisionPerfRatio; /* removed in CUDA 13 */
     int pageableMemoryAccess, concurrentManagedAccess;
     int computePreemptionSupported, canUseHostPointerForRegisteredMem;
     int cooperativeLaunch;
-    int cooperativeMultiDeviceLaunch; /* until CUDA 12 */
+    int cooperativeMultiDeviceLaunch; /* removed in CUDA 13 */
     size_t sharedMemPerBlockOptin;
     int pageableMemoryAccessUsesHostPageTables, directManagedMemAccessFromHost;
     int maxBlocksPerMultiProcessor, accessPolicyMaxWindowSize;

@@ -134,8 +134,9 @@ SIMT_INLINE void load_matrix_sync(fragment<matrix_b, m, n, k, T, Layout> &b,
     simt_load<k * n, length>(b, from, ldm);
 }
 
-/* Call visit(i, offset) for this lane's elements of an accumulator of m rows:
- * elements i and (by rows) i + 1 are `offset` elements from the start. */
+/* Call visit(i, offset) for this lane's elements of an accumulator of m rows.
+ * Element i is `offset` elements from the start; by rows, element i + 1 follows
+ * it. */
 template <int m, class Visit>
 SIMT_INLINE void simt_visit(unsigned ldm, layout_t layout, const Visit &visit) {
     for (int i = 0; i < 8; i += layout == mem_row_major ? 2 : 1) {
@@ -189,8 +190,8 @@ SIMT_INLINE float __float_to_tf32(float x) {
     return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
-/* Return an element as a tensor core reads it. For tf32, the low bits are cut
- * off. */
+/* Return the value that a tensor core reads for an element. For tf32, the low
+ * bits are cut off. */
 template <class T, class Stored> SIMT_INLINE float simt_read(Stored x) {
     if (sizeof x < 4) return (float)x;
     return __uint_as_float(__float_as_uint((float)x) & 0xffffe000u);

@@ -14,7 +14,7 @@ extern "C" void simt_set_strict(int strict);
 
 #ifdef __GLIBC__
 static void end(int status, void *) {
-    if (!status && simt_warnings()) exit(1); // this runs the other handlers
+    if (!status && simt_warnings()) exit(1); // exit() runs the other handlers
 }
 #endif
 

@@ -40,7 +40,7 @@ Errands *later_room(Errand errand, unsigned bytes) {
     Worker *worker = running_worker();
     go_inside(worker);
     Fiber *self = here();
-    promote(self); // only a promoted block notices when a thread ends
+    promote(self); // the end of a thread is recorded only in a promoted block
     Pending *pending = pending_at(self);
     if (!pending) pending = pending_of(worker, self);
     Errands *all = &pending->of[errand];

@@ -12,9 +12,9 @@
 
 namespace simt::SIMT_FIBERS {
 
-/* The kinds of operations. A thread issues each kind in order and waits for it
- * in groups: copies into shared memory, copies out of it, and products of a
- * warpgroup. */
+/* The kinds of operations. They are copies into shared memory, copies out of
+ * it, and products of a warpgroup. A thread issues each kind in order, and
+ * waits for it in groups. */
 enum Errand : unsigned { COPIES, STORES, PRODUCTS, ERRANDS };
 
 /* One operation; the other operands of act() follow it in memory. */
@@ -166,8 +166,8 @@ SIMT_INLINE void copy_now(void *to, const void *from, size_t bytes,
 }
 
 /* Issue a copy of `bytes` (4, 8 or 16) bytes, of which the last `zeros` are set
- * to zero. In the watch build all copies are delayed. In other builds only the
- * copies of each warp's first lane are delayed, which is enough to spoil the
+ * to zero. In the watch build all copies are delayed. In other builds, only the
+ * copies of each warp's first lane are delayed. That is enough to spoil the
  * result if a thread does not wait. Recording all copies would cost a sixth of
  * a kernel's speed. */
 SIMT_INLINE void copy_later(void *to, const void *from, size_t bytes,

@@ -194,7 +194,7 @@ void start(Fiber *fiber) {
 
 void promote(Fiber *self) {
     Worker *worker = worker_of(self->block);
-    if (worker->promoted) return; // this thread was preempted meanwhile
+    if (worker->promoted) return; // this thread was preempted in the meantime
     const int first = worker->running, threads = worker->threads;
     guard(worker, threads);
     worker->promoted = true;

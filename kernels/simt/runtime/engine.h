@@ -64,8 +64,9 @@ struct Block {
     Checker *checker; /* for an instrumented launch, else NULL */
 };
 
-/* For the watch build: a parameter of a kernel, its value if it is a pointer,
- * and the size in bytes of the element that it points to (0: unknown). */
+/* A parameter of a kernel, for the watch build. If it is a pointer, `value` is
+ * its value, and `element` is the size in bytes of the element that it points
+ * to (0: unknown). */
 struct Parameter {
     const void *value;
     unsigned element;
@@ -142,7 +143,7 @@ template <class T> SIMT_INLINE T peek(const T &at) { return at; }
 #endif
 
 /* The configuration between <<< and >>>. It stays on a stack of the host thread
- * until the next kernel call takes it. So the call itself is an ordinary one:
+ * until the next kernel call uses it. So the call itself is an ordinary one:
  * arguments are evaluated once and converted to the parameters' types. */
 struct Launch {
     dim3 grid, block;
@@ -164,17 +165,17 @@ void launch_pop(Launch *launch);
 /* Return true if only the kernel's identity is requested; the kernel then
  * returns immediately. */
 bool asked(Kernel *kernel);
-/* Run the closure for every thread of the launch on top of the stack, or keep a
- * copy of it if its stream is being captured. */
+/* Run the closure for every thread of the launch that is on top of the stack.
+ * If its stream is being captured, keep a copy of the launch instead. */
 void run(Kernel *kernel, const Closure *calls, void *closure);
 
 void promote(Fiber *self);
 void start(Fiber *fiber);
 void complete(Warp *warp, unsigned group, Meeting meeting);
-/* Called each time that a waiting thread gets its turn but cannot continue. */
+/* Handle a turn in which a waiting thread cannot continue. */
 void in_vain(Fiber *self);
-/* Called each time that a thread spins; it may continue without help from
- * others. */
+/* Handle a spin of a thread that may continue without help from other
+ * threads. */
 void spin(Fiber *self);
 unsigned active_lanes(Fiber *self);
 unsigned place_shared(Block *block, SharedSite *site, size_t size,
@@ -226,8 +227,9 @@ inline Launch::~Launch() { launch_pop(this); }
 
 /* ---- running threads ---------------------------------------------------- */
 
-/* Called around accesses to the engine's state. Neither that state nor memory
- * that other threads may write stays in registers across these calls. */
+/* Call these functions before and after accesses to the engine's state. Neither
+ * that state nor memory that other threads may write stays in registers across
+ * the calls. */
 SIMT_INLINE void go_inside(Block *block) {
     block->inside = true;
     asm volatile("" ::: "memory");
@@ -300,7 +302,7 @@ template <class Body> void run_threads(void *closure) {
         block->inside = false;
         mine.body();
         block->inside = true;
-        // If the block was promoted meanwhile, or long before, other fibers run
+        // If the block has been promoted, now or long before, other fibers run
         // the remaining threads.
         if (look(block->promoted)) return;
         const int running = look(block->running) + 1;
@@ -396,8 +398,7 @@ SIMT_INLINE int barrier(int vote = 0) {
 /* Wait for the lanes of `mask` that have not finished. Offer `value`, and
  * return the value that lane `source` offers (SHUFFLE) or the lowest bits of
  * all lanes (BALLOT). The last lane to arrive computes the results of all
- * lanes, so no lane can overwrite a value that a slower lane has yet to
- * read. */
+ * lanes. So no lane can overwrite a value that a slower lane still needs. */
 SIMT_INLINE uint64_t meet(unsigned mask, Meeting meeting, uint64_t value,
                           unsigned source) {
     Block *block = here()->block;

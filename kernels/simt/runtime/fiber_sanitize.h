@@ -8,12 +8,12 @@ namespace simt::SIMT_FIBERS {
 
 #ifdef SIMT_SANITIZE
 #pragma GCC visibility push(default)
-/* Called immediately before a switch to `to`, and immediately after it. */
+/* Call the first function immediately before a switch to `to`, and the second
+ * function immediately after it. */
 void announce_switch(Fiber *to);
 void announce_arrival();
 #pragma GCC visibility pop
-/* Called before `fiber` restarts, to discard the remains of an abandoned
- * thread. */
+/* Discard the remains of an abandoned thread, before `fiber` restarts. */
 void announce_start(Fiber *fiber);
 #else
 SIMT_INLINE void announce_switch(Fiber *) {}

@@ -1,5 +1,5 @@
 /* fiber_ucontext.h -- fibers on any POSIX machine. A switch is a call into the
- * runtime that also makes a system call, so it costs 20 to 100 times as much as
+ * runtime that also makes a system call. So it costs 20 to 100 times as much as
  * a switch of fiber_x86.h. */
 #ifndef SIMT_FIBER_UCONTEXT_H
 #define SIMT_FIBER_UCONTEXT_H

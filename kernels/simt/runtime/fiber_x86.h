@@ -26,11 +26,11 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
 /* Suspend `from` and continue `to`. Returns when another fiber switches back.
  *
  * Every register is declared clobbered, so the compiler saves the few that it
- * still needs. This code saves the others: the stack pointer, rbp (which may be
- * the frame pointer) and the address at which to continue, which is on top of
- * the stack of `to`. It uses jmp instead of ret, because the CPU predicts a ret
- * from the matching call. Since there is no such call, each ret would cost a
- * misprediction. */
+ * still needs. This code saves the other registers: the stack pointer and rbp,
+ * which may be the frame pointer. It also saves the address at which to
+ * continue, which is on top of the stack of `to`. It uses jmp instead of ret,
+ * because the CPU predicts a ret from the matching call. Since there is no such
+ * call, each ret would cost a misprediction. */
 SIMT_INLINE void switch_fiber(Fiber *from, Fiber *to) {
     announce_switch(to);
     void **save = &from->resume, *resume = to->resume;

@@ -7,9 +7,9 @@ namespace simt::SIMT_FIBERS {
 
 std::atomic<bool> interrupt_seen;
 
-static std::mutex *watch_lock = new std::mutex; // never destroyed, since
-                                                // threads
-static int watches;                             // outlive the destructors
+// The mutex is never destroyed, since threads outlive the destructors.
+static std::mutex *watch_lock = new std::mutex;
+static int watches;
 static void on_sigint(int signal, siginfo_t *info, void *context);
 static Hook sigint = {SIGINT, on_sigint, {}, {}, false, false};
 

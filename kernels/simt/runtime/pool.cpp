@@ -10,8 +10,8 @@
 
 namespace simt::SIMT_FIBERS {
 
-/* The workers of this process. Worker 0 is the thread that launches; the others
- * are threads that sleep between launches. */
+/* The workers of this process. Worker 0 is the thread that launches; the other
+ * workers are threads that sleep between launches. */
 struct Pool {
     std::mutex launching;
     std::mutex lock; /* guards the following members */

@@ -1,4 +1,4 @@
-/* preempt.cpp -- makes a running thread yield to the others, or leave.
+/* preempt.cpp -- makes a running thread yield to other threads, or leave.
  *
  * A signal handler cannot switch fibers, since it must return first. So it
  * makes the thread continue in this file's code, as if the thread had called

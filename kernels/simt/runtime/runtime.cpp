@@ -16,7 +16,7 @@ namespace simt::SIMT_FIBERS {
 enum {
     MAX_WORKERS = 1024,
     CHUNKS_PER_WORKER = 16,
-    COOPERATIVE_BLOCKS = 64 // each takes a system thread, and many are slow
+    COOPERATIVE_BLOCKS = 64 // each needs a system thread, and many are slow
 };
 
 static std::atomic<int> wanted_threads, order_of_turns;
@@ -116,8 +116,8 @@ static void refuse_call(const Kernel *kernel) {
     report_fault(&fault);
 }
 
-/* Return only as many workers as there is work for, since waking one takes
- * about 10 us. */
+/* Return the number of workers to use: only those for which there is enough
+ * work, since waking a worker takes about 10 us. */
 static int workers_for(const Job *job) {
     if (job->cooperative) return (int)job->blocks;
     const uint64_t threads =
@@ -149,7 +149,7 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
                     Launch *launch) {
     std::lock_guard<std::mutex> guard(launching());
     if (!own_worker()) return refuse(kernel, launch, cudaErrorMemoryAllocation);
-    static Job job; // one launch runs at a time, and none needs a constructor
+    static Job job; // only one launch runs at a time, and fill() sets it up
     fill(&job, kernel, launch);
     job.body = calls->run;
     job.closure = closure;

@@ -32,7 +32,7 @@ struct Job {
     bool cooperative;
     uint64_t blocks, chunk;
     std::atomic<uint64_t> next;        /* first block that no worker has
-                                          taken */
+                                        * begun */
     std::atomic<size_t> printed;       /* bytes printed by printf() */
     std::atomic<unsigned> shared_used; /* bytes of shared memory allocated */
     unsigned shared_gaps;              /* bytes of these between checked
@@ -175,9 +175,9 @@ void unwatch_launch();
 void forget_watchdog(); /* for a forked child */
 
 /* faults.cpp */
-/* Record a fault of a thread, or of all threads if `self` is NULL, as the
- * launch's fault if it is the first. Returns the entry to complete, or NULL if
- * it is not the first. */
+/* Record a fault of a thread, or of all threads if `self` is NULL. If it is the
+ * first, it becomes the launch's fault. Returns the entry to complete, or NULL
+ * if it is not the first. */
 simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
                        cudaError_t error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

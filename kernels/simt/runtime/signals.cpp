@@ -4,7 +4,7 @@
  * milliseconds after it (watchdog.cpp). Installing and removing five handlers
  * for each launch would double the cost of a short one. If the stack pointer is
  * on a fiber, the handler records the fault and makes the thread continue in
- * land(), at the top of its stack; the thread never returns to its old place.
+ * land(), at the top of its stack. The thread never returns to its old place.
  * All other signals go to the previously installed handler. */
 #include "signals.h"
 
@@ -119,8 +119,8 @@ static void note_address(Worker *worker, Fiber *self) {
     fault->write = got->write;
 }
 
-/* Called on the thread's stack after a fault, instead of the interrupted
- * code. */
+/* Record the fault and end the block. This runs on the thread's stack instead
+ * of the code that the fault has interrupted. */
 static void land() {
     announce_start(here()); // the frames below are no longer used
     Worker *worker = this_worker;
@@ -261,8 +261,8 @@ static bool caught; // guarded by launching()
 
 void catch_faults() {
     struct sigaction now;
-    // The handlers remain installed since the last launch, unless another
-    // handler was installed over them meanwhile.
+    // The handlers are still installed from the last launch, unless another
+    // handler has been installed over them.
     if (caught && !sigaction(SIGSEGV, 0, &now) && is_ours(&hooks[0], &now))
         return;
     for (Hook &each : hooks) hook(&each, false);

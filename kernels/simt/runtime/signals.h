@@ -42,7 +42,7 @@ struct Text {
 /* preempt.cpp */
 void find_text(Text *text, const void *inside);
 void prepare_preemption();
-/* Make the interrupted thread yield to the others, if its stack has room for
+/* Make the interrupted thread yield to other threads, if its stack has room for
  * that. */
 void preempt(ucontext_t *context);
 /* Make the interrupted function, or one of its callers, continue in

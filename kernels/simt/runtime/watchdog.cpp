@@ -114,8 +114,8 @@ void leave_if_stopped(Worker *worker) {
 }
 
 #if SIMT_SIGNALS
-/* Called on the thread's stack, instead of the interrupted code, if the launch
- * must end. */
+/* End the block, if the launch must end. This runs on the thread's stack
+ * instead of the interrupted code. */
 void land_stopped() {
     Worker *worker = this_worker;
     clean_processor(worker->modes);
@@ -196,8 +196,8 @@ static void poke(Worker *worker, unsigned number) {
 }
 
 /* Check one worker, and return whether its block has made no progress since the
- * last check. If so, let the block's other threads take turns. *wait is lowered
- * to the microseconds until this worker's next check. */
+ * last check. If it has made none, let the block's other threads run. *wait is
+ * lowered to the microseconds until this worker's next check. */
 static bool stands_still(Worker *worker, unsigned number, int *wait) {
     int turn = LOOK_US;
     const uint64_t now = steps(worker);
@@ -323,8 +323,7 @@ static void look_after(unsigned number) {
         nap(wait);
         if (current.load() != number) return;
         if (first) {
-            // Do this only for launches that last, since it takes some
-            // microseconds.
+            // Do this only for long launches, since it takes some microseconds.
             find_text(&kernel_text, (void *)job->body);
             hook(&poke_hook, false);
         }

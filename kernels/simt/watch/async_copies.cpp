@@ -142,7 +142,7 @@ CheckedUnseen::~CheckedUnseen() {
 void check_act(Checker *checker, Fiber *self, Errand errand, Later *later) {
     if (errand == PRODUCTS) {
         // The operands are copied to the thread's stack, so that accesses to
-        // them are watched as the thread's.
+        // them are watched as accesses of the thread.
         enum { MOST = 256 };
         alignas(16) char mine[MOST];
         memcpy(mine, later, later->size < MOST ? later->size : (size_t)MOST);
@@ -164,7 +164,7 @@ void check_act(Checker *checker, Fiber *self, Errand errand, Later *later) {
 }
 
 void check_land(Checker *checker, Bulk *bulk, const void *phase) {
-    // Run as the requesting thread, which may have ended. A thread that waits
+    // Act for the requesting thread, which may have ended. A thread that waits
     // for the phase is then ordered after this copy, and after no other one.
     Fiber issuer = *here();
     issuer.thread = bulk->thread;

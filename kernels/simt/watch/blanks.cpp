@@ -1,9 +1,9 @@
 /* blanks.cpp -- reads of bytes that no thread has written yet.
  *
  * Whether another thread writes them before the next barrier depends on the
- * order in which threads run. If one does, that is a race, and is reported as
- * one. So such a read is reported only at the barrier, or at the launch's end
- * for global memory. */
+ * order in which threads run. If another thread does, that is a race and is
+ * reported as a race. So such a read is reported only at the barrier, or at the
+ * launch's end for global memory. */
 #include <map>
 #include <unordered_map>
 #include <vector>
@@ -18,7 +18,7 @@ struct Blank {
     Access access;
     uint3 block;
     Thread thread;
-    bool own; /* whether the same thread has written it since */
+    bool own; /* whether the same thread wrote the bytes after this read */
 };
 
 /* The blank reads by offset. */
@@ -65,8 +65,8 @@ void note_first_write(Checker *checker, const Fiber *self,
 }
 
 /* Return whether to report the read: no other thread has written any of its
- * bytes by now. A volatile read is always reported, since it does not race with
- * such a write, but did read bytes that had not been written. */
+ * bytes by now. A volatile read is always reported: it does not race with such
+ * a write, but it has read unwritten bytes. */
 static bool is_blank(const Checker *checker, const Blank &blank) {
     if (blank.own || blank.access.is_volatile) return true;
     const uint8_t *states =

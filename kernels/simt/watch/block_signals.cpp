@@ -28,7 +28,7 @@ struct Release {
 
 struct Heard {
     Variable variable;
-    unsigned releases; // number of the variable's releases that were seen
+    unsigned releases; // number of the variable's releases that were acquired
     unsigned thread, id;
 };
 
@@ -138,8 +138,8 @@ static bool covers(const Release &release, Mention m) {
            (thread == told.thread && id <= told.update);
 }
 
-/* A search that starts from the acquisitions that the running thread can
- * see. */
+/* A search that starts from the acquisitions that come before the running
+ * thread's current access. */
 struct Search {
     Mention wanted;
     uint64_t block; // the block that made the access
@@ -201,7 +201,9 @@ bool before_across(Checker *checker, const Fiber *self, Mention earlier,
     const Races &races = checker->races;
     const unsigned me = self->thread.linear;
     std::lock_guard<std::mutex> guard(grid->lock);
-    if (grid->entries > MOST) return true; // there are too many to judge
+    // There are too many releases and acquisitions to search. Assume that the
+    // access came first, so that there is no false alarm.
+    if (grid->entries > MOST) return true;
     auto found = grid->listeners.find(races.block);
     if (found == grid->listeners.end()) return false;
     const Listener &listener = found->second;

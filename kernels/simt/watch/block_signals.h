@@ -17,8 +17,8 @@ void tell_grid(Checker *checker, Variable variable, const Told &told,
                unsigned base, const Clock &fenced);
 
 /* Record that a thread is about to read variables, `words` words of memory. The
- * releases that it sees are determined after the read, at the latest when
- * something depends on them. */
+ * releases that the thread acquires are determined after the read, at the
+ * latest when something depends on them. */
 void begin_reading(Checker *checker, Variable first, unsigned words,
                    unsigned me);
 void finish_reading(Checker *checker);

@@ -259,8 +259,8 @@ void name_shared(const Job *job, const SharedMember &array, unsigned offset);
  * range of the arena. *known receives whether any module's image contains the
  * address at all. */
 bool find_variable(uintptr_t address, Array *found, bool *known);
-/* Find, and represent likewise, pinned or registered memory of the host or
- * device memory that is older than the arena. */
+/* Find pinned or registered memory of the host, or device memory that is older
+ * than the arena, and represent it in the same way. */
 bool find_host_memory(uintptr_t address, Array *found);
 /* Return the file of the module that contains `pc`, or NULL if there is none;
  * *offset receives pc relative to the module's addresses. */

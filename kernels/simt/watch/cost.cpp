@@ -51,7 +51,7 @@ static unsigned sectors_of(unsigned size, unsigned mask, const uintptr_t *at) {
  * with them. */
 static unsigned sectors_of_atomics(unsigned mask, const uintptr_t *at) {
     uintptr_t known[WARP]; // the addresses of the elements met so far
-    uint8_t times[WARP];   // how often each of them was met
+    uint8_t times[WARP];   // number of times that each was met
     unsigned count = 0, sum = 0;
     for (unsigned left = mask; left; left &= left - 1) {
         const uintptr_t address = at[__builtin_ctz(left)];
@@ -71,9 +71,8 @@ static unsigned sectors_of_atomics(unsigned mask, const uintptr_t *at) {
 }
 
 /* Return the number of turns that some lanes of a warp need. A bank serves
- * different words one after another. Elements of 8 and 16 bytes are words, too:
- * in that case a half or a quarter of the warp accesses 16 or 8 banks of that
- * width. */
+ * different words one after another. Elements of 8 and 16 bytes are words, too.
+ * Then a half or a quarter of the warp accesses 16 or 8 banks of that width. */
 static unsigned turns_of(unsigned word_size, unsigned mask,
                          const uintptr_t *at) {
     const unsigned banks = 4 * BANKS / word_size;

@@ -2,9 +2,9 @@
  *
  * A request is one execution of a site by a warp: up to 32 addresses. Most
  * requests equal an earlier one at the same site, shifted by some bytes (the
- * next iteration of a loop, the next warp or block). So each site keeps the
- * patterns of its last requests with their costs, and a request that fits one
- * of them only counts as a hit.
+ * next iteration of a loop, the next warp or block). So each site stores the
+ * patterns of its last requests with their costs. A request that fits such a
+ * pattern only counts as a hit.
  *
  * The counters count the source's accesses as g++ -O1 leaves them. So an
  * element that is read twice in a row is one read, and a float4 is one access
@@ -20,7 +20,7 @@
 namespace simt::SIMT_FIBERS {
 
 enum {
-    PATTERNS = 4, /* patterns that a site remembers */
+    PATTERNS = 4, /* patterns that a site stores */
     SECTOR = 32,  /* bytes of global memory that are transferred together */
     BANKS = 32    /* banks of shared memory, each 4 bytes wide */
 };
@@ -68,8 +68,8 @@ struct SiteArray {
     SiteArray *next; /* next array of the same site */
 };
 
-/* How often the lanes on different paths reach a site, counted while their
- * requests are matched. */
+/* The numbers of times that lanes on different paths reach a site, counted
+ * while their requests are matched. */
 struct Times {
     unsigned seen;        /* visits of this lane so far */
     unsigned most, least; /* visits of the busiest lane; visits of the least

@@ -14,7 +14,7 @@ namespace simt::SIMT_FIBERS {
 enum { MOST = 1000 }; // maximum of findings; known ones are counted
 
 struct Kept {
-    Found found; // its pointers point into the following members
+    Found found; // the pointers of `found` point into the following members
     uint3 block, thread, other;
     std::string kernel, array, file, text, barriers;
     unsigned long long count;
@@ -104,7 +104,7 @@ static bool count(const Job *job, const Found &f, bool known_only) {
     if (known != all.known.end()) {
         Kept *kept = all.list[known->second];
         const bool better = is_earlier(f, *kept);
-        if (known_only && better) return false; // its text is needed
+        if (known_only && better) return false; // the finding's text is needed
         const bool one_warp = kept->found.one_warp && f.one_warp;
         if (better) keep(job, f, kept);
         kept->found.one_warp = one_warp;
@@ -184,9 +184,9 @@ static void write_finding(Sink *sink, const Kept &kept) {
                 kept.count);
 }
 
-/* Return whether another finding explains this one. A finding about an early
- * use of the same copy explains why nothing orders the two accesses, or why no
- * thread has waited for the copy. */
+/* Return whether another finding explains `found`. If there is a finding about
+ * an early use of the same copy, it explains why nothing orders the two
+ * accesses, or why no thread has waited for the copy. */
 static bool is_told_better(const Found &found) {
     const bool race = !strcmp(found.kind, "race");
     if (!race && (strcmp(found.kind, "unwaited") || found.other_site))

@@ -105,8 +105,8 @@ SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
             return;
     }
     if (mark.kind == WRITE) checker->changes++;
-    // Log the access first, because other threads may run before this call
-    // returns.
+    // Log the access before anything else, because other threads may run before
+    // access() returns.
     if (checker->log_on && it.site) log_access(checker, self, it);
     uint8_t *states =
         (it.space == SHARED ? checker->shared_states : arena.states) +

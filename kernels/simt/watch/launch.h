@@ -19,8 +19,8 @@ void check_at_meeting(Worker *worker, Warp *warp, unsigned group);
 void check_before_grid_barrier(Worker *worker, unsigned epoch);
 void check_after_grid_barrier(Worker *worker, unsigned epoch);
 
-/* Return how often the worker's threads have changed memory that others may
- * see. */
+/* Return the number of times that the worker's threads have changed memory that
+ * other threads may read. */
 uint64_t check_changes(const Worker *worker);
 /* Return the start of the basic block that the worker was last in. */
 const void *check_step(const Worker *worker);

@@ -70,7 +70,7 @@ static bool free_heap(void *memory) {
     if (mine) give_to_heap(array.size);
     if (mine) return free_array(memory);
     if (in_kernel()) bad_free(memory);
-    return true; // this is never memory of the C library
+    return true; // the arena never contains memory of the C library
 }
 
 } // namespace simt::SIMT_FIBERS

@@ -62,7 +62,7 @@ static unsigned going_on(const Checker *checker, const Fiber *self) {
 }
 
 /* Let the other lanes run until their logs are full too, so that the warp stays
- * in step. Returns true if one of them has made room for this one. */
+ * in step. Returns true if another lane has made room in this lane's log. */
 static bool catch_up(Checker *checker, Fiber *self) {
     Log *log = &checker->log;
     const unsigned thread = self->thread.linear, warp = thread / WARP;
@@ -82,9 +82,10 @@ static bool catch_up(Checker *checker, Fiber *self) {
     return false;
 }
 
-/* Requests that a running lane may still join stay in the logs. If the lanes'
- * paths differ so much that this makes no room, all requests are counted as
- * they are. A request in two parts may then count as two. */
+/* Handle a full log. Requests that a running lane may still join stay in the
+ * logs. If the lanes' paths differ so much that this makes no room, all
+ * requests are counted in their present state. A request in two parts may then
+ * count as two. */
 void log_full(Checker *checker, Fiber *self) {
     enum { ROOM = LOG_ENTRIES / 8 };
     Log *log = &checker->log;

@@ -17,8 +17,8 @@ struct Tally;
 
 enum {
     LOG_ENTRIES = 512, /* entries of one thread */
-    /* This is not a power of two, since the logs of a warp are written and read
-     * side by side and must not compete for the same sets of the cache. */
+    /* This is not a power of two. The logs of a warp are written and read at
+     * the same time, and must not compete for the same sets of the cache. */
     LOG_BYTES = LOG_ENTRIES * 8 + 64,
     SITE_FROM = 48 /* bit at which an entry's site begins; below it is the
                     * address or the pc */
@@ -44,12 +44,12 @@ void log_end_block(Checker *checker, Block *block);
  * barrier. */
 void log_at_barrier(Checker *checker, Block *block);
 inline void log_at_meeting(Checker *, Warp *, unsigned) {}
-/* After all workers have ended, add their sums to those of the kernel. Called
- * for every instrumented launch, with or without counters. */
+/* After all workers have ended, add their sums to those of the kernel. Call
+ * this for every instrumented launch, with or without counters. */
 void counters_end_launch(Job *job);
 
-/* Handle a full log of thread `self`. Returns when the log has room again;
- * other threads may have run meanwhile. */
+/* Handle a full log of thread `self`. Returns when the log has room again; by
+ * then, other threads may have run. */
 void log_full(Checker *checker, Fiber *self);
 /* Append an entry. Returns false if there would be no room after it. */
 SIMT_INLINE bool log_try(Log *log, const Fiber *self, uint64_t entry) {

@@ -102,7 +102,7 @@ struct Group {
     unsigned end;
 };
 
-/* The sites and basic blocks on those paths. */
+/* The sites and basic blocks that the groups of lanes reach. */
 struct Met {
     SiteTally *sites[WARP * LOG_ENTRIES];
     StepTally *steps[WARP * LOG_ENTRIES];
@@ -155,7 +155,8 @@ static void come_by(Times *times, int live) {
     times->seen = 0;
 }
 
-/* Count how often a lane of each group reaches each site and basic block. */
+/* Count the times that a lane of each group reaches each site and basic
+ * block. */
 static void survey(Tally *tally, Met *met, unsigned start) {
     met->sites_count = met->steps_count = 0;
     for (int i = 0; i < met->groups_count; i++) {
@@ -182,9 +183,9 @@ static void survey(Tally *tally, Met *met, unsigned start) {
     }
 }
 
-/* Return the number of requests to count now, and reset the visits: all
- * requests or, while lanes are still running, those that all of these lanes
- * have joined. */
+/* Return the number of requests to count now, and reset the visits. These are
+ * all requests or, while lanes are still running, the requests that all of
+ * these lanes have joined. */
 static unsigned whole(Times *times, unsigned live) {
     times->take = times->most;
     if (live && times->live < __builtin_popcount(live))

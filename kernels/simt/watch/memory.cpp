@@ -19,9 +19,9 @@ enum : size_t {
     LARGEST = (size_t)64 << 30,    // bytes of addresses, not of memory
     SMALLEST = (size_t)256 << 20,  // if addresses are limited (ulimit -v)
     ALIGN = 256,                   // as cudaMalloc() guarantees
-    LEAST_ZONE = 4096,             // red zone on each side of an array: the
-                                   // array's size,
-    MOST_ZONE = 1 << 20,           // within these limits
+    LEAST_ZONE = 4096,             // minimum of the red zone on each side of an
+                                   // array, usually as large as the array
+    MOST_ZONE = 1 << 20,           // maximum of that red zone
     NEAR_ZONE = 64,                // red zone for memory that kernels allocate
     LATE_PART = 8,                 // part of the arena that may be freed and
                                    // not yet reused
@@ -162,9 +162,9 @@ static bool take_room(Owner &o, size_t size, Extent *out) {
     return false;
 }
 
-/* Return how many bytes of a freed array's memory are not given back: all pages
- * of a small array, or the first and last page of a large one. The shadows of
- * these pages take several times as much. */
+/* Return the number of bytes of a freed array's memory that are not given back.
+ * These are all pages of a small array, or the first and last page of a large
+ * array. The shadows of these pages take several times as much. */
 static size_t memory_of(const Array &array, const Extent &extent) {
     const bool large = array.size >= PAGES_FROM;
     const size_t pages = large ? 2 * 4096 : round_up(array.size, 4096);

@@ -56,8 +56,8 @@ extern __attribute__((visibility("hidden"))) Arena arena;
  * Returns true if there is an arena. */
 bool start_checking();
 /* Reserve addresses for a shadow of the arena, with `each` zeroed bytes per
- * word. The shadow is writable as far as arrays reach. Returns NULL if there is
- * no room. */
+ * word. Only the part of the shadow that belongs to arrays is writable. Returns
+ * NULL if there is no room. */
 void *reserve_shadow(size_t each);
 bool checking();
 

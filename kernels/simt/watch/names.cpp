@@ -80,7 +80,7 @@ void checked_parameters(Kernel *kernel, const char *names,
     static std::mutex &lock = *new std::mutex;
     std::lock_guard<std::mutex> guard(lock);
     if (kernel->parameters_count != count) {
-        Parameter *room = new Parameter[count]; // as long-lived as the kernel
+        Parameter *room = new Parameter[count]; // never freed, like the kernel
         kernel->parameters = room;
         kernel->parameters_count = count;
     }
@@ -137,7 +137,8 @@ static size_t distance(const SharedName &name, uintptr_t offset) {
 static bool shared_at(const Job *job, uintptr_t offset, Array *found) {
     const SharedName *best = 0;
     for (const SharedName *n = job->kernel->shared_names; n; n = n->next)
-        // Of arrays that share dynamic memory, choose the one named first.
+        // Of arrays that share dynamic memory, choose the array that was named
+        // first.
         if (n->launch == job->number &&
             (!best || distance(*n, offset) <= distance(*best, offset)))
             best = n;

@@ -1,5 +1,6 @@
-/* plain.h -- the fast path of nearly every access: a plain one, aligned, inside
- * an array, to written bytes, with room in the log, and without a race.
+/* plain.h -- the fast path, which suffices for nearly every access. Such an
+ * access is plain and aligned, is inside an array, and touches only written
+ * bytes. There is room in the log, and there is no race.
  *
  * All of it is inlined into the hook and fits in the registers that a call may
  * overwrite, so that the hook needs no frame. Any other access takes the slow
@@ -90,8 +91,8 @@ SIMT_INLINE bool passes(Checker *checker, Fiber *self, uintptr_t address,
         (space == SHARED ? checker->shared_states : arena.states) + offset;
     if (SIMT_UNLIKELY((!states_allow<size, kind>(checker, states))))
         return false;
-    // The log comes before the races because it needs registers; no other
-    // thread runs meanwhile.
+    // Logging precedes the check for races because it needs registers. No other
+    // thread runs in between.
     if (checker->log_on &&
         SIMT_UNLIKELY(!log_try(&checker->log, self, tag | address)))
         return false;

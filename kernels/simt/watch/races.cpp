@@ -10,7 +10,7 @@
 namespace simt::SIMT_FIBERS {
 
 enum : unsigned {
-    BATCH = 1024,         // ids that a worker takes at a time
+    BATCH = 1024,         // ids that a worker reserves at a time
     BATCHES = 1u << 22,   // the number of batches
     ENOUGH = BATCHES / 2, // number of used batches from which a launch restarts
                           // the ids
@@ -127,8 +127,8 @@ unsigned take_id(Checker *checker) {
     Races &races = checker->races;
     if (races.next == races.end) {
         const unsigned batch = ids.next.fetch_add(1);
-        if (batch >= BATCHES) { // this takes two billion intervals in one
-                                // launch
+        if (batch >= BATCHES) { // this happens only after two billion intervals
+                                // in one launch
             ids.next = BATCHES;
             races.off = races.slow = true;
             return races.next - 1;

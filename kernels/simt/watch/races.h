@@ -1,8 +1,9 @@
 /* races.h -- accesses that nothing orders.
  *
- * Two accesses to the same element race if different threads make them, at
- * least one of them writes, they are not both atomic, and neither happens
- * before the other. Numbers ("ids") mark the time as in FastTrack (Flanagan,
+ * Two accesses to the same element race if different threads make them and
+ * neither access happens before the other. At least one of them must write, and
+ * they must not both be atomic. Numbers ("ids") mark the time as in FastTrack
+ * (Flanagan,
  * Freund: PLDI 2009), adapted to blocks: a worker takes a new id when a block
  * begins, when one of its barriers opens, and when lanes meet. So an access by
  * the same block is earlier if its id is below that of the running interval.
@@ -92,7 +93,7 @@ struct Races {
                         * of this block */
     unsigned own_low;  /* ids from this one to own_end are this block's */
     unsigned own_end;
-    bool slow; /* a doubt is open, or nothing is to be checked */
+    bool slow; /* whether a doubt is open, or the checks are off */
     bool in_doubt, off;
     Cells global, shared;
     unsigned own_id[MAX_THREADS]; /* id of each thread, if above `interval` */
@@ -124,7 +125,8 @@ void races_at_fence(Checker *checker, Fiber *self, FenceScope scope);
  * accesses of the threads that have arrived come before its own. */
 void races_at_arrival(Checker *checker, Fiber *self, const void *barrier);
 void races_at_departure(Checker *checker, Fiber *self, const void *barrier);
-/* Begin a new life (or end one) of [offset, offset + size) of the arena. */
+/* Forget the accesses to [offset, offset + size) of the arena, because this
+ * range is being allocated or freed. */
 void races_forget(uintptr_t offset, size_t size);
 
 /* ---- the fast path ------------------------------------------------------- */
@@ -247,9 +249,9 @@ SIMT_INLINE bool write_quickly(const Cells &cells, size_t i, Mention now,
 void judge_access(Checker *checker, Fiber *self, const Access &access);
 
 /* Check a permitted plain, volatile or atomic access to shared or global memory
- * that has not taken the fast path (plain.h). A plain one may still be a common
- * case, for instance the first access of its site. This is a template because
- * Checker contains a Races. */
+ * that has not passed the fast path (plain.h). A plain access may still be a
+ * common case, for instance the first access of its site. This is a template
+ * because Checker contains a Races. */
 template <class C>
 SIMT_INLINE void races_access(C *checker, Fiber *self, const Access &access) {
     const Races &races = checker->races;

@@ -204,7 +204,7 @@ bool update_before(const Races &races, unsigned me, Mention earlier,
 }
 
 /* Add the fences that the warp's other threads have made in this interval and
- * that `me` has seen. */
+ * that come before the current access of `me`. */
 static void tell_mates_fences(const Checker *checker, unsigned me, Told *told) {
     const Races &races = checker->races;
     const Sync &sync = *races.sync;

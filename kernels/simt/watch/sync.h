@@ -1,6 +1,6 @@
-/* sync.h -- the order of accesses that arises from means other than a block's
- * barriers: meetings of lanes, fences, and atomics that one thread writes and
- * another reads.
+/* sync.h -- the order of accesses that does not come from a block's barriers.
+ * It comes from meetings of lanes, from fences, and from atomics that one
+ * thread writes and another thread reads.
  *
  * Inside a block, vector clocks record the order. For each pair of threads they
  * hold an id: accesses of the second thread with lower ids come before the
@@ -34,7 +34,7 @@ struct Told {
                                  * known */
 };
 
-/* A variable as the running block's threads wrote and read it. */
+/* The writes and reads of a variable by the running block's threads. */
 struct Local {
     std::vector<Told> told;
     std::vector<unsigned> heard; /* number of releases each thread has read */

@@ -209,7 +209,7 @@ Tally *create_tally(Checker *checker) {
     tally->steps_size = STEPS;
     tally->next = tallies.load();
     while (!tallies.compare_exchange_weak(tally->next, tally))
-        continue; // the other entry follows this one
+        continue; // the other entry follows `tally`
     return tally;
 }
 

@@ -1,7 +1,7 @@
 /* undefined.cpp -- the functions that code compiled with
- * -fsanitize=shift-exponent and float-cast-overflow calls. C++ leaves two
- * results undefined that a GPU defines: the result of a shift by the width or
- * more, and of a conversion of a value that the type cannot hold. */
+ * -fsanitize=shift-exponent and float-cast-overflow calls. A GPU defines two
+ * results that C++ leaves undefined: the result of a shift by the width or
+ * more, and of a conversion of a value that the type cannot represent. */
 #include <stdio.h>
 
 #include <string>
@@ -37,8 +37,8 @@ struct Told {
         : checker(running_checker()), self(here()),
           found(found_at(checker, self, spot, "undefined", pc)) {}
 
-    /* Return whether its place was reported before; if so, the finding is
-     * counted. */
+    /* Return whether the finding's place was reported before; if so, count the
+     * finding. */
     bool is_known() const { return count_known(checker->job, found); }
 
     void add(const std::string &does) {
@@ -57,19 +57,20 @@ template <class T> static std::string both(T gpu, T cpu) {
 
 /* ---- shifts ------------------------------------------------------------- */
 
-/* Report a shift. PTX's shl and shr limit the count to the width, while a CPU
- * takes it modulo the width. The operands are volatile, so that the CPU
+/* Report a shift. PTX's shl and shr limit the count to the width, whereas a CPU
+ * uses the count modulo the width. The operands are volatile, so that the CPU
  * computes the result. */
 template <class T>
 static void shifted(const Shift &data, T x, long long count, const void *pc) {
     if (!x) return; // the result is 0 in any case
     Told told(data.spot, pc);
     if (told.is_known()) return;
+    // PTX uses only the low 32 bits of a 64-bit count.
     const unsigned width = 8 * sizeof(T), by = (unsigned)count;
     const volatile T value = x;
     const volatile unsigned rest = by % width;
     const T left = value << rest, right = value >> rest;
-    const bool whole = by < width; // only 32 bits of a 64-bit count are used
+    const bool whole = by < width;
     using std::to_string;
     // The direction is unknown at this point; weft/report/places.py determines
     // it.
@@ -106,7 +107,7 @@ static std::string number(double x, int digits) {
     return text;
 }
 
-/* Report a conversion. nvcc converts to at least 32 bits and takes the low bits
+/* Report a conversion. nvcc converts to at least 32 bits and uses the low bits
  * of the result. If x is a constant, a compiler gives the nearest number, and a
  * CPU at run time may give another. */
 template <class To, class Wide, class From>

@@ -97,7 +97,8 @@ __global__ void shared_float4(float4 *y, const float4 *x) {
 
 // ---- sums of a block --------------------------------------------------------
 
-/* The adding threads are a growing step apart: few are active in each warp. */
+/* The adding threads are a growing distance apart, so few are active in each
+ * warp. */
 __global__ void sum_interleaved(float *y, const float *x) {
     __shared__ float s[THREADS];
     const int t = threadIdx.x;
@@ -111,7 +112,8 @@ __global__ void sum_interleaved(float *y, const float *x) {
     if (t == 0) y[blockIdx.x] = s[0];
 }
 
-/* The first threads add, at growing distances: bank conflicts. */
+/* The first threads do the additions. Their addresses are a growing distance
+ * apart, which causes bank conflicts. */
 __global__ void sum_strided(float *y, const float *x) {
     __shared__ float s[THREADS];
     const int t = threadIdx.x;
@@ -126,7 +128,8 @@ __global__ void sum_strided(float *y, const float *x) {
     if (t == 0) y[blockIdx.x] = s[0];
 }
 
-/* Half of the adding threads, the first, add again: whole warps are active. */
+/* In each step, the first half of the adding threads adds again, so whole warps
+ * are active. */
 __global__ void sum_halves(float *y, const float *x) {
     __shared__ float s[THREADS];
     const int t = threadIdx.x;
@@ -195,7 +198,8 @@ __global__ void odd_and_even(float *y, const float *x, int rounds) {
     y[i] = v;
 }
 
-/* Whole warps branch together: 32 of 32 are active, in equally many branches. */
+/* Whole warps branch together, so 32 of 32 are active. There are as many
+ * branches as in odd_and_even(). */
 __global__ void by_warp(float *y, const float *x, int rounds) {
     const int i = GLOBAL_INDEX;
     float v = x[i];

@@ -194,7 +194,7 @@ def _compute_shares(pieces: Iterable[CostPlace], warps: int) -> list[Share]:
 def _largest_mean(shares: list[list[Share]], sign: int) -> float:
     """Return the largest (sign 1) or smallest (-1) mean of threads over all choices.
 
-    A choice takes one share from each list. By Dinkelbach's method, the best choice for
+    A choice has one share from each list. By Dinkelbach's method, the best choice for
     the current mean yields the next mean.
     """
     mean = 0.0

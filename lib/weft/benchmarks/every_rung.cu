@@ -3,8 +3,8 @@
  *     every_rung LIBRARY [RUNG...]
  *
  * The inputs are small integers, so c is exact in every precision. A C program
- * starts instantly, while Python would take half a minute under the sanitizer.
- * Build with nvcc for the GPU's library, with g++ for the CPU's. */
+ * starts instantly, whereas Python would take half a minute under the
+ * sanitizer. Build with nvcc for the GPU's library, with g++ for the CPU's. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +69,8 @@ static int (*matmul)(int, float *, const void *, const void *, int, int, int,
 static int (*workspace)(int, size_t *, const void *, const void *, int, int,
                         int, const struct weft_matmul_options *);
 
-/* Store -2 to 2 as a float or a 16-bit number; return its size in bytes. */
+/* Store `value` (-2 to 2) as number i, in `precision`; return its size in
+ * bytes. */
 static int put(void *at, size_t i, int value, const char *precision) {
     static const uint16_t fp16[] = {0xC000, 0xBC00, 0, 0x3C00, 0x4000};
     static const uint16_t bf16[] = {0xC000, 0xBF80, 0, 0x3F80, 0x4000};
@@ -128,9 +129,9 @@ static int count_wrong(const struct matmul_case *q, const float *c) {
 }
 
 /* Return c for a rung that must not read it: uninitialised, so that a sanitizer
- * detects reads. The wgmma rungs, and those that may choose one, store through
- * the tensor memory accelerator, which initcheck (13.0) does not count as a
- * write, so their c is filled with NaN. */
+ * detects reads. The wgmma rungs, and rungs that may choose one of them, store
+ * through the tensor memory accelerator. initcheck (13.0) does not count this
+ * as a write, so the c of these rungs is filled with NaN. */
 static void *blank(const char *name, size_t size) {
     if (strncmp(name, "wgmma", 5) && strncmp(name, "tuned_", 6))
         return device_copy(NULL, size);

@@ -35,7 +35,7 @@ LAST = 3000  # number of characters shown from the end of a tool's output
 def rows(tools: Sequence[str] = TOOLS, rung: str | None = None) -> list[Row]:
     """Run each tool over all rungs, or over `rung` alone, and return a row for each.
 
-    In a row, `errors` is a count (None if the tool did not finish), `rungs` lists the
+    In a row, `errors` is a count, or None if the tool did not finish. `rungs` lists the
     rungs with correct results, and `missing` lists the others. Findings are printed.
     Raises ArgumentError for an unknown tool or rung, or without sanitizer, nvcc or GPU.
     """
@@ -74,7 +74,7 @@ def _build_program(folder: Path) -> Path:
 
 
 def _make_row(tool: str, command: Sequence[Any], names: Sequence[str]) -> Row:
-    """Run one tool and return its row; copy its output to stderr as it runs."""
+    """Run one tool and return its row; copy its output to stderr while it runs."""
     start, lines, right = time.monotonic(), [], []
     watched = [SANITIZER, "--tool", tool, "--error-exitcode", "1", *map(str, command)]
     with subprocess.Popen(

@@ -98,7 +98,7 @@ def _largest_footprint(where: torch.device) -> int:
 
 
 def _list_footprints(largest: int, target: str) -> list[int]:
-    """List footprints: each is four times the one before; the largest ends the list."""
+    """List footprints, each four times the previous one; the last is `largest`."""
     sizes, size = [], LEAST[target]
     while size < largest:
         sizes.append(size)

@@ -401,7 +401,7 @@ REASONS = {
 
 
 def _describe_reasons(different: Sequence[Row]) -> str:
-    """Describe why some counts differ, and how many counts have each reason."""
+    """Describe why some counts differ, and the number of counts with each reason."""
     groups: dict[str, list[Row]] = {}
     for row in different:
         verdict = row["verdict"]

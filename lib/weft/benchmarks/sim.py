@@ -2,7 +2,7 @@
 
 Four kernels, each with all checks and with none, are compared with Numba's simulator.
 Contenders take turns in a process that has NUMBA_ENABLE_CUDASIM=1. This does not
-measure kernels: it shows how many threads a lesson can afford.
+measure kernels: it shows how many threads are practical in a lesson.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The benchmark runs notebooks/programs/streams.cu, lesson 06's program, several times.
 Parts of an array are copied to the device, changed and copied back. The array is in
 pageable or in pinned memory, and the copies use one stream or several. With --device
-cuda, nvcc compiles the program. On a CPU a copy is a memcpy and a stream is a list: the
-results are checked, but the times do not represent a GPU.
+cuda, nvcc compiles the program. On a CPU, a copy is a memcpy and a stream is a list.
+The results are checked, but the times do not represent a GPU.
 """
 
 from __future__ import annotations

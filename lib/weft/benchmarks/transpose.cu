@@ -1,11 +1,10 @@
 /* transpose.cu -- five transposes, and three copies for comparison.
  *
  * A transpose moves each number once and computes nothing, so at best it is as
- * fast as the best copy. Each kernel changes one thing in the one above it.
+ * fast as the best copy. Each kernel changes one thing in a kernel above it.
  * Tiles are 32 x 32, and so are the blocks of all transposes but the last.
  *
- * Lesson:  notebooks/07a_memory.ipynb, "Transpose".
- */
+ * Lesson:  notebooks/07a_memory.ipynb, "Transpose". */
 
 /* y (n) = x (n). */
 __global__ void copy(float *y, const float *x, int n) {
@@ -13,7 +12,7 @@ __global__ void copy(float *y, const float *x, int n) {
     if (i < n) y[i] = x[i];
 }
 
-/* The same. Each thread has four loads in flight. */
+/* Like copy(), but each thread has four loads in flight. */
 __global__ void copy_four(float *y, const float *x, int n) {
     int first = blockIdx.x * 4 * blockDim.x + threadIdx.x;
     float v[4];
@@ -42,7 +41,7 @@ __global__ void transpose_naive(float *y, const float *x, int rows, int cols) {
     if (row < rows && col < cols) y[col * rows + row] = x[row * cols + col];
 }
 
-/* The same. A block transposes a tile in shared memory. */
+/* Like transpose_naive(), but a block transposes a tile in shared memory. */
 __global__ void transpose_tiled(float *y, const float *x, int rows, int cols) {
     __shared__ float tile[32][32];
     int tx = threadIdx.x, ty = threadIdx.y;
@@ -53,7 +52,7 @@ __global__ void transpose_tiled(float *y, const float *x, int rows, int cols) {
     if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty];
 }
 
-/* The same. An unused column shifts each row of the tile by one bank. */
+/* Like transpose_tiled(), but an unused column shifts each row by one bank. */
 __global__ void transpose_padded(float *y, const float *x, int rows, int cols) {
     __shared__ float tile[32][33];
     int tx = threadIdx.x, ty = threadIdx.y;
@@ -64,7 +63,8 @@ __global__ void transpose_padded(float *y, const float *x, int rows, int cols) {
     if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty];
 }
 
-/* The same. Each row of the tile is permuted, so no shared memory is wasted. */
+/* Like transpose_tiled(), but each row of the tile is permuted, so no shared
+ * memory is wasted. */
 __global__ void transpose_swizzled(float *y, const float *x, int rows,
                                    int cols) {
     __shared__ float tile[32][32];
@@ -76,7 +76,8 @@ __global__ void transpose_swizzled(float *y, const float *x, int rows,
     if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty ^ tx];
 }
 
-/* The padded kernel in blocks of 32 x 8: a thread has four loads in flight. */
+/* Like transpose_padded(), but in blocks of 32 x 8: a thread has four loads in
+ * flight. */
 __global__ void transpose_four(float *y, const float *x, int rows, int cols) {
     __shared__ float tile[32][33];
     int tx = threadIdx.x, ty = threadIdx.y;

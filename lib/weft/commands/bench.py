@@ -37,7 +37,7 @@ OPTIONS = ("mnist", "matmul")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft bench`."""
-    # Imported lazily, since it imports PyTorch.
+    # Imported lazily, since this module imports PyTorch.
     from ..benchmarks.ops import PROBLEMS
 
     what = f"a benchmark ({', '.join(BENCHMARKS)}) or an op ({', '.join(PROBLEMS)})"
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run a benchmark; print its rows and, if requested, write them to a file."""
-    # Imported lazily, since it imports PyTorch.
+    # Imported lazily, since this module imports PyTorch.
     from ..benchmarks import ops
 
     _check_device(args.device)

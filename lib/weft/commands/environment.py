@@ -94,11 +94,11 @@ def list_requirements() -> list[str]:
 
 
 def list_missing(python: str, wanted: list[str]) -> list[str]:
-    """List the packages in `wanted` of which the interpreter has no version.
+    """List the packages in `wanted` of which no version is installed.
 
-    A user's environment keeps its versions, whatever .venv requires, and gets missing
-    packages as listed. NVIDIA's packages for CUDA 12 have different names; they belong
-    to a torch built with CUDA 12.
+    A user's environment keeps its versions, even if .venv requires others, and gets
+    missing packages as listed. NVIDIA's packages for CUDA 12 have different names; they
+    belong to a torch built with CUDA 12.
     """
     names = [re.split(r"[ =<>!~]", line)[0] for line in wanted]
     script = (

@@ -40,7 +40,10 @@ class Split:
         return len(self.labels)
 
     def first(self, count: int | None) -> Split:
-        """Return the first `count` images (None: all); raise DataError for too few."""
+        """Return the first `count` images, or all if it is None.
+
+        Raises DataError if `count` is below 1 or above the number of images.
+        """
         if count is None:
             return self
         if not 1 <= count <= len(self):
@@ -65,7 +68,7 @@ def load(split: str, folder: Path = FOLDER) -> Split:
 
 
 def epoch_order(seed: int, epoch: int, count: int, batch: int = 1) -> np.ndarray:
-    """Return the order (int32) in which epoch `epoch` takes `count` images.
+    """Return the order (int32) of `count` images in epoch `epoch`.
 
     The order contains only full batches. It skips the few remaining images, which
     differ in each epoch. A smaller batch has a noisier gradient: at lr 0.1, one step on

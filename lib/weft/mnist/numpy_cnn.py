@@ -93,7 +93,7 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> np.floating:
 def conv3x3_backward(
     dy: np.ndarray, x: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return dx, dweight, dbias: dx convolves dy with the filters rotated by 180°."""
+    """Return dx, dweight, dbias; dx is dy convolved with filters rotated by 180°."""
     dx = conv3x3(dy, weight.swapaxes(0, 1)[:, :, ::-1, ::-1], dy.dtype.type(0))
     dweight = np.tensordot(dy, patches(x), axes=((0, 2, 3), (0, 2, 3)))
     return dx, dweight, dy.sum(axis=(0, 2, 3))
@@ -102,7 +102,7 @@ def conv3x3_backward(
 def batch_norm_backward(
     dy: np.ndarray, x: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return dx, dweight, dbias: the mean and the deviation depend on x, too."""
+    """Return dx, dweight, dbias; dx includes how mean and deviation depend on x."""
     xhat, axes = standardise(x), (0, 2, 3)
     dweight, dbias = (dy * xhat).sum(axes), dy.sum(axes)
     count = dy.size // len(weight)
@@ -187,8 +187,8 @@ def margin(y: Outputs) -> float:
     """Return the smallest change of a value that changes a decision.
 
     A ReLU decides whether its input is above 0; a pool selects the largest of four
-    values. Rounding can change a decision, and then a gradient takes another path.
-    Equal values, such as those of a blank background, are not a decision.
+    values. Rounding can change a decision, and then a gradient flows along another
+    path. Equal values, such as those of a blank background, are not a decision.
     """
     nearest = np.abs(y["fc1"]).min()
     for i in "12":
@@ -253,9 +253,9 @@ def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
 def terms(params: Params, y: Outputs) -> int:
     """Return K, the number of terms in all sums that lead to a gradient.
 
-    The sums are over a filter, over a row and a column of each linear layer, and over
-    the pixels in batch norm, twice forward and twice backward. The loss adds a sum over
-    the batch, and the gradient itself is another sum.
+    The sums are over a filter and over a row and a column of each linear layer. Batch
+    norm has sums over the pixels, two forward and two backward. The loss adds a sum
+    over the batch, and the gradient itself is another sum.
     """
     filters = sum(params[f"conv{i}.weight"][0].size for i in "12")
     filters += params["conv2.weight"][:, 0].size

@@ -78,7 +78,7 @@ class PythonStep:
         floats |= {"fc1": batch * hidden, "relu3": batch * hidden}
         floats |= {"logits": batch * classes, "prob": batch * classes}
         # In the backward pass, a layer needs only dy, and no earlier gradient, for its
-        # dx. Two arrays, which take turns, are therefore enough for all layers.
+        # dx. Two arrays, used alternately, are therefore enough for all layers.
         floats |= dict.fromkeys(("dy", "dx"), max(floats.values()))
         floats |= {"loss": 1, "losses": KEPT}
         on = {"device": self.device}

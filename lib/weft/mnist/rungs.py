@@ -117,10 +117,10 @@ class TwinRung:
         return steps
 
     def fill_launch(self, steps: int) -> int:
-        """Return how many steps to time in place of `steps`: at least a whole launch.
+        """Return the number of steps to time: `steps` or, if larger, a whole launch.
 
-        If a launch has more than 8 times as many steps, it would be too slow, so the
-        number remains.
+        A launch of more than 8 times `steps` would be too slow, so `steps` is then
+        returned.
         """
         return self.graph if steps < self.graph <= 8 * steps else steps
 

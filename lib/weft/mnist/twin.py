@@ -235,7 +235,7 @@ class TwinTrainer:
         return loss.item(), arrays
 
     def _probe(self, index: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Return loss and gradients of a step that applies gradients without a return.
+        """Return loss and gradients of a step that does not itself return gradients.
 
         w - lr g is rounded once, so each error is at most 2^-24 (|g| + |w| / lr).
         """
@@ -269,7 +269,10 @@ class TwinTrainer:
         return losses
 
     def queue(self, order: torch.Tensor) -> None:
-        """Queue train() without its losses, which is the fastest way, inside mode()."""
+        """Queue the steps of train() without keeping losses.
+
+        This is the fastest way to train. It must be called inside mode().
+        """
         for _ in self._run(order):
             pass
 
@@ -442,8 +445,8 @@ class TwinTrainer:
     def _capture(self) -> None:
         """Capture a graph of each size.
 
-        The graphs share their memory, since they never run at the same time. It holds
-        the losses of a launch until the next one.
+        The graphs share their memory, since they never run at the same time. This
+        memory contains the losses of a launch until the next launch.
         """
         pool = None
         for steps in self.kind.sizes:
@@ -459,7 +462,10 @@ class TwinTrainer:
         return torch.cuda.memory_allocated(self.device) if on_gpu else 0
 
     def _measure(self, call: Callable[[], object]) -> None:
-        """Store the peak memory of `call` in peak_bytes; kernels are already chosen."""
+        """Store the peak memory of `call` in peak_bytes.
+
+        PyTorch must have chosen the kernels before, since that choice takes memory.
+        """
         self.peak_bytes: int | None = None
         if self.device.type == "cpu":
             call()

@@ -54,7 +54,7 @@ def initial_weights(
 
     The bits are the same as after torch.manual_seed(seed), but PyTorch is not used. Its
     generator on the CPU is NumPy's RandomState, the Mersenne Twister (Matsumoto and
-    Nishimura, 1998) seeded by init_genrand; a float uses 24 bits of each number. The
+    Nishimura, 1998), seeded by init_genrand. A float uses 24 bits of each number. The
     weights and biases of convolutions and linear layers are uniform in +- 1/sqrt(inputs
     of an output). eps has no effect.
     """

@@ -8,8 +8,9 @@ every rung that runs on this machine. `python -m weft check matmul --sanitizer` 
 rungs under compute-sanitizer instead (sanitizer.py).
 
 require() ensures, before a timing, that a rung has passed its check. The check runs
-once for each build. The cache records a pass under two hashes: the hash of all sources,
-which is part of the library's name, and the hash of the checking code.
+once for each build. The cache records a pass under two hashes. One is the hash of all
+sources, which is part of the library's name. The other is the hash of the checking
+code.
 
 check_numeric() compares a backward pass with finite differences of the forward pass,
 and check_autograd() with torch's gradients. Both raise Mismatch.
@@ -255,7 +256,7 @@ def check_autograd(
     terms: for each input, the number of products summed into one element of its
     gradient. size(dy, *inputs): for each input, the sum of the absolute products. The
     default is torch's gradient of the absolute values, which is right if the function
-    is linear in each input. terms and size give the bound (see cases.sum_bound).
+    is linear in each input. terms and size determine the bound (see cases.sum_bound).
 
     Prints the largest error divided by its bound; raises Mismatch if it exceeds 1.
     """

@@ -1,8 +1,8 @@
 """An op in Python: its twin in PyTorch, its arrays' shapes, and weft.h's declarations.
 
-A file of cases/ makes an Op from the twin and the shapes. The declarations supply the
-rest: the Python function, its gradients, the calls of its cases, and the arguments for
-benchmarks.
+A file of cases/ makes an Op from the twin and the shapes. The Python function, its
+gradients, the calls of its cases, and the arguments for benchmarks follow from the
+declarations.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Op:
         else:
             y = plan.forward(rung, tensors, numbers)
         for i in plan.in_place:
-            # Autograd must notice that the tensor has changed.
+            # Inform autograd that the tensor has changed.
             if not tensors[i.name].is_inference():
                 torch.autograd.graph.increment_version(tensors[i.name])
             return args[i.at]

@@ -289,7 +289,7 @@ class CallPlan:
         return tensors, numbers
 
     def _refuse(self, i: OpInput, tensors: Tensors, known: Mapping[str, Any]) -> None:
-        """Raise ArgumentError for an array whose shape does not fit the others."""
+        """Raise ArgumentError for an array whose shape does not fit other shapes."""
         dims = known[ANY[0]] if i.dims is ANY else [known.get(d, d) for d in i.dims]
         wanted = f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
         others = _describe_shapes({n: t for n, t in tensors.items() if n != i.name})

@@ -1,6 +1,6 @@
 """matmul(): a product of matrices, or of batches of them, by any rung of the ladder.
 
-weft_matmul() takes one batch dimension, so several of them are folded into one.
+weft_matmul() accepts one batch dimension, so several dimensions are folded into one.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def matmul(
 ) -> Array:
     """Compute alpha * a (m,k) @ b (k,n) + beta * c (m,n) + bias (n) -> (m,n) float32.
 
-    a and b may have leading batch dimensions, which broadcast as in torch: an operand
-    whose batch has length 1, or that has none, is one matrix for the whole batch. The
-    result has the batch dimensions, and c must have them too. A vector a is one row, a
-    vector b one column, and the result lacks that dimension. a and b are both float32,
-    float16 or bfloat16. A transposed view (a.T, a.mT) is used without a copy; other
-    views must be made contiguous. Operands are copied only if they broadcast along some
-    of several batch dimensions. c, bias and out are contiguous float32. If there is
-    nothing to sum (k = 0), a @ b is 0.
+    a and b may have leading batch dimensions, which broadcast as in torch. An operand
+    whose batch has length 1, or that has no batch, is one matrix for the whole batch.
+    The result has the batch dimensions, and c must have them too. A vector a is one
+    row, a vector b one column, and the result lacks that dimension. a and b are both
+    float32, float16 or bfloat16. A transposed view (a.T, a.mT) is used without a copy;
+    other views must be made contiguous. Operands are copied only if they broadcast
+    along some of several batch dimensions. c, bias and out are contiguous float32. If
+    there is nothing to sum (k = 0), a @ b is 0.
 
     precision: the arithmetic, "fp32" unless a and b have 16 bits. For float32 it may
     also be "tf32" or "3xtf32" (about as exact as fp32, on tensor cores). rung: the

@@ -90,7 +90,7 @@ def main(options: InspectOptions) -> int:
         status = run.run_child(path, words, environment, options.run.timeout)
         name = options.run.program.sources[0]
         report = ProgramReport(name)
-        with contextlib.suppress(OSError, ValueError):  # it is missing or incomplete
+        with contextlib.suppress(OSError, ValueError):  # missing or incomplete file
             report = program_report(file.read_text(errors="replace"), Files(), name)
     report.listing, text = options.listing, report.text()
     if not report.kernels and report.ok:

@@ -9,9 +9,9 @@ takes microseconds, whereas nvidia-smi takes a tenth of a second. If NVML is mis
 driver, or a container without it), every value is null. Names and numbers:
 https://docs.nvidia.com/deploy/nvml-api/.
 
-Each timer's round() takes one sample of every contender in turn, in microseconds per
-call. A pause and one untimed call precede each sample. timers.py describes the purpose
-of each timer, and race.py when sampling stops.
+Each timer's round() takes one sample of every contender in turn; samples are in
+microseconds per call. A pause and one untimed call precede each sample. timers.py
+describes the purpose of each timer. race.py describes when sampling stops.
 """
 
 from __future__ import annotations

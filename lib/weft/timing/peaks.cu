@@ -33,9 +33,10 @@ static __global__ void copy_floats(float4 *to, const float4 *from,
         if (first + i * THREADS < count) to[first + i * THREADS] = values[i];
 }
 
-/* All threads together read `count` float4, a power of two, `turns` times. The
- * reads bypass the L1 caches: in each turn a multiprocessor reads elements that
- * another one read before. out: a sum for each thread. */
+/* Read `count` float4 (a power of two) `turns` times, with all threads
+ * together. The reads bypass the L1 caches: in each turn, a multiprocessor
+ * reads elements that another multiprocessor read before. out: a sum for each
+ * thread. */
 static __global__ void read_past_l1(float *out, const float4 *from,
                                     unsigned count, int turns) {
     const unsigned thread = blockIdx.x * THREADS + threadIdx.x;
@@ -108,8 +109,9 @@ static __device__ __forceinline__ void put(__nv_bfloat16 *to, float x) {
     *to = __float2bfloat16(x);
 }
 
-/* Two warpgroups, with 64 x 256 sums each, multiply their tiles of a by one
- * tile of b: k = 32 bytes a step, STEPS steps in a row of shared memory. */
+/* Two warpgroups, with 64 x 256 sums each, multiply their tiles of `a` by one
+ * tile of `b`. A step uses 32 bytes of a row, and a row of shared memory is
+ * long enough for STEPS steps. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     chain_wgmma(float *out, int turns) {

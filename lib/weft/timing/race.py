@@ -9,10 +9,10 @@ all medians are precise enough or the time is up; `stopped` records the reason. 
 `rounds`, it takes exactly that many samples, by events on a GPU and by the host's clock
 on a CPU, without PyTorch.
 
-Warm: each call uses the same inputs. Cold: the inputs are in no cache. Either copies of
-the inputs that together exceed the cache take turns ("rotated"), or, if that needs too
-many copies, the cache is "flushed" before each call. A sample is a burst of calls; with
-timer `kernel`, it is one call.
+Warm: each call uses the same inputs. Cold: the inputs are in no cache. Copies of the
+inputs that together exceed the cache take turns ("rotated"). If that needs too many
+copies, the cache is "flushed" before each call instead. A sample is a burst of calls;
+with timer `kernel`, it is one call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
 
 
-REST = 10e-3  # seconds between samples on a CPU, in which other threads fall asleep
+REST = 10e-3  # seconds between samples on a CPU, during which other threads fall asleep
 PAUSE = 60e-3  # seconds between samples that keep tensor cores cool
 LEAST = 8  # minimum number of samples for a spread
 SPREAD = 0.005  # the median's uncertainty at which a race ends: half a percent
@@ -44,8 +44,8 @@ SPREAD = 0.005  # the median's uncertainty at which a race ends: half a percent
 class Contender:
     """Work to time, and the keys that identify it in a row of results.
 
-    One of three functions does the work: run(i) once, on the i-th copy of its inputs;
-    call() once, always on the same inputs; block(n) n times.
+    One of three functions does the work. run(i) does it once, on the i-th copy of its
+    inputs. call() does it once, always on the same inputs. block(n) does it n times.
     """
 
     run: Callable[[int], object] | None = None
@@ -63,8 +63,8 @@ class Contender:
     before: Callable[[], object] | None = None  # called before a sample is timed
     after: Callable[[], object] | None = None  # called after a sample was timed
     lead: bool = True  # whether a pause and an untimed call precede each sample
-    limit: float = math.inf  # maximal seconds of timing; then it sits out
-    most: float = math.inf  # maximal number of samples; then it sits out
+    limit: float = math.inf  # seconds of timing after which it is no longer timed
+    most: float = math.inf  # number of samples after which it is no longer timed
     out: Any = None  # the array that it writes, if a benchmark checks it
     want: Any = None  # the expected contents of that array
     bytes: int = 0  # bytes that it must move
@@ -177,13 +177,13 @@ def race(
     """Time the contenders in turn; return each result by name.
 
     timer: one of TIMERS, or a clock; "" selects the device's default. seconds: the
-    approximate time limit per contender. samples: the maximal number of bursts per
+    approximate time limit per contender. samples: the maximum number of bursts per
     contender. spread: the spread of all medians at which the race ends; see Timed.
     cool: whether to use short bursts with long pauses. rounds: the exact number of
     samples, in place of these limits; the GPU's clock, temperature and power are then
     not read. discard: the number of rounds before the first one that counts. tick:
-    called after each sample, and in place of each sample that a contender sits out.
-    Raises ArgumentError for an unknown timer.
+    called after each sample, and in place of each sample that is skipped because a
+    contender has reached its limit. Raises ArgumentError for an unknown timer.
     """
     place = devices.parse_device(device)
     clock: Any = timer

@@ -101,13 +101,16 @@ def time_sustained(
 
 
 SAMPLE = 0.015  # approximate seconds of a sample
-STEPS = (4, 512)  # minimal and maximal number of steps in a sample
-SLOWEST = 60.0  # maximal seconds of timing per contender
+STEPS = (4, 512)  # minimum and maximum number of steps in a sample
+SLOWEST = 60.0  # maximum seconds of timing per contender
 HOST_TIMES = 7  # samples of the host's time
 
 
 def count_steps(run: Run, device: AnyDevice) -> int:
-    """Return the number of steps that take about SAMPLE seconds, a power of two."""
+    """Return a power of two: the number of steps of a sample of about SAMPLE seconds.
+
+    The number is within STEPS, or 1 if a single step takes longer than SAMPLE.
+    """
     run(2)
     us = clock_for(device).taken(lambda: run(STEPS[0])) / STEPS[0]
     if us > 1e6 * SAMPLE:
@@ -186,13 +189,13 @@ def make_contender(
     return Contender(lambda i: call(*sets[i % copies]), copies)
 
 
-# Maximal number of copies of the inputs; a graph of a burst contains one call for each.
-# 2048 copies of 60 kB exceed an L2 of 60 MiB; for smaller inputs, it is flushed.
+# Maximum number of copies of the inputs. A graph of a burst has one call for each copy.
+# 2048 copies of 60 kB exceed an L2 of 60 MiB; for smaller inputs, the L2 is flushed.
 MOST_COPIES = 2048
 
 
 def copies_for(size: int, device: AnyDevice) -> int:
-    """Return how many inputs of `size` bytes, used in turn, exceed the cache.
+    """Return the number of inputs of `size` bytes that together exceed the cache.
 
     Returns 1 if the number exceeds MOST_COPIES: the cache must then be flushed.
     """

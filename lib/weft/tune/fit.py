@@ -146,7 +146,7 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else "the compiler failed without a message"
 
 
-# Candidates slower than this multiple of the fastest are dropped after two calls.
+# After two calls, candidates that are this many times slower than the fastest are out.
 FAR = 3.0
 NEAR = 1.01  # Candidates within 1 % of the best are not dropped.
 FIRST = 3  # samples in the first round

@@ -193,9 +193,10 @@ class ReferenceAnswer:
     def _estimate_terms(self, name: str) -> float:
         """Estimate the largest number of products summed into an element.
 
-        It is the product of the sides that the inputs have and the output lacks, each
-        counted once: k for c (m,n) = a (m,k) @ b (k,n). The largest whole number among
-        the arguments is an upper limit, which replaces the product for flat arrays.
+        It is the product of the sides that the inputs have and the output lacks. Each
+        side counts once. The product is k for c (m,n) = a (m,k) @ b (k,n). The largest
+        whole number among the arguments is an upper limit, which replaces the product
+        for flat arrays.
         """
         args = self.arguments
         sides = Counter(
@@ -210,7 +211,7 @@ class ReferenceAnswer:
         return min(count, max(integers)) if integers else count
 
     def _estimate_fan_in(self, reference: Call, name: str) -> int:
-        """Estimate how many elements of one input affect an output element: 1 or more.
+        """Estimate the number of elements of one input that affect an output element.
 
         This is used if the sides show no sum, as for a softmax. The method changes the
         middle element of an input and counts the output elements that then differ.

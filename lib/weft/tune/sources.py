@@ -423,7 +423,7 @@ def _choose_kernel(module: Module, name: str | None) -> Kernel:
 
 
 def _is_maker(function: Callable[..., Any], space: Mapping[str, Any]) -> bool:
-    """Return whether a function takes the constants, as a maker of kernels does."""
+    """Return whether a function accepts the constants, like a maker of kernels."""
     parameters = parameters_in(function)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     return takes_any or set(space) <= {p.name for p in parameters}

@@ -27,7 +27,7 @@ static __global__ void step(float *x, int n) {
     if (i < n) x[i] += 1;
 }
 
-/* The same. The next kernel may begin while this one works. */
+/* x += 1, too. The next kernel may begin while this kernel works. */
 static __global__ void step_early(float *x, int n) {
     let_next_begin();
     wait_for_last();
@@ -35,7 +35,8 @@ static __global__ void step_early(float *x, int n) {
     if (i < n) x[i] += 1;
 }
 
-/* The same. The next kernel may begin when this one has written. */
+/* x += 1, too. The next kernel may begin only after this kernel has written
+ * x. */
 static __global__ void step_late(float *x, int n) {
     wait_for_last();
     const int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -40,7 +40,8 @@ __global__ void scale(float4 *y, const float4 *x, float by, unsigned count) {
     y[i] = make_float4(by * v.x, by * v.y, by * v.z, by * v.w);
 }
 
-/* All three operations: intermediate results stay in registers. */
+/* All three operations in one kernel: intermediate results stay in
+ * registers. */
 __global__ void bias_relu_scale(float4 *y, const float4 *x, const float4 *bias,
                                 float by, unsigned count, unsigned n) {
     const unsigned i = index_of();
@@ -73,7 +74,8 @@ __global__ void pool_stored(float *y, const float4 *x, unsigned count) {
     if (i < count) y[i] = largest(x[i]);
 }
 
-/* The same from raw pixels, which the kernel normalises as it loads them. */
+/* Like pool_stored(), but from raw pixels, which this kernel normalises
+ * itself. */
 __global__ void pool_again(float *y, const uchar4 *pixels, float by, float less,
                            unsigned count) {
     const unsigned i = index_of();

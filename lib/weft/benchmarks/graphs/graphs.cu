@@ -145,8 +145,8 @@ static void expect(const struct chain *c, const char *how, float want) {
     exit(1);
 }
 
-/* Time a chain in a graph on the device and on the host, and check its result:
- * each launch adds 1 to x[0], except that WORK sets it to 2. */
+/* Time a chain in a graph on the device and on the host, and check its result.
+ * Each launch adds 1 to x[0], except that WORK sets x[0] to 2. */
 static void time_graph(const char *what, const char *how, struct chain c) {
     cudaStream_t stream;
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -230,8 +230,9 @@ static void time_fetches(struct chain c) {
     time_graph("fetch", "fetch, then wait", c);
 }
 
-/* Time WORK with one block per multiprocessor, alternating with half as many,
- * where a multiprocessor has room for two blocks or for only one. */
+/* Time WORK: launches of one block per multiprocessor alternate with launches
+ * of half as many blocks. A multiprocessor has room for two blocks or for only
+ * one. */
 static void time_crowds(struct chain c, int processors) {
     const int claim = 120 << 10; // bytes, of 227 KB
     c.kind = WORK, c.threads = 1024, c.n = processors * c.threads, c.uneven = 1;

@@ -38,9 +38,10 @@ WAYS = (  # ways to launch a chain, from slow to fast
 def find_value(
     op: str, rung: str, rows: list[Row], others: list[ResultFile], **more
 ) -> float:
-    """Return a row's us: this machine's if it exists, else the first in `others`.
+    """Return `us` of the first matching row, or NaN if no row matches.
 
-    more: further required keys and values of the row. Returns NaN without a match.
+    Rows of this machine come first, then those of `others`. more: further keys and
+    values that the row must have.
     """
     required = {"op": op, "rung": rung} | more
     for row in [*rows, *(row for results in others for row in results["rows"])]:
@@ -281,7 +282,7 @@ def make_caption(others: Sequence[ResultFile]) -> str:
 def _group_rows(
     rows: list[Row], others: list[ResultFile], op: str, count: int | None
 ) -> list[tuple[list[Row], bool]]:
-    """Return pairs (a machine's rows, whether it is this machine), this one first."""
+    """Return (a machine's rows, whether it is this machine); this machine is first."""
 
     def is_wanted(row: Row) -> bool:
         return row["op"] == op and count in (None, row.get("count"))

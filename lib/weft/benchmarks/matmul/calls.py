@@ -106,7 +106,11 @@ class Operands:
     def random(
         size: Size, precision: str, device: torch.device, cold: bool
     ) -> Operands:
-        """Make signed random operands; cold: enough copies to exceed the cache."""
+        """Make signed random operands.
+
+        cold: make enough copies to exceed the cache or, if that needs too many copies,
+        one copy and a function that empties the cache.
+        """
         needed = int(size.bytes(precision))
         copies = timers.copies_for(needed, device) if cold else 1
         flush = timers.make_flusher(device) if cold and copies == 1 else None

@@ -45,9 +45,11 @@ MEAN = (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000, 8191, 8192)
 
 
 def compare_fastest(rows: Sequence[Row]) -> list[Row]:
-    """Return a line per size in SUMMARY that was measured, the mean, and the worst.
+    """Return the lines of the summary, in three groups.
 
-    A line's `cold` is the ratio with inputs that are in no cache, if it was measured.
+    There is a line for each measured size in SUMMARY. There may be a line for the
+    geometric mean. There is a line for the lowest ratio of each precision. A line's
+    `cold` is the ratio with inputs that are in no cache, if it was measured.
     """
     timed = [r for r in rows if r["op"] == "matmul" and r.get("us")]
     cold = [r for r in timed if is_cold(r)]
@@ -60,8 +62,8 @@ def compare_fastest(rows: Sequence[Row]) -> list[Row]:
 def beside_fastest(rows: Sequence[Row]) -> None:
     """Set vs_cublas and vs_torch: the peer's time divided by the row's, in one run.
 
-    The peer's time is its fastest in any race of that size, since heat slows cuBLAS's
-    fp32 by up to 4 % when many kernels take turns. 3xtf32 is compared with fp32. cuBLAS
+    The peer's time is its fastest in any race of that size. When many kernels take
+    turns, heat slows cuBLAS's fp32 by up to 4 %. 3xtf32 is compared with fp32. cuBLAS
     uses the row's layout or, in the precisions of BETTER, its fastest one.
     """
     timed = [row for row in rows if row["op"] == "matmul" and row.get("us")]
@@ -240,7 +242,10 @@ def series_of(
 
 
 def _select_alike(rows: Sequence[Row]) -> list[Row]:
-    """Return the warm rows, or else all; on a CPU, those with the most threads."""
+    """Return the warm rows, or all if none is warm.
+
+    On a CPU, only those with the most threads are returned.
+    """
     warm = [row for row in rows if not is_cold(row)] or rows
     max_threads = max((row.get("threads") or 0 for row in warm), default=0)
     return [row for row in warm if (row.get("threads") or max_threads) == max_threads]

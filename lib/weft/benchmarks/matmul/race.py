@@ -42,8 +42,9 @@ AWKWARD += ("100", "512", "768", "1025", "33x8191x257", "333x777x1111", "4097x17
 BATCHES = ("64of256", "1000of32")
 USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
 
-# Parts of a race: all rungs, or the best one. The last three use the best rung and few
-# rounds: with plain operands, with a or b transposed, with inputs that are in no cache.
+# Parts of a race: all rungs, or the best one. The last three use the best rung: with
+# plain operands, with a or b transposed, and with inputs that are in no cache. They use
+# few rounds, except QUICK in fp32.
 EVERY, BEST, QUICK, TRANSPOSED, COLD = "every", "best", "quick", "transposed", "cold"
 FEW = LEAST
 CUBES = ("1024", "2048", "5120x256x5120")

@@ -87,7 +87,7 @@ def _list_layouts(rows: list[Row]) -> list[tuple[str, str]]:
 
 
 def _write_spread(rows: list[Row]) -> str:
-    """Write the worst spread of the medians, and how many have no known spread."""
+    """Write the worst spread of the medians, and the number without a known spread."""
     spreads = [row["spread"] for row in rows if row.get("spread")]
     worst = f"known to {100 * max(spreads):.2g} % or better" if spreads else ""
     few = len(rows) - len(spreads)

@@ -54,9 +54,9 @@ def plot_roofline(
 ) -> Figure:
     """Draw dots with their bands on log axes, below the roofs of the machine.
 
-    The machine is this one or, without rows, the one of the first committed results.
-    size: None selects the size with the most rungs. precisions, rungs: () draws all;
-    the reader's own rung is always included.
+    Without rows, the machine is that of the first committed results. size: None selects
+    the size with the most rungs. precisions, rungs: () draws all; the reader's own rung
+    is always included.
     """
     files = committed_results() if committed is None else list(committed)
     series = series_of(rows, files)[:1]

@@ -58,8 +58,9 @@ class Schedule:
     def rate(self, done: float) -> float:
         """Return the learning rate after `done`, a share (0 to 1) of all steps.
 
-        The rate is constant or follows one cycle: it rises linearly from peak / 5 in
-        the first quarter, then falls to 0 (Smith and Topin, arXiv 1708.07120).
+        The rate is constant or follows one cycle. In a cycle, it rises linearly from
+        peak / 5 in the first quarter, then falls to 0 (Smith and Topin, arXiv
+        1708.07120).
         """
         if not self.one_cycle:
             return self.peak
@@ -236,7 +237,7 @@ def _list_makers(
 def _select_rungs(
     names: Sequence[str] | None, precision: str, where: torch.device, batch: int
 ) -> list[str]:
-    """Return those of our rungs that train in the precision; None: the fastest one."""
+    """Return the named rungs that train in the precision, or the fastest if None."""
     if names is None:
         usual = rungs_of(precision, where, batch)
         return [name for name in usual if name != VENDOR][-1:]

@@ -2,11 +2,11 @@
 
 rows = run_heat("tf32", 256, device="cuda")
 
-Every contender begins with the same weights. The contenders take turns, many times, so
-that changes of the machine affect all of them. In each turn, a contender takes several
-steps; their number depends on the time of one step. us is the median over the turns. A
-contender that fails is reported and left out. A row contains one contender's
-measurements and its ratios to PyTorch.
+Every contender begins with the same weights. The contenders take many turns, one after
+another, so that changes of the machine affect all of them. In each turn, a contender
+takes several steps; their number depends on the time of one step. us is the median over
+the turns. A contender that fails is reported and left out. A row contains one
+contender's measurements and its ratios to PyTorch.
 
 warm_twins() compiles the race's twins in advance, in one process each, into torch's own
 cache. torch.compile takes ten seconds or more per twin, and parallel processes use all
@@ -97,7 +97,7 @@ def _name_compiled(name: str) -> str | None:
 def compile_twins(
     precision: str, batch: int, device: str, names: Sequence[str]
 ) -> None:
-    """Let each of these twins take its first steps."""
+    """Run the first steps of each of these twins."""
     train = data.load("train")  # all images: the compiled code depends on their number
     for name in names:
         rung, _, layout = name.partition(" ")
@@ -269,7 +269,7 @@ def twins_of(device: torch.device) -> list[str]:
 def _gather(
     heat: Heat, rungs: Sequence[str] | None, twins: Sequence[str] | None
 ) -> Iterator[TrainingContender]:
-    """Make all contenders and let each take a step; report failures."""
+    """Make all contenders and run a step of each; report failures."""
     device = heat.device
     rungs = rungs_of(heat.precision, device, heat.batch) if rungs is None else rungs
     twins = twins_of(device) if twins is None else twins
@@ -291,7 +291,7 @@ def _gather(
             for contender in contenders:
                 contender.close()
             contenders.clear()
-            free(device)  # it may have run out of memory
+            free(device)  # the contender may have run out of memory
             continue
         names |= {contender.name for contender in contenders}
         yield from contenders

@@ -203,9 +203,9 @@ def find_limits(row: Row, roof: Row, launch_us: float) -> list[StepPart]:
 
     roof: the "roof" row of the same precision. launch_us: launch time in µs of a kernel
     in a chain. The clocks between sections cost time, so the sections' times are scaled
-    to add up to the step's. The "batch" section is omitted: it contains sums over
-    patches, which an isolated fused step computes itself, but which the previous step
-    computes in a run. Rows up to commit 97f84da have these sums in conv1's section.
+    to add up to the step's. The "batch" section is omitted. It contains sums over
+    patches. An isolated fused step computes these itself; in a run, the previous step
+    computes them. Rows up to commit 97f84da have these sums in conv1's section.
     """
     layers = {name: us for name, us in row["layers_us"].items() if name != OUTSIDE}
     scale = row["us"] / sum(layers.values())

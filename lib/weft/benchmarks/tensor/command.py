@@ -198,7 +198,7 @@ STALLS = {  # ncu's name for a stall: what the warp waits for
     "sleeping": "sleep",
     "wait": "an instruction's fixed time",
 }
-READY = "not_selected"  # the warp was ready, but the scheduler chose another one
+READY = "not_selected"  # the warp was ready, but the scheduler chose another warp
 _STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 METRICS = {  # our name: ncu's metric, in percent of the peak, bytes or cycles
     "us": "gpu__time_duration.sum",

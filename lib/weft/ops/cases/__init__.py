@@ -1,11 +1,11 @@
 """The checks of ops: cases, their answers in float64, and error bounds.
 
-A bound limits how far a correct float32 result may be from the float64 one. It is
-derived, not guessed. With u = 2^-24, a sum of k products differs from the exact one by
-at most 1.01 k u times the sum of the absolute products. This holds for any order, with
-or without fused multiply-adds (Higham, Accuracy and Stability of Numerical Algorithms,
-2nd ed., section 3.1; 1.01 covers the higher orders for k u < 0.01). The bound is tight
-enough to detect that TF32 was left on.
+A bound is the largest allowed distance of a correct float32 result from the float64
+result. It is derived, not guessed. With u = 2^-24, a sum of k products differs from the
+exact one by at most 1.01 k u times the sum of the absolute products. This holds for any
+order, with or without fused multiply-adds (Higham, Accuracy and Stability of Numerical
+Algorithms, 2nd ed., section 3.1; 1.01 covers the higher orders for k u < 0.01). The
+bound is tight enough to detect that TF32 was left on.
 
 Each op's file <op>.py contains its twin in PyTorch and its shapes (OP), and the sizes
 to time (BENCH). Its cases(generator) yields inputs, float64 answers and bounds. The
@@ -102,9 +102,9 @@ def cases(
 ) -> Iterator[Case]:
     """Yield the cases of `op` with random signed inputs from `seed`.
 
-    precision: the rung's precision, which decides the inputs and bounds. wide: number
-    of additional random cases; if it is not 0, large cases are added, too. Only matmul
-    has either.
+    precision: the rung's precision, which determines the inputs and bounds. wide:
+    number of additional random cases; if it is not 0, large cases are added, too. Only
+    matmul has either.
     """
     make = cases_file(op).cases
     options = {"precision": precision, "wide": wide}

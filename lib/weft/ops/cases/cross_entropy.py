@@ -48,8 +48,8 @@ def cases(generator) -> Iterator[Case]:
 def _compute_softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return prob in float64 and the relative errors of its float32 version.
 
-    x - max is rounded once, which exp() turns into a relative error of |x - max| u; exp
-    itself is accurate to 2 units in the last place, or 4 u.
+    x - max is rounded once. exp() turns this error into a relative error of |x - max|
+    u. exp() itself is accurate to 2 units in the last place, or 4 u.
     """
     logits64 = logits.double()
     depth = logits64.amax(1, keepdim=True) - logits64

@@ -26,7 +26,7 @@ import torch
 from ...toolchain import native
 from . import Answer, Case, U
 
-# The remaining precisions take float32.
+# All other precisions have operands in float32.
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 GAP = 7.25  # Fills the gaps between the matrices of c, and must survive the call.
 # Sizes for GPUs and the slow tests: primes, and neighbors of powers of two.
@@ -66,12 +66,13 @@ class Product:
         return text
 
 
-# Each of these runs with every order of threads.
+# Each of these cases runs with every order of threads.
 _PLAIN = [
     *[(1, 1, 1), (2, 3, 1), (1, 7, 13), (5, 2, 3), (16, 16, 16), (31, 33, 34)],
     *[(64, 10, 130)],
 ]
-# Each of these runs with one order: a feature, or a size with several tiles.
+# Each of these cases runs with a single order of threads. A case tests a feature, or a
+# size with several tiles.
 _FEATURES = [
     *[Product(133, 261, 21), Product(261, 133, 70), Product(5, 3, 700)],
     *[Product(32, 31, 33, trans) for trans in ("nt", "tn", "tt")],
