@@ -283,7 +283,7 @@ class VariableState:
         self._library = None
 
     def enter(self, compiled: Any) -> None:
-        """Move the values to this library, for its next launch."""
+        """Copy the variables' current values to `compiled`, before it is launched."""
         if compiled is self._library or not self.variables:
             return
         values = self._set_values if self._library is None else self.contents()

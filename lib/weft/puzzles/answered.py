@@ -67,7 +67,7 @@ def _find_differences(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
 
 
 def describe_verdict(case: Instance, got: dict[str, np.ndarray]) -> tuple[str, bool]:
-    """Describe the result in one sentence; also return whether all of it is right."""
+    """Return a sentence about the results, and whether all outputs are right."""
     parts, first = [], ""
     for name, want in case.wants.items():
         wrong = _find_differences(case, name, got[name])
@@ -277,10 +277,9 @@ def _make_arguments(
 
 
 def _launch_key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
-    """Return the contents of a launch's brackets.
+    """Return the launch configuration for kernel[...].
 
-    between: values to insert between (grid, block) and the bytes of dynamic shared
-    memory.
+    It is (grid, block, *between, bytes of dynamic shared memory).
     """
     grid, block = launch_of(puzzle, case)
     shared = puzzle.checks.get("shared", 0)

@@ -45,8 +45,8 @@ LISTED = "weft.cuda lists all names"
 def explain_unknown(path: str) -> tuple[str, str]:
     """Return (problem, hint) for cuda.<path>, which is not valid as written.
 
-    path: a name such as "threadidx.x" or "syncthread", or "syncthreads" in place of a
-        number.
+    path: a wrong name such as "threadidx.x" or "syncthread", or a valid name that is
+        used wrongly, such as the function "syncthreads" as a number.
     """
     base, _, axis = path.partition(".")
     if path in VECTORS:
@@ -281,9 +281,9 @@ class PythonKernel:
     def given(
         self, args: Sequence[Any], named: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return the arguments by parameter; refuse one that no runner accepts.
+        """Return the arguments by parameter; raise ArgumentError for an unsuitable one.
 
-        named: arguments passed by keyword; if there are any, the launch is refused.
+        named: arguments passed by keyword; any such argument is an error, too.
         """
         if named:
             order = ", ".join(self.parameters)

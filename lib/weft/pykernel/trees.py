@@ -144,7 +144,7 @@ def explain_idle(node: ast.expr) -> str:
     return "assign it, or leave it out"
 
 
-# Advice for other loops.
+# Advice for a loop over something that as_range() does not convert.
 LOOP_HINT = (
     "write for i in range(n), and index with i; put unequally spaced values into a "
     "cuda.const.array_like(...)"

@@ -127,7 +127,7 @@ class GpuModule:
         return self._functions[key]
 
     def size(self, variable: str) -> int:
-        """Return a variable's size in bytes, by its C++ name; 0 if there is none."""
+        """Return the size in bytes of the variable with this C++ name, or 0."""
         if f"&{variable}" not in self.program.lowered:
             return 0
         return self._variable(self.device, variable)[1]

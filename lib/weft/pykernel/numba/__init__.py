@@ -8,7 +8,7 @@ Numba's simulator, in another process.
     meaning           the meaning of the names in a kernel; misspelled names of cuda
     simulator, child  the simulator's process, from outside and from inside
     gpu               launches on a GPU
-    reading           types and PTX, which need no GPU, and Numba's errors in a sentence
+    reading           types and PTX, which need no GPU, and Numba's errors as a sentence
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Launches on a GPU by numba.cuda.
 
 If all arguments are numbers and known tensors, this module packs the launch, and the
-driver queues it (arguments.py). Other launches take the careful path, through Numba.
+driver queues it (arguments.py). Numba queues all other launches.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Resolve the names in a kernel, and refuse misspelled names.
 
 A kernel uses the names of weft.cuda, and calls plain functions. Numba requires its own
-module and device functions instead. Its simulator, which is another process, requires
-all of them by value. read() resolves the names; build() creates a function for the GPU,
-and serialise_kernel() creates the bytes for the simulator.
+module and device functions instead. Numba's simulator runs in another process, which
+receives copies of the functions and values. read() resolves the names; build() creates
+a function for the GPU, and serialise_kernel() creates the bytes for the simulator.
 
 Numba's compiler accepts cuda.threadIdx, but not threadIdx alone: that name is a class
 without a type. A function with such names is therefore compiled again from its source,

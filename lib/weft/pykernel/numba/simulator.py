@@ -2,8 +2,8 @@
 
 On import, Numba reads an environment variable to select the real numba.cuda or the
 simulator. The notebook's process must not select the simulator. The simulator's process
-starts with the first launch, and later launches reuse it. Arrays travel through a pipe
-in both directions. A failed launch leaves them unchanged.
+starts with the first launch, and later launches reuse it. Arrays are sent through a
+pipe in both directions. A failed launch leaves them unchanged.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ of 4 bytes. A word that several lanes read takes one turn, and several words of 
 take a turn each. 8-byte elements are processed by half warps, 16-byte elements by
 quarter warps. Lanes with atomics on the same bank take turns, even for the same word.
 
-conflicts: wavefronts beyond the minimum of one (two, four) per request. Every array
-begins at a multiple of 256 bytes, as after cudaMalloc, and every shared array at bank
-0.
+conflicts: wavefronts beyond a request's minimum, which is one, or two or four for 8- or
+16-byte elements. Every array begins at a multiple of 256 bytes, as after cudaMalloc,
+and every shared array at bank 0.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A launch of a Python kernel on the simulator.
 
-The functions prepare the order of threads, the shared memories and the kinds of
+The functions determine the order of threads, the arrays that overlap and the kinds of
 arguments. SimulatedLaunch then runs the blocks and reports the result.
 """
 
@@ -278,12 +278,15 @@ class SimulatedLaunch:
             self.trace.passing = list_rebound(tree)
 
     def came_to_end(self, number: int) -> None:
-        """Record that a thread reached the kernel's end and will not wait again."""
+        """Record that a thread reached the kernel's end.
+
+        A thread that has left a helper early since the last barrier is not recorded.
+        """
         if number not in self.left:
             self.at_end.append(number)
 
     def keep_names(self, number: int, variables: dict[str, Any]) -> None:
-        """Keep the values of a thread's integer variables as it ends."""
+        """Keep the values of a thread's integer variables when the thread ends."""
         assert self.at is not None
         self.names[linear_number(self.at, self.config.grid), number] = {
             name: int(value)
@@ -307,7 +310,7 @@ class SimulatedLaunch:
                 self.left.clear()
                 self.at = unflatten(block, self.config.grid)
                 for entity in self.program.entities:
-                    if entity.origin == "shared":  # uninitialised as a block begins
+                    if entity.origin == "shared":  # uninitialised when a block begins
                         memory.poison(self.raws[entity.number])
                 schedule(self, block, self._build_body(), self.args, threads)
             self.at = None

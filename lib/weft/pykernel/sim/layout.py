@@ -222,7 +222,7 @@ def count_bits(count: int) -> int:
 
 
 def mark_heads(keys: np.ndarray, *others: np.ndarray) -> np.ndarray:
-    """Return the first row of each value in sorted columns of at least one row."""
+    """Return the first row of each distinct value in sorted columns."""
     new = np.empty(len(keys), bool)
     new[:1] = True
     np.not_equal(keys[1:], keys[:-1], out=new[1:])

@@ -1,4 +1,4 @@
-"""Loops that access elements in equal steps, logged all at once as they begin.
+"""Loops that access elements in equal steps, logged all at once when they begin.
 
 A thread in a plain loop touches a[first], a[first + step], ... The log then needs only
 one entry for the loop's count and steps (the number of a LoopShape), and one for the
@@ -13,7 +13,7 @@ becomes, if all accesses are within the arrays (otherwise each is tested),
     for i, .1, .2 in zip(range(k), .r1[first : last + 1], .r2[first : last + 1 : n]):
         acc += .1 * .2
 
-The body must not wait, leave the loop, or change anything that it reads.
+The body must not wait, leave the loop, write to arrays, or change a name in an index.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def rewrite_plain_loop(
 ) -> list[ast.stmt] | None:
     """Rewrite a plain loop; return None if the loop is not plain.
 
-    slow: the loop that runs if an access would be outside its array.
+    slow: the loop that runs if an access would be outside its array, or if the number
+        of turns is unsuitable (SHORT, LONG).
     """
     counter = node.target.id
     bound = {counter, *map(_bound, node.body)}

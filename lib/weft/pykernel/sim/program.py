@@ -27,8 +27,8 @@ class RewrittenKernel:
 
     bindings: for each parameter, an Entity (for an array) or a kind (names.py).
     checks: whether to log accesses.
-    steps: whether to also log the entry of each straight piece of code.
-    trace: whether to keep each thread's integer variables as it ends.
+    steps: whether to also log each entry into a straight piece of code.
+    trace: whether to keep each thread's integer variables when it ends.
     sites: the places whose arrays are known, by the numbers of their Sites.
     places: the places to which running code refers by number.
     """

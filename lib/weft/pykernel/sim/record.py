@@ -131,8 +131,8 @@ class TracedArray:
 class Site:
     """A place in the source that touches an array, one or many times.
 
-    kind: READ, WRITE or ATOMIC. STEP is the entry of a straight piece of code, recorded
-        where active lanes are counted. FENCE is a threadfence or threadfence_system.
+    kind: READ, WRITE or ATOMIC. STEP is an entry into a straight piece of code, and is
+        recorded to count active lanes. FENCE is a threadfence or threadfence_system.
         Neither touches an array.
     array: number among the launch's arrays; -1 for STEP and FENCE.
     text: the access as written, such as "x[i + 1]".

@@ -36,8 +36,8 @@ has one type, which joins the types of all its values. The types of the two side
 `a if c else b`, and of the arguments of min and max, are joined in the same way.
 
 On sim, a float that does not fit an int is converted as on a GPU: to the nearest number
-of at least 32 bits, whose low bits are used. On the CPU, C++ leaves this conversion
-undefined, as well as shifts by 32 or more; a watched launch reports both.
+of at least 32 bits, whose low bits are used. C++ leaves this conversion undefined, and
+also shifts by 32 or more. On the CPU, a watched launch reports both.
 
 Results have the same bits for + - * / // % of numbers, comparisons, bit operations and
 conversions. The same holds for sqrt, fabs, floor, ceil, trunc, min, max and fma. Other
