@@ -25,7 +25,8 @@ def poison(dtype: Any, turn: int = 0) -> np.generic:
     """Return the value with which an output of this NumPy dtype starts a launch.
 
     It is NaN, or an odd number far from any answer. A bool or a byte can be right by
-    chance, so its value changes with `turn`; two launches reveal an unwritten one.
+    chance, so its value changes with `turn`, and two launches reveal that it was not
+    written.
     """
     dtype = np.dtype(dtype)
     if dtype.type in _NAN_BITS:

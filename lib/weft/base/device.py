@@ -278,7 +278,7 @@ def _call(function: str, *args: Any) -> None:
 
 
 def _read_value(kind: str, function: str, *args: Any) -> Any:
-    """Return what a function stores through its first argument, of C type `kind`."""
+    """Return the value that a function stores at its first argument, of type `kind`."""
     value = driver_ffi().new(kind)
     _call(function, value, *args)
     return value[0]

@@ -134,7 +134,7 @@ def lock_file(
     """Lock a file for the block; wait for the lock for at most `seconds`.
 
     The system releases the lock of a killed process. If the file system has no locks or
-    the time is up, the block runs without one. say_waiting: called once after a second.
+    the time is up, the block runs without a lock. say_waiting: called after one second.
     """
     import filelock  # imported lazily: it takes 30 ms
 
@@ -340,7 +340,7 @@ def prune(limit: int = LIMIT) -> None:
 
 @functools.cache
 def prune_at_exit() -> None:
-    """Call prune() when this process ends; it takes as long as compiling a cell."""
+    """Call prune() when this process ends, since pruning takes as long as compiling."""
     atexit.register(prune)
 
 

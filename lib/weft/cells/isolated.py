@@ -1,7 +1,7 @@
 """Launches in a separate process, which protect the notebook from damage.
 
-The process starts with the first launch and is reused by later launches. Arrays travel
-through shared memory, and are copied back after a successful launch. A launch that
+The process starts with the first launch and is reused by later launches. Arrays are
+passed in shared memory, and copied back after a successful launch. A launch that
 exceeds its time limit or is interrupted loses its process. A launch on a GPU cannot be
 stopped in any other way.
 
@@ -56,7 +56,7 @@ class Process:
                 [sys.executable, *arguments, str(child_end.fileno())],
                 pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # this process handles Ctrl-C
+                start_new_session=True,  # only the parent handles Ctrl-C
                 env={**os.environ, "PYTHONPATH": paths, **environment},
             )
         atexit.register(self.end)

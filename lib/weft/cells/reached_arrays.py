@@ -143,7 +143,7 @@ def _replace(data: memoryview, layout: StructLayout, spans: Sequence[Any]) -> No
 def _find_unknown(
     param: Param, layout: StructLayout, value: Packed | Array, known: Sequence[Array]
 ) -> Iterator[tuple[Param, Array]]:
-    """Yield the callers' arrays that contain addresses outside the known arrays."""
+    """Yield the callers' arrays, except known ones, to which addresses point."""
     if isinstance(value, Array):
         data = arena.view_memory(value.address, value.nbytes)
     else:

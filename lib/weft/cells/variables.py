@@ -2,7 +2,7 @@
 
 A cell may be compiled several times: for the CPU and the GPU, watched and unwatched,
 and once per instance of a template. Each library has separate variables. VariableState
-presents them as one set: it moves the values before a launch in another library.
+presents them as one set: it copies the values before a launch from another library.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class PythonRunner(Runner):
 
 
 class SimulatedRunner(PythonRunner):
-    """Runs a Python kernel on the simulator, and rejects one that has findings."""
+    """Runs a Python kernel on the simulator, whose report may have findings."""
 
     orders = ORDERS
     most = SLOW

@@ -1,8 +1,8 @@
 """Scan CUDA C as text: find its code, brackets, scopes, functions and directives.
 
-Only this module scans CUDA C. Its functions take `code`, a source text with comments
-and strings blanked out, and return offsets into that text. They read declarations, and
-leave the rest of C++ to the compiler.
+Most functions take `code`, a source text with comments and strings blanked out, and
+return offsets into that text. They parse only declarations; the compiler parses the
+rest of C++.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEFINE = re.compile(
 ATTRIBUTE = re.compile(
     r"\b(?:alignas|__align__|__attribute__)\s*\(+[^()]*(?:\([^()]*\)[^()]*)*\)+"
 )
-# Matches a word such as __global__ or __launch_bounds__(256): it is not part of a type.
+# Matches a word that is not part of a type: __global__, __launch_bounds__(256), ...
 SPECIFIER = re.compile(r"\b__\w+__\b\s*(?:\((?:[^()]|\([^()]*\))*\))?")
 LAUNCH = re.compile(r"(?<!operator)(?<!operator )<<[^\S\n]*<")
 _NVCC_ONLY = r"(?:__CUDACC__|__CUDA_ARCH__|__NVCC__)"
@@ -146,7 +146,7 @@ def _blank_skipped(code: str, blank: str) -> str:
 def _is_skipped(word: str, condition: str, without_nvcc: bool) -> bool | None:
     """Return whether the code after this directive is skipped; None if unknown.
 
-    without_nvcc: the compiler is g++, which does not define nvcc's macros.
+    without_nvcc: whether the compiler is g++, which does not define nvcc's macros.
     """
     if word == "if" and condition.strip() == "0":
         return True
@@ -297,7 +297,7 @@ def function_depths(code: str) -> Callable[[int], bool]:
 def list_outermost(code: str) -> Iterator[tuple[str, int, str]]:
     """Yield (head, offset, body) for each declaration at namespace scope.
 
-    The head is the text up to ; or {, which begins at the offset. The body is the text
+    The head is the text from the offset to ; or {, without these. The body is the text
     from { to }; "" if there is none.
     """
     code, start = blank_directives(code), 0

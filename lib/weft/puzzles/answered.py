@@ -1,6 +1,6 @@
 """Draw an answer: its results and the expected ones.
 
-A Python kernel is drawn as by weft.show(), with the accesses of each thread. For CUDA
+A Python kernel is drawn by weft.show(), with the accesses of each thread. For CUDA
 C, the picture shows the values that it computed. The difference from the goal is below
 either picture.
 """
@@ -115,7 +115,7 @@ def draw_outcome(
     """Write the verdict; draw the results and the goal if they differ.
 
     drawn: whether to draw the results even if they are right. told: whether another
-    part of the picture shows them. Also returns where the drawing ends.
+    part of the picture shows the results. Also returns where the drawing ends.
     """
     text, right = describe_verdict(case, got)
     sign, colour = ("✓", SHARED) if right else ("✗", FAULT)
@@ -207,7 +207,7 @@ def _mark_cells(case: Instance, placed: list[Values], wrong: np.ndarray) -> str:
     return out
 
 
-# Time limit in seconds for a block, which stops endless kernels.
+# Time limit in seconds for a block. It stops endless kernels.
 TIMEOUT = 0.8
 NOTE = "The accesses of each thread are drawn for Python kernels."
 ENDED = "the launch was stopped before it returned results"
@@ -245,8 +245,8 @@ def _draw_python(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
     picture = launcher[_launch_key(puzzle, case, 0)](*args)
     got = {name: arrays[name] for name in case.wants}
     drawing = picture.drawing
-    # Draw the values only if the puzzle has its own makers of inputs. A transpose, for
-    # example, gets its numbers from make_instance().
+    # Draw right results, too, if they are an image made from the puzzle's own inputs.
+    # A transpose, for example, gets its numbers from make_instance() instead.
     image = any(w.ndim == 2 and w.size >= IMAGE for w in case.wants.values())
     image &= bool(case.problem.data)
     aside = draw_beside(case, got, drawing, image)

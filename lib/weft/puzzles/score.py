@@ -263,7 +263,7 @@ class CountRow:
 
     @property
     def mark(self) -> str:
-        """The verdict: "as good", "more", "fewer!"; reversed if more is better."""
+        """The verdict, such as "as good", "more, within the budget" or "fewer!"."""
         if not self.worse and not self.better:
             return "as good"
         word = "more" if self.yours > self.best else "fewer"

@@ -264,11 +264,10 @@ class PythonKernel:
         return source_of(self.function)
 
     def config(self, key: Any) -> LaunchConfig:
-        """Parse the launch brackets, in Numba's order.
+        """Parse the launch configuration, in Numba's order.
 
-        They are [grid, block, stream, bytes of shared memory]; the last two are
-        optional. Stream 0, Numba's default, and a missing stream mean torch's current
-        stream.
+        It is [grid, block, stream, bytes of shared memory]; the last two are optional.
+        Stream 0, Numba's default, and a missing stream mean torch's current stream.
         """
         parts = key if isinstance(key, tuple) else (key,)
         if 3 <= len(parts) <= 4:

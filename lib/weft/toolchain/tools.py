@@ -38,7 +38,8 @@ _thread = threading.local()  # .crew: the Crew of this thread's pool
 class Crew:
     """The running compilers of a pool.
 
-    The lock makes a start and its record one step: end() misses no compiler.
+    The lock makes starting and recording a compiler one step, so that end() misses
+    none.
     """
 
     def __init__(self) -> None:

@@ -6,8 +6,8 @@ A copy ends as close to its upper guard as its alignment allows. Usually it ends
 guard. If the cell casts pointers to vector types, copies are aligned to 16 bytes, which
 leaves up to 15 bytes of slack. An access to a guard is a page fault, which the SIMT
 runtime turns into a failed launch. A write into the slack is found afterwards; reads
-from the slack give NaN or -1. Arrays that share memory share one copy, so their copies
-overlap in the same way.
+from the slack return NaN or -1. Arrays that share memory also share one copy, in which
+they overlap in the same way.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     rewrite -> g++ (the headers of kernels/simt precompiled) -> <hash>.so -> dlopen
 
-A cell takes about 40 ms on an idle core. The cache keeps libraries under the hash of
-all their inputs. An opened library is never closed, since its kernels may be in use.
+Compiling a cell takes about 40 ms on an idle core. The cache keeps libraries under the
+hash of all their inputs. An opened library is never closed, since its kernels may be in
+use.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class CpuLibrary:
         return library
 
     def size(self, variable: str) -> int:
-        """Return a variable's size in bytes, by its C++ name; 0 if there is none."""
+        """Return the size in bytes of the variable with this C++ name, or 0."""
         return self._find_variable(variable)[1]
 
     def read(self, variable: str) -> bytes:

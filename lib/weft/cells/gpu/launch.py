@@ -52,7 +52,7 @@ class LaunchTarget:
     current: () -> the device whose context is current; None if there is only one device
     enter:   device -> a context manager that makes the device current
     fail:    (status, device); raises the error for a nonzero status of `call`
-    after:   (device, stream); called once a launch is queued, unless None
+    after:   (device, stream); called after a launch is queued; None: nothing to call
     default: () -> the device of a launch without any array
     kind:    the device type of the arrays
     attributes: CUlaunchAttributes, for example COOPERATIVE

@@ -2,10 +2,10 @@
 
     NVRTC -> cubin in the cache -> cuModuleLoadData in torch's context -> launch.py
 
-A cell takes about 30 ms. A launch is queued on torch's current stream and returns. If a
-kernel prints or asserts, its launcher waits, so that the messages appear. A fault
-becomes visible at the next wait. wait_for_device() then reports it, and refuses the GPU
-from then on.
+Compiling a cell takes about 30 ms. A launch returns as soon as it is queued, on torch's
+current stream. If a kernel prints or asserts, its launcher waits, so that the messages
+appear. A fault becomes visible at the next wait. wait_for_device() then reports it, and
+the GPU is refused from then on.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ _GAP = 99  # maximum number of blank lines that replace skipped lines
 
 @dataclass(frozen=True)
 class PreprocessedSource:
-    """Preprocessed text. `own` is the program's; //@aside lines stand for `aside`."""
+    """Preprocessed text. In `own`, the program's, //@aside lines replace `aside`."""
 
     own: str
     aside: tuple[str, ...]  # the texts of system headers
@@ -114,8 +114,8 @@ def merge(
 
     host, device: the texts without and with __CUDA_ARCH__. Where they differ, device
         code comes from the second and other functions from the first. Between
-        functions, the text of both is kept, except device code that only the first
-        contains, since it is for GPUs that lack a feature.
+        functions, the text comes from the second. Lines that only the first contains
+        are also kept, except device code, which is for GPUs that lack a feature.
     kind: function that maps an offset into device.own to "device", "host", or ""
         between functions.
     """

@@ -9,8 +9,8 @@ threads that are still in the loop make the later requests.
 sectors: the 32-byte pieces of global memory that a request's threads touch together. An
 atomic counts a sector as often as the largest number of lanes that update one of its
 elements. Those lanes take turns, and lanes on other elements are served meanwhile.
-(Measured with ncu on an H200, 177 patterns of 32 lanes: 155 take exactly that number,
-and the others, all scattered, one or two sectors more.)
+(Measured with ncu on an H200: of 177 patterns of 32 lanes, 155 take exactly that number.
+The others, which are all scattered, take one or two sectors more.)
 
 wavefronts: the turns that a request to shared memory takes. Shared memory has 32 banks
 of 4 bytes. A word that several lanes read takes one turn, and several words of one bank

@@ -146,7 +146,7 @@ def flatten_element(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript | 
 
 
 def rewrite_index(rewriter: Rewriter, node: ast.expr) -> ast.expr:
-    """Return the content of a subscript's brackets as an expression."""
+    """Return a subscript's index as an expression."""
     if isinstance(node, ast.Slice):
         ends = [e or make_constant(None) for e in (node.lower, node.upper, node.step)]
         return place_node(rewriter.call(".slice", *map(rewriter.visit, ends)), node)

@@ -170,9 +170,9 @@ _ASSIGNED = re.compile(r"[^=;?\"]*? [-+*/%&|^]?= | *return ")
 def wrap(line: str) -> list[str]:
     """Fold the line into parts of at most WIDTH columns, if possible.
 
-    The line is cut at the loosest operator in the fewest brackets. The next lines are
-    indented by four more columns, or align with the text after the bracket of an if or
-    a loop, or after an assignment.
+    The line is cut at the loosest operator in the fewest brackets. The next lines align
+    with the text after an assignment, or after the bracket of an if or a loop. All
+    others are indented by four more columns.
     """
     if len(line) <= WIDTH or line.lstrip().startswith(("//", "#")) or '"' in line:
         return [line]
