@@ -155,8 +155,8 @@ def made_current(index: int) -> Iterator[None]:
     try:
         yield
     finally:
-        # In a thread without a context, CUDA's first call selects the first GPU's. A
-        # PyTorch imported in the block may have made this call and relies on it.
+        # In a thread without a context, CUDA's first call selects the first GPU's. If
+        # PyTorch was imported in the block, it relies on this context.
         if previous is None and (index == 0 or torchs_cuda()):
             previous = _primary_context(0)
         _load_driver().cuCtxSetCurrent(previous or 0)

@@ -436,7 +436,7 @@ def _explain_unsafe(path: Path) -> str:
 
 
 def _is_private(group: int) -> bool:
-    """Return whether this user is the group's only member, as is common on Linux."""
+    """Return whether this user is the group's only member, which is usual on Linux."""
     try:
         import grp
         import pwd

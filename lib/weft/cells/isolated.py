@@ -2,8 +2,8 @@
 
 The process starts with the first launch and is reused by later launches. Arrays are
 passed in shared memory, and copied back after a successful launch. A launch that
-exceeds its time limit or is interrupted loses its process. A launch on a GPU cannot be
-stopped in any other way.
+exceeds its time limit or is interrupted ends with its process, since nothing else can
+stop a launch on a GPU.
 
 Process starts another Python, for work that may ruin or block its process.
 """

@@ -165,7 +165,7 @@ class Cell:
     ) -> Any:
         """Return the source compiled for a target: a CpuLibrary or a GpuModule.
 
-        checked: use the watch build's flags, if the target is the CPU.
+        checked: whether to use the watch build's flags; ignored for the GPU.
         """
         checked = checked and target == "cpu"
         key = target, expressions, checked

@@ -89,9 +89,9 @@ def reach_arrays(binder: Binder, bound: Sequence[Any]) -> Reached:
 def translate(
     binder: Binder, bound: Sequence[Any], reached: Reached, copies: arena.Arena
 ) -> list[Any]:
-    """Replace the arrays' addresses in the copies by the addresses of the copies.
+    """Replace each array's address in the copies with the address of the array's copy.
 
-    Returns the arguments, with the addresses in structs replaced as well.
+    Returns the arguments, in which the addresses in structs are also replaced.
     """
     spans = [(r.source, r.source + r.nbytes, r.start) for r in copies.regions]
     for _, layout, array in reached.holders:

@@ -47,8 +47,8 @@ class CScalar:
     def numbers(self, value: Any) -> tuple[Any, ...]:
         """Return `value` as one number per component, for struct.pack() with `code`.
 
-        Raises TypeError if it is not a number of this kind, and OverflowError, whose
-        text states the limits, if it does not fit.
+        Raises TypeError for a value that is not a number of this kind, and
+        OverflowError, which states the limits, for a number that does not fit.
         """
         if self.count == 1:
             return (self._number(value),)

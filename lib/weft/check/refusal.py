@@ -78,7 +78,10 @@ def _unravel_index(linear: int, sides: Sequence[int]) -> Index:
 
 
 def _map_element(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None:
-    """Return the block and thread of the element, if each thread has one element."""
+    """Return the block and thread of the wrong element; None if that is unclear.
+
+    The function assumes that each thread has one element of the first output.
+    """
     error, shape = attempt.error, attempt.trial.shape
     assert error is not None and shape is not None
     first = next(iter(attempt.trial.starts))

@@ -356,5 +356,8 @@ def _list_shaped(tree: ast.AST) -> Iterator[str]:
 
 
 def _use_order(order: str) -> contextlib.AbstractContextManager:
-    """Run CUDA C on the CPU with its threads in this order; "" is for a GPU."""
+    """Return a context that sets the order of CUDA C's threads on the CPU.
+
+    It has no effect if `order` is "", as for a GPU.
+    """
     return thread_order(ORDERS.index(order)) if order else contextlib.nullcontext()

@@ -67,14 +67,17 @@ class ScannedText:
         return RewriteError(f"{path}:{line}: {message}")
 
     def close(self, start: int) -> int:
-        """Return the offset of the bracket that closes the one at `start`."""
+        """Return the offset of the bracket that closes the bracket at `start`.
+
+        Raises RewriteError if there is none; open() does the same.
+        """
         end = find_close(self.code, start)
         if end < 0:
             raise self.error(start, f"this '{self.code[start]}' is never closed")
         return end
 
     def open(self, end: int) -> int:
-        """Return the offset of the bracket that the one at `end` closes."""
+        """Return the offset of the bracket that the bracket at `end` closes."""
         start = find_open(self.code, end)
         if start < 0:
             raise self.error(end, f"nothing opens this '{self.code[end]}'")
@@ -99,17 +102,17 @@ class ScannedText:
 
 
 def blank_comments(source: str) -> str:
-    """Replace each character of comments, strings and `#if 0` parts by a space."""
+    """Replace each character of comments, strings and `#if 0` parts with a space."""
     return _blank_skipped(_blank_out(NOT_CODE, source), " ")
 
 
 def blank_directives(code: str) -> str:
-    """Replace each character of preprocessor directives by a space."""
+    """Replace each character of preprocessor directives with a space."""
     return _blank_out(DIRECTIVE, code)
 
 
 def fill(text: str, blank: str = " ") -> str:
-    """Replace each character except newlines by `blank`."""
+    """Replace each character, except newlines, with `blank`."""
     return "\n".join(blank * len(line) for line in text.split("\n"))
 
 
@@ -160,7 +163,7 @@ def _is_skipped(word: str, condition: str, without_nvcc: bool) -> bool | None:
 
 
 def replace_spans(text: ScannedText, edits: list[tuple[int, int, str]]) -> str:
-    """Replace the text at each [start, end) by its string; edits must not overlap."""
+    """Replace the text at each [start, end) with a string; edits must not overlap."""
     parts, end_of_last = [], 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
         parts += [text.raw[end_of_last:start], new]
@@ -191,7 +194,7 @@ _MARKS = {
 
 
 def find_close(code: str, start: int) -> int:
-    """Return the offset of the bracket that closes the one at `start`, or -1.
+    """Return the offset of the bracket that closes the bracket at `start`, or -1.
 
     Between < and >, brackets within parentheses do not count: k<(a > b)>.
     """
@@ -212,9 +215,9 @@ def find_close(code: str, start: int) -> int:
 
 
 def find_open(code: str, end: int) -> int:
-    """Return the offset of the bracket that the one at `end` closes, or -1.
+    """Return the offset of the bracket that the bracket at `end` closes, or -1.
 
-    As in find_close(), parentheses between < and > are skipped.
+    Parentheses between < and > are skipped, as find_close() does.
     """
     closing, depth, i = code[end], 0, end
     while i >= 0:
@@ -231,7 +234,7 @@ def find_open(code: str, end: int) -> int:
 
 
 def find_outside(code: str, start: int, marks: str) -> int:
-    """Return the offset of the next of `marks` that is outside brackets, or the end."""
+    """Return the offset of the next mark outside brackets, or the length of `code`."""
     at = start
     while at < len(code) and code[at] not in marks:
         at = find_close(code, at) + 1 if code[at] in "([{" else at + 1

@@ -160,7 +160,7 @@ def draw_beside(
 def _draw_pairs(
     case: Instance, differences: list[np.ndarray], layout: list, x: float, y: float
 ) -> str:
-    """Draw the pairs one below the other, with the upper left corner at (x, y).
+    """Draw the pairs one below another, from the upper left corner (x, y) on.
 
     layout: for each pair, its placed values and where they end.
     """

@@ -201,7 +201,7 @@ def arrange_arrays(case: Instance) -> Sheet:
 
 
 def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
-    """Place inputs above outputs; inputs of different lengths share a row if possible."""
+    """Place inputs above outputs; unequally long inputs share a row if possible."""
     alike = len({one.array.size for one in inputs}) == 1
     first = [replace(one, indices="above") for one in inputs]
     beside = [] if alike or not inputs else _place_beside(first, 66 + 15)

@@ -63,7 +63,7 @@ def explain_unknown(path: str) -> tuple[str, str]:
 
 
 def find_near_name(name: str) -> str:
-    """Return the name in the language that is nearest to `name`; "" if none is near."""
+    """Return the most similar name in the language; "" if none is similar."""
     base, _, axis = name.partition(".")
     if axis and axis in "xyz":
         vectors = {_bare_name(one): one for one in VECTORS}
@@ -359,7 +359,7 @@ def source_of(function: Callable[..., Any]) -> FunctionSource:
 
 
 def value_of(function: types.FunctionType, name: str) -> Any:
-    """Return the current value of a function's free name; LookupError if undefined."""
+    """Return the current value of a nonlocal name; raise LookupError if undefined."""
     code = function.__code__
     if name in code.co_freevars and function.__closure__:
         cell = function.__closure__[code.co_freevars.index(name)]

@@ -61,7 +61,7 @@ class CpuLibrary:
         """Return launch(grid, block, shared, stream, args) for the kernel `expression`.
 
         timeout: time limit in seconds; None: the default.
-        inplace: work on the arrays themselves, not on fenced copies.
+        inplace: whether the kernel works on the arrays, not on fenced copies.
         """
         inputs = self.inputs
         number = inputs.expressions.index(expression)
@@ -83,11 +83,11 @@ class CpuLibrary:
         return self._find_variable(variable)[1]
 
     def read(self, variable: str) -> bytes:
-        """Return the content of a variable, by its C++ name."""
+        """Return the content of the variable with this C++ name."""
         return bytes(ffi.buffer(*self._find_variable(variable)))
 
     def write(self, variable: str, data: bytes) -> None:
-        """Set all bytes of a variable, by its C++ name."""
+        """Set all bytes of the variable with this C++ name."""
         ffi.buffer(*self._find_variable(variable))[:] = data
 
     def _find_variable(self, variable: str) -> tuple[Any, int]:

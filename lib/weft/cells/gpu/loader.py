@@ -70,9 +70,9 @@ class GpuModule:
 
         The launch runs on the GPU of the arrays.
 
-        sync: wait after each launch; None: only if the source prints or asserts.
-        cooperative: let the grid's blocks wait for each other; None: only if the kernel
-            calls grid.sync().
+        sync: whether to wait after each launch; None: if the source prints or asserts.
+        cooperative: whether the grid's blocks may wait for each other; None: if the
+            kernel calls grid.sync().
 
         Raises ArgumentError, DeviceLost, OutOfMemory or KernelError.
         """
@@ -280,7 +280,7 @@ def _load_program(module: GpuModule, sm: str) -> tuple[CompiledProgram, bool]:
 
 
 def _check_driver(doing: str) -> None:
-    """Refuse a driver older than NVRTC's CUDA release: it cannot load the code."""
+    """Raise KernelError if the driver is too old to load the code of this NVRTC."""
     required, supported = nvrtc.nvrtc_version(), driver.driver_version()
     if required[0] > supported[0]:
         raise KernelError(

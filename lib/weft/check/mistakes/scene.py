@@ -75,7 +75,7 @@ def is_summed(s: WrongOutput) -> bool:
 @dataclass(frozen=True)
 class Launched:
     """A run of blocks along x: the number of blocks, the threads of each, and a flat
-    mask of the output elements that were written. A correct run wrote them all."""
+    mask of the written output elements. A correct run has written all elements."""
 
     blocks: int
     threads: int
@@ -108,7 +108,7 @@ def guess_spacing(
 
 
 def _step(run: Launched) -> int:
-    """Return the spacing of blocks that would leave these gaps; 0: unknown."""
+    """Return the spacing of blocks that explains the gaps, or 0 if it is unknown."""
     missing = int(np.argmin(run.written))
     if missing == run.threads:  # There is a gap after each block.
         behind = np.flatnonzero(run.written[missing:])

@@ -357,7 +357,7 @@ def _accept_constant(value: Any) -> Any:
 
 
 def _rename_function(part: KernelPart) -> types.FunctionType:
-    """Return a copy of the function whose globals are separate and still empty."""
+    """Return a copy of the function, with new globals that are still empty."""
     old = part.function
     short = {n: what for n, (kind, what) in part.names.items() if kind == CUDA and what}
     code = in_full(old, short) if short else old.__code__

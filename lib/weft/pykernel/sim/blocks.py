@@ -119,7 +119,7 @@ class Between:
         self.examined = np.zeros(blocks, bool)
 
     def look(self, batch: Batch) -> Iterator[Meeting]:
-        """Yield the races of a batch's rows with other blocks, one per site pair."""
+        """Yield the races between the rows and other blocks, one per pair of sites."""
         layout = self.layout
         if self.blocks == 1 or not layout.changing.any():
             return

@@ -44,7 +44,7 @@ NOUNS = {CODES[READ]: "read", CODES[WRITE]: "write", CODES[ATOMIC]: "update"}
 
 
 class Judge:
-    """Collects a launch's intervals as they end, and finally returns its findings.
+    """Collects the intervals of a launch, and finally returns the launch's findings.
 
     arrays, sites: the launch's lists, which may grow.
     grid, block: shapes as (x, y, z).

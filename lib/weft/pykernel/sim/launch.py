@@ -73,7 +73,7 @@ def order_threads(
 def number_memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
     """Map each array's id() to the number of its memory, and its offset in that memory.
 
-    Only arrays that overlap others have a numbered memory; other arrays have (-1, 0).
+    Only overlapping arrays share a numbered memory; every other array has (-1, 0).
     """
     indices = [i for i, array in enumerate(arrays) if array.size]
     bounds = sorted((*np.lib.array_utils.byte_bounds(arrays[i]), i) for i in indices)
@@ -355,7 +355,7 @@ class SimulatedLaunch:
     # ---- findings ----
 
     def opens(self, block: int, waiting: dict[int, int]) -> None:
-        """Open a barrier for the threads that wait at these places.
+        """Check a barrier as it opens for the threads that wait at these places.
 
         Reports a fault if they wait at several places, or if other threads reached the
         kernel's end on a path past the barrier. As on a GPU, threads that have returned
@@ -373,7 +373,7 @@ class SimulatedLaunch:
             self._add((tuple(sorted(by_place)), bool(gone)), finding)
 
     def _add(self, key: Any, finding: Finding) -> None:
-        """Keep one finding for each key, the first, and count repetitions."""
+        """Keep the first finding for each key, and count repetitions."""
         known = self.findings.setdefault(key, finding)
         if known is not finding:
             self.findings[key] = dataclasses.replace(known, count=known.count + 1)

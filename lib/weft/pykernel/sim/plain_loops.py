@@ -1,13 +1,13 @@
 """Loops that access elements in equal steps, logged all at once when they begin.
 
 A thread in a plain loop touches a[first], a[first + step], ... The log then needs only
-one entry for the loop's count and steps (the number of a LoopShape), and one for the
-first element of each access.
+the number of a LoopShape, for the loop's count and steps, and the first element of each
+access.
 
     for i in range(k):
         acc += a[row * k + i] * b[i * n + col]
 
-becomes, if all accesses are within the arrays (otherwise each is tested),
+becomes the following if all accesses are within the arrays; otherwise each is tested:
 
     .log(shape of the loop); .log(first of a); .log(first of b)
     for i, .1, .2 in zip(range(k), .r1[first : last + 1], .r2[first : last + 1 : n]):
@@ -217,7 +217,7 @@ def build_fast_loop(
 def replace_elements(
     rewriter: Rewriter, node: ast.expr, counter: str, bound: set[str], walks: list[Walk]
 ) -> ast.expr:
-    """Replace each element in an expression by a local; raise Odd if impossible."""
+    """Replace each element in an expression with a local; raise Odd if impossible."""
     if isinstance(node, ast.Subscript):
         walk = find_walk(rewriter, node, counter, bound)
         walks.append(walk)

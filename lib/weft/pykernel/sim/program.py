@@ -79,7 +79,7 @@ class RewrittenKernel:
         return order
 
     def holds(self) -> bool:
-        """Return whether every name still has the value with which it was rewritten."""
+        """Return whether every name still has the value that the new code uses."""
         for (function, name), value in self._meanings.items():
             try:
                 if value_of(function, name) is not value:

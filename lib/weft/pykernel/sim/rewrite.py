@@ -125,7 +125,7 @@ class Rewriter(ast.NodeTransformer):
         return place_node(definition, tree)
 
     def records_ends(self) -> bool:
-        """Return whether to record the ends of threads: others may wait for them."""
+        """Return whether to record the ends of threads, since others may be waiting."""
         return self.program.checks and self.program.variants[0].yields
 
     def names(self) -> ast.expr:
@@ -232,7 +232,10 @@ class Rewriter(ast.NodeTransformer):
         return self.intrinsic(path, node) if path else self.generic_visit(node)
 
     def intrinsic(self, path: str, node: ast.expr, number: bool = False) -> ast.expr:
-        """Return the value of a name in the language; `number` excludes vectors."""
+        """Return the code for a name of the language, or refuse the name.
+
+        number: whether only a number is valid, so that threadIdx is refused.
+        """
         expression = None if number else intrinsics.rewrite_attribute(self, path)
         if expression is None:
             self.refuse(node, "{} ({})".format(*language.explain_unknown(path)))
