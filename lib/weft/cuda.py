@@ -270,7 +270,7 @@ def match_any_sync(mask: int, value: Any) -> int:
 
 @_inside
 def match_all_sync(mask: int, value: Any) -> tuple[int, bool]:
-    """Return (mask, True) if all lanes in `mask` have one value, else (0, False)."""
+    """Return (mask, True) if all lanes in `mask` have equal values, else (0, False)."""
 
 
 @_inside

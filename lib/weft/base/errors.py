@@ -11,7 +11,7 @@ from .tracebacks import Short
 
 
 class KernelError(Short, RuntimeError):
-    """A C function of the lab failed; the message comes from weft_last_error()."""
+    """A kernel, a library or a driver failed; the message explains why."""
 
 
 class ArgumentError(KernelError, ValueError):

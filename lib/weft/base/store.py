@@ -9,7 +9,7 @@ lock, to the file's current content, so two notebooks do not overwrite each othe
 damaged file is renamed, not overwritten; if the folder is not writable, records last
 for this session only.
 
-Results that can be recomputed go to the user's cache folder. It contains libraries,
+Results that can be recomputed are in the user's cache folder. It contains libraries,
 which are code. A folder that other users own or can write to is therefore refused, and
 no symbolic link inside it is followed.
 """
@@ -101,7 +101,7 @@ def is_elf(path: Path) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Delete the unfinished files that killed processes left in a folder."""
+    """Delete unfinished files in a folder that are older than LEFT."""
     oldest = time.time() - LEFT
     for path in folder.glob(f"{PART}*"):
         with contextlib.suppress(OSError):  # another process deleted it first

@@ -90,7 +90,7 @@ START = 60.0  # seconds allowed for the start of the process, including PyTorch'
 GRACE = 1.0  # seconds added to the timeout, since a launch on the CPU ends itself
 # The process sends this when it has compiled the cell and begins the launch.
 LAUNCHED = "launched"
-_KINDS = ("ArgumentError", "KernelFault", "OutOfMemory")  # the rest: KernelError
+_KINDS = ("ArgumentError", "KernelFault", "OutOfMemory")  # others become KernelError
 
 
 @dataclass

@@ -209,7 +209,7 @@ class StructLayout:
 
     @functools.cached_property
     def pointers(self) -> tuple[tuple[int, Param], ...]:
-        """The offsets of all addresses, including those in members that are structs."""
+        """The offset and declaration of each address, also in members of structs."""
         offsets = []
         for member in self.members:
             inner = member.inner.pointers if member.inner else ()

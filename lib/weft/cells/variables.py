@@ -108,7 +108,7 @@ class Variable:
         return values if shape else values.item()
 
     def _shape(self, size: int) -> tuple[int, ...]:
-        """Return the declared lengths; derive an undeclared first one from the size."""
+        """Return the declared lengths; derive a missing first length from the size."""
         one = self.kind.size if self.kind else self.layout.size if self.layout else 1
         first, inner = self.extents[:1], self.extents[1:]
         if None in inner:

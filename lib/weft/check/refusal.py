@@ -149,7 +149,7 @@ def _is_hanging(attempt: Attempt) -> bool:
 
 
 def _explore_cases(runner: Runner, first: Attempt, cases: int, again: Again) -> list:
-    """Run the cases after the failing one, with threads in the same order."""
+    """Run some cases after the failing case, with threads in the same order."""
     limit, attempts = 3 if runner.few else EXPLORED, []
     for index in range(first.trial.index + 1, cases)[:limit]:
         attempts.append(again(index, first.order))
@@ -293,7 +293,7 @@ def _block_of(attempt: Attempt) -> Index | None:
 
 
 def _grid_of(attempt: Attempt) -> Index | None:
-    """Return the grid if the caller chose it."""
+    """Return the grid if the caller chose it; None otherwise."""
     shape = attempt.trial.shape
     return None if shape is None or shape.plain else shape.grid  # type: ignore
 

@@ -1,8 +1,8 @@
 """Draw an answer: its results and the expected ones.
 
 A Python kernel is drawn by weft.show(), with the accesses of each thread. For CUDA
-C, the picture shows the values that it computed. The difference from the goal is below
-either picture.
+C, the picture shows the computed values. Either picture also shows the difference from
+the goal.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def launch_drawn(
 def _below_cells(
     blocks: int, count: int, left: float, top: float, cell: float
 ) -> tuple[str, float]:
-    """Draw threads of one dimension, each as wide as a cell of the row above."""
+    """Draw a one-dimensional launch, with each thread below a cell of the row above."""
     side, parts = min(cell, 20.0), []
     for number in range(blocks):
         at, wide = left + number * count * cell, count * cell
@@ -162,7 +162,7 @@ def draw_goal(puzzle: Any, state: str = "") -> Picture:
 
 @dataclass(frozen=True)
 class Sheet:
-    """The arrays, placed. sign: an arrow between inputs and outputs, as SVG.
+    """The arrays with their places. sign: an arrow from inputs to outputs, as SVG.
 
     flat: whether the arrays are in rows, so that lines can join their cells.
     """
@@ -309,7 +309,7 @@ def _write_sentence(case: Instance, links: np.ndarray, number: int) -> str:
 
 
 def _describe_elements(name: str, array: np.ndarray, elements: np.ndarray) -> str:
-    """Describe some elements, such as "all 8 of a", "row 2 of a", "a[2 ... 4]"."""
+    """Describe some elements, such as "all 8 elements of a" or "a[2] to a[5]"."""
     count = len(elements)
     if count == array.size > 1:
         return f"all {count} elements of {name}"

@@ -262,8 +262,8 @@ def _other_values(
 ) -> tuple[list[Any], list[Any]]:
     """Return other values to try: those elsewhere in the array, and a large one.
 
-    free: whether any number is a valid input; otherwise only the array's own values
-    are.
+    If all elements are equal, the values are other numbers. free: whether any number is
+    a valid input; otherwise only the array's own values are.
     """
     values = array.reshape(-1)[element]
     if array.dtype.kind == "b":

@@ -240,7 +240,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
 
 
 def _sanitizer_flags(flavour: Flavour) -> list[str]:
-    """Return g++'s flags for a sanitizer; SIMT_SANITIZE reports fiber switches."""
+    """Return g++'s flags for a sanitizer that is informed of fiber switches."""
     if not flavour.sanitize:
         return []
     flags = [f"-fsanitize={flavour.sanitize}", "-fno-sanitize-recover=all"]

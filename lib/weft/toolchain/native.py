@@ -127,7 +127,7 @@ class Library:
         return rung
 
     def here(self) -> list[Rung]:
-        """Return the rungs that run on this target, for CUDA on the current GPU."""
+        """Return the rungs that run on this target (on CUDA: on the current GPU)."""
         sm = _current_sm() if self.target == "cuda" else sys.maxsize
         return [r for r in self.rungs if self.target in r.targets and r.sm <= sm]
 

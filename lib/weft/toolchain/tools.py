@@ -302,7 +302,10 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
 
 @functools.cache
 def find_disassembler() -> str:
-    """Return a disassembler's path: on PATH, from the toolkit, pip or Triton."""
+    """Return the path of a disassembler; raise BuildError if there is none.
+
+    It is searched for on PATH, in the toolkit, in pip's packages and in Triton.
+    """
     from cuda import pathfinder
 
     finders: list[Callable[[str], Any]] = [shutil.which]

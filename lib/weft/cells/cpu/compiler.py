@@ -107,7 +107,7 @@ def compile(
     *,
     checked: bool = False,
 ) -> CpuLibrary:
-    """Return the cell as a library for this CPU, from the cache if possible.
+    """Compile a cell to a library for this CPU, or find it in the cache.
 
     name: name of the source in messages.
     expressions: C++ names of the kernels to launch ("add", "fill<float, 16>").

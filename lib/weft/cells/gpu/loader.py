@@ -184,7 +184,7 @@ def compile(
     headers: Mapping[str, str] | None = None,
     device: int | None = None,
 ) -> GpuModule:
-    """Return the cell as machine code for a GPU, cached if possible, and loaded.
+    """Compile a cell for a GPU, or find it in the cache, and load its machine code.
 
     expressions: C++ names of the kernels to launch ("add", "fill<float, 16>").
     device: index of the GPU; None: torch's current one.

@@ -119,7 +119,7 @@ def _step(run: Launched) -> int:
 
 
 def _is_spaced(runs: Sequence[Launched], steps: Sequence[int]) -> bool:
-    """Return whether each run wrote exactly the elements of blocks with its spacing."""
+    """Return whether each run wrote exactly the elements that its spacing implies."""
     for run, step in zip(runs, steps):
         index = np.add.outer(step * np.arange(run.blocks), np.arange(run.threads))
         reached = np.zeros(run.written.size, bool)
@@ -187,7 +187,7 @@ def describe_pattern(
 
 
 def _by_ones(right: list[Run], bad: list[Run]) -> str:
-    """Describe the sizes that are 1 in exactly the wrong runs, or the right ones."""
+    """Describe the sizes that are 1 in all wrong runs only, or in all right runs only."""
     wrong, only = [], []
     for name in right[0][0]:
         right_sizes = {s[name] for s, _ in right}

@@ -53,7 +53,10 @@ _GAP = 99  # maximum number of blank lines that replace skipped lines
 
 @dataclass(frozen=True)
 class PreprocessedSource:
-    """Preprocessed text. In `own`, the program's, //@aside lines replace `aside`."""
+    """A preprocessed program.
+
+    own: the program's own text, in which //@aside lines replace the texts in `aside`.
+    """
 
     own: str
     aside: tuple[str, ...]  # the texts of system headers
@@ -137,7 +140,7 @@ def merge(
             device_part = host_part if place == "host" or host_only else device_part
         merged += device_part
     # Both passes must read the same system headers in the same order. Otherwise the
-    # text could name one that is missing from the device's list.
+    # text could name a header that is missing from the device's list.
     if host.aside != device.aside:
         return device
     files = tuple(sorted({*host.files, *device.files}))

@@ -78,7 +78,7 @@ class NumbaTarget:
         return tuple(map(self.dispatcher.typeof_pyval, converted))
 
     def launcher(self, config: LaunchConfig) -> Callable[..., None]:
-        """Return a function that takes the arguments and queues the kernel."""
+        """Return a function of the arguments that queues the kernel."""
         launch = NumbaLaunch(self, config)
         return launch.quick() if launch.is_quick else launch.careful
 

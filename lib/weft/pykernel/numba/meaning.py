@@ -82,7 +82,7 @@ def _strip_defaults(tree: ast.FunctionDef) -> ast.FunctionDef:
     for node in ast.walk(arguments):
         if isinstance(node, ast.arg):
             node.annotation = None
-    if hasattr(tree, "type_params"):  # Python 3.12
+    if hasattr(tree, "type_params"):  # since Python 3.12
         tree.type_params = []
     return tree
 

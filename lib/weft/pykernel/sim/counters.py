@@ -202,7 +202,7 @@ def _count_distinct(
 def _count_lane_turns(
     request: np.ndarray, at: np.ndarray, site: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each sector's site, and the most lanes on one of its elements."""
+    """Return each sector's site, and the largest number of lanes on one element."""
     order = np.lexsort((at, request))
     request, at, site = request[order], at[order], site[order]
     begins = mark_heads(request, at)

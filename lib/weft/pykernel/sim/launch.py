@@ -355,7 +355,7 @@ class SimulatedLaunch:
     # ---- findings ----
 
     def opens(self, block: int, waiting: dict[int, int]) -> None:
-        """Check a barrier as it opens for the threads that wait at these places.
+        """Check a barrier that opens for the threads that wait at these places.
 
         Reports a fault if they wait at several places, or if other threads reached the
         kernel's end on a path past the barrier. As on a GPU, threads that have returned

@@ -413,7 +413,7 @@ class Repeats:
     def find(
         self, piece: Piece, decoded: Callable[[list[Piece]], list[Interval]]
     ) -> Rest | None:
-        """Return the rows to examine in a piece; None: the piece must be decoded."""
+        """Return the rows to examine in a piece; None if all must be decoded."""
         layout = self.layout
         layout.grow()
         if layout.version != self._layout:

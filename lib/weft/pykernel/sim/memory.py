@@ -139,7 +139,7 @@ class ArrayView:
 
 
 def convert_index(value: Any, name: str) -> int:
-    """Return an index as an int; raise TypeError with a reason if it is not one."""
+    """Return an index as an int; raise TypeError, with a reason, for other values."""
     if type(value) is int:
         return value
     try:

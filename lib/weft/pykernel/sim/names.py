@@ -32,7 +32,7 @@ _OPAQUE = {"numpy", "math", "builtins", "torch", "numba", "operator", "weft_ops"
 
 @functools.cache
 def _list_members() -> dict[int, str]:
-    """Map the language's objects to names by id, for `from weft.cuda import grid`."""
+    """Map the ids of the language's objects to names, for names imported one by one."""
     return {
         id(value): name
         for name, value in vars(cuda).items()

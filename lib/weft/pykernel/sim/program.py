@@ -94,7 +94,7 @@ class RewrittenKernel:
         return list(self._sources.values())
 
     def source(self, function: types.FunctionType) -> FunctionSource:
-        """Return the source of a function; at its first use, examine the syntax."""
+        """Return the source of a function; check its syntax at the first call."""
         if function not in self._sources:
             source = source_of(function)
             # Decorators run at the definition; they are not part of the body.

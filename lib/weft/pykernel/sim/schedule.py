@@ -226,7 +226,7 @@ class Block:
         return self.open()
 
     def open(self) -> list[tuple[int, Any]]:
-        """Open the barrier for all live threads."""
+        """Open the barrier for all live threads; return (thread, value) pairs."""
         waits, self.at_barrier = self.at_barrier, {}
         at = {number: wait[1] for number, wait in waits.items()}
         first = next(iter(at.values()))

@@ -64,7 +64,7 @@ def load(name: str) -> ast.Name:
 
 
 def make_constant(what: Any) -> ast.Constant:
-    """Build a number, a text or None."""
+    """Build a constant: a number, a text or None."""
     return ast.Constant(what)
 
 

@@ -89,7 +89,7 @@ class Way:
         return node
 
     def test(self, a: ast.expr, operator: ast.cmpop, b: ast.expr) -> None:
-        """Add a test like a < b unless it is known to hold; raise Odd if it fails."""
+        """Add a test like a < b, unless its result is known; raise Odd if it fails."""
         x, y = whole_value(a), whole_value(b)
         if x is not None and y is not None:
             if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(operator)]:

@@ -134,7 +134,7 @@ class _Watcher:
 
     def __init__(self) -> None:
         self.watches: set[Watchdog] = set()
-        self.alarm = math.inf  # when it wakes next; infinity if a launch must wake it
+        self.alarm = math.inf  # when the thread wakes next; infinity: a launch wakes it
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None

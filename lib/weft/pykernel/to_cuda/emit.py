@@ -210,7 +210,7 @@ class UnitWriter:
     # ---- blocks ----
 
     def write_body(self, head: str, body: list[ast.stmt], comment: str) -> bool:
-        """Write `head` and its block, on one line if short; return True if braced."""
+        """Write `head` and its block, on one line if short; return True for braces."""
         start = len(self.lines)
         line = self.line
         indent = "    " * self.depth

@@ -115,7 +115,7 @@ def infer(program: TranslatedUnits) -> None:
 
 
 class TypeWalk:
-    """One pass over a unit."""
+    """One pass over a unit, which infers types."""
 
     def __init__(self, unit: Unit, unknown: list) -> None:
         self.unit, self.unknown = unit, unknown

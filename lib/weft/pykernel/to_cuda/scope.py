@@ -235,7 +235,7 @@ class Scope:
         return False
 
     def home(self, name: str) -> Home:
-        """Return where the local `name` is declared."""
+        """Return where C declares the local `name`."""
         uses = self.uses[name]
         common = uses[0].path
         for use in uses[1:]:
