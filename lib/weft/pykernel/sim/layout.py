@@ -184,7 +184,7 @@ class Batch:
             self.address += self.thread * layout.room[self.site]
 
     def rows(self, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a mask's rows, repeated for each granule, and the granules' addresses."""
+        """Return a mask's rows, repeated per granule, and the granules' addresses."""
         rows = np.flatnonzero(where)
         address = self.address[rows]
         if not self.layout.wide:
