@@ -27,7 +27,7 @@ class DeviceLost(KernelError):
 
 
 class BuildError(Short, RuntimeError):
-    """The library could not be built; the message contains the compiler's output."""
+    """A compiler or another tool failed or is missing; the message says why."""
 
 
 class Mismatch(Short, AssertionError):

@@ -239,7 +239,7 @@ def show(puzzle: Any, answer: Any) -> Picture | None:
 
 
 def _draw_python(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
-    """Draw the accesses of each thread, with the results below."""
+    """Draw the accesses of each thread, and the results."""
     arrays, args, shapes = _make_arguments(puzzle, case, answer)
     launcher = weft_show(answer.function, shapes=shapes, timeout=TIMEOUT)
     picture = launcher[_launch_key(puzzle, case, 0)](*args)

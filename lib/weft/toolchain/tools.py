@@ -39,7 +39,7 @@ class Crew:
     """The running compilers of a pool.
 
     The lock makes starting and recording a compiler one step, so that end() misses
-    none.
+    no compiler.
     """
 
     def __init__(self) -> None:
@@ -262,7 +262,7 @@ def live_sm() -> str:
     if not device.count():
         raise BuildError("no CUDA GPU here, and the CUDA build needs one")
     major, minor = device.compute_capability(device.current_gpu())
-    # The architecture-specific target has wgmma and TMA; -arch=native lacks them.
+    # Only the architecture-specific target has wgmma; -arch=native does not select it.
     return f"{major}{minor}" + ("a" if major >= 9 else "")
 
 

@@ -256,7 +256,7 @@ def find_fault() -> str:
 def name_arch(device: int) -> str:
     """Return NVRTC's name for the architecture of a GPU: sm_90a for an H200.
 
-    Only the architecture-specific target (the suffix a) has wgmma and TMA.
+    Only the architecture-specific target (the suffix a) has wgmma.
     """
     major, minor = torch.cuda.get_device_capability(device)
     return f"sm_{major}{minor}" + "a" * (major >= 9)

@@ -57,7 +57,7 @@ class Ready:
 
 
 def pack_codes(types: Sequence[Any]) -> str | None:
-    """Return struct's codes for Numba's types; None if a type has no code."""
+    """Return the codes of Numba's types for struct.pack(); None if one has no code."""
     codes = ""
     for kind in types:
         if hasattr(kind, "layout") and hasattr(kind, "ndim"):

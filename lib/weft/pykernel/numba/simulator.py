@@ -185,7 +185,7 @@ def _place_argument(value: Any, offsets: dict) -> tuple[Any, ...]:
 
 
 def _is_writable(start: int, length: int, args: Sequence[Any]) -> bool:
-    """Return whether any array in a span is writable."""
+    """Return whether any array that begins in the span is writable."""
     return any(
         a.flags.writeable and a.size and start <= address_bounds(a)[0] < start + length
         for a in args

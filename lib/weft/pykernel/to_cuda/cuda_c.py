@@ -249,7 +249,7 @@ def _list_constants(functions: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _scope_of(function: Any, name: str) -> Any:
-    """Return an object with get(name): the function's globals, or its closure."""
+    """Return an object whose get(name) looks the name up as Python does."""
     free = function.__code__.co_freevars
     if name in free:
         return _Closed(function.__closure__[free.index(name)])

@@ -104,7 +104,7 @@ def constant_type(value: Any) -> ScalarType | None:
     return FLOAT if isinstance(value, float) else None
 
 
-Span = tuple[int | None, int | None]  # the least and the largest value; None: unknown
+Span = tuple[int | None, int | None]  # smallest and largest value; None: unknown
 ANY: Span = (None, None)
 
 
