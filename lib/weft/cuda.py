@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from .base.errors import ArgumentError
 
-warpsize = 32  # threads that run together as a warp
+warpsize = 32  # number of threads in a warp
 
 
 def outside(name: str) -> NoReturn:
@@ -217,7 +217,7 @@ def threadfence_system() -> None:
 
 @_inside
 def nanosleep(ns: int) -> None:
-    """Let other threads run for about `ns` nanoseconds."""
+    """Pause this thread for about `ns` nanoseconds."""
 
 
 # ---- within a warp -----------------------------------------------------------
@@ -270,7 +270,7 @@ def match_any_sync(mask: int, value: Any) -> int:
 
 @_inside
 def match_all_sync(mask: int, value: Any) -> tuple[int, bool]:
-    """Return (mask, True) if all lanes in `mask` have one value, else (0, False)."""
+    """Return (mask, True) if all lanes in `mask` have equal values, else (0, False)."""
 
 
 @_inside

@@ -22,10 +22,11 @@ _NAN_BITS = {np.float16: 0x7D2D, np.float32: 0x7FAADEAD, np.float64: 0x7FF4DEADB
 
 
 def poison(dtype: Any, turn: int = 0) -> np.generic:
-    """Return the value with which an output of this NumPy dtype starts a launch.
+    """Return the value of an output's elements before a launch, for a NumPy dtype.
 
     It is NaN, or an odd number far from any answer. A bool or a byte can be right by
-    chance, so its value changes with `turn`; two launches reveal an unwritten one.
+    chance, so its value changes with `turn`, and two launches reveal that it was not
+    written.
     """
     dtype = np.dtype(dtype)
     if dtype.type in _NAN_BITS:

@@ -155,8 +155,8 @@ def made_current(index: int) -> Iterator[None]:
     try:
         yield
     finally:
-        # In a thread without a context, CUDA's first call selects the first GPU's. A
-        # PyTorch imported in the block may have made this call and relies on it.
+        # In a thread without a context, CUDA's first call selects the first GPU's. If
+        # PyTorch was imported in the block, it relies on this context.
         if previous is None and (index == 0 or torchs_cuda()):
             previous = _primary_context(0)
         _load_driver().cuCtxSetCurrent(previous or 0)
@@ -278,7 +278,7 @@ def _call(function: str, *args: Any) -> None:
 
 
 def _read_value(kind: str, function: str, *args: Any) -> Any:
-    """Return what a function stores through its first argument, of C type `kind`."""
+    """Return the value that a function stores at its first argument, of type `kind`."""
     value = driver_ffi().new(kind)
     _call(function, value, *args)
     return value[0]

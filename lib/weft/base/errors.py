@@ -11,7 +11,7 @@ from .tracebacks import Short
 
 
 class KernelError(Short, RuntimeError):
-    """A C function of the lab failed; the message comes from weft_last_error()."""
+    """A kernel, a library or a driver failed; the message explains why."""
 
 
 class ArgumentError(KernelError, ValueError):
@@ -33,7 +33,7 @@ class DeviceLost(KernelError):
 
 
 class BuildError(Short, RuntimeError):
-    """The library could not be built; the message contains the compiler's output."""
+    """A compiler or another tool failed or is missing; the message says why."""
 
     entry = "sources"
 

@@ -9,7 +9,7 @@ lock, to the file's current content, so two notebooks do not overwrite each othe
 damaged file is renamed, not overwritten; if the folder is not writable, records last
 for this session only.
 
-Results that can be recomputed go to the user's cache folder. It contains libraries,
+Results that can be recomputed are in the user's cache folder. It contains libraries,
 which are code. A folder that other users own or can write to is therefore refused, and
 no symbolic link inside it is followed.
 """
@@ -101,7 +101,7 @@ def is_elf(path: Path) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Delete the unfinished files that killed processes left in a folder."""
+    """Delete unfinished files in a folder that are older than LEFT."""
     oldest = time.time() - LEFT
     for path in folder.glob(f"{PART}*"):
         with contextlib.suppress(OSError):  # another process deleted it first
@@ -134,7 +134,7 @@ def lock_file(
     """Lock a file for the block; wait for the lock for at most `seconds`.
 
     The system releases the lock of a killed process. If the file system has no locks or
-    the time is up, the block runs without one. say_waiting: called once after a second.
+    the time is up, the block runs without a lock. say_waiting: called after one second.
     """
     import filelock  # imported lazily: it takes 30 ms
 
@@ -340,7 +340,7 @@ def prune(limit: int = LIMIT) -> None:
 
 @functools.cache
 def prune_at_exit() -> None:
-    """Call prune() when this process ends; it takes as long as compiling a cell."""
+    """Call prune() when this process ends, since pruning takes as long as compiling."""
     atexit.register(prune)
 
 
@@ -436,7 +436,7 @@ def _explain_unsafe(path: Path) -> str:
 
 
 def _is_private(group: int) -> bool:
-    """Return whether this user is the group's only member, as is common on Linux."""
+    """Return whether this user is the group's only member, which is usual on Linux."""
     try:
         import grp
         import pwd

@@ -80,9 +80,9 @@ def _walk_frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
 
 @contextlib.contextmanager
 def message_first(answer: Any, check: Any = None) -> Iterator[None]:
-    """Make a notebook show an error raised inside as its message, without a traceback.
+    """Make a notebook show the block's error as its message, without a traceback.
 
-    answer: the reader's function; the line of it that raised the error is added to the
+    answer: the reader's function; its line that raised the error is added to the
     message. check: the caller of `answer`. If no line of `answer` raised the error, the
     line of `check` is added, unless the error is an AssertionError with a message.
     """

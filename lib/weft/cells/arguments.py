@@ -131,7 +131,7 @@ class Binder:
     def pack(
         self, bound: Sequence[Any], addresses: Sequence[int]
     ) -> tuple[bytes, tuple[int, ...]]:
-        """Pack the arguments as the kernel reads them; return the bytes and offsets.
+        """Pack the arguments in the kernel's layout; return the bytes and offsets.
 
         addresses: addresses of the pointer arguments, in the order of the parameters.
         """

@@ -27,7 +27,7 @@ version = 0  # incremented by every change
 
 
 def add(name: str, text: str) -> None:
-    """Add a header for later cells to include, or replace the one of that name.
+    """Add a header for later cells to include, or replace the header of that name.
 
     The name may contain folders ("tiles/load.cuh"). Raises ArgumentError for names with
     an unknown suffix, and for names such as "../a.cuh" or "/a.cuh".

@@ -1,9 +1,9 @@
 """Launches in a separate process, which protect the notebook from damage.
 
-The process starts with the first launch and is reused by later launches. Arrays travel
-through shared memory, and are copied back after a successful launch. A launch that
-exceeds its time limit or is interrupted loses its process. A launch on a GPU cannot be
-stopped in any other way.
+The process starts with the first launch and is reused by later launches. Arrays are
+passed in shared memory, and copied back after a successful launch. A launch that
+exceeds its time limit or is interrupted ends with its process, since nothing else can
+stop a launch on a GPU.
 
 Process starts another Python, for work that may ruin or block its process.
 """
@@ -56,7 +56,7 @@ class Process:
                 [sys.executable, *arguments, str(child_end.fileno())],
                 pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # this process handles Ctrl-C
+                start_new_session=True,  # only the parent handles Ctrl-C
                 env={**os.environ, "PYTHONPATH": paths, **environment},
             )
         atexit.register(self.end)
@@ -90,7 +90,7 @@ START = 60.0  # seconds allowed for the start of the process, including PyTorch'
 GRACE = 1.0  # seconds added to the timeout, since a launch on the CPU ends itself
 # The process sends this when it has compiled the cell and begins the launch.
 LAUNCHED = "launched"
-_KINDS = ("ArgumentError", "KernelFault", "OutOfMemory")  # the rest: KernelError
+_KINDS = ("ArgumentError", "KernelFault", "OutOfMemory")  # others become KernelError
 
 
 @dataclass

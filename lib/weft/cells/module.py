@@ -165,7 +165,7 @@ class Cell:
     ) -> Any:
         """Return the source compiled for a target: a CpuLibrary or a GpuModule.
 
-        checked: use the watch build's flags, if the target is the CPU.
+        checked: whether to use the watch build's flags; ignored for the GPU.
         """
         checked = checked and target == "cpu"
         key = target, expressions, checked
@@ -177,7 +177,7 @@ class Cell:
         return self._compiled[key]
 
     def compiled_for(self, target: str, expression: str, checked: bool = False) -> Any:
-        """Return the compiled source that has the kernel `expression`, for a launch."""
+        """Return the library with the kernel `expression`, and set its variables."""
         compiled = self.compiled(target, self._together(expression), checked)
         self.state.enter(compiled)
         return compiled
@@ -291,7 +291,7 @@ class Kernel:
 
     @property
     def _needs_arguments(self) -> bool:
-        """Whether this is a template with arguments that lack defaults."""
+        """Whether the kernel is a template with parameters that lack defaults."""
         template = self.signature.template
         return self._is_template and not all(param.default for param in template)
 

@@ -89,9 +89,9 @@ def reach_arrays(binder: Binder, bound: Sequence[Any]) -> Reached:
 def translate(
     binder: Binder, bound: Sequence[Any], reached: Reached, copies: arena.Arena
 ) -> list[Any]:
-    """Replace the arrays' addresses in the copies by the addresses of the copies.
+    """Replace each array's address in the copies with the address of the array's copy.
 
-    Returns the arguments, with the addresses in structs replaced as well.
+    Returns the arguments, in which the addresses in structs are also replaced.
     """
     spans = [(r.source, r.source + r.nbytes, r.start) for r in copies.regions]
     for _, layout, array in reached.holders:
@@ -143,7 +143,7 @@ def _replace(data: memoryview, layout: StructLayout, spans: Sequence[Any]) -> No
 def _find_unknown(
     param: Param, layout: StructLayout, value: Packed | Array, known: Sequence[Array]
 ) -> Iterator[tuple[Param, Array]]:
-    """Yield the callers' arrays that contain addresses outside the known arrays."""
+    """Yield the callers' arrays, except known ones, to which addresses point."""
     if isinstance(value, Array):
         data = arena.view_memory(value.address, value.nbytes)
     else:

@@ -146,7 +146,7 @@ def list_includes(source: str, folders: Sequence[str]) -> list[Path]:
 
 
 def _drop_name_errors(messages: list[Diagnostic]) -> list[Diagnostic]:
-    """Drop NVRTC's messages about the requested names if there are other errors."""
+    """Drop messages about requested names; keep one of them if no error is left."""
     named = [one for one in messages if one.file == "__nv_name_map"]
     other = [one for one in messages if one not in named]
     if any(one.severity == "error" for one in other):

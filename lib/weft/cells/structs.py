@@ -47,8 +47,8 @@ class CScalar:
     def numbers(self, value: Any) -> tuple[Any, ...]:
         """Return `value` as one number per component, for struct.pack() with `code`.
 
-        Raises TypeError if it is not a number of this kind, and OverflowError, whose
-        text states the limits, if it does not fit.
+        Raises TypeError for a value that is not a number of this kind, and
+        OverflowError, which states the limits, for a number that does not fit.
         """
         if self.count == 1:
             return (self._number(value),)
@@ -209,7 +209,7 @@ class StructLayout:
 
     @functools.cached_property
     def pointers(self) -> tuple[tuple[int, Param], ...]:
-        """The offsets of all addresses, including those in members that are structs."""
+        """The offset and declaration of each address, also in members of structs."""
         offsets = []
         for member in self.members:
             inner = member.inner.pointers if member.inner else ()

@@ -2,7 +2,7 @@
 
 A cell may be compiled several times: for the CPU and the GPU, watched and unwatched,
 and once per instance of a template. Each library has separate variables. VariableState
-presents them as one set: it moves the values before a launch in another library.
+presents them as one set: it copies the values before a launch from another library.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Variable:
         return values if shape else values.item()
 
     def _shape(self, size: int) -> tuple[int, ...]:
-        """Return the declared lengths; derive an undeclared first one from the size."""
+        """Return the declared lengths; derive a missing first length from the size."""
         one = self.kind.size if self.kind else self.layout.size if self.layout else 1
         first, inner = self.extents[:1], self.extents[1:]
         if None in inner:
@@ -283,7 +283,7 @@ class VariableState:
         self._library = None
 
     def enter(self, compiled: Any) -> None:
-        """Move the values to this library, for its next launch."""
+        """Copy the variables' current values to `compiled`, before it is launched."""
         if compiled is self._library or not self.variables:
             return
         values = self._set_values if self._library is None else self.contents()

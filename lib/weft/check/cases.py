@@ -177,8 +177,8 @@ def _parse_dimension(name: str, dim: Any, sizes: Sizes) -> int:
 def draw_values(
     shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw random signed values: bytes from the full range, other integers below 1001
-    in magnitude, floats from a normal distribution."""
+    """Draw random values: uint8 from the full range, int8 up to ±100, other integers up
+    to 1000 in magnitude, and floats from a normal distribution."""
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
     if dtype.kind in "iu":
@@ -289,7 +289,7 @@ def default_sizes(
     first: bool = True,
     other: int = 16,
 ) -> list[Sizes]:
-    """Return default sizes: 1, 2, 3, primes, sizes around a block's, and a large one.
+    """Return default sizes: 1, 2, 3, primes, sizes close to a block's, and a large one.
 
     sides: the length of a block along each symbol. most: the largest product of all
     sizes. first: whether the sizes are for the first launch shape; later shapes get
@@ -319,7 +319,7 @@ def default_sizes(
 def _at_most(
     row: list[int], most: int, symbols: Sequence[str], sides: Mapping[str, int]
 ) -> list[int]:
-    """Limit a row's product to `most`, shrinking sizes that no block covers first."""
+    """Limit a row's product to `most`; first shrink the sizes that no block covers."""
     row = list(row)
     while math.prod(row) > most:
         uncovered = [i for i, s in enumerate(symbols) if s not in sides and row[i] > 2]

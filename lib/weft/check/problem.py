@@ -10,8 +10,8 @@ By default, a float output may differ from the answer by 1.01 * terms * u *
 reference(|inputs|), with u = 2^-24 for float32. This is the bound of a sum of `terms`
 products in any order (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
 section 3.1). The default for terms is the number of combinations of the inputs' sizes
-per element of the output (k for a matmul, 1 for an elementwise map). If fan_in() finds
-a larger number (a row for a softmax), that is used. Another 8 terms cover other
+per element of the output: k for a matmul, 1 for an elementwise map. A larger result of
+fan_in() replaces it, such as a row for a softmax. Another 8 terms cover further
 roundings.
 """
 

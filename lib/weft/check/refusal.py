@@ -78,7 +78,10 @@ def _unravel_index(linear: int, sides: Sequence[int]) -> Index:
 
 
 def _map_element(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None:
-    """Return the block and thread of the element, if each thread has one element."""
+    """Return the block and thread of the wrong element; None if that is unclear.
+
+    The function assumes that each thread has one element of the first output.
+    """
     error, shape = attempt.error, attempt.trial.shape
     assert error is not None and shape is not None
     first = next(iter(attempt.trial.starts))
@@ -146,7 +149,7 @@ def _is_hanging(attempt: Attempt) -> bool:
 
 
 def _explore_cases(runner: Runner, first: Attempt, cases: int, again: Again) -> list:
-    """Run the cases after the failing one, with threads in the same order."""
+    """Run some cases after the failing case, with threads in the same order."""
     limit, attempts = 3 if runner.few else EXPLORED, []
     for index in range(first.trial.index + 1, cases)[:limit]:
         attempts.append(again(index, first.order))
@@ -290,7 +293,7 @@ def _block_of(attempt: Attempt) -> Index | None:
 
 
 def _grid_of(attempt: Attempt) -> Index | None:
-    """Return the grid if the caller chose it."""
+    """Return the grid if the caller chose it; None otherwise."""
     shape = attempt.trial.shape
     return None if shape is None or shape.plain else shape.grid  # type: ignore
 

@@ -127,7 +127,7 @@ class PythonRunner(Runner):
 
 
 class SimulatedRunner(PythonRunner):
-    """Runs a Python kernel on the simulator, and rejects one that has findings."""
+    """Runs a Python kernel on the simulator, whose report may have findings."""
 
     orders = ORDERS
     most = SLOW
@@ -356,5 +356,8 @@ def _list_shaped(tree: ast.AST) -> Iterator[str]:
 
 
 def _use_order(order: str) -> contextlib.AbstractContextManager:
-    """Run CUDA C on the CPU with its threads in this order; "" is for a GPU."""
+    """Return a context that sets the order of CUDA C's threads on the CPU.
+
+    It has no effect if `order` is "", as for a GPU.
+    """
     return thread_order(ORDERS.index(order)) if order else contextlib.nullcontext()

@@ -1,9 +1,9 @@
 """Compiler messages on the reader's own lines, with a caret and one hint.
 
-The module first finds hints for common mistakes in a cell. It then converts messages
-from g++, which reads the rewritten cell, and from NVRTC, which reads the cell itself,
-to one form. A g++ message about code around the cell (simt's headers, the launcher) is
-moved to the line of the cell that caused it.
+The first functions find hints for common mistakes in a cell. The others convert
+messages to one form, from g++, which reads the rewritten cell, and from NVRTC, which
+reads the cell itself. A g++ message about code around the cell (simt's headers, the
+launcher) is moved to the line of the cell that caused it.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ def parse_nvrtc(text: str, name: str = "cell") -> list[Diagnostic]:
         if not match:
             continue
         carets = [j for j in lines[i + 1 : i + 4] if re.fullmatch(r"\s*\^~*\s*", j)]
-        # EDG indents the quoted line by two columns.
+        # NVRTC's front end indents the quoted line by two columns.
         column = carets[0].index("^") + 1 - 2 if carets else 0
         file = "" if match["file"] == name else match["file"]
         severity = "note" if match["severity"] == "remark" else match["severity"]

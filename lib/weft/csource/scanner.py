@@ -1,8 +1,8 @@
 """Scan CUDA C as text: find its code, brackets, scopes, functions and directives.
 
-Only this module scans CUDA C. Its functions take `code`, a source text with comments
-and strings blanked out, and return offsets into that text. They read declarations, and
-leave the rest of C++ to the compiler.
+Most functions take `code`, a source text with comments and strings blanked out, and
+return offsets into that text. They parse only declarations; the compiler parses the
+rest of C++.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEFINE = re.compile(
 ATTRIBUTE = re.compile(
     r"\b(?:alignas|__align__|__attribute__)\s*\(+[^()]*(?:\([^()]*\)[^()]*)*\)+"
 )
-# Matches a word such as __global__ or __launch_bounds__(256): it is not part of a type.
+# Matches a word that is not part of a type: __global__, __launch_bounds__(256), ...
 SPECIFIER = re.compile(r"\b__\w+__\b\s*(?:\((?:[^()]|\([^()]*\))*\))?")
 LAUNCH = re.compile(r"(?<!operator)(?<!operator )<<[^\S\n]*<")
 _NVCC_ONLY = r"(?:__CUDACC__|__CUDA_ARCH__|__NVCC__)"
@@ -67,14 +67,17 @@ class ScannedText:
         return RewriteError(f"{path}:{line}: {message}")
 
     def close(self, start: int) -> int:
-        """Return the offset of the bracket that closes the one at `start`."""
+        """Return the offset of the bracket that closes the bracket at `start`.
+
+        Raises RewriteError if there is none; open() does the same.
+        """
         end = find_close(self.code, start)
         if end < 0:
             raise self.error(start, f"this '{self.code[start]}' is never closed")
         return end
 
     def open(self, end: int) -> int:
-        """Return the offset of the bracket that the one at `end` closes."""
+        """Return the offset of the bracket that the bracket at `end` closes."""
         start = find_open(self.code, end)
         if start < 0:
             raise self.error(end, f"nothing opens this '{self.code[end]}'")
@@ -99,17 +102,17 @@ class ScannedText:
 
 
 def blank_comments(source: str) -> str:
-    """Replace each character of comments, strings and `#if 0` parts by a space."""
+    """Replace each character of comments, strings and `#if 0` parts with a space."""
     return _blank_skipped(_blank_out(NOT_CODE, source), " ")
 
 
 def blank_directives(code: str) -> str:
-    """Replace each character of preprocessor directives by a space."""
+    """Replace each character of preprocessor directives with a space."""
     return _blank_out(DIRECTIVE, code)
 
 
 def fill(text: str, blank: str = " ") -> str:
-    """Replace each character except newlines by `blank`."""
+    """Replace each character, except newlines, with `blank`."""
     return "\n".join(blank * len(line) for line in text.split("\n"))
 
 
@@ -146,7 +149,7 @@ def _blank_skipped(code: str, blank: str) -> str:
 def _is_skipped(word: str, condition: str, without_nvcc: bool) -> bool | None:
     """Return whether the code after this directive is skipped; None if unknown.
 
-    without_nvcc: the compiler is g++, which does not define nvcc's macros.
+    without_nvcc: whether the compiler is g++, which does not define nvcc's macros.
     """
     if word == "if" and condition.strip() == "0":
         return True
@@ -160,7 +163,7 @@ def _is_skipped(word: str, condition: str, without_nvcc: bool) -> bool | None:
 
 
 def replace_spans(text: ScannedText, edits: list[tuple[int, int, str]]) -> str:
-    """Replace the text at each [start, end) by its string; edits must not overlap."""
+    """Replace the text at each [start, end) with a string; edits must not overlap."""
     parts, end_of_last = [], 0
     for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
         parts += [text.raw[end_of_last:start], new]
@@ -191,7 +194,7 @@ _MARKS = {
 
 
 def find_close(code: str, start: int) -> int:
-    """Return the offset of the bracket that closes the one at `start`, or -1.
+    """Return the offset of the bracket that closes the bracket at `start`, or -1.
 
     Between < and >, brackets within parentheses do not count: k<(a > b)>.
     """
@@ -212,9 +215,9 @@ def find_close(code: str, start: int) -> int:
 
 
 def find_open(code: str, end: int) -> int:
-    """Return the offset of the bracket that the one at `end` closes, or -1.
+    """Return the offset of the bracket that the bracket at `end` closes, or -1.
 
-    As in find_close(), parentheses between < and > are skipped.
+    Parentheses between < and > are skipped, as find_close() does.
     """
     closing, depth, i = code[end], 0, end
     while i >= 0:
@@ -231,7 +234,7 @@ def find_open(code: str, end: int) -> int:
 
 
 def find_outside(code: str, start: int, marks: str) -> int:
-    """Return the offset of the next of `marks` that is outside brackets, or the end."""
+    """Return the offset of the next mark outside brackets, or the length of `code`."""
     at = start
     while at < len(code) and code[at] not in marks:
         at = find_close(code, at) + 1 if code[at] in "([{" else at + 1
@@ -297,7 +300,7 @@ def function_depths(code: str) -> Callable[[int], bool]:
 def list_outermost(code: str) -> Iterator[tuple[str, int, str]]:
     """Yield (head, offset, body) for each declaration at namespace scope.
 
-    The head is the text up to ; or {, which begins at the offset. The body is the text
+    The head is the text from the offset to ; or {, without these. The body is the text
     from { to }; "" if there is none.
     """
     code, start = blank_directives(code), 0

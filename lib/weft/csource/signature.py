@@ -253,7 +253,7 @@ _PYTHON_TYPES = {float: "float", int: "int", bool: "bool"}
 
 
 def c_type(dtype: Any) -> str | None:
-    """Return the C type of a NumPy or torch dtype or its name; None if it has none."""
+    """Return the C type of a dtype (NumPy, torch, or its name); None if unknown."""
     text = dtype if isinstance(dtype, str) else shorten_repr(dtype)
     name = getattr(dtype, "name", None) or text.removeprefix("torch.")
     if isinstance(dtype, type):  # such as numpy.float32

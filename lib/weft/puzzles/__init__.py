@@ -21,7 +21,7 @@ iterates over its puzzles, and each is one of its attributes.
     answered              the picture of an answer and of its results
     score, counts         the cost of an answer against the best known; limits
     progress, table       the record of solved puzzles, and its display by lesson
-    cloth                 the small delight
+    cloth                 the cloth that is shown for a solved puzzle
     example               a puzzle that shows how puzzles work
     threads, grids, tiles, counting, sums, memory, execution    the puzzles
 """
@@ -91,7 +91,7 @@ class _Collection(ModuleType):
 def _attribute(value: Any) -> property:
     """Return a property that survives the import of a module with the same name.
 
-    Importing a submodule would otherwise replace the attribute by the module.
+    Importing a submodule would otherwise replace the attribute with the module.
     """
     return property(lambda self: value(), lambda self, module: None)
 

@@ -1,8 +1,8 @@
 """Draw an answer: its results and the expected ones.
 
-A Python kernel is drawn as by weft.show(), with the accesses of each thread. For CUDA
-C, the picture shows the values that it computed. The difference from the goal is below
-either picture.
+A Python kernel is drawn by weft.show(), with the accesses of each thread. For CUDA
+C, the picture shows the computed values. Either picture also shows the difference from
+the goal.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _find_differences(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
 
 
 def describe_verdict(case: Instance, got: dict[str, np.ndarray]) -> tuple[str, bool]:
-    """Describe the result in one sentence; also return whether all of it is right."""
+    """Return a sentence about the results, and whether all outputs are right."""
     parts, first = [], ""
     for name, want in case.wants.items():
         wrong = _find_differences(case, name, got[name])
@@ -115,7 +115,7 @@ def draw_outcome(
     """Write the verdict; draw the results and the goal if they differ.
 
     drawn: whether to draw the results even if they are right. told: whether another
-    part of the picture shows them. Also returns where the drawing ends.
+    part of the picture shows the results. Also returns where the drawing ends.
     """
     text, right = describe_verdict(case, got)
     sign, colour = ("✓", SHARED) if right else ("✗", FAULT)
@@ -160,7 +160,7 @@ def draw_beside(
 def _draw_pairs(
     case: Instance, differences: list[np.ndarray], layout: list, x: float, y: float
 ) -> str:
-    """Draw the pairs one below the other, with the upper left corner at (x, y).
+    """Draw the pairs one below another, from the upper left corner (x, y) on.
 
     layout: for each pair, its placed values and where they end.
     """
@@ -207,7 +207,7 @@ def _mark_cells(case: Instance, placed: list[Values], wrong: np.ndarray) -> str:
     return out
 
 
-# Time limit in seconds for a block, which stops endless kernels.
+# Time limit in seconds for a block. It stops endless kernels.
 TIMEOUT = 0.8
 NOTE = "The accesses of each thread are drawn for Python kernels."
 ENDED = "the launch was stopped before it returned results"
@@ -239,14 +239,14 @@ def show(puzzle: Any, answer: Any) -> Picture | None:
 
 
 def _draw_python(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
-    """Draw the accesses of each thread, with the results below."""
+    """Draw the accesses of each thread, and the results."""
     arrays, args, shapes = _make_arguments(puzzle, case, answer)
     launcher = weft_show(answer.function, shapes=shapes, timeout=TIMEOUT)
     picture = launcher[_launch_key(puzzle, case, 0)](*args)
     got = {name: arrays[name] for name in case.wants}
     drawing = picture.drawing
-    # Draw the values only if the puzzle has its own makers of inputs. A transpose, for
-    # example, gets its numbers from make_instance().
+    # Draw right results, too, if they are an image made from the puzzle's own inputs.
+    # A transpose, for example, gets its numbers from make_instance() instead.
     image = any(w.ndim == 2 and w.size >= IMAGE for w in case.wants.values())
     image &= bool(case.problem.data)
     aside = draw_beside(case, got, drawing, image)
@@ -277,10 +277,9 @@ def _make_arguments(
 
 
 def _launch_key(puzzle: Any, case: Instance, *between: Any) -> tuple[Any, ...]:
-    """Return the contents of a launch's brackets.
+    """Return the launch configuration for kernel[...].
 
-    between: values to insert between (grid, block) and the bytes of dynamic shared
-    memory.
+    It is (grid, block, *between, bytes of dynamic shared memory).
     """
     grid, block = launch_of(puzzle, case)
     shared = puzzle.checks.get("shared", 0)

@@ -154,7 +154,7 @@ def _no_answer(candidate: Any) -> str:
 
 
 def _refuse_another_puzzles(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
-    """Raise ArgumentError if the name is the kernel of another (loaded) puzzle."""
+    """Raise ArgumentError for the name of another (loaded) puzzle's kernel."""
     if answer.name == puzzle.kernel_name:
         return
     groups = [m for n, m in sys.modules.items() if n.startswith(f"{__package__}.")]

@@ -36,7 +36,7 @@ WITHHELD = frozenset({"mistakes", "spellings"})
 
 
 class LessonError(Exception):
-    """An error in the source of a lesson; the message gives its place and cause."""
+    """An error in the source of a lesson; the message names its place and cause."""
 
 
 def make_stub(answer: str) -> str:

@@ -1,4 +1,4 @@
-"""The small delight: a piece of cloth for each puzzle that is solved.
+"""A small reward: a piece of cloth for each solved puzzle.
 
 Each warp thread goes through one of the loom's shafts. Each treadle lifts some shafts
 for a pick of the weft. A lifted warp thread is on top of the weft; the weft is on top

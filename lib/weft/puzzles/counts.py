@@ -256,7 +256,7 @@ def _find_line(report: Report, count: Count, array: str) -> str:
     """Return advice that names the line with the largest count.
 
     If more is better, the line with the smallest count is named. The advice has only
-    the line's number, since its text may also be in the best known answer.
+    the line's number, since the line's text may also be in the best known answer.
     """
     places = [p for p in count.places(report.counters, array) if p.line]
     if not count.space or not places:

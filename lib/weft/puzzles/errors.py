@@ -70,8 +70,8 @@ class ProgramText:
 class Solved:
     """A solved puzzle: the language, the check, the counts, and the progress.
 
-    Its display compares the counts with those of the best known answer, and contains
-    the small delight.
+    Its display compares the counts with those of the best known answer, and contains a
+    cloth.
     """
 
     puzzle: Puzzle

@@ -84,7 +84,7 @@ def launch_drawn(
 def _below_cells(
     blocks: int, count: int, left: float, top: float, cell: float
 ) -> tuple[str, float]:
-    """Draw threads of one dimension, each as wide as a cell of the row above."""
+    """Draw a one-dimensional launch, with each thread below a cell of the row above."""
     side, parts = min(cell, 20.0), []
     for number in range(blocks):
         at, wide = left + number * count * cell, count * cell
@@ -118,7 +118,7 @@ def _draw_circles(
 
 STOPS = 96  # Largest number of stops of the slider, which are elements of the outputs.
 FEWER = 10  # Largest number of stops if many inputs make each stop slow.
-LINES = 16  # Largest number of lines to one element; for more, outlines replace them.
+LINES = 16  # Largest number of lines to one element; if there are more, none is drawn.
 NAMED = 3  # Largest number of elements that a sentence names.
 
 
@@ -159,7 +159,7 @@ def draw_goal(puzzle: Any, state: str = "") -> Picture:
 
 @dataclass(frozen=True)
 class Sheet:
-    """The arrays, placed. sign: an arrow between inputs and outputs, as SVG.
+    """The arrays with their places. sign: an arrow from inputs to outputs, as SVG.
 
     flat: whether the arrays are in rows, so that lines can join their cells.
     """
@@ -198,7 +198,7 @@ def arrange_arrays(case: Instance) -> Sheet:
 
 
 def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
-    """Place inputs above outputs; inputs of different lengths share a row."""
+    """Place inputs above outputs; unequally long inputs share a row if possible."""
     alike = len({one.array.size for one in inputs}) == 1
     first = [replace(one, indices="above") for one in inputs]
     beside = [] if alike or not inputs else _place_beside(first, 66 + 15)
@@ -306,7 +306,7 @@ def _write_sentence(case: Instance, links: np.ndarray, number: int) -> str:
 
 
 def _describe_elements(name: str, array: np.ndarray, elements: np.ndarray) -> str:
-    """Describe some elements, such as "all 8 of a", "row 2 of a", "a[2 ... 4]"."""
+    """Describe some elements, such as "all 8 elements of a" or "a[2] to a[5]"."""
     count = len(elements)
     if count == array.size > 1:
         return f"all {count} elements of {name}"

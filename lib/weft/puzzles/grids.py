@@ -60,7 +60,7 @@ BLOCKS = Puzzle(
     better="Each element is computed once, by its own thread: two reads and one write.",
     scored=dict(n=16, launch=(2, 8)),
     limits={
-        "writes.out": lambda n: 2 * n,  # refused: every thread writes every element
+        "writes.out": lambda n: 2 * n,  # Not every thread may write every element.
         "rounds.out": 3,  # A single thread may not do all the work.
     },
 )
@@ -329,6 +329,6 @@ IMAGE_FILTER = Puzzle(
         "Nine reads and one write for each pixel: add up in a local variable, not in "
         "`y`."
     ),
-    # Nine `+=` in `y` take at most this many; a single thread takes more.
+    # Nine `+=` in `y` take at most this many rounds; a single thread takes more.
     limits={"rounds.y": 19},
 )

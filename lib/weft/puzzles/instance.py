@@ -83,7 +83,7 @@ def _choose_stride(limit: int, turn: int) -> int:
 
 Arrays = dict[str, np.ndarray]
 OTHERS = 5  # number of other values to try for each element
-# Approximate number of calls of a reference, which limits the values tried.
+# Largest number of calls of a reference, roughly. It limits the tries per element.
 CALLS = 500
 MANY = 150  # largest number of input elements that are tried one by one
 FEW = 64  # largest number of elements whose values are readable
@@ -262,8 +262,8 @@ def _other_values(
 ) -> tuple[list[Any], list[Any]]:
     """Return other values to try: those elsewhere in the array, and a large one.
 
-    free: whether any number is a valid input; otherwise only the array's own values
-    are.
+    If all elements are equal, the values are other numbers. free: whether any number is
+    a valid input; otherwise only the array's own values are.
     """
     values = array.reshape(-1)[element]
     if array.dtype.kind == "b":

@@ -1,7 +1,7 @@
 """Puzzles in lessons: cells, sections and minutes.
 
-make_cells() turns puzzles into cells of a notebook. list_lessons() reads the folder
-notebooks/NN_topic.ipynb, sorted by name; it is the only list of lessons.
+make_cells() turns puzzles into cells of a notebook. list_lessons() reads the files
+notebooks/NN_topic.ipynb, sorted by name; there is no other list of lessons.
 
 A section is core unless the cell of its heading has the tag "deeper" (beyond the core)
 or "practice" (exercises and puzzles). The tag applies until the next heading of the

@@ -6,8 +6,8 @@
     puzzles.progress().reset("guards")  forget one puzzle; without a name, all of them
 
 A puzzle counts once for each language: Python, Numba, CUDA C. A record contains the day
-of the first solution, the numbers of the best score so far, and whether these are
-within the budget (score.py).
+of the first solution, the numbers of a score, and whether these are within the budget
+(score.py). It is the latest score, but one within the budget is never lost.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _latest: list[str] = []  # puzzles first solved in this session
 def note_solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bool:
     """Record a solved puzzle; return whether it was unsolved in every language before.
 
-    If there are several answers in one language, the first day and the best score
-    count.
+    Of several answers in one language, the first day counts, and the latest score. But
+    a score within the budget is not replaced by a score beyond it.
     """
     if language not in LANGUAGES:
         raise ArgumentError(f"language {language!r}: {', '.join(LANGUAGES)}")
@@ -228,7 +228,7 @@ def _select_valid(by_language: Any) -> dict[str, Any]:
 def _merge(
     records: dict[str, Any], name: str, language: str, record: dict[str, Any]
 ) -> None:
-    """Add a record; the earlier day and the better score are kept."""
+    """Add a record; keep the earlier day, and a score within the budget."""
     if not isinstance(records.get(name), dict):
         records[name] = {}
     old = _select_valid(records[name]).get(language)

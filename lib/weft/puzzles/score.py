@@ -155,7 +155,7 @@ class ScoredCase:
 
 
 def _choose_runner(answer: Any) -> Runner:
-    """Choose the runner that counts an answer; a Numba kernel's Python body is run."""
+    """Choose the runner that counts an answer; for Numba, it runs the function."""
     if type(answer).__module__.startswith("weft.pykernel.numba"):
         answer = answer.py_func
     return make_runners(answer, True, "cpu", True)[0]
@@ -263,7 +263,7 @@ class CountRow:
 
     @property
     def mark(self) -> str:
-        """The verdict: "as good", "more", "fewer!"; reversed if more is better."""
+        """The verdict, such as "as good", "more, within the budget" or "fewer!"."""
         if not self.worse and not self.better:
             return "as good"
         word = "more" if self.yours > self.best else "fewer"

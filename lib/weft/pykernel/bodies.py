@@ -1,7 +1,7 @@
 """The lab's kernels as Python functions: one body for sim, numba_jit and cuda_c.
 
-The layers of the CNN come first, in the order of the network's parts. Each follows line
-by line the naive rung of its file in kernels/: conv2d/conv2d.cu, batchnorm2d/
+The layers of the CNN come first, in the order of the network's parts. Each matches the
+naive rung of its file in kernels/ line by line: conv2d/conv2d.cu, batchnorm2d/
 batchnorm2d.cu, relu.cu, maxpool2d.cu, linear.cu, cross_entropy.cu and sgd.cu. gather()
 reads a batch, as in kernels/mnist/layers.cu. The last kernels belong to the first
 lessons: grey values, and two matrix products. The lessons derive matmul_tiled;
@@ -134,7 +134,7 @@ def block_sum(value, partial):
     """
     tid = cuda.threadIdx.x
     partial[tid] = value
-    cuda.syncthreads()  # all values are there
+    cuda.syncthreads()  # all values are in `partial`
     half = THREADS // 2
     while half > 0:
         if tid < half:
@@ -142,7 +142,7 @@ def block_sum(value, partial):
         cuda.syncthreads()  # the next round reads this round's sums
         half //= 2
     sum = partial[0]
-    cuda.syncthreads()  # all have read the sum: partial may be overwritten
+    cuda.syncthreads()  # all threads have read the sum; `partial` may now change
     return sum
 
 
@@ -224,7 +224,7 @@ def relu(y, x, count):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i >= count:
         return
-    # In this order a NaN, which compares false, remains a NaN.
+    # A comparison with NaN is false, so in this order a NaN remains a NaN.
     y[i] = float32(0) if x[i] < float32(0) else x[i]
 
 
@@ -251,8 +251,8 @@ def maxpool2d(y, argmax, x, planes, h, w, oh, ow, kh, kw):
     for i in range(kh):
         for j in range(kw):
             value = x[window + i * w + j]
-            # A NaN, the only value that differs from itself, beats any number but
-            # no NaN before it.
+            # Only a NaN differs from itself. A NaN beats any number, but not an
+            # earlier NaN.
             nan_wins = value != value and most == most
             if value > most or nan_wins:
                 most = value
@@ -455,8 +455,8 @@ def matmul_tiled(c, a, b, m, n, k):
 
     acc = float32(0)
     for k0 in range(0, k, TILE):
-        # Past an edge load zeros: they add nothing. No thread returns early, since
-        # it would leave a hole in the tile its neighbours read.
+        # Load zeros past an edge, since they add nothing. A thread that returned early
+        # would leave a hole in the tile that its neighbours read.
         a_s[ty, tx] = a[row * k + k0 + tx] if row < m and k0 + tx < k else float32(0)
         b_s[ty, tx] = b[(k0 + ty) * n + col] if k0 + ty < k and col < n else float32(0)
         cuda.syncthreads()  # both tiles are complete ...

@@ -45,8 +45,8 @@ LISTED = "weft.cuda lists all names"
 def explain_unknown(path: str) -> tuple[str, str]:
     """Return (problem, hint) for cuda.<path>, which is not valid as written.
 
-    path: a name such as "threadidx.x" or "syncthread", or "syncthreads" in place of a
-        number.
+    path: a wrong name such as "threadidx.x" or "syncthread", or a valid name that is
+        used wrongly, such as the function "syncthreads" as a number.
     """
     base, _, axis = path.partition(".")
     if path in VECTORS:
@@ -63,7 +63,7 @@ def explain_unknown(path: str) -> tuple[str, str]:
 
 
 def find_near_name(name: str) -> str:
-    """Return the name in the language that is nearest to `name`; "" if none is near."""
+    """Return the most similar name in the language; "" if none is similar."""
     base, _, axis = name.partition(".")
     if axis and axis in "xyz":
         vectors = {_bare_name(one): one for one in VECTORS}
@@ -264,11 +264,10 @@ class PythonKernel:
         return source_of(self.function)
 
     def config(self, key: Any) -> LaunchConfig:
-        """Parse the launch brackets, in Numba's order.
+        """Parse the launch configuration, in Numba's order.
 
-        They are [grid, block, stream, bytes of shared memory]; the last two are
-        optional. Stream 0, Numba's default, and a missing stream mean torch's current
-        stream.
+        It is [grid, block, stream, bytes of shared memory]; the last two are optional.
+        Stream 0, Numba's default, and a missing stream mean torch's current stream.
         """
         parts = key if isinstance(key, tuple) else (key,)
         if 3 <= len(parts) <= 4:
@@ -281,9 +280,9 @@ class PythonKernel:
     def given(
         self, args: Sequence[Any], named: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return the arguments by parameter; refuse one that no runner accepts.
+        """Return the arguments by parameter; raise ArgumentError for an unsuitable one.
 
-        named: arguments passed by keyword; if there are any, the launch is refused.
+        named: arguments passed by keyword; any such argument is an error, too.
         """
         if named:
             order = ", ".join(self.parameters)
@@ -360,7 +359,7 @@ def source_of(function: Callable[..., Any]) -> FunctionSource:
 
 
 def value_of(function: types.FunctionType, name: str) -> Any:
-    """Return the current value of a function's free name; LookupError if undefined."""
+    """Return the current value of a nonlocal name; raise LookupError if undefined."""
     code = function.__code__
     if name in code.co_freevars and function.__closure__:
         cell = function.__closure__[code.co_freevars.index(name)]

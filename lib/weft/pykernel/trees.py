@@ -87,7 +87,7 @@ _OF_NUMBERS = (
 
 
 def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
-    """Replace the function's local constants in an expression: N by 8 after N = 8.
+    """Replace local constants in an expression with their values: N is 8 after N = 8.
 
     A local constant is assigned once, at the top level of the function, from numbers.
     """
@@ -144,7 +144,7 @@ def explain_idle(node: ast.expr) -> str:
     return "assign it, or leave it out"
 
 
-# Advice for other loops.
+# Advice for a loop over something that as_range() does not convert.
 LOOP_HINT = (
     "write for i in range(n), and index with i; put unequally spaced values into a "
     "cuda.const.array_like(...)"

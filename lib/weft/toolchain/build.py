@@ -97,7 +97,7 @@ class Flavour:
 
 
 def list_ops() -> list[str]:
-    """List every op: a file kernels/<op>.cu or a folder kernels/<op>/ with .cu in it.
+    """List every op: a file kernels/<op>.cu, or a folder kernels/<op>/ with .cu files.
 
     Hidden folders, where Jupyter keeps copies of saved files, are ignored.
     """
@@ -141,7 +141,7 @@ def library(op: str, flavour: Flavour) -> Path:
 
 
 def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
-    """Return the path of a library of these files, which include common.cu."""
+    """Return the path of a library of these files, among them common.cu; build it."""
     runtime = [simt_runtime(flavour)] if flavour.target == "cpu" else []
     name = f"{name}_check" if flavour.check else name
     return _link(name, files, flavour, runtime)
@@ -246,7 +246,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
 
 
 def _sanitizer_flags(flavour: Flavour) -> list[str]:
-    """Return g++'s flags for a sanitizer; SIMT_SANITIZE reports fiber switches."""
+    """Return g++'s flags for a sanitizer that is informed of fiber switches."""
     if not flavour.sanitize:
         return []
     flags = [f"-fsanitize={flavour.sanitize}", "-fno-sanitize-recover=all"]

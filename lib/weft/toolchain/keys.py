@@ -16,7 +16,7 @@ from pathlib import Path
 from ..base.paths import PACKAGE, ROOT
 from ..csource.scanner import INCLUDE
 
-# The type of read(): it takes a path and the folders of headers.
+# The type of read(), whose parameters are a path and the folders of headers.
 Reader = Callable[[str, tuple[str, ...]], tuple[str, list[str]] | None]
 
 

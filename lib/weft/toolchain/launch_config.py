@@ -1,4 +1,4 @@
-"""Verify the brackets of a launch: kernel[grid, block, shared, stream]."""
+"""Verify the configuration of a launch: kernel[grid, block, shared, stream]."""
 
 from __future__ import annotations
 

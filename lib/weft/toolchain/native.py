@@ -65,7 +65,7 @@ _threads = 0
 
 
 def _load_functions(path: Path) -> Any:
-    """Return the library's functions; refuse a library that lacks a listed rung."""
+    """Return the library's functions; raise ArgumentError if it lacks a listed rung."""
     try:
         return ffi.dlopen(str(path))
     except OSError as error:
@@ -127,7 +127,7 @@ class Library:
         return rung
 
     def here(self) -> list[Rung]:
-        """Return the rungs that run on this target, for CUDA on the current GPU."""
+        """Return the rungs that run on this target (on CUDA: on the current GPU)."""
         sm = _current_sm() if self.target == "cuda" else sys.maxsize
         return [r for r in self.rungs if self.target in r.targets and r.sm <= sm]
 
@@ -279,7 +279,7 @@ def _current_sm() -> int:
 
 
 def _describe_old_gpu(needs: int) -> str:
-    """Return the end of a message: the GPU lacks compute capability `needs` / 10."""
+    """Return the end of a message about a GPU without compute capability needs / 10."""
     capability, gpu = _current_sm(), device.name(device.current_gpu())
     return (
         f"needs compute capability {needs // 10}.{needs % 10}, "

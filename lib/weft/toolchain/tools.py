@@ -38,7 +38,8 @@ _thread = threading.local()  # .crew: the Crew of this thread's pool
 class Crew:
     """The running compilers of a pool.
 
-    The lock makes a start and its record one step: end() misses no compiler.
+    The lock makes starting and recording a compiler one step, so that end() misses
+    no compiler.
     """
 
     def __init__(self) -> None:
@@ -261,7 +262,7 @@ def live_sm() -> str:
     if not device.count():
         raise BuildError("no CUDA GPU here, and the CUDA build needs one")
     major, minor = device.compute_capability(device.current_gpu())
-    # The architecture-specific target has wgmma and TMA; -arch=native lacks them.
+    # Only the architecture-specific target has wgmma; -arch=native does not select it.
     return f"{major}{minor}" + ("a" if major >= 9 else "")
 
 
@@ -301,7 +302,10 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
 
 @functools.cache
 def find_disassembler() -> str:
-    """Return a disassembler's path: on PATH, from the toolkit, pip or Triton."""
+    """Return the path of a disassembler; raise BuildError if there is none.
+
+    It is searched for on PATH, in the toolkit, in pip's packages and in Triton.
+    """
     from cuda import pathfinder
 
     finders: list[Callable[[str], Any]] = [shutil.which]

@@ -6,8 +6,8 @@ A copy ends as close to its upper guard as its alignment allows. Usually it ends
 guard. If the cell casts pointers to vector types, copies are aligned to 16 bytes, which
 leaves up to 15 bytes of slack. An access to a guard is a page fault, which the SIMT
 runtime turns into a failed launch. A write into the slack is found afterwards; reads
-from the slack give NaN or -1. Arrays that share memory share one copy, so their copies
-overlap in the same way.
+from the slack return NaN or -1. Arrays that share memory also share one copy, in which
+they overlap in the same way.
 """
 
 from __future__ import annotations
@@ -146,9 +146,10 @@ class Arena:
                 _libc.memmove(array.address, at, array.nbytes)
 
     def changed(self, written: Sequence[bool]) -> list[bool]:
-        """Return, per array, whether it was written although `written` excludes it.
+        """Return, for each array not marked in `written`, whether its copy has changed.
 
-        An array that shares its copy with a marked one counts as unchanged.
+        The result is False for marked arrays, and for arrays that share their copy
+        with one of these.
         """
         rows = list(zip(self.arrays, self.addresses(), written))
         shared = {id(self._region_of(a)) for a, _, marked in rows if marked and a}
@@ -176,9 +177,10 @@ class Arena:
 
 
 def list_alignments(source: str, types: Sequence[CScalar | None]) -> list[int]:
-    """Return the alignment of each copy in bytes: its element type's, or 16.
+    """Return the alignment of each copy in bytes.
 
-    It is 16 for structs, and for every copy if the cell casts to vector types.
+    It is that of the element type, but 16 for structs, and for all copies if the cell
+    casts to vector types.
     """
     if _VECTOR.search(source):
         return [16] * len(types)

@@ -2,8 +2,9 @@
 
     rewrite -> g++ (the headers of kernels/simt precompiled) -> <hash>.so -> dlopen
 
-A cell takes about 40 ms on an idle core. The cache keeps libraries under the hash of
-all their inputs. An opened library is never closed, since its kernels may be in use.
+Compiling a cell takes about 40 ms on an idle core. The cache keeps libraries under the
+hash of all their inputs. An opened library is never closed, since its kernels may be in
+use.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class CpuLibrary:
         """Return launch(grid, block, shared, stream, args) for the kernel `expression`.
 
         timeout: time limit in seconds; None: the default.
-        inplace: work on the arrays themselves, not on fenced copies.
+        inplace: whether the kernel works on the arrays, not on fenced copies.
         """
         inputs = self.inputs
         number = inputs.expressions.index(expression)
@@ -79,15 +80,15 @@ class CpuLibrary:
         return library
 
     def size(self, variable: str) -> int:
-        """Return a variable's size in bytes, by its C++ name; 0 if there is none."""
+        """Return the size in bytes of the variable with this C++ name, or 0."""
         return self._find_variable(variable)[1]
 
     def read(self, variable: str) -> bytes:
-        """Return the content of a variable, by its C++ name."""
+        """Return the content of the variable with this C++ name."""
         return bytes(ffi.buffer(*self._find_variable(variable)))
 
     def write(self, variable: str, data: bytes) -> None:
-        """Set all bytes of a variable, by its C++ name."""
+        """Set all bytes of the variable with this C++ name."""
         ffi.buffer(*self._find_variable(variable))[:] = data
 
     def _find_variable(self, variable: str) -> tuple[Any, int]:
@@ -107,7 +108,7 @@ def compile(
     *,
     checked: bool = False,
 ) -> CpuLibrary:
-    """Return the cell as a library for this CPU, from the cache if possible.
+    """Compile a cell to a library for this CPU, or find it in the cache.
 
     name: name of the source in messages.
     expressions: C++ names of the kernels to launch ("add", "fill<float, 16>").

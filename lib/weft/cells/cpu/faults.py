@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
-NOBODY = 2**32 - 1  # the index if no single thread is to blame
+NOBODY = 2**32 - 1  # the index if the fault has no single thread
 LAUNCH, ADDRESS, STACK, ARITHMETIC, ILLEGAL, ASSERT, TRAP = range(1, 8)
 EXCEPTION, TIMEOUT, INTERRUPT, DEADLOCK = range(8, 12)
 AS_BEFORE = ". Its arrays are as they were."

@@ -293,10 +293,10 @@ class CpuLauncher:
             take_back(self.binder, launch.scene.reached, launch.scene.arena)
 
     def _find_written(self, launch: Prepared, arena: Arena) -> list[bool]:
-        """Return which arrays to copy back.
+        """Return, for each array, whether to copy it back.
 
-        These are all arrays that are not const, and the const arrays that the kernel
-        has written through a cast, as a GPU would allow.
+        Arrays that are not const are always copied. A const array is copied if the
+        kernel has written to it through a cast, because a GPU allows that write, too.
         """
         changed = arena.changed(launch.written)
         for (param, _, array, _), differs in zip(launch.scene.pointers(), changed):

@@ -1,9 +1,9 @@
 """Launch a kernel under the watch build, and show the findings below the cell.
 
-The arrays' copies are in the runtime's memory. It tracks where each copy begins and
-ends, and which of its bytes have been written. The runtime returns its findings as JSON
-text (simt_check.h). The text is parsed into a report only on demand, so a launch
-without errors costs only the text.
+The runtime's memory contains the copies of the arrays. The runtime tracks where each
+copy begins and ends, and which of its bytes have been written. It returns its findings
+as JSON text (simt_check.h). Python parses the text into a report only on demand, so a
+launch without errors costs only the time to write the text.
 """
 
 from __future__ import annotations

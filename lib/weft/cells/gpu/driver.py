@@ -72,7 +72,7 @@ def lost_message(status: int, doing: str) -> str:
 
 
 def describe_error(status: int) -> str:
-    """Describe a CUresult: CUDA_ERROR_INVALID_VALUE (1), invalid argument."""
+    """Describe a CUresult, such as "CUDA_ERROR_INVALID_VALUE (1), invalid argument"."""
     texts = []
     for function in (open_library().cuGetErrorName, open_library().cuGetErrorString):
         text = ffi.new("char const **")
@@ -207,7 +207,7 @@ def best_block(function: int) -> int:
 
 
 def wait_for_stream(stream: int | None, doing: str) -> None:
-    """Wait for a stream, or for the device (None); raise if a fault occurred."""
+    """Wait for a stream, or the device (None); raise KernelError if a kernel failed."""
     if stream is None:
         check(open_library().cuCtxSynchronize(), doing)
     else:

@@ -1,8 +1,8 @@
 """Turn Python's arguments into a launch on the GPU, in a few microseconds.
 
 The module generates one function per kernel, which checks and packs the kernel's
-arguments. Arguments that the function does not recognize take the careful way
-(arguments.py), which accepts every valid argument and explains the errors in the rest.
+arguments. Arguments that the function does not recognize are passed to the careful way
+(arguments.py), which accepts every valid argument and explains errors in all others.
 This module itself needs no GPU: loader.py supplies the calls.
 """
 
@@ -52,7 +52,7 @@ class LaunchTarget:
     current: () -> the device whose context is current; None if there is only one device
     enter:   device -> a context manager that makes the device current
     fail:    (status, device); raises the error for a nonzero status of `call`
-    after:   (device, stream); called once a launch is queued, unless None
+    after:   (device, stream); called after a launch is queued; None: nothing to call
     default: () -> the device of a launch without any array
     kind:    the device type of the arrays
     attributes: CUlaunchAttributes, for example COOPERATIVE
@@ -256,7 +256,7 @@ def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> li
     """Return the conditions under which a torch tensor may be passed unchanged.
 
     Only tensors have a torch dtype. A subclass without memory, such as FakeTensor,
-    raises when its address is requested, and so takes the careful way.
+    raises an error when its address is requested, which leads to the careful way.
     """
     compare = "is" if len(_dtypes_of(kind)) == 1 else "in"  # `is` is twice as fast
     conditions = [f"{name}.dtype {compare} dtypes_{name}", f"{name}.is_contiguous()"]

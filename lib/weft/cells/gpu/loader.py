@@ -2,10 +2,10 @@
 
     NVRTC -> cubin in the cache -> cuModuleLoadData in torch's context -> launch.py
 
-A cell takes about 30 ms. A launch is queued on torch's current stream and returns. If a
-kernel prints or asserts, its launcher waits, so that the messages appear. A fault
-becomes visible at the next wait. wait_for_device() then reports it, and refuses the GPU
-from then on.
+Compiling a cell takes about 30 ms. A launch returns as soon as it is queued, on torch's
+current stream. If a kernel prints or asserts, its launcher waits, so that the messages
+appear. A fault becomes visible at the next wait. wait_for_device() then reports it, and
+the GPU is refused from then on.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class GpuModule:
 
         The launch runs on the GPU of the arrays.
 
-        sync: wait after each launch; None: only if the source prints or asserts.
-        cooperative: let the grid's blocks wait for each other; None: only if the kernel
-            calls grid.sync().
+        sync: whether to wait after each launch; None: if the source prints or asserts.
+        cooperative: whether the grid's blocks may wait for each other; None: if the
+            kernel calls grid.sync().
 
         Raises ArgumentError, DeviceLost, OutOfMemory or KernelError.
         """
@@ -127,7 +127,7 @@ class GpuModule:
         return self._functions[key]
 
     def size(self, variable: str) -> int:
-        """Return a variable's size in bytes, by its C++ name; 0 if there is none."""
+        """Return the size in bytes of the variable with this C++ name, or 0."""
         if f"&{variable}" not in self.program.lowered:
             return 0
         return self._variable(self.device, variable)[1]
@@ -184,7 +184,7 @@ def compile(
     headers: Mapping[str, str] | None = None,
     device: int | None = None,
 ) -> GpuModule:
-    """Return the cell as machine code for a GPU, cached if possible, and loaded.
+    """Compile a cell for a GPU, or find it in the cache, and load its machine code.
 
     expressions: C++ names of the kernels to launch ("add", "fill<float, 16>").
     device: index of the GPU; None: torch's current one.
@@ -256,7 +256,7 @@ def find_fault() -> str:
 def name_arch(device: int) -> str:
     """Return NVRTC's name for the architecture of a GPU: sm_90a for an H200.
 
-    Only the architecture-specific target (the suffix a) has wgmma and TMA.
+    Only the architecture-specific target (the suffix a) has wgmma.
     """
     major, minor = torch.cuda.get_device_capability(device)
     return f"sm_{major}{minor}" + "a" * (major >= 9)
@@ -280,7 +280,7 @@ def _load_program(module: GpuModule, sm: str) -> tuple[CompiledProgram, bool]:
 
 
 def _check_driver(doing: str) -> None:
-    """Refuse a driver older than NVRTC's CUDA release: it cannot load the code."""
+    """Raise KernelError if the driver is too old to load the code of this NVRTC."""
     required, supported = nvrtc.nvrtc_version(), driver.driver_version()
     if required[0] > supported[0]:
         raise KernelError(

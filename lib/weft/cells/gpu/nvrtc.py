@@ -334,7 +334,7 @@ def _read_text(program: Any, part: str) -> str:
 
 
 def _make_strings(texts: Any) -> list[Any]:
-    """Return char arrays; the caller keeps the list while C uses their addresses."""
+    """Return char arrays; the caller must keep them while C uses their addresses."""
     return [ffi.new("char[]", text.encode()) for text in texts]
 
 

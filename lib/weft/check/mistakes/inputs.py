@@ -86,8 +86,8 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
 
 
 def _own_element(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None:
-    """Return the element of the first output that the faulting thread would write in a
-    launch with a thread per element, possibly past the last one. None: unknown."""
+    """Return the faulting thread's element of the first output, if each thread has one.
+    The element may be past the last one. The result is None if it is unknown."""
     cause, shape = getattr(error, "__cause__", None), trial.shape
     block, thread = (getattr(cause, name, None) for name in ("block", "thread"))
     if shape is None or block is None or thread is None:

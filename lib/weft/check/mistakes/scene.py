@@ -75,7 +75,7 @@ def is_summed(s: WrongOutput) -> bool:
 @dataclass(frozen=True)
 class Launched:
     """A run of blocks along x: the number of blocks, the threads of each, and a flat
-    mask of the output elements that were written. A correct run wrote them all."""
+    mask of the written output elements. A correct run has written all elements."""
 
     blocks: int
     threads: int
@@ -108,7 +108,7 @@ def guess_spacing(
 
 
 def _step(run: Launched) -> int:
-    """Return the spacing of blocks that would leave these gaps; 0: unknown."""
+    """Return the spacing of blocks that explains the gaps, or 0 if it is unknown."""
     missing = int(np.argmin(run.written))
     if missing == run.threads:  # There is a gap after each block.
         behind = np.flatnonzero(run.written[missing:])
@@ -119,7 +119,7 @@ def _step(run: Launched) -> int:
 
 
 def _is_spaced(runs: Sequence[Launched], steps: Sequence[int]) -> bool:
-    """Return whether each run wrote exactly the elements of blocks with its spacing."""
+    """Return whether each run wrote exactly the elements that its spacing implies."""
     for run, step in zip(runs, steps):
         index = np.add.outer(step * np.arange(run.blocks), np.arange(run.threads))
         reached = np.zeros(run.written.size, bool)
@@ -187,7 +187,7 @@ def describe_pattern(
 
 
 def _by_ones(right: list[Run], bad: list[Run]) -> str:
-    """Describe the sizes that are 1 in exactly the wrong runs, or the right ones."""
+    """Describe the sizes that are 1 in exactly the wrong runs, or exactly the right."""
     wrong, only = [], []
     for name in right[0][0]:
         right_sizes = {s[name] for s, _ in right}

@@ -8,7 +8,7 @@ import numpy as np
 
 from .scene import WrongOutput, is_summed
 
-EARLY = "an end that comes one too early: "  # the end of the output
+EARLY = "an end that comes one too early: "  # here, it is the output's end
 IDLE = (
     "blocks other than the first do no useful work (threadIdx where the global index "
     "is needed?)"

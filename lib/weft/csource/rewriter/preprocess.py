@@ -53,7 +53,10 @@ _GAP = 99  # maximum number of blank lines that replace skipped lines
 
 @dataclass(frozen=True)
 class PreprocessedSource:
-    """Preprocessed text. `own` is the program's; //@aside lines stand for `aside`."""
+    """A preprocessed program.
+
+    own: the program's own text, in which //@aside lines replace the texts in `aside`.
+    """
 
     own: str
     aside: tuple[str, ...]  # the texts of system headers
@@ -114,8 +117,8 @@ def merge(
 
     host, device: the texts without and with __CUDA_ARCH__. Where they differ, device
         code comes from the second and other functions from the first. Between
-        functions, the text of both is kept, except device code that only the first
-        contains, since it is for GPUs that lack a feature.
+        functions, the text comes from the second. Lines that only the first contains
+        are also kept, except device code, which is for GPUs that lack a feature.
     kind: function that maps an offset into device.own to "device", "host", or ""
         between functions.
     """
@@ -137,7 +140,7 @@ def merge(
             device_part = host_part if place == "host" or host_only else device_part
         merged += device_part
     # Both passes must read the same system headers in the same order. Otherwise the
-    # text could name one that is missing from the device's list.
+    # text could name a header that is missing from the device's list.
     if host.aside != device.aside:
         return device
     files = tuple(sorted({*host.files, *device.files}))

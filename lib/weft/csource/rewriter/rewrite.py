@@ -46,7 +46,7 @@ __all__ = ["RewriteError", "rewrite", "rewrite_program"]
 
 
 def rewrite(source: str, path: str) -> str:
-    """Return the C++ for the CUDA C in `source`; messages call it `path`.
+    """Return the C++ for the CUDA C in `source`; `path` is its name in messages.
 
     The result is two lines (an #include and a #line), followed by as many lines as the
     source has. RewriteError names the `path:line` of a construct that cannot be
@@ -254,7 +254,7 @@ def _rewrite_returns(text: ScannedText) -> str:
 def _list_references(text: ScannedText, start: int, brace: int) -> list[str]:
     """Return the names of a kernel's parameters that are references.
 
-    SIMT_BODY captures copies, so what a kernel writes to a reference would be lost.
+    SIMT_BODY captures copies, so a kernel's writes to a reference would be lost.
     """
     names = []
     for declared in _list_declarations(text, start, brace):
@@ -263,7 +263,7 @@ def _list_references(text: ScannedText, start: int, brace: int) -> list[str]:
     return names
 
 
-# The text before a parameter's name: a type, or the end of one.
+# Matches a parameter's name, the end of the type before it, and brackets after it.
 _PARAMETER = re.compile(
     r"(?:[*&>]|[\w>]\s)(?:\s|\b(?:const|volatile|__restrict__|__restrict)\b)*"
     r"\b(?P<name>[A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$"

@@ -52,7 +52,7 @@ LIBRARIES = {
 
 
 def refuse(text: ScannedText) -> None:
-    """Raise RewriteError for the first construct in `text` without a CPU meaning."""
+    """Raise RewriteError if `text` has a construct that a CPU does not support."""
     for pattern, message in _UNSUPPORTED:
         if match := pattern.search(text.code):
             raise text.error(

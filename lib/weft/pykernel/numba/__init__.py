@@ -8,7 +8,7 @@ Numba's simulator, in another process.
     meaning           the meaning of the names in a kernel; misspelled names of cuda
     simulator, child  the simulator's process, from outside and from inside
     gpu               launches on a GPU
-    reading           types and PTX, which need no GPU, and Numba's errors in a sentence
+    reading           types and PTX, which need no GPU, and Numba's errors as a sentence
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ class NumbaKernel:
         return launcher
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (8, 0)) -> str:
-        """Return the PTX that Numba compiles for these arguments; needs no GPU."""
+        """Return the PTX that Numba compiles for these arguments, without a GPU."""
         return reading.compile_ptx(self.kernel, args, cc)
 
     def types(self, *args: Any) -> dict[str, str]:
-        """Return Numba's type of each name for these arguments; needs no GPU."""
+        """Return Numba's type of each name for these arguments, without a GPU."""
         return reading.infer_types(self.kernel, args)
 
     def __call__(self, *args: Any) -> None:

@@ -8,8 +8,8 @@ address, its shape and its strides in bytes. This module packs all of them in on
 Numba also takes tens of microseconds to inspect a tensor. This module therefore keeps
 Numba's view of each GPU tensor as long as the tensor exists.
 
-Host arrays that overlap must also overlap for the kernel. They are copied together, as
-one span of bytes from the first to the last.
+Host arrays that overlap must also overlap for the kernel. They are therefore copied
+together, as one span of bytes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Ready:
 
 
 def pack_codes(types: Sequence[Any]) -> str | None:
-    """Return struct's codes for Numba's types; None if a type has no code."""
+    """Return the codes of Numba's types for struct.pack(); None if one has no code."""
     codes = ""
     for kind in types:
         if hasattr(kind, "layout") and hasattr(kind, "ndim"):

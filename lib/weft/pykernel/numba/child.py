@@ -2,8 +2,8 @@
 
 The process receives launches and returns results through the pipe FD. The module
 imports nothing from weft, since importing PyTorch alone would take seconds. It corrects
-two faults of the simulator. Two shared arrays on one line were the same array, and
-threads that reached a shared array at the same time could get separate arrays.
+two faults of Numba's simulator: two shared arrays on one line would be the same array,
+and threads that reach a shared array at the same time could get separate arrays.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def value(kind, what, cuda, functions):
 
 
 class Late:
-    """A name of `from weft.cuda import threadIdx`, looked up when a thread uses it."""
+    """A name from `from weft.cuda import threadIdx`; each use looks it up again."""
 
     def __init__(self, cuda, name):
         self._cuda, self._name = cuda, name

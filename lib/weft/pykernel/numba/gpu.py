@@ -1,7 +1,7 @@
 """Launches on a GPU by numba.cuda.
 
 If all arguments are numbers and known tensors, this module packs the launch, and the
-driver queues it (arguments.py). Other launches take the careful path, through Numba.
+driver queues it (arguments.py). Numba queues all other launches.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class NumbaTarget:
         return tuple(map(self.dispatcher.typeof_pyval, converted))
 
     def launcher(self, config: LaunchConfig) -> Callable[..., None]:
-        """Return a function that takes the arguments and queues the kernel."""
+        """Return a function of the arguments that queues the kernel."""
         launch = NumbaLaunch(self, config)
         return launch.quick() if launch.is_quick else launch.careful
 
@@ -286,7 +286,7 @@ def _device_of(kernel: str, named: dict[str, Any]) -> int:
 
 
 def _use_device(device: int) -> contextlib.AbstractContextManager[Any]:
-    """Make this device Numba's current device as well."""
+    """Make this device, which is torch's current device, Numba's as well."""
     if torch.cuda.device_count() == 1:
         return contextlib.nullcontext()
     return load_numba().gpus[device]

@@ -1,9 +1,9 @@
 """Resolve the names in a kernel, and refuse misspelled names.
 
 A kernel uses the names of weft.cuda, and calls plain functions. Numba requires its own
-module and device functions instead. Its simulator, which is another process, requires
-all of them by value. read() resolves the names; build() creates a function for the GPU,
-and serialise_kernel() creates the bytes for the simulator.
+module and device functions instead. Numba's simulator runs in another process, which
+receives copies of the functions and values. read() resolves the names; build() creates
+a function for the GPU, and serialise_kernel() creates the bytes for the simulator.
 
 Numba's compiler accepts cuda.threadIdx, but not threadIdx alone: that name is a class
 without a type. A function with such names is therefore compiled again from its source,
@@ -82,7 +82,7 @@ def _strip_defaults(tree: ast.FunctionDef) -> ast.FunctionDef:
     for node in ast.walk(arguments):
         if isinstance(node, ast.arg):
             node.annotation = None
-    if hasattr(tree, "type_params"):  # Python 3.12
+    if hasattr(tree, "type_params"):  # since Python 3.12
         tree.type_params = []
     return tree
 
@@ -357,7 +357,7 @@ def _accept_constant(value: Any) -> Any:
 
 
 def _rename_function(part: KernelPart) -> types.FunctionType:
-    """Return a copy of the function whose globals are separate and still empty."""
+    """Return a copy of the function, with new globals that are still empty."""
     old = part.function
     short = {n: what for n, (kind, what) in part.names.items() if kind == CUDA and what}
     code = in_full(old, short) if short else old.__code__

@@ -27,7 +27,7 @@ from .meaning import KernelPart
 def compile_ptx(
     kernel: PythonKernel, args: Sequence[Any], cc: tuple[int, int], lines: bool = False
 ) -> str:
-    """Return the PTX for arguments like `args`, for a compute capability.
+    """Return the PTX for arguments like `args`, for the compute capability `cc`.
 
     lines: whether to include the lines of the Python source; the instructions are the
         same.

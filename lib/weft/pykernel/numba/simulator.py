@@ -2,8 +2,8 @@
 
 On import, Numba reads an environment variable to select the real numba.cuda or the
 simulator. The notebook's process must not select the simulator. The simulator's process
-starts with the first launch, and later launches reuse it. Arrays travel through a pipe
-in both directions. A failed launch leaves them unchanged.
+starts with the first launch, and later launches reuse it. Arrays are sent through a
+pipe in both directions. A failed launch leaves them unchanged.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _place_argument(value: Any, offsets: dict) -> tuple[Any, ...]:
 
 
 def _is_writable(start: int, length: int, args: Sequence[Any]) -> bool:
-    """Return whether any array in a span is writable."""
+    """Return whether any array that begins in the span is writable."""
     return any(
         a.flags.writeable and a.size and start <= address_bounds(a)[0] < start + length
         for a in args

@@ -50,8 +50,9 @@ def sim(
 
     order: order of threads and of blocks: "forward", "reverse", "shuffled", or a number
         that seeds a shuffle.
-    checks: whether to record every access and look for faults; False is several times
-        faster and reports nothing.
+    checks: whether to record every access and look for faults, as trace and steps do
+        in any case. Without all three, a launch is several times faster and reports
+        nothing.
     trace: whether to keep the records in report.trace.
     steps: whether to also record how many threads enter each straight piece of code, as
         counters.active_lanes requires. The default is the value of trace. Without
@@ -60,8 +61,9 @@ def sim(
     quiet: whether to show nothing.
 
     An access out of bounds, a hang, a deadlock or an exception in a thread ends the
-    launch. It raises KernelFault, or that exception, whose .report has the findings so
-    far. An invalid kernel, launch or argument raises ArgumentError.
+    launch. The launch then raises KernelFault, or the thread's exception, with the
+    findings so far in .report. An invalid kernel, launch or argument raises
+    ArgumentError.
     """
     if order not in ORDERS and (isinstance(order, (str, bool)) or int(order) != order):
         raise ArgumentError(
@@ -74,7 +76,7 @@ def sim(
 
 @dataclass(eq=False, repr=False)
 class SimulatedKernel:
-    """The result of sim(kernel); its brackets take the shape of a launch."""
+    """The result of sim(kernel); [grid, block] returns its launcher."""
 
     kernel: PythonKernel
     order: str | int
@@ -96,7 +98,7 @@ class SimulatedKernel:
 
 
 class SimulatedLauncher:
-    """The result of sim(kernel)[grid, block]; a call takes the arguments."""
+    """The result of sim(kernel)[grid, block]; a call with arguments is a launch."""
 
     def __init__(self, runner: SimulatedKernel, key: Any) -> None:
         self.runner = runner

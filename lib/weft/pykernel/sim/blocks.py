@@ -44,7 +44,10 @@ class Meeting:
 
 @dataclass
 class Shadow:
-    """The last access of one kind to each address. block: 1 + its block; 0: none."""
+    """The last access of one kind to each address.
+
+    block: 1 + the number of the accessing block, MANY for several, or 0 for none.
+    """
 
     block: np.ndarray
     thread: np.ndarray
@@ -116,7 +119,7 @@ class Between:
         self.examined = np.zeros(blocks, bool)
 
     def look(self, batch: Batch) -> Iterator[Meeting]:
-        """Yield the races of a batch's rows with other blocks, one per site pair."""
+        """Yield the races between the rows and other blocks, one per pair of sites."""
         layout = self.layout
         if self.blocks == 1 or not layout.changing.any():
             return
@@ -148,7 +151,7 @@ class Between:
     def _foreign(
         self, code: int, kind: np.ndarray, block: int | np.ndarray, address: np.ndarray
     ) -> np.ndarray:
-        """Return a mask of the accesses that may race with an earlier one's kind."""
+        """Return a mask of accesses that may race with earlier ones of kind `code`."""
         last_block = self.shadows[code].block[address]
         foreign = (last_block != 0) & (last_block != block + 1)
         return foreign if code == _WRITE else foreign & (kind != code)
@@ -189,7 +192,7 @@ class Between:
     def _differ(
         self, batch: Batch, rows: np.ndarray, address: np.ndarray
     ) -> np.ndarray:
-        """Return a mask of the rows that do not just repeat the stored value."""
+        """Return a mask of all rows except writes of the value already stored."""
         differ = np.ones(len(rows), bool)
         writes = np.flatnonzero(batch.kind[rows] == _WRITE)
         stored = self.shadows[_WRITE].value[address[writes]]

@@ -2,24 +2,24 @@
 
 A request is one execution of a place in the source by a warp. A thread's k-th visit to
 a place between two barriers belongs to the k-th request of its warp there. That is
-exact if the threads of a warp take the same path. If they diverge, it matches a GPU
-whose warps reconverge at the place: in a loop with different numbers of turns, the
-threads that are still in the loop make the later requests.
+exact if the threads of a warp take the same path. If they diverge, the requests are
+those of a GPU whose warps reconverge at the place: in a loop with different numbers of
+turns, the threads that are still in the loop make the later requests.
 
 sectors: the 32-byte pieces of global memory that a request's threads touch together. An
 atomic counts a sector as often as the largest number of lanes that update one of its
 elements. Those lanes take turns, and lanes on other elements are served meanwhile.
-(Measured with ncu on an H200, 177 patterns of 32 lanes: 155 take exactly that number,
-and the others, all scattered, one or two sectors more.)
+(Measured with ncu on an H200: of 177 patterns of 32 lanes, 155 take exactly that
+number. The others, which are all scattered, take one or two sectors more.)
 
 wavefronts: the turns that a request to shared memory takes. Shared memory has 32 banks
 of 4 bytes. A word that several lanes read takes one turn, and several words of one bank
 take a turn each. 8-byte elements are processed by half warps, 16-byte elements by
 quarter warps. Lanes with atomics on the same bank take turns, even for the same word.
 
-conflicts: wavefronts beyond the minimum of one (two, four) per request. Every array
-begins at a multiple of 256 bytes, as after cudaMalloc, and every shared array at bank
-0.
+conflicts: wavefronts beyond a request's minimum, which is one, or two or four for 8- or
+16-byte elements. Every array begins at a multiple of 256 bytes, as after cudaMalloc,
+and every shared array at bank 0.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def _count_distinct(
 def _count_lane_turns(
     request: np.ndarray, at: np.ndarray, site: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each sector's site, and the most lanes on one of its elements."""
+    """Return each sector's site, and the largest number of lanes on one element."""
     order = np.lexsort((at, request))
     request, at, site = request[order], at[order], site[order]
     begins = mark_heads(request, at)

@@ -1,6 +1,6 @@
 """Rewrite the reads and assignments of array elements.
 
-The new code logs each access, or makes it faster if nothing is logged.
+The new code logs each access. If nothing is logged, it makes some accesses faster.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def find_static(
     rewriter: Rewriter, base: ast.expr, parts: list[ast.expr]
 ) -> Entity | None:
-    """Return the array of an access to one element; None if it is not known."""
+    """Return the array if one element of a known array is accessed; else None."""
     entity = find_entity(rewriter, base)
     if entity is None or not entity.inline or entity.ndim != len(parts):
         return None
@@ -59,9 +59,10 @@ def find_entity(rewriter: Rewriter, node: ast.expr) -> Entity | None:
 def rewrite_components(
     rewriter: Rewriter, parts: list[ast.expr], site: AccessPlace
 ) -> tuple[list[ast.expr], list[ast.expr]]:
-    """Return the index expressions, and tests that indices are not negative.
+    """Return the index expressions, and tests of the indices after the first.
 
-    Appends the name or number of each index to site.index, for later code.
+    The tests check that these are not negative. Appends the name or number of each
+    index to site.index, for later code.
     """
     first: list[ast.expr] = []
     signed: list[ast.expr] = []
@@ -130,7 +131,7 @@ def rewrite_plain(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript:
 
 
 def flatten_element(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript | None:
-    """Return a shared tile's element with a single index, which is faster in NumPy."""
+    """Return a shared tile's element with one index, for speed; None for others."""
     base, parts = split_chain(node)
     entity = find_static(rewriter, base, parts)
     if rewriter.checks or entity is None or entity.origin != "shared":
@@ -145,7 +146,7 @@ def flatten_element(rewriter: Rewriter, node: ast.Subscript) -> ast.Subscript | 
 
 
 def rewrite_index(rewriter: Rewriter, node: ast.expr) -> ast.expr:
-    """Return the content of a subscript's brackets as an expression."""
+    """Return a subscript's index as an expression."""
     if isinstance(node, ast.Slice):
         ends = [e or make_constant(None) for e in (node.lower, node.upper, node.step)]
         return place_node(rewriter.call(".slice", *map(rewriter.visit, ends)), node)
@@ -285,7 +286,10 @@ def log_write(
 def convert_value(
     rewriter: Rewriter, value: ast.expr, entity: Entity | None
 ) -> ast.expr:
-    """Build a conversion for an array of integers: as in C, the value wraps."""
+    """Build code that converts a value to the array's integer type; it wraps as in C.
+
+    Returns `value` unchanged if no array of integers is given.
+    """
     if entity is None or entity.dtype.kind not in "iu":
         return value
     return rewriter.call(f".cast_{entity.dtype.name}", value)

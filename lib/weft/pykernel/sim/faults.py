@@ -158,7 +158,11 @@ def _find_index_error(
 def _find_inner_error(
     error: BaseException, inner: TracebackType | None, launch: SimulatedLaunch
 ) -> Stop | None:
-    """Return the Stop for NumPy's errors and a kernel's TypeErrors; None for others."""
+    """Return the Stop for an error that keeps its own text; None for others.
+
+    These are NumPy's exceptions, IndexError, ValueError and MemoryError, and a kernel's
+    TypeErrors that improve_error() does not reword.
+    """
     kinds = (IndexError, ValueError, MemoryError)
     of_numpy = type(error).__module__.startswith("numpy")
     if inner is None:
@@ -267,7 +271,7 @@ def _find_place(traceback: TracebackType) -> tuple[Any, ...]:
 
 
 def _cut_traceback(frames: list[TracebackType]) -> TracebackType | None:
-    """Return a traceback of these frames only, which are the kernel's."""
+    """Return a traceback that contains only these frames."""
     traceback = None
     for one in reversed(frames):
         traceback = TracebackType(traceback, one.tb_frame, one.tb_lasti, one.tb_lineno)
@@ -284,7 +288,7 @@ def shorten_error(error: BaseException) -> BaseException:
     def render() -> list[str]:
         from IPython import get_ipython
 
-        # IPython sets last_value. A reference in this closure would keep arrays alive.
+        # Use IPython's last_value: a reference in this closure would keep arrays alive.
         error = sys.last_value
         frames = _walk_traceback(error.__traceback__)
         entries = [t for t in frames if not _get_code(t).co_filename.startswith(_HERE)]

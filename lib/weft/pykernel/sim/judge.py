@@ -44,7 +44,7 @@ NOUNS = {CODES[READ]: "read", CODES[WRITE]: "write", CODES[ATOMIC]: "update"}
 
 
 class Judge:
-    """Collects a launch's intervals as they end, and finally returns its findings.
+    """Collects the intervals of a launch, and finally returns the launch's findings.
 
     arrays, sites: the launch's lists, which may grow.
     grid, block: shapes as (x, y, z).
@@ -69,7 +69,7 @@ class Judge:
         # The barriers that the current block has passed.
         self._left_by, self._left = -1, list[int]()
         self._rows = 0
-        # Orders by (part, site, site) of a batch.
+        # Results of _order() for the current batch, by (part, site, site).
         self._orders: dict[tuple[int, int, int], int] = {}
 
     def interval(self, interval: Interval) -> None:
@@ -226,7 +226,7 @@ class Judge:
         return self._finding(batch, "uninitialised", text, row, cure=cure)
 
     def _between(self, batch: Batch, met: Meeting) -> Finding:
-        """Describe a race between blocks, from its read or its earlier line."""
+        """Describe a race between blocks, with its read or its earlier line first."""
         row, element = met.row, self._element(batch, met.row)
         finding = self._finding(batch, "race", "", row)
         other_block = None if met.block == MANY else self._block(met.block)

@@ -1,6 +1,6 @@
 """A launch of a Python kernel on the simulator.
 
-The functions prepare the order of threads, the shared memories and the kinds of
+The functions determine the order of threads, the arrays that overlap and the kinds of
 arguments. SimulatedLaunch then runs the blocks and reports the result.
 """
 
@@ -73,7 +73,7 @@ def order_threads(
 def number_memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
     """Map each array's id() to the number of its memory, and its offset in that memory.
 
-    Only arrays that overlap others have a numbered memory; other arrays have (-1, 0).
+    Only overlapping arrays share a numbered memory; every other array has (-1, 0).
     """
     indices = [i for i, array in enumerate(arrays) if array.size]
     bounds = sorted((*np.lib.array_utils.byte_bounds(arrays[i]), i) for i in indices)
@@ -278,12 +278,15 @@ class SimulatedLaunch:
             self.trace.passing = list_rebound(tree)
 
     def came_to_end(self, number: int) -> None:
-        """Record that a thread reached the kernel's end and will not wait again."""
+        """Record that a thread reached the kernel's end.
+
+        A thread that has left a helper early since the last barrier is not recorded.
+        """
         if number not in self.left:
             self.at_end.append(number)
 
     def keep_names(self, number: int, variables: dict[str, Any]) -> None:
-        """Keep the values of a thread's integer variables as it ends."""
+        """Keep the values of a thread's integer variables when the thread ends."""
         assert self.at is not None
         self.names[linear_number(self.at, self.config.grid), number] = {
             name: int(value)
@@ -307,7 +310,7 @@ class SimulatedLaunch:
                 self.left.clear()
                 self.at = unflatten(block, self.config.grid)
                 for entity in self.program.entities:
-                    if entity.origin == "shared":  # uninitialised as a block begins
+                    if entity.origin == "shared":  # uninitialised when a block begins
                         memory.poison(self.raws[entity.number])
                 schedule(self, block, self._build_body(), self.args, threads)
             self.at = None
@@ -352,7 +355,7 @@ class SimulatedLaunch:
     # ---- findings ----
 
     def opens(self, block: int, waiting: dict[int, int]) -> None:
-        """Open a barrier for the threads that wait at these places.
+        """Check a barrier that opens for the threads that wait at these places.
 
         Reports a fault if they wait at several places, or if other threads reached the
         kernel's end on a path past the barrier. As on a GPU, threads that have returned
@@ -370,7 +373,7 @@ class SimulatedLaunch:
             self._add((tuple(sorted(by_place)), bool(gone)), finding)
 
     def _add(self, key: Any, finding: Finding) -> None:
-        """Keep one finding for each key, the first, and count repetitions."""
+        """Keep the first finding for each key, and count repetitions."""
         known = self.findings.setdefault(key, finding)
         if known is not finding:
             self.findings[key] = dataclasses.replace(known, count=known.count + 1)

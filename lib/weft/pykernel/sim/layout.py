@@ -128,7 +128,7 @@ class MemoryLayout:
         room = [m.count // self.threads if m and m.space == LOCAL else 0 for m in owner]
         self.room = np.array(room, np.int64)
         self.blankable = np.array([bool(m) and not m.written for m in owner], bool)
-        # Memories with a site that writes.
+        # The ids of memories to which a site writes.
         changed = {id(m) for m, k in zip(owner, self.kind) if m and k in _CHANGES}
         contended = [id(m) in changed and m.space != LOCAL for m in owner]
         self.contended = np.array(contended, bool)
@@ -184,7 +184,7 @@ class Batch:
             self.address += self.thread * layout.room[self.site]
 
     def rows(self, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a mask's rows, one per granule touched, and the granule addresses."""
+        """Return a mask's rows, repeated per granule, and the granules' addresses."""
         rows = np.flatnonzero(where)
         address = self.address[rows]
         if not self.layout.wide:
@@ -222,7 +222,7 @@ def count_bits(count: int) -> int:
 
 
 def mark_heads(keys: np.ndarray, *others: np.ndarray) -> np.ndarray:
-    """Return the first row of each value in sorted columns of at least one row."""
+    """Return the first row of each distinct value in sorted columns."""
     new = np.empty(len(keys), bool)
     new[:1] = True
     np.not_equal(keys[1:], keys[:-1], out=new[1:])

@@ -9,7 +9,7 @@ often do the same work on other elements. Two intervals are alike under two cond
 Their threads touch the same shared elements in the same order. In each global array,
 all elements are shifted by the same distance, a whole number of sectors. Intervals that
 are alike have the same races and costs. The second interval of a kind is examined
-alone. If it has no race, later intervals of the kind are reduced to the rows of a Rest.
+alone. If it has no race, it and later ones of its kind are reduced to a Rest's rows.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Log:
     def end_early(self, block: int, refused: bool) -> None:
         """End the launch in the middle of an interval.
 
-        refused: whether the last entry is of an access that was not made.
+        refused: whether the last entry belongs to an access that was not made.
         """
         if refused and self.entries:
             last = self.sites[self.entries.pop() & (SITES - 1)]
@@ -353,7 +353,7 @@ class Kind:
         self.sums: dict[str, np.ndarray] = {}
 
     def find_shift(self, piece: Piece) -> np.ndarray | None:
-        """Return the shift of each array in elements; None for another kind."""
+        """Return each array's shift in elements; None if the piece is not alike."""
         packed = piece.packed
         shift = np.zeros(len(self.begins) + 1, np.int64)
         shift[1:] = packed[self.begins] - self.packed[self.begins]
@@ -413,7 +413,7 @@ class Repeats:
     def find(
         self, piece: Piece, decoded: Callable[[list[Piece]], list[Interval]]
     ) -> Rest | None:
-        """Return the rows to examine in a piece; None: the piece must be decoded."""
+        """Return the rows to examine in a piece; None if all must be decoded."""
         layout = self.layout
         layout.grow()
         if layout.version != self._layout:

@@ -139,7 +139,7 @@ class ArrayView:
 
 
 def convert_index(value: Any, name: str) -> int:
-    """Return an index as an int; raise TypeError with a reason if it is not one."""
+    """Return an index as an int; raise TypeError, with a reason, for other values."""
     if type(value) is int:
         return value
     try:
@@ -178,10 +178,10 @@ def poison(raw: np.ndarray) -> None:
 def convert_argument(
     kernel: str, name: str, value: Any
 ) -> tuple[Any, Callable[[], Any]]:
-    """Return the kernel's value for an argument, and an action after the launch.
+    """Return the kernel's value for an argument, and a function to call afterwards.
 
     Arrays become NumPy arrays of the same memory; arrays on a GPU are copied to the
-    host, and the action copies them back. NumPy's integers become ints. An unsuitable
+    host, and the function copies them back. NumPy's integers become ints. An unsuitable
     value raises ArgumentError.
     """
     if isinstance(value, np.ndarray):

@@ -1,6 +1,6 @@
 """The meaning of the names in a kernel, and the names that are integers.
 
-The log packs only Python ints; code converts other indices first. The kinds of values
+The log packs only Python ints; new code converts other indices. The kinds of values
 form a lattice: POSITIVE (an int, 0 or more) > WHOLE (an int) > ANY.
 """
 
@@ -32,7 +32,7 @@ _OPAQUE = {"numpy", "math", "builtins", "torch", "numba", "operator", "weft_ops"
 
 @functools.cache
 def _list_members() -> dict[int, str]:
-    """Map the language's objects to names by id, for `from weft.cuda import grid`."""
+    """Map the ids of the language's objects to names, for names imported one by one."""
     return {
         id(value): name
         for name, value in vars(cuda).items()
@@ -51,7 +51,7 @@ def is_language(value: Any) -> bool:
 def path_of(
     function: types.FunctionType, node: ast.expr, local: Container[str]
 ) -> str | None:
-    """Return the path that a node names, such as "threadIdx.x"; None without one."""
+    """Return a node's path in the language, such as "threadIdx.x", or None."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
         attributes.insert(0, node.attr)

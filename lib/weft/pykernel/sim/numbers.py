@@ -120,7 +120,7 @@ def _convert_float(value: Any, bits: int, signed: bool) -> int:
     """Convert a float as PTX's cvt.rzi does: towards zero, clamped to the range.
 
     NaN becomes 0, or a number with only the topmost bit set if either type has 64 bits.
-    nvcc converts a float or a double to at least 32 bits, and uses the lowest ones.
+    nvcc converts a float or a double to at least 32 bits, and keeps the lowest bits.
     """
     if not isinstance(value, np.float16):
         bits = max(bits, 32)
@@ -133,7 +133,7 @@ def _convert_float(value: Any, bits: int, signed: bool) -> int:
 
 
 def converted(kind: type) -> Callable[[Any], Any]:
-    """Return a type such as uint32 with C's conversion: values out of range wrap."""
+    """Return a function that converts numbers to `kind` as C does."""
     wrapped = cast(np.dtype(kind))
     return lambda value: kind(wrapped(value))
 

@@ -1,19 +1,19 @@
-"""Loops that access elements in equal steps, logged all at once as they begin.
+"""Loops that access elements in equal steps, logged all at once when they begin.
 
 A thread in a plain loop touches a[first], a[first + step], ... The log then needs only
-one entry for the loop's count and steps (the number of a LoopShape), and one for the
-first element of each access.
+the number of a LoopShape, for the loop's count and steps, and the first element of each
+access.
 
     for i in range(k):
         acc += a[row * k + i] * b[i * n + col]
 
-becomes, if all accesses are within the arrays (otherwise each is tested),
+becomes the following if all accesses are within the arrays; otherwise each is tested:
 
     .log(shape of the loop); .log(first of a); .log(first of b)
     for i, .1, .2 in zip(range(k), .r1[first : last + 1], .r2[first : last + 1 : n]):
         acc += .1 * .2
 
-The body must not wait, leave the loop, or change anything that it reads.
+The body must not wait, leave the loop, write to arrays, or change a name in an index.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def rewrite_plain_loop(
 ) -> list[ast.stmt] | None:
     """Rewrite a plain loop; return None if the loop is not plain.
 
-    slow: the loop that runs if an access would be outside its array.
+    slow: the loop that runs if an access would be outside its array, or if the number
+        of turns is unsuitable (SHORT, LONG).
     """
     counter = node.target.id
     bound = {counter, *map(_bound, node.body)}
@@ -216,7 +217,7 @@ def build_fast_loop(
 def replace_elements(
     rewriter: Rewriter, node: ast.expr, counter: str, bound: set[str], walks: list[Walk]
 ) -> ast.expr:
-    """Replace each element in an expression by a local; raise Odd if impossible."""
+    """Replace each element in an expression with a local; raise Odd if impossible."""
     if isinstance(node, ast.Subscript):
         walk = find_walk(rewriter, node, counter, bound)
         walks.append(walk)

@@ -27,8 +27,8 @@ class RewrittenKernel:
 
     bindings: for each parameter, an Entity (for an array) or a kind (names.py).
     checks: whether to log accesses.
-    steps: whether to also log the entry of each straight piece of code.
-    trace: whether to keep each thread's integer variables as it ends.
+    steps: whether to also log each entry into a straight piece of code.
+    trace: whether to keep each thread's integer variables when it ends.
     sites: the places whose arrays are known, by the numbers of their Sites.
     places: the places to which running code refers by number.
     """
@@ -79,7 +79,7 @@ class RewrittenKernel:
         return order
 
     def holds(self) -> bool:
-        """Return whether every name still has the value with which it was rewritten."""
+        """Return whether every name still has the value that the new code uses."""
         for (function, name), value in self._meanings.items():
             try:
                 if value_of(function, name) is not value:
@@ -94,7 +94,7 @@ class RewrittenKernel:
         return list(self._sources.values())
 
     def source(self, function: types.FunctionType) -> FunctionSource:
-        """Return the source of a function; at its first use, examine the syntax."""
+        """Return the source of a function; check its syntax at the first call."""
         if function not in self._sources:
             source = source_of(function)
             # Decorators run at the definition; they are not part of the body.

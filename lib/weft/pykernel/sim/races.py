@@ -238,7 +238,7 @@ def _search_pair(
 def _find_differing(
     batch: Batch, rows: np.ndarray, threads: np.ndarray
 ) -> Iterator[Offence]:
-    """Yield the first writes of different values by two threads, if there are any."""
+    """Yield the first write, and the first other thread's write of another value."""
     stored = batch.numbers(rows)
     differing = np.flatnonzero((threads != threads[0]) & (stored != stored[0]))
     if len(differing):

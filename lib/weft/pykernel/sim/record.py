@@ -18,7 +18,7 @@ import numpy as np
 # Maximum number of sites per launch. An entry of the log, element * SITES + site, is an
 # unsigned 64-bit number.
 SITES = 1 << 12
-SHIFT = SITES.bit_length() - 1  # an entry >> SHIFT is its element
+SHIFT = SITES.bit_length() - 1  # entry >> SHIFT is the entry's element
 
 
 @dataclass(eq=False)
@@ -109,8 +109,8 @@ class TracedArray:
     shape: shape in elements, row-major.
     written: whether the elements have values at the start (arguments do; shared and
         local arrays do not).
-    memory, offset: arrays that are views of one memory have its number (0, 1, ...), and
-        the byte offset at which they begin in it. -1: the memory is not shared.
+    memory, offset: arrays that overlap have the number of their memory (0, 1, ...), and
+        the byte offset at which they begin in it. -1: the array overlaps no other.
     """
 
     name: str
@@ -131,8 +131,8 @@ class TracedArray:
 class Site:
     """A place in the source that touches an array, one or many times.
 
-    kind: READ, WRITE or ATOMIC. STEP is the entry of a straight piece of code, recorded
-        where active lanes are counted. FENCE is a threadfence or threadfence_system.
+    kind: READ, WRITE or ATOMIC. STEP is an entry into a straight piece of code, and is
+        recorded to count active lanes. FENCE is a threadfence or threadfence_system.
         Neither touches an array.
     array: number among the launch's arrays; -1 for STEP and FENCE.
     text: the access as written, such as "x[i + 1]".

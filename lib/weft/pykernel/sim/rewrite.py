@@ -1,8 +1,8 @@
 """Rewrite the body of a kernel: log its accesses, and turn its waits into yields.
 
-    acc += a[i] * b_s[ty, k]  ->  acc += .r1[.log(i * 4096 + 7) or i] * .r4[...]
+    acc += a[i] * b_s[ty, k]  ->  acc += .r1[.log(i * 4096 + 7) or i] * .f4[...]
     cuda.syncthreads()        ->  yield 12
-    y = cuda.shfl_xor_sync(m, x, 1)  ->  y = (yield ("xor", 13, m, x, 1))
+    y = cuda.shfl_xor_sync(m, x, 1)  ->  y = (yield ("shfl_xor_sync", 13, m, x, 1))
 
 .log appends to an array of unsigned numbers, which refuses a negative index. NumPy
 refuses an index past the end. Both happen before any element is touched. Files, lines
@@ -125,11 +125,11 @@ class Rewriter(ast.NodeTransformer):
         return place_node(definition, tree)
 
     def records_ends(self) -> bool:
-        """Return whether to record the ends of threads: others may wait for them."""
+        """Return whether to record the ends of threads, since others may be waiting."""
         return self.program.checks and self.program.variants[0].yields
 
     def names(self) -> ast.expr:
-        """Build .names(.lin, locals()), which keeps a thread's names as it ends."""
+        """Build .names(.lin, locals()), which keeps a thread's names when it ends."""
         return self.call(".names", load(".lin"), call("locals"))
 
     def suite(self, body: list[ast.stmt]) -> list[ast.stmt]:
@@ -149,7 +149,7 @@ class Rewriter(ast.NodeTransformer):
         return statements
 
     def step(self, body: list[ast.stmt]) -> ast.stmt:
-        """Log the entry of a straight piece of code."""
+        """Build a statement that logs the entry into a straight piece of code."""
         place = self.site(STEP, body[0])
         for node in body:
             if isinstance(node, (ast.If, ast.For, ast.While)):
@@ -232,7 +232,10 @@ class Rewriter(ast.NodeTransformer):
         return self.intrinsic(path, node) if path else self.generic_visit(node)
 
     def intrinsic(self, path: str, node: ast.expr, number: bool = False) -> ast.expr:
-        """Return the value of a name in the language; `number` excludes vectors."""
+        """Return the code for a name of the language, or refuse the name.
+
+        number: whether only a number is valid, so that threadIdx is refused.
+        """
         expression = None if number else intrinsics.rewrite_attribute(self, path)
         if expression is None:
             self.refuse(node, "{} ({})".format(*language.explain_unknown(path)))

@@ -127,7 +127,7 @@ class Block:
         self.launch.end_interval(self.block, self.interval, True)
 
     def take_turns(self, ready: list[tuple[int, Any]]) -> None:
-        """Let each thread run until it waits again, or ends."""
+        """Run each thread until it waits again, or ends."""
         log, phase = self.launch.log, self.phase
         turns, at_warp = self.turns, self.at_warp
         if log is not None:
@@ -154,7 +154,7 @@ class Block:
                 at_warp[number] = wait if all_lanes else self.named(number, wait)
 
     def named(self, number: int, wait: tuple) -> tuple:
-        """Make a wait's mask a number; raise Stop if it lacks the thread's lane."""
+        """Convert a wait's mask to an int; raise Stop if it lacks the thread's lane."""
         operation, place, mask, value, argument = wait
         if operation == "activemask":
             return wait
@@ -226,7 +226,7 @@ class Block:
         return self.open()
 
     def open(self) -> list[tuple[int, Any]]:
-        """Open the barrier for all live threads."""
+        """Open the barrier for all live threads; return (thread, value) pairs."""
         waits, self.at_barrier = self.at_barrier, {}
         at = {number: wait[1] for number, wait in waits.items()}
         first = next(iter(at.values()))

@@ -37,7 +37,7 @@ def check(source: FunctionSource, name: str, kernel: bool) -> None:
 
 
 def _find_problem(node: ast.AST, kernel: bool) -> str:
-    """Return what is invalid in a node, apart from its parts; "" if it is valid."""
+    """Describe the problem of a node itself, without its parts; "" if it is valid."""
     if isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Set)):
         return "a kernel's for loop runs over range(...) or a tuple, not a list"
     if type(node) in REFUSED:
@@ -64,7 +64,7 @@ def load(name: str) -> ast.Name:
 
 
 def make_constant(what: Any) -> ast.Constant:
-    """Build a number, a text or None."""
+    """Build a constant: a number, a text or None."""
     return ast.Constant(what)
 
 

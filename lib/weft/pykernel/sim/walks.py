@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-# Loops with fewer or more turns log each access separately.
+# Loops with at most SHORT or more than LONG turns log each access separately.
 SHORT, LONG = 3, 1 << 16
 
 
@@ -83,13 +83,13 @@ class Way:
         self.values: list[ast.expr] = []
 
     def use(self, node: ast.expr) -> ast.expr:
-        """Return the expression for a value; the first one includes the computation."""
+        """Return the expression for a value; its first use includes the computation."""
         if isinstance(node, ast.Name) and node.id in self.later:
             return make_walrus(node.id, self.later.pop(node.id))
         return node
 
     def test(self, a: ast.expr, operator: ast.cmpop, b: ast.expr) -> None:
-        """Add a test like a < b unless it is known to hold; raise Odd if it fails."""
+        """Add a test like a < b, unless its result is known; raise Odd if it fails."""
         x, y = whole_value(a), whole_value(b)
         if x is not None and y is not None:
             if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(operator)]:

@@ -246,9 +246,9 @@ def make_finding(
 def _is_misled(call: Call, lane: int, source: int) -> bool:
     """Return whether a lane's result is wrong because of the lane that it reads.
 
-    In a sum over the first 8 lanes by steps of 4, 2 and 1, the last lanes read past the
-    group, but their sums are unused. The sum of the group's first lane, however,
-    depends on every lane that it reads.
+    Consider a sum over the first 8 lanes by steps of 4, 2 and 1. The last lanes read
+    past the group, but their sums are unused. The sum of the group's first lane,
+    however, depends on every lane that this lane reads.
     """
     if call.is_there(source):
         return False

@@ -45,8 +45,8 @@ _DEBUGGERS = ("pdb.py", "bdb.py", "cmd.py", "debugger.py", "pydevd.py")
 # A separate function object, because ctypes.pythonapi's argtypes are process-wide.
 _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)
 _raise = _PROTOTYPE(("PyThreadState_SetAsyncExc", ctypes.pythonapi))
-# Seconds before another attempt: Python only prints an exception in a weak reference's
-# callback or in __del__.
+# Seconds before another attempt. The first has no effect in a weak reference's callback
+# or in __del__, where Python only prints exceptions.
 AGAIN = 5.0
 
 
@@ -79,8 +79,8 @@ class Watchdog:
         _watcher.watches.discard(self)
         self._launch = None
         if self._fired > (kind is TooLong):
-            # A TooLong may be pending. If it were cancelled, the interpreter would
-            # look for it at every turn of every loop. If pending, it arrives at once.
+            # A TooLong may be pending; it then arrives at once. Do not cancel it, or
+            # the interpreter would look for it at every turn of every loop.
             with contextlib.suppress(TooLong):
                 for _ in range(50):
                     time.sleep(0.001)
@@ -91,7 +91,7 @@ class Watchdog:
         return self.began + self.seconds
 
     def begin(self) -> None:
-        """Restart the clock as a block begins."""
+        """Restart the clock when a block begins."""
         self.began = time.monotonic()
 
     def end_late_launch(self) -> bool:
@@ -134,7 +134,7 @@ class _Watcher:
 
     def __init__(self) -> None:
         self.watches: set[Watchdog] = set()
-        self.alarm = math.inf  # when it wakes next; infinity if a launch must wake it
+        self.alarm = math.inf  # when the thread wakes next; infinity: a launch wakes it
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None

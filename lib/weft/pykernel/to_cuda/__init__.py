@@ -27,17 +27,17 @@ i is a Python int, as are literals, sizes, indices of threads and integer argume
 Python's i / 0 and i // 0 raise an error.
 
 The following are never negative: threadIdx and the other indices and sizes, sizes of
-arrays, loops upwards from such numbers, and their sums and products. A Python int that
-is passed as an argument counts as well if it is not negative, since each sign has a
-separate translation.
+arrays, loop variables that rise from such numbers, and sums and products of these. The
+same holds for a Python int that is passed as an argument if it is not negative, since
+each sign has a separate translation.
 
 Indices and sizes are C's int, so an array has at most 2**31 - 1 elements. A variable
-has one type, which joins the types of all its values. The types of the two sides of
-`a if c else b`, and of the arguments of min and max, are joined in the same way.
+has one type, which joins the types of all its values. `a if c else b`, min and max join
+the types of their operands in the same way.
 
 On sim, a float that does not fit an int is converted as on a GPU: to the nearest number
-of at least 32 bits, whose low bits are used. On the CPU, C++ leaves this conversion
-undefined, as well as shifts by 32 or more; a watched launch reports both.
+of at least 32 bits, whose low bits are used. C++ leaves this conversion undefined, and
+also shifts by 32 or more. On the CPU, a watched launch reports both.
 
 Results have the same bits for + - * / // % of numbers, comparisons, bit operations and
 conversions. The same holds for sqrt, fabs, floor, ceil, trunc, min, max and fma. Other

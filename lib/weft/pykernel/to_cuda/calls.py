@@ -27,7 +27,7 @@ from .types import (
 from .unit import ANY, UNKNOWN, KnownFunction, LanguageName, Span, Unit, merge
 
 FENCES = ("syncthreads", "threadfence", "threadfence_block", "threadfence_system")
-# For each function that takes numbers, the count of its arguments and its type.
+# For some functions of numbers, the count of arguments and the type of the result.
 SYNC = {
     **dict.fromkeys(FENCES, (0, None)),
     **dict.fromkeys(("syncthreads_count", "syncthreads_and"), (1, INT)),

@@ -47,7 +47,7 @@ def cuda_c(
 
 
 class TranslatedKernel:
-    """The result of cuda_c(); runner[grid, block](*args) launches it."""
+    """The result of cuda_c(); runner[grid, block](*args) launches the kernel."""
 
     def __init__(
         self, kernel: PythonKernel, flags: str | Sequence[str], timeout: float | None
@@ -150,7 +150,10 @@ class BuiltKernel:
         return getattr(self._module, self.translation.name)
 
     def extents(self, arguments: dict[str, Any]) -> list[int]:
-        """Return the array sides to pass as extra arguments; refuse contradictions."""
+        """Return the array sides to pass as extra arguments.
+
+        Raises ArgumentError if sides that must be equal differ.
+        """
         values = []
         for name, sides in self.translation.extents:
             lengths = [_shape_of(arguments[side.array])[side.axis] for side in sides]
@@ -167,7 +170,7 @@ class BuiltKernel:
 
 
 class TranslatedLaunch:
-    """A runner with its grid and block; a call takes the kernel's arguments."""
+    """A runner with its grid and block; a call with arguments is a launch."""
 
     def __init__(self, runner: TranslatedKernel, shape: LaunchConfig) -> None:
         self.runner, self.shape = runner, shape
@@ -246,7 +249,7 @@ def _list_constants(functions: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _scope_of(function: Any, name: str) -> Any:
-    """Return an object with get(name): the function's globals, or its closure."""
+    """Return an object whose get(name) looks the name up as Python does."""
     free = function.__code__.co_freevars
     if name in free:
         return _Closed(function.__closure__[free.index(name)])

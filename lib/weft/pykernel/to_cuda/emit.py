@@ -210,7 +210,7 @@ class UnitWriter:
     # ---- blocks ----
 
     def write_body(self, head: str, body: list[ast.stmt], comment: str) -> bool:
-        """Write `head` and its block, on one line if short; return True if braced."""
+        """Write `head` and its block, on one line if short; return whether braced."""
         start = len(self.lines)
         line = self.line
         indent = "    " * self.depth
@@ -285,7 +285,7 @@ class UnitWriter:
         return line[inner.col_offset :].startswith("elif") and inner not in self.before
 
     def _brace(self, at: int, head: str) -> None:
-        """Restore the braces of the one-line body at line `at`."""
+        """Put the one-line body at line `at` in braces, on lines of its own."""
         text, line = self.lines[at]
         indent = "    " * self.depth
         body = text[len(indent) + len(head) + 1 :]

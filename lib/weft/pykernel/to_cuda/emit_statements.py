@@ -55,9 +55,10 @@ def write_for(writer: UnitWriter, one: ast.For) -> None:
 def _write_bound(
     writer: UnitWriter, one: ast.For, node: ast.AST, word: str, type_: str
 ) -> CExpression:
-    """Write a bound of range(), which Python computes once but C in every turn.
+    """Write a bound of range().
 
-    A bound that may change during the loop is therefore stored in a constant.
+    Python computes a bound once, but a loop in C computes it in every turn. A bound
+    that may change during the loop is therefore stored in a constant.
     """
     bound = writer.exprs.signed(writer.exprs.expr(node))
     if bound.type in ("unsigned", "unsigned long long"):

@@ -64,7 +64,7 @@ class Expressions:
     def value(self, node: ast.AST, type_: str, stored: bool = True) -> CExpression:
         """Write an expression, converted to a C type.
 
-        stored: whether the value is assigned, which converts it implicitly.
+        stored: whether the value is assigned, so that C converts it implicitly.
         """
         kind = self.kind(node)
         if kind == FLOAT:

@@ -1,8 +1,8 @@
 """Infer the types and value ranges of a function's expressions.
 
 The source is walked in order until nothing changes. A variable has one type, which
-joins the types of all its values. A span is the least and the largest value, if the
-source shows them. Thread indices, sizes, loop variables from 0 on, and sums and
+joins the types of all its values. A span is the smallest and the largest value, if the
+source implies them. Thread indices, sizes, loop variables from 0 on, and sums and
 products of these are never negative. `//` and `%` of them become C's / and %.
 """
 
@@ -115,7 +115,7 @@ def infer(program: TranslatedUnits) -> None:
 
 
 class TypeWalk:
-    """One pass over a unit."""
+    """One pass over a unit, which infers types."""
 
     def __init__(self, unit: Unit, unknown: list) -> None:
         self.unit, self.unknown = unit, unknown

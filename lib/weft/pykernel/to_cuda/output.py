@@ -152,7 +152,7 @@ class TranslationOutput:
     # ---- Python's floats ----
 
     def wants(self, key: Any, type_: str) -> None:
-        """Record that the weak float `key` is needed in this C type."""
+        """Record that the Python float `key` is needed in this C type."""
         if type_ == "double" and key not in self.doubles:
             self.doubles.add(key)
             self.grew = True
@@ -228,7 +228,7 @@ class TranslationOutput:
         return write_whole(int(value)) if kind.whole else number(value, kind.c)
 
     def segment(self, unit: Unit, node: ast.Constant) -> str:
-        """Return an integer in the notation of the source; "" if there is none."""
+        """Return an integer as written in the source; "" if that text is unknown."""
         line = unit.source.line(getattr(node, "lineno", 0)).encode()
         end = getattr(node, "end_col_offset", None) or 0
         text = line[getattr(node, "col_offset", 0) : end].decode(errors="replace")

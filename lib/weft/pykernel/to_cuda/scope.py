@@ -235,7 +235,7 @@ class Scope:
         return False
 
     def home(self, name: str) -> Home:
-        """Return where the local `name` is declared."""
+        """Return where C declares the local `name`."""
         uses = self.uses[name]
         common = uses[0].path
         for use in uses[1:]:
@@ -268,7 +268,7 @@ class Scope:
         return get_name(one) == name and not _is_mentioned(one.value, name)
 
     def _always_sets(self, one: ast.stmt, name: str) -> bool:
-        """Return whether `one` is an if/else that sets the name before it is read."""
+        """Return whether `one` is an if/else that sets the name before any read."""
         if not isinstance(one, ast.If) or _is_mentioned(one.test, name):
             return False
         return all(self._sets(block, name) for block in (one.body, one.orelse))
@@ -317,7 +317,7 @@ def warn(unit: Unit) -> None:
 
 @dataclass
 class _UnboundSearch:
-    """Finds the first read without a value of each of these locals."""
+    """Finds the first read of each of these locals that may have no value."""
 
     names: set[str]
     unbound: dict[str, Unbound] = field(default_factory=dict)
@@ -377,7 +377,7 @@ def _negate_condition(test: ast.expr) -> str:
 
 
 def _split_condition(test: ast.expr) -> Iterator[str]:
-    """Yield a condition, and all conditions that it implies."""
+    """Yield a condition, and the parts of its `and`, which it implies."""
     yield ast.unparse(test)
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         for value in test.values:

@@ -62,7 +62,7 @@ def _walk_statement(walk: Any, one: ast.stmt) -> None:
 
 
 def fail_untranslatable(unit: Unit, node: ast.AST) -> NoReturn:
-    """Raise TranslationError for a piece of syntax that C does not have."""
+    """Raise TranslationError for a piece of syntax without a counterpart in C."""
     other = type(node).__name__, "write it with plain statements"
     what, hint = _WORDS.get(type(node), other)
     unit.fail(f"{what} does not become CUDA C", hint, node)

@@ -35,7 +35,7 @@ _RESERVED = """
     wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize assert
     printf linux unix NULL NAN INFINITY main restrict size_t dim3
 """
-# Functions of C, CUDA or Weft; a kernel or helper cannot have one of these names.
+# Functions of C, CUDA or Weft; a kernel or helper with such a name is renamed.
 _FUNCTIONS = """
     abs acos asin atan atan2 cbrt ceil cos cosh div erf erfc exp exp2 expm1 fabs
     floor fmax fmin fmod free hypot index isfinite isinf isnan j0 j1 jn ldexp log
@@ -80,7 +80,10 @@ class CExpression:
     enum: bool = False
 
     def within(self, precedence: int) -> str:
-        """Return the text as an operand of an operator with this precedence."""
+        """Return the text as an operand of an operator with this precedence.
+
+        Parentheses enclose it if the expression's own precedence is lower.
+        """
         return self.text if self.precedence >= precedence else f"({self.text})"
 
 
@@ -106,7 +109,7 @@ def number(value: float, type_: str) -> CExpression:
 def _write_digits(value: float, type_: str) -> str:
     text = repr(value) if type_ == "double" else str(np.float32(value))
     if type_ == "float" and len(repr(value)) < 9 and float(repr(value)) == value:
-        # Keep the source's digits unless a float has fewer.
+        # Keep the source's digits if they are few.
         single = np.float32(value)
         text = repr(value) if np.float32(repr(value)) == single else text
     if "e" in text:
@@ -167,9 +170,9 @@ _ASSIGNED = re.compile(r"[^=;?\"]*? [-+*/%&|^]?= | *return ")
 def wrap(line: str) -> list[str]:
     """Fold the line into parts of at most WIDTH columns, if possible.
 
-    The line is cut at the loosest operator in the fewest brackets. The next lines are
-    indented by four more columns, or align with the text after the bracket of an if or
-    a loop, or after an assignment.
+    The line is cut at the loosest operator in the fewest brackets. The next lines align
+    with the text after an assignment, or after the bracket of an if or a loop. All
+    others are indented by four more columns.
     """
     if len(line) <= WIDTH or line.lstrip().startswith(("//", "#")) or '"' in line:
         return [line]
@@ -189,7 +192,7 @@ def wrap(line: str) -> list[str]:
 
 
 def _cut(line: str, least: int) -> int:
-    """Return the offset at which to cut the line; 0 if there is none."""
+    """Return the offset at which to cut the line; 0 if no cut is possible."""
     depth, depths = 0, []
     for c in line:
         depth -= c in ")]"
@@ -234,12 +237,12 @@ def list_comments(source: FunctionSource) -> list[Comment]:
             alone = not token.line[:column].strip()
             words = re.sub(r"^#+:?\s?", "", token.string).rstrip()
             if words or alone:
-                if words.endswith("\\"):  # which would continue a // comment
+                if words.endswith("\\"):  # a backslash would continue a // comment
                     words = words.rstrip("\\").rstrip()
                 number = source.first + line - 1
                 comments.append(Comment(number, column, words, alone))
     except (tokenize.TokenError, IndentationError):
-        # The text after the function may be invalid; its own comments have been read.
+        # The text after the function may be invalid. All its own comments were read.
         pass
     return comments
 

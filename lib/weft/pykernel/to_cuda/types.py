@@ -117,7 +117,7 @@ class ArrayType:
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter's type. sized: whether it is an integer that is never negative."""
+    """A parameter's type. sized: whether its values are integers from 0 on."""
 
     type: ScalarType | ArrayType
     sized: bool = False
@@ -151,7 +151,7 @@ F16, F64, I32, U32 = (BY_C[c] for c in ("half", "double", "int", "unsigned"))
 
 
 def of_dtype(dtype: Any) -> ScalarType | None:
-    """Return the type of an array's elements; None if no kernel accepts it."""
+    """Return the type of an array's elements; None if C has no such type here."""
     try:
         dtype = np.dtype(dtype)
     except TypeError:
@@ -298,7 +298,7 @@ class Unknown(Exception):
 
 
 def note_write(walk: Any, array: ArrayType, node: ast.AST) -> None:
-    """Record that an array's memory is written."""
+    """Record that an array's memory is written; refuse a constant array."""
     if array.space == "const":
         hint = "use cuda.local.array"
         walk.unit.fail("a constant array cannot be written", hint, node)

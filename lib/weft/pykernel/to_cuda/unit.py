@@ -104,7 +104,7 @@ def constant_type(value: Any) -> ScalarType | None:
     return FLOAT if isinstance(value, float) else None
 
 
-Span = tuple[int | None, int | None]  # the least and the largest value; None: unknown
+Span = tuple[int | None, int | None]  # smallest and largest value; None: unknown
 ANY: Span = (None, None)
 
 
@@ -296,7 +296,7 @@ class TranslatedUnits:
         return unit
 
     def _named(self, function: types.FunctionType, kinds) -> str:
-        """Return a unique name; later versions of a helper append a type or number."""
+        """Return a unique name; a helper's later versions have a suffix."""
         name = function.__name__
         same = [u for u in self.units if u.function.__name__ == name]
         if same:
