@@ -248,8 +248,8 @@ def test_nvrtc_compiles_every_body():
 def test_comments_stay_where_they_are_in_cuda_c():
     """They are above or behind the same words as in Python."""
     text = re.sub(r"\s*//\s*|\s+", " ", bodies_in_c.source())
-    assert "no NaN before it. const bool nan_wins = value != value" in text
-    assert "__syncthreads(); all values are there" in text
+    assert "not an earlier NaN. const bool nan_wins = value != value" in text
+    assert "__syncthreads(); all values are in `partial`" in text
     assert "} if (tid == 0) loss[0] =" in text
 
 
