@@ -24,7 +24,7 @@ import utils
 import weft
 from weft.report.model import Report
 
-SECONDS = 60  # maximum for an example in a process of its own
+SECONDS = 600  # for one example, which may compile a program
 
 
 @dataclass(frozen=True)
