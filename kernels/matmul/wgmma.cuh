@@ -210,8 +210,8 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], uint64_t a, uint64_t b,
               asked{{now, NULL, 0, sizeof(asked), 0}, &c, a, b, keep});
 }
 
-/* Issue the same product with `a` in registers. Four lanes together have two
- * rows. */
+/* Issue the same product with `a` in registers. Each group of four adjacent
+ * lanes holds two rows of a. */
 template <int COUNT>
 PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
                             int keep) {
@@ -272,9 +272,10 @@ PTX_INLINE void wgmma_later(float (&c)[COUNT], const uint32_t a[4], uint64_t b,
     "{ .reg .pred p; setp.ne.b32 p, " keep ", 0; wgmma.mma_async.sync." \
     "aligned." what " {" text "}, " operands ";}"
 
-/* Define wgmma_16<A_BY_K, B_BY_K>() for one 16-bit type, or wgmma_8() for tf32,
- * with COUNT accumulators. The numbers of the other operands are COUNT (A),
- * COUNT + 1 (B), ... */
+/* Define overloads of wgmma_ask() with COUNT accumulators: WGMMA_DEFINE_16 for
+ * one 16-bit type, WGMMA_DEFINE_8 for tf32, with a in shared memory or in
+ * registers. A, B, ... are the asm's names of the operands that follow the
+ * accumulators: "%COUNT", "%COUNT + 1", ... */
 #define WGMMA_DEFINE_16(type, COUNT, shape, types, A, B, C, D, E)              \
     template <int A_BY_K, int B_BY_K>                                          \
     PTX_INLINE void wgmma_ask(type, float (&c)[COUNT], uint64_t a, uint64_t b, \

@@ -204,7 +204,8 @@ namespace simt {
 template <class T> struct SizeOf {
     static constexpr size_t bytes = sizeof(T);
 };
-template <class T> struct SizeOf<T[]> { // defined in another file
+// An extern array, whose size is known only in another file.
+template <class T> struct SizeOf<T[]> {
     static constexpr size_t bytes = (size_t)-1;
 };
 template <class T> void *address_of(const T &symbol) {

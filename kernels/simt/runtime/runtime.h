@@ -196,9 +196,10 @@ void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* runtime.cpp: return the Kernel that belongs to a pointer to a __global__
  * function, or NULL if there is none. */
 Kernel *kernel_of(const void *function);
-/* Return the launch on top of this thread's stack, and remove the entries that
- * an abandoned thread could not remove. */
+/* Return the innermost of this thread's pending launches, or NULL. */
 Launch *pending_launch();
+/* Make `but` the innermost pending launch again. This drops the entries that
+ * abandoned threads could not remove. */
 void forget_launches(Launch *but);
 unsigned launches_so_far();
 const char *latest_kernel(); /* name of the last kernel run; NULL: none has

@@ -172,7 +172,9 @@ static void write_down(Signal *got, int number, const siginfo_t *info,
     got->unknown = false;
     if (number != SIGSEGV || !address_unknown(context)) return;
     const uintptr_t address = operand_address(context, &got->write);
-    const uintptr_t high = address >> 47; // an address has 48 or 57 bits
+    // 0 or 0x1ffff if the address is canonical with 48 bits. Linux gives out
+    // longer addresses (57 bits) only on request.
+    const uintptr_t high = address >> 47;
     got->address = address;
     got->misaligned = address % 16 && (high == 0 || high == 0x1ffff);
     got->unknown = !got->misaligned;

@@ -41,8 +41,9 @@ struct Sums {
 
 struct Cost {
     bool known;
-    uint8_t sectors, wavefronts, needed; /* at most 16 bytes * 32 lanes, so
-                                          * 64 */
+    uint8_t sectors, wavefronts, needed; /* sectors: at most 64, two for each
+                                          * of 32 lanes; the others: at most
+                                          * 32 */
 };
 
 /* The addresses of a request relative to the first, and the cost of such

@@ -96,9 +96,10 @@ static void clear_cells(const Cells &cells, size_t start, size_t count) {
 }
 
 void races_forget(uintptr_t offset, size_t size) {
-    // Earlier launches come before every access that matters. So small ranges
-    // are cleared only during a launch, in which kernels may allocate memory.
-    // Large ranges are given back to the system.
+    // Accesses of earlier launches cannot race with later ones, so between
+    // launches a small range need not be cleared. During a launch it must be,
+    // because kernels may allocate memory. Large ranges are always cleared,
+    // which gives their pages back to the system.
     if (!global.updates || !global_bytes.updates) return;
     if (!ids.running && size < LARGE) return;
     clear_cells(global, offset / 4, (size + 3) / 4);

@@ -1,7 +1,8 @@
 """The kernels of PyTorch's own training step: `python -m weft bench torch-kernels`.
 
 The step is an eager step of the MNIST model's twin, in fp32 and in tf32. torch.profiler
-reads each kernel's time from CUPTI. Without a GPU, lesson 07c shows the committed rows:
+reads each kernel's time from CUPTI. On a machine without a GPU, lesson 07c shows
+committed rows. This command writes them on a GPU:
 
     python -m weft bench torch-kernels --json notebooks/results/torch_kernels_CARD.json
 """

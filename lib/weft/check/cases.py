@@ -233,10 +233,11 @@ def make_three(given: Any) -> tuple[int, int, int]:
 def cover_elements(
     shape: tuple[int, ...], block: tuple[int, int, int], dims: int
 ) -> LaunchShape:
-    """Return the shape with a thread per element: x along the last axis, then y.
+    """Return the launch shape that has one thread for each element of an array.
 
-    dims: the number of thread axes that the kernel uses; the remaining array axes are
-    flattened into the last one.
+    Threads run in x along the last array axis, in y along the one before it, and so on.
+    dims: the number of thread axes that the kernel uses. If the array has more axes,
+    the last of these thread axes covers all remaining (leading) ones, flattened.
     """
     axes = shape[::-1]
     lengths = [*axes[: dims - 1], math.prod(axes[dims - 1 :])]

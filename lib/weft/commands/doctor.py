@@ -274,7 +274,7 @@ def _examine_rungs() -> list[Examination]:
 
 
 def _describe_rungs(rungs: list, target: str) -> str:
-    """List the rungs that run on a target, and the others with the reason."""
+    """List the rungs that run on a target, then the others and why they do not."""
     sm = 0
     if target == "cuda":
         import torch

@@ -176,7 +176,7 @@ def _load_cell(options: argparse.Namespace, cell: str, name: str) -> Module:
 
 
 def _only_compiles(options: argparse.Namespace) -> bool:
-    """Return whether --gpu has --ptx, --sass or --time, but there is no GPU."""
+    """Return whether --gpu comes with --ptx, --sass or --time, but there is no GPU."""
     is_shown = options.ptx or options.sass or options.time
     if options.target != "cuda" or not is_shown or native.explain_lost():
         return False

@@ -24,12 +24,13 @@ class Cnn(Trainer):
     rung:      "reference", "naive", ...: weft.rungs("mnist") lists all;
                None: the fastest in fp32 that runs on the device
     device:    "cpu", "cuda" or "cuda:1"
-    channels:  numbers of outputs of the two convolutions, (32, 64)
-    hidden, classes: numbers of outputs of the two linear layers, 128 and 10
-    height, width: the size of an image, 28 and 28
-    max_batch: the largest batch that the model accepts, 1000
-    eps:       added to the variances of batch norm, 1e-5
-    mean, std: a pixel p (uint8) is read as (p / 255 - mean) / std; data.MEAN, data.STD
+    channels:  numbers of outputs of the two convolutions; default (32, 64)
+    hidden, classes: numbers of outputs of the two linear layers; default 128 and 10
+    height, width: the size of an image; default 28 and 28
+    max_batch: the largest batch that the model accepts; default 1000
+    eps:       added to the variances of batch norm; default 1e-5
+    mean, std: a pixel p (uint8) is read as (p / 255 - mean) / std; default data.MEAN
+               and data.STD
     """
 
     def __init__(

@@ -203,8 +203,9 @@ class PythonStep:
     ) -> Iterator[Launch]:
         """Run the backward pass of pool, ReLU, batch norm and convolution.
 
-        dx replaces `dy`. The first convolution computes no dx, since the gradient of
-        the images is not used.
+        The gradient of the block's input ends up in the array `dy`; `dx` is scratch.
+        The first convolution computes no such gradient, since that of the images is
+        not used.
         """
         launch, m, p, g = self.launch, self.memory, self.p, self.g
         ic, oc, h, w = self.convs[i]

@@ -382,7 +382,8 @@ COMPACT = Puzzle(
     ),
     limits={
         "reads.a": lambda n: 3 * n,  # one read to vote, one to choose, one to store
-        # Half of the mean of 24 lanes in a block, since some threads read again.
+        # A first read has 24 lanes on average, 32 in one block and 16 in the other.
+        # Half of that is enough, since some reads are only by lanes that keep theirs.
         "lanes.a": 12,
     },
 )

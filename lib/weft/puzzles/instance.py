@@ -83,7 +83,8 @@ def _choose_stride(limit: int, turn: int) -> int:
 
 Arrays = dict[str, np.ndarray]
 OTHERS = 5  # number of other values to try for each element
-# Largest number of calls of a reference, roughly. It limits the tries per element.
+# Approximate limit on the calls to the reference function; it determines how many
+# values are tried for each element.
 CALLS = 500
 MANY = 150  # largest number of input elements that are tried one by one
 FEW = 64  # largest number of elements whose values are readable
@@ -329,7 +330,12 @@ def _call_maker(one: Spec, sizes: dict[str, int], maker: Callable) -> np.ndarray
 def _draw_numbers(
     spec: Spec, sizes: dict[str, int], maker: Callable | None
 ) -> np.ndarray:
-    """Return readable values: small whole numbers, unless a maker returns others."""
+    """Return readable values for an input.
+
+    spec.data is copied. A maker's array is used, but rounded to small whole numbers if
+    it has at most FEW elements. Otherwise: small whole numbers, or 0, 1, 2, ... for a
+    larger array of several dimensions.
+    """
     if spec.data is not None:
         return spec.data.copy()
     shape, dtype = spec.shape(sizes), spec.dtype or np.dtype(np.float32)

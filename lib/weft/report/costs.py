@@ -1,7 +1,8 @@
 """The cost of a launch by place, line and array, with sentences that explain it.
 
-Each counter is defined as in Nsight Compute (ncu), and its documentation gives ncu's
-name. The second half of the module annotates a source text with the cost of each line.
+The counters are defined as in Nsight Compute (ncu); the docstrings below give their
+names in ncu. The second half of the module annotates a source text with the cost of
+each line.
 """
 
 from __future__ import annotations

@@ -302,7 +302,10 @@ def modelled(
 
 @contextlib.contextmanager
 def nvtx_range(name: str) -> Iterator[None]:
-    """Name the work inside; raise ArgumentError unless `name` is a non-empty string."""
+    """Name the work in a `with` block for Nsight Systems and other NVTX tools.
+
+    Raises ArgumentError unless `name` is a non-empty string.
+    """
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"nvtx_range({name!r:.40}): expected a name")
     push, pop = _load_calls()

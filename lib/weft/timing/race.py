@@ -4,10 +4,11 @@
     results["ours"].us                  the median, in microseconds
 
 Contenders take turns, sample by sample, so that all run under the same conditions. A
-pause (on a CPU) and one untimed call precede each sample. race() takes samples until
-all medians are precise enough or the time is up; `stopped` records the reason. With
-`rounds`, it takes exactly that many samples, by events on a GPU and by the host's clock
-on a CPU, without PyTorch.
+pause (on a CPU, or with `cool`) and one untimed call precede each sample, unless the
+contender's `lead` is false. race() takes samples until all medians are precise enough,
+the time is up, or the maximum number of samples is reached; `stopped` records the
+reason. With `rounds`, it takes exactly that many samples and does not need PyTorch: it
+times them with events on a GPU, and with the host's clock on a CPU.
 
 Warm: each call uses the same inputs. Cold: the inputs are in no cache. Copies of the
 inputs that together exceed the cache take turns ("rotated"). If that needs too many

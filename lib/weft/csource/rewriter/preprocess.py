@@ -115,10 +115,11 @@ def merge(
 ) -> PreprocessedSource:
     """Merge the texts of nvcc's two passes into one.
 
-    host, device: the texts without and with __CUDA_ARCH__. Where they differ, device
-        code comes from the second and other functions from the first. Between
-        functions, the text comes from the second. Lines that only the first contains
-        are also kept, except device code, which is for GPUs that lack a feature.
+    host, device: the texts without and with __CUDA_ARCH__. Where they differ, the place
+        decides. In device code, the device's lines are used; in other functions, the
+        host's. Between functions, the device's lines are used; if it has none there,
+        the host's are kept unless they contain __device__. (Device code that appears
+        only without __CUDA_ARCH__ is a substitute for GPUs that lack a feature.)
     kind: function that maps an offset into device.own to "device", "host", or ""
         between functions.
     """

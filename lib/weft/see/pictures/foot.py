@@ -24,7 +24,10 @@ from .touches import ravel
 
 
 def counts(scene: Scene) -> list[str]:
-    """Write accesses per thread, sectors per request and bank conflicts, as 2 lines."""
+    """Return two lines of text: accesses per thread, then sectors and bank conflicts.
+
+    Without counters, the list is empty.
+    """
     counters = scene.report.counters if scene.report else None
     if counters is None:
         return []
