@@ -341,6 +341,14 @@ def test_milestones_train_both_sides_alike(train, measure, given):
     assert sum(images) == epochs * 256
 
 
+def test_milestones_leave_out_rungs_of_other_precisions():
+    """Their rows would have this precision's name. Unknown rungs are reported later."""
+    names = ["pdl", "tf32", "bf16", "quick"]
+    cpu = torch.device("cpu")
+    assert milestones._select_rungs(names, "tf32", cpu, 64) == ["tf32", "quick"]
+    assert milestones._select_rungs(names, "fp32", cpu, 64) == ["pdl", "quick"]
+
+
 def test_a_side_that_fails_is_told(train):
     log = []
     options = {"count": 1, "train": train, "test": train, "say": log.append}

@@ -193,7 +193,10 @@ def _compare_sustained(results: Results) -> dict[str, tuple[list[Row], list[Row]
     races: dict[str, tuple[list[Row], list[Row]]] = {}
     for race in dict.fromkeys(row["race"] for row in results["rows"]):
         rows = select(results["rows"], race=race)
-        sides = [[r for r in rows if (r["impl"] == "weft") == ours] for ours in (1, 0)]
+        sides = (
+            [r for r in rows if r["impl"] == "weft"],
+            [r for r in rows if r["impl"] != "weft"],
+        )
         ours, theirs = (
             [max(side, key=lambda row, key=key: row[key]) for key in SPEEDS]
             for side in sides

@@ -289,7 +289,7 @@ def _refuse_fault(runner: Runner, error: Exception) -> Mismatch:
     findings = getattr(report, "findings", None)
     if findings:
         matches = [f for f in findings if f.text in str(error)]
-        # Races are listed after the fault that ended the launch.
+        # The message quotes the finding that ended the launch.
         facts |= _list_facts((matches or findings)[-1])
     text = str(error).removeprefix(f"{runner.name}: ")
     mismatch = Mismatch(text, report=report, **facts)

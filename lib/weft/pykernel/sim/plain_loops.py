@@ -43,7 +43,7 @@ from .walks import (
     LONG,
     SHORT,
     LoopCount,
-    Odd,
+    NotPlain,
     Walk,
     Way,
     begin_walk,
@@ -151,7 +151,7 @@ def rewrite_plain_loop(
         if whole_value(count.turns) is None:
             way.tests.append(make_between(SHORT, count.turns, LONG))
         moves = [begin_walk(rewriter, walk, count, counter, way) for walk in walks]
-    except Odd:
+    except NotPlain:
         return None
     logs = log_walks(rewriter, walks, moves, count) if rewriter.checks else []
     loop = [place_node(one, node.iter) for one in [*way.statements, *logs]]
@@ -217,7 +217,7 @@ def build_fast_loop(
 def replace_elements(
     rewriter: Rewriter, node: ast.expr, counter: str, bound: set[str], walks: list[Walk]
 ) -> ast.expr:
-    """Replace each element in an expression with a local; raise Odd if impossible."""
+    """Replace each element in an expression with a local, or raise NotPlain."""
     if isinstance(node, ast.Subscript):
         walk = find_walk(rewriter, node, counter, bound)
         walks.append(walk)
@@ -237,7 +237,7 @@ def replace_elements(
     elif isinstance(node, ast.Call) and is_harmless(rewriter, node):
         node.args = [replace(arg) for arg in node.args]
     elif not isinstance(node, (ast.Constant, ast.Name)) and not is_axis(rewriter, node):
-        raise Odd
+        raise NotPlain
     return node
 
 

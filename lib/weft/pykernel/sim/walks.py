@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SHORT, LONG = 3, 1 << 16
 
 
-class Odd(Exception):
+class NotPlain(Exception):
     """Raised for a loop that is not plain."""
 
 
@@ -89,11 +89,11 @@ class Way:
         return node
 
     def test(self, a: ast.expr, operator: ast.cmpop, b: ast.expr) -> None:
-        """Add a test like a < b, unless its result is known; raise Odd if it fails."""
+        """Add a test like a < b unless its result is known; raise NotPlain if false."""
         x, y = whole_value(a), whole_value(b)
         if x is not None and y is not None:
             if not {ast.GtE: x >= y, ast.Gt: x > y, ast.Lt: x < y}[type(operator)]:
-                raise Odd
+                raise NotPlain
             return
         self.tests.append(compare(self.use(a), operator, b))
 
@@ -101,17 +101,17 @@ class Way:
 def find_walk(
     rewriter: Rewriter, node: ast.Subscript, counter: str, bound: set[str]
 ) -> Walk:
-    """Return an access of a plain loop; raise Odd for any other access."""
+    """Return an access of a plain loop; raise NotPlain for any other access."""
     base, parts = split_chain(node)
     entity = find_static(rewriter, base, parts)
     if entity is None or not isinstance(base, ast.Name) or base.id in bound:
-        raise Odd
+        raise NotPlain
     if any(rewriter.variant.kinds(part) < WHOLE for part in parts):
-        raise Odd
+        raise NotPlain
     slopes = [find_slope(rewriter, part, counter, bound) for part in parts]
     moving = [i for i, slope in enumerate(slopes) if whole_value(slope) != 0]
     if len(moving) > 1:
-        raise Odd
+        raise NotPlain
     axis = moving[0] if moving else -1
     if entity.origin == "local":
         array = load(f".r{entity.number}" if rewriter.checks else base.id)
@@ -131,7 +131,7 @@ def find_slope(
     if isinstance(node, ast.Name) and node.id in bound:
         if node.id == counter:
             return make_constant(1)
-        raise Odd
+        raise NotPlain
     if isinstance(node, (ast.Name, ast.Constant)) or rewriter.path(node):
         return make_constant(0)
     if isinstance(node, ast.UnaryOp):
@@ -152,9 +152,9 @@ def find_slope(
             return multiply_whole(left, rewrite_whole(rewriter, node.right))
         fixed = [left, right]
     else:
-        raise Odd
+        raise NotPlain
     if any(whole_value(one) != 0 for one in fixed):
-        raise Odd
+        raise NotPlain
     return make_constant(0)
 
 
@@ -185,12 +185,12 @@ def rewrite_whole(
 
 
 def count_turns(rewriter: Rewriter, node: ast.expr) -> tuple[list[ast.stmt], LoopCount]:
-    """Return the statements before a loop, and its count; raise Odd if unknown."""
+    """Return the statements before a loop, and its count; raise NotPlain if unknown."""
     kinds = rewriter.variant.kinds
     if not isinstance(node, ast.Call) or kinds.value_of(node.func) is not range:
-        raise Odd
+        raise NotPlain
     if node.keywords or not all(kinds(arg) >= WHOLE for arg in node.args):
-        raise Odd
+        raise NotPlain
     arguments = [rewrite_whole(rewriter, arg) for arg in node.args]
     if len(arguments) == 1:
         before: list[ast.stmt] = []
@@ -200,7 +200,7 @@ def count_turns(rewriter: Rewriter, node: ast.expr) -> tuple[list[ast.stmt], Loo
             before, turns = [assign(name, turns)], load(name)
         known = whole_value(turns)
         if known is not None and not SHORT < known <= LONG:
-            raise Odd
+            raise NotPlain
         first, step = make_constant(0), make_constant(1)
         return before, LoopCount(turns, first, step, call("range", turns))
     counted, turns = rewriter.temporary(), rewriter.temporary()
@@ -232,7 +232,7 @@ def begin_walk(
     step = multiply_whole(walk.coefficient, count.step)
     turns = add_whole(count.turns, make_constant(-1))
     if (whole_value(step) or 0) < 0:
-        raise Odd
+        raise NotPlain
     parts: list[ast.expr] = []
     for axis, part in enumerate(walk.parts):
         value = rewrite_whole(rewriter, part, counter, count.first)

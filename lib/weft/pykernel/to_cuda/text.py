@@ -108,10 +108,8 @@ def number(value: float, type_: str) -> CExpression:
 
 def _write_digits(value: float, type_: str) -> str:
     text = repr(value) if type_ == "double" else str(np.float32(value))
-    if type_ == "float" and len(repr(value)) < 9 and float(repr(value)) == value:
-        # Keep the source's digits if they are few.
-        single = np.float32(value)
-        text = repr(value) if np.float32(repr(value)) == single else text
+    if type_ == "float" and len(repr(value)) < 9:
+        text = repr(value)  # keep the source's digits, which are few
     if "e" in text:
         mantissa, _, exponent = text.partition("e")
         sign = "-" if exponent[0] == "-" else ""
