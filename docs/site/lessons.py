@@ -114,6 +114,11 @@ def is_current(name: str) -> bool:
     return noted["files"] == files and noted["session"] == now
 
 
+def list_absent() -> list[str]:
+    """Return the lessons without outputs in the cache, which never ran to their end."""
+    return [name for name in list_names() if not (BUILD / f"{name}.ipynb").is_file()]
+
+
 def read_executed(name: str) -> NotebookNode:
     """Return the lesson's current text with the outputs of the cache, if it has any."""
     notebook, path = read_code(name), BUILD / f"{name}.ipynb"

@@ -129,6 +129,8 @@ def main(arguments: list[str]) -> int:
 
     if not options.cached:
         lessons.bring_up_to_date(lessons.list_names(), False, options.jobs)
+    elif absent := lessons.list_absent():
+        parser.error(f"--cached: no outputs yet of {', '.join(absent)}; omit --cached")
     write_sources()
     run_sphinx()
     problems = check_site.list_problems(SITE)

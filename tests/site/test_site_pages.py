@@ -4,6 +4,8 @@ import re
 
 import docs_pages
 import lesson_pages
+import lessons
+import make_site
 import nbformat
 import outputs
 import pytest
@@ -118,3 +120,17 @@ def test_links_of_a_reference_page_resolve(path):
         assert link.startswith("http") or any(place.exists() for place in places), link
         if target != link:
             assert (ROOT / target).exists(), link
+
+
+def test_a_site_without_the_outputs_of_a_lesson_is_refused(
+    monkeypatch, tmp_path, capsys
+):
+    """Its page would have code and no picture, and nothing else would report it."""
+    monkeypatch.setattr(lessons, "BUILD", tmp_path)
+    absent = lessons.list_names()[-1]
+    for name in lessons.list_names()[:-1]:
+        (tmp_path / f"{name}.ipynb").touch()
+    assert lessons.list_absent() == [absent]
+    with pytest.raises(SystemExit):
+        make_site.main(["--cached"])
+    assert f"--cached: no outputs yet of {absent}" in capsys.readouterr().err
