@@ -464,6 +464,19 @@ assert lib.run_slow(pointer(out), 4, 10, 1) == 0  # and all is well again
     assert process.returncode == 0
 
 
+def test_a_launch_that_switches_fibers_stops_at_any_instruction(simt):
+    """A stop may come between the parts of a switch, which sanitizers must survive."""
+    body = f"""
+for _ in range(80):
+    runtime.simt_set_timeout(2)
+    assert lib.run_slow(pointer(out), 1 << 30, 0, 50) == {TIMEOUT}
+    runtime.simt_set_timeout(0)
+    assert lib.run_slow(pointer(out), 4, 0, 3) == 0
+"""
+    result = subprocess.run(script(simt, body), capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
 def test_watches_nest_and_restore(simt):
     body = """
 def on_signal(*_): print("python heard it", flush=True)

@@ -168,9 +168,10 @@ static void take_place(Fiber *self, Fiber *other) {
 
 /* The entry point of every fiber. */
 static void fiber_main() {
-    announce_arrival();
     Fiber *self = here();
     Worker *worker = worker_of(self->block);
+    worker->switching = false;
+    announce_arrival();
     for (;;) {
         run_body(worker, self);
         if (!worker->promoted) abandon(worker); // the loop has run all threads

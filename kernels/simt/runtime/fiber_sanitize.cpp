@@ -23,14 +23,19 @@ static int index_of(const Worker *worker, const Fiber *fiber) {
 
 #ifdef __SANITIZE_ADDRESS__
 
-/* The stack of this thread's worker, saved while a fiber runs. */
+/* The stack of this thread's worker, saved while a fiber runs, and whether a
+ * switch has been announced that has not arrived. */
 static thread_local struct {
     const void *bottom;
     size_t size;
-    bool on_fiber;
+    bool switching;
 } host;
 
 UNSEEN void announce_switch(Fiber *to) {
+    // The watchdog may stop a thread in the middle of a switch, which then
+    // never arrives. AddressSanitizer accepts no switch within a switch.
+    if (host.switching) announce_arrival();
+    host.switching = true;
     const uintptr_t slot = (uintptr_t)to & ~(uintptr_t)(SIMT_STACK - 1);
     if (to == &this_worker->main)
         __sanitizer_start_switch_fiber(0, host.bottom, host.size);
@@ -42,6 +47,7 @@ UNSEEN void announce_arrival() {
     const void *bottom;
     size_t size;
     __sanitizer_finish_switch_fiber(0, &bottom, &size);
+    host.switching = false;
     const uintptr_t from = (uintptr_t)bottom - (uintptr_t)this_worker->slots;
     if (from >= (uintptr_t)MAX_THREADS * SIMT_STACK)
         host.bottom = bottom, host.size = size;

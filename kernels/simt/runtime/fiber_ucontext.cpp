@@ -29,8 +29,11 @@ void prepare_fiber(Fiber *fiber, void (*entry)()) {
 }
 
 void switch_fiber(Fiber *from, Fiber *to) {
+    Worker *worker = this_worker;
     announce_switch(to);
+    worker->switching = true;
     swapcontext((ucontext_t *)from->resume, (ucontext_t *)to->resume);
+    worker->switching = false;
     announce_arrival();
 }
 

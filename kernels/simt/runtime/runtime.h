@@ -109,6 +109,8 @@ struct Worker : Block {
     uint64_t seen_steps;         /* for the watchdog: see share() */
     int turns_given, hot;        /* for the watchdog: see share() */
     volatile bool waiting;       /* whether it waits at a grid barrier */
+    volatile bool switching;     /* whether swapcontext() is at work: its stack
+                                  * cannot be unwound */
     Signal got;
     uintptr_t stopped_at; /* instruction at which a signal ended it, or 0 */
     Checker *own_checker; /* created for its first checked launch */

@@ -158,7 +158,7 @@ static void answer_poke(siginfo_t *info, void *raw) {
             redirect(context, (uintptr_t)fiber_at(at), land_stopped);
         else if (worker->poked == worker->job->number && !worker->inside)
             preempt(context);
-    } else if (stop && !holds(&runtime_text, code)) {
+    } else if (stop && !worker->switching && !holds(&runtime_text, code)) {
         stop_at_return(&kernel_text);
     }
 }
