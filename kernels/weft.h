@@ -222,6 +222,25 @@ int weft_cross_entropy_backward(int rung, float *dlogits, const float *dloss,
                                 const float *prob, const int64_t *target, int n,
                                 int classes, weft_stream stream);
 
+struct weft_reduce_options {
+    int blocks; /* blocks of the grid; 0: as many as keep the device busy. The
+                 * rungs "reference", "atomic", "tree" and "shuffle" ignore it.
+                 */
+};
+
+/* Compute sum (1), the sum of the `count` elements of x. The rungs "reference"
+ * and "fixed_order" give the same bits on every target and for every grid;
+ * "two_kernels", "last_block" and "compensated" for every grid of the same
+ * size. The others add in an order that changes. Returns WEFT_EINVAL also for
+ * negative blocks, and WEFT_ENOMEM without memory for the blocks' sums. */
+int weft_reduce(int rung, float *sum, const float *x, size_t count,
+                const struct weft_reduce_options *options, weft_stream stream);
+
+/* Compute dx: *dsum for each of the `count` elements. dsum (1) is an array in
+ * the target's memory. */
+int weft_reduce_backward(int rung, float *dx, const float *dsum, size_t count,
+                         weft_stream stream);
+
 /* Subtract lr * grad from param for `count` elements, in place and without
  * momentum. lr must be finite. */
 int weft_sgd(int rung, float *param, const float *grad, size_t count, float lr,

@@ -140,3 +140,8 @@ def zoo_library(op: str, target: str) -> native.Library:
     files = [build.KERNELS / "common/common.cu", ZOO / f"{op}.cu"]
     path = build.library_of(f"zoo_{op}", files, build.Flavour.here(target))
     return native.Library(op, target, path)
+
+
+def first_kernel(op: str) -> str:
+    """Return the name of an op's first rung in CUDA C."""
+    return next(rung.name for rung in native.rungs(op) if "cuda" in rung.targets)

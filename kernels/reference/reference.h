@@ -59,6 +59,10 @@ int relu_reference(float *y, const float *x, size_t count);
 int relu_reference_backward(float *dx, const float *dy, const float *y,
                             size_t count);
 
+int reduce_reference(float *sum, const float *x, size_t count);
+
+int reduce_reference_backward(float *dx, const float *dsum, size_t count);
+
 int maxpool2d_reference(float *y, int32_t *argmax, const float *x, int n, int c,
                         int h, int w, int kh, int kw);
 

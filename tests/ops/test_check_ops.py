@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import TARGETS, ZOO, zoo_library
+from conftest import TARGETS, ZOO, first_kernel, zoo_library
 from tiers import first_of_each
 
 from weft import __main__ as command
@@ -77,10 +77,11 @@ def test_every_op_has_cases_and_every_case_an_op():
 
 
 @pytest.mark.parametrize("op", cases.OPS)
-def test_every_op_has_a_plain_c_and_a_naive_rung(op):
-    rungs = {rung.name: rung.targets for rung in native.rungs(op)}
-    assert rungs["reference"] == ("cpu",)
-    assert rungs["naive"] == ("cpu", "cuda")
+def test_every_op_has_plain_c_and_a_first_kernel_for_every_gpu(op):
+    rungs = native.rungs(op)
+    assert {rung.name: rung.targets for rung in rungs}["reference"] == ("cpu",)
+    first = next(rung for rung in rungs if rung.name == first_kernel(op))
+    assert first.targets == ("cpu", "cuda") and not first.sm
 
 
 ANIMALS = [

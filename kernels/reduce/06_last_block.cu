@@ -1,0 +1,38 @@
+/* 06_last_block.cu -- reduce, rung 6: the last block adds the blocks' sums.
+ *
+ * Before:     rung 5 launches a second kernel to know that all sums are there.
+ * Idea:       every block counts itself after it has stored its sum. The block
+ *             whose count completes the grid adds all sums. A fence between the
+ *             sum and the count makes the sum visible first.
+ * Prediction: rung 5's bits with one launch.
+ * Limit:      the grid determines the order of the additions. So another GPU,
+ *             or another number of blocks, gives other bits. */
+#include "reduce.cuh"
+
+static __global__ void add_and_finish(float *sum, float *partials,
+                                      unsigned *arrived, const float *x,
+                                      size_t count) {
+    __shared__ bool last_s;
+    __shared__ float sums_s[WARPS];
+    const float total = add_threads(add_own(x, count), sums_s);
+    if (threadIdx.x == 0) partials[blockIdx.x] = total;
+    if (!arrive_last(arrived, &last_s)) return;
+    float rest = -0.0f;
+    for (unsigned i = threadIdx.x; i < gridDim.x; i += THREADS)
+        rest += partials[i];
+    rest = add_threads(rest, sums_s);
+    if (threadIdx.x == 0) *sum = rest;
+}
+
+int reduce_last_block(const struct reduction *r) {
+    const unsigned blocks = reduce_grid(r, CEIL_DIV(r->count, 4 * THREADS));
+    scratch partials(r->stream);
+    WEFT_TRY(partials.claim((blocks + 1) * sizeof(float)));
+    float *sums = (float *)partials.memory;
+    unsigned *arrived = (unsigned *)(sums + blocks);
+    WEFT_CUDA_TRY(cudaMemsetAsync(arrived, 0, sizeof *arrived, r->stream));
+    add_and_finish<<<blocks, THREADS, 0, r->stream>>>(r->sum, sums, arrived,
+                                                      r->x, r->count);
+    WEFT_LAUNCHED(add_and_finish);
+    return WEFT_OK;
+}

@@ -1,0 +1,153 @@
+/* reduce.cuh -- declares the rungs of reduce, and what they share.
+ *
+ * The identity of a float's addition is -0, not 0: x + -0 is x for every x, but
+ * -0 + 0 is 0. So lanes without a number add -0. */
+#ifndef WEFT_REDUCE_CUH
+#define WEFT_REDUCE_CUH
+#include "common/internal.cuh"
+
+#include "common/checks.cuh"
+#include "common/launch.cuh"
+
+/* The arguments of weft_reduce(), which the rungs receive. */
+struct reduction {
+    float *sum;     // (1)
+    const float *x; // (count)
+    size_t count;
+    int blocks; // blocks of the grid; 0: as many as keep the device busy
+    cudaStream_t stream;
+};
+
+/* Queue the work of a rung; each returns a weft_status. */
+int reduce_atomic(const struct reduction *r);
+int reduce_tree(const struct reduction *r);
+int reduce_shuffle(const struct reduction *r);
+int reduce_vector(const struct reduction *r);
+int reduce_two_kernels(const struct reduction *r);
+int reduce_last_block(const struct reduction *r);
+int reduce_fixed_order(const struct reduction *r);
+int reduce_compensated(const struct reduction *r);
+
+enum { WARP = 32, WARPS = THREADS / WARP };
+
+/* Return the number of blocks for kernels whose blocks take several parts of x.
+ * It is the caller's, or enough to keep the device busy, but at most `most`. On
+ * the CPU target it is the same on every machine. */
+static inline unsigned reduce_grid(const struct reduction *r, size_t most) {
+    size_t blocks = r->blocks;
+#ifdef __CUDACC__
+    if (!blocks) blocks = 8 * device_has(cudaDevAttrMultiProcessorCount);
+#else
+    if (!blocks) blocks = 8;
+#endif
+    return (unsigned)(blocks < most ? blocks : most);
+}
+
+/* Return the sum over the warp's lanes to every lane, added in a tree. */
+static __device__ __forceinline__ float add_lanes(float value) {
+    for (int distance = WARP / 2; distance > 0; distance /= 2)
+        value += __shfl_xor_sync(0xffffffff, value, distance);
+    return value;
+}
+
+/* Return the sum over a block of THREADS threads to its first warp. The order
+ * of the additions is always the same. No thread may be using sums_s. */
+static __device__ __forceinline__ float add_threads(float value,
+                                                    float sums_s[WARPS]) {
+    const int lane = threadIdx.x % WARP;
+    const float sum = add_lanes(value);
+    if (lane == 0) sums_s[threadIdx.x / WARP] = sum;
+    __syncthreads(); // the sums of all warps are stored
+    return add_lanes(lane < WARPS ? sums_s[lane] : -0.0f);
+}
+
+/* Return number i of x, or -0 behind its end. */
+static __device__ __forceinline__ float number_at(const float *x, size_t i,
+                                                  size_t count) {
+    return i < count ? x[i] : -0.0f;
+}
+
+/* Return numbers 4 i to 4 i + 3 of x; -0 behind its end. `aligned`: whether x
+ * is aligned to 16 bytes, so that one load can fetch them. */
+static __device__ __forceinline__ float4 four_at(const float *x, size_t i,
+                                                 size_t count, bool aligned) {
+    if (aligned && 4 * i + 4 <= count) return ((const float4 *)x)[i];
+    return make_float4(
+        number_at(x, 4 * i, count), number_at(x, 4 * i + 1, count),
+        number_at(x, 4 * i + 2, count), number_at(x, 4 * i + 3, count));
+}
+
+static __device__ __forceinline__ float4 add_fours(float4 a, float4 b) {
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+static __device__ __forceinline__ float add_four(float4 a) {
+    return (a.x + a.y) + (a.z + a.w);
+}
+
+static __device__ __forceinline__ bool is_aligned(const void *x) {
+    return (uintptr_t)x % sizeof(float4) == 0;
+}
+
+enum { LOADS = 4 }; // loads in flight per thread
+
+/* Return the calling thread's part of the sum of x. A thread has LOADS loads of
+ * four numbers in flight; the next ones follow at a distance of one grid. */
+static __device__ __forceinline__ float add_own(const float *x, size_t count) {
+    const bool aligned = is_aligned(x);
+    const size_t step = (size_t)gridDim.x * THREADS, fours = CEIL_DIV(count, 4);
+    const float4 none = make_float4(-0.0f, -0.0f, -0.0f, -0.0f);
+    float4 sums[LOADS] = {none, none, none, none};
+    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < fours;
+         i += LOADS * step) {
+#pragma unroll
+        for (int j = 0; j < LOADS; j++)
+            sums[j] =
+                add_fours(sums[j], four_at(x, i + j * step, count, aligned));
+    }
+    const float4 left = add_fours(sums[0], sums[1]);
+    return add_four(add_fours(left, add_fours(sums[2], sums[3])));
+}
+
+/* Memory for the blocks' sums between a kernel's launches, which belongs to the
+ * launch's stream. */
+struct scratch {
+    void *memory = NULL;
+    cudaStream_t stream;
+
+    explicit scratch(cudaStream_t stream_) : stream(stream_) {}
+    scratch(const scratch &) = delete;
+    ~scratch() {
+        if (memory) cudaFreeAsync(memory, stream);
+    }
+    /* Allocate `bytes`, and return a weft_status. */
+    int claim(size_t bytes) {
+        const cudaError_t error = cudaMallocAsync(&memory, bytes, stream);
+        if (error == cudaSuccess) return WEFT_OK;
+        cudaGetLastError(); // clear the error, which is not sticky
+        if (error != cudaErrorMemoryAllocation)
+            return weft_cuda_fail(error, "cudaMallocAsync");
+        return weft_fail(WEFT_ENOMEM,
+                         "reduce: out of memory: %zu bytes for the sums of "
+                         "blocks",
+                         bytes);
+    }
+};
+
+/* Count the blocks that have stored their results, and return to every thread
+ * whether this is the last one of the grid. `arrived` is 0 before the launch.
+ *
+ * A block stores its result, then a fence makes the result visible to the whole
+ * device, then the block counts itself. So the last block finds all results. */
+static __device__ __forceinline__ bool arrive_last(unsigned *arrived,
+                                                   bool *last_s) {
+    if (threadIdx.x == 0) {
+        __threadfence(); // the result is visible before the count
+        *last_s = atomicAdd(arrived, 1u) == gridDim.x - 1;
+        __threadfence(); // the count is read before the results
+    }
+    __syncthreads(); // *last_s is stored
+    return *last_s;
+}
+
+#endif
