@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from typing import Any
 
 from ..base import device as devices
 from ..base.progress import PATIENCE, Progress
@@ -50,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", metavar="N,N", default="", help=sizes)
     rungs = "rungs to measure, kernels of counters, or ops of graphs and tensor"
     parser.add_argument("--rungs", metavar="NAME,NAME", default="", help=rungs)
+    counted = "count an op's memory traffic on the CPU instead of timing it"
+    parser.add_argument("--counted", action="store_true", help=counted)
     parser.add_argument("--json", metavar="PATH", help="write the rows to this file")
     for module in (importlib.import_module(BENCHMARKS[name]) for name in OPTIONS):
         module.add_arguments(parser.add_argument_group(module.TITLE))
@@ -57,31 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run a benchmark; print its rows and, if requested, write them to a file."""
-    # Imported lazily, since this module imports PyTorch.
-    from ..benchmarks import ops
-
     _check_device(args.device)
-    measuring = Progress(f"measuring {args.what}", delay=PATIENCE)
-    if args.what in BENCHMARKS:
-        module = importlib.import_module(BENCHMARKS[args.what])
-        with measuring:
-            rows = module.rows_of(args) if hasattr(module, "rows_of") else module.rows()
-        all_keys = list(dict.fromkeys(key for row in rows for key in row))
-        columns = getattr(module, "SHOWN", all_keys)
-    else:
-        module = ops
-        sizes = [int(size) for size in args.sizes.split(",") if size]
-        rungs = [name for name in args.rungs.split(",") if name]
-        with measuring:
-            rows = ops.rows(args.what, args.device, sizes, rungs)
-        size_keys = [key for key in rows[0] if key not in ops.COLUMNS]
-        columns = ["impl", "rung", *size_keys, "us", "us_low", "us_high"]
-        columns += ["gbs", "tflops", "error", "vs_torch"]
+    with Progress(f"measuring {args.what}", delay=PATIENCE):
+        module, rows, columns, note = _measure(args)
     print(table(rows, columns))
-    if args.what not in BENCHMARKS:
-        print(f"{rows[0]['device']}; fp32; timer {rows[0]['timer']}, {STATISTIC}")
-    elif hasattr(module, "note"):
-        print(f"{module.note(rows)}\n{STATISTIC}")
+    if note:
+        print(note)
     if args.json:
         if hasattr(module, "merged"):
             rows = module.merged(args.json, rows)
@@ -90,7 +74,43 @@ def main(args: argparse.Namespace) -> int:
     return module.status(rows) if hasattr(module, "status") else 0
 
 
+def _measure(args: argparse.Namespace) -> tuple[Any, list[dict[str, Any]], Any, str]:
+    """Return the benchmark's module, its rows, the columns to print, and a note."""
+    # Imported lazily, since these modules import PyTorch.
+    from ..benchmarks import counted, ops
+    from ..ops.cases import cases_file
+
+    sizes, rungs = _list_choices(args)
+    if args.counted:
+        if args.what in BENCHMARKS:
+            raise ValueError(
+                f"--counted: {args.what} is not one of {', '.join(ops.PROBLEMS)}"
+            )
+        rows = counted.rows(args.what, sizes, rungs)
+        columns = ["rung", cases_file(args.what).BENCH.size, *counted.COUNTS]
+        return counted, rows, columns, counted.NOTE
+    if args.what not in BENCHMARKS:
+        rows = ops.rows(args.what, args.device, sizes, rungs)
+        size_keys = [key for key in rows[0] if key not in ops.COLUMNS]
+        columns = ["impl", "rung", *size_keys, "us", "us_low", "us_high"]
+        columns += ["gbs", "tflops", "error", "vs_torch"]
+        head = f"{rows[0]['device']}; fp32; timer {rows[0]['timer']}, {STATISTIC}"
+        return ops, rows, columns, head
+    module = importlib.import_module(BENCHMARKS[args.what])
+    rows = module.rows_of(args) if hasattr(module, "rows_of") else module.rows()
+    all_keys = list(dict.fromkeys(key for row in rows for key in row))
+    columns = getattr(module, "SHOWN", all_keys)
+    note = f"{module.note(rows)}\n{STATISTIC}" if hasattr(module, "note") else ""
+    return module, rows, columns, note
+
+
 def _check_device(text: str) -> None:
     device, count = devices.parse_device(text), devices.count()
     if device.type == "cuda" and device.index >= count:
         raise ValueError(f"--device {text}: this machine has {count} CUDA GPUs")
+
+
+def _list_choices(args: argparse.Namespace) -> tuple[list[int], list[str]]:
+    """Return the sizes and rungs of the command line."""
+    sizes = [int(size) for size in args.sizes.split(",") if size]
+    return sizes, [name for name in args.rungs.split(",") if name]

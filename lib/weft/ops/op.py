@@ -186,7 +186,7 @@ class Op:
     def count_bytes(self, numbers: Mapping[str, int]) -> float:
         """Count the bytes of all arrays: inputs read once, outputs written once."""
         types = self.plan.launcher.dtypes.items()
-        sizes = (math.prod(self._shape(n, numbers)) * t.itemsize for n, t in types)
+        sizes = (math.prod(self.shape_of(n, numbers)) * t.itemsize for n, t in types)
         return float(sum(sizes))
 
     def array(self, name: str) -> str:
@@ -209,12 +209,13 @@ class Op:
             default = self.parameters[name].default
             values = [numbers.get(n, default) for n in self.shapes.get(name, (name,))]
             return values if len(values) > 1 else values[0]
-        shape = self._shape(name, numbers)
+        shape = self.shape_of(name, numbers)
         if limit := self.below.get(name):
             return torch.randint(numbers[limit], shape, device=device)
         return torch.randn(shape, device=device)
 
-    def _shape(self, name: str, numbers: Mapping[str, int]) -> Sequence[int]:
+    def shape_of(self, name: str, numbers: Mapping[str, int]) -> Sequence[int]:
+        """Return the dimensions of an array for these sizes."""
         if self.shapes[name] is ANY:
             return [numbers[self.plan.count]]
         return self.extents[name](self.name, numbers)

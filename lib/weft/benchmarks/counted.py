@@ -1,0 +1,110 @@
+"""Count an op's memory traffic without a GPU: `python -m weft bench OP --counted`.
+
+The watch build runs each CUDA rung on the CPU and counts sectors, requests and bank
+conflicts by Nsight Compute's definitions. The counts depend on the kernel and on the
+sizes only, so every machine gives the same table. A memory-bound kernel is good if it
+moves few bytes more than the floor: each input read once, each output written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..base.errors import ArgumentError, Mismatch
+from ..base.progress import PATIENCE, Progress
+from ..cells.cpu.launch import open_runtime
+from ..ops.cases import cases_file
+from ..ops.check import check_rung
+from ..ops.op import Op
+from ..report.costs import Sums
+from ..see.inspect import WatchedTensor, load_watched_library, report_watched
+from ..toolchain import native
+
+COUNTS = ["kernels", "bytes", "floor", "over_floor", "sectors_per_request"]
+COUNTS += ["bank_conflicts"]
+NOTE = (
+    "bytes: 32 per sector of global memory, between the L1 caches and the rest; "
+    "floor: each input read and each output written once;\ncounted on the CPU by "
+    "Nsight Compute's definitions, without copies by cudaMemcpy and cudaMemset"
+)
+
+
+def rows(
+    op: str, sizes: Sequence[int] = (), rungs: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Count the traffic of `op`'s CUDA rungs; return the rows with the least first.
+
+    sizes: one number per problem; () selects the smallest usual one. rungs: names; ()
+    selects all that run on the CPU target. Raises ArgumentError for a rung that does
+    not, and Mismatch for a wrong result or a fault.
+    """
+    spec, bench = cases_file(op).OP, cases_file(op).BENCH
+    plain, watched = native.library(op, "cpu"), load_watched_library(op)
+    selection = [plain.rung(name) for name in rungs] or _list_simulated(plain)
+    for rung in selection:
+        if rung not in _list_simulated(plain):
+            raise ArgumentError(
+                f"--counted: {op} '{rung.name}' is not CUDA C that runs on the CPU"
+            )
+    results = []
+    problems = [{bench.size: n, **bench.others} for n in sizes or bench.usual[:1]]
+    steps = len(selection) * len(problems)
+    with Progress(f"counting {op}", steps, "rungs", delay=PATIENCE) as job:
+        for problem in problems:
+            group = []
+            for rung in selection:
+                check_rung(plain, rung)
+                group.append(_count_rung(spec, watched, rung, problem))
+                job.update()
+            results += sorted(group, key=lambda row: row["bytes"])
+    return results
+
+
+def _list_simulated(lib: native.Library) -> list[native.Rung]:
+    """Return the rungs whose threads the CPU simulates."""
+    return [rung for rung in lib.rungs if rung.targets == ("cpu", "cuda")]
+
+
+def _count_rung(
+    spec: Op, lib: native.Library, rung: native.Rung, sizes: Mapping[str, int]
+) -> dict[str, Any]:
+    launcher, drawn = spec.plan.launcher, spec.draw(sizes)
+    inputs = dict(zip(spec.parameters, drawn))
+    tensors = {n: x for n, x in inputs.items() if isinstance(x, torch.Tensor)}
+    numbers = {**sizes, **{n: x for n, x in inputs.items() if n not in tensors}}
+    arrays = {n: WatchedTensor(x, n, True) for n, x in tensors.items()}
+    for name in launcher.outputs:
+        if name not in arrays:
+            shape, dtype = spec.shape_of(name, sizes), launcher.dtypes[name]
+            arrays[name] = WatchedTensor(
+                torch.empty(tuple(shape), dtype=dtype), name, False
+            )
+    title = f"{spec.name} '{rung.name}'"
+    open_runtime().simt_check_begin()
+    try:
+        pointers = [arrays[name].pointer for name in launcher.dtypes]
+        values = launcher.values(numbers)
+        lib.call(launcher.function, rung.index, *pointers, *values, native.NULL)
+        report = report_watched(title)
+    finally:
+        for array in arrays.values():
+            array.release()
+    if report.findings:
+        raise Mismatch(f"{title}: {report.findings[0].text}")
+    total = Sums()
+    for place in report.counters.places:
+        if place.space == "global":
+            total.add(place)
+    conflicts = sum(report.counters.bank_conflicts.values())
+    moved, floor = 32 * total.sectors, spec.count_bytes(sizes)
+    return {
+        **{"op": spec.name, "rung": rung.name, "precision": rung.precision},
+        **{"target": "cpu", "device": "", **sizes},
+        "kernels": sum(kernel.launches for kernel in report.kernels),
+        **{"bytes": moved, "floor": floor, "over_floor": moved / floor},
+        "sectors_per_request": total.sectors_per_request,
+        "bank_conflicts": conflicts,
+    }

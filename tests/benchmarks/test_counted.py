@@ -1,0 +1,64 @@
+"""`bench OP --counted`: the bytes that kernels move, counted on the CPU."""
+
+import argparse
+
+import pytest
+
+from weft.base.errors import ArgumentError, Mismatch
+from weft.benchmarks import counted
+from weft.commands import bench
+from weft.report.model import Finding, ProgramReport
+
+
+def test_relu_moves_each_number_once_in_and_once_out():
+    rows = {row["rung"]: row for row in counted.rows("relu", [4096])}
+    assert rows.keys() == {"naive", "tiled"}
+    for row in rows.values():
+        assert row["bytes"] == row["floor"] == 2 * 4 * 4096
+        assert row["kernels"] == 1 and row["bank_conflicts"] == 0
+    # A warp's load of 32 floats takes 4 sectors, and of 32 times four floats 16.
+    assert rows["naive"]["sectors_per_request"] == 4
+    assert rows["tiled"]["sectors_per_request"] == 16
+
+
+def test_the_rungs_of_reduce_are_ranked_by_their_bytes():
+    count = 2**15
+    rows = counted.rows("reduce", [count])
+    moved = {row["rung"]: row["bytes"] for row in rows}
+    assert [*moved.values()] == sorted(moved.values())
+    # Each of 2^15 atomic additions to one address takes a sector of its own.
+    assert moved["atomic"] == 4 * count + 32 * count
+    for rung in ("vector", "two_kernels", "last_block", "fixed_order", "compensated"):
+        assert 1 <= moved[rung] / (4 * count) < 1.05, rung
+
+
+def test_a_rung_in_plain_c_has_no_counts():
+    with pytest.raises(ArgumentError, match="relu 'reference' is not CUDA C"):
+        counted.rows("relu", rungs=["reference"])
+
+
+def test_a_fault_in_a_counted_rung_is_an_error(monkeypatch):
+    faulty = ProgramReport("", [Finding("bounds", "thread 7 reads behind x")])
+    monkeypatch.setattr(counted, "report_watched", lambda title: faulty)
+    with pytest.raises(Mismatch, match="relu 'naive': thread 7 reads behind x"):
+        counted.rows("relu", [100], ["naive"])
+
+
+def test_the_command_prints_the_table_and_refuses_other_benchmarks(run_bench):
+    text = run_bench("relu", "--counted", "--sizes", "1000")
+    assert "over_floor" in text and "sector of global memory" in text
+    with pytest.raises(ValueError, match="--counted: transpose is not one of"):
+        run_bench("transpose", "--counted")
+
+
+@pytest.fixture
+def run_bench(capsys):
+    """Return a function that runs `weft bench` and returns its output."""
+
+    def run(*words: str) -> str:
+        parser = argparse.ArgumentParser()
+        bench.add_arguments(parser)
+        assert bench.main(parser.parse_args(words)) == 0
+        return capsys.readouterr().out
+
+    return run
