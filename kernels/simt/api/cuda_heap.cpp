@@ -83,8 +83,8 @@ static size_t physical_memory() {
     return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Return the number of bytes that a container may still allocate, or
- * `otherwise`. */
+/* Return the number of bytes that the container may still allocate, but at most
+ * `otherwise`; `otherwise` if no limit is known. */
 static size_t left_in_container(size_t otherwise) {
     size_t most, now;
     FILE *limit = fopen("/sys/fs/cgroup/memory.max", "r");

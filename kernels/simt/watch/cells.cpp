@@ -96,8 +96,8 @@ static void wait_for_store(const Judge &j, Mention m) {
         if (i % 16 == 15) sched_yield();
 }
 
-/* Note that two threads write the bytes `mask` of the access and nothing orders
- * the writes. That is harmless if they write the same values. */
+/* Record a doubt: two threads write the bytes `mask` of the access, and nothing
+ * orders the writes. Equal values are harmless. */
 static void doubt(Judge &j, Mention earlier, unsigned mask) {
     Races &races = *j.races;
     Doubt &doubt = races.doubt;

@@ -1,6 +1,6 @@
 """Benchmarks, one per module, and charts of their rows: `python -m weft bench WHAT`.
 
-ops                    an op's rungs compared with PyTorch
+ops, counted           an op's rungs compared with PyTorch; their bytes over the floor
 matmul/, tensor/, graphs/, race/, transpose, torch_kernels  the speed that a GPU reaches
 sectors, streams       effects that sector counts miss; copies on several streams
 bodies, launch, edit   a body on every runner; launch cost; time from edit to result

@@ -87,7 +87,9 @@ class Process:
 
 
 START = 60.0  # seconds allowed for the start of the process, including PyTorch's import
-GRACE = 1.0  # seconds added to the timeout, since a launch on the CPU ends itself
+# Seconds between the timeout and the end of the process. A launch on the CPU stops at
+# the timeout and needs a moment to report that.
+GRACE = 1.0
 # The process sends this when it has compiled the cell and begins the launch.
 LAUNCHED = "launched"
 _KINDS = ("ArgumentError", "KernelFault", "OutOfMemory")  # others become KernelError

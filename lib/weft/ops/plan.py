@@ -131,7 +131,8 @@ def _number(ctype: str) -> type:
 
 
 ANY = ("...",)  # the dimensions of an array of any shape
-# Key among the numbers for the leading dimensions that were folded into one.
+# Under this key, bind() returns the leading dimensions that it has folded into one. In
+# an op's shapes, it marks an array whose leading dimensions may be folded.
 LEADING = "*"
 Tensors = dict[str, torch.Tensor | None]
 Extents = Callable[[str, Mapping[str, Any]], Sequence[int]]

@@ -1,6 +1,7 @@
 """Draw a digit, which the lab's own kernels read, layer by layer.
 
-    Canvas(cnn)                  in a notebook: a sheet to draw on
+    Canvas()                     in a notebook: a sheet to draw on
+    Canvas(cnn)                  the same, read by a model that you have trained
     Reader(cnn).read(image)      without a front end: a Reading
     draw([reading, ...])         readings as a figure
     contact_sheet(images, 10)    many images as a figure
@@ -27,6 +28,7 @@ from ...base.style import OURS, outlined, style
 from ...mnist import data
 from ...mnist.cnn import Cnn
 from ...mnist.numpy_cnn import softmax
+from ...mnist.weights import load_trained
 from ...see.view import choose_grid, draw_image, mosaic
 from . import make_bundle
 
@@ -66,16 +68,19 @@ class Reading:
 class Reader:
     """Reads single digits with the ops of weft.ops and a model's weights.
 
-    companions: (count,28,28) uint8, the other digits of the batch; None: the first of
-    the test set. The ops run on the device of `cnn`.
+    cnn: the model; None: the trained weights that come with the lab. companions:
+    (count,28,28) uint8, the other digits of the batch; None: the first of the test set.
+    The ops run on the device of `cnn`, or on a GPU if there is one.
     """
 
-    def __init__(self, cnn: Cnn, companions: np.ndarray | None = None):
+    def __init__(self, cnn: Cnn | None = None, companions: np.ndarray | None = None):
         if companions is None:
             companions = data.load("test").images[:COMPANIONS]
-        self.companions, self.device = companions, cnn.device
-        weights = cnn.weights.items()
-        self.weights = {n: torch.from_numpy(w).to(cnn.device) for n, w in weights}
+        self.companions = companions
+        self.device = cnn.device if cnn else _choose_device()
+        weights = cnn.weights if cnn else load_trained()
+        arrays = weights.items()
+        self.weights = {n: torch.from_numpy(w).to(self.device) for n, w in arrays}
 
     def read(self, image: np.ndarray, truth: int | None = None) -> Reading:
         """Read image (28,28) uint8, in a batch with the companions."""
@@ -103,6 +108,10 @@ class Reader:
 
     def _of(self, layer: str) -> tuple[torch.Tensor, torch.Tensor]:
         return self.weights[f"{layer}.weight"], self.weights[f"{layer}.bias"]
+
+
+def _choose_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 # ---- from strokes to a digit as MNIST has them -------------------------------------
@@ -199,12 +208,14 @@ def _draw_bars(ax: Axes, probabilities: np.ndarray) -> None:
 class Canvas:
     """A sheet to draw on in a notebook; `cnn` reads the drawing.
 
+    Without `cnn`, the trained weights that come with the lab read it.
+
     Without a front end for widgets (a notebook run by a program, a saved page), or
     without anywidget, the reader sees the figure of `examples` instead: test digits,
     given by number.
     """
 
-    def __init__(self, cnn: Cnn, examples: Sequence[int] = (0, 8, 18)):
+    def __init__(self, cnn: Cnn | None = None, examples: Sequence[int] = (0, 8, 18)):
         self.reader, self.examples = Reader(cnn), examples
         self.widget = _Sheet(self.reader) if anywidget else None
 
