@@ -31,14 +31,13 @@ NOTES = FOLDER / "notes"
 ROW = re.compile(r"^\| *(\d+) *\| *(.+?) *\|", re.M)  # minutes, and a name
 TOTAL = re.compile(r"^\| *\*\*(\d+)\*\* *\|", re.M)
 NAMED = re.compile(r"\*([^*\n]+)\*")
-CHANGE = re.compile(
-    r"^- \*\*(?P<section>.+?)\.\*\* (?P<text>(?:[Cc]hange|Delete).+)", re.M
-)
+CHANGE = re.compile(r"^- \*\*(?P<section>[^*]+?)\.?\*\* (?P<text>.+)", re.M)
 CODE = r"(`+)(?!`)(.+?)(?<!`)\{}(?!`)"
 PAIR = re.compile(rf"[Cc]hange {CODE.format(1)} to {CODE.format(3)}")
 DELETED = re.compile(rf"[Dd]elete {CODE.format(1)}")
 COUNT = re.compile(r"run (\d+) cells")
-SEEN = re.compile(r"contains `([^`]+)`")
+SEEN = re.compile(r"(?<!longer )contains `([^`]+)`")
+GONE = re.compile(r"no longer contains `([^`]+)`")
 LISTED = r"\b{0} (`\w+`)|\b{0}s ((?:`\w+`(?:, and |, | and )?)+)"
 
 
@@ -47,13 +46,15 @@ class StageChange:
     """A change that the lecturer makes to a lesson's cells.
 
     section: the heading of the changed cell's section. replacements: pairs of old and
-    new text. count: the number of cells to run. seen: words of their outputs.
+    new text. count: the number of cells to run. seen, gone: words that their outputs
+    contain, and no longer contain.
     """
 
     section: str
     replacements: tuple[tuple[str, str], ...]
     count: int
     seen: tuple[str, ...]
+    gone: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ class Note:
     @cached_property
     def text(self) -> str:
         """The note, with each paragraph and each list item on one line."""
-        return re.sub(r"\n  +(?![-*|\d])", " ", self.path.read_text(encoding="utf-8"))
+        return re.sub(
+            r"\n  +(?![-*|]|\d+\. )", " ", self.path.read_text(encoding="utf-8")
+        )
 
     def read_part(self, name: str) -> str:
         """Return the text below the heading of this name, up to the next heading."""
@@ -97,8 +100,9 @@ def read_change(section: str, text: str) -> StageChange:
     pairs = [(one[2], one[4]) for one in PAIR.finditer(text)]
     pairs += [(one[2], "") for one in DELETED.finditer(text)]
     count = COUNT.search(text)
-    seen = tuple(SEEN.findall(text))
-    return StageChange(section, tuple(pairs), int(count[1]) if count else 1, seen)
+    runs = int(count[1]) if count else 1
+    seen, gone = tuple(SEEN.findall(text)), tuple(GONE.findall(text))
+    return StageChange(section, tuple(pairs), runs, seen, gone)
 
 
 def list_notes() -> list[Note]:

@@ -104,8 +104,12 @@ def test_the_changed_texts_are_in_the_named_sections(name):
         assert -1 not in teaching.find_cells(change, code), change
 
 
-def test_most_notes_have_changes():
-    assert sum(len(note.changes) >= 2 for note in NOTES.values()) == len(NOTES)
+@each_note
+def test_a_note_has_two_changes_or_more_and_each_is_understood(name):
+    note = NOTES[name]
+    assert len(note.changes) >= 2
+    for change in note.changes:
+        assert change.replacements and change.count < 6, change
 
 
 @pytest.mark.slow
@@ -125,7 +129,16 @@ def test_a_change_on_stage_has_the_promised_effect(name, monkeypatch):
         errors = [o for cell in cells for o in cell.outputs if o.output_type == "error"]
         for words in change.seen:
             assert words in text, f"{change}\n{text[:3000]}"
+        for words in change.gone:
+            assert words in read_originals(notebook, cells), f"{change}: never there"
+            assert words not in text, f"{change}\n{text[:3000]}"
         assert change.seen or not errors, f"{change}\n{text[:3000]}"
+
+
+def read_originals(notebook, changed):
+    """Return the outputs of the cells before the change, which end just before it."""
+    at = next(i for i, cell in enumerate(notebook.cells) if cell is changed[0])
+    return "\n".join(map(read_outputs, notebook.cells[at - len(changed) : at]))
 
 
 def rehearse(name):
