@@ -1,4 +1,4 @@
-"""Write the reference pages of docs/ as pages of the site."""
+"""Write the reference pages of docs/, and its teaching kit, as pages of the site."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ DOCS = ROOT / "docs"
 OMITTED = {"old_paths.md"}  # for those who follow an old link to a file
 PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^)]+\.svg)\)")
 LESSON = re.compile(r"\]\(\.\./notebooks/(\w+\.ipynb)")
+LESSON_ABOVE = re.compile(r"\]\((?:\.\./)+notebooks/(\w+\.ipynb)")
+KIT = re.compile(r"(\]\((?:\.\./)*)README\.md")  # a link to the kit's first page
+TEACHING = "teaching"  # the kit's folder in docs/, and on the site
 OUTSIDE = re.compile(r"\]\((\.\./[^)#]+|\w+\.(?:md|svg))(#[^)]*)?\)")
 
 
@@ -21,6 +24,23 @@ def write(folder: Path) -> None:
     for path in sorted(DOCS.glob("*.md")):
         if path.name not in OMITTED:
             (folder / path.name).write_text(convert_text(path.read_text(), path.parent))
+
+
+def write_teaching(folder: Path) -> None:
+    """Write the pages of docs/teaching; its README becomes the index of the others."""
+    paths = sorted((DOCS / TEACHING).rglob("*.md"))
+    names = [path.relative_to(DOCS / TEACHING).with_suffix("") for path in paths]
+    for path, name in zip(paths, names):
+        up = "../" * len(name.parts)
+        text = LESSON_ABOVE.sub(rf"]({up}\1", path.read_text())
+        text = KIT.sub(r"\1index.md", text)
+        if str(name) == "README":
+            others = "\n".join(str(one) for one in names if one != name)
+            text += f"\n```{{toctree}}\n:hidden:\n\n{others}\n```\n"
+            name = name.with_name("index")
+        page = folder / TEACHING / f"{name}.md"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text)
 
 
 def convert_text(text: str, folder: Path) -> str:

@@ -26,7 +26,10 @@ SOURCE = ROOT / "build" / "site"
 SITE = ROOT / "site"
 MADE = ROOT / "build" / "html" / "site"  # myst-nb writes a folder beside it
 # Pages of the main menu, in its order; those of `pages/` are there if they exist.
-MENU = ("lessons", "glossary", "cheat_sheet", "errors", "results", "api/index")
+MENU = (
+    *("lessons", "glossary", "cheat_sheet", "errors"),
+    *("teaching/index", "results", "api/index"),
+)
 REFERENCE = ("architecture", "cells", "commands", "python_kernels")
 
 
@@ -38,6 +41,7 @@ def write_sources() -> None:
     shutil.rmtree(SOURCE, ignore_errors=True)
     SOURCE.mkdir(parents=True)
     docs_pages.write(SOURCE)
+    docs_pages.write_teaching(SOURCE)
     lesson_pages.write_lessons(SOURCE)
     lesson_pages.copy_downloads(SOURCE)
     for page in sorted((HERE / "pages").glob("[a-z]*.py")):

@@ -122,6 +122,22 @@ def test_links_of_a_reference_page_resolve(path):
             assert (ROOT / target).exists(), link
 
 
+def test_the_teaching_kit_is_on_the_site_and_its_links_resolve(tmp_path):
+    docs_pages.write_teaching(tmp_path)
+    pages = sorted(tmp_path.rglob("*.md"))
+    assert len(pages) == len(LESSONS) + 2
+    for page in pages:
+        text = re.sub(r"`[^`\n]*`", "", page.read_text())
+        for link in re.findall(r"\]\(([^)#]+)", text):
+            target = (page.parent / link).resolve()
+            is_lesson = target.parent == tmp_path and (ROOT / "notebooks" / target.name)
+            assert link.startswith("http") or target.exists() or is_lesson.exists(), (
+                link
+            )
+    index = (tmp_path / "teaching" / "index.md").read_text()
+    assert all(f"\nnotes/{lesson.path.stem}\n" in index for lesson in LESSONS)
+
+
 def test_a_site_without_the_outputs_of_a_lesson_is_refused(
     monkeypatch, tmp_path, capsys
 ):
