@@ -17,6 +17,7 @@ import nbformat
 import outputs
 from nbformat import NotebookNode
 
+from weft.base.paths import COLAB, GITHUB
 from weft.lessons import course, first_cell
 from weft.lessons.maker import has_exercises, is_tagged
 from weft.puzzles.catalogue import remove_marks
@@ -31,8 +32,6 @@ from weft.puzzles.lessons import (
     list_lessons,
 )
 
-GITHUB = first_cell.GITHUB
-COLAB = GITHUB.replace("https://github.com", "https://colab.research.google.com/github")
 BADGE = re.compile(r"\[!\[Open in Colab\].*\n?")
 MENTION = re.compile(
     r"\]\((?P<file>\d\d[a-z]?)_\w+\.ipynb"
@@ -118,7 +117,7 @@ def write_facts(lesson: Lesson, all_lessons: Sequence[Lesson]) -> str:
     """Return the facts below a lesson's title, as Markdown."""
     file = lesson.path.name
     actions = [
-        f"[Open in Colab]({COLAB}/blob/main/notebooks/{file})",
+        f"[Open in Colab]({COLAB}/{file})",
         f"{{download}}`Download <notebooks/{file}>`",
     ]
     if has_exercises(lesson.source):

@@ -16,3 +16,8 @@ SIMT = KERNELS / "simt"  # the runtime of CUDA C on the CPU
 RESULTS = ROOT / "notebooks" / "results"
 MNIST = PACKAGE / "mnist" / "files"
 SITE = "https://weft-lab.github.io/weft"  # the lessons and reports as web pages
+GITHUB = "https://github.com/weft-lab/weft"
+# The notebooks in Colab, whose links lead to Colab and to the site.
+COLAB = (
+    "https://colab.research.google.com/github/weft-lab/weft/blob/main/notebooks/colab"
+)
