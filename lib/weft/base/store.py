@@ -140,7 +140,10 @@ def lock_file(
     import filelock  # imported lazily: it takes 30 ms
 
     # filelock's fallback without locks, a marker file, would outlive a killed process.
-    file_lock = filelock.FileLock(lock, fallback_to_soft=False)
+    try:
+        file_lock = filelock.FileLock(lock, fallback_to_soft=False)
+    except TypeError:  # Kaggle's filelock, 3.25, has no such parameter.
+        file_lock = filelock.FileLock(lock)
     try:
         try:
             file_lock.acquire(min(seconds, 1.0), poll_interval=0.005)
