@@ -169,28 +169,38 @@ def keep(folder: str | Path) -> None:
     """
     target = Path(folder).expanduser().absolute()
     _check_target(target)
-    records = {one: one.read() for one in store.all_kept}
-    before = os.environ.get(store.KEEP)
+    before = os.environ.get(store.KEEP, "")
     source = target
     with contextlib.suppress(store.CannotWrite):  # e.g. an earlier drive is gone
         source = store.kept_folder()
     tuned = source / TUNED if before else store.cache_folder(TUNED)
-    os.environ[store.KEEP] = str(target)
     try:
-        for one, old in records.items():
-            one.resume(old)
+        for one in tuple(store.all_kept):
+            os.environ[store.KEEP] = before
+            _move_records(one, source, target)
     except OSError:
-        os.environ[store.KEEP] = before or ""
+        os.environ[store.KEEP] = before
         raise
-    if source != target:
-        for one in records:  # All of them are in the new folder.
-            (source / f"{one.name}.json").unlink(missing_ok=True)
+    os.environ[store.KEEP] = str(target)
     for path in source.glob("*.json"):  # of modules that this session has not imported
         _copy_missing(path, target / path.name)
     for path in tuned.glob("*.json"):
         _copy_missing(path, target / TUNED / path.name)
     exchange_kernels(target / KERNELS, ROOT)
     print(f"Weft: your progress, guesses, saved kernels and constants are in {target}.")
+
+
+def _move_records(one: Kept, source: Path, target: Path) -> None:
+    """Move records from a folder, which they use now, to another; let them use it."""
+    lock = contextlib.nullcontext()
+    if source != target:  # Another notebook may use the old folder.
+        lock = store.lock_file(source / f"{one.name}.lock", store.WAIT)
+    with lock:
+        old = one.read()
+        os.environ[store.KEEP] = str(target)
+        one.resume(old)
+        if source != target:
+            (source / f"{one.name}.json").unlink(missing_ok=True)
 
 
 def _check_target(target: Path) -> None:
