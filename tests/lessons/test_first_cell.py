@@ -53,6 +53,7 @@ def tarball(tmp_path):
     lab = tmp_path / "weft-7"
     files = {
         "lib/weft/commands/environment.py": Path(environment.__file__).read_text(),
+        "lib/weft/lessons/first_cell.py": Path(hosted.__file__).read_text(),
         "lib/weft/__init__.py": "",
         "lib/weft/base/__init__.py": "",
         "lib/weft/base/device.py": "def describe_card():\n    return 'A card.'\n",
@@ -122,6 +123,13 @@ def test_where_notebooks_are_hosted_the_lab_is_fetched_once(open_notebook, host)
     output, calls = open_notebook(CELL, LOOK, **{host: "1"})
     assert len(calls) == 1 and "done: True True" in output
     assert len(output.splitlines()) <= 5
+
+
+def test_a_copy_of_an_earlier_notebook_gets_the_lab_too(open_notebook, tmp_path):
+    open_notebook(CELL, COLAB_RELEASE_TAG="1")
+    old = f"%run {tmp_path}/home/{NAME}/lib/weft/lessons/first_cell.py"
+    output, _ = open_notebook(old, LOOK, COLAB_RELEASE_TAG="1")
+    assert "A card." in output and output.endswith("done: True True\n"), output
 
 
 @pytest.mark.parametrize("left", only(["download"], ["download", "unpacked"]))

@@ -11,8 +11,15 @@ one that contains the notebook, since a notebook cannot contain its own commit's
 
 from __future__ import annotations
 
+import runpy
 import subprocess
+from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":  # A copy of an earlier notebook runs this file.
+    script = Path(__file__).parents[1] / "commands" / "environment.py"
+    runpy.run_path(str(script))["prepare_notebook"]()
+    raise SystemExit
 
 from ..base.paths import GITHUB, ROOT
 from ..puzzles.catalogue import LessonError
