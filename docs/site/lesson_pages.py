@@ -19,7 +19,7 @@ from nbformat import NotebookNode
 
 from weft.base.paths import COLAB, GITHUB
 from weft.lessons import course, first_cell
-from weft.lessons.maker import has_exercises, is_tagged
+from weft.lessons.maker import FOR_COLAB, has_exercises, is_tagged
 from weft.puzzles.catalogue import remove_marks
 from weft.puzzles.lessons import (
     CORE,
@@ -329,7 +329,7 @@ def write_contents(folder: Path, all_lessons: list[Lesson], solved: list[str]) -
 
 
 def copy_downloads(folder: Path) -> None:
-    """Copy the notebooks that a reader may download."""
+    """Copy the notebooks that a reader may download: those whose links are absolute."""
     (folder / "notebooks").mkdir()
-    for path in NOTEBOOKS.glob("*.ipynb"):
+    for path in FOR_COLAB.glob("*.ipynb"):
         (folder / "notebooks" / path.name).write_bytes(path.read_bytes())

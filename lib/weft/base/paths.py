@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -21,3 +22,15 @@ GITHUB = "https://github.com/weft-lab/weft"
 COLAB = (
     "https://colab.research.google.com/github/weft-lab/weft/blob/main/notebooks/colab"
 )
+
+
+def link_notebook(name: str, cell: str = "") -> str:
+    """Return the address of a lesson's notebook, for a link in an output.
+
+    cell: the id of a cell. Colab shows outputs without other files, so there the
+    address is absolute. JupyterLab finds cells, but not headings, in a notebook that a
+    link opens.
+    """
+    if "COLAB_RELEASE_TAG" in os.environ:
+        return f"{COLAB}/{name}" + (f"#scrollTo={cell}" if cell else "")
+    return name + (f"#cell-id={cell}" if cell else "")

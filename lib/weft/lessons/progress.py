@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import store
-from ..base.paths import ROOT
+from ..base.paths import ROOT, link_notebook
 from ..base.store import Kept
 from ..base.style import INK, SHARED
 from ..base.text import count_things
@@ -121,8 +121,9 @@ class CourseProgress:
 
 def _render_row(row: LessonRow) -> str:
     lesson = row.lesson
+    link = link_notebook(lesson.path.name)
     cells = (
-        f'<a href="{lesson.path.name}">{lesson.number} {html.escape(lesson.title)}</a>',
+        f'<a href="{link}">{lesson.number} {html.escape(lesson.title)}</a>',
         html.escape(lesson.question),
         write_minutes(lesson.minutes["core"]).replace("minute", "min").rstrip("s"),
         _draw_bar(row),

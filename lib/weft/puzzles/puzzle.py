@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import inspect
 import linecache
-import os
 import re
 import textwrap
 import types
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import tracebacks
 from ..base.errors import ArgumentError, KernelError, Mismatch
-from ..base.paths import COLAB
+from ..base.paths import link_notebook
 from ..check import check
 from ..check.cases import size_list, spoken_of
 from ..pykernel.to_cuda import to_cuda
@@ -298,13 +297,8 @@ class Puzzle:
     @property
     def link(self) -> str:
         """The link to the puzzle's cell from another notebook; "" without a lesson."""
-        # JupyterLab finds cells, but not headings, in a notebook opened by a link.
         cell = f"puzzle-{self.name.replace('_', '-')}-asked"
-        if not self.group:
-            return ""
-        if "COLAB_RELEASE_TAG" in os.environ:  # no other notebook is beside this one
-            return f"{COLAB}/{LESSONS[self.group]}#scrollTo={cell}"
-        return f"{LESSONS[self.group]}#cell-id={cell}"
+        return link_notebook(LESSONS[self.group], cell) if self.group else ""
 
     def __repr__(self) -> str:
         place = f" ({self.name}, {self.lesson})" if self.group else ""
