@@ -14,8 +14,8 @@ from pygments.lexers import BashLexer, CudaLexer, PythonLexer, get_lexer_for_fil
 from pygments.token import Comment, Token
 from pygments.util import ClassNotFound
 
+from weft.base.paths import GITHUB
 from weft.lessons.course import place_of
-from weft.lessons.first_cell import GITHUB
 
 HERE = Path(__file__).parent
 

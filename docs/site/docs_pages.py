@@ -6,8 +6,7 @@ import html
 import re
 from pathlib import Path
 
-from weft.base.paths import ROOT
-from weft.lessons.first_cell import GITHUB
+from weft.base.paths import GITHUB, ROOT
 
 DOCS = ROOT / "docs"
 OMITTED = {"old_paths.md"}  # for those who follow an old link to a file

@@ -17,8 +17,9 @@ import nbformat
 import outputs
 from nbformat import NotebookNode
 
+from weft.base.paths import COLAB, GITHUB
 from weft.lessons import course, first_cell
-from weft.lessons.maker import has_exercises, is_tagged
+from weft.lessons.maker import FOR_COLAB, has_exercises, is_tagged
 from weft.puzzles.catalogue import remove_marks
 from weft.puzzles.lessons import (
     CORE,
@@ -31,8 +32,6 @@ from weft.puzzles.lessons import (
     list_lessons,
 )
 
-GITHUB = first_cell.GITHUB
-COLAB = GITHUB.replace("https://github.com", "https://colab.research.google.com/github")
 BADGE = re.compile(r"\[!\[Open in Colab\].*\n?")
 MENTION = re.compile(
     r"\]\((?P<file>\d\d[a-z]?)_\w+\.ipynb"
@@ -118,7 +117,7 @@ def write_facts(lesson: Lesson, all_lessons: Sequence[Lesson]) -> str:
     """Return the facts below a lesson's title, as Markdown."""
     file = lesson.path.name
     actions = [
-        f"[Open in Colab]({COLAB}/blob/main/notebooks/{file})",
+        f"[Open in Colab]({COLAB}/{file})",
         f"{{download}}`Download <notebooks/{file}>`",
     ]
     if has_exercises(lesson.source):
@@ -330,7 +329,7 @@ def write_contents(folder: Path, all_lessons: list[Lesson], solved: list[str]) -
 
 
 def copy_downloads(folder: Path) -> None:
-    """Copy the notebooks that a reader may download."""
+    """Copy the notebooks that a reader may download: those whose links are absolute."""
     (folder / "notebooks").mkdir()
-    for path in NOTEBOOKS.glob("*.ipynb"):
+    for path in FOR_COLAB.glob("*.ipynb"):
         (folder / "notebooks" / path.name).write_bytes(path.read_bytes())

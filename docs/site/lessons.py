@@ -216,7 +216,7 @@ def run_cells(
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     ours = {
         **{"PYTHONPATH": os.pathsep.join(paths), "WEFT_SITE": "1"},
-        **{"WEFT_CACHE": str(cache), "OMP_WAIT_POLICY": "passive"},
+        **{"WEFT_CACHE": str(cache), "WEFT_KEEP": "", "OMP_WAIT_POLICY": "passive"},
         # If the lab cannot be imported, fail here instead of fetching another one.
         **{"GIT_ALLOW_PROTOCOL": "file", "CUDA_VISIBLE_DEVICES": ""},
     }

@@ -56,6 +56,7 @@ __all__ = make_lazy(
         "see.timeline": ("nvtx_range", "timeline"),
         "see.torch_kernels": ("torch_kernels",),
         "tune": ("autotune",),
+        "lessons.progress": ("keep",),
         "lessons.widgets.predict": ("compare_guesses", "predict"),
     },
 )

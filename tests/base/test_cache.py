@@ -6,6 +6,7 @@ import os
 import signal
 import stat
 
+import filelock
 import numpy as np
 import pytest
 
@@ -144,6 +145,15 @@ def test_a_file_system_without_locks_has_none(name, tmp_path, monkeypatch):
     for _ in range(2):
         with store.lock_file(tmp_path / "lock", 60):
             pass
+
+
+def test_an_old_filelock_locks_too(tmp_path, monkeypatch):
+    """Hosted notebooks keep their filelock; 3.25 has no `fallback_to_soft`."""
+    new = filelock.FileLock
+    monkeypatch.setattr(filelock, "FileLock", lambda lock: new(lock))
+    file = (tmp_path / "lock").open("a")
+    with file, store.lock_file(tmp_path / "lock", 0.1), pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_lock_is_waited_for_and_then_done_without(tmp_path):

@@ -118,3 +118,36 @@ def test_json_holds_every_finding(tmp_path, capsys):
     assert document["machine"]["cores"] == count_cores()
     for finding in document["findings"]:
         assert finding["name"] in output
+
+
+def test_a_hosted_notebook_is_examined_by_what_it_needs(monkeypatch, tmp_path):
+    monkeypatch.delenv("KAGGLE_KERNEL_RUN_TYPE", raising=False)
+    monkeypatch.delenv("COLAB_RELEASE_TAG", raising=False)
+    monkeypatch.setenv("WEFT_KEEP", "")
+    names = [one.name for one in doctor._examine_packages()]
+    assert "jupyterlab" in names
+    assert not doctor._suggest_gpu() and not doctor._examine_progress().cure
+    monkeypatch.setenv("COLAB_RELEASE_TAG", "1")
+    names = [one.name for one in doctor._examine_packages()]
+    assert "jupyterlab" not in names and "anywidget" in names
+    assert "Runtime > Change runtime type" in doctor._suggest_gpu()
+    assert "weft.keep(" in doctor._examine_progress().cure
+    monkeypatch.setenv("WEFT_KEEP", str(tmp_path))
+    assert doctor._examine_progress() == doctor.Examination("progress", str(tmp_path))
+    monkeypatch.setenv("WEFT_KEEP", str(tmp_path / "unmounted" / "weft"))
+    assert "No such file" in doctor._examine_progress().value
+    monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Interactive")
+    assert "Settings > Accelerator" in doctor._suggest_gpu()
+
+
+def test_a_cure_names_the_package_of_torchs_cuda_release(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(doctor.build, "nvcc", lambda: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    (finding,) = doctor._examine_toolkit()
+    assert finding.cure.endswith("pip install nvidia-cuda-nvcc-cu12")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    (finding,) = doctor._examine_toolkit()
+    assert finding.cure.endswith("pip install nvidia-cuda-nvcc")

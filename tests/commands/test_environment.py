@@ -1,5 +1,6 @@
 """`make` reports a missing part in one sentence, and keeps existing environments."""
 
+import importlib.metadata
 import os
 import stat
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from weft.base.paths import ROOT
 from weft.commands import environment
@@ -91,18 +93,24 @@ def test_a_python_that_is_too_old_is_one_sentence(fake_python, monkeypatch):
         environment.base_python()
 
 
-def test_a_torch_that_is_too_old_is_one_sentence(fake_python):
-    count = len(environment.list_requirements())
-    python = fake_python(f"for i in $(seq {count}); do echo 2.4.1; done")
+def installed(cuda=None, **versions):
+    """A Python with every listed package, in version 2.7.0, except as given."""
+    names = map(environment.name_of, environment.list_requirements())
+    found = dict.fromkeys(names, "2.7.0")
+    found |= {name.replace("_", "-"): version for name, version in versions.items()}
+    return environment.Installed({n: v for n, v in found.items() if v}, cuda)
+
+
+def test_a_torch_that_is_too_old_is_one_sentence():
     with pytest.raises(environment.Missing, match=r"has torch 2\.4\.1.*needs 2\.6"):
-        environment.list_missing(python, environment.list_requirements())
+        environment.list_missing(
+            environment.list_requirements(), installed(torch="2.4.1")
+        )
 
 
-def test_an_active_environment_keeps_its_torch_and_gets_only_what_lacks(fake_python):
-    requirements = environment.list_requirements()
-    versions = ["-" if "anywidget" in line else "2.7.0" for line in requirements]
-    python = fake_python("; ".join(f"echo {v}" for v in versions))
-    (only,) = environment.list_missing(python, requirements)
+def test_an_active_environment_keeps_its_torch_and_gets_only_what_lacks():
+    wanted = environment.list_requirements()
+    (only,) = environment.list_missing(wanted, installed(anywidget=""))
     assert only.startswith("anywidget")
 
 
@@ -136,27 +144,176 @@ def test_arguments_reach_the_python_that_was_prepared(tmp_path):
     assert process.stdout == "hello\n"
 
 
-def test_nvidias_packages_of_cuda_12_count(fake_python, tmp_path):
-    """These packages belong to the installed torch, so none of CUDA 13 is added."""
-    requirements = environment.list_requirements()
+def test_a_survey_finds_packages_and_the_cuda_release_of_torch(tmp_path, monkeypatch):
     for name in ("torch", "nvidia_cuda_nvrtc_cu12"):
         folder = tmp_path / f"{name}-12.8.1.dist-info"
         folder.mkdir()
-        name = name.replace("_", "-")
         (folder / "METADATA").write_text(f"Name: {name}\nVersion: 12.8.1\n")
-    python = fake_python(f'exec {sys.executable} -S -E "$@"')
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)  # `python -c` searches this folder first.
-        lacking = environment.list_missing(python, requirements)
-    names = {line.split()[0] for line in lacking}
-    assert "nvidia-cuda-nvrtc" not in names and "nvidia-cuda-cccl" in names
-    assert any(line.startswith("numba-cuda [cu12]") for line in lacking)
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise SystemExit('imported')")
+    lines = "cuda_old = '1.1'\ncuda: Optional[str] = '12.8'\nhip = None\n"
+    (tmp_path / "torch" / "version.py").write_text(lines)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = environment.survey(sys.executable)
+    assert found.cuda == (12, 8)
+    assert found.versions["nvidia-cuda-nvrtc-cu12"] == "12.8.1"
+    (tmp_path / "torch" / "version.py").write_text("cuda: Optional[str] = None\n")
+    assert environment.survey(sys.executable).cuda is None
+
+
+@pytest.mark.parametrize(
+    "line, cuda, wanted",
+    [
+        ("nvidia-cuda-nvrtc ==13.0.*", (12, 8), "nvidia-cuda-nvrtc-cu12 ==12.8.*"),
+        ("nvidia-cuda-crt ==13.0.*", (12, 6), "nvidia-cuda-nvcc-cu12 ==12.6.*"),
+        ("nvidia-cuda-nvdisasm >=13.2", (12, 8), ""),
+        ("nvidia-cuda-cccl ==13.0.*", (13, 2), "nvidia-cuda-cccl ==13.2.*"),
+        ("numba-cuda [cu13] >=0.24", (12, 8), "numba-cuda [cu12] >=0.24"),
+        ("numpy >=2.0", (12, 8), "numpy >=2.0"),
+    ],
+)
+def test_packages_are_from_the_cuda_release_of_torch(line, cuda, wanted):
+    assert environment.match_cuda(line, cuda) == wanted
+
+
+def test_every_package_of_nvidia_has_a_name_for_cuda_12():
+    names = map(environment.name_of, environment.list_requirements())
+    assert {n for n in names if n.startswith("nvidia-")} == set(environment._CUDA_12)
+
+
+def test_a_torch_without_cuda_gets_the_release_that_is_there():
+    wheel = {"nvidia_cuda_nvrtc_cu12": "12.8.93", "nvidia_cuda_cccl": ""}
+    wanted = environment.list_requirements()
+    assert environment.list_missing(wanted, installed()) == []
+    missing = environment.list_missing(wanted, installed(**wheel))
+    assert set(map(environment.name_of, missing)) == {
+        *("nvidia-cuda-runtime-cu12", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-cccl-cu12")
+    }
+
+
+# ---- hosted notebooks, from recorded lists of their packages -----------------------
+
+IMAGES = sorted((Path(__file__).parent / "images").glob("*.txt"))
+NEW_CUDA = {"-cu11": 11, "-cu12": 12, "-cu13": 13}
+
+
+def read_image(path):
+    """Return the packages in a list by `pip freeze`, and the version of Python."""
+    facts, versions = {}, {}
+    for line in path.read_text().splitlines():
+        if line.startswith("#"):
+            name, _, value = line[2:].partition(": ")
+            facts[name] = value
+        else:
+            name, _, version = line.partition("==")
+            versions[environment.normalize_name(name)] = version
+    assert facts["source"] and facts["date"] and len(versions) > 100
+    cuda = None if facts["cuda"] == "none" else environment.parse_version(facts["cuda"])
+    return environment.Installed(versions, cuda), facts["python"]
+
+
+def resolve(wanted, image, python):
+    """Return the packages that `wanted` adds to an image, by requirement.
+
+    Follows the requirements of packages that are installed here. Fails if one of them
+    requires another version of a package in the image.
+    """
+    added, seen = {}, set()
+    pending = [Requirement(line.replace(" ", "")) for line in wanted]
+    while pending:
+        one = pending.pop()
+        name = environment.normalize_name(one.name)
+        if present := image.versions.get(name):
+            assert one.specifier.contains(present, prereleases=True), (
+                str(one),
+                present,
+            )
+            continue
+        added.setdefault(name, str(one.specifier))
+        if str(one) not in seen:
+            seen.add(str(one))
+            pending += list_needs(one, python)
+    return added
+
+
+def list_needs(one, python):
+    """Return what a package requires that is installed here, for a Python."""
+    try:
+        package = importlib.metadata.distribution(one.name)
+    except importlib.metadata.PackageNotFoundError:
+        return []  # NVIDIA's packages for CUDA 12 require nothing.
+    if not one.specifier.contains(package.version, prereleases=True):
+        return []  # cuda-toolkit 12, which only lists such packages
+    needs = map(Requirement, package.requires or [])
+    extras = one.extras or {""}
+    machines = [{"python_version": python, "extra": extra} for extra in extras]
+    return [
+        need
+        for need in needs
+        if need.marker is None or any(map(need.marker.evaluate, machines))
+    ]
+
+
+@pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.stem)
+def test_a_hosted_notebook_keeps_every_version(path):
+    image, python = read_image(path)
+    wanted = environment.list_requirements(to_develop=False)
+    missing = environment.list_missing(wanted, image)
+    added = resolve(missing, image, python)
+    assert not {*added} & {*image.versions}
+    # What crashes Colab if it is upgraded, and what only developers need.
+    assert not {*added} & {"ipython", "ipykernel", "tornado", "jupyterlab", "pytest"}
+    assert all(f"{name}==" in environment.pin_versions(image) for name in ("torch",))
+    # Every package for CUDA is from the release of the image's torch.
+    major = (image.cuda or (13, 0))[0]
+    for name, specifier in added.items():
+        if name.startswith(("nvidia-", "cuda-toolkit")):
+            ending = NEW_CUDA.get(name[-5:], 13)
+            assert ending == major, name
+            if "nvdisasm" not in name and "==" in specifier:
+                assert specifier.startswith(f"=={major}."), (name, specifier)
+
+
+def test_an_image_without_nvidias_packages_gets_those_of_its_torch():
+    image, python = read_image(Path(__file__).parent / "images" / "colab_gpu.txt")
+    bare = {n: v for n, v in image.versions.items() if "cuda" not in n}
+    bare = environment.Installed(bare, image.cuda)
+    wanted = environment.list_requirements(to_develop=False)
+    added = resolve(environment.list_missing(wanted, bare), bare, python)
+    nvidia = {name for name in added if name.startswith("nvidia-")}
+    assert len(nvidia) >= 4 and all(name.endswith("-cu12") for name in nvidia)
+    assert added["nvidia-cuda-cccl-cu12"] == "==12.8.*"
+    assert added["cuda-toolkit"] == "==12.*"
+
+
+def test_a_gpu_in_colab_needs_no_package():
+    image, _ = read_image(Path(__file__).parent / "images" / "colab_gpu.txt")
+    wanted = environment.list_requirements(to_develop=False)
+    assert environment.list_missing(wanted, image) == []
+
+
+def test_pip_gets_every_version_as_a_constraint(monkeypatch):
+    commands = []
+
+    def record(command):
+        commands.append([*command, Path(command[command.index("-c") + 1]).read_text()])
+
+    monkeypatch.setattr(environment, "pip_run", record)
+    monkeypatch.setenv("PIP_ARGS", "--no-index")
+    image = environment.Installed({"tornado": "6.5.7", "odd": "git", "a": "1.0rc1+x"})
+    environment.install("python", ["numpy >=2.0"], image)
+    (command,) = commands
+    assert command[:4] == ["python", "-m", "pip", "install"]
+    assert "--no-index" in command and "numpy>=2.0" in command
+    assert command[-1] == "a==1.0rc1+x\ntornado==6.5.7\n"
+    environment.install("python", [], image)
+    assert len(commands) == 1  # nothing to install
 
 
 def test_every_requirement_is_one_that_pip_reads():
-    requirement = pytest.importorskip("packaging.requirements").Requirement
     for line in environment.list_requirements():
-        assert requirement(line.replace(" ", "")).name == line.split()[0]
+        name = Requirement(line.replace(" ", "")).name
+        assert name == line.split()[0] == environment.name_of(line)
 
 
 def test_a_user_without_a_home_gets_no_kernel_and_no_error(monkeypatch):

@@ -25,6 +25,7 @@ from nbclient import NotebookClient
 
 import utils
 from weft import puzzles
+from weft.base import paths
 from weft.base.paths import ROOT
 from weft.cells.gpu import nvrtc
 from weft.lessons import course as glossary_module
@@ -36,8 +37,7 @@ from weft.puzzles.lessons import CORE, NOTEBOOKS, SOLUTIONS, find_source, list_k
 from weft.pykernel import bodies
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
-GITHUB = hosted.GITHUB.removeprefix("https://github.com/")
-COLAB = f"https://colab.research.google.com/github/{GITHUB}/blob/main/notebooks/"
+GITHUB = paths.GITHUB.removeprefix("https://github.com/")
 STARRED = set(utils.__all__)  # the names from `from utils import *`
 LONGEST = 25  # maximum number of lines of a code cell
 SECONDS = 300  # time limit of a cell, on a busy machine that also builds libraries
@@ -184,7 +184,6 @@ def test_cuda_cells_compile_for_a_gpu(path):
 
 @notebooks
 def test_first_code_cell_is_the_same_everywhere(path):
-    assert len(hosted.FIRST.splitlines()) <= 6
     for cell in itertools.islice(code_cells(read(path)), 1):
         assert cell.source == hosted.FIRST
 
@@ -194,7 +193,7 @@ def test_opens_with_title_question_and_badge(path):
     top = read(path).cells[0]
     assert top.cell_type == "markdown"
     assert re.match(r"# \S.*\n\n> \S.*\?\n", top.source)
-    assert COLAB + path.name + ")" in top.source
+    assert f"({paths.COLAB}/{path.name})" in top.source
 
 
 @notebooks
@@ -259,6 +258,36 @@ def test_links_lead_somewhere(path):
             text = re.sub(r"`[^`]*`", "", cell.source)  # kernel[grid](x) is not a link.
             for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text):
                 assert (NOTEBOOKS / link).exists(), link
+
+
+@notebooks
+def test_in_colab_each_link_is_absolute_and_leads_somewhere(path):
+    """Colab shows a notebook without the files beside it."""
+    places = {place.lower() for place in glossary()}
+    near, far = (
+        re.findall(r"\]\(([^)\s]+)", re.sub(r"`[^`]*`", "", prose_of(one)))
+        for one in (path, lessons.FOR_COLAB / path.name)
+    )
+    assert len(near) == len(far) > 0
+    for link in far:
+        page, _, place = link.partition("#")
+        if page == f"{paths.SITE}/glossary.html":
+            assert place in places | {""}, link
+        elif page.startswith(paths.COLAB):
+            assert (NOTEBOOKS / page.removeprefix(f"{paths.COLAB}/")).exists(), link
+        elif page.startswith(f"{paths.GITHUB}/blob/main/"):
+            assert (ROOT / page.split("/main/")[1]).exists(), link
+        else:
+            assert page.startswith("https://"), link
+
+
+def test_colab_starts_a_gpu_and_has_no_other_cells():
+    for path in PATHS:
+        near, far = read(path), read(lessons.FOR_COLAB / path.name)
+        assert far.metadata.accelerator == "GPU"
+        assert [cell.id for cell in near.cells] == [cell.id for cell in far.cells]
+        code = [[cell.source for cell in code_cells(one)] for one in (near, far)]
+        assert code[0] == code[1]
 
 
 def test_glossary_and_lessons_lead_to_each_other():

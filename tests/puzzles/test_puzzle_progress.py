@@ -19,7 +19,9 @@ import pytest
 
 from weft import ArgumentError, load_cuda, predict, puzzles
 from weft.base import store
+from weft.base.paths import COLAB
 from weft.base.store import Kept
+from weft.lessons.progress import progress as course_progress
 from weft.puzzles import table
 from weft.puzzles.catalogue import GROUPS, LESSONS, number_of
 from weft.puzzles.cloth import COLOURS, LINES, cloth, weave, weave_gamp
@@ -322,6 +324,14 @@ def test_the_table_has_a_row_for_each_lesson_with_links_minutes_and_its_core():
         for name in list_core_puzzles(lesson)
     }
     assert {link for link, bold in weights.items() if bold} == core
+
+
+def test_in_colab_links_of_outputs_are_absolute(monkeypatch):
+    monkeypatch.setenv("COLAB_RELEASE_TAG", "1")
+    links = re.findall(r'href="([^"]+)"', puzzles.progress()._repr_html_())
+    links += re.findall(r'href="([^"]+)"', course_progress()._repr_html_())
+    assert len(links) > 50 and all(link.startswith(f"{COLAB}/") for link in links)
+    assert f"{COLAB}/01a_kernels_in_python.ipynb#scrollTo=puzzle-map-asked" in links
 
 
 def test_a_puzzles_link_leads_to_the_cell_with_its_task():

@@ -792,6 +792,19 @@ def test_a_launch_is_packed_where_the_driver_reads_it():
     assert all(a % ctypes.sizeof(kind) == 0 for a, kind in zip(at, kinds))
 
 
+def test_a_kernel_of_colabs_numba_is_packed():
+    """numba-cuda 0.22 has no `launch_config_sensitive`, and handles of ctypes."""
+    numba = pytest.importorskip("numba")
+    cufunc = SimpleNamespace(handle=ctypes.c_void_p(123))
+    kernel = SimpleNamespace(
+        argument_types=(numba.int32,),
+        cooperative=False,
+        _codelibrary=SimpleNamespace(get_cufunc=lambda: cufunc),
+    )
+    ready = arguments.load_ready(kernel, PythonKernel(fill).config((1, 32)))
+    assert ready.function == 123
+
+
 def test_what_only_numba_can_launch():
     numba = pytest.importorskip("numba")
     shape = PythonKernel(fill).config((1, 1))

@@ -86,6 +86,16 @@ def test_no_page_shows_a_badge_of_another_host():
     assert "badge" not in lesson_pages.link_files(text)
 
 
+def test_a_downloaded_notebook_needs_no_file_beside_it(tmp_path):
+    lesson_pages.copy_downloads(tmp_path)
+    paths = sorted((tmp_path / "notebooks").iterdir())
+    assert [path.stem for path in paths] == lessons.list_names()
+    for path in paths:
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type == "markdown":
+                assert not re.search(r"\]\(\w+\.ipynb", cell.source), path
+
+
 def test_a_drawing_without_a_text_gets_the_words_that_it_shows():
     svg = '<svg width="700pt"><text x="1">time, ms</text><text>10</text></svg>'
     text = outputs.prepare_html(svg)

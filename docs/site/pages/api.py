@@ -17,8 +17,7 @@ from typing import Any
 import utils
 import weft
 from weft import cuda
-from weft.base.paths import KERNELS
-from weft.lessons.first_cell import GITHUB
+from weft.base.paths import GITHUB, KERNELS
 
 WIDE = 80  # characters of a signature on one line
 SPECIAL = re.compile(r"([\\*_\[\]<>#|$~])")

@@ -16,10 +16,10 @@ from typing import Any
 
 from parts import links, pictures, silk
 
+from weft.base.paths import COLAB, GITHUB
 from weft.benchmarks import sentences
 from weft.benchmarks.phrases import write_duration
 from weft.lessons.course import WAYS_IN
-from weft.lessons.first_cell import GITHUB
 from weft.puzzles.lessons import CORE, Lesson, list_lessons
 from weft.report.html import colour_text
 
@@ -195,7 +195,7 @@ def write_ways(lessons: list[Lesson]) -> str:
             "Colab",
             "Change and run the lessons in a browser, with a Google account.",
             _go(
-                f"{links.COLAB}/blob/main/notebooks/{first.path.name}",
+                f"{COLAB}/{first.path.name}",
                 "Open the first notebook",
             ),
         ),

@@ -9,9 +9,6 @@ from __future__ import annotations
 import re
 
 from weft.base.paths import SITE
-from weft.lessons.first_cell import GITHUB
-
-COLAB = GITHUB.replace("https://github.com", "https://colab.research.google.com/github")
 
 
 def make_local(page: str) -> str:

@@ -3,11 +3,11 @@
 A file is written beside its target under another name, then renamed. Concurrent writers
 and processes that die therefore never leave half a file.
 
-Kept stores data that a user would miss: guesses of predict() and solved puzzles.
-Pruning or clearing the cache keeps these small JSON files. Each change applies, under a
-lock, to the file's current content, so two notebooks do not overwrite each other. A
-damaged file is renamed, not overwritten; if the folder is not writable, records last
-for this session only.
+Kept stores data that a user would miss: guesses of predict() and solved puzzles. These
+small JSON files are neither pruned nor cleared; weft.keep() moves them elsewhere.
+Each change applies, under a lock, to the file's current content, so two notebooks do
+not overwrite each other. A damaged file is renamed, not overwritten; if the folder is
+not writable, records last for this session only.
 
 Results that can be recomputed are in the user's cache folder. It contains libraries,
 which are code. A folder that other users own or can write to is therefore refused, and
@@ -32,6 +32,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -139,7 +140,10 @@ def lock_file(
     import filelock  # imported lazily: it takes 30 ms
 
     # filelock's fallback without locks, a marker file, would outlive a killed process.
-    file_lock = filelock.FileLock(lock, fallback_to_soft=False)
+    try:
+        file_lock = filelock.FileLock(lock, fallback_to_soft=False)
+    except TypeError:  # Kaggle's filelock, 3.25, has no such parameter.
+        file_lock = filelock.FileLock(lock)
     try:
         try:
             file_lock.acquire(min(seconds, 1.0), poll_interval=0.005)
@@ -164,6 +168,7 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 WAIT = 2.0  # seconds to wait for another process's change, which takes 1 ms
 Records = dict[str, Any]
+Merge = Callable[[Records, Records], Any]
 
 
 @functools.cache  # so that the message appears once
@@ -173,11 +178,19 @@ def _warn_not_lasting() -> None:
     print(f"weft: {text}", file=sys.stderr)
 
 
-class Kept:
-    """Records in the file kept/<name>.json of the user's cache folder."""
+all_kept: weakref.WeakSet[Kept] = weakref.WeakSet()
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+
+class Kept:
+    """Records in the file <name>.json of kept_folder().
+
+    merge: adds the second records to the first, when weft.keep() joins two files; by
+    default, the second ones win.
+    """
+
+    def __init__(self, name: str, merge: Merge | None = None) -> None:
+        self.name, self.merge = name, merge or dict.update
+        all_kept.add(self)
         self._records: Records = {}  # used if no file can be written
         self._memory_only = False
         self._last_message = ""
@@ -185,7 +198,7 @@ class Kept:
     @property
     def path(self) -> Path:
         """The path of the file; its folder exists."""
-        return cache_folder(KEPT) / f"{self.name}.json"
+        return kept_folder() / f"{self.name}.json"
 
     @property
     def in_memory(self) -> bool:
@@ -213,7 +226,7 @@ class Kept:
                     records = self._load()
                     how(records)
                     write(self.path, json.dumps(records, indent=1))
-                if not is_lasting():
+                if not os.environ.get(KEEP) and not is_lasting():
                     _warn_not_lasting()
                 return records
             except OSError as refused:
@@ -223,6 +236,16 @@ class Kept:
                 self._forget(f"cannot be written ({error.strerror or error})")
         how(self._records)
         return dict(self._records)
+
+    def resume(self, others: Records) -> None:
+        """Add records to the file, also if an earlier write failed.
+
+        Raises CannotWrite if writing fails again.
+        """
+        self._memory_only = False
+        self.change(lambda records: self.merge(records, others))
+        if self._memory_only:
+            raise CannotWrite(f"cannot write {self.name}.json in {kept_folder()}")
 
     def _load(self) -> Records:
         try:
@@ -253,13 +276,31 @@ class Kept:
     def _say(self, message: str) -> None:
         """Print one line on stderr, unless it repeats the previous one."""
         if message != self._last_message:
-            path = cache_folder() / KEPT / f"{self.name}.json"
-            print(f"weft: {path} {message}", file=sys.stderr)
+            folder = os.environ.get(KEEP) or cache_folder() / KEPT
+            print(f"weft: {folder}/{self.name}.json {message}", file=sys.stderr)
         self._last_message = message
 
 
 KEPT = "kept"  # folder of data that cannot be recomputed; see Kept
+KEEP = "WEFT_KEEP"  # names another folder for it, which weft.keep() sets
+SAVED = "// Saved from a notebook's cell by %%cuda --save: "
 LIMIT = 1 << 30  # maximal size of the cache, in bytes
+
+
+def kept_folder(*parts: str) -> Path:
+    """Return the folder of data that a user would miss; create it if it is missing.
+
+    Raises CannotWrite if the folder above WEFT_KEEP is missing (an unmounted drive).
+    """
+    if not (chosen := os.environ.get(KEEP)):
+        return cache_folder(KEPT, *parts)
+    path = Path(chosen, *parts)
+    try:
+        Path(chosen).mkdir(exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotWrite(f"{path} cannot be used: {error.strerror}") from error
+    return path
 
 
 def cache_folder(*parts: str) -> Path:

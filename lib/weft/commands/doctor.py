@@ -23,6 +23,7 @@ from ..base.errors import BuildError, KernelFault
 from ..timing import machine
 from ..toolchain import build, native, tools
 from ..toolchain.tools import cpu_flags, toolkit_version
+from . import environment
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,9 @@ _NEEDED = ("torch", "numpy", "cffi", "matplotlib", "tqdm", "platformdirs", "file
 
 def _examine_packages() -> list[Examination]:
     findings = []
-    for name in (*_NEEDED, "numba", "jupyterlab", "anywidget"):
+    # Colab and Kaggle have a front end of their own, and JupyterLab could change it.
+    front_end = [] if environment.is_hosted() else ["jupyterlab"]
+    for name in (*_NEEDED, "numba", *front_end, "anywidget"):
         try:
             findings.append(Examination(name, importlib.metadata.version(name)))
         except importlib.metadata.PackageNotFoundError:
@@ -159,7 +162,16 @@ def _examine_gpu() -> list[Examination]:
     if Path("/dev/nvidia0").exists():
         return [Examination("GPU", "without a driver", "install NVIDIA's driver")]
     value = "none: kernels run on the CPU, lessons show GPU results"
-    return [Examination("GPU", value)]
+    return [Examination("GPU", value, _suggest_gpu())]
+
+
+def _suggest_gpu() -> str:
+    """Return how to get a GPU in a hosted notebook; "" elsewhere."""
+    if environment.is_colab():
+        return "to get one: Runtime > Change runtime type > T4 GPU"
+    if environment.is_hosted():
+        return "to get one: Settings > Accelerator > GPU"
+    return ""
 
 
 def _examine_one_gpu(index: int) -> Examination:
@@ -183,7 +195,7 @@ def _examine_toolkit() -> list[Examination]:
         return [Examination("CUDA Toolkit", f"{toolkit_version()} ({nvcc_path})")]
     if not torch.cuda.is_available():
         return [Examination("CUDA Toolkit", "none: without a GPU, none is needed")]
-    cure = "install the CUDA Toolkit, or: pip install nvidia-cuda-nvcc"
+    cure = f"install the CUDA Toolkit, or: {tools.pip_command('nvidia-cuda-nvcc')}"
     return [Examination("CUDA Toolkit", "no nvcc: ops cannot use the GPU", cure)]
 
 
@@ -210,7 +222,7 @@ def _examine_ptxas() -> Examination:
     if path := compilation.ptxas():
         return Examination("ptxas", path)
     value = "none: sass() excludes Numba's kernels and programs"
-    return Examination("ptxas", value, "pip install nvidia-cuda-nvcc")
+    return Examination("ptxas", value, tools.pip_command("nvidia-cuda-nvcc"))
 
 
 def _examine_ncu() -> Examination:
@@ -254,7 +266,20 @@ def _examine_numba() -> list[Examination]:
 
 def _examine_places() -> list[Examination]:
     cache = f"{store.cache_folder()}, {store.measure_cache() / 2**20:.0f} MiB"
-    return [Examination("cache", cache), Examination("checkout", str(build.ROOT))]
+    findings = [Examination("cache", cache), _examine_progress()]
+    return [*findings, Examination("checkout", str(build.ROOT))]
+
+
+def _examine_progress() -> Examination:
+    """Examine the folder with the reader's progress, and whether it lasts."""
+    try:
+        folder = str(store.kept_folder())
+    except store.CannotWrite as error:
+        return Examination("progress", str(error), "call weft.keep() with a folder")
+    if environment.is_hosted() and not os.environ.get(store.KEEP):
+        cure = "weft.keep(FOLDER), with a folder that outlives this machine"
+        return Examination("progress", f"{folder}, deleted with this machine", cure)
+    return Examination("progress", folder)
 
 
 def _examine_rungs() -> list[Examination]:

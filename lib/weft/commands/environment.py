@@ -5,10 +5,13 @@
 The script needs only python3. It uses the first of these: the interpreter named by
 PYTHON, an active conda or virtual environment, the Python of a hosted notebook (Colab,
 Kaggle), or .venv, which the script creates. environment.yml lists the packages. .venv
-gets exactly the listed versions. Elsewhere, installed packages (above all torch)
-remain, and pip adds only missing ones. pip also gets the options in PIP_ARGS. The
-user's Jupyter gets a kernel named Weft that runs this Python; a hosted notebook keeps
-its existing kernel.
+gets exactly the listed versions. Elsewhere, installed packages (above all torch) keep
+their versions, and pip adds only missing ones, from the CUDA release of that torch. pip
+also gets the options in PIP_ARGS. The user's Jupyter gets a kernel named Weft that runs
+this Python.
+
+A hosted notebook keeps its kernel and gets only what lessons need. It finds the lab by
+PYTHONPATH, since installing it as a package would take longer than all the rest.
 """
 
 from __future__ import annotations
@@ -22,11 +25,16 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 VENV = ROOT / ".venv"
 PYTHONS = ((3, 11), (3, 13))  # oldest and newest supported versions
+OLDEST_TORCH = (2, 6)
+TO_DEVELOP = "# ---- to develop ----"  # the line that divides environment.yml
 
 
 class Missing(Exception):
@@ -69,69 +77,231 @@ def is_hosted() -> bool:
     return "COLAB_RELEASE_TAG" in os.environ or "KAGGLE_KERNEL_RUN_TYPE" in os.environ
 
 
+def is_colab() -> bool:
+    """Return whether this machine is Colab's. Kaggle's image is made from Colab's."""
+    return (
+        "COLAB_RELEASE_TAG" in os.environ and "KAGGLE_KERNEL_RUN_TYPE" not in os.environ
+    )
+
+
 def prepare(python: str, ours: bool) -> None:
     """Install missing packages, unless nothing has changed since the last run."""
     if not shutil.which(os.environ.get("CXX", "g++")):
         raise Missing("there is no C++ compiler; on Debian or Ubuntu: apt install g++")
+    if is_hosted():
+        installed = survey(python)
+        missing = list_missing(list_requirements(to_develop=False), installed)
+        install(python, missing, installed)
+        add_to_path(os.environ)
+        return
     if ours and not (VENV / "bin" / "python").exists():
         make_venv()
     requirements = list_requirements()
     stamp = Path(prefix_of(python)) / ".weft-ready"
     key = hashlib.sha256(f"{ROOT}{requirements}".encode()).hexdigest()
     if not (stamp.exists() and stamp.read_text() == key):
-        install(python, requirements if ours else list_missing(python, requirements))
+        if ours:
+            install(python, requirements)
+        else:
+            installed = survey(python)
+            install(python, list_missing(requirements, installed), installed)
+        install_lab(python)
         # In a read-only environment, the next run compares the packages again.
         with contextlib.suppress(OSError):
             stamp.write_text(key)
-    if not is_hosted():
-        name_kernel(python)
+    name_kernel(python)
 
 
-def list_requirements() -> list[str]:
-    """Return the lines under `- pip:` in environment.yml, in pip's format."""
+def add_to_path(environment: os._Environ[str]) -> None:
+    """Let Python processes that are started in this environment find the lab."""
+    others = environment.get("PYTHONPATH", "").split(os.pathsep)
+    paths = dict.fromkeys([str(ROOT / "lib"), str(ROOT), *filter(None, others)])
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+
+
+# ---- hosted notebooks ----------------------------------------------------------------
+
+KEEP = (
+    "Weft: Colab deletes your progress with this machine. To keep it in your Drive: "
+    'from google.colab import drive; drive.mount("/content/drive"); import weft; '
+    'weft.keep("/content/drive/MyDrive/weft")'
+)
+
+
+def prepare_notebook() -> None:
+    """Prepare a hosted notebook's Python for the lab, and report what it runs on.
+
+    The notebook's first cell calls this function. It changes to the folder of the
+    notebooks. Raises IPython's UsageError if packages cannot be installed.
+    """
+    _install_in_notebook()
+    os.chdir(ROOT / "notebooks")
+    add_to_path(os.environ)  # for child processes
+    paths = [str(ROOT / "lib"), str(ROOT)]
+    sys.path[:] = paths + [path for path in sys.path if path not in paths]
+    # Imported here, since this file runs before the packages are installed.
+    from weft.base import device
+
+    card = device.describe_card() if hasattr(device, "describe_card") else ""
+    print(f"Weft: ready in {ROOT}. {card}".rstrip())
+    if is_colab():
+        print(KEEP)
+
+
+def _install_in_notebook() -> None:
+    """Run this file in a child process, and show its output in the notebook."""
+    # Imported here, since `make` runs this file with a Python that has no IPython.
+    from IPython.core.error import UsageError
+
+    with subprocess.Popen(
+        [sys.executable, "-u", __file__],
+        env=os.environ | {"PYTHON": sys.executable},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            print(line, end="", flush=True)
+    if running.returncode:
+        raise UsageError("Weft is not installed; see above. Then run this cell again.")
+
+
+# ---- packages ------------------------------------------------------------------------
+
+
+def list_requirements(to_develop: bool = True) -> list[str]:
+    """Return the lines under `- pip:` in environment.yml, in pip's format.
+
+    to_develop: whether to include packages that lessons do not need, such as pytest.
+    """
     text = (ROOT / "environment.yml").read_text().split("  - pip:\n")[1]
+    if not to_develop:
+        text = text.partition(TO_DEVELOP)[0]
     return [line.strip()[2:] for line in text.splitlines() if line.strip()[:2] == "- "]
 
 
-def list_missing(python: str, wanted: list[str]) -> list[str]:
+@dataclass(frozen=True)
+class Installed:
+    """The packages of a Python: version by name, as pip normalizes names.
+
+    cuda: the CUDA release of torch, such as (12, 8); None for a torch without CUDA, and
+    if there is no torch.
+    """
+
+    versions: Mapping[str, str]
+    cuda: tuple[int, int] | None = None
+
+
+_SURVEY = """
+import importlib.metadata, importlib.util, json, pathlib, re
+packages = importlib.metadata.distributions()
+versions = {p.metadata["Name"]: p.version for p in packages if p.metadata["Name"]}
+torch = importlib.util.find_spec("torch")  # importing it would take seconds
+text = pathlib.Path(torch.origin).with_name("version.py").read_text() if torch else ""
+cuda = re.search(r"^cuda\\b.*= *['\\"]([0-9.]+)", text, re.M)
+print(json.dumps([versions, cuda and cuda[1]]))
+"""
+
+
+def survey(python: str) -> Installed:
+    """List the packages that an interpreter finds."""
+    versions, cuda = json.loads(run([python, "-c", _SURVEY]))
+    named = {normalize_name(name): version for name, version in versions.items()}
+    return Installed(named, parse_version(cuda) if cuda else None)
+
+
+def normalize_name(name: str) -> str:
+    """Return a package's name in the spelling that compares equal."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def name_of(requirement: str) -> str:
+    """Return the package's name at the beginning of a requirement."""
+    return re.split(r"[ \[=<>!~;]", requirement)[0]
+
+
+def list_missing(wanted: list[str], installed: Installed) -> list[str]:
     """List the packages in `wanted` of which no version is installed.
 
     A user's environment keeps its versions, even if .venv requires others, and gets
-    missing packages as listed. NVIDIA's packages for CUDA 12 have different names; they
-    belong to a torch built with CUDA 12.
+    missing packages from the CUDA release that its torch is built with.
     """
-    names = [re.split(r"[ =<>!~]", line)[0] for line in wanted]
-    script = (
-        "import sys, importlib.metadata as m\n"
-        "for name in sys.argv[1:]:\n"
-        "    found = '-'\n"
-        "    for known in name, name + '-cu12':\n"
-        "        try: found = m.version(known)\n"
-        "        except m.PackageNotFoundError: pass\n"
-        "    print(found)\n"
-    )
-    cuda12 = "nvidia-cuda-nvrtc-cu12"
-    versions = run([python, "-c", script, *names, cuda12]).split()
-    versions_of = dict(zip([*names, cuda12], versions))
-    if versions_of["torch"] != "-" and parse_version(versions_of["torch"]) < (2, 6):
+    torch = installed.versions.get("torch")
+    if torch and parse_version(torch) < OLDEST_TORCH:
         raise Missing(
-            f"{python} has torch {versions_of['torch']}, but the lab needs 2.6 or "
-            f"later: upgrade it, or deactivate the environment, so that make builds "
-            f".venv."
+            f"this Python has torch {torch}, but the lab needs "
+            f"{'.'.join(map(str, OLDEST_TORCH))} or later: upgrade it, or deactivate "
+            f"the environment, so that make builds .venv."
         )
-    if versions_of.get(cuda12, "-") != "-":
-        wanted = [line.replace("[cu13]", "[cu12]") for line in wanted]
-    return [line for name, line in zip(names, wanted) if versions_of[name] == "-"]
+    cuda = installed.cuda
+    if not cuda and (wheel := installed.versions.get(_CUDA_12["nvidia-cuda-nvrtc"])):
+        cuda = parse_version(wheel)  # for a torch without CUDA
+    if cuda:
+        wanted = [match_cuda(line, cuda) for line in wanted]
+    return [line for line in wanted if line and name_of(line) not in installed.versions]
 
 
-def install(python: str, packages: list[str]) -> None:
-    """Install the packages with pip, and weft as an editable package."""
+# CUDA 12's packages have other names. Its headers of crt are in the package of nvcc.
+# For CUDA 12, torch's own Triton contains the disassembler.
+_CUDA_12 = {
+    "nvidia-cuda-nvrtc": "nvidia-cuda-nvrtc-cu12",
+    "nvidia-cuda-runtime": "nvidia-cuda-runtime-cu12",
+    "nvidia-cuda-crt": "nvidia-cuda-nvcc-cu12",
+    "nvidia-cuda-cccl": "nvidia-cuda-cccl-cu12",
+    "nvidia-cuda-nvdisasm": "",
+}
+
+
+def match_cuda(line: str, cuda: tuple[int, int]) -> str:
+    """Return a requirement for a CUDA release; "" if that release needs none.
+
+    line: from environment.yml, thus for CUDA 13.0. cuda: such as (12, 8).
+    """
+    line = line.replace("[cu13]", f"[cu{cuda[0]}]")
+    line = line.replace("==13.0.*", f"=={cuda[0]}.{cuda[1]}.*")
+    name = name_of(line)
+    if cuda[0] > 12 or name not in _CUDA_12:
+        return line
+    return _CUDA_12[name] and line.replace(name, _CUDA_12[name])
+
+
+def install(python: str, packages: list[str], keep: Installed | None = None) -> None:
+    """Install packages with pip; packages in `keep` keep their versions."""
+    if not packages:
+        return
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check"]
+    pip += shlex.split(os.environ.get("PIP_ARGS", ""))
+    names = ", ".join(map(name_of, packages)) if is_hosted() else ", ".join(packages)
+    print(f"weft: installing {names}", file=sys.stderr)
+    if is_hosted():  # elsewhere without -q, since torch is a download of gigabytes
+        pip += ["-q", "--root-user-action=ignore"]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
+        if keep:
+            constraints.write(pin_versions(keep))
+            constraints.flush()
+            pip += ["-c", constraints.name]
+        pip_run([*pip, *(line.replace(" ", "") for line in packages)])
+
+
+def pin_versions(installed: Installed) -> str:
+    """Return pip's constraints that forbid another version of any installed package."""
+    is_version = re.compile(r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*(\+[\w.]+)?")
+    return "".join(
+        f"{name}=={version}\n"
+        for name, version in sorted(installed.versions.items())
+        if is_version.fullmatch(version)  # pip refuses a file with any other
+    )
+
+
+def install_lab(python: str) -> None:
+    """Install weft as an editable package."""
+    pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "-q"]
     extra = shlex.split(os.environ.get("PIP_ARGS", ""))
-    if packages:  # without -q, since torch is a download of gigabytes
-        print(f"weft: installing {', '.join(packages)}", file=sys.stderr)
-        pip_run([*pip, *extra, *(p.replace(" ", "") for p in packages)])
-    pip_run([*pip, "-q", *extra, "--no-deps", "-e", str(ROOT)])
+    pip_run([*pip, *extra, "--no-deps", "-e", str(ROOT)])
+
+
+# ---- Jupyter, .venv ------------------------------------------------------------------
 
 
 def name_kernel(python: str) -> None:

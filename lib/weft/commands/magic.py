@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import inspect
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from typing import Any
 
 import torch
 
-from ..base import tracebacks
+from ..base import store, tracebacks
 from ..base.errors import BuildError, KernelError
 from ..base.paths import ROOT
 from ..cells import ArgumentError, load_cuda
@@ -34,7 +35,6 @@ from ..see import machine_code as machine
 from ..see.machine_code.compilation import checked_arch
 from ..toolchain import native
 
-_MARK = "// Saved from a notebook's cell by %%cuda --save: "
 _OPTIONS = (
     "options: --gpu --cpu --fast --time --check --ptx --sass --arch sm_90 --save "
 )
@@ -208,11 +208,15 @@ def save(where: str, cell: str) -> Path:
     path = (ROOT / where).resolve()
     if ROOT not in path.parents or path.suffix not in (".cu", ".cuh"):
         raise UsageError(f"--save {where}: expected a .cu or .cuh within {ROOT}")
-    if path.exists() and not path.read_text().startswith(_MARK):
+    if path.exists() and not path.read_text().startswith(store.SAVED):
         why = "the file exists and no cell wrote it; choose another name"
         raise UsageError(f"--save {where}: {why}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{_MARK}edit it there, or remove this line\n{cell}")
+    text = f"{store.SAVED}edit it there, or remove this line\n{cell}"
+    path.write_text(text)
+    if os.environ.get(store.KEEP):
+        parts = path.parent.relative_to(ROOT).parts
+        store.write(store.kept_folder("kernels", *parts) / path.name, text)
     return path
 
 

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Sequence
 import nbformat
 from nbformat import NotebookNode
 
+from ..base.paths import COLAB, GITHUB, SITE
 from ..puzzles.lessons import (
     CORE,
     DEEPER,
@@ -104,6 +105,32 @@ def strip_entries(glossary: NotebookNode) -> None:
     for cell in glossary.cells:
         if cell.cell_type == "markdown":
             cell.source = ENTRY.sub(r"### \g<term>\n\n\g<text>", cell.source)
+
+
+# A link to a lesson, to the glossary, or to a file outside the folder of the notebooks.
+NEARBY = re.compile(
+    r"\]\((?:(?P<lesson>\d\d[a-z]?_\w+\.ipynb)|(?P<glossary>glossary\.ipynb)"
+    r"(?:#(?:cell-id=)?(?P<term>[^)\s]+))?|\.\./(?P<file>[\w./-]+))(?=[)\s])"
+)
+
+
+def lead_to_web(cells: Iterable[NotebookNode]) -> None:
+    """Make links absolute, for a notebook in Colab, which has no other files.
+
+    Lessons open in Colab, terms of the glossary on the site, and files on GitHub.
+    """
+
+    def make_absolute(link: re.Match[str]) -> str:
+        if link["lesson"]:
+            return f"]({COLAB}/{link['lesson']}"
+        if link["file"]:
+            return f"]({GITHUB}/blob/main/{link['file']}"
+        place = f"#{link['term'].lower()}" if link["term"] else ""
+        return f"]({SITE}/glossary.html{place}"
+
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            cell.source = NEARBY.sub(make_absolute, cell.source)
 
 
 def places_in(cells: Iterable[NotebookNode]) -> set[str]:

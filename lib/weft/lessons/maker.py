@@ -14,13 +14,20 @@ the tags of the second: `+++ {"tags": ["deeper"]}`.
 
 From the source, `make notebooks` writes notebooks/NN_topic.ipynb, which readers open.
 If the lesson has exercises or puzzles, notebooks/solutions/NN_topic.ipynb contains the
-answers. Both are committed, since Colab opens them from the repository.
+answers. notebooks/colab/NN_topic.ipynb is for Colab, which shows a notebook without the
+files beside it: its links lead to other notebooks in Colab, and to the site. All are
+committed, since GitHub and Colab show them from the repository.
 
 You may also edit a lesson in Jupyter: change and save the notebook with the answers.
 The following command writes your changes into the source, and then writes every
 notebook. It drops outputs, and overwrites changes in the source.
 
     python -m weft.lessons.maker --from notebooks/solutions/NN_topic.ipynb
+
+After a change that Colab's readers need, record the version that the first cell fetches
+(first_cell.py): a tag, or the last commit, by default. Commit the notebooks separately.
+
+    python -m weft.lessons.maker --release [REF]
 
 `make notebooks` adds the cell that fetches the lab (first_cell.py), the cells of
 puzzles, and the cells' ids. It also adds the titles of links to the glossary, the
@@ -101,8 +108,11 @@ HEADING = re.compile(r"#+ (.+)")
 NOT_IN_ID = re.compile(r"[^\w-]", re.A)
 README = ROOT / "README.md"
 SOURCES = NOTEBOOKS / "sources"
+FOR_COLAB = NOTEBOOKS / "colab"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 METADATA = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+# Colab then starts a machine with a T4, if one is free.
+COLAB_METADATA = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": []}}
 FORM = {"extension": ".md", "format_name": "myst", "format_version": 0.13}
 # The metadata of a source, which Jupyter can also open as a notebook.
 TEXT_METADATA = {"jupytext": {"text_representation": FORM}, "kernelspec": KERNEL}
@@ -284,17 +294,28 @@ def files() -> Iterator[tuple[Path, str]]:
     for lesson in lessons:
         course.fill_tables(lesson.source, lessons)  # Minutes include tables.
     course.complete_links(terms, lessons)
-    yield course.GLOSSARY, _finish(clean(terms), definitions)
+    glossary = _finish(clean(terms), definitions)
+    yield course.GLOSSARY, text_of(glossary)
+    yield FOR_COLAB / course.GLOSSARY.name, text_of(for_colab(glossary))
     readme = README.read_text(encoding="utf-8")
     yield README, course.with_course(readme, lessons, "notebooks/")
     for lesson in lessons:
         name = lesson.path.stem
         reader = _make(name, learner, sources[name])
-        yield lesson.path, _finish(reader, definitions, lesson, lessons)
+        reader = _finish(reader, definitions, lesson, lessons)
+        yield lesson.path, text_of(reader)
         if has_exercises(lesson.source):
             solved = nbformat.from_dict(lesson.source)
-            path = SOLUTIONS / lesson.path.name
-            yield path, _finish(solved, definitions, lesson, lessons)
+            solved = _finish(solved, definitions, lesson, lessons)
+            yield SOLUTIONS / lesson.path.name, text_of(solved)
+        yield FOR_COLAB / lesson.path.name, text_of(for_colab(reader))
+
+
+def for_colab(reader: NotebookNode) -> NotebookNode:
+    """Return the notebook for Colab, from the finished one for readers."""
+    notebook = nbformat.from_dict(reader | {"metadata": METADATA | COLAB_METADATA})
+    course.lead_to_web(notebook.cells)
+    return notebook
 
 
 def _make(
@@ -312,14 +333,14 @@ def _finish(
     definitions: dict[str, str],
     lesson: Lesson | None = None,
     lessons: Sequence[Lesson] = (),
-) -> str:
-    """Return the text of a notebook's file, with all additions."""
+) -> NotebookNode:
+    """Return a notebook with all additions."""
     fetch = nbformat.v4.new_code_cell(first_cell.FIRST, id="fetch-the-lab")
     notebook.cells.insert(1, fetch)
     if lesson is not None:
         course.complete(notebook, lesson, lessons)
     course.define_links(notebook.cells, definitions)
-    return text_of(notebook)
+    return notebook
 
 
 def main(arguments: list[str]) -> None:
@@ -327,17 +348,25 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m weft.lessons.maker", description=main.__doc__
     )
-    options = {"dest": "edited", "nargs": "+", "type": Path, "default": []}
+    several = {"dest": "edited", "nargs": "+", "type": Path, "default": []}
     text = "first write these notebooks into their sources"
-    parser.add_argument("--from", metavar="NOTEBOOK", help=text, **options)
-    for path in parser.parse_args(arguments).edited:
+    parser.add_argument("--from", metavar="NOTEBOOK", help=text, **several)
+    text = "first record the version that Colab fetches: a tag or a commit"
+    parser.add_argument("--release", metavar="REF", nargs="?", const="HEAD", help=text)
+    options = parser.parse_args(arguments)
+    for path in options.edited:
         _write(find_edited(path), write_source(path))
+    if options.release:
+        release = first_cell.name_release(options.release)
+        _write(first_cell.RELEASE, f"{release}\n")
+        first_cell.FIRST = first_cell.write_cell(release)
     for path, text in files():
         _write(path, text)
 
 
 def _write(path: Path, text: str) -> None:
     """Write a file if its text has changed, and print its name."""
+    path.parent.mkdir(exist_ok=True)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
         print(f"{path.relative_to(ROOT)}: written")

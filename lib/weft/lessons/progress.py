@@ -1,15 +1,22 @@
 """The reader's progress through the course: a row for each lesson.
 
 The lab records the user's guesses and solved puzzles and exercises. Each lesson's
-notebook shows which of these belong to the lesson.
+notebook shows which of these belong to the lesson. keep() moves the records.
 """
 
 from __future__ import annotations
 
+import contextlib
 import html
+import os
 import re
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from ..base import store
+from ..base.paths import ROOT, link_notebook
 from ..base.store import Kept
 from ..base.style import INK, SHARED
 from ..base.text import count_things
@@ -21,7 +28,7 @@ from .widgets.predict import guessed_questions
 
 QUESTION = re.compile(r'\bpredict\(\s*(f?)"([^"]+)"')
 EXERCISE = re.compile(r'^exercise\((?:from_c\("(\w+)\.c"|(\w+))', re.M)
-_solved = Kept("exercises")
+_solved = Kept("exercises", lambda records, others: _add_earlier(records, others))
 
 
 def remember_exercise(name: str) -> None:
@@ -114,8 +121,9 @@ class CourseProgress:
 
 def _render_row(row: LessonRow) -> str:
     lesson = row.lesson
+    link = link_notebook(lesson.path.name)
     cells = (
-        f'<a href="{lesson.path.name}">{lesson.number} {html.escape(lesson.title)}</a>',
+        f'<a href="{link}">{lesson.number} {html.escape(lesson.title)}</a>',
         html.escape(lesson.question),
         write_minutes(lesson.minutes["core"]).replace("minute", "min").rstrip("s"),
         _draw_bar(row),
@@ -137,3 +145,121 @@ def _draw_bar(row: LessonRow) -> str:
         f'fill="{SHARED}"/></svg>'
         f'<div style="font-size:11px;opacity:.8">{row}</div>'
     )
+
+
+# ---- another folder for what a user would miss -------------------------------------
+
+DRIVE = Path("/content/drive")  # where Colab mounts the user's Drive
+TUNED, KERNELS = "tuned", "kernels"
+
+
+def keep(folder: str | Path) -> None:
+    """Keep progress, guesses, saved kernels and tuned constants in a folder.
+
+        from google.colab import drive; drive.mount("/content/drive")
+        weft.keep("/content/drive/MyDrive/weft")
+
+    Colab deletes its disk after a session. From this call on, the lab reads and writes
+    these small files in `folder`, which is created if only its last part is missing.
+    Existing records of both places are joined; nothing is lost. Kernels that
+    `%%cuda --save` wrote return to the checkout; if both places have one, the newer
+    one wins, and the other remains in `folder` as NAME.old.cu. Compiled code stays in
+    the cache. Call keep() again in each new session, or set WEFT_KEEP.
+
+    Raises CannotWrite if the folder cannot be used, e.g. without a mounted Drive.
+    """
+    target = Path(folder).expanduser().absolute()
+    _check_target(target)
+    before = os.environ.get(store.KEEP, "")
+    source = target
+    with contextlib.suppress(store.CannotWrite):  # e.g. an earlier drive is gone
+        source = store.kept_folder()
+    tuned = source / TUNED if before else store.cache_folder(TUNED)
+    try:
+        for one in tuple(store.all_kept):
+            os.environ[store.KEEP] = before
+            _move_records(one, source, target)
+    except OSError:
+        os.environ[store.KEEP] = before
+        raise
+    os.environ[store.KEEP] = str(target)
+    for path in source.glob("*.json"):  # of modules that this session has not imported
+        _copy_missing(path, target / path.name)
+    for path in tuned.glob("*.json"):
+        _copy_missing(path, target / TUNED / path.name)
+    exchange_kernels(target / KERNELS, ROOT)
+    print(f"Weft: your progress, guesses, saved kernels and constants are in {target}.")
+
+
+def _move_records(one: Kept, source: Path, target: Path) -> None:
+    """Move records from a folder, which they use now, to another; let them use it."""
+    lock = contextlib.nullcontext()
+    if source != target:  # Another notebook may use the old folder.
+        lock = store.lock_file(source / f"{one.name}.lock", store.WAIT)
+    with lock:
+        old = one.read()
+        os.environ[store.KEEP] = str(target)
+        one.resume(old)
+        if source != target:
+            (source / f"{one.name}.json").unlink(missing_ok=True)
+
+
+def _check_target(target: Path) -> None:
+    """Raise CannotWrite, with a cure, if keep() cannot use a folder."""
+    if not target.parent.is_dir():
+        if DRIVE in target.parents and not any(DRIVE.glob("*")):
+            raise store.CannotWrite(
+                f"{target}: your Drive is not mounted. Run: from google.colab import "
+                f'drive; drive.mount("{DRIVE}")'
+            )
+        raise store.CannotWrite(f"{target}: there is no folder {target.parent}")
+    try:
+        target.mkdir(exist_ok=True)
+        with tempfile.TemporaryFile(dir=target):
+            pass
+    except OSError as error:
+        why = error.strerror or error
+        raise store.CannotWrite(f"{target} cannot be written: {why}") from None
+
+
+def _add_earlier(records: dict[str, Any], others: dict[str, Any]) -> None:
+    """Add solved exercises, each with the day of its first solution."""
+    for name, record in others.items():
+        records[name] = min(records.get(name, record), record, key=str)
+
+
+def exchange_kernels(kept: Path, checkout: Path) -> None:
+    """Copy kernels that cells wrote between two folders, so that both have all of them.
+
+    A file of the lab, which no cell wrote, is neither copied nor replaced. Of two
+    different versions, the newer one wins; the other becomes NAME.old.cu in `kept`.
+    """
+    saved = [p for p in (checkout / "kernels").rglob("*.cu*") if _is_saved(p)]
+    names = {path.relative_to(checkout) for path in saved}
+    names |= {path.relative_to(kept) for path in kept.rglob("*.cu*")}
+    for name in sorted(names):
+        here, there = checkout / name, kept / name
+        if name.stem.endswith(".old") or (here.exists() and not _is_saved(here)):
+            continue
+        if here.exists() and there.exists() and here.read_text() != there.read_text():
+            newer, older = sorted((here, there), key=_read_age)
+            old = there.with_suffix(f".old{there.suffix}")
+            store.write(old, older.read_text())
+            store.write(older, newer.read_text())
+        _copy_missing(here, there)
+        _copy_missing(there, here)
+
+
+def _is_saved(path: Path) -> bool:
+    return path.read_text(errors="replace").startswith(store.SAVED)
+
+
+def _read_age(path: Path) -> float:
+    return -path.stat().st_mtime
+
+
+def _copy_missing(source: Path, target: Path) -> None:
+    """Copy a file unless the target exists, or the source does not."""
+    if source.exists() and not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        store.write(target, source.read_bytes())

@@ -86,7 +86,13 @@ STYLE = """@media (prefers-reduced-motion:no-preference){.weft-cloth{animation:
 weft-cloth 1s ease-out}}@keyframes weft-cloth{from{clip-path:inset(0 100% 0 0)}}"""
 
 
-_shown = Kept("cloth")  # number of lines already shown
+def _keep_larger(records: dict[str, Any], others: dict[str, Any]) -> None:
+    """Use the larger one of two counts."""
+    counts = [one["count"] for one in (records, others) if "count" in one]
+    records["count"] = max((n for n in counts if isinstance(n, int)), default=0)
+
+
+_shown = Kept("cloth", _keep_larger)  # number of lines already shown
 
 
 def cloth(puzzle: Puzzle) -> Cloth:

@@ -125,7 +125,7 @@ LINES_A_MINUTE = 8
 
 MINUTES_TO_BEGIN = 2
 
-FETCHES_LAB = "git clone --depth 1"  # Text in the first code cell; see first_cell.py.
+FETCHES_LAB = "COLAB_RELEASE_TAG"  # Text in the first code cell; see first_cell.py.
 
 HEADING = re.compile(r"(#{2,}) (.+)")
 

@@ -34,7 +34,7 @@ FILE = "weft_progress.json"
 FORMAT = "weft puzzles"  # the identifier in an exported file
 OPEN, SOLVED, WITHIN = "not yet", "solved", "solved within the budget"
 SIGNS = {OPEN: "·", SOLVED: "✓", WITHIN: "★"}
-_kept = Kept("puzzles")
+_kept = Kept("puzzles", lambda records, others: _add(records, others))
 _set_aside = Kept("puzzles_before_reset")
 _latest: list[str] = []  # puzzles first solved in this session
 
@@ -131,13 +131,7 @@ class PuzzleProgress:
     def load(self, path: str | Path = FILE) -> PuzzleProgress:
         """Add the records of an exported file without losing existing ones."""
         imported = _read(path)
-
-        def add(records: dict[str, Any]) -> None:
-            for name, by_language in imported.items():
-                for language, record in _select_valid(by_language).items():
-                    _merge(records, name, language, record)
-
-        _kept.change(add)
+        _kept.change(lambda records: _add(records, imported))
         return read_progress()
 
     def reset(self, name: str | None = None) -> PuzzleProgress:
@@ -223,6 +217,13 @@ def _select_valid(by_language: Any) -> dict[str, Any]:
         and isinstance(record.get("when"), str)
         and isinstance(record.get("within"), bool)
     }
+
+
+def _add(records: dict[str, Any], others: dict[str, Any]) -> None:
+    """Add the valid records of puzzles, without losing existing ones."""
+    for name, by_language in others.items():
+        for language, record in _select_valid(by_language).items():
+            _merge(records, name, language, record)
 
 
 def _merge(

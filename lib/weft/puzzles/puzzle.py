@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import tracebacks
 from ..base.errors import ArgumentError, KernelError, Mismatch
+from ..base.paths import link_notebook
 from ..check import check
 from ..check.cases import size_list, spoken_of
 from ..pykernel.to_cuda import to_cuda
@@ -296,9 +297,8 @@ class Puzzle:
     @property
     def link(self) -> str:
         """The link to the puzzle's cell from another notebook; "" without a lesson."""
-        # JupyterLab finds cells, but not headings, in a notebook opened by a link.
         cell = f"puzzle-{self.name.replace('_', '-')}-asked"
-        return f"{LESSONS[self.group]}#cell-id={cell}" if self.group else ""
+        return link_notebook(LESSONS[self.group], cell) if self.group else ""
 
     def __repr__(self) -> str:
         place = f" ({self.name}, {self.lesson})" if self.group else ""

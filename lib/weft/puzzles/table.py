@@ -11,6 +11,7 @@ import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..base.paths import link_notebook
 from ..base.style import INK, OURS, SHARED
 from ..see.pictures.svg import write_image
 from .catalogue import LESSONS, load, number_of
@@ -130,9 +131,9 @@ def _write_line(progress: PuzzleProgress, group: str, names: tuple[str, ...]) ->
     row = row_of(group, names)
     head, done = html.escape(row.head), sum(progress.state(n) != OPEN for n in names)
     puzzles = "".join(_write_puzzle(progress, row, name) for name in names)
+    link = html.escape(link_notebook(row.notebook), quote=True)
     cells = (
-        f'<a href="{html.escape(row.notebook, quote=True)}" style="color:inherit">'
-        f"{head}</a>",
+        f'<a href="{link}" style="color:inherit">{head}</a>',
         f'<div style="display:flex;flex-wrap:wrap;gap:3px 12px">{puzzles}</div>',
         f"{done} of {len(names)}",
         write_minutes(row.minutes),

@@ -19,6 +19,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -222,10 +223,17 @@ def vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for folder in folders for word in ("-isystem", str(folder)))
 
 
-_CURES = {
-    "g++": "no C++ compiler{}: install one (Debian, Ubuntu: apt install g++)",
-    "nvcc": "no nvcc: install the CUDA Toolkit, or pip install nvidia-cuda-nvcc",
-}
+def pip_command(package: str) -> str:
+    """Return the command that installs a package of NVIDIA's for torch's CUDA release.
+
+    package: its name for CUDA 13.
+    """
+    torch = sys.modules.get("torch")
+    is_12 = torch is not None and str(torch.version.cuda).startswith("12.")
+    return f"pip install {package}{'-cu12' if is_12 else ''}"
+
+
+_NO_GXX = "no C++ compiler{}: install one (Debian, Ubuntu: apt install g++)"
 
 
 # Characters that g++ does not support in a folder's name, because it passes the name
@@ -242,8 +250,11 @@ def find_tool(name: str) -> str:
         )
     path = gxx() if name == "g++" else nvcc()
     if not path:
+        if name == "nvcc":
+            cure = pip_command("nvidia-cuda-nvcc")
+            raise BuildError(f"no nvcc: install the CUDA Toolkit, or {cure}")
         cxx = os.environ.get("CXX")
-        raise BuildError(_CURES[name].format(f" '{cxx}' (from CXX)" if cxx else ""))
+        raise BuildError(_NO_GXX.format(f" '{cxx}' (from CXX)" if cxx else ""))
     return path
 
 

@@ -123,7 +123,7 @@ class Session:
         parts += map(_write_size, self.arguments.values)
         for one, text in zip(self.ready, texts):
             parts += [str(one), repr(one.shape), *text]
-        return store.cache_folder("tuned") / f"{_hash(*parts)}.json"
+        return _choose_folder() / f"{_hash(*parts)}.json"
 
     def recall(self, path: Path, check: Any, terms: float | None) -> Tuned | None:
         """Return the earlier result if its winner still passes the check, else None."""
@@ -230,3 +230,11 @@ class Session:
         title = f"{self.source.name}: {what}"
         options = {"quiet": not self.progress, "delay": 0.5}
         return Progress(title, total, "candidates", **options)
+
+
+def _choose_folder() -> Path:
+    """Return the folder of earlier results: weft.keep()'s, else that of the cache."""
+    if os.environ.get(store.KEEP):
+        with contextlib.suppress(OSError):  # The drive is no longer mounted.
+            return store.kept_folder("tuned")
+    return store.cache_folder("tuned")

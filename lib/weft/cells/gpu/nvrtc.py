@@ -24,6 +24,7 @@ from ...base.errors import BuildError
 from ...base.paths import COMMON, KERNELS
 from ...base.progress import PATIENCE, Progress
 from ...csource import scanner, signature
+from ...toolchain.tools import pip_command
 from ..headers import HEADERS, NAME, NEEDS_ATOMIC, REDEFINES, std_headers
 
 ffi = FFI()
@@ -50,7 +51,7 @@ int nvrtcGetProgramLog(nvrtcProgram program, char *log);
 """)
 
 _COMPILATION = 6  # NVRTC_ERROR_COMPILATION: the log has the source's errors
-_CURE = "pip install nvidia-cuda-nvrtc"
+_PACKAGE = "nvidia-cuda-nvrtc"
 
 
 class Rejected(BuildError):
@@ -352,7 +353,8 @@ def _open_library() -> Any:
         library = ffi.dlopen(path)
     except Exception as error:  # pathfinder's exceptions depend on its version
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise BuildError(f"no NVRTC ({first}): {_CURE}") from None
+        cure = pip_command(_PACKAGE)
+        raise BuildError(f"no NVRTC ({first}): {cure}") from None
     if release in (None, _read_version(library)[0]):
         return library
     for file in _list_candidates(release):
@@ -394,7 +396,7 @@ def _check_arch(arch: str) -> None:
         version, known = ".".join(map(str, nvrtc_version())), ", ".join(supported)
         raise BuildError(
             f"NVRTC {version} does not compile for {arch}, only for {known}. "
-            f"A newer GPU needs a newer NVRTC ({_CURE} --upgrade)"
+            f"A newer GPU needs a newer NVRTC ({pip_command(_PACKAGE)} --upgrade)"
         )
 
 

@@ -24,7 +24,7 @@ RIGHT = 1.1  # a guess within this factor counts as right
 FOLD = "Show it without a guess"
 NO_GUESS = "No guess yet: replace None with a number and run from that cell on."
 _asked: set[str] = set()  # the questions of this session
-_kept = Kept("guesses")
+_kept = Kept("guesses", lambda records, others: _add_newer(records, others))
 
 
 def predict(question: str, guess: float | None, unit: str = "") -> Guess:
@@ -314,6 +314,15 @@ def _is_record(record: Any) -> bool:
     if not isinstance(record, dict):
         return False
     return all(isinstance(record.get(k), (int, float)) for k in ("guess", "value"))
+
+
+def _add_newer(records: dict[str, Any], others: dict[str, Any]) -> None:
+    """Add the guesses at other questions, and the newer ones at the same questions."""
+    for question, record in others.items():
+        old = records.get(question)
+        if not _is_record(old) or str(record.get("date")) >= str(old.get("date")):
+            records.pop(question, None)  # The newest record is the last.
+            records[question] = record
 
 
 def _score_guesses() -> GuessScore:

@@ -76,7 +76,9 @@ def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
     or takes tuples or complex numbers.
     """
     codes = pack_codes(kernel.argument_types)
-    if codes is None or kernel.cooperative or kernel.launch_config_sensitive:
+    # numba-cuda 0.22, which Colab has, knows no kernels that depend on the shape.
+    depends = getattr(kernel, "launch_config_sensitive", False)
+    if codes is None or kernel.cooperative or depends:
         return None
     form, offsets, end = "=Q24x", [], 0
     for code in codes:
@@ -84,7 +86,8 @@ def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
         offsets.append(-(-end // size) * size)
         form += "x" * (offsets[-1] - end) + code
         end = offsets[-1] + size
-    function = int(kernel._codelibrary.get_cufunc().handle)
+    handle = kernel._codelibrary.get_cufunc().handle
+    function = int(getattr(handle, "value", handle))  # in 0.22, a ctypes pointer
     plan = launch.LaunchPlan(function, config.grid, config.block, config.shared)
     room = launch.Room(plan, end, offsets)
     return Ready(kernel, function, struct.Struct(form).pack_into, [room])

@@ -43,7 +43,6 @@ from . import instructions
 
 DEFAULT = "sm_90"  # default architecture on machines without a GPU
 _FOR_PTXAS = "-Xptxas="  # prefix of options that nvcc passes to ptxas
-_NVCC = "pip install nvidia-cuda-nvcc, or install the CUDA Toolkit"
 
 
 @dataclass
@@ -110,7 +109,11 @@ def by_nvcc(file: Path, arch: str) -> MachineCode:
     if nvcc := build.nvcc():
         return _compile_by_nvcc(nvcc, file, arch, _read_stamp(file))
     why = f"{file.name} also contains host code, and nvcc is missing"
-    raise BuildError(f"{why}: {_NVCC}")
+    raise BuildError(f"{why}: {_suggest_nvcc()}")
+
+
+def _suggest_nvcc() -> str:
+    return f"{tools.pip_command('nvidia-cuda-nvcc')}, or install the CUDA Toolkit"
 
 
 def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> MachineCode:
@@ -148,7 +151,8 @@ def _assemble(text: str, arch: str, *flags: str) -> MachineCode:
     """Assemble PTX to machine code, if ptxas is available."""
     tool = ptxas()
     if not tool:
-        why = f"ptxas, which translates PTX to machine code, is missing: {_NVCC}"
+        why = "ptxas, which translates PTX to machine code, is missing"
+        why = f"{why}: {_suggest_nvcc()}"
         return MachineCode(text, why=why)
     with tempfile.TemporaryDirectory() as folder:
         into, out = Path(folder) / "in.ptx", Path(folder) / "out.cubin"
