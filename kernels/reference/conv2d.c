@@ -62,8 +62,8 @@ static struct conv conv_shape(int n, int ic, int h, int w, int oc, int kh,
                      .ow = (int)(w + 2LL * pad_x - kw + 1),
                      .k = ic * kh * kw};
     // Divide k into as few blocks as possible, of nearly the same depth. The
-    // depth is rounded up to whole tiles, since the rows of the gradient's tiles
-    // run along k. So the last block may be smaller.
+    // depth is rounded up to whole tiles, since the rows of the gradient's
+    // tiles run along k. So the last block may be smaller.
     const int depth = ceil_div(s.k, ceil_div(s.k, DEPTH));
     s.depth = ceil_div(depth, TILE_ROWS) * TILE_ROWS;
     s.plane = (size_t)s.oh * s.ow;
