@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cell_names import plain
+from weft.lessons.cell_names import plain
 from nbformat import NotebookNode
 
 from weft.lessons.maker import SOURCES, is_tagged, is_withheld, read_source

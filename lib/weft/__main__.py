@@ -34,6 +34,8 @@ COMMANDS = {
         "run a CUDA program and report its faults and the cost of each line",
     ),
     "puzzles": ("weft.commands.puzzles", "list puzzles, show one, check a solution"),
+    "grade": ("weft.commands.grade", "grade a submitted notebook"),
+    "class": ("weft.commands.classroom", "show the grades of a class"),
     "build": ("weft.toolchain.build", "compile every kernel for this machine"),
     "cache": ("weft.base.store", "list or clear the cache"),
 }

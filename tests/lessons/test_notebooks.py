@@ -20,7 +20,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import warm_kernel
-from cell_names import names, plain
+from weft.lessons.cell_names import names, plain
 from nbclient import NotebookClient
 
 import utils

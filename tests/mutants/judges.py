@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 
 import nbformat
-from cell_names import names
+from weft.lessons.cell_names import names
 from IPython.core.interactiveshell import InteractiveShell
 
 from weft import puzzles

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.errors import refuse_unsolved
 from ..base.tracebacks import message_first
 from ..cells.cpu import watched
 from .progress import remember_exercise
@@ -56,7 +57,7 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
     """Run check(answer) and print the result.
 
     If the answer raises NotImplementedError, it is not solved yet, and the notebook
-    continues. A wrong answer raises the check's error, whose message is shown first. An
+    continues; under WEFT_GRADE=1, NotSolved is raised. A wrong answer raises the check's error, whose message is shown first. An
     answer whose numbers are right but whose launches have findings is wrong, too.
     """
     try:
@@ -70,7 +71,7 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
                 luck = "the numbers are right this time, but only by luck"
                 raise AssertionError(f"{answer.__name__}: {luck}: {where}{first.text}")
     except NotImplementedError:
-        print(f"{answer.__name__}: {NOT_SOLVED}")
+        refuse_unsolved(f"{answer.__name__}: {NOT_SOLVED}")
     else:
         remember_exercise(answer.__name__)
         print(f"{answer.__name__}: solved")

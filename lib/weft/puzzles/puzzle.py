@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..base import tracebacks
-from ..base.errors import ArgumentError, KernelError, Mismatch
+from ..base.errors import ArgumentError, KernelError, Mismatch, refuse_unsolved
 from ..base.paths import link_notebook
 from ..check import check
 from ..check.cases import size_list, spoken_of
@@ -135,7 +135,7 @@ class Puzzle:
                 display_refused(self, answer)
                 raise
             unsolved = f"{self.name}: {NOT_SOLVED}{why}"
-            print(self._describe_solved(submission) or unsolved)
+            refuse_unsolved(self._describe_solved(submission) or unsolved)
             return None
 
     def show(self, answer: Any) -> Any:

@@ -7,7 +7,7 @@ import symtable
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-from weft.csource import signature
+from ..csource import signature
 
 
 def names(cell) -> tuple[frozenset[str], frozenset[str]]:

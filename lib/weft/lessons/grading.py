@@ -1,0 +1,299 @@
+"""Grade a submitted lesson: each answer runs alone, with the lab's own check.
+
+    grade("alice_02a_shared_memory.ipynb")    a Grade: points, verdicts, failing cases
+
+Only the cells with answers are taken from the submission; every other cell, and each
+check, is the lab's. Each answer runs in a process of its own on the CPU target, with
+limits of time and memory, after the lab's cells that the answer and its check need.
+Afterwards the lab's names have their old values again. An answer that replaces a
+function of Python, NumPy or the lab is refused.
+
+The answers run with your permissions, and code that attacks its own process on purpose
+may forge a verdict. Grade strangers' work in a container.
+
+graded_process.py is the program in which the answers run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..base import store
+from ..base.errors import ArgumentError
+from ..base.paths import ROOT
+from ..base.progress import Progress
+from ..puzzles.lessons import PUZZLE, Lesson, list_lessons
+from .cell_names import names
+
+SOLVED, UNSOLVED, WRONG = "solved", "not solved yet", "wrong"
+STOPPED, MISSING = "stopped", "missing"
+SECONDS, MEMORY = 120, 4.0  # the limits of an answer: seconds, and GB of new memory
+
+
+@dataclass(frozen=True)
+class Task:
+    """An exercise or a puzzle of a lesson.
+
+    answer, check: the lab's cells. needed: the sources of the cells that both need.
+    """
+
+    name: str
+    kind: str
+    answer: Any
+    check: Any
+    needed: tuple[str, ...]
+
+
+@dataclass
+class Mark:
+    """The verdict on one task.
+
+    verdict: SOLVED, UNSOLVED, WRONG, STOPPED or MISSING. text: the failing case, or a
+    puzzle's counts. points, of: points awarded and available.
+    """
+
+    name: str
+    kind: str
+    verdict: str
+    text: str = ""
+    points: float = 0.0
+    of: float = 1.0
+    seconds: float = 0.0
+
+
+@dataclass
+class Grade:
+    """The marks of a submission."""
+
+    student: str
+    lesson: str
+    file: str
+    marks: list[Mark] = field(default_factory=list)
+
+    @property
+    def points(self) -> float:
+        """The sum of the awarded points."""
+        return sum(mark.points for mark in self.marks)
+
+    @property
+    def of(self) -> float:
+        """The sum of the available points."""
+        return sum(mark.of for mark in self.marks)
+
+    def json(self) -> dict[str, Any]:
+        """Return the grade as plain data, which `weft class` reads."""
+        return {**asdict(self), "points": self.points, "of": self.of}
+
+    def gradescope(self) -> dict[str, Any]:
+        """Return the grade in the format of Gradescope's results.json."""
+        tests = [
+            {
+                **{"name": mark.name, "score": mark.points, "max_score": mark.of},
+                "status": "passed" if mark.verdict == SOLVED else "failed",
+                "output": f"{mark.verdict}. {mark.text}".strip(" ."),
+            }
+            for mark in self.marks
+        ]
+        return {"score": self.points, "tests": tests}
+
+    def __str__(self) -> str:
+        lines = [f"{self.student}, {self.lesson}: {self.points:g} of {self.of:g} points"]
+        for mark in self.marks:
+            head = f"{mark.points:g}/{mark.of:g}  {mark.name}: {mark.verdict}"
+            lines.append(f"  {head}{'. ' + mark.text if mark.text else ''}")
+        return "\n".join(lines)
+
+
+def grade(
+    path: str | Path,
+    *,
+    student: str = "",
+    points: Mapping[str, float] | None = None,
+    seconds: float = SECONDS,
+    memory: float = MEMORY,
+) -> Grade:
+    """Grade a submitted notebook of a lesson.
+
+    student: the name in the grade; by default, the file's name without the lesson's.
+    points: points by task, 1 for others. seconds, memory (GB): the limits of an answer.
+    Raises ArgumentError for a file that is not a notebook or belongs to no lesson, and
+    for points of an unknown task.
+    """
+    path = Path(path)
+    submission = _read_notebook(path)
+    lesson = find_lesson(path, submission)
+    tasks, points = list_tasks(lesson), points or {}
+    if unknown := points.keys() - {task.name for task in tasks}:
+        raise ArgumentError(
+            f"{lesson.path.stem} has no task {', '.join(sorted(unknown))}; it has "
+            f"{', '.join(task.name for task in tasks)}"
+        )
+    answers = [_find_answer(task, submission) for task in tasks]
+    marks = [Mark(t.name, t.kind, MISSING, of=points.get(t.name, 1.0)) for t in tasks]
+    limits = {"seconds": seconds, "memory": memory}
+    with Progress(f"grading {path.name}", len(tasks), "answers") as job:
+        for number, result in _run_answers(tasks, answers, limits):
+            mark = marks[number]
+            mark.verdict, mark.text = result["verdict"], result["text"]
+            mark.seconds = result["seconds"]
+            mark.points = mark.of * (mark.verdict == SOLVED)
+            job.update()
+    name = student or _name_student(path, lesson)
+    return Grade(name, lesson.path.stem, path.name, marks)
+
+
+def find_lesson(path: Path, submission: Any) -> Lesson:
+    """Return the lesson of a submission, by its file's name or by its cells' ids."""
+    lessons = [lesson for lesson in list_lessons() if list_tasks(lesson)]
+    named = [lesson for lesson in lessons if lesson.path.stem in path.stem]
+    if len(named) == 1:
+        return named[0]
+    ids = {cell.get("id") for cell in submission.cells}
+    shared = {
+        lesson.path.stem: len(ids & {task.answer.id for task in list_tasks(lesson)})
+        for lesson in lessons
+    }
+    best = max(shared, key=shared.__getitem__)
+    if not shared[best]:
+        raise ArgumentError(
+            f"{path}: no lesson's answers; its name must contain one of "
+            f"{', '.join(shared)}"
+        )
+    return next(lesson for lesson in lessons if lesson.path.stem == best)
+
+
+def list_tasks(lesson: Lesson) -> list[Task]:
+    """Return a lesson's exercises and puzzles, in the lesson's order."""
+    cells, tasks = lesson.source.cells, []
+    for at, cell in enumerate(cells):
+        if cell.cell_type != "code":
+            continue
+        puzzle = PUZZLE.fullmatch(cell.id)
+        if "exercise" in cell.metadata.get("tags", ()):
+            check = next(c for c in cells[at + 1 :] if c.cell_type == "code")
+            name, kind = _name_exercise(check), "exercise"
+        elif puzzle and puzzle["part"] == "answer":
+            check = next(c for c in cells if c.id == f"puzzle-{puzzle['name']}-check")
+            name, kind = puzzle["name"].replace("-", "_"), "puzzle"
+        else:
+            continue
+        needed = tuple(_list_needed(cells[:at], [cell, check]))
+        tasks.append(Task(name, kind, cell, check, needed))
+    return tasks
+
+
+def _name_exercise(check: Any) -> str:
+    """Return the name of the answer in a check's call exercise(answer, check)."""
+    call = re.search(r"\bexercise\((.*)", check.source, re.S)
+    declared = re.match(r"\s*from_c\([^,]+,\s*[\"'][^(]*?(\w+)\(", call[1])
+    return (declared or re.match(r"\s*(\w+)", call[1]))[1]
+
+
+def _list_needed(above: Sequence[Any], cells: Sequence[Any]) -> list[str]:
+    """Return the sources of the cells above that define what `cells` need."""
+    wanted = set().union(*(names(cell)[1] for cell in cells))
+    needed = []
+    for cell in reversed(above):
+        tags = cell.metadata.get("tags", ())
+        if cell.cell_type != "code" or {"exercise", "mistakes", "spellings"} & {*tags}:
+            continue
+        assigned, used = names(cell)
+        imports = cell.source.startswith("from utils import *")
+        if imports or assigned & wanted:
+            wanted |= used
+            needed.append(cell.source)
+    return needed[::-1]
+
+
+def _read_notebook(path: Path) -> Any:
+    import nbformat  # imported lazily, so that other commands need not wait for it
+
+    try:
+        notebook = nbformat.read(path, as_version=4)
+    except FileNotFoundError:
+        raise ArgumentError(f"{path}: there is no such notebook") from None
+    except Exception as error:  # a broken file raises any of many exceptions
+        reason = str(error).partition("\n")[0][:200]
+        raise ArgumentError(f"{path} is not a notebook: {reason}") from None
+    return notebook
+
+
+def _find_answer(task: Task, submission: Any) -> str | None:
+    """Return the source of the submitted cell with the answer; None if it is missing.
+
+    It has the id of the lab's cell, or it is the last to define the same names: some
+    editors give cells new ids.
+    """
+    code = [cell for cell in submission.cells if cell.cell_type == "code"]
+    for cell in code:
+        if cell.get("id") == task.answer.id:
+            return cell.source
+    wanted = _define_names(task.answer)
+    for cell in reversed(code):
+        if wanted and wanted <= _define_names(cell):
+            return cell.source
+    return None
+
+
+def _define_names(cell: Any) -> set[str]:
+    first = cell.source.partition("\n")[0]
+    if first.startswith("%%writefile"):
+        return {first}
+    try:
+        return {*names(cell)[0]}
+    except (SyntaxError, ValueError):
+        return set()
+
+
+def _name_student(path: Path, lesson: Lesson) -> str:
+    return path.stem.replace(lesson.path.stem, "").strip("_- .") or path.stem
+
+
+def _run_answers(
+    tasks: Sequence[Task], answers: Sequence[str | None], limits: Mapping[str, float]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of each submitted answer and its result."""
+    jobs = [
+        {
+            **{"number": number, "needed": task.needed, "answer": answer},
+            **{"check": task.check.source, "assigned": [*names(task.answer)[0]]},
+            "used": [*names(task.check)[1]],
+        }
+        for number, (task, answer) in enumerate(zip(tasks, answers))
+        if answer is not None
+    ]
+    with tempfile.TemporaryDirectory(prefix="weft_grade_") as folder:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "weft.lessons.graded_process"],
+            **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True},
+            **{"cwd": folder, "env": _make_environment(folder)},
+        )
+        with process:
+            process.stdin.write(json.dumps({"jobs": jobs, **limits}))
+            process.stdin.close()
+            for line in process.stdout:
+                result = json.loads(line)
+                yield result["number"], result
+    if process.returncode:
+        raise ArgumentError(f"grading stopped with status {process.returncode}")
+
+
+def _make_environment(folder: str) -> dict[str, str]:
+    paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    kept = Path(folder) / "kept"  # the teacher's own progress stays as it is
+    kept.mkdir()
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        **{"WEFT_GRADE": "1", "WEFT_SMALL": "1", store.KEEP: str(kept)},
+        # A fork cannot use a GPU, nor the threads of OpenMP, that its parent started.
+        **{"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"},
+    }
