@@ -29,7 +29,10 @@ env:
 mnist:
 	@$(RUN) -m weft mnist --compare --plot mnist.svg --json mnist.json $(ARGS)
 
+# The runtime is built here, so that the first %%cuda cell does not wait for it. If this
+# fails, the cell reports why.
 lab:
+	-@$(RUN) -m weft build --runtime
 	@$(RUN) -m jupyterlab --notebook-dir . notebooks/00_start_here.ipynb $(ARGS)
 
 # The tests start hundreds of processes, which share the modules compiled by Python.

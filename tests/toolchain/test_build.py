@@ -1,5 +1,6 @@
 """Libraries are built from their current sources, for every target."""
 
+import argparse
 import concurrent.futures
 import functools
 import os
@@ -384,3 +385,27 @@ def test_headers_of_cudnn_that_only_pip_has_are_found_after_the_toolkits(
     for folder in ("cudnn", "cublas"):
         at = command.index(str(tmp_path / "nvidia" / folder / "include"))
         assert command[at - 1] == "-isystem"  # -I would precede nvcc's own folders.
+
+
+def test_the_runtime_of_cells_is_built_without_any_op(monkeypatch, tmp_path):
+    parser = argparse.ArgumentParser()
+    build.add_arguments(parser)
+    linked = []
+
+    def record(name, files, flavour, needs):
+        linked.append((name, flavour, len(files)))
+        return tmp_path / name
+
+    monkeypatch.setattr(build, "_link", record)
+    assert build.main(parser.parse_args(["--runtime"])) == 0
+    [(name, flavour, files)] = linked
+    assert (name, flavour) == ("simt", build.Flavour.here("cpu")) and files > 1
+
+
+def test_make_lab_builds_the_runtime_before_it_opens_the_notebooks():
+    """Otherwise the first cell of CUDA C would wait for 60 files to compile."""
+    text = (build.ROOT / "Makefile").read_text()
+    recipe = text.partition("\nlab:\n")[2].partition("\n\n")[0].splitlines()
+    runtime, jupyter = recipe
+    assert runtime.startswith("\t-") and "-m weft build --runtime" in runtime
+    assert "-m jupyterlab" in jupyter

@@ -183,10 +183,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft build`."""
     text = "default: all of this machine"
     parser.add_argument("--device", choices=("cpu", "cuda"), help=text)
+    text = "build only the library on which cells of CUDA C run on the CPU"
+    parser.add_argument("--runtime", action="store_true", help=text)
 
 
 def main(args: argparse.Namespace) -> int:
     """Build every op for the CPU and, if there is a GPU and nvcc, for the GPU."""
+    if args.runtime:
+        simt_runtime(Flavour.here("cpu"))
+        return 0
     targets = ["cpu"] + ["cuda"] * (device.count() > 0 and nvcc() is not None)
     for target in [args.device] if args.device else targets:
         print(f"weft: {len(build_all(target))} libraries for {target} are ready")
