@@ -28,9 +28,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from weft.lessons.cell_names import plain
 from nbformat import NotebookNode
 
+from weft.lessons.cell_names import plain
 from weft.lessons.maker import SOURCES, is_tagged, is_withheld, read_source
 
 KINDS = ("imports", "paths", "pictures", "tables", "helpers")

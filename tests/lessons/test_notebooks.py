@@ -20,7 +20,6 @@ from pathlib import Path
 import nbformat
 import pytest
 import warm_kernel
-from weft.lessons.cell_names import names, plain
 from nbclient import NotebookClient
 
 import utils
@@ -31,6 +30,7 @@ from weft.cells.gpu import nvrtc
 from weft.lessons import course as glossary_module
 from weft.lessons import first_cell as hosted
 from weft.lessons import maker as lessons
+from weft.lessons.cell_names import names, plain
 from weft.lessons.course import place_of
 from weft.puzzles.catalogue import GROUPS, LESSONS
 from weft.puzzles.lessons import CORE, NOTEBOOKS, SOLUTIONS, find_source, list_kinds

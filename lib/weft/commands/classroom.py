@@ -77,7 +77,9 @@ def read_grades(files: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
             problems.append(f"{file} is not a grade: {type(error).__name__}: {error}")
             continue
         if key in best:
-            problems.append(f"{file}: {' and '.join(key)} is there twice; the best counts")
+            problems.append(
+                f"{file}: {' and '.join(key)} is there twice; the best counts"
+            )
         if key not in best or _count_points(one) > _count_points(best[key]):
             best[key] = one
     return [best[key] for key in sorted(best)], problems

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..base import store
 from ..base.errors import ArgumentError
+from ..puzzles.catalogue import load
 from ..puzzles.lessons import list_lessons
 from .grading import Task, list_tasks
 
@@ -53,6 +54,8 @@ def write(name: str, path: Path, points: Mapping[str, float]) -> int:
 
 def _mark_task(task: Task, cells: Mapping[str, Any], points: float) -> None:
     answer, check = cells[task.answer.id], cells[task.check.id]
+    if task.kind == "puzzle":
+        answer.source = load(task.name).marked_text
     answer.metadata["nbgrader"] = _make_metadata(task.name, solution=True)
     check.metadata["nbgrader"] = _make_metadata(f"check_{task.name}", grade=True)
     check.metadata["nbgrader"]["points"] = points

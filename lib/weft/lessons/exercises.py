@@ -57,8 +57,9 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
     """Run check(answer) and print the result.
 
     If the answer raises NotImplementedError, it is not solved yet, and the notebook
-    continues; under WEFT_GRADE=1, NotSolved is raised. A wrong answer raises the check's error, whose message is shown first. An
-    answer whose numbers are right but whose launches have findings is wrong, too.
+    continues; under WEFT_GRADE=1, NotSolved is raised. A wrong answer raises the
+    check's error, whose message is shown first. An answer whose numbers are right but
+    whose launches have findings is wrong, too.
     """
     try:
         with message_first(answer, check), watched.gather() as findings:

@@ -99,7 +99,7 @@ def _become_answer(
     log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(log, stream)
-    sys.stdin = open(os.devnull)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     limit = _count_own_bytes() + int(memory * 1e9)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))

@@ -106,7 +106,9 @@ class Grade:
         return {"score": self.points, "tests": tests}
 
     def __str__(self) -> str:
-        lines = [f"{self.student}, {self.lesson}: {self.points:g} of {self.of:g} points"]
+        lines = [
+            f"{self.student}, {self.lesson}: {self.points:g} of {self.of:g} points"
+        ]
         for mark in self.marks:
             head = f"{mark.points:g}/{mark.of:g}  {mark.name}: {mark.verdict}"
             lines.append(f"  {head}{'. ' + mark.text if mark.text else ''}")

@@ -176,14 +176,19 @@ class Puzzle:
     def stub(self) -> str:
         """The text from which the reader starts."""
         if self.start is None:
-            return make_stub(_read_source(self.answer))
+            return make_stub(self.marked_text)
         text = self.start if isinstance(self.start, str) else _read_source(self.start)
         return re.sub(r"^def \w+", f"def {self.kernel_name}", text, flags=re.M).strip()
 
     @cached_property
+    def marked_text(self) -> str:
+        """The best known answer's source, with the marks around the hidden part."""
+        return _read_source(self.answer)
+
+    @cached_property
     def solved_text(self) -> str:
         """The best known answer's source, without the marks."""
-        return remove_marks(_read_source(self.answer))
+        return remove_marks(self.marked_text)
 
     @cached_property
     def spec_text(self) -> str:
