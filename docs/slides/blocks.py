@@ -21,6 +21,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from nbformat import NotebookNode
 
 from weft.base.paths import SITE
+from weft.base.progress import GREY, LINE
 from weft.lessons.widgets import predict
 from weft.report.html import colour_text
 
@@ -31,10 +32,15 @@ HEADING = re.compile(r"#{2,4} ")
 FOLD = re.compile(r"<details>|</details>")
 SUMMARY = re.compile(r"<details><summary>(.*?)</summary>(.*)</details>", re.S)
 COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
-LISTING = re.compile(r"\s*<pre [^>]*>(?P<lines>.*)</pre>\s*", re.S)
+LISTING = re.compile(  # a text with colours, its title, and a folded file
+    r"\s*(?:<b>(?P<title>[^<]*)</b>)?\s*<pre [^>]*>(?P<lines>(?:(?!</pre>).)*)</pre>"
+    r"\s*(?:<details>.*</details>)?\s*",
+    re.S,
+)
+PROGRESS = re.compile(rf'<div style="(?:{LINE};)?{re.escape(GREY)}">[^<]*</div>')
 SPAN = re.compile(r"<span [^>]*>|</span>|\n")
 UNGUESSED = re.compile(
-    rf"<div><span>{re.escape(predict.NO_GUESS)}</span></div>"
+    rf"<div>(?:<span>)?{re.escape(predict.NO_GUESS)}(?:</span>)?</div>"
     rf"<details><summary>{re.escape(predict.FOLD)}</summary>(.*?)</details>",
     re.S,
 )
@@ -218,17 +224,21 @@ def list_pieces(text: str, coloured: str, kind: str, step: bool = False) -> list
 
 
 def split_html(coloured: str) -> list[str]:
-    """Return the lines of a coloured text; a colour ends with its line."""
-    lines, line, opened, last = [], "", "", 0
+    """Return the lines of a coloured text; each colour ends with its line."""
+    lines, line, last = [], "", 0
+    opened: list[str] = []
     for mark in SPAN.finditer(coloured):
         line += coloured[last : mark.start()]
         last = mark.end()
         if mark[0] == "\n":
-            lines.append(line + "</span>" * bool(opened))
-            line = opened
+            lines.append(line + "</span>" * len(opened))
+            line = "".join(opened)
+            continue
+        line += mark[0]
+        if mark[0] == "</span>":
+            opened.pop()
         else:
-            line += mark[0]
-            opened = "" if mark[0] == "</span>" else mark[0]
+            opened.append(mark[0])
     return [*lines, line + coloured[last:]]
 
 
@@ -289,13 +299,12 @@ def make_output(output: NotebookNode) -> list[Block]:
     data = output.get("data", {})
     if "text/html" in data:
         content = PAGE.sub(rf'href="{SITE}/\1.html', data["text/html"])
-        listing = LISTING.fullmatch(content)
-        if not listing:
-            content, guesses = UNGUESSED.subn(r'<div class="fragment">\1</div>', content)
-            return [Block(GUESS if guesses else PICTURE, content)]
-        coloured = listing["lines"].strip("\n")
-        text = html.unescape(re.sub(r"<[^>]+>", "", coloured))
-        return list_pieces(text, coloured, CODE)
+        if PROGRESS.fullmatch(content.strip()):
+            return []
+        if listing := LISTING.fullmatch(content):
+            return make_listing(listing["title"], listing["lines"].strip("\n"))
+        content, guesses = UNGUESSED.subn(r'<div class="fragment">\1</div>', content)
+        return [Block(GUESS if guesses else PICTURE, content)]
     if "image/png" in data:
         alt = html.escape(data.get("text/plain", ""))
         source = f"data:image/png;base64,{data['image/png'].strip()}"
@@ -304,3 +313,10 @@ def make_output(output: NotebookNode) -> list[Block]:
     if not text.strip() or COMPILED.fullmatch(text):
         return []
     return list_pieces(text, html.escape(text), PRINTED)
+
+
+def make_listing(title: str | None, coloured: str) -> list[Block]:
+    """Return a listing with colours, below its title."""
+    text = html.unescape(re.sub(r"<[^>]+>", "", coloured))
+    head = [Block(TEXT, f'<p class="file">{title}</p>')] if title else []
+    return head + list_pieces(text, coloured, CODE)

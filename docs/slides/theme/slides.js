@@ -39,7 +39,7 @@
       below: block.hasAttribute("data-below"), first: block.hasAttribute("data-first"),
       note: block.matches("aside"), code: block.classList.contains("code"),
       text: block.classList.contains("text"),
-      colon: /:$/.test(block.textContent.trim()),
+      colon: /:$/.test(block.textContent.trim()), file: block.querySelector(".file"),
     };
   };
 
@@ -47,14 +47,15 @@
   const divide = (block) => {
     const shells = [];
     let inner = block;
-    while (inner.children.length === 1 && !/^(PRE|SVG|svg|TABLE)$/.test(inner.tagName)) {
+    while (inner.children.length === 1 && !/^(pre|svg|table)$/i.test(inner.tagName)) {
       inner = inner.children[0];
       shells.push(inner.cloneNode(false));
     }
-    if (inner.shadowRoot || inner.querySelector(":scope > script")) return [block];
+    if (block.querySelector("script, [data-weft], button, input") ||
+      /^(pre|svg)$/i.test(inner.tagName)) return [block];
     const table = inner.tagName === "TABLE";
     const rows = table ? [...inner.querySelectorAll("tr")] : [...inner.children];
-    if (rows.length < 2 || /^svg$/i.test(inner.tagName)) return [block];
+    if (rows.length < 2) return [block];
     const wrap = (parts) => {
       const outer = block.cloneNode(false);
       let last = outer;
@@ -80,7 +81,8 @@
       if (parts.length > 1) {
         block.replaceWith(...parts);
         found.push(...measureAll(parts, room));
-      } else {
+      } else { // A picture in one piece shrinks as far as it must.
+        if (isPicture(block)) one.least = Math.min(one.least, room);
         found.push(one);
       }
     }
@@ -96,7 +98,8 @@
 
   const rateCut = (last, next) => {
     if (!next || next.first) return 0;
-    if (next.note) return 1000; // A note stays on the slide of what it explains.
+    if (next.note) return 1000; // A note stays on the slide of what it explains,
+    if (last.file) return 500; // and the name of a file on that of its lines.
     if (next.below) return 45;
     if (last.colon) return 45;
     return last.text && !next.text ? 22 : last.text ? 12 : 0;
@@ -230,6 +233,8 @@
   prefers.addEventListener("change", (event) => setDark(event.matches));
   window.addEventListener("load", async () => {
     await document.fonts?.ready;
+    await Promise.all([...document.images].map((image) => image.decode().catch(() => {})));
+    await new Promise((done) => setTimeout(done)); // Widgets draw what is decoded.
     await start();
     Reveal.registerKeyboardShortcut("D", "Dark or light");
     for (const event of ["fragmentshown", "fragmenthidden", "slidechanged"])
