@@ -54,7 +54,7 @@ from weft import (
 )
 from weft.base.paths import ROOT
 from weft.lessons.exercises import exercise
-from weft.report.html import highlight_text
+from weft.report.html import highlight_text, table
 
 __all__ = [
     "ROOT",
@@ -92,6 +92,7 @@ __all__ = [
     "sim",
     "size",
     "source",
+    "table",
     "timeline",
     "to_cuda",
     "torch",

@@ -177,9 +177,7 @@ def is_goal(cell: NotebookNode) -> bool:
 # ---- the first and the last slides ---------------------------------------------------
 
 
-def write_title(
-    lesson: Lesson, cells: list[NotebookNode], opening: list[Block]
-) -> str:
+def write_title(lesson: Lesson, cells: list[NotebookNode], opening: list[Block]) -> str:
     """Return the slide with the title, the question and the lecturer's notes.
 
     opening: the blocks of text above the lesson's first heading.
@@ -207,7 +205,7 @@ def write_notes(name: str) -> str:
 
 
 def write_appendix(kind: str, numbered: list[tuple[int, Section]]) -> Iterator[str]:
-    """Yield the sections of a kind with their numbers, after a slide that lists them."""
+    """Yield the numbered sections of a kind, after a slide that lists them."""
     if not numbered:
         return
     heads: dict[str, int] = {}
