@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+
 from utils import table
 
 HEADS = "rung", "threads", "time, µs"

@@ -11,12 +11,12 @@ pytest.importorskip(
     "latex2mathml", reason="not installed: docs/slides/requirements.txt"
 )
 
-import blocks  # noqa: E402
-import deck  # noqa: E402
+import blocks
+import deck
 
-from weft.base.paths import ROOT  # noqa: E402
-from weft.lessons.widgets import predict  # noqa: E402
-from weft.puzzles.lessons import CORE, DEEPER, PRACTICE, list_lessons  # noqa: E402
+from weft.base.paths import ROOT
+from weft.lessons.widgets import predict
+from weft.puzzles.lessons import CORE, DEEPER, PRACTICE, list_lessons
 
 LESSONS = list_lessons()
 KERNEL = (ROOT / "kernels" / "matmul" / "06_vectorised.cu").read_text()
