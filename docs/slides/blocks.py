@@ -45,7 +45,9 @@ UNGUESSED = re.compile(
     re.S,
 )
 PAGE = re.compile(r'href="(\w+)\.html')
-COMPILED = re.compile(r".+ · .+ · compiled in [\d,.]+ \w+")  # a report of %%cuda
+# What %%cuda and %%writefile report.
+REPORT = re.compile(r".+ · .+ · compiled in [\d,.]+ \w+|(Over)?[Ww]riting \S+")
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # a colour of a terminal
 HEAVY = 4  # lines of distance for which a better place to cut is worth it
 
 
@@ -164,6 +166,8 @@ def make_code(cell: NotebookNode, step: bool = False) -> list[Block]:
     source = cell.source.strip("\n")
     if asked := list_questions(source):
         return [Block(TEXT, f'<p class="ask">{html.escape(q)}</p>') for q in asked]
+    if {name for name, _ in list_calls(source)} == {"show_diff"}:
+        return []  # Its output has a title.
     if shown := list_listings(source):
         names = ", ".join(f"<code>{html.escape(one)}</code>" for one in shown)
         return [Block(TEXT, f'<p class="file">{names}</p>')]
@@ -309,8 +313,8 @@ def make_output(output: NotebookNode) -> list[Block]:
         alt = html.escape(data.get("text/plain", ""))
         source = f"data:image/png;base64,{data['image/png'].strip()}"
         return [Block(PICTURE, f'<img alt="{alt}" src="{source}">')]
-    text = (output.get("text") or data.get("text/plain", "")).strip("\n")
-    if not text.strip() or COMPILED.fullmatch(text):
+    text = ANSI.sub("", output.get("text") or data.get("text/plain", "")).strip("\n")
+    if not text.strip() or REPORT.fullmatch(text):
         return []
     return list_pieces(text, html.escape(text), PRINTED)
 

@@ -46,6 +46,7 @@ from weft.puzzles.lessons import (
 
 HEADING = re.compile(r"(?P<marks>#{2,4}) (?P<title>[^\n]+)\n*(?P<rest>.*)", re.S)
 NOTES = ROOT / "docs" / "teaching" / "notes"  # a text for lecturers per lesson
+LONGEST = 900  # letters of HTML that the slide with the title has room for
 APPENDIX = {DEEPER: "Deeper", PRACTICE: "Practice"}
 
 
@@ -226,10 +227,12 @@ def write_deck(lesson: Lesson) -> str:
     """Return all sections of a lesson's deck as HTML."""
     cells = read_cells(lesson.path.stem)
     first, *sections = list_sections(cells)
-    is_opening = [block.kind in (blocks.TEXT, blocks.NOTE) for block in first.blocks]
-    opening = [block for block, is_one in zip(first.blocks, is_opening) if is_one]
-    shown = [block for block, is_one in zip(first.blocks, is_opening) if not is_one]
-    if shown:
+    words = [block for block in first.blocks if block.kind in (blocks.TEXT, blocks.NOTE)]
+    fits = sum(len(block.html) for block in words) < LONGEST
+    opening = words if fits else []
+    shown = [block for block in first.blocks if block not in opening]
+    # What the cell of imports prints, such as the device, needs no slide.
+    if any(block.kind not in (blocks.PRINTED, blocks.NOTE) for block in shown):
         sections.insert(0, Section(lesson.title, lesson.title, CORE, shown))
     numbered = list(enumerate(sections, 1))
     parts = [write_title(lesson, cells, opening)]

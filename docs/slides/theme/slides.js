@@ -5,7 +5,7 @@
 // together. Pictures grow or shrink to the room that is left.
 (() => {
   const WIDTH = 1168, GAP = 14; // pixels of a slide's body, and between blocks
-  const SMALLEST = 0.75, LARGEST = 1.5; // zoom of a picture
+  const SMALLEST = 0.75, LEGIBLE = 1.1, LARGEST = 1.5; // zoom of a picture, of a table
   const SPARSE = 0.45; // the part of a slide below which its text grows
 
   const element = (name, className = "") =>
@@ -29,13 +29,18 @@
 
   const isPicture = (block) => block.classList.contains("picture");
 
+  const findLeast = (block) => {
+    if (!isPicture(block) || block.classList.contains("guess")) return 1;
+    return block.querySelector("svg, img, canvas, [data-weft]") ? SMALLEST : LEGIBLE;
+  };
+
   const measure = (block) => {
     const box = block.getBoundingClientRect();
     const inner = isPicture(block) ? Math.max(box.width, block.scrollWidth) : box.width;
     const fit = Math.min(1, WIDTH / inner); // a wide picture shrinks
     return {
       block, width: inner, height: box.height * fit, fit,
-      least: box.height * fit * (isPicture(block) ? SMALLEST : 1),
+      least: box.height * Math.min(fit * findLeast(block), WIDTH / inner),
       below: block.hasAttribute("data-below"), first: block.hasAttribute("data-first"),
       note: block.matches("aside"), code: block.classList.contains("code"),
       text: block.classList.contains("text"),
@@ -180,6 +185,9 @@
     section.className = flow.className;
     body.append(...flow.childNodes);
     moveNotes(section, body);
+    stage.replaceChildren(section);
+    const fitting = body.clientHeight / body.scrollHeight;
+    if (fitting < 1) body.style.zoom = (0.98 * fitting).toFixed(3);
     return [section];
   };
 
