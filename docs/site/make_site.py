@@ -27,7 +27,7 @@ SITE = ROOT / "site"
 MADE = ROOT / "build" / "html" / "site"  # myst-nb writes a folder beside it
 # Pages of the main menu, in its order; those of `pages/` are there if they exist.
 MENU = ("lessons", "glossary", "cheat_sheet", "errors", "results", "api/index")
-REFERENCE = ("architecture", "cells", "commands", "python_kernels")
+REFERENCE = ("architecture", "cells", "commands", "lecturing", "python_kernels")
 
 
 def write_sources() -> None:
