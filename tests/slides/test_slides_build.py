@@ -168,6 +168,21 @@ class TestPlayer:
         page.keyboard.press("ArrowRight")  # It moves the slider, not the deck.
         assert page.evaluate("Reveal.getSlidePastCount()") == at
 
+    def test_steps_light_up_one_paragraph_of_code_at_a_time(self, visit):
+        page = visit("02a_shared_memory")
+        page.evaluate(
+            "(() => { const part = document.querySelector('.walk');"
+            "const i = Reveal.getIndices(part.closest('section'));"
+            "Reveal.slide(i.h, i.v, -1); })()"
+        )
+        shown = "all => all.map(part => getComputedStyle(part).opacity > 0.9)"
+        parts = page.locator("section.present .walk")
+        assert parts.evaluate_all(shown) == [True, True]
+        for expected in ([True, False], [False, True]):
+            page.keyboard.press("Space")
+            page.wait_for_timeout(300)
+            assert parts.evaluate_all(shown) == expected
+
     def test_the_speakers_view_has_the_notes_of_the_slide(self, visit):
         page = visit("02a_shared_memory")
         page.evaluate(
