@@ -184,6 +184,8 @@ def _defines(line: str, name: str) -> bool:
 def _ends(line: str, indent: int, closes: str | None) -> bool:
     if closes:
         return line.startswith(" " * indent + closes)
+    if line.lstrip().startswith(")"):  # the end of a signature of several lines
+        return False
     return bool(line.strip()) and len(line) - len(line.lstrip()) <= indent
 
 

@@ -46,7 +46,7 @@ from weft.puzzles.lessons import (
 
 HEADING = re.compile(r"(?P<marks>#{2,4}) (?P<title>[^\n]+)\n*(?P<rest>.*)", re.S)
 NOTES = ROOT / "docs" / "teaching" / "notes"  # a text for lecturers per lesson
-LONGEST = 900  # letters of HTML that the slide with the title has room for
+LONGEST = 1200  # letters that the slide with the title has room for, with their links
 APPENDIX = {DEEPER: "Deeper", PRACTICE: "Practice"}
 
 
@@ -227,12 +227,18 @@ def write_deck(lesson: Lesson) -> str:
     """Return all sections of a lesson's deck as HTML."""
     cells = read_cells(lesson.path.stem)
     first, *sections = list_sections(cells)
-    words = [block for block in first.blocks if block.kind in (blocks.TEXT, blocks.NOTE)]
-    fits = sum(len(block.html) for block in words) < LONGEST
-    opening = words if fits else []
-    shown = [block for block in first.blocks if block not in opening]
+    words = [
+        block for block in first.blocks if block.kind in (blocks.TEXT, blocks.NOTE)
+    ]
+    letters = len(cells[0].source) + sum(len(block.html) for block in words)
+    opening = words if letters < LONGEST else []
     # What the cell of imports prints, such as the device, needs no slide.
-    if any(block.kind not in (blocks.PRINTED, blocks.NOTE) for block in shown):
+    shown = [
+        block
+        for block in first.blocks
+        if block not in opening and (block.kind != blocks.PRINTED or block.below)
+    ]
+    if any(block.kind != blocks.NOTE for block in shown):
         sections.insert(0, Section(lesson.title, lesson.title, CORE, shown))
     numbered = list(enumerate(sections, 1))
     parts = [write_title(lesson, cells, opening)]
