@@ -140,6 +140,18 @@ class TestDeck:
         page.keyboard.press("d")
         assert page.evaluate(ground) != dark
 
+    def test_a_link_of_the_appendix_leads_to_its_section(self, visit, name):
+        page = visit(name)
+        page.evaluate(
+            "(() => { const i = Reveal.getIndices(document.querySelector('.divider'));"
+            "Reveal.slide(i.h, i.v); })()"
+        )
+        link = page.locator(".divider.present a").first
+        link.click()
+        page.wait_for_timeout(200)
+        target = link.get_attribute("href").removeprefix("#/")
+        assert page.evaluate("Reveal.getCurrentSlide().id") == target
+
     def test_every_slide_is_a_page_for_print(self, visit, name):
         page = visit(name, "?print-pdf")
         page.wait_for_selector(".pdf-page")

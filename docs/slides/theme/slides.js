@@ -231,7 +231,7 @@
       width: 1280, height: 720, margin: 0, minScale: 0.1, maxScale: 4, center: false,
       hash: true, transition: "none", backgroundTransition: "none",
       navigationMode: "linear", slideNumber: number, plugins: [RevealNotes],
-      pdfSeparateFragments: false,
+      pdfSeparateFragments: false, scrollActivationWidth: 0,
       keyboard: { 68: () => setDark(!document.documentElement.classList.contains("dark")) },
     });
   };
