@@ -147,9 +147,9 @@ class TestDeck:
             "Reveal.slide(i.h, i.v); })()"
         )
         link = page.locator(".divider.present a").first
+        target = link.get_attribute("href").removeprefix("#/")
         link.click()
         page.wait_for_timeout(200)
-        target = link.get_attribute("href").removeprefix("#/")
         assert page.evaluate("Reveal.getCurrentSlide().id") == target
 
     def test_every_slide_is_a_page_for_print(self, visit, name):
