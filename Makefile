@@ -9,6 +9,7 @@
 # make baseline   record or compare the results that a refactoring must not change
 # make notebooks  write the lessons from their sources
 # make site       build the website in site/, from executed lessons
+# make slides     build slides of the lessons in build/slides/; LESSON=02: of those
 #
 # PYTHON=...    another interpreter, which keeps its packages
 # PIP_ARGS=...  options for pip, e.g. --index-url https://download.pytorch.org/whl/cpu
@@ -61,12 +62,16 @@ site: all
 	@$(RUN) -m pip install --quiet --disable-pip-version-check -r docs/site/requirements.txt
 	@$(RUN) docs/site/make_site.py $(ARGS)
 
+slides: all
+	@$(RUN) -m pip install --quiet --disable-pip-version-check -r docs/slides/requirements.txt
+	@$(RUN) docs/slides/make_slides.py $(LESSON) $(ARGS)
+
 format:
-	@$(RUN) -m ruff format lib tests docs/site utils.py
-	@$(RUN) -m ruff check --fix lib tests docs/site utils.py
+	@$(RUN) -m ruff format lib tests docs/site docs/slides utils.py
+	@$(RUN) -m ruff check --fix lib tests docs/site docs/slides utils.py
 	@$(RUN) -c 'import clang_format; clang_format.clang_format()' -i $$(git ls-files 'kernels/*.h' '*.c' '*.cu' '*.cuh' '*.cpp')
 
 clean:
 	rm -rf lib/libweft_*.so build site *.egg-info mnist.svg mnist.json
 
-.PHONY: all env mnist lab test test-slow fuzz mutants baseline notebooks site format clean
+.PHONY: all env mnist lab test test-slow fuzz mutants baseline notebooks site slides format clean

@@ -54,7 +54,7 @@ from weft import (
 )
 from weft.base.paths import ROOT
 from weft.lessons.exercises import exercise
-from weft.report.html import highlight_text
+from weft.report.html import highlight_text, table
 
 __all__ = [
     "ROOT",
@@ -92,6 +92,7 @@ __all__ = [
     "sim",
     "size",
     "source",
+    "table",
     "timeline",
     "to_cuda",
     "torch",
@@ -183,6 +184,8 @@ def _defines(line: str, name: str) -> bool:
 def _ends(line: str, indent: int, closes: str | None) -> bool:
     if closes:
         return line.startswith(" " * indent + closes)
+    if line.lstrip().startswith(")"):  # the end of a signature of several lines
+        return False
     return bool(line.strip()) and len(line) - len(line.lstrip()) <= indent
 
 

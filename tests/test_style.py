@@ -12,7 +12,7 @@ from weft.base.paths import KERNELS, ROOT
 
 BIN = Path(sys.executable).parent  # pip installs programs beside its python
 NOTEBOOKS = ROOT / "notebooks"
-PYTHON = ["lib", "tests", "docs/site", "utils.py"]
+PYTHON = ["lib", "tests", "docs/site", "docs/slides", "utils.py"]
 
 
 def run(*command):

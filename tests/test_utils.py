@@ -103,6 +103,11 @@ def test_source_gives_the_method_and_not_a_call_of_it():
     assert text.startswith("    def _fail(self") and "raise" in text
 
 
+def test_source_gives_a_function_whose_signature_has_several_lines():
+    text = utils.source("lib/weft/ops/check.py", "numeric_gradient")
+    assert text.count("def ") == 1 and text.rstrip().endswith("return dx")
+
+
 def test_an_unknown_function_is_refused_with_those_there_are():
     with pytest.raises(ValueError, match="no function 'nope'; it has .*weft_fail"):
         utils.source("kernels/common/common.cu", "nope")

@@ -44,6 +44,7 @@ myst_heading_slug_func = "conf.slug"
 nb_execution_mode = "off"
 nb_output_stderr = "remove"
 nb_merge_streams = True
+nb_code_prompt_show, nb_code_prompt_hide = "Show the code", "Hide the code"
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # widgets need a kernel and a network
 nb_mime_priority_overrides = [
     ("html", "application/vnd.jupyter.widget-view+json", None),

@@ -202,6 +202,7 @@ def make_page(
             cell.source = write_text(cell, name, stubs)
         else:
             outputs.prepare(cell)
+            fold_plumbing(cell)
     if lesson is not None:
         rest = cells[0].source.partition("\n")[2]
         facts = write_facts(lesson, all_lessons)
@@ -209,6 +210,12 @@ def make_page(
         cells[0].source = title + rest_of_head(rest, facts)
     notebook.cells, notebook.metadata = cells, nbformat.from_dict(METADATA)
     return notebook
+
+
+def fold_plumbing(cell: NotebookNode) -> None:
+    """Let the page fold the code of a cell with the tag "plumbing"."""
+    if is_tagged(cell, course.PLUMBING):
+        cell.metadata["tags"] = [*cell.metadata["tags"], "hide-input"]
 
 
 def rest_of_head(rest: str, facts: str) -> str:

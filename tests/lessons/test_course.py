@@ -7,7 +7,7 @@ import pytest
 
 from weft.base.paths import ROOT
 from weft.base.store import Kept
-from weft.lessons import course, progress
+from weft.lessons import course, maker, progress
 from weft.lessons.exercises import exercise
 from weft.lessons.widgets import predict
 from weft.puzzles.lessons import (
@@ -287,3 +287,58 @@ def test_the_lessons_of_readme_are_those_of_the_folder():
         (lesson.number, lesson.title, lesson.path.name, lesson.question)
         for lesson in LESSONS
     ]
+
+
+# ---- slides --------------------------------------------------------------------------
+
+
+def find_type(cell, kind=CORE):
+    return course.find_slide_type(cell, kind)
+
+
+def test_sections_of_the_core_are_slides_and_all_others_are_below_them():
+    assert find_type(markdown("## Part")) == "slide"
+    assert find_type(markdown("### Inside")) == "subslide"
+    assert find_type(markdown("## Part"), DEEPER) == "subslide"
+    assert find_type(markdown("Words.")) == find_type(code("x = 1")) == ""
+
+
+def test_a_tag_decides_the_type_of_a_slide():
+    types = [find_type(markdown("## Part", tag)) for tag in course.SLIDE_TYPES]
+    assert types == ["skip", "notes", "slide", "fragment"]
+
+
+@each_lesson
+def test_a_slideshow_begins_with_the_title_and_omits_what_the_lab_adds(lesson):
+    cells = reader_of(lesson).cells
+    types = [c.metadata.get("slideshow", {}).get("slide_type", "") for c in cells]
+    assert types[0] == "slide" and types[-1] == "skip"
+    assert types.count("slide") + types.count("subslide") > 2
+    for cell, kind in zip(cells, types):
+        if "git clone" in cell.source:
+            assert kind == "skip"
+
+
+@each_lesson
+def test_jupyterlab_folds_the_code_of_plumbing_and_no_other(lesson):
+    folded = 0
+    for cell in reader_of(lesson).cells:
+        hidden = cell.metadata.get("jupyter", {}).get("source_hidden", False)
+        assert hidden == (course.PLUMBING in cell.metadata.get("tags", []))
+        # A reader changes the guesses of a cell, and solves its exercise.
+        assert not (hidden and re.search(r"predict\(.*None|exercise\(", cell.source))
+        folded += hidden
+    assert folded
+
+
+def test_an_edited_notebook_returns_to_its_source(tmp_path):
+    lesson = LESSONS[3]
+    source = maker.SOURCES / f"{lesson.path.stem}.md"
+    edited = maker.find_edited(find_notebook(lesson))
+    assert edited == source
+    assert maker.write_source(find_notebook(lesson)) == source.read_text()
+
+
+def find_notebook(lesson):
+    solved = lesson.path.parent / "solutions" / lesson.path.name
+    return solved if solved.exists() else lesson.path

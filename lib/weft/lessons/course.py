@@ -16,7 +16,9 @@ adds two cells to each lesson: the time that it takes, below the head, and the l
 the next lesson, at the end.
 
 puzzles/lessons.py defines the kinds of sections, and the minutes. `make notebooks`
-copies a section's tag to its other cells, so that slides can omit them.
+copies a section's tag to its other cells, so that slides can omit them. It also writes
+what other programs read in a cell's metadata: Jupyter's slideshows, and JupyterLab,
+which folds the code of a cell with the tag "plumbing".
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ from ..puzzles.lessons import (
     CORE,
     DEEPER,
     GENERATED,
+    HEADING,
     LENGTH,
     NOTEBOOKS,
     PRACTICE,
+    PUZZLE,
     Lesson,
     Section,
     cell_minutes,
@@ -43,8 +47,12 @@ from ..puzzles.lessons import (
     match_heading,
     write_minutes,
 )
+from .first_cell import is_first
 
 GLOSSARY = NOTEBOOKS / "glossary.ipynb"
+PLUMBING = "plumbing"  # The reader needs a cell's effect, but not its code.
+# A cell's tag, and its type in Jupyter's slideshows.
+SLIDE_TYPES = {"skip": "skip", "notes": "notes", "slide": "slide", "step": "fragment"}
 ENTRY = re.compile(  # the term, the paragraph, and the links to lessons
     r"^### (?P<term>.+)\n\n(?P<text>.*?)(?: \[\d\d[a-z]?\]\(\w+\.ipynb\),?)*$", re.M
 )
@@ -255,6 +263,34 @@ def complete(notebook: NotebookNode, lesson: Lesson, lessons: Sequence[Lesson]) 
             cell.source = head + length + newline + tail
     notebook.cells.insert(1, _make_cell("length", length_of(lesson)))
     notebook.cells.append(_make_cell("next", next_text(lesson, lessons)))
+    add_slides(notebook)
+
+
+def add_slides(notebook: NotebookNode) -> None:
+    """Write each cell's type in Jupyter's slideshows; fold the code of plumbing."""
+    for number, (cell, kind) in enumerate(zip(notebook.cells, list_kinds(notebook))):
+        slide = "slide" if number == 0 else find_slide_type(cell, kind)
+        if slide:
+            cell.metadata["slideshow"] = {"slide_type": slide}
+        if PLUMBING in cell.metadata.get("tags", []):
+            cell.metadata["jupyter"] = {"source_hidden": True}
+
+
+def find_slide_type(cell: NotebookNode, kind: str) -> str:
+    """Return a cell's type in Jupyter's slideshows; "" if it continues a slide.
+
+    Sections beyond the core, and subsections, are below the last slide of the core.
+    """
+    tags, puzzle = cell.metadata.get("tags", []), PUZZLE.fullmatch(cell.id)
+    if is_first(cell) or GENERATED in tags or (puzzle and puzzle["part"] == "help"):
+        return "skip"
+    for tag, slide in SLIDE_TYPES.items():
+        if tag in tags:
+            return slide
+    heading = HEADING.match(cell.source) if cell.cell_type == "markdown" else None
+    if not heading:
+        return ""
+    return "slide" if heading[1] == "##" and kind == CORE else "subslide"
 
 
 def fill_tables(notebook: NotebookNode, lessons: Sequence[Lesson]) -> None:

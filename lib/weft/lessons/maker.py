@@ -70,6 +70,14 @@ names of puzzles or of groups:
 `make notebooks` writes their cells below it, with the tag "puzzle": with the answers in
 the solutions, and with the stubs for the reader.
 
+More tags serve lecturers, and pages:
+
+    plumbing  JupyterLab folds the code, pages fold it, and slides have only its output
+    slide     the cell begins a slide, as each heading does
+    step      the cell appears at a key press; code is walked through by paragraphs
+    notes     the text appears only in the speaker's view
+    skip      slides omit the cell
+
 No later cell may use the definitions of an exercise or a puzzle, since the reader may
 not have solved it. tests/lessons/test_notebooks.py runs all of this, with smaller sizes
 where utils.size(full, small) gives them. Each ## section starts from the cells above

@@ -9,16 +9,17 @@ notebook, the report is written to stderr.
 from __future__ import annotations
 
 import html
+import numbers
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..base import style
 from ..base.paths import SITE
 from ..base.style import FAULT, SHARED, WRITTEN, write_colour
-from ..base.text import write_thousands
+from ..base.text import round_number, write_thousands
 from ..base.tracebacks import running_shell
 from .costs import (
     COLUMNS,
@@ -243,6 +244,108 @@ def make_cell(
     hint = f' title="{escape(hint)}"' if hint else ""
     style = f"{_CELL}text-align:{side};{look}"
     return f'<{kind}{hint} style="{style}">{escape(str(text))}</{kind}>'
+
+
+# ---- tables of a lesson --------------------------------------------------------------
+
+NUMBER = re.compile(r"[-+]?[\d., \u202f]+(e[-+]?\d+)?( ?[%x])?|nan|inf")
+NONE = "\N{EN DASH}"  # in place of a missing value
+_LINE = (
+    "border:none;border-bottom:1px solid color-mix(in srgb, currentColor 25%, #0000);"
+)
+_TABLE_CELL = "padding:2px 12px;background:none;color:inherit;vertical-align:top;"
+
+
+def table(rows: Mapping | Iterable, *heads: str) -> Table:
+    """Return rows as a table, which a notebook shows below the cell.
+
+    rows: dicts, whose keys are the heads; sequences with a value for each head; or one
+    dict, whose items are the rows. A float is rounded to three digits, so give a string
+    for another format. A missing value is a dash. Columns of numbers are aligned to the
+    right. A unit belongs into the head, after a comma: "time, µs".
+
+    Raises ValueError if a row's number of values is not that of the heads.
+    """
+    listed = list(rows.items() if isinstance(rows, Mapping) else rows)
+    if listed and isinstance(listed[0], Mapping):
+        heads = heads or tuple(dict.fromkeys(key for row in listed for key in row))
+        listed = [[row.get(head) for head in heads] for row in listed]
+    for number, row in enumerate(listed):
+        if len(row) != len(heads or listed[0]):
+            wanted = f"{len(heads or listed[0])} values, one for each head"
+            raise ValueError(f"row {number} has {len(row)} values; want {wanted}")
+    return Table([[_write_value(value) for value in row] for row in listed], heads)
+
+
+class Table:
+    """Rows of texts below heads: HTML in a notebook, aligned text elsewhere."""
+
+    def __init__(self, rows: Sequence[Sequence[str]], heads: Sequence[str] = ()):
+        self.rows, self.heads = rows, heads
+        columns = list(zip(*rows))
+        self.sides = ["right" if _are_numbers(column) else "left" for column in columns]
+
+    def __repr__(self) -> str:
+        lines = [self.heads, *self.rows] if self.heads else self.rows
+        widths = [max(map(len, column)) for column in zip(*lines)]
+        sides = self.sides or ["left"] * len(widths)
+        return "\n".join(
+            "  ".join(
+                text.rjust(width) if side == "right" else text.ljust(width)
+                for text, width, side in zip(line, widths, sides)
+            ).rstrip()
+            for line in lines
+        )
+
+    def _repr_html_(self) -> str:
+        sides = self.sides or ["left"] * len(self.heads)
+        heads = "".join(
+            f'<th scope="col" style="{_TABLE_CELL}{_LINE}{BOLD}text-align:{side}">'
+            f"{_write_head(head)}</th>"
+            for head, side in zip(self.heads, sides)
+        )
+        rows = "".join(
+            f'<tr style="background:none">{self._write_row(row)}</tr>'
+            for row in self.rows
+        )
+        head = f"<thead><tr>{heads}</tr></thead>" if heads else ""
+        look = "border-collapse:collapse;border:none;margin:4px 0;color:inherit;"
+        look += "font-size:13px;line-height:1.5;font-variant-numeric:tabular-nums"
+        return (
+            f'<div style="overflow-x:auto"><table style="{look}">{head}'
+            f"<tbody>{rows}</tbody></table></div>"
+        )
+
+    def _write_row(self, row: Sequence[str]) -> str:
+        cells = zip(row, self.sides)
+        return "".join(
+            f'<td style="{_TABLE_CELL}{_LINE}text-align:{side}">{escape(text)}</td>'
+            for text, side in cells
+        )
+
+
+def _write_value(value: Any) -> str:
+    """Return a value of a table as text."""
+    if value is None:
+        return NONE
+    is_whole = isinstance(value, numbers.Integral)
+    is_float = isinstance(value, numbers.Real) and not is_whole
+    return round_number(float(value)) if is_float else str(value)
+
+
+def _are_numbers(texts: Iterable[str]) -> bool:
+    """Return whether all texts of a column are numbers, or missing."""
+    present = [text for text in texts if text != NONE]
+    return bool(present) and all(NUMBER.fullmatch(text) for text in present)
+
+
+def _write_head(head: str) -> str:
+    """Return a head as HTML, with its unit in plain, paler letters."""
+    name, comma, unit = head.partition(", ")
+    if not comma:
+        return escape(head)
+    look = f"font-weight:400;{FAINT}"
+    return f'{escape(name)}, <span style="{look}">{escape(unit)}</span>'
 
 
 def show(report: Any) -> None:
