@@ -46,6 +46,7 @@ def convert_text(text: str, folder: Path) -> str:
     """Return the text of a page in `folder`, with pictures, and links that resolve."""
     text = PICTURE.sub(lambda match: draw_inline(match, folder), text)
     text = LESSON.sub(r"](\1", text)
+    text = text.replace(f"]({TEACHING}/README.md", f"]({TEACHING}/index.md")
     return OUTSIDE.sub(lambda match: link_file(match, folder), text)
 
 

@@ -30,7 +30,10 @@ MENU = (
     *("lessons", "glossary", "cheat_sheet", "errors"),
     *("teaching/index", "results", "api/index"),
 )
-REFERENCE = ("architecture", "cells", "commands", "lecturing", "python_kernels")
+REFERENCE = (
+    *("architecture", "cells", "class", "commands", "lecturing"),
+    "python_kernels",
+)
 
 
 def write_sources() -> None:

@@ -126,6 +126,7 @@ def test_links_of_a_reference_page_resolve(path):
     text = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
     for link in re.findall(r"\]\(([^)#]+)", text):
         target = link.removeprefix(f"{docs_pages.GITHUB}/blob/main/")
+        target = target.replace("teaching/index.md", "teaching/README.md")
         places = [ROOT / "docs" / target, ROOT / "notebooks" / target, ROOT / target]
         assert link.startswith("http") or any(place.exists() for place in places), link
         if target != link:
@@ -133,8 +134,9 @@ def test_links_of_a_reference_page_resolve(path):
 
 
 def test_the_teaching_kit_is_on_the_site_and_its_links_resolve(tmp_path):
+    docs_pages.write(tmp_path)
     docs_pages.write_teaching(tmp_path)
-    pages = sorted(tmp_path.rglob("*.md"))
+    pages = sorted((tmp_path / "teaching").rglob("*.md"))
     assert len(pages) == len(LESSONS) + 2
     for page in pages:
         text = re.sub(r"`[^`\n]*`", "", page.read_text())
