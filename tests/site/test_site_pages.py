@@ -126,8 +126,8 @@ def test_links_of_a_reference_page_resolve(path):
     text = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.S)
     for link in re.findall(r"\]\(([^)#]+)", text):
         target = link.removeprefix(f"{docs_pages.GITHUB}/blob/main/")
-        target = target.replace("teaching/index.md", "teaching/README.md")
-        places = [ROOT / "docs" / target, ROOT / "notebooks" / target, ROOT / target]
+        page = target.replace("teaching/index.md", "teaching/README.md")
+        places = [ROOT / "docs" / page, ROOT / "notebooks" / target, ROOT / target]
         assert link.startswith("http") or any(place.exists() for place in places), link
         if target != link:
             assert (ROOT / target).exists(), link

@@ -19,6 +19,7 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from .. import load_ipython_extension
 from ..base.errors import NotSolved
 from ..base.text import count_things
 from .grading import SOLVED, STOPPED, UNSOLVED, WRONG
@@ -32,6 +33,7 @@ def main() -> None:
     request = json.load(sys.stdin)
     shell = InteractiveShell.instance()
     shell.history_manager.enabled = False
+    load_ipython_extension(shell)  # %%cuda
     shell.run_cell("from utils import *", silent=True)
     for job in request["jobs"]:
         start = time.monotonic()

@@ -36,6 +36,8 @@ from .cell_names import names
 
 SOLVED, UNSOLVED, WRONG = "solved", "not solved yet", "wrong"
 STOPPED, MISSING = "stopped", "missing"
+IMPORTS = "from utils import *"  # begins the cell of a lesson's imports
+WRITTEN = re.compile(r"%%writefile .*?(?P<file>[\w.]+)$", re.M)
 SECONDS, MEMORY = 120, 4.0  # the limits of an answer: seconds, and GB of new memory
 
 
@@ -194,24 +196,34 @@ def list_tasks(lesson: Lesson) -> list[Task]:
 
 
 def _name_exercise(check: Any) -> str:
-    """Return the name of the answer in a check's call exercise(answer, check)."""
+    """Return the name of the answer in a check's call exercise(answer, check).
+
+    The name of a function from a C file is the file's.
+    """
     call = re.search(r"\bexercise\((.*)", check.source, re.S)
-    declared = re.match(r"\s*from_c\([^,]+,\s*[\"'][^(]*?(\w+)\(", call[1])
-    return (declared or re.match(r"\s*(\w+)", call[1]))[1]
+    from_file = re.match(r"\s*from_c\([\"'](\w+)\.c", call[1])
+    return (from_file or re.match(r"\s*(\w+)", call[1]))[1]
 
 
 def _list_needed(above: Sequence[Any], cells: Sequence[Any]) -> list[str]:
-    """Return the sources of the cells above that define what `cells` need."""
+    """Return the sources of the cells above that define what `cells` need.
+
+    A cell is needed for a name that it assigns, or for a file that it writes.
+    """
     wanted = set().union(*(names(cell)[1] for cell in cells))
-    needed = []
+    wanted -= set().union(*(names(cell)[0] for cell in cells))
+    texts, needed = [cell.source for cell in cells], []
     for cell in reversed(above):
-        tags = cell.metadata.get("tags", ())
-        if cell.cell_type != "code" or {"exercise", "mistakes", "spellings"} & {*tags}:
+        tags = {*cell.metadata.get("tags", ())}
+        attempt = {"exercise", "mistakes", "spellings"} & tags
+        if cell.cell_type != "code" or attempt or "\nexercise(" in cell.source:
             continue
+        written = WRITTEN.match(cell.source)
         assigned, used = names(cell)
-        imports = cell.source.startswith("from utils import *")
-        if imports or assigned & wanted:
-            wanted |= used
+        is_file = written and any(written["file"] in text for text in texts)
+        if is_file or assigned & wanted or cell.source.startswith(IMPORTS):
+            wanted |= used | {*re.findall(r"\{(\w+)", written[0] if written else "")}
+            texts.append(cell.source)
             needed.append(cell.source)
     return needed[::-1]
 
