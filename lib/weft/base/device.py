@@ -130,6 +130,40 @@ def name(index: int) -> str:
     return driver_ffi().string(text).decode()
 
 
+# What needs a compute capability above the lab's minimum; a test compares this with the
+# rungs of matmul.
+LEAST = (7, 5)
+NEEDS = {(8, 0): "bf16, tf32 and 3xTF32", (9, 0): "TMA, wgmma and clusters"}
+
+
+def describe_card() -> str:
+    """Describe the current GPU in one sentence: its name, and what it cannot run."""
+    if not count():
+        return "No GPU: CUDA cells run on the CPU, where every access is watched."
+    index = current_gpu()
+    return describe_capability(name(index), compute_capability(index))
+
+
+def describe_capability(card: str, capability: tuple[int, int]) -> str:
+    """Describe a GPU by its compute capability; see describe_card()."""
+    head = f"{card}, compute capability {capability[0]}.{capability[1]}"
+    if capability < LEAST:
+        return (
+            f"{head}: the lab needs {LEAST[0]}.{LEAST[1]} or later. CUDA cells run on "
+            f"the CPU for arrays in host memory."
+        )
+    missing = [
+        f"{what} need {major}.{minor}"
+        for (major, minor), what in NEEDS.items()
+        if capability < (major, minor)
+    ]
+    if missing:
+        return f"{head}: strict fp32 and fp16's tensor cores run; {'; '.join(missing)}."
+    if capability[0] > 9:
+        return f"{head}: all but wgmma runs, which only 9.0 has."
+    return f"{head}: every kernel of the lab runs."
+
+
 def current_stream(index: int) -> int:
     """Return a GPU's current cudaStream_t as a number; 0 is the default stream."""
     cuda = torchs_cuda()

@@ -142,8 +142,7 @@ def prepare_notebook() -> None:
     # Imported here, since this file runs before the packages are installed.
     from weft.base import device
 
-    card = device.describe_card() if hasattr(device, "describe_card") else ""
-    print(f"Weft: ready in {ROOT}. {card}".rstrip())
+    print(f"Weft: ready in {ROOT}. {device.describe_card()}")
     if is_colab():
         print(KEEP)
 
