@@ -196,15 +196,10 @@ static double stores_us(const struct product *q, const struct choice *choice) {
     return rate > 0.0 ? STORE_US + bytes / (1000 * rate) : 0.0;
 }
 
-/* Return the device's compute capability times ten. The CPU target reports a
- * capability that runs all rungs. */
+/* Return the device's compute capability times ten. */
 static int capability(void) {
-#ifdef __CUDACC__
     return 10 * device_has(cudaDevAttrComputeCapabilityMajor) +
            device_has(cudaDevAttrComputeCapabilityMinor);
-#else
-    return ANY;
-#endif
 }
 
 /* ---- k in parts ---------------------------------------------------------- */

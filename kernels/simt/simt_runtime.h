@@ -109,6 +109,12 @@ const char *simt_last_fault(void);
  * next one. */
 void simt_set_timeout(int ms);
 
+/* Take over the limits of GPUs of a compute capability: 7.5, 8.0, 8.6, 8.9 or
+ * 9.0, the default. They are the shared memory of a block and of a
+ * multiprocessor, and the threads of a multiprocessor. Returns 0, or -1 for
+ * another capability. */
+int simt_set_capability(int major, int minor);
+
 /* Set whether errors are sticky. 1: after a fault, a line on stderr reports it,
  * and all launches and calls return its error until the process ends, as on a
  * GPU. 0, the default: the error is reported once, and later calls succeed

@@ -54,6 +54,26 @@ cudaError_t cudaDriverGetVersion(int *version) {
     return cudaRuntimeGetVersion(version);
 }
 
+/* ---- limits ------------------------------------------------------------- */
+
+static const Capability capabilities[] = {{9, 0, 227, 228, 2048},
+                                          {7, 5, 64, 64, 1024},
+                                          {8, 0, 163, 164, 2048},
+                                          {8, 6, 99, 100, 1536},
+                                          {8, 9, 99, 100, 1536}};
+static std::atomic<const Capability *> chosen = &capabilities[0];
+
+const Capability *simt::SIMT_FIBERS::capability() { return chosen; }
+
+int simt_set_capability(int major, int minor) {
+    for (const Capability &one : capabilities) {
+        if (one.major != major || one.minor != minor) continue;
+        chosen = &one;
+        return 0;
+    }
+    return -1;
+}
+
 /* ---- properties --------------------------------------------------------- */
 
 /* Read the value of the first "key : value" line in /proc/cpuinfo, or use
@@ -93,21 +113,22 @@ static void describe_machine(cudaDeviceProp *p) {
     p->hostNumaId = p->deviceNumaId = -1;
 }
 
-/* Set the limits of an sm_90, since programs choose their launch sizes by
- * them. */
+/* Set the limits of a GPU, since programs choose their launch sizes by them. */
 static void describe_limits(cudaDeviceProp *p) {
-    p->major = 9;
+    p->major = capability()->major;
+    p->minor = capability()->minor;
     p->warpSize = WARP;
     p->maxThreadsPerBlock = MAX_THREADS;
     p->maxThreadsDim[0] = p->maxThreadsDim[1] = MAX_THREADS;
     p->maxThreadsDim[2] = 64;
     p->maxGridSize[0] = 0x7fffffff;
     p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-    p->maxThreadsPerMultiProcessor = 2048;
+    p->maxThreadsPerMultiProcessor = capability()->threads;
     p->maxBlocksPerMultiProcessor = 32;
     p->sharedMemPerBlock = STATIC_SHARED;
-    p->sharedMemPerBlockOptin = DYNAMIC_SHARED;
-    p->sharedMemPerMultiprocessor = 228 << 10;
+    p->sharedMemPerBlockOptin = (size_t)capability()->block_kb << 10;
+    p->sharedMemPerMultiprocessor = (size_t)capability()->multiprocessor_kb
+                                    << 10;
     p->reservedSharedMemPerBlock = 1 << 10;
     p->regsPerBlock = p->regsPerMultiprocessor = 65536;
     p->totalConstMem = 64 << 10;
@@ -135,13 +156,13 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
         cudaDeviceProp p;
         memset(&p, 0, sizeof p);
         describe_machine(&p);
-        describe_limits(&p);
         describe_features(&p);
         return p;
     }();
     if (!prop) return set_error(cudaErrorInvalidValue);
     if (device != 0) return set_error(cudaErrorInvalidDevice);
     *prop = fixed;
+    describe_limits(prop);
     prop->multiProcessorCount = simt_threads();
     return cudaSuccess;
 }

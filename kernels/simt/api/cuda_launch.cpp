@@ -166,7 +166,8 @@ cudaError_t cudaFuncSetAttribute(const void *function,
     if (!kernel) return set_error(cudaErrorInvalidDeviceFunction);
     switch (attribute) {
     case cudaFuncAttributeMaxDynamicSharedMemorySize:
-        if (value < 0 || value > DYNAMIC_SHARED - kernel->static_shared)
+        if (value < 0 ||
+            value > (capability()->block_kb << 10) - kernel->static_shared)
             return set_error(cudaErrorInvalidValue);
         kernel->max_dynamic_shared = value;
         return cudaSuccess;

@@ -14,11 +14,21 @@
 namespace simt::SIMT_FIBERS {
 
 enum {
-    STATIC_SHARED = 48 << 10,  /* maximum bytes of a kernel's __shared__ arrays,
-                                  and of dynamic shared memory by default */
-    DYNAMIC_SHARED = 227 << 10 /* maximum after cudaFuncSetAttribute(), as on
-                                * sm_90 */
+    STATIC_SHARED = 48 << 10, /* maximum bytes of a kernel's __shared__ arrays,
+                                 and of dynamic shared memory by default */
 };
+
+/* The limits of GPUs of a compute capability. Source: CUDA C++ Programming
+ * Guide, "Technical Specifications per Compute Capability". */
+struct Capability {
+    int major, minor;
+    int block_kb;                   /* dynamic shared memory of a block, after
+                                     * cudaFuncSetAttribute() */
+    int multiprocessor_kb, threads; /* of a multiprocessor */
+};
+
+/* Return the limits that this runtime has: those of simt_set_capability(). */
+const Capability *capability();
 
 /* One launch, shared by all its workers. */
 struct Job {
