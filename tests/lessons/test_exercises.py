@@ -121,8 +121,8 @@ def test_a_kernel_that_leaves_its_array_is_told_in_a_few_lines():
 
     lines, _ = shown(reverse, check_kernel)
     assert lines[0].startswith("Mismatch: reverse is wrong with n=4, grid 1, block 8")
-    assert lines[-1].endswith(": `out[cuda.threadIdx.x] = x[n - cuda.threadIdx.x]`")
-    assert len(lines) <= 7
+    assert lines[-2].endswith(": `out[cuda.threadIdx.x] = x[n - cuda.threadIdx.x]`")
+    assert lines[-1].endswith("errors.html#error-mismatch") and len(lines) <= 7
     with pytest.raises(AssertionError) as raised:  # check() in a cell shows the same.
         check_kernel(reverse)
     again = [re.sub(r"\x1b\[\d*m", "", s) for s in raised.value._render_traceback_()]

@@ -571,6 +571,7 @@ def test_a_refusal_has_no_traceback_in_a_notebook():
     assert "Mismatch: local is wrong with n=4, grid 1, block 8" in lines[0]
     assert len(lines) <= 7
     plain = [re.sub(r"\x1b\[\d*m", "", line) for line in lines]
+    assert plain.pop().endswith("errors.html#error-mismatch")
     assert max(map(len, plain)) <= 74  # A page breaks longer lines within a word.
     line = "`out[cuda.threadIdx.x] = a[cuda.threadIdx.x] + 10`"
     number = local.__code__.co_firstlineno + 1

@@ -49,10 +49,13 @@ def explain(error: BaseException) -> list[str]:
 
     A report has its own links, so an error that a report accompanies needs none.
     """
+    return [] if getattr(error, "report", None) is not None else link_entry(error)
+
+
+def link_entry(error: BaseException) -> list[str]:
+    """Return explain()'s line for an error that is shown without its report."""
     entry = getattr(error, "entry", "")
-    if not entry or getattr(error, "report", None) is not None:
-        return []
-    return [f"explain: {SITE}/errors.html#error-{entry}"]
+    return [f"explain: {SITE}/errors.html#error-{entry}"] if entry else []
 
 
 def cut_traceback(traceback: TracebackType | None) -> TracebackType | None:
@@ -103,7 +106,7 @@ def shorten(error: BaseException, answer: Any = None, check: Any = None) -> None
         for line in text.splitlines()
         for part in textwrap.wrap(line, WIDE, break_on_hyphens=False) or [""]
     ]
-    lines = [f"\x1b[31m{part}\x1b[0m" for part in parts]
+    lines = [f"\x1b[31m{part}\x1b[0m" for part in parts] + link_entry(error)
     error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
 
