@@ -80,17 +80,16 @@ def _measure(args: argparse.Namespace) -> tuple[Any, list[dict[str, Any]], Any, 
     from ..benchmarks import counted, ops
     from ..ops.cases import cases_file
 
-    sizes, rungs = _list_choices(args)
     if args.counted:
         if args.what in BENCHMARKS:
             raise ValueError(
                 f"--counted: {args.what} is not one of {', '.join(ops.PROBLEMS)}"
             )
-        rows = counted.rows(args.what, sizes, rungs)
+        rows = counted.rows(args.what, *_list_choices(args))
         columns = ["rung", cases_file(args.what).BENCH.size, *counted.COUNTS]
         return counted, rows, columns, counted.NOTE
     if args.what not in BENCHMARKS:
-        rows = ops.rows(args.what, args.device, sizes, rungs)
+        rows = ops.rows(args.what, args.device, *_list_choices(args))
         size_keys = [key for key in rows[0] if key not in ops.COLUMNS]
         columns = ["impl", "rung", *size_keys, "us", "us_low", "us_high"]
         columns += ["gbs", "tflops", "error", "vs_torch"]
@@ -111,6 +110,6 @@ def _check_device(text: str) -> None:
 
 
 def _list_choices(args: argparse.Namespace) -> tuple[list[int], list[str]]:
-    """Return the sizes and rungs of the command line."""
+    """Return the sizes and rungs of an op on the command line."""
     sizes = [int(size) for size in args.sizes.split(",") if size]
     return sizes, [name for name in args.rungs.split(",") if name]
