@@ -1,5 +1,6 @@
 """numba_jit runs kernels on Numba's simulator, or compiled on a GPU."""
 
+import contextlib
 import ctypes
 import os
 import pickle
@@ -25,7 +26,7 @@ from weft.cuda import shared, syncthreads, threadIdx
 from weft.ops.cases import sum_bound
 from weft.pykernel import bodies
 from weft.pykernel.language import PythonKernel
-from weft.pykernel.numba import arguments, meaning, on_gpu, reading, simulator
+from weft.pykernel.numba import arguments, gpu, meaning, on_gpu, reading, simulator
 
 HERE = torch.cuda.is_available()
 on_a_gpu = pytest.mark.skipif(not on_gpu(), reason="no CUDA GPU here")
@@ -825,6 +826,61 @@ def test_what_the_linker_says_of_shared_memory():
         "fill: its shared arrays need 160000 bytes, but a"
     )
     assert "49152" in str(explanation) and "\n" not in str(explanation)
+
+
+# Messages of numba-cuda in Colab: its own linker, nvJitLink, and the driver.
+TOO_NEW = {
+    "LinkerError": "[222] Call to cuLinkAddData results in CUDA_ERROR_UNSUPPORTED_PTX_"
+    "VERSION\nptxas application ptx input, line 9; fatal   : Unsupported .version 8.5; "
+    "current version is '8.4'",
+    "NvJitLinkError": "NVJITLINK_ERROR_PTX_COMPILE error when calling "
+    "nvJitLinkAddData\nptxas application ptx input, line 9; fatal   : Unsupported "
+    ".version 8.7; current version is '8.4'",
+    "CUDAError": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION: the provided PTX was compiled "
+    "with an unsupported toolchain.",
+}
+
+
+@pytest.mark.parametrize("kind", TOO_NEW)
+def test_cuda_c_replaces_numba_if_the_driver_refuses_its_ptx(kind, monkeypatch, capsys):
+    """Inject Numba's error at the launch; the process and its arrays go on."""
+    error = type(kind, (RuntimeError,), {})(TOO_NEW[kind])
+    attempts = []
+
+    def fail(*args):
+        attempts.append(args)
+        raise error
+
+    nothing = contextlib.nullcontext()
+    monkeypatch.setattr(gpu, "_ptx_refused", False)
+    monkeypatch.setattr(arguments, "_printed", set())
+    monkeypatch.setattr(gpu, "load_numba", lambda: pytest.importorskip("numba.cuda"))
+    monkeypatch.setattr(gpu, "_device_of", lambda *_: -1)
+    monkeypatch.setattr(gpu, "_use_device", lambda *_: nothing)
+    stream = "_cuda_getCurrentRawStream"
+    monkeypatch.setattr(torch._C, stream, lambda *_: 0, raising=False)
+    monkeypatch.setattr(arguments, "send", lambda *_: SimpleNamespace(where={}))
+    monkeypatch.setattr(gpu.NumbaLaunch, "_on_device", lambda _, args: (args, None))
+    monkeypatch.setattr(gpu.NumbaLaunch, "_configured", lambda *_: fail)
+    part = meaning.read(fill)
+    kernel = PythonKernel(fill)
+    target = gpu.NumbaTarget(kernel, part)
+    launch = gpu.NumbaLaunch(target, kernel.config((2, 4))).careful
+    for value in 7.0, 8.0:
+        c = np.zeros(8, float32)
+        launch(c, value, 6)
+        assert list(c) == [value] * 6 + [0, 0]
+    assert len(attempts) == 1, "the second launch goes to cuda_c at once"
+    text = " ".join(re.sub("<.*?>", " ", capsys.readouterr().err).split())
+    assert text.count("CUDA_ERROR_UNSUPPORTED_PTX_VERSION") == 1
+    assert "so cuda_c runs the kernels of numba_jit" in text
+
+
+def test_other_errors_of_numba_are_not_about_ptx():
+    assert not reading.is_ptx_too_new(RuntimeError("[700] Call to cuCtxSynchronize"))
+    nested = RuntimeError("linking failed")
+    nested.__cause__ = RuntimeError(TOO_NEW["NvJitLinkError"])
+    assert reading.is_ptx_too_new(nested)
 
 
 def test_types_are_those_that_numba_finds():

@@ -1,7 +1,8 @@
 """Launches on a GPU by numba.cuda.
 
 If all arguments are numbers and known tensors, this module packs the launch, and the
-driver queues it (arguments.py). Numba queues all other launches.
+driver queues it (arguments.py). Numba queues all other launches. Numba compiles to PTX,
+which a driver older than Numba's CUDA refuses; cuda_c() then runs the kernels.
 """
 
 from __future__ import annotations
@@ -23,12 +24,27 @@ from ...cells.gpu import launch as launches
 from ...toolchain import native
 from ...toolchain.launch_config import LaunchConfig
 from ..language import PythonKernel
+from ..to_cuda.cuda_c import cuda_c
 from . import arguments, meaning, reading
 
 _DEFAULT_SHARED = 48 << 10  # bytes; more must be requested for each kernel
 _NUMBERS = frozenset(
     (int, float, bool, np.float32, np.float64, np.int32, np.int64, np.uint32)
 )
+
+
+_ptx_refused = False  # whether the driver has refused Numba's PTX
+
+
+def _refuse_ptx() -> None:
+    """Make cuda_c() run all later launches, and report that once."""
+    global _ptx_refused
+    _ptx_refused = True
+    arguments.say_once(
+        "This GPU's driver is too old for Numba's PTX "
+        "(CUDA_ERROR_UNSUPPORTED_PTX_VERSION), so cuda_c runs the kernels of "
+        "numba_jit, and their times are cuda_c's"
+    )
 
 
 @functools.cache
@@ -178,6 +194,8 @@ class NumbaLaunch:
         """Check the arguments, launch, and copy host arrays to the GPU and back."""
         if native._lost:
             raise DeviceLost(native._lost)
+        if _ptx_refused:
+            return self._instead(*args, **named)
         kernel = self.target.kernel
         checked = arguments.check_arguments(self.name, kernel.given(args, named))
         device = _device_of(self.name, dict(zip(kernel.parameters, checked)))
@@ -191,6 +209,9 @@ class NumbaLaunch:
                     if self.prints:
                         torch.cuda.current_stream().synchronize()
             except Exception as error:
+                if reading.is_ptx_too_new(error):
+                    _refuse_ptx()
+                    return self._instead(*args, **named)
                 raise reading.explain(self.name, self.target.part, error) from None
             if self.is_quick and device == 0:
                 self._remember(args, converted)
@@ -198,6 +219,13 @@ class NumbaLaunch:
         for arg in args if self.own_stream is not None else ():
             if isinstance(arg, torch.Tensor) and arg.is_cuda:
                 arg.record_stream(torch.cuda.ExternalStream(number, device=device))
+
+    @functools.cached_property
+    def _instead(self) -> Callable[..., None]:
+        """Return the launch by cuda_c(), for a driver that refuses Numba's PTX."""
+        config = self.config
+        key = config.grid, config.block, config.stream or 0, config.shared
+        return cuda_c(self.target.kernel.function)[key]
 
     def _configured(self, number: int) -> Callable[..., None]:
         """Return Numba's launch on the stream with this number."""

@@ -173,6 +173,23 @@ def explain(kernel: str, part: KernelPart, error: BaseException) -> Exception:
     return ArgumentError(f"{kernel}{where}: Numba: {_message_sentence(error)}")
 
 
+# Matches the driver's, nvJitLink's and ptxas's messages about PTX of a newer CUDA.
+_TOO_NEW = re.compile(
+    r"UNSUPPORTED_PTX_VERSION|unsupported \.version|PTX was compiled", re.I
+)
+
+
+def is_ptx_too_new(error: BaseException) -> bool:
+    """Return whether a driver refused PTX because a newer CUDA has generated it."""
+    one: BaseException | None = error
+    while one is not None:
+        code = getattr(one, "code", None)
+        if getattr(code, "value", code) == 222 or _TOO_NEW.search(str(one)):
+            return True
+        one = one.__cause__ or one.__context__
+    return False
+
+
 def _is_compilers(error: BaseException) -> bool:
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & {"NumbaError", "UnsupportedBytecodeError"}:
