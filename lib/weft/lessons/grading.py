@@ -11,7 +11,7 @@ function of Python, NumPy or the lab is refused.
 The answers run with your permissions, and code that attacks its own process on purpose
 may forge a verdict. Grade strangers' work in a container.
 
-graded_process.py is the program in which the answers run.
+commands/graded_process.py is the program in which the answers run.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def _run_answers(
     ]
     with tempfile.TemporaryDirectory(prefix="weft_grade_") as folder:
         process = subprocess.Popen(
-            [sys.executable, "-m", "weft.lessons.graded_process"],
+            [sys.executable, "-m", "weft.commands.graded_process"],
             **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True},
             **{"cwd": folder, "env": _make_environment(folder)},
         )

@@ -1,4 +1,4 @@
-"""The process in which submitted answers run; see grading.py.
+"""The process in which submitted answers run; see lessons/grading.py.
 
 It reads its jobs as JSON from stdin, and writes a line of JSON per answer to stdout. It
 imports the lab once. Each answer runs in a fork with its own limits.
@@ -19,10 +19,10 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from .. import load_ipython_extension
 from ..base.errors import NotSolved
 from ..base.text import count_things
-from .grading import SOLVED, STOPPED, UNSOLVED, WRONG
+from ..lessons.grading import SOLVED, STOPPED, UNSOLVED, WRONG
+from . import magic
 
 GUARDED = ("weft", "numpy", "builtins")  # packages whose functions must stay
 FILE_BYTES = 64 << 20  # maximum size of a file that an answer writes
@@ -33,7 +33,7 @@ def main() -> None:
     request = json.load(sys.stdin)
     shell = InteractiveShell.instance()
     shell.history_manager.enabled = False
-    load_ipython_extension(shell)  # %%cuda
+    magic.register(shell)  # %%cuda
     shell.run_cell("from utils import *", silent=True)
     for job in request["jobs"]:
         start = time.monotonic()
