@@ -7,6 +7,7 @@ import ast
 import builtins
 import importlib
 import inspect
+import json
 import re
 import time
 import types
@@ -771,6 +772,12 @@ def test_the_command_checks_a_file(tmp_path, capsys):
     assert weft_main(["puzzles", "check", str(right), "guards"]) == 0
     assert "solved in Python" in capsys.readouterr().out
     assert weft_main(["puzzles", "check", str(wrong), "guards"]) == 1
+    verdict = tmp_path / "verdict.json"
+    for file, expected in ((right, "solved"), (wrong, "wrong")):
+        weft_main(["puzzles", "check", str(file), "guards", "--json", str(verdict)])
+        result = json.loads(verdict.read_text())
+        assert (result["puzzle"], result["verdict"]) == ("guards", expected)
+        assert bool(result["counts"]) == (expected == "solved")
     assert "is wrong with n=4" in capsys.readouterr().out
     right.write_text(
         puzzles.guards.solved_text

@@ -3,6 +3,7 @@
 weft puzzles                        list all puzzles by lesson, with marks and minutes
 weft puzzles guards                 show a task and its stub; --cuda: its CUDA C stub
 weft puzzles check mine.cu guards   check a .cu or .py file; exit status 1 if unsolved
+                                    --json PATH writes the verdict and the counts
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import inspect
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,11 @@ from typing import Any
 import numpy as np
 
 from .. import cuda
+from ..base import store
 from ..base.errors import ArgumentError, Mismatch
 from ..cells import load_cuda
 from ..check.cases import divide_up
+from ..lessons.grading import SOLVED, UNSOLVED, WRONG
 from ..puzzles.catalogue import load
 from ..puzzles.progress import read_progress
 from ..puzzles.puzzle import Puzzle
@@ -32,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     metavar = "NAME | check FILE NAME"
     parser.add_argument("words", nargs="*", metavar=metavar, help=words)
     parser.add_argument("--cuda", action="store_true", help="show the stub in CUDA C")
+    parser.add_argument("--json", metavar="PATH", help="write the verdict of a check")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -41,7 +46,9 @@ def main(args: argparse.Namespace) -> int:
         print(list_puzzles(read_progress()))
         return 0
     if words[0] == "check" and len(words) == 3:
-        return _check(Path(words[1]), _find_puzzle(words[2]))
+        return _check(Path(words[1]), _find_puzzle(words[2]), args.json)
+    if args.json:
+        raise ArgumentError("--json belongs to check FILE NAME")
     if len(words) > 1 or words[0] == "check":
         raise ArgumentError("expected nothing, a puzzle's name, or check FILE NAME")
     puzzle = _find_puzzle(words[0])
@@ -57,15 +64,21 @@ def _find_puzzle(name: str) -> Puzzle:
         raise ArgumentError(error.args[0]) from None
 
 
-def _check(path: Path, puzzle: Puzzle) -> int:
+def _check(path: Path, puzzle: Puzzle, json_path: str | None) -> int:
     answer = _load_answer(path, puzzle)
     try:
         solved = puzzle.check(answer)
+        verdict, text = (SOLVED, str(solved)) if solved else (UNSOLVED, "")
+        if solved:
+            print(solved)
     except Mismatch as error:
+        solved, verdict, text = None, WRONG, str(error)
         print(error)
-        return 1
-    if solved is not None:
-        print(solved)
+    if json_path:
+        counts = {row.what: row.yours for row in solved.score.rows} if solved else {}
+        result = {"puzzle": puzzle.name, "file": path.name, "verdict": verdict}
+        result |= {"text": text, "counts": counts}
+        store.write(Path(json_path), json.dumps(result, indent=1) + "\n")
     return int(solved is None)
 
 
