@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from weft import check, cuda, load_cuda
+from weft.base.errors import KernelFault
+from weft.cells import trial
+from weft.cells.module import Kernel
 from weft.lessons import exercises
 from weft.lessons.exercises import exercise, from_c
 
@@ -174,3 +177,65 @@ def test_an_answer_whose_launches_have_findings_is_refused(capsys):
             exercise(racy, check)
     assert "solved" not in capsys.readouterr().out
     exercise(correct, check)
+
+
+# ---- exercises on a GPU ------------------------------------------------------------
+
+GUARDED = """
+__global__ void ones(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = 1;
+}
+"""
+
+
+@pytest.fixture
+def pretended_gpu(monkeypatch):
+    """Let arrays on the host pass for a GPU's; return the launches on that GPU."""
+    launches = []
+    real = Kernel.launcher
+
+    def launcher(kernel, target, checked=None):
+        if target != "cuda":
+            return real(kernel, target, checked)
+        return lambda *shape_and_args: launches.append(shape_and_args)
+
+    monkeypatch.setattr(Kernel, "target_of", lambda *_: "cuda")
+    monkeypatch.setattr(Kernel, "launcher", launcher)
+    return launches
+
+
+def launch_ones(kernel):
+    kernel[2, 8](np.zeros(10, np.float32), 10)
+
+
+def test_a_kernel_runs_watched_before_a_gpu_runs_it(pretended_gpu):
+    right = load_cuda(GUARDED).ones
+    launch_ones(right)
+    assert len(pretended_gpu) == 1
+    exercise(right, launch_ones)
+    assert len(pretended_gpu) == 2
+
+
+def test_an_answer_that_would_end_the_process_does_not_reach_the_gpu(pretended_gpu):
+    wrong = load_cuda(GUARDED.replace("if (i < n) ", "")).ones
+    with pytest.raises(KernelFault, match=r"thread 2 of block 1 writes x\[10\]"):
+        exercise(wrong, launch_ones)
+    assert not pretended_gpu
+    launch_ones(wrong)  # Outside of an exercise, the GPU runs the launch at once.
+    assert len(pretended_gpu) == 1
+
+
+def test_a_race_is_wrong_on_a_gpu_too(pretended_gpu):
+    racing = load_cuda(GUARDED.replace("x[i] = 1", "x[0] += 1")).ones
+    with pytest.raises(AssertionError, match="only by luck"):
+        exercise(racing, launch_ones)
+
+
+def test_launches_too_large_for_the_watch_build_are_not_rehearsed(
+    pretended_gpu, monkeypatch
+):
+    monkeypatch.setattr(trial, "REHEARSED", 15)
+    wrong = load_cuda(GUARDED.replace("if (i < n) ", "")).ones
+    exercise(wrong, launch_ones)
+    assert len(pretended_gpu) == 1

@@ -16,8 +16,9 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from PIL import Image
 
-from weft.base.errors import ArgumentError, KernelError
+from weft.base.errors import ArgumentError, KernelError, KernelFault
 from weft.cells import load_cuda
+from weft.cells.module import Launch
 from weft.lessons.widgets import paint as paint_module
 from weft.lessons.widgets.paint import Painting, paint
 
@@ -499,3 +500,34 @@ def test_one_can_ask_a_pixel_for_its_thread(front):
 
 def test_a_picture_that_is_gone_leaves_nothing_behind(front):
     assert front["after"] == [[], [], None, 0]
+
+
+# ---- a GPU -------------------------------------------------------------------------
+
+RED = """
+__global__ void red(float3 *image, int width, int height, float t) {
+    int col = blockIdx.x * blockDim.x + threadIdx.x;
+    int row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (col < width && row < height) image[row * width + col] = make_float3(1, 0, 0);
+}
+"""
+
+
+def test_a_changed_kernel_paints_watched_before_a_gpu_paints_it(monkeypatch):
+    """The pretended GPU is the CPU's plain build; it counts its launches."""
+    painting = paint(load_cuda(RED).red, 20, 20, device="cpu")
+    painting.device = SimpleNamespace(type="cuda")
+    full, launches = torch.full, []
+    monkeypatch.setattr(torch, "full", lambda *a, device=None: full(*a))
+    run = Launch.run
+    monkeypatch.setattr(
+        Launch, "run", lambda self, *a, **k: [launches.append(self), run(self, *a, **k)]
+    )
+    assert (painting.frame(0)[..., 0] == 255).all()
+    painting.change(load_cuda(RED.replace("col < width && ", "")).red)
+    for _ in range(2):
+        with pytest.raises(KernelFault, match=r"image\[400\]"):
+            painting.frame(0)
+    assert len(launches) == 1, "no faulty kernel reached the GPU"
+    painting.change(load_cuda(RED.replace("1, 0", "0, 1")).red)
+    assert (painting.frame(0)[..., 1] == 255).all()

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import weft
+from weft.cells.gpu import driver
 from weft.toolchain import build, native
 
 
@@ -158,6 +159,34 @@ def test_after_a_fault_every_launch_on_the_gpu_is_refused(broken_gpu):
         weft.reload()
     assert len(failures) == 1
     assert weft.relu(torch.ones(1)) == 1  # The CPU target still works.
+
+
+@pytest.mark.parametrize(
+    ("colab", "menus"),
+    [
+        (False, ["Kernel > Restart Kernel", "Run > Run All Above Selected Cell"]),
+        (True, ["Runtime > Restart session", "Runtime > Run before"]),
+    ],
+)
+def test_a_notebook_names_the_menus_that_restart_it(
+    colab, menus, broken_gpu, monkeypatch
+):
+    """Inject a sticky error, in a library's call and in the driver's."""
+    lib, _ = broken_gpu
+    monkeypatch.setattr(native, "running_shell", lambda: object())
+    if colab:
+        monkeypatch.setitem(sys.modules, "google.colab", object())
+    else:
+        monkeypatch.delitem(sys.modules, "google.colab", raising=False)
+    with pytest.raises(weft.DeviceLost) as first:
+        lib.call("weft_relu", 1)
+    with pytest.raises(weft.DeviceLost) as later:
+        lib.call("weft_relu", 1)
+    monkeypatch.setattr(native, "_lost", "")
+    with pytest.raises(weft.DeviceLost, match="an illegal address") as launch:
+        driver.check(700, "launching add")
+    for error in first, later, launch:
+        assert all(str(error.value).count(menu) == 1 for menu in menus)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

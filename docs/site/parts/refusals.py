@@ -430,7 +430,9 @@ ON_A_GPU = [
         "a GPU that the process has lost",
         "A kernel made an illegal access on the GPU. CUDA then refuses every further "
         "call of this process, and all arrays on the GPU are lost.",
-        "Restart the notebook's kernel. Run the launch on the CPU first, with the "
+        "Restart the notebook's kernel: Kernel > Restart Kernel, or Runtime > Restart "
+        "session in Colab. Then repeat the cells above: Run > Run All Above Selected "
+        "Cell, or Runtime > Run before. Run the launch on the CPU first, with the "
         "arrays in host memory: the report names the line. `%%cuda --isolated` "
         "launches in a process of its own, so the notebook survives.",
     ),

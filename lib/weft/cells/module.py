@@ -117,6 +117,7 @@ class Cell:
         self.folder = folder
         self.timeout, self.inplace, self.isolated = timeout, inplace, isolated
         self.check, self.time, self.watched = check, time, watched
+        self.rehearsed = False  # whether launches on a GPU run watched first
         self.target, self.compile_only = target, compile_only
         self.default = target or ("cuda" if torch.cuda.is_available() else "cpu")
         self._compiled: dict[tuple[str, tuple[str, ...], bool], Any] = {}
@@ -322,7 +323,7 @@ class Kernel:
     def _launch(self, shape: launch_config.LaunchConfig) -> Callable[..., None]:
         """Return the callable for [grid, block]; on a GPU it tries the quick way."""
         launch, module = Launch(self, shape), self.module
-        slow = module.check or module.time or module.isolated
+        slow = module.check or module.time or module.isolated or module.rehearsed
         plain = not (slow or module.state.variables)
         if module.default == "cuda" and plain and shape.stream is None:
             at = self.launcher("cuda").at  # type: ignore[attr-defined]
@@ -339,6 +340,11 @@ class Kernel:
         self._instances.clear()
         if not self.signature.template or self._is_template:
             self.expression, self.params = self._by_default()
+
+    def forget_launches(self) -> None:
+        """Make later launches use the cell's current options."""
+        for kernel in (self, *self._instances.values()):
+            kernel._configs.clear()
 
     def _instantiate(self, key: Any) -> Kernel:
         args = key if isinstance(key, tuple) else (key,)
@@ -463,6 +469,8 @@ class Launch:
         """
         kernel, module = self.kernel, self.kernel.module
         target = kernel.target_of(args)
+        if module.rehearsed and target == "cuda":
+            trial.rehearse(self, args, shown=True)
         extra = (rooms,) if target == "cuda" and rooms is not None else ()
         launcher = kernel.launcher(target)
         launcher(self.grid, self.block, self.shared, self.stream, args, *extra)

@@ -1,17 +1,19 @@
-"""The checks of --check and the timing of --time, on copies of a launch's arrays."""
+"""Trials of a launch on copies of its arrays: of --check, of --time, and rehearsals."""
 
 from __future__ import annotations
 
+import contextlib
+import math
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from ..base.errors import KernelError, KernelFault
+from ..base.errors import BuildError, KernelError, KernelFault
 from ..csource import scanner
 from ..timing import time_call
 from . import output
@@ -88,6 +90,45 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
         None if data is None else _view_numbers(data, array)
         for (_, array), data in zip(pointers, results["forward"])
     ]
+
+
+REHEARSED = 1 << 18  # threads; a larger launch takes the watch build seconds
+
+
+def rehearse(launch: Launch, args: Sequence[Any], shown: bool = False) -> None:
+    """Run a launch under the watch build, before a GPU runs it.
+
+    A fault on a GPU ends the process, but here it raises KernelFault. The arrays are
+    unchanged. A launch of more than 2^18 threads, and a kernel that only a GPU can run,
+    are not rehearsed. shown: whether to show findings that would not end the launch.
+    """
+    kernel, module = launch.kernel, launch.kernel.module
+    if math.prod(launch.grid) * math.prod(launch.block) > REHEARSED:
+        return
+    try:
+        compiled = module.compiled_for("cpu", kernel.expression, checked=True)
+    except BuildError:  # inline PTX, or no g++
+        return
+    binder = Binder(kernel.__name__, kernel.params, module.text())
+    hosts = _to_host(args, binder.bind(args))
+    launcher = compiled.afresh().launcher(kernel.expression, kernel.params)
+    launcher.watch = kernel._watch
+    launcher.results(launch.grid, launch.block, launch.shared, hosts, 0)
+    if shown:
+        watched.tell(module, kernel._seen)
+
+
+@contextlib.contextmanager
+def rehearsals(kernel: Kernel) -> Iterator[None]:
+    """Rehearse each launch of the kernel on a GPU inside the block."""
+    module = kernel.module
+    module.rehearsed = True
+    kernel.forget_launches()  # the quick ones skip rehearsals
+    try:
+        yield
+    finally:
+        module.rehearsed = False
+        kernel.forget_launches()
 
 
 def compare(kernel: Kernel, args: Sequence[Any], reference: Sequence[Any]) -> None:

@@ -26,6 +26,8 @@ import numpy as np
 from ..base.errors import refuse_unsolved
 from ..base.tracebacks import message_first
 from ..cells.cpu import watched
+from ..cells.module import Kernel
+from ..cells.trial import rehearsals
 from .progress import remember_exercise
 
 _random = np.random.default_rng(0)
@@ -59,10 +61,13 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
     If the answer raises NotImplementedError, it is not solved yet, and the notebook
     continues; under WEFT_GRADE=1, NotSolved is raised. A wrong answer raises the
     check's error, whose message is shown first. An answer whose numbers are right but
-    whose launches have findings is wrong, too.
+    whose launches have findings is wrong, too. The kernel of a cell runs watched on the
+    CPU before each launch on a GPU, where its fault would end the process.
     """
+    is_kernel = isinstance(answer, Kernel)
+    guard = rehearsals(answer) if is_kernel else contextlib.nullcontext()
     try:
-        with message_first(answer, check), watched.gather() as findings:
+        with message_first(answer, check), guard, watched.gather() as findings:
             if isinstance(answer, FromC):
                 _check_apart(answer, check)
             else:

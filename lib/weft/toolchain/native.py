@@ -21,6 +21,7 @@ from cffi import FFI
 
 from ..base import device
 from ..base.errors import ArgumentError, DeviceLost, KernelError, OutOfMemory
+from ..base.tracebacks import running_shell
 from . import build
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ class Library:
         kinds = {self.C.WEFT_EINVAL: ArgumentError, self.C.WEFT_ENOMEM: OutOfMemory}
         kind = (kinds | {self.C.WEFT_ELOST: DeviceLost}).get(status, KernelError)
         if kind is DeviceLost:
-            _lost = message
+            _lost = message = message + advise_restart()
         raise kind(message)
 
 
@@ -229,7 +230,17 @@ def explain_lost() -> str:
 def mark_lost(message: str) -> None:
     """Mark the CUDA context as lost: later uses of the GPU fail with `message`."""
     global _lost
-    _lost = _lost or message
+    _lost = _lost or message + advise_restart()
+
+
+def advise_restart() -> str:
+    """Return the menu entries that restart a notebook and repeat its cells, or ""."""
+    if running_shell() is None:
+        return ""
+    menus = "Kernel > Restart Kernel", "Run > Run All Above Selected Cell"
+    if "google.colab" in sys.modules:
+        menus = "Runtime > Restart session", "Runtime > Run before"
+    return f". Choose {menus[0]}, and repeat the cells above this one: {menus[1]}"
 
 
 def convert_int(name: str, value: Any) -> int:

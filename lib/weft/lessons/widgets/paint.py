@@ -34,6 +34,8 @@ from matplotlib.figure import Figure
 from ...base.errors import ArgumentError
 from ...base.style import INK, style
 from ...base.tracebacks import running_shell
+from ...cells.module import Kernel, Launch
+from ...cells.trial import rehearse
 from ...timing import Timing, summarize
 from ...toolchain.native import convert_int
 from . import make_bundle
@@ -68,6 +70,7 @@ class Painting:
     t: float = 0.0
     playing: bool = False
     widget: Any = None
+    rehearsed: Any = None  # the last kernel that ran watched without a fault
 
     def __post_init__(self) -> None:
         (x, y), width, height = self.block, self.width, self.height
@@ -80,9 +83,23 @@ class Painting:
         of the launch.
         """
         shape = (self.height, self.width, 3)
+        if self.device.type == "cuda" and self.rehearsed is not self.kernel:
+            self._rehearse(shape, t)
         image = torch.full(shape, math.nan, device=self.device)
         self.kernel[self.grid, self.block](image, self.width, self.height, float(t))
         return _convert_to_rgba(image).cpu().numpy()
+
+    def _rehearse(self, shape: tuple[int, int, int], t: float) -> None:
+        """Run a new kernel watched on the CPU, since a fault on a GPU ends the process.
+
+        Raises KernelFault; then the next picture tries again.
+        """
+        if isinstance(self.kernel, Kernel):
+            args = torch.full(shape, math.nan), self.width, self.height, float(t)
+            launch = self.kernel.at((self.grid, self.block))
+            if isinstance(launch, Launch):
+                rehearse(launch, args)
+        self.rehearsed = self.kernel
 
     def moments(self, count: int = MOMENTS) -> list[float]:
         """Return `count` evenly spaced times, from 0 and before the end."""
