@@ -61,6 +61,30 @@ def test_fusion_and_rematerialisation_move_fewer_bytes(target):
 
 
 @pytest.mark.slow
+def test_a_gpu_without_dependent_launch_omits_its_rows(monkeypatch, tmp_path):
+    """The simulated GPU pretends to be a T4."""
+    for path in bench_graphs.HERE.glob("*.cu*"):
+        text = path.read_text()
+        if path.name == "graphs.cu":
+            assert text.count("device.major >= 9") == 1
+            text = text.replace("device.major >= 9", "(device.major = 7) >= 9")
+        (tmp_path / path.name).write_text(text)
+    program = [tmp_path / path.name for path in bench_graphs.PROGRAM]
+    monkeypatch.setattr(bench_graphs, "PROGRAM", program)
+    ops = ["chain", "fetch", "crowd", "many", "fork"]
+    rows = bench_graphs.rows("cpu", ops, samples=1)
+    names = {(row["op"], row["rung"]) for row in rows}
+    assert {("chain", "a graph"), ("fetch", "plain"), ("many", "plain")} <= names
+    assert not [rung for _, rung in names if "dependent" in rung or "early" in rung]
+    assert {op for op, _ in names} == {"chain", "fetch", "many", "fork"}
+    others = load_elsewhere("graphs")
+    for groups in plot_graphs.OVERLAPS, plot_graphs.HURTS:  # draws the other GPU's
+        assert "early" in texts(plot_graphs.plot_ratios(groups, rows, others, "plain"))
+    assert bench_graphs.rows("cpu", ["crowd"], samples=1) == []
+    assert bench_graphs.note([]) == "nothing was measured: this GPU has no such launch"
+
+
+@pytest.mark.slow
 def test_a_program_that_computes_something_else_is_refused(monkeypatch, tmp_path):
     for path in bench_graphs.HERE.glob("*.cu*"):
         text = path.read_text()

@@ -8,6 +8,7 @@ import io
 import json
 import shutil
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -531,3 +532,23 @@ def test_a_changed_kernel_paints_watched_before_a_gpu_paints_it(monkeypatch):
     assert len(launches) == 1, "no faulty kernel reached the GPU"
     painting.change(load_cuda(RED.replace("1, 0", "0, 1")).red)
     assert (painting.frame(0)[..., 1] == 255).all()
+
+
+def test_colab_loads_the_widget_manager_of_a_painting(monkeypatch):
+    """Without it, Colab shows none but ipywidgets' own widgets."""
+    util = pytest.importorskip("anywidget._util")
+    enabled = []
+    output = SimpleNamespace(
+        enable_custom_widget_manager=lambda: enabled.append(True),
+        _widgets=SimpleNamespace(_installed_url="https://colab/manager.js"),
+    )
+    monkeypatch.setitem(sys.modules, "google.colab.output", output)
+    util.enable_custom_widget_manager_once.cache_clear()
+    try:
+        data, metadata = picture()._repr_mimebundle_()
+    finally:
+        util.enable_custom_widget_manager_once.cache_clear()
+    kind = "application/vnd.jupyter.widget-view+json"
+    assert enabled == [True] and kind in data and "image/png" in data
+    manager = metadata[kind]["colab"]["custom_widget_manager"]
+    assert manager == {"url": "https://colab/manager.js"}

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import weft
+from weft.base.errors import ArgumentError
 from weft.cells.gpu import driver
 from weft.toolchain import build, native
 
@@ -208,3 +209,61 @@ def test_a_kernel_that_faults_says_restart_and_refuses_launches():
     first, second, third = process.stdout.splitlines()
     assert first == second and "restart the notebook's kernel" in first, process.stderr
     assert third == "[0.0, 2.0]"
+
+
+# ---- compute capabilities ----------------------------------------------------------
+
+
+@pytest.fixture
+def pretended_gpu(monkeypatch):
+    """Return a function that pretends a GPU of a compute capability."""
+
+    def pretend(major, minor):
+        fakes = {"count": lambda: 1, "current_gpu": lambda: 0}
+        fakes |= {"name": lambda index: "GPU"}
+        fakes |= {"compute_capability": lambda index: (major, minor)}
+        for name, fake in fakes.items():
+            monkeypatch.setattr(native.device, name, fake)
+
+    return pretend
+
+
+def test_a_lesson_names_the_compute_capability_of_its_rungs(monkeypatch):
+    monkeypatch.setattr(native.device, "count", lambda: 0)
+    start = "Compute capability that a GPU needs: "
+    few = native.describe_needs("matmul", ["naive", "tma", "mma_bf16", "tiled"])
+    assert few == f"{start}8.0: mma_bf16; 9.0: tma; 7.5: the others"
+    assert native.describe_needs("matmul", ["naive", "pipeline"]) == f"{start}7.5"
+    assert native.describe_needs("matmul", ["tma"]) == f"{start}9.0: tma"
+    assert "9.0: pdl" in native.describe_needs("mnist")
+
+
+@pytest.mark.parametrize(
+    ("capability", "lacks"), [((7, 5), True), ((8, 9), True), ((9, 0), False)]
+)
+def test_a_lesson_compares_its_rungs_with_the_gpu(capability, lacks, pretended_gpu):
+    pretended_gpu(*capability)
+    text = native.describe_needs("matmul", ["naive", "tma"])
+    here = f"This GPU has {capability[0]}.{capability[1]}, so the times of the others"
+    assert (here in text) == lacks
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0)])
+@pytest.mark.parametrize("op", ["matmul", "mnist"])
+def test_each_rung_runs_or_is_refused_with_the_capability_it_needs(
+    op, capability, pretended_gpu, monkeypatch
+):
+    pretended_gpu(*capability)
+    library = native.library(op, "cpu")
+    monkeypatch.setattr(library, "target", "cuda")
+    monkeypatch.setattr(library, "_chosen", {})
+    sm = 10 * capability[0] + capability[1]
+    on_a_gpu = [rung for rung in library.rungs if "cuda" in rung.targets]
+    assert library.here() == [rung for rung in on_a_gpu if rung.sm <= sm]
+    for rung in on_a_gpu:
+        if rung.sm <= sm:
+            assert library.rung(rung.name) == rung
+            continue
+        needs = f"needs compute capability {rung.sm // 10}.{rung.sm % 10}, but this is"
+        with pytest.raises(ArgumentError, match=needs):
+            library.rung(rung.name)

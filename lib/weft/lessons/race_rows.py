@@ -27,6 +27,7 @@ from ..mnist.data import Split
 from ..mnist.rungs import parse_twin
 from ..see.view import show_figure
 from ..timing.results import Row
+from ..toolchain import native
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 
@@ -104,7 +105,7 @@ class RaceRows:
         row = self.row_of(rung, batch)
         roof = row and self.roof_of(row["precision"])
         if not roof:
-            return print(f"{rung}, batch {batch}: not measured yet")
+            return print(f"{rung}, batch {batch}: {self._explain_missing(rung)}")
         step = self.step_of(row)
         print(
             f"{rung}, batch {batch}: {step.us:.1f} µs. At the roof, its products take "
@@ -113,6 +114,13 @@ class RaceRows:
         )
         factor = step.us / floor_us(batch, roof["tflops"])
         print(f"    {factor:.1f} times the products' floor; limited by {step.binds}")
+
+    def _explain_missing(self, rung: str) -> str:
+        """Return why there is no row of a rung."""
+        sm = next((one.sm for one in native.rungs("mnist") if one.name == rung), 0)
+        if self.here and sm > native.LEAST_SM:
+            return f"not measured here; it needs compute capability {sm / 10}"
+        return "not measured yet"
 
     def print_torch(self) -> None:
         """Print the step and host times of PyTorch for 64 images in fp32, by kind."""

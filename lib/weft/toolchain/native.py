@@ -13,6 +13,7 @@ import contextlib
 import functools
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,7 @@ _NO_CONTEXT = contextlib.nullcontext()
 _open: dict[tuple[str, str], Library] = {}
 _kept: list[Library] = []  # never closed: pointers into them may still be in use
 MAX_THREADS = 1024  # as in weft_set_threads()
+LEAST_SM = 75  # the lowest compute capability that the lab supports, times 10
 _lost = ""  # the reason why the CUDA context is lost; "" if it is not lost
 _threads = 0
 
@@ -295,6 +297,34 @@ def _describe_old_gpu(needs: int) -> str:
     return (
         f"needs compute capability {needs // 10}.{needs % 10}, "
         f"but this is a {gpu} with {capability // 10}.{capability % 10}"
+    )
+
+
+def describe_needs(op: str, names: Iterable[str] = ()) -> str:
+    """Return which rungs of an op require which compute capability, as a sentence.
+
+    names: the rungs; none: all that run on a GPU. The current GPU, if there is one, is
+    compared with them.
+    """
+    wanted = set(names)
+    groups: dict[int, list[str]] = {}
+    for rung in rungs(op):
+        if "cuda" in rung.targets and (not wanted or rung.name in wanted):
+            groups.setdefault(max(rung.sm, LEAST_SM), []).append(rung.name)
+    parts = [
+        f"{sm // 10}.{sm % 10}: {', '.join(groups[sm])}"
+        for sm in sorted(groups)
+        if sm > LEAST_SM
+    ]
+    least = f"{LEAST_SM // 10}.{LEAST_SM % 10}"
+    parts += [f"{least}: the others" if parts else least] * (LEAST_SM in groups)
+    text = f"Compute capability that a GPU needs: {'; '.join(parts)}"
+    if not device.count() or _current_sm() >= max(groups):
+        return text
+    have = _current_sm()
+    return (
+        f"{text}. This GPU has {have // 10}.{have % 10}, so the times of the others "
+        f"come from other machines"
     )
 
 

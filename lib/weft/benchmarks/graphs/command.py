@@ -302,6 +302,8 @@ def rows(device: str = "cpu", ops: Sequence[str] = (), samples: int = 30) -> lis
 
 def note(rows: list[Row]) -> str:
     """Return the text below the table."""
+    if not rows:
+        return "nothing was measured: this GPU has no such launch"
     timers = dict.fromkeys(f"{row['timer']} on {row['device']}" for row in rows)
     text = f"fp32; {'; '.join(timers)}"
     if rows[0]["target"] == "cpu":

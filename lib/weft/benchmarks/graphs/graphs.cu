@@ -15,6 +15,10 @@
 
 enum { THREADS = 256 };
 
+/* Whether the GPU has programmatic dependent launch, which begins with compute
+ * capability 9.0. Without it, the program prints no rows about it. */
+static int has_dependent_launch;
+
 /* ---- chains -------------------------------------------------------------- */
 
 enum kind { PLAIN, EARLY, LATE, FETCH, WORK };
@@ -214,16 +218,19 @@ static void time_chains(struct chain c) {
         c.count = early.count = late.count = count;
         time_device("chain", "C, a launch each", &c, NULL);
         time_graph("chain", "a graph", c);
+        if (!has_dependent_launch) continue;
         time_graph("chain", "a graph, dependent launch, late", late);
         time_graph("chain", "a graph, dependent launch, early", early);
     }
-    time_device("chain", "C, dependent launch, early", &early, NULL);
+    if (has_dependent_launch)
+        time_device("chain", "C, dependent launch, early", &early, NULL);
     time_host("a launch", &c, NULL);
 }
 
 static void time_fetches(struct chain c) {
     c.kind = FETCH;
     time_graph("fetch", "plain", c);
+    if (!has_dependent_launch) return;
     c.pdl = 1;
     time_graph("fetch", "wait, then fetch", c);
     c.first = 1;
@@ -234,6 +241,7 @@ static void time_fetches(struct chain c) {
  * of half as many blocks. A multiprocessor has room for two blocks or for only
  * one. */
 static void time_crowds(struct chain c, int processors) {
+    if (!has_dependent_launch) return; // a block has less shared memory, too
     const int claim = 120 << 10; // bytes, of 227 KB
     c.kind = WORK, c.threads = 1024, c.n = processors * c.threads, c.uneven = 1;
     CHECK(cudaFuncSetAttribute(
@@ -249,6 +257,7 @@ static void time_crowds(struct chain c, int processors) {
 static void time_many(struct chain c, size_t most) {
     c.n = most;
     time_graph("many", "plain", c);
+    if (!has_dependent_launch) return;
     c.pdl = 1, c.kind = LATE;
     time_graph("many", "late", c);
     c.kind = EARLY;
@@ -280,6 +289,7 @@ int main(int count, char **words) {
     c.count = 20;
     struct cudaDeviceProp device;
     CHECK(cudaGetDeviceProperties(&device, 0));
+    has_dependent_launch = device.major >= 9;
     const int processors = device.multiProcessorCount;
     const size_t many = 8 * c.n, few = processors * 1024;
     const size_t most = many > few ? many : few;
