@@ -27,14 +27,14 @@ from pathlib import Path
 
 from .base.lazy import make_lazy
 
-_CASES = Path(__file__).with_name("ops") / "cases"  # each file there is an op
+_CASES = Path(__file__).with_name("ops") / "cases"  # each file defines one op
 
 # The module of each public name; the first use of the name imports it. Importing
 # PyTorch takes a second, and many commands and the training do not need it.
 __all__ = make_lazy(
     __name__,
     {
-        "timing": ("bench",),  # a callable module: weft.bench(f, x)
+        "timing": ("bench",),  # weft.bench(f, x) calls this module
         "check": ("check",),
         "cuda": ("cuda",),
         "see.inspect": ("inspect",),

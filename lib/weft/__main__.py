@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         make_overview().print_help(sys.stderr)
         return 2
     if arguments[0] not in COMMANDS:
-        make_overview().parse_args(arguments)  # exits here
+        make_overview().parse_args(arguments)  # this call prints an error and exits
     name = arguments[0]
     try:
         module = importlib.import_module(COMMANDS[name][0])
@@ -116,7 +116,7 @@ def _check_output_paths(args: argparse.Namespace) -> None:
 
 
 def list_expected_errors() -> tuple[type[BaseException], ...]:
-    # Importing native would parse weft.h, which `run` does not need.
+    # Imported late: importing native parses weft.h, which `run` does not need.
     native_module = sys.modules.get("weft.toolchain.native")
     kernel_errors = (native_module.KernelError,) if native_module else ()
     return BuildError, ValueError, OSError, *kernel_errors

@@ -13,11 +13,11 @@ import torch
 
 from .errors import Mismatch
 
-GUARD = 256  # elements before and after every array
-ORDERS = ("forward", "reverse", "shuffled")  # thread orders; simt.h numbers them
-BFLOAT16_GUARD = 0x461C  # the bits of 9984
-# Signalling NaNs with a distinctive pattern. An element with this pattern was never
-# written: an operation on it makes the NaN quiet, which changes the pattern.
+GUARD = 256  # guard elements before and after every array
+ORDERS = ("forward", "reverse", "shuffled")  # the thread orders as simt.h numbers them
+BFLOAT16_GUARD = 0x461C  # the bfloat16 number 9984
+# Signalling NaNs with a distinctive pattern. An element that still has this pattern was
+# never written. Any operation on it makes the NaN quiet, which changes the pattern.
 _NAN_BITS = {np.float16: 0x7D2D, np.float32: 0x7FAADEAD, np.float64: 0x7FF4DEADBEEFCAFE}
 
 

@@ -56,7 +56,7 @@ def driver_version() -> str:
 
 
 DRIVER = "libcuda.so.1"
-# CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+# Values of CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
 _MAJOR, _MINOR = 75, 76
 
 
@@ -105,7 +105,7 @@ def current_gpu() -> int:
         return cuda.current_device()
     # Without a context the query would fail, and compute-sanitizer would report it.
     if _load_driver() is None or _current_context() is None:
-        return 0  # without a context, CUDA's first call selects the first GPU
+        return 0  # CUDA's first call in such a thread selects the first GPU
     handle = driver_ffi().new("int *")
     if _load_driver().cuCtxGetDevice(handle):
         return 0
@@ -130,8 +130,8 @@ def name(index: int) -> str:
     return driver_ffi().string(text).decode()
 
 
-# What needs a compute capability above the lab's minimum; a test compares this with the
-# rungs of matmul.
+# Features that require a compute capability above the lab's minimum. A test compares
+# this table with the rungs of matmul.
 LEAST = (7, 5)
 NEEDS = {(8, 0): "bf16, tf32 and 3xTF32", (9, 0): "TMA, wgmma and clusters"}
 
@@ -189,8 +189,8 @@ def made_current(index: int) -> Iterator[None]:
     try:
         yield
     finally:
-        # In a thread without a context, CUDA's first call selects the first GPU's. If
-        # PyTorch was imported in the block, it relies on this context.
+        # In a thread without a context, CUDA's first call selects the context of the
+        # first GPU. If the block imported PyTorch, PyTorch relies on this context.
         if previous is None and (index == 0 or torchs_cuda()):
             previous = _primary_context(0)
         _load_driver().cuCtxSetCurrent(previous or 0)
@@ -287,7 +287,8 @@ def driver_ffi() -> FFI:
 def open_driver() -> Any:
     """Return libcuda, perhaps not yet initialised; None without a driver."""
     try:
-        ctypes.CDLL(DRIVER)  # if the library is missing, cffi would run gcc to find it
+        # Fails first; for a missing library, cffi would run gcc to find it.
+        ctypes.CDLL(DRIVER)
     except OSError:
         return None
     return driver_ffi().dlopen(DRIVER)

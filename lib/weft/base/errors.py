@@ -34,7 +34,7 @@ class DeviceLost(KernelError):
 
 
 class BuildError(Short, RuntimeError):
-    """A compiler or another tool failed or is missing; the message says why."""
+    """A compiler or another tool failed or is missing; the message explains why."""
 
     entry = "sources"
 
@@ -44,7 +44,8 @@ class Mismatch(Short, AssertionError):
 
     check() also sets these attributes if it can determine them: array, index, block,
     thread, got, want, sizes (by name), grid, launch_block, guess, wrong and total
-    (numbers of elements), report (the simulator's). Any others are None.
+    (numbers of elements), report (the simulator's). Attributes that it cannot determine
+    are None.
     """
 
     entry = "mismatch"
@@ -83,7 +84,7 @@ class KernelFault(KernelError):
 
 
 class NotSolved(Mismatch):
-    """Under WEFT_GRADE=1, an exercise or a puzzle whose answer is still its stub."""
+    """Under WEFT_GRADE=1, the answer of an exercise or a puzzle is still its stub."""
 
 
 def refuse_unsolved(line: str) -> None:

@@ -22,7 +22,7 @@ class Lazy(ModuleType):
         if name not in self._home:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         home = importlib.import_module(f".{self._home[name]}", self.__name__)
-        value = vars(home).get(name, home)  # weft.cuda is a module, not a name in one
+        value = vars(home).get(name, home)  # the name weft.cuda is itself a module
         setattr(self, name, value)
         return value
 
@@ -30,7 +30,7 @@ class Lazy(ModuleType):
         # The import system sets an imported module as an attribute of its package.
         if name in self._home and isinstance(value, ModuleType):
             if self._home[name] != name:
-                return  # the public name comes from another module
+                return  # the name belongs to another module
             value = vars(value).get(name, value)
         super().__setattr__(name, value)
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-LIB = PACKAGE.parent  # child processes need it on PYTHONPATH
+LIB = PACKAGE.parent  # the PYTHONPATH of child processes
 ROOT = next(
     (above for above in PACKAGE.parents if (above / "kernels" / "weft.h").is_file()),
     LIB.parent,

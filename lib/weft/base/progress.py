@@ -31,8 +31,8 @@ LINE = "white-space:nowrap;overflow:hidden;text-overflow:ellipsis"
 GREY = "opacity:.65"  # legible on light and dark pages
 
 _lock = threading.RLock()
-_jobs: list[Progress] = []  # the jobs that run now, from the outermost to the innermost
-_line: Any = None  # where they are shown; kept for the next job of the same cell
+_jobs: list[Progress] = []  # the jobs in progress, from the outermost to the innermost
+_line: Any = None  # the line that shows the jobs; the next job of a cell reuses it
 
 
 class Progress:
@@ -74,13 +74,14 @@ class Progress:
                 self._start_timer()
             else:
                 self._show()
-        except BaseException:  # Ctrl-C, after which __exit__() is not called
+        except BaseException:  # after Ctrl-C here, Python does not call __exit__()
             self.__exit__()
             raise
         return self
 
     def _start_timer(self) -> None:
-        show = contextvars.copy_context().run  # the thread shows it below this cell
+        # With this context, the thread shows the line below this cell.
+        show = contextvars.copy_context().run
         self._timer = threading.Timer(self.delay, show, [self._show])
         self._timer.daemon = True
         self._timer.start()
@@ -152,7 +153,7 @@ def remark(text: str) -> None:
 
 
 def _forget_jobs() -> None:
-    """Begin anew in a fork, whose parent's jobs and locks are not its own."""
+    """Forget the parent's jobs and locks in a forked process."""
     global _lock
     _lock = threading.RLock()
     _jobs.clear()
@@ -180,10 +181,11 @@ def _make_line() -> Any:
             return _Log(None)  # A fork cannot use the notebook's connection.
         parent = getattr(shell, "get_parent", dict)() or {}
         message = parent.get("header", {}).get("msg_id", "")
-        # Another display_pub captures the output of a part of the cell.
+        # A part of the cell whose output is captured has a display_pub of its own.
         return _CellLine((message, id(shell.display_pub)))
     for stream in (sys.stderr, sys.stdout):
-        with contextlib.suppress(AttributeError, ValueError):  # None, or closed
+        # A stream may be None or closed.
+        with contextlib.suppress(AttributeError, ValueError):
             if stream.isatty():
                 return _TerminalLine(stream)
     return _Log(sys.stderr)
@@ -259,7 +261,8 @@ class _TerminalLine:
         return text if len(text) <= columns else text[: columns - 1] + "…"
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # The terminal has gone.
+        # The terminal may have been closed.
+        with contextlib.suppress(OSError, ValueError):
             self.stream.write(text)
             self.stream.flush()
 

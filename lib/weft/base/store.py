@@ -105,7 +105,7 @@ def sweep(folder: Path) -> None:
     """Delete unfinished files in a folder that are older than LEFT."""
     oldest = time.time() - LEFT
     for path in folder.glob(f"{PART}*"):
-        with contextlib.suppress(OSError):  # another process deleted it first
+        with contextlib.suppress(OSError):  # another process may have deleted it first
             if path.lstat().st_mtime < oldest:
                 path.unlink()
 
@@ -142,7 +142,7 @@ def lock_file(
     # filelock's fallback without locks, a marker file, would outlive a killed process.
     try:
         file_lock = filelock.FileLock(lock, fallback_to_soft=False)
-    except TypeError:  # Kaggle's filelock, 3.25, has no such parameter.
+    except TypeError:  # filelock 3.25, as in Kaggle, has no such parameter
         file_lock = filelock.FileLock(lock)
     try:
         try:
@@ -166,12 +166,12 @@ def lock_file(
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 
-WAIT = 2.0  # seconds to wait for another process's change, which takes 1 ms
+WAIT = 2.0  # seconds to wait for another process's change, which usually takes 1 ms
 Records = dict[str, Any]
 Merge = Callable[[Records, Records], Any]
 
 
-@functools.cache  # so that the message appears once
+@functools.cache  # the message appears only once
 def _warn_not_lasting() -> None:
     kept = f"kept in {cache_folder() / KEPT} until this session ends"
     text = f"the cache folder is not writable: solutions and guesses are {kept}"
@@ -191,7 +191,7 @@ class Kept:
     def __init__(self, name: str, merge: Merge | None = None) -> None:
         self.name, self.merge = name, merge or dict.update
         all_kept.add(self)
-        self._records: Records = {}  # used if no file can be written
+        self._records: Records = {}  # the records if no file can be written
         self._memory_only = False
         self._last_message = ""
 
@@ -263,7 +263,7 @@ class Kept:
         """Rename a damaged file, so that its content is not lost."""
         names = (f"{self.name}.damaged{n}.json" for n in itertools.count(1))
         target = next(p for p in map(self.path.with_name, names) if not p.exists())
-        with contextlib.suppress(FileNotFoundError):  # another notebook was first
+        with contextlib.suppress(FileNotFoundError):  # another notebook renamed it
             os.replace(self.path, target)
             self._last_message = ""
             self._say(f"is damaged: its old contents are now in {target.name}")
@@ -282,7 +282,7 @@ class Kept:
 
 
 KEPT = "kept"  # folder of data that cannot be recomputed; see Kept
-KEEP = "WEFT_KEEP"  # names another folder for it, which weft.keep() sets
+KEEP = "WEFT_KEEP"  # the variable with another path of this folder; weft.keep() sets it
 SAVED = "// Saved from a notebook's cell by %%cuda --save: "
 LIMIT = 1 << 30  # maximal size of the cache, in bytes
 
@@ -325,7 +325,7 @@ def cache_folder(*parts: str) -> Path:
         reason = f"cannot be created ({error.strerror})"
     if not reason:
         return path
-    if _temporary or parts[:1] == (KEPT,):  # for KEPT, Kept handles the error
+    if _temporary or parts[:1] == (KEPT,):  # Kept handles this error itself
         raise CannotWrite(f"{path} {reason}: set WEFT_CACHE to a folder that you own")
     _root = _make_temporary_folder(path, reason)
     return cache_folder(*parts)
@@ -414,20 +414,20 @@ _temporary = False
 def _choose_folder() -> Path:
     """Return the path intended for the cache, whether or not it is usable."""
     folder = os.environ.get("WEFT_CACHE")
-    with contextlib.suppress(RuntimeError):  # newer Pythons raise it without HOME
+    with contextlib.suppress(RuntimeError):  # newer Pythons raise this without HOME
         folder = folder or platformdirs.user_cache_dir("weft")
     return Path(os.path.expanduser(folder or "~/.cache/weft"))
 
 
 def _check_folder(path: Path) -> Path:
     """Return `path` if it is safe and writable, else a temporary folder."""
-    if path.parts[:1] == ("~",):  # expanduser() found no home folder
+    if path.parts[:1] == ("~",):  # the home folder is unknown
         reason = "is in an unknown home folder (HOME is not set)"
         return _make_temporary_folder(path, reason)
     try:
         path = path.absolute()
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        str(path).encode()  # to open a library, its path must be valid UTF-8
+        str(path).encode()  # opening a library requires a path in valid UTF-8
         reason = _explain_unsafe(path)
         if not reason:
             with tempfile.TemporaryFile(dir=path):
@@ -460,7 +460,7 @@ def _make_temporary_folder(path: Path, reason: str) -> Path:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # not a forked child
+    if os.getpid() == owner:  # a forked child must not delete the folder
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -493,7 +493,7 @@ def _list_files() -> list[tuple[Path, os.stat_result]]:
     files = []
     kept_folder = cache_folder() / KEPT
     for path in cache_folder().rglob("*"):
-        with contextlib.suppress(OSError):  # another process deleted it
+        with contextlib.suppress(OSError):  # another process may have deleted it
             status = path.lstat()
             if not stat.S_ISDIR(status.st_mode) and kept_folder not in path.parents:
                 files.append((path, status))

@@ -1,8 +1,8 @@
 """The kit for every chart: colours (Okabe and Ito), axes, marks, labels, captions.
 
 Text stays text and the background is transparent, so a figure is legible on light and
-dark pages. A mark has a contrast of 3:1 to both. A coloured text has one of 4.5:1,
-since write_ink() mixes its colour with that of the page's text. A full mark was
+dark pages. A mark has a contrast of 3:1 with both. A coloured text has a contrast of
+4.5:1, since write_ink() mixes its colour with that of the page's text. A full mark was
 measured on this machine, a hollow one elsewhere. Functions import matplotlib
 themselves, since it is slow to import.
 """
@@ -37,21 +37,23 @@ GROUND = (
     "dark){.weft-ground{color:#d7dce2;background:#16191d}}</style>"
 )
 WIDTH = 920  # maximal width of an SVG, in pixels
-# Set in the element's style, which the style sheets of an exported page cannot change.
+# The element's own style sets this, since style sheets of an exported page cannot
+# override it.
 MONO = "ui-monospace, Menlo, Consolas, monospace"
 REFERENCE = 'stroke-dasharray="4 3"'  # SVG attributes of a reference line
 DIM = 0.55  # Opacity of a grey mark, which keeps 3:1 on white and on black.
-FAINT = 0.72  # Opacity of secondary text, which keeps 4.5:1 there.
+FAINT = 0.72  # Opacity of secondary text, which keeps 4.5:1 on both.
 INKED = (
     65  # Percentage of a colour in coloured text; the rest is the page's text colour.
 )
 PALE = f'stroke="currentColor" stroke-opacity="{DIM}"'
 # CSS of code on a page
 PRE = f"background:none;color:inherit;font-family:{MONO};overflow-x:auto"
-CODE = {  # Pygments' short name of a token kind: its colour
+CODE = {  # Pygments' short name of each kind of token, with its colour
     **{"c": "#6e7781", "s": "#1e8763", "m": "#2b7acb", "k": "#8b5ce1"},
     **{"nb": "#b7610d", "bp": "#b7610d", "kr": "#b7610d", "cp": "#b7610d"},
-    **{"gd": FAULT, "gi": "#1e8763", "gu": "#8b5ce1"},  # in a diff
+    # Deleted, inserted and changed lines of a diff.
+    **{"gd": FAULT, "gi": "#1e8763", "gu": "#8b5ce1"},
 }
 
 
@@ -67,7 +69,7 @@ def write_colour(colour: str, name: str = "color") -> str:
 
 RULES = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "weft",  # equal pictures become equal files
+    "svg.hashsalt": "weft",  # so equal pictures become equal files
     "font.family": "sans-serif",
     "font.size": 11,
     "axes.labelsize": 11,
@@ -342,14 +344,15 @@ def mark_powers(axes: Axes, high: float) -> None:
 
 # ---- a chart in words ---------------------------------------------------------------
 
-MOST = 1500  # characters of an account
+MOST = 1500  # the most characters of a chart's alternative text
 VALUES = 8  # A series with more values is described by its range.
 
 
 def describe_figure(figure: Figure) -> str:
     """Return the alternative text of a chart: its axes, series, texts and caption."""
     parts = [part for axes in figure.axes for part in _describe_axes(axes)]
-    parts += [text.get_text() for text in figure.texts]  # the caption is one of them
+    # The caption is one of these texts.
+    parts += [text.get_text() for text in figure.texts]
     lines = (" ".join(part.split()) for part in parts)
     return textwrap.shorten(". ".join(filter(None, lines)), MOST, placeholder=" ...")
 

@@ -22,7 +22,8 @@ def running_shell() -> Any:
 
 
 WIDE = 74  # characters per line; longer lines do not fit on an enlarged page
-_OURS = str(PACKAGE), "<launch of "  # cells/gpu/launch.py sets the second
+# files of frames to omit; cells/gpu/launch.py names the second
+_OURS = str(PACKAGE), "<launch of "
 
 
 class Short:
@@ -33,7 +34,7 @@ class Short:
     """
 
     __traceback__: TracebackType | None
-    entry = ""  # the place about the error on the site's page of errors
+    entry = ""  # the anchor of this error on the site's page of errors
 
     def _render_traceback_(self) -> list[str]:  # IPython calls this method
         from IPython import get_ipython

@@ -42,7 +42,7 @@ Shape = tuple[Any, Any]  # grid, block
 SIZES = ("786432", "5x784x10", "512x512x512")
 SHOWN = ["op", "impl", "rung", "m", "k", "n", "us", "us_low", "us_high", "host_us"]
 SHOWN += ["error", "vs_torch"]
-WEIGHTS = (0.2989, 0.587, 0.114)  # for red, green and blue, as in bodies.grey
+WEIGHTS = (0.2989, 0.587, 0.114)  # weights of red, green and blue, as in bodies.grey
 LAUNCHES = 20  # launches in one CUDA graph
 BURST = 50  # successive launches, for the host's time
 PATIENCE = 1.0  # approximate timing per contender, in seconds
@@ -191,7 +191,8 @@ def _make_work(text: str, device: torch.device) -> Workload:
     if len(sizes) == 1:
         x = torch.rand(3, sizes[0], generator=generator)
         want = (x.double() * torch.tensor(WEIGHTS, dtype=torch.double)[:, None]).sum(0)
-        bound = sum_bound(4, want)  # three products, and the rounding of the weights
+        # Four terms: three products, and the rounded weights.
+        bound = sum_bound(4, want)
         n, inputs = {"n": sizes[0]}, (x.to(device),)
         return Workload("grey", n, inputs, want, bound, _make_grey)
     m, k, n = sizes
@@ -247,7 +248,7 @@ def _make_matmul(work: Workload) -> Iterator[BodyRunner]:
     yield from _make_compiled(work, bodies.matmul, "", shape, arguments)
     yield from _make_compiled(work, bodies.matmul_tiled, " tiled", shape, arguments)
     lib = native.library("matmul", a.device.type)
-    on_cpu = [lib.rung()]  # the time of a simulated CUDA kernel is meaningless
+    on_cpu = [lib.rung()]  # a simulated CUDA kernel's time has no meaning
     on_cuda = [r for r in lib.rungs if "cuda" in r.targets and r.precision == "fp32"]
     for rung in on_cpu if a.device.type == "cpu" else on_cuda:
         name = rung.name

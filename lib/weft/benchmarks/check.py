@@ -3,7 +3,7 @@
 The kernels in check.cu are compiled both plainly and for the watch build. The
 contenders take turns, and each result is checked. `cost` is a contender's fastest run
 divided by the plain build's fastest. The last row times an edit of a checked cell, as
-in edit.py. This does not measure kernels: it shows how many threads are practical.
+in edit.py. The table does not measure kernels: it shows how many threads are practical.
 BOUNDS contains the limits.
 """
 
@@ -27,7 +27,7 @@ from ..toolchain import build
 from . import edit
 
 SOURCE = Path(__file__).with_suffix(".cu")
-BOUNDS = {"cost": 25.0, "edit": 150.0}  # cost: a factor; edit: in ms
+BOUNDS = {"cost": 25.0, "edit": 150.0}  # cost is a factor; edit is in milliseconds
 MODES = {  # whether counters and race detection are switched on
     "check": (1, 1),
     "no counters": (0, 1),

@@ -39,7 +39,7 @@ WEIGHED = "ncu weighs each instruction, the CPU each straight piece of the sourc
 _TOGETHER = {"REDUX", "CREDUX", "POPC", "UPOPC", "MATCH"}
 
 Code = Sequence[Instruction]
-Share = tuple[float, float]  # executions by threads, and by warps
+Share = tuple[float, float]  # how often threads execute it, and how often warps do
 
 
 @dataclass(frozen=True)

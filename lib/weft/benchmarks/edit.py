@@ -36,7 +36,7 @@ from ..toolchain import build
 from . import say
 
 EDITS = 20
-WATCHED = "load_cuda watched"  # the default of %%cuda on the CPU
+WATCHED = "load_cuda watched"  # %%cuda on the CPU works this way by default
 PEERS = ("nvcc", "torch", "cupy")
 SHOWN = ["impl", "rung", "target", "edits", "us", "us_low", "us_high"]
 SHOWN += [f"vs_{peer}" for peer in PEERS]
@@ -140,7 +140,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 def make_edits(edits: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]:
     """Yield sources that no cache contains, each with its computation in NumPy."""
-    nonce = time.time_ns() % 10**6  # a new number in each run
+    nonce = time.time_ns() % 10**6  # a number that differs in each run
     for edit in range(edits):
         text, compute = SOURCES[edit % len(SOURCES)]
         digits = f"{1 + nonce / 1e7 + edit / 10:.7f}"
@@ -255,7 +255,7 @@ def _time(
     """Time launch(source, out, x) for new sources; return the row."""
     out, x, host = _make_arrays(target)
     (first, _), *_ = make_edits(1)
-    launch(first, out, x)  # opens the session: loads compilers and creates contexts
+    launch(first, out, x)  # loads the compilers and creates the contexts
     _finish(target)
     texts = [*make_edits(edits)]
     computes = iter(texts)

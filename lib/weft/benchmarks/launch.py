@@ -2,7 +2,7 @@
 
 The kernel takes five arrays and three numbers and does almost no work. All times are
 host times. `burst` times a few launches until the last one is queued, before the GPU
-has caught up: this is Python's own cost. `loop` times many launches and one wait at the
+has caught up. It is Python's own cost. `loop` times many launches and one wait at the
 end. Its time per launch is therefore never shorter than the GPU's.
 """
 
@@ -62,7 +62,7 @@ def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
         ):
             try:
                 contenders.append(_make_contender(*name, make()))
-            except Exception as error:  # not installed, or for another CUDA release
+            except Exception as error:  # missing, or made for another CUDA
                 say(f"absent: {name[0]}: {first_line(error)}")
         results += _compare("cuda", contenders, samples)
     return results
@@ -91,7 +91,7 @@ def _compare(
         for contender in contenders:
             # A CPU has no queue: a launch runs the kernel, so fewer calls are enough.
             contender.calls = launches if target == "cuda" else BURST
-        discard = int(rounds > 1)  # the first round warms up
+        discard = int(rounds > 1)  # the first round only warms up
         by_impl = {contender.row["impl"]: contender for contender in contenders}
         options = {"rounds": rounds - discard, "discard": discard}
         timed = race(by_impl, where, clock, **options)
@@ -157,7 +157,8 @@ def _make_driver_call() -> Call:
     launched = driver.open_library().cuLaunchKernelEx
     configuration, table = room.configuration, room.table
 
-    def call(keep: Any = (room, compiled, arguments)) -> None:  # keeps them alive
+    # `keep` keeps the arguments alive
+    def call(keep: Any = (room, compiled, arguments)) -> None:
         launched(configuration, function, table, 0)
 
     return _check_call(call, arguments)

@@ -35,8 +35,9 @@ class SizedProblem:
     inputs: Sequence[torch.Tensor]
     ours: Callable[..., torch.Tensor]
     torch: Callable[..., torch.Tensor]
-    flop: float  # 0 if flops are not the limit
-    bytes: float  # if each input is read once and each output is written once
+    flop: float  # flops of the computation; 0 if they are not the limit
+    # Bytes that move if each input is read once and each output written once.
+    bytes: float
 
 
 def rows(

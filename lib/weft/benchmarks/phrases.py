@@ -111,7 +111,8 @@ def write_cores(machine: Row) -> str:
 
 
 def add_article(name: str) -> str:
-    vowel = name[0] in "AEIOU" or name.startswith("NV")  # by its pronunciation
+    # Names that are pronounced with a vowel first.
+    vowel = name[0] in "AEIOU" or name.startswith("NV")
     return f"{'an' if vowel else 'a'} {name}"
 
 

@@ -101,7 +101,8 @@ def plot_contenders(
     Rows of `others` that did the same work on a GPU have hollow marks.
     """
     works = _group_works(rows)
-    groups: dict[str, list[dict]] = {}  # by op: this machine's rows, then other rows
+    # For each op, this machine's rows before other rows.
+    groups: dict[str, list[dict]] = {}
     for op, sizes in works.items():
         groups[op] = [_group_by_name(_select_same(rows, op, sizes))]
         for theirs in others:

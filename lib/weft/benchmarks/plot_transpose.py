@@ -53,7 +53,7 @@ def plot_transposes(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None
             row, y = by_key[key], place + (number + 0.5) * height - 0.4
             ax.barh(y, row["gbs"], 0.85 * height, **look)
             text = f"{row['gbs']:,.0f} GB/s, {100 * row['gbs'] / copied:.0f} %"
-            inside = row["gbs"] > 0.7 * copied  # outside, it would cross the line
+            inside = row["gbs"] > 0.7 * copied  # an outside text would cross the line
             side = {"right": -6, "ha": "right"} if inside else {}
             kit.label_beside(ax, text, (row["gbs"], y), fontsize=9, **side)
     most = max(row["gbs"] for by_key in rows_by_key for row in by_key.values())
@@ -114,7 +114,8 @@ def plot_distances(
         ax.xaxis.set_major_formatter(lambda size, _: f"{size:,.0f}")
         ax.set_ylim(0)
         handles, names = ax.get_legend_handles_labels()
-        unique = dict(zip(names, handles))  # two cards have the same names
+        # One entry per name, though two cards share it.
+        unique = dict(zip(names, handles))
         ax.legend(unique.values(), unique.keys(), title=title, loc=place)
     axes[0].set(xlabel="bytes from sector to sector, in order")
     axes[0].set_ylabel("TB/s of requested sectors")

@@ -1,7 +1,7 @@
 """The cost of the Python simulator: `python -m weft bench sim`.
 
 Four kernels, each with all checks and with none, are compared with Numba's simulator.
-Contenders take turns in a process that has NUMBA_ENABLE_CUDASIM=1. This does not
+Contenders take turns in a process that has NUMBA_ENABLE_CUDASIM=1. The table does not
 measure kernels: it shows how many threads are practical in a lesson.
 """
 

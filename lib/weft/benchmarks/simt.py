@@ -1,6 +1,6 @@
 """The cost of CUDA C on the CPU: `python -m weft bench simt`.
 
-This does not measure kernels: it shows whether the CPU target is fast enough for
+The table does not measure kernels: it shows whether the CPU target is fast enough for
 learning and testing.
 """
 
@@ -96,7 +96,7 @@ def _make_launcher(function, *args: np.ndarray | int) -> Callable[[], None]:
         for a in args
     ]
 
-    def launch(keep=args) -> None:  # `keep` keeps the arrays alive
+    def launch(keep=args) -> None:  # `keep` prevents Python from freeing the arrays
         if status := function(*converted):
             raise RuntimeError(f"{function.__name__}: CUDA error {status}")
 

@@ -75,7 +75,8 @@ __global__ void halve(float *y, const float *x, int n, int turns) {
     y[i] = v;
 }
 """
-OURS = ("naive", "tiled", "fused", "graph", "pdl", "tf32", "bf16")  # if available
+# Timed where they are available.
+OURS = ("naive", "tiled", "fused", "graph", "pdl", "tf32", "bf16")
 THEIRS = ("eager", "graph", "compile+graph")
 
 
@@ -197,7 +198,7 @@ def make_chain(where: torch.device, count: int = 20) -> Callable[[], None]:
 
 def graph_of(run: Callable[[], object]) -> Callable[[], None]:
     """Capture the work of `run` in a graph; return a call that launches the graph."""
-    run()  # compiles the kernels before the capture
+    run()  # this call compiles the kernels before the capture
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -336,7 +337,7 @@ def _run_program(what: str, where: torch.device, samples: int) -> list[Row]:
         timer = "CUDA events" if op not in ("host", "overlap") else "host's clock"
         timing = summarize(map(float, times), timer)
         extra = {"count": int(count)}
-        if op == "overlap":  # copies in both directions
+        if op == "overlap":  # the bytes move in both directions
             extra = {"bytes": 2 * int(count)}
             extra["gbs"] = extra["bytes"] / timing.median / 1e3
         results.append(_make_row(where, op, rung, timing, **extra))

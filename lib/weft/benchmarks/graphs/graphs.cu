@@ -77,7 +77,7 @@ static cudaGraphExec_t capture(const struct chain *c, cudaStream_t stream) {
     cudaGraph_t graph;
     cudaGraphExec_t executable;
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    queue(c, stream); // nothing runs: each launch becomes a node
+    queue(c, stream); // nothing runs yet: each launch becomes a node
     CHECK(cudaStreamEndCapture(stream, &graph));
     CHECK(cudaGraphInstantiate(&executable, graph, 0));
     CHECK(cudaGraphDestroy(graph));
@@ -187,7 +187,7 @@ static void time_fork(const char *how, const struct chain *all, int side) {
     CHECK(cudaStreamBeginCapture(main, cudaStreamCaptureModeThreadLocal));
     launch(all, main);
     CHECK(cudaEventRecord(forked, main));
-    CHECK(cudaStreamWaitEvent(other, forked, 0)); // adds `other` to the capture
+    CHECK(cudaStreamWaitEvent(other, forked, 0)); // `other` joins the capture
     launch(&left, main);
     launch(&right, side ? other : main);
     CHECK(cudaEventRecord(joined, other));
@@ -241,8 +241,8 @@ static void time_fetches(struct chain c) {
  * of half as many blocks. A multiprocessor has room for two blocks or for only
  * one. */
 static void time_crowds(struct chain c, int processors) {
-    if (!has_dependent_launch) return; // a block has less shared memory, too
-    const int claim = 120 << 10; // bytes, of 227 KB
+    if (!has_dependent_launch) return; // else a block has less shared memory
+    const int claim = 120 << 10; // claimed bytes, more than half of 227 KB
     c.kind = WORK, c.threads = 1024, c.n = processors * c.threads, c.uneven = 1;
     CHECK(cudaFuncSetAttribute(
         work, cudaFuncAttributeMaxDynamicSharedMemorySize, claim));

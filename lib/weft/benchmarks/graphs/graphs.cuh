@@ -17,7 +17,7 @@
         }                                                                 \
     } while (0)
 
-extern int samples; /* per measurement, after a few warm-up runs */
+extern int samples; /* samples per measurement, after warm-up runs */
 
 /* Return the host's clock in microseconds. */
 static inline double now_us(void) {

@@ -145,7 +145,8 @@ OVERLAPS = [
             f"{kind} kernels on two streams",
             "fork",
             {f"{kind}, in sequence": "in sequence", f"{kind}, forked": "forked"},
-            least={f"{kind}, forked": 3 / 4},  # three of four kernels, one by one
+            # Three of four kernels must run one after another.
+            least={f"{kind}, forked": 3 / 4},
         )
         for kind in ("short", "long")
     ),
@@ -217,7 +218,8 @@ def plot_ratios(
                     ends = [at - height / 2, at + height / 2]
                     ax.plot([least] * 2, ends, **THICK)
                     text = f"{_describe_time(row['us'])} · {ratio:.2f}"
-                    kit.label_beside(ax, text, (high, at))  # a column on the right
+                    # All texts in one column on the right.
+                    kit.label_beside(ax, text, (high, at))
             top += len(places) + 1.3
         ax.axvline(1, **kit.reference_line())
         ax.set_yticks([*ticks], [*ticks.values()])

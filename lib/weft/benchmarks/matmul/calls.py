@@ -37,7 +37,8 @@ FARTHEST = 8
 # PyTorch's product took 45 ms if it began 60 ms after NumPy's, and 17 ms if it began
 # 100 ms after.
 OPENBLAS_SPINS = 0.1
-TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b; else float32
+# The dtype of a and b; float32 for other precisions.
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class Operands:
         rms = float(error.square().mean().sqrt() / self.want.square().mean().sqrt())
         worst = float(error.abs().max() / self.want.abs().max())
         limit = error_limit(precision, self.size.k)
-        if not rms <= limit:  # also true for NaN
+        if not rms <= limit:  # `not <=` is also true for NaN
             raise Mismatch(
                 f"not timed, because it is wrong: at {self.size} the relative error of "
                 f"c is {rms:.2g} (root mean square), above {precision}'s {limit:.2g}"
@@ -308,7 +309,8 @@ def of_torch(operands: Operands) -> Contender:
     except (TypeError, RuntimeError):
         narrow = torch.empty_like(c, dtype=TYPES[precision])
         contender = make_contender(*names, lambda c, a, b: product(a, b, out=narrow))
-        contender.facts = {"out": precision}  # writes half as many bytes
+        # Fp16 and bf16 outputs have half as many bytes.
+        contender.facts = {"out": precision}
         return contender
 
 

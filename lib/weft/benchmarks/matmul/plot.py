@@ -37,7 +37,8 @@ from .comparison import (
     size_text,
 )
 
-Places = dict[tuple[str, str, str, str], float]  # heights of rungs, see _key_of()
+# The height of each rung; _key_of() makes the keys.
+Places = dict[tuple[str, str, str, str], float]
 
 MARKS = {"weft": "o", "numba": "s", "mine": "D"}
 KEY = ("precision", "impl", "rung", "target")
@@ -71,7 +72,8 @@ def ladder_plot(
         values = [end for row in ours if _ratio_of(row) for end in _band_of(row)]
         low = min(50.0, *(0.7 * value for value in values))
         high = 1.15 * max(120.0, *values)
-        axes.set_xlim(low, high * (high / low) ** 0.34)  # room for the texts
+        # Leaves room for the texts on the right.
+        axes.set_xlim(low, high * (high / low) ** 0.34)
         for number, (machine, part) in enumerate(series):
             _draw_dots(axes, part, places, machine is None)
             _write_speeds(axes, part, places, 1.06 * high, number, series)
@@ -218,7 +220,8 @@ def _draw_opponent(
         axes.plot([100, 100], ends, color=OPPONENT, lw=1.6, zorder=1)
         name = f"{name_of(peer)}, {speed_text(peer['tflops'])}"
         name += " (hollow)" * (number > 0)
-        alignment = {"ha": "left"} if number else {"ha": "right"}  # prevents overlaps
+        # So that the two texts do not overlap.
+        alignment = {"ha": "left"} if number else {"ha": "right"}
         look = BESIDE | {"color": OPPONENT} | alignment
         axes.annotate(name, (100, heights[0] - 0.65), (5 if number else -5, 0), **look)
 

@@ -48,8 +48,8 @@ USUAL = {"cuda": ("1024", "4096"), "cpu": ("256", "512", "1024", "2048")}
 EVERY, BEST, QUICK, TRANSPOSED, COLD = "every", "best", "quick", "transposed", "cold"
 FEW = LEAST
 CUBES = ("1024", "2048", "5120x256x5120")
-# By name: (size, precisions, part of a race). A race that is listed twice runs once, in
-# its first form.
+# The races of each set: (size, precisions, part of a race). A race that two lists
+# contain runs once, as the first list defines it.
 SETS: dict[str, Sequence[tuple[str, Sequence[str], str]]] = {
     "ladder": [(size, PRECISIONS, EVERY) for size in USUAL["cuda"]],
     "summary": [
@@ -90,7 +90,7 @@ class Race:
     precision: str
     rungs: tuple[native.Rung, ...]
     layouts: tuple[str, ...] = ("nn",)
-    rounds: int = 1000  # maximum number
+    rounds: int = 1000  # the maximum number of rounds
     cold: bool = False
 
 
@@ -144,7 +144,7 @@ def plan_races(
             if runners or not rungs:
                 race = race_of(size, kind, runners, part)
                 key = size, kind, race.cold, "nn" in race.layouts
-                races.setdefault(key, race)  # the race with more rungs comes first
+                races.setdefault(key, race)  # lists begin with the races of more rungs
     return [*races.values()]
 
 
@@ -171,7 +171,7 @@ SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
 COOL_FROM = 2.0 * 1000**3  # flops; smaller products do not heat the card
 # Errors that exclude only the contender that raised them.
 FAILURES = (Mismatch, KernelError, torch.OutOfMemoryError)
-WRONG = "wrong"  # a row's key: the reason why its kernel was not timed
+WRONG = "wrong"  # the key of a row whose kernel was not timed; its value is the reason
 
 
 def _current_time() -> str:
@@ -187,7 +187,7 @@ class RaceOptions:
     cold: bool = False
     numba: bool = False
     rounds: int = 25
-    seconds: float = 0.0  # 0: the usual time
+    seconds: float = 0.0  # timing per contender; 0: the usual time
     sustain: float = 0.0  # seconds of a load without pauses, timed in addition; 0: none
     run: str = field(default_factory=_current_time)  # start of the run, in each row
 
@@ -299,17 +299,17 @@ def _make_contenders(
         if options.numba and race.precision == "fp32" and usual and not race.cold:
             yield from of_numba(operands)
         yield from of_cublas(operands, race.layouts)
-    if not usual:  # the race with "nn" has the other rows
+    if not usual:  # another race, with "nn", has the other rows
         return
     if where.type == "cpu" and race.precision not in TYPES:
-        yield of_numpy(operands)  # NumPy has no bf16, and adds fp16 in fp16
+        yield of_numpy(operands)  # NumPy has no bf16, and sums fp16 in fp16
     yield of_torch(operands)
 
 
 def _is_too_slow(
     one: Contender, race: Race, options: RaceOptions, speeds: Speeds
 ) -> bool:
-    """Return whether one call would take too long, measuring small sizes first."""
+    """Return whether one call would take too long; measure small sizes first."""
     where, longest = options.device, LONGEST[options.device.type]
     side = int(PROBE[where.type])
     seconds = speeds.seconds(one, race.size)

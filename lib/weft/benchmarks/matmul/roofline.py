@@ -42,7 +42,7 @@ from .plot import KEY, MARKS, colour_of, name_of, write_caption
 WIDE = 430
 LEFT, RIGHT = 3.0, 3e3  # flops per byte at the ends of the left half
 COLUMNS, LINE = 3, 15  # columns of the list, and the height of its lines
-MANY = 24  # more letters than this do not fit into one row
+MANY = 24  # one row has no room for more letters
 
 
 def plot_roofline(
@@ -84,7 +84,8 @@ def plot_roofline(
         right = figure.add_subplot(grid[0, 1], sharey=left)
         _scale_axes(left, marked, [roofs[k] for k in kinds if k in roofs])
         _draw_slope(left, roofs, kinds)
-        is_alone = len(kinds) == 1  # the roof of a small mark must be obvious
+        # With several roofs, a small mark's roof would be unclear.
+        is_alone = len(kinds) == 1
         has_small = is_alone and _draw_small(left, ours, shape)
         _draw_column(left, marked)
         _draw_rungs(right, marked, machine is None)
@@ -220,7 +221,7 @@ def _draw_levels(
     peers: dict[str, Row | None],
 ) -> None:
     """Draw the roof and the opponent's speed across the rungs of each precision."""
-    widest: list[tuple[float, Row]] = []  # the rungs beside the widest line
+    widest: list[tuple[float, Row]] = []  # each precision's rung with the widest line
     opponent = None
     for kind, peer in peers.items():
         pairs = zip(_place_rungs(marked), marked)

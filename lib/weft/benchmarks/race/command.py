@@ -96,7 +96,7 @@ def compare_best(rows: Sequence[Row]) -> list[Row]:
     lines = []
     steps = [row for row in rows if row["measure"] == "step"]
     for precision, batch in dict.fromkeys((r["precision"], r["batch"]) for r in steps):
-        fastest = {}  # by impl
+        fastest = {}  # the fastest row of each impl
         for row in sorted(steps, key=lambda row: row["us"]):
             if (row["precision"], row["batch"]) == (precision, batch):
                 fastest.setdefault(row["impl"], row)

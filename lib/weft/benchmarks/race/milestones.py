@@ -179,7 +179,8 @@ def train_sides(
     torch.compiler.reset()
     rows = []
     with native.on_device(where), contextlib.ExitStack() as stack:
-        sides: dict[int, list[Side]] = {}  # by batch size: schedules can share sides
+        # The sides of each batch size, which schedules can share.
+        sides: dict[int, list[Side]] = {}
         for measure in measures:
             schedule = SCHEDULES[measure]
             if schedule.batch not in sides:
@@ -253,7 +254,7 @@ def _train(side: Side, schedule: Schedule, train: data.Split, seed: int) -> floa
             order = epoch_order(seed, epoch, len(train), schedule.batch)
             shuffled = {epoch: side.shuffle(order)}
         side.train(shuffled[epoch][first:end], lr)
-    return side.accuracy()  # waits for all steps
+    return side.accuracy()  # this call waits for all steps
 
 
 def _race_sides(
@@ -264,7 +265,8 @@ def _race_sides(
     schedule = SCHEDULES[measure]
     accuracies: list[list[float]] = [[] for _ in sides]
 
-    def begin(number: int) -> None:  # with the weights of this training's seed
+    # Every side starts with the weights of this training's seed.
+    def begin(number: int) -> None:
         sides[number].start(initial_weights(len(accuracies[number])))
 
     def finish(number: int, seed: int) -> None:
@@ -343,7 +345,7 @@ def time_cold_starts(
         program = [sys.executable, "-c", _COLD, rung, device, str(count)]
         outputs = []
         for _ in range(1 + runs):
-            start = time.perf_counter()  # the same clock in every process
+            start = time.perf_counter()  # every process reads this same clock
             how = {"capture_output": True, "text": True, "env": child_environment()}
             process = subprocess.run(program, **how)
             end = time.perf_counter()

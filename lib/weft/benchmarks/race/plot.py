@@ -153,7 +153,7 @@ def layer_groups(sides: Sequence[dict[str, float]]) -> dict[str, list[float | No
             groups.remove(group)
         groups.append(layers)
     times_by_title = {}
-    for name in sections:  # the groups follow the sections' order
+    for name in sections:  # groups follow the order of the sections
         group = next(g for g in groups if g & set(_split_layers(name)))
         times_by_title[_title_of(group, sides)] = [_sum(side, group) for side in sides]
     return times_by_title
@@ -174,7 +174,8 @@ def _draw_steps(
     longest = max(row["us_high"] for row in all_rows) / scale
     peers = [row for row in rows if row["impl"] == "torch"]
     peers.sort(key=lambda row: -row["us"])
-    best_of = {row["precision"]: row for row in peers}  # the fastest peer comes last
+    # Rows are sorted, so the fastest peer is kept.
+    best_of = {row["precision"]: row for row in peers}
     precisions = dict.fromkeys(row["precision"] for row in rows)
     # A single line is drawn only if all rows have the same precision.
     best = best_of.get(*precisions) if len(precisions) == 1 else None
@@ -194,7 +195,7 @@ def _draw_steps(
         text += f" · {_write_ratio(ratio)}" if ratio else ""
         edge = max(row["us"], row["us_high"]) / scale
         if best and edge < best["us"] / scale < edge + 0.3 * longest:
-            edge = best["us"] / scale  # otherwise PyTorch's line would cross the text
+            edge = best["us"] / scale  # so PyTorch's line does not cross the text
         kit.label_beside(axes, text, (edge, place))
     names = [_name(row, place < len(elsewhere)) for place, row in enumerate(all_rows)]
     kit.name_lines(axes, names, -1.1 if best else -0.6)
