@@ -39,7 +39,7 @@ def summarize_results() -> str:
 
 
 def _describe_ratios() -> str:
-    """Explain the ratios, and give the products' speeds under a long load."""
+    """Explain the ratios, and list the speeds of the products under a long load."""
     text = (
         "A ratio above 1 means that ours is faster. Each kernel is checked before it "
     )

@@ -185,11 +185,11 @@ def _describe_host(rows: Sequence[Row]) -> str:
     )
 
 
-SPEEDS = ("tflops", "sustained_tflops")  # in bursts, and under a long load
+SPEEDS = ("tflops", "sustained_tflops")  # the speeds in bursts and under a long load
 
 
 def _compare_sustained(results: Results) -> dict[str, tuple[list[Row], list[Row]]]:
-    """Return by race our fastest rows, one for each of SPEEDS, and the peer's."""
+    """Return for each race our fastest row by each of SPEEDS, and the peer's row."""
     races: dict[str, tuple[list[Row], list[Row]]] = {}
     for race in dict.fromkeys(row["race"] for row in results["rows"]):
         rows = select(results["rows"], race=race)

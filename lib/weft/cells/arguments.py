@@ -59,7 +59,8 @@ class Binder:
         self.params = tuple(params)
         self.types = tuple(find_scalar(p.type) for p in self.params)
         self._unlike: set[str] = set()
-        self._sizes: Sequence[int] = ()  # the compiler's, if a parameter is a struct
+        # The compiler's sizes, if a parameter is a struct.
+        self._sizes: Sequence[int] = ()
         self._read_layouts()
         kinds = zip(self.params, self.types)
         self._has_structs = any(t is None and not p.pointer for p, t in kinds)
@@ -104,7 +105,8 @@ class Binder:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Byte offsets of the arguments; only for kernels without struct parameters."""
+        """The arguments' byte offsets, which only kernels without struct parameters
+        have."""
         assert self._layout is not None
         return self._layout[1]
 
@@ -198,7 +200,7 @@ class Binder:
             return self._pack_list(param, layout, [arg])
         if isinstance(arg, ctypes.Structure):
             return Packed(arg)
-        if isinstance(arg, np.generic):  # an enum, passed as np.int32(1)
+        if isinstance(arg, np.generic):  # an enum's value, passed as np.int32(1)
             return Packed(arg.tobytes())
         given = _describe_value(arg)
         raise self._error(
@@ -375,7 +377,7 @@ def common_device(kernel: str, bound: Sequence[Any]) -> tuple[str, int] | None:
 
 def _describe_value(value: Any) -> str:
     """Describe an argument in a few words."""
-    with contextlib.suppress(ArgumentError):  # an array that no kernel can use
+    with contextlib.suppress(ArgumentError):  # no kernel can use some arrays
         array = describe(value)
         if array is not None:
             return str(array)

@@ -23,7 +23,7 @@ from ..base.errors import ArgumentError
 from ..csource.scanner import INCLUDE
 
 _texts: dict[str, str] = {}
-version = 0  # incremented by every change
+version = 0  # each change adds 1
 
 
 def add(name: str, text: str) -> None:
@@ -87,7 +87,7 @@ NAME = "weft_prelude.h"
 # Sources without these names do not need <cuda/atomic> in cooperative_groups.h.
 NEEDS_ATOMIC = r"\b(thread_scope|(reduce_store|reduce_update)_async|\w+_scan_update)\b"
 
-# NVIDIA's C++ library defines the macros below in its own way.
+# Headers that begin like this define the macros below in another way.
 REDEFINES = ("cuda/", "cub/", "thrust/", "curand")
 
 _INTEGERS = {
@@ -194,7 +194,8 @@ def std_headers(code: str) -> list[str]:
 # NVRTC.
 CPU_HEADERS = {
     "cmath": _CMATH,
-    "weft_min_max.h": "#include <bits/stl_algobase.h>\n",  # <algorithm> needs <cstdlib>
+    # <algorithm> would include <cstdlib>.
+    "weft_min_max.h": "#include <bits/stl_algobase.h>\n",
 }
 _TYPES = "".join(f"typedef {ctype} {name};\n" for name, ctype in _INTEGERS.items())
 _USE_CUDA = "namespace std { using namespace cuda::std; }\n"

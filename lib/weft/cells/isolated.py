@@ -56,7 +56,7 @@ class Process:
                 [sys.executable, *arguments, str(child_end.fileno())],
                 pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # only the parent handles Ctrl-C
+                start_new_session=True,  # so that only the parent handles Ctrl-C
                 env={**os.environ, "PYTHONPATH": paths, **environment},
             )
         atexit.register(self.end)
@@ -79,7 +79,7 @@ class Process:
     def end(self) -> None:
         """Kill the process, whatever it is doing, and wait until it is gone."""
         if self.owner != os.getpid():
-            return  # this is a fork of the process that started the child
+            return  # a fork must not kill its parent's child
         atexit.unregister(self.end)
         self.pipe.close()
         self.child.kill()
@@ -88,11 +88,12 @@ class Process:
 
 START = 60.0  # seconds allowed for the start of the process, including PyTorch's import
 # Seconds between the timeout and the end of the process. A launch on the CPU stops at
-# the timeout and needs a moment to report that.
+# the timeout, then needs a moment for its report.
 GRACE = 1.0
 # The process sends this when it has compiled the cell and begins the launch.
 LAUNCHED = "launched"
-_KINDS = ("ArgumentError", "KernelFault", "OutOfMemory")  # others become KernelError
+# All other errors become KernelError.
+_KINDS = ("ArgumentError", "KernelFault", "OutOfMemory")
 
 
 @dataclass
@@ -183,7 +184,7 @@ def _send_job(process: Process, job: Job, kernel: str) -> dict[str, bytes]:
     patience = job.timeout + GRACE if job.timeout else None
     try:
         process.pipe.send(job)
-        reply = process.pipe.recv()  # LAUNCHED, or the result after an error
+        reply = process.pipe.recv()  # LAUNCHED, or the result if an error came first
         if reply == LAUNCHED:
             if not process.pipe.poll(patience):
                 process.end()
@@ -351,7 +352,8 @@ def _perform_job(job: Job, launchers: dict[Any, Any], pipe: Any) -> dict[str, by
             # Imported only for a launch on a GPU.
             from .gpu import loader as gpu
 
-            gpu.wait_for_device(doing=job.expression)  # raises the launch's fault
+            # This call raises the launch's fault.
+            gpu.wait_for_device(doing=job.expression)
             _bring_back(job, args, memory)
         return {name: compiled.read(name) for name in job.variables}
     finally:

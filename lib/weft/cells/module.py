@@ -45,7 +45,7 @@ class Module:
         self._cell = cell
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_cell":  # not yet set, since the object is being copied
+        if name == "_cell":  # Python creates a copy without _cell
             raise AttributeError(name)
         kernels = self._cell.kernels
         if name in kernels:
@@ -123,7 +123,7 @@ class Cell:
         self._compiled: dict[tuple[str, tuple[str, ...], bool], Any] = {}
         self.state = VariableState(self)
         self.shown_findings: set[Any] = set()  # keys of findings already shown
-        self.finding_count = 0  # in the last --check
+        self.finding_count = 0  # findings of the last --check
         self._load()
 
     def _load(self) -> None:
@@ -331,7 +331,8 @@ class Kernel:
         return launch
 
     def _refresh(self) -> None:
-        if self.module.version != headers.version:  # not refreshed by another kernel
+        # Another kernel may already have refreshed the module.
+        if self.module.version != headers.version:
             self.module.refresh()
         self._version = headers.version
         self.signature = self.module.signatures.get(self.__name__, self.signature)
@@ -351,7 +352,7 @@ class Kernel:
         instance = self.signature.instantiate(args)
         if instance[0] not in self._instances:
             kernel = Kernel(self.module, self.signature, instance)
-            kernel.launcher(self.module.default)  # raises compilation errors
+            kernel.launcher(self.module.default)  # a compilation error is raised here
             self._instances[instance[0]] = kernel
         return self._instances[instance[0]]
 
@@ -432,7 +433,7 @@ class Launch:
         self.shared, self.stream = shape.shared, shape.stream
 
     def __call__(self, *args: Any) -> None:
-        __tracebackhide__ = True  # for IPython: tracebacks end at the user's line
+        __tracebackhide__ = True  # IPython ends the traceback at the user's line
         self.launch(args)
 
     def launch(self, args: tuple[Any, ...], rooms: Any = None) -> None:

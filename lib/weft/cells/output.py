@@ -15,7 +15,7 @@ from typing import IO
 
 from cffi import FFI
 
-MOST = 1 << 20  # maximum number of bytes shown
+MOST = 1 << 20  # the most bytes to show
 # A launch that prints more bytes than this is stopped, before it fills the disk.
 MOST_PRINTED = 64 << 20
 
@@ -41,7 +41,7 @@ def capture_output(prints: bool = True, shown: bool = True) -> Iterator[None]:
         finally:
             flush()
         return
-    flush()  # earlier output does not belong to this block
+    flush()  # earlier output does not belong to the block
     with tempfile.TemporaryFile() as file:
         saved = os.dup(1)
         os.dup2(file.fileno(), 1)

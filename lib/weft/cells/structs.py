@@ -54,7 +54,7 @@ class CScalar:
             return (self._number(value),)
         try:
             parts = tuple(value)
-        except Exception:  # __iter__ of a foreign class may raise anything
+        except Exception:  # __iter__ of another class may raise anything
             parts = ()
         if len(parts) != self.count or isinstance(value, (str, bytes)):
             raise TypeError(f"{self.name} takes {self.count} numbers, e.g. a tuple")
@@ -109,7 +109,7 @@ def _convert_real(value: Any, name: str) -> float:
     if getattr(value, "ndim", 0):
         raise TypeError(f"{name} takes one number, not an array")
     is_unfit = isinstance(value, (str, bytes, bytearray))
-    if isinstance(value, np.ndarray):  # this includes np.ma.masked
+    if isinstance(value, np.ndarray):  # also true for np.ma.masked
         is_unfit = value.dtype.kind in "SU" or isinstance(value, np.ma.MaskedArray)
     if is_unfit or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         raise TypeError(f"{name} takes a number")
@@ -117,7 +117,7 @@ def _convert_real(value: Any, name: str) -> float:
         return float(value)
     except OverflowError:
         raise OverflowError(f"it does not fit into {name}") from None
-    except Exception as error:  # __float__ of a foreign class may raise anything
+    except Exception as error:  # __float__ of another class may raise anything
         raise TypeError(f"{name} takes a number") from error
 
 

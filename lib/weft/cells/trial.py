@@ -1,4 +1,4 @@
-"""Trials of a launch on copies of its arrays: of --check, of --time, and rehearsals."""
+"""Trials of a launch on copies of its arrays: --check, --time, and rehearsals."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from .module import Kernel, Launch
 
 ORDERS = {"forward": 0, "in reverse": 1, "in a random order": 2}
-# Bound on the effect of the order of float atomics. If thousands of terms are added in
-# another order, the sums differ in a few of the last bits of the largest partial sum.
+# The largest difference that another order of float atomics may cause. Sums of
+# thousands of terms then differ in the last bits of the largest partial sum.
 ATOMIC_ROUNDING = 1e-5
-# Between GPU and CPU, fused multiply-adds and different implementations of functions
-# such as sin() change the last bits.
+# The bound between GPU and CPU, whose last bits differ: the GPU fuses multiply-adds and
+# has other versions of functions such as sin().
 TARGET_ROUNDING = 1e-4
 BUDGET = 0.3  # seconds for timing one launch
 
@@ -92,7 +92,7 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     ]
 
 
-REHEARSED = 1 << 18  # threads; a larger launch takes the watch build seconds
+REHEARSED = 1 << 18  # threads; the watch build would need seconds for more
 
 
 def rehearse(launch: Launch, args: Sequence[Any], shown: bool = False) -> None:
@@ -107,7 +107,7 @@ def rehearse(launch: Launch, args: Sequence[Any], shown: bool = False) -> None:
         return
     try:
         compiled = module.compiled_for("cpu", kernel.expression, checked=True)
-    except BuildError:  # inline PTX, or no g++
+    except BuildError:  # the kernel has inline PTX, or g++ is missing
         return
     binder = Binder(kernel.__name__, kernel.params, module.text())
     hosts = _to_host(args, binder.bind(args))
@@ -123,7 +123,7 @@ def rehearsals(kernel: Kernel) -> Iterator[None]:
     """Rehearse each launch of the kernel on a GPU inside the block."""
     module = kernel.module
     module.rehearsed = True
-    kernel.forget_launches()  # the quick ones skip rehearsals
+    kernel.forget_launches()  # launches that skip Python's checks also skip rehearsals
     try:
         yield
     finally:

@@ -165,7 +165,7 @@ def _make_problem(
     repeats = ", ".join(sorted({n for n in names if names.count(n) > 1}))
     if repeats:
         raise ArgumentError(f"{repeats}: given twice, as input and as output?")
-    parameters = list(runner.parameters)  # a ReturningRunner has none
+    parameters = list(runner.parameters)  # a ReturningRunner has no parameters
     if isinstance(runner, ReturningRunner):
         if not inputs:
             cure = 'inputs={"a": ("m", "n")}; a kernel needs outputs= as well'
@@ -311,7 +311,7 @@ def _list_facts(finding: Any) -> dict[str, Any]:
 
 
 def _join_verdicts(verdicts: list[Verdict]) -> Verdict:
-    """Join the verdicts of the CPU and a GPU into one."""
+    """Combine the verdicts of the CPU and a GPU into one."""
     name = " and ".join(v.name for v in verdicts)
     runs, worst = sum(v.runs for v in verdicts), max(v.worst for v in verdicts)
     return replace(verdicts[0], name=name, runs=runs, worst=worst)

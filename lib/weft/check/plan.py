@@ -129,7 +129,7 @@ def shape_for_sizes(
 ) -> LaunchShape | None:
     """Return the launch shape of the same plan for other sizes.
 
-    Raises ArgumentError if the shape does not follow from sizes, or the sizes are
+    Raises ArgumentError if the shape does not follow from sizes, or if the sizes are
     invalid.
     """
     _select_possible(problem, [sizes])

@@ -63,7 +63,7 @@ class Attempt:
 
 Arrays = dict[str, np.ndarray]
 STEP = 1 / 16  # change of an element: large enough to be visible in float64
-# Relative to the answer. Smaller changes are rounding errors of the reference.
+# A smaller relative change of the answer is a rounding error of the reference.
 SAME = 1e-12
 
 
@@ -107,7 +107,7 @@ def _count_changed(
 
 
 UNIT = {np.dtype(np.float16): 2.0**-11, np.dtype(np.float64): 2.0**-53}
-MORE = 8  # roundings outside the sum
+MORE = 8  # terms added to cover roundings outside the sum
 
 
 @dataclass
@@ -198,7 +198,7 @@ class Problem:
         return call(self.reference, arrays, pool)
 
     def _wants(self, result: Any, starts: Arrays) -> Arrays:
-        if not starts:  # A returning function's outputs have no names.
+        if not starts:  # the outputs of a returning function have no names
             return name_results(result, None, "the reference")
         results = name_results(result, [*self.outputs, *self.inout], "the reference")
         return {n: fit_answer(n, results[n], s.shape) for n, s in starts.items()}

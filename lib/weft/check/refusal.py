@@ -102,7 +102,7 @@ def _map_element(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None
 EXPLORED = 12  # maximum number of later cases that are run to see whether they fail
 
 
-# again(number, order) runs a case of the plan; again(number, order, case) another one.
+# again(number, order) runs that case of the plan; again(number, order, case), `case`.
 Again = Callable[..., Attempt]
 
 
@@ -214,10 +214,10 @@ def _guess_mistakes(
     rows = [(a.trial.sizes, _block_of(a), a.error is None) for a in runs]
     pattern = mistakes.describe_pattern(rows, axes, _grid_of(first) is not None)
     if spacing and "depended on that" in pattern:
-        pattern = ""  # already reported
+        pattern = ""  # a sentence has already reported the pattern
     is_explained = any(not text.startswith("looks like the ") for text in guesses)
     if (is_explained or not first.by_value) and "threadIdx" in pattern:
-        # Already reported, or there are several blocks.
+        # Another sentence has reported it, or there are several blocks.
         pattern = pattern.partition(":")[0] + "."
     if guesses and pattern.endswith(" is 1.") and "only where" in pattern:
         # Most mistakes stay hidden at size 1.
@@ -258,7 +258,7 @@ def _guess(problem: Problem, first: Attempt, later_runs: Sequence[Attempt]) -> s
     Anything that the first run proves takes precedence, since a larger run may fail in
     another way.
     """
-    base = ""  # the guess from the first run
+    base = ""  # the guess from the reported run
     if first.by_value:
         scene = _make_scene(problem, first)
         if proven := mistakes.describe_proof(scene):
@@ -273,7 +273,7 @@ def _guess(problem: Problem, first: Attempt, later_runs: Sequence[Attempt]) -> s
         if not guess:
             continue
         if re.sub(r"\d+", "", base) == re.sub(r"\d+", "", guess):
-            return base  # the guesses are the same except for their numbers
+            return base  # both guesses differ only in their numbers
         needs_place = _PLACE.search(guess) or not first.by_value
         return guess + (f" (with {attempt})" if needs_place else "")
     if any(attempt is not first for attempt in failing[:2]):

@@ -66,7 +66,8 @@ def time_limit(name: str, seconds: float) -> Iterator[None]:
             state["inside"] = False
 
 
-NATIVE, SLOW = 4_000_000, 15_000  # Largest products of a case's sizes.
+# Largest products of the sizes: native code, simulators.
+NATIVE, SLOW = 4_000_000, 15_000
 
 
 class Runner:
@@ -81,9 +82,9 @@ class Runner:
     device: torch.device | None = None
     orders: tuple[str, ...] = ("",)
     most = NATIVE
-    few = False  # whether launches are slow, so that only a few are made
-    watched = False  # whether CUDA C on the CPU runs under the watch build
-    where = ""  # suffix to the name in messages, such as "on cuda:0"
+    few = False  # launches are slow, so check() makes only a few
+    watched = False  # text after the name in messages, such as "on cuda:0"
+    where = ""  # follows the name in messages: "on cuda:0"
 
     def __init__(self, name: str, parameters: Sequence[str], text: str = "") -> None:
         self.name, self.parameters = name, tuple(parameters)

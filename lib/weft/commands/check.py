@@ -40,7 +40,8 @@ def main(args: argparse.Namespace) -> int:
     failures, rows = 0, []
     for op in [args.op] if args.op else OPS:
         if args.rung and not any(_select_rungs(op, args.rung, t) for t in targets):
-            native.library(op, targets[0]).rung(args.rung)  # the error lists the rungs
+            # For an unknown rung, the error lists all rungs.
+            native.library(op, targets[0]).rung(args.rung)
         for target in targets:
             for result in _check_each(op, args.rung, target, args.wide):
                 failures += isinstance(result, Mismatch)

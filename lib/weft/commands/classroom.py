@@ -20,7 +20,7 @@ from ..base import store, style
 from ..base.errors import ArgumentError
 from ..lessons.grading import MISSING, SOLVED, STOPPED, UNSOLVED, WRONG
 
-# A letter for tables, and a marker, a colour and "is it filled" for pictures.
+# For each verdict, a letter in tables and (marker, colour, whether filled) in pictures.
 LETTERS = {SOLVED: "x", WRONG: "-", STOPPED: "!", UNSOLVED: ".", MISSING: " "}
 MARKERS = {
     SOLVED: ("s", style.SHARED, True),

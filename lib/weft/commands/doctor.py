@@ -33,7 +33,7 @@ class Examination:
     name: str
     value: str
     cure: str = ""
-    needed: bool = False  # the lab does not run without it
+    needed: bool = False  # whether the lab requires this part
 
     def __str__(self) -> str:
         cure = f"\n{'':14} cure: {self.cure}" * bool(self.cure)
@@ -53,7 +53,7 @@ def examine(rungs: bool = True) -> list[Examination]:
     for examine_part in parts[: None if rungs else -1]:
         try:
             findings += examine_part()
-        except Exception as error:  # the other parts must still be examined
+        except Exception as error:  # doctor must still examine the other parts
             name = examine_part.__name__.strip("_")
             findings.append(Examination(name, f"cannot be examined: {error}"))
     return findings
@@ -139,7 +139,8 @@ _NEEDED = ("torch", "numpy", "cffi", "matplotlib", "tqdm", "platformdirs", "file
 
 def _examine_packages() -> list[Examination]:
     findings = []
-    # Colab and Kaggle have a front end of their own, and JupyterLab could change it.
+    # Colab and Kaggle have their own front ends; packages of JupyterLab could change
+    # them.
     front_end = [] if environment.is_hosted() else ["jupyterlab"]
     for name in (*_NEEDED, "numba", *front_end, "anywidget"):
         try:
@@ -299,7 +300,7 @@ def _examine_rungs() -> list[Examination]:
 
 
 def _describe_rungs(rungs: list, target: str) -> str:
-    """List the rungs that run on a target, then the others and why they do not."""
+    """List the rungs that run on a target, then each other rung and why it cannot."""
     sm = 0
     if target == "cuda":
         import torch

@@ -136,7 +136,7 @@ def prepare_notebook() -> None:
     """
     _install_in_notebook()
     os.chdir(ROOT / "notebooks")
-    add_to_path(os.environ)  # for child processes
+    add_to_path(os.environ)  # child processes inherit the path
     paths = [str(ROOT / "lib"), str(ROOT)]
     sys.path[:] = paths + [path for path in sys.path if path not in paths]
     # Imported here, since this file runs before the packages are installed.
@@ -273,7 +273,7 @@ def install(python: str, packages: list[str], keep: Installed | None = None) -> 
     pip += shlex.split(os.environ.get("PIP_ARGS", ""))
     names = ", ".join(map(name_of, packages)) if is_hosted() else ", ".join(packages)
     print(f"weft: installing {names}", file=sys.stderr)
-    if is_hosted():  # elsewhere without -q, since torch is a download of gigabytes
+    if is_hosted():  # elsewhere pip shows its progress: torch's files are gigabytes
         pip += ["-q", "--root-user-action=ignore"]
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
         if keep:
@@ -289,7 +289,7 @@ def pin_versions(installed: Installed) -> str:
     return "".join(
         f"{name}=={version}\n"
         for name, version in sorted(installed.versions.items())
-        if is_version.fullmatch(version)  # pip refuses a file with any other
+        if is_version.fullmatch(version)  # pip refuses a file with any other version
     )
 
 
@@ -309,7 +309,8 @@ def name_kernel(python: str) -> None:
         kernel = jupyter_data() / "kernels" / "weft" / "kernel.json"
     except RuntimeError:  # this user has no home folder
         return
-    with contextlib.suppress(OSError, ValueError, LookupError):  # missing or broken
+    # A kernel may be missing or broken.
+    with contextlib.suppress(OSError, ValueError, LookupError):
         if json.loads(kernel.read_text())["argv"][0] == python:
             return
     options = ["--user", "--name", "weft", "--display-name", "Weft"]

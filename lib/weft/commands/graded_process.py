@@ -24,7 +24,8 @@ from ..base.text import count_things
 from ..lessons.grading import SOLVED, STOPPED, UNSOLVED, WRONG
 from . import magic
 
-GUARDED = ("weft", "numpy", "builtins")  # packages whose functions must stay
+# Packages whose functions an answer must not replace.
+GUARDED = ("weft", "numpy", "builtins")
 FILE_BYTES = 64 << 20  # maximum size of a file that an answer writes
 
 
@@ -33,7 +34,7 @@ def main() -> None:
     request = json.load(sys.stdin)
     shell = InteractiveShell.instance()
     shell.history_manager.enabled = False
-    magic.register(shell)  # %%cuda
+    magic.register(shell)  # defines %%cuda
     shell.run_cell("from utils import *", silent=True)
     for job in request["jobs"]:
         start = time.monotonic()
@@ -84,7 +85,7 @@ def _receive(source: int, seconds: float) -> bytes:
 
 def _end(child: int) -> int:
     """End an answer's processes and return the status of the first."""
-    for _ in range(2):  # the child may not have its group yet
+    for _ in range(2):  # at first, the child may have no group yet
         try:
             os.killpg(child, signal.SIGKILL)
         except ProcessLookupError:
@@ -154,7 +155,7 @@ def _restore(
         if name not in own:
             current[name] = value
     for name in {*job["used"]} - own - before.keys():
-        current.pop(name, None)  # a name of Python, such as all()
+        current.pop(name, None)  # Python itself may define the name, such as all()
 
 
 def _describe(error: BaseException) -> str:

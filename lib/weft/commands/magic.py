@@ -151,7 +151,7 @@ def cuda(line: str, cell: str) -> None:
         result = Module(Cell(cell, **how))
     else:
         result = _load_cell(options, cell, name)
-    module = result._cell  # a kernel's name can hide any public attribute
+    module = result._cell  # a kernel may have the name of any public attribute
     shell.user_ns.update(module.kernels)
     print(module.report)
     if module.warnings:

@@ -295,7 +295,7 @@ def parse_gcc(text: str) -> list[Diagnostic]:
         one = Diagnostic(match["file"], *at, severity, _clean(match["message"]))
         is_own = one.file == CELL or not _is_foreign(one.file)
         if re.match(r"variable or field '\w+' declared void", one.message):
-            continue  # the next message gives the reason
+            continue  # the next message contains the reason
         if severity == "note":
             if is_own and diags and _is_foreign(diags[-1].file):
                 diags[-1] = replace(diags[-1], file=one.file, line=at[0], column=at[1])
@@ -337,7 +337,8 @@ def parse_rewriter(text: str) -> list[Diagnostic]:
     if not match:
         return [Diagnostic("", 0, 0, "error", text)]
     file = "" if match[1] == CELL else match[1]
-    message = match[3].partition(": put it under")[0]  # the rest is for rung files
+    # The rest concerns only the files of rungs.
+    message = match[3].partition(": put it under")[0]
     return [Diagnostic(file, int(match[2]), 0, "error", message)]
 
 
@@ -368,7 +369,7 @@ def in_source(
             one = replace(one, file="", column=column)
         elif one.file == CELL or _is_foreign(one.file):
             if one.severity != "error" or has_own:
-                continue  # not about the reader's code, or a consequence of its errors
+                continue  # about other code, or a consequence of an error
             text = f"{one.message} (in the code that calls the kernels)"
             one = replace(one, file="", line=last, column=0, message=text)
         if one not in converted:

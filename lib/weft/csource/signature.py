@@ -139,7 +139,7 @@ def _parse_param(code: str, raw: str, aliases: dict[str, str]) -> Param | None:
         return None
     code = re.sub(r"\b__align__\s*\([^)]*\)|\[\[.*?\]\]", " ", code)
     code = QUALIFIERS.sub(" ", code)
-    array = re.search(r"\[[^\]]*\]\s*$", code)  # float a[] is a pointer
+    array = re.search(r"\[[^\]]*\]\s*$", code)  # a parameter float a[] is a pointer
     code = code[: array.start()] if array else code
     match = re.search(r"(?<!:)\b([A-Za-z_]\w*)\s*$", code)
     name, kind = "", code
@@ -226,7 +226,7 @@ def read_aliases(code: str) -> dict[str, str]:
             aliases[match["name"]] = match["value"]
     enum = r"\benum\s+(?:class\s+|struct\s+)?(\w+)\s*(?::([\w\s]+))?\{"
     for match in re.finditer(enum, code):
-        aliases[match[1]] = match[2] or "int"  # Python passes the number
+        aliases[match[1]] = match[2] or "int"  # Python passes an enum as a number
     return {name: text.strip() for name, text in aliases.items()}
 
 
@@ -284,7 +284,7 @@ def _template_argument(signature: Signature, arg: Any) -> str:
     if isinstance(arg, type) and arg in _PYTHON_TYPES:
         return _PYTHON_TYPES[arg]
     if hasattr(arg, "__index__") and not isinstance(arg, type):
-        with contextlib.suppress(Exception):  # arrays have __index__, but it may raise
+        with contextlib.suppress(Exception):  # arrays have an __index__ that may raise
             return str(operator.index(arg))
     if name := c_type(arg):
         return name

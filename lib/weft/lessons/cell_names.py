@@ -15,7 +15,7 @@ def names(cell) -> tuple[frozenset[str], frozenset[str]]:
     return _names_of(cell.source)
 
 
-@functools.cache  # many tests look up each cell
+@functools.cache  # the tests often analyse the same cell
 def _names_of(source: str) -> tuple[frozenset[str], frozenset[str]]:
     if source.startswith("%%cuda"):
         return frozenset(kernel.name for kernel in signature.parse(source)), frozenset()

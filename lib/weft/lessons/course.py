@@ -50,7 +50,7 @@ from ..puzzles.lessons import (
 from .first_cell import is_first
 
 GLOSSARY = NOTEBOOKS / "glossary.ipynb"
-PLUMBING = "plumbing"  # The reader needs a cell's effect, but not its code.
+PLUMBING = "plumbing"  # tag: the reader needs only the cell's effect
 # A cell's tag, and its type in Jupyter's slideshows.
 SLIDE_TYPES = {"skip": "skip", "notes": "notes", "slide": "slide", "step": "fragment"}
 ENTRY = re.compile(  # the term, the paragraph, and the links to lessons
@@ -61,7 +61,7 @@ LINK = re.compile(
     r'(?P<title> "(?:[^"\\]|\\.)*")?\)'
 )
 SENTENCE = re.compile(r".+?[.!?](?=\s+[A-Z0-9`(*]|$)")
-MARKED = re.compile(r"`([^`]*)`|\*(\S[^*]*)\*")  # code, or emphasis
+MARKED = re.compile(r"`([^`]*)`|\*(\S[^*]*)\*")  # code or emphasis in Markdown
 
 
 def place_of(term: str) -> str:

@@ -51,7 +51,7 @@ def close(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> bool:
     return bool((abs(c - exact) <= bound).all())
 
 
-SECONDS = 20  # time limit for a check of C, in case of an endless loop
+SECONDS = 20  # time limit for a check of C, which may loop forever
 NOT_SOLVED = "not solved yet"  # the text of #error in a C stub
 
 
@@ -103,7 +103,7 @@ class FromC:
         with tempfile.TemporaryDirectory(prefix="weft_") as folder:
             library = f"{folder}/lib{self.__name__}.so"
             _compile_library(self.path, library)
-            self._library = ffi.dlopen(library)  # keeps the library open
+            self._library = ffi.dlopen(library)  # this object keeps the library open
         return getattr(self._library, self.__name__)
 
 
@@ -158,7 +158,7 @@ def _check_apart(answer: FromC, check: Callable[[Any], None]) -> None:
 def _run_check(
     answer: FromC, check: Callable[[Any], None], results: Connection
 ) -> None:
-    faulthandler.disable()  # the parent reports faults more briefly
+    faulthandler.disable()  # the parent reports a fault more briefly
     printed, failed = io.StringIO(), None
     try:
         with contextlib.redirect_stdout(printed):

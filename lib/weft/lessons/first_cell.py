@@ -16,7 +16,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":  # A copy of an earlier notebook runs this file.
+if __name__ == "__main__":  # an older notebook's copy runs this file
     script = Path(__file__).parents[1] / "commands" / "environment.py"
     runpy.run_path(str(script))["prepare_notebook"]()
     raise SystemExit

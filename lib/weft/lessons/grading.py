@@ -36,7 +36,7 @@ from .cell_names import names
 
 SOLVED, UNSOLVED, WRONG = "solved", "not solved yet", "wrong"
 STOPPED, MISSING = "stopped", "missing"
-IMPORTS = "from utils import *"  # begins the cell of a lesson's imports
+IMPORTS = "from utils import *"  # the first line of a lesson's cell of imports
 WRITTEN = re.compile(r"%%writefile .*?(?P<file>[\w.]+)$", re.M)
 SECONDS, MEMORY = 120, 4.0  # the limits of an answer: seconds, and GB of new memory
 
@@ -235,7 +235,7 @@ def _read_notebook(path: Path) -> Any:
         notebook = nbformat.read(path, as_version=4)
     except FileNotFoundError:
         raise ArgumentError(f"{path}: there is no such notebook") from None
-    except Exception as error:  # a broken file raises any of many exceptions
+    except Exception as error:  # a broken file may raise many kinds of exceptions
         reason = str(error).partition("\n")[0][:200]
         raise ArgumentError(f"{path} is not a notebook: {reason}") from None
     return notebook
@@ -303,7 +303,7 @@ def _run_answers(
 
 def _make_environment(folder: str) -> dict[str, str]:
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    kept = Path(folder) / "kept"  # the teacher's own progress stays as it is
+    kept = Path(folder) / "kept"  # the teacher's own progress must not change
     kept.mkdir()
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),

@@ -66,7 +66,7 @@ def plot_ladder(
             _draw_opponents(axes, part, order, elsewhere, named=number == 0)
         _draw_floors(axes, [*rows, *rows_of(committed)], order, batch)
         low, high = axes.get_xlim()
-        axes.set_xlim(low, 25 * high)  # room for the text on the right
+        axes.set_xlim(low, 25 * high)  # room for the texts
         _write_column(axes, series, order, 1.3 * high)
         kit.mark_powers(axes, high)
         kit.name_lines(axes, [rung for _, rung in order], -0.8)

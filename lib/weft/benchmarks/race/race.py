@@ -84,11 +84,11 @@ def _compile_aside(job: tuple[str, int, str, list[str]]) -> str:
 
 
 def _name_compiled(name: str) -> str | None:
-    """Return the twin's name without its graph; None if nothing can be compiled."""
+    """Return the twin's name without its graph; None if torch compiles nothing."""
     rung, _, layout = name.partition(" ")
     try:
         kind = parse_twin(rung).without_graph()
-    except ArgumentError:  # the race will report it
+    except ArgumentError:  # the race will report this error
         return None
     in_advance = kind.compiled and not kind.autotune
     return f"{kind.name} {layout or 'nchw'}" if in_advance else None
@@ -105,7 +105,7 @@ def compile_twins(
         options |= {"device": device, "batch": batch}
         try:
             TwinTrainer(initial_weights(0), train, **options)
-        except Exception as error:  # others may succeed
+        except Exception as error:  # the other twins may still compile
             print(f"{name}: {first_line(error)}", file=sys.stderr)
 
 
@@ -169,12 +169,13 @@ class TrainingContender(Contender):
     peak: Callable[[], int | None]
     layers: Callable[[], dict[str, float] | None]
     close: Callable[[], object]
-    kind: TwinRung = field(default_factory=TwinRung)  # the kind of a twin
+    kind: TwinRung = field(default_factory=TwinRung)  # the kind, if this is a twin
 
     def turn(self) -> None:
         """Queue the untimed work before a sample.
 
-        It is as much as one launch, so the host queues the next launch during it.
+        This work lasts as long as one launch, so the host queues the next launch
+        meanwhile.
         """
         self.block(max(1, min(self.kind.graph, self.calls)))
 
@@ -196,7 +197,7 @@ class Heat:
     train: data.Split
     rounds: int = 25
     seed: int = 0
-    lr: float = 0.01  # so small that numbers stay finite for thousands of steps
+    lr: float = 0.01  # so small that numbers stay finite in thousands of steps
     say: Say = print
     model: dict[str, Any] = field(default_factory=dict)
 
@@ -279,7 +280,7 @@ def _gather(
     for name, make, kind in makers:
         contenders: list[TrainingContender] = []
         try:
-            # Without their graphs, two twins may be the same.
+            # Two twins may differ only in their graphs.
             contenders += [one for one in make(heat, kind) if one.name not in names]
             for contender in contenders:
                 contender.turn()

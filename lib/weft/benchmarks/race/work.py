@@ -29,13 +29,14 @@ from .race import Row
 PIXELS1, PIXELS2, PIXELS3 = 28 * 28, 14 * 14, 7 * 7
 C1, C2, TAPS, HIDDEN, CLASSES = 32, 64, 9, 128, 10
 FEATURES = PIXELS3 * C2
-PRODUCTS = {  # flops of a layer's product; the forward pass computes it once
+PRODUCTS = {  # flops of a layer's product, which the forward pass computes once
     "conv1": 2 * TAPS * C1 * PIXELS1,
     "conv2": 2 * TAPS * C1 * C2 * PIXELS2,
     "fc1": 2 * FEATURES * HIDDEN,
     "fc2": 2 * HIDDEN * CLASSES,
 }
-BACK = {"conv1": 1, "conv2": 2, "fc1": 2, "fc2": 2}  # conv1 needs no gradient of x
+# Conv1's backward pass needs no gradient of x.
+BACK = {"conv1": 1, "conv2": 2, "fc1": 2, "fc2": 2}
 WEIGHTS = {
     **{"conv1": TAPS * C1, "conv2": TAPS * C1 * C2},
     **{"fc1": FEATURES * HIDDEN, "fc2": HIDDEN * CLASSES},
@@ -64,7 +65,7 @@ class SectionWork:
 
     @property
     def intensity(self) -> float:
-        """Arithmetic intensity in flops per byte."""
+        """The arithmetic intensity in flops per byte."""
         return self.flops / self.bytes
 
 
@@ -97,7 +98,7 @@ def _count_flops(section: str, sections: Sequence[str]) -> float:
     products = [name for name in names.split("+") if name in PRODUCTS]
     if direction == "forward":
         return sum(PRODUCTS[name] for name in products)
-    # The gradient of conv2's weights may be another section.
+    # The gradient of conv2's weights may be in another section.
     less = PRODUCTS["conv2"] * (_WEIGHT in sections and "conv2" in products)
     return sum(BACK[name] * PRODUCTS[name] for name in products) - less
 
@@ -173,7 +174,7 @@ def list_intensities(
     return intensities
 
 
-OUTSIDE = "batch"  # the section of arguments and of sums; see find_limits()
+OUTSIDE = "batch"  # the section of the arguments and of the sums; see find_limits()
 
 
 @dataclass(frozen=True)
@@ -204,8 +205,8 @@ def find_limits(row: Row, roof: Row, launch_us: float) -> list[StepPart]:
     roof: the "roof" row of the same precision. launch_us: launch time in µs of a kernel
     in a chain. The clocks between sections cost time, so the sections' times are scaled
     to add up to the step's. The "batch" section is omitted. It contains sums over
-    patches. An isolated fused step computes these itself; in a run, the previous step
-    computes them. Rows up to commit 97f84da have these sums in conv1's section.
+    patches. An isolated fused step computes these sums itself; in a run, the previous
+    step does. Rows up to commit 97f84da have these sums in conv1's section.
     """
     layers = {name: us for name, us in row["layers_us"].items() if name != OUTSIDE}
     scale = row["us"] / sum(layers.values())

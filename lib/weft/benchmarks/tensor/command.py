@@ -63,7 +63,8 @@ SIZES = {  # by target: sides of c, and k
     "cpu": (32, (64, 256)),
 }
 PRECISIONS = ("fp32", "3xtf32", "tf32", "fp16", "bf16")
-TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}  # else float32
+# The dtypes; float32 for other precisions.
+TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def multiply_promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Tensor:
@@ -81,7 +82,7 @@ def multiply_promoted(a: torch.Tensor, b: torch.Tensor, every: int) -> torch.Ten
 
 
 def measure_staircase(device: AnyDevice | str = "cpu") -> list[tuple[float, float]]:
-    """Return pairs of x and a tensor core's 1 + x / 2^23, minus 1, in units of 2^-23.
+    """Return pairs (x, y): a tensor core's 1 + x / 2^23 is 1 + y / 2^23.
 
     x increases in quarters. One instruction adds 1 and a second one adds x / 2^23.
     """
@@ -115,7 +116,7 @@ def _promotion_rows(where: AnyDevice) -> Iterator[Row]:
 
 
 def _error_rows(where: AnyDevice) -> Iterator[Row]:
-    """Yield errors of products of float32 numbers; each precision first rounds them."""
+    """Yield errors of products of float32 numbers, which each precision first rounds."""
     side, depths = SIZES[where.type]
     for k in depths:
         a, b = numbers_of(side, k, where)
@@ -132,7 +133,8 @@ def products_of(
 ) -> Iterator[tuple[str, Callable[..., torch.Tensor]]]:
     """Yield our fastest rung of a precision, and cuBLAS.
 
-    Rungs that select another rung are omitted: they use fp32 where fp32 is as fast.
+    Rungs that choose another rung are omitted, since they choose fp32 where it is as
+    fast.
     """
     lib = native.library("matmul", where.type)
     rung = next(r for r in lib.fastest(kind) if not r.name.startswith("tuned_"))
@@ -215,14 +217,14 @@ METRICS = {  # our name: ncu's metric, in percent of the peak, bytes or cycles
     **{f"stall_{one}": _STALLED.format(one) for one in (*STALLS, READY)},
 }
 MARK = "bitwise_not"  # a kernel that separates calls; nothing else uses it
-COUNTED = (  # precision, rung; "": cuBLAS
+COUNTED = (  # (precision, rung); the rung "" is cuBLAS
     *(("bf16", name) for name in ("wmma_bf16", "mma_bf16", "wgmma_bf16", "")),
     *(("tf32", name) for name in ("wmma_tf32", "mma_tf32", "wgmma_tf32", "")),
     *(("3xtf32", name) for name in ("mma_3xtf32", "wgmma_3xtf32")),
     *(("fp32", name) for name in ("tuned", "")),
 )
 FURTHER = ((1024, 1024), (2048, 2048), (5120, 256))  # (m = n, k) of fp32, for ncu
-WATCHED = (  # precision, rung, m = n, k
+WATCHED = (  # (precision, rung, m = n, k) of each product
     *((*one, SIDE, SIDE) for one in COUNTED),
     *(("fp32", name, *size) for size in FURTHER for name in ("tuned", "")),
 )
@@ -239,7 +241,7 @@ def _measure_heat(where: AnyDevice) -> Iterator[Row]:
         a, b = (x.to(TYPES.get(kind, torch.float32)) for x in (a, b))
         for impl, multiply in products_of(kind, where):
             for mode in modes:
-                time.sleep(REST)  # cools down between modes
+                time.sleep(REST)  # the card cools down between modes
                 row = head_of(where, "heat", impl, kind)
                 row |= {"mode": mode, "numbers": numbers}
                 yield row | _time_bursts(partial(multiply, a, b), mode, where)
@@ -334,7 +336,7 @@ def _summarize_kernels(
     time_of = METRICS["us"]
     name, main = max(launches, key=lambda launch: launch[1][time_of])
     row: Row = {name: main.get(metric) for name, metric in METRICS.items()}
-    row["us"] = main[time_of] / 1e3  # base units are nanoseconds
+    row["us"] = main[time_of] / 1e3  # ncu reports nanoseconds
     row["others_us"] = sum(one[time_of] for _, one in launches) / 1e3 - row["us"]
     row["tflops"] = 2.0 * side**2 * k / row["us"] / 1e6
     kernel = re.split(r"[<(]", name)[0].split()[-1]
@@ -391,7 +393,7 @@ def _make_calls(
         yield (kind, rung, side, k), ours if rung else partial(Gemm(kind), c, a, b)
 
 
-_numbers = lru_cache(maxsize=1)(numbers_of)  # caches one product's inputs
+_numbers = lru_cache(maxsize=1)(numbers_of)  # keeps the last product's inputs
 
 
 SHOWN = ["op", "impl", "rung", "precision", "k", "every", "signs", "mode", "added"]

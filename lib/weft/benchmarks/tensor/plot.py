@@ -21,10 +21,11 @@ from ...base import style as kit
 from ...base.style import INK, OPPONENT, OURS, READ, SHARED, THREAD, WRITTEN
 from ...timing.results import ResultFile, Row
 
-Series = list[tuple[list[Row], bool]]  # rows; whether they are this machine's
+# The rows, and whether this machine measured them.
+Series = list[tuple[list[Row], bool]]
 INKS = {16: READ, 32: READ, 64: SHARED, 128: WRITTEN, 512: THREAD, 0: OPPONENT}
 MARKS = {16: "v", 32: "o", 64: "s", 128: "^", 512: "D", 0: "X"}
-KINDS = {  # by precision: colour and mark
+KINDS = {  # the colour and the mark of each precision
     "fp32": (INK, "o"),
     "3xtf32": (SHARED, "D"),
     "tf32": (READ, "s"),

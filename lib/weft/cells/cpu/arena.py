@@ -5,9 +5,9 @@
 A copy ends as close to its upper guard as its alignment allows. Usually it ends at the
 guard. If the cell casts pointers to vector types, copies are aligned to 16 bytes, which
 leaves up to 15 bytes of slack. An access to a guard is a page fault, which the SIMT
-runtime turns into a failed launch. A write into the slack is found afterwards; reads
-from the slack return NaN or -1. Arrays that share memory also share one copy, in which
-they overlap in the same way.
+runtime turns into a failed launch. The arena finds a write into the slack after the
+launch; reads from the slack return NaN or -1. Arrays that share memory also share one
+copy, in which they overlap in the same way.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Arena:
         return view_memory(self._address(array), array.nbytes)
 
     def _region_of(self, array: Array) -> Region:
-        # An empty array may begin where another ends, but any region will do for it.
+        # An empty array may begin where another one ends; it may use any region.
         at = bisect.bisect_left(self._ends, array.address + array.nbytes)
         return self.regions[at]
 
@@ -214,7 +214,7 @@ def _take(nbytes: int) -> Region:
                 _libc.munmap(base, total)
                 break
             return Region(base + guard, room, guard)
-        guard //= 8  # the address space is limited (ulimit -v)
+        guard //= 8  # ulimit -v may limit the address space
     cure = "inplace=True (--inplace) lets the kernel work on the arrays themselves"
     raise MemoryError(f"no memory for a fenced copy of {nbytes} bytes; {cure}")
 

@@ -59,8 +59,9 @@ def list_called(library: bytes) -> list[str]:
     strings = symbols.read_section(library, b".dynstr")
     table = symbols.read_section(library, b".dynsym")
     names = set()
-    for start, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):  # Elf64_Sym
-        if section == 0:  # undefined in this library
+    # Each entry is an Elf64_Sym.
+    for start, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):
+        if section == 0:  # the library does not define this symbol
             names.add(strings[start : strings.index(b"\0", start)].decode())
     return sorted(_HOST & names)
 

@@ -257,13 +257,13 @@ _COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 _FLAGS = [
     *("-O1", "-pipe", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-DSIMT_CELL"),
     *("-fno-math-errno", "-ffp-contract=off", "-fno-gnu-unique"),
-    "-fno-builtin-printf",  # puts() would not be counted as output
+    "-fno-builtin-printf",  # else g++ turns printf into puts, which is not counted
     build.PLAIN_LIBRARY,
     "-fwrapv",  # an overflowing int wraps, as on a GPU
     "-fcheck-new",  # new returns NULL if the heap is full, as on a GPU
     "-fstack-clash-protection",  # a large local array hits the guard page
     *("-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-sign-compare"),
-    *("-Werror=vla", "-Wempty-body"),  # NVRTC has no variable-length arrays
+    *("-Werror=vla", "-Wempty-body"),  # NVRTC refuses these arrays, too
     *("-fdiagnostics-color=never", "-fno-diagnostics-show-caret"),
     *("-fdiagnostics-column-unit=byte", "-fno-diagnostics-show-option"),
     f"-I{build.KERNELS}",
@@ -327,11 +327,11 @@ def _header_folder(headers: Sequence[tuple[str, str]]):
 # ---- opening and launching ------------------------------------------------------
 
 _STATE = re.compile(r"\b__(?:device|managed|constant)__\b[^(){};]*(?:;|=|\[|\{)")
-_opened: dict[Path, Any] = {}  # never closed
+_opened: dict[Path, Any] = {}  # libraries that are never closed
 
 
 def _open(path: Path, inputs: _LibraryInputs) -> Any:
-    open_runtime()  # registers the runtime's name with the loader
+    open_runtime()  # the loader then knows the runtime by its name
     if _STATE.search(scanner.blank_comments(inputs.everything())):
         # A copy gives the library fresh global variables, like a newly loaded module.
         # The loader opens the same library a second time only under another name.

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ..reached_arrays import Reached
 
 
-NULL_PAGES = 64 << 10  # an address below this comes from a null pointer
-NOBODY = 2**32 - 1  # the index if the fault has no single thread
+NULL_PAGES = 64 << 10  # an address below this is that of a null pointer
+NOBODY = 2**32 - 1  # the index if no single thread caused the fault
 LAUNCH, ADDRESS, STACK, ARITHMETIC, ILLEGAL, ASSERT, TRAP = range(1, 8)
 EXCEPTION, TIMEOUT, INTERRUPT, DEADLOCK = range(8, 12)
 AS_BEFORE = ". Its arrays are as they were."
@@ -51,7 +51,7 @@ class FaultScene:
     params: tuple[Param, ...]
     types: tuple[CScalar | None, ...]
     bound: Sequence[object]
-    # Addresses of the pointers among `bound`, then of the reached arrays
+    # The addresses of the pointers among `bound`, then of the reached arrays.
     addresses: Sequence[int]
     arena: Arena | None
     timeout: float

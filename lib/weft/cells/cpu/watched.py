@@ -260,7 +260,7 @@ def _explain(fault: KernelFault, launch: WatchedLaunch, timeout: float) -> Kerne
             )
         message = _with_line(report, ending, f"{launch.kernel}: {text}")
         block, thread = ending.block, ending.thread
-    else:  # an assertion or a division by zero: the fault itself is clearer
+    else:  # for an assertion or a division by zero, the fault is clearer
         raised = (one for one in report.findings if one.kind == "exception")
         if ending := next(raised, None):
             text = re.sub(r" \(line \d+\)$", "", message.removesuffix(faults.AS_BEFORE))

@@ -29,7 +29,7 @@ STICKY = {
     **{717: "an address in the wrong memory space", 718: "an invalid program counter"},
     719: "an unspecified launch failure",
 }
-LIMIT = {"l2_fetch": 5}  # bytes per fetch of L2, only a hint
+LIMIT = {"l2_fetch": 5}  # bytes that L2 fetches at once, only a hint
 FUNCTION = {"threads": 0, "shared": 1, "local": 3, "registers": 4, "dynamic": 8}
 DEVICE = {"threads_per_multiprocessor": 39, "shared": 97}
 
@@ -161,7 +161,7 @@ def upload(address: int, data: bytes, doing: str) -> None:
     _wait(doing)
     source = ffi.from_buffer(data)
     check(open_library().cuMemcpyHtoD_v2(address, source, len(data)), doing)
-    wait_for_stream(None, doing)  # the copy itself may only be queued
+    wait_for_stream(None, doing)  # the copy above may only be queued
 
 
 def download(address: int, size: int, doing: str) -> bytes:

@@ -22,14 +22,15 @@ from ...toolchain import native
 from ..arguments import Array, Binder, common_device, list_held_arrays
 
 ffi = FFI()
-# Per device, the free rooms and the kernel's handle.
+# The free rooms (Room) and the kernel's handle for each device.
 Rooms = dict[int, tuple[list["Room"], int]]
 
 # struct CUlaunchConfig of cuda.h, CUDA 12 and 13; the arguments follow it in memory.
 _GRID = struct.Struct("=7I")  # grid, block, bytes of shared memory
-STREAM, _ARGUMENTS = 32, 64  # byte offsets in a room
+STREAM, _ARGUMENTS = 32, 64  # byte offsets in a Room
 NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT: this thread has used no GPU yet
-COOPERATIVE = struct.pack("=I4xi60x", 2, 1)  # CUlaunchAttribute
+# A CUlaunchAttribute for a cooperative launch.
+COOPERATIVE = struct.pack("=I4xi60x", 2, 1)
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def _make_quick_launch(
 
 
 def _quick_lines(binder: Binder, target: LaunchTarget, head: bytes) -> list[str] | None:
-    """Return the text of `make`; None if a parameter needs the careful way."""
+    """Return the source of `make`; None if a parameter needs the careful way."""
     names = [f"a{i}" for i in range(len(binder.params))]
     conditions, packed, first = ["not native._lost"], [], None
     for name, param, kind in zip(names, binder.params, binder.types):
@@ -219,7 +220,7 @@ def _quick_lines(binder: Binder, target: LaunchTarget, head: bytes) -> list[str]
             conditions += [f"{name}.__class__ is bool"] * (kind.kind == "bool")
             packed.append(name)
     if first is None:
-        return None  # no argument determines the device
+        return None  # without arrays, no argument determines the device
     if target.current:
         conditions.append("current() == device")
     if target.attributes:
@@ -286,7 +287,7 @@ def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
 
 
 def _make_layout(binder: Binder, attributes: bool) -> struct.Struct:
-    """Return the struct that packs the end of a configuration and the arguments."""
+    """Return the struct.Struct that packs the end of a configuration and the arguments."""
     form, end = "=QQI12x" if attributes else "=Q24x", 0
     for param, kind, offset in zip(binder.params, binder.types, binder.offsets):
         code = "Q" if param.pointer else kind.code * kind.count
@@ -331,6 +332,6 @@ def _wait_for_producers(arrays: list[Array | None], number: int) -> None:
             continue
         interface = getattr(array.owner, "__cuda_array_interface__", {})
         stream = interface.get("stream")
-        # 1 and 2 are the two default streams; the first waits for all other streams.
+        # Streams 1 and 2 are the default streams; stream 1 waits for all others.
         if stream and stream not in (1, number):
             torch.cuda.ExternalStream(stream).synchronize()

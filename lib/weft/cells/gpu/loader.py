@@ -192,7 +192,7 @@ def compile(
     Raises CompileError, BuildError without NVRTC or a GPU, and DeviceLost after a
     fault.
     """
-    if native.explain_lost():  # after a fault torch may report that there is no GPU
+    if native.explain_lost():  # after a fault, torch may find no GPU
         raise DeviceLost(native.explain_lost())
     if not torch.cuda.is_available():
         raise BuildError("no CUDA GPU here; without --gpu the cell runs on a CPU")
@@ -233,7 +233,7 @@ def wait_for_device(gpu: int | None = None, doing: str = "waiting for the GPU") 
 
 def is_used() -> bool:
     """Return whether cells may be running on a GPU now, outside a graph's capture."""
-    with contextlib.suppress(RuntimeError):  # after a fault this torch call fails
+    with contextlib.suppress(RuntimeError):  # after a fault, this call of torch fails
         return bool(_used) and not torch.cuda.is_current_stream_capturing()
     return True
 

@@ -50,7 +50,7 @@ int nvrtcGetProgramLogSize(nvrtcProgram program, size_t *size);
 int nvrtcGetProgramLog(nvrtcProgram program, char *log);
 """)
 
-_COMPILATION = 6  # NVRTC_ERROR_COMPILATION: the log has the source's errors
+_COMPILATION = 6  # NVRTC_ERROR_COMPILATION: the log contains the errors
 _PACKAGE = "nvidia-cuda-nvrtc"
 
 
@@ -81,7 +81,8 @@ class CompiledProgram:
     ptx: str
     lowered: Mapping[str, str]
     log: str  # the compiler's warnings
-    usage: Mapping[str, Usage] = field(default_factory=dict)  # keyed by mangled name
+    # The usage of each kernel, by mangled name.
+    usage: Mapping[str, Usage] = field(default_factory=dict)
 
 
 def compile(
@@ -112,15 +113,16 @@ def compile(
     try:
         return _compile(source, name, options, requested, texts)
     except Rejected as error:
-        # A kernel has the name of a CUDA function, such as all or max.
+        # This error means that a kernel has the name of a CUDA function, such as all or
+        # max.
         if _OVERLOADED in error.log:
             requested = _cast_to_types(expressions, own_texts)
             return _compile(source, name, options, requested, texts)
         if not _only_constexpr(error.log, source):
             raise
-        # At compile time nvcc runs a constexpr function without __device__, but NVRTC
-        # considers it a host function. Only such errors remain, so compiling every
-        # function for the device hides no missing __device__.
+        # nvcc evaluates constexpr functions without __device__ at compile time; NVRTC
+        # treats them as host functions. This option applies only if all errors are of
+        # this kind, so it hides no missing __device__.
         options.append("--device-as-default-execution-space")
         return _compile(source, name, options, requested, texts)
 
@@ -158,8 +160,8 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
     user_flags = translate(flags)
     options = [f"--gpu-architecture={arch}", "-lineinfo", "--ptxas-options=-v"]
     if nvrtc_version() >= (12, 9):
-        # If there is a driver, newer versions cache their results, and ptxas reports
-        # nothing about cached ones. stored.py caches results and reports.
+        # On a machine with a driver, newer versions of NVRTC cache their results, and
+        # ptxas omits its report for cached ones. stored.py caches both.
         options.append("--no-cache")
     if not any(re.match(r"--?std=", flag) for flag in user_flags):
         options.append("-std=c++17")
@@ -170,7 +172,8 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
         # 0.9 s of parsing instead of 0.05 s.
         options.append("-D_CG_LIMIT_INCLUDED_DEPENDENCIES")
     if any(m["name"].startswith(REDEFINES) for m in scanner.INCLUDE.finditer(source)):
-        options.append("--diag-suppress=47")  # incompatible redefinition of a macro
+        # Code 47: a macro is redefined in another form.
+        options.append("--diag-suppress=47")
     return [*options, *user_flags, *(f"-I{path}" for path in include_folders())]
 
 
@@ -191,7 +194,7 @@ def translate(flags: Sequence[str]) -> list[str]:
         elif flag in ("-Xptxas", "-maxrregcount", "-std", "-include") and pending:
             translated.append(f"{flag}={pending.pop(0)}")
         elif flag in ("-arch", "-gencode") and pending:
-            pending.pop(0)  # the GPU of the launch determines the target
+            pending.pop(0)  # drop -arch: the GPU of the launch determines the target
         elif not _HOST_ONLY.fullmatch(flag):
             translated.append(flag)
     return translated
@@ -212,7 +215,7 @@ def include_folders() -> tuple[str, ...]:
     for part in ("cudart", "cccl", "nvcc", "curand"):
         try:
             folder = find_nvidia_header_directory(part)
-        except Exception:  # an older pathfinder does not support this part
+        except Exception:  # an older pathfinder may not support this part
             folder = None
         if folder:
             folders[folder] = None
@@ -292,7 +295,7 @@ def _remove_ptxas(log: str) -> str:
 
 
 _HOST_FUNCTION = "a __host__ function"
-# The full messages would lead readers to an option that hides a missing __device__.
+# The full messages recommend an option that would hide a missing __device__.
 _SHORTER = {
     r"A function without execution space annotations .* in JIT mode": (
         f"{_HOST_FUNCTION}: it is marked neither __device__ nor __global__"
@@ -351,7 +354,7 @@ def _open_library() -> Any:
     try:
         path = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
         library = ffi.dlopen(path)
-    except Exception as error:  # pathfinder's exceptions depend on its version
+    except Exception as error:  # the exceptions depend on pathfinder's version
         first = (str(error).splitlines() or [type(error).__name__])[0]
         cure = pip_command(_PACKAGE)
         raise BuildError(f"no NVRTC ({first}): {cure}") from None

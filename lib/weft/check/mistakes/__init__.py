@@ -1,7 +1,7 @@
 """Guesses at the mistake behind a wrong answer, from the numbers alone.
 
-Each guess is one sentence that begins with "looks like". All numbers must fit it. It
-remains a guess, since two mistakes can look the same.
+Each guess is one sentence that begins with "looks like". All numbers must fit it. The
+sentence remains a guess, since two mistakes can look the same.
 
     scene   a wrong output with all known facts about it, and which runs fail
     values  guesses from the output alone
@@ -31,7 +31,7 @@ Look = Callable[[WrongOutput], str | None]
 
 
 def guess(scene: WrongOutput) -> str:
-    """Return the first guess that fits, as a sentence; "" if none does."""
+    """Return the first guess that fits, as a sentence; "" if no guess fits."""
     return _first_guess(scene, _LOOKS)
 
 

@@ -55,7 +55,8 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
         return NO_COMMON_BARRIER if between_blocks else PATTERNS[error.pattern]
     array, index = (error.array, error.index) if error else (None, None)
     if kind == "bounds" and array is not None and array not in ours:
-        if trial.shape is not None and not trial.shape.plain:  # the caller's block
+        # The caller chose this launch shape.
+        if trial.shape is not None and not trial.shape.plain:
             cure = "compute it for the first thread and for the last"
             return f"looks like an index that leaves {array} at one end: {cure}"
         cause = "the kernel depends on the size of its block"

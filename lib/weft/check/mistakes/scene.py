@@ -95,10 +95,10 @@ def guess_spacing(
     if len({run.written.size for run in wrong_runs}) < 2:
         return ""  # A single size allows too many explanations.
     step = _step(max(wrong_runs, key=lambda run: run.written.size))
-    overlap = step < first.threads  # A missing end has the same effect.
+    overlap = step < first.threads  # a missing end leaves the same gaps
     if overlap and not any(r.written.all() and r.blocks > 1 for r in runs):
         return ""
-    is_right = step == first.threads  # If so, there are too few blocks.
+    is_right = step == first.threads  # the blocks are right, but there are too few
     if step and not is_right and _is_spaced(runs, [step] * len(runs)):
         return f"looks like {_describe_literal(name, tuple(shape), first, step)}"
     if _is_spaced(runs, [run.blocks for run in runs]) and not is_right:
@@ -110,7 +110,7 @@ def guess_spacing(
 def _step(run: Launched) -> int:
     """Return the spacing of blocks that explains the gaps, or 0 if it is unknown."""
     missing = int(np.argmin(run.written))
-    if missing == run.threads:  # There is a gap after each block.
+    if missing == run.threads:  # each block leaves a gap behind it
         behind = np.flatnonzero(run.written[missing:])
         return missing + int(behind[0]) if behind.size else 0
     step, remainder = divmod(missing - run.threads, max(1, run.blocks - 1))

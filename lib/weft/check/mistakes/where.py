@@ -8,7 +8,8 @@ import numpy as np
 
 from .scene import WrongOutput, is_summed
 
-EARLY = "an end that comes one too early: "  # here, it is the output's end
+# An output's end; place() omits this for a sum.
+EARLY = "an end that comes one too early: "
 IDLE = (
     "blocks other than the first do no useful work (threadIdx where the global index "
     "is needed?)"
@@ -17,7 +18,7 @@ IDLE = (
 
 def place(s: WrongOutput) -> str | None:
     region = describe_region(s, s.bad)
-    if region and is_summed(s):  # The end may belong to a sum, not the output.
+    if region and is_summed(s):  # a sum may also end too early
         region = region.removeprefix(EARLY)
     return f"{region} wrong, the rest right" if region else None
 
@@ -112,7 +113,7 @@ def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
     if is_row and (text := _describe_threads(s, int(at[0]))):
         return text
     region = f"{rows} from {at[0]} on are"
-    along = mask.ndim - 1 - axis  # 0 is x
+    along = mask.ndim - 1 - axis  # 0 for x, 1 for y, 2 for z
     # The number of lines that one block covers; 0: unknown
     side = s.block[along] if s.block is not None and along < 3 else 0
     if side and at[0] == side and (at.size > 1 or side > 8):

@@ -165,7 +165,7 @@ class _Sorter:
         self.own: list[str] = []
         self.aside: list[str] = []
         self._away: list[str] | None = None  # the system header's lines so far
-        self._glue = False  # the next line continues the last one
+        self._glue = False  # whether the next line continues the last one
         self._file = ""
         self._next = 0  # the number of the next line in its file
 

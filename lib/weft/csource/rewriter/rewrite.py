@@ -73,7 +73,8 @@ def rewrite_program(source: PreprocessedSource, path: str) -> str:
     text = ScannedText(source.own, path)
     refuse(text)
     names = " ".join(sorted(_device_variables(text)))
-    device = f'\nSIMT_DEVICE_NAMES(" {names} ")\n'  # keeps the reader's line numbers
+    # One line, so that line numbers stay.
+    device = f'\nSIMT_DEVICE_NAMES(" {names} ")\n'
     return '#include "program.h"\n' + source.restore(_apply_steps(text).raw) + device
 
 
@@ -183,7 +184,7 @@ def _find_callee(text: ScannedText, end: int) -> int:
             return start
         i = text.skip_back(previous - len(joint.group()))
         if joint.group() == "::" and not (i and re.match(r"[\w>]", code[i - 1])):
-            return previous - 2  # ::kernel
+            return previous - 2  # a name that begins with ::
 
 
 def _end_of_config(text: ScannedText, opening: re.Match[str]) -> tuple[int, int]:
@@ -217,7 +218,7 @@ def _rewrite_kernels(text: ScannedText) -> str:
         edits.append((match.start(), match.end(), ""))
         brace = find_body(text.code, match.end())
         if brace is None:
-            continue  # only a declaration
+            continue  # a declaration has no body
         directive = _directive_end(text, match.start())
         if directive is not None and brace > directive:
             raise text.error(
@@ -293,7 +294,7 @@ def _list_parameters(text: ScannedText, start: int, brace: int) -> list[str]:
 def _list_declarations(text: ScannedText, start: int, brace: int) -> list[str]:
     """Return the declarations of a kernel's parameters, without default values."""
     close = text.code.rfind(")", start, brace)
-    if close < 0:  # as in `__global__ void k {`
+    if close < 0:  # no list follows, as in `__global__ void k {`
         return []
     parts = split_commas(text.code, text.open(close) + 1, close)
     return [text.code[a:b].replace(BLANK, " ").split("=")[0] for a, b in parts]

@@ -97,7 +97,7 @@ def _scope_before(text: ScannedText, offset: int) -> range:
             return range(offset, end)
         start = find_body(text.code, end + 1)
         return range(start, text.close(start)) if start else range(0)
-    except RewriteError:  # braces in branches of an #if
+    except RewriteError:  # an #if may have unbalanced braces in its branches
         return rest_of_file
 
 
@@ -115,7 +115,7 @@ def rewrite_shared(text: ScannedText) -> str:
     for number, match in enumerate(re.finditer(r"\b__shared__\b", text.code)):
         end = text.code.find(";", match.end())
         brace = text.code.find("{", match.end())
-        if 0 <= brace < end:  # __shared__ struct { ... } s;
+        if 0 <= brace < end:  # as in __shared__ struct { ... } s;
             end = text.code.find(";", text.close(brace))
         if end < 0:
             raise text.error(match.start(), "this __shared__ has no ;")

@@ -132,7 +132,7 @@ def _read_codes(before: Path, after: Path) -> tuple[str, str]:
     old, new = rung_name(before), rung_name(after)
     renamed = re.sub(rf"\bmatmul_{old}\b", f"matmul_{new}", kernel_code(before))
     code = kernel_code(after)
-    if OUTSIDE in code:  # The new file is outside kernels/matmul.
+    if OUTSIDE in code:  # the new file is outside kernels/matmul
         renamed = renamed.replace('"matmul.h"', OUTSIDE)
     return renamed, code
 
@@ -210,8 +210,8 @@ def _mark_changes(lines: list[str]) -> str:
     return "\n".join(rows)
 
 
-Span = tuple[float, float]  # start and end
-Tile = tuple[int, int]  # row and column, in tiles
+Span = tuple[float, float]  # the start and the end
+Tile = tuple[int, int]  # the row and the column, counted in tiles
 
 
 def tile_order(down: int, across: int, group: int) -> list[Tile]:
@@ -240,7 +240,8 @@ def stages_drawn(
     for number, (name, (loads, works)) in enumerate(plans.items()):
         top = 3.2 * number
         for row, (spans, colour) in enumerate(((loads, READ), (works, THREAD))):
-            lanes: list[float] = []  # ends; overlapping loads have several lanes
+            # The end of each lane; overlapping loads need several lanes.
+            lanes: list[float] = []
             for tile, (start, end) in enumerate(spans):
                 lane = next((i for i, t in enumerate(lanes) if t <= start), len(lanes))
                 lanes[lane : lane + 1] = [end]

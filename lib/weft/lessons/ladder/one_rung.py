@@ -38,11 +38,12 @@ _TABLE = """\
 # Files that several rungs share: copies of operands, and sums of parts.
 _SHARED = ("pack.cu", "partials.cu")
 _CALLED = re.compile(
-    r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b|\bCHOICE\((\w+),"  # in 40_tuned.cu
+    r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b|\bCHOICE\((\w+),"  # as in 40_tuned.cu
 )
 _DEFINED = re.compile(r"^\w+ matmul_(\w+?)_(?:run|scratch|us)\(", re.M)
 WATCHED = 2**32  # the most multiply-adds that inspect() accepts; they take many minutes
-_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # of a and b, else float32
+# The dtype of a and b, else float32.
+_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def one_rung(name: str | Path) -> OneRung:
@@ -82,7 +83,7 @@ def _include_from_kernels(include: re.Match) -> str:
 def _list_called(path: Path) -> list[Path]:
     """List a rung's file and, recursively, the files of the rungs that it calls."""
     files, defined = [path], set(_DEFINED.findall(path.read_text()))
-    for file in files:  # The loop appends to this list.
+    for file in files:  # the loop appends to this list
         callees = ("".join(names) for names in _CALLED.findall(file.read_text()))
         for name in dict.fromkeys(callees):
             for callee_path in (KERNELS / "matmul").glob(f"[0-9][0-9]_{name}.cu"):
@@ -167,7 +168,7 @@ class OneRung:
         try:
             _check_product(c, a, b, rung)
         except Mismatch as wrong:
-            if report.findings:  # The first finding is very likely the cause.
+            if report.findings:  # the first finding is very likely the cause
                 raise Mismatch(f"{wrong}; {report.findings[0].text}") from None
             raise
         return report
@@ -235,7 +236,7 @@ def _check_product(
     difference = c.double() - want
     error = float(difference.square().mean().sqrt() / want.square().mean().sqrt())
     limit = error_limit(rung.precision, a.shape[1])
-    if not error <= limit:  # True for NaN, too.
+    if not error <= limit:  # `not <=` is also true for NaN
         raise Mismatch(
             f"{rung.name} is wrong: the relative error of c is {error:.2g} (root mean "
             f"square); {rung.precision} allows at most {limit:.2g}"

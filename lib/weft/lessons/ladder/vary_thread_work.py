@@ -21,7 +21,7 @@ from ...timing.results import Row
 from .code import rung_name, rung_path
 from .one_rung import OneRung, copy_rung, one_rung
 
-RUNG, ITS = "registers_2d", (8, 8)  # rows and columns of c that a thread computes
+RUNG, ITS = "registers_2d", (8, 8)  # the rung; rows and columns of c per thread
 WORKS = ((4, 4), (4, 8), (8, 8), (8, 16))  # TM and TN, for 1024 down to 128 threads
 OP = "matmul per thread"
 FOLDER = ROOT / "build" / "per_thread"
