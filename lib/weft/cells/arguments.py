@@ -105,8 +105,7 @@ class Binder:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """The arguments' byte offsets, which only kernels without struct parameters
-        have."""
+        """The byte offsets of the arguments; only without struct parameters."""
         assert self._layout is not None
         return self._layout[1]
 

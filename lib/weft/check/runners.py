@@ -83,7 +83,7 @@ class Runner:
     orders: tuple[str, ...] = ("",)
     most = NATIVE
     few = False  # launches are slow, so check() makes only a few
-    watched = False  # text after the name in messages, such as "on cuda:0"
+    watched = False  # whether launches are slow, so that check() makes only a few
     where = ""  # follows the name in messages: "on cuda:0"
 
     def __init__(self, name: str, parameters: Sequence[str], text: str = "") -> None:

@@ -119,7 +119,7 @@ SOURCES = NOTEBOOKS / "sources"
 FOR_COLAB = NOTEBOOKS / "colab"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 METADATA = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
-# Colab then starts a machine with a T4, if one is free.
+# With this metadata, Colab starts a machine with a T4, if one is free.
 COLAB_METADATA = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": []}}
 FORM = {"extension": ".md", "format_name": "myst", "format_version": 0.13}
 # The metadata of a source, which Jupyter can also open as a notebook.
@@ -204,7 +204,7 @@ def strip(notebook: NotebookNode) -> NotebookNode:
 
 
 def _is_written(cell: NotebookNode) -> bool:
-    """Return whether a person has written a cell."""
+    """Return whether a person wrote the cell."""
     added = is_tagged(cell, "puzzle") or first_cell.is_first(cell)
     return bool(cell.source.strip()) and not added
 
@@ -300,7 +300,7 @@ def files() -> Iterator[tuple[Path, str]]:
         for name, source in sources.items()
     ]
     for lesson in lessons:
-        course.fill_tables(lesson.source, lessons)  # Minutes include tables.
+        course.fill_tables(lesson.source, lessons)  # the counted minutes include tables
     course.complete_links(terms, lessons)
     glossary = _finish(clean(terms), definitions)
     yield course.GLOSSARY, text_of(glossary)

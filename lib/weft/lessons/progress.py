@@ -67,7 +67,7 @@ def _list_code(lesson: Lesson) -> list:
 
 
 def _count_asked(questions: set[tuple[str, str]], guessed: set[str]) -> int:
-    """Count the questions with a guess; an f-string matches any text that it yields."""
+    """Count the questions with a guess; an f-string matches any text of its form."""
     patterns = [
         re.sub(r"\\\{.*?\\\}", ".+", re.escape(text)) if is_f else re.escape(text)
         for is_f, text in questions
@@ -172,7 +172,7 @@ def keep(folder: str | Path) -> None:
     _check_target(target)
     before = os.environ.get(store.KEEP, "")
     source = target
-    with contextlib.suppress(store.CannotWrite):  # e.g. an earlier drive is gone
+    with contextlib.suppress(store.CannotWrite):  # an earlier drive may be gone
         source = store.kept_folder()
     tuned = source / TUNED if before else store.cache_folder(TUNED)
     try:
@@ -183,7 +183,7 @@ def keep(folder: str | Path) -> None:
         os.environ[store.KEEP] = before
         raise
     os.environ[store.KEEP] = str(target)
-    for path in source.glob("*.json"):  # of modules that this session has not imported
+    for path in source.glob("*.json"):  # records of modules that were not imported
         _copy_missing(path, target / path.name)
     for path in tuned.glob("*.json"):
         _copy_missing(path, target / TUNED / path.name)
@@ -192,9 +192,9 @@ def keep(folder: str | Path) -> None:
 
 
 def _move_records(one: Kept, source: Path, target: Path) -> None:
-    """Move records from a folder, which they use now, to another; let them use it."""
+    """Move the records to another folder, and use that folder from now on."""
     lock = contextlib.nullcontext()
-    if source != target:  # Another notebook may use the old folder.
+    if source != target:  # another notebook may use the old folder
         lock = store.lock_file(source / f"{one.name}.lock", store.WAIT)
     with lock:
         old = one.read()

@@ -131,7 +131,8 @@ class RaceRows:
     def print_floors(self) -> None:
         """Print the least possible time of a step's products, in each precision."""
         for precision in PRECISIONS:
-            if roof := self.roof_of(precision):  # the peak of multiply-adds
+            # The row with the peak of multiply-adds.
+            if roof := self.roof_of(precision):
                 tflops = roof["tflops"]
                 floors = " and".join(f"{floor_us(n, tflops):6.1f}" for n in (64, 1024))
                 print(
@@ -232,7 +233,7 @@ def _race(batches: Sequence[int], full: bool) -> list[Row]:
     device = torch.device("cuda")
     twins = None if full else ("graph nchw", "graph channels_last")
     for precision in PRECISIONS:
-        if rungs_of(precision, device):  # The GPU supports this precision.
+        if rungs_of(precision, device):  # whether the GPU supports this precision
             rows += find_roof(precision, device)
             for batch in batches:
                 rows += run_heat(precision, batch, device=device, twins=twins, rounds=5)

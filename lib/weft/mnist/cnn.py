@@ -42,7 +42,7 @@ class Cnn(Trainer):
         super().__init__(device, **model)
         self._cnn = None
         self._lib = native.library("mnist", self.device.type)
-        self._ffi = self._lib.ffi  # after weft.reload(), new models use another library
+        self._ffi = self._lib.ffi  # weft.reload() gives only new models the new library
         config = self._ffi.new("struct weft_cnn_config *", self.config)
         config.eps, (config.mean, config.std) = self.eps, self.scale
         self._cnn = self._create(rung, config)

@@ -17,9 +17,10 @@ import numpy as np
 from ..base import paths, store
 
 FOLDER = paths.MNIST
-MEAN, STD = 0.1307, 0.3081  # of the training set's pixels / 255
+MEAN, STD = 0.1307, 0.3081  # mean and deviation of the training set's pixels / 255
 FILES = {"train": "train", "test": "t10k"}
-IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049  # IDX: uint8 in 3 and 1 dimensions
+# The IDX numbers of uint8 in 3 and 1 dimensions.
+IMAGES_MAGIC, LABELS_MAGIC = 2051, 2049
 
 
 class DataError(ValueError):
@@ -90,10 +91,12 @@ def read_raw(folder: Path, name: str) -> bytes | mmap.mmap:
     copy = None
     if folder == FOLDER and store.is_lasting():
         copy = store.cache_folder("data") / name
-        with contextlib.suppress(OSError, ValueError):  # missing or empty
+        # The copy may be missing or empty.
+        with contextlib.suppress(OSError, ValueError):
             data = _map_file(copy)
             if hashlib.sha256(data).hexdigest() == expected:
-                os.utime(copy)  # marks it as used: store.prune() deletes the oldest
+                # Marks the copy as used: store.prune() deletes the oldest.
+                os.utime(copy)
                 return data
     data = _unpack_file(folder / f"{name}.gz", expected)
     if copy:

@@ -12,7 +12,7 @@ from .data import MEAN, STD
 
 Params = Outputs = dict[str, np.ndarray]
 EPS = 1e-5
-LAMBDA = 8.0  # for K = 10^6 terms, 2 K exp(-LAMBDA^2 / 2) is below 1e-7; see bounds()
+LAMBDA = 8.0  # with K = 10^6, 2 K exp(-LAMBDA^2 / 2) is below 1e-7; see bounds()
 
 
 def normalise(images: np.ndarray) -> np.ndarray:

@@ -28,8 +28,8 @@ from .trainer import Trainer
 
 KEPT = 65536  # number of the latest losses that losses() can return
 
-Runner = Callable[[Callable[..., None]], Any]  # sim, numba_jit, cuda_c
-Launch = tuple[str, Callable[[], object]]  # the section, and the launch itself
+Runner = Callable[[Callable[..., None]], Any]  # the type of sim, numba_jit and cuda_c
+Launch = tuple[str, Callable[[], object]]  # a section's name, and the launch itself
 
 
 class PythonStep:
@@ -248,7 +248,8 @@ class PythonStep:
         )
 
 
-LEAST = {"height": 4, "width": 4, "classes": 2}  # minima; other sizes: 1
+# The minimum of each of these sizes; others: 1.
+LEAST = {"height": 4, "width": 4, "classes": 2}
 
 
 class PythonCnn(Trainer):
@@ -278,7 +279,8 @@ class PythonCnn(Trainer):
                 raise ArgumentError(f"{name} = {value}, expected at least {minimum}")
         self._plans: dict[tuple[str, int], list[Launch]] = {}
         self._sets: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._given = self._done = 0  # numbers of losses returned, of steps done
+        # How many losses were returned, and how many steps are done.
+        self._given = self._done = 0
         model = self.config, self.shapes, self.eps
         with self._room():
             self._step: PythonStep | None = PythonStep(runner, self.device, *model)
@@ -316,7 +318,7 @@ class PythonCnn(Trainer):
                 torch.from_numpy(array.copy()).flatten().to(self.device)
                 for array in (images, targets)
             )
-        self._plans.clear()  # the launches refer to the old set
+        self._plans.clear()  # the stored launches use the old set
 
     # ---- steps ----------------------------------------------------------------------
 

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import torch
 
 
-LADDER = "ladder"  # every rung that runs on the device
+LADDER = "ladder"  # the option for every rung that runs on the device
 
 
 @dataclass(frozen=True)
 class Config:
     """The options of `python -m weft mnist`; the defaults are the lesson's."""
 
-    # "naive", "numba,naive", "ladder"; None: the fastest in fp32
+    # "naive", "numba,naive" or "ladder"; None: the fastest in fp32
     rung: str | None = None
     device: str = "cpu"
     epochs: int = 3
@@ -59,7 +59,7 @@ class Config:
 
     @property
     def rungs(self) -> list[str]:
-        """The names of the rungs to time and to train."""
+        """The names of the rungs that the run times and trains."""
         return [name.strip() for name in (self.rung or FASTEST).split(",")]
 
 
@@ -110,7 +110,7 @@ class TwinRung:
 
     @property
     def sizes(self) -> list[int]:
-        """The steps in each of its graphs: 64, 8 and 1, as in our rung "graph"."""
+        """The steps in each of its CUDA graphs: 64, 8 and 1, as in our rung "graph"."""
         steps = [self.graph] if self.graph else []
         while steps and steps[-1] > 1:
             steps.append(max(1, steps[-1] // 8))
@@ -170,7 +170,7 @@ def check_precision(name: str, device: Device) -> None:
 
 
 # The twins of a race. Most people would write "eager" or "graph", which have never won;
-# the other ones can be the fastest. On an H200 a step of 64 images took (us, nchw /
+# each of the others won at times. On an H200 a step of 64 images took (us, nchw /
 # channels-last):
 #
 #                                  fp32          tf32          bf16
@@ -178,8 +178,8 @@ def check_precision(name: str, device: Device) -> None:
 #     compile+graph64+nobias       272.6 / 291   252 / 212.3   227 / 201.3
 #     compile-step+graph64+nobias  277 / 289     228 / 213     not measured
 #
-# "compile+graph" does the same with more work. "autotune" took 309 us in place of 291
-# (fp32, channels-last); it is not measured on a CPU.
+# "compile+graph" does the same with more work. "autotune" took 309 us instead of 291 us
+# (fp32, channels-last); nobody has measured it on a CPU.
 TWINS = {
     "cpu": ("eager", "eager+nobias", "compile+nobias", "compile-step+nobias"),
     "cuda": (

@@ -123,9 +123,9 @@ class _Race:
         """Create all twins that run here; record in `absent` why others are missing."""
         import torch
 
-        from .twin import LAYOUTS, TwinTrainer  # It imports PyTorch, too.
+        from .twin import LAYOUTS, TwinTrainer  # this module imports PyTorch, too
 
-        torch.compiler.reset()  # drops code that was compiled for an earlier run
+        torch.compiler.reset()  # drops the code that an earlier run compiled
         options = {"device": self.device, "batch": self.config.batch}
         options["lr"] = self.config.lr
         twins = {}
@@ -148,7 +148,7 @@ class _Race:
 
     def time(self, twins: dict[str, TwinTrainer]) -> dict[str, dict[str, Any]]:
         """Return a row for each model of ours and each twin, with the time per step."""
-        order = self.order(self.config.epochs)  # no training uses this epoch
+        order = self.order(self.config.epochs)  # training never uses this last epoch
         blocks = {_name(cnn): self.our_block(cnn, order) for cnn in self.cnns}
         blocks |= {n: _twin_block(twin, twin.order(order)) for n, twin in twins.items()}
         rounds = -(-self.config.iterations // BLOCK)
@@ -230,7 +230,8 @@ class _Race:
         return {
             **{"op": "mnist", "impl": impl, "rung": rung, "precision": precision},
             **{"target": self.device.type, "device": device_name(self.device)},
-            **{**timing.row(), "samples": timing.samples},  # of row["steps"] steps each
+            # Each sample covers row["steps"] steps.
+            **{**timing.row(), "samples": timing.samples},
             **{k: getattr(self.config, k) for k in ("batch", "epochs", "lr", "seed")},
             **{"threads": _count_threads(self.config), "images": len(self.train)},
             **dict.fromkeys(trained),
@@ -243,7 +244,8 @@ class _Race:
             return cnn.chunks(order, self.config.batch, self.config.lr)
 
         def evaluate() -> float:
-            title = f"{_name(cnn)}, evaluation"  # A simulated rung takes minutes.
+            # On a simulated rung, this takes minutes.
+            title = f"{_name(cnn)}, evaluation"
             with self.bar(title, len(self.test), "images", delay=PATIENCE) as bar:
                 return cnn.evaluate(progress=bar.update)
 
@@ -253,7 +255,7 @@ class _Race:
         except KeyboardInterrupt as stop:
             note = save and f"The weights are in {save}."
             raise KeyboardInterrupt(f"{stop} {note or ''}".strip()) from None
-        finally:  # also after Ctrl-C: the weights are those of the last full step
+        finally:  # after Ctrl-C, these are the weights of the last full step
             if save:
                 cnn.save(save)
 

@@ -45,7 +45,7 @@ class Trainer(ABC):
     rung: native.Rung
     device: Device
     config: dict[str, int]  # height, width, channels1, ..., max_batch
-    shapes: dict[str, tuple[int, ...]]  # of the parameters, by name
+    shapes: dict[str, tuple[int, ...]]  # the shapes of the parameters, by name
     close: Callable[[], Any]
     """Free the model's memory; further use raises ArgumentError."""
 

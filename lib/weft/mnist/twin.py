@@ -32,7 +32,7 @@ from .rungs import PRECISIONS, check_precision, parse_twin
 from .trainer import EVALUATION_BATCH, checked_device
 from .weights import MOVELESS
 
-HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # autocast's type
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # the type that autocast uses
 
 
 @contextlib.contextmanager
@@ -63,8 +63,8 @@ def use_half(name: str, device: torch.device) -> contextlib.AbstractContextManag
     """Return the context of a forward pass: autocast for 16-bit types, else none."""
     if name not in HALVES:
         return contextlib.nullcontext()
-    # A step uses each weight once, so a cache of converted weights would save nothing,
-    # and in a captured step it would be wrong.
+    # A step uses each weight once, so caching converted weights would save nothing. In
+    # a captured step, the cache would contain old weights.
     options = {"dtype": HALVES[name], "cache_enabled": False}
     return torch.autocast(device.type, **options)
 
@@ -117,7 +117,8 @@ class Twin(nn.Module):
 
 
 VERSIONS = 64  # limit of torch.compile's versions of one function
-# With this learning rate, an update is the gradient: rounding removes the weight.
+# A learning rate so large that the weight disappears in rounding: the update is the
+# gradient.
 PROBE = 2.0**40
 
 
@@ -189,7 +190,7 @@ class TwinTrainer:
         # Launches and their losses, by the number of steps, the largest first.
         self._launches: dict[int, Callable[[], object]] = {}
         self._losses: dict[int, list[torch.Tensor]] = {}
-        self._own = self._allocated() - allocated  # bytes in use between two steps
+        self._own = self._allocated() - allocated  # the bytes in use between two steps
         with self.mode(), compiler:
             self._prepare(capture)
         self.set_weights(weights)

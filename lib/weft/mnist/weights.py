@@ -208,7 +208,7 @@ def exact_step(
     import torch
     from torch.nn.functional import cross_entropy
 
-    from .twin import Twin  # It imports PyTorch, too.
+    from .twin import Twin  # this module imports PyTorch, too
 
     sizes: dict[str, Any] = {
         "channels": (len(weights["conv1.weight"]), len(weights["conv2.weight"])),

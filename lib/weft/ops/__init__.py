@@ -23,7 +23,7 @@ Bad input raises native.ArgumentError (a ValueError) whose message contains the 
 from .cases import OPS, cases_file
 from .products import matmul as matmul
 
-__all__ = [*OPS]  # Each op is a file in cases/.
+__all__ = [*OPS]  # each op is a file in cases/
 
 for _op in OPS:
     if _found := getattr(cases_file(_op), "OP", None):

@@ -55,7 +55,7 @@ def refuse_second_gradient(backward: Callable) -> Callable:
 
 
 class Forgetful:
-    """A ctx that keeps nothing, for calls without a backward pass."""
+    """A ctx for calls without a backward pass; it keeps nothing."""
 
     def save_for_backward(self, *tensors: torch.Tensor) -> None:
         pass
@@ -68,7 +68,7 @@ def launch(
     op: str, function: str, rung: str | None, like: torch.Tensor, args: list[Any]
 ) -> None:
     """Call a launcher of weft.h on the device of `like`, on torch's current stream."""
-    if like.is_cpu:  # A fast path, since such a call may be very short.
+    if like.is_cpu:  # this branch is fast, since such a call may be very short
         lib = native.library(op, "cpu")
         lib.call(function, lib.rung(rung).index, *args, native.NULL)
         return

@@ -97,7 +97,7 @@ def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
     outputs = {n: guard(n, _start(case, n, x)) for n, x in case.answers.items()}
     workspaces: list[Guarded] = []
 
-    def workspace(bytes_: int) -> Any:  # The bytes are NaN for any float type.
+    def workspace(bytes_: int) -> Any:  # the bytes are NaN for each float type
         workspaces.append(Guarded(np.full(bytes_, 0xFF, np.uint8), device))
         return native.pointer(workspaces[-1].tensor, "void *")
 
@@ -134,7 +134,7 @@ def _set_orders(lib: Any, rung: native.Rung, turn: int | None) -> Iterator[str]:
 
     Yields "" once if the order of threads cannot be set.
     """
-    # The rung is plain C, or runs on a GPU.
+    # A rung in plain C, or on a GPU, has no order of threads.
     if rung.targets == ("cpu",) or lib.target != "cpu":
         yield ""
         return
@@ -183,7 +183,7 @@ def _verdict_path(lib: native.Library, rung: native.Rung) -> Path:
     return store.cache_folder("checked") / f"{rung.op}-{rung.name}-{digest}.json"
 
 
-# This step balances truncation and rounding errors.
+# With this step, the truncation error is about as large as the rounding error.
 STEP = float(np.finfo(np.float64).eps ** (1 / 3))
 # Tolerance for numeric gradients, which are accurate to about 1e-10.
 TOLERANCE = 1e-7

@@ -230,7 +230,7 @@ def _is_same(argument: Any, want: Any) -> bool:
 
     try:
         return bool(pair(argument) == pair(want))
-    # A comparison with an array raises these; an array is not a pair of numbers.
+    # A comparison with an array raises these errors; an array is not a pair of numbers.
     except (RuntimeError, ValueError):
         return False
 
@@ -245,7 +245,7 @@ def _make_extents(dims: tuple[str, ...]) -> Extents:
     """Return a function of the op's name and the sizes that returns the dimensions."""
     if dims is ANY:
         return lambda op, sizes: sizes[ANY[0]]
-    # eval() cannot parse a size named `in`, and plain names do not need it.
+    # Plain names need no eval(), which cannot parse a size named `in`.
     if all(dim.isidentifier() for dim in dims):
         return lambda op, sizes: [sizes[dim] for dim in dims]
     code = compile(f"({', '.join(dims)},)", "<shape>", "eval")

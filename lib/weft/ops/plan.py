@@ -54,13 +54,14 @@ class OpLauncher:
     """A function of weft.h that launches an op, without its rung and its stream."""
 
     function: str
-    dtypes: Mapping[str, torch.dtype]  # by array, outputs first
+    dtypes: Mapping[str, torch.dtype]  # the dtype of each array, outputs first
     outputs: tuple[str, ...]
     inputs: tuple[str, ...]
-    numbers: Mapping[str, type]  # int or float, by parameter name
+    numbers: Mapping[str, type]  # int or float for each parameter
     options: str  # the struct of the options; "": the launcher has none
-    fields: Mapping[str, type]  # fields of that struct, with their types
-    casts: tuple[tuple[str, Any], ...]  # array names with their pointer types for cffi
+    fields: Mapping[str, type]  # the members of that struct, with their types
+    # Each array's name and its pointer type for cffi.
+    casts: tuple[tuple[str, Any], ...]
 
     def pointers(self, tensors: Mapping[str, torch.Tensor | None]) -> list[Any]:
         """Return the first arguments: the arrays' pointers, NULL for missing arrays."""
@@ -132,7 +133,7 @@ def _number(ctype: str) -> type:
 
 ANY = ("...",)  # the dimensions of an array of any shape
 # Under this key, bind() returns the leading dimensions that it has folded into one. In
-# an op's shapes, it marks an array whose leading dimensions may be folded.
+# an op's shapes, the key marks an array whose leading dimensions may be folded.
 LEADING = "*"
 Tensors = dict[str, torch.Tensor | None]
 Extents = Callable[[str, Mapping[str, Any]], Sequence[int]]

@@ -114,7 +114,7 @@ class _Matmul(torch.autograd.Function):
         rung, alpha, beta = ctx.given
         need_a, need_b, need_c, need_bias = ctx.needs_input_grad[:4]
         dy = dy.contiguous() if y is None else dy.masked_fill(y <= 0, 0.0)
-        operand = dy.to(a.dtype)  # It has the type of a and b.
+        operand = dy.to(a.dtype)  # the gradient gets the type of a and b
         da = db = None
         if need_a:
             da = _multiply(operand, b.mT, rung, alpha)
@@ -180,7 +180,7 @@ def _multiply(
             (trans_a, trans_b, alpha, beta, pointer(bias), relu, batch, *steps),
         )
     call = (pointer(a, "void *"), pointer(b, "void *"), m, n, k)
-    if y.is_cpu:  # A fast path, since such a call may be very short.
+    if y.is_cpu:  # this branch is fast, since such a call may be very short
         _call_library("cpu", rung, y, call, options, native.NULL)
         return y
     stream = native.stream_of(y.device)

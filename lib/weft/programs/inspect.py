@@ -90,13 +90,14 @@ def main(options: InspectOptions) -> int:
         status = run.run_child(path, words, environment, options.run.timeout)
         name = options.run.program.sources[0]
         report = ProgramReport(name)
-        with contextlib.suppress(OSError, ValueError):  # missing or incomplete file
+        # The file may be missing or incomplete.
+        with contextlib.suppress(OSError, ValueError):
             report = program_report(file.read_text(errors="replace"), Files(), name)
     report.listing, text = options.listing, report.text()
     if not report.kernels and report.ok:
         text = f"{name}: no kernel was seen: none ran, or the program ended early"
     print(colour_report(text) if sys.stderr.isatty() else text, file=sys.stderr)
-    if status < 0 and not report.ok:  # otherwise end_like() repeats the signal
+    if status < 0 and not report.ok:  # otherwise, end_like() repeats the signal
         signal_name = signal.Signals(-status).name
         message = f"weft: the program itself was ended by {signal_name}"
         print(message, file=sys.stderr)

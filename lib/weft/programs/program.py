@@ -53,9 +53,9 @@ def rewrite_messages(output: str, simt: str, rewritten: str = "") -> str:
     simt: path of kernels/simt, whose files do not belong to the program
     rewritten: the text that g++ read, needed to map columns
     """
-    errors: list[list] = []  # file, line, column, message
-    cause = ""  # the program's line that caused the following message
-    foreign_error = None  # an error not yet traced to a line of the program
+    errors: list[list] = []  # (file, line, column, message) of each error
+    cause = ""  # the line of the program that caused the next message
+    foreign_error = None  # an error whose line in the program is still unknown
     for row in output.splitlines():
         if trace := _WAY.match(row) or _REQUIRED.match(row):
             cause = cause if cause or _is_foreign(trace["at"], simt) else trace["at"]
@@ -130,13 +130,14 @@ class Program:
     """The command line's options for building a program."""
 
     sources: list[str] = field(default_factory=list)
-    preprocess: list[str] = field(default_factory=list)  # -I -D -U -isystem -include
+    # -I, -D, -U, -isystem, -include.
+    preprocess: list[str] = field(default_factory=list)
     compile: list[str] = field(default_factory=list)  # -fopenmp and similar flags
-    link: list[str] = field(default_factory=list)  # -L -l
+    link: list[str] = field(default_factory=list)  # -L, -l
     std: str = "gnu++17"
     optimise: str = "2"
-    arch: int = 900  # __CUDA_ARCH__
-    all_cuda: bool = False  # -x cu
+    arch: int = 900  # the value of __CUDA_ARCH__
+    all_cuda: bool = False  # whether -x cu makes every file CUDA C
     check: bool = False  # whether kernels call the hooks of the watch build
 
     def is_cuda(self, source: str) -> bool:
@@ -189,7 +190,7 @@ def _from_manifest(manifest: Path) -> Path | None:
         path = manifest.parent / manifest_data["executable"]
         if not store.has_file(path):
             return None
-        os.utime(path)  # mark as recently used: store.prune() deletes the oldest
+        os.utime(path)  # marks the program as used: store.prune() deletes the oldest
         os.utime(manifest)
         return path
     except (OSError, ValueError, KeyError):
@@ -201,7 +202,8 @@ def _from_manifest(manifest: Path) -> Path | None:
 
 def _build(program: Program) -> tuple[Path, list[str]]:
     """Build the program; return the executable and every file that was read."""
-    # A sanitizer is meant for the lab's code, and must be loaded at process start.
+    # Omit sanitizers: they are meant for the lab's code, and a process must load them
+    # at its start.
     flavour = replace(build.Flavour.here("cpu"), sanitize="")
     runtime = build.simt_runtime(flavour)
     start = SIMT / "program" / "start.cpp"
@@ -277,7 +279,7 @@ def _compile(program: Program, language: str, std: str) -> list[str]:
     command += ["-isystem", f"{SIMT}/include", "-isystem", str(SIMT)]
     command += ["-ffp-contract=off", "-fno-strict-aliasing"]
     command += ["-fstack-clash-protection", "-fno-math-errno", "-pthread"]
-    command.append("-fcheck-new")  # in a kernel, new may return NULL
+    command.append("-fcheck-new")  # new may return NULL in a kernel
     command.append("-fwrapv")  # an overflowing int wraps, as on a GPU
     if build.Flavour.here("cpu").fibers == "ucontext":
         command.append("-DSIMT_UCONTEXT")
@@ -350,7 +352,7 @@ def _link(
     program: Program, objects: list[str], runtime: Path, device: set[str], path: Path
 ) -> None:
     command = [build.find_tool("g++"), "-pthread", *program.compile]
-    if ":" in str(runtime.parent):  # the system loader would split at the colon
+    if ":" in str(runtime.parent):  # the loader would split the path at a colon
         raise BuildError(
             f"the lab's runtime is in {runtime.parent}, and a program cannot load "
             f"from a folder with ':' in its name: rename it"

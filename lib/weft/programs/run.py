@@ -41,7 +41,7 @@ until a file changes, later runs start at once.
   --order WHICH   order of threads and blocks: forward, reverse, or a seed > 1 for a
                   random order, which may reveal a missing barrier
 """
-TIMED_OUT = 124  # exit status of timeout(1)
+TIMED_OUT = 124  # the exit status that timeout(1) uses
 
 # Options of nvcc and g++ that have no effect here, first those with a value.
 _IGNORED_WITH_VALUE = re.compile(
@@ -73,11 +73,12 @@ class RunOptions:
     """The command-line options: the program, and how to run it."""
 
     program: programs.Program
-    words: list[str] = field(default_factory=list)  # the whole command line
+    # The words of the whole command line.
+    words: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
     name: str = ""
     build: str = ""
-    timeout: float = 0.0  # seconds, 0: none
+    timeout: float = 0.0  # time limit in seconds; 0: none
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -163,7 +164,7 @@ def _parse_option(words: list[str], options: RunOptions) -> None:
         number = {"forward": "0", "reverse": "1"}.get(order, order)
         options.environment["WEFT_RUN_ORDER"] = number
     elif _IGNORED.fullmatch(option):
-        pass  # so that -lineinfo is not read as -l ineinfo
+        pass  # -lineinfo must not become -l ineinfo
     elif match := re.fullmatch(r"-([IDULl])(.*)", word):
         _parse_short_option(match[1], match[2] or value(), program)
     elif option in ("-isystem", "-include", "--pre-include", "--include-path"):
@@ -230,7 +231,8 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
 
     Returns its exit status, -n if signal n ended it, or TIMED_OUT if it was stopped.
     """
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the child handles Ctrl-C
+    # Only the child handles Ctrl-C.
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         restore = partial(signal.signal, signal.SIGINT, handler)
         how = dict(executable=path, env=environment, preexec_fn=restore)
@@ -247,7 +249,7 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
 
 def end_like(status: int) -> int:
     """Return an exit status, or end this process by the signal that ended the child."""
-    if status < 0:  # so that the caller sees the same signal
+    if status < 0:  # the caller then sees the same signal
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status

@@ -45,7 +45,8 @@ IMAGE = 400
 SMALL = 10.0  # pixels of a cell of an image
 SMALLEST = 5.0  # pixels of a cell of an image if there is little room
 READ_AT = 22.0  # pixels of the smallest cell with a readable number
-# Used in pictures, not in checks; relative to a float output's largest value.
+# Pictures, but not checks, use this tolerance, relative to a float output's largest
+# value.
 TOLERANCE = 1e-4
 
 
@@ -57,7 +58,7 @@ def _find_differences(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
         return np.arange(want.size)
     start = case.starts.get(name)
     if result.dtype.kind in "fc" or start is None:
-        with np.errstate(all="ignore"):  # Poison is a signalling NaN.
+        with np.errstate(all="ignore"):  # the poison is a signalling NaN
             want, result = want.astype(float), result.astype(float)
             bound = TOLERANCE * max(1.0, float(np.abs(want).max(initial=0)))
             wrong = ~((np.abs(result - want) <= bound) | (result == want))
@@ -303,7 +304,7 @@ def _draw_c(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
         report = getattr(fault, "report", None)
         if report is None:
             raise
-        got = None  # A launch with a fault leaves the arrays unchanged.
+        got = None  # a launch with a fault leaves the arrays unchanged
     heading = f"{answer.name}, {launch_words(*launch_of(puzzle, case))}: its results"
     return _draw_values(case, got, heading, report)
 
@@ -332,7 +333,7 @@ def _draw_values(case: Instance, got: Any, heading: str, report: Any) -> Picture
         body, y = draw_outcome(case, got, y + 8, report, drawn=True)
         base, verdict = base + body, describe_verdict(case, got)[0]
     account = f"{heading}\n{verdict}"
-    if report is not None:  # A kernel in CUDA C has run.
+    if report is not None:  # only kernels in CUDA C have a report
         body, y = _describe_watched(report, y + 16)
         base += body + label(EDGE, y, NOTE, 12, faint=True)
         y += 18

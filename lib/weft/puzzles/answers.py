@@ -61,7 +61,7 @@ def is_stub(puzzle: Puzzle, answer: PuzzleAnswer) -> bool:
     """Return whether an answer is the reader's stub, apart from comments and blanks.
 
     A stub that raises NotImplementedError is recognised by its exception. A stub in C
-    raises none, and a kernel to repair already runs.
+    raises no exception, and a kernel that the reader repairs already runs.
     """
     if answer.function is None:
         body = _body_of_c(answer.text, answer.name)
@@ -175,7 +175,7 @@ def _refuse_borrowed(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
     scope_values = {**scope.globals, **scope.nonlocals}
     for node in ast.walk(source_of(answer.function).tree):
         if isinstance(node, ast.Attribute) and node.attr not in ("spec", "answer"):
-            # Others, such as cuda.threadIdx.x, may exist only in a running kernel.
+            # Other names, such as cuda.threadIdx.x, may exist only in a running kernel.
             continue
         value = _resolve_name(node, scope_values)
         for kind, function in (("spec", puzzle.spec), ("answer", puzzle.answer)):

@@ -29,7 +29,7 @@ COLOURS = (OURS, WRITTEN, SHARED, THREAD, "#F0E442", "#56B4E9")
 PITCH = 4  # pixels from thread to thread
 GAP = 0.25  # pixels left free on each side of a thread
 ENDS, PICKS = 75, 14  # threads of the warp and of the weft: 300 x 56 pixels
-GROUP_ENDS, GROUP_PICKS = 160, 18  # of a group's cloth
+GROUP_ENDS, GROUP_PICKS = 160, 18  # threads of a group's cloth
 BORDER = 2  # threads of plain weave between two bands; no float crosses them
 UP, POINT = range(8), (*range(8), *range(6, 0, -1))
 HERRINGBONE = (0, 1, 2, 3, 0, 1, 2, 3, 1, 0, 3, 2, 1, 0, 3, 2)
@@ -87,12 +87,12 @@ weft-cloth 1s ease-out}}@keyframes weft-cloth{from{clip-path:inset(0 100% 0 0)}}
 
 
 def _keep_larger(records: dict[str, Any], others: dict[str, Any]) -> None:
-    """Use the larger one of two counts."""
+    """Keep the larger one of each pair of counts."""
     counts = [one["count"] for one in (records, others) if "count" in one]
     records["count"] = max((n for n in counts if isinstance(n, int)), default=0)
 
 
-_shown = Kept("cloth", _keep_larger)  # number of lines already shown
+_shown = Kept("cloth", _keep_larger)  # how many lines were already shown
 
 
 def cloth(puzzle: Puzzle) -> Cloth:

@@ -200,7 +200,7 @@ MATMUL_BUDGET = Puzzle(
         sizes=every_size(
             [(4, 8, 4), (8, 16, 8), (1, 1, 1), (2, 6, 3), (5, 9, 7), (3, 12, 13)]
         ),
-        # A thread has two columns.
+        # A thread computes two columns.
         launch=[
             lambda m, n: cover((divide_up(n, 2), m), (4, 4)),
             lambda m, n: cover((divide_up(n, 2), m), (4, 4), 1),

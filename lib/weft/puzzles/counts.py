@@ -116,7 +116,7 @@ COUNTS = {
     "requests": Count("requests", "makes {} to {}", "request", column="requests"),
     "rounds": Count(
         *("rounds", "needs {} over {} for each of its warps, on average", "round"),
-        # Limits apply to rounds; the budget does not.
+        # Limits apply to rounds, but the budget ignores them.
         **dict(column="requests", per="warp", budget=ANY),
     ),
     "sectors": Count("sectors", "moves {} of {}", "sector", column="sectors"),
@@ -240,7 +240,8 @@ def list_refusals(
         elif least is None or not is_above(least, yours):
             continue
         elif count.is_mean and not yours:
-            # There is nothing to average, such as reads if lanes exchange the numbers.
+            # The launch has nothing to average: no reads, for example, if lanes
+            # exchange the numbers.
             continue
         else:
             counted, wants = yours, f"requires at least {write_short(least)}"
@@ -292,7 +293,7 @@ def _list_cases(scored: ScoredCase) -> Iterator[ScoredCase]:
     best, shared = _best_runner(puzzle.answer), options.get("shared", 0)
     plan = options["sizes"], None, None, options["launch"], shared
     for sizes, shape in plan_cases(scored.problem(), best, *plan):
-        assert shape is not None  # A kernel always has a launch shape.
+        assert shape is not None  # a kernel always has a launch shape
         yield type(scored)(puzzle, sizes, (shape.grid, shape.block))
 
 

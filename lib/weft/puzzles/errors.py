@@ -42,7 +42,7 @@ def display_refused(puzzle: Puzzle, answer: Any) -> None:
     not repeated.
     """
     if getattr(tracebacks.running_shell(), "kernel", None) is None:
-        return  # A terminal cannot show pictures.
+        return  # a terminal cannot show pictures
     from IPython.display import publish_display_data
 
     with contextlib.suppress(Exception, KeyboardInterrupt):
@@ -96,14 +96,14 @@ class Solved:
         )
 
 
-# Number of printed lines to show: a check runs an answer many times.
+# The most printed lines to show, since a check runs an answer many times.
 PRINTED = 32
-OPTIONS = re.compile(  # Advice on options of check() that puzzles do not offer.
+OPTIONS = re.compile(  # advice on options of check() that puzzles do not offer
     r", or (allow more time(: numba_jit\(.*?\)| with timeout=( \(--timeout\))?)"
     r"|name with outputs= the parameters that it writes into)"
 )
 UNWATCHED = "allow more time with timeout= (--timeout), or run it unwatched (--fast)"
-CURE = re.compile(r"\s*usually cured by:")  # The start of a cure; see report/text.py.
+CURE = re.compile(r"\s*usually cured by:")  # the start of a cure; see report/text.py
 
 
 @contextlib.contextmanager

@@ -170,7 +170,7 @@ HISTOGRAM_PRIVATE = Puzzle(
     scored=dict(n=32),
     limits={
         "reads.a": lambda n: n,
-        "lanes.a": 8,  # A compiler may split a read into two: for t < 8, and the rest.
+        "lanes.a": 8,  # a compiler may split a read: for t < 8, and for the rest
         "atomics.counts": lambda blocks: 8 * blocks,
     },
 )
@@ -358,7 +358,7 @@ COMPACT = Puzzle(
         outputs={"out": "kept"},
         inputs={"a": "n", "begin": "int32[cdiv(n, 32)]"},
         data={"a": signed, "begin": first_places},
-        terms=0,  # Numbers are copied bit by bit.
+        terms=0,  # each number is copied bit by bit
         launch=[blocks_of(32), blocks_of(32, 1)],
         sizes=[
             *[(1, 1), (3, 1), (31, 30), (32, 16), (33, 33), (100, 41)],
@@ -382,8 +382,8 @@ COMPACT = Puzzle(
     ),
     limits={
         "reads.a": lambda n: 3 * n,  # one read to vote, one to choose, one to store
-        # A first read has 24 lanes on average, 32 in one block and 16 in the other.
-        # Half of that is enough, since some reads are only by lanes that keep theirs.
+        # A first read has 24 lanes on average: 32 in one block and 16 in the other. The
+        # limit is half, since only lanes that keep their number do the later reads.
         "lanes.a": 12,
     },
 )

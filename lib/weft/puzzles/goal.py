@@ -275,7 +275,7 @@ def _draw_frame(
 def _draw_lines(
     sheet: Sheet, one: Values, elements: np.ndarray, target: Values, element: int
 ) -> list[str]:
-    """Draw lines from an input's cells to an element, behind everything in between."""
+    """Draw lines from an input's cells to an element, behind arrays on the way."""
     x1, y1 = target.grid.middle(element)
     end = (x1, y1 - target.grid.cell / 2 - 2)
     between = [row for array in (*sheet.inputs, *sheet.outputs) for row in array.rows()]

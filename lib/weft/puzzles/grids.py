@@ -60,7 +60,7 @@ BLOCKS = Puzzle(
     better="Each element is computed once, by its own thread: two reads and one write.",
     scored=dict(n=16, launch=(2, 8)),
     limits={
-        "writes.out": lambda n: 2 * n,  # Not every thread may write every element.
+        "writes.out": lambda n: 2 * n,  # not every thread may write every element
         "rounds.out": 3,  # A single thread may not do all the work.
     },
 )
@@ -116,7 +116,7 @@ BLOCKS2D = Puzzle(
     scored=dict(height=5, width=2, launch=((2, 2), (4, 3))),
     limits={
         "writes.out": lambda height, width: height * width,
-        "rounds.out": 2,  # Half of the blocks have nothing to do.
+        "rounds.out": 2,  # half of the blocks have no work
     },
 )
 
@@ -199,7 +199,7 @@ def blur_numpy(x):
 
 
 class WholePictures(Puzzle):
-    """A puzzle whose answer may not loop over pixels, although its reference does."""
+    """A puzzle whose answer must not loop over pixels, although its reference does."""
 
     def _run_check(self, answer, device):
         verdict = super()._run_check(answer, device)
@@ -329,6 +329,6 @@ IMAGE_FILTER = Puzzle(
         "Nine reads and one write for each pixel: add up in a local variable, not in "
         "`y`."
     ),
-    # Nine `+=` in `y` take at most this many rounds; a single thread takes more.
+    # Nine `+=` in `y` take at most this many rounds; one thread alone takes more.
     limits={"rounds.y": 19},
 )

@@ -251,7 +251,7 @@ class _Trial:
         try:
             results = self.ask({name: array})
         except (ArithmeticError, LookupError, ValueError):
-            return nothing  # The reference does not accept the input.
+            return nothing  # the reference does not accept the input
         if len(results) != len(self.all_before):
             return nothing
         results = results[self.outputs]
@@ -348,7 +348,7 @@ def _draw_numbers(
     count = int(np.prod(shape))
     if count <= 9:
         return rng.permutation(np.arange(1, 10))[:count].reshape(shape).astype(dtype)
-    if len(shape) > 1 and count > FEW:  # Increasing values show where elements moved.
+    if len(shape) > 1 and count > FEW:  # increasing values show where elements move
         return np.arange(count).reshape(shape).astype(dtype)
     return rng.integers(0, 5 if count > 24 else 10, shape).astype(dtype)
 

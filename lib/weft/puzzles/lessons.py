@@ -299,7 +299,7 @@ def _time_writing(stub_lines: int, answer_lines: int) -> float:
 def _time_reading(text: str) -> float:
     """Return the minutes for Markdown, counting visible words but no link targets."""
     visible, folds = re.sub(r"<!--.*?-->", " ", text, flags=re.S), 1
-    while folds:  # Remove the innermost folds first.
+    while folds:  # the innermost folds go first
         visible, folds = FOLDED.subn(" ", visible)
     target = r'\]\([^)"]*(?:"(?:[^"\\]|\\.)*")?\)'
     visible = re.sub(target, "]", LENGTH.sub("", visible))

@@ -23,7 +23,7 @@ def spec_coalescing(a):
 
 
 def stretches(out, a, n, each):
-    # Right, but each thread processes a stretch of its own.
+    # The results are right, but each thread processes adjacent numbers.
     first = cuda.grid(1) * each
     for i in range(first, min(first + each, n)):
         out[i] = 2 * a[i]
@@ -121,7 +121,7 @@ TRANSPOSE = Puzzle(
         outputs={"out": ("cols", "rows")},
         inputs={"a": ("rows", "cols")},
         launch=lambda rows, cols: cover((cols, rows), (32, 32)),
-        terms=0,  # Numbers are copied bit by bit.
+        terms=0,  # each number is copied bit by bit
         sizes=every_size([(1, 1), (2, 3), (31, 33), (32, 32), (40, 5), (33, 37)]),
     ),
     drawn=dict(rows=32, cols=32),
@@ -338,7 +338,7 @@ QUANTISE = Puzzle(
     ),
     limits={
         "lanes.x": 8,  # A single thread may not read all numbers.
-        "writes.scale": lambda rows: rows,  # One thread per row writes.
+        "writes.scale": lambda rows: rows,  # one thread per row writes
     },
-    budget={"barriers": 4},  # the barriers of a tree
+    budget={"barriers": 4},  # the barriers that a tree of sums needs
 )

@@ -36,7 +36,7 @@ OPEN, SOLVED, WITHIN = "not yet", "solved", "solved within the budget"
 SIGNS = {OPEN: "·", SOLVED: "✓", WITHIN: "★"}
 _kept = Kept("puzzles", lambda records, others: _add(records, others))
 _set_aside = Kept("puzzles_before_reset")
-_latest: list[str] = []  # puzzles first solved in this session
+_latest: list[str] = []  # puzzles that this session solved first
 
 
 def note_solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bool:
@@ -167,7 +167,7 @@ class PuzzleProgress:
         return f"{text}, {within} of them within the budget" if within else text
 
     def __str__(self) -> str:
-        from .table import in_text  # Imported lazily, since it reads the lessons.
+        from .table import in_text  # imported lazily: the table reads the lessons
 
         return in_text(self)
 

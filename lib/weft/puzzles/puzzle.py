@@ -237,11 +237,11 @@ class Puzzle:
         """
         options = {"timeout": TIMEOUT} | self.checks
         options["first"] = [(self.drawn, self.launch)]
-        # The puzzle defines the types, regardless of those in CUDA C.
+        # The types are those of the puzzle, whatever the CUDA C declares.
         if self.is_kernel:
             arrays = self.specs().items()
             options["dtypes"] = {n: s.dtype or "float32" for n, s in arrays}
-        options |= {"device": device, "watched": True}  # used only for CUDA C
+        options |= {"device": device, "watched": True}  # only CUDA C uses these options
         try:
             if answer.language == "Numba":
                 check(answer.function, self.spec, **options)
@@ -282,7 +282,7 @@ class Puzzle:
         """Check, count and record an answer."""
         verdict = self._run_check(answer, device)
         counts = score(self, answer.subject)
-        if self.group:  # Other puzzles are not part of the course.
+        if self.group:  # other puzzles are not part of the course
             remember(self, answer.language, counts)
         shown = verdict, counts, cloth(self), read_progress()
         return Solved(self, answer.language, *shown)

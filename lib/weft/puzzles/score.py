@@ -71,7 +71,7 @@ def score(puzzle: Puzzle, answer: Any) -> Score:
     runner = _choose_runner(answer)
     try:
         report = case.launched(runner)
-    except (CompileError, BuildError):  # The C code compiles only for a GPU.
+    except (CompileError, BuildError):  # the C code compiles only for a GPU
         if puzzle.limits:
             raise
         return Score(advice=NOT_COUNTED)
@@ -110,7 +110,7 @@ class ScoredCase:
         shared = checks.get("shared", 0)
         plan = sizes, None, None, self.launch, shared
         ((row, shape),) = plan_cases(problem, runner, *plan)
-        assert shape is not None  # A kernel always has a launch shape.
+        assert shape is not None  # a kernel always has a launch shape
         _, args = make_arguments(runner, problem.prepare(runner, row, shape, 0))
         try:
             return _run_counted(runner, shape, args, checks.get("timeout") or TIMEOUT)
@@ -179,7 +179,8 @@ def _can_be_met(name: str, best: Counters) -> bool:
     return name != "shared_reads" or count_value(best, name) > 0
 
 
-_best_counts: dict[Any, Counters] = {}  # of the best known answers, counted once
+# The best known answers' counters, each counted once.
+_best_counts: dict[Any, Counters] = {}
 
 
 def _count_best(case: ScoredCase, runner: Runner) -> Counters:
@@ -203,7 +204,8 @@ def _make_rows(case: ScoredCase, yours: Counters, best: Counters) -> list[CountR
         # count_value() has already applied the other divisors.
         each = yours.threads if count.per == "thread" else 1
         numbers = [count_value(counters, name) / each for counters in (yours, best)]
-        # A mean of 0 averages nothing, such as reads if lanes exchange the numbers.
+        # A mean of 0 averages nothing: no reads, for example, if lanes exchange the
+        # numbers.
         if (array and not any(numbers)) or (count.is_mean and not all(numbers)):
             continue
         budget = allowed_count(case.puzzle, name, numbers[1])
@@ -218,7 +220,7 @@ def _list_names(puzzle: Puzzle, yours: Counters, best: Counters) -> list[str]:
     """
     both = (yours, best)
     names = [*ALWAYS, *(n for n in IF_ANY if any(count_value(s, n) for s in both))]
-    names_shown: dict[str, None] = {}  # A dict keeps the order.
+    names_shown: dict[str, None] = {}  # a dict keeps the order of its keys
     for name in names:
         parts = [p for p in puzzle.limits if p.startswith(f"{name}.")]
         is_covered = parts and all(

@@ -71,7 +71,7 @@ DOT = Puzzle(
         "lanes.a": 8,
         "atomics": 0,
     },
-    budget={"barriers": 4},  # the barriers of the lesson's tree
+    budget={"barriers": 4},  # the barriers that the lesson's tree needs
 )
 
 
@@ -366,5 +366,5 @@ SOFTMAX = Puzzle(
     ),
     scored=dict(rows=4, cols=8, launch=(4, 8)),
     limits={"reads.a": lambda rows, cols: rows * cols, "lanes.a": 8},
-    budget={"barriers": 9},  # the barriers of two trees
+    budget={"barriers": 9},  # the barriers that two trees need
 )

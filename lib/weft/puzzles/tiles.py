@@ -62,7 +62,7 @@ SHARED = Puzzle(
     limits={
         "reads.a": lambda n: n,
         "shared_writes": (lambda n: n, None),
-        # The numbers must be read from `s`, not from a variable.
+        # The answer must read the numbers from `s`, not from a variable.
         "shared_reads": (lambda n: n, None),
     },
     budget={"shared_turns": 8},  # three reads after a barrier take this many turns
@@ -125,7 +125,7 @@ POOLING = Puzzle(
     limits={
         "reads.a": lambda n: n,
         "lanes.a": 8,
-        # Numbers must be exchanged through `s`, not through `out`.
+        # Threads must exchange numbers through `s`, not through `out`.
         "shared_writes": (lambda n: n, None),
     },
 )
@@ -200,6 +200,6 @@ CONV1D = Puzzle(
     limits={
         "reads.a": lambda n, k: sum(min(8 + k - 1, n - i) for i in range(0, n, 8)),
         "reads.b": lambda blocks, k: blocks * k,
-        "lanes.a": 3,  # Three threads load a halo.
+        "lanes.a": 3,  # three threads load a halo
     },
 )

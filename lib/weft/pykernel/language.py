@@ -31,7 +31,7 @@ from .trees import list_written
 VECTORS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 NUMBERS = ("laneid", "warpsize")
 _CLASSES = ("shared", "local", "const", "atomic")
-# Names from other libraries, without dots, underscores and capitals.
+# Names of other libraries (without dots, underscores and capitals), with ours.
 _ELSEWHERE = {
     **dict.fromkeys(("synchronize", "sync", "barrier", "wait"), "syncthreads"),
     **{"sharedzeros": "shared.array", "sharedempty": "shared.array"},
@@ -349,7 +349,7 @@ def source_of(function: Callable[..., Any]) -> FunctionSource:
         ) from None
     text = "".join(lines)
     indented = text[:1].isspace()
-    # Within an `if`, an indented function parses with its columns unchanged.
+    # With an `if` before it, an indented function parses with unchanged columns.
     tree = ast.parse(f"if 1:\n{text}" if indented else text)
     ast.increment_lineno(tree, first - 1 - indented)
     body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]

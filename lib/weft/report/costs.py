@@ -286,10 +286,10 @@ def _sum(parts: Iterable[Sums]) -> Sums:
 
 
 WARP = 32
-SECTOR = 32  # bytes
+SECTOR = 32  # bytes per sector
 HOT = 0.12  # minimum heat for marking a cell
 WASTED = 2.0  # minimum ratio of cost to lowest possible cost for a remark
-# Reasons why atomics cost more than the minimum.
+# The reasons why atomics cost more than the minimum.
 TURNS = {
     "global": "lanes that update one address take turns, and distant addresses take a "
     "sector each",
@@ -365,7 +365,7 @@ def write_short(number: float) -> str:
 
 def _compare_cost(place: CostPlace) -> tuple[float, float]:
     """Return a place's sectors or wavefronts per request, and their minimum."""
-    if place.space == "global":  # At best, threads access adjacent elements.
+    if place.space == "global":  # at best, threads access adjacent elements
         return place.sectors_per_request, max(1.0, place.lanes * place.size / SECTOR)
     return place.wavefronts / place.requests, place.needed / place.requests
 

@@ -65,7 +65,8 @@ def colour_text(text: str, language: str = "cuda") -> str:
     parts = []
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     for token, value in lexer.get_tokens(text):
-        kind = STANDARD_TYPES.get(token, "")  # "k", "kt": the first letter is the kind
+        # The first letter of a short name is the kind: "k" of "kt".
+        kind = STANDARD_TYPES.get(token, "")
         colour = style.CODE.get(kind) or style.CODE.get(kind[:1])
         text = html.escape(value)
         look = f'<span style="{write_colour(colour)}">' if colour else ""
@@ -73,7 +74,8 @@ def colour_text(text: str, language: str = "cuda") -> str:
     return "".join(parts)
 
 
-WARM = [",".join(map(str, bytes.fromhex(c[1:]))) for c in (WRITTEN, FAULT)]  # r,g,b
+# "r,g,b" of each colour.
+WARM = [",".join(map(str, bytes.fromhex(c[1:]))) for c in (WRITTEN, FAULT)]
 MONO = f"font-family:{style.MONO};"
 CODE = f"{MONO}font-size:12px;line-height:1.45;"
 PRE = (
@@ -249,7 +251,7 @@ def make_cell(
 # ---- tables of a lesson --------------------------------------------------------------
 
 NUMBER = re.compile(r"[-+]?[\d., \u202f]+(e[-+]?\d+)?( ?[%x])?|nan|inf")
-NONE = "\N{EN DASH}"  # in place of a missing value
+NONE = "\N{EN DASH}"  # stands for a missing value
 _LINE = (
     "border:none;border-bottom:1px solid color-mix(in srgb, currentColor 25%, #0000);"
 )

@@ -148,7 +148,7 @@ class Report:
         """Show nothing in the cell that has already shown this report."""
         running = running_shell()
         if running is None or running.execution_count != self.cell:
-            raise NotImplementedError  # Then IPython requests the HTML.
+            raise NotImplementedError  # IPython then requests the HTML
 
 
 class CellSource:

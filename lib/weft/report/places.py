@@ -67,7 +67,8 @@ def find_column(line: str, compiled: int = 0, array: str = "", callee: str = "")
         return len(line[: call.start()].encode())
     offset = None if at is None else _find_start(line, at)
     if array and (offset is None or not _is_named(line, offset, array)):
-        indices = {m.start(2) for m in _INDEX.finditer(line)}  # an array may be named x
+        # An array may be named x, like the x of threadIdx.x.
+        indices = {m.start(2) for m in _INDEX.finditer(line)}
         matches = re.finditer(rf"\b{re.escape(array)}\b", line)
         places = [m.start() for m in matches if m.start() not in indices]
         origin = len(line) if at is None else at
@@ -148,7 +149,7 @@ def _find_start(line: str, at: int) -> int:
     """Return the start of the expression whose bracket or assignment is at `at`."""
     if line[at] == "]":
         return _find_lvalue(line, at + 1)
-    if line[at] == "[":  # within a template
+    if line[at] == "[":  # the place is in a template
         return _find_lvalue(line, at)
     if re.match(r"(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--", line[at:]):
         end = len(line[:at].rstrip())
@@ -163,7 +164,7 @@ def _find_lvalue(line: str, end: int) -> int:
     while at > 0:
         character = line[at - 1]
         if character in ")]":
-            at = max(find_open(line, at - 1), 0)  # 0: the bracket is on an earlier line
+            at = max(find_open(line, at - 1), 0)  # 0 if an earlier line has the bracket
         elif character.isalnum() or character == "_":
             at = re.search(r"\w+$", line[:at]).start()  # type: ignore[union-attr]
             joint = re.search(r"(?:\.|->|::)\s*$", line[:at])
@@ -174,7 +175,7 @@ def _find_lvalue(line: str, end: int) -> int:
             break
     while at > 0 and line[at - 1] == "*":
         if at > 1 and re.match(r"[\w)\]]\s*$", line[: at - 1][-1:]):
-            break  # a product, not a dereference
+            break  # `*` multiplies here
         at -= 1
     return at
 

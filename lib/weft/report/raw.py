@@ -43,7 +43,7 @@ _INSTRUCTIONS = {
 }
 _PLACES = ("site", "other_site")
 _UNNAMED = re.compile(r"(.*) uses the index (-?\d+) of an array that has")
-_LONGEST = 1 << 12  # maximum size of a basic block, in bytes
+_LONGEST = 1 << 12  # the maximum size of a basic block, in bytes
 _NEAR = 40  # number of lines above an access that are searched for its guard
 
 
@@ -207,7 +207,7 @@ class _Raw:
             key = (finding.kind, finding.kernel, finding.array, finding.thread is None)
             key += (finding.file, finding.line, finding.column)
             key += (finding.other_file, finding.other_line)
-            key += (raw.get("column"),)  # The rewriter may have changed much of a line.
+            key += (raw.get("column"),)  # the rewriter may have changed much of a line
             if not finding.line:
                 key += (finding.text,)
             if other := merged.get(key):
@@ -226,7 +226,7 @@ class _Raw:
             place = self._first(module, start, start + _LONGEST)
         other_place = self.where(raw.get("other_site"))
         name = self.readers.name(raw.get("file") or "")
-        if raw.get("line") and name:  # passed by the compiler for array bounds
+        if raw.get("line") and name:  # the compiler passes lines for array bounds
             place = _Where(name, raw["line"], raw.get("column") or 0)
         file, line, column = place.file, place.line, 0
         index, text = raw.get("index"), raw["text"]

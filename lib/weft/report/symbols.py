@@ -40,7 +40,8 @@ class _Library:
     """The frames and line table of a library, as far as they have been read."""
 
     frames: dict[int, list[Frame]] = field(default_factory=dict)
-    rows: list[tuple[int, int, int]] | None = None  # address, line, column
+    # (address, line, column) of each row.
+    rows: list[tuple[int, int, int]] | None = None
 
 
 _libraries: dict[str, _Library] = {}
@@ -147,7 +148,8 @@ def line_table(path: str) -> list[tuple[int, int, int]]:
         rows = list(_list_rows(memoryview(table)))
     except (OSError, ValueError, IndexError, struct.error, zlib.error):
         return []
-    return sorted(rows, key=lambda row: row[0])  # stable sort: the last row counts
+    # The sort is stable, so the last row of an address counts.
+    return sorted(rows, key=lambda row: row[0])
 
 
 def read_section(data: bytes, name: bytes) -> bytes:
@@ -163,7 +165,7 @@ def read_section(data: bytes, name: bytes) -> bytes:
         at = names + head[0]
         if data[at : data.index(b"\0", at)] == name:
             section = data[head[4] : head[4] + head[5]]
-            if head[2] & 0x800:  # SHF_COMPRESSED, with zlib
+            if head[2] & 0x800:  # SHF_COMPRESSED: the section is compressed by zlib
                 return zlib.decompress(section[24:])
             return section
     return b""
@@ -215,17 +217,18 @@ def _read_unit(reader: _ByteReader, width: int) -> Iterator[tuple[int, int, int]
     if not 2 <= version <= 5:
         return
     if version == 5:
-        reader.at += 2  # sizes of an address and of a segment selector
+        reader.at += 2  # skips the sizes of an address and of a segment selector
     length = reader.number(width)
     program = reader.at + length
     min_length = reader.number(1)
     if version >= 4:
-        reader.at += 1  # maximum operations per VLIW instruction
-    reader.at += 1  # default of is_stmt
+        reader.at += 1  # skips the maximum operations per VLIW instruction
+    reader.at += 1  # skips the default of is_stmt
     # The line's smallest step, the number of its steps, and the first opcode that
     # changes both address and line.
     base, span, first = reader.number(1, True), reader.number(1), reader.number(1)
-    operands = [reader.number(1) for _ in range(first - 1)]  # of each smaller opcode
+    # The number of operands of each smaller opcode.
+    operands = [reader.number(1) for _ in range(first - 1)]
     reader.at = program
     address, line, column = 0, 1, 0
     while reader.at < len(reader.data):
@@ -234,7 +237,7 @@ def _read_unit(reader: _ByteReader, width: int) -> Iterator[tuple[int, int, int]
             address += (code - first) // span * min_length
             line += base + (code - first) % span
             yield address, line, column
-        elif code == 0:  # extended
+        elif code == 0:  # an extended opcode
             size = reader.uleb()
             stop = reader.at + size
             kind = reader.number(1)

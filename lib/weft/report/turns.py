@@ -57,7 +57,7 @@ def _nest_loops(
     code = blank_directives(text.code.replace(BLANK, " "))
     barriers = [mark.start() for mark in _BARRIER.finditer(code)]
     loops: list[SourceLoop] = []
-    ends: list[tuple[int, SourceLoop]] = []  # end and loop of each open loop
+    ends: list[tuple[int, SourceLoop]] = []  # the end of each open loop, and the loop
     for start, brace, end in spans:
         while ends and ends[-1][0] < start:
             ends.pop()
@@ -175,16 +175,16 @@ def _turn(
     """
     outer, last, visited = loop.outer, barriers.last, barriers.visits.keys()
     if outer and all(n in loop for n in outer.waits | outer.once & visited):
-        return 0  # The start of the outer loop's next turn is unknown.
+        return 0  # the start of the outer loop's next turn is unknown
     if last not in loop:
         return int(line < counting)
     inner = [other for other in loops if other.first in loop and other is not loop]
     if line == last or any(line in other and last in other for other in inner):
-        return 0  # The turn may be this one, the next, or an inner loop's.
+        return 0  # this turn, the next one, or an inner loop's
     before = [at for n, at in barriers.before.items() if n not in loop]
     turns = barriers.visits.get(counting, 0)
     turns -= max((at.get(counting, 0) for at in before), default=0)
-    turns += counting > last  # this turn has not reached the barrier yet
+    turns += counting > last  # the barrier of this turn is still ahead
     return turns + (line < last)
 
 
@@ -208,7 +208,7 @@ def add_turns(text: str, turns: Turns) -> str:
     )
 
 
-@functools.lru_cache(maxsize=64)  # called for every race found in a launch
+@functools.lru_cache(maxsize=64)  # a launch calls this for every race that it finds
 def find_python_loops(tree: ast.AST) -> tuple[SourceLoop, ...]:
     """List the loops of a Python function, which must not change afterwards."""
     return tuple(_loops_below(tree, None))

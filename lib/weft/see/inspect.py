@@ -88,7 +88,7 @@ class Inspector:
         if isinstance(self.kernel, TranslatedKernel):
             return Inspection(self, self.kernel[key].prepared)
         launch = self.kernel.at(key)
-        if isinstance(launch, Kernel):  # The brackets contained a template's arguments.
+        if isinstance(launch, Kernel):  # the brackets contained a template's arguments
             return Inspector(launch, self.order, self.quiet, self.timeout)
         return Inspection(self, lambda args: (launch, args))
 
@@ -148,7 +148,7 @@ def _copy_to_host(
     kernel: Kernel, args: Sequence[Any]
 ) -> tuple[list[Any], list[tuple[Any, Any]]]:
     """Return the arguments on the host, and the pairs of arrays to copy back."""
-    source = kernel.module.text()  # includes the definitions of structs
+    source = kernel.module.text()  # the text includes the definitions of structs
     bound = Binder(kernel.__name__, kernel.params, source).bind(args)
     hosts: dict[int, Any] = {}
     back: dict[int, tuple[Any, Any]] = {}

@@ -42,7 +42,7 @@ MARKS = {
     "FMA": "FMA: plain float32 multiply-adds, named sgemm, simt or scudnn",
 }
 
-# Pattern in the name -> (short name, work, library); the first match is used.
+# Maps a pattern of the name to (short name, work, library); the first match counts.
 RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"^Memcpy (\w+)", r"copy \1", "a copy between memories", "CUDA"),
     (r"^Memset", "set", "fill memory with a byte", "CUDA"),
@@ -194,7 +194,7 @@ RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"cutlass", "", "", "CUTLASS"),
 )
 
-# Pattern in an elementwise kernel's template arguments -> the operation.
+# Maps a pattern of an elementwise kernel's template arguments to the operation.
 OPERATIONS = (
     (r"launch_clamp_scalar", "relu", "max(x, 0), as clamp"),
     (r"threshold_kernel", "relu backward", "the gradient where x > 0"),
@@ -237,7 +237,7 @@ def bare(name: str) -> str:
     """Return the function's unqualified name, without result type and templates."""
     text = name.replace("(anonymous namespace)", "anonymous")
     previous = ""
-    while previous != text:  # Remove the innermost brackets first.
+    while previous != text:  # the innermost brackets go first
         previous, text = text, re.sub(r"<[^<>]*>|\([^()]*\)", "", text)
     text = text.split("<")[0].split("(")[0].strip()
     return text.split(" ")[-1].split("::")[-1] or name[:60]

@@ -116,7 +116,7 @@ def _promotion_rows(where: AnyDevice) -> Iterator[Row]:
 
 
 def _error_rows(where: AnyDevice) -> Iterator[Row]:
-    """Yield errors of products of float32 numbers, which each precision first rounds."""
+    """Yield errors of products of float32 numbers, rounded to each precision first."""
     side, depths = SIZES[where.type]
     for k in depths:
         a, b = numbers_of(side, k, where)

@@ -287,7 +287,7 @@ def _dtypes_of(kind: Any) -> frozenset[torch.dtype]:
 
 
 def _make_layout(binder: Binder, attributes: bool) -> struct.Struct:
-    """Return the struct.Struct that packs the end of a configuration and the arguments."""
+    """Return the struct that packs the arguments and the end of a configuration."""
     form, end = "=QQI12x" if attributes else "=Q24x", 0
     for param, kind, offset in zip(binder.params, binder.types, binder.offsets):
         code = "Q" if param.pointer else kind.code * kind.count

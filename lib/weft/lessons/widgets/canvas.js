@@ -7,7 +7,7 @@
 // Pictures are painted in the text's color on a transparent background, so that they
 // suit light and dark pages.
 
-const PEN = 0.085; // pen width over the sheet's width: about 2 of MNIST's 28 pixels
+const PEN = 0.085; // pen width relative to the sheet: about 2 of MNIST's 28 pixels
 const PAUSE = 150; // ms between two readings while a stroke is drawn
 const CELLS = 28, FAR = 4; // steps of a key across the sheet; steps with Shift
 const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1],
@@ -100,7 +100,8 @@ function makePen(sheet, changed) {
     from = [x, y];
     changed();
   };
-  const down = (x, y) => { from = [x, y]; to(x, y); }; // a mere tap leaves a dot
+  // A tap without a move leaves a dot.
+  const down = (x, y) => { from = [x, y]; to(x, y); };
   return { down, to, up() { from = null; }, isDown: () => from !== null };
 }
 
@@ -137,8 +138,8 @@ function followKeys(sheet, pen, mark, { clear, tell }) {
     const step = STEPS[event.key];
     const known = step || event.key === " " || event.key === "c";
     if (!known || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault(); // The page does not scroll.
-    event.stopPropagation(); // Other notebooks change cells with these keys.
+    event.preventDefault(); // the page must not scroll
+    event.stopPropagation(); // notebooks change cells with these keys
     if (event.key === "c") { pen.up(); clear(); }
     else if (step) {
       const far = event.shiftKey ? FAR : 1;
@@ -176,13 +177,13 @@ const bytes = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLe
 function render({ model, el }) {
   const root = make(el, "div", "weft-canvas");
   make(root, "style", "", STYLE);
-  // Otherwise JupyterLab's shortcuts take the keys.
+  // Without this attribute, JupyterLab's shortcuts receive the keys.
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   const left = figure(root, "draw a digit here");
   const paper = make(left, "div", "paper");
   const sheet = make(paper, "canvas", "sheet");
   [sheet.width, sheet.height, sheet.tabIndex] = [504, 504, 0];
-  sheet.setAttribute("role", "application"); // Screen readers pass on all keys.
+  sheet.setAttribute("role", "application"); // screen readers then pass on all keys
   sheet.setAttribute("aria-label", HELP);
   const mark = make(paper, "div", "mark");
   mark.hidden = true;

@@ -35,7 +35,7 @@ from . import make_bundle
 try:
     import anywidget
     import traitlets
-except ImportError:  # Without these, a figure replaces the sheet.
+except ImportError:  # without these packages, a figure replaces the sheet
     anywidget = None
 
 SIZE, BOX = 28, 20  # side of an MNIST image, and of the box around its digit

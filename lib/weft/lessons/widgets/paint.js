@@ -8,7 +8,7 @@
 const SIDE = 512; // maximum width of a picture, in pixels of the page
 const PERIOD = 1000 / 30; // minimum ms between two requests
 const PATIENCE = 3000; // ms without an answer before a message
-const TELL = 500; // minimum ms between changes of the numbers below the picture
+const TELL = 500; // minimum ms between changes of the numbers shown below the picture
 
 const STYLE = `
 .weft-paint { font: 13px system-ui, sans-serif; max-width: 100%; margin: 4px; }
@@ -77,7 +77,8 @@ function makePicture(parent, model) {
       + `threadIdx (${col - x * across}, ${row - y * down})`;
   }
 
-  /* Call tell(text) when mouse or keys point at another thread; "" for none. */
+  /* Call tell(text) when the mouse or keys point at another thread; text is "" for
+  /* none. */
   function onPoint(tell) {
     let at = null;
     const go = (col, row) => {
@@ -91,9 +92,9 @@ function makePicture(parent, model) {
         Math.floor(((event.clientY - seen.top) / seen.height) * height));
     };
     canvas.addEventListener("pointermove", follow);
-    canvas.addEventListener("pointerdown", follow); // a finger's tap
+    canvas.addEventListener("pointerdown", follow); // a tap selects a thread
     canvas.addEventListener("pointerleave", (event) => {
-      if (event.pointerType !== "touch") leave(); // A lifted finger has chosen a thread.
+      if (event.pointerType !== "touch") leave(); // a lifted finger keeps the selection
     });
     canvas.addEventListener("blur", leave);
     canvas.addEventListener("keydown", (event) => {
@@ -101,9 +102,9 @@ function makePicture(parent, model) {
         ArrowDown: [0, 1] }[event.key];
       if (!step) return;
       event.preventDefault();
-      event.stopPropagation(); // Other notebooks change cells with these keys.
+      event.stopPropagation(); // notebooks change cells with these keys
       const [col, row] = at ?? [width >> 1, height >> 1];
-      const far = event.shiftKey; // from block to block
+      const far = event.shiftKey; // Shift moves from block to block
       go(col + step[0] * (far ? across : 1), row + step[1] * (far ? down : 1));
     });
   }
@@ -119,7 +120,7 @@ function makeControls(parent, seconds, hooks) {
   Object.assign(slider, { type: "range", min: 0, max: seconds, step: seconds / 1000 });
   slider.setAttribute("aria-label", "time t in seconds");
   const output = make(row, "output");
-  output.setAttribute("aria-live", "off"); // The slider announces its value.
+  output.setAttribute("aria-live", "off"); // only the slider announces its value
   button.addEventListener("click", hooks.play);
   slider.addEventListener("input", () => hooks.slide(Number(slider.value)));
   slider.addEventListener("keydown", (event) => event.stopPropagation());
@@ -131,7 +132,7 @@ function makeControls(parent, seconds, hooks) {
   };
 }
 
-/* "256 x 256 = 65,536 pixels, a thread for each, on the CPU" */
+/* Example: "256 x 256 = 65,536 pixels, a thread for each, on the CPU". */
 function sizeOf(model) {
   const [width, height] = [model.get("width"), model.get("height")];
   const place = { cpu: "CPU", cuda: "GPU" }[model.get("place")];
@@ -142,7 +143,7 @@ function sizeOf(model) {
 function render({ model, el }) {
   const root = make(el, "div", "weft-paint");
   make(root, "style", "", STYLE);
-  // Otherwise JupyterLab's shortcuts take the arrow keys from slider and picture.
+  // Without this attribute, JupyterLab's shortcuts receive the arrow keys.
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   const picture = makePicture(root, model);
   const show = makeControls(root, model.get("seconds"), {
@@ -156,13 +157,14 @@ function render({ model, el }) {
   const pointed = make(root, "div", "numbers");
   pointed.setAttribute("role", "status");
 
-  const view = Math.random().toString(36).slice(2); // Several views may show one model.
+  // Identifies this view among several of one model.
+  const view = Math.random().toString(36).slice(2);
   const seconds = model.get("seconds");
   let t = model.get("t"), playing = model.get("playing");
   let drawn = NaN; // the time of the visible picture; NaN if it is out of date
   let waiting = false, seen = true, gone = false;
   let last = performance.now(), asked = -Infinity, timer = null, late = null;
-  let told = -Infinity, pictures = 0; // since `told`
+  let told = -Infinity, pictures = 0; // pictures drawn since `told`
 
   /* Request the picture at t, unless a request is pending or none is needed. */
   function ask() {
@@ -172,7 +174,7 @@ function render({ model, el }) {
     if (playing) t = (t + (now - last) / 1000) % seconds;
     [last, asked] = [now, now];
     if (t === drawn) {
-      if (playing) soon(); // The clock has not advanced yet.
+      if (playing) soon(); // the clock has not advanced yet
       return;
     }
     waiting = true;
@@ -214,7 +216,7 @@ function render({ model, el }) {
     problem.hidden = message.kind !== "error";
     if (message.kind === "error") {
       problem.textContent = message.text;
-      [playing, drawn] = [false, t]; // Only a change requests it again.
+      [playing, drawn] = [false, t]; // only a change requests this picture again
     } else {
       picture.draw(bytes(buffers[0]));
       drawn = message.t;
@@ -224,7 +226,7 @@ function render({ model, el }) {
     if (playing || t !== drawn) soon();
   }
 
-  /* Continue where it stopped, without the time out of sight. */
+  /* Continue at the time of the last picture: time out of sight does not count. */
   function back() { last = performance.now(); soon(); }
 
   picture.onPoint((text) => { pointed.textContent = text; });

@@ -13,8 +13,8 @@
     paint(fade).strip()               several moments, as a figure
     paint(fade).timing()              the time that a picture takes
 
-paint.js is the front end's half. It requests the next picture only after it has drawn
-the previous one, so a slow kernel never works on more than one.
+paint.js is the half that runs in the front end. It requests the next picture only after
+it has drawn the previous one, so a slow kernel never works on more than one.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from . import make_bundle
 try:
     import anywidget
     import traitlets
-except ImportError:  # Without these, the strip replaces the moving picture.
+except ImportError:  # without these packages, the strip replaces the live picture
     anywidget = None
 
 LARGEST = 4096  # maximum side, in pixels
 BLOCK = 1024  # maximum number of threads per block
 MOMENTS = 5  # number of pictures in a strip
 
-_latest: dict[str, Painting] = {}  # by the kernel's name
+_latest: dict[str, Painting] = {}  # the latest picture of each kernel, by name
 
 
 @dataclass(eq=False)
@@ -163,7 +163,7 @@ def paint(
     width, height = _check_side("width", width), _check_side("height", height)
     if not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
         raise ArgumentError(f"paint: seconds={seconds!r}, expected more than 0")
-    if device is None:  # Prefer the device of %%cuda --cpu or --gpu, then a GPU.
+    if device is None:  # prefer the device of %%cuda --cpu or --gpu, then a GPU
         device = getattr(getattr(kernel, "module", None), "target", None)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if not hasattr(kernel, "__getitem__"):
@@ -223,7 +223,7 @@ def _find_name(kernel: Any) -> str:
 
 
 def _follow_cell(painting: Painting, name: str) -> None:
-    """After every cell, paint with the kernel that is now called `name`."""
+    """After each cell, paint with the kernel whose name is now `name`."""
     events, names = running_shell().events, running_shell().user_ns
     reference, kind = weakref.ref(painting), type(painting.kernel)
 
@@ -256,7 +256,8 @@ if anywidget:
         place = traitlets.Unicode().tag(sync=True)
         t = traitlets.Float().tag(sync=True)
         playing = traitlets.Bool().tag(sync=True)
-        first = traitlets.Bytes().tag(sync=True)  # shown while Python is busy
+        # The picture to show while Python is busy.
+        first = traitlets.Bytes().tag(sync=True)
 
         def __init__(self, painting: Painting, first: np.ndarray):
             super().__init__(
@@ -274,7 +275,7 @@ if anywidget:
             start = time.perf_counter()
             try:
                 pixels = painting.frame(painting.t)
-            # The picture survives any error of the kernel, and Ctrl-C.
+            # The picture must survive any error of the kernel, and Ctrl-C.
             except (Exception, KeyboardInterrupt) as error:
                 text = f"{type(error).__name__}: {error}".rstrip(": ")
                 painting.playing = False

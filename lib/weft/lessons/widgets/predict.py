@@ -77,7 +77,7 @@ class Guess:
             record["date"] = date.today().isoformat()
 
             def note(records: dict[str, Any]) -> None:
-                records.pop(self.question, None)  # The newest record is the last.
+                records.pop(self.question, None)  # the newest record comes last
                 records[self.question] = record
 
             _kept.change(note)
@@ -321,7 +321,7 @@ def _add_newer(records: dict[str, Any], others: dict[str, Any]) -> None:
     for question, record in others.items():
         old = records.get(question)
         if not _is_record(old) or str(record.get("date")) >= str(old.get("date")):
-            records.pop(question, None)  # The newest record is the last.
+            records.pop(question, None)  # the newest record comes last
             records[question] = record
 
 

@@ -30,7 +30,7 @@ OP = Op(
     skipped=("dx", "dweight", "dbias"),
     only={"stride": 1, "dilation": 1, "groups": 1},
 )
-BENCH = Bench(  # the second convolution of the CNN
+BENCH = Bench(  # the sizes of the CNN's second convolution
     *("n", (64, 256)),
     {"ic": 32, "h": 14, "w": 14, "oc": 64, "kh": 3, "kw": 3, "padding": 1},
     flop=lambda sizes: 2.0 * sizes["n"] * 64 * 196 * 288,

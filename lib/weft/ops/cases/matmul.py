@@ -28,7 +28,7 @@ from . import Answer, Case, U
 
 # All other precisions have operands in float32.
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
-GAP = 7.25  # Fills the gaps between the matrices of c, and must survive the call.
+GAP = 7.25  # fills the gaps between matrices of c; a call must preserve it
 # Sizes for GPUs and the slow tests: primes, and neighbors of powers of two.
 LARGE = [
     *[(127, 131, 137), (257, 263, 269), (509, 521, 523), (1021, 67, 1031)],
@@ -43,16 +43,16 @@ class Product:
     m: int
     n: int
     k: int
-    trans: str = "nn"  # storage of a and b: "n" for plain, "t" for transposed
+    trans: str = "nn"  # whether a and b are stored plain ("n") or transposed ("t")
     alpha: float = 1.0
     beta: float = 0.0
     bias: bool = False
     relu: bool = False
     batch: int = 1
     gap: int = 0  # elements between the matrices of a batch
-    # "a" or "b": the operand that is one matrix for the whole batch
+    # "a" or "b": the operand of which the batch has only one matrix
     shared: str = ""
-    # letters of "abc": arrays that start one element past an aligned address
+    # the arrays, of "abc", that start one element past an aligned address
     shift: str = ""
     values: str = ""  # "special": with NaN, infinity and zero; "huge"; "tiny"
 
@@ -142,7 +142,7 @@ def random_product(generator: torch.Generator, largest: int = 70) -> Product:
 
 def error_bound(precision: str, k: int) -> float:
     """Return the error bound of a sum of k products, relative to the absolute sum."""
-    truncation = 1.01 * (1.5 * k + 4) * 2.0**-23  # See the top of the file.
+    truncation = 1.01 * (1.5 * k + 4) * 2.0**-23  # the top of this file derives this
     if precision == "fp32":
         return 1.01 * (k + 1) * U
     # Each operand keeps 10 bits after the point, and is truncated.
@@ -185,7 +185,7 @@ def _make_operands(generator, q: Product, precision: str) -> list[torch.Tensor]:
         # Results exceed the range of fp16; with other types they approach float32's.
         if q.values == "huge":
             x *= 1e4 if dtype == torch.float16 else 1e18
-        if q.values == "tiny":  # All elements are subnormal in fp16.
+        if q.values == "tiny":  # in fp16, all elements are subnormal
             x *= 2.0**-18 if dtype == torch.float16 else 2.0**-50
         operands.append(x.to(dtype))
     return operands
@@ -199,13 +199,13 @@ def _put_specials(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
     a[0, last_m, last_k] = -inf
     a[0, last_m // 2, last_k // 3] = nan
     a[0, last_m // 3, last_k] = 0.0
-    b[0, last_k, last_n // 4] = inf  # multiplied by that zero
-    b[0, 0, last_n // 2] = 0.0  # multiplied by the infinity at the start of a
+    b[0, last_k, last_n // 4] = inf  # the product multiplies this by the zero above
+    b[0, 0, last_n // 2] = 0.0  # the product multiplies this by the infinity above
     b[0, last_k // 2, last_n] = -inf
     a[0, last_m // 3, last_k // 2] = inf
-    a[0, last_m // 4, 0] = -inf  # in memory, just past the end of the previous row
+    a[0, last_m // 4, 0] = -inf  # in memory, this follows the previous row's end
     b[0, last_k // 4, last_n // 3] = nan
-    b[0, 0, 2 * last_n // 3] = inf  # past the end of a column if b is stored transposed
+    b[0, 0, 2 * last_n // 3] = inf  # follows a column's end if b is stored transposed
     c[0, 0, last_n // 5] = nan
     c[0, last_m // 5, 0] = inf
 

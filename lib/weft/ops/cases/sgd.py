@@ -22,7 +22,8 @@ def cases(generator) -> Iterator[Case]:
     for count in (1, 2, 3, 32, 255, 257, 1009, 4096):
         param, grad = random(generator, count), random(generator, count)
         lr = 0.1
-        lr64 = torch.tensor(lr).double()  # the float32 that C receives
+        # The float32 number that C receives, in float64.
+        lr64 = torch.tensor(lr).double()
         want = param.double() - lr64 * grad.double()
         bound = 1.01 * U * (want.abs() + (lr64 * grad.double()).abs())
         answers, initial = {"param": Answer(want, bound)}, {"param": param}

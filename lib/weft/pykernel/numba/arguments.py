@@ -76,7 +76,7 @@ def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
     or takes tuples or complex numbers.
     """
     codes = pack_codes(kernel.argument_types)
-    # numba-cuda 0.22, which Colab has, knows no kernels that depend on the shape.
+    # numba-cuda 0.22, Colab's version, has no kernels that depend on the shape.
     depends = getattr(kernel, "launch_config_sensitive", False)
     if codes is None or kernel.cooperative or depends:
         return None
@@ -87,7 +87,7 @@ def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
         form += "x" * (offsets[-1] - end) + code
         end = offsets[-1] + size
     handle = kernel._codelibrary.get_cufunc().handle
-    function = int(getattr(handle, "value", handle))  # in 0.22, a ctypes pointer
+    function = int(getattr(handle, "value", handle))  # a ctypes pointer in version 0.22
     plan = launch.LaunchPlan(function, config.grid, config.block, config.shared)
     room = launch.Room(plan, end, offsets)
     return Ready(kernel, function, struct.Struct(form).pack_into, [room])
@@ -127,7 +127,7 @@ class SeenTensor:
         return self.ref() is tensor and current == earlier
 
 
-SEEN: dict[int, SeenTensor] = {}  # keyed by id(tensor)
+SEEN: dict[int, SeenTensor] = {}  # the tensors by id(tensor)
 # Maps each of Numba's array types to a number, since hashing a type is slow.
 _kinds: dict[Any, int] = {}
 
@@ -216,13 +216,14 @@ def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
 def _check_other(kernel: str, name: str, value: Any) -> Any:
     try:
         if hasattr(value, "__cuda_array_interface__"):
-            describe(value)  # refuses invalid arrays, and all arrays if there is no GPU
+            # This call refuses invalid arrays, and every array if there is no GPU.
+            describe(value)
             return value
         if hasattr(value, "__array_interface__"):
             return _check_array(kernel, name, np.asarray(value))
         if hasattr(value, "__dlpack__"):
             return _check_tensor(kernel, name, torch.from_dlpack(value))
-    except Exception as error:  # methods of a foreign class may raise anything
+    except Exception as error:  # methods of another library's class may raise anything
         if str(error).startswith(f"{kernel}: "):
             raise
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
@@ -230,7 +231,7 @@ def _check_other(kernel: str, name: str, value: Any) -> Any:
     return value
 
 
-_ALIGNED = 256  # bytes; the alignment of torch's memory on a GPU
+_ALIGNED = 256  # bytes: torch's memory on a GPU is aligned like this
 
 
 @dataclass
@@ -240,7 +241,7 @@ class PlacedArray:
     owner: torch.Tensor
     address: int
     shape: tuple[int, ...]
-    strides: tuple[int, ...]  # in bytes
+    strides: tuple[int, ...]  # strides in bytes
     dtype: np.dtype
 
 

@@ -24,7 +24,7 @@ from multiprocessing import connection
 
 import numpy as np
 
-MOST_SHARED = 48 << 10  # bytes of static shared memory, on any GPU
+MOST_SHARED = 48 << 10  # bytes of static shared memory that any GPU has
 
 
 class Ended(Exception):
@@ -158,16 +158,16 @@ def perform(job, cuda, device, current, kernels):
     function = kernels[code]
     memory = [bytearray(span) for span in spans]
     values = [array(memory, *arg[1:]) if arg[0] == "array" else arg[1] for arg in args]
-    # The simulator copies host arrays one by one, so they would no longer overlap.
+    # The simulator would copy host arrays one by one, and they would no longer overlap.
     values = [device(a) if isinstance(a, np.ndarray) and a.ndim else a for a in values]
     faults = []
-    # Numba need not replace modules in the kernel: make() has done so.
+    # Numba need not replace modules in the kernel, since make() has replaced them.
     kernel = cuda.jit(watched(function, faults))
     before = threading.active_count()
     with contextlib.suppress(Ended):
         kernel[grid, block, 0, shared](*values)
     if faults:
-        error, where, thread = faults[0]  # this exception ended the other threads
+        error, where, thread = faults[0]  # the first exception ended the other threads
         return fault(error, where, thread, left(before))
     return "done", [bytes(one) for one in memory]
 

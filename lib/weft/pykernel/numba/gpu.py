@@ -27,7 +27,7 @@ from ..language import PythonKernel
 from ..to_cuda.cuda_c import cuda_c
 from . import arguments, meaning, reading
 
-_DEFAULT_SHARED = 48 << 10  # bytes; more must be requested for each kernel
+_DEFAULT_SHARED = 48 << 10  # bytes; a kernel must request more
 _NUMBERS = frozenset(
     (int, float, bool, np.float32, np.float64, np.int32, np.int64, np.uint32)
 )
@@ -281,7 +281,7 @@ class NumbaLaunch:
         from numba.cuda.cudadrv import driver as numbas
 
         function = self.target.dispatcher.compile(types)._codelibrary.get_cufunc()
-        dynamic = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        dynamic = 8  # the number of CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         if hasattr(function, "kernel"):
             attribute = numbas.binding.CUfunction_attribute(dynamic)
             where = function.handle, function.device.id
@@ -314,7 +314,7 @@ def _device_of(kernel: str, named: dict[str, Any]) -> int:
 
 
 def _use_device(device: int) -> contextlib.AbstractContextManager[Any]:
-    """Make this device, which is torch's current device, Numba's as well."""
+    """Make `device`, which is torch's current device, the current one for Numba, too."""
     if torch.cuda.device_count() == 1:
         return contextlib.nullcontext()
     return load_numba().gpus[device]
@@ -324,7 +324,7 @@ def _stream_number(stream: Any) -> int | None:
     """Return a stream's number; None for torch's current stream."""
     if stream is None:
         return None
-    handle = getattr(stream, "handle", None)  # an attribute of Numba's streams
+    handle = getattr(stream, "handle", None)  # Numba's streams have this attribute
     if handle is not None and not isinstance(handle, int):
         return int(getattr(handle, "value", None) or handle)
     return launches.stream_number(stream)

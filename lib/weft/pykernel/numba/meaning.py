@@ -82,7 +82,7 @@ def _strip_defaults(tree: ast.FunctionDef) -> ast.FunctionDef:
     for node in ast.walk(arguments):
         if isinstance(node, ast.arg):
             node.annotation = None
-    if hasattr(tree, "type_params"):  # since Python 3.12
+    if hasattr(tree, "type_params"):  # exists since Python 3.12
         tree.type_params = []
     return tree
 
@@ -131,7 +131,7 @@ def _is_known(path: str) -> bool:
 def _has(module: Any, path: str) -> bool:
     try:
         functools.reduce(getattr, path.split("."), module)
-    except Exception:  # a name of weft.cuda raises an error outside kernels
+    except Exception:  # outside kernels, names of weft.cuda raise an error
         return module is language and path in VECTORS
     return module is not None
 
@@ -206,7 +206,7 @@ def build(
     """
     copy = {id(part): _rename_function(part) for part in root.parts()}
     callables = {key: device(f) for key, f in copy.items() if key != id(root)}
-    callables.setdefault(id(root), copy[id(root)])  # a kernel may call itself
+    callables.setdefault(id(root), copy[id(root)])  # since a kernel may call itself
     for part in root.parts():
         function = copy[id(part)]
         values = {n: _value_of(m, cuda, callables) for n, m in part.names.items()}

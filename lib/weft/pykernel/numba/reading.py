@@ -59,7 +59,7 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     typemap = _read(kernel, args, cc, typed).typemap
     kinds_of: dict[str, dict[str, None]]
     kinds_of = {name: {} for name in kernel.function.__code__.co_varnames}
-    for name, kind in typemap.items():  # named a, then a.1, a.2 for later assignments
+    for name, kind in typemap.items():  # later assignments to a have the names a.1, a.2
         if (base := name.partition(".")[0]) in kinds_of:
             kinds_of[base][_name_type(kind)] = None
     return {name: ", ".join(kinds) for name, kinds in kinds_of.items() if kinds}
@@ -135,7 +135,7 @@ _NOISE = re.compile(
     r"from|Enable logging|This error may have|<source elided>|\^|With argument)"
 )
 
-# Matches the message of ptxas, with any linker of Numba.
+# Matches the message of ptxas, whichever linker Numba uses.
 _TOO_MUCH_SHARED = re.compile(
     r"uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max"
 )
@@ -222,7 +222,7 @@ def _no_implementation(line: str, text: str) -> str:
     type_list = call[1] if call else ""
     why = re.findall(r"Numba(?:Type|Value)Error: (.+)", text)
     if name in ("getitem", "setitem"):
-        if why:  # the last reason concerns types rather than single values
+        if why:  # the last reason concerns types, not single values
             return why[-1]
         what = "read by an index" if name == "getitem" else "stored in an element"
         return f"this cannot be {what}: {type_list}"

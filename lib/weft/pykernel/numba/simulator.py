@@ -104,7 +104,7 @@ def launch(
 
 
 _process: Process | None = None
-_turn = threading.Lock()  # the process runs one launch at a time
+_turn = threading.Lock()  # the process runs only one launch at a time
 
 
 def _reset_after_fork() -> None:
@@ -150,7 +150,7 @@ def _ask(kernel: str, job: Any, timeout: float) -> Any:
             answer = process.pipe.recv()
             if answer[0] != "print":
                 if answer[0] == "fault" and answer[-1]:
-                    process.end()  # some of the launch's threads are still running
+                    process.end()  # threads of the launch may still run
                 return answer
             out = sys.stdout if answer[1] == 1 else sys.stderr
             out.write(answer[2])

@@ -45,8 +45,9 @@ def sim(
 
     sim(kernel)[grid, block](*args) runs it for every thread and returns a Report of its
     faults and costs. [grid, block, stream, bytes] is accepted, too: the stream is
-    ignored, and bytes is the size of dynamic shared memory. Arrays may come from NumPy,
-    torch, or any library that shares its memory; the kernel writes them in place.
+    ignored, and `bytes` is the size of dynamic shared memory. Arrays may come from
+    NumPy, torch, or any library that shares its memory; the kernel writes them in
+    place.
 
     order: order of threads and of blocks: "forward", "reverse", "shuffled", or a number
         that seeds a shuffle.

@@ -84,7 +84,7 @@ class Knowledge:
         return cls(*(np.full(blocks, -1, np.int64) for _ in range(4)))
 
     def learn(self, other: Knowledge) -> None:
-        """Add another block's knowledge."""
+        """Add what another block knows: keep the larger stamps."""
         newer = other.exact > self.exact
         self.who[newer] = other.who[newer]
         for name in ("all", "fenced", "exact"):
@@ -111,10 +111,11 @@ class Between:
 
     def __init__(self, layout: MemoryLayout, blocks: int) -> None:
         self.layout, self.blocks = layout, blocks
-        self.clock = 0  # number of intervals examined so far
+        self.clock = 0  # number of intervals that were examined
         self.shadows: dict[int, Shadow] = {}
         self.known: dict[int, Knowledge] = {}
-        self.released: dict[int, Knowledge] = {}  # keyed by the address of an atomic
+        # The knowledge that each address of an atomic passes on.
+        self.released: dict[int, Knowledge] = {}
         self.fence: dict[int, int] = {}  # each block's last interval with a fence
         self.examined = np.zeros(blocks, bool)
 

@@ -33,8 +33,8 @@ from .warp import WARP
 
 _ATOMIC, _FENCE = CODES[ATOMIC], CODES[FENCE]
 _GLOBAL, _SHARED = SPACES[GLOBAL], SPACES[SHARED]
-SECTOR = 32  # bytes
-BANKS = 32  # each 4 bytes wide
+SECTOR = 32  # bytes per sector
+BANKS = 32  # banks of 4 bytes each
 PLANS = 4  # number of batches whose grouping into requests is kept
 
 

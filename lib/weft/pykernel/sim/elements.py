@@ -105,7 +105,7 @@ def build_element(
         side = make_constant(sides[axis]) if tile else rewriter.own(own_side)
         flat = add(make_product(flat, side), part)
     position = tuple_of([again_at(i) for i in site.index])
-    if tile:  # NumPy is faster with a single number as an index
+    if tile:  # with a single number as an index, NumPy is faster
         kind, key = "f", rewriter.temporary()
         flat, position = make_walrus(key, flat), load(key)
         for i, limit in zip(site.index[1:], sides[1:]):

@@ -288,7 +288,8 @@ def shorten_error(error: BaseException) -> BaseException:
     def render() -> list[str]:
         from IPython import get_ipython
 
-        # Use IPython's last_value: a reference in this closure would keep arrays alive.
+        # Read the error from IPython's last_value: a reference in this closure would
+        # keep the arrays alive.
         error = sys.last_value
         frames = _walk_traceback(error.__traceback__)
         entries = [t for t in frames if not _get_code(t).co_filename.startswith(_HERE)]

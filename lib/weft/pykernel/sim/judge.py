@@ -69,7 +69,7 @@ class Judge:
         # The barriers that the current block has passed.
         self._left_by, self._left = -1, list[int]()
         self._rows = 0
-        # Results of _order() for the current batch, by (part, site, site).
+        # The results of _order() for the current batch, by (part, site, site).
         self._orders: dict[tuple[int, int, int], int] = {}
 
     def interval(self, interval: Interval) -> None:
@@ -168,7 +168,7 @@ class Judge:
         interval = batch.intervals[int(batch.part[row])]
         numbers = interval.left[: interval.number]
         if len(numbers) < interval.number or -1 in numbers:
-            return None  # the block's path is unknown
+            return None  # the path of the block is unknown
         passed = [self.places[number] for number in numbers]
         if any(place.file != one.file for place in (other, *passed)):
             return None

@@ -310,7 +310,8 @@ class SimulatedLaunch:
                 self.left.clear()
                 self.at = unflatten(block, self.config.grid)
                 for entity in self.program.entities:
-                    if entity.origin == "shared":  # uninitialised when a block begins
+                    # A block's shared memory is uninitialised at first.
+                    if entity.origin == "shared":
                         memory.poison(self.raws[entity.number])
                 schedule(self, block, self._build_body(), self.args, threads)
             self.at = None

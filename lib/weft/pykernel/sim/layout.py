@@ -236,7 +236,7 @@ def _number_values(stored: list[Any]) -> np.ndarray:
         values = np.array(stored, np.float64)
         values[np.isnan(values)] = STORED_NAN
         return values
-    except (TypeError, ValueError, OverflowError):  # for example complex numbers
+    except (TypeError, ValueError, OverflowError):  # such as complex numbers
         return np.array([float(hash(value)) for value in stored], np.float64)
 
 

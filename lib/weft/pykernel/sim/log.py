@@ -103,7 +103,8 @@ class Piece:
         return self.columns.values[self._value : self.end.values]
 
 
-# (piece, function that decodes pieces) -> a replacement for the interval, or None.
+# Maps a piece, and a function that decodes pieces, to a replacement for the interval,
+# or to None.
 Find = Callable[[Piece, Callable[[list[Piece]], list[Interval]]], Interval | None]
 
 
@@ -183,7 +184,7 @@ class Log:
         if self.shapes:
             rows = np.cumsum(plain_loops.Table(self.shapes).lengths(packed, cut=True))
             packed = packed[: np.searchsorted(rows, KEPT)]
-        packed = packed[:KEPT]  # since an endless loop logs too much
+        packed = packed[:KEPT]  # keep the beginning of an endless loop's entries
         loop = np.flatnonzero(packed & (SITES - 1) == HEADER)[-1:]
         if len(loop):
             shape = self.shapes[int(packed[loop[0]]) // SITES]
@@ -343,13 +344,14 @@ class Kind:
         moves = [
             n for n in touched if arrays[n].space == GLOBAL and arrays[n].memory < 0
         ]
-        slot = np.zeros(len(arrays) + 1, np.int64)  # the last slot means "no array"
+        slot = np.zeros(len(arrays) + 1, np.int64)  # the last slot stands for no array
         slot[moves] = np.arange(len(moves)) + 1
         self.array_slot, self.whose = slot, slot[array]
         self.begins = np.array([int(np.argmax(array == n)) for n in moves], np.int64)
         self.sizes = np.array([arrays[n].dtype.itemsize for n in moves], np.int64)
         self.times = 0
-        self.clean: bool | None = None  # None until an interval of the kind is examined
+        # None until an interval of this kind was examined.
+        self.clean: bool | None = None
         self.sums: dict[str, np.ndarray] = {}
 
     def find_shift(self, piece: Piece) -> np.ndarray | None:
@@ -407,7 +409,8 @@ class Repeats:
         self.layout = layout
         self.kinds: dict[tuple[int, ...], list[Kind]] = {}
         self.count = 0
-        self.past: list[Kind] = []  # no longer compared, but still counted
+        # Kinds that are no longer compared, but still counted.
+        self.past: list[Kind] = []
         self._layout = layout.version
 
     def find(

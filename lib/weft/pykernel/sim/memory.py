@@ -68,7 +68,7 @@ class ArrayView:
         return self.raw[index]
 
     def __getattr__(self, name: str) -> Any:
-        if name[:2] == "__":  # Python looks for a special method
+        if name[:2] == "__":  # Python requests a special method
             raise AttributeError(name)
         raise AttributeError(
             f"{self.name}.{name} works on a whole array: one thread handles one "
@@ -76,7 +76,7 @@ class ArrayView:
         )
 
     def _refuse_number(self, *_: Any) -> NoReturn:
-        if self.inner:  # the view is a row, but an element was intended
+        if self.inner:  # the view is a row, but the kernel needs an element
             raise TypeError(
                 f"{self.name} has more dimensions than the kernel uses indices: write "
                 f"{self.name}[row, col], or pass {self.name}.ravel(), which is flat"
@@ -213,7 +213,7 @@ def _do_nothing() -> None:
 def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
     refuse_unfit(kernel, name, array)
     plain = np.asarray(array)
-    if plain.dtype.fields is not None:  # records have fields as attributes: x[i].re
+    if plain.dtype.fields is not None:  # fields of records become attributes: x[i].re
         plain = plain.view(np.dtype((np.record, plain.dtype)))
     return plain
 
@@ -287,7 +287,7 @@ class Accesses:
         if type(access) is ArrayView:
             raise TypeError(f"only an element has fields: {place.text}")
         key = self._note(place, array, access)
-        self.log.values.append(field)  # so that writes of two fields differ
+        self.log.values.append(field)  # writes of two fields must differ
         array.raw[key][field] = value
 
     def atomic(

@@ -128,7 +128,7 @@ def _convert_float(value: Any, bits: int, signed: bool) -> int:
         return 1 << bits - 1 if bits == 64 or isinstance(value, float) else 0
     half = 1 << bits - 1
     low, high = (-half, half - 1) if signed else (0, 2 * half - 1)
-    exact = float(value)  # a float16 comparison would round the bounds
+    exact = float(value)  # in float16, a comparison would round the bounds
     return high if exact >= high else low if exact <= low else int(exact)
 
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-HEADER = SITES - 1  # in place of a site: the entry contains a LoopShape's number
+HEADER = SITES - 1  # marks an entry with a LoopShape's number instead of a site
 
 
 @dataclass(frozen=True)

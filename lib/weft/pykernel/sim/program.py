@@ -57,7 +57,7 @@ class RewrittenKernel:
         self.general = False  # whether threads wait for more than syncthreads()
         self._enlist(self.variant(kernel.function, bindings))
         built = 0
-        while built < len(self.variants):  # rewriting one variant may add another
+        while built < len(self.variants):  # rewriting a variant may append others
             self._build(self.variants[built])
             built += 1
         self.codes = {v.code: v for v in self.variants if v.code}
@@ -121,7 +121,7 @@ class RewrittenKernel:
         """Return the variant of a function for these kinds and arrays of parameters."""
         key = (function, bindings)
         if key not in self._variants:
-            waits = self.waits(function)  # also refuses recursion
+            waits = self.waits(function)  # this call also refuses recursion
             self._variants[key] = self._analyse(function, bindings)
             self._variants[key].yields = waits
         return self._variants[key]

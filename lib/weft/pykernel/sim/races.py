@@ -198,7 +198,7 @@ def _pair_races(
         other_warp = thread // WARP != thread[chosen] // WARP
         fits &= other_warp | (phase == phase[chosen])
     pool = np.flatnonzero(fits)
-    # Prefer a read, and another warp: lockstep cannot hide a race between warps.
+    # Prefer a read, and a thread of another warp: lockstep cannot hide such a race.
     same_warp = thread[pool] // WARP == thread[chosen[pool]] // WARP
     best = pool[np.lexsort((thread[pool], same_warp, kind[pool] != _READ, group[pool]))]
     partner = np.full(len(first), -1)

@@ -66,7 +66,7 @@ class AccessPlace:
     entity: Entity | None = None
     index: list[str | int] = field(default_factory=list)
     last: int = 0
-    statement: int = 0  # the line in which the statement begins
+    statement: int = 0  # the first line of the statement
     number: int = -1  # number of its Site, if its array is known before the launch
 
 

@@ -208,7 +208,7 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(node.value, (ast.Call, ast.Constant)):
             return self.generic_visit(node)
         if isinstance(node.value, (ast.Name, ast.Attribute)):
-            self.visit(node.value)  # reports cuda.syncthreads without a call
+            self.visit(node.value)  # this visit reports cuda.syncthreads without a call
         way = explain_idle(node.value)
         self.refuse(node, f"this line does nothing ({way})")
 
@@ -224,7 +224,7 @@ class Rewriter(ast.NodeTransformer):
         return node if entity is None else place_node(self.array(entity), node)
 
     def array(self, entity: Entity) -> ast.expr:
-        """Return a constant or shared array: its view if accesses are logged."""
+        """Return code for a constant or shared array: its view if accesses are logged."""
         return self.own(f".{'v' if self.checks else 'r'}{entity.number}")
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Threads = Iterable[tuple[int, int, int, int]]  # x, y, z and the linear number
 Turns = Generator[Any, Any, None]
 UNUSABLE = TypeError, ValueError, OverflowError, RuntimeError
-IDLE = 30_000  # turns without change before loops count as endless
+IDLE = 30_000  # turns without change after which a loop counts as endless
 
 
 def run_plain(
@@ -69,7 +69,7 @@ def run_barriers(
         launch.end_interval(block, interval, False, places[0] if places else -1)
         interval += 1
         same = places.count(places[0]) == len(places) if places else True
-        # If all threads wait at one place, there is nothing to report.
+        # If all threads wait at one place, the barrier has no fault to report.
         if not same or launch.at_end or launch.left:
             at = {number: place for (number, _), place in zip(waiting, places)}
             launch.opens(block, at)

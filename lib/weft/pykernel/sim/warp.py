@@ -133,7 +133,7 @@ def _count_votes(operation: str, values: dict[int, Any]) -> Any:
         return (make_mask(values), True) if same else (0, False)
     if operation == "activemask":
         return make_mask(values)
-    return None  # syncwarp
+    return None  # a syncwarp has no result
 
 
 _LANES = {

@@ -33,7 +33,8 @@ class Stop(Exception):
         super().__init__(text)
         self.kind, self.text, self.place = kind, text, place
         self.array, self.index = array, index
-        self.thread: int | None = None  # linear number, if no frame contains it
+        # The thread's linear number, if no frame contains it.
+        self.thread: int | None = None
 
     def of(self, thread: int) -> Stop:
         """Attribute the stop to a thread that is not running, and return the stop."""
@@ -103,7 +104,7 @@ class Watchdog:
                 return False
             delay = self.seconds
             inside, debugged = self._inspect_thread()
-            if not inside:  # TooLong arrived in __exit__, without effect
+            if not inside:  # TooLong arrived in __exit__, so it had no effect
                 self._launch = None
                 return False
             if not debugged:
@@ -134,7 +135,8 @@ class _Watcher:
 
     def __init__(self) -> None:
         self.watches: set[Watchdog] = set()
-        self.alarm = math.inf  # when the thread wakes next; infinity: a launch wakes it
+        # When the thread wakes next; infinity: only a launch wakes it.
+        self.alarm = math.inf
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None

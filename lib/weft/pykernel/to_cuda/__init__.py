@@ -125,7 +125,8 @@ def translate(kernel: Any, types: Sequence[Any]) -> Translation:
     return translate_kernel(kernel, arguments)
 
 
-HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"  # matches the type, not a variable
+# Matches the type half, not a variable of that name.
+HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"
 
 
 def translate_kernel(kernel: PythonKernel, arguments: list[Argument]) -> Translation:

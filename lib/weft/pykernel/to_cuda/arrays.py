@@ -110,7 +110,7 @@ def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
             names[one.id] = meaning
     try:
         code = compile(ast.Expression(node), "constant", "eval")
-        return eval(code, {"__builtins__": {}}, names)  # the user's own expression
+        return eval(code, {"__builtins__": {}}, names)  # the user wrote this expression
     except Exception:
         return None
 

@@ -174,11 +174,12 @@ class TranslatedLaunch:
 
     def __init__(self, runner: TranslatedKernel, shape: LaunchConfig) -> None:
         self.runner, self.shape = runner, shape
-        # Prepared launches by key of the arguments; they make later calls cheap.
+        # The prepared launch for each key of the arguments, so that later calls are
+        # fast.
         self._ready: dict[Any, tuple[BuiltKernel, Any]] = {}
 
     def __call__(self, *args: Any, **named: Any) -> None:
-        __tracebackhide__ = True  # for IPython: tracebacks end at the user's line
+        __tracebackhide__ = True  # IPython ends the traceback at the user's line
         runner = self.runner
         if named:
             runner.kernel.given(args, named)
@@ -193,7 +194,7 @@ class TranslatedLaunch:
             args += tuple(built.extents(dict(zip(runner.kernel.parameters, args))))
         try:
             launch(*args)
-        # With a GPU, the CPU target is compiled only at this launch.
+        # If there is a GPU, only this launch compiles for the CPU target.
         except CompileError as error:
             raise _on_python_lines(error, built) from None
 
@@ -267,7 +268,7 @@ class _Closed:
     def get(self, name: str) -> Any:
         try:
             return self.cell.cell_contents
-        except ValueError:  # the variable has been deleted
+        except ValueError:  # the program may have deleted the variable
             return None
 
 

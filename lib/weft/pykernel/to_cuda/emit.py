@@ -31,7 +31,7 @@ class UnitWriter:
         self.inline: dict[ast.stmt, bool] = {}
         self.before: dict[ast.stmt, list[tuple[str, bool]]] = {}
         self.line = unit.tree.lineno
-        self.group: Any = None  # the source's statement that was written last
+        self.group: Any = None  # the source statement that was written last
 
     # ---- functions ----
 

@@ -81,7 +81,7 @@ class Expressions:
         if value.type == type_ or (stored and "half" not in (value.type, type_)):
             return value
         if "half" in (value.type, type_) and "float" not in (value.type, type_):
-            value = cast("float", value)  # half converts only to and from float
+            value = cast("float", value)  # C converts half only to and from float
         return cast(type_, value)
 
     # ---- Python's floats ----

@@ -58,7 +58,7 @@ def write_operand(exprs: Expressions, node: ast.AST, kind: ScalarType) -> CExpre
     own = exprs.kind(node)
     if own == FLOAT:
         return exprs.write_weak(node, kind.c)
-    if F16 in (own, kind) and own != kind:  # half has no implicit conversions
+    if F16 in (own, kind) and own != kind:  # C has no implicit conversions of half
         half = kind == F16
         return cast(
             kind.c, exprs.value(node, "float", False) if half else exprs.expr(node)
@@ -126,7 +126,7 @@ def _meet_types(
     for x, y in ((cast(target, a), b), (a, cast(target, b))):
         casts_float = a.type in ("float", "half", "double") and x is not a
         if casts_float and b.type not in ("float", "half", "double"):
-            continue  # cast the integer, not the float
+            continue  # keep the float; cast only the integer
         if natural_type(x.type, y.type) in suitable:
             return x, y
     return cast(target, a), cast(target, b)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Desugar(ast.NodeTransformer):
-    """Rewrites one function."""
+    """Rewrites the statements of one function; see the top of the file."""
 
     def __init__(self, source, name: str) -> None:
         self.source, self.name = source, name
@@ -187,7 +187,7 @@ class Scope:
 
     def __init__(self, tree: ast.FunctionDef) -> None:
         self.blocks: dict[int, list[ast.stmt]] = {}
-        self.loops: set[int] = set()  # blocks that are loop bodies
+        self.loops: set[int] = set()  # the blocks that are bodies of loops
         self.uses: dict[str, list[Use]] = {}
         self.loop_names: dict[str, list[ast.For]] = {}
         self._block(tree.body, ())
@@ -365,7 +365,7 @@ class _UnboundSearch:
             added = isinstance(node, ast.AugAssign) and part is node.target
             is_read = isinstance(part.ctx, ast.Load) or added
             tests = [test for test, names in self.given.items() if part.id in names]
-            # Without a test, all assignments follow the read.
+            # If a name has no test, all its assignments follow the read.
             if tests and is_read and part.id in self.names:
                 self.unbound[part.id] = Unbound(part, tests[0])
 

@@ -172,7 +172,7 @@ def _walk_for(walk: Any, one: ast.For) -> None:
     elif step[1] is not None and step[1] < 0:
         span = None if stop[0] is None else stop[0] + 1, start[1]
     if None not in span and span[0] > span[1]:
-        span = span[0], span[0]  # the loop never runs, so any span is right
+        span = span[0], span[0]  # for a loop that never runs, any span is right
     wide = next((k for k in kinds if k.bits == 64 and not k.weak), INT)
     if wide.kind == "u":
         unit.fail("range() of uint64", "write range(int64(...))", one.iter)

@@ -109,7 +109,7 @@ def number(value: float, type_: str) -> CExpression:
 def _write_digits(value: float, type_: str) -> str:
     text = repr(value) if type_ == "double" else str(np.float32(value))
     if type_ == "float" and len(repr(value)) < 9:
-        text = repr(value)  # keep the source's digits, which are few
+        text = repr(value)  # the source's digits, which are few
     if "e" in text:
         mantissa, _, exponent = text.partition("e")
         sign = "-" if exponent[0] == "-" else ""
@@ -240,7 +240,8 @@ def list_comments(source: FunctionSource) -> list[Comment]:
                 number = source.first + line - 1
                 comments.append(Comment(number, column, words, alone))
     except (tokenize.TokenError, IndentationError):
-        # The text after the function may be invalid. All its own comments were read.
+        # The text after the function may be invalid, but all comments of the function
+        # were read.
         pass
     return comments
 

@@ -67,7 +67,7 @@ def describe_place(source: FunctionSource, line: int) -> str:
 
 
 GLOBAL, SHARED, LOCAL, CONST = "global", "shared", "local", "const"
-MOST = 2**31 - 1  # maximum of C's int
+MOST = 2**31 - 1  # the largest int of C
 
 
 @dataclass(frozen=True)

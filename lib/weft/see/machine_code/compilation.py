@@ -181,7 +181,7 @@ def ptxas() -> str | None:
         from cuda.pathfinder import find_nvidia_binary_utility
 
         return find_nvidia_binary_utility("ptxas")
-    except Exception:  # Older versions of the package do not accept the name.
+    except Exception:  # an older version of the package may reject the name
         return None
 
 
