@@ -143,8 +143,8 @@ __global__ void sum_halves(float *y, const float *x) {
     if (t == 0) y[blockIdx.x] = s[0];
 }
 
-/* Each warp adds by shuffles, then the first warp adds the warps' sums. Shared memory
- * contains only the warps' sums. */
+/* Each warp adds by shuffles, then the first warp adds the warps' sums. Shared
+ * memory contains only the warps' sums. */
 __global__ void sum_shuffles(float *y, const float *x) {
     __shared__ float s[32];
     const int t = threadIdx.x;

@@ -51,8 +51,8 @@ struct matmul_case {
     int bias, relu;
 };
 
-/* Sizes: less than a tile, several tiles with remainders, transposed rows of 16 bytes,
- * a k so long that rungs split it, few columns. */
+/* Sizes: less than a tile, several tiles with remainders, transposed rows of 16
+ * bytes, a k so long that rungs split it, few columns. */
 static const struct matmul_case cases[] = {
     {7, 5, 3, 0, 0, 1, 0.0f, 0, 0},    {133, 261, 37, 0, 0, 1, 2.0f, 1, 1},
     {64, 72, 40, 1, 1, 2, 0.0f, 1, 0}, {40, 24, 2100, 0, 1, 1, 0.0f, 0, 0},
@@ -129,9 +129,9 @@ static int count_wrong(const struct matmul_case *q, const float *c) {
 }
 
 /* Return c for a rung that must not read it: uninitialised, so that a sanitizer
- * detects reads. The wgmma rungs, and rungs that may choose one of them, store through
- * the tensor memory accelerator. initcheck (13.0) does not count this store as a write,
- * so the c of these rungs is filled with NaN. */
+ * detects reads. The wgmma rungs, and rungs that may choose one of them, store
+ * through the tensor memory accelerator. initcheck (13.0) does not count this
+ * store as a write, so the c of these rungs is filled with NaN. */
 static void *blank(const char *name, size_t size) {
     if (strncmp(name, "wgmma", 5) && strncmp(name, "tuned_", 6))
         return device_copy(NULL, size);

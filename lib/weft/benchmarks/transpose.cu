@@ -48,7 +48,7 @@ __global__ void transpose_tiled(float *y, const float *x, int rows, int cols) {
     int row = blockIdx.y * 32 + ty, col = blockIdx.x * 32 + tx;
     if (row < rows && col < cols) tile[ty][tx] = x[row * cols + col];
     __syncthreads();
-    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // now the position in y
+    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // place in y
     if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty];
 }
 
@@ -59,7 +59,7 @@ __global__ void transpose_padded(float *y, const float *x, int rows, int cols) {
     int row = blockIdx.y * 32 + ty, col = blockIdx.x * 32 + tx;
     if (row < rows && col < cols) tile[ty][tx] = x[row * cols + col];
     __syncthreads();
-    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // now the position in y
+    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // place in y
     if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty];
 }
 
@@ -72,7 +72,7 @@ __global__ void transpose_swizzled(float *y, const float *x, int rows,
     int row = blockIdx.y * 32 + ty, col = blockIdx.x * 32 + tx;
     if (row < rows && col < cols) tile[ty][tx ^ ty] = x[row * cols + col];
     __syncthreads();
-    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // now the position in y
+    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // place in y
     if (row < cols && col < rows) y[row * rows + col] = tile[tx][ty ^ tx];
 }
 
@@ -86,7 +86,7 @@ __global__ void transpose_four(float *y, const float *x, int rows, int cols) {
         if (row + i < rows && col < cols)
             tile[i][tx] = x[(row + i) * cols + col];
     __syncthreads();
-    row = blockIdx.x * 32, col = blockIdx.y * 32 + tx; // now the position in y
+    row = blockIdx.x * 32, col = blockIdx.y * 32 + tx; // place in y
     for (int i = ty; i < 32; i += 8)
         if (row + i < cols && col < rows)
             y[(row + i) * rows + col] = tile[tx][i];

@@ -39,7 +39,7 @@ from .view import cells, figure, frame, sheet, thread
 CELL = 0.4  # size of a thread in inches
 GAP = 1.7  # distance between rounds in cells
 LANES = 32
-ROUNDS = {  # a kind's name, and the lane whose number lane `i` adds for this `step`
+ROUNDS = {  # a kind's name; which lane's number lane `i` adds for `step`
     "down": ("from the right", lambda i, step: i + step),
     "xor": ("across", lambda i, step: i ^ step),
     "up": ("from the left", lambda i, step: i - step),
@@ -88,7 +88,7 @@ def _draw_rounds(ax: Axes, kind: str, values: list[float]) -> None:
     direction, partner = ROUNDS[kind]
     for row, step in enumerate([*steps, 0]):
         top = GAP * row
-        # The lanes whose numbers before this round are still used.
+        # The lanes whose numbers this round or a later one still uses.
         used = {"down": range(count >> row), "up": range((1 << row) // 2, count)}
         new = list(values)
         for lane, value in enumerate(values):
@@ -113,7 +113,8 @@ def tiles(side: int, tile: int) -> None:
     """
     if tile < 1 or side % tile:
         raise ArgumentError(f"tiles({side}, {tile}): the tile must divide the side")
-    row, col = side // tile - 1, side // tile // 2  # indices of the tile of c
+    # The tile of c, by row and column of tiles.
+    row, col = side // tile - 1, side // tile // 2
     step = side + 2
     with figure(0.25 * (2 * step + 1), 0.25 * (2 * step + 1)) as ax:
         sheet(ax, 2 * step, 2 * step)
@@ -166,7 +167,7 @@ def owners(which: str) -> tuple[np.ndarray, np.ndarray]:
     elements, two to a register. Source: PTX ISA, "Matrix Fragments for mma.m16n8k16".
     """
     rows, cols = np.indices({"a": (16, 16), "b": (16, 8), "c": (16, 8)}[which])
-    if which == "b":  # A column of b corresponds to a row of a.
+    if which == "b":  # a column of b corresponds to a row of a
         rows, cols = cols, rows
     lane = rows % 8 * 4 + cols % 8 // 2
     lower, right = rows // 8, cols // 8

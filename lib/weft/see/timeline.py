@@ -50,12 +50,13 @@ LAUNCH, FETCH = "launch", "fetch"  # parts of a kernel in a drawing
 FOLDER = "notebooks/results"
 MARK = "weft timeline"  # name of the profiled range that contains the reported call
 LEAST = 1.0  # length of the shortest reported gap in µs
-_QUEUES = re.compile("Launch|Memcpy|Memset")  # in calls that queue work for the GPU
+# Names of calls that queue work for the GPU contain these.
+_QUEUES = re.compile("Launch|Memcpy|Memset")
 
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of work. row: e.g. "stream 7"; start: µs since the first span."""
+    """A piece of work. row: such as "stream 7"; start: µs since the first span."""
 
     row: str
     name: str

@@ -27,7 +27,7 @@ from .kernel_names import MARKS, Name, explain
 
 FOLDER = "notebooks/results"
 NUMBERS = {"µs", "share", "calls"}  # columns with right-aligned numbers
-SHOWN = 16  # Rows shown in a table; the others are combined in the last row.
+SHOWN = 16  # rows of a table; the last row combines all others
 CPU = {  # ATen's operators that take most of a network's time: work and library
     "mkldnn_convolution": ("convolution", "oneDNN"),
     "convolution_backward": ("convolution, backward", "oneDNN"),

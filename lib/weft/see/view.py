@@ -43,9 +43,9 @@ from .pictures.svg import make_bundle
 
 Pair = tuple[str | None, str | None]
 
-# Words typical of one language, which do not count as words in common.
+# Words that are typical of one language. They do not count as common words.
 _COMMON = {"const", "size_t", "float", "int", "static", "for", "if", "cuda", "in"}
-# a comment in Python, or a docstring
+# comments in Python, and docstrings
 _PYTHON = re.compile(r'#[^\n]*|""".*?(?:"""|$)', re.S)
 _C = re.compile(r"//[^\n]*|/\*.*?(?:\*/|$)", re.S)
 _MARKS = ("#", "//", "/*", '"""')  # the start of a comment
@@ -141,7 +141,7 @@ def _blank_comment(comment: re.Match[str]) -> str:
 def _measure_likeness(left: str, right: str) -> float:
     """Return the share of common words in two pieces, 0 to 1; halve it for comments."""
     if not left.strip() and not right.strip():
-        return 0.1  # Two empty lines match.
+        return 0.1  # two empty lines match
     remarks = [piece.lstrip().startswith(_MARKS) for piece in (left, right)]
     if remarks[0] != remarks[1]:
         return 0.0
@@ -352,7 +352,7 @@ def show_images(**images: ArrayLike) -> None:
     arrays = {name: np.asarray(image) for name, image in images.items()}
     rows, columns = next(iter(arrays.values())).shape[-2:]
     side = min(WIDEST, WIDE / len(arrays))
-    high = side * rows / columns + 0.3  # includes room for the names
+    high = side * rows / columns + 0.3  # the height includes room for the names
     with figure(side * len(arrays), high, columns=len(arrays), squeeze=False) as axes:
         for ax, (name, image) in zip(axes[0], arrays.items()):
             planes = image.transpose(1, 2, 0) if image.ndim == 3 else image

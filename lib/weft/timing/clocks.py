@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 
 LIBRARY = "libnvidia-ml.so.1"
-SM = 1  # NVML_CLOCK_SM
-CELSIUS = 0  # NVML_TEMPERATURE_GPU
+SM = 1  # the number of NVML_CLOCK_SM
+CELSIUS = 0  # the number of NVML_TEMPERATURE_GPU
 # Reasons for a lower clock, except idleness and a clock limit set by a user.
 THROTTLED = {
     **{0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat"},
@@ -135,7 +135,7 @@ def _handle(index: int) -> ctypes.c_void_p | None:
         return handle
     count = ctypes.c_uint()
     if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) or count.value != 1:
-        return None  # there are several, and the right one is unknown
+        return None  # NVML has several, and the right one is unknown
     if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)):
         return None
     return handle
@@ -162,7 +162,7 @@ def is_named_range(event: Any) -> bool:
 TIMERS = ("kernel", "graph", "event", "wall")
 BURST = 2e-3  # seconds of work in one sample
 MOST_CALLS = 400  # maximum number of calls in a burst
-LEAST_US = 0.3  # below the time of any kernel in a graph; an empty one takes 1 µs
+LEAST_US = 0.3  # less than any kernel in a graph takes; an empty one takes 1 µs
 
 
 def timer_named(name: str, device: AnyDevice) -> Any:
@@ -265,7 +265,7 @@ class EventTimer(WallTimer):
             work()
             end.record(stream)
             if watch:
-                watch.look()  # while the work is under way
+                watch.look()  # reads the clock while the work runs
             end.synchronize()
         return 1e3 * begin.until(end)
 
@@ -299,7 +299,7 @@ class GraphTimer(EventTimer):
             return self.taken(replay, watch)
         us = 0.0
         for _ in range(one.calls):
-            one.flush()  # precedes the first event, so it is not timed
+            one.flush()  # this call precedes the first event, so the time excludes it
             us += self.taken(replay, watch)
         return us
 
@@ -362,7 +362,8 @@ class KernelTimer(WallTimer):
         tick: Callable[[], object] = lambda: None,
     ) -> dict[str, list[float]]:
         with warnings.catch_warnings(), start_profile(True) as profile:
-            warnings.simplefilter("ignore", UserWarning)  # about the profiler's cycles
+            # Suppresses the warning about the profiler's cycles.
+            warnings.simplefilter("ignore", UserWarning)
             for name, one in contenders.items():
                 self.wait()
                 self.prepare(one, pauses[name])

@@ -48,17 +48,17 @@ if TYPE_CHECKING:
 
 SONAMES = ("libcublas.so.13", "libcublas.so.12", "libcublas.so")
 LAYOUTS = ("nn", "nt", "tn", "tt")
-# cudaDataType of a and b, and cublasComputeType_t of the sums.
+# Values of cudaDataType (of a and b) and of cublasComputeType_t (of the sums).
 FP32, FP16, BF16 = 0, 2, 14
 SUM_FP32, SUM_TF32 = 68, 77
-CUBLAS_KINDS = {  # precision: type of a and b in torch, in cuBLAS; type of the sums
+CUBLAS_KINDS = {  # by precision: type of a and b in torch, in cuBLAS; type of the sums
     "fp32": ("float32", FP32, SUM_FP32),
     "tf32": ("float32", FP32, SUM_TF32),
     "bf16": ("bfloat16", BF16, SUM_FP32),
     "fp16": ("float16", FP16, SUM_FP32),
 }
-NORMAL, TRANSPOSED = 0, 1  # cublasOperation_t
-DEFAULT_GEMM = -1  # cublasGemmAlgo_t: cuBLAS's heuristic chooses the algorithm
+NORMAL, TRANSPOSED = 0, 1  # values of cublasOperation_t
+DEFAULT_GEMM = -1  # of cublasGemmAlgo_t: cuBLAS chooses the algorithm by its heuristic
 STATUS = {
     **{1: "not initialized", 3: "allocation failed", 7: "invalid value"},
     **{8: "architecture mismatch", 11: "mapping error", 13: "execution failed"},
@@ -149,7 +149,7 @@ def open_cublas() -> ctypes.CDLL:
             with contextlib.suppress(OSError):
                 return ctypes.CDLL(name, mode=os.RTLD_NOW | (mode or 0))
         if mode is not None:
-            with contextlib.suppress(Exception):  # no pathfinder or no cuBLAS
+            with contextlib.suppress(Exception):  # pathfinder or cuBLAS may be missing
                 from cuda.pathfinder import load_nvidia_dynamic_lib
 
                 path = load_nvidia_dynamic_lib("cublas").abs_path
@@ -182,7 +182,8 @@ def _call(function: str, *args: Any) -> None:
 
 
 SOURCES = {"cuda": "peaks.cu", "cpu": "peaks.c"}
-# rung, precision, minimal and maximal compute capability times 10; as in peaks.cu.
+# For each kind of peaks.cu: rung, precision, least and greatest compute capability
+# times 10.
 KINDS = (
     ("ffma", "fp32", 0, 999),
     ("mma", "tf32", 80, 999),
@@ -196,7 +197,7 @@ IN_L2 = 1 << 22  # floats: 16 MiB exceed all L1 caches but fit in an L2 cache
 BLOCKS_A_PROCESSOR = 8  # blocks that read per multiprocessor: 2048 threads
 BURST = 1e-3  # duration of a kernel, in seconds
 SECONDS = 0.4  # approximate seconds of timing per kernel
-THREADS = 256  # number per block, as in peaks.cu
+THREADS = 256  # threads per block, as in peaks.cu
 
 
 def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
@@ -268,7 +269,7 @@ def _on_gpu(place: Any) -> list[Row]:
     count = COPIED["cuda"]
     x, y = (torch.randn(count, device=place) for _ in range(2))
     copy = Contender(lambda i: queue(lib, "peak_copy", y, x, ctypes.c_size_t(count)))
-    copy.checked = True  # by torch.equal() below
+    copy.checked = True  # torch.equal() below is the check
     timed = _time_alone(copy, place)
     if not torch.equal(x, y):
         raise KernelError("peak_copy: the copy differs from its source")

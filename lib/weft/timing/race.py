@@ -54,12 +54,14 @@ class Contender:
     flush: Callable[[], object] | None = None  # empties the cache before each call
     calls: int = 0  # calls in a sample; 0: as many as fill a burst
     burst: float = 0.0  # approximate seconds of a burst
-    done: int = 0  # calls of run() so far; each burst continues with the next copy
+    # Calls of run() so far, since each burst continues with the next copy.
+    done: int = 0
     checked: bool = False  # whether its result has passed a check
     spins: float = 0.0  # seconds for which its threads keep cores busy afterwards
     call: Callable[[], Any] | None = None
     block: Callable[[int], object] | None = None
-    row: Row = field(default_factory=dict)  # first keys of its row: impl, rung, ...
+    # The first keys of the contender's row: impl, rung, ...
+    row: Row = field(default_factory=dict)
     facts: Row = field(default_factory=dict)  # keys that follow the measurement's keys
     before: Callable[[], object] | None = None  # called before a sample is timed
     after: Callable[[], object] | None = None  # called after a sample was timed
@@ -247,7 +249,8 @@ def _set_calls(one: Contender, device: AnyDevice) -> None:
     plain = Contender(one.run, one.copies, call=one.call, block=one.block)
     plain.turn()
     one.calls = 1
-    for _ in range(3):  # each burst is longer, so its time is more precise
+    # Each burst is longer than the last, so its time is more precise.
+    for _ in range(3):
         us = timer.span(plain, one.calls, Watch(device)) / one.calls
         one.calls = burst_of(us)
         one.burst = 1e-6 * us * one.calls

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
 
 
-Row = dict[str, Any]  # one of the "rows" above: a measurement
-ResultFile = dict[str, Any]  # a result of read_json(): "machine" and "rows"
+Row = dict[str, Any]  # one of the "rows" above
+ResultFile = dict[str, Any]  # what read_json() returns: "machine" and "rows"
 
-BAND = (20, 80)  # percentiles
+BAND = (20, 80)  # the percentiles of us_low and us_high
 STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
 
 

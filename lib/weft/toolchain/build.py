@@ -31,11 +31,11 @@ from . import keys, tools
 from .tools import find_tool, live_sm, nvcc, vendor_headers, version_of
 
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # folders with simt's headers
-WARNINGS = ["-Wall", "-Wextra"]  # the tests treat them as errors: compile_check()
+WARNINGS = ["-Wall", "-Wextra"]  # the tests treat these as errors, by compile_check()
 FIBERS = ("asm", "ucontext")
 SANITIZERS = ("address,undefined", "thread")
-# Ubuntu's g++ defines this macro, whose inline functions replace the runtime's printf()
-# and the hooked builtins in kernels.
+# Undefine the macro that Ubuntu's g++ defines. Its inline functions would replace the
+# runtime's printf() and the hooked builtins in kernels.
 PLAIN_LIBRARY = "-U_FORTIFY_SOURCE"
 # These flags make code call the hooks of kernels/simt/watch. Only the compiler gets
 # them: in the linker they would add libtsan, which defines the same hooks.
@@ -44,7 +44,7 @@ CHECK_FLAGS = (
     # g++ reads the source from stdin. With DWARF 5, addr2line would attribute a
     # function's first lines to <stdin>.
     *("-g1", "-gdwarf-4"),
-    "-fno-tree-sra",  # otherwise g++ splits a float4 into four loads
+    "-fno-tree-sra",  # otherwise, g++ splits a float4 into four loads
     *("--param", "tsan-distinguish-volatile=1"),
     *("--param", "tsan-instrument-func-entry-exit=0"),
     "-fsanitize=bounds,shift-exponent,float-cast-overflow",
@@ -229,7 +229,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
         return command + own_flags(source)
     include += [f"-I{folder}" for folder in SIMT]
     common = [*include, "-fPIC", "-fvisibility=hidden", *WARNINGS]
-    common += ["-Wno-unknown-pragmas"]  # #pragma unroll
+    common += ["-Wno-unknown-pragmas"]  # for #pragma unroll
     if source.suffix == ".c":
         march = [f"-march={flavour.march}", "-fopenmp", "-Wno-psabi"]
         march += _sanitizer_flags(flavour)
@@ -241,7 +241,8 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
     # as on a GPU.
     plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
     plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp", PLAIN_LIBRARY]
-    plain += ["-fstack-clash-protection"]  # an overflow reaches the guard page
+    # If a thread's stack overflows, it reaches the guard page.
+    plain += ["-fstack-clash-protection"]
     plain += ["-fwrapv"]  # an overflowing int wraps, as on a GPU
     # g++ reads the rewritten text from a pipe, so -iquote names the source's folder.
     plain += ["-iquote", str(source.parent)]
@@ -388,7 +389,7 @@ def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
     """Delete all but the `keep` newest libraries; open libraries remain usable."""
 
     def age(path: Path) -> float:
-        with contextlib.suppress(FileNotFoundError):  # another process deleted it
+        with contextlib.suppress(FileNotFoundError):  # another process has deleted it
             return -path.stat().st_mtime
         return 0.0
 
@@ -398,6 +399,6 @@ def _prune(directory: Path, pattern: str, keep: int = 4) -> None:
 
 
 def _hash(*parts: str) -> str:
-    # A file's name may contain any bytes.
+    # The parts include names of files, which may contain any bytes.
     text = "\0".join(parts).encode(errors="surrogateescape")
     return hashlib.sha256(text).hexdigest()[:16]

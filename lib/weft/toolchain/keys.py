@@ -24,7 +24,7 @@ def list_texts(source: Path, folders: tuple[str, ...], read: Reader) -> list[str
     """Return the texts of a source and of the headers in `folders` that it includes."""
     texts: dict[str, str] = {}
     queue = [os.path.normpath(source)]
-    if source.suffix == ".cu":  # rewrite() includes this header
+    if source.suffix == ".cu":  # rewrite() adds this header
         queue += _in_any(folders, "cuda_runtime.h")
     while queue:
         path = queue.pop()

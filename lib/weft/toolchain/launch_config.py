@@ -11,8 +11,8 @@ from typing import Any
 from ..base.errors import ArgumentError
 from ..base.text import shorten_repr
 
-MAX_THREADS = 1024  # per block
-MAX_SHARED = 227 << 10  # bytes of dynamic shared memory, on sm_90
+MAX_THREADS = 1024  # threads per block
+MAX_SHARED = 227 << 10  # bytes of dynamic shared memory on sm_90
 _GRID = (2**31 - 1, 65535, 65535)
 _BLOCK = (1024, 1024, 64)
 _REFUSED = " (a GPU returns cudaErrorInvalidConfiguration)"
@@ -87,7 +87,7 @@ def _convert_whole(kernel: str, argument: str, value: Any) -> int:
     if hasattr(value, "__index__"):
         try:
             return operator.index(value)
-        except Exception:  # a foreign __index__ may raise any exception
+        except Exception:  # another library's __index__ may raise any exception
             pass
     text = f"{argument} takes whole numbers, but got {shorten_repr(value)}"
     if isinstance(value, float):

@@ -60,8 +60,9 @@ ffi = _parse_header()
 NULL = ffi.NULL
 _NO_CONTEXT = contextlib.nullcontext()
 _open: dict[tuple[str, str], Library] = {}
-_kept: list[Library] = []  # never closed: pointers into them may still be in use
-MAX_THREADS = 1024  # as in weft_set_threads()
+# Libraries are never closed: pointers into them may be in use.
+_kept: list[Library] = []
+MAX_THREADS = 1024  # the limit of weft_set_threads()
 LEAST_SM = 75  # the lowest compute capability that the lab supports, times 10
 _lost = ""  # the reason why the CUDA context is lost; "" if it is not lost
 _threads = 0
@@ -93,7 +94,8 @@ class Library:
         self.ffi = ffi
         self.C = _load_functions(self.path)
         self.rungs = self._read_rungs()
-        self._chosen: dict[tuple[str | None, str], Rung] = {}  # results of rung()
+        # Earlier results of rung().
+        self._chosen: dict[tuple[str | None, str], Rung] = {}
         if _threads:
             self.call("weft_set_threads", _threads)
         _kept.append(self)
@@ -108,7 +110,7 @@ class Library:
             raise DeviceLost(_lost)
         try:
             status = getattr(self.C, function)(*args)
-        except OverflowError as error:  # cffi's message contains the number
+        except OverflowError as error:  # the message of cffi contains the number
             raise ArgumentError(f"{function}: {error}") from None
         if status:
             self._fail(status)
@@ -125,7 +127,8 @@ class Library:
         rung = self._chosen.get((name, precision))
         if rung is None:
             rung = self._choose(name) if name else self.fastest(precision)[0]
-            if name or self.target == "cpu":  # on CUDA, the fastest depends on the GPU
+            # On CUDA, the fastest rung depends on the GPU.
+            if name or self.target == "cpu":
                 self._chosen[name, precision] = rung
         return rung
 

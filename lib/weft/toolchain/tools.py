@@ -33,7 +33,7 @@ from ..base.store import defer_interrupts
 
 LIMIT = 600.0  # seconds for a compiler; the lab's slowest source takes 15
 _DISK_FULL = "No space left on device", "Disk quota exceeded", "File too large"
-_thread = threading.local()  # .crew: the Crew of this thread's pool
+_thread = threading.local()  # its attribute crew is the Crew of this thread's pool
 
 
 class Crew:
@@ -103,10 +103,10 @@ def _start_compiler(
             command,
             **{"stdin": subprocess.PIPE if reads else subprocess.DEVNULL},
             **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
-            # A file's name may contain any bytes.
+            # A compiler's messages quote file names, which may contain any bytes.
             **{"encoding": "utf-8", "errors": "surrogateescape"},
             **{"process_group": 0, "env": _make_environment(), "cwd": folder},
-            close_fds=False,  # allows Python to use vfork()
+            close_fds=False,  # so that Python can use vfork()
         )
     except OSError as error:
         raise BuildError(f"cannot start {command[0]}: {error.strerror}") from None
@@ -123,7 +123,7 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "", join_pool) as pool:
         try:
             yield pool
-        except BaseException:  # includes Ctrl-C; the compilers may need a minute
+        except BaseException:  # also on Ctrl-C, since the compilers may need a minute
             pool.shutdown(wait=False, cancel_futures=True)
             crew.end()
             raise
@@ -179,7 +179,8 @@ def _end(child: subprocess.Popen) -> None:
         _kill(child)
         child.wait()
     for pipe in (child.stdin, child.stdout, child.stderr):
-        with contextlib.suppress(OSError):  # the compiler did not read all its input
+        # A compiler may end without reading all its input.
+        with contextlib.suppress(OSError):
             if pipe:
                 pipe.close()
 
@@ -330,7 +331,7 @@ def find_disassembler() -> str:
         for name in TOOLS:
             try:
                 path = find(name)
-            except Exception:  # pathfinder raises an error for an unknown name
+            except Exception:  # for an unknown name, pathfinder raises an error
                 continue
             if path and os.access(path, os.X_OK):
                 return path

@@ -28,7 +28,7 @@ from ..timing.race import SPREAD, Contender, race
 from .sources import TunableSource, bound, usage_of
 from .space import Candidate
 
-STATIC = 48 << 10  # The largest static shared memory of a kernel, in bytes.
+STATIC = 48 << 10  # the largest static shared memory of a kernel, in bytes
 WORKERS = 16  # maximum number of compilers that run at the same time
 
 Tick = Callable[[], object]
@@ -77,7 +77,7 @@ def _make(source: TunableSource, one: Candidate, arch: str) -> None:
         raise
     except (ArgumentError, DeviceLost, OutOfMemory):
         raise
-    except KernelError as error:  # The driver rejected the machine code.
+    except KernelError as error:  # the driver rejected the machine code
         one.out("pruned", "not launchable", _first_line(error))
         return
     one.run = bound(one.kernel, one)
@@ -94,7 +94,7 @@ def _check_occupancy(one: Candidate, name: str, usage: Any, arch: str) -> None:
     try:
         fit = Occupancy(name, arch, one.threads, usage.registers, shared)
         one.occupancy = fit.occupancy
-    except ArgumentError:  # The limits of this GPU are unknown.
+    except ArgumentError:  # the limits of this GPU are unknown
         return
     if usage.shared > STATIC:
         why = f"{usage.shared} bytes of static shared memory, at most {STATIC} (48 KB)"
@@ -124,7 +124,7 @@ def _map_candidates(
         try:
             for job in as_completed(jobs):
                 yield jobs[job], job.result()
-        finally:  # Even after Ctrl-C, no waiting candidate may begin.
+        finally:  # even after Ctrl-C, no waiting candidate may begin
             stop.set()
 
 
@@ -148,7 +148,7 @@ def _first_line(error: Exception) -> str:
 
 # After two calls, candidates that are this many times slower than the fastest are out.
 FAR = 3.0
-NEAR = 1.01  # Candidates within 1 % of the best are not dropped.
+NEAR = 1.01  # candidates within 1 % of the best are not dropped
 FIRST = 3  # samples in the first round
 MOST = 50  # samples in the last round that drops candidates
 LAST = 3  # number of candidates that are timed until their medians are reliable

@@ -111,7 +111,7 @@ def _scale(axes: Axes, times: list[float]) -> None:
     if high < 4 * low:
         axes.set_ylim(-0.14 * high, 1.08 * high)
         ticks = [tick for tick in axes.get_yticks() if 0 <= tick <= 1.08 * high]
-        axes.set_yticks(ticks)  # Ticks below 0 make no sense for times.
+        axes.set_yticks(ticks)  # a time below 0 makes no sense
         return
     axes.set_yscale("log")
     axes.set_ylim(low / (high / low) ** 0.25, high * 1.2)
@@ -171,7 +171,7 @@ def _list_values(rows: list[Row], name: str) -> list[Any]:
     found = dict.fromkeys(row["constants"][name] for row in rows)
     try:
         return sorted(found)
-    except TypeError:  # The values mix numbers and strings.
+    except TypeError:  # the values mix numbers and strings
         return list(found)
 
 

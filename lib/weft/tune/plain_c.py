@@ -47,10 +47,10 @@ class CFunction:
         parameters = re.sub(r"\b(__)?restrict(__)?\b", "", words)
         try:
             ffi.cdef(f"{kind.returns} {kind.name}({parameters});")
-        except Exception as error:  # cffi's parser raises several kinds of exceptions.
+        except Exception as error:  # cffi's parser raises several kinds of exceptions
             first = str(error).splitlines()[0]
             raise ArgumentError(f"{kind.name}: cffi cannot parse it: {first}") from None
-        # The library stays open for the function's lifetime.
+        # This object keeps the library open as long as the function exists.
         self._library = ffi.dlopen(str(path))
         self._call = getattr(self._library, kind.name)
         self._types = [*ffi.typeof(self._call).args]

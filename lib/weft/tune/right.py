@@ -21,7 +21,7 @@ from ..base.errors import ArgumentError, Mismatch
 from .space import parameters_in
 
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float64: 2.0**-53}
-MORE = 8  # roundings that are not part of the sum
+MORE = 8  # terms for the roundings outside the sum
 
 Call = Callable[..., object]
 
@@ -128,7 +128,7 @@ class ReferenceAnswer:
     def _compare(self, name: str, got: torch.Tensor) -> float:
         want, bound = self.want[name], self.bound[name]
         error = (got.to(want.dtype) - want).abs()
-        # This test treats a NaN in `got` as bad unless it is expected.
+        # `<=` is false for a NaN, so an unexpected NaN in `got` is bad.
         good = (error <= bound) | (got == want) | (got.isnan() & want.isnan())
         if good.all():
             ratio = torch.where(error > 0, error / bound, 0.0).nan_to_num(0.0, 0.0, 0.0)
@@ -229,7 +229,7 @@ class ReferenceAnswer:
 
             try:
                 error = (self._apply(reference, {other: perturb})[name] - want).abs()
-            # If the reference rejects the changed input, nothing can be counted.
+            # The reference may reject the changed input; then the count is unknown.
             except Exception:
                 continue
             changed = value.numel() * int((error > 1e-12 * want.abs()).sum())

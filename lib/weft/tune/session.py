@@ -31,7 +31,7 @@ from .sources import TunableSource, bound, is_cuda, parameters_of, written_of
 from .space import Candidate, counts_of, require_some
 from .tuned import Tuned, rows_of
 
-FORM = 1  # version of the stored format, and of the measurement
+FORM = 1  # the version of the stored format and of the measurement
 
 
 def read(path: Path) -> dict[str, Any] | None:
@@ -39,7 +39,7 @@ def read(path: Path) -> dict[str, Any] | None:
     try:
         contents = json.loads(path.read_text())
         contents["rows"], contents["best"]
-        os.utime(path)  # Pruning starts with the least recently used files.
+        os.utime(path)  # marks the file as used: pruning starts with the oldest
         return contents
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -114,7 +114,7 @@ class Session:
             return None
         try:
             texts = [self.source.texts(one) for one in self.ready]
-        except BuildError:  # A candidate does not compile.
+        except BuildError:  # a candidate does not compile
             return None
         if any(text is None for text in texts):
             return None
@@ -163,7 +163,7 @@ class Session:
                 except (Mismatch, KernelFault) as error:
                     wrong.append(one)
                     one.out("wrong", "wrong", str(error).splitlines()[0])
-                except KernelError as error:  # CUDA refused the launch.
+                except KernelError as error:  # CUDA refused the launch
                     one.out("pruned", "not launchable", str(error).splitlines()[0])
                 bar.update()
         if wrong and not self.ready:
@@ -235,6 +235,6 @@ class Session:
 def _choose_folder() -> Path:
     """Return the folder of earlier results: weft.keep()'s, else that of the cache."""
     if os.environ.get(store.KEEP):
-        with contextlib.suppress(OSError):  # The drive is no longer mounted.
+        with contextlib.suppress(OSError):  # the drive may no longer be mounted
             return store.kept_folder("tuned")
     return store.cache_folder("tuned")

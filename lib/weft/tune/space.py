@@ -12,7 +12,7 @@ from typing import Any
 from ..base.errors import ArgumentError
 from ..toolchain import launch_config
 
-MOST = 200_000  # combinations before `where`; more are assumed to be a mistake
+MOST = 200_000  # a space of more combinations, before `where`, is probably a mistake
 TRIED = f"at most {MOST} are tried"
 Constants = dict[str, Any]
 

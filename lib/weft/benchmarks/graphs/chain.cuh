@@ -9,8 +9,8 @@
 enum { WEIGHTS = 8192 };
 
 /* Programmatic dependent launch: wait until the previous kernel has ended and
- * its writes are visible; let the next kernel begin. Neither function has an effect
- * before sm_90. */
+ * its writes are visible; let the next kernel begin. Neither function has an
+ * effect before sm_90. */
 static __device__ void wait_for_last(void) {
 #if __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();

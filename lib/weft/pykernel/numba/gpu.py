@@ -314,7 +314,7 @@ def _device_of(kernel: str, named: dict[str, Any]) -> int:
 
 
 def _use_device(device: int) -> contextlib.AbstractContextManager[Any]:
-    """Make `device`, which is torch's current device, the current one for Numba, too."""
+    """Make `device`, which is torch's current device, Numba's current device."""
     if torch.cuda.device_count() == 1:
         return contextlib.nullcontext()
     return load_numba().gpus[device]

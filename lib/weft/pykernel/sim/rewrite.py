@@ -224,7 +224,7 @@ class Rewriter(ast.NodeTransformer):
         return node if entity is None else place_node(self.array(entity), node)
 
     def array(self, entity: Entity) -> ast.expr:
-        """Return code for a constant or shared array: its view if accesses are logged."""
+        """Return a constant or shared array's code: a view if accesses are logged."""
         return self.own(f".{'v' if self.checks else 'r'}{entity.number}")
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-# The kinds of instructions that are counted, in the order of the output.
+# The kinds of instructions that a view counts, in the order of the output.
 KINDS = (
     *("global load", "global store", "shared load", "shared store"),
     *("local load", "local store", "global atomic", "shared atomic"),
@@ -142,7 +142,7 @@ def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
             above = at
             while order[above] > order[to]:
                 above = parent[above]
-            if above == to:  # It dominates the branch to it.
+            if above == to:  # since it dominates the branch to it
                 bodies.setdefault(to, {to}).update(_find_body(to, at, predecessors))
     loops = [CodeLoop(head, frozenset(body)) for head, body in sorted(bodies.items())]
     return [
@@ -269,7 +269,7 @@ def _split_functions(text: str) -> Iterator[tuple[str, str, str]]:
     for head in _HEAD.finditer(text):
         name = _NAME.search(text, head.start())
         brace = text.find("\n{", head.start())
-        stop = text.find(";", head.start())  # A declaration has no body.
+        stop = text.find(";", head.start())  # a declaration has no body
         if name and brace >= 0 and not 0 <= stop < brace:
             closes = re.compile(r"^\}", re.M).search(text, brace + 2)
             last = closes.end() if closes else len(text)
@@ -289,7 +289,7 @@ def _parse_instructions(
         if match := _LOC.match(line):
             file, number, outer, at = match.groups()
             if outer and files.get(file) != files.get(outer):
-                # For a function from a header, use the place of the call.
+                # For an inlined function of a header, use the place of the call.
                 file, number = outer, at
             place = files.get(file, ""), int(number)
             continue
@@ -381,7 +381,7 @@ def read_sass(text: str, kernel: str) -> KernelCode:
     places, fresh, function = [("", 0)], True, ""
     for line in section.splitlines():
         if match := _PLACE.match(line):
-            # There is one line for each inlined function, the innermost first.
+            # nvdisasm prints one line for each inlined function, the innermost first.
             places = [] if fresh else places
             places.append((match.group(1), int(match.group(2))))
             fresh = False
@@ -450,7 +450,7 @@ _SASS_KINDS = {
     **{"STSM": "shared store", "UTMALDG": "global load", "UTMASTG": "global store"},
 }
 _MATRIX = re.compile(r"[HIDBQU]\w*MMA\b")
-_MOVES = re.compile(r"-RZ, RZ,")  # HFMA2 -RZ, RZ, x, y merely loads a constant.
+_MOVES = re.compile(r"-RZ, RZ,")  # HFMA2 -RZ, RZ, x, y only loads a constant
 
 
 def _classify_sass(opcode: str, operation: str) -> str:

@@ -19,7 +19,7 @@ from ...report.html import BOLD, FAINT, PRE, colour_text, make_page, write_title
 from .compilation import KernelSource
 from .instructions import CodeLoop, Instruction, KernelCode, told
 
-SHORT = 48  # A kernel without loops and with at most this many instructions is shown.
+SHORT = 48  # a loopless kernel of at most this many instructions is unfolded
 NAMES = {"ptx": "PTX", "sass": "SASS"}
 _MEMORY = {
     **{"global load": READ, "global store": WRITTEN, "global atomic": WRITTEN},
@@ -30,7 +30,7 @@ _MEMORY = {
 
 @dataclass
 class ListingPart:
-    """Adjacent instructions that are shown or folded together."""
+    """Adjacent instructions that a view shows or folds together."""
 
     indices: list[int]
     loop: CodeLoop | None
@@ -89,7 +89,8 @@ class KernelListing:
         at = f", {lines}" * bool(lines)
         if part.loop is None:
             return f"{in_a}{size}{at}"
-        # A part of a loop that was moved past the kernel's end is not a whole pass.
+        # If the compiler moved a part of a loop past the kernel's end, no piece is a
+        # whole pass.
         a_pass = " a pass" if count == len(part.loop.body) else ""
         counts = told(self.code.counts(part.loop)) if a_pass else ""
         return f"{in_a}loop{at}: {size}{a_pass}{f': {counts}' * bool(counts)}"

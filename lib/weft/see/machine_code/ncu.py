@@ -106,7 +106,7 @@ def parse(text: str) -> list[dict[str, float]]:
     by_id: dict[int, dict[str, float]] = {}
     for row in csv.DictReader(rows):
         launch = by_id.setdefault(int(row["ID"]), {})
-        with contextlib.suppress(ValueError):  # The value is "n/a".
+        with contextlib.suppress(ValueError):  # ncu may report "n/a"
             launch[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
     return [by_id[number] for number in sorted(by_id)]
 
@@ -205,8 +205,8 @@ def _list_global(kind: str) -> list[Metric]:
     for what in ("requests", "sectors"):
         names = tuple(_L1.format(f"t_{what}", "global", op) for op in _OPS[kind])
         columns = what, "global", _KINDS[kind], True
-        # On a GPU, some atomics of scattered lanes take one or two sectors more than
-        # the lanes that share an address: see sim/counters.py.
+        # Sectors of atomics: on a GPU, some scattered atomics take one or two more
+        # sectors than our rule predicts; see sim/counters.py.
         loose = (kind, what) == ("atomic", "sectors")
         metrics.append(Metric(f"global {kind} {what}", names, *columns, more=loose))
     return metrics

@@ -24,7 +24,7 @@ from .compilation import find_usage
 WARP = 32
 REGISTERS = 64 << 10  # registers of a multiprocessor; also the maximum for a block
 REGISTERS_THREAD = 255
-REGISTERS_STEP = 256  # Registers are allocated to a warp in multiples of this number.
+REGISTERS_STEP = 256  # a warp gets registers in multiples of this number
 PARTITIONS = 4  # partitions of a multiprocessor, among which its registers are divided
 THREADS_BLOCK = 1024
 KB = 1024
@@ -287,7 +287,7 @@ def _check_whole(name: str, value: Any, low: int, high: int) -> None:
         raise ArgumentError(f"{name}={value}: expected {low} to {high}")
 
 
-LEFT = 130  # x of the bars in pixels
+LEFT = 130  # x of the bars, in pixels
 BAR = 22
 COLOURS = {"threads": THREAD, "blocks": "currentColor"}
 COLOURS |= {"registers": READ, "shared memory": SHARED}

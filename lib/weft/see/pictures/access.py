@@ -28,9 +28,9 @@ from .scene import (
 from .svg import Drawing, Slider, label, num
 from .touches import Touches, block_name, ravel, sentence, write_place
 
-ALL = -1  # All intervals; -2, -3, ... are the first, second, ... access of one thread.
-TANGLE = 12  # With more accesses of one thread than this, the arrows tangle.
-REPEATED = 20_000  # More accesses than this usually belong to an endless loop.
+ALL = -1  # all intervals; -2, -3, ...: the first, second, ... access of a thread
+TANGLE = 12  # if one thread has more accesses than this, its arrows tangle
+REPEATED = 20_000  # an endless loop usually has more accesses than this
 # Maximum number of accesses of one thread that become stops of the slider.
 ACCESSES = 160
 
@@ -41,7 +41,7 @@ def draw(scene: Scene) -> Drawing:
         scene = replace(scene, found=scene.found.distinct(), _kept={})
     layout = layout_of(scene)
     times, selections = _list_stops(scene)
-    cache: dict = {}  # parts that many positions share
+    cache: dict = {}  # the parts that many positions share
     frames = {
         (i, j): _draw_frame(scene, layout, time, who, cache)
         for i, time in enumerate(times)
@@ -90,7 +90,7 @@ def _choose_start(
     per = [len(_build_moment(scene, ALL, who).mine) if who else 0 for who in selections]
     busy = [j for j, count in enumerate(per) if count == max(per)]
     middle = min(busy, key=lambda j: _measure_distance(scene, selections[j]))
-    # All of the thread's arrows would tangle: show those before the first barrier.
+    # If all of the thread's arrows would tangle, show those before the first barrier.
     if max(per) > TANGLE and len(times) > 1 and scene.thread is None:
         first = _build_moment(scene, times[1], selections[middle]).mine
         return (int(len(first) > 0), middle)
@@ -116,7 +116,7 @@ def _measure_distance(scene: Scene, who: tuple[int, int] | None) -> int:
 
 
 def _build_moment(scene: Scene, time: int, who: tuple[int, int] | None) -> Moment:
-    if time < ALL:  # one access
+    if time < ALL:  # `time` selects one access
         mine = _select_touches(scene, who).where([ALL - 1 - time])
         return Moment(scene, time, who, scene.at(int(mine.interval[0])), mine)
     accesses = scene.at(time)
@@ -213,7 +213,7 @@ def _draw_threads(moment: Moment, layout: AccessLayout, cache: dict) -> list[str
     filled = moment.who is None
     for block, grid in layout.grids.items():
         key = (moment.interval, block, filled)
-        if key not in cache:  # The part is the same for every selected thread.
+        if key not in cache:  # all selected threads share this part
             active = np.unique(moment.of.of(block=block).thread)
             cache[key] = draw_threads(grid, active, block_of, block, filled)
         out.append(cache[key])

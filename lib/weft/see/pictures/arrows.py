@@ -89,7 +89,8 @@ def _trace_path(start: Frame, end: Frame, level: bool) -> list[Frame]:
     Each of them covers the curves between two values of the curve parameter.
     """
     t = np.linspace(0, 1, BOXES + 1)
-    # In this coordinate, each inner control point equals the nearer end point.
+    # Along this axis, each inner control point of the curve equals the nearer end
+    # point.
     even = 3 * t**2 - 2 * t**3
     ahead = 1.65 * t * (1 - t) ** 2 + 1.35 * t**2 * (1 - t) + t**3
     share = [ahead, even, ahead, even] if level else [even, ahead, even, ahead]

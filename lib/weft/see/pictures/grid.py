@@ -140,7 +140,7 @@ def fit(
         )
         if side > best.side + 0.01:
             best = replace(best, side=side, line=line)
-    side = best.side or 0.5  # There may be more planes than pixels.
+    side = best.side or 0.5  # there may be more planes than pixels
     return replace(best, side=math.floor(side) if side >= 3 else side)
 
 

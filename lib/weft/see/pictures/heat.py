@@ -50,7 +50,7 @@ class _Map:
 
     @property
     def frequency(self) -> str:
-        """How often the cells that are touched at all are touched."""
+        """How often each touched cell is touched: "2 times", "1 to 3 times"."""
         low = int(self.per[self.per > 0].min())
         if self.top == low:
             return "once" if low == 1 else f"{low} times"

@@ -109,7 +109,7 @@ def steps_of(
 def _record_step(
     stack: list[_Loop], site: int, line: int, loops: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Record a thread's step to a site; return the loops around it with their turns."""
+    """Record a thread's step to a site; return the site's loops with their turns."""
     chain = [loop for loop in loops if loop[0] <= line <= loop[1]]
     matches = [(one.first, one.last) == loop for one, loop in zip(stack, chain)]
     same = [*matches, False].index(False)
@@ -124,7 +124,7 @@ def _record_step(
     return [*((loop.first, loop.turn) for loop in stack), (line, site)]
 
 
-# Calls that cost no instruction.
+# Calls for which the model issues no instruction.
 FREE = {"range", "len", "int", "float", "bool", "array"}
 _SILENT = (ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Global, ast.Pass)
 
@@ -199,7 +199,8 @@ def _read_statements(text: str, first: int) -> list[Statement]:
                 statement.uses.add(node.target.id)
         reader.visit(head)
         if isinstance(node, ast.For):
-            # Turns are unrolled, or counted while other work runs.
+            # A loop's head costs nothing: compilers unroll turns, or count them during
+            # other work.
             statement.computes = False
         statements.append(statement)
     return statements
@@ -216,13 +217,13 @@ class _Reader(ast.NodeVisitor):
         (into.uses if isinstance(node.ctx, ast.Load) else into.makes).add(node.id)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        pass  # Values such as cuda.threadIdx.x are in registers.
+        pass  # cuda.threadIdx.x, for example, is in a register
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         names = {n.id for n in ast.walk(node.slice) if isinstance(n, ast.Name)}
         place = (node.lineno + self.first - 1, node.col_offset + self.indent)
         self.into.indices[place] = names
-        for inner in ast.walk(node.slice):  # In x[y[i]], y is loaded too.
+        for inner in ast.walk(node.slice):  # x[y[i]] also loads y
             if isinstance(inner, ast.Subscript):
                 self.visit_Subscript(inner)
         if isinstance(node.value, ast.Name):
@@ -321,8 +322,8 @@ class _Writer:
         self.decided: tuple[int, ...] = ()
         # The remaining statements of the piece of code that was entered last.
         self.ahead: list[Statement] = []
-        self.stored: dict[str, int] = {}  # the last store, by kind of memory
-        self.begun = 0  # index of the first instruction in the straight piece of code
+        self.stored: dict[str, int] = {}  # the last store to each kind of memory
+        self.begun = 0  # the first instruction of the straight piece of code
         for number, way in enumerate(ways):
             if number:
                 self._add_instruction(BARRIER, ())
@@ -409,7 +410,7 @@ class _Writer:
         """Return the instructions that supply the address of an access."""
         names = statement.indices.get((site.line, site.column), ())
         inputs = [n for name in names for n in self.made.get(name, ())]
-        # An index within an index, as in x[y[i]].
+        # The index contains an access, as in x[y[i]].
         inner = "[" in site.text.partition("[")[2]
         return (*inputs, *(loads if inner else ()))
 

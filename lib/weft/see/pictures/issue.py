@@ -82,8 +82,8 @@ class _Block:
     """A resident block. place: its index among the resident blocks."""
 
     place: int
-    alive: int  # number of warps that have not ended
-    waiting: list[_Warp] = field(default_factory=list)  # warps at a barrier
+    alive: int  # warps that have not ended
+    waiting: list[_Warp] = field(default_factory=list)  # warps that wait at the barrier
 
 
 @dataclass(eq=False)

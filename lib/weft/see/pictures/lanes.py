@@ -26,7 +26,7 @@ from .touches import block_name
 # Maximum number of steps that are drawn one by one; with more, a row is a source line.
 MOST = 40
 WARPS = 16  # maximum number of stops of the slider
-ROWS = 20_000  # Rows of the record beyond which fewer warps are drawn.
+ROWS = 20_000  # if the record has more rows, fewer warps are drawn
 SIDE = 13.0  # width of a lane in pixels
 CELLS = 436.0  # x of lane 0 in pixels
 
@@ -106,7 +106,7 @@ def _draw_frame(
 def _list_rows(steps: Sequence[WarpStep]) -> list[tuple[int | None, list[WarpStep]]]:
     """Return (interval, steps) for each row; None if a row has all steps of a site."""
     runs: list[list[WarpStep]] = []
-    for step in steps:  # A loop's turns with the same active lanes share a row.
+    for step in steps:  # a loop's turns with equal active lanes share a row
         last = runs[-1][-1] if runs else step
         same = (step.site, step.interval) == (last.site, last.interval)
         if runs and same and np.array_equal(step.lanes, last.lanes):
@@ -125,7 +125,8 @@ def _draw_row(scene: Scene, group: Sequence[WarpStep], y: float, width: int) -> 
     site, times = group[0].site, len(group)
     step = scene.trace.sites[site]
     active = np.concatenate([one.lanes for one in group])
-    share = np.bincount(active, minlength=WARP) / times  # of the steps, for each lane
+    # Each lane's share of the steps.
+    share = np.bincount(active, minlength=WARP) / times
     out = [remark(EDGE + 26, y + 11, str(step.line), anchor="end", mono=True)]
     text = svg.clipped(_read_text(scene, site), CELLS - EDGE - 62, 11.5, mono=True)
     out.append(label(EDGE + 36, y + 11, text, 11.5, mono=True))
@@ -168,7 +169,7 @@ def _draw_barrier(y: float) -> str:
     return line + label(CELLS - 8, y + 4, "barrier", 11, anchor="end", bold=True)
 
 
-THREADS = 32  # With more threads than this, a row is a warp.
+THREADS = 32  # if there are more threads, each row is a warp
 COLUMNS = 24  # maximum number of intervals that are drawn
 BLOCKS = 24  # maximum number of stops of the slider
 BAR_ROW = 20.0

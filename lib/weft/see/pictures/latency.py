@@ -35,7 +35,7 @@ LEFT, WIDE = 88.0, 560.0  # x of cycle 0 and the width of the time axis, in pixe
 TOP, HIGH = 112.0, 320.0  # y and height of the rows, in pixels
 ROW = 40.0  # the largest height of a row
 STRIP = 44.0  # height of the strip of issued instructions, in pixels
-# x of the bars for shares, and the width of a full share, in pixels
+# The x of the bars for shares, and the width of a full share, in pixels.
 BARS, BAR = 744.0, 106.0
 STATES = (  # state, text, colour, angle of the hatching
     (ISSUING, "issues an instruction", THREAD, None),
@@ -100,7 +100,7 @@ def _describe(runs: Sequence[Run], at: int, model: Model) -> str:
         text += f"; issuing in all of them would take about {enough} warps."
     else:
         text += f"; about {enough} warps could issue in all of them"
-        waits = full.utilisation < 0.9  # Slots stay empty despite enough warps.
+        waits = full.utilisation < 0.9  # slots stay empty despite enough warps
         text += ", if they did not wait at the same time." if waits else "."
     return label(EDGE, 48, text, 13, faint=True)
 
@@ -307,7 +307,7 @@ def replayed(report: Report, model: Model) -> Replayed:
             f"multiprocessor has room for {model.resident}"
         )
     stops = [1 << i for i in range(fit.bit_length())]
-    total = stops[-1]  # number of blocks that are run at every stop
+    total = stops[-1]  # every stop runs this number of blocks
     most = max(16, ISSUES // (len(stops) * total * warps))
     blocks = programs(trace, report, most)
     if not any(any(block) for block in blocks):

@@ -21,7 +21,7 @@ from .svg import label
 from .touches import Touches, axis_names, distinct, names_of
 
 WORDS = 11.5  # font size of index expressions in pixels
-ARROWS = 70  # With more arrows than this, only colours show the threads.
+ARROWS = 70  # if there are more arrows, only colours show the threads
 FEW = 64  # Maximum number of cells of a large array that are marked one by one.
 LABELS = 300  # maximum number of cells of an array that contain labels
 NAMES = 6  # maximum number of lines of locals
@@ -195,7 +195,7 @@ def lines_of(moment: Moment, panel: Panel) -> list[tuple[float, float, str, str]
     out, (x, y) = [], panel.words_at
     room = max(panel.grid.width + 40, 190) if panel.flat else panel.room
     if panel.flat and (panel.grid.left <= LEFT or panel.beside):
-        room = WIDTH  # The array is the first in its line, and usually the only one.
+        room = WIDTH  # such an array is the first in its line, usually the only one
     room = min(room, WIDTH - EDGE - x)
     for word, line in list_expressions(moment.scene, moment.mine, panel.number):
         text = svg.clipped(line, room - 14, WORDS, mono=True)

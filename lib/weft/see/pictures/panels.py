@@ -36,7 +36,7 @@ class Wish:
     array: TracedArray
     lines: int  # number of lines of index expressions
     gutter: float
-    said: str = ""  # text in place of shape and type
+    said: str = ""  # text that replaces shape and type
     before: float = 0.0  # pixels for a cell before the first one, outside the array
     after: float = 0.0  # pixels for a cell after the last one, outside the array
     words: float = 0.0  # width of its index expressions in pixels
@@ -228,7 +228,7 @@ def drawn_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     return max(math.prod(planes), 1), max(rows, 1), max(cols, 1)
 
 
-MANY = 20  # With at least this many rows, an array's cells contain no text.
+MANY = 20  # the cells of an array with so many rows contain no text
 LOWER = 168.0  # Largest height of such an array in pixels, so that two fit on a screen.
 
 
@@ -350,6 +350,6 @@ def beside(
         out.append(replace(panel.at(left, top), room=room))
         left += room + 26
     bottom = max(p.grid.top + p.grid.height for p in out)
-    if place == "above":  # Align the lower edges, next to the threads.
+    if place == "above":  # align the lower edges, next to the threads
         out = [p.at(p.left, top + bottom - p.grid.top - p.grid.height) for p in out]
     return out

@@ -40,7 +40,8 @@
     const text = new TextDecoder().decode(
       Uint8Array.from(bytes, (letter) => letter.charCodeAt(0)));
     const holder = element("div", { innerHTML: text });
-    holder.querySelector("style").remove(); // its background; the page has its own
+    // Removes the style of its background; the page has its own.
+    holder.querySelector("style").remove();
     holder.className = "picture";
     const svg = holder.querySelector("svg");
     svg.setAttribute("width", image.getAttribute("width"));
@@ -55,7 +56,7 @@
       { type: "range", min: 0, max: stops.length - 1, value: at[number] });
     const value = element("output");
     range.setAttribute("aria-label", name);
-    value.setAttribute("aria-live", "off"); // The slider announces its value.
+    value.setAttribute("aria-live", "off"); // only the slider announces its value
     const tell = () => {
       value.textContent = stops[at[number]];
       range.setAttribute("aria-valuetext", stops[at[number]]);
@@ -107,7 +108,8 @@
   // The same output may appear on the page several times: each gets its own sliders.
   for (const host of document.querySelectorAll('[data-weft="MARK"]')) {
     if (host.shadowRoot || !host.querySelector("img")) continue;
-    host.setAttribute("data-lm-suppress-shortcuts", "true"); // arrow keys move sliders
+    // So arrow keys move sliders.
+    host.setAttribute("data-lm-suppress-shortcuts", "true");
     const picture = pictureIn(host.querySelector("img"));
     const root = host.attachShadow({ mode: "open" });
     const at = [...story.start];
@@ -117,7 +119,8 @@
       now.innerHTML = parts.map((part) => story.parts[part]).join("");
     };
     const moving = story.sliders.filter((one) => one[1].length > 1);
-    const rows = String(40 + 32 * moving.length); // pixels below a full screen's picture
+    // Pixels below the picture of a full screen.
+    const rows = String(40 + 32 * moving.length);
     root.append(element("style", { textContent: style.replace("ROWS", rows) }), picture);
     story.sliders.forEach((one, number) => {
       if (one[1].length > 1) root.append(slider(one, number, at, show));

@@ -85,7 +85,8 @@ def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
             if trace.block[axis] > 1
             and all(n.get(name) == i[axis] for n, i in zip(names, indices))
         ]
-        # In block 0, `row` equals `ty` too; the shorter name is usually the thread's.
+        # In block 0, `row` equals `ty`, too. The shorter name usually belongs to the
+        # thread.
         out.append(min(fits, key=len) if fits else f"threadIdx.{letter}")
     return out[0], out[1], out[2]
 
@@ -199,7 +200,7 @@ def _draw_circles(grid: Grid, threads: np.ndarray, radius: float) -> str:
     )
 
 
-MANY = 32  # With more threads than this, only some can be selected.
+MANY = 32  # if there are more threads, a slider selects only some
 MOMENTS = 24  # maximum number of barrier intervals that are stops of the slider
 
 

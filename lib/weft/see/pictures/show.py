@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...pykernel.sim.record import Trace
     from .svg import Drawing
 
-VIEWS = {  # The module and the drawing function of each view.
+VIEWS = {  # the module and the drawing function of each view
     "access": ("access", "draw"),
     "heat": ("heat", "draw"),
     "lanes": ("lanes", "draw_lanes"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LEFT, RIGHT = 100.0, 12.0  # left and right margin of the time axis, in pixels
 ROW, LANE, HOST_ROW, GAPS = 26.0, 22.0, 12.0, 20.0  # heights of rows, in pixels
 LEFT_OF = {"size": 11, "anchor": "end", "faint": True}  # style of a row's label
-NARROW = 5.0  # Marks narrower than this, in pixels, have no outline.
+NARROW = 5.0  # narrower marks, in pixels, have no outline
 KINDS = {  # text, colour and opacity for each kind of span
     "kernel": ("kernel", THREAD, 0.35),
     "operator": ("operator of ATen", THREAD, 0.35),
@@ -130,7 +130,7 @@ def _draw_marks(
         x, wide = LEFT + span.start * scale, max(span.us * scale, 0.7)
         if wide < NARROW:
             if x + wide <= end + 0.2:
-                continue  # The previous mark covers this one.
+                continue  # the previous mark covers this one
             dense = 0.45 if hollow else 0.8
             mark = box(x, y, wide, high, colour=colour, fill=dense, radius=0, stroke=0)
         else:

@@ -283,7 +283,7 @@ def _draw_thread(x: float, y: float, runs: bool) -> str:
     return thread(x + 6.5, y + 6.5, 6, runs=runs)
 
 
-MARKS = {  # the mark and the text of each kind
+MARKS = {  # the mark and the text for each kind
     "read": (square(colour=READ, fill=FILL), "read, global"),
     "written": (partial(_draw_written, colour=WRITTEN), "written"),
     "shared": (square(colour=SHARED, fill=FILL), "read, shared"),
@@ -371,7 +371,7 @@ STILL = {
     "start": [],
     "frames": {},
     "parts": [],
-}  # a story without frames
+}  # the story of a picture without sliders
 
 
 def make_bundle(text: str, account: str) -> dict[str, str]:
@@ -381,7 +381,7 @@ def make_bundle(text: str, account: str) -> dict[str, str]:
 
 def write_html(text: str, account: str, story: dict[str, Any] = STILL) -> str:
     """Return an SVG as an <img>, and the script for its sliders and its full screen."""
-    mark = secrets.token_hex(6)  # the same in all copies of one output
+    mark = secrets.token_hex(6)  # all copies of one output share this mark
     data = json.dumps(story, ensure_ascii=False, separators=(",", ":"))
     data = data.replace("</", "<\\/").replace("<!", "<\\u0021")
     code = PLAYER.read_text().replace("MARK", mark).replace("STORY", data)

@@ -82,7 +82,7 @@ def distinct(rows: np.ndarray, **options: Any) -> Any:
         return np.unique(rows, axis=0, **options)
     low = rows.min(0)
     sides = (rows.max(0) - low + 1).tolist()
-    if math.prod(sides) >= 1 << 62:  # There are too many combinations for int64.
+    if math.prod(sides) >= 1 << 62:  # int64 has no room for so many combinations
         return np.unique(rows, axis=0, **options)
     keys = np.ravel_multi_index(tuple((rows - low).T), sides)
     unique = np.unique(keys, **options)

@@ -136,7 +136,7 @@ class Values:
         grid, out = self.grid, []
         rows = range(0, grid.rows, step(grid.side, grid.rows, tall=True))
         cols = range(0, grid.cols, step(grid.side, grid.cols))
-        if not self.above and grid.rows > 1:  # the last index of some rows
+        if not self.above and grid.rows > 1:  # show the last index of some rows
             for row in rows:
                 last = min(grid.count, (row + 1) * grid.cols) - 1
                 x, y = grid.middle(last)
@@ -342,7 +342,7 @@ def line(
     (x0, y0), (x1, y1) = start, end
     t = np.linspace(0, 1, STEPS + 1)
     x = x0 + (x1 - x0) * (3 * t**2 - 2 * t**3)
-    # A Bezier curve that is vertical at its ends.
+    # The curve is a Bezier curve that is vertical at its ends.
     y = y0 + (y1 - y0) * (1.5 * t * (1 - t) + t**3)
     visible = np.ones(STEPS + 1, bool)
     for left, upper, right, lower in behind:
