@@ -41,7 +41,7 @@ static __device__ float block_sum(float value, float *partial) {
         __syncthreads(); // the sums of this round are complete
     }
     const float sum = partial[0];
-    __syncthreads(); // all threads have read it, so partial may be reused
+    __syncthreads(); // all threads have read the sum: reuse `partial`
     return sum;
 }
 

@@ -194,7 +194,7 @@ PTX_INLINE void tma_load_multicast(void *shared, const tensor_map *map,
 #if PTX_TWIN
     hopper_twin::load(shared, map, bar, col, row, z);
     (void)blocks;
-#elif HOPPER_SPECIFIC // on other targets ptxas warns that it is slow
+#elif HOPPER_SPECIFIC // elsewhere, ptxas warns that it is slow
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::"
                  "complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, "
                  "%5}], [%2], %6;" ::"r"(shared_address(shared)),

@@ -4,7 +4,7 @@
  * failures. */
 #ifndef WEFT_INTERNAL_CUH
 #define WEFT_INTERNAL_CUH
-#include <cuda_runtime.h> // under g++, the header in simt/include
+#include <cuda_runtime.h> // under g++, simt/include has this header
 
 #include "../weft.h"
 #include "nvtx.cuh"

@@ -24,7 +24,7 @@ enum {
     TM = 8, // a thread computes TM x TN elements
     TN = 8,
     THREADS = BM * BN / (TM * TN),
-    BLOCKS = 2, // per SM: one multiplies while one waits
+    BLOCKS = 2, // blocks per SM: one multiplies while one waits
 };
 static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0,
               "every thread loads as many elements");

@@ -28,7 +28,7 @@ enum {
     TM = 8, // a thread computes TM x TN elements
     TN = 8,
     THREADS = BM * BN / (TM * TN),
-    BLOCKS = 2,           // per SM: one multiplies while one waits
+    BLOCKS = 2,           // blocks per SM: one multiplies while one waits
     PITCH_A = BM + 4,     // floats between rows of a_s: 4 rows span 16 banks
     GROUPS = BN / TN * 4, // distance between a thread's two groups of 4 columns
 };

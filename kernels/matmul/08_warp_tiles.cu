@@ -27,7 +27,7 @@ enum {
     WM = 32, // a warp of 4 x 8 lanes computes WM x WN elements
     WN = 64,
     THREADS = BM * BN / (TM * TN),
-    BLOCKS = 2,           // per SM: one multiplies while one waits
+    BLOCKS = 2,           // blocks per SM: one multiplies while one waits
     PITCH_A = BM + 4,     // floats between rows of a_s: 4 rows span 16 banks
     GROUPS = WN / TN * 4, // distance between a thread's two groups of 4 columns
 };

@@ -151,7 +151,7 @@ static int check_arguments(const struct product *q) {
     CHECK_COUNT(c, (double)m * n);
     WEFT_REQUIRE(n <= LONGEST && k <= LONGEST,
                  "weft_matmul: n = %d, k = %d, want at most %d", n, k, LONGEST);
-    if (batch == 1) return WEFT_OK; // the steps are then not used
+    if (batch == 1) return WEFT_OK; // a single matrix needs no steps
     const ptrdiff_t step_a = (ptrdiff_t)q->extras.step_a;
     const ptrdiff_t step_b = (ptrdiff_t)q->extras.step_b;
     const ptrdiff_t step_c = (ptrdiff_t)q->extras.step_c;

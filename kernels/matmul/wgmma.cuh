@@ -103,7 +103,7 @@ PTX_INLINE void wgmma_commit() {
 template <int N> PTX_INLINE void wgmma_wait() {
 #if PTX_TWIN
     simt::later_wait(simt::PRODUCTS, N);
-    // Afterwards one thread may report that all of them have read a tile.
+    // Afterwards one thread may report that its warpgroup has read a tile.
     named_barrier(15 - (int)threadIdx.x / 128, 128);
 #elif WGMMA_HERE
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");

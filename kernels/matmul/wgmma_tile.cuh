@@ -86,7 +86,7 @@ PTX_INLINE struct tile tile_at(const struct tiles &t, int number, int rank,
     return {row * BM, left / height * bn, item};
 }
 
-/* pieces() returns their number over all tiles, piece_at() piece `number`. */
+/* pieces() returns the number of pieces, piece_at() the piece `number`. */
 __host__ __device__ inline int pieces(const struct tiles &t) {
     return t.whole + (t.count - t.whole) * t.parts;
 }

@@ -60,7 +60,7 @@ static const struct cnn_impl *const impls[] = {
 #if WEFT_HAS_CUDNN
     &cnn_cudnn,
 #else
-    NULL, // not reached, either
+    NULL, // also not reached
 #endif
     &cnn_fused, &cnn_graph, &cnn_pdl, &cnn_tf32, &cnn_bf16, &cnn_fp16,
 };

@@ -5,8 +5,8 @@
  *             kernel of one block adds that array. The second kernel starts
  *             when the first has ended, so no atomic is needed.
  * Prediction: the same bits for each run with the same grid. The second launch
- *             adds about 2 us, which only small arrays notice.
- * Limit:      the second launch. Rung 6 does without. */
+ *             adds about 2 us, which matters for small arrays.
+ * Limit:      the second launch. Rung 6 avoids it. */
 #include "reduce.cuh"
 
 static __global__ void add_blocks(float *partials, const float *x,

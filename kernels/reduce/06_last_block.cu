@@ -1,6 +1,6 @@
 /* 06_last_block.cu -- reduce, rung 6: the last block adds the blocks' sums.
  *
- * Before:     rung 5 launches a second kernel to know that all sums are there.
+ * Before:     rung 5 launches a second kernel, just to wait for all sums.
  * Idea:       every block counts itself after it has stored its sum. The block
  *             whose count completes the grid adds all sums. A fence between the
  *             sum and the count makes the sum visible first.

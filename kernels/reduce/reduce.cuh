@@ -1,4 +1,4 @@
-/* reduce.cuh -- declares the rungs of reduce, and what they share.
+/* reduce.cuh -- the rungs of reduce, and the code that they share.
  *
  * The identity of a float's addition is -0, not 0: x + -0 is x for every x, but
  * -0 + 0 is 0. So lanes without a number add -0. */

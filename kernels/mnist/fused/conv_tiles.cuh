@@ -39,7 +39,7 @@ static __device__ __forceinline__ struct group_offsets offsets_of(int group,
     // an offset adds the effect on the other bits of the address.
     for (int d = 0; d < 3; d++)
         offsets.even[d] = at ^ ((key + d - 1) & 7) * CHUNK;
-    for (int d = 0; d < 2; d++) // for the right one of its two pixels
+    for (int d = 0; d < 2; d++) // for the right pixel of each pair
         offsets.odd[d] = (at + PIXEL) ^ ((key + right + d - 1) & 7) * CHUNK;
     return offsets;
 }

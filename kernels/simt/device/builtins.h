@@ -82,7 +82,7 @@
     _Pragma("GCC error \"clusters are not simulated on the CPU\"")
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define SIMT_NOINLINE __attribute__((noinline)) /* rewritten __noinline__ */
+#define SIMT_NOINLINE __attribute__((noinline)) /* in place of __noinline__ */
 
 namespace simt {
 

@@ -207,7 +207,7 @@ static bool stands_still(Worker *worker, unsigned number, int *wait) {
         worker->turns_given = 0;
         // A thread that has waited for another thread will soon wait again.
         if (worker->hot > 0 && worker->hot--) turn = SLICE_US;
-    } else if (!worker->waiting) { // waiting at a grid barrier is normal
+    } else if (!worker->waiting) { // a wait at a grid barrier is normal
         worker->hot = HOT_LOOKS;
         worker->poked.store(number);
         poke(worker, number);

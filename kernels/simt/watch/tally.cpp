@@ -135,7 +135,7 @@ SiteTally *make_site(Tally *tally, unsigned site) {
     t->site = site;
     t->size = site_at(site).size;
     t->kind = counted_as(site);
-    if (!t->size) t->size = 4; // sizes differ at this site
+    if (!t->size) t->size = 4; // this site's sizes differ
     t->patterns = t->recent = zeroed<Pattern>(PATTERNS);
     t->at = t->arrays = zeroed<SiteArray>(1); // empty: it contains no address
     tally->known_sites[tally->sites_count++] = site;

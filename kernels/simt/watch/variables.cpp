@@ -119,7 +119,7 @@ static void add_symbols(const File &file, const ElfW(Ehdr) & head,
             continue;
         const char *name = file.bytes + names.sh_offset + symbol.st_name;
         const bool writable = is_writable(symbol.st_shndx) &&
-                              strncmp(name, "_ZZ", 3); // not a function's own
+                              strncmp(name, "_ZZ", 3); // not local
         module->variables.push_back({module->base + symbol.st_value,
                                      symbol.st_size,
                                      last_name(name),
