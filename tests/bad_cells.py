@@ -74,8 +74,8 @@ bad("store to code", WROTE, "*(int *)(void *)f = n;", "__device__ void f() {}\n"
 bad("store through a wild pointer", WROTE, "int **p = (int **)x; *p[3] = 1;")
 bad("atomic on null", WROTE, "atomicAdd((int *)0, 1);")
 bad("atomic past the end", WROTE, "atomicAdd(x + (1 << 28), 1);")
-# 16 TiB lower: between the heap and the mapped memory, so no store there can succeed.
-# Further up, an earlier watched cell or a library may have mapped memory.
+# The address is 16 TiB lower, between the heap and the mapped memory, where no store
+# can succeed. Further up, an earlier watched cell or a library may have mapped memory.
 bad(
     "shared memory far before its start",
     WROTE,

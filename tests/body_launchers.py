@@ -17,7 +17,8 @@ from weft.pykernel import bodies
 from weft.pykernel.bodies import THREADS
 from weft.toolchain.native import NULL
 
-# These add up in blocks of THREADS threads; the others accept any block size.
+# These bodies add up numbers in blocks of THREADS threads. All others accept any block
+# size.
 TREES = (
     *(bodies.batchnorm2d_stats, bodies.batchnorm2d_sums),
     bodies.cross_entropy_loss,
@@ -37,7 +38,7 @@ class Launchers:
         getattr(self, function.removeprefix("weft_"))(*args[:-1])
 
     def matmul(self, c, a, b, m, n, k, options) -> None:
-        assert options == NULL  # the bodies support no transposes, alpha and beta
+        assert options == NULL  # bodies support neither transposes nor alpha and beta
         self.run(self.product, (m, n), c, a, b, m, n, k)
 
     def matmul_workspace(self, bytes_, *sizes) -> None:

@@ -58,7 +58,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     write_json(path, [row | stamp_row()], TARGETS[-1])
 
 
-@pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist, this hook does not exist
 def pytest_xdist_auto_num_workers() -> int:
     """Return 1.5 workers per core, because many tests wait for other processes."""
     cores = len(os.sched_getaffinity(0))
@@ -88,7 +88,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
                 rewrite._write_pyc(state, code, source, compiled)
 
 
-@pytest.hookimpl(trylast=True)  # after the selection by marks
+@pytest.hookimpl(trylast=True)  # runs after the selection by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let each worker begin with long tests; one of them at the end would run alone.
 

@@ -122,7 +122,8 @@ class _Page(HTMLParser):
 
     def __init__(self, paper: Colour, ink: Colour) -> None:
         super().__init__()
-        self.stack = [(paper, ink, 1.0)]  # background, colour and opacity
+        # (background, colour, opacity) of each open element.
+        self.stack = [(paper, ink, 1.0)]
         self.faint: list[str] = []
 
     def handle_starttag(self, tag, attributes):

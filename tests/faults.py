@@ -12,7 +12,7 @@ from pathlib import Path
 
 from weft.toolchain import build
 
-_DROPPED = (1, 2)  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+_DROPPED = (1, 2)  # numbers of CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH
 _PR_CAPBSET_DROP = 24
 
 

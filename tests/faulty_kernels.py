@@ -41,7 +41,7 @@ class Case:
 
     @property
     def lines(self) -> set[int]:
-        """The numbers of the marked lines."""
+        """The numbers of the lines that are marked as faulty."""
         text, first = inspect.getsourcelines(self.kernel)
         return {
             n for n, line in enumerate(text, first) if line.rstrip().endswith("# !")
@@ -305,7 +305,7 @@ def overlapping_blocks(out):
     out[i] = cuda.blockIdx.x  # !
 
 
-# ---- reads of what nobody wrote => reads of unwritten memory
+# ---- reads of unwritten memory ------------------------------------------------------
 
 
 @faulty("uninitialised", args=lambda: [zeros(N), array(N)])
@@ -686,4 +686,4 @@ def a_lock_by_compare_and_swap(out, x, lock):
         cuda.atomic.exch(lock, 0, 0)
 
 
-ALIASED = {"the_same_array_twice"}  # both arguments are the first one's array
+ALIASED = {"the_same_array_twice"}  # both arguments are the first argument's array

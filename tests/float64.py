@@ -34,7 +34,7 @@ from torch.nn.grad import conv2d_weight
 from weft.mnist.data import MEAN, STD
 from weft.mnist.twin import LAYERS, Twin
 
-LAMBDA = 8.0  # 2 K exp(-32) is below 1e-8 for these K
+LAMBDA = 8.0  # for the K here, 2 K exp(-32) is below 1e-8
 ULP = 2.0**-24
 UNIT = LAMBDA * ULP
 SAMPLES, SIGNS = 3, 4.0
@@ -205,8 +205,8 @@ def _flips(model, out, errors) -> dict[str, float]:
     parameters = dict(model.named_parameters())
     norms = dict.fromkeys(parameters, 0.0)
     for _ in range(SAMPLES):
-        # The gradient of sum(y * p) is the change that p, added to y's gradient,
-        # causes.
+        # The gradient of sum(y * p) is the change that results if p is added to y's
+        # gradient.
         added = 0.0
         for name, change in changes.items():
             coin = torch.randint(0, 2, change.shape, generator=generator)

@@ -51,7 +51,7 @@ from weft.mnist import Cnn
 EPS = {"fp32": 0.0, "tf32": 2.0**-11, "bf16": 2.0**-8, "fp16": 2.0**-11}
 LEAST = {"fp32": 0.0, "tf32": 0.0, "bf16": 0.0, "fp16": 2.0**-24}  # a subnormal
 MMA = 8.0
-CHAIN = 64 * ULP  # sums in parts: no longer chain of additions
+CHAIN = 64 * ULP  # sums in parts: no chain of additions is longer
 C1, C2, HIDDEN, CLASSES = 32, 64, 128, 10
 
 Tensors = dict[str, torch.Tensor]
@@ -64,13 +64,13 @@ class Look:
     precision: str
     eps_bn: float
     lr: float
-    x: torch.Tensor  # (n,1,28,28), normalised
+    x: torch.Tensor  # images (n,1,28,28), normalised
     labels: torch.Tensor
-    before: Tensors  # weights
+    before: Tensors  # the weights before the step
     after: Tensors
     gradients: Tensors
     loss: float
-    seen: Tensors  # arrays between the kernels
+    seen: Tensors  # the arrays between kernels
 
     def changed(self, **arrays: torch.Tensor) -> Look:
         return replace(self, seen=self.seen | arrays)
@@ -112,7 +112,7 @@ class Look:
         return LAMBDA * unit * terms**0.5
 
     def narrow(self, name: str) -> torch.Tensor:
-        """Return that weight in T."""
+        """Return the weight of this name in T."""
         w = self.before[name].float()
         if self.precision == "tf32":
             w = ((w.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)

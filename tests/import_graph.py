@@ -23,11 +23,11 @@ TOP = ("", "__main__")
 class Import(NamedTuple):
     """An import of one weft module by another; names are relative to weft."""
 
-    where: str  # "cells/module.py:15"
+    where: str  # the place, such as "cells/module.py:15"
     source: str
     target: str
-    lazy: bool  # inside a function
-    reason: bool  # a comment explains it
+    lazy: bool  # whether it is inside a function
+    reason: bool  # whether a comment explains it
 
 
 @cache

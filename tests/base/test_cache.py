@@ -148,7 +148,7 @@ def test_a_file_system_without_locks_has_none(name, tmp_path, monkeypatch):
 
 
 def test_an_old_filelock_locks_too(tmp_path, monkeypatch):
-    """Hosted notebooks keep their filelock; 3.25 has no `fallback_to_soft`."""
+    """Hosted notebooks keep their own filelock; 3.25 has no `fallback_to_soft`."""
     new = filelock.FileLock
     monkeypatch.setattr(filelock, "FileLock", lambda lock: new(lock))
     file = (tmp_path / "lock").open("a")

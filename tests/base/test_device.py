@@ -98,12 +98,13 @@ def test_without_a_driver_there_is_no_gpu(driver, monkeypatch):
 def test_no_call_is_made_that_the_driver_refuses(driver):
     """compute-sanitizer would count such a call as an error of the program."""
     original = ctypes.c_ulong.in_dll(driver, "refused").value
-    assert devices.current_gpu() == 0  # no context yet
+    assert devices.current_gpu() == 0  # the thread has no context yet
     assert ctypes.c_ulong.in_dll(driver, "refused").value == original
 
 
 def test_a_device_is_current_inside_and_what_was_before_is_again(driver):
-    assert devices.current_gpu() == 0 and not devices.is_current(0)  # no context yet
+    # The thread has no context yet.
+    assert devices.current_gpu() == 0 and not devices.is_current(0)
     with native.on_device(Device("cuda:0")):
         with pytest.raises(ZeroDivisionError), native.on_device(Device("cuda:1")):
             assert devices.current_gpu() == 1 and devices.is_current(1)

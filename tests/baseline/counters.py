@@ -42,7 +42,7 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
 def differences(
     old: Entries, new: Entries, options: argparse.Namespace
 ) -> list[compare.Difference]:
-    """List the differences; where one record found chance, they are allowed."""
+    """List the differences; counters that vary by chance in one record may differ."""
     pairs = [*old.items(), *new.items()]
     chance = {name for name, entry in pairs if CHANCE in entry.values()}
     changes = []

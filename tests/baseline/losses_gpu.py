@@ -17,6 +17,6 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
         if "cuda" in rung.targets:
             try:
                 entries[rung.name] = trained(rung.name, "cuda", None)
-            except weft.KernelError as error:  # it requires a later GPU or cuDNN
+            except weft.KernelError as error:  # the rung requires a later GPU or cuDNN
                 entries[rung.name] = {"said": str(error)}
     return entries

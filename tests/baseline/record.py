@@ -32,7 +32,7 @@ def read(path: Path) -> Record:
 
 def add(path: Path, name: str, options: argparse.Namespace) -> None:
     """Record a section in the file, in place of an older one."""
-    # solved exercises must not count as a reader's progress
+    # Exercises that the baseline solves must not count as a reader's progress.
     os.environ["WEFT_SMALL"] = "1"
     print(f"baseline: {name} ...", flush=True)
     load, start = os.getloadavg()[0], time.perf_counter()

@@ -128,7 +128,7 @@ def normal_code(body: str) -> str:
 def differences(
     old: Entries, new: Entries, options: argparse.Namespace
 ) -> list[Difference]:
-    """List kernels whose code or resources differ; a mere new name is allowed."""
+    """List kernels whose code or resources differ; a new name alone is allowed."""
     changes = []
     removed = {key: old[key] for key in sorted(old.keys() - new.keys())}
     added = {key: new[key] for key in sorted(new.keys() - old.keys())}

@@ -1,4 +1,4 @@
-"""A record is written section by section, and a comparison sees what differs."""
+"""A record is written section by section, and a comparison finds what differs."""
 
 import argparse
 import json

@@ -43,7 +43,8 @@ def normalised(text: str) -> str:
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     text = re.sub(rf"(?:[\w.+-]*/)*[\w.+-]+\.(?:{_SOURCES}):(?=\d)", "FILE:", text)
     text = re.sub(rf"(?:[\w.+-]*/)+(?=[\w.+-]+\.(?:{_SOURCES})\b)", "", text)
-    return re.sub(r"\b0x[0-9a-f]{9,}\b", "0x...", text)  # masks have 8 digits
+    # Masks have 8 digits, so they remain.
+    return re.sub(r"\b0x[0-9a-f]{9,}\b", "0x...", text)
 
 
 def _without_numbers(match: re.Match[str]) -> str:

@@ -34,7 +34,7 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
     for number in tqdm(range(options.runs + 1), "timings", unit="run", disable=None):
         for measure in (edits, simulators, epochs, imports):
             for name, us in measure().items():
-                if number:  # the first run fills caches
+                if number:  # the first run only fills caches
                     samples[name].append(us)
     return {name: summary(values) for name, values in samples.items()}
 

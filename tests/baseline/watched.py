@@ -18,10 +18,11 @@ from baseline.product import Files, program_report, watched_program
 from tqdm import tqdm
 
 HANGS = {"hang", "deadlock"}  # kinds of findings
-CHANCE = {"hang", "stack"}  # ... with kernels that chance stops at different places
+CHANCE = {"hang", "stack"}  # ... whose kernels stop at a place that depends on chance
 ORDERS = {"forward": "0", "reverse": "1", "shuffled": "7"}
-ONE_WORKER = {"WEFT_RUN_THREADS": "1"}  # otherwise chance decides which blocks conflict
-SECONDS = 600  # time limit of a program; a hang is found after some CPU time of its own
+# With more workers, chance decides which blocks conflict.
+ONE_WORKER = {"WEFT_RUN_THREADS": "1"}
+SECONDS = 600  # time limit of a program, since finding a hang takes CPU time
 
 
 @dataclass(frozen=True)

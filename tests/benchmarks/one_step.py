@@ -12,7 +12,7 @@ import weft
 from weft.mnist import Cnn, initial_weights, load
 from weft.ops import cases
 
-BATCHES = (9, 140)  # a large GPU runs other kernels for fewer images than blocks
+BATCHES = (9, 140)  # for fewer images than blocks, a large GPU runs other kernels
 
 
 def ops() -> None:

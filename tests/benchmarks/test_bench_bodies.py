@@ -30,7 +30,8 @@ def test_a_part_in_python_is_scaled_up(monkeypatch):
 
 def test_simulators_run_some_of_the_blocks(monkeypatch):
     """Only the results of these blocks are compared, and the time is scaled up."""
-    monkeypatch.setattr(bench_bodies, "SIMULATED", 600 * 2 * 5)  # threads * accesses
+    # Threads times accesses.
+    monkeypatch.setattr(bench_bodies, "SIMULATED", 600 * 2 * 5)
     monkeypatch.setattr(bench_bodies, "SIMULATED_THREADS", 1)
     rows = bench_bodies.rows("cpu", ["40x5x40", "600"], patience=0.001)
     part = {(row["op"], row["rung"]): row.get("part", 1) for row in rows}

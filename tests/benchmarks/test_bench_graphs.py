@@ -78,7 +78,8 @@ def test_a_gpu_without_dependent_launch_omits_its_rows(monkeypatch, tmp_path):
     assert not [rung for _, rung in names if "dependent" in rung or "early" in rung]
     assert {op for op, _ in names} == {"chain", "fetch", "many", "fork"}
     others = load_elsewhere("graphs")
-    for groups in plot_graphs.OVERLAPS, plot_graphs.HURTS:  # draws the other GPU's
+    # Both draw the other GPU's rows.
+    for groups in plot_graphs.OVERLAPS, plot_graphs.HURTS:
         assert "early" in texts(plot_graphs.plot_ratios(groups, rows, others, "plain"))
     assert bench_graphs.rows("cpu", ["crowd"], samples=1) == []
     assert bench_graphs.note([]) == "nothing was measured: this GPU has no such launch"
@@ -167,7 +168,7 @@ THERE = {
 def test_chains_for_each_launch_with_the_floor():
     text = drawn(plot_graphs.plot_chains, HERE, [THERE], 0.12)
     assert "1.25 µs" in text and "3.75 µs" in text and "its bytes" in text
-    assert "1.50 µs" not in text  # the time of a shorter chain
+    assert "1.50 µs" not in text  # this is the time of a shorter chain
     assert "that GPU, 2026-01-02" in plot_graphs.make_caption([THERE])
 
 
@@ -190,7 +191,8 @@ def test_groups_share_an_axis_on_which_the_reference_is_1():
     assert bars(figure) == [0.5, 1, 3]  # the fork's times come from the other machine
     thick = [x for x in figure.axes[0].lines if x.get_linewidth() == 3]
     marks = [x.get_xdata()[0] for x in thick]
-    # By bytes, three kernels take three times as long; the fork's least time is given.
+    # By their bytes, three kernels take three times as long. The fork's row states its
+    # least time.
     assert marks[:2] == [3, 1] and marks[-1] == 1
     assert "hollow: that GPU, 2026-01-02" in " ".join(words)
 

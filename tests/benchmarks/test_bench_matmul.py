@@ -120,7 +120,7 @@ def test_a_far_slower_contender_is_timed_three_times(monkeypatch):
 def test_cold_operands_take_turns(monkeypatch):
     monkeypatch.setattr(bench_matmul_calls.timers, "cache_size", lambda device: 10_000)
     operands = Operands.random(Size(20, 20, 20), "fp32", CPU, cold=True)
-    assert len(operands.sets) == 6  # 4800 bytes each
+    assert len(operands.sets) == 6  # each set has 4800 bytes
     assert len({t.data_ptr() for copy in operands.sets for t in copy}) == 18
     (first, *_) = bench_matmul.rows(sizes=["20"], rungs=["reference"], cold=True,
                                     seconds=0.01)  # fmt: skip
@@ -155,7 +155,7 @@ def test_one_wrong_element_of_four_million_is_refused(kind):
     assert operands.errors(lambda i: c.copy_(right), kind)["error_max"] < 2e-3
     right[1234, 56] += 0.1 * right.std()
     rms = float((right - operands.want).square().mean().sqrt() / right.std())
-    assert rms < bench_matmul_calls.error_limit(kind, 9)  # so this limit misses it
+    assert rms < bench_matmul_calls.error_limit(kind, 9)  # this limit accepts it
     with pytest.raises(
         Mismatch, match=r"c\[1234, 56\] is .*; 1 of 4000000 elements are wrong"
     ):
@@ -332,7 +332,7 @@ def test_the_summary_set_has_every_size_of_the_summary():
 
 
 def test_a_sustained_load_is_timed_after_an_equal_load(monkeypatch):
-    """Each load is long enough, whatever the time of a burst was."""
+    """Each load lasts long enough, whatever time a burst took."""
     loads = []
     repeat = Contender.repeat
     monkeypatch.setattr(
@@ -366,7 +366,7 @@ def test_a_run_in_parts_keeps_rows_until_they_are_measured_again(tmp_path):
     assert len(results) == len(first)
     assert [r["tflops"] == 1.0 for r in results] == [r["m"] == 1024 for r in results]
     assert bench_matmul.merged(tmp_path / "none.json", newer) == newer
-    single = [r | {"threads": 1} for r in first]  # rows with two threads stay
+    single = [r | {"threads": 1} for r in first]  # the file keeps rows with two threads
     bench.write_json(path, [r | {"threads": 2} for r in first])
     assert len(bench_matmul.merged(path, single)) == 2 * len(first)
 
@@ -588,7 +588,7 @@ def test_rows_contain_their_run():
 
 
 def test_the_first_call_does_not_count_for_the_speed():
-    """Numba compiles in the first call, which once excluded its slowest kernel."""
+    """Numba compiles during the first call, which once excluded its slowest kernel."""
     calls = []
 
     def run(i):

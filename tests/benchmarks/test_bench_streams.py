@@ -47,4 +47,4 @@ def test_the_committed_rows_confirm_lesson_06():
     one, four = rows["pinned, 1 stream"], rows["pinned, 4 streams"]
     assert four["us_high"] < one["us_low"]
     one, four = rows["pageable, 1 stream"], rows["pageable, 4 streams"]
-    assert four["us_high"] > one["us_low"]  # the bands overlap
+    assert four["us_high"] > one["us_low"]  # the two bands overlap

@@ -47,7 +47,8 @@ def test_in_committed_results_a_gpu_truncates_and_promotion_helps():
     for results in committed():
         steps = [row for row in results["rows"] if row["op"] == "staircase"]
         assert [row["added"] for row in steps] == [math.floor(r["x"]) for r in steps]
-        assert any(row["x"] % 1 > 0.5 for row in steps)  # rounding would go up here
+        # To the nearest, these would be rounded up.
+        assert any(row["x"] % 1 > 0.5 for row in steps)
         errors = {
             (row["every"], row["k"]): row["error_rms"]
             for row in results["rows"]
@@ -159,6 +160,6 @@ def test_drawings_contain_their_texts(monkeypatch):
         [t.get_text() for t in figure.axes[0].texts] for figure in figures
     )
     assert [bits.count(kind) for kind in "sem"] == [3, 24, 40]
-    assert bits.count("") == 13  # unused bits of tf32
+    assert bits.count("") == 13  # the unused bits of tf32
     assert lanes.count("5") == 4
-    assert ring.count("3") == 3  # as in flight, in use, and on the tensor cores
+    assert ring.count("3") == 3  # stage 3 in flight, in use, and on the tensor cores

@@ -19,7 +19,8 @@ def test_rows_of_each_transpose_and_of_a_copy(target):
         assert row["us"] > 0 and row["rows"] == row["cols"] == 33
         assert row["vs_copy"] == pytest.approx(rows[0]["us"] / row["us"])
         assert row["gbs"] == pytest.approx(8 * 33 * 33 / row["us"] / 1e3)
-    assert by_name["strided", "weft", "stride 32"]["count"] == 35  # 0, 32, ... 1088
+    # The elements 0, 32, ..., 1088.
+    assert by_name["strided", "weft", "stride 32"]["count"] == 35
     assert bench.table(rows, bench_transpose.SHOWN)
     assert ("do not represent" in bench_transpose.note(rows)) == (target == "cpu")
     assert all(("graph" in row["timer"]) == (target == "cuda") for row in rows)
@@ -54,7 +55,8 @@ THERE = {
 def test_this_machine_is_full_and_another_one_hollow():
     text = drawn(plot_transpose.plot_transposes, HERE, [THERE])
     assert "750 GB/s, 25 %" in text and "1,234 GB/s, 82 %" in text
-    assert text.count("stroke-dasharray") == 2  # the fastest copy of each card
+    # Lines for the fastest copy of each card.
+    assert text.count("stroke-dasharray") == 2
     assert "that GPU, 2026-01-02" in plot_transpose.make_caption([THERE])
 
 
@@ -162,7 +164,7 @@ def test_in_order_a_fetch_brings_two_sectors_and_explains_the_strided_copies():
     (copies,) = load_elsewhere("transpose")
     reads = plot_transpose.strided_reads(copies["rows"], ROWS)
     assert [distance for distance, *_ in reads] == [32, 64, 128]
-    for _, _, copy, read, _ in reads:  # reading takes over 90 % of the copy's time
+    for _, _, copy, read, _ in reads:  # the reads take over 90 % of the copy's time
         assert 0.9 < read / copy < 1
     (_, _, _, all_of_them, _), (_, _, _, half, half_short), _ = reads
     assert 0.95 < half / all_of_them < 1 and half_short < 0.6 * half

@@ -13,7 +13,7 @@ def line(start, per_number):
 
 
 def test_two_lines_cross_between_the_neighbouring_sizes():
-    host, device = line(7.0, 4e-4), line(18.0, 1e-6)  # equal at 27569
+    host, device = line(7.0, 4e-4), line(18.0, 1e-6)  # the two lines cross at 27569
     assert 16384 < find_crossing(host, device) < 65536
     assert find_crossing(host, device) == pytest.approx(11 / (4e-4 - 1e-6), rel=0.25)
 

@@ -22,7 +22,7 @@ def test_a_difference_is_excused_only_within_the_range_of_its_reason():
         agrees, verdict = judge(count, 8, beyond, excuse)
         message = f"DIFFERS: merged; that explains 4 to 8, not {beyond}"
         assert (agrees, verdict) == (False, message)
-    ratio = ncu.Metric("r", ("r",), tight=True)  # ratios may exceed the range by 2 %
+    ratio = ncu.Metric("r", ("r",), tight=True)  # a ratio may exceed its range by 2 %
     assert judge(ratio, 6, 3.93, excuse)[0] and not judge(ratio, 6, 3.9, excuse)[0]
 
 
@@ -55,27 +55,27 @@ def test_merged_accesses_explain_the_missing_ones_of_their_line():
     merged = _code(LDS128, "LDG.E.128 R4, [R2.64]", at=1) + _code("LDS R4, [R0]", at=9)
     waves = "shared load wavefronts"
     assert _range(waves, [line, other], merged) == (1020, 1080)
-    some = merged + _code("LDS R4, [R0]", at=1)  # four of five were merged
+    some = merged + _code("LDS R4, [R0]", at=1)  # the compiler merged four of five
     assert _range(waves, [line, other], some) == (1032, 1080)
-    line.wavefronts, line.conflicts = 320, 240  # four turns each
+    line.wavefronts, line.conflicts = 320, 240  # four turns for each request
     assert _range(waves, [line], _code(LDS128, at=1)) == (80, 320)
     assert _range("shared load conflicts", [line], _code(LDS128, at=1)) == (0, 240)
     assert _range(waves, [line], _code("LDS R4, [R0]", at=1)) is None
-    line.size = 16  # as wide as in the source
+    line.size = 16  # as wide as the accesses of the source
     assert _range(waves, [line], _code(LDS128, at=1)) is None
     why = find_excuse(BY_NAME[waves], Counters(places=[other]), merged).why
     assert why == "the compiler merged accesses of 32 bits: 1 LDS.128"
 
 
 def test_the_remainder_of_a_loop_hides_no_merged_access():
-    """The remainder contains the single loads but hardly runs, so it hides nothing."""
+    """The remainder's loop contains the single loads but hardly runs: it hides nothing."""
     loop = "LDS.128 R4, [R0]", "LDS R8, [R1]", "@P0 BRA `(.L_x_0)"
     remainder = _code(*["LDS R4, [R0]"] * 12, at=1)
     head, *tail = _code(*loop, at=1)
     code = [replace(head, labels=(".L_x_0",)), *tail, *remainder]
     place = _place("read", "shared", size=4, requests=100, wavefronts=100)
     least, most = _range("shared load wavefronts", [place], code)
-    assert (round(least), most) == (40, 100)  # 5 accesses become 2
+    assert (round(least), most) == (40, 100)  # 5 accesses may become 2
 
 
 def test_a_lane_that_acts_for_its_warp_explains_one_sector_per_request():
@@ -96,7 +96,8 @@ def test_weights_explain_only_means_between_those_of_the_pieces():
     assert _range(threads, pieces, []) == (16, 32)
     code = _code(*["FADD R0, R0, R0"] * 3, at=1) + _code("FADD R0, R0, R0", at=2)
     assert _range(threads, pieces, code) == (28, 28)
-    masked = code + _code("@P0 FADD R0, R0, R0", at=2)  # runs with all 32, or with 16
+    # This instruction runs with all 32 threads, or with 16.
+    masked = code + _code("@P0 FADD R0, R0, R0", at=2)
     assert _range(threads, pieces, masked) == (25.6, 28.8)
     alike = [_place("step", line=line, accesses=256, requests=8) for line in (1, 2)]
     assert _range(threads, alike, masked) == (32, 32)

@@ -32,7 +32,7 @@ def test_the_ladder_is_in_per_cent_of_cublas():
     words = texts(ladder_plot(rows(), []))
     assert {"naive", "tuned", "wgmma_3xtf32", "wgmma_bf16"} <= {*words}
     assert "54 TFLOP/s · 108 %" in words and "600 GFLOP/s · 1.2 %" in words
-    assert "143 TFLOP/s · 286 %" in words  # of cuBLAS in fp32
+    assert "143 TFLOP/s · 286 %" in words  # 286 % of cuBLAS in fp32
     assert words.count("cuBLAS fp32, 50 TFLOP/s") == 2
     assert "% of cuBLAS's speed, m = k = n = 4096 (right is better)" in words
     assert "This GPU, 2026-01-02, timer: graph, warm caches" in "\n".join(words)
@@ -86,7 +86,7 @@ def test_the_roofline_has_few_labels_and_a_list_of_all_rungs():
     assert letters == [entry[0] for entry in entries if entry[0] not in "–/"]
     assert len({*letters}) == len(letters) > 30
     places = [dot.get_xdata()[0] for dot in dots(figure)]
-    assert sorted({*places}) == places  # no two rungs share a place
+    assert sorted({*places}) == places  # two rungs never share a place
     # On a phone, 358 pixels wide, an 11-point letter has at least 9 pixels.
     assert 11 * 358 / (72 * figure.get_figwidth()) >= 9
 
@@ -290,7 +290,8 @@ def test_the_table_has_a_line_for_each_faster_layout():
     table = readme.matmul_table([results | {"rows": [*results["rows"], nt]}])
     assert "| wgmma_tf32 | wgmma_tf32's idea | tf32 | 410 |" in table
     assert "| wgmma_tf32, b stored (n,k) | wgmma_tf32's idea | tf32 | 420 |" in table
-    tn = nn | {"layout": "tn", "tflops": 400.0}  # slower: in the table of layouts
+    # Slower, so only the table of layouts has it.
+    tn = nn | {"layout": "tn", "tflops": 400.0}
     table = readme.matmul_table([results | {"rows": [*results["rows"], tn]}])
     assert "wgmma_tf32, a stored" not in table
 
@@ -320,7 +321,8 @@ def test_fp32_is_compared_with_cublas_in_the_same_layout():
         )
         is nt
     )
-    beside_fastest(all_rows)  # over nt, cuBLAS's nn has 50 %; in its group, 100 %
+    # Compared with "nt", cuBLAS's "nn" reaches 50 %; in its own group, 100 %.
+    beside_fastest(all_rows)
     table = readme.matmul_table([results | {"rows": all_rows}])
     assert "| *cuBLAS* | gemm_ex's idea | fp32 | 50.0 | 100 % |" in table
 

@@ -63,7 +63,8 @@ def test_the_slowest_version_is_on_top():
     (ax,) = plot_versions(rows(), [THERE], python_us=3e9).axes
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names[0] == "~ Python, by sim" and "naive" in names[1]
-    assert sum(name.startswith("PyTorch") for name in names) == 2  # the best of each
+    # The best twin of each kind.
+    assert sum(name.startswith("PyTorch") for name in names) == 2
     full = [line.get_markerfacecolor() != "none" for line in ax.lines]
     assert full == ["that GPU" not in name for name in names]
 
@@ -93,8 +94,9 @@ def test_the_roofline_has_the_sections_whose_work_is_known():
     assert {"conv2", "conv2 dw", "batch 4096"} <= {*words}
     assert "roofs: 51 TFLOP/s, 4.2 TB/s" in words
     marks = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 1]
-    assert len(marks) == 4  # two sections at two batches; the update has no product
-    conv2 = 2 * 9 * 32 * 64 * 196  # flops an image
+    # Two sections at two batches, since the update has no product.
+    assert len(marks) == 4
+    conv2 = 2 * 9 * 32 * 64 * 196  # flops per image
     assert marks[0].get_ydata()[0] == pytest.approx(64 * conv2 / 10.0 / 1e6)
 
 

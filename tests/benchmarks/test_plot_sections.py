@@ -30,7 +30,7 @@ from weft.mnist import Cnn, initial_weights, load
 from weft.see.view import mosaic
 
 ROOF = {"tflops": 50.0, "gbs": 4000.0}
-CONV2 = 2 * 9 * 32 * 64 * 196  # flops of a product of an image
+CONV2 = 2 * 9 * 32 * 64 * 196  # flops of one product for an image
 FUSED = {
     **{"batch": 5.0, "forward.conv2+pool2": 20.0, "forward.relu3+fc2+loss": 10.0},
     **{"backward.conv2.weight": 30.0},
@@ -42,10 +42,11 @@ def test_sections_are_scaled_to_the_step_and_have_floors():
     parts = find_limits(row("weft", "graph", 48.0, layers_us=FUSED), ROOF, 1.5)
     assert [part.section for part in parts] == [*FUSED][
         1:
-    ]  # without the first, "batch"
+    ]  # all sections but the first, "batch"
     forward, loss, weight = parts
     assert [part.us for part in parts] == pytest.approx([16, 8, 24])
-    assert forward.products == pytest.approx(64 * CONV2 / 50e6)  # 9.25 µs
+    # Both sides are 9.25 µs.
+    assert forward.products == pytest.approx(64 * CONV2 / 50e6)
     assert forward.products == weight.products > 4 * forward.bytes > 0
     assert forward.waiting == pytest.approx(16 - forward.products - 1.5)
     assert (forward.binds, loss.binds) == ("products", "waiting")
@@ -91,7 +92,7 @@ def test_another_machines_sections_are_hollow_and_none_are_explained():
     assert any("hollow: that GPU" in text for text in texts(figure))
     (text,) = texts(
         plot_sections(rows(), rungs=("naive",))
-    )  # this rung has no sections
+    )  # this rung has no timed sections
     assert "nothing measured yet" in text
 
 
@@ -152,7 +153,7 @@ def test_conv2s_backward_is_drawn_with_its_fused_parts_and_its_times():
         for here in (True, False)
         for axes in draw_conv2_back(parts, "it", here).axes[1:]
     ]
-    assert fills == [{0.25}, {0.0}]  # hollow if measured elsewhere
+    assert fills == [{0.25}, {0.0}]  # bars are hollow if measured elsewhere
     assert "nothing measured yet" in " ".join(texts(draw_conv2_back({})))
 
 
@@ -175,6 +176,6 @@ def test_conv2s_backward_is_the_sum_of_its_sections_per_64_images():
 def test_conv2s_backward_is_drawn_with_the_models_sizes():
     words = " ".join(texts(draw_conv2_back({})))
     sizes = PIXELS2, C2, C1, PIXELS3, TAPS
-    assert sizes == (196, 64, 32, 49, 9)  # as in the picture
+    assert sizes == (196, 64, 32, 49, 9)  # the sizes that the picture shows
     for text in ("196 x 64", "196 x 32", "49 x 64", "9 x 64 x 32", "784 bytes"):
         assert text in words

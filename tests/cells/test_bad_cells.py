@@ -17,7 +17,7 @@ from bad_cells import CELLS, LONG, LOST, MODES, Cell
 from jupyter_client.manager import KernelManager
 
 MEMORY = 8 << 30  # the session's limit in bytes, since other programs need memory, too
-MODES_OF_LAUNCH = ["", "--fast"]  # watched and unwatched
+MODES_OF_LAUNCH = ["", "--fast"]  # cells run watched, then unwatched
 START = f"""
 %load_ext weft
 import os, resource, numpy as np
@@ -117,7 +117,7 @@ def run_bad_cell(session: Session, cell: Cell, options: str) -> str:
         outcome = session.run("k[2, 32](x, 64)")
     next_outcome = Outcome(ended=True) if outcome.ended else session.run(NEXT)
     if next_outcome.ended or next_outcome.error:
-        session.end()  # the following cells need a working session
+        session.end()  # so that the next cell gets a working session
         session.start()
     assert not outcome.ended, "the cell ended the session"
     assert not next_outcome.ended, (

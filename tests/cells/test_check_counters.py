@@ -140,11 +140,11 @@ def test_bank_conflicts(stride, wavefronts):
 @pytest.mark.parametrize(
     "ctype, stride, wavefronts, conflicts",
     [
-        ("float2", 1, 2, 0),  # by half warps
+        ("float2", 1, 2, 0),  # half warps take turns
         ("float2", 2, 4, 2),
-        ("float4", 1, 4, 0),  # by quarter warps
+        ("float4", 1, 4, 0),  # quarter warps take turns
         ("float4", 2, 8, 4),
-        ("unsigned char", 1, 1, 0),  # four lanes share a word
+        ("unsigned char", 1, 1, 0),  # four lanes share each word
         ("unsigned char", 4, 1, 0),
         ("unsigned char", 8, 2, 1),
     ],
@@ -422,7 +422,7 @@ def cost(key, words):
     visits = Counter(words)
     if key[1] == "read":
         visits = dict.fromkeys(visits, 1)
-    units = defaultdict(list)  # accesses of each word, by sector or bank
+    units = defaultdict(list)  # the accesses of each word, by sector or bank
     for word, count in visits.items():
         units[word // 8 if key[0] in "xy" else word % 32].append(count)
     if key[0] in "xy":
@@ -455,7 +455,7 @@ def expected(op, at, length, rounds):
 @pytest.mark.parametrize(
     "steps, shortest, in_step",
     [
-        (12, 0, False),  # each lane takes another path
+        (12, 0, False),  # each lane takes a path of its own
         (300, 300, True),  # full logs, and lanes in step
         (300, 20, True),  # full logs, and lanes that leave the loop early
     ],

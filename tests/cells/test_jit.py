@@ -195,7 +195,7 @@ def test_empty_and_zero_dimensional_arrays(k):
 
 def test_overlapping_arrays_stay_one_memory(k):
     x = torch.ones(11)
-    k.add[1, 1024](x[1:], x[:-1], x[:-1], 10)  # threads run one after another
+    k.add[1, 1024](x[1:], x[:-1], x[:-1], 10)  # the threads run one after another
     assert x.tolist() == [2.0**i for i in range(11)]
 
 
@@ -316,7 +316,7 @@ def test_flags_reach_the_cell_and_not_our_headers(flags):
 # ---- faults ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [256, 250])  # a multiple of 16 bytes, and none
+@pytest.mark.parametrize("n", [256, 250])  # one n is a multiple of 16 bytes
 def test_an_overrun_names_its_element_and_changes_no_array(k, n):
     out = torch.zeros(n)
     with pytest.raises(
@@ -382,8 +382,8 @@ def test_wild_stores_fault_beside_the_watch_builds_memory(k):
     program = [sys.executable, "-c", WRITABLE, str(Path(__file__).parent)]
     result = subprocess.run(program, text=True, capture_output=True, check=True)
     writable = [int(size) for size in result.stdout.split()]
-    if not torch.cuda.is_available():  # the driver has such mappings, too
-        # Stacks do not take terabytes either: 2048 workers have 64 MB each.
+    if not torch.cuda.is_available():  # the CUDA driver has such mappings, too
+        # Stacks take less than a terabyte, too: 2048 workers have 64 MB each.
         assert sum(size for size in writable if size > 128 << 30) == 0
     with pytest.raises(KernelFault, match=r"in none of its arrays"):
         k.far[1, 1](floats(4), 1 << 40)
@@ -617,7 +617,7 @@ def test_a_pointer_that_is_cast_to_float4_stays_aligned():
         "__global__ void k(float *x) { *(float4 *)x = make_float4(1, 2, 3, 4); }",
         target="cpu",
     )
-    x = torch.zeros(5)  # 20 bytes
+    x = torch.zeros(5)  # x has 20 bytes
     k[1, 1](x)
     assert x.tolist() == [1, 2, 3, 4, 0]
 

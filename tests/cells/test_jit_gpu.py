@@ -231,7 +231,7 @@ def test_an_impossible_launch_is_refused_and_later_ones_work():
     if limit < 227 << 10:
         with pytest.raises(ArgumentError, match=str(limit)):
             k.shared[1, 64, limit + 4](out, 1)
-    for kb in (4, 48, 60, limit >> 10, 4):  # more than 48 KB must be requested
+    for kb in (4, 48, 60, limit >> 10, 4):  # a kernel must request more than 48 KB
         k.shared[1, 64, kb << 10](out, kb << 8)
         assert out[0].item() == (kb << 8) - 1
     k.small[1, 128](out)
@@ -262,12 +262,12 @@ def test_launches_use_torchs_current_stream_or_their_argument():
         y.zero_()
         torch.cuda.synchronize()
         with torch.cuda.stream(side):
-            torch.cuda._sleep(200_000_000)  # about 0.1 s
+            torch.cuda._sleep(200_000_000)  # keeps the stream busy for about 0.1 s
             if stream is None:
                 k[4, 256](y, x, 2.0, n)
         if stream is not None:
             k[4, 256, 0, stream](y, x, 2.0, n)
-        snapshot = y.clone()  # on the default stream, which does not wait
+        snapshot = y.clone()  # runs on the default stream, which does not wait
         assert snapshot.sum().item() == 0
         side.synchronize()
         assert y.sum().item() == 2 * n
@@ -283,7 +283,8 @@ def test_memory_that_another_stream_still_uses_is_not_reused():
         torch.cuda._sleep(100_000_000)
     k[n // 256, 256, 0, side](out, x, 3.0, n)
     del x
-    torch.full((n,), torch.nan, device="cuda")  # would reuse x's memory immediately
+    # This allocation would reuse x's memory immediately.
+    torch.full((n,), torch.nan, device="cuda")
     side.synchronize()
     assert out.sum().item() == 3 * n
 

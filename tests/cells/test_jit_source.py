@@ -144,7 +144,7 @@ def write(folder: Path, factor: int) -> Path:
 @pytest.mark.parametrize("kind", [str, Path])
 def test_a_file_is_loaded_with_headers_in_its_folder(tmp_path, kind):
     y = np.zeros(4, np.float32)
-    for factor in (2, 3):  # the header's text decides, not its name
+    for factor in (2, 3):  # the text of the header decides, not its name
         module = load_cuda(kind(write(tmp_path, factor)))
         module.k[1, 4](y)
         assert y.tolist() == [factor * i for i in range(4)]

@@ -60,7 +60,7 @@ def test_no_array_outlives_its_launch(runner, end):
     if runner in ("in place", "numba_jit") and end == "out of bounds":
         pytest.skip("memory beyond the arrays may contain anything")
     launch = RUNNERS[runner]()[1, 32]
-    launch(*ENDS["right"](32))  # creates all objects that are created only once
+    launch(*ENDS["right"](32))  # this launch creates all objects that exist only once
     gc.disable()
     try:
         args = ENDS[end](32)

@@ -143,7 +143,7 @@ def test_nvccs_implicit_includes_are_available():
 
 
 def test_macros_of_the_prelude_have_the_values_of_c():
-    """g++ compares them with those of the system's headers."""
+    """g++ compares the macros with those of the system's headers."""
 
     # These macros call functions of CUDA.
     excluded = {"HUGE_VALF", "HUGE_VAL", "NAN", "INFINITY"}
@@ -256,10 +256,10 @@ def empty_cache(tmp_path, monkeypatch):
 def test_a_program_is_compiled_once(empty_cache, monkeypatch):
     program, cached = load_saxpy()
     assert not cached
-    monkeypatch.setattr(nvrtc, "compile", None)  # would fail if it were called
+    monkeypatch.setattr(nvrtc, "compile", None)  # a call would fail
     second, cached = load_saxpy(
         name="cell [8]"
-    )  # the same cell's name when it runs again
+    )  # the same cell has another name when it runs again
     assert cached and second == program and second.usage == program.usage
 
 

@@ -31,7 +31,8 @@ def test_a_copy_comes_when_its_group_is_waited_for(unwaited):
 
 @pytest.mark.parametrize("waits, expected", [((1, 1), "x"), ((0, 1), -1), ((1, 0), -2)])
 def test_a_box_goes_both_ways_when_it_is_waited_for(unwaited, waits, expected):
-    room = np.zeros((2, 16, 32 + 4), np.float32)  # starts at a multiple of 16
+    # Each row starts at a multiple of 16 bytes.
+    room = np.zeros((2, 16, 32 + 4), np.float32)
     start = -room.ctypes.data % 16 // 4
     x, out = (row.reshape(-1)[start : start + 512].reshape(16, 32) for row in room)
     x[...] = np.random.default_rng(0).normal(size=x.shape)

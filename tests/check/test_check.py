@@ -138,7 +138,7 @@ def test_what_runs_go_wrong_is_told_where_a_rule_fits_them_all():
     assert "only where n is 1" in told((1, 8, False), (2, 8, True), (9, 8, True))
     full = (8, 8, True), (16, 8, True), (7, 8, False), (9, 8, False)
     assert "n is a multiple of the block's x" in told(*full)
-    assert told(*full, along={"n": 1}) == ""  # another side of the block
+    assert told(*full, along={"n": 1}) == ""  # n runs along another side of the block
     one_block = (3, 8, True), (8, 8, True), (9, 8, False), (40, 8, False)
     assert "one block is enough for n" in told(*one_block)
     fixed = (8, 8, True), (9, 8, True), (8, 4, False), (9, 4, False)
@@ -196,7 +196,8 @@ def test_the_same_size_is_asked_with_other_data():
     assert len(data) == 2 and not np.array_equal(*data)
     again_data = []
     check(lambda a: again_data.append(a.copy()) or a, lambda a: a, inputs={"a": 8})
-    assert np.array_equal(data[0], again_data[0])  # but the same in every run
+    # But every run draws the same numbers.
+    assert np.array_equal(data[0], again_data[0])
 
 
 def test_a_byte_or_a_bool_that_is_never_written_is_noticed():
@@ -220,7 +221,8 @@ def test_a_bound_follows_from_the_terms_of_the_sum():
         return exact + size * 2.0**-24 * (1.01 * a.shape[1] + 0.5)
 
     sizes = {"inputs": zoo.PAIR["inputs"], "sizes": [(4, 6, 5)]}
-    assert 0.3 < check(off, np.matmul, **sizes).worst < 1  # k + 8 terms by default
+    # By default, the bound allows k + 8 terms.
+    assert 0.3 < check(off, np.matmul, **sizes).worst < 1
     check(off, np.matmul, terms="k + 1", **sizes)
     refused(off, np.matmul, terms="k", **sizes)
     refused(off, np.matmul, terms=lambda k: k, **sizes)
@@ -234,14 +236,14 @@ def softmax(x):
 
 
 def test_a_sum_that_the_sizes_do_not_tell_is_asked_of_the_reference():
-    """Each element of a softmax depends on its row's sum, here added up in order."""
+    """Each element of a softmax depends on its row's sum, which is added in order."""
 
     def off(x):
         return softmax(x.astype(float)) * (1 + 2.0**-24 * (x.shape[1] + 6))
 
     options = {"inputs": {"x": ("rows", "cols")}, "sizes": [(4, 141)]}
     assert 0.9 < check(off, softmax, **options).worst < 1
-    refused(off, softmax, terms=9, **options)  # as follows from the sizes alone
+    refused(off, softmax, terms=9, **options)  # the number that the sizes alone imply
     inexact = lambda x: x * (1 + 2.0**-24 * 9.5)  # noqa: E731
     refused(inexact, lambda x: x, **options)  # a map has no such sum
     running = lambda x: x.cumsum(1) * (1 + 2.0**-24 * 140)  # noqa: E731
@@ -536,7 +538,7 @@ def into_itself(y, x, n):
 
 @pytest.mark.parametrize(
     "kernel, sizes, launch, words",
-    [  # It faults at row 5, after races with other blocks.
+    [  # the launch faults at row 5, after races with other blocks
         (
             unguarded_columns,
             (5, 6),
@@ -614,7 +616,8 @@ def test_blocks_that_race_are_not_asked_about_their_index():
         ([6.0], [2.0], "looks like off by a factor of 3: it is 3 times what"),
         ([-2.0], [6.0], "looks like off by a factor of 3: it is minus 1/3 of"),
         ([1.0, 20, 30], [3.0, 20, 30], "factor of 3: the one wrong element is 1/3"),
-        ([0.96], [1.0], "^$"),  # No guess: one number reveals little about precision.
+        # No guess, since one number reveals little about precision.
+        ([0.96], [1.0], "^$"),
         ([5.0], [2.0], "^$"),
     ],
 )

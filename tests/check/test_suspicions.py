@@ -127,7 +127,8 @@ def test_an_update_spelled_out_is_one_still(kernel):
 def test_what_a_barrier_between_cures_is_told_so():
     x = np.zeros(64, float32)
     for texts in (
-        cures(halve_without_a_barrier, 1, 32, x),  # a barrier between its rounds
+        # A barrier between the rounds cures the race.
+        cures(halve_without_a_barrier, 1, 32, x),
         cures(CELL.left, 1, 64, x, x.copy()),  # two statements in one line
     ):
         assert texts and all("barrier between" in c or "()" in c for c in texts)
@@ -155,7 +156,7 @@ def argmax_padded_with_zeros(out, x, cols):
 
 
 def test_a_place_behind_the_row_is_no_choice_among_equals():
-    """The larger rows are full, and are wrong only by a choice among equals."""
+    """The larger rows fill their tiles, and are wrong only by a choice among equals."""
     text = refused(
         *(argmax_padded_with_zeros, lambda x: x.argmax(1)),
         outputs={"out": "int32[rows]"},
@@ -171,10 +172,10 @@ def test_a_place_behind_the_row_is_no_choice_among_equals():
 @pytest.mark.parametrize(
     "got, words",
     [
-        ([3, 0], "past the end"),  # The other is right.
-        ([3, 1], "past the end"),  # The other is one of two equals.
+        ([3, 0], "past the end"),  # the other position is right
+        ([3, 1], "past the end"),  # the other position is one of two equals
         ([1, 1], "choice among equals"),
-        ([3, 2], ""),  # The other is neither.
+        ([3, 2], ""),  # the other position is neither
     ],
 )
 def test_a_place_that_no_row_has_shows_the_padding(got, words):
@@ -258,7 +259,7 @@ __global__ void product(float *c, const float *a, const float *b, int m, int n, 
     ],
 )
 def test_of_sizes_that_are_odd_together_the_one_that_counts_is_named(names, words):
-    """In the puzzle's sizes, all three are full, or none is."""
+    """In each of the puzzle's sizes, all three fill their tiles, or none does."""
     error = refused(
         *(product_of_full(names), np.matmul),
         outputs={"c": ("m", "n")},

@@ -241,9 +241,9 @@ def list_needs(one, python):
     try:
         package = importlib.metadata.distribution(one.name)
     except importlib.metadata.PackageNotFoundError:
-        return []  # NVIDIA's packages for CUDA 12 require nothing.
+        return []  # NVIDIA's packages for CUDA 12 require nothing
     if not one.specifier.contains(package.version, prereleases=True):
-        return []  # cuda-toolkit 12, which only lists such packages
+        return []  # this is cuda-toolkit 12, which only lists such packages
     needs = map(Requirement, package.requires or [])
     extras = one.extras or {""}
     machines = [{"python_version": python, "extra": extra} for extra in extras]
@@ -261,7 +261,7 @@ def test_a_hosted_notebook_keeps_every_version(path):
     missing = environment.list_missing(wanted, image)
     added = resolve(missing, image, python)
     assert not {*added} & {*image.versions}
-    # What crashes Colab if it is upgraded, and what only developers need.
+    # Packages whose upgrade crashes Colab, and packages that only developers need.
     assert not {*added} & {"ipython", "ipykernel", "tornado", "jupyterlab", "pytest"}
     assert all(f"{name}==" in environment.pin_versions(image) for name in ("torch",))
     # Every package for CUDA is from the release of the image's torch.
@@ -307,7 +307,7 @@ def test_pip_gets_every_version_as_a_constraint(monkeypatch):
     assert "--no-index" in command and "numpy>=2.0" in command
     assert command[-1] == "a==1.0rc1+x\ntornado==6.5.7\n"
     environment.install("python", [], image)
-    assert len(commands) == 1  # nothing to install
+    assert len(commands) == 1  # pip had nothing to install
 
 
 def test_every_requirement_is_one_that_pip_reads():

@@ -109,7 +109,7 @@ def test_a_cell_is_watched_unless_it_is_fast(shell, capsys):
         "x, y = torch.ones(64), torch.zeros(64)\nones[1, 64](y, x)\nones[1, 64](y, x)"
     )
     run(shell, f"%%cuda --cpu\n{RACE}")
-    for _ in range(2):  # The report appears once in each cell that launches it.
+    for _ in range(2):  # the report appears once in each cell that launches the kernel
         capsys.readouterr()
         run(shell, launch)
         output = capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 from weft.csource.rewriter.rewrite import RewriteError, rewrite
 from weft.toolchain import build, tools
 
-PRELUDE = 2  # an #include and a #line before the source's own lines
+PRELUDE = 2  # the rewriter adds an #include and a #line before the source
 
 
 def rewritten(source: str) -> str:

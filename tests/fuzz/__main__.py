@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT / "lib"), str(ROOT), str(HERE.parent)]
 
 from fuzz.fuzzers import FUZZERS  # noqa: E402
 
-ROUND = 1000  # tries
+ROUND = 1000  # tries per round
 SECONDS = 600  # time limit of a round
 MEMORY = 6 << 30  # bytes that a round may allocate
 

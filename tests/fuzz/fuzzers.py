@@ -32,9 +32,10 @@ from weft.csource.scanner import RewriteError
 from weft.mnist import data, weights
 from weft.mnist.data import DataError
 
-set_hypothesis_home_dir(store.cache_folder("hypothesis"))  # not in the checkout
+# Keeps hypothesis's files out of the checkout.
+set_hypothesis_home_dir(store.cache_folder("hypothesis"))
 OURS = Short, BuildError, RewriteError, DataError
-LONGEST = 3000  # characters of an error message
+LONGEST = 3000  # the most characters of an error message
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ def try_kernel(random, folder):
         return
     name = kernel.__code__.co_filename
     args = kernel_grammar.arguments()
-    readers = [name, kernel_grammar.__file__]  # it contains a helper
+    # A kernel may contain a helper of the grammar.
+    readers = [name, kernel_grammar.__file__]
     hypothesis.note("".join(linecache.getlines(name)))
     refused(lambda: sim(kernel, quiet=True, timeout=1)[1, 4](*args), readers)
     refused(lambda: to_cuda(kernel, args))

@@ -16,7 +16,7 @@ from fuzz import launch_arguments
 from weft import cuda, cuda_c, load_cuda, numba_jit, sim
 from weft.csource.signature import parse
 
-MOST = 20_000  # elements
+MOST = 20_000  # elements in the largest array
 SOURCE = """
 #include <cuda_fp16.h>
 struct Pair { float x; int y; };
@@ -76,7 +76,7 @@ def memory():
 def main(count, seed):
     warnings.simplefilter("ignore")
     source, launchers = random.Random(seed), kernels()
-    for kernel, params in launchers:  # exclude one-time allocations from the count
+    for kernel, params in launchers:  # exclude one-time allocations from the growth
         launch(random.Random(0), kernel, params)
     start = memory()
     for _ in range(count):
