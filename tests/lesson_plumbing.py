@@ -52,7 +52,7 @@ class Plumbing:
     lines: int
     kinds: Counter[str]
     import_cells: int
-    import_lines: int  # of the cell with the most
+    import_lines: int  # imports of the cell that has the most
 
     @property
     def share(self) -> float:
@@ -112,7 +112,8 @@ def _list_plumbing(
             inside = [child for child in children if isinstance(child, ast.stmt)]
             plumbing = list(_list_plumbing(inside, matter, answers))
             yield from plumbing
-            if inside and len(plumbing) == len(inside):  # the head of the block is, too
+            # Then the head of the block is plumbing, too.
+            if inside and len(plumbing) == len(inside):
                 yield plumbing[0][0], statement.lineno, inside[0].lineno - 1
 
 
@@ -134,7 +135,7 @@ def _find_kind(statement: ast.stmt, matter: set[str], answers: bool) -> str | No
         is_matter = answers or statement.name in matter or "cuda" in used
         return None if is_matter or _computes(statement, matter) else "helpers"
     if any(isinstance(x, ast.stmt) for x in ast.iter_child_nodes(statement)):
-        return None  # a block: its statements are judged separately
+        return None  # the statements of a block are judged separately
     if FILES & (used | _list_called(statement)):
         return "paths"
     if used & AXES:

@@ -27,7 +27,7 @@ sys.path.append(str(ROOT / "docs" / "site"))
 from lessons import NOTEBOOKS, list_names, read_code
 
 SECONDS = 1800  # time limit of a cell, on a busy machine
-LONGEST = 12  # cells to list
+LONGEST = 12  # how many cells to list
 PICTURES = ("image/png", "image/svg+xml", "text/html")
 
 

@@ -17,7 +17,7 @@ from weft.report.cures import KINDS
 from weft.report.model import Finding
 
 FOLDER = Path(__file__).parent / "report" / "corpus"
-GO_ON = {  # the launch continues
+GO_ON = {  # after these faults, the launch continues
     "race",
     "unwaited",
     "conflict",

@@ -91,8 +91,8 @@ def matmul_tiled(c, a, b, m, n, k):
 
     acc = float32(0)
     for k0 in range(0, k, TILE):
-        # Past an edge load zeros: they add nothing. No thread returns early,
-        # since it would leave a hole in the tile its neighbours read.
+        # Load zeros past an edge, since they add nothing. A thread that returned early
+        # would leave a hole in the tile that its neighbours read.
         a_s[ty, tx] = a[row * k + k0 + tx] if row < m and k0 + tx < k else float32(0)
         b_s[ty, tx] = b[(k0 + ty) * n + col] if k0 + ty < k and col < n else float32(0)
         cuda.syncthreads()  # both tiles are complete ...
@@ -107,7 +107,7 @@ def matmul_tiled(c, a, b, m, n, k):
 def saxpy(y, x, alpha, n):
     i = cuda.grid(1)
     if i >= n:
-        return  # past the end
+        return  # this thread is past the end
     y[i] = alpha * x[i] + y[i]
 
 
@@ -135,7 +135,7 @@ def volume(b, a):
 
 @case(3, 32, (F, 3), (F, 96))
 def block_sum(out, x):
-    """Let half of the threads add the other half's numbers, until one is left."""
+    """Add the second half of the numbers to the first half, until one number is left."""
     s = cuda.shared.array(32, float32)
     tx = cuda.threadIdx.x
     s[tx] = x[cuda.grid(1)]
@@ -290,7 +290,7 @@ def loops(out, a):
         total += 1
         if n <= 1 or total > 200:
             break
-    for j in range(n):  # n changes on the way, and the loop does not
+    for j in range(n):  # the loop does not notice that n changes
         n += 3
         total += n + j
     out[i] = total

@@ -28,7 +28,8 @@ from weft.puzzles.lessons import (
 
 FOLDER = ROOT / "docs" / "teaching"
 NOTES = FOLDER / "notes"
-ROW = re.compile(r"^\| *(\d+) *\| *(.+?) *\|", re.M)  # minutes, and a name
+# The minutes, and the section's name.
+ROW = re.compile(r"^\| *(\d+) *\| *(.+?) *\|", re.M)
 TOTAL = re.compile(r"^\| *\*\*(\d+)\*\* *\|", re.M)
 NAMED = re.compile(r"\*([^*\n]+)\*")
 CHANGE = re.compile(r"^- \*\*(?P<section>[^*]+?)\.?\*\* (?P<text>.+)", re.M)

@@ -15,7 +15,7 @@ from weft.base import style
 from weft.base.paths import ROOT
 
 STYLE = ROOT / "lib" / "weft" / "base" / "style.py"
-CODE = re.compile(r"[\w^]{0,2}(--|-\.)")  # a marker with its line, or a line
+CODE = re.compile(r"[\w^]{0,2}(--|-\.)")  # a marker with its line, or a line alone
 DASHES = re.compile(r"[\w^]{0,2}:|dashed|dotted|dashdot")
 LOOKS = {"ls", "linestyle", "linestyles", "dashes"}
 LESSONS = [*(ROOT / "notebooks").glob("*.ipynb")]

@@ -170,7 +170,8 @@ def test_ctrl_c_at_random_moments_of_a_command(tmp_path):
         statuses.append(child.returncode)
         assert child.returncode in (130, -signal.SIGINT, 7), stderr
         assert "Traceback" not in stderr
-        if child.returncode == 7:  # it had ended: the machine was busier before
+        # The command had ended: the machine was busier before.
+        if child.returncode == 7:
             seconds *= 0.8
         if child.returncode == 130:
             assert re.fullmatch("(weft: .*\n)*weft run: stopped.*\n", stderr)

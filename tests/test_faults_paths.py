@@ -21,7 +21,8 @@ NAMES = {
     "backslash": "a\\n",
     "dash": "-o",
 }
-UNKNOWN_TO_GXX = ("quote", "newline", "backslash")  # in the path of the lab itself
+# G++ fails if the lab's own path contains these.
+UNKNOWN_TO_GXX = ("quote", "newline", "backslash")
 NOT_UTF8 = os.fsdecode(b"a\xffb")
 LIBRARY = """
 from weft.toolchain import native
@@ -79,7 +80,7 @@ def test_findings_name_files_of_any_name(lab, tmp_path, name):
     result = python(lab, tmp_path / "cache", *words, cwd=tmp_path)
     assert result.returncode == 1
     assert "bounds: thread 0 reads x[1]: x has 1 element" in result.stderr
-    if name != "newline":  # addr2line answers in lines
+    if name != "newline":  # addr2line prints one answer on each line
         assert f"\n{file}:2: bounds" in result.stderr
 
 
@@ -116,7 +117,7 @@ def test_the_lab_itself_may_lie_anywhere_but_where_gxx_cannot_read(tmp_path, nam
     (tmp_path / "a.cu").write_text("int main() { return 3; }\n")
     words = ["-m", "weft", "run", "a.cu", "-O0"]
     result = python(lab, tmp_path / "cache", *words, cwd=tmp_path)
-    if name == "colon":  # colons separate the folders in a linker's list
+    if name == "colon":  # a linker's list separates folders by colons
         assert (
             result.returncode == 1 and "a folder with ':' in its name" in result.stderr
         )

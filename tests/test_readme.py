@@ -82,7 +82,7 @@ def test_the_pictures_beside_the_results_are_of_these_results(name):
     now, committed = words_and_marks(write_svg(readme.PICTURES[name]()))
     assert words == now, readme.COMMAND
     assert len(marks) == len(committed) > 15
-    # another matplotlib may space its letters differently
+    # Another version of matplotlib may space letters differently.
     for old, new in zip(marks, committed):
         assert old == pytest.approx(new, abs=3)
 
@@ -107,7 +107,7 @@ def results_of(*rows, **machine):
 def test_the_newest_results_are_taken_of_a_gpu_or_of_a_processor(monkeypatch, tmp_path):
     monkeypatch.setattr(sentences, "RESULTS", tmp_path)
     gpu = {"target": "cuda", "device": "GPU"}
-    row = {"target": "cuda", "device": None, "us": None}  # nvcc, without a GPU
+    row = {"target": "cuda", "device": None, "us": None}  # a row of nvcc without a GPU
     for stem, rows, date in (
         ("edit_a", [{}, row], "2026-01-02"),
         ("edit_b", [{}], "2026-01-03"),

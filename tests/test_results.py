@@ -44,7 +44,7 @@ def test_no_committed_product_is_faster_than_its_roof():
 
 @pytest.mark.parametrize("rung", ["ijk", "ikj", "blocked", "simd", "reference"])
 def test_a_plain_c_rung_quotes_its_committed_rows(rung):
-    """Check that it quotes all rows at 1024 and 2048, and nothing else."""
+    """Check that the essay quotes all rows at 1024 and 2048, and no others."""
     rows = json.loads((RESULTS / "matmul_amd_epyc.json").read_text())["rows"]
     name = "matmul.c" if rung == "reference" else f"matmul_{rung}.c"
     cores = {1, 2} if rung == "reference" else {1}

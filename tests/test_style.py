@@ -10,7 +10,7 @@ import pytest
 
 from weft.base.paths import KERNELS, ROOT
 
-BIN = Path(sys.executable).parent  # pip installs programs beside its python
+BIN = Path(sys.executable).parent  # pip installs programs beside its Python
 NOTEBOOKS = ROOT / "notebooks"
 PYTHON = ["lib", "tests", "docs/site", "docs/slides", "utils.py"]
 
@@ -43,7 +43,7 @@ def test_a_package_names_all_of_its_modules(init):
     """Check that the docstring's map or imports name each module; bench* covers
     several."""
     text = init.read_text()
-    if 'import_module(f".{' in text:  # it imports any module
+    if 'import_module(f".{' in text:  # this package imports modules by any name
         return
     named = {word.replace("*", r"\w*") for word in re.findall(r"\w+\*?", text)}
     modules = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}

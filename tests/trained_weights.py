@@ -24,7 +24,7 @@ from weft.toolchain import native  # noqa: E402
 
 def main() -> None:
     """Train, and write the weights in float16."""
-    native.set_threads(1)  # a second thread does not pay on a busy machine
+    native.set_threads(1)  # on a busy machine, a second thread gains nothing
     train, test = load("train"), load("test")
     ours = Ours("reference", TARGET, torch.device("cpu"), train, test)
     ours.start(initial_weights(0))

@@ -27,7 +27,7 @@ __global__ void saxpy(float *y, const float *x, float a, int n) {
 """
 LAUNCH = "saxpy[4, 256](y, x, 2.0, 1000)"
 ACCOUNT = "A cell, its result, and the fault that a changed line causes"
-LINE, MARGIN, WIDE = 19, 16, 830  # in SVG units
+LINE, MARGIN, WIDE = 19, 16, 830  # lengths in SVG units
 STYLE = """\
 <style>
 text { font: 13px ui-monospace, Menlo, monospace; fill: #333; white-space: pre }
@@ -48,7 +48,7 @@ def run_cell(source: str) -> tuple[str, list[str]]:
     """Run the cell watched; return the first elements of y, and its report by lines."""
     x, y = np.arange(1000, dtype=np.float32), np.ones(1000, np.float32)
     kernel = load_cuda(source, target="cpu", watched=True).saxpy
-    with contextlib.suppress(KernelFault):  # the report has it
+    with contextlib.suppress(KernelFault):  # the report contains the fault
         kernel[4, 256](y, x, 2.0, 1000)
     report = str(last_report()).splitlines()
     head, *causes = report[0].split("; ")

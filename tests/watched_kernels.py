@@ -10,8 +10,8 @@ from weft.ops.check import compare
 from weft.see.inspect import WatchedTensor, report_watched
 from weft.toolchain import native
 
-ORDERS = (0, 1, 2)  # forward, reverse, and a random one
-LARGEST = 15_000  # elements of a case's inputs: only small inputs of awkward sizes
+ORDERS = (0, 1, 2)  # forward, reverse, and one random order
+LARGEST = 15_000  # most elements of a case's inputs, so all cases are small
 
 
 def findings() -> list:

@@ -68,7 +68,7 @@ def test_merged_accesses_explain_the_missing_ones_of_their_line():
 
 
 def test_the_remainder_of_a_loop_hides_no_merged_access():
-    """The remainder's loop contains the single loads but hardly runs: it hides nothing."""
+    """The remainder contains the single loads but hardly runs, so it hides nothing."""
     loop = "LDS.128 R4, [R0]", "LDS R8, [R1]", "@P0 BRA `(.L_x_0)"
     remainder = _code(*["LDS R4, [R0]"] * 12, at=1)
     head, *tail = _code(*loop, at=1)

@@ -19,7 +19,7 @@ F = torch.nn.functional
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 FLAGS = "-std=gnu11 -O3 -fopenmp -Wall -Wextra -Werror -Wno-psabi -fPIC -shared"
-MARCHES = ["native"]  # on many machines AVX-512
+MARCHES = ["native"]  # AVX-512 on many machines
 if platform.machine() == "x86_64":
     MARCHES += ["x86-64"]  # SSE2
     MARCHES += ["x86-64-v3"] * ("avx2" in Path("/proc/cpuinfo").read_text())
@@ -200,14 +200,15 @@ def twin(config, params, images):
 def data_set(config, count, generator, constant=False):
     size = (count, config.height, config.width)
     images = torch.randint(0, 256, size, generator=generator, dtype=torch.uint8)
-    images = F.avg_pool2d(images.float(), 3, 1, 1).to(torch.uint8)  # as digits are
+    # The images become smooth, as digits are.
+    images = F.avg_pool2d(images.float(), 3, 1, 1).to(torch.uint8)
     if constant:
         images[:] = images[:, :1, :1]
     labels = torch.randint(0, config.classes, (count,), generator=generator)
     return images, labels.to(torch.uint8)
 
 
-# height, width, channels1, channels2, hidden, classes, batch
+# (height, width, channels1, channels2, hidden, classes, batch) of each model
 SHAPES = [
     (28, 28, 32, 64, 128, 10, 37),
     (4, 4, 1, 1, 1, 1, 1),

@@ -80,7 +80,8 @@ def test_tf32_is_rounded_as_it_is_loaded(hopper):
     got = boxed(hopper, x, TF32, 32, 32, 0, 0, 0, 0, 0)
     assert not (got.view(np.uint32) & 0x1FFF).any()
     np.testing.assert_allclose(got, x[0], rtol=2.0**-11)
-    assert (np.abs(got) > np.abs(x[0])).any()  # to the nearest, not truncated
+    # The numbers are rounded to the nearest, not truncated.
+    assert (np.abs(got) > np.abs(x[0])).any()
 
 
 def test_tf32_takes_the_even_one_of_two_as_near_as_the_hardware_does(hopper):

@@ -30,7 +30,8 @@ def test_what_is_added_and_cut_off_last_is_so_once_where_k_is_in_parts(rung):
     m, n, k = THIN[rung]
     a, b, c, bias = _random(2, m, k), _random(2, k, n), _random(2, m, n), _random(n)
     assert _workspace(rung, a, b, m, n, k) % (4 * m * n) == 0
-    assert _workspace(rung, a, b, m, n, k) >= 2 * 4 * m * n  # there are parts
+    # The workspace has room for parts.
+    assert _workspace(rung, a, b, m, n, k) >= 2 * 4 * m * n
     got = ops.matmul(a, b, rung=rung, alpha=0.5, beta=2, c=c, bias=bias, relu=True)
     product = 0.5 * a.double() @ b.double() + 2 * c.double() + bias.double()
     size = 0.5 * a.double().abs() @ b.double().abs() + 2 * c.double().abs() + bias.abs()
@@ -76,7 +77,7 @@ def test_the_parts_of_k_are_added_in_one_order(rung):
 def test_nothing_is_copied_of_what_lies_transposed_or_misaligned(
     rung, trans_a, trans_b
 ):
-    m, n, k = 13, 11, 29  # too small for parts: the whole workspace would be copies
+    m, n, k = 13, 11, 29  # too small for parts, so the whole workspace is for copies
     room = _random(m * k + k * n + 1)
     a, b = room[1 : m * k + 1], room[m * k + 1 :]
     assert _workspace(rung, a, b, m, n, k, trans_a, trans_b) == 0

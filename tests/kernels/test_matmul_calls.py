@@ -6,9 +6,9 @@ import torch
 from weft.base.errors import ArgumentError
 from weft.toolchain import native
 
-# of matmul.cu: maximum rows, and matrices, of one launch
+# The limits of one launch in matmul.cu: rows, and matrices.
 SLAB, GRID = 65535 * 16, 65535
-AT = native.ffi.cast("void *", 1 << 20)  # an address that is never accessed
+AT = native.ffi.cast("void *", 1 << 20)  # an address that no code accesses
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def workspace(lib, rung, m, n, k, **options):
     return bytes_[0]
 
 
-# The last slab has few rows, and its k is cut into parts; that of the first is not.
+# The last slab has few rows and its k is cut into parts, unlike the first slab's k.
 @pytest.mark.parametrize("rows", [1, 9])
 def test_the_workspace_is_that_of_the_slab_that_wants_most(lib, rows):
     shape = 7, 5000

@@ -27,7 +27,7 @@ def _operands(precision: str, m: int, n: int, k: int):
     kind = TYPES.get(precision, torch.float32)
     a = torch.randn(m, k, generator=generator).to(kind)
     b = torch.randn(k, n, generator=generator).to(kind)
-    return a, b.T.contiguous().T if precision == "3xtf32" else b  # nothing is copied
+    return a, b.T.contiguous().T if precision == "3xtf32" else b  # no rung copies these
 
 
 def _sums(rung: native.Rung, m: int, n: int, k: int) -> int:
@@ -38,18 +38,19 @@ def _sums(rung: native.Rung, m: int, n: int, k: int) -> int:
     options = native.ffi.new("struct weft_matmul_options *", trans)
     lib.call("weft_matmul_workspace", rung.index, bytes_, native.pointer(a),
              native.pointer(b), m, n, k, options)  # fmt: skip
-    low = 4 * n * -(-k // 4) * 4 if rung.precision == "3xtf32" else 0  # of b, in fp32
+    # The low parts of b, in fp32.
+    low = 4 * n * -(-k // 4) * 4 if rung.precision == "3xtf32" else 0
     return bytes_[0] - low
 
 
 @ANY_RUNG
 def test_k_is_in_parts_where_that_is_worth_a_second_kernel(rung):
-    tile = 128 * 64 * 4  # bytes of a part's sums
+    tile = 128 * 64 * 4  # bytes of the sums of one part
     assert _sums(rung, 9, 16, DEEP[rung.precision]) == 4 * tile
     assert _sums(rung, 9, 16, 8) == 0
 
 
-@pytest.mark.slow  # it requires the watch build of the whole ladder
+@pytest.mark.slow  # builds the watch build of the whole ladder
 @ANY_KERNEL
 def test_parts_are_right_and_clean_and_what_comes_last_comes_once(rung):
     q = Product(9, 16, DEEP[rung.precision], alpha=0.5, beta=2.0, bias=True, relu=True)
@@ -90,7 +91,7 @@ def test_an_infinity_in_one_part_is_the_sum_and_two_are_no_number(rung):
     k = DEEP[rung.precision]
     a, b = _operands(rung.precision, 3, 8, k)
     a[0, 5] = a[1, 5] = a[1, k - 1] = float("inf")
-    b[5], b[k - 1] = 1.5, -1.5  # the first part's sum and the last one's
+    b[5], b[k - 1] = 1.5, -1.5  # the first part's sum, and the last part's
     got = ops.matmul(a, b, rung=rung.name)
     assert (got[0] == float("inf")).all()
     assert got[1].isnan().all() and got[2].isfinite().all()

@@ -49,12 +49,12 @@ def test_a_tile_is_slow_for_its_unknown_width_not_for_dynamic_memory():
     for view in ptx, sass:
         rungs = "tiled", "tiled_dynamic", "tiled_runtime"
         constant, dynamic, runtime = (counted(view, rung) for rung in rungs)
-        if view is sass:  # in PTX, tiled loads its numbers one by one
+        if view is sass:  # PTX loads the numbers of `tiled` one by one
             assert constant[0] == dynamic[0] == 1.25
         assert constant[1] == dynamic[1] < 1
-        assert len(constant[2]) == len(dynamic[2]) == 2  # one for each tile
+        assert len(constant[2]) == len(dynamic[2]) == 2  # one address for each tile
         assert runtime[0] == 2 and runtime[1] > 1.5
-        assert len(runtime[2]) > 4  # each row of b_s has one
+        assert len(runtime[2]) > 4  # each row of b_s has an address
 
 
 @pytest.mark.parametrize(

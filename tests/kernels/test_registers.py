@@ -7,7 +7,8 @@ import pytest
 
 from weft.toolchain import build
 
-REGISTERS, PER_THREAD, SHARED = 1 << 16, 255, 48 << 10  # of a block, static shared
+# Limits of a block, a thread, and static shared memory.
+REGISTERS, PER_THREAD, SHARED = 1 << 16, 255, 48 << 10
 NEWER = re.compile(  # the files whose rungs need a later capability
     r"11_tma|12_k_groups|\d\d_(wmma|mma)_(bf16|tf32|3xtf32)|3\d_wgmma|_mma$|conv2_mma"
 )
@@ -16,14 +17,14 @@ SOURCES = sorted(
     for path in {p for op in build.list_ops() for p in build.list_sources(op, "cuda")}
     if not NEWER.search(path.stem)
 )
-# Their launches have a constant number of threads, which ptxas does not learn.
+# ptxas does not learn the number of threads in these launches, which is constant.
 LAUNCHED = {
     "conv2d_tiled": 128,
     "linear_tiled": 128,
     "linear_tiled_few": 256,
     "add_in_order": 256,
 }
-LARGEST = 1024  # threads of a block, if the kernel does not state its own maximum
+LARGEST = 1024  # threads of a block, if the kernel states no maximum
 
 
 def read_usage(log: str) -> dict[str, tuple[int, int]]:
@@ -63,7 +64,7 @@ def test_a_kernel_fits_compute_capability_7_5(path, tmp_path):
     for name, (registers, shared) in read_usage(process.stderr).items():
         threads = find_threads(name, ptx)
         assert registers <= PER_THREAD and shared <= SHARED, name
-        room = -(-registers // 8) * 8 * threads  # registers are allocated by eights
+        room = -(-registers // 8) * 8 * threads  # registers come in groups of eight
         assert room <= REGISTERS, f"{name}: {registers} registers, {threads} threads"
 
 

@@ -49,7 +49,7 @@ def test_a_rung_that_claims_a_capability_fits_its_shared_memory(
 
 
 def test_a_rung_of_hopper_does_not_fit_a_t4(pretend):
-    """The limit is seen: the ring of the rung tma is larger than a T4's 64 KB."""
+    """The limit takes effect: the ring of the rung tma exceeds a T4's 64 KB."""
     pretend((7, 5))
     lib = native.library("matmul", "cpu")
     case = next(iter(cases("matmul", 0, "fp32")))

@@ -454,7 +454,8 @@ assert lib.run_slow(pointer(out), 4, 10, 1) == 0  # and all is well again
         before = cpu_seconds(process.pid)
         process.send_signal(signal.SIGINT)
         line = process.stdout.readline()
-        # The limit is a second, without the time that other processes take.
+        # The limit is one second, and does not count the time that other processes
+        # take.
         cores = len(os.sched_getaffinity(0))
         assert cpu_seconds(process.pid) - before < cores
         # The interrupt is raised before or after the print.
@@ -465,7 +466,7 @@ assert lib.run_slow(pointer(out), 4, 10, 1) == 0  # and all is well again
 
 
 def test_a_launch_that_switches_fibers_stops_at_any_instruction(simt):
-    """A stop may come between the parts of a switch, which sanitizers must survive."""
+    """A stop may come in the middle of a switch, and sanitizers must survive that."""
     body = f"""
 for _ in range(80):
     runtime.simt_set_timeout(2)

@@ -28,7 +28,7 @@ def test_random_numbers_are_those_of_curand(ordered, generator):
     status = lib.run_numbers(pointer(out), pointer(starts(rows)), len(rows), philox)
     assert status == 0
     want = np.array([row[4:] for row in rows])
-    for column in (*range(9), 17):  # bits, and numbers computed from them exactly
+    for column in (*range(9), 17):  # bits, and numbers computed from the bits exactly
         np.testing.assert_allclose(out[:, column], want[:, column], rtol=1e-8)
         if column < 6 or column == 17:
             np.testing.assert_array_equal(out[:, column], want[:, column])

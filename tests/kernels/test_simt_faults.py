@@ -27,12 +27,12 @@ ENDLESS = [
 ]
 ABSENT = ["BLOCK_MISSING", "THREAD_MISSING", "OTHER_BARRIER", "FAULT", "FOREVER"]
 
-# enum simt_fault_kind
+# The values of enum simt_fault_kind.
 LAUNCH, ADDRESS, STACK, ARITHMETIC, ILLEGAL, ASSERT, TRAP = range(1, 8)
 EXCEPTION, TIMEOUT, INTERRUPT, DEADLOCK = range(8, 12)
 
 NULL = 0x18
-EXPECTED = {  # kind, cudaError_t, 1 for a store and 0 for a load, part of the text
+EXPECTED = {  # by kind: cudaError_t, whether it is a store, part of the text
     "STORE": (ADDRESS, 700, 1, "illegal address: store to 0x18 (a null pointer)"),
     "LOAD": (ADDRESS, 700, 0, "illegal address: load from 0x18"),
     "MISALIGNED": (ADDRESS, 716, 1, "misaligned address: store to 0x"),
@@ -150,7 +150,7 @@ def test_an_assertion_prints_cudas_line(simt, capfd):
         f"{SOURCE}:{line}: void go_wrong(int, int*, uintptr_t): block: [2,0,0], "
         'thread: [1,0,0] Assertion `data[2] == 1 && "a message"` failed.\n'
     )
-    data = np.array([0, 0, 1, 0], np.int32)  # the assertion holds
+    data = np.array([0, 0, 1, 0], np.int32)  # the assertion holds with these numbers
     assert simt.faulty("ASSERT", data) == 0 and data[0] == 128
 
 
@@ -174,7 +174,7 @@ def test_many_faults_leak_nothing(simt):
         many(100)
         growth.append(memory() - before)
     # Stacks that are used for the first time count once; a leak counts every time.
-    assert min(growth) < 1024  # KiB
+    assert min(growth) < 1024  # growth is in KiB
     # A few threads may have been added for blocks that stood still, but not one per
     # fault.
     assert len(os.listdir("/proc/self/task")) < threads + 100

@@ -96,7 +96,7 @@ def test_arithmetic_of_16_bits_rounds_once(simt, name):
     rng = np.random.default_rng(5)
     a, b, c = rng.integers(0, 1 << 16, (3, 3000)).astype(np.uint16)
     bits_of_1 = nearest(np.ones(1, np.float32), name)[0]
-    for i in range(1000):  # near 1, where no term vanishes in a sum
+    for i in range(1000):  # near 1, where no term of a sum vanishes
         a[i], b[i], c[i] = bits_of_1 + rng.integers(-40, 40, 3)
         c[i] ^= 0x8000 * (i % 2)
     out = poison((3000, 11), np.uint16)
@@ -142,7 +142,8 @@ def test_comparisons_of_16_bits(simt, name):
 def test_directed_rounding_to_16_bits(simt):
     rng = np.random.default_rng(6)
     x = rng.normal(size=600) * 10.0 ** rng.integers(-9, 6, 600)
-    ties = 1 + np.arange(40) / 4096 + np.tile([0, 1e-12], 20)  # too fine for a float
+    # A float cannot represent these.
+    ties = 1 + np.arange(40) / 4096 + np.tile([0, 1e-12], 20)
     x = np.concatenate([x, ties, -ties, [0, 65504, 65519, 65521, 3.39e38, -1e38]])
     out = poison((len(x), 8), np.uint16)
     assert simt.load("half").run_directed(pointer(out), pointer(x), len(x)) == 0

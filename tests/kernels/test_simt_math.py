@@ -52,7 +52,7 @@ def functions(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["double", "float"])
 def test_functions_of_mathematics(ordered, kind):
     rng = np.random.default_rng(9)
-    x = np.clip(rng.normal(size=150) * 4, -8, 12)  # erfcx(-10) overflows a float
+    x = np.clip(rng.normal(size=150) * 4, -8, 12)  # erfcx(-10) would overflow a float
     x = np.concatenate([x, [0.5, -0.25, 1e-4, 20.25, -5.5]])
     dtype = np.float64 if kind == "double" else np.float32
     x = x.astype(dtype)
@@ -81,7 +81,7 @@ def test_inverse_functions_at_their_ends(simt):
     out = poison((4, 20), np.float64)
     assert simt.load("math").run_doubles(pointer(out), pointer(x), 4) == 0
     assert out[0, 4] == 0 and out[0, 5] == np.inf and out[0, 8] == -np.inf
-    assert out[0, 2] == 0 and out[0, 3] == -1  # sinpi(1), cospi(1): exactly
+    assert out[0, 2] == 0 and out[0, 3] == -1  # sinpi(1) and cospi(1) are exact
     p = torch.from_numpy(x - np.floor(x))
     np.testing.assert_allclose(out[1:3, 4], torch.erfinv(p)[1:3], rtol=1e-14)
     np.testing.assert_allclose(out[1:, 8], torch.special.ndtri(p)[1:], rtol=1e-12)
@@ -104,7 +104,7 @@ def rounded(value: Fraction, dtype: type, mode: str) -> float:
 
 
 def nearest_float(value: Fraction) -> np.float32:
-    near = np.float32(float(value))  # at most one step away
+    near = np.float32(float(value))  # at most one step from the value
     steps = [np.nextafter(near, np.float32(s)) for s in (-np.inf, np.inf)]
     ordered = [near, *steps]
     return min(ordered, key=lambda f: abs(Fraction(float(f)) - value))

@@ -40,7 +40,8 @@ def test_every_step_is_made_once_and_every_piece_is_waited_for(
     counts, block, expected, _ = divided(run, tiles, steps, blocks)
     assert (counts == 1).all()
     pieces = [len(np.unique(of_tile)) for of_tile in block]
-    np.testing.assert_array_equal(expected, pieces)  # otherwise the last never comes
+    # Otherwise, the last piece never arrives.
+    np.testing.assert_array_equal(expected, pieces)
     assert max(pieces) <= 5
 
 

@@ -55,7 +55,7 @@ def test_mnists_own_digits_stay_as_they_are(scale):
 
 
 def test_a_stroke_is_scaled_to_a_box_of_20_and_put_in_the_middle():
-    digit = centre(stroke(60, 10, 10, 100))  # long and flat
+    digit = centre(stroke(60, 10, 10, 100))  # the stroke is long and flat
     rows, columns = np.nonzero(digit)
     assert np.ptp(columns) + 1 == 20 and np.ptp(rows) + 1 == 2
     assert abs(rows.mean() - 14) <= 0.5 and abs(columns.mean() - 14) <= 0.5
@@ -123,7 +123,7 @@ def test_a_mosaic_has_every_map_on_its_own_scale():
     picture = mosaic(maps)
     assert picture.shape == (2, 8)
     tiles = [picture[:, 3 * i : 3 * i + 2] for i in range(3)]
-    assert (tiles[0] == 0).all()  # A blank map has no scale.
+    assert (tiles[0] == 0).all()  # a blank map has no scale
     assert tiles[1].tolist() == [[0, 1], [1, 1]]
     assert tiles[2].tolist() == [[1, 0], [0, 0]]
     assert np.isnan(picture[:, [2, 5]]).all()
@@ -143,7 +143,7 @@ def test_a_contact_sheet_has_a_title_for_every_image():
 
 
 def strokes_of(image: np.ndarray) -> bytes:
-    return np.kron(image, np.ones((5, 5), np.uint8)).tobytes()  # 140 x 140
+    return np.kron(image, np.ones((5, 5), np.uint8)).tobytes()  # 140 x 140 pixels
 
 
 def test_strokes_from_the_front_end_are_read():
@@ -270,13 +270,13 @@ def test_the_front_end_draws_by_pointer_and_by_key_and_shows_readings():
     label = log.pop(-2)
     assert all(word in label for word in ("arrow keys", "Space", "C clears"))
     assert log == [
-        *[[20, 40], [60, 80]],  # The sheet has two pixels for each pixel of the page.
+        *[[20, 40], [60, 80]],  # the sheet has two pixels for each pixel of the page
         ["sent", 140 * 140],
         *[["image", 28, 28], ["image", 231, 115]],
         *[["3", "", "100.0 %"], "read as 3, probability 100 %"],
         *["pen up, column 15, row 14", False],
         *[[261, 243], [279, 243], [351, 243], "pen down, column 20, row 14"],
         *["cleared", "pen up, column 19, row 14"],
-        *[True, 0],  # The mark is hidden, and Tab reaches the sheet.
-        [],  # Nothing listens anymore.
+        *[True, 0],  # the mark is hidden, and Tab reaches the sheet
+        [],  # no listener remains
     ]

@@ -259,7 +259,7 @@ def test_no_two_exercises_share_a_name():
 
 
 def test_progress_counts_guesses_puzzles_and_exercises(monkeypatch):
-    monkeypatch.setenv("WEFT_SMALL", "1")  # Nothing is written.
+    monkeypatch.setenv("WEFT_SMALL", "1")  # with this variable, the lab writes nothing
     monkeypatch.setattr(progress, "_solved", Kept("exercises of a test"))
     monkeypatch.setattr(predict, "_kept", Kept("guesses of a test"))
 
@@ -268,7 +268,7 @@ def test_progress_counts_guesses_puzzles_and_exercises(monkeypatch):
         return {row.lesson.number: row.done for row in rows}["01a"]
 
     assert done()["guess"] == (0, 3) and done()["exercise"] == (0, 1)
-    exercise(lambda: None, lambda answer: None)  # No lesson has this exercise.
+    exercise(lambda: None, lambda answer: None)  # no lesson has this exercise
     assert done()["exercise"] == (0, 1)
     progress.remember_exercise("pixel_of")
     question = "How many threads are there too many?"

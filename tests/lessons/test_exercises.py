@@ -84,7 +84,7 @@ def shown(answer, check):
 
 def check_three(function):
     got = function([1, 2, 3])
-    if got != 3:  # pytest would add text to an assert.
+    if got != 3:  # pytest would add text to an assert
         raise AssertionError(f"{got}, not 3")
 
 
@@ -126,7 +126,8 @@ def test_a_kernel_that_leaves_its_array_is_told_in_a_few_lines():
     assert lines[0].startswith("Mismatch: reverse is wrong with n=4, grid 1, block 8")
     assert lines[-2].endswith(": `out[cuda.threadIdx.x] = x[n - cuda.threadIdx.x]`")
     assert lines[-1].endswith("errors.html#error-mismatch") and len(lines) <= 7
-    with pytest.raises(AssertionError) as raised:  # check() in a cell shows the same.
+    # check() in a cell shows the same error.
+    with pytest.raises(AssertionError) as raised:
         check_kernel(reverse)
     again = [re.sub(r"\x1b\[\d*m", "", s) for s in raised.value._render_traceback_()]
     assert again == lines
@@ -155,7 +156,7 @@ def test_an_interrupted_check_is_a_line():
 def test_a_mistake_in_c_is_its_message(tmp_path):
     with pytest.raises(AssertionError) as refused:
         one(tmp_path, "(void)p; return 2;", check_null)
-    first, *_ = refused.value._render_traceback_()  # pytest adds lines to an assert.
+    first, *_ = refused.value._render_traceback_()  # pytest adds lines to an assert
     assert "AssertionError: 2, not 1" in first
 
 
@@ -172,7 +173,7 @@ def test_an_answer_whose_launches_have_findings_is_refused(capsys):
 
     exercise(correct, check)
     assert "count: solved" in capsys.readouterr().out
-    for _ in range(2):  # The report appears once, but the answer is refused each time.
+    for _ in range(2):  # the report appears once, but each answer is refused
         with pytest.raises(AssertionError, match=r"only by luck: line 2: thread"):
             exercise(racy, check)
     assert "solved" not in capsys.readouterr().out
@@ -222,7 +223,7 @@ def test_an_answer_that_would_end_the_process_does_not_reach_the_gpu(pretended_g
     with pytest.raises(KernelFault, match=r"thread 2 of block 1 writes x\[10\]"):
         exercise(wrong, launch_ones)
     assert not pretended_gpu
-    launch_ones(wrong)  # Outside of an exercise, the GPU runs the launch at once.
+    launch_ones(wrong)  # outside of an exercise, the GPU runs the launch at once
     assert len(pretended_gpu) == 1
 
 

@@ -108,7 +108,7 @@ def test_a_kernel_without_the_lab_is_told_in_a_line_and_nothing_is_fetched(
     line, last_line = output.splitlines()
     assert line == f"UsageError: {hosted.NO_LAB}"
     assert "choose the kernel Weft." in line and f"git clone {GITHUB}" in line
-    assert last_line == "done: False"  # Run All stops here.
+    assert last_line == "done: False"  # Run All stops here
 
 
 @pytest.mark.parametrize("host", only(HOSTS[:1], HOSTS))
@@ -119,7 +119,7 @@ def test_where_notebooks_are_hosted_the_lab_is_fetched_once(open_notebook, host)
     assert output.count(f"{NAME}/notebooks\n") == 2
     assert f"{NAME}/lib/weft/__init__.py" in output  # a child process finds the lab
     assert "done: True True True True True" in output
-    # The same holds after a restart of the kernel.
+    # The cell works the same way after a restart of the kernel.
     output, calls = open_notebook(CELL, LOOK, **{host: "1"})
     assert len(calls) == 1 and "done: True True" in output
     assert len(output.splitlines()) <= 5
@@ -182,7 +182,7 @@ def test_the_kernel_that_the_cell_names_is_the_labs_python(tmp_path, monkeypatch
     kernel = json.loads((tmp_path / "kernels/weft/kernel.json").read_text())
     assert kernel["argv"][0] == sys.executable
     assert f"choose the kernel {kernel['display_name']}." in hosted.FIRST
-    monkeypatch.setattr(environment, "run", None)  # The kernel exists already.
+    monkeypatch.setattr(environment, "run", None)  # the kernel exists already
     environment.name_kernel(sys.executable)
 
 

@@ -27,7 +27,7 @@ MODULES = ((progress, "_solved"), (predict, "_kept"), (puzzles, "_kept"))
 def drive(tmp_path, monkeypatch):
     """The folder of a mounted drive; the cache and the checkout are empty folders."""
     monkeypatch.delenv("WEFT_SMALL", raising=False)
-    monkeypatch.setenv(store.KEEP, "")  # so that it is restored
+    monkeypatch.setenv(store.KEEP, "")  # monkeypatch restores it after the test
     monkeypatch.setattr(store, "_root", tmp_path / "cache")
     monkeypatch.setattr(progress, "ROOT", tmp_path / "checkout")
     monkeypatch.setattr(magic, "ROOT", tmp_path / "checkout")
@@ -93,7 +93,7 @@ def test_records_of_two_machines_are_joined(drive, tmp_path, monkeypatch):
     assert set(puzzles._kept.read()) == {"map", "zip"}
     assert set(puzzles._kept.read()["map"]) == {"Python", "CUDA C"}
     guesses = {q: r["guess"] for q, r in predict._kept.read().items()}
-    assert guesses == {"How long?": 1, "How many?": 2}  # the newest one is the last
+    assert guesses == {"How long?": 1, "How many?": 2}  # the newest guess is the last
     assert progress._solved.read() == {"double": {"when": "2026-11-20"}}
     assert cloth._shown.read() == {"count": 5}
 
@@ -121,7 +121,7 @@ def test_a_drive_that_is_not_mounted_is_one_sentence(drive, tmp_path, monkeypatc
     assert "your Drive is not mounted. Run: from google.colab" in str(caught.value)
     assert "drive.mount(" in str(caught.value)
     assert not os.environ[store.KEEP]
-    assert not (tmp_path / "content").exists()  # no folder that hides a later mount
+    assert not (tmp_path / "content").exists()  # no new folder hides a later mount
     assert progress._solved.read().keys() == {"double"}
     with pytest.raises(CannotWrite, match="there is no folder"):
         weft.keep(tmp_path / "absent" / "weft")

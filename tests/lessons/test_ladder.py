@@ -234,7 +234,7 @@ def test_a_size_is_told_by_one_machine_alone():
     committed = [elsewhere(peak(60.0, "X"), *rows)]
     results = Results([peak(8.0, "a card"), row("tuned", 4.0)], committed)
     assert results.us("tuned", 64) == 4.0
-    # X's time of another rung is not this card's, so there is no ratio of the two.
+    # Card X measured another rung, and two cards' times have no ratio.
     assert math.isnan(results.us("tiled", 64) / results.us("tuned", 64))
     assert [results.us(rung, 128) for rung in ("tiled", "tuned")] == [2.0, 2.0]
     assert [results.device(side) for side in (64, 128, 256)] == ["a card", "X", ""]
@@ -251,7 +251,7 @@ def test_what_was_cold_or_transposed_tells_no_speed_of_a_rung():
               for layout, us in (("nn", 2.0), ("tn", 1.0))]  # fmt: skip
     assert Results(cublas, []).us("cublas", 64) == 2.0
     for one in cublas:
-        one["precision"] = "tf32"  # For TF32, the better layout counts.
+        one["precision"] = "tf32"  # for TF32, the better layout counts
     assert Results(cublas, []).us("cublas", 64, "tf32") == 1.0
 
 

@@ -28,10 +28,10 @@ def loop_of(*texts):
 @pytest.mark.parametrize(
     ("text", "waits"),
     [
-        ("FFMA R0, R2, R3, R5;", 1),  # 3 and 5 are in one bank.
+        ("FFMA R0, R2, R3, R5;", 1),  # registers 3 and 5 are in one bank
         ("FFMA R0, R2, R4, R6;", 2),
-        ("FFMA R0, R2, R2, R3;", 0),  # One register is read once.
-        ("FFMA R1, R2, R3, RZ;", 0),  # no register
+        ("FFMA R0, R2, R2, R3;", 0),  # one register is read only once
+        ("FFMA R1, R2, R3, RZ;", 0),  # RZ is no register
     ],
 )
 def test_a_multiply_add_waits_for_each_further_register_of_a_bank(text, waits):
@@ -40,11 +40,12 @@ def test_a_multiply_add_waits_for_each_further_register_of_a_bank(text, waits):
 
 def test_what_is_kept_for_the_same_place_is_not_read_again():
     reused, next_fma = "FFMA R0, R2.reuse, R3, R0;", "FFMA R4, R2, R6, R5;"
-    assert counted(loop_of(reused, next_fma)).waits == 1  # R2 and R0
+    assert counted(loop_of(reused, next_fma)).waits == 1  # R2 and R0 share a bank
     unmarked = reused.replace(".reuse", "")
-    assert counted(loop_of(unmarked, next_fma)).waits == 2  # then R2 and R6
+    assert counted(loop_of(unmarked, next_fma)).waits == 2  # then R2 and R6 do, too
     swapped = "FFMA R4, R6, R2, R5;"
-    assert counted(loop_of(reused, swapped)).waits == 2  # kept for another position
+    # .reuse keeps R2 for another position.
+    assert counted(loop_of(reused, swapped)).waits == 2
     assert counted(loop_of(reused, next_fma)).ceiling == 2 / 3
 
 
@@ -52,7 +53,7 @@ def test_the_loop_may_hold_one_that_waits_for_a_barrier():
     add, conflicting = "FFMA R0, R2, R3, R0;", "FFMA R0, R2, R4, R6;"
     code = loop_of(conflicting, conflicting, conflicting, "BRA;", conflicting, add)
     body = code.loops[0].body
-    loops = [  # over tiles, over k, at a barrier, and for stores
+    loops = [  # loops over tiles and over k, at a barrier, and for stores
         *(CodeLoop(0, body, hot=False), CodeLoop(0, frozenset(range(4)), 1, hot=False)),
         *(CodeLoop(3, frozenset({3}), 2), CodeLoop(4, frozenset({4, 5}), 1)),
     ]
@@ -79,7 +80,8 @@ def test_the_counts_that_came_with_the_lab_are_right(rung):
     count = register_waits(rung)
     fmas, waits = COUNTED[rung]
     assert count.fmas == fmas and not count.told
-    assert count.waits == pytest.approx(waits, abs=0.05 * fmas)  # nvcc may differ
+    # Other versions of nvcc may differ.
+    assert count.waits == pytest.approx(waits, abs=0.05 * fmas)
 
 
 @pytest.mark.parametrize(("down", "across"), [(1, 1), (8, 3), (19, 5)])
@@ -115,7 +117,8 @@ def test_stages_are_drawn_with_their_end_and_overlapping_loads_apart():
     texts = [text.get_text() for text in axes.texts]
     assert texts == ["0", "1", "2", "0", "1", "two", " 1,000"]
     heights = [patch.get_y() for patch in axes.patches]
-    assert heights[0] == heights[2] != heights[1]  # 0 and 1 overlap; 2 follows 0.
+    # Loads 0 and 1 overlap; load 2 follows load 0.
+    assert heights[0] == heights[2] != heights[1]
 
 
 # ---- the drawing of tiles ------------------------------------------------------------
@@ -139,7 +142,7 @@ def test_drawn_tiles_are_legible_inside_their_panels(rung):
     for draw in code._draw_block, code._draw_shared, code._draw_registers:
         root = ElementTree.fromstring(draw(tiles).svg())
         width, height = map(float, root.get("viewBox").split()[2:])
-        assert width <= 300  # three fit into a page, and one into a phone
+        assert width <= 300  # a page has room for three, a phone for one
         for node in root.iter(f"{SVG}text"):
             assert float(node.get("font-size")) >= 11
         for node in root.iter(f"{SVG}rect"):

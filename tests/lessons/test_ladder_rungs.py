@@ -20,7 +20,7 @@ from weft.ops.check import check_rung, run_case
 from weft.toolchain import native
 
 RUNGS = native.rungs("matmul")
-FILES = {  # of the rungs with a line in the table
+FILES = {  # files of the rungs that have a line in the table
     name: path
     for path in sorted(KERNELS.glob("matmul/*.cu"))
     for name in re.findall(r"^MATMUL_RUNG\((\w+),", path.read_text(), re.MULTILINE)

@@ -97,7 +97,7 @@ def test_mistakes_and_spellings_replace_a_part_or_all():
 
 
 def test_a_mistake_that_no_longer_fits_is_refused():
-    # The 2 of the docstring does not count.
+    # The number 2 in the docstring does not count.
     ok = lessons.variants(PYTHON, "m = [('2', '3')]")
     assert '"""2 x' in ok[0] and "3 * x" in ok[0]
     with pytest.raises(lessons.LessonError, match="expected '3 - x' once"):
@@ -235,7 +235,7 @@ def test_the_answer_of_a_puzzle_is_folded_below_its_hints():
     assert text.count("<details>") == text.count("</details>")
     at = [text.index(hint) for hint in puzzle.hints]
     assert at == sorted(at) and at[-1] < text.index("In CUDA C</summary>")
-    for hint in puzzle.hints[1:]:  # Each hint is inside the previous one.
+    for hint in puzzle.hints[1:]:  # each hint is inside the previous one
         text_above = text[: text.index(hint)]
         assert text_above.count("<details>") - text_above.count("</details>") > 1
     assert "// not solved yet" in text and puzzle.cuda_c_answer in text

@@ -255,7 +255,7 @@ def test_the_core_needs_no_cell_of_a_section_that_may_be_skipped(path):
 def test_links_lead_somewhere(path):
     for cell in read(path).cells:
         if cell.cell_type == "markdown":
-            text = re.sub(r"`[^`]*`", "", cell.source)  # kernel[grid](x) is not a link.
+            text = re.sub(r"`[^`]*`", "", cell.source)  # kernel[grid](x) is not a link
             for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text):
                 assert (NOTEBOOKS / link).exists(), link
 

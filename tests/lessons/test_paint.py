@@ -118,7 +118,7 @@ def test_timing_is_that_of_whole_pictures():
     painting = picture(gradient, 8, 8)
     timing = painting.timing(samples=5)
     assert timing.samples == 5 and 0 < timing.low <= timing.median <= timing.high
-    assert len({t for _, _, t in painting.kernel.launches}) >= 5  # The moments differ.
+    assert len({t for _, _, t in painting.kernel.launches}) >= 5  # the moments differ
 
 
 # ---- kernels in CUDA C -------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_a_cells_kernel_paints_as_the_same_body_in_numpy(compiled, target):
     painting = paint(compiled.fade, 50, 30, device=target)
     for t in 0.0, 7.25:
         frame, want = painting.frame(t), picture(gradient, 50, 30).frame(t)
-        assert np.abs(frame.astype(int) - want).max() <= 1  # of 255
+        assert np.abs(frame.astype(int) - want).max() <= 1  # out of 255
 
 
 def test_a_store_outside_of_the_picture_is_said_below_it(compiled):
@@ -288,7 +288,7 @@ def test_an_edited_kernel_repaints_at_once_and_the_time_stays(shell):
     ask(painting, 7.5)
     run_cell(shell, "1 + 1")
     assert len(log) == 1
-    run_cell(shell, red(1.0))  # in another cell than the picture's
+    run_cell(shell, red(1.0))  # this cell is not the picture's
     assert log[1][0] == {"kind": "changed"}
     ask(painting, painting.t)
     assert log[2][0]["t"] == 7.5 and bytes(log[2][1][0])[:4] == b"\xff\0\0\xff"
@@ -456,7 +456,7 @@ def test_the_first_picture_needs_no_answer_the_next_is_asked_for_once(front):
 
 
 def test_a_slow_kernel_is_asked_for_one_picture_and_then_for_the_last(front):
-    assert front["slow"] == [1]  # Meanwhile, the slider moved on to 2, 3 and 4.
+    assert front["slow"] == [1]  # meanwhile, the slider moved on to 2, 3 and 4
     assert front["then"] == [4]
     assert front["rest"] == [[], [[3, 8], [4, 8]]]
 
@@ -476,7 +476,7 @@ def test_playing_keeps_to_the_clock_and_to_30_pictures_a_second(front):
 
 def test_nothing_is_asked_for_out_of_sight_and_the_time_waits(front):
     assert front["hidden"] == front["away"] == []
-    assert 0 <= front["back"] < 0.2  # of the 5 seconds that passed
+    assert 0 <= front["back"] < 0.2  # although 5 seconds have passed
 
 
 def test_an_error_stands_below_the_picture_until_the_kernel_is_another(front):
@@ -535,7 +535,7 @@ def test_a_changed_kernel_paints_watched_before_a_gpu_paints_it(monkeypatch):
 
 
 def test_colab_loads_the_widget_manager_of_a_painting(monkeypatch):
-    """Without it, Colab shows none but ipywidgets' own widgets."""
+    """Without this call, Colab shows only ipywidgets' own widgets."""
     util = pytest.importorskip("anywidget._util")
     enabled = []
     output = SimpleNamespace(

@@ -9,7 +9,7 @@ from weft.lessons.maker import read_source
 PATHS = sorted(SOURCES.glob("[0-9]*.md"))
 SHARE = 0.15  # maximum share of plumbing in a lesson's lines of code
 IMPORT_CELLS, IMPORT_LINES = 1, 6
-LARGER = {  # shares that must shrink
+LARGER = {  # lessons with larger shares, which must shrink
     "04_numba": 0.20,
 }
 

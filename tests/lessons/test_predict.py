@@ -99,7 +99,7 @@ def test_the_same_question_again_replaces_its_guess():
     predict("One?", 1).measured(10)
     predict("Two?", 5).measured(5)
     score = predict("One?", 5).measured(10).score
-    assert score.factors == [1.0, 0.5]  # The newest is the last.
+    assert score.factors == [1.0, 0.5]  # the newest guess is the last
     assert score.session == 2
 
 
@@ -149,11 +149,11 @@ def test_the_page_is_well_formed_and_leaves_ink_and_ground_to_the_page():
     predict("Fewer?", 900).measured(3)
     answer = predict('More <threads> & "blocks"?', 3, "<ms>").measured(1e-9)
     page = answer._repr_html_()
-    root = ET.fromstring(page)  # fromstring() raises if it is not well formed.
+    root = ET.fromstring(page)  # raises an error for a page that is not well formed
     texts = [e for e in root.iter() if e.tag.endswith("text")]
     assert {e.get("fill") for e in texts} == {"currentColor"}
     assert all(float(e.get("font-size")) >= 11 for e in texts)
     assert "background" not in page
     circles = [e for e in root.iter() if e.tag.endswith("circle")]
     assert len(circles) == 2 and all(0 <= float(c.get("cx")) <= 480 for c in circles)
-    assert circles[-1].get("fill-opacity") is None  # The last guess is opaque.
+    assert circles[-1].get("fill-opacity") is None  # the last guess is opaque

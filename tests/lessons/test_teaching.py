@@ -18,8 +18,8 @@ from weft.puzzles.lessons import CORE, NOTEBOOKS, list_lessons
 LESSONS = {lesson.path.stem: lesson for lesson in list_lessons()}
 NOTES = {note.path.stem: note for note in teaching.list_notes()}
 PARTS = ["Show", "Ask", "Stumbling blocks", "Skip"]
-LECTURE = 50  # minutes
-LONGEST = 60  # lines of a note
+LECTURE = 50  # minutes of a lecture
+LONGEST = 60  # the most lines of a note
 SECONDS = 300  # time limit of a cell, on a busy machine
 PAGES = sorted(teaching.FOLDER.rglob("*.md"))
 SYLLABI = (teaching.FOLDER / "syllabi.md").read_text(encoding="utf-8")

@@ -34,7 +34,7 @@ class Kernel:
         self.process = context.Process(target=_become_kernel, args=arguments)
         self.process.start()
         sender.close()
-        receiver.recv()  # Now the fork has the process group that Jupyter signals.
+        receiver.recv()  # now the fork has the process group that Jupyter signals
         self.pid = self.process.pid
 
     def poll(self) -> int | None:

@@ -33,7 +33,7 @@ from weft.base.errors import ArgumentError, KernelError, OutOfMemory
 from weft.toolchain import native
 from weft.toolchain.native import NULL
 
-LAMBDA = 8.0  # 2 K exp(-32) is below 1e-9 for the K here
+LAMBDA = 8.0  # for the K here, 2 K exp(-32) is below 1e-9
 ULP = 2.0**-24
 TRAIN, TEST = 0, 1
 WEIGHT, GRADIENT = 0, 1
@@ -188,7 +188,8 @@ def random_params(shape: Shape, seed: int = 1) -> dict[str, np.ndarray]:
         fan_in = math.prod(size[1:]) if len(size) > 1 else 4
         values = rng.standard_normal(size) / math.sqrt(fan_in)
         if name in ("bn1.weight", "bn2.weight"):
-            values += np.copysign(0.5, values)  # Near 0, a channel is all kinks.
+            # Near 0, rounding decides every ReLU of a channel.
+            values += np.copysign(0.5, values)
         params[name] = values.astype(np.float32)
     return params
 
@@ -218,7 +219,7 @@ class Step:
     loss: float
     logits: np.ndarray
     gradients: dict[str, np.ndarray]
-    magnitudes: dict[str, np.ndarray]  # sums of the terms' magnitudes
+    magnitudes: dict[str, np.ndarray]  # sums of the magnitudes of the terms
     loss_magnitude: float
     terms: int
     margin: float  # see margin()
@@ -257,7 +258,7 @@ def step64(shape: Shape, params, images, labels, wrong: str = "") -> Step:
     )
 
     margins = []
-    layers = {}  # layer -> its input and its output
+    layers = {}  # each layer's input and output
     for i in "12":
         conv = F.conv2d(x, p[f"conv{i}.weight"], p[f"conv{i}.bias"], padding=1)
         layers[f"conv{i}"] = x, conv
@@ -300,13 +301,13 @@ def margin(x: torch.Tensor, pooled: bool) -> float:
     if pooled:
         windows = x.unfold(2, 2, 2).unfold(3, 2, 2).flatten(4)
         first, second = windows.topk(2).values.unbind(-1)
-        gaps = (first - second)[first > 0]  # ReLU removes a negative one anyway.
+        gaps = (first - second)[first > 0]  # a ReLU removes a negative value anyway
         nearest = torch.cat([gaps, nearest[None]]).min()
     return (nearest / x.abs().max()).item()
 
 
 def magnitudes(into, params) -> dict[str, np.ndarray]:
-    """Return, for each gradient, the sums of the magnitudes of its terms."""
+    """Return the sums of the magnitudes of the terms, for each gradient."""
     sums = {}
     for layer, (x, y) in into.items():
         x, dy = x.detach().abs(), y.grad.abs()
@@ -403,7 +404,7 @@ def test_wrong_gradients_are_refused(shape):
     assert not want.refuse(want.loss, gradients)
     for name, values in gradients.items():
         mistakes = [np.full_like(values, np.nan)]
-        if name not in ("conv1.bias", "conv2.bias"):  # These are zero.
+        if name not in ("conv1.bias", "conv2.bias"):  # these gradients are zero
             mistakes += [values * 0, values * shape.max_batch]
             mistakes += [values[..., ::-1]] if values.shape[-1] > 1 else []
         for mistake in mistakes:
@@ -464,7 +465,7 @@ def test_losses_are_handed_out_once_and_the_last_65536_kept(target, rung, one_th
     cnn.train(np.arange(7), 1, lr=0)
     with pytest.raises(ArgumentError, match="7 losses, room for 6"):
         cnn.losses(capacity=6)
-    period = cnn.losses(capacity=7)  # With a rate of 0, the losses repeat forever.
+    period = cnn.losses(capacity=7)  # with a rate of 0, the losses repeat
     assert len(set(period.tolist())) > 1 and len(cnn.losses()) == 0
     steps = 65536 + 9 if rung == "reference" or target == "cuda" else 60
     cnn.train(np.arange(steps) % 7, 1, lr=0)
@@ -537,9 +538,9 @@ def test_out_of_memory_is_an_error_and_leaves_nothing_behind(target, rung):
     if target == "cuda":
         pytest.skip("a process cannot limit a GPU's memory")
     shape = replace(SHAPES[5], max_batch=80000)
-    ready(target, rung).train(np.arange(4), 4)  # Now the threads have their stacks.
+    ready(target, rung).train(np.arange(4), 4)  # now the threads have their stacks
     with memory_limit(2**29):
-        for _ in range(8):  # Each call allocates what it can before it fails.
+        for _ in range(8):  # each call allocates what it can before it fails
             with pytest.raises(OutOfMemory, match=r"[1-9]\d+ bytes asked"):
                 Cnn(target, rung, shape)
         cnn = ready(target, rung)
@@ -558,7 +559,7 @@ def test_profile_times_every_layer_of_one_step(target, rung):
     order = np.arange(16)
     first = cnn.profile(order)
     covered = []
-    for _ in range(5):  # Another process may run between the sections.
+    for _ in range(5):  # another process may run between the sections
         start = time.perf_counter()
         sections = cnn.profile(order)
         wall = 1e6 * (time.perf_counter() - start)
@@ -579,7 +580,7 @@ def test_profile_times_every_layer_of_one_step(target, rung):
     assert len(set(ran["backward"])) == len(ran["backward"])
     assert {"batch", "update"} <= set(sections)
 
-    for _ in range(6):  # A profiled step trains like any other.
+    for _ in range(6):  # a profiled step trains like any other
         twin.train(order, 16)
     np.testing.assert_allclose(cnn.losses(), twin.losses(), rtol=1e-5)
 
@@ -710,8 +711,8 @@ def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         cnn.train(order, 1, lr=0.0)
-    assert time.monotonic() - start < 60  # The steps take minutes.
-    cnn.losses()  # the losses before Ctrl-C, possibly none on a busy machine
+    assert time.monotonic() - start < 60  # the steps would take minutes
+    cnn.losses()  # the losses before Ctrl-C, none on a slow machine
     cnn.train(np.arange(8), 4)
     losses = cnn.losses()
     assert len(losses) == 2 and np.isfinite(losses).all()

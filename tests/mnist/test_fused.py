@@ -130,7 +130,7 @@ def test_a_call_takes_the_same_steps_as_many_calls(target, rung):
     """The bits are equal, with a smaller batch at the end."""
     batch, count = (3, 200) if target == "cuda" else (2, 5)
     if target == "cpu" and precision(rung) != "fp32":
-        count = 3  # Simulated tensor cores are slow.
+        count = 3  # simulated tensor cores are slow
     order = np.random.default_rng(5).integers(0, 20, count)
     joint, single = ready(target, rung, MODEL), ready(target, rung, MODEL)
     joint.train(order, batch, 0.01)
@@ -150,7 +150,7 @@ def test_a_graph_computes_what_single_launches_do(target):
     seen = []
     for rung in rungs:
         cnn = ready(target, rung, MODEL)
-        cnn.train(np.arange(9), 1, 0.01)  # a graph of 8 steps, and one of 1
+        cnn.train(np.arange(9), 1, 0.01)  # runs a graph of 8 steps, and a graph of 1
         cnn.data(TRAIN, images, labels)
         cnn.train(np.arange(2), 1, 0.02)
         cnn.train(np.arange(3), 2, 0.01)
@@ -217,7 +217,8 @@ def test_profile_times_the_kernels_of_a_step_that_trains(target, rung):
     assert {"batch", "update"} <= set(sections) and all(sections.values())
     for i in "12":
         for layer in ("conv", "bn", "relu", "pool"):
-            assert layers.count(f"{layer}{i}") == 2, layer  # forward and back
+            # One forward and one backward section.
+            assert layers.count(f"{layer}{i}") == 2, layer
 
 
 @pytest.mark.slow
@@ -228,7 +229,7 @@ def test_sums_over_patches_are_not_timed_as_conv1():
     batch, update = (
         min(sections[n] for sections in profiles) for n in ("batch", "update")
     )
-    assert batch > 0.02 * update  # A launch of one thread takes far less.
+    assert batch > 0.02 * update  # a launch of one thread takes far less
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +259,7 @@ def test_peek_shows_what_lies_between_the_kernels(stepped):
         m2, np.where(positive, windows.max(axis=2), windows.min(axis=2))
     )
     c2_64, sums = c2.astype(float), stepped.peek("sum2").astype(float).sum(axis=0)
-    for got, terms in zip(sums, (c2_64, c2_64**2)):  # c2's terms, summed in fp32
+    for got, terms in zip(sums, (c2_64, c2_64**2)):  # the terms of c2, summed in fp32
         error = abs(got - terms.sum(axis=(0, 1)))
         assert (error <= CHAIN * abs(terms).sum(axis=(0, 1))).all()
 

@@ -37,7 +37,7 @@ SOME = ["bn1.weight", "bn2.bias", "fc1.bias", "conv2.weight"]
 @pytest.mark.slow
 @each_rung
 def test_a_nan_anywhere_is_a_nan_loss(target, rung):
-    """No ReLU turns the NaN into zero, so the loss shows that the training failed."""
+    """No ReLU turns a NaN into zero, so the loss shows that the training failed."""
     if target == "cpu" and rung not in ("fused", "bf16"):
         pytest.skip("has the same ReLUs")
     cnn = ready(target, rung, MODEL)
@@ -124,7 +124,8 @@ def test_ctrl_c_ends_training_and_the_model_lives_on(target, rung):
     + [("fp16", 10)],
 )
 def test_threads_in_any_order_give_the_same_bits(rung, batch):
-    """Orders are forward, reverse and shuffled; a missing barrier would change bits."""
+    """Orders are forward, reverse, shuffled; if a barrier were missing, bits would
+    differ."""
     lib, results = native.library("mnist", "cpu"), []
     try:
         for order in range(3):
@@ -167,7 +168,7 @@ def test_the_same_seed_gives_the_same_bits(rung, batch):
 def test_of_very_many_steps_the_last_65536_losses_are_kept():
     cnn = ready("cuda", "pdl", MODEL, count=7)
     cnn.train(np.arange(7), 1, lr=0.0)
-    period = cnn.losses()  # With a rate of 0, the losses repeat forever.
+    period = cnn.losses()  # with a rate of 0, the losses repeat
     steps = 65536 + 9
     cnn.train(np.arange(steps) % 7, 1, lr=0.0)
     np.testing.assert_array_equal(cnn.losses(), np.resize(period, steps)[-65536:])

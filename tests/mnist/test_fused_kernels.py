@@ -46,7 +46,7 @@ def images(kind: str, batch: int) -> mnist.Split:
         pixels = digits.images
     elif kind == "white":
         pixels += 255
-    elif kind == "pixel":  # at another position in each image, corners first
+    elif kind == "pixel":  # each image has the pixel elsewhere, corners first
         places = [0, 27, 27 * 28, 783, *range(100, 100 + 18 * COUNT, 18)][:COUNT]
         pixels.reshape(COUNT, -1)[np.arange(COUNT), places] = 255
     return mnist.Split(pixels, digits.labels)
@@ -145,7 +145,7 @@ def test_wrong_gradients_are_refused(name):
     kernel = fused64.fc1_back if name == "fc1.weight" else fused64.update
     for factor in (torch.nan, 3.0):
         array = step.gradients[name] * factor
-        if not (array == step.gradients[name]).all():  # zero, as it should be
+        if not (array == step.gradients[name]).all():  # the gradient is not zero
             bad_step = replace(step, gradients=step.gradients | {name: array})
             with pytest.raises(AssertionError, match="dfc1|" + name):
                 kernel(bad_step)

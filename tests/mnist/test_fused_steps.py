@@ -25,8 +25,8 @@ from weft.mnist import Cnn, Split, TwinTrainer, epoch_order, exact_step
 from weft.mnist.weights import MOVELESS, TrainingStep
 from weft.toolchain import native
 
-FACTOR, LR = 2.0, 0.1  # FACTOR: the limit of our errors over PyTorch's
-SIZES = {"cpu": (2, 2), "cuda": (50, 64)}  # steps, batch
+FACTOR, LR = 2.0, 0.1  # the limit of our errors over PyTorch's; the rate
+SIZES = {"cpu": (2, 2), "cuda": (50, 64)}  # (steps, batch) for each target
 # Errors below this are as small as the last bit of the result itself.
 LAST_BIT = 2.0**-23
 UNITS = {"fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
@@ -54,9 +54,10 @@ def rungs(*targets: str) -> list:
 class Record:
     """The errors of one side, step by step."""
 
-    loss: list[float] = field(default_factory=list)  # relative
-    plain: list[float] = field(default_factory=list)  # largest of the tensors
-    alike: dict[str, list[float]] = field(default_factory=dict)  # decided alike
+    loss: list[float] = field(default_factory=list)  # relative errors of the losses
+    plain: list[float] = field(default_factory=list)  # the largest error of any tensor
+    # Errors against a step that decides alike.
+    alike: dict[str, list[float]] = field(default_factory=dict)
     gaps: list[torch.Tensor] = field(default_factory=list)
 
     def note(self, loss, gradients, exact, decided) -> None:
@@ -144,7 +145,7 @@ def test_each_step_is_at_most_twice_as_far_from_float64_as_pytorchs(target, rung
     limit = FACTOR * theirs.flips + 4 * np.sqrt(FACTOR * theirs.flips) + 4
     assert ours.flips <= limit, (ours.flips, theirs.flips)
     assert ours.widest <= max(FACTOR * theirs.widest, 16 * unit)
-    if theirs.flips > steps:  # Otherwise only luck decides.
+    if theirs.flips > steps:  # for fewer, only luck decides
         assert np.median(ours.plain) <= FACTOR * np.median(theirs.plain)
 
 

@@ -81,7 +81,7 @@ def test_training_is_the_twins_training(cnn):
     first, losses, parts = cnn.weights, [], []
     twin = TwinTrainer(first, train, lr=lr, batch=10, **SMALL)
     blocks = iter(epoch_order(0, 0, 200).reshape(-1, 10))
-    for size in (10, 10, 4):  # The last batch is partial.
+    for size in (10, 10, 4):  # the last batch is partial
         start = cnn.weights
         part, want = next(clear_steps(start, train, (at[:size] for at in blocks)))
         parts.append(part)
@@ -185,7 +185,7 @@ def test_files_that_do_not_fit(cnn, tmp_path):
             cnn.load(path)
     np.savez_compressed(path, **original)
     data = path.read_bytes()
-    stream = data.index(b".npy") + 24  # after the name, and 20 bytes of NumPy
+    stream = data.index(b".npy") + 24  # skips the name and 20 bytes of NumPy
     version = data.index(b"PK\1\2") + 6  # the zip version in the central directory
     for damaged in (data[:300], _flipped(data, stream), _flipped(data, version)):
         path.write_bytes(damaged)
@@ -254,7 +254,7 @@ def test_bad_models_are_refused(message):
 
 
 def test_out_of_memory_is_an_error():
-    Cnn(**SMALL, max_batch=2).close()  # Now the library is open.
+    Cnn(**SMALL, max_batch=2).close()  # this call opens the library
     with memory_limit(200 << 20), pytest.raises(weft.OutOfMemory, match="bytes asked"):
         Cnn(max_batch=20_000)
 
@@ -286,7 +286,7 @@ def test_models_free_their_memory(train):
 
     def make() -> None:
         model = Cnn(max_batch=200)
-        model.data(load("train"))  # 47 MB
+        model.data(load("train"))  # copies 47 MB
         model.train(np.arange(200), 200, 0.1)
 
     make()
@@ -406,7 +406,7 @@ def test_rows_have_the_keys_of_the_schema(result):
         assert {*keys.split()} <= row.keys()
         assert 0 < row["us_low"] <= row["us"] <= row["us_high"]
         assert tuple(row["parts_us"]) == tuple(row["parts_mean_us"]) == PARTS
-        assert (row["samples"], row["steps"]) == (1, 5)  # of its 5 iterations
+        assert (row["samples"], row["steps"]) == (1, 5)  # of the run's 5 iterations
     assert (ours["impl"], ours["rung"]) == ("weft", "reference")
     assert {row["layout"] for row in theirs} == {"nchw", "channels_last"}
     assert ours["peak_bytes"] > 320 * 784 and theirs[0]["peak_bytes"] is None
@@ -485,7 +485,7 @@ def test_the_command_line_writes_rows_picture_and_weights(tmp_path, capsys):
     arguments += f" --json {paths['json']} --plot {paths['svg']} --save {paths['npz']}"
     weft.set_threads(2)
     assert command.main(arguments.split()) == 0
-    assert weft.set_threads(0) == 2  # The run's single thread was only for the run.
+    assert weft.set_threads(0) == 2  # the single thread was only for the run
     output = capsys.readouterr()
     assert "weft reference" in output.out and "batches of 1000" in output.out
     assert "(640 images)" in output.err and "loss " in output.err
@@ -557,7 +557,7 @@ def test_committed_results_are_hollow_with_device_and_date(result):
     output = "\n".join(texts(figure))
     assert "Some GPU, 2026-01-02" in output and "0.071×" in output
     bars = figure.axes[0].patches
-    assert len(bars) == len(result.rows) + 1  # PyTorch's committed rows are not drawn.
+    assert len(bars) == len(result.rows) + 1  # the chart omits PyTorch's committed rows
     hollow = [bar for bar in bars if bar.get_facecolor()[3] == 0]
     assert len(hollow) == 1 and hollow[0].get_linestyle() == "solid"
 

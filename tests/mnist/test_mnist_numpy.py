@@ -77,7 +77,7 @@ def test_the_bound_tells_rounding_from_a_mistake():
     y, want, _ = step(params64(), images, labels)
     bounds = mnist_numpy.bounds(params64(), y, labels)
     assert bounds["loss"] < 0.01
-    for name in want.keys() - {"conv1.bias", "conv2.bias"}:  # These are zero.
+    for name in want.keys() - {"conv1.bias", "conv2.bias"}:  # these gradients are zero
         bound = bounds[name]
         for mistake in (0 * want[name], 3 * want[name], want[name][..., ::-1]):
             assert np.linalg.norm(mistake - want[name]) > bound, name
@@ -85,12 +85,12 @@ def test_the_bound_tells_rounding_from_a_mistake():
 
 def test_the_margin_is_the_nearest_decision():
     fc1 = np.array([[3.0, -0.5]])
-    blank = np.full((1, 1, 2, 2), 1.0)  # four equal values, so no decision
+    blank = np.full((1, 1, 2, 2), 1.0)  # four equal values are no decision
     for window, want in [
-        ([[5, 4.75], [0, 0]], 0.25),  # the larger of two
-        ([[-9, -0.125], [-3, -4]], 0.125),  # whether it is above 0
+        ([[5, 4.75], [0, 0]], 0.25),  # the pool's choice of the larger value
+        ([[-9, -0.125], [-3, -4]], 0.125),  # the ReLU's choice at 0
         ([[0.0625, -1], [-1, -1]], 0.0625),
-        ([[9, 1], [1, 1]], 0.5),  # then fc1's ReLU
+        ([[9, 1], [1, 1]], 0.5),  # a decision of fc1's ReLU
     ]:
         y = {"bn1": np.array([[window]], float), "bn2": blank, "fc1": fc1}
         assert mnist_numpy.margin(y) == want

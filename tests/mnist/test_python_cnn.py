@@ -87,7 +87,7 @@ def test_the_same_training_as_the_naive_rung():
     """Both do the same operations in the same order; the last batch is partial."""
     ours, theirs = ready("cpu", in_c), ready("cpu", "naive", kind=Cnn_)
     order = np.random.default_rng(5).permutation(20)[:11].astype(np.int32)
-    order.flags.writeable = False  # A caller's array may be read-only.
+    order.flags.writeable = False  # a caller's array may be read-only
     for cnn in ours, theirs:
         cnn.train(order, 4, 0.1)
     np.testing.assert_array_equal(ours.losses(), theirs.losses())
@@ -250,7 +250,8 @@ def test_several_rungs_are_timed_and_trained_side_by_side(monkeypatch, tmp_path)
     ))  # fmt: skip
     splits = {name: load(name).first(40) for name in ("train", "test")}
     monkeypatch.setattr(train.data, "load", splits.get)
-    monkeypatch.setattr(train, "EVALUATION_BATCH", 40)  # less memory
+    # So evaluation needs less memory.
+    monkeypatch.setattr(train, "EVALUATION_BATCH", 40)
     config = Config(
         **{"rung": "reference,numba", "epochs": 1, "limit": 8, "batch": 4},
         **{"iterations": 1, "progress": False, "save": tmp_path / "w.npz"},
@@ -263,7 +264,7 @@ def test_several_rungs_are_timed_and_trained_side_by_side(monkeypatch, tmp_path)
     assert result.cnn.rung.name == "reference" and (tmp_path / "w.npz").exists()
     axes = plot.plot_steps(result.rows).axes[0]
     names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == ["weft numba", "weft reference"]  # from slow to fast
+    assert names == ["weft numba", "weft reference"]  # the rows go from slow to fast
 
 
 def test_what_a_gpu_took_is_drawn_where_there_is_none(monkeypatch, tmp_path):
@@ -281,4 +282,4 @@ def test_what_a_gpu_took_is_drawn_where_there_is_none(monkeypatch, tmp_path):
     assert names[0].startswith("weft numba\nNVIDIA X") and names[1:] == [
         "weft reference"
     ]
-    assert cli.load_committed([row]) == []  # The row was measured here.
+    assert cli.load_committed([row]) == []  # this machine measured the row

@@ -71,7 +71,8 @@ def test_errors_are_relative_and_a_nan_is_one(train):
     errors = exact.errors(1.02 * exact.loss, scaled)
     assert errors["loss_error"] == pytest.approx(0.02)
     assert errors["gradient_error"] == pytest.approx(0.01)
-    assert "conv1.bias" not in errors["gradient_errors"]  # zero except for rounding
+    # This gradient is zero except for rounding.
+    assert "conv1.bias" not in errors["gradient_errors"]
     scaled["fc2.bias"] = scaled["fc2.bias"] * np.nan
     assert np.isnan(exact.errors(exact.loss, scaled)["gradient_error"])
 
@@ -143,7 +144,8 @@ def test_a_heat_has_a_row_for_each_contender(heat):
         assert 0 < row["gradient_error"] < 1e-3 and 0 <= row["loss_error"] < 1e-5
         assert row["gradient_error"] == max(row["gradient_errors"].values())
     assert ours["vs_torch_best"] == ours["vs_torch_eager"] == theirs["us"] / ours["us"]
-    assert theirs["vs_torch_best"] is None and ours["host_us"] is None  # on a CPU
+    # A CPU has no such time.
+    assert theirs["vs_torch_best"] is None and ours["host_us"] is None
     assert ours["peak_bytes"] > 200 * 784 and theirs["peak_bytes"] is None
     assert "update" in ours["layers_us"] and theirs["layers_us"] is None
     json.dumps(heat[0])
@@ -329,7 +331,7 @@ def test_milestones_train_both_sides_alike(train, measure, given):
     for row, calls in ((ours, given["Ours"]), (theirs, given["Theirs"])):
         assert row["measure"] == measure
         reached = [value for method, _, value in calls if method == "accuracy"]
-        assert row["test_accuracies"] == reached[1:]  # The first is not timed.
+        assert row["test_accuracies"] == reached[1:]  # the first training is not timed
         assert row["test_accuracy"] == np.mean(row["test_accuracies"])
         assert row["us"] > 0 and row["batch"] == 64
     assert ours["vs_torch_best"] == theirs["us"] / ours["us"]

@@ -11,7 +11,8 @@ from weft.mnist.weights import TRAINED, load_trained
 def test_the_weights_read_the_test_set_with_at_least_98_9_percent():
     test, reader = data.load("test"), Reader()
     right = 0
-    for first in range(0, len(test), 1000):  # as in the evaluation of a training
+    # Batches as in the evaluation of a training.
+    for first in range(0, len(test), 1000):
         images = torch.from_numpy(test.images[first : first + 1000])
         guesses = reader.forward(images.to(reader.device))["fc2"].argmax(1).cpu()
         right += int((guesses.numpy() == test.labels[first : first + 1000]).sum())
@@ -22,6 +23,6 @@ def test_the_file_is_small_and_its_arrays_are_those_of_the_model():
     assert TRAINED.stat().st_size < 900_000
     weights = load_trained()
     model = Cnn(max_batch=8)
-    model.set_weights(weights)  # refuses other names, shapes and dtypes
+    model.set_weights(weights)  # this call refuses other names, shapes and dtypes
     for name, values in model.weights.items():
         assert np.array_equal(values, weights[name])

@@ -238,10 +238,10 @@ GRAPHS = only(["graph8+nobias"], ["graph8+nobias", "graph8", "compile-step+graph
 
 def test_twins_that_share_weights_share_their_learning_rate(train):
     twin = twin_of(train, "graph")
-    other = twin.without_graph()  # runs a step
+    other = twin.without_graph()  # this call runs a step
     twin.set_weights(initial_weights(0, **SMALL))
     twin.set_lr(2 * LR)
-    other.set_lr(LR)  # was ignored: it is the rate that `other` began with
+    other.set_lr(LR)  # the twin already has this rate, so the call has no effect
     index = twin.order(np.arange(BATCH))
     twin.train(index)
     trained = weights_of(twin)
@@ -289,8 +289,8 @@ def test_launches_train_as_single_steps_do(train, uncompiled, rung):
 def test_captured_steps_are_float64s(train, rung, layout):
     options = {"device": "cuda", "capture": True, "layout": layout}
     twin = twin_of(train, rung, **options)
-    check_step(twin, train)  # a launch of one step
-    check_launch(twin, train)  # a launch of eight
+    check_step(twin, train)  # checks a launch of one step
+    check_launch(twin, train)  # checks a launch of eight steps
     # At a rate of 0, the first weights give each loss of a launch.
     twin.set_weights(initial_weights(0, **SMALL))
     twin.set_lr(0.0)

@@ -56,7 +56,7 @@ def _is_solved(puzzle, source: str) -> bool:
     puzzle_module.TIMEOUT = SECONDS
     with _compiled(source, puzzle.answer) as answer:
         try:
-            # None: the answer is the stub of a repair
+            # None if the answer is the stub of a repair
             return puzzle.check(answer) is not None
         except Exception as error:
             if not isinstance(error, Short):

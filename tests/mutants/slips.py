@@ -28,7 +28,7 @@ OPERATORS = {
 }
 NAMES = {"min": "max", "floor": "ceil", "sin": "cos", "x": "y"}
 NAMES |= {new: old for old, new in NAMES.items()}
-Slip = tuple[ast.AST, ast.AST]  # the original and its replacement
+Slip = tuple[ast.AST, ast.AST]  # the original node, and its replacement
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def test_slips_of_every_kind():
         (store, "out[i * n + 1] = max(a[i - 1], n + i)"),
     ):
         assert f"{before} -> {after}" in slips
-    # the same mutant
+    # The line names the same mutant again.
     assert f"{store} -> out[n * i + 1] = max(a[i], n + i)" not in slips
 
 
@@ -78,7 +78,7 @@ def test_a_run_fails_on_what_is_listed_or_passes_wrongly():
 
 
 def behave(how):
-    """A judge that does not return as it should."""
+    """A judge that refuses, accepts, hangs, dies or raises an error."""
     if how == "hang":
         time.sleep(1000)
     if how == "die":

@@ -70,7 +70,7 @@ class Worker:
 
 
 def _serve(judge, pipe):
-    os.environ["WEFT_SMALL"] = "1"  # solved exercises must not be stored
+    os.environ["WEFT_SMALL"] = "1"  # the lab must not store solved exercises
     pipe.send("ready")
     while True:
         task = pipe.recv()

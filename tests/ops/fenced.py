@@ -22,7 +22,7 @@ from weft.toolchain import build, native
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)
 KEPT = []  # keeps the mappings alive as long as their pointers
-CONV_SIZES = [  # n ic h w oc kh kw padding
+CONV_SIZES = [  # (n, ic, h, w, oc, kh, kw, padding) of each case
     *[(3, 1, 1, 9, 1, 1, 1, 3), (5, 1, 2, 3, 1, 1, 1, 40), (3, 1, 28, 28, 1, 28, 28, 0)]
 ]
 
@@ -60,7 +60,7 @@ def run(lib: native.Library, rung: int, case: cases.Case, at_end: bool) -> None:
 
 def run_rungs(op: str) -> None:
     """Run each case of an op by every rung that depends on WEFT_MARCH."""
-    native.set_threads(1)  # Such small cases end before a second thread starts.
+    native.set_threads(1)  # such small cases end before a second thread starts
     lib = native.library(op, "cpu")
     march = build.Flavour.here("cpu").march
     cases_of = functools.cache(lambda precision: list(cases.cases(op, 0, precision)))
@@ -77,10 +77,10 @@ def run_rungs(op: str) -> None:
 
 if __name__ == "__main__":
     conv2d.SIZES += CONV_SIZES
-    torch.set_num_threads(1)  # Threads do not survive a fork.
+    torch.set_num_threads(1)  # threads do not survive a fork
     faulthandler.enable()
     for op in sys.argv[1:]:
-        if not (child := os.fork()):  # The child has already imported torch.
+        if not (child := os.fork()):  # the child has already imported torch
             run_rungs(op)
             os._exit(0)
         os.waitpid(child, 0)

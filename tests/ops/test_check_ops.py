@@ -53,7 +53,7 @@ def test_every_rung_is_within_its_bound_of_float64(op, rung, target):
 )
 def test_every_rung_of_matmul_is_right_for_sizes_and_all_else_at_random(rung, target):
     """Draw sizes (1 to 70, primes, large), layouts, epilogues, batches, addresses."""
-    wide = 150 if target == "cuda" else 6  # Simulated threads are slow.
+    wide = 150 if target == "cuda" else 6  # simulated threads are slow
     (verdict,) = check_op("matmul", rung, target, wide=wide)
     assert verdict.runs >= 40 + wide and verdict.worst <= 1
 
@@ -62,7 +62,7 @@ def test_every_rung_of_matmul_is_right_for_sizes_and_all_else_at_random(rung, ta
 MARCHES = ["native"] + ["x86-64"] * (platform.machine() == "x86_64")
 
 
-@pytest.mark.slow  # every rung, in a process for each instruction set
+@pytest.mark.slow  # runs every rung, in a process for each instruction set
 @pytest.mark.parametrize("march", MARCHES)
 def test_no_rung_reads_or_writes_beyond_its_arrays(march):
     program = [sys.executable, Path(__file__).with_name("fenced.py"), *cases.OPS]
@@ -99,7 +99,7 @@ def test_the_zoo_of_wrong_kernels_is_refused(op, animal, target):
         pytest.skip("a GPU may win this race every time; the CPU's orders lose it")
     lib = zoo_library(op, target)
     rung = lib.rung(animal)
-    if animal.startswith("right"):  # This proves that others are refused for a fault.
+    if animal.startswith("right"):  # so the check refuses the others for their faults
         assert check_rung(lib, rung).worst <= 1
     else:
         with pytest.raises(Mismatch, match=rf"{op} '{animal}' on {target}"):
@@ -132,7 +132,7 @@ def test_compare_refuses_nan_infinity_and_a_thousandth(wrong):
 
 
 def test_a_fused_thread_order_that_hides_a_missing_barrier_is_not_enough():
-    """Forward order alone does not reveal the missing second barrier; all three do."""
+    """Only all three orders together reveal the missing second barrier."""
     lib = zoo_library("matmul", "cpu")
     rung = lib.rung("missing_second_barrier")
     refused = []

@@ -95,7 +95,7 @@ def test_the_steps_are_a_kernel_a_declaration_and_a_cases_file():
 
 GOOD = "int weft_scale(int rung, float *y, const float *x, size_t count, float by,"
 GOOD += " weft_stream stream);\n"
-WRONG = {  # part of the error: declarations and a shape that do not match
+WRONG = {  # the error's words for declarations and a shape that do not match
     "weft.h declares no weft_scale()": ("", "..."),
     "does not take rung, outputs, inputs": (GOOD.replace("int rung, ", ""), "..."),
     "does not take rung, outputs": (GOOD.replace("float *y", "int y"), "..."),

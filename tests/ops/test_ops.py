@@ -136,7 +136,8 @@ def test_a_reload_may_come_between_forward_and_backward():
     y.sum().backward()
     assert x.grad.isfinite().all()
     assert native.library("matmul", "cpu") is not old
-    assert check_rung(old, old.rung("reference")).worst <= 1  # It still works.
+    # The old library still works.
+    assert check_rung(old, old.rung("reference")).worst <= 1
 
 
 def test_a_window_is_given_as_torch_takes_it():
@@ -201,11 +202,11 @@ def test_anything_with_cuda_array_interface_gives_a_tensor():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_ops_follow_torchs_current_stream():
     a = random(512, 512).cuda()
-    weft.relu(a)  # The first call builds and loads the library.
+    weft.relu(a)  # the first call builds and loads the library
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(50_000_000)  # The calls queued after it wait.
+        torch.cuda._sleep(50_000_000)  # later calls wait in the queue
         b = a * 2
         c = weft.relu(b)
     assert not stream.query()
@@ -271,7 +272,7 @@ def test_bad_input_is_one_error_with_its_numbers(message):
     with pytest.raises((weft.ArgumentError, weft.OutOfMemory), match=message):
         BAD[message]()
     x = f32(3)
-    assert torch.equal(weft.relu(x), x.relu())  # The session continues.
+    assert torch.equal(weft.relu(x), x.relu())  # the session continues
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -108,9 +108,9 @@ def test_alpha_beta_bias_and_relu(device):
     original = c.clone()
     want, bound = affine(a, b, c, bias, alpha=0.5, beta=-2)
     got = weft.matmul(a, b, alpha=0.5, beta=-2, c=c, bias=bias, relu=True)
-    assert within(got, want.relu(), bound)  # relu does not increase differences.
+    assert within(got, want.relu(), bound)  # relu does not increase differences
     assert torch.equal(c, original)
-    assert within(weft.matmul(a, b, c=c), *affine(a, b, c))  # beta is 1
+    assert within(weft.matmul(a, b, c=c), *affine(a, b, c))  # beta is 1 by default
     assert close(weft.matmul(a, b, beta=5.0), a, b)
 
 
@@ -132,7 +132,7 @@ def test_numpys_views_and_out():
     assert weft.matmul(a, b.T, out=out) is out
     np.testing.assert_array_equal(out, got)
     half = weft.matmul(a.astype(np.float16), b.T.astype(np.float16))
-    halves = left.half(), right.half().T  # Only float32 is rounded after that.
+    halves = left.half(), right.half().T  # later steps round only float32
     assert close(torch.from_numpy(half), *halves, "fp16")
 
 
@@ -153,7 +153,7 @@ def test_gradients_of_everything(shapes, rung, way, device):
     weft.matmul(*inputs[:2], alpha=0.5, beta=-2.0, **options).backward(dy.to(device))
 
     y, bound = affine(a, b, c, bias, alpha=0.5, beta=-2.0)
-    assert (y.abs() > bound).all()  # Otherwise rounding would decide relu's results.
+    assert (y.abs() > bound).all()  # otherwise, rounding would decide relu's results
     dy = dy.double() * (y > 0)
     doubles = [x.double() for x in (a, b, c, bias)]
     wants = gradients(*doubles, -2.0, dy)
@@ -181,7 +181,7 @@ def test_gradients_of_16_bits_have_16_bits(precision, device):
     dy = random(9, 12, seed=3)
     inputs = [x.to(device).requires_grad_() for x in (a, b)]
     weft.matmul(*inputs).backward(dy.to(device))
-    dy = dy.to(dtype)  # as an operand of a product in float32
+    dy = dy.to(dtype)  # the op multiplies dy in this type
     for x, left, right in zip(inputs, (dy, a.T), (b.T, dy)):
         left, right = left.double(), right.double()
         product = error_bound(precision, left.shape[1]) * (left.abs() @ right.abs())
@@ -283,7 +283,7 @@ def test_bad_input_is_one_error_with_its_numbers(message):
     with pytest.raises(weft.ArgumentError, match=message):
         BAD[message]()
     a = random(3, 3)
-    assert close(weft.matmul(a, a), a, a)  # The session continues.
+    assert close(weft.matmul(a, a), a, a)  # the session continues
 
 
 @pytest.fixture

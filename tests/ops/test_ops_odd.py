@@ -39,7 +39,7 @@ class Call:
     op: str
     args: list[Any]
     twin: Callable[..., torch.Tensor]
-    other: Callable[..., torch.Tensor]  # an equally right result for infinities
+    other: Callable[..., torch.Tensor]  # another right result for infinities
 
     @property
     def arrays(self) -> list[int]:
@@ -222,7 +222,7 @@ def test_none_is_refused_unless_the_twin_has_it_by_default(op):
 
 @pytest.mark.parametrize("op", [op for op in OPS if op != "sgd"])
 def test_gradients_of_every_subset_are_pytorchs(op):
-    """Test each array alone, and all together; dy is not contiguous."""
+    """Test each array alone, then all together, with a dy that is not contiguous."""
     call = call_of(op)
     floats = [i for i in call.arrays if is_float(call.args[i])]
     for selected in [*([i] for i in floats), floats]:
@@ -270,7 +270,7 @@ def test_wrong_arguments_are_one_line(op):
             function(*args)
 
 
-OPTIONS = {  # op, option: values that raise an error of one line
+OPTIONS = {  # values that raise an error of one line, by (op, option)
     ("conv2d", "padding"): [-1, 1.5, (1, 1), "same", None, float("nan"), 2**40],
     ("maxpool2d", "kernel_size"): [0, -1, [], [1, 2, 3], "ab", None, 1e9, 99],
     ("batchnorm2d", "eps"): ["x", None, float("nan"), -1.0, [1.0, 2.0]],
@@ -333,5 +333,6 @@ def test_a_declaration_that_is_new_is_read_after_a_reload(monkeypatch):
     plan = op.plan
     assert op.plan is plan
     monkeypatch.setattr(weft.toolchain.native, "ffi", object())
-    with pytest.raises(AttributeError):  # The header, without types, was read again.
+    # The lab has read the header again, without types.
+    with pytest.raises(AttributeError):
         _ = op.plan

@@ -40,7 +40,7 @@ def close(got: torch.Tensor, want: torch.Tensor) -> None:
 
 
 def result(function: Callable, args: Sequence[Any], gradients: bool) -> Found:
-    """Return a call's result and the gradients of its arguments, or its error."""
+    """Return the result of a call and the gradients of its arguments, or the error."""
     args = [x.clone().requires_grad_(gradients) if is_float(x) else x for x in args]
     try:
         y = function(*args)
@@ -55,7 +55,7 @@ def result(function: Callable, args: Sequence[Any], gradients: bool) -> Found:
 
 
 def exactly(twin: Callable, args: Sequence[Any], gradients: bool) -> Found:
-    """Return the same for PyTorch's function in float64."""
+    """Return what outcome() returns, for PyTorch's function in float64."""
     try:
         return result(twin, [x.double() if is_float(x) else x for x in args], gradients)
     except (RuntimeError, ValueError, IndexError) as error:
@@ -96,7 +96,8 @@ def sizes_of(op: str) -> list[str]:
 
 
 ZEROS = [(op, size) for op in DECLARED for size in sizes_of(op)]
-ZEROS.remove(("cross_entropy", "classes"))  # No target can be drawn.
+# Without classes, the test cannot draw a target.
+ZEROS.remove(("cross_entropy", "classes"))
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -167,13 +168,13 @@ def test_linear_takes_any_dimensions_before_the_last(lead, device):
     assert str(raised.value) == line
 
 
-SHAPES = [  # of a and of b
+SHAPES = [  # the shapes of a and b
     *[((6,), (6,)), ((4, 6), (6,)), ((6,), (6, 3)), ((2, 4, 6), (6,))],
     *[((6,), (2, 6, 3)), ((2, 4, 6), (6, 3)), ((4, 6), (2, 6, 3))],
     *[((1, 4, 6), (5, 6, 3)), ((2, 5, 4, 6), (2, 5, 6, 3)), ((2, 5, 4, 6), (6, 3))],
     *[((2, 5, 4, 6), (5, 6, 3)), ((2, 1, 4, 6), (1, 5, 6, 3)), ((4, 6), (2, 5, 6, 3))],
     *[((6,), (2, 5, 6, 3)), ((2, 1, 2, 4, 6), (3, 1, 6, 3)), ((1, 1, 4, 6), (1, 6, 3))],
-    # with sizes of 0
+    # Shapes with sizes of 0.
     *[((0, 6), (6, 3)), ((4, 0), (0, 3)), ((4, 6), (6, 0)), ((0,), (0,))],
     *[((0, 0), (0, 0)), ((0, 4, 6), (6, 3)), ((1, 4, 6), (0, 6, 3))],
     *[((2, 4, 0), (2, 0, 3)), ((4, 0), (0,)), ((2, 0, 4, 6), (6, 3))],
@@ -203,7 +204,7 @@ def test_matmul_adds_c_and_a_bias_in_any_shape(a, b):
         return weft.matmul(a, b, **options, **named)
 
     torch.manual_seed(0)
-    columns = b[1:][-1:]  # none if b is a vector
+    columns = b[1:][-1:]  # none, if b is a vector
     a, b = torch.randn(a), torch.randn(b)
     args = [a, b, torch.randn((a @ b).shape), torch.randn(columns)]
     for gradients in (False, True):
@@ -231,7 +232,7 @@ def test_matmul_takes_the_matrices_of_batches_as_they_lie():
 # ---- what PyTorch takes besides, and strides --------------------------------------
 
 X, WEIGHT = torch.randn(2, 3, 6, 5), torch.randn(4, 3, 3, 2)
-ONLY = {  # an argument of PyTorch, with a supported and an unsupported value
+ONLY = {  # by argument of PyTorch: a supported value, and an unsupported one
     "conv2d": [
         *[("stride", 1, 2), ("stride", (1, 1), (1, 2)), ("stride", 1, None)],
         *[("stride", 1, "x"), ("stride", 1, torch.tensor([1, 2]))],

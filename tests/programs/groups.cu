@@ -84,7 +84,8 @@ int main() {
     pipelined<<<1, 64>>>(in, out + 6, 10);
     cudaDeviceSynchronize();
     for (int i = 0; i < 7; i++) printf("%d ", out[i]);
-    // Only the copies that are the kernel's argument are destroyed, after it.
+    // The host destroys only the copies that were the kernel's argument, after
+    // its end.
     char place[sizeof(Owner)];
     Owner *owner = new (place) Owner;
     int *counted = owner->memory;

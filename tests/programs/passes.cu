@@ -31,7 +31,7 @@ __host__ __device__ int both_see() {
 #endif
 }
 
-/* For GPUs without this function; newer ones have it built in. */
+/* This function is for GPUs that lack it; newer GPUs have it. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 600
 #else
 __device__ double atomicAdd(double *a, double b) { return not_for_us; }
@@ -47,5 +47,5 @@ int main() {
     device_sees<<<1, 1>>>(p);
     cudaMemcpy(h, p, sizeof h, cudaMemcpyDeviceToHost);
     printf("%d %d %d %d\n", h[0], h[1], both_see(), only_the_host());
-    return sqrt(fabs(M_PI)) > 1 && INT_MAX > 0 ? 0 : 1; // nvcc's own headers
+    return sqrt(fabs(M_PI)) > 1 && INT_MAX > 0 ? 0 : 1; // from nvcc's headers
 }

@@ -107,7 +107,7 @@ def test_faults_are_cuda_errors_that_stay(fault, error, launch, status):
         (500, "nothing", "fill: block (0,0,0), thread (128,0,0): illegal address"),
         (500, "sync", "112 bytes past the end of allocation 2 (cudaMalloc, 400 bytes"),
         (500, "reset", "fill: block (0,0,0), thread (128,0,0): illegal address"),
-        (999999, "nothing", ",0,0): illegal address: store to"),  # of any block
+        (999999, "nothing", ",0,0): illegal address: store to"),  # in any block
         (110, "nothing", "found at the program's end, after the kernel fill"),
         (128, "sync", "1 to 112 bytes after the end of allocation 2"),
         (101, "free", "1 to 4 bytes after the end of allocation 2"),
@@ -201,7 +201,7 @@ def test_a_program_is_cached_until_a_file_changes(tmp_path, monkeypatch):
     assert subprocess.run([executable]).returncode == 3
     monkeypatch.setattr(program, "_build", None)
     assert program.build_executable(run.parse(["a.cu", "-O0"]).program) == executable
-    os.utime("a.cuh", (1, 1))  # touched, not changed
+    os.utime("a.cuh", (1, 1))  # new time, same text
     assert program.build_executable(run.parse(["a.cu", "-O0"]).program) == executable
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
@@ -283,7 +283,7 @@ int main() {
     assert lines[0].startswith(f"a.cu:4:{len(caret) - 4}: error: 'threadidx' was not")
     assert lines[1:3] == [line, caret]
     assert lines[3].startswith("a.cu:6: error: no match for 'operator<'")
-    assert len(lines) == 5  # no line of the standard library is shown
+    assert len(lines) == 5  # so no line of the standard library
 
 
 def test_a_file_without_main_is_reported_in_one_line(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Right and wrong answers to the puzzles, a file each: threads/map.py, ...
+"""Right and wrong answers to the puzzles, with a file for each: threads/map.py, ...
 
     @right("guards")                    another style than the published answer
     @right("dot", taught=True)          one that a lesson or a hint teaches
@@ -23,10 +23,10 @@ from weft import load_cuda
 
 @dataclass(eq=False)
 class Case:
-    """An answer. given: a Python function, or CUDA C as a text. says: what the refusal
-    of a wrong one matches; where: whether it tells an element or a thread. taught:
-    whether a lesson or a hint teaches this way, so that no score may hold it against a
-    reader."""
+    """An answer. given: a Python function, or CUDA C as a text. says: a pattern of a
+    wrong answer's refusal; where: whether the refusal names an element or a thread.
+    taught: whether a lesson or a hint teaches this method, so that every score must
+    allow it."""
 
     puzzle: str
     given: Any
@@ -36,10 +36,10 @@ class Case:
 
     @cached_property
     def answer(self) -> Any:
-        """What a puzzle's check() is given; C is compiled when it is asked for.
+        """The argument of a puzzle's check(); the first use compiles C.
 
-        A wrong one for the CPU alone: there it is refused, on a GPU it could take the
-        whole process along.
+        A wrong answer in C is only for the CPU. There check() refuses it, but on a GPU
+        it could end the whole process.
         """
         if not isinstance(self.given, str):
             return self.given
@@ -51,7 +51,7 @@ class Case:
         return isinstance(self.given, str)
 
     def __str__(self) -> str:
-        """The puzzle, the language and the kernel: what a test is called."""
+        """The puzzle, the language and the kernel, as the name of a test."""
         if self.in_c:
             return f"{self.puzzle}-c-{_kernel(self.given)}"
         return f"{self.puzzle}-{self.given.__name__}"

@@ -121,7 +121,7 @@ def test_the_words_for_a_launch_name_x_and_y_if_they_differ():
     assert launch_words((3, 1, 1), (4, 1, 1)) == "3 blocks of 4 threads"
 
 
-HEATS = {"image_filter", "transpose"}  # images, whose values are drawn as strengths
+HEATS = {"image_filter", "transpose"}  # images: their values are drawn as strengths
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in HEATS])
@@ -144,7 +144,7 @@ def test_a_position_depends_on_all_compared_elements():
 
 
 def test_a_convolution_shows_a_halo():
-    """The element reads beyond its block, and each thread is below its element."""
+    """The element depends on inputs beyond its block. Each thread is below its element."""
     puzzle, case = puzzles.conv1d, make_instance(puzzles.conv1d)
     (blocks, *_), (threads, *_) = launch_of(puzzle, case)
     assert blocks > 1
@@ -271,7 +271,7 @@ def test_wrong_elements_are_marked_with_the_goal():
     picture = puzzles.guards.show(one_too_few)
     svg = picture.svg()
     assert find_marked(svg, "wrong") == {"out": [0, 1, 2, 3]}
-    assert FAULT in svg and ">?<" in svg  # The last element was not written.
+    assert FAULT in svg and ">?<" in svg  # no thread wrote the last element
     assert (
         "4 of 4 elements of out differ from the goal: out[0] is 16, but should" in svg
     )

@@ -89,7 +89,7 @@ def test_the_next_session_remembers_a_solved_puzzle(monkeypatch):
     )
     assert not note_solved(
         make_puzzle("guards"), "CUDA C", GOOD
-    )  # It was solved before.
+    )  # the puzzle was solved before
     assert read_progress().state("guards") == WITHIN
     assert "Python on" in read_progress().title("guards")
     assert "CUDA C on" in read_progress().title("guards")
@@ -110,7 +110,7 @@ def test_clearing_and_pruning_the_cache_keep_progress_and_guesses(folder):
     texts = {path: path.read_text() for path in folder.rglob("*.json")}
     assert len(texts) == 2
     for path in texts:
-        os.utime(path, (0, 0))  # Pruning deletes the oldest files first.
+        os.utime(path, (0, 0))  # pruning deletes the oldest files first
     assert store.measure_cache() == 1000
     store.prune(limit=10)
     assert store.measure_cache() == 0 and not (folder / "jit" / "old.so").exists()
@@ -290,7 +290,7 @@ def test_the_marks_differ_in_shape_and_none_is_a_minus():
     paths = [re.findall(r'<path d="([^"]*)"', svg) for svg in marks.values()]
     assert 'fill="none"' in marks[OPEN] and [len(each) for each in paths] == [0, 1, 1]
     assert paths[1] != paths[2]
-    for (path,) in paths[1:]:  # A minus would be one horizontal line.
+    for (path,) in paths[1:]:  # a minus would be one horizontal line
         assert len(re.findall("[a-zA-Z-]", path)) > 2 and not re.search("[hH]", path)
     assert not set(SIGNS.values()) & set("-−–o")
 
@@ -439,7 +439,7 @@ def drafts():
 
 
 def longest(row):
-    """Return the length of the longest run, and whether there are two kinds."""
+    """Return the length of the longest run, and whether both kinds occur."""
     run = best = 1
     for left, right in itertools.pairwise(row):
         run = run + 1 if left == right else 1
@@ -498,5 +498,6 @@ def test_the_puzzle_that_completes_a_group_gets_the_groups_cloth():
     wide = cloth(make_puzzle(first))
     assert wide.name == f"gamp of {len(middle) + 2} bands" and "memory" in str(wide)
     solve("map")
-    assert "gamp" not in cloth(make_puzzle(first)).name  # The group's cloth was shown.
-    assert "gamp" in cloth(make_puzzle(last)).name  # The last puzzle shows it again.
+    # An earlier answer showed the group's cloth.
+    assert "gamp" not in cloth(make_puzzle(first)).name
+    assert "gamp" in cloth(make_puzzle(last)).name  # the last puzzle shows it again

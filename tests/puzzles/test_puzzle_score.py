@@ -100,7 +100,7 @@ def numbers(result):
 )
 def test_every_language_gives_the_same_counts(form):
     result = score(puzzle(), form(add))
-    half = (0.5, 0.5)  # 4 numbers, 8 threads
+    half = (0.5, 0.5)  # 4 numbers for 8 threads
     assert numbers(result) == {"reads per thread": half, "writes per thread": half}
     assert result.within and not result.beats
     assert [row.mark for row in result.rows] == ["as good"] * 2
@@ -175,7 +175,7 @@ def test_the_published_answer_differs_in_nothing_from_the_best_known(puzzle):
 
 @pytest.mark.slow
 def test_no_answer_is_better_than_ours_by_accident():
-    """The exception goes over each row only once."""
+    """This other method goes over each row only once."""
     better = [c for c in RIGHT if alone(c) and score(puzzles[c.puzzle], c.given).beats]
     assert [str(case) for case in better] == ["softmax-softmax_in_one_walk"]
 
@@ -204,7 +204,8 @@ def test_only_shared_memory_and_barriers_may_cost_twice_as_much():
 def test_a_puzzle_may_allow_more_than_twice_as_much():
     task = puzzle(add_shared, n=64, launch=(1, 64))
     task.budget = {"barriers": 0}
-    assert score(task, add_shared).within  # The best answer's counts are always within.
+    # The best answer's counts are always within the budget.
+    assert score(task, add_shared).within
     with pytest.raises(ArgumentError, match="no count 'bariers'"):
         names_known({"bariers": 4})
 
@@ -260,7 +261,7 @@ def test_a_missed_limit_is_reported_with_both_numbers(limit, answer, words):
         score(task, answer)
     text = str(caught.value)
     assert "n = 64, grid 1, block 64" in text and answer.__name__ in text
-    assert "a[i] + 10" not in text  # a line of the best known answer
+    assert "a[i] + 10" not in text  # this is a line of the best known answer
 
 
 def test_met_limits_are_shown_with_the_other_counts():
@@ -268,7 +269,7 @@ def test_met_limits_are_shown_with_the_other_counts():
     task = puzzle(add_shared, n=64, launch=(1, 64), limits=limits)
     result = score(task, add_shared)
     assert {"reads of a per thread", "bank conflicts"} <= set(numbers(result))
-    assert "reads per thread" not in numbers(result)  # They equal those of a.
+    assert "reads per thread" not in numbers(result)  # the sum equals the reads of a
     assert result.within
 
 
@@ -341,7 +342,7 @@ def test_the_page_is_well_formed_and_every_mark_is_a_word_too():
     text = "".join(ET.fromstring(f"<div>{page}</div>").itertext())
     for word in ("more", "fewer!", "best known", better):
         assert word in text
-    assert "x < y" in text and "same" not in text  # Equal counts are not shown.
+    assert "x < y" in text and "same" not in text  # the score shows no equal counts
 
 
 def test_code_in_advice_is_code_on_a_page_and_words_in_a_text():

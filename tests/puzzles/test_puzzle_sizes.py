@@ -6,7 +6,7 @@ from weft import ArgumentError, puzzles
 from weft.check.cases import size_list
 from weft.puzzles.instance import every_size
 
-MOST = {  # the maximum length of a side, if below 16
+MOST = {  # the maximum length of a side, where it is below 16
     "pooling": {"n": 8},
     "dot": {"n": 8},
     "axis_sum": {"cols": 8},
@@ -29,7 +29,7 @@ def lengths(puzzle, name):
 @pytest.mark.parametrize("name", [puzzle.name for puzzle in puzzles])
 def test_each_side_has_every_small_length(name):
     puzzle = puzzles[name]
-    unit = 64 if name == "divergence" else 1  # Lengths are multiples of this number.
+    unit = 64 if name == "divergence" else 1  # lengths are multiples of this number
     for side in puzzle.drawn:
         most = MOST.get(name, {}).get(side, 16)
         expected = {unit * n for n in range(1, most + 1)}

@@ -42,8 +42,8 @@ KERNELS = [name for name in NAMES if name != "image_filter_numpy"]
 each_puzzle = pytest.mark.parametrize("name", NAMES)
 each_kernel = pytest.mark.parametrize("name", KERNELS)
 FIRST = [names[0] for names in GROUPS.values()]  # the first puzzle of each group
-# The puzzle from which on a kernel may use a construct. The puzzle, or its lesson,
-# teaches the construct.
+# For each construct, the first puzzle whose kernel may use it. That puzzle, or its
+# lesson, teaches it.
 FIRST_USE = {
     r"\bif\b|\bmin\(": "guards",
     r"Idx\.y|grid\(2\)": "map2d",
@@ -123,10 +123,10 @@ def test_no_two_puzzles_have_the_same_task():
         body = puzzle.spec_text.partition("\n")[2]
         inputs = repr(
             puzzle.checks.get("inputs")
-        )  # Some tasks differ only in their inputs.
+        )  # some tasks differ only in their inputs
         tasks.setdefault((body, inputs), []).append(puzzle.name)
     twice = [names for names in tasks.values() if len(names) > 1]
-    assert twice == [["histogram", "histogram_private"]]  # They differ in cost.
+    assert twice == [["histogram", "histogram_private"]]  # these two differ in cost
 
 
 @each_kernel
@@ -178,7 +178,8 @@ def test_a_puzzles_stub_is_not_solved_yet(name, capsys):
     assert puzzle.check(stub) is None
     output = capsys.readouterr().out
     assert output.startswith(f"{name}: not solved yet") and output.count("\n") == 1
-    if puzzle.start is not None:  # The stub runs, and the message gives the reason.
+    # The stub runs, and the message explains why it is wrong.
+    if puzzle.start is not None:
         assert len(output) > 60, output
 
 
@@ -356,7 +357,8 @@ def test_the_published_answers_are_accepted_as_cuda_c(group):
     for puzzle in kernels:
         for part in re.split(r"\n\n(?=\S)", puzzle.cuda_c_answer):
             helpers.setdefault(part, None)
-    module = load_cuda("\n\n".join(helpers))  # for the GPU, too, if there is one
+    # Compiled for the GPU, too, if there is one.
+    module = load_cuda("\n\n".join(helpers))
     for puzzle in kernels:
         assert puzzle.check(module).language == "CUDA C"
 
@@ -378,13 +380,13 @@ def test_the_published_answers_are_accepted_by_numba(name):
     puzzle = puzzles[name]
     try:
         assert puzzle.check(numba_jit(puzzle.answer)).language == "Numba"
-    except ArgumentError as error:  # Numba's simulator has no shuffles.
+    except ArgumentError as error:  # Numba's simulator has no shuffles
         assert re.search("simulator", str(error)), error
 
 
 @pytest.mark.parametrize("name", only(FIRST, KERNELS))
 def test_numba_compiles_the_published_answers(name):
-    """Numba's compiler supports less than its simulator; for example, no np.exp."""
+    """Numba's compiler supports less than its simulator, for example no np.exp."""
     puzzle = puzzles[name]
     specs, values = puzzle.specs(), puzzle.checks.get("values") or {}
     arrays = {p: np.ones(1, specs[p].dtype or "float32") for p in specs}
@@ -414,7 +416,7 @@ def endless(out, a):
     ("answer", "says"), [(hasty, "which of them"), (endless, "its loop")]
 )
 def test_a_kernel_for_numba_is_refused_by_the_simulator(answer, says, monkeypatch):
-    """Numba's simulator would not give the reason, and a GPU would never return."""
+    """Numba's simulator would not report the reason, and a GPU would never return."""
     # Even a busy machine reaches the loop in this time.
     monkeypatch.setattr(puzzle_module, "TIMEOUT", 1.0)
     with pytest.raises(Mismatch, match=says):
@@ -513,7 +515,7 @@ def test_a_flat_array_takes_one_index(form, answer, says):
         with pytest.raises(ArgumentError, match=says + ".*is flat") as refused:
             call(form(answer))
         assert not find_answer_lines(puzzle, str(refused.value), answer)
-    tile = puzzles.transpose.answer  # A kernel's own arrays may take two indices.
+    tile = puzzles.transpose.answer  # a kernel's own arrays may have two indices
     assert puzzles.transpose.check(tile)
 
 
@@ -573,7 +575,7 @@ def test_a_refusal_has_no_traceback_in_a_notebook():
     assert len(lines) <= 7
     plain = [re.sub(r"\x1b\[\d*m", "", line) for line in lines]
     assert plain.pop().endswith("errors.html#error-mismatch")
-    assert max(map(len, plain)) <= 74  # A page breaks longer lines within a word.
+    assert max(map(len, plain)) <= 74  # a page would break longer lines within a word
     line = "`out[cuda.threadIdx.x] = a[cuda.threadIdx.x] + 10`"
     number = local.__code__.co_firstlineno + 1
     expected = f"Mismatch: {refused.value} local, line {number}: {line}"
@@ -606,10 +608,10 @@ def test_a_wrong_answer_is_drawn_above_its_error(published, capsys, monkeypatch)
     monkeypatch.setattr(puzzle_module, "display_refused", lambda *_: None)
     with pytest.raises(Mismatch):
         puzzles.guards.check(one_too_few)
-    assert capsys.readouterr().out == printed  # The run for the picture prints nothing.
+    assert capsys.readouterr().out == printed  # the run for the picture prints nothing
 
 
-@pytest.mark.slow  # It simulates a million writes.
+@pytest.mark.slow  # it simulates a million writes
 def test_an_answer_that_costs_too_much_is_drawn_too(published):
     def by_all(out, a, n):
         for i in range(n):
@@ -686,7 +688,7 @@ def test_the_verdict_is_text_and_html():
     for page in (str(solved), solved._repr_html_()):
         assert "Guards" in page and "solved in Python" in page
     page = solved._repr_html_()
-    assert "#000" not in page and "white" not in page  # Pages may be light or dark.
+    assert "#000" not in page and "white" not in page  # a page may be light or dark
 
 
 def test_reset_prints_the_stub_or_puts_it_into_a_new_cell(capsys, monkeypatch):
@@ -746,7 +748,7 @@ def test_the_command_lists_all_puzzles_and_shows_the_task_of_one(capsys):
     output = capsys.readouterr().out
     assert all(f" {name} " in output for name in NAMES) and "of 31 puzzles" in output
     at = [output.index(f" {name} ") for name in NAMES]
-    assert at == sorted(at)  # the order of the lessons
+    assert at == sorted(at)  # the rows have the order of the lessons
     lines = {line.split()[1]: line for line in output.splitlines() if line[0] == " "}
     minutes = {name: re.search(r"\d+ minutes", line) for name, line in lines.items()}
     assert set(minutes) == set(NAMES) and all(minutes.values())
@@ -781,7 +783,7 @@ def test_the_command_checks_a_file(tmp_path, capsys):
     assert "is wrong with n=4" in capsys.readouterr().out
     right.write_text(
         puzzles.guards.solved_text
-    )  # Like a printed stub, it has no import.
+    )  # like a printed stub, the answer has no import
     assert weft_main(["puzzles", "check", str(right), "guards"]) == 0
     assert "solved in Python" in capsys.readouterr().out
     right.write_text(begin + puzzles.guards.stub)

@@ -91,7 +91,7 @@ FEW = {
 }
 
 
-OPS = tuple(FEW)  # the ops with bodies in Python
+OPS = tuple(FEW)  # ops that have bodies in Python
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -104,7 +104,8 @@ def test_numba(op):
 
 # ---- the simulator, with all checks and in three orders ------------------------------
 
-# Cases that take it more than a few tenths of a second; C runs them.
+# The cases for which the simulator takes more than a few tenths of a second. Only C
+# runs these.
 LONG = ("n=64 in=128", "n=70 in=257", "n=3 ic=32", "c=33")
 LONG += ("m=64", "m=133", "m=261", "m=130", "k=700")
 
@@ -176,7 +177,7 @@ def test_a_bad_target_is_not_hidden():
 def kernels() -> Iterator[tuple[str, str, str]]:
     """Yield each naive kernel's file, its name there, and the name of its body."""
     inside = ["batchnorm2d/batchnorm2d", "conv2d/conv2d", "mnist/layers"]
-    inside += ["matmul/02_coalesced"]  # has the body's rows and columns
+    inside += ["matmul/02_coalesced"]  # this kernel has the body's rows and columns
     paths = [ROOT / f"kernels/{name}.cu" for name in inside]
     for path in [*(ROOT / "kernels").glob("*.cu"), *paths]:
         for name in re.findall(r"__global__ void (\w+)\(", path.read_text()):
@@ -195,7 +196,8 @@ def test_every_naive_kernel_has_a_body_with_its_parameters():
         text = re.sub(r"/\*.*?\*/", "", (ROOT / path).read_text(), flags=re.S)
         listed = re.search(rf"void {name}\((.*?)\)", text, re.S)[1]
         parameters = [re.search(r"\w+$", p)[0] for p in listed.split(",")]
-        parameters = [p for p in parameters if p != "x" or body != "matmul"]  # extras
+        # Without the struct of extra arguments.
+        parameters = [p for p in parameters if p != "x" or body != "matmul"]
         own_names = inspect.signature(getattr(bodies, body)).parameters
         assert [p.rstrip("_") for p in own_names] == parameters, name
 
@@ -211,8 +213,8 @@ def test_beside_puts_what_is_alike_at_one_height():
     assert stripped["def conv2d"].startswith("static __global__ void conv2d_naive(")
     assert stripped["y[index] = acc"] == "    y[index] = acc;"
     assert stripped["for s in range"].strip() == "for (int s = 0; s < kw; s++) {"
-    assert "weight" in stripped["acc +="]  # a statement of two lines, in one piece
-    assert "/ ow" in "".join(left for left, _ in pairs)  # not a comment in Python
+    assert "weight" in stripped["acc +="]  # a statement of two lines stays in one piece
+    assert "/ ow" in "".join(left for left, _ in pairs)  # `//` is no comment in Python
     html = table._repr_html_()
     assert html.count("<td") == 2 * len(table.pairs) and "s &lt; kw" in html
     assert f'opacity:{FAINT}"># a zero</span>' in html and "// ow</span>" not in html
@@ -246,7 +248,7 @@ def test_nvrtc_compiles_every_body():
 
 
 def test_comments_stay_where_they_are_in_cuda_c():
-    """They are above or behind the same words as in Python."""
+    """Each comment is above or behind the same words as in Python."""
     text = re.sub(r"\s*//\s*|\s+", " ", bodies_in_c.source())
     assert "not an earlier NaN. const bool nan_wins = value != value" in text
     assert "__syncthreads(); all values are in `partial`" in text
@@ -271,5 +273,5 @@ def test_cuda_c_of_a_body_reads_like_the_naive_kernel(path, name, body):
     ratio = difflib.SequenceMatcher(None, own, c_words, autojunk=False).ratio()
     # matmul's text is that of the lesson: no batch, and one row per y.
     least = {"matmul": 0.75, "cross_entropy": 0.8, "cross_entropy_loss": 0.85}
-    least["linear"] = 0.9  # its bias may be NULL
+    least["linear"] = 0.9  # the bias of linear may be NULL
     assert ratio > least.get(body, 0.93), " ".join(own)

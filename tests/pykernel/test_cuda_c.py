@@ -63,7 +63,7 @@ def test_every_type_of_argument_has_its_own_translation(dtype):
     run[2, 32](y, x, 40)
     np.testing.assert_array_equal(y, x * 2)
     assert len(run._made) == 1
-    run[2, 32](y, x, -1)  # not a size, so // and % would differ
+    run[2, 32](y, x, -1)  # -1 is not a size, so // and % would differ
     run[2, 32](y, x, 39)
     assert len(run._made) == 2
 
@@ -132,7 +132,8 @@ def test_what_the_compiler_says_is_told_at_pythons_line():
     with pytest.raises(CompileError, match=rf"scaled, line {line}: error") as error:
         run[1, 1](np.zeros(1, "f4"), np.zeros(1, "f4"), 1)
     assert "    i = cuda.grid(1)" in str(error.value)
-    assert "__global__ void scaled" in str(error.value)  # the C code follows
+    # The message contains the C code.
+    assert "__global__ void scaled" in str(error.value)
 
 
 def test_what_is_said_of_a_later_compilation_is_told_at_pythons_line(monkeypatch):
@@ -143,7 +144,8 @@ def test_what_is_said_of_a_later_compilation_is_told_at_pythons_line(monkeypatch
             def launch(*args):
                 load_cuda(text, target="cpu", **options)
 
-            self.scaled = defaultdict(lambda: launch)  # for any grid and block
+            # The same launch for any grid and block.
+            self.scaled = defaultdict(lambda: launch)
 
     monkeypatch.setattr(sys.modules["weft.pykernel.to_cuda.cuda_c"], "load_cuda", Late)
     run = cuda_c(scaled, flags="-Werror=sign-conversion")
@@ -153,7 +155,7 @@ def test_what_is_said_of_a_later_compilation_is_told_at_pythons_line(monkeypatch
 
 
 def test_a_stream_of_0_is_torchs_current_one(monkeypatch):
-    """In Numba's brackets, the bytes of shared memory require a stream before them."""
+    """In Numba's brackets, a stream must precede the bytes of shared memory."""
     keys = []
 
     class Seen:

@@ -25,7 +25,7 @@ from weft.toolchain import build
 MEASURED = json.loads(
     (Path(__file__).parents[1] / "kernels/simt/undefined.json").read_text()
 )
-COLUMNS = {  # for MEASURED's conversions: type in C, its bits, whether it is signed
+COLUMNS = {  # for each C type of a result: its bits, and whether it is signed
     **{"char": ("signed char", 8, True), "uchar": ("unsigned char", 8, False)},
     **{"short": ("short", 16, True), "ushort": ("unsigned short", 16, False)},
     **{"int": ("int", 32, True), "uint": ("unsigned", 32, False)},
@@ -143,11 +143,11 @@ def test_a_conversion_gives_the_gpus_number_or_a_finding(kind):
         cell.k[1, 1](out, x)
         expected = [_converted(float(x[0]), kind, *c[1:]) for c in COLUMNS.values()]
         reported = _right_or_told(out, _told(cell.k.report), expected)
-        if np.isfinite(value):  # a number that fits never has a finding
+        if np.isfinite(value):  # a number that fits has no finding
             fits = [int(x[0]) == want for want in expected]
             assert not any(map(min, reported, fits)), value
         every += reported
-    assert 40 < sum(every) < 110  # of 160 conversions
+    assert 40 < sum(every) < 110  # findings for 160 conversions
 
 
 @pytest.mark.parametrize("name", WIDTHS)

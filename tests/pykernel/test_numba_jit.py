@@ -190,7 +190,7 @@ def test_copies_of_what_overlaps_overlap():
     copies = [_there(batch, array) for array in arrays]
     for copy, array in zip(copies, arrays):
         np.testing.assert_array_equal(copy, array)
-    copies[1][-1] = 40  # memory[4]
+    copies[1][-1] = 40  # this changes memory[4]
     assert copies[0][4] == 40 and memory[4] == 4
     copies[0][1], copies[2][1] = 10, 20
     assert copies[3][0] == np.float32(10).view(np.int32)
@@ -207,7 +207,7 @@ def test_what_is_read_only_is_sent_and_does_not_come_back():
         batch = arguments.send("kernel", arrays, "cpu")
         _there(batch, frozen)[:] = 5
         batch.back()
-    assert memory.tolist() == [0, 5, 0, 0]  # the other name is writable
+    assert memory.tolist() == [0, 5, 0, 0]  # only the other name is writable
 
 
 @simulated
@@ -292,7 +292,7 @@ def test_a_loop_that_does_not_end_is_ended():
 
 @simulated
 def test_ctrl_c_ends_it():
-    run(fill, np.zeros(1), 1, 1)  # starts the process
+    run(fill, np.zeros(1), 1, 1)  # this call starts the process
     child = simulator.running_process().child
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
@@ -369,7 +369,7 @@ def _runs(pid: int) -> bool:
 @on_a_gpu
 def test_a_tensors_memory_is_used_as_it_is():
     c = torch.zeros(1000, device="cuda")
-    for value in range(3):  # the careful path, then the quick one
+    for value in range(3):  # the careful path once, then the quick one
         numba_jit(fill)[4, 256](c, value, 1000)
         assert c.eq(value).all()
     numba_jit(fill)[4, 256](c.view(2, 500)[1], 9, 500)
@@ -555,7 +555,7 @@ def test_too_much_static_shared_memory_on_a_gpu():
         run(kernel, c, threads=1)
     except KernelError as error:
         assert re.fullmatch("kernel: .* 160000 bytes.*", str(error))
-    else:  # newer linkers allow it
+    else:  # a newer linker allows this
         assert c.item() == 7
 
 
@@ -713,7 +713,7 @@ def adds_from_zero(c, a, n):
 
 
 def test_names_that_were_imported_one_by_one_compile():
-    """Numba itself accepts only cuda.threadIdx; helpers may use bare names, too."""
+    """Numba itself accepts only cuda.threadIdx; here, helpers may use bare names, too."""
     pytest.importorskip("numba.cuda")
     a, step = np.zeros(4, float32), 2
 
@@ -843,7 +843,7 @@ TOO_NEW = {
 
 @pytest.mark.parametrize("kind", TOO_NEW)
 def test_cuda_c_replaces_numba_if_the_driver_refuses_its_ptx(kind, monkeypatch, capsys):
-    """Inject Numba's error at the launch; the process and its arrays go on."""
+    """Inject Numba's error at the launch; the process continues with its arrays."""
     error = type(kind, (RuntimeError,), {})(TOO_NEW[kind])
     attempts = []
 

@@ -128,7 +128,7 @@ def test_a_python_int_beyond_an_int_grows_on_sim_only():
         ("a << 40", "int32", "int64"),
         ("a / b", "int32 int32", "float64"),
         ("a + b", "int32 float32", "float64"),
-        ("a + b", "int64 float32", "float64"),  # cuda.threadIdx.x + float32
+        ("a + b", "int64 float32", "float64"),  # as in cuda.threadIdx.x + float32
         ("a + b", "int32 int32", "int64"),
         ("a < b", "int32 uint32", "bool"),
         ("a ** 2", "float32", "float32"),
@@ -142,6 +142,6 @@ def test_numbas_column(expression, types, result):
     function = eval(f"lambda {', '.join('ab'[: len(kinds)])}: {expression}")
     try:
         output = numba_cuda.compile_ptx(function, kinds, device=True, cc=(7, 5))
-    except Exception as error:  # without NVVM Numba compiles nothing
+    except Exception as error:  # without NVVM, Numba compiles nothing
         pytest.skip(str(error)[:80])
     assert str(output[1]) == result

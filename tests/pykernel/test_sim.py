@@ -280,7 +280,8 @@ def test_arrays_of_torch_and_views_of_one_memory():
     x = torch.arange(8.0)
     assert sim(double)[1, 8](x, x, 8).ok and (x == 2 * torch.arange(8.0)).all()
     y = np.zeros(9, np.float32)
-    report = sim(double)[1, 8](y[1:], y[:8], 8)  # thread i + 1 reads i's element
+    # Thread i + 1 reads the element of thread i.
+    report = sim(double)[1, 8](y[1:], y[:8], 8)
     assert [f.kind for f in report.findings] == ["race"]
 
 

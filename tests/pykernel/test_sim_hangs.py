@@ -29,11 +29,11 @@ def line_of(kernel, text: str) -> int:
 
 def past(x, y):
     i = cuda.grid(1)
-    y[i] = x[i + 10]  # one past
+    y[i] = x[i + 10]  # one past the end
 
 
 def before(x, y):
-    x[cuda.threadIdx.x - 1] = 3  # negative
+    x[cuda.threadIdx.x - 1] = 3  # a negative index
 
 
 def corner(a, x):
@@ -42,7 +42,7 @@ def corner(a, x):
 
 
 def deep(x, i):
-    return x[i]  # in a helper
+    return x[i]  # the fault is in a helper
 
 
 def calls(x, y):
@@ -472,7 +472,7 @@ def test_a_launch_that_is_over_is_not_ended(monkeypatch):
 
     monkeypatch.setattr(watchdog, "AGAIN", 0.02)
     watch = launch()
-    for _ in range(500):  # TooLong would come here
+    for _ in range(500):  # TooLong would arrive here
         if watch not in watchdog._watcher.watches:
             break
         time.sleep(0.01)

@@ -75,7 +75,7 @@ def sums(out, x, n):
     if cuda.laneid == 0:
         s[t // 32] = sum
     cuda.syncthreads()
-    if t < 32:  # only one warp; the others have ended
+    if t < 32:  # only one warp, since the others have ended
         sum = warp_sum(s[t] if t < cuda.blockDim.x // 32 else np.float32(0))
         if t == 0:
             cuda.atomic.add(out, 0, sum)
@@ -233,7 +233,7 @@ def numbers(out, x):
 def test_numbers():
     x, out = np.array([2, 1 / 3], np.float32), np.zeros(10)
     launch(numbers, out, x, block=1)
-    assert out[0] == np.sqrt(np.float32(2))  # a float32, as from sqrtf
+    assert out[0] == np.sqrt(np.float32(2))  # a float32, as sqrtf() returns
     assert np.isnan(out[1]) and out[2] == np.inf and out[3] == -np.inf
     assert out[4] == 6 and out[7] == 2.0**31 and out[8] == 1.5
     third = float(np.float32(1 / 3))
@@ -278,5 +278,5 @@ def test_lanes_that_never_come():
         sim(not_named)[1, 32](out)
     with pytest.raises(KernelFault, match=r"lanes 8-31 .*never come.*syncthreads"):
         sim(absent)[1, 32](out)
-    sim(returned, quiet=True)[1, 32](out)  # nobody waits for returned lanes
+    sim(returned, quiet=True)[1, 32](out)  # no lane waits for returned lanes
     assert out[:8].tolist() == [1, 2, 3, 4, 5, 6, 7, 7]

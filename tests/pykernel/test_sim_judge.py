@@ -376,8 +376,8 @@ def test_two_names_of_one_memory_race():
     launch = Launch(
         x=(GLOBAL, (16,), F4, True, 0, 0), y=(GLOBAL, (32,), i1, True, 0, 32)
     )
-    launch.do(0, WRITE, "x", 9, 3, 1.0)  # bytes 36 to 39
-    launch.do(1, READ, "y", 7, 4)  # byte 39
+    launch.do(0, WRITE, "x", 9, 3, 1.0)  # touches bytes 36 to 39
+    launch.do(1, READ, "y", 7, 4)  # touches byte 39
     launch.do(2, READ, "y", 8, 5)
     launch.end()
     (fault,) = launch.findings()

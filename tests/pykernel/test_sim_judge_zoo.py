@@ -36,7 +36,8 @@ def test_nothing_is_found_in_a_clean_kernel(case, order):
     assert report.ok, report
 
 
-GO_ON = {"race", "conflict", "uninitialised"}  # the launch goes on after these
+# The launch continues after these findings.
+GO_ON = {"race", "conflict", "uninitialised"}
 
 
 @pytest.mark.parametrize(

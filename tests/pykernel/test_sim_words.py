@@ -302,7 +302,7 @@ def test_what_is_half_noted_is_dropped(column):
     log.threads.append(0)
     log.entries.append(0)
     log.values.append(1.0)
-    getattr(log, column).append(0)  # the other column lacks its entry
+    getattr(log, column).append(0)  # the other column lacks this entry
     log.end_early(0, refused=False)
     (interval,) = log.take()
     assert interval.thread.tolist() == [0] and interval.values == [1.0]

@@ -83,10 +83,10 @@ def commented(x, n):
 
     # in the
     # middle
-    if i < n:  # of an if
+    if i < n:  # a comment of an if
         x[i] = 1
         # at the end of a block
-    else:  # of an else
+    else:  # a comment of an else
         x[i] = 2
         x[0] = 3
     # at the end

@@ -54,8 +54,8 @@ def test_an_offset_has_its_line_column_and_the_calls_it_was_inlined_through(libr
     path, calls = library
     frames = symbols.find_places(path, [at for at, _ in calls])
     places = {(kind, frames[at][0].line, frames[at][0].column) for at, kind in calls}
-    assert ("write", 8, 16) in places  # the = of out[i] = ...
-    assert ("read", 2, 17) in places  # the [ of x[i + 1]
+    assert ("write", 8, 16) in places  # at the = of out[i] = ...
+    assert ("read", 2, 17) in places  # at the [ of x[i + 1]
     (inlined,) = [frames[at] for at, _ in calls if frames[at][0].line == 2]
     assert [frame.line for frame in inlined] == [2, 8]
     assert all(frame.file.endswith("k.cpp") for frame in inlined)
@@ -96,7 +96,8 @@ def test_a_thread_does_not_take_for_unknown_what_another_looks_up(monkeypatch):
         assert begun.acquire(timeout=10)
         second = pool.submit(symbols.find_places, "/nowhere/k.so", [16])
         second.add_done_callback(lambda _: begun.release())
-        assert begun.acquire(timeout=10)  # The other thread looks or has an answer.
+        # The other thread looks up a place, or has an answer.
+        assert begun.acquire(timeout=10)
         go_on.set()
         assert first.result() == second.result() == {16: [frame]}
 
@@ -194,7 +195,7 @@ def test_findings_stand_at_the_innermost_line_of_the_readers_own(library, reader
     assert finding.cure == "guard the access: if (i < n)"
     text = report.text()
     assert "k.cpp:2: bounds: thread 5 of block 1 reads a[9]" in text
-    assert text.splitlines()[3].index("^") - 4 == 15  # below x[i + 1]
+    assert text.splitlines()[3].index("^") - 4 == 15  # the caret is below x[i + 1]
 
 
 def test_places_that_the_compiler_made_several_of_are_one(library, readers):
@@ -245,8 +246,8 @@ def test_a_program_without_findings_has_a_line_a_kernel_and_the_hot_lines(
     assert "slow: line 8: writing out takes 32 sectors per request" in rows[2]
     listed = "\n".join(rows[3:])
     assert "32 !" in listed and "out[i] = twice(a, i);" in listed
-    assert "template" not in listed  # Line 1 is not near a hot line.
-    assert "8 !" in listed  # lanes
+    assert "template" not in listed  # line 1 is not near a hot line
+    assert "8 !" in listed  # the lanes of a hot line
     report.listing = "all"
     assert "template" in report.text()
     report.listing = "none"

@@ -24,8 +24,8 @@ each_order = pytest.mark.parametrize(
     "order",
     ["forward", *(pytest.param(o, marks=pytest.mark.slow) for o in list(ORDERS)[1:])],
 )
-QUICK = {"races_shared", "groups"}  # each takes 2 s to compile
-SECONDS = 300  # time limit, after which an unnoticed hang fails its test
+QUICK = {"races_shared", "groups"}  # each of these takes 2 s to compile
+SECONDS = 300  # time limit in seconds; a hang that is not found then fails its test
 
 
 class Runs:
@@ -149,7 +149,7 @@ def test_the_corpus_is_large_and_has_every_kind_of_fault():
     assert len(faulty) >= 100 and all(case.marks for case in faulty)
     assert len(clean) >= 80 and not any(case.marks for case in clean)
     kinds = frozenset().union(*(case.kinds for case in faulty))
-    assert kinds == KINDS.keys() - {"exception"}  # "exception" exists only in Python.
+    assert kinds == KINDS.keys() - {"exception"}  # only Python has "exception"
 
 
 def test_marks_are_read_and_wrong_ones_refused():

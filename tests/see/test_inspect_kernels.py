@@ -19,7 +19,7 @@ from weft.ops.cases.matmul import Product, matmul_case
 from weft.see.inspect import load_watched_library
 from weft.toolchain import native
 
-ORDERS = (0, 1, 2)  # forward, reverse, and one shuffled
+ORDERS = (0, 1, 2)  # forward, reverse, and one shuffled order
 LARGEST = 15_000  # Maximum number of elements in a case's inputs.
 
 
@@ -28,7 +28,7 @@ RUNGS = [
     for op in OPS
     for rung in native.rungs(op)
     if "cpu" in rung.targets
-    and rung.targets != ("cpu",)  # Rungs only for the CPU are plain C.
+    and rung.targets != ("cpu",)  # rungs for the CPU alone are plain C
 ]
 
 

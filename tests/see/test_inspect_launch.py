@@ -111,7 +111,7 @@ def test_an_overrun_raises_with_its_line_and_leaves_the_arrays(
     assert (one.array, one.file, one.line) == ("a", "cell [7]", line)
     assert raised.value.thread == one.thread
     assert out.eq(7).all()
-    cell.shift[1, 64](out, floats(65), 64)  # The next launch works.
+    cell.shift[1, 64](out, floats(65), 64)  # the next launch works
     assert out[0] == 1
 
 
@@ -269,7 +269,7 @@ def test_inspect_gives_the_report_of_a_plain_cell(capsys):
     with pytest.raises(KernelFault) as raised:
         inspect(cell.shift)[1, 64](x, floats(64), 64)
     assert raised.value.report.findings[0].kind == "bounds"
-    cell.turned[1, 64](x)  # The plain build is unchanged.
+    cell.turned[1, 64](x)  # the plain build has not changed
     assert capsys.readouterr().err == ""
 
 
@@ -476,7 +476,7 @@ print(large[:32].sum())
 
 @pytest.mark.slow
 def test_a_limit_on_memory_holds_for_the_check_builds_arrays():
-    """Their addresses are reserved at the start, so the system would not refuse."""
+    """The runtime reserves the addresses at its start, so the system would not object."""
     result = subprocess.run(
         [sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=120
     )

@@ -69,7 +69,7 @@ def test_the_innermost_loop_is_open_and_counted(module, show, arch):
 @with_sass
 def test_source_lines_are_above_their_instructions(module):
     text = repr(sass(module.tiled, arch="sm_80"))
-    code_of: dict[str, str] = {}  # all instructions below each source line
+    code_of: dict[str, str] = {}  # all instructions below each line of the source
     for line in text.splitlines():
         if match := re.match(r" {3,4}(\d+)  \S", line):
             number = match.group(1)
@@ -97,7 +97,7 @@ def test_a_module_shows_all_its_kernels_and_html_folds(module):
     view = ptx(module, arch="sm_80")
     assert [kernel.name for kernel in view.kernels] == ["tiled", "copy"]
     page = view._repr_html_()
-    assert page.count("<details open") == 2  # the loop, and a kernel without any
+    assert page.count("<details open") == 2  # the loop, and a kernel without a loop
     assert page.count("<details") == page.count("</details>") > 2
     assert "ld.global" in view.text and ".entry" in view.text
 
@@ -241,7 +241,7 @@ $__internal_0_$__slow:
 
 
 def test_loops_are_those_of_the_control_flow_not_every_jump_back():
-    """A slow path after the end that jumps back is no loop; nor is the last branch."""
+    """A slow path after the end that jumps back is no loop, nor is the last branch."""
     code = instructions.read_sass(SASS, "_Z1kv")
     assert [one.opcode for one in code.instructions][-1] == "RET.REL.NODEC"
     outer, inner = code.loops
@@ -255,7 +255,7 @@ def test_a_place_is_the_readers_own_line_even_for_an_inlined_header():
     assert [one.line for one in code[:3]] == [3, 2, 6]
     assert {one.file for one in code} == {"/tmp/cell"}
     assert code[1].bits == 128 and code[1].kind == "global load"
-    assert code[5].kind == "other"  # It loads a constant.
+    assert code[5].kind == "other"  # the instruction loads a constant
     assert code[-1].function == "__slow" and code[-2].function == ""
 
 

@@ -97,7 +97,7 @@ def test_a_step_of_the_trainer_names_itself_and_its_sections(calls):
     cnn.data(data, data)
     cnn.train([0, 1, 2, 3], 2, lr=0.1)
     step = calls[: len(calls) // 2]
-    assert calls == step * 2  # two batches
+    assert calls == step * 2  # a step for each of two batches
     assert step[:3] == ["step", "batch", "."] and step[-2:] == [".", "."]
     assert step[3:7] == ["forward.conv1", ".", "forward.bn1", "."]
     assert "backward.conv1" in step and step[-3] == "update"

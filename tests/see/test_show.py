@@ -245,7 +245,7 @@ def test_the_readers_own_names_are_on_the_drawing(picture):
     assert "tx = 2" in line and "ty = 1" in line
     assert (
         "k0 = " not in line and "i = " not in line
-    )  # They change while the thread runs.
+    )  # these locals change while the thread runs
     assert (
         "reads a[row * k + k0 + tx]" in captions
         and "writes c[row * n + col]" in captions
@@ -303,7 +303,7 @@ def test_no_arrow_crosses_a_number_or_a_word(picture, name):
         for node in root.iter("text"):
             text, size = "".join(node.itertext()), float(node.get("font-size"))
             x, y = float(node.get("x")), float(node.get("y"))
-            wide = 0.5 * size * len(text)  # without the space around the text
+            wide = 0.5 * size * len(text)  # excludes the space around the text
             left = x - wide * {"middle": 0.5, "end": 1.0}.get(
                 node.get("text-anchor"), 0
             )
@@ -321,10 +321,12 @@ def test_an_arrow_behind_words_is_faint_and_whole(picture, name):
         paths = list(parse(shown.svg(*at)).iter("path"))
         for full, pieces in itertools.pairwise(paths):
             if full.get("data-behind") is not None:
-                assert float(full.get("stroke-opacity")) <= 0.4  # words stay legible
+                # Words behind the arrow stay legible.
+                assert float(full.get("stroke-opacity")) <= 0.4
                 assert full.get("d").count("M") == 1
                 away = points(full.get("d"))[:, None] - points(pieces.get("d"))
-                assert (np.hypot(*away.T).min(1) < 12).all()  # The pieces follow it.
+                # The faint pieces follow the arrow.
+                assert (np.hypot(*away.T).min(1) < 12).all()
                 count += 1
     assert count
 
@@ -347,7 +349,8 @@ def test_equal_counts_are_a_sentence_with_small_maps(picture):
     drawing = picture("tiled", "heat").drawing
     root = parse(drawing.svg())
     words = texts(root)
-    assert "Every cell of a and b is read 2 times." in words  # Two blocks read each.
+    # Each cell is read by two blocks.
+    assert "Every cell of a and b is read 2 times." in words
     assert "Every cell of a_s and b_s is read 32 times." in words
     assert "Every cell of c is written once." in words
     assert not any("stronger colour" in text for text in words)

@@ -35,7 +35,7 @@ def test_gaps_are_where_nothing_runs_on_any_stream():
     assert result.us == 32 and result.busy == 22
     assert (
         kernels((0, 10), (10.5, 1)).gaps() == []
-    )  # shorter than the shortest reported gap
+    )  # this gap is shorter than the shortest reported one
     assert kernels((0, 10), (10.5, 1)).gaps(0) == [(10, 10.5)]
 
 
@@ -83,7 +83,7 @@ def test_events_of_a_gpu_by_stream_and_kind():
     assert kinds[1:3] == [("stream 7", KERNEL), ("stream 13", TO_DEVICE)]
     assert kinds[3:] == [("stream 7", TO_HOST), ("stream 7", OTHER)]
     assert result[1].name == "step" and result[2].name == "HtoD"
-    assert _read_gpu_spans(events[:3]) == []  # the host's calls alone are no timeline
+    assert _read_gpu_spans(events[:3]) == []  # calls of the host alone are no timeline
 
 
 def test_a_timeline_comes_back_from_results(tmp_path):
@@ -112,7 +112,7 @@ def test_one_stream_runs_all_in_order():
 
 def test_streams_overlap_and_an_engine_takes_one_at_a_time():
     result = modelled(in_turn(4), US, launch=0)
-    assert result.us == 4 * 100 + 50 + 30  # the copies to the device are the limit
+    assert result.us == 4 * 100 + 50 + 30  # the copies to the device set the pace
     arriving = [span for span in result.spans if span.kind == TO_DEVICE]
     assert [span.start for span in arriving] == [0, 100, 200, 300]
 

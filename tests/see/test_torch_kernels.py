@@ -11,9 +11,10 @@ from weft import ArgumentError, torch_kernels
 from weft.benchmarks import torch_kernels as bench
 from weft.see.kernel_names import bare, explain
 
-module = importlib.import_module("weft.see.torch_kernels")  # the function hides it
+# The package has a function of this name.
+module = importlib.import_module("weft.see.torch_kernels")
 VECTORIZED = "void at::native::vectorized_elementwise_kernel<4, at::native::"
-NAMES = {  # name -> short, library, tile, layout, precision, made for
+NAMES = {  # by name: short name, library, tile, layout, precision, made for
     "ampere_sgemm_128x64_tn": ("gemm", "cuBLAS", "128x64", "tn", "fp32, FMA", "8.0"),
     "volta_sgemm_32x128_nt": ("gemm", "cuBLAS", "32x128", "nt", "fp32, FMA", "7.0"),
     "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x64_16x6_tn_align4>"

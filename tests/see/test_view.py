@@ -78,7 +78,7 @@ def test_a_figure_is_no_wider_than_its_page(figures):
         view.thread(ax, 0, 0, 5)
     image = re.search("<img[^>]*", figures[0]["text/html"])[0]
     assert 'width="1920"' in image and "max-width:100%" in image
-    # Its smallest text has 8.5 of 1440 points: narrower pages scroll.
+    # Its smallest text has 8.5 of 1440 points, so narrower pages scroll.
     assert float(re.search(r"min-width:([\d.]+)px", image)[1]) * 8.5 / 1440 >= 9
 
 
@@ -92,7 +92,7 @@ def test_an_image_has_a_frame_on_white_and_on_black_pages(monkeypatch):
         assert not axes.get_xticks().size and not axes.get_yticks().size
     assert (
         style.write_svg(figures[0]).count("stroke: currentColor") == 8
-    )  # four sides of each
+    )  # four sides of each image
 
 
 # ---- alternative texts ---------------------------------------------------------------
@@ -156,5 +156,5 @@ def test_an_output_has_a_text_for_screen_readers_and_legible_text_on_phones(figu
     least = float(re.search(r"min-width:([\d.]+)px", image.get("style"))[1])
     whole = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
     assert least <= float(image.get("width"))
-    assert min(sizes) * least / whole >= 9.33  # 14 pixels at 150 %
+    assert min(sizes) * least / whole >= 9.33  # 14 pixels at 150 % are 9.33
     assert "requestFullscreen" in page and "aria-label" in page

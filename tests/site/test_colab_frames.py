@@ -69,8 +69,8 @@ def make_frame(theme: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])  # of the system
-@pytest.mark.parametrize("theme", THEMES)  # of Colab
+@pytest.mark.parametrize("scheme", ["light", "dark"])  # the system's color scheme
+@pytest.mark.parametrize("theme", THEMES)  # the theme in Colab
 def test_a_player_and_a_painting_work_in_a_frame(theme, scheme):
     """The page's theme decides the colors, even if the system's is another one."""
     size = {"width": 1000, "height": 1600}

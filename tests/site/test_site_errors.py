@@ -32,7 +32,7 @@ def test_each_kind_of_finding_has_an_entry():
 
 def test_each_public_error_has_an_entry():
     public = {n for n in weft.__all__ if isinstance(getattr(weft, n), type)}
-    public -= {"KernelError"}  # the base class
+    public -= {"KernelError"}  # KernelError is only the base class
     explained = {entry.error for entry in ENTRIES} | {"DeviceLost", "OutOfMemory"}
     assert public <= explained
 
@@ -51,7 +51,7 @@ def test_an_error_in_a_notebook_ends_with_its_address():
     ]
     fault = weft.KernelFault("k: thread 0 writes x[4]")
     assert explain(fault)
-    fault.report = Report("k", (1,), (1,))  # It has links of its own.
+    fault.report = Report("k", (1,), (1,))  # a report has links of its own
     assert not explain(fault)
     assert not explain(ValueError("n=0"))
 
@@ -92,7 +92,7 @@ def test_an_entry_shows_cause_example_report_and_cure():
     assert "last block" in cause and "scale(" in cell and "scale[4, 32]" in launch
     assert "x[100]" in text and "weft-report" in text
     assert report and "**Cure.**" in cure
-    assert "explain</a>" not in text  # The link would lead to itself.
+    assert "explain</a>" not in text  # the link would lead to the page itself
 
 
 @pytest.mark.parametrize("anchor", sorted(QUICK))

@@ -78,7 +78,7 @@ def test_there_are_three_ways_in():
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
 def test_the_cells_of_a_lessons_picture_exist(lesson):
     if lesson.number == "00":
-        return  # The kernel's still picture.
+        return  # the page shows the kernel's still picture
     choice = pictures.CHOICES[lesson.number]
     assert pictures.select_cells(lesson, choice.phrases)
     assert choice.words

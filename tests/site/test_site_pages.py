@@ -1,4 +1,4 @@
-"""Pages of the site: what a lesson's notebook and its outputs become."""
+"""Pages of the site, made from a lesson's notebook and its outputs."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The page of results has the blocks of docs/results.md, and links that hold."""
+"""The page of results has the blocks of docs/results.md, and only working links."""
 
 import pytest
 

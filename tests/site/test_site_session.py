@@ -44,7 +44,7 @@ def test_only_the_lab_and_the_cells_read_the_replayed_clock(monkeypatch):
     scope = {"time": time, "__name__": "weft.timing.clocks"}
     assert eval("time.perf_counter_ns()", scope) == clock.now
     before = clock.now
-    time.perf_counter_ns()  # the test's own module
+    time.perf_counter_ns()  # this call is from the test's own module
     assert clock.now == before
 
 

@@ -14,7 +14,7 @@ import make_slides
 import pytest
 
 NAMES = ("02a_shared_memory", "07a_memory")
-SMALLEST = 0.5  # zoom of a picture: its text of 13 px is then hardly legible
+SMALLEST = 0.5  # at this zoom of a picture, text of 13 px is hardly legible
 NEEDED = ("sphinx_revealjs", "latex2mathml")
 missing = [name for name in NEEDED if not importlib.util.find_spec(name)]
 absent = {*NAMES} & {*lessons.list_absent()}
@@ -177,7 +177,7 @@ class TestPlayer:
         assert host.evaluate(shown) != before
         at = page.evaluate("Reveal.getSlidePastCount()")
         host.locator("input").first.focus()
-        page.keyboard.press("ArrowRight")  # It moves the slider, not the deck.
+        page.keyboard.press("ArrowRight")  # the key moves the slider, not the deck
         assert page.evaluate("Reveal.getSlidePastCount()") == at
 
     def test_steps_light_up_one_paragraph_of_code_at_a_time(self, visit):

@@ -87,7 +87,8 @@ def test_cold_arrays_take_turns_that_no_cache_holds(monkeypatch):
     monkeypatch.setattr(timers, "cache_size", lambda device: 1000)
     x, calls = np.ones(100, np.float32), []
     cold = timers.make_contender(lambda x, n: calls.append(x), (x, 7), CPU, cold=True)
-    assert cold.copies == 6  # 400 bytes each: 2 * 1000 bytes pass before one returns
+    # 6 copies of 400 bytes: 2000 bytes pass before a copy returns.
+    assert cold.copies == 6
     for _ in range(7):
         cold.turn()
     assert calls[0] is x is calls[6]
@@ -179,7 +180,8 @@ def test_cool_calls_get_pauses_in_proportion_to_their_length(monkeypatch):
 
     clock = Resting([5.0])
     monkeypatch.setattr(race, "timer_named", lambda name, device: clock)
-    lengths = {"none": 0.0, "short": 1e-3, "long": 21e-3}  # of a burst, in seconds
+    # Seconds of a burst of each contender.
+    lengths = {"none": 0.0, "short": 1e-3, "long": 21e-3}
     three = {
         name: race.Contender(lambda i: None, calls=1, burst=seconds)
         for name, seconds in lengths.items()
@@ -206,7 +208,8 @@ def test_contenders_take_turns():
         for name in "ab"
     }
     race.race(pair, "cpu", samples=2, seconds=9, spread=-1)
-    assert calls == list("aaabbb" * 2)  # The first call of each burst is not timed.
+    # The timing excludes the first call of each burst.
+    assert calls == list("aaabbb" * 2)
 
 
 # ---- kernels -----------------------------------------------------------------
@@ -218,7 +221,7 @@ def event(name, start, us):
 
 
 def kernel_timer():
-    return object.__new__(clocks.KernelTimer)  # __init__() would require a GPU.
+    return object.__new__(clocks.KernelTimer)  # __init__() would require a GPU
 
 
 def test_kernels_between_marks_are_a_calls(monkeypatch):
@@ -246,7 +249,7 @@ def test_lost_marks_and_calls_without_kernels_are_told():
 def test_all_timers_of_a_gpu_agree(timer, cold):
     a = torch.randn(2048, 2048, device="cuda")
     us, want = math.inf, math.inf
-    for _ in range(8):  # Another program on the GPU can only lengthen the times.
+    for _ in range(8):  # another program on the GPU can only lengthen the times
         timing = weft.bench(torch.mm, a, a, timer=timer, cold=cold, seconds=0.3)
         us = min(us, timing.fastest)
         want = min(want, weft.bench(torch.mm, a, a, timer="event", seconds=0.3).fastest)
@@ -280,7 +283,7 @@ class Nvml:
         return 0
 
     def nvmlDeviceGetTemperature(self, handle, kind, result):
-        return 3  # not supported
+        return 3  # 3 means "not supported"
 
     def nvmlDeviceGetPowerUsage(self, handle, result):
         result._obj.value = 699_500
@@ -346,7 +349,7 @@ def test_a_graph_is_flushed_before_its_first_event(monkeypatch):
     flush = lambda: events.append("f")  # noqa: E731
     contender = race.Contender(lambda i: None, flush=flush, calls=3)
     assert timer.sample("it", contender, None) == 2000
-    assert events == [3, 200, *("f", 1) * 200]  # of 10 µs
+    assert events == [3, 200, *("f", 1) * 200]  # one call takes 10 µs
 
 
 def test_all_copies_take_the_same_turns_in_a_graph(monkeypatch):
@@ -354,4 +357,4 @@ def test_all_copies_take_the_same_turns_in_a_graph(monkeypatch):
     timer = recorded(monkeypatch, events, us=8.0)
     contender = race.Contender(lambda i: None, copies=161, calls=90)
     assert timer.sample("it", contender, None) == 8 * 322
-    assert events == [161, *[322] * 2] and contender.calls == 322  # 2 ms are 250 calls
+    assert events == [161, *[322] * 2] and contender.calls == 322  # 250 calls take 2 ms

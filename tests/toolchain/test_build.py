@@ -55,7 +55,8 @@ def accept_device_code(path, sm: str, out) -> None:
     """
     command = build._make_command(path, build.Flavour("cuda", sm=sm))
     command[command.index("-c")] = "-cubin"
-    if not any("ptxas" in word for word in command):  # These levels exclude each other.
+    # Nvcc accepts only one of these levels.
+    if not any("ptxas" in word for word in command):
         command += fast_nvcc()
     proc = subprocess.run([*command, "-o", out, path], text=True, capture_output=True)
     assert (proc.returncode, proc.stdout + proc.stderr) == (0, "")
@@ -134,7 +135,7 @@ def test_no_symbol_of_the_simt_runtime_is_one_of_cudas():
 
 @pytest.mark.parametrize("op", build.list_ops())
 def test_the_rung_table_is_the_one_in_the_source(op):
-    """Python receives every line of the source's table."""
+    """Python receives every line of the table in the source."""
     text = "".join(p.read_text() for p in build.list_sources(op, "cpu"))
     lines = re.findall(rf'\{{"{op}",\s*"(\w+)"', text)
     lines += re.findall(r"^ +RUNG\((\w+)\)", text, re.M) if op == "matmul" else []
@@ -173,7 +174,7 @@ def test_a_changed_kernel_is_rebuilt_and_reloaded_in_the_same_process(checkout):
     assert values == ["2.0", "4.0", "8.0", "16.0", "32.0", "64.0"], process.stderr
 
 
-@pytest.mark.slow  # four processes
+@pytest.mark.slow  # starts four processes
 def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     script = """
         import torch, weft
@@ -192,7 +193,7 @@ def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     assert "building relu for cpu" in newer.stderr
 
 
-@pytest.mark.slow  # It builds a new runtime.
+@pytest.mark.slow  # builds a new runtime
 def test_an_installation_nobody_may_write_to_still_works(checkout, tmp_path):
     script = f"""
         import os, torch
@@ -238,7 +239,7 @@ def test_a_library_that_another_process_pruned_is_no_error(tmp_path):
         path.touch()
         os.utime(path, (age, age))
     missing = tmp_path / "libweft_cpu_relu_gone.so"
-    missing.symlink_to("nowhere")  # The folder lists it, but its target is missing.
+    missing.symlink_to("nowhere")  # a link whose target is missing
     build._prune(tmp_path, "libweft_cpu_relu_*.so")
     remaining = sorted(path.stem[-1] for path in tmp_path.iterdir())
     assert remaining == ["2", "3", "4", "5"]
@@ -337,7 +338,7 @@ def test_an_object_depends_on_the_headers_it_includes_and_no_others(tmp_path):
     )
     source.write_text('#include "common/internal.cuh"\n  # include "near"\n')
     header.write_text("#include <f.cuh>\n#include <vector>\n")
-    distant.write_text('#include "near"\n')  # The headers include each other.
+    distant.write_text('#include "near"\n')  # the headers include each other
     names = []
     for path in (distant, header, source, unrelated):
         path.open("a").write("// newer\n")
@@ -384,7 +385,7 @@ def test_headers_of_cudnn_that_only_pip_has_are_found_after_the_toolkits(
     command = build._make_command(source, build.Flavour("cuda", sm="90a"))
     for folder in ("cudnn", "cublas"):
         at = command.index(str(tmp_path / "nvidia" / folder / "include"))
-        assert command[at - 1] == "-isystem"  # -I would precede nvcc's own folders.
+        assert command[at - 1] == "-isystem"  # -I would precede nvcc's own folders
 
 
 def test_the_runtime_of_cells_is_built_without_any_op(monkeypatch, tmp_path):

@@ -85,7 +85,7 @@ def test_a_build_that_is_killed_can_be_built(lab, tmp_path):
         child.kill()
         child.communicate(timeout=60)
         killed += child.returncode == -9
-    assert killed > 3  # The other builds ended before.
+    assert killed > 3  # the other builds ended before
     well = python(lab, cache, "-c", LIBRARY)
     assert well.stdout == "reference\n", well.stderr
     assert "waiting" not in well.stderr
@@ -98,7 +98,8 @@ def test_what_a_killed_process_left_is_swept_away(lab, tmp_path):
         path.touch()
         os.utime(path, (time.time() - age,) * 2)
     assert python(lab, tmp_path / "cache", "-c", LIBRARY).returncode == 0
-    assert not old.exists() and new.exists()  # A live process may still use it.
+    # A live process may still use the new file.
+    assert not old.exists() and new.exists()
 
 
 def test_a_lock_of_a_process_that_lives_is_waited_for(lab, tmp_path):

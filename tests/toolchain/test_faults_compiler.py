@@ -28,7 +28,7 @@ x = np.zeros(1, np.int32)
 cell.k[1, 1](x)
 print(x[0])
 """
-# It answers --version like g++, and then executes the replacement of FAULT.
+# The program answers --version like g++, and then executes the replacement of FAULT.
 COMPILER = """#!/bin/sh
 case "$*" in *--version*) exec g++ --version;; esac
 FAULT
@@ -56,7 +56,8 @@ def compiler(tmp_path, text):
     path = tmp_path / "cxx"
     path.write_text(text)
     path.chmod(0o755)
-    shutil.copy(shutil.which("sleep"), f"{path}.sleep")  # left_over() finds this name.
+    # left_over() finds the process by this name.
+    shutil.copy(shutil.which("sleep"), f"{path}.sleep")
     return str(path)
 
 
@@ -162,7 +163,7 @@ def test_ctrl_c_ends_a_compiler_that_hangs_and_all_it_started(lab, tmp_path):
         try:
             _, output = child.communicate(timeout=60)
         finally:
-            child.kill()  # `with` waits for it
+            child.kill()  # the `with` statement waits for it
     assert child.returncode == 130 and time.monotonic() - begun < 30
     assert "weft build: stopped." in output and "Traceback" not in output
     assert not left_over(f"{cxx}.sleep")

@@ -42,7 +42,7 @@ def test_threads_outlive_a_reload(threads):
     weft.relu(x)
     for number in (1, 2):
         weft.reload()
-        weft.set_threads(number)  # No library is open, except perhaps in a model.
+        weft.set_threads(number)  # no library is open, except perhaps in a model
         assert threads() == number
         assert torch.equal(weft.relu(x), x.relu())
         assert threads() == number
@@ -128,7 +128,7 @@ def test_an_error_is_told_once(target):
     path = build.library_of("test_errors", files, build.Flavour.here(target))
     lib = ctypes.CDLL(str(path))
     assert lib.choose_device(99) == native.library("relu", target).C.WEFT_ECUDA
-    assert lib.launch() == 0  # This call succeeds; the failure was the previous call's.
+    assert lib.launch() == 0  # this call succeeds: the failure was the previous call's
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_after_a_fault_every_launch_on_the_gpu_is_refused(broken_gpu):
             lib.call("weft_relu", 1)
         weft.reload()
     assert len(failures) == 1
-    assert weft.relu(torch.ones(1)) == 1  # The CPU target still works.
+    assert weft.relu(torch.ones(1)) == 1  # the CPU target still works
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_kernel_that_faults_says_restart_and_refuses_launches():
 
 @pytest.fixture
 def pretended_gpu(monkeypatch):
-    """Return a function that pretends a GPU of a compute capability."""
+    """Return a function that pretends that the GPU has a given compute capability."""
 
     def pretend(major, minor):
         fakes = {"count": lambda: 1, "current_gpu": lambda: 0}

@@ -15,7 +15,7 @@ from weft.base.paths import LIB, ROOT
 from weft.cells.gpu import driver, loader, nvrtc
 from weft.toolchain import build
 
-PTX, ELF = 1, 2  # kinds of an entry in a fatbin
+PTX, ELF = 1, 2  # the kinds of entries in a fatbin
 CODE = "__global__ void set(float *x) { x[threadIdx.x] = 1; }\n"
 needs_nvcc = pytest.mark.skipif(not build.nvcc(), reason="needs nvcc")
 needs_nvrtc = pytest.mark.skipif(

@@ -400,7 +400,8 @@ def test_the_slower_half_leaves_after_each_round(clock):
     values = [170, 100, 180, 110, 160, 120, 150, 130, 140, 900]
     best = tune_functions(clock, values)
     assert best["US"] == 100 and best.us == 100
-    # 900 is dropped after two calls, then halves, with twice as many samples each time.
+    # The race drops 900 after two calls, then a half after each round, with more
+    # samples.
     assert clock.rounds == [
         (list(range(100, 190, 10)), 3),
         ([100, 110, 120, 130, 140], 6),
@@ -551,7 +552,7 @@ def test_on_a_gpu_the_fastest_is_found_and_remembered(remembered):
             progress=False,
         )
         assert best.cached is cached and best.us > 0
-        assert best["T"] != 1  # one thread uses one lane of 32, slow on any GPU
+        assert best["T"] != 1  # a warp with one active lane is slow on any GPU
         assert best.counts == {"not launchable": 1}
         assert re.search(r"timer graph", repr(best))
     best(*args)

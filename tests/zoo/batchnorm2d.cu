@@ -1,5 +1,5 @@
-/* The zoo: batch norm with one fault a rung; "right" has none. The backward
- * pass is right in all but the last two. */
+/* The zoo: batch norm with one fault in each rung; "right" has none. The
+ * backward pass is right in all but the last two. */
 #include "common/internal.cuh"
 
 enum fault {
@@ -19,7 +19,7 @@ WEFT_RUNGS(
     {"batchnorm2d", "dx_without_mean", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
     {"batchnorm2d", "dx_without_variance", "", "fp32", WEFT_CPU | WEFT_CUDA, 0})
 
-/* Element i of channel ch, i in [0, n*hw). */
+/* Return the index of element i of channel ch; 0 <= i < n * hw. */
 static __device__ size_t at(int i, int ch, int c, int hw) {
     return ((size_t)(i / hw) * c + ch) * hw + i % hw;
 }

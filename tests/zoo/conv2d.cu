@@ -1,4 +1,4 @@
-/* The zoo: convolution with one fault a rung; "right" has none. */
+/* The zoo: convolution with one fault in each rung; "right" has none. */
 #include "common/internal.cuh"
 
 enum fault {

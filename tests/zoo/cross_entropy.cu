@@ -1,4 +1,4 @@
-/* The zoo: cross entropy with one fault a rung; "right" has none. */
+/* The zoo: cross entropy with one fault in each rung; "right" has none. */
 #include "common/internal.cuh"
 
 enum fault { RIGHT, MISSING_MEAN, UNSTABLE, GRADIENT_MISSING_MEAN, WRONG_SIGN };

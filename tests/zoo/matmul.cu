@@ -1,6 +1,6 @@
-/* The zoo: matmul as a tiled kernel that is right but for one fault, which its
- * rung is named after. "right" has none, so that each of the others can only be
- * refused for its own; so have the right_ ones of other precisions. */
+/* The zoo: matmul as a tiled kernel with one fault, after which its rung is
+ * named. "right" and the right_ rungs of other precisions have no fault, so the
+ * checker can refuse each other rung only for its own. */
 #include "common/internal.cuh"
 
 #define ZOO(ANIMAL)                                                \
@@ -58,11 +58,11 @@ struct sizes {
     int relu;
 };
 
-/* x with so many bits of mantissa behind the point: 10 of tf32, 7 of bf16. */
+/* Return x rounded to that many bits of mantissa: 10 for tf32, 7 for bf16. */
 static __device__ float rounded(float x, int bits_kept) {
     unsigned bits;
     memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7f800000u) == 0x7f800000u) return x; // infinite, or NaN
+    if ((bits & 0x7f800000u) == 0x7f800000u) return x; // infinite, or a NaN
     const unsigned rest = (1u << (23 - bits_kept)) - 1;
     bits = (bits + rest / 2 + 1) & ~rest;
     memcpy(&x, &bits, sizeof bits);
@@ -72,13 +72,13 @@ static __device__ float rounded(float x, int bits_kept) {
 static __device__ float element(const float *x, size_t i) { return x[i]; }
 
 static __device__ float element(const uint16_t *x, size_t i) {
-    const unsigned bits = (unsigned)x[i] << 16; // a float's upper half
+    const unsigned bits = (unsigned)x[i] << 16; // the upper half of a float
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-/* a * b as a rung of FAULT's precision forms it. */
+/* Return a * b as a rung of FAULT's precision computes it. */
 template <int FAULT> static __device__ float multiply(float a, float b) {
     if (FAULT == ZERO_SKIPPED && a == 0.0f) return 0.0f;
     if (FAULT == ROUNDED_TO_TF32 || FAULT == RIGHT_TF32 ||
@@ -92,7 +92,7 @@ template <int FAULT> static __device__ float multiply(float a, float b) {
     return a0 * b0 + (a0 * b1 + a1 * b0);
 }
 
-/* What element (row,col) of c becomes; `old` is what was there. */
+/* Return the new value of element (row,col) of c, from its sum of products. */
 template <int FAULT>
 static __device__ float finish(float sum, const float *c, size_t row,
                                size_t col, const struct sizes &s) {

@@ -95,7 +95,8 @@ CHECK(fork_and_join) {
     EXPECT(number == 2);
     EXPECT(!cudaGraphInstantiate(&exec, graph, 0, 0, 0)); // as in CUDA 11
     EXPECT(!cudaGraphLaunch(exec, b) && *x == 50 && *y == 6);
-    EXPECT(!cudaEventRecord(fork, a) && !cudaEventQuery(fork)); // free again
+    // No capture owns the event any more.
+    EXPECT(!cudaEventRecord(fork, a) && !cudaEventQuery(fork));
     EXPECT(!cudaGraphExecDestroy(exec) && !cudaGraphDestroy(graph));
     EXPECT(!cudaStreamDestroy(a) && !cudaStreamDestroy(b));
     EXPECT(!cudaEventDestroy(fork) && !cudaEventDestroy(join));
@@ -136,7 +137,7 @@ CHECK(captures_that_a_gpu_refuses) {
     EXPECT(!cudaStreamEndCapture(a, &graph) && nodes_of(graph) == 0);
     EXPECT(!cudaGraphDestroy(graph));
     BEGIN();
-    add<<<1, 1>>>(p, 1, 1); // on the legacy stream
+    add<<<1, 1>>>(p, 1, 1); // runs on the legacy stream
     EXPECT(cudaGetLastError() == cudaErrorStreamCaptureImplicit);
     add<<<1, 1, 0, a>>>(p, 1, 1);
     EXPECT(cudaGetLastError() == cudaErrorStreamCaptureInvalidated);
@@ -147,7 +148,7 @@ CHECK(captures_that_a_gpu_refuses) {
     END(cudaErrorStreamCaptureInvalidated);
     BEGIN();
     EXPECT(!cudaEventRecord(event, a) && !cudaStreamWaitEvent(b, event));
-    EXPECT(!cudaMemsetAsync(p, 0, 4, b)); // no thread waits for it
+    EXPECT(!cudaMemsetAsync(p, 0, 4, b)); // no thread waits for this work
     END(cudaErrorStreamCaptureUnjoined);
     BEGIN();
     EXPECT(!cudaEventRecord(event, a) && !cudaStreamWaitEvent(b, event));
@@ -161,7 +162,7 @@ CHECK(captures_that_a_gpu_refuses) {
     EXPECT_ERROR(cudaStreamEndCapture(b, &graph),
                  cudaErrorStreamCaptureInvalidated);
     END(cudaErrorStreamCaptureInvalidated);
-    EXPECT(*p == -1); // nothing ran
+    EXPECT(*p == -1); // no kernel ran
     EXPECT(!cudaMemset(p, 0, 4) && !cudaDeviceSynchronize());
     EXPECT(!cudaFree(p) && !cudaStreamDestroy(a) && !cudaStreamDestroy(b));
     EXPECT(!cudaEventDestroy(event) && !cudaEventDestroy(other));
@@ -203,7 +204,8 @@ CHECK(memory_of_a_captured_graph) {
     EXPECT(!cudaGraphLaunch(exec, stream) && back == 8);
     EXPECT(!cudaGraphLaunch(exec, stream) && back == 8);
     EXPECT(!cudaGraphExecDestroy(exec) && !cudaStreamDestroy(stream));
-    EXPECT_ERROR(cudaFree(p), cudaErrorInvalidValue); // freed with the graph
+    // The graph frees this memory.
+    EXPECT_ERROR(cudaFree(p), cudaErrorInvalidValue);
     return 0;
 }
 
@@ -240,7 +242,7 @@ CHECK(explicit_nodes) {
     EXPECT(!cudaGraphNodeGetType(copy, &type));
     EXPECT(type == cudaGraphNodeTypeMemcpy);
     EXPECT_ERROR(cudaGraphAddDependencies(graph, &last, &set, 1),
-                 cudaErrorInvalidValue); // a cycle
+                 cudaErrorInvalidValue); // the edge would close a cycle
     EXPECT(!cudaGraphInstantiate(&exec, graph, 0));
     EXPECT(!cudaGraphLaunch(exec, 0) && back == 15 && calls == 1);
     five = 6;
@@ -298,7 +300,7 @@ CHECK(memory_that_a_program_frees_between_launches) {
     EXPECT(!cudaGraphLaunch(exec, 0) && ((int *)memory.dptr)[8] == 7);
     EXPECT(!cudaGraphExecDestroy(exec) && !cudaGraphDestroy(graph));
     EXPECT_ERROR(cudaFree(memory.dptr), cudaErrorInvalidValue);
-    EXPECT(!cudaGraphCreate(&graph, 0)); // one outlives its graph
+    EXPECT(!cudaGraphCreate(&graph, 0)); // an event outlives its graph
     EXPECT(!cudaGraphAddMemAllocNode(&get, graph, 0, 0, &memory));
     EXPECT(!cudaGraphDestroy(graph) && !cudaMemset(memory.dptr, 0, 4));
     EXPECT(!cudaFree(memory.dptr));

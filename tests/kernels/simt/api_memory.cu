@@ -9,7 +9,7 @@ static __global__ void fill(int *out, int value, int n) {
     if (i < n) out[i] = value + i;
 }
 
-/* Lacks the guard: writes up to the end of the last block. */
+/* This kernel lacks the guard: it writes up to the end of the last block. */
 static __global__ void fill_too_much(int *out, int value) {
     out[blockIdx.x * blockDim.x + threadIdx.x] = value;
 }
@@ -44,7 +44,8 @@ CHECK(fresh_managed_memory_is_zero) {
     return 0;
 }
 
-/* 200 MB are poisoned without being touched: in microseconds, not 50 ms. */
+/* The runtime poisons 200 MB without touching them: in microseconds, not 50 ms.
+ */
 CHECK(large_memory_is_poisoned_when_it_is_touched) {
     const size_t n = 200 << 20;
     unsigned char *p;
@@ -130,8 +131,8 @@ CHECK(red_zones_find_an_overrun) {
     const int told = simt_warnings();
     fill_too_much<<<4, 256>>>(p, 1);
     EXPECT(!cudaDeviceSynchronize() && simt_warnings() == told + 1);
-    EXPECT(simt_check_memory() == 0); // reported once
-    EXPECT(*q == -1);                 // and no neighbour was hit
+    EXPECT(simt_check_memory() == 0); // the first check reported it
+    EXPECT(*q == -1);                 // the kernel hit no neighbour
     EXPECT(!cudaFree(p) && !cudaFree(q));
     return 0;
 }
@@ -302,7 +303,8 @@ CHECK(what_a_pointer_is) {
     EXPECT(a.type == cudaMemoryTypeHost);
     EXPECT(!cudaPointerGetAttributes(&a, &own));
     EXPECT(a.type == cudaMemoryTypeUnregistered && !a.devicePointer);
-    EXPECT(!cudaPointerGetAttributes(&a, device + 4)); // one past its end
+    // An address one past its end.
+    EXPECT(!cudaPointerGetAttributes(&a, device + 4));
     EXPECT(a.type == cudaMemoryTypeUnregistered);
     EXPECT(!cudaFree(device) && !cudaFree(managed) && !cudaFreeHost(pinned));
     return 0;
@@ -358,7 +360,7 @@ CHECK(reset_frees_everything) {
     return 0;
 }
 
-/* For a process whose memory is checked when it ends. */
+/* Overruns an allocation, which the end of the process must report. */
 EXPORT void overrun_and_exit(void) {
     int *p;
     cudaMalloc(&p, 1000 * sizeof *p);
@@ -374,7 +376,7 @@ EXPORT void underrun_and_free(void) {
 
 EXPORT void write_after_free(void) {
     int *p;
-    use_up_mappings(); // otherwise it would fault immediately
+    use_up_mappings(); // otherwise, the access would fault immediately
     cudaMalloc(&p, 64);
     cudaFree(p);
     fill<<<1, 1>>>(p + 2, 1, 1);

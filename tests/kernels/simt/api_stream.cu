@@ -76,7 +76,7 @@ CHECK(events) {
     float ms = -1;
     EXPECT(!cudaEventCreate(&a) && !cudaEventCreate(&b));
     EXPECT(!cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
-    EXPECT(!cudaEventQuery(a)); // never recorded: nothing to wait for
+    EXPECT(!cudaEventQuery(a)); // an event without a record is complete
     EXPECT_ERROR(cudaEventElapsedTime(&ms, a, b),
                  cudaErrorInvalidResourceHandle);
     EXPECT(!cudaEventRecord(a) && !cudaEventRecord(untimed, 0));
@@ -106,7 +106,7 @@ CHECK(errors_of_kernels_come_when_somebody_waits) {
     EXPECT(!cudaEventCreate(&event) && !cudaEventRecord(event));
     wild<<<1, 1>>>((int *)16);
     EXPECT(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
-    EXPECT(!cudaDeviceSynchronize()); // reported once
+    EXPECT(!cudaDeviceSynchronize()); // the first call reported it
     wild<<<1, 1, 0, stream>>>((int *)16);
     EXPECT(cudaStreamSynchronize(stream) == cudaErrorIllegalAddress);
     wild<<<1, 1>>>((int *)16);
@@ -306,7 +306,7 @@ CHECK(occupancy_by_the_rules_of_an_sm_90) {
     size_t bytes;
     EXPECT(!cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount,
                                    0));
-    EXPECT(processors == 2); // set by the caller
+    EXPECT(processors == 2); // the caller set this number
 #define BLOCKS(threads, shared)                                               \
     (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, nothing, threads, \
                                                    shared)                    \
@@ -315,13 +315,13 @@ CHECK(occupancy_by_the_rules_of_an_sm_90) {
     EXPECT(BLOCKS(1024, 0) == 2 && BLOCKS(256, 0) == 8 && BLOCKS(257, 0) == 7);
     EXPECT(BLOCKS(768, 0) == 2 && BLOCKS(32, 0) == 32 && BLOCKS(1, 0) == 32);
     EXPECT(BLOCKS(128, 48 << 10) == 4); // 4 times 49 KB fit into 228
-    EXPECT(BLOCKS(128, 49 << 10) == 0); // not without opting in
+    EXPECT(BLOCKS(128, 49 << 10) == 0); // a kernel must opt in for more
     EXPECT(BLOCKS(2000, 0) == 0 && BLOCKS(0, 0) == -1);
     cudaGetLastError();
     EXPECT(!cudaOccupancyMaxPotentialBlockSize(&grid, &size, nothing, 0, 0));
     EXPECT(size == 1024 && grid == 4);
     EXPECT(!cudaOccupancyMaxPotentialBlockSize(&grid, &size, nothing, 0, 200));
-    EXPECT(size == 128 && grid == 2 * 16); // 192 would leave threads idle
+    EXPECT(size == 128 && grid == 2 * 16); // 192 threads would leave some idle
     EXPECT(!cudaOccupancyMaxPotentialBlockSizeVariableSMem(
         &grid, &size, nothing, four_bytes_a_thread));
     EXPECT(size == 1024);

@@ -4,7 +4,7 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-/* out[i] = the sum of x's n elements of block i, n = blockDim.x. */
+/* out[i] = the sum of block i's n elements of x, n = blockDim.x. */
 static __global__ void block_sum(float *out, const float *x) {
     extern __shared__ float s[];
     const int t = threadIdx.x;
@@ -22,7 +22,7 @@ EXPORT int run_block_sum(float *out, const float *x, int blocks, int threads) {
     return cudaGetLastError();
 }
 
-/* The same without the barrier that separates writing from reading. */
+/* Does the same without the barrier between writes and reads. */
 static __global__ void neighbour_without_barrier(int *out) {
     __shared__ int s[256];
     s[threadIdx.x] = threadIdx.x + 1;
@@ -130,7 +130,7 @@ template <class T, bool upwards> static __global__ void dynamic_copy(T *p) {
 }
 
 EXPORT int run_templates(float *f, double *d, const float *x, int blocks) {
-    rotate<5><<<blocks, 128>>>(f, x); // T is deduced
+    rotate<5><<<blocks, 128>>>(f, x); // the compiler deduces T
     dynamic_copy<double, (2 > 1)><<<1, 64, 64 * sizeof(double)>>>(d);
     dynamic_copy<double, (2 > 1)><<<1, 64, 64 * sizeof(double), 0>>>(d);
     dynamic_copy<double, false><<<1, 64, 64 * sizeof(double)>>>(d);
@@ -178,7 +178,7 @@ EXPORT int run_arguments_once(int *out) {
     int i = 10;
     calls = 0;
     change_parameters<<<counted(3), counted(32)>>>(out, counted(i++));
-    return calls * 100 + i; // 3 calls, i = 11
+    return calls * 100 + i; // the third call, with i = 11
 }
 
 struct Numbers {
@@ -195,7 +195,7 @@ static __global__ void typed(float *out, Numbers numbers, double third,
 
 EXPORT int run_typed(float *out) {
     Numbers numbers = {{}};
-    int wide = 256 + 64; // 64 in an unsigned char
+    int wide = 256 + 64; // an unsigned char stores 64
     for (int i = 0; i < 40; i++) numbers.of[i] = i;
     typed<<<1, 40>>>(out, numbers, 3, NULL, wide);
     return cudaGetLastError();

@@ -129,7 +129,7 @@ EXPORT int run_reductions(int *out, float *f, const int *x, int threads) {
     return cudaGetLastError();
 }
 
-/* The threads with numbers over the limit get their places by one atomic. */
+/* Threads whose numbers exceed the limit get their places by one atomic. */
 static __global__ void keep(int *out, int *count, const int *x, int limit) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
     if (x[t] > limit) {

@@ -20,7 +20,7 @@ static __global__ void atomics(int *i, unsigned *u, unsigned long long *l,
     atomicAdd(f, 1.0f);
     atomicAdd(d, 0.5);
     int old = i[5], seen;
-    do { // a maximum by hand
+    do { // the maximum, by a loop of compare-and-swaps
         seen = old;
         old = atomicCAS(&i[5], seen, max(seen, 7 * t));
     } while (old != seen);

@@ -85,7 +85,7 @@ EXPORT int run_faulty(int what, int *data, uintptr_t address, int blocks,
     return cudaGetLastError();
 }
 
-/* Faults in host code. */
+/* Makes the host's own code fault. */
 EXPORT int host_fault(int what, int *data, uintptr_t address) {
     go_wrong(what, data, address);
     return 0;
@@ -128,7 +128,7 @@ static __global__ void wait_for_all(volatile int *data, double *sums, int n) {
     long double z = i;
     data[i] = 1;
     for (int j = 0; j < n; j++)
-        while (data[j] == 0) { // all registers are in use
+        while (data[j] == 0) { // the loop uses all registers
             x = x * 1.0 + 0.0;
             y += 0.0;
             z += 0.0L;

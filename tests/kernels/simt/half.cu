@@ -40,7 +40,7 @@ static __global__ void arithmetic(T *out, const T *a, const T *b, const T *c,
     if (i >= n) return;
     const T x = a[i], y = b[i], z = c[i];
     T *row = out + 11 * i;
-    row[0] = __hadd_rn(x, y); // not contracted with the next ones
+    row[0] = __hadd_rn(x, y); // g++ must not contract this with the next line
     row[1] = __hsub_rn(x, y);
     row[2] = __hmul_rn(x, y);
     row[3] = x / y;
@@ -87,7 +87,7 @@ static __global__ void comparisons(int *out, const T *a, const T *b, int n) {
 RUN(half, half)
 RUN(nv_bfloat16, bfloat16)
 
-/* Rounding of floats towards zero, up, down; of doubles to nearest. */
+/* Rounds floats towards zero, up and down, and doubles to the nearest. */
 static __global__ void directed(u16 *out, const double *x, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -108,7 +108,7 @@ EXPORT int run_directed(u16 *out, const double *x, int n) {
     return cudaGetLastError();
 }
 
-/* To and from integers. */
+/* Conversions to integers and back. */
 static __global__ void integers(int *out, u16 *bits, const half *x,
                                 const long long *n) {
     const int i = threadIdx.x;

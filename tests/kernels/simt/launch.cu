@@ -12,7 +12,8 @@ EXPORT int run_shape(int *count, const unsigned *g, const unsigned *b,
     touch<<<dim3(g[0], g[1], g[2]), dim3(b[0], b[1], b[2]), shared>>>(count);
     *peeked = cudaPeekAtLastError();
     const int error = cudaGetLastError();
-    return cudaGetLastError() == cudaSuccess ? error : -1; // already fetched
+    // The error was already fetched.
+    return cudaGetLastError() == cudaSuccess ? error : -1;
 }
 
 /* out[0] = the sum of `bytes` bytes of dynamic shared memory, each 1. */
@@ -50,7 +51,7 @@ EXPORT int run_too_much_static(int *out) {
     return cudaGetLastError();
 }
 
-/* `work` turns per thread. */
+/* Each thread runs `work` turns of a loop. */
 static __global__ void slow(float *out, int work, int barriers) {
     float x = 1.0f;
     for (int i = 0; i < work; i++) x = x * 0.999f + 0.001f;

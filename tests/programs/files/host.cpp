@@ -4,5 +4,5 @@
 #ifdef __CUDACC__
 #error "this is g++'s"
 #endif
-static int min(int a, int b) { return a < b ? a : b; } // g++ has none
+static int min(int a, int b) { return a < b ? a : b; } // g++ declares no min()
 int in_cpp(Point p) { return min(p.twice() + OFFSET, 99); }

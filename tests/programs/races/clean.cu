@@ -11,7 +11,7 @@ __global__ void map(int *x) {
 }
 CASE(map) {
     map<<<8, 128>>>(memory);
-    map<<<4, 256>>>(memory); // other blocks, later
+    map<<<4, 256>>>(memory); // other blocks write later
 }
 
 __global__ void transposed(int *out) {
@@ -160,7 +160,7 @@ __global__ void ended_lanes(int *out) {
 }
 CASE(ended_lanes) { ended_lanes<<<1, 32>>>(memory); }
 
-__global__ void lock_step(int *out) { // as before 2017
+__global__ void lock_step(int *out) { // code as before 2017
     __shared__ int s[256];
     s[TID] = TID;
     __syncthreads();
@@ -217,7 +217,7 @@ CASE(barrier_object) { barrier_object<<<2, 128>>>(memory); }
 
 struct Total {
     int *s;
-    __device__ void operator()() { // runs once all threads have written
+    __device__ void operator()() { // runs after all threads have written
         int sum = 0;
         for (int i = 0; i < 64; i++) sum += s[i];
         s[64] = sum;
@@ -320,7 +320,7 @@ __global__ void last_block(int *m, int *parts, int *count) {
     __syncthreads();
     if (last && TID == 0) {
         for (int i = 0; i < (int)gridDim.x; i++) m[0] += parts[i];
-        *count = 0; // for the next launch
+        *count = 0; // prepares the next launch
     }
 }
 CASE(last_block) {
@@ -440,7 +440,7 @@ __global__ void chain(int *m) { // each block continues where the last one ended
         }
         __threadfence();
     }
-    m[256] += 1; // all previous blocks have written it
+    m[256] += 1; // all previous blocks have written this
     if (me == 7) m[257] = m[300];
     if (me == 0) m[300] = 5;
     __threadfence();

@@ -111,7 +111,7 @@ __global__ void half_synchronised(int *out) {
         __syncwarp(0x0000ffff);
     else
         __syncwarp(0xffff0000);
-    out[TID] = s[(TID + 16) % 32]; // from the other half
+    out[TID] = s[(TID + 16) % 32]; // reads the other half's numbers
 }
 CASE(half_synchronised) { half_synchronised<<<1, 32>>>(memory); }
 
@@ -119,7 +119,7 @@ __global__ void warp_for_block(int *out) {
     __shared__ int s[64];
     s[TID] = TID;
     __syncwarp();
-    out[TID] = s[63 - TID]; // from the other warp
+    out[TID] = s[63 - TID]; // reads the other warp's numbers
 }
 CASE(warp_for_block) { warp_for_block<<<1, 64>>>(memory); }
 
@@ -320,7 +320,7 @@ __global__ void arrive_only(int *out) {
     __syncthreads();
     s[TID] = TID;
     auto token = bar.arrive();
-    out[TID] = s[63 - TID]; // before the wait
+    out[TID] = s[63 - TID]; // reads before the wait
     bar.wait(static_cast<decltype(token) &&>(token));
 }
 CASE(arrive_only) { arrive_only<<<1, 64>>>(memory); }
@@ -335,7 +335,7 @@ __global__ void one_phase_short(int *out) {
     s[TID] = TID;
     bar.arrive_and_wait();
     const int other = s[63 - TID];
-    s[TID] = 2 * other; // without a wait
+    s[TID] = 2 * other; // writes without a wait
     bar.arrive_and_wait();
     out[TID] = s[63 - TID];
 }

@@ -167,7 +167,7 @@ wrong_c(
 @wrong("histogram_private", says="makes 16 atomic updates .* block 64", where=False)
 def handed_in_by_each_warp(counts, a, n):
     t, i = cuda.threadIdx.x, cuda.grid(1)
-    mine = cuda.shared.array(16, int32)  # 8 for each of two warps
+    mine = cuda.shared.array(16, int32)  # 8 counts for each of two warps
     first = t // 32 * 8
     if t < 16:
         mine[t] = 0

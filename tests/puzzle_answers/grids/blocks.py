@@ -119,7 +119,8 @@ wrong_c(
 )
 
 
-@wrong("blocks", says=r"from 37 on are never written \(with n=97, ")  # not of n=9
+# The reported n is 97, not 9.
+@wrong("blocks", says=r"from 37 on are never written \(with n=97, ")
 def blocks_and_threads_swapped(out, a, b, n):
     i = cuda.blockIdx.x + cuda.blockDim.x * cuda.threadIdx.x
     if i < n:

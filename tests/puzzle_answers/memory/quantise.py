@@ -10,7 +10,7 @@ from .. import right, right_c, wrong
 
 
 def largest_of(mine, largest):
-    """The largest of what the 8 threads of a block bring."""
+    """Return the largest of the values of a block's 8 threads."""
     largest[cuda.threadIdx.x] = mine
     cuda.syncthreads()
     for k in range(8):

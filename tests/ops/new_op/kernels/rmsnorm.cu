@@ -1,7 +1,7 @@
-/* rmsnorm.cu -- each row over its root mean square, times a weight.
+/* rmsnorm.cu -- divides each row by its root mean square, times a weight.
  *
  * Naive
- * Idea:    one thread per row; for the gradient of the weight, per column.
+ * Idea:    one thread for each row or, for the weight's gradient, each column.
  * Limit:   neighbors in a warp read d numbers apart: nothing is coalesced.
  */
 #include "common/internal.cuh"

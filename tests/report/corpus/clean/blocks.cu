@@ -119,7 +119,7 @@ __global__ void flags(int *out, const int *x) {
     const int t = threadIdx.x;
     if (t == 0) found = 0;
     __syncthreads();
-    if (x[t] > 20) found = 1; // many write the same value
+    if (x[t] > 20) found = 1; // many threads write the same value
     __syncthreads();
     out[t] = found;
 }
@@ -173,7 +173,7 @@ CASE(dynamic_shared_memory_in_four_parts) {
 __global__ void bytes(unsigned char *out, const int *x) {
     __shared__ unsigned char s[N];
     const int t = threadIdx.x;
-    s[t] = (unsigned char)x[t]; // neighbors in one word
+    s[t] = (unsigned char)x[t]; // neighbors share a word
     __syncthreads();
     out[t] = s[(t + 1) % N];
 }
@@ -322,9 +322,9 @@ __global__ void uniform_branch(int *out, int n) {
     __shared__ int s[N];
     const int t = threadIdx.x;
     s[t] = t;
-    if (blockIdx.x % 2) { // the same for all of a block
+    if (blockIdx.x % 2) { // the same branch for all of a block
         __syncthreads();
-        s[t] += s[t]; // its own element
+        s[t] += s[t]; // each thread has its own element
         __syncthreads();
     }
     for (int k = 0; k < (int)blockIdx.x; k++) __syncthreads();

@@ -42,7 +42,7 @@ __global__ void fence_reduction(int *out, int *part, const int *x, int n) {
             if (t < step) s[t] += s[t + step];
             __syncthreads();
         }
-        if (t == 0) *out = s[0], finished = 0; // for the next launch
+        if (t == 0) *out = s[0], finished = 0; // prepares the next launch
     }
 }
 CASE(last_block_reduction) {
@@ -245,7 +245,7 @@ __global__ void packed_look_back(int *out, const int *x,
     const int block = atomicAdd(ticket, 1);
     const int sum = x[block];
     atomicExch(&state[block],
-               1ull << 32 | (unsigned)sum); // flag and value in one
+               1ull << 32 | (unsigned)sum); // flag and value in one number
     int before = 0;
     for (int b = block - 1; b >= 0;) {
         const unsigned long long seen = atomicAdd(&state[b], 0ull);
@@ -409,7 +409,7 @@ __global__ void claim(int *slots, int *winner, int n) {
     const int me = blockIdx.x * blockDim.x + threadIdx.x;
     for (int i = me % n;; i = (i + 1) % n)
         if (atomicCAS(&slots[i], -1, me) == -1) {
-            winner[i] = me; // the only one at this place
+            winner[i] = me; // only this thread writes here
             return;
         }
 }

@@ -27,7 +27,7 @@ __global__ void tiles(int *out, const int *x) {
     const int t = block.thread_rank();
     s[t] = x[t];
     tile.sync();
-    int sum = s[t ^ 7]; // of the same tile
+    int sum = s[t ^ 7]; // from the same tile
     for (int step = tile.size() / 2; step; step /= 2)
         sum += tile.shfl_down(sum, step);
     if (tile.thread_rank() == 0) out[tile.meta_group_rank()] = sum;
@@ -118,13 +118,13 @@ __global__ void producer(int *out, const int *x, int tiles) {
     if (threadIdx.x == 0)
         for (int i = 0; i < 2; i++) init(&full[i], N), init(&empty[i], N);
     __syncthreads();
-    if (threadIdx.x < 32) { // fills
+    if (threadIdx.x < 32) { // this warp fills the ring
         for (int k = 0; k < tiles; k++) {
             if (k >= 2) empty[k % 2].arrive_and_wait();
             s[k % 2][lane] = x[k * 32 + lane];
             (void)full[k % 2].arrive();
         }
-    } else { // empties
+    } else { // the other warp empties it
         int sum = 0;
         for (int k = 0; k < tiles; k++) {
             full[k % 2].arrive_and_wait();

@@ -93,7 +93,7 @@ CASE(managed_and_pinned_memory) {
     for (int i = 0; i < N; i++)
         managed[i] = i, pinned[i] = 2 * i, mapped[i] = 1;
     add_to<<<1, N>>>(managed, alias,
-                     N); // written by the host, read by the device
+                     N); // the host writes it, the device reads it
     cudaDeviceSynchronize();
     int *x = unwritten<int>(N);
     cudaMemcpy(x, pinned, N * sizeof(int), cudaMemcpyHostToDevice);

@@ -28,7 +28,7 @@ __global__ void make(Padded *p) {
     p[threadIdx.x].count = 3;
 }
 __global__ void copy_structs(Padded *to, const Padded *from) {
-    to[threadIdx.x] = from[N - 1 - threadIdx.x]; // the padding as well
+    to[threadIdx.x] = from[N - 1 - threadIdx.x]; // copies the padding as well
 }
 __global__ void sum_structs(double *out, const Padded *p) {
     const Padded mine = p[threadIdx.x];
@@ -166,7 +166,7 @@ CASE(the_address_of_a_device_array) {
 __device__ const char letters[] = "0123456789abcdef";
 static __constant__ int primes[8] = {2, 3, 5, 7, 11, 13, 17, 19};
 __global__ void tables(char *out, int *p) {
-    const char *own = "fedcba9876543210"; // a literal in device memory
+    const char *own = "fedcba9876543210"; // a literal is in device memory
     out[threadIdx.x] =
         threadIdx.x % 2 ? letters[threadIdx.x] : own[threadIdx.x];
     const int squares[4] = {1, 4, 9, 16};
@@ -415,7 +415,7 @@ struct Large {
     int numbers[4000];
 };
 __global__ void large_parameter(int *out, Large large) {
-    large.numbers[threadIdx.x] += 1; // the thread's own
+    large.numbers[threadIdx.x] += 1; // only this thread's struct
     out[threadIdx.x] = large.numbers[threadIdx.x] + large.numbers[3999];
 }
 __global__ void largest_parameter(int *out, Large large, Large more) {

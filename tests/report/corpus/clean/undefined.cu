@@ -10,7 +10,7 @@ __global__ void shifts(unsigned *out, int k) {
     out[i] = 1u << i | 0xffffffffu >> (31 - i);
     if (k < 32) out[i] ^= out[i] << k;
     out[i] ^= 0u << k ^ (unsigned)((unsigned long long)i << k >> k);
-    out[i] ^= __funnelshift_rc(out[i], 0, k); // defined as on a GPU
+    out[i] ^= __funnelshift_rc(out[i], 0, k); // CUDA defines this
 }
 CASE(shifts_by_less_than_the_width) {
     unsigned *out = unwritten<unsigned>(N);
@@ -33,7 +33,7 @@ CASE(conversions_that_fit) {
     return equal(out, N, [](int) { return 4; });
 }
 
-__global__ void overflow(int *out, int most) { // wraps, as on a GPU
+__global__ void overflow(int *out, int most) { // an int wraps, as on a GPU
     out[threadIdx.x] = most + 1 + (int)threadIdx.x < 0;
 }
 CASE(ints_that_wrap) {
@@ -42,7 +42,7 @@ CASE(ints_that_wrap) {
     return equal(out, N, [](int) { return 1; });
 }
 
-CASE(what_the_host_shifts) { // is not checked
+CASE(what_the_host_shifts) { // the host's code is not checked
     volatile int count = 40;
     return ((1 << count) | 1) & 1;
 }

@@ -18,7 +18,7 @@ def rmsnorm(x, weight, eps=1e-6):
 OP = Op(rmsnorm, {"x": "n, d", "weight": "d", "y": "n, d", "rstd": "n"})
 BENCH = Bench("n", (64, 256), {"d": 1024})
 
-_SIZES = [(1, 1), (2, 3), (5, 7), (3, 64), (33, 65), (4, 257)]  # n d
+_SIZES = [(1, 1), (2, 3), (5, 7), (3, 64), (33, 65), (4, 257)]  # (n, d) of each case
 
 
 def cases(generator) -> Iterator[Case]:
@@ -35,7 +35,8 @@ def _rstd(x, eps):
 
 def _forward(title, x, weight, eps) -> Case:
     want, rstd = rmsnorm(x.double(), weight.double(), eps), _rstd(x, eps)
-    # The sum of d squares, its root and the quotient, then two products.
+    # The roundings are those of a sum of d squares, its root, the quotient and two
+    # products.
     relative = 0.51 * (x.shape[1] + 3) * U + 4 * U
     answers = {
         "y": Answer(want, want.abs() * (relative + 3 * U) + 1e-38),
