@@ -135,7 +135,7 @@ def volume(b, a):
 
 @case(3, 32, (F, 3), (F, 96))
 def block_sum(out, x):
-    """Add the second half of the numbers to the first half, until one number is left."""
+    """Add the second half of the numbers to the first half, until one is left."""
     s = cuda.shared.array(32, float32)
     tx = cuda.threadIdx.x
     s[tx] = x[cuda.grid(1)]

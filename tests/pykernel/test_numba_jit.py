@@ -713,7 +713,7 @@ def adds_from_zero(c, a, n):
 
 
 def test_names_that_were_imported_one_by_one_compile():
-    """Numba itself accepts only cuda.threadIdx; here, helpers may use bare names, too."""
+    """Numba itself accepts only cuda.threadIdx; here, helpers may use bare names."""
     pytest.importorskip("numba.cuda")
     a, step = np.zeros(4, float32), 2
 

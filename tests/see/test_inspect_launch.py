@@ -476,7 +476,7 @@ print(large[:32].sum())
 
 @pytest.mark.slow
 def test_a_limit_on_memory_holds_for_the_check_builds_arrays():
-    """The runtime reserves the addresses at its start, so the system would not object."""
+    """The runtime reserves addresses at its start, so the system would not object."""
     result = subprocess.run(
         [sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=120
     )
