@@ -10,9 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-LARGEST = 600_000  # bytes of a page with all that it loads, compressed
+LARGEST = 600_000  # compressed bytes of a page, with everything that it loads
 LOADS = {"img": "src", "script": "src", "source": "src", "iframe": "src"}
-SQUEEZED = {".woff2", ".png", ".jpg", ".webp"}  # compressed already
+SQUEEZED = {".woff2", ".png", ".jpg", ".webp"}  # these are compressed already
 
 
 class Page(HTMLParser):
@@ -85,12 +85,12 @@ def find_broken(page: Page) -> Iterator[str]:
 
 
 def has_place(target: Path, name: str) -> bool:
-    """Return whether a file has a place of that name; only pages have places."""
+    """Return whether a file has an anchor of that name; only pages have anchors."""
     return target.suffix != ".html" or name in read_page(target).places
 
 
 def find_requests(page: Page) -> Iterator[str]:
-    """Yield what a page would fetch from the network."""
+    """Yield the addresses that a page would fetch from the network."""
     for load in page.loads:
         if urlsplit(load).scheme not in ("", "data") or load.startswith("//"):
             yield load

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 project, author = "Weft", "the authors of Weft"
 html_title = "Weft"
 extensions = ["myst_nb"]
-exclude_patterns = ["notebooks/**"]  # to download
+exclude_patterns = ["notebooks/**"]  # readers download these; they are no pages
 templates_path = [str(HERE / "theme" / "templates")]
 
 # ---- text: MyST, with the anchors of the notebooks ---------------------------------
@@ -45,7 +45,8 @@ nb_execution_mode = "off"
 nb_output_stderr = "remove"
 nb_merge_streams = True
 nb_code_prompt_show, nb_code_prompt_hide = "Show the code", "Hide the code"
-nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # widgets need a kernel and a network
+# Widgets would need a kernel and a network.
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}
 nb_mime_priority_overrides = [
     ("html", "application/vnd.jupyter.widget-view+json", None),
     ("html", "text/html", 0),
@@ -63,7 +64,7 @@ html_js_files = [("weft.js", {"defer": "defer"})]
 html_copy_source = html_show_sourcelink = html_show_sphinx = False
 html_context = {"default_mode": "auto"}
 html_math_renderer = "mathml"
-# A page without pages below it needs no list of them.
+# A page without subpages needs no list of them.
 html_sidebars = {
     **{"index": [], "lessons": [], "glossary": [], "cheat_sheet": [], "errors": []},
     "**": ["sidebar-nav-bs"],
@@ -101,7 +102,7 @@ class CellLexer(Lexer):
             lexer = _find_lexer(magic)
             yield 0, Comment.Preproc, magic + line
         for place, kind, word in lexer.get_tokens_unprocessed(body):
-            # Magics and lines for the shell are no mistakes.
+            # Do not mark magics and lines for the shell as mistakes.
             kind = Token.Operator if kind is Token.Error else kind
             yield place + len(magic + line), kind, word
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from weft.base.paths import GITHUB, ROOT
 
 DOCS = ROOT / "docs"
-OMITTED = {"old_paths.md"}  # for those who follow an old link to a file
+OMITTED = {"old_paths.md"}  # only readers who follow an old link need this page
 PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^)]+\.svg)\)")
 LESSON = re.compile(r"\]\(\.\./notebooks/(\w+\.ipynb)")
 LESSON_ABOVE = re.compile(r"\]\((?:\.\./)+notebooks/(\w+\.ipynb)")
@@ -43,7 +43,7 @@ def write_teaching(folder: Path) -> None:
 
 
 def convert_text(text: str, folder: Path) -> str:
-    """Return the text of a page in `folder`, with pictures, and links that resolve."""
+    """Return the text of a page in `folder`, with its pictures and working links."""
     text = PICTURE.sub(lambda match: draw_inline(match, folder), text)
     text = LESSON.sub(r"](\1", text)
     text = text.replace(f"]({TEACHING}/README.md", f"]({TEACHING}/index.md")
@@ -62,7 +62,7 @@ def draw_inline(picture: re.Match[str], folder: Path) -> str:
 
 
 def link_file(link: re.Match[str], folder: Path) -> str:
-    """Lead a link to a file that is no page to the repository."""
+    """Return a link with its target in the repository, if the target is no page."""
     path, place = (folder / link[1]).resolve(), link[2] or ""
     if path.parent == DOCS and path.suffix == ".md" and path.name not in OMITTED:
         return link[0]

@@ -139,13 +139,13 @@ def write_facts(lesson: Lesson, all_lessons: Sequence[Lesson]) -> str:
 
 
 def link_files(text: str) -> str:
-    """Lead links to files of the lab to the repository, and badges nowhere."""
+    """Redirect links to files of the lab to the repository, and remove the badges."""
     text = BADGE.sub("", text)
     return FILE.sub(lambda m: f"]({GITHUB}/blob/main/{m[1]})", text)
 
 
 def link_terms(text: str, up: str = "") -> str:
-    """Let links to cells of other notebooks lead to places of pages."""
+    """Redirect links to cells of other notebooks to anchors of pages."""
     text = re.sub(r"(\w+\.ipynb)#cell-id=([^)\s]+)", r"\1#\2", text)
     return re.sub(r"\]\((\w+\.ipynb)", rf"]({up}\1", text)
 
@@ -182,10 +182,11 @@ def place_outputs(cells: Sequence[NotebookNode], executed: NotebookNode) -> None
         solved = known.get(cell.id)
         if cell.cell_type != "code" or solved is None:
             continue
-        asked = cell.source != solved.source  # a stub in place of an answer
+        # Whether the reader sees a stub instead of an answer.
+        asked = cell.source != solved.source
         if not asked and not solving:
             cell.outputs = solved.outputs
-        solving = asked  # The cell below a stub checks it.
+        solving = asked  # the cell below a stub checks the answer
 
 
 def make_page(
@@ -250,7 +251,7 @@ def read_heading(cell: NotebookNode) -> str:
 def write_text(cell: NotebookNode, name: str, stubs: dict[str, str]) -> str:
     """Return a cell of text as a page shows it."""
     text = link_terms(link_files(cell.source))
-    if name == course.GLOSSARY.stem:  # Its entries are the sections of the page.
+    if name == course.GLOSSARY.stem:  # the glossary's entries are sections of the page
         text = re.sub(r"^###", "##", text, flags=re.M)
     if cell.id in stubs:
         place = course.place_of(stubs[cell.id]).lower()

@@ -42,8 +42,9 @@ HERE = Path(__file__).parent
 BUILD = ROOT / "build" / "lessons"
 CLOCK = HERE / "clock"  # the recorded times, one committed file per lesson
 SECONDS = 1800  # time limit of a cell, on a busy machine
-WIDGET = "application/vnd.jupyter.widget-view+json"  # needs a kernel, a page has none
-CHANGING = {  # folders, whose names differ in each run
+# A widget needs a kernel, which no page has.
+WIDGET = "application/vnd.jupyter.widget-view+json"
+CHANGING = {  # folders whose names differ in each run
     r"/tmp/ipykernel_\d+/": "/tmp/ipykernel/",
     r"/tmp/tmp\w{8}\b": "/tmp/lesson",
 }
@@ -82,7 +83,7 @@ def hash_text(data: bytes) -> str:
 
 
 def hash_code(notebook: NotebookNode) -> str:
-    """Return the hash of the notebook's code, which its text does not influence."""
+    """Return the hash of the notebook's code, without its text."""
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     return hash_text(json.dumps(code).encode())
 
@@ -104,7 +105,7 @@ def hash_session(name: str) -> dict[str, str]:
 
 
 def is_current(name: str) -> bool:
-    """Return whether the cached outputs belong to the lesson as it is now."""
+    """Return whether the cached outputs are those of the present lesson."""
     stamp, cached = BUILD / f"{name}.json", BUILD / f"{name}.ipynb"
     if not stamp.is_file() or not cached.is_file():
         return False
@@ -115,7 +116,8 @@ def is_current(name: str) -> bool:
 
 
 def list_absent() -> list[str]:
-    """Return the lessons without outputs in the cache, which never ran to their end."""
+    """Return the lessons without outputs in the cache, because no run has reached their
+    end."""
     return [name for name in list_names() if not (BUILD / f"{name}.ipynb").is_file()]
 
 
@@ -147,7 +149,7 @@ def execute(name: str) -> None:
 
 
 def store(name: str, notebook: NotebookNode, outcome: dict[str, Any]) -> None:
-    """Put a lesson's outputs into the cache, with the hashes of what they rest on."""
+    """Put a lesson's outputs into the cache, with the hashes of their sources."""
     BUILD.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, BUILD / f"{name}.ipynb")
     hash_file.cache_clear()
@@ -158,7 +160,8 @@ def store(name: str, notebook: NotebookNode, outcome: dict[str, Any]) -> None:
 
 
 def record(name: str) -> None:
-    """Record a lesson's times on this machine, and what another run would change.
+    """Record a lesson's times on this machine, and the outputs that another run
+    changes.
 
     A program that a cell starts, or a profiler, has a clock of its own; addresses and
     the numbers of processes differ in each run. So the lesson runs twice, and an output
@@ -192,7 +195,8 @@ def list_cells(notebook: NotebookNode) -> dict[str, NotebookNode]:
 def run_lesson(name: str, recording: bool) -> tuple[NotebookNode, dict[str, Any]]:
     """Run a lesson; return it with clean outputs, and the outcome of its session."""
     notebook, own = read_code(name), BUILD / "caches" / name
-    # Without compiled cells, guesses and solved exercises, as a reader begins.
+    # The session begins without compiled cells, guesses and solved exercises, like a
+    # reader's.
     shutil.rmtree(own, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "session.json"
@@ -221,7 +225,7 @@ def run_cells(
         **{"GIT_ALLOW_PROTOCOL": "file", "CUDA_VISIBLE_DEVICES": ""},
     }
     known = json.loads(record.read_text()) if record.is_file() else {}
-    if known and not recording:  # Sums of several threads depend on their number.
+    if known and not recording:  # sums depend on the number of threads
         ours["OMP_NUM_THREADS"] = str(known["machine"]["cores"])
     resources = {"metadata": {"path": str(NOTEBOOKS)}}
     client = NotebookClient(
@@ -251,7 +255,7 @@ def read_clock(name: str) -> dict[str, Any]:
 
 
 def is_shown(output: NotebookNode) -> bool:
-    """Return whether a page shows an output: stderr belongs to no page."""
+    """Return whether a page shows an output; no page shows stderr."""
     return output.get("name") != "stderr"
 
 

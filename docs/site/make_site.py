@@ -25,7 +25,7 @@ ROOT = HERE.parents[1]
 SOURCE = ROOT / "build" / "site"
 SITE = ROOT / "site"
 MADE = ROOT / "build" / "html" / "site"  # myst-nb writes a folder beside it
-# Pages of the main menu, in its order; those of `pages/` are there if they exist.
+# Pages of the main menu, in its order; those of `pages/` appear if they exist.
 MENU = (
     *("lessons", "glossary", "cheat_sheet", "errors"),
     *("teaching/index", "results", "api/index"),
@@ -81,7 +81,7 @@ def write_front_page() -> str:
 
 def run_sphinx() -> None:
     """Build the pages; any warning is an error."""
-    # Sphinx keeps what is unchanged in its cache of parsed pages.
+    # Sphinx takes unchanged pages from its cache of parsed pages.
     trees = ROOT / "build" / "doctrees"
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-n", "-W", "-q"]
     command += ["--keep-going", "-c", str(HERE), "-d", str(trees)]
@@ -92,7 +92,7 @@ def run_sphinx() -> None:
     cut_fonts(MADE)
     shutil.rmtree(SITE, ignore_errors=True)
     shutil.move(MADE, SITE)
-    (SITE / ".nojekyll").touch()  # Pages shall serve folders that begin with "_".
+    (SITE / ".nojekyll").touch()  # GitHub Pages must serve folders that begin with "_"
 
 
 def cut_fonts(made: Path) -> None:

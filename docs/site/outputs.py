@@ -12,8 +12,8 @@ TEXT = re.compile(r"<text\b[^>]*>(.*?)</text>", re.S)
 TAG = re.compile(r"<[^>]+>")
 LINK = re.compile(r'href="(\w+)\.ipynb(?:#cell-id=([^"]+))?"')
 WIDTH = re.compile(r'\bwidth="([\d.]+)(pt|px)?"')
-WIDE = 560  # pixels
-LONGEST = 220  # letters of an alternative text
+WIDE = 560  # width in pixels
+LONGEST = 220  # the most letters of an alternative text
 NAMED = re.compile(r"\baria-(label|hidden)=|<title>")
 
 
@@ -23,7 +23,7 @@ def prepare(cell: NotebookNode) -> NotebookNode:
         data = output.get("data", {})
         if "text/html" in data:
             data["text/html"] = prepare_html(data["text/html"])
-        if "image/svg+xml" in data:  # An inline picture follows the page's colours.
+        if "image/svg+xml" in data:  # an inline picture has the page's colours
             data["text/html"] = prepare_html(data.pop("image/svg+xml"))
         if "image/png" in data:
             describe_image(cell, data)
@@ -50,7 +50,7 @@ def _link_page(link: re.Match[str]) -> str:
 
 
 def _name_drawings(text: str) -> str:
-    """Add a label to each inline SVG that has none: the words that it shows.
+    """Label each inline SVG that has no label with the words that it shows.
 
     A wide one also gets a class, since it scrolls on a phone instead of shrinking.
     """

@@ -1,4 +1,4 @@
-"""What runs inside a lesson's kernel while the site is built.
+"""Code that runs inside a lesson's kernel while the site is built.
 
 The clock is replayed: each reading that a cell takes advances by the time that was
 recorded on a named machine. So the same lesson gives the same page on any machine, and
@@ -24,7 +24,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("__main__", "weft.", "utils")  # modules whose readings are replayed
 FUNCTIONS = {"perf_counter": 1e9, "perf_counter_ns": 1, "monotonic": 1e9}
-UNREAD = ("weft.pykernel.sim",)  # limits and durations, which no page shows
+# These read only limits and durations, which no page shows.
+UNREAD = ("weft.pykernel.sim",)
 
 
 class Clock:
@@ -36,7 +37,8 @@ class Clock:
     def __init__(self, recorded: dict[str, list[int]] | None):
         self.recorded = recorded
         self.taken: dict[str, list[int]] = {}
-        self.unknown: set[str] = set()  # cells that have read more than was recorded
+        # Cells that read the clock more often than recorded.
+        self.unknown: set[str] = set()
         self.key, self.now, self.real = "0-0", 0, time.perf_counter_ns
         self.last, self.count = self.real(), Counter[str]()
 
@@ -72,7 +74,7 @@ def name_cell(code: str, count: Counter[str]) -> str:
 
 
 def round_digits(number: int, digits: int = 4) -> int:
-    """Round to some leading digits, which is as exact as a time of a page."""
+    """Round to a few leading digits, since a page shows no more."""
     return int(float(f"{number:.{digits - 1}e}"))
 
 
@@ -93,7 +95,8 @@ def replace_clock(clock: Clock) -> None:
 
     for name, unit in FUNCTIONS.items():
         setattr(time, name, replaced(getattr(time, name), unit))
-    # The lab seeds the patterns of cloths with it; here, each cell has its own.
+    # The lab seeds the patterns of cloths with the clock; here, each cell has its own
+    # seed.
     time.time_ns = lambda: int(clock.key.partition("-")[0], 16)
 
 

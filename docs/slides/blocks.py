@@ -25,9 +25,10 @@ from weft.base.progress import GREY, LINE
 from weft.lessons.widgets import predict
 from weft.report.html import colour_text
 
-LINES, COLUMNS = 19, 92  # of code at 20 px, on a slide of 1280 x 720 px
+# Lines and columns of code at 20 px, on a slide of 1280 x 720 px.
+LINES, COLUMNS = 19, 92
 TEXT, CODE, PRINTED, NOTE = "text", "code", "printed", "note"
-PICTURE, GUESS = "picture", "picture guess"  # what may grow and shrink
+PICTURE, GUESS = "picture", "picture guess"  # kinds of blocks that may grow and shrink
 HEADING = re.compile(r"#{2,4} ")
 FOLD = re.compile(r"<details>|</details>")
 SUMMARY = re.compile(r"<details><summary>(.*?)</summary>(.*)</details>", re.S)
@@ -45,10 +46,10 @@ UNGUESSED = re.compile(
     re.S,
 )
 PAGE = re.compile(r'href="(\w+)\.html')
-# What %%cuda and %%writefile report.
+# Matches the reports of %%cuda and %%writefile.
 REPORT = re.compile(r".+ · .+ · compiled in [\d,.]+ \w+|(Over)?[Ww]riting \S+")
-ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # a colour of a terminal
-HEAVY = 4  # lines of distance for which a better place to cut is worth it
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # matches a colour of a terminal
+HEAVY = 4  # a better place to cut is worth this distance in lines
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def make_code(cell: NotebookNode, step: bool = False) -> list[Block]:
     if asked := list_questions(source):
         return [Block(TEXT, f'<p class="ask">{html.escape(q)}</p>') for q in asked]
     if {name for name, _ in list_calls(source)} == {"show_diff"}:
-        return []  # Its output has a title.
+        return []  # its output has a title
     if shown := list_listings(source):
         names = ", ".join(f"<code>{html.escape(one)}</code>" for one in shown)
         return [Block(TEXT, f'<p class="file">{names}</p>')]
@@ -292,7 +293,7 @@ def write_walk(rows: list[str]) -> str:
 
 
 def make_outputs(cell: NotebookNode, step: bool = False) -> Iterator[Block]:
-    """Yield what a cell shows. docs/site/outputs.py has prepared it."""
+    """Yield the outputs that a cell shows; docs/site/outputs.py has prepared them."""
     for output in cell.get("outputs", []):
         for block in make_output(output):
             yield replace(block, step=step, below=True)

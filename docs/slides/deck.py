@@ -45,8 +45,8 @@ from weft.puzzles.lessons import (
 )
 
 HEADING = re.compile(r"(?P<marks>#{2,4}) (?P<title>[^\n]+)\n*(?P<rest>.*)", re.S)
-NOTES = ROOT / "docs" / "teaching" / "notes"  # a text for lecturers per lesson
-LONGEST = 1200  # letters that the slide with the title has room for, with their links
+NOTES = ROOT / "docs" / "teaching" / "notes"  # a text for lecturers about each lesson
+LONGEST = 1200  # the most letters of notes, with their links, on the slide of the title
 APPENDIX = {DEEPER: "Deeper", PRACTICE: "Practice"}
 
 

@@ -21,8 +21,9 @@ from weft.base.paths import GITHUB, KERNELS
 
 WIDE = 80  # characters of a signature on one line
 SPECIAL = re.compile(r"([\\*_\[\]<>#|$~])")
-ITEM = re.compile(r"^\*{0,2}\w+(, \w+)*: (?=\S)")  # begins the text of parameters
-GROUPS = {  # of weft's names
+# Matches the start of the text about parameters.
+ITEM = re.compile(r"^\*{0,2}\w+(, \w+)*: (?=\S)")
+GROUPS = {  # weft's public names in groups
     "Runners": ("sim", "numba_jit", "cuda_c", "to_cuda", "load_cuda"),
     "Checks and reports": ("check", "check_op", "inspect", "last_report", "predict"),
     "Pictures": ("show", "latency", "timeline", "torch_kernels", "nvtx_range"),
@@ -116,7 +117,7 @@ def write_cuda() -> str:
     """Return the page of the names that work inside a kernel."""
     parts = ["# weft.cuda", write_text(inspect.getdoc(cuda))]
     for name, value in list_public(cuda):
-        if inspect.isclass(value):  # A namespace, such as cuda.atomic.
+        if inspect.isclass(value):  # a namespace, such as cuda.atomic
             parts.append(f"## cuda.{name}")
             parts.append(write_text(inspect.getdoc(value)))
             parts += [
@@ -225,7 +226,7 @@ def write_item(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Return plain text as Markdown; what is between backticks stays as it is."""
+    """Return plain text as Markdown; code between backticks stays the same."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(p if p[:1] == "`" else SPECIAL.sub(r"\\\1", p) for p in parts)
 

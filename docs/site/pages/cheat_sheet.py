@@ -1,4 +1,5 @@
-"""The cheat sheet: indices, limits, the lab's calls, and what to look at first.
+"""The cheat sheet: indices, limits, the lab's calls, and the first steps if a kernel is
+slow.
 
 It prints on one sheet of A4. The limits come from the lab's own tables; LIMITS in
 weft.see.machine_code.residency names their source.
@@ -26,7 +27,7 @@ THEME = Path(__file__).resolve().parents[1] / "theme"
 GUIDE = "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities"
 TRAITS = "https://nvidia.github.io/cccl/cudax/api/structcuda_1_1experimental_1_1arch__traits__t.html"
 CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0")
-NEW = {  # what a compute capability adds to the ones on its left
+NEW = {  # the features that a compute capability adds to lower ones
     "7.5": "fp16",
     "8.0": "bf16, tf32, cp.async",
     "8.6": "",

@@ -70,7 +70,8 @@ def write_entry(entry: Entry) -> str:
     parts = [f"(error-{entry.anchor})=\n### {name_entry(entry)}", entry.cause]
     if source := examples.write_source(entry):
         report = examples.write_outcome(examples.run(entry))
-        report = re.sub(r"<a\b.*?</a>", "", report)  # The link leads to this entry.
+        # The link would lead to this very entry.
+        report = re.sub(r"<a\b.*?</a>", "", report)
         parts += [source, links.write_raw(f'<div class="weft-report">{report}</div>')]
     parts.append(f"**Cure.** {entry.cure}")
     return "\n\n".join(parts)

@@ -1,8 +1,8 @@
 """The front page: a kernel to change, the race, three ways in, the lessons.
 
 The picture beside the kernel moves by the page's own script, so that a visitor needs
-neither Python nor a network. What the lab reports without the guard, the numbers of the
-race and the lessons' pictures are made when the site is built.
+neither Python nor a network. The build makes the lab's reports without the guard, the
+numbers of the race and the lessons' pictures.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _write_pair(kind: str, ours: float, theirs: float, longest: float) -> str:
     """Return two bars. longest: the time whose bar takes the largest width."""
 
     def bar(name: str, us: float, text: str) -> str:
-        look = f"width:{55 * us / longest:.1f}%"  # The text takes the rest.
+        look = f"width:{55 * us / longest:.1f}%"  # the text takes the rest of the width
         return f'<span class="bar {name}"><i style="{look}"></i>{text}</span>'
 
     factor = f"<small>{theirs / ours:.2f} times</small>"

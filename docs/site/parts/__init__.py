@@ -1,1 +1,1 @@
-"""What the generators in pages/ share."""
+"""Code that several generators in pages/ share."""

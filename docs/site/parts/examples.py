@@ -24,7 +24,7 @@ import utils
 import weft
 from weft.report.model import Report
 
-SECONDS = 600  # for one example, which may compile a program
+SECONDS = 600  # time limit of an example, which may compile a program
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Outcome:
     printed: str = ""
     error: BaseException | None = None
     report: Report | None = None
-    found: tuple[str, ...] = ()  # the kinds of its findings
+    found: tuple[str, ...] = ()  # the kinds of the findings
 
 
 class UnexpectedOutcome(Exception):
@@ -92,7 +92,7 @@ def run_code(entry: Entry) -> Outcome:
                 kernels = re.findall(r"__global__ void\s+(\w+)", entry.cell)
                 names |= {name: getattr(module, name) for name in kernels}
             execute(entry.code, f"<example {entry.anchor}>", names)
-        except Exception as error:  # An example may raise any.
+        except Exception as error:  # an example may raise any exception
             outcome.error = error
     outcome.printed = out.getvalue()
     reports = [getattr(outcome.error, "report", None)]

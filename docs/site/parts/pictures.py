@@ -27,7 +27,7 @@ from weft.see.pictures.show import Picture
 from weft.see.pictures.svg import Drawing
 
 VIEW = re.compile(r'viewBox="([^"]+)"')
-LARGE = 400  # SVG units
+LARGE = 400  # width of a large picture, in SVG units
 IMPORTS = "from utils import *\n"
 
 
@@ -35,7 +35,8 @@ IMPORTS = "from utils import *\n"
 class Choice:
     """The cells that draw a lesson's picture, and its alternative text.
 
-    code: what runs after the cells, if the last one draws no picture or needs a GPU.
+    code: Python to run after the cells, if the last one draws no picture or needs a
+    GPU.
     """
 
     words: str
@@ -200,7 +201,7 @@ def find_picture(data: Mapping[str, Any]) -> str:
         drawn = re.findall(r"<svg\b.*?</svg>", str(data.get(kind, "")), re.S)
         if drawn:
             return max(drawn, key=len)
-    if "border-left" in data.get("text/html", ""):  # a report
+    if "border-left" in data.get("text/html", ""):  # the output is a report
         return f"<div>{data['text/html']}</div>"
     if "image/png" in data:
         text = data["image/png"]
@@ -214,7 +215,8 @@ def label(picture: str, words: str, prefix: str) -> str:
     if picture.startswith("<img"):
         return picture.replace("<img", f'<img alt="{words}"', 1)
     if picture.startswith("<div"):
-        picture = re.sub(r"<a\b.*?</a>", "", picture)  # The picture may be in a link.
+        # The picture may be inside a link.
+        picture = re.sub(r"<a\b.*?</a>", "", picture)
         return picture.replace("<div", f'<div role="img" aria-label="{words}"', 1)
     for name in set(re.findall(r'\bid="([^"]+)"', picture)):
         escaped = re.escape(name)

@@ -1,4 +1,4 @@
-"""What the lab refuses: an example of each kind, its cause and its cure."""
+"""The lab's refusals: an example of each kind, its cause and its cure."""
 
 from __future__ import annotations
 
@@ -417,13 +417,14 @@ print(to_cuda(largest, ("float32[:]", "float32[:]", "int")))
         shell="CXX=no-such-compiler python -m weft run prog.cu",
     ),
 ]
-SECTIONS = {  # by title: the anchor, and the entries
+SECTIONS = {  # by title: the anchor and the entries
     "Wrong results": ("wrong", WRONG),
     "Refused calls": ("refused", CALLS),
     "Stopped launches": ("stopped", STOPPED),
     "Sources that do not compile": ("sources", COMPILERS),
 }
-# They need a GPU, or its loss, so a machine that builds the site cannot show them.
+# These errors need a GPU, or its loss, so the machine that builds the site cannot show
+# them.
 ON_A_GPU = [
     Entry(
         "device-lost",

@@ -1,4 +1,4 @@
-"""The kernel of the front page, and what the lab reports about it without its guard.
+"""The kernel of the front page, and the lab's reports about it without its guard.
 
 The page's script repeats the kernel's arithmetic, as no visitor has a compiler. The
 picture below the script, and each report, come from the lab itself.
@@ -20,7 +20,7 @@ from PIL import Image
 from weft import KernelFault, last_report, load_cuda
 from weft.lessons.widgets.paint import paint
 
-WIDTH, HEIGHT, BLOCK = 320, 200, 16  # The last row of blocks is half outside.
+WIDTH, HEIGHT, BLOCK = 320, 200, 16  # the last row of blocks is half outside
 MOMENT = 0.9  # the time of the still picture, in seconds
 CONSTANTS = ("0.7f", "1.4f", "0.35f")
 COLOURS = (("0.7f", "1.6f"), ("2.1f", "4.2f"), ("0.2f", "0.4f"))
@@ -87,7 +87,7 @@ def _record(constant: int, colour: int) -> Fault:
     source = write_cell(constant, colour, guarded=False)
     kernel = load_cuda(source, target="cpu", watched=True).silk
     picture = torch.full((HEIGHT, WIDTH, 3), torch.nan)
-    with contextlib.suppress(KernelFault):  # the report has it
+    with contextlib.suppress(KernelFault):  # the report contains the fault
         kernel[count_blocks(), (BLOCK, BLOCK)](picture, WIDTH, HEIGHT, MOMENT)
     report = last_report()
     (finding,) = report.findings

@@ -41,7 +41,7 @@ function startSilk(root, facts) {
   const canvas = find("canvas"), box = find(".box"), numbers = find(".numbers");
   const report = find(".report"), play = find(".play");
   const high = block * Math.ceil(height / block); // the rows of all threads
-  const slow = 24; // ms; a slower page paints fewer pixels
+  const slow = 24; // milliseconds; a slower page paints fewer pixels
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   let constant = 0, colour = 0, guarded = true, playing = !calm;
   let t = facts.moment, step = 1, late = 0, last = performance.now(), seen = true;

@@ -4,9 +4,9 @@
 // each slide, for empty space, for small pictures, and for cuts between what belongs
 // together. Pictures grow or shrink to the room that is left.
 (() => {
-  const WIDTH = 1168, GAP = 14; // pixels of a slide's body, and between blocks
+  const WIDTH = 1168, GAP = 14; // pixels: a slide's body, and the gap between blocks
   const SMALLEST = 0.75, LEGIBLE = 1.1, LARGEST = 1.5; // zoom of a picture, of a table
-  const SPARSE = 0.45; // the part of a slide below which its text grows
+  const SPARSE = 0.45; // a slide filled less than this grows its text
 
   const element = (name, className = "") =>
     Object.assign(document.createElement(name), { className });
@@ -78,7 +78,7 @@
       wrap([head.cloneNode(true), ...rows.slice(some)])];
   };
 
-  const measureAll = (blocks, room) => { // The stage has all blocks.
+  const measureAll = (blocks, room) => { // the stage contains all blocks
     const found = [];
     for (const block of blocks) {
       const one = measure(block);
@@ -86,7 +86,7 @@
       if (parts.length > 1) {
         block.replaceWith(...parts);
         found.push(...measureAll(parts, room));
-      } else { // A picture in one piece shrinks as far as it must.
+      } else { // a picture in one piece may shrink further
         if (isPicture(block)) one.least = Math.min(one.least, room);
         found.push(one);
       }
@@ -103,8 +103,8 @@
 
   const rateCut = (last, next) => {
     if (!next || next.first) return 0;
-    if (next.note) return 1000; // A note stays on the slide of what it explains,
-    if (last.file) return 500; // and the name of a file on that of its lines.
+    if (next.note) return 1000; // a note stays on the slide of its text,
+    if (last.file) return 500; // and a file's name on that of its lines
     if (next.below) return 45;
     if (last.colon) return 45;
     return last.text && !next.text ? 22 : last.text ? 12 : 0;
@@ -242,7 +242,7 @@
   window.addEventListener("load", async () => {
     await document.fonts?.ready;
     await Promise.all([...document.images].map((image) => image.decode().catch(() => {})));
-    await new Promise((done) => setTimeout(done)); // Widgets draw what is decoded.
+    await new Promise((done) => setTimeout(done)); // widgets draw decoded pictures only
     await start();
     Reveal.registerKeyboardShortcut("D", "Dark or light");
     for (const event of ["fragmentshown", "fragmenthidden", "slidechanged"])

@@ -38,7 +38,8 @@
   for (const link of terms) {
     link.classList.add("term");
     link.dataset.definition = link.title;
-    link.removeAttribute("title"); // or the browser shows it a second time
+    // Otherwise the browser shows the title a second time.
+    link.removeAttribute("title");
     link.setAttribute("aria-describedby", "definition");
     link.addEventListener("pointerenter", (event) => {
       if (event.pointerType === "mouse") { touched = false; show(link); }
@@ -52,7 +53,7 @@
       touched = event.pointerType !== "mouse";
     });
     link.addEventListener("click", (event) => {
-      if (!touched || shown === link) return; // A second tap follows the link.
+      if (!touched || shown === link) return; // a second tap follows the link
       event.preventDefault();
       show(link);
     });
