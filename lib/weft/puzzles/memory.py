@@ -23,7 +23,7 @@ def spec_coalescing(a):
 
 
 def stretches(out, a, n, each):
-    # The results are right, but each thread processes adjacent numbers.
+    # Right, but each thread processes a stretch of its own.
     first = cuda.grid(1) * each
     for i in range(first, min(first + each, n)):
         out[i] = 2 * a[i]
