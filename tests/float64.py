@@ -113,7 +113,7 @@ def step(model: Twin, images: np.ndarray, labels: np.ndarray) -> Step:
     flips = _flips(model, out, errors)
     unit = UNIT * math.sqrt(_terms(model, images.shape))
     bounds = {n: unit * float(torch.linalg.norm(sizes[n])) + flips[n] for n in sizes}
-    # Cross entropy moves at most twice as far as the largest logit's error.
+    # Cross entropy changes by at most twice the largest error of a logit.
     logit = float(errors["fc2"].total.max())
     bounds["loss"] = 2 * logit + UNIT * (1 + loss.item())
     return Step(loss.item(), gradients, bounds, not any(flips.values()))

@@ -5,11 +5,11 @@ compares each kernel's outputs with a float64 computation from the same inputs, 
 are the outputs of the kernels before. So errors do not add up from kernel to kernel,
 and a failure names the wrong kernel.
 
-Bounds. T is the rung's type for factors, EPS[T] half a unit in its last place, ULP that
-of fp32. A short sum has the worst-case bound: the terms' magnitudes times ULP times its
-length. A sum of k products has LAMBDA ULP sqrt(k) ||terms||_2 (Higham and Mary, SIAM J.
-Sci. Comput. 42(5), 2020), and LAMBDA times the root of the sum of its factors' squared
-errors. Tensor cores truncate where others round, so their bound is MMA times as large.
+Bounds. T is the rung's type for factors. EPS[T] is half a unit in its last place, and
+ULP is that of fp32. A short sum has the worst-case bound: the terms' magnitudes times
+ULP times its length. A sum of k products has LAMBDA ULP sqrt(k) ||terms||_2 (Higham and
+Mary, SIAM J. Sci. Comput. 42(5), 2020), and LAMBDA times the root of the sum of its
+factors' squared errors. Tensor cores truncate, so their bound is MMA times as large.
 
 Like terms. Both roots assume that roundings are independent, but where two places of a
 batch are alike, their roundings are equal. Most of a black image's 196 pixels have the
@@ -23,7 +23,7 @@ unlike factors this is an upper bound, by Cauchy and Schwarz.) No rounding can e
 the sum of all e_i, so the bound is the smaller of the two (`added`). If no places are
 alike, all m are 1, and the first bound is the root from above.
 
-The roundings inside a sum are alike, too: between two powers of two, adding the same
+The roundings inside a sum are also alike: between two powers of two, adding the same
 number rounds off the same amount. Then only the worst case holds: a term takes part in
 at most as many additions as its chain has, and each addition rounds by at most ULP of
 the partial sum (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 4.2).
@@ -173,7 +173,7 @@ def mixed(x: torch.Tensor) -> torch.Tensor:
 
 
 def alike(x: torch.Tensor) -> torch.Tensor:
-    """Return for (...,k) how many places have the same k numbers: (...)."""
+    """Return (...): for each k numbers of (...,k), how often they occur in x."""
     _, number, counts = mixed(x).unique(return_inverse=True, return_counts=True)
     return counts[number].double()
 

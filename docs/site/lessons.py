@@ -164,9 +164,8 @@ def record(name: str) -> None:
     changes.
 
     A program that a cell starts, or a profiler, has a clock of its own; addresses and
-    the numbers of processes differ in each run. So the lesson runs twice, and an output
-    that differs, or that differed in the last record, is committed as it was in the
-    first run.
+    the numbers of processes differ in each run. So the lesson runs twice. An output
+    that differs, or differed in the last record, is committed as the first run gave it.
     """
     known = read_clock(name).get("outputs", {})
     first, outcome = run_lesson(name, recording=True)

@@ -1,8 +1,8 @@
 """`make site`: build the static site of the lab in site/.
 
-It executes the lessons that have changed (lessons.py), writes every page as MyST
+It executes the lessons that have changed (lessons.py). It writes every page as MyST
 Markdown or as a notebook into build/site/ (lesson_pages.py, and each module in pages/
-with a function write(folder)), runs Sphinx, and checks the result (check_site.py).
+with a function write(folder)). Then it runs Sphinx and checks the site (check_site.py).
 
     python docs/site/make_site.py
     python docs/site/make_site.py --cached  use the last outputs of the lessons

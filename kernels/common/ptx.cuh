@@ -77,8 +77,8 @@ PTX_INLINE float relu(float x) {
 /* ---- multiply-adds in a fixed order ------------------------------------- */
 
 /* Add a * b to *sum. The compiler keeps these calls in order. The register file
- * has two banks, and an instruction that reads two registers of one bank waits
- * a cycle, unless an earlier instruction has left one of them in the reuse
+ * has two banks. An instruction that reads two registers of one bank waits a
+ * cycle, unless an earlier instruction has left one of them in the reuse
  * cache. So the order of the calls determines the waits. */
 PTX_INLINE void multiply_add(float *sum, float a, float b) {
 #if PTX_TWIN

@@ -1,7 +1,7 @@
 /* reduce.cu -- the sum of an array: its rungs and their launcher.
  *
  * A sum reads every number once and computes almost nothing, so at best it is
- * as fast as the memory. Each rung is a file, and each diff an idea. */
+ * as fast as the memory. Each rung has a file; each diff shows one idea. */
 #include "reduce.cuh"
 
 #include "reference/reference.h"

@@ -337,7 +337,7 @@ static int backward_filters(float *dweight, const float *dy, const float *x,
     const int parts = (int)(chunks < most ? chunks : most);
     const int width = ceil_div(s->oc, TILE_COLS) * TILE_COLS;
     const size_t sum = (size_t)s->k * width;
-    // TILE_ROWS more, since the last tile of a block may read past its end.
+    // Add TILE_ROWS, since the last tile of a block may read past its end.
     const size_t cols = (size_t)(s->depth + TILE_ROWS) * COLS_ROW;
     const size_t own = cols + panel_size(TILE_COLS, COLS);
     const size_t wanted = parts * sum + omp_get_max_threads() * own;

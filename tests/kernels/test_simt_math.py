@@ -64,7 +64,7 @@ def test_functions_of_mathematics(ordered, kind):
         if column == 11:  # PyTorch's j0() has only seven digits
             np.testing.assert_allclose(out[:, 11], want[:, 11], atol=1e-6)
             continue
-        # sin(pi x) vanishes, so an absolute bound applies, too.
+        # sin(pi x) has zeros, so there is also an absolute bound.
         np.testing.assert_allclose(
             out[:, column],
             want[:, column],

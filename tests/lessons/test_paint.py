@@ -307,7 +307,7 @@ def test_painted_anew_it_goes_on_where_it_was(shell):
     assert (third.t, third.playing) == (0, False)
 
 
-# A minimal page for paint.js, whose clock is turned by hand.
+# A minimal page for paint.js, with a clock that pass(ms) advances.
 PAGE = """
 let now = 0, timers = [];
 globalThis.performance = {now: () => now};

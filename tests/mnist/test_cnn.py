@@ -295,7 +295,7 @@ def step64(shape: Shape, params, images, labels, wrong: str = "") -> Step:
 
 
 def margin(x: torch.Tensor, pooled: bool) -> float:
-    """Return how near ReLU and pool are to another decision, over the largest x."""
+    """Return the smallest gap in a decision of ReLU or pool, over the largest |x|."""
     x = x.detach()
     nearest = x.abs().min()
     if pooled:

@@ -66,7 +66,7 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return all((one[name] == other[name]).all() for name in other)
 
 
-# ---- what comes out ----------------------------------------------------------------
+# ---- results -----------------------------------------------------------------------
 
 
 @each_fp32_rung

@@ -2,8 +2,8 @@
 
     @right("guards")                    another style than the published answer
     @right("dot", taught=True)          one that a lesson or a hint teaches
-    @wrong("guards", says="guard")      plausible, and refused by words that match
-    right_c("guards", "...")            the same in CUDA C, for `says` too: wrong_c
+    @wrong("guards", says="guard")      plausible; its refusal matches `says`
+    right_c("guards", "...")            the same in CUDA C; similarly, wrong_c
 
 test_puzzles.py checks all of them.
 """

@@ -144,7 +144,7 @@ def test_a_position_depends_on_all_compared_elements():
 
 
 def test_a_convolution_shows_a_halo():
-    """The element depends on inputs beyond its block; each thread is below its element."""
+    """An element needs inputs beyond its block; each thread is below its element."""
     puzzle, case = puzzles.conv1d, make_instance(puzzles.conv1d)
     (blocks, *_), (threads, *_) = launch_of(puzzle, case)
     assert blocks > 1

@@ -251,7 +251,7 @@ def test_dynamic_shared_memory_is_one_room():
     assert c.tolist() == [2**32 + 1] * 2
 
 
-# ---- what goes wrong in a launch ------------------------------------------------
+# ---- faults in a launch ---------------------------------------------------------
 
 
 @simulated
@@ -685,7 +685,7 @@ def test_a_global_that_is_no_constant(monkeypatch):
         run(halves, np.zeros(8), np.zeros(8), 8)
 
 
-# ---- what the compiler says, which needs no GPU ---------------------------------
+# ---- messages of the compiler, which need no GPU --------------------------------
 
 
 def no_attribute(c, a, n):

@@ -30,9 +30,9 @@ static __global__ void __launch_bounds__(GROUPS *DW_GROUP, BLOCKS)
     conv2_dw_block<GROUPS, STAGES>(shared, a, blockIdx.x, gridDim.x);
 }
 
-/* The first half of the grid computes dx, and the second half computes dw,
- * because the blocks of a wave go to all multiprocessors before any of these
- * gets a second block. */
+/* The first half of the grid computes dx, and the second half computes dw. The
+ * blocks of a wave go to all multiprocessors before any of these gets a second
+ * block, so each gets one block of each half. */
 enum { BACK_COT = 16, BACK_SPLIT = 4 };
 static_assert((int)dx_shape<BACK_COT, BACK_SPLIT>::THREADS == (int)DW_GROUP,
               "one launch");

@@ -130,10 +130,10 @@ cudaError_t copy_from_symbol(void *to, const void *symbol, size_t whole,
  * their end since their last check, after a line on stderr for each. */
 extern "C" int simt_check_memory(void);
 
-/* Set how copies are checked. 1: a copy whose kind specifies the device for
- * memory that is neither a variable nor from cudaMalloc() or a similar function
- * gives cudaErrorInvalidValue, as on a GPU. 0, the default: such memory is
- * accepted, since it may be an array that other code passes to kernels. */
+/* Set how copies are checked where the kind specifies the device for memory
+ * that is neither a variable nor from cudaMalloc() or a similar function.
+ * 1: such a copy gives cudaErrorInvalidValue, as on a GPU. 0, the default: it
+ * succeeds, since the memory may be an array that other code gives kernels. */
 extern "C" void simt_set_strict(int strict);
 
 #pragma GCC visibility pop

@@ -3,7 +3,7 @@
  *
  * CUDA's rules (Programming Guide, "Warp Shuffle Functions" and "Warp Vote
  * Functions"): all lanes of the mask that have not exited must make the same
- * call, and a shuffle that reads from a lane outside the call gets an undefined
+ * call. A shuffle that reads from a lane outside the call gets an undefined
  * value. So two events are findings: a lane of the mask has reached the
  * kernel's end by another path, or a shuffle reads a lane that does not take
  * part. The sentences are the same as in lib/weft/pykernel/sim/warp.py. */

@@ -175,7 +175,7 @@ uint64_t block_of(unsigned id) {
     return block;
 }
 
-/* ---- lives -------------------------------------------------------------- */
+/* ---- beginnings and ends of launches, blocks and fibers ----------------- */
 
 void races_begin_launch(Job *) {
     if (!have_cells()) return;

@@ -4,7 +4,7 @@
 
 Only the cells with answers are taken from the submission; every other cell, and each
 check, is the lab's. Each answer runs in a process of its own on the CPU target, with
-limits of time and memory, after the lab's cells that the answer and its check need.
+limits of time and memory. The lab's cells that the answer and its check need run first.
 Afterwards the lab's names have their old values again. An answer that replaces a
 function of Python, NumPy or the lab is refused.
 

@@ -331,7 +331,7 @@ _opened: dict[Path, Any] = {}  # libraries that are never closed
 
 
 def _open(path: Path, inputs: _LibraryInputs) -> Any:
-    open_runtime()  # the loader then knows the runtime by its name
+    open_runtime()  # the loader then finds the runtime by its name
     if _STATE.search(scanner.blank_comments(inputs.everything())):
         # A copy gives the library fresh global variables, like a newly loaded module.
         # The loader opens the same library a second time only under another name.

@@ -106,7 +106,7 @@ void simt_check_free(char *report);
 void *simt_check_alloc(size_t size, size_t element, const char *name, int initialised);
 void simt_check_release(void *memory);
 """)
-_turn = threading.Lock()  # the runtime merges the data of concurrent launches
+_turn = threading.Lock()  # the runtime would mix up the data of concurrent launches
 
 
 @dataclass

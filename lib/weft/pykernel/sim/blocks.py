@@ -84,7 +84,7 @@ class Knowledge:
         return cls(*(np.full(blocks, -1, np.int64) for _ in range(4)))
 
     def learn(self, other: Knowledge) -> None:
-        """Add what another block knows: keep the larger stamps."""
+        """Add the knowledge of another block: keep the larger stamps."""
         newer = other.exact > self.exact
         self.who[newer] = other.who[newer]
         for name in ("all", "fenced", "exact"):

@@ -5,9 +5,9 @@ instructions in order. An instruction waits until its inputs are ready and no ot
 has the slot; the warp that has been ready longest goes first. The warps of a block
 start together, and the next block starts in the cycle in which another one ends.
 
-The model ignores caches, bandwidth (memory keeps up with any number of loads), the
-compiler, the numbers of sectors and bank conflicts, and floating-point units narrower
-than a warp.
+The model ignores caches, the compiler, the numbers of sectors and bank conflicts, and
+floating-point units narrower than a warp. It also ignores bandwidth: memory keeps up
+with any number of loads.
 
 NVIDIA's CUDA C++ Programming Guide ("Multiprocessor Level", "Compute Capabilities")
 describes the schedulers. From Volta (7.0) on, each of a multiprocessor's four parts has

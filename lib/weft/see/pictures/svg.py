@@ -3,11 +3,11 @@
 A cell is a square, a thread a circle, a block a rounded frame. Text and grey lines have
 the page's own colour; every other colour has one meaning everywhere (weft.base.style).
 
-The static picture is an <img>, which every front end shows, even if a notebook is not
+The static picture is an <img>. Every front end shows it, even if a notebook is not
 trusted and its scripts and inline SVG are dropped. Where scripts run, the picture's own
-script takes the SVG out of the image and puts it into a separate shadow root, so that
-nothing clashes with the page. Sliders then exchange the contents of <g class="now">,
-and a button shows the picture full screen. Charts of matplotlib use the same output.
+script moves the SVG from the image to a separate shadow root. So nothing clashes with
+the page. Sliders then exchange the contents of <g class="now">, and a button shows the
+picture full screen. Charts of matplotlib use the same output.
 """
 
 from __future__ import annotations
