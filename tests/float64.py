@@ -198,7 +198,7 @@ def _terms_of(layer, name: str, x, dy) -> dict[str, torch.Tensor]:
 
 
 def _flips(model, out, errors) -> dict[str, float]:
-    """Return for each gradient the largest change by decisions within their errors."""
+    """Return, for each gradient, the largest change from uncertain decisions."""
     generator = torch.Generator().manual_seed(0)
     changes = {"fc1": _relu_changes(out, errors)}
     changes |= {f"bn{i}": _pool_changes(out, errors, i) for i in "12"}

@@ -256,7 +256,7 @@ def bn2_gradients(s: Look) -> Tensors:
 
 def dy(s: Look) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the gradient of conv2's output (n,64,14,14), its error by T, and the
-    number of places alike."""
+    number of equal places."""
     bn, d = bn2(s), bn2_gradients(s)
     scale = bn.scale[:, None, None]
     slope = (-bn.scale * bn.rstd * d["weight"] / bn.count)[:, None, None]

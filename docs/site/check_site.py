@@ -59,7 +59,7 @@ def list_pages(site: Path) -> list[Path]:
 
 
 def list_problems(site: Path) -> list[str]:
-    """Return a line for each broken link, nameless picture, request and large page."""
+    """Return a line for each broken link, unnamed picture, request and large page."""
     problems = []
     for path in list_pages(site):
         page, name = read_page(path), path.relative_to(site)

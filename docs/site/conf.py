@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 project, author = "Weft", "the authors of Weft"
 html_title = "Weft"
 extensions = ["myst_nb"]
-exclude_patterns = ["notebooks/**"]  # readers download these; they are no pages
+exclude_patterns = ["notebooks/**"]  # readers download these; they are not pages
 templates_path = [str(HERE / "theme" / "templates")]
 
 # ---- text: MyST, with the anchors of the notebooks ---------------------------------

@@ -62,7 +62,7 @@ def draw_inline(picture: re.Match[str], folder: Path) -> str:
 
 
 def link_file(link: re.Match[str], folder: Path) -> str:
-    """Return a link with its target in the repository, if the target is no page."""
+    """Return a link with its target in the repository, if the target is not a page."""
     path, place = (folder / link[1]).resolve(), link[2] or ""
     if path.parent == DOCS and path.suffix == ".md" and path.name not in OMITTED:
         return link[0]

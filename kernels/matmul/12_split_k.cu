@@ -220,8 +220,8 @@ static const struct shape deep = SHAPE(64, 64, 8, 8, 4);
 
 /* Return small tiles if larger ones would leave multiprocessors idle even with
  * k in parts. Otherwise, return 8 x 4 results per thread if a tile ends before
- * its ring is full, or if n is no multiple of 4. In all other cases, return 8 x
- * 8 results per thread. */
+ * its ring is full, or if n is not a multiple of 4. In all other cases, return
+ * 8 x 8 results per thread. */
 static const struct shape *shape_of(const struct product *q) {
     const double work = (double)q->m * q->n * q->k;
     if ((q->m <= 32 && q->n <= 32) || work * q->batch <= SMALL_WORK)
@@ -251,7 +251,7 @@ double matmul_split_k_us(const struct product *q) {
     const double blocks = tiles_of(q) * cut.parts * q->batch;
     const double rounds = (double)CEIL_DIV((size_t)blocks, (size_t)sms);
     // The rates in multiply-adds and in bytes per microsecond and
-    // multiprocessor; if n is no multiple of 4, numbers move one by one.
+    // multiprocessor; if n is not a multiple of 4, numbers move one by one.
     const double rate = q->n % 4 ? 108e3 : 165e3;
     const double stored = q->n % 4 ? 12e3 : 16e3;
     const double sums = rounds * s->rows * s->cols * cut.depth / rate;

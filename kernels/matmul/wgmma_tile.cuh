@@ -168,7 +168,7 @@ PTX_INLINE void release(mbarrier *empty, int cluster) {
 }
 
 /* A stage of an operand: WIDTH rows of a (or columns of b) x BK of k, of type
- * T. If k runs along the rows TMA loads one box, otherwise a box for every 128
+ * T. If k runs along the rows, TMA loads one box, otherwise a box for every 128
  * bytes. */
 template <typename T, int WIDTH, int BY_K> struct operand {
     enum {

@@ -15,7 +15,7 @@ Entries = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Difference:
-    """One line of a report. allowed: whether it is no failure."""
+    """One line of a report. allowed: whether it is acceptable."""
 
     text: str
     allowed: bool = False

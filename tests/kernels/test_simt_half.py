@@ -96,7 +96,7 @@ def test_arithmetic_of_16_bits_rounds_once(simt, name):
     rng = np.random.default_rng(5)
     a, b, c = rng.integers(0, 1 << 16, (3, 3000)).astype(np.uint16)
     bits_of_1 = nearest(np.ones(1, np.float32), name)[0]
-    for i in range(1000):  # near 1, where no term of a sum vanishes
+    for i in range(1000):  # near 1, so that each term affects a sum
         a[i], b[i], c[i] = bits_of_1 + rng.integers(-40, 40, 3)
         c[i] ^= 0x8000 * (i % 2)
     out = poison((3000, 11), np.uint16)

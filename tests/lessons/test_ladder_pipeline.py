@@ -31,7 +31,7 @@ def loop_of(*texts):
         ("FFMA R0, R2, R3, R5;", 1),  # registers 3 and 5 are in one bank
         ("FFMA R0, R2, R4, R6;", 2),
         ("FFMA R0, R2, R2, R3;", 0),  # one register is read only once
-        ("FFMA R1, R2, R3, RZ;", 0),  # RZ is no register
+        ("FFMA R1, R2, R3, RZ;", 0),  # RZ is zero, not a register
     ],
 )
 def test_a_multiply_add_waits_for_each_further_register_of_a_bank(text, waits):

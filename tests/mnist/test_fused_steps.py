@@ -56,7 +56,7 @@ class Record:
 
     loss: list[float] = field(default_factory=list)  # relative errors of the losses
     plain: list[float] = field(default_factory=list)  # the largest error of any tensor
-    # Errors against a step that decides alike.
+    # Errors against a step with the same decisions.
     alike: dict[str, list[float]] = field(default_factory=dict)
     gaps: list[torch.Tensor] = field(default_factory=list)
 

@@ -85,7 +85,7 @@ def test_the_bound_tells_rounding_from_a_mistake():
 
 def test_the_margin_is_the_nearest_decision():
     fc1 = np.array([[3.0, -0.5]])
-    blank = np.full((1, 1, 2, 2), 1.0)  # four equal values are no decision
+    blank = np.full((1, 1, 2, 2), 1.0)  # four equal values leave no decision
     for window, want in [
         ([[5, 4.75], [0, 0]], 0.25),  # the pool's choice of the larger value
         ([[-9, -0.125], [-3, -4]], 0.125),  # the ReLU's choice at 0

@@ -214,7 +214,8 @@ def test_beside_puts_what_is_alike_at_one_height():
     assert stripped["y[index] = acc"] == "    y[index] = acc;"
     assert stripped["for s in range"].strip() == "for (int s = 0; s < kw; s++) {"
     assert "weight" in stripped["acc +="]  # a statement of two lines stays in one piece
-    assert "/ ow" in "".join(left for left, _ in pairs)  # `//` is no comment in Python
+    # `//` does not begin a comment in Python.
+    assert "/ ow" in "".join(left for left, _ in pairs)
     html = table._repr_html_()
     assert html.count("<td") == 2 * len(table.pairs) and "s &lt; kw" in html
     assert f'opacity:{FAINT}"># a zero</span>' in html and "// ow</span>" not in html

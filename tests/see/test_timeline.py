@@ -83,7 +83,7 @@ def test_events_of_a_gpu_by_stream_and_kind():
     assert kinds[1:3] == [("stream 7", KERNEL), ("stream 13", TO_DEVICE)]
     assert kinds[3:] == [("stream 7", TO_HOST), ("stream 7", OTHER)]
     assert result[1].name == "step" and result[2].name == "HtoD"
-    assert _read_gpu_spans(events[:3]) == []  # calls of the host alone are no timeline
+    assert _read_gpu_spans(events[:3]) == []  # calls of the host alone make no timeline
 
 
 def test_a_timeline_comes_back_from_results(tmp_path):

@@ -1,4 +1,4 @@
-"""The modules of docs/site, which are scripts and no package."""
+"""The modules of docs/site, which are scripts, not a package."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""g++ is missing, hangs, fails, is killed, or is no compiler at all."""
+"""g++ is missing, hangs, fails, is killed, or is not a compiler."""
 
 from __future__ import annotations
 

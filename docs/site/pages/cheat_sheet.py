@@ -148,7 +148,7 @@ def write_sheet() -> str:
 def write_section(
     title: str, rows: tuple[tuple[str, str], ...], plain: bool = False
 ) -> str:
-    """Return a section of two columns. plain: whether the first one is no code."""
+    """Return a section of two columns. plain: whether the first one is text."""
     tag = "b" if plain else "code"
     lines = "".join(
         f"<dt><{tag}>{html.escape(left)}</{tag}></dt><dd>{html.escape(right)}</dd>"

@@ -48,7 +48,7 @@ bn2_add_slots(struct bn2_affine<THREADS, CHANNELS> *affine,
     const float *quad =
         from.sums + item / QUADS * C2 + first + item % QUADS * 4;
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
-#pragma unroll 8 // keep loads in flight, since the sum is mostly waiting
+#pragma unroll 8 // keep loads in flight, since a sum mostly waits for them
     for (int slot = group; slot < from.count; slot += GROUPS) {
         const float4 v = *(const float4 *)(quad + slot * 2 * C2);
         sum[0] += v.x, sum[1] += v.y, sum[2] += v.z, sum[3] += v.w;

@@ -11,8 +11,8 @@
 enum {
     IMAGE_ROWS = SIDE1 + 2,
     // The pitch is even because conv1 reads two pixels with one load of 8
-    // bytes. It is no multiple of 32 so that lanes that read neighbouring rows
-    // read different banks.
+    // bytes. It is not a multiple of 32 so that lanes that read neighbouring
+    // rows read different banks.
     IMAGE_PITCH = 34,
     IMAGE_SIZE = IMAGE_ROWS * IMAGE_PITCH, /* size in floats */
 };

@@ -71,7 +71,7 @@ static unsigned sectors_of_atomics(unsigned mask, const uintptr_t *at) {
 }
 
 /* Return the number of turns that some lanes of a warp need. A bank serves
- * different words one after another. Elements of 8 and 16 bytes are words, too.
+ * different words one after another. Elements of 8 and 16 bytes are also words.
  * Then a half or a quarter of the warp accesses 16 or 8 banks of that width. */
 static unsigned turns_of(unsigned word_size, unsigned mask,
                          const uintptr_t *at) {

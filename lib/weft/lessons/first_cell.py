@@ -43,7 +43,8 @@ def read_release() -> str:
 def name_release(ref: str) -> str:
     """Return the name by which GitHub offers a version: a tag, or a commit's full name.
 
-    Raises LessonError if git does not find `ref`, or if `ref` is no ancestor of HEAD.
+    Raises LessonError if git does not find `ref`, or if `ref` is not an ancestor of
+    HEAD.
     """
     is_tag = not _run_git("show-ref", "--verify", "--quiet", f"refs/tags/{ref}")[0]
     failed, commit = _run_git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")

@@ -88,7 +88,7 @@ def _make_finding(
         verb = VERBS.get(where.kind if where else "", "touches")
         what = f"{stop.array}[{shown}]" if stop.index is not None else stop.array
         text = f"{verb} {what}{line}: {stop.text}"
-        # If the launch determines the array's size, a guard is no cure.
+        # If the launch determines the array's size, a guard does not help.
         if any(e.dynamic and e.name == stop.array for e in launch.program.entities):
             size = launch.config.shared
             text += (

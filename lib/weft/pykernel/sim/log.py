@@ -355,7 +355,7 @@ class Kind:
         self.sums: dict[str, np.ndarray] = {}
 
     def find_shift(self, piece: Piece) -> np.ndarray | None:
-        """Return each array's shift in elements; None if the piece is not alike."""
+        """Return each array's shift in elements; None if the pieces differ in more."""
         packed = piece.packed
         shift = np.zeros(len(self.begins) + 1, np.int64)
         shift[1:] = packed[self.begins] - self.packed[self.begins]

@@ -262,7 +262,7 @@ CASE(two_stages_of_16_bytes) {
     });
 }
 
-/* The last copy is of a tile that no thread needs, which is no finding. */
+/* The last copy is of a tile that no thread needs, which is allowed. */
 __global__ void copy_past_the_end(int *out, const int *x, int tiles) {
     __shared__ __align__(16) int s[2][N];
     const int t = threadIdx.x, at = 4 * t;
