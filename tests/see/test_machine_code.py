@@ -241,7 +241,7 @@ $__internal_0_$__slow:
 
 
 def test_loops_are_those_of_the_control_flow_not_every_jump_back():
-    """Neither a slow path after the end that jumps back nor the last branch is a loop."""
+    """Neither the last branch nor a jump back from a slow path at the end is a loop."""
     code = instructions.read_sass(SASS, "_Z1kv")
     assert [one.opcode for one in code.instructions][-1] == "RET.REL.NODEC"
     outer, inner = code.loops
