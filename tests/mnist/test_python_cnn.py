@@ -243,7 +243,7 @@ def test_rungs_by_name():
 
 @pytest.mark.slow
 def test_several_rungs_are_timed_and_trained_side_by_side(monkeypatch, tmp_path):
-    """One rung is in Python, here as C; this covers the path of --rung numba."""
+    """A Python rung, here compiled as C, takes the path of --rung numba."""
     monkeypatch.setattr(train, "trainer", lambda rung, device, **model: (
         PythonCnn(in_c, device, **model) if rung == "numba" else
         trainer(rung, device, **model)

@@ -794,7 +794,7 @@ def test_a_launch_is_packed_where_the_driver_reads_it():
 
 
 def test_a_kernel_of_colabs_numba_is_packed():
-    """numba-cuda 0.22 has no `launch_config_sensitive`, and handles of ctypes."""
+    """numba-cuda 0.22 lacks `launch_config_sensitive`; its handles are ctypes."""
     numba = pytest.importorskip("numba")
     cufunc = SimpleNamespace(handle=ctypes.c_void_p(123))
     kernel = SimpleNamespace(

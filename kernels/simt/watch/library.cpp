@@ -97,8 +97,8 @@ void __wrap_free(void *memory) {
     if (memory && !free_heap(memory)) free(memory);
 }
 
-/* Replace operator new and delete, and those of arrays. If memory runs out they
- * return NULL, as on a GPU, and throw no exception. */
+/* Replace operator new and delete, and those of arrays. If memory runs out,
+ * they return NULL, as on a GPU, and throw no exception. */
 void *__wrap__Znwm(size_t size) {
     return in_kernel() ? of_heap(size) : operator new(size);
 }

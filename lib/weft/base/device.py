@@ -287,7 +287,7 @@ def driver_ffi() -> FFI:
 def open_driver() -> Any:
     """Return libcuda, perhaps not yet initialised; None without a driver."""
     try:
-        # Fails first; for a missing library, cffi would run gcc to find it.
+        # Without the library, this fails; cffi would first run gcc to find it.
         ctypes.CDLL(DRIVER)
     except OSError:
         return None

@@ -152,7 +152,7 @@ EXPORT int peak_copy(float *to, const float *from, size_t count,
 }
 
 /* out (blocks * 256): the sums of the floats read. count: the number of floats,
- * 4 times a power of two, which fit in the L2 cache. */
+ * 4 times a power of two; they must fit in the L2 cache. */
 EXPORT int peak_l2(float *out, const float *from, size_t count, int blocks,
                    int turns, cudaStream_t stream) {
     read_past_l1<<<blocks, THREADS, 0, stream>>>(out, (const float4 *)from,

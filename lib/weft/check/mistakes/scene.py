@@ -168,7 +168,7 @@ def describe_pattern(
     good_blocks, bad_blocks = {b for _, b in right}, {b for _, b in bad}
     if sentence := _by_ones(right, bad):
         return sentence
-    # With one right run, its sizes reveal more than its block.
+    # If only one run is right, its sizes are a better hint than its block.
     is_telling = len(runs) > 3 and not (given and len(right) == 1)
     if is_telling and len(good_blocks) == 1 and good_blocks.isdisjoint(bad_blocks):
         only = shorten_shape(*good_blocks)

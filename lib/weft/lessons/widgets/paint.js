@@ -77,8 +77,8 @@ function makePicture(parent, model) {
       + `threadIdx (${col - x * across}, ${row - y * down})`;
   }
 
-  /* Call tell(text) when the mouse or keys point at another thread; text is "" for
-  /* none. */
+  /* Call tell(text) when the mouse or keys point at another thread; text is "" if
+   * they point at none. */
   function onPoint(tell) {
     let at = null;
     const go = (col, row) => {
