@@ -283,8 +283,7 @@ def test_memory_that_another_stream_still_uses_is_not_reused():
         torch.cuda._sleep(100_000_000)
     k[n // 256, 256, 0, side](out, x, 3.0, n)
     del x
-    # This allocation would reuse x's memory immediately.
-    torch.full((n,), torch.nan, device="cuda")
+    torch.full((n,), torch.nan, device="cuda")  # this would reuse x's memory at once
     side.synchronize()
     assert out.sum().item() == 3 * n
 

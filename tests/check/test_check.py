@@ -196,8 +196,7 @@ def test_the_same_size_is_asked_with_other_data():
     assert len(data) == 2 and not np.array_equal(*data)
     again_data = []
     check(lambda a: again_data.append(a.copy()) or a, lambda a: a, inputs={"a": 8})
-    # But every run draws the same numbers.
-    assert np.array_equal(data[0], again_data[0])
+    assert np.array_equal(data[0], again_data[0])  # every run draws the same numbers
 
 
 def test_a_byte_or_a_bool_that_is_never_written_is_noticed():
@@ -221,8 +220,7 @@ def test_a_bound_follows_from_the_terms_of_the_sum():
         return exact + size * 2.0**-24 * (1.01 * a.shape[1] + 0.5)
 
     sizes = {"inputs": zoo.PAIR["inputs"], "sizes": [(4, 6, 5)]}
-    # By default, the bound allows k + 8 terms.
-    assert 0.3 < check(off, np.matmul, **sizes).worst < 1
+    assert 0.3 < check(off, np.matmul, **sizes).worst < 1  # it allows k + 8 terms
     check(off, np.matmul, terms="k + 1", **sizes)
     refused(off, np.matmul, terms="k", **sizes)
     refused(off, np.matmul, terms=lambda k: k, **sizes)
@@ -616,8 +614,7 @@ def test_blocks_that_race_are_not_asked_about_their_index():
         ([6.0], [2.0], "looks like off by a factor of 3: it is 3 times what"),
         ([-2.0], [6.0], "looks like off by a factor of 3: it is minus 1/3 of"),
         ([1.0, 20, 30], [3.0, 20, 30], "factor of 3: the one wrong element is 1/3"),
-        # No guess, since one number reveals little about precision.
-        ([0.96], [1.0], "^$"),
+        ([0.96], [1.0], "^$"),  # one number reveals little about precision
         ([5.0], [2.0], "^$"),
     ],
 )

@@ -454,8 +454,7 @@ assert lib.run_slow(pointer(out), 4, 10, 1) == 0  # and all is well again
         before = cpu_seconds(process.pid)
         process.send_signal(signal.SIGINT)
         line = process.stdout.readline()
-        # The limit is one second, and does not count the time that other processes
-        # take.
+        # The limit is one second; the time of other processes does not count.
         cores = len(os.sched_getaffinity(0))
         assert cpu_seconds(process.pid) - before < cores
         # The interrupt is raised before or after the print.

@@ -188,8 +188,7 @@ def random_params(shape: Shape, seed: int = 1) -> dict[str, np.ndarray]:
         fan_in = math.prod(size[1:]) if len(size) > 1 else 4
         values = rng.standard_normal(size) / math.sqrt(fan_in)
         if name in ("bn1.weight", "bn2.weight"):
-            # Near 0, rounding decides every ReLU of a channel.
-            values += np.copysign(0.5, values)
+            values += np.copysign(0.5, values)  # near 0, rounding decides each ReLU
         params[name] = values.astype(np.float32)
     return params
 

@@ -178,8 +178,7 @@ def test_a_puzzles_stub_is_not_solved_yet(name, capsys):
     assert puzzle.check(stub) is None
     output = capsys.readouterr().out
     assert output.startswith(f"{name}: not solved yet") and output.count("\n") == 1
-    # The stub runs, and the message explains why it is wrong.
-    if puzzle.start is not None:
+    if puzzle.start is not None:  # the stub runs, and the message explains its mistake
         assert len(output) > 60, output
 
 
@@ -357,8 +356,7 @@ def test_the_published_answers_are_accepted_as_cuda_c(group):
     for puzzle in kernels:
         for part in re.split(r"\n\n(?=\S)", puzzle.cuda_c_answer):
             helpers.setdefault(part, None)
-    # Compiled for the GPU, too, if there is one.
-    module = load_cuda("\n\n".join(helpers))
+    module = load_cuda("\n\n".join(helpers))  # if there is a GPU, also for the GPU
     for puzzle in kernels:
         assert puzzle.check(module).language == "CUDA C"
 

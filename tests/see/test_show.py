@@ -321,12 +321,10 @@ def test_an_arrow_behind_words_is_faint_and_whole(picture, name):
         paths = list(parse(shown.svg(*at)).iter("path"))
         for full, pieces in itertools.pairwise(paths):
             if full.get("data-behind") is not None:
-                # Words behind the arrow stay legible.
-                assert float(full.get("stroke-opacity")) <= 0.4
+                assert float(full.get("stroke-opacity")) <= 0.4  # words stay legible
                 assert full.get("d").count("M") == 1
                 away = points(full.get("d"))[:, None] - points(pieces.get("d"))
-                # The faint pieces follow the arrow.
-                assert (np.hypot(*away.T).min(1) < 12).all()
+                assert (np.hypot(*away.T).min(1) < 12).all()  # pieces follow the arrow
                 count += 1
     assert count
 
@@ -349,8 +347,7 @@ def test_equal_counts_are_a_sentence_with_small_maps(picture):
     drawing = picture("tiled", "heat").drawing
     root = parse(drawing.svg())
     words = texts(root)
-    # Each cell is read by two blocks.
-    assert "Every cell of a and b is read 2 times." in words
+    assert "Every cell of a and b is read 2 times." in words  # by two blocks
     assert "Every cell of a_s and b_s is read 32 times." in words
     assert "Every cell of c is written once." in words
     assert not any("stronger colour" in text for text in words)

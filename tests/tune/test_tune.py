@@ -400,8 +400,7 @@ def test_the_slower_half_leaves_after_each_round(clock):
     values = [170, 100, 180, 110, 160, 120, 150, 130, 140, 900]
     best = tune_functions(clock, values)
     assert best["US"] == 100 and best.us == 100
-    # The race drops 900 after two calls, then a half after each round, with more
-    # samples.
+    # 900 is dropped after two calls. Then each round drops a half and samples more.
     assert clock.rounds == [
         (list(range(100, 190, 10)), 3),
         ([100, 110, 120, 130, 140], 6),
