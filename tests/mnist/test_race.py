@@ -143,7 +143,7 @@ def test_a_heat_has_a_row_for_each_contender(heat):
         assert 0 < row["gradient_error"] < 1e-3 and 0 <= row["loss_error"] < 1e-5
         assert row["gradient_error"] == max(row["gradient_errors"].values())
     assert ours["vs_torch_best"] == ours["vs_torch_eager"] == theirs["us"] / ours["us"]
-    assert theirs["vs_torch_best"] is None and ours["host_us"] is None  # it ran on a CPU
+    assert theirs["vs_torch_best"] is None and ours["host_us"] is None  # run on a CPU
     assert ours["peak_bytes"] > 200 * 784 and theirs["peak_bytes"] is None
     assert "update" in ours["layers_us"] and theirs["layers_us"] is None
     json.dumps(heat[0])
