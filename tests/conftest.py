@@ -24,6 +24,7 @@ import pytest
 import torch
 from _pytest.assertion import rewrite
 
+from weft.base.cores import count_cores
 from weft.timing.results import device_name, stamp_row, write_json
 from weft.toolchain import build, native
 
@@ -61,7 +62,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
 def pytest_xdist_auto_num_workers() -> int:
     """Return 1.5 workers per core, because many tests wait for other processes."""
-    cores = len(os.sched_getaffinity(0))
+    cores = count_cores()
     return cores + (cores + 1) // 2
 
 

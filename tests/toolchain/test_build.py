@@ -13,6 +13,7 @@ import textwrap
 import pytest
 
 from weft.base import store
+from weft.base.cores import count_cores
 from weft.base.errors import BuildError
 from weft.ops import cases
 from weft.toolchain import build, native
@@ -85,7 +86,7 @@ def test_nvcc_accepts_every_cu_for_every_architecture(path, tmp_path):
         functools.partial(accept_device_code, path, sm, tmp_path / f"{sm}.cubin")
         for sm in (other_sms[:1] if path in DEAR else other_sms)
     ]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(count_cores()) as pool:
         list(pool.map(lambda job: job(), jobs))
 
 

@@ -24,7 +24,8 @@ import numpy as np
 
 from ..base import device as devices
 from ..base import store
-from ..base.device import count_cores, cpu_name, driver_version
+from ..base.cores import count_cores
+from ..base.device import cpu_name, driver_version
 from ..base.paths import ROOT
 from ..toolchain.tools import toolkit_version
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import device
+from ..base.cores import count_cores
 from ..base.errors import BuildError
 from ..base.paths import ROOT
 from ..base.store import defer_interrupts
@@ -120,7 +121,7 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
     def join_pool() -> None:
         _thread.crew = crew
 
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "", join_pool) as pool:
+    with concurrent.futures.ThreadPoolExecutor(count_cores(), "", join_pool) as pool:
         try:
             yield pool
         except BaseException:  # includes Ctrl-C; the compilers may need a minute
