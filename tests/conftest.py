@@ -15,6 +15,8 @@ STARTED = time.monotonic()
 # This must precede the import of torch. Several workers share the cores, and threads
 # that spin while they wait would slow down the threads that they wait for.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Pictures of times must be the same on a busy machine.
+os.environ["WEFT_SHARED"] = "draw"
 os.environ.pop("WEFT_KEEP", None)  # the tests' records must not join the user's
 
 # jsonschema, which nbformat imports, would build 38 parsers for formats of addresses.

@@ -5,6 +5,7 @@ The package can be called as weft.bench(f, x); see timers.py.
 timers   times one call, with the uncertainty of the result
 race     describes work to time, and times several contenders in turn
 clocks   measures durations; reads a GPU's clock, temperature and power
+sharing  measures how long threads wait for a core, and hides such times in pictures
 results  writes and reads the JSON of all measurements, and formats tables
 peaks    measures the highest rates of this machine, and calls cuBLAS
 """
