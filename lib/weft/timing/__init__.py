@@ -23,6 +23,7 @@ from .results import (
     table,
     write_json,
 )
+from .sharing import hide_times
 from .timers import time_call
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Timing",
     "commit",
     "device_name",
+    "hide_times",
     "machine",
     "read_json",
     "summarize",

@@ -114,20 +114,19 @@ def describe_rows(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def hide_times(axes: Any, rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Write describe_rows() on the axes if the rows' times are not drawn.
+    """Replace a picture by describe_rows() if its rows' times are not drawn.
 
-    axes: one or several. rows: those that the picture would show. Returns whether it
-    has written.
+    axes: one or several, drawn or not. rows: those of the picture. Returns whether it
+    has replaced the picture.
     """
     longest = _find_longest(rows)
     if is_drawn(longest):
         return False
-    first, *others = (
-        getattr(axes, "flat", axes) if hasattr(axes, "__iter__") else [axes]
-    )
-    kit.write_instead(first, f"{describe_wait(longest)}.\n{HOW}")
-    for other in others:
-        other.set_axis_off()
+    panels = list(axes) if isinstance(axes, Iterable) else [axes]
+    for panel in panels:
+        panel.clear()
+        panel.set_axis_off()
+    kit.write_instead(panels[0], f"{describe_wait(longest)}.\n{HOW}")
     return True
 
 

@@ -130,13 +130,22 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
             raise
 
 
+def version_of(compiler: str, flags: Sequence[str] = ()) -> str:
+    """Return a compiler's version message and a description of this machine.
+
+    flags: if one of them is -march=native or the like, its processor's features belong
+    to the description. Other objects can be used on a similar machine.
+    """
+    is_native = any(flag.endswith("=native") for flag in flags)
+    return _read_version(compiler) + (cpu_flags() if is_native else "")
+
+
 @functools.cache
-def version_of(compiler: str) -> str:
-    """Return a compiler's version message and a description of this machine."""
+def _read_version(compiler: str) -> str:
     process = run([compiler, "--version"])
     if process.returncode:
         raise BuildError(f"{compiler} is not a compiler: {said_by(process)}")
-    return process.stdout + os.uname().machine + cpu_flags()
+    return process.stdout + os.uname().machine
 
 
 def said_by(done: subprocess.CompletedProcess[str]) -> str:
