@@ -180,7 +180,8 @@ FIGURES = [
 
 
 def texts_of(figure: Figure) -> str:
-    return "\n".join(text.get_text() for ax in figure.axes for text in ax.texts)
+    texts = (text.get_text() for ax in figure.axes for text in ax.texts)
+    return " ".join(" ".join(texts).split())
 
 
 @pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import os
+import resource
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -126,7 +127,8 @@ def hide_times(axes: Any, rows: Iterable[Mapping[str, Any]]) -> bool:
     for panel in panels:
         panel.clear()
         panel.set_axis_off()
-    kit.write_instead(panels[0], f"{describe_wait(longest)}.\n{HOW}")
+    sentence = describe_wait(longest).replace(" (", "\n(")
+    kit.write_instead(panels[0], f"{sentence}.\n{HOW}")
     return True
 
 
@@ -134,7 +136,7 @@ def _find_longest(rows: Iterable[Mapping[str, Any]]) -> float:
     return max((row.get("waited") or 0.0 for row in rows), default=0.0)
 
 
-HOW = "Repeat it when the machine is idle, or set WEFT_SHARED=draw."
+HOW = "Measure again when the machine is idle,\nor set WEFT_SHARED=draw."
 
 
 def guard_figure(draw: Callable[..., Figure]) -> Callable[..., Figure]:
@@ -170,9 +172,6 @@ class _Clocks:
 
 def _read_clocks() -> _Clocks | None:
     """Return this moment's clocks, or None if the system lacks one of them."""
-    # Imported here, since Windows lacks the module.
-    import resource
-
     if not hasattr(resource, "RUSAGE_THREAD"):
         return None
     # Not perf_counter(), whose readings the site replays.
