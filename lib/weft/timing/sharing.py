@@ -5,9 +5,8 @@
     wait.share()            0.38: a thread waited 38 % of its time for a core
 
 Linux counts for each thread the nanoseconds in which it ran, and those in which it was
-ready but others had the cores. Sleep counts as neither, and a container's quota of CPU
-time makes threads wait, too. Source: /proc/self/task/THREAD/schedstat, see
-https://docs.kernel.org/scheduler/sched-stats.html
+ready but others had the cores. Sleep counts as neither. Source:
+/proc/self/task/THREAD/schedstat, https://docs.kernel.org/scheduler/sched-stats.html
 
 Such times depend on the neighbours' work, so pictures show a sentence in their place.
 WEFT_SHARED=draw in the environment draws them all the same.
