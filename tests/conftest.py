@@ -15,6 +15,8 @@ STARTED = time.monotonic()
 # This must precede the import of torch. Several workers share the cores, and threads
 # that spin while they wait would slow down the threads that they wait for.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Pictures of times must be the same on a busy machine.
+os.environ["WEFT_SHARED"] = "draw"
 os.environ.pop("WEFT_KEEP", None)  # the tests' records must not join the user's
 
 # jsonschema, which nbformat imports, would build 38 parsers for formats of addresses.
@@ -24,6 +26,7 @@ import pytest
 import torch
 from _pytest.assertion import rewrite
 
+from weft.base.cores import count_cores
 from weft.timing.results import device_name, stamp_row, write_json
 from weft.toolchain import build, native
 
@@ -61,7 +64,7 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist, this hook does not exist
 def pytest_xdist_auto_num_workers() -> int:
     """Return 1.5 workers per core, because many tests wait for other processes."""
-    cores = len(os.sched_getaffinity(0))
+    cores = count_cores()
     return cores + (cores + 1) // 2
 
 

@@ -31,7 +31,7 @@ MENU = (
     *("teaching/index", "results", "api/index"),
 )
 REFERENCE = (
-    *("architecture", "cells", "class", "commands", "lecturing"),
+    *("architecture", "cells", "class", "commands", "container", "lecturing"),
     "python_kernels",
 )
 

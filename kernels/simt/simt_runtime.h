@@ -15,9 +15,10 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default) /* other functions stay hidden */
 
-/* Run blocks on `n` threads, including the caller's. 0 means one thread per
- * core that this process may use (sched_getaffinity). The setting takes effect
- * at the next launch. A cooperative launch, which needs one thread per block,
+/* Run blocks on `n` threads, including the caller's. 0 means
+ * OMP_NUM_THREADS or, without this variable, one thread per core that this
+ * process may use (sched_getaffinity). The setting takes effect at the next
+ * launch. A cooperative launch, which needs one thread per block,
  * uses more. So does a launch in which no block makes progress, since its
  * blocks may wait for blocks that have not begun. */
 void simt_set_threads(int n);

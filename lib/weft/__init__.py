@@ -25,7 +25,10 @@ Each folder imports only from the folders above it in this list.
 import sys
 from pathlib import Path
 
+from .base.cores import limit_threads
 from .base.lazy import make_lazy
+
+limit_threads()  # before PyTorch is imported
 
 _CASES = Path(__file__).with_name("ops") / "cases"  # each file defines one op
 

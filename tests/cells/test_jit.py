@@ -16,6 +16,7 @@ from weft.base.errors import KernelFault
 from weft.cells import CompileError, OrderDependence, headers, load_cuda
 from weft.cells.arguments import ArgumentError
 from weft.csource import signature
+from weft.timing.sharing import CoreWait
 
 SOURCE = """
 #include <math.h>
@@ -438,6 +439,12 @@ def test_time_launches_on_copies_and_marks_simulated_times(capsys):
     assert x.item() == pytest.approx(0.1)
     out = capsys.readouterr().out
     assert "not a prediction for a GPU" in out and "unchecked (--check)" in out
+
+
+def test_a_time_on_a_shared_machine_is_marked(capsys, monkeypatch):
+    monkeypatch.setattr(CoreWait, "share", lambda self: 0.38)
+    load_cuda(SOURCE, target="cpu", time=True).sums[1, 2](torch.zeros(1))
+    assert "shared (a thread waited 38 % of its time" in capsys.readouterr().out
 
 
 def test_a_time_after_a_check_is_not_marked_as_unchecked(capsys):

@@ -16,6 +16,7 @@ import pytest
 import simt_device
 from simt_device import FIBERS, FOLDER, ORDERS, pointer, poison
 
+from weft.base.cores import count_threads
 from weft.benchmarks import simt as bench_simt
 from weft.toolchain import build
 
@@ -398,7 +399,7 @@ def test_launches_from_two_threads(ordered):
 
 def test_number_of_threads(simt):
     runtime = simt.runtime
-    assert runtime.simt_threads() == len(os.sched_getaffinity(0))
+    assert runtime.simt_threads() == count_threads()
     for threads in (5, 1, 3):
         runtime.simt_set_threads(threads)
         assert runtime.simt_threads() == threads

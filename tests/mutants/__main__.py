@@ -9,7 +9,6 @@ on one that hangs, ends the process or raises an error that is not the lab's own
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from random import Random
@@ -20,13 +19,15 @@ sys.path[:0] = [str(ROOT / "lib"), str(ROOT), str(HERE.parent)]
 
 from mutants.run import NAMES, run  # noqa: E402
 
+from weft.base.cores import count_cores  # noqa: E402
+
 
 def main():
     parser = argparse.ArgumentParser(prog="python tests/mutants")
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--jobs", type=int, default=count_cores())
     options = parser.parse_args()
     return bool(run(options.only, options.sample, Random(options.seed), options.jobs))
 

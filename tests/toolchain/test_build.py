@@ -13,9 +13,10 @@ import textwrap
 import pytest
 
 from weft.base import store
+from weft.base.cores import count_cores
 from weft.base.errors import BuildError
 from weft.ops import cases
-from weft.toolchain import build, native
+from weft.toolchain import build, native, tools
 
 CU = sorted(build.KERNELS.rglob("*.cu"))
 C_AND_CPP = sorted(p for p in build.KERNELS.rglob("*.c*") if p.suffix in (".c", ".cpp"))
@@ -86,7 +87,7 @@ def test_nvcc_accepts_every_cu_for_every_architecture(path, tmp_path):
         functools.partial(accept_device_code, path, sm, tmp_path / f"{sm}.cubin")
         for sm in (other_sms[:1] if path in DEAR else other_sms)
     ]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(count_cores()) as pool:
         list(pool.map(lambda job: job(), jobs))
 
 
@@ -410,3 +411,14 @@ def test_make_lab_builds_the_runtime_before_it_opens_the_notebooks():
     runtime, jupyter = recipe
     assert runtime.startswith("\t-") and "-m weft build --runtime" in runtime
     assert "-m jupyterlab" in jupyter
+
+
+@pytest.mark.parametrize(("march", "differ"), [("native", True), ("x86-64-v3", False)])
+def test_only_native_objects_belong_to_one_kind_of_processor(
+    monkeypatch, march, differ
+):
+    source = build.KERNELS / "reference" / "relu.c"
+    command = build._make_command(source, build.Flavour("cpu", march))
+    here = build._object_path(source, command)
+    monkeypatch.setattr(tools, "cpu_flags", lambda: "another processor's")
+    assert (build._object_path(source, command) != here) == differ

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import os
 import platform
 import re
 import subprocess
@@ -36,13 +35,6 @@ def cpu_name() -> str:
         return platform.processor() or platform.machine()
     names = [line.split(":")[1].strip() for line in lines if "model name" in line]
     return names[0] if names else platform.machine()
-
-
-def count_cores() -> int:
-    """Count the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def driver_version() -> str:

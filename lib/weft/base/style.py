@@ -274,8 +274,13 @@ def describe_unmeasured(what: str) -> str:
 
 def draw_unmeasured(axes: Axes, what: str) -> None:
     """Write describe_unmeasured() in the middle of an otherwise empty picture."""
-    place = {"ha": "center", "transform": axes.transAxes}
-    axes.text(0.5, 0.5, describe_unmeasured(what), color=INK, **place)
+    write_instead(axes, describe_unmeasured(what))
+
+
+def write_instead(axes: Axes, text: str) -> None:
+    """Write a text in the middle of an otherwise empty picture."""
+    place = {"ha": "center", "va": "center", "transform": axes.transAxes}
+    axes.text(0.5, 0.5, text, color=INK, **place)
     axes.set_axis_off()
 
 

@@ -23,7 +23,17 @@ from ..toolchain import native
 # The keys of every row; all other keys are sizes of the row's problem.
 COLUMNS = {
     *("op", "impl", "rung", "precision", "target", "device", "timer"),
-    *("us", "us_low", "us_high", "us_mean", "gbs", "tflops", "error", "vs_torch"),
+    *(
+        "us",
+        "us_low",
+        "us_high",
+        "us_mean",
+        "waited",
+        "gbs",
+        "tflops",
+        "error",
+        "vs_torch",
+    ),
 }
 
 

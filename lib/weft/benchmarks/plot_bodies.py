@@ -29,6 +29,7 @@ from ..base.paths import ROOT
 from ..base.style import INK, OPPONENT, READ, WRITTEN
 from ..timing import STATISTIC, read_json
 from ..timing.results import ResultFile, Row, Timing
+from ..timing.sharing import guard_figure, hide_times
 from ..toolchain.native import set_threads
 from . import ops
 
@@ -100,6 +101,8 @@ def plot_contenders(
 
     Rows of `others` that did the same work on a GPU have hollow marks.
     """
+    if hide_times(axes, rows):
+        return
     works = _group_works(rows)
     # For each op, this machine's rows before other rows.
     groups: dict[str, list[dict]] = {}
@@ -259,6 +262,7 @@ def time_relu(sizes: Sequence[int], device: str) -> list[Row]:
     return rows + (ops.rows("relu", "cuda", sizes, samples=7) if on_gpu else [])
 
 
+@guard_figure
 def plot_times(rows: Sequence[Row]) -> Figure:
     """Draw time over size for this machine and for other GPUs, with hollow marks."""
     elsewhere = load_elsewhere("relu")

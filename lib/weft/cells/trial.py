@@ -16,6 +16,7 @@ import torch
 from ..base.errors import BuildError, KernelError, KernelFault
 from ..csource import scanner
 from ..timing import time_call
+from ..timing.sharing import describe_wait
 from . import output
 from .arguments import Array, Binder, describe, list_held_arrays
 from .arrays import decode_bfloat16
@@ -175,6 +176,8 @@ def time_launches(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> str:
     details = f"{low} to {high}; {samples} x {calls}, {timing.timer}"
     text = f"{kernel.__name__}: {median} a launch ({details})"
     text += " · unchecked (--check)" * (not kernel.module.check)
+    if note := describe_wait(timing.waited):
+        text += f" · {note}"
     return text + " · simulated: not a prediction for a GPU" * (target == "cpu")
 
 

@@ -12,6 +12,7 @@ from ..mnist.rungs import Config
 from ..mnist.train import Result, run
 from ..timing import STATISTIC, read_json, table, write_json
 from ..timing.results import label_row
+from ..timing.sharing import describe_rows
 
 RESULTS = ROOT / "notebooks/results"
 COLUMNS = (
@@ -119,6 +120,7 @@ def summarize_rows(result: Result) -> str:
             "is faster. PyTorch's fastest eager variant was trained; the others were "
             "only timed."
         )
+    notes += [f"{shared}."] if (shared := describe_rows(result.rows)) else []
     notes += [f"absent: {name}: {reason}" for name, reason in result.absent.items()]
     return "\n".join([table(lines, list(COLUMNS)), *notes])
 

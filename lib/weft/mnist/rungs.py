@@ -38,7 +38,7 @@ class Config:
     batch: int = 64
     lr: float = 0.1
     seed: int = 0
-    threads: int = 0  # CPU threads for ours and PyTorch; 0: all cores
+    threads: int = 0  # CPU threads for ours and PyTorch; 0: weft.base.cores
     compare: bool = False
     twins: tuple[str, ...] | None = None  # twins to race, "eager nchw", ...; None: all
     iterations: int = 100  # steps timed per contender

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.device import count_cores
+from ..base.cores import count_threads
 from ..base.errors import ArgumentError
 from ..base.progress import PATIENCE, Progress, remark
 from ..timing import Timing, device_name
@@ -363,4 +363,4 @@ def _summarize_steps(statistic: Callable[[Any], Any], steps: list[dict]) -> dict
 
 def _count_threads(config: Config) -> int:
     """Return the number of CPU threads, for ours and for PyTorch."""
-    return config.threads or count_cores()
+    return config.threads or count_threads()

@@ -238,7 +238,7 @@ def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set
     command += build.CHECK_FLAGS if program.check else []
     # The report covers lines of files below the folder of compilation.
     folder = [os.getcwd()] if program.check else []
-    parts = [build.version_of(command[0]), *command, *folder, text]
+    parts = [build.version_of(command[0], command), *command, *folder, text]
     parts.append(keys.hash_sources(*keys.RUNTIME))
     digest = build._hash(*parts)
     target = store.cache_folder("objects") / f"{path.stem}-{digest}.o"
@@ -265,7 +265,7 @@ def _compile_plain(program: Program, source: Path) -> tuple[Path, list[str]]:
     if result.returncode:
         raise _preprocessor_error(result.stderr)
     refuse_driver_api(result.stdout, str(SIMT))
-    digest = build._hash(build.version_of(command[0]), *command, result.stdout)
+    digest = build._hash(build.version_of(command[0], command), *command, result.stdout)
     target = store.cache_folder("objects") / f"{source.stem}-{digest}.o"
     if not store.has_file(target):
         _run_gxx([*command, str(source)], target)

@@ -5,6 +5,7 @@ The package can be called as weft.bench(f, x); see timers.py.
 timers   times one call, with the uncertainty of the result
 race     describes work to time, and times several contenders in turn
 clocks   measures durations; reads a GPU's clock, temperature and power
+sharing  measures how long threads wait for a core, and hides such times in pictures
 results  writes and reads the JSON of all measurements, and formats tables
 peaks    measures the highest rates of this machine, and calls cuBLAS
 """
@@ -22,6 +23,7 @@ from .results import (
     table,
     write_json,
 )
+from .sharing import hide_times
 from .timers import time_call
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "Timing",
     "commit",
     "device_name",
+    "hide_times",
     "machine",
     "read_json",
     "summarize",

@@ -30,6 +30,7 @@ from ..base import device as devices
 from ..base.text import round_number
 from .clocks import BURST, WallTimer, Watch, burst_of, clock_for, timer_named
 from .results import Row, Timing, device_name, summarize
+from .sharing import CoreWait, describe_wait
 
 if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
@@ -161,6 +162,8 @@ class Timed:
         if self.stopped != "spread":
             interval = f"{100 * self.spread:.2g} %" if self.spread < math.inf else "?"
             text += f"; stopped by {self.stopped}; the median is known to {interval}"
+        if note := describe_wait(timing.waited):
+            text += f"; {note}"
         return f"{text}) on {self.device}"
 
 
@@ -197,6 +200,7 @@ def race(
     pauses = _find_pauses(contenders, place, cool)
     watches = {name: None if rounds else Watch(place) for name in contenders}
     times: dict[str, list[float]] = {name: [] for name in contenders}
+    wait = CoreWait(place, pauses=any(pauses.values()))
     start, stopped = time.monotonic(), "samples"
     for number in range(-discard, rounds or samples):
         active = {n: c for n, c in contenders.items() if not _sits_out(c, times[n])}
@@ -212,10 +216,10 @@ def race(
         if not rounds and (is_late or is_exact):
             stopped = "spread" if is_exact else "time"
             break
-    model = device_name(place)
+    model, waited = device_name(place), wait.share()
     return {
         name: Timed(
-            summarize(us, clock.name),
+            summarize(us, clock.name, waited),
             *(model, contenders[name].cache, contenders[name].checked, spread_of(us)),
             "spread" if spread_of(us) <= spread else stopped,
             *(contenders[name].calls, pauses[name], us),

@@ -5,6 +5,7 @@
                us_high, us_mean, ...}]}
 
 us is the median over samples; us_low and us_high are the 20th and 80th percentiles.
+waited is the share of the time in which a thread waited for a core (CPU; sharing.py).
 vs_<peer> is the peer's time over ours in the same run: above 1, ours is faster. Values
 that cannot be measured are null.
 """
@@ -24,7 +25,8 @@ import numpy as np
 
 from ..base import device as devices
 from ..base import store
-from ..base.device import count_cores, cpu_name, driver_version
+from ..base.cores import count_cores
+from ..base.device import cpu_name, driver_version
 from ..base.paths import ROOT
 from ..toolchain.tools import toolkit_version
 
@@ -41,7 +43,10 @@ STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
 
 @dataclass(frozen=True)
 class Timing:
-    """The time of one call in microseconds, the timer and the number of samples."""
+    """The time of one call in microseconds, the timer and the number of samples.
+
+    waited: the share of the time in which a thread waited for a core; see sharing.py.
+    """
 
     median: float
     low: float
@@ -49,6 +54,7 @@ class Timing:
     mean: float
     timer: str
     samples: int
+    waited: float | None = None
 
     def scaled(self, factor: float) -> Timing:
         """Return the timing of `factor` times the work."""
@@ -60,17 +66,20 @@ class Timing:
         return {
             **{"timer": self.timer, "us": self.median},
             **{"us_low": self.low, "us_high": self.high, "us_mean": self.mean},
+            **({} if self.waited is None else {"waited": self.waited}),
         }
 
 
-def summarize(samples: Iterable[float], timer: str) -> Timing:
+def summarize(
+    samples: Iterable[float], timer: str, waited: float | None = None
+) -> Timing:
     """Return the Timing of samples in microseconds; raise ValueError without any."""
     values = np.asarray(list(samples), dtype=float)
     if not values.size:
         raise ValueError("no samples to summarize")
     low, high = np.percentile(values, BAND)
     numbers = map(float, (np.median(values), low, high, values.mean()))
-    return Timing(*numbers, timer, values.size)
+    return Timing(*numbers, timer, values.size, waited)
 
 
 def device_name(device: AnyDevice | str = "cpu") -> str:

@@ -27,6 +27,7 @@ from ..base.errors import ArgumentError
 from .clocks import HostTimer, Watch, clock_for
 from .race import SPREAD, Contender, Timed, race
 from .results import Timing, summarize
+from .sharing import CoreWait
 
 if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
@@ -50,8 +51,9 @@ def time_call(
 
     for _ in range(warmup):
         clock.taken(block)
+    wait = CoreWait(clock.device)
     times = [clock.taken(block) / calls for _ in range(samples)]
-    return summarize(times, clock.name)
+    return summarize(times, clock.name, wait.share())
 
 
 def time_graph(

@@ -307,7 +307,7 @@ def _object_path(
         texts.append(keys.hash_sources(*keys.REWRITER))
     else:  # these objects contain no path, so all checkouts share them
         command = [word.replace(str(ROOT), "") for word in command]
-    digest = _hash(version_of(command[0]), *command, *texts)
+    digest = _hash(version_of(command[0], command), *command, *texts)
     return store.cache_folder("objects") / f"{source.stem}-{digest}.o"
 
 

@@ -211,7 +211,8 @@ def rungs(op: str, target: str = "cpu") -> list[Rung]:
 
 
 def set_threads(threads: int) -> int:
-    """Use `threads` threads on the CPU target; 0 means one per available core.
+    """Use `threads` threads on the CPU target; 0 means OMP_NUM_THREADS or,
+    without this variable, one per core that the process gets.
 
     The setting also applies to libraries opened before a reload(), and to libraries
     opened later. Returns the previous setting.

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import device
+from ..base.cores import count_cores
 from ..base.errors import BuildError
 from ..base.paths import ROOT
 from ..base.store import defer_interrupts
@@ -120,7 +121,7 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
     def join_pool() -> None:
         _thread.crew = crew
 
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count(), "", join_pool) as pool:
+    with concurrent.futures.ThreadPoolExecutor(count_cores(), "", join_pool) as pool:
         try:
             yield pool
         except BaseException:  # also on Ctrl-C, since the compilers may need a minute
@@ -129,13 +130,22 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
             raise
 
 
+def version_of(compiler: str, flags: Sequence[str] = ()) -> str:
+    """Return a compiler's version message and a description of this machine.
+
+    flags: if one of them is -march=native or the like, its processor's features belong
+    to the description. Other objects can be used on a similar machine.
+    """
+    is_native = any(flag.endswith("=native") for flag in flags)
+    return _read_version(compiler) + (cpu_flags() if is_native else "")
+
+
 @functools.cache
-def version_of(compiler: str) -> str:
-    """Return a compiler's version message and a description of this machine."""
+def _read_version(compiler: str) -> str:
     process = run([compiler, "--version"])
     if process.returncode:
         raise BuildError(f"{compiler} is not a compiler: {said_by(process)}")
-    return process.stdout + os.uname().machine + cpu_flags()
+    return process.stdout + os.uname().machine
 
 
 def said_by(done: subprocess.CompletedProcess[str]) -> str:

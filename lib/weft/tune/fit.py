@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ..base.device import count_cores
+from ..base.cores import count_cores
 from ..base.errors import ArgumentError, DeviceLost, KernelError, OutOfMemory
 from ..cells import CompileError
 from ..see.machine_code.residency import Occupancy

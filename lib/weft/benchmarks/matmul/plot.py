@@ -20,6 +20,7 @@ from matplotlib.ticker import NullLocator
 from ...base import style as kit
 from ...base.style import BESIDE, OPPONENT, OURS
 from ...timing import STATISTIC
+from ...timing.sharing import guard_figure
 from .comparison import (
     OURSELVES,
     PEERS,
@@ -44,6 +45,7 @@ MARKS = {"weft": "o", "numba": "s", "mine": "D"}
 KEY = ("precision", "impl", "rung", "target")
 
 
+@guard_figure
 def ladder_plot(
     rows: Sequence[Row],
     committed: Iterable[ResultFile] | None = None,
@@ -92,6 +94,7 @@ def ladder_plot(
         return figure
 
 
+@guard_figure
 def size_plot(
     rows: Sequence[Row],
     committed: Iterable[ResultFile] | None = None,

@@ -22,6 +22,7 @@ from matplotlib.ticker import NullFormatter, NullLocator
 from ...base import style as kit
 from ...base.style import BESIDE, INK, OPPONENT
 from ...timing.peaks import ceilings
+from ...timing.sharing import guard_figure
 from .comparison import (
     OURSELVES,
     PLOTTED,
@@ -45,6 +46,7 @@ COLUMNS, LINE = 3, 15  # columns of the list, and the height of its lines
 MANY = 24  # one row has no room for more letters
 
 
+@guard_figure
 def plot_roofline(
     rows: Sequence[Row],
     committed: Iterable[ResultFile] | None = None,

@@ -26,10 +26,12 @@ from ...base.style import BESIDE, INK, OPPONENT, OURS
 from ...mnist.train import PARTS
 from ...timing import STATISTIC, machine
 from ...timing.results import Row, label_row
+from ...timing.sharing import guard_figure
 
 PYTHON = ("numba",)  # our rungs in Python, drawn thinner than those in C
 
 
+@guard_figure
 def plot_steps(
     rows: Sequence[Row],
     committed: Iterable[Row] = (),
@@ -57,6 +59,7 @@ def plot_training(rows: Sequence[Row], smooth: int = 50) -> Figure:
         return figure
 
 
+@guard_figure
 def plot_parts(rows: Sequence[Row]) -> Figure:
     """Draw the µs of batch, forward, backward, update and zero for each contender."""
     with kit.style():
@@ -68,6 +71,7 @@ def plot_parts(rows: Sequence[Row]) -> Figure:
         return figure
 
 
+@guard_figure
 def plot_layers(rows: Sequence[Row]) -> Figure:
     """Draw the µs of every layer, grouped so that both sides are comparable."""
     with kit.style():
@@ -79,6 +83,7 @@ def plot_layers(rows: Sequence[Row]) -> Figure:
         return figure
 
 
+@guard_figure
 def plot_versions(
     rows: Sequence[Row], committed: Iterable[Row] = (), python_us: float = math.nan
 ) -> Figure:
@@ -119,6 +124,7 @@ def name_row(row: Row) -> str:
     return f"PyTorch {label_row(row)}" if row["impl"] == "torch" else label_row(row)
 
 
+@guard_figure
 def plot_run(rows: Sequence[Row], committed: Iterable[Row] = ()) -> Figure:
     """Draw time per step on the left, loss and accuracy on the right."""
     with kit.style():

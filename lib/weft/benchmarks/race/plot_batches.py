@@ -19,6 +19,7 @@ from ...base.style import BESIDE, INK, OPPONENT, OURS
 from ...mnist.rungs import parse_twin
 from ...timing import STATISTIC
 from ...timing.results import ResultFile
+from ...timing.sharing import guard_figure
 from .race import Row
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
@@ -109,6 +110,7 @@ KINDS = {  # marks of PyTorch's kinds (TwinRung.family), from slow to fast
 }
 
 
+@guard_figure
 def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> Figure:
     """Draw µs per image over the batch: ours, PyTorch's, and NVIDIA's libraries'.
 
