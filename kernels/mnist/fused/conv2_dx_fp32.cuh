@@ -27,6 +27,23 @@ struct conv2_dx_arrays {
     int batch;
 };
 
+static inline struct conv2_dx_arrays
+conv2_dx_arrays_of(const struct fused *f, int batch) {
+    struct conv2_dx_arrays a;
+    a.dy = dy_from(f, batch);
+    a.c2 = (const float *)f->c2;
+    a.dp2 = (const float *)f->dp2;
+    a.weights = (const float *)f->conv2_b;
+    a.code2 = f->code2;
+    a.code1 = f->code1;
+    a.run = f->run;
+    a.mean = f->mean;
+    a.std = f->std;
+    a.winners = f->winners.data;
+    a.batch = batch;
+    return a;
+}
+
 /* Add an image's winner sums for COT channels from `first` on. A thread has one
  * channel and every few pixels. */
 template <class S, int COT>

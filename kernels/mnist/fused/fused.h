@@ -97,6 +97,7 @@ struct slots {
 struct fused {
     enum precision precision;
     int pdl;    /* launch with programmatic dependent launch */
+    int winograd; /* conv2 in fp32 has Winograd's form */
     int ahead;  /* a step of the same batch size directly follows: head() sums
                    its patches, so it needs no moments() */
     int blocks; /* multiprocessors of the device (8 on the CPU target) */
@@ -196,5 +197,9 @@ int fused_conv2_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_back_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dx_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dw_mma(struct fused *f, int batch, cudaStream_t stream);
+
+/* The versions in Winograd's form, likewise. */
+int fused_conv2_winograd(struct fused *f, int batch, cudaStream_t stream);
+int fused_conv2_dx_winograd(struct fused *f, int batch, cudaStream_t stream);
 
 #endif
