@@ -64,7 +64,8 @@ static const struct cnn_impl *const impls[] = {
 #else
     NULL, // not reached, either
 #endif
-    &cnn_fused, &cnn_graph, &cnn_pdl, &cnn_winograd, &cnn_tf32, &cnn_bf16, &cnn_fp16,
+    &cnn_fused, &cnn_graph, &cnn_pdl,  &cnn_winograd,
+    &cnn_tf32,  &cnn_bf16,  &cnn_fp16,
 };
 
 /* ---- the model's shape --------------------------------------------------- */

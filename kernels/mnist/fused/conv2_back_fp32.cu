@@ -46,9 +46,10 @@ static __global__ void __launch_bounds__(DW_GROUP, 2)
         conv2_dw_block<1, 1>(shared, dw, block - half, half);
 }
 
-static struct conv2_dw_arrays dw_arrays(const struct fused *f, int batch) {
+static struct conv2_dw_arrays dw_arrays(const struct fused *f, int batch,
+                                        enum dy_role role) {
     struct conv2_dw_arrays a;
-    a.dy = dy_from(f, batch);
+    a.dy = dy_from(f, batch, role);
     a.p1 = (const float *)f->p1;
     a.c2 = (const float *)f->c2;
     a.dp2 = (const float *)f->dp2;
@@ -66,7 +67,7 @@ static int launch_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
     f->winners.count = slots;
     LAUNCH(f, (conv2_dx_fp32<COT, SPLIT, BLOCKS, STAGES>), slots * CUTS,
            S::THREADS, (S::FIXED + STAGES * S::WORK) * sizeof(float), stream,
-           conv2_dx_arrays_of(f, batch));
+           conv2_dx_arrays_of(f, batch, DY_STORE));
     return WEFT_OK;
 }
 
@@ -76,7 +77,7 @@ static int launch_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
     f->dw2.count = slots;
     LAUNCH(f, (conv2_dw_fp32<GROUPS, BLOCKS, STAGES>), slots * DW_CUTS,
            GROUPS * DW_GROUP, (DW_NUMBERS + STAGES * DW_STAGE) * sizeof(float),
-           stream, dw_arrays(f, batch));
+           stream, dw_arrays(f, batch, DY_LOAD));
     return WEFT_OK;
 }
 
@@ -89,8 +90,9 @@ static int launch_conv2_back(struct fused *f, int batch, cudaStream_t stream) {
     f->winners.count = f->dw2.count = slots;
     f->dw2_made = 1;
     LAUNCH_PAIRS(f, conv2_back_fp32, 2 * slots * CUTS, DW_GROUP,
-                 FLOATS * sizeof(float), stream, conv2_dx_arrays_of(f, batch),
-                 dw_arrays(f, batch));
+                 FLOATS * sizeof(float), stream,
+                 conv2_dx_arrays_of(f, batch, DY_COMPUTE),
+                 dw_arrays(f, batch, DY_COMPUTE));
     return WEFT_OK;
 }
 

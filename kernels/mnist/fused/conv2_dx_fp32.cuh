@@ -28,9 +28,9 @@ struct conv2_dx_arrays {
 };
 
 static inline struct conv2_dx_arrays
-conv2_dx_arrays_of(const struct fused *f, int batch) {
+conv2_dx_arrays_of(const struct fused *f, int batch, enum dy_role role) {
     struct conv2_dx_arrays a;
-    a.dy = dy_from(f, batch);
+    a.dy = dy_from(f, batch, role);
     a.c2 = (const float *)f->c2;
     a.dp2 = (const float *)f->dp2;
     a.weights = (const float *)f->conv2_b;

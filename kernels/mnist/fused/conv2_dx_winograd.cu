@@ -28,7 +28,8 @@ enum {
     SHARED = CODES_AT + PIXELS2 * IN / 4,
 };
 
-/* Add an image's winner sums. A thread has one channel and every few windows. */
+/* Add an image's winner sums. A thread has one channel and every few windows.
+ */
 static __device__ __forceinline__ void
 add_window_winners(float sums[SUMS], const float *m_s, const uint8_t *codes_s,
                    const float *image_s) {
@@ -61,6 +62,9 @@ static __global__ void __launch_bounds__(shape::THREADS, 1)
     const int first = blockIdx.x % CUTS * IN, slot = blockIdx.x / CUTS;
     const int step = gridDim.x / CUTS;
     const struct winograd_place at = winograd_place<S, IN>();
+    // Each thread converts one item of the input image.
+    static_assert(IMAGE_ROWS * ROW_ITEMS <= (int)S::THREADS, "one item");
+    const int row = threadIdx.x / ROW_ITEMS;
     // Of these inputs, only dp2 and its sums come from the previous kernel.
     builder_t builder;
     struct dy_image from = dy_image_of(a.c2, a.dp2, a.code2, slot);
@@ -83,8 +87,8 @@ static __global__ void __launch_bounds__(shape::THREADS, 1)
         copy_codes<S, IN>(codes_s,
                           a.code1 + (size_t)image * PIXELS2 * C1 + first);
         copy_commit();
-        load_image(image_s, image_of(a.run, image), a.mean, a.std, threadIdx.x,
-                   S::THREADS);
+        const unsigned pixels =
+            fetch_item(image_of(a.run, image), row, threadIdx.x % ROW_ITEMS);
         const int next = image + step;
         float acc[WINDOWS][COLUMNS];
         winograd_clear(acc);
@@ -92,6 +96,9 @@ static __global__ void __launch_bounds__(shape::THREADS, 1)
         for (int chunk = 0; chunk < S::CHUNKS; chunk++) {
             winograd_image<S, CHUNK>(work_s, dy_s + chunk * CHUNK);
             __syncthreads();
+            if (chunk == 0 && row < IMAGE_ROWS) // the pixels have arrived
+                put_item(image_s + row * IMAGE_PITCH, pixels, row,
+                         threadIdx.x % ROW_ITEMS, a.mean, a.std);
             if (chunk == S::CHUNKS - 1 && next < a.batch) {
                 from = dy_image_of(a.c2, a.dp2, a.code2, next);
                 builder.copy_c2(dy_s + S::at(0, 0), from, 0);
@@ -113,6 +120,7 @@ int fused_conv2_dx_winograd(struct fused *f, int batch, cudaStream_t stream) {
     const int slots = smallest(f->blocks / CUTS, batch, WINNER_SLOTS);
     f->winners.count = slots;
     LAUNCH(f, conv2_dx_winograd, slots * CUTS, shape::THREADS,
-           SHARED * sizeof(float), stream, conv2_dx_arrays_of(f, batch));
+           SHARED * sizeof(float), stream,
+           conv2_dx_arrays_of(f, batch, DY_STORE));
     return WEFT_OK;
 }

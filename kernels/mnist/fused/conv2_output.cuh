@@ -43,9 +43,9 @@ struct four_sums {
     double values[4], squares[4];
 };
 
-/* Return the signs of batch norm's weights for the thread's four channels. After
- * a multiplication by its sign, a window's winner is the largest value. With
- * sign zero, no value beats the first. */
+/* Return the signs of batch norm's weights for the thread's four channels.
+ * After a multiplication by its sign, a window's winner is the largest value.
+ * With sign zero, no value beats the first. */
 template <int COT>
 static __device__ __forceinline__ void load_signs(float sign[4],
                                                   const float *gamma) {
@@ -55,8 +55,8 @@ static __device__ __forceinline__ void load_signs(float sign[4],
 }
 
 /* Store one image's result in global memory. READ(v, window, c) reads channels
- * c .. c + 3 of a window's four pixels into v[4][4]. A thread has four channels,
- * with their signs, and every few windows. */
+ * c .. c + 3 of a window's four pixels into v[4][4]. A thread has four
+ * channels, with their signs, and every few windows. */
 template <class S, int COT, class READ>
 static __device__ __forceinline__ void
 write_image(const struct conv2_arrays &to, const READ &read, int image,

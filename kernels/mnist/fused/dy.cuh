@@ -9,32 +9,43 @@
  *        = scale * g + constant + slope * c2,
  *
  * three numbers per channel. The two kernels that need dy (conv2_dx, conv2_dw)
- * compute the numbers once per block, and build dy in shared memory while they
- * load c2. That reads 16 bytes per float4 of dy and writes nothing. */
+ * build it in shared memory while they load c2. That reads 16 bytes per float4
+ * of dy and writes nothing. Each block computes the numbers. In fp32, conv2_dx
+ * stores them for conv2_dw, which starts when conv2_dx has ended. On tensor
+ * cores conv2_dw starts earlier, so it computes them, too. */
 #ifndef WEFT_DY_CUH
 #define WEFT_DY_CUH
 #include "fused.h"
+
+/* The three numbers of each channel, in shared memory or stored. */
+struct dy_numbers {
+    float scale[C2], constant[C2], slope[C2];
+};
+
+/* What a kernel does with the numbers: compute them, also store them, or load
+ * them. */
+enum dy_role { DY_COMPUTE, DY_STORE, DY_LOAD };
 
 /* The inputs of dy, on the target. */
 struct dy_sources {
     const double *sum2; /* (2,64): sums of c2 and of its squares */
     const float *sum4;  /* (sum4_count,2,64): sums of dp2 and of dp2 * m2 */
     const float *gamma; /* BN2's weight (64) */
+    struct dy_numbers *stored; /* where an earlier kernel stores the numbers */
+    enum dy_role role;
     int sum4_count;
     int batch;
     float eps;
 };
 
-/* The three numbers of each channel, in shared memory. */
-struct dy_numbers {
-    float scale[C2], constant[C2], slope[C2];
-};
-
-static inline struct dy_sources dy_from(const struct fused *f, int batch) {
+static inline struct dy_sources dy_from(const struct fused *f, int batch,
+                                        enum dy_role role) {
     struct dy_sources from;
     from.sum2 = f->sum2_total;
     from.sum4 = f->sum4.data;
     from.gamma = f->params + BN2_W;
+    from.stored = (struct dy_numbers *)f->dy_numbers;
+    from.role = role;
     from.sum4_count = f->sum4.count;
     from.batch = batch;
     from.eps = f->eps;
@@ -84,7 +95,8 @@ dy_add_slots(double *totals, const float *slots, int count, int warp) {
  * pdl_wait(). */
 static __device__ __forceinline__ void
 dy_add_early(double *totals, const struct dy_sources &from) {
-    if (threadIdx.x < 2 * C2) totals[threadIdx.x] = from.sum2[threadIdx.x];
+    if (from.role != DY_LOAD && threadIdx.x < 2 * C2)
+        totals[threadIdx.x] = from.sum2[threadIdx.x];
 }
 
 /* Add up the slots of fc1_back's sums. */
@@ -92,7 +104,7 @@ template <int THREADS>
 static __device__ __forceinline__ void
 dy_add_late(double *totals, const struct dy_sources &from) {
     const int warp = threadIdx.x / 32;
-    if (warp < dy_scratch<THREADS>::WARPS)
+    if (from.role != DY_LOAD && warp < dy_scratch<THREADS>::WARPS)
         dy_add_slots<THREADS>(totals + 2 * C2, from.sum4, from.sum4_count,
                               warp);
 }
@@ -100,8 +112,8 @@ dy_add_late(double *totals, const struct dy_sources &from) {
 /* Compute the numbers from both sums. They may overlay the totals. The function
  * begins and ends with a barrier. */
 static __device__ __forceinline__ void
-dy_finish(struct dy_numbers *numbers, const double *totals,
-          const struct dy_sources &from) {
+dy_compute(struct dy_numbers *numbers, const double *totals,
+           const struct dy_sources &from) {
     __syncthreads(); // the totals are complete ...
     const int c = threadIdx.x;
     double sum = 0.0, squares = 0.0, dbeta = 0.0, dp2_m2 = 0.0;
@@ -125,6 +137,24 @@ dy_finish(struct dy_numbers *numbers, const double *totals,
             (float)(-scale * dbeta * per_value - slope * mean);
     }
     __syncthreads();
+}
+
+/* Compute or load the numbers, by the kernel's role. The function ends with a
+ * barrier. */
+static __device__ __forceinline__ void
+dy_finish(struct dy_numbers *numbers, const double *totals,
+          const struct dy_sources &from) {
+    enum { FLOATS = sizeof(struct dy_numbers) / sizeof(float) };
+    static_assert(sizeof(struct dy_numbers) == FUSED_DY_BYTES, "see fused.h");
+    if (from.role != DY_LOAD) dy_compute(numbers, totals, from);
+    const int copies =
+        from.role == DY_LOAD || (from.role == DY_STORE && blockIdx.x == 0);
+    if (!copies) return;
+    float *to = (float *)(from.role == DY_LOAD ? numbers : from.stored);
+    const float *read =
+        (const float *)(from.role == DY_LOAD ? from.stored : numbers);
+    for (int i = threadIdx.x; i < FLOATS; i += blockDim.x) to[i] = read[i];
+    if (from.role == DY_LOAD) __syncthreads();
 }
 
 /* Do all three steps with all THREADS threads (128 or more) of a block; ends

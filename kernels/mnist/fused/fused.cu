@@ -159,6 +159,7 @@ static int take_all(struct fused_state *s, size_t batch, weft_stream stream) {
     TAKE(logits, batch * CLASSES, sizeof(float));
     TAKE(dh, batch * HIDDEN, element);
     TAKE(dp2, batch * FEATURES, element);
+    TAKE(dy_numbers, FUSED_DY_BYTES, 1);
     return take_slots(s, batch, stream);
 }
 
@@ -307,17 +308,17 @@ static int fused_set(void *state, int index, const float *in,
 /* ---- rungs --------------------------------------------------------------- */
 
 #define RUNG(name, precision, graphed, pdl, winograd) \
-    extern const struct cnn_impl name;      \
-    const struct cnn_impl name = {          \
+    extern const struct cnn_impl name;                \
+    const struct cnn_impl name = {                    \
         create<precision, graphed, pdl, winograd>,    \
-        fused_destroy,                      \
-        fused_step,                         \
-        fused_forward,                      \
-        fused_get,                          \
-        fused_set,                          \
-        fused_bytes,                        \
-        fused_steps,                        \
-        fused_peek,                         \
+        fused_destroy,                                \
+        fused_step,                                   \
+        fused_forward,                                \
+        fused_get,                                    \
+        fused_set,                                    \
+        fused_bytes,                                  \
+        fused_steps,                                  \
+        fused_peek,                                   \
     }
 
 RUNG(cnn_fused, FP32, 0, 0, 0);

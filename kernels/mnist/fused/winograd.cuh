@@ -20,9 +20,9 @@
 #include "element.cuh"
 
 enum {
-    POSITIONS = 16, /* 4 * row + column of a transformed 4x4 tile */
-    WINDOWS = SIDE3,  /* windows of a thread: a row of them */
-    COLUMNS = 16,     /* output channels of a thread */
+    POSITIONS = 16,  /* 4 * row + column of a transformed 4x4 tile */
+    WINDOWS = SIDE3, /* windows of a thread: a row of them */
+    COLUMNS = 16,    /* output channels of a thread */
     // A channel's windows at one position: the first four of each row, then the
     // last three and a gap. With this pitch, eight lanes that store float4 of
     // neighbouring channels use all banks.
@@ -32,8 +32,8 @@ enum {
 };
 
 /* The sizes of a block's arrays in floats. The block has CIN input and COT
- * output channels and transforms CHUNK input channels at a time. SPLIT groups of
- * warps each multiply a part of a chunk. */
+ * output channels and transforms CHUNK input channels at a time. SPLIT groups
+ * of warps each multiply a part of a chunk. */
 template <int CIN, int COT, int CHUNK>
 struct winograd_shape : bordered_image<CIN, 0> {
     enum {
@@ -172,30 +172,48 @@ static __device__ __forceinline__ void winograd_image(float *v_s,
     }
 }
 
+/* One input channel's factors of a thread. */
+struct winograd_factors {
+    float windows[8], columns[COLUMNS];
+};
+static __device__ __forceinline__ void
+winograd_load(struct winograd_factors *to, const float *v, const float *u) {
+    load4(to->windows, v);
+    load4(to->windows + 4, v + V_HALF);
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i += 4) load4(to->columns + i, u + i);
+}
+static __device__ __forceinline__ void
+winograd_multiply(float acc[WINDOWS][COLUMNS],
+                  const struct winograd_factors &from) {
+#pragma unroll
+    for (int i = 0; i < WINDOWS; i++)
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j++)
+            acc[i][j] = fmaf(from.windows[i], from.columns[j], acc[i][j]);
+}
+
 /* Add the products of the thread's part of a chunk, whose first channel of U is
- * at u_s. */
+ * at u_s. While a channel is multiplied, the next one is loaded. */
 template <class S, int COT, int CHUNK>
 static __device__ __forceinline__ void
 winograd_product(float acc[WINDOWS][COLUMNS], const float *v_s,
                  const float *u_s, const struct winograd_place &at) {
     enum { PART = CHUNK / S::SPLIT };
+    static_assert(PART % 2 == 0, "channels are processed in pairs");
     const float *v = v_s + at.position * S::V_POSITION +
                      at.split * PART * V_CHANNEL + at.row * V_ROW;
-    const float *u = u_s + at.position * S::U_POSITION +
-                     at.split * PART * COT + at.column;
-#pragma unroll 2
-    for (int ci = 0; ci < PART; ci++) {
-        float windows[8], columns[COLUMNS];
-        load4(windows, v + ci * V_CHANNEL);
-        load4(windows + 4, v + ci * V_CHANNEL + V_HALF);
-#pragma unroll
-        for (int i = 0; i < COLUMNS; i += 4)
-            load4(columns + i, u + ci * COT + i);
-#pragma unroll
-        for (int i = 0; i < WINDOWS; i++)
-#pragma unroll
-            for (int j = 0; j < COLUMNS; j++)
-                acc[i][j] = fmaf(windows[i], columns[j], acc[i][j]);
+    const float *u =
+        u_s + at.position * S::U_POSITION + at.split * PART * COT + at.column;
+    struct winograd_factors even, odd;
+    winograd_load(&even, v, u);
+#pragma unroll 1
+    for (int ci = 0; ci < PART; ci += 2) {
+        winograd_load(&odd, v + V_CHANNEL, u + COT);
+        winograd_multiply(acc, even);
+        if (ci + 2 < PART) v += 2 * V_CHANNEL, u += 2 * COT;
+        winograd_load(&even, v, u); // after the last pair, this is not used
+        winograd_multiply(acc, odd);
     }
 }
 
@@ -240,8 +258,8 @@ winograd_reduce(float *m_s, const float acc[WINDOWS][COLUMNS],
     __syncthreads();
 }
 
-/* Compute a window's four pixels of N channels, A' m A, from the products of the
- * window's first channel at m. */
+/* Compute a window's four pixels of N channels, A' m A, from the products of
+ * the window's first channel at m. */
 template <class S, int N>
 static __device__ __forceinline__ void winograd_window(float y[4][N],
                                                        const float *m) {
