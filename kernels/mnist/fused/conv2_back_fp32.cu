@@ -20,14 +20,14 @@ template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static __global__ void __launch_bounds__(dx_shape<COT, SPLIT>::THREADS, BLOCKS)
     conv2_dx_fp32(struct conv2_dx_arrays a) {
     extern __shared__ __align__(16) float shared[];
-    conv2_dx_block<COT, SPLIT, STAGES>(shared, a, blockIdx.x, gridDim.x);
+    conv2_dx_block<COT, SPLIT, STAGES, DY_STORE>(shared, a, blockIdx.x, gridDim.x);
 }
 
 template <int GROUPS, int BLOCKS, int STAGES>
 static __global__ void __launch_bounds__(GROUPS *DW_GROUP, BLOCKS)
     conv2_dw_fp32(struct conv2_dw_arrays a) {
     extern __shared__ __align__(16) float shared[];
-    conv2_dw_block<GROUPS, STAGES>(shared, a, blockIdx.x, gridDim.x);
+    conv2_dw_block<GROUPS, STAGES, DY_LOAD>(shared, a, blockIdx.x, gridDim.x);
 }
 
 /* The first half of the grid computes dx, and the second half computes dw,
@@ -41,15 +41,14 @@ static __global__ void __launch_bounds__(DW_GROUP, 2)
     extern __shared__ __align__(16) float shared[];
     const int half = gridDim.x / 2, block = blockIdx.x;
     if (block < half)
-        conv2_dx_block<BACK_COT, BACK_SPLIT, 1>(shared, dx, block, half);
+        conv2_dx_block<BACK_COT, BACK_SPLIT, 1, DY_COMPUTE>(shared, dx, block, half);
     else
-        conv2_dw_block<1, 1>(shared, dw, block - half, half);
+        conv2_dw_block<1, 1, DY_COMPUTE>(shared, dw, block - half, half);
 }
 
-static struct conv2_dw_arrays dw_arrays(const struct fused *f, int batch,
-                                        enum dy_role role) {
+static struct conv2_dw_arrays dw_arrays(const struct fused *f, int batch) {
     struct conv2_dw_arrays a;
-    a.dy = dy_from(f, batch, role);
+    a.dy = dy_from(f, batch);
     a.p1 = (const float *)f->p1;
     a.c2 = (const float *)f->c2;
     a.dp2 = (const float *)f->dp2;
@@ -67,7 +66,7 @@ static int launch_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
     f->winners.count = slots;
     LAUNCH(f, (conv2_dx_fp32<COT, SPLIT, BLOCKS, STAGES>), slots * CUTS,
            S::THREADS, (S::FIXED + STAGES * S::WORK) * sizeof(float), stream,
-           conv2_dx_arrays_of(f, batch, DY_STORE));
+           conv2_dx_arrays_of(f, batch));
     return WEFT_OK;
 }
 
@@ -77,7 +76,7 @@ static int launch_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
     f->dw2.count = slots;
     LAUNCH(f, (conv2_dw_fp32<GROUPS, BLOCKS, STAGES>), slots * DW_CUTS,
            GROUPS * DW_GROUP, (DW_NUMBERS + STAGES * DW_STAGE) * sizeof(float),
-           stream, dw_arrays(f, batch, DY_LOAD));
+           stream, dw_arrays(f, batch));
     return WEFT_OK;
 }
 
@@ -91,8 +90,8 @@ static int launch_conv2_back(struct fused *f, int batch, cudaStream_t stream) {
     f->dw2_made = 1;
     LAUNCH_PAIRS(f, conv2_back_fp32, 2 * slots * CUTS, DW_GROUP,
                  FLOATS * sizeof(float), stream,
-                 conv2_dx_arrays_of(f, batch, DY_COMPUTE),
-                 dw_arrays(f, batch, DY_COMPUTE));
+                 conv2_dx_arrays_of(f, batch),
+                 dw_arrays(f, batch));
     return WEFT_OK;
 }
 

@@ -77,7 +77,7 @@ static __global__ void __launch_bounds__(shape::THREADS, 1)
     pdl_trigger();
     builder.load_dp2(from, 0);
     dy_add_late<S::THREADS>(totals, a.dy);
-    dy_finish(numbers, totals, a.dy);
+    dy_finish<DY_STORE>(numbers, totals, a.dy);
 
     float sums[SUMS];
     for (int i = 0; i < SUMS; i++) sums[i] = 0.0f;
@@ -121,6 +121,6 @@ int fused_conv2_dx_winograd(struct fused *f, int batch, cudaStream_t stream) {
     f->winners.count = slots;
     LAUNCH(f, conv2_dx_winograd, slots * CUTS, shape::THREADS,
            SHARED * sizeof(float), stream,
-           conv2_dx_arrays_of(f, batch, DY_STORE));
+           conv2_dx_arrays_of(f, batch));
     return WEFT_OK;
 }

@@ -32,20 +32,17 @@ struct dy_sources {
     const float *sum4;  /* (sum4_count,2,64): sums of dp2 and of dp2 * m2 */
     const float *gamma; /* BN2's weight (64) */
     struct dy_numbers *stored; /* where an earlier kernel stores the numbers */
-    enum dy_role role;
     int sum4_count;
     int batch;
     float eps;
 };
 
-static inline struct dy_sources dy_from(const struct fused *f, int batch,
-                                        enum dy_role role) {
+static inline struct dy_sources dy_from(const struct fused *f, int batch) {
     struct dy_sources from;
     from.sum2 = f->sum2_total;
     from.sum4 = f->sum4.data;
     from.gamma = f->params + BN2_W;
     from.stored = (struct dy_numbers *)f->dy_numbers;
-    from.role = role;
     from.sum4_count = f->sum4.count;
     from.batch = batch;
     from.eps = f->eps;
@@ -95,8 +92,7 @@ dy_add_slots(double *totals, const float *slots, int count, int warp) {
  * pdl_wait(). */
 static __device__ __forceinline__ void
 dy_add_early(double *totals, const struct dy_sources &from) {
-    if (from.role != DY_LOAD && threadIdx.x < 2 * C2)
-        totals[threadIdx.x] = from.sum2[threadIdx.x];
+    if (threadIdx.x < 2 * C2) totals[threadIdx.x] = from.sum2[threadIdx.x];
 }
 
 /* Add up the slots of fc1_back's sums. */
@@ -104,7 +100,7 @@ template <int THREADS>
 static __device__ __forceinline__ void
 dy_add_late(double *totals, const struct dy_sources &from) {
     const int warp = threadIdx.x / 32;
-    if (from.role != DY_LOAD && warp < dy_scratch<THREADS>::WARPS)
+    if (warp < dy_scratch<THREADS>::WARPS)
         dy_add_slots<THREADS>(totals + 2 * C2, from.sum4, from.sum4_count,
                               warp);
 }
@@ -139,22 +135,22 @@ dy_compute(struct dy_numbers *numbers, const double *totals,
     __syncthreads();
 }
 
-/* Compute or load the numbers, by the kernel's role. The function ends with a
- * barrier. */
+/* Do what ROLE says with the numbers. The function begins with a barrier, unless
+ * it loads them, and ends with one. */
+template <enum dy_role ROLE>
 static __device__ __forceinline__ void
 dy_finish(struct dy_numbers *numbers, const double *totals,
           const struct dy_sources &from) {
     enum { FLOATS = sizeof(struct dy_numbers) / sizeof(float) };
     static_assert(sizeof(struct dy_numbers) == FUSED_DY_BYTES, "see fused.h");
-    if (from.role != DY_LOAD) dy_compute(numbers, totals, from);
-    const int copies =
-        from.role == DY_LOAD || (from.role == DY_STORE && blockIdx.x == 0);
-    if (!copies) return;
-    float *to = (float *)(from.role == DY_LOAD ? numbers : from.stored);
-    const float *read =
-        (const float *)(from.role == DY_LOAD ? from.stored : numbers);
-    for (int i = threadIdx.x; i < FLOATS; i += blockDim.x) to[i] = read[i];
-    if (from.role == DY_LOAD) __syncthreads();
+    float *in_shared = (float *)numbers, *stored = (float *)from.stored;
+    if (ROLE != DY_LOAD) dy_compute(numbers, totals, from);
+    for (int i = threadIdx.x; ROLE == DY_LOAD && i < FLOATS; i += blockDim.x)
+        in_shared[i] = stored[i];
+    if (ROLE == DY_LOAD) __syncthreads();
+    if (ROLE != DY_STORE || blockIdx.x != 0) return;
+    for (int i = threadIdx.x; i < FLOATS; i += blockDim.x)
+        stored[i] = in_shared[i];
 }
 
 /* Do all three steps with all THREADS threads (128 or more) of a block; ends
@@ -167,7 +163,7 @@ dy_prepare(struct dy_numbers *numbers, double *scratch,
            const struct dy_sources &from) {
     dy_add_early(scratch, from);
     dy_add_late<THREADS>(scratch, from);
-    dy_finish(numbers, scratch, from);
+    dy_finish<DY_COMPUTE>(numbers, scratch, from);
 }
 
 /* Return dy of one pixel and channel. `wins`: whether the pixel is its window's
