@@ -20,7 +20,8 @@ template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static __global__ void __launch_bounds__(dx_shape<COT, SPLIT>::THREADS, BLOCKS)
     conv2_dx_fp32(struct conv2_dx_arrays a) {
     extern __shared__ __align__(16) float shared[];
-    conv2_dx_block<COT, SPLIT, STAGES, DY_STORE>(shared, a, blockIdx.x, gridDim.x);
+    conv2_dx_block<COT, SPLIT, STAGES, DY_STORE>(shared, a, blockIdx.x,
+                                                 gridDim.x);
 }
 
 template <int GROUPS, int BLOCKS, int STAGES>
@@ -41,7 +42,8 @@ static __global__ void __launch_bounds__(DW_GROUP, 2)
     extern __shared__ __align__(16) float shared[];
     const int half = gridDim.x / 2, block = blockIdx.x;
     if (block < half)
-        conv2_dx_block<BACK_COT, BACK_SPLIT, 1, DY_COMPUTE>(shared, dx, block, half);
+        conv2_dx_block<BACK_COT, BACK_SPLIT, 1, DY_COMPUTE>(shared, dx, block,
+                                                            half);
     else
         conv2_dw_block<1, 1, DY_COMPUTE>(shared, dw, block - half, half);
 }
@@ -89,8 +91,7 @@ static int launch_conv2_back(struct fused *f, int batch, cudaStream_t stream) {
     f->winners.count = f->dw2.count = slots;
     f->dw2_made = 1;
     LAUNCH_PAIRS(f, conv2_back_fp32, 2 * slots * CUTS, DW_GROUP,
-                 FLOATS * sizeof(float), stream,
-                 conv2_dx_arrays_of(f, batch),
+                 FLOATS * sizeof(float), stream, conv2_dx_arrays_of(f, batch),
                  dw_arrays(f, batch));
     return WEFT_OK;
 }

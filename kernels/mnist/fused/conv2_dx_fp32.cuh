@@ -27,8 +27,8 @@ struct conv2_dx_arrays {
     int batch;
 };
 
-static inline struct conv2_dx_arrays
-conv2_dx_arrays_of(const struct fused *f, int batch) {
+static inline struct conv2_dx_arrays conv2_dx_arrays_of(const struct fused *f,
+                                                        int batch) {
     struct conv2_dx_arrays a;
     a.dy = dy_from(f, batch);
     a.c2 = (const float *)f->c2;

@@ -120,7 +120,6 @@ int fused_conv2_dx_winograd(struct fused *f, int batch, cudaStream_t stream) {
     const int slots = smallest(f->blocks / CUTS, batch, WINNER_SLOTS);
     f->winners.count = slots;
     LAUNCH(f, conv2_dx_winograd, slots * CUTS, shape::THREADS,
-           SHARED * sizeof(float), stream,
-           conv2_dx_arrays_of(f, batch));
+           SHARED * sizeof(float), stream, conv2_dx_arrays_of(f, batch));
     return WEFT_OK;
 }

@@ -135,8 +135,8 @@ dy_compute(struct dy_numbers *numbers, const double *totals,
     __syncthreads();
 }
 
-/* Do what ROLE says with the numbers. The function begins with a barrier, unless
- * it loads them, and ends with one. */
+/* Do what ROLE says with the numbers. The function begins with a barrier,
+ * unless it loads them, and ends with one. */
 template <enum dy_role ROLE>
 static __device__ __forceinline__ void
 dy_finish(struct dy_numbers *numbers, const double *totals,

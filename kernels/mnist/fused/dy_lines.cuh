@@ -19,8 +19,7 @@ struct dy_arrays {
 };
 
 static inline struct dy_arrays dy_arrays_of(const struct fused *f, int batch) {
-    const struct dy_arrays a = {f->c2, f->dp2, f->code2,
-                                dy_from(f, batch)};
+    const struct dy_arrays a = {f->c2, f->dp2, f->code2, dy_from(f, batch)};
     return a;
 }
 
