@@ -42,6 +42,8 @@ WEFT_RUNGS({"mnist", "reference", "plain C, layers fused, vectorised", "fp32",
             WEFT_CPU | WEFT_CUDA, 80},
            {"mnist", "pdl", "a kernel starts while the one before it ends",
             "fp32", WEFT_CUDA, 90},
+           {"mnist", "winograd", "conv2 with 16 multiplications for 36", "fp32",
+            WEFT_CPU | WEFT_CUDA, 90},
            {"mnist", "tf32", "tensor cores, 10 bits of every factor", "tf32",
             WEFT_CPU | WEFT_CUDA, 90},
            {"mnist", "bf16", "half the bytes, 7 bits of every factor", "bf16",
@@ -62,7 +64,8 @@ static const struct cnn_impl *const impls[] = {
 #else
     NULL, // also not reached
 #endif
-    &cnn_fused, &cnn_graph, &cnn_pdl, &cnn_tf32, &cnn_bf16, &cnn_fp16,
+    &cnn_fused, &cnn_graph, &cnn_pdl,  &cnn_winograd,
+    &cnn_tf32,  &cnn_bf16,  &cnn_fp16,
 };
 
 /* ---- the model's shape --------------------------------------------------- */

@@ -105,8 +105,8 @@ extern const struct cnn_impl cnn_tiled;     /* kernels/mnist/layers.cu */
 extern const struct cnn_impl cnn_cudnn;     /* kernels/mnist/layers.cu, if
                                              * WEFT_HAS_CUDNN */
 /* kernels/mnist/fused/fused.cu */
-extern const struct cnn_impl cnn_fused, cnn_graph, cnn_pdl, cnn_tf32, cnn_bf16,
-    cnn_fp16;
+extern const struct cnn_impl cnn_fused, cnn_graph, cnn_pdl, cnn_winograd,
+    cnn_tf32, cnn_bf16, cnn_fp16;
 
 #ifdef __cplusplus
 }

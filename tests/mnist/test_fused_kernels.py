@@ -20,7 +20,7 @@ from tiers import only
 from weft import mnist
 from weft.toolchain import native
 
-PRECISIONS = {"fused": "fp32", "pdl": "fp32"}
+PRECISIONS = {"fused": "fp32", "pdl": "fp32", "winograd": "fp32"}
 PRECISIONS |= {name: name for name in ("tf32", "bf16", "fp16")}
 CUDA = torch.cuda.is_available()
 COUNT = 40  # number of images in a data set; larger batches repeat them
@@ -75,7 +75,7 @@ def cases() -> list:
 FEW = [("noise", 3), ("digits", 2), ("black", 1), LIKE, ("pixel", 2)]
 FEWER = [("noise", 2), LIKE]
 # More images than the CPU target's 8 blocks, for the kernels of large batches.
-MANY = {"fused": 5, "tf32": 10, "bf16": 10, "fp16": 10}
+MANY = {"fused": 5, "winograd": 5, "tf32": 10, "bf16": 10, "fp16": 10}
 
 
 def table(target: str) -> dict[str, native.Rung]:

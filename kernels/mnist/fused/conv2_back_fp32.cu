@@ -20,14 +20,15 @@ template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static __global__ void __launch_bounds__(dx_shape<COT, SPLIT>::THREADS, BLOCKS)
     conv2_dx_fp32(struct conv2_dx_arrays a) {
     extern __shared__ __align__(16) float shared[];
-    conv2_dx_block<COT, SPLIT, STAGES>(shared, a, blockIdx.x, gridDim.x);
+    conv2_dx_block<COT, SPLIT, STAGES, DY_STORE>(shared, a, blockIdx.x,
+                                                 gridDim.x);
 }
 
 template <int GROUPS, int BLOCKS, int STAGES>
 static __global__ void __launch_bounds__(GROUPS *DW_GROUP, BLOCKS)
     conv2_dw_fp32(struct conv2_dw_arrays a) {
     extern __shared__ __align__(16) float shared[];
-    conv2_dw_block<GROUPS, STAGES>(shared, a, blockIdx.x, gridDim.x);
+    conv2_dw_block<GROUPS, STAGES, DY_LOAD>(shared, a, blockIdx.x, gridDim.x);
 }
 
 /* The first half of the grid computes dx, and the second half computes dw. The
@@ -41,25 +42,10 @@ static __global__ void __launch_bounds__(DW_GROUP, 2)
     extern __shared__ __align__(16) float shared[];
     const int half = gridDim.x / 2, block = blockIdx.x;
     if (block < half)
-        conv2_dx_block<BACK_COT, BACK_SPLIT, 1>(shared, dx, block, half);
+        conv2_dx_block<BACK_COT, BACK_SPLIT, 1, DY_COMPUTE>(shared, dx, block,
+                                                            half);
     else
-        conv2_dw_block<1, 1>(shared, dw, block - half, half);
-}
-
-static struct conv2_dx_arrays dx_arrays(const struct fused *f, int batch) {
-    struct conv2_dx_arrays a;
-    a.dy = dy_from(f, batch);
-    a.c2 = (const float *)f->c2;
-    a.dp2 = (const float *)f->dp2;
-    a.weights = (const float *)f->conv2_b;
-    a.code2 = f->code2;
-    a.code1 = f->code1;
-    a.run = f->run;
-    a.mean = f->mean;
-    a.std = f->std;
-    a.winners = f->winners.data;
-    a.batch = batch;
-    return a;
+        conv2_dw_block<1, 1, DY_COMPUTE>(shared, dw, block - half, half);
 }
 
 static struct conv2_dw_arrays dw_arrays(const struct fused *f, int batch) {
@@ -74,11 +60,6 @@ static struct conv2_dw_arrays dw_arrays(const struct fused *f, int batch) {
     return a;
 }
 
-static int smallest(int a, int b, int c) {
-    const int d = a < b ? a : b;
-    return d < c ? d : c;
-}
-
 template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static int launch_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
     typedef dx_shape<COT, SPLIT> S;
@@ -87,7 +68,7 @@ static int launch_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
     f->winners.count = slots;
     LAUNCH(f, (conv2_dx_fp32<COT, SPLIT, BLOCKS, STAGES>), slots * CUTS,
            S::THREADS, (S::FIXED + STAGES * S::WORK) * sizeof(float), stream,
-           dx_arrays(f, batch));
+           conv2_dx_arrays_of(f, batch));
     return WEFT_OK;
 }
 
@@ -110,7 +91,7 @@ static int launch_conv2_back(struct fused *f, int batch, cudaStream_t stream) {
     f->winners.count = f->dw2.count = slots;
     f->dw2_made = 1;
     LAUNCH_PAIRS(f, conv2_back_fp32, 2 * slots * CUTS, DW_GROUP,
-                 FLOATS * sizeof(float), stream, dx_arrays(f, batch),
+                 FLOATS * sizeof(float), stream, conv2_dx_arrays_of(f, batch),
                  dw_arrays(f, batch));
     return WEFT_OK;
 }
@@ -118,6 +99,7 @@ static int launch_conv2_back(struct fused *f, int batch, cudaStream_t stream) {
 int fused_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
     f->dw2_made = 0;
     if (f->precision != FP32) return fused_conv2_dx_mma(f, batch, stream);
+    if (f->winograd) return fused_conv2_dx_winograd(f, batch, stream);
     if (2 * batch <= f->blocks) return launch_conv2_back(f, batch, stream);
     if (has_large_blocks())
         return launch_conv2_dx<32, 4, 1, 2>(f, batch, stream);

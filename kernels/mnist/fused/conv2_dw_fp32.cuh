@@ -175,7 +175,7 @@ static __device__ __forceinline__ void dw_write(float *slot, float *scratch,
 
 /* Do the work of block `block` of `blocks`, with GROUPS * DW_GROUP threads.
  * With two STAGES, an image is loaded while the previous one is processed. */
-template <int GROUPS, int STAGES>
+template <int GROUPS, int STAGES, enum dy_role ROLE>
 static __device__ __forceinline__ void
 conv2_dw_block(float *shared, const struct conv2_dw_arrays &a, int block,
                int blocks) {
@@ -195,12 +195,12 @@ conv2_dw_block(float *shared, const struct conv2_dw_arrays &a, int block,
     builder.copy_c2(images_s + DW_IMAGE, from, first);
     dw_copy_image(images_s, a.p1 + (size_t)slot * PIXELS2 * C1, THREADS);
     copy_commit();
-    dy_add_early(totals, a.dy);
+    if (ROLE != DY_LOAD) dy_add_early(totals, a.dy);
     pdl_wait();
     pdl_trigger();
     builder.load_dp2(from, first);
-    dy_add_late<THREADS>(totals, a.dy);
-    dy_finish(numbers, totals, a.dy);
+    if (ROLE != DY_LOAD) dy_add_late<THREADS>(totals, a.dy);
+    dy_finish<ROLE>(numbers, totals, a.dy);
 
     float acc[TAPS][2][4];
 #pragma unroll

@@ -27,6 +27,23 @@ struct conv2_dx_arrays {
     int batch;
 };
 
+static inline struct conv2_dx_arrays conv2_dx_arrays_of(const struct fused *f,
+                                                        int batch) {
+    struct conv2_dx_arrays a;
+    a.dy = dy_from(f, batch);
+    a.c2 = (const float *)f->c2;
+    a.dp2 = (const float *)f->dp2;
+    a.weights = (const float *)f->conv2_b;
+    a.code2 = f->code2;
+    a.code1 = f->code1;
+    a.run = f->run;
+    a.mean = f->mean;
+    a.std = f->std;
+    a.winners = f->winners.data;
+    a.batch = batch;
+    return a;
+}
+
 /* Add an image's winner sums for COT channels from `first` on. A thread has one
  * channel and every few pixels. */
 template <class S, int COT>
@@ -86,7 +103,7 @@ static __device__ __forceinline__ void copy_codes(uint8_t *codes_s,
 
 /* Do the work of block `block` of `blocks`. 32 / COT consecutive blocks share
  * an image and a slot. */
-template <int COT, int SPLIT, int STAGES>
+template <int COT, int SPLIT, int STAGES, enum dy_role ROLE>
 static __device__ __forceinline__ void
 conv2_dx_block(float *shared, const struct conv2_dx_arrays &a, int block,
                int blocks) {
@@ -109,7 +126,7 @@ conv2_dx_block(float *shared, const struct conv2_dx_arrays &a, int block,
     pdl_trigger();
     builder.load_dp2(from, 0);
     dy_add_late<S::THREADS>(totals, a.dy);
-    dy_finish(numbers, totals, a.dy);
+    dy_finish<ROLE>(numbers, totals, a.dy);
 
     float sums[SUMS];
     for (int i = 0; i < SUMS; i++) sums[i] = 0.0f;

@@ -21,30 +21,38 @@ enum {
     BORDERED = SIDE2 + 2,
 };
 
-/* The shape of a block. PIXEL and ROW are the pitches of the bordered image in
- * floats. A row takes 15 pixels, since the zeros at its right are also those at
- * the left of the next row. */
-template <int CIN, int COT, int SPLIT, int PAD> struct conv_shape {
+/* A bordered image in shared memory. PIXEL and ROW are its pitches in floats. A
+ * row takes 15 pixels, since the zeros at its right are also those at the left
+ * of the next row. */
+template <int CHANNELS, int PAD> struct bordered_image {
     enum {
-        PAIRS = COT / 2,
-        THREADS = 4 * PAIRS * SPLIT,
-        CIN_PART = CIN / SPLIT,
-        PIXEL = CIN + PAD,
+        PIXEL = CHANNELS + PAD,
         // 8 floats more, so that lanes that own the lower tiles read other
         // banks.
         ROW = (BORDERED - 1) * PIXEL + 8,
         IMAGE = (BORDERED - 1) * (ROW + PIXEL) + PIXEL,
-        WEIGHTS = CIN * TAPS * COT,
-        PART = PIXELS2 * COT,
-        PARTS = SPLIT > 1 ? SPLIT / 2 : 1, /* number of arrays in the result of
-                                            * reduce_parts() */
-        WORK = IMAGE > PARTS *PART ? IMAGE : PARTS * PART,
     };
     /* Return the offset of pixel (y,x) of the image, where (0,0) is the first
      * pixel inside its border. */
     static __device__ __forceinline__ int at(int y, int x) {
         return (y + 1) * ROW + (x + 1) * PIXEL;
     }
+};
+
+/* The shape of a block. */
+template <int CIN, int COT, int SPLIT, int PAD>
+struct conv_shape : bordered_image<CIN, PAD> {
+    enum {
+        IMAGE = bordered_image<CIN, PAD>::IMAGE,
+        PAIRS = COT / 2,
+        THREADS = 4 * PAIRS * SPLIT,
+        CIN_PART = CIN / SPLIT,
+        WEIGHTS = CIN * TAPS * COT,
+        PART = PIXELS2 * COT,
+        PARTS = SPLIT > 1 ? SPLIT / 2 : 1, /* number of arrays in the result of
+                                            * reduce_parts() */
+        WORK = IMAGE > PARTS *PART ? IMAGE : PARTS * PART,
+    };
 };
 
 /* The position of a thread in the block's work. */
@@ -206,6 +214,17 @@ static __device__ __forceinline__ void read_parts(float v[4],
         sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
     }
     v[0] = sum.x, v[1] = sum.y, v[2] = sum.z, v[3] = sum.w;
+}
+
+/* Read four channels of a 2x2 window's pixels into v[pixel]; `parts` points at
+ * the first channel. */
+template <class S, int COT>
+static __device__ __forceinline__ void
+read_window(float v[4][4], const float *parts, int window) {
+    const int corner = window / SIDE3 * 2 * SIDE2 + window % SIDE3 * 2;
+#pragma unroll
+    for (int q = 0; q < 4; q++)
+        read_parts<S>(v[q], parts, (corner + q / 2 * SIDE2 + q % 2) * COT);
 }
 
 #endif

@@ -9,25 +9,32 @@
  *        = scale * g + constant + slope * c2,
  *
  * three numbers per channel. The two kernels that need dy (conv2_dx, conv2_dw)
- * compute the numbers once per block, and build dy in shared memory while they
- * load c2. That reads 16 bytes per float4 of dy and writes nothing. */
+ * build it in shared memory while they load c2. That reads 16 bytes per float4
+ * of dy and writes nothing. Each block computes the numbers. In fp32, conv2_dx
+ * stores them for conv2_dw, which starts when conv2_dx has ended. On tensor
+ * cores conv2_dw starts earlier, so it computes them, too. */
 #ifndef WEFT_DY_CUH
 #define WEFT_DY_CUH
 #include "fused.h"
+
+/* The three numbers of each channel, in shared memory or stored. */
+struct dy_numbers {
+    float scale[C2], constant[C2], slope[C2];
+};
+
+/* What a kernel does with the numbers: compute them, also store them, or load
+ * them. */
+enum dy_role { DY_COMPUTE, DY_STORE, DY_LOAD };
 
 /* The inputs of dy, on the target. */
 struct dy_sources {
     const double *sum2; /* (2,64): sums of c2 and of its squares */
     const float *sum4;  /* (sum4_count,2,64): sums of dp2 and of dp2 * m2 */
     const float *gamma; /* BN2's weight (64) */
+    struct dy_numbers *stored; /* where an earlier kernel stores the numbers */
     int sum4_count;
     int batch;
     float eps;
-};
-
-/* The three numbers of each channel, in shared memory. */
-struct dy_numbers {
-    float scale[C2], constant[C2], slope[C2];
 };
 
 static inline struct dy_sources dy_from(const struct fused *f, int batch) {
@@ -35,6 +42,7 @@ static inline struct dy_sources dy_from(const struct fused *f, int batch) {
     from.sum2 = f->sum2_total;
     from.sum4 = f->sum4.data;
     from.gamma = f->params + BN2_W;
+    from.stored = (struct dy_numbers *)f->dy_numbers;
     from.sum4_count = f->sum4.count;
     from.batch = batch;
     from.eps = f->eps;
@@ -100,8 +108,8 @@ dy_add_late(double *totals, const struct dy_sources &from) {
 /* Compute the numbers from both sums. They may overlay the totals. The function
  * begins and ends with a barrier. */
 static __device__ __forceinline__ void
-dy_finish(struct dy_numbers *numbers, const double *totals,
-          const struct dy_sources &from) {
+dy_compute(struct dy_numbers *numbers, const double *totals,
+           const struct dy_sources &from) {
     __syncthreads(); // the totals are complete ...
     const int c = threadIdx.x;
     double sum = 0.0, squares = 0.0, dbeta = 0.0, dp2_m2 = 0.0;
@@ -127,6 +135,24 @@ dy_finish(struct dy_numbers *numbers, const double *totals,
     __syncthreads();
 }
 
+/* Do what ROLE says with the numbers. The function begins with a barrier,
+ * unless it loads them, and ends with one. */
+template <enum dy_role ROLE>
+static __device__ __forceinline__ void
+dy_finish(struct dy_numbers *numbers, const double *totals,
+          const struct dy_sources &from) {
+    enum { FLOATS = sizeof(struct dy_numbers) / sizeof(float) };
+    static_assert(sizeof(struct dy_numbers) == FUSED_DY_BYTES, "see fused.h");
+    float *in_shared = (float *)numbers, *stored = (float *)from.stored;
+    if (ROLE != DY_LOAD) dy_compute(numbers, totals, from);
+    for (int i = threadIdx.x; ROLE == DY_LOAD && i < FLOATS; i += blockDim.x)
+        in_shared[i] = stored[i];
+    if (ROLE == DY_LOAD) __syncthreads();
+    if (ROLE != DY_STORE || blockIdx.x != 0) return;
+    for (int i = threadIdx.x; i < FLOATS; i += blockDim.x)
+        stored[i] = in_shared[i];
+}
+
 /* Do all three steps with all THREADS threads (128 or more) of a block; ends
  * with a barrier. `scratch` is shared memory for dy_scratch<THREADS>::DOUBLES
  * doubles. A kernel that has other work before pdl_wait() calls the steps
@@ -137,7 +163,7 @@ dy_prepare(struct dy_numbers *numbers, double *scratch,
            const struct dy_sources &from) {
     dy_add_early(scratch, from);
     dy_add_late<THREADS>(scratch, from);
-    dy_finish(numbers, scratch, from);
+    dy_finish<DY_COMPUTE>(numbers, scratch, from);
 }
 
 /* Return dy of one pixel and channel. `wins`: whether the pixel is its window's

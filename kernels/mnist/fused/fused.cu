@@ -159,6 +159,7 @@ static int take_all(struct fused_state *s, size_t batch, weft_stream stream) {
     TAKE(logits, batch * CLASSES, sizeof(float));
     TAKE(dh, batch * HIDDEN, element);
     TAKE(dp2, batch * FEATURES, element);
+    TAKE(dy_numbers, FUSED_DY_BYTES, 1);
     return take_slots(s, batch, stream);
 }
 
@@ -208,8 +209,8 @@ static void fused_destroy(void *state) {
 }
 
 /* Create a rung of this precision. GRAPHED: whether it runs from graphs; PDL:
- * whether it launches kernels early. */
-template <enum precision PRECISION, int GRAPHED, int PDL>
+ * whether it launches kernels early; WINOGRAD: whether conv2 has that form. */
+template <enum precision PRECISION, int GRAPHED, int PDL, int WINOGRAD>
 static int create(void **state, const struct weft_cnn_config *config,
                   weft_stream stream) {
     WEFT_TRY(check_shape(config));
@@ -219,6 +220,7 @@ static int create(void **state, const struct weft_cnn_config *config,
     *state = s; // the caller frees it, even after a failure
     s->f.precision = PRECISION;
     s->f.pdl = PDL;
+    s->f.winograd = WINOGRAD;
     s->f.eps = config->eps;
     s->f.mean = config->mean;
     s->f.std = config->std;
@@ -305,23 +307,24 @@ static int fused_set(void *state, int index, const float *in,
 
 /* ---- rungs --------------------------------------------------------------- */
 
-#define RUNG(name, precision, graphed, pdl) \
-    extern const struct cnn_impl name;      \
-    const struct cnn_impl name = {          \
-        create<precision, graphed, pdl>,    \
-        fused_destroy,                      \
-        fused_step,                         \
-        fused_forward,                      \
-        fused_get,                          \
-        fused_set,                          \
-        fused_bytes,                        \
-        fused_steps,                        \
-        fused_peek,                         \
+#define RUNG(name, precision, graphed, pdl, winograd) \
+    extern const struct cnn_impl name;                \
+    const struct cnn_impl name = {                    \
+        create<precision, graphed, pdl, winograd>,    \
+        fused_destroy,                                \
+        fused_step,                                   \
+        fused_forward,                                \
+        fused_get,                                    \
+        fused_set,                                    \
+        fused_bytes,                                  \
+        fused_steps,                                  \
+        fused_peek,                                   \
     }
 
-RUNG(cnn_fused, FP32, 0, 0);
-RUNG(cnn_graph, FP32, 1, 0);
-RUNG(cnn_pdl, FP32, 1, 1);
-RUNG(cnn_tf32, TF32, 1, 1);
-RUNG(cnn_bf16, BF16, 1, 1);
-RUNG(cnn_fp16, FP16, 1, 1);
+RUNG(cnn_fused, FP32, 0, 0, 0);
+RUNG(cnn_graph, FP32, 1, 0, 0);
+RUNG(cnn_pdl, FP32, 1, 1, 0);
+RUNG(cnn_winograd, FP32, 1, 1, 1);
+RUNG(cnn_tf32, TF32, 1, 1, 0);
+RUNG(cnn_bf16, BF16, 1, 1, 0);
+RUNG(cnn_fp16, FP16, 1, 1, 0);

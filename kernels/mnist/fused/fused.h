@@ -96,10 +96,11 @@ struct slots {
 
 struct fused {
     enum precision precision;
-    int pdl;    /* launch with programmatic dependent launch */
-    int ahead;  /* a step of the same batch size directly follows: head() sums
-                   its patches, so it needs no moments() */
-    int blocks; /* multiprocessors of the device (8 on the CPU target) */
+    int pdl;      /* launch with programmatic dependent launch */
+    int winograd; /* conv2 in fp32 has Winograd's form */
+    int ahead;    /* a step of the same batch size directly follows: head() sums
+                     its patches, so it needs no moments() */
+    int blocks;   /* multiprocessors of the device (8 on the CPU target) */
     float eps, mean, std;
     struct fused_run *run; /* on the target */
 
@@ -136,6 +137,8 @@ struct fused {
                              where the ReLU's output is zero: m2 * scale + shift
                              <= 0 */
     struct slots sum4;    /* (slot,2,64): sums of dp2 and of dp2 * m2 */
+    float *dy_numbers;    /* (3,64): numbers of dy.cuh, from conv2_dx() to
+                             conv2_dw() */
     struct slots dfc1;    /* (slot,128,49,64); see dfc1_slots(); for one slot
                              see fc1_back */
     struct slots winners; /* (slot,10,32): per channel of conv1, the sums over
@@ -144,6 +147,7 @@ struct fused {
     int dw2_made;         /* conv2_dx() has computed dw2 too, so there is no
                            * conv2_dw() */
 };
+enum { FUSED_DY_BYTES = 3 * C2 * 4 };
 enum { HEAD = CLASSES * HIDDEN + CLASSES + HIDDEN + 1 };
 
 /* The maximum number of slots of each array. */
@@ -196,5 +200,9 @@ int fused_conv2_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_back_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dx_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dw_mma(struct fused *f, int batch, cudaStream_t stream);
+
+/* The versions in Winograd's form, likewise. */
+int fused_conv2_winograd(struct fused *f, int batch, cudaStream_t stream);
+int fused_conv2_dx_winograd(struct fused *f, int batch, cudaStream_t stream);
 
 #endif

@@ -43,6 +43,11 @@ static inline int has_large_blocks() {
     return device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= 200 << 10;
 }
 
+static inline int smallest(int a, int b, int c) {
+    const int d = a < b ? a : b;
+    return d < c ? d : c;
+}
+
 template <class... P, class... A>
 static int fused_launch(const struct fused *f, int pairs, const char *name,
                         void (*kernel)(P...), dim3 grid, int threads,
