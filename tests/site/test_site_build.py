@@ -6,13 +6,11 @@ Chromium (CHROMIUM names its program, if playwright has none of its own).
 """
 
 import importlib.util
-import os
-import shutil
 
 import check_site
 import lessons
-import make_site
 import pytest
+from browser import PHONE
 
 NEEDED = ("sphinx", "myst_nb", "pydata_sphinx_theme", "latex2mathml", "brotli")
 missing = [name for name in NEEDED if not importlib.util.find_spec(name)]
@@ -20,62 +18,11 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}"),
 ]
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 LESSON = "01a_kernels_in_python.html"
 executed = pytest.mark.skipif(
     not (lessons.BUILD / "01a_kernels_in_python.ipynb").exists(),
     reason="no lesson has been executed: make site",
 )
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """Build the whole site in a folder of its own."""
-    folder = tmp_path_factory.mktemp("site")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make_site, "SOURCE", folder / "source")
-        patch.setattr(make_site, "MADE", folder / "html" / "site")
-        patch.setattr(make_site, "SITE", folder / "site")
-        make_site.write_sources()
-        make_site.run_sphinx()
-    return folder / "site"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    with playwright.sync_playwright() as running:
-        try:
-            browser = running.chromium.launch(
-                executable_path=program, args=["--no-sandbox"]
-            )
-        except playwright.Error as error:
-            pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def visit(site, browser):
-    """Return a function that opens a page, and lists its requests and errors."""
-    contexts = []
-
-    def visit(name, query="", **options):
-        context = browser.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
-        page.requested, page.errors = [], []
-        page.on("request", lambda request: page.requested.append(request.url))
-        page.on("pageerror", lambda error: page.errors.append(str(error)))
-        page.goto((site / name).as_uri() + query)
-        page.wait_for_load_state("load")
-        page.wait_for_timeout(300)
-        return page
-
-    yield visit
-    for context in contexts:
-        context.close()
 
 
 def test_links_pictures_requests_and_sizes(site):

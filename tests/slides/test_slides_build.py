@@ -6,12 +6,11 @@ its program, if playwright has none of its own).
 """
 
 import importlib.util
-import os
-import shutil
 
 import lessons
 import make_slides
 import pytest
+from browser import open_watched
 
 NAMES = ("02a_shared_memory", "07a_memory")
 SMALLEST = 0.5  # zoom of a picture: its text of 13 px is then hardly legible
@@ -61,44 +60,19 @@ def decks(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    with playwright.sync_playwright() as running:
-        try:
-            browser = running.chromium.launch(
-                executable_path=program, args=["--no-sandbox"]
-            )
-        except playwright.Error as error:
-            pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def visit(decks, browser):
     """Return a function that opens a deck, and lists its requests and errors."""
-    contexts = []
 
     def visit(name, query="", **options):
-        size = {"width": 1280, "height": 720}
-        context = browser.new_context(viewport=size, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.requested, page.errors = [], []
-        page.on("request", lambda request: page.requested.append(request.url))
-        page.on("pageerror", lambda error: page.errors.append(str(error)))
-        page.on(
-            "console",
-            lambda one: page.errors.append(one.text) if one.type == "error" else None,
-        )
-        page.goto((decks / f"{name}.html").as_uri() + query)
+        options = {"viewport": {"width": 1280, "height": 720}, **options}
+        address = (decks / f"{name}.html").as_uri() + query
+        page = open_watched(browser, address, **options)
         page.wait_for_selector("html[data-ready]", state="attached", timeout=60_000)
         return page
 
     yield visit
-    for context in contexts:
+    for context in browser.contexts:
         context.close()
 
 
