@@ -136,7 +136,9 @@ def device(target) -> torch.device:
     return torch.device(target)
 
 
-@pytest.fixture(scope="module")  # other modules run event loops, which exclude each other
+@pytest.fixture(
+    scope="module"
+)  # other modules run event loops, which exclude each other
 def browser():
     """Start a Chromium for the tests of a module."""
     with open_chromium() as browser:

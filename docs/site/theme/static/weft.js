@@ -68,3 +68,16 @@
     if (shown && !card.contains(event.target) && event.target !== shown) hide();
   });
 })();
+
+// Keys scroll what is wider than its place, also below a fold that opens later.
+(() => {
+  const wide = new ResizeObserver((entries) => {
+    for (const { target } of entries)
+      target.tabIndex = target.scrollWidth > target.clientWidth
+        || target.scrollHeight > target.clientHeight ? 0 : -1;
+  });
+  const places = document.querySelectorAll(`.drawing, .formula, .weft-report, pre,
+    .weft-sheet dt, .weft-sheet .scroll, .cell_output, .pst-scrollable-table-container,
+    article [style*="overflow"]`);
+  for (const place of places) wide.observe(place);
+})();
