@@ -1,7 +1,7 @@
 """Chromium for tests of pages, if this machine has one.
 
-The tests need the packages of tests/requirements.txt, and a Chromium. CHROMIUM names its
-program; otherwise it is the one on the path, or playwright's own.
+The tests need the packages of tests/requirements.txt, and a Chromium. CHROMIUM names
+its program; otherwise it is the one on the path, or playwright's own.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def list_violations(page: Any, **options: Any) -> list[str]:
         "axe_playwright_python.sync_playwright",
         reason="axe-playwright-python not installed",
     )
-    options = {"resultTypes": ["violations"], **options}
+    # axe would load style sheets again, which a page from a file may not do.
+    options = {"resultTypes": ["violations"], "preload": False, **options}
     found = axe.Axe().run(page, options=options).response["violations"]
     return [
         f"{rule['id']} ({rule['impact']}): {node['target']} {node['html'][:120]} "

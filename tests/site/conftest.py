@@ -1,4 +1,4 @@
-"""The modules of docs/site, which are scripts and no package; the site, and its pages."""
+"""The modules of docs/site, which are scripts and no package, and the built site."""
 
 import os
 import sys

@@ -1,28 +1,33 @@
 """The built site in a browser: no network, no wide page, terms, players, colours.
 
 The site is built from the last outputs of the lessons; `make site` executes them. These
-tests need the packages of docs/site/requirements.txt, and for a part playwright with a
-Chromium (CHROMIUM names its program, if playwright has none of its own).
+tests need docs/site/requirements.txt, and for a part tests/requirements.txt.
 """
 
-import importlib.util
-
 import check_site
-import lessons
 import pytest
-from browser import PHONE
+from browser import PHONE, WIDTHS
+from built_site import needs_builder, needs_lessons
 
-NEEDED = ("sphinx", "myst_nb", "pydata_sphinx_theme", "latex2mathml", "brotli")
-missing = [name for name in NEEDED if not importlib.util.find_spec(name)]
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}"),
-]
+pytestmark = [pytest.mark.slow, needs_builder]
 LESSON = "01a_kernels_in_python.html"
-executed = pytest.mark.skipif(
-    not (lessons.BUILD / "01a_kernels_in_python.ipynb").exists(),
-    reason="no lesson has been executed: make site",
-)
+INK = "getComputedStyle(document.querySelector('article p')).color"
+
+
+def each_look(test):
+    """Run a test in light and dark, on a phone, a tablet and a desk."""
+    schemes = pytest.mark.parametrize("scheme", ["light", "dark"])
+    return schemes(pytest.mark.parametrize("width", WIDTHS)(test))
+
+
+def choose_look(scheme, width):
+    return {"color_scheme": scheme, "viewport": {"width": width, "height": 900}}
+
+
+def assert_inside(page, part):
+    """Expect that a part of the page needs no scrolling to the right."""
+    box = part.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= page.viewport_size["width"]
 
 
 def test_links_pictures_requests_and_sizes(site):
@@ -38,13 +43,13 @@ def test_a_lesson_has_solutions_a_download_and_its_neighbours(site):
 
 
 def test_no_page_needs_a_network_raises_an_error_or_is_wider_than_a_phone(site, visit):
+    page = visit("index.html", **PHONE)
     for path in check_site.list_pages(site):
-        page = visit(path.relative_to(site), **PHONE)
+        page.goto(path.as_uri())
         outside = [u for u in page.requested if not u.startswith(("file:", "data:"))]
         assert not outside and not page.errors, path.name
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= 390, f"{path.name}: {width} pixels"
-        page.close()
 
 
 def test_a_tap_on_a_term_shows_its_definition_and_the_next_opens_the_glossary(visit):
@@ -85,26 +90,36 @@ def test_the_search_finds_a_word_without_a_server(visit):
     page.wait_for_selector("#search-results li a")
 
 
-@executed
-def test_a_player_answers_its_slider_in_the_page_s_colours(visit):
-    page = visit(LESSON, color_scheme="dark")
-    host = page.locator("[data-weft]").first
+@needs_lessons
+@each_look
+def test_a_player_answers_its_slider_in_the_page_s_colours(visit, scheme, width):
+    page = visit(LESSON, **choose_look(scheme, width))
+    host = page.locator("[data-weft]", has=page.locator("input")).first
     shown = "host => host.shadowRoot.querySelector('g.now').innerHTML"
     before = host.evaluate(shown)
-    host.locator("button").nth(1).click()
+    host.locator("button[aria-label$=forward]").first.click()
     assert host.evaluate(shown) != before
     colour = "host => getComputedStyle(host.shadowRoot.querySelector('svg')).color"
-    body = "getComputedStyle(document.querySelector('article p')).color"
-    assert host.evaluate(colour) == page.evaluate(body)
+    assert host.evaluate(colour) == page.evaluate(INK)
+    assert_inside(page, host.locator("input").first)
 
 
-@executed
-def test_a_recorded_painting_moves(visit):
-    page = visit("00_start_here.html")
+@needs_lessons
+@each_look
+def test_a_recorded_painting_moves(visit, scheme, width):
+    page = visit("00_start_here.html", **choose_look(scheme, width))
     painting = page.locator(".weft-paint")
     drawn = "root => root.querySelector('canvas').toDataURL()"
     before = painting.evaluate(drawn)
-    painting.locator("button").click()
+    painting.locator("button", has_text="Play").click()
     page.wait_for_timeout(700)
-    assert painting.evaluate(drawn) != before
+    painting.locator("button", has_text="Pause").click()
+    moved = painting.evaluate(drawn)
+    assert moved != before
+    page.wait_for_timeout(200)
+    assert painting.evaluate(drawn) == moved
     assert "48 recorded pictures" in painting.inner_text()
+    assert painting.evaluate("root => getComputedStyle(root).color") == page.evaluate(
+        INK
+    )
+    assert_inside(page, painting)

@@ -1,8 +1,7 @@
 """Whole decks in a browser: each slide fits, code is legible, nothing is loaded.
 
 The decks contain the last outputs of the lessons; `make slides` executes them. These
-tests need docs/slides/requirements.txt, and playwright with a Chromium (CHROMIUM names
-its program, if playwright has none of its own).
+tests need docs/slides/requirements.txt and tests/requirements.txt.
 """
 
 import importlib.util

@@ -1,8 +1,8 @@
 // Definitions of terms: a card appears under the mouse, on focus, and on tap.
 (() => {
-  const terms = [...document.querySelectorAll("article a[title]")].filter((link) =>
-    /glossary\.html#/.test(link.href) || (/glossary\.html/.test(location.pathname)
-      && link.hash && link.pathname === location.pathname));
+  // The glossary's own headings link to themselves, and need no card.
+  const links = document.querySelectorAll("article a[title]:not(.headerlink)");
+  const terms = [...links].filter((link) => /glossary\.html#/.test(link.href));
   if (!terms.length) return;
   const card = document.createElement("div");
   Object.assign(card, { className: "definition", hidden: true, id: "definition" });
