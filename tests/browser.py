@@ -7,6 +7,7 @@ its program; otherwise it is the one on the path, or playwright's own.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
@@ -16,6 +17,10 @@ import pytest
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 WIDTHS = (390, 1024, 1400)  # a phone, a tablet and a desk, in pixels
+needs_axe = pytest.mark.skipif(
+    not importlib.util.find_spec("axe_playwright_python"),
+    reason="axe-playwright-python not installed",
+)
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
 
@@ -67,13 +72,11 @@ def _note_error(page: Any, line: Any) -> None:
 
 def list_violations(page: Any, **options: Any) -> list[str]:
     """Return what axe-core's rules find on the page: rule, impact, place and reason."""
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright",
-        reason="axe-playwright-python not installed",
-    )
+    from axe_playwright_python.sync_playwright import Axe
+
     # axe would load style sheets again, which a page from a file may not do.
     options = {"resultTypes": ["violations"], "preload": False, **options}
-    found = axe.Axe().run(page, options=options).response["violations"]
+    found = Axe().run(page, options=options).response["violations"]
     return [
         f"{rule['id']} ({rule['impact']}): {node['target']} {node['html'][:120]} "
         f"{node['failureSummary']}"

@@ -1,19 +1,10 @@
 """axe-core's rules on each kind of page: light and dark, on a desk and on a phone."""
 
-import importlib.util
-
 import pytest
-from browser import list_violations
+from browser import list_violations, needs_axe
 from built_site import needs_builder
 
-pytestmark = [
-    pytest.mark.slow,
-    needs_builder,
-    pytest.mark.skipif(
-        not importlib.util.find_spec("axe_playwright_python"),
-        reason="axe-playwright-python not installed",
-    ),
-]
+pytestmark = [pytest.mark.slow, needs_builder, needs_axe]
 PAGES = {
     "front": "index.html",
     "lesson": "01a_kernels_in_python.html",

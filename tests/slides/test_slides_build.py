@@ -9,7 +9,7 @@ import importlib.util
 import lessons
 import make_slides
 import pytest
-from browser import open_watched
+from browser import list_violations, needs_axe, open_watched
 
 NAMES = ("02a_shared_memory", "07a_memory")
 SMALLEST = 0.5  # zoom of a picture: its text of 13 px is then hardly legible
@@ -75,16 +75,21 @@ def visit(decks, browser):
         context.close()
 
 
+def list_slides(page):
+    """Return the place of each slide: its column, and its row in the column."""
+    return page.evaluate(
+        "[...document.querySelectorAll('section > .page')].map(page => "
+        "Reveal.getIndices(page.parentElement)).map(i => [i.h, i.v ?? 0])"
+    )
+
+
 @pytest.mark.parametrize("name", NAMES)
 class TestDeck:
     pytestmark = built
 
     def test_each_slide_fits_and_loads_nothing(self, visit, name):
         page = visit(name)
-        slides = page.evaluate(
-            "[...document.querySelectorAll('section > .page')].map(page => "
-            "Reveal.getIndices(page.parentElement)).map(i => [i.h, i.v ?? 0])"
-        )
+        slides = list_slides(page)
         assert len(slides) > 20
         problems = {}
         for h, v in slides:
@@ -130,6 +135,22 @@ class TestDeck:
         page.wait_for_selector(".pdf-page")
         count = page.locator("section > .page").count()
         assert page.locator(".pdf-page").count() == count
+
+
+class TestRules:
+    pytestmark = built
+
+    @needs_axe
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_slides_keep_axe_s_rules(self, visit, scheme):
+        """Check every sixth slide, since each takes a good part of a second."""
+        page = visit(NAMES[0], color_scheme=scheme, reduced_motion="reduce")
+        problems = {}
+        for h, v in list_slides(page)[::6]:
+            page.evaluate(f"Reveal.slide({h}, {v}, 99)")
+            if found := list_violations(page):
+                problems[h, v] = found
+        assert not problems
 
 
 class TestPlayer:
