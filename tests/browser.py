@@ -70,13 +70,16 @@ def _note_error(page: Any, line: Any) -> None:
         page.errors.append(line.text)
 
 
-def list_violations(page: Any, **options: Any) -> list[str]:
-    """Return what axe-core's rules find on the page: rule, impact, place and reason."""
+def list_violations(page: Any, part: str | None = None, **options: Any) -> list[str]:
+    """Return what axe-core's rules find on the page: rule, impact, place and reason.
+
+    part: a selector of the parts to check; None: the whole page.
+    """
     from axe_playwright_python.sync_playwright import Axe
 
     # axe would load style sheets again, which a page from a file may not do.
     options = {"resultTypes": ["violations"], "preload": False, **options}
-    found = Axe().run(page, options=options).response["violations"]
+    found = Axe().run(page, part, options).response["violations"]
     return [
         f"{rule['id']} ({rule['impact']}): {node['target']} {node['html'][:120]} "
         f"{node['failureSummary']}"

@@ -105,6 +105,15 @@ class Notebook:
         self.page.keyboard.press("Control+A")
         self.page.keyboard.insert_text(source)
 
+    def choose_theme(self, name: str) -> None:
+        """Choose a theme in the menu, such as "JupyterLab Dark"."""
+        menu = self.page.locator(".lm-MenuBar-item, .lm-Menu-item")
+        for entry in "Settings", "Theme", name:
+            menu.get_by_text(entry, exact=True).click()
+        self.page.locator(f'body[data-jp-theme-name="{name}"]').wait_for(
+            state="attached"
+        )
+
 
 def open_notebook(browser: Any, address: str, folder: Path, *cells: str) -> Notebook:
     """Write a notebook with these cells, and open it."""

@@ -4,12 +4,14 @@ All tests share one notebook, whose first cell has run; each uses cells of its o
 """
 
 import math
+import re
 
 import pytest
 
 pytest.importorskip("jupyterlab", reason="jupyterlab not installed")
 api = pytest.importorskip("playwright.sync_api", reason="playwright not installed")
 
+from browser import list_violations, needs_axe  # noqa: E402
 from lab_server import open_notebook, open_server  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -86,6 +88,12 @@ def wait_for_colour(notebook, colour):
 def expect_text(place, text):
     """Wait until a place contains the text."""
     api.expect(place).to_contain_text(text, timeout=20_000)
+
+
+def read_ink(output, part):
+    """Return the red, green and blue of a part's text; a theme mixes it differently."""
+    text = output.locator(part).first.evaluate("one => getComputedStyle(one).color")
+    return re.findall(r"\d+", text)[:3]
 
 
 def test_an_edited_kernel_repaints_its_picture(notebook, painting):
@@ -168,3 +176,16 @@ def test_the_model_reads_a_digit_drawn_by_keys(notebook, canvas):
     assert canvas.locator(".bar.best span").first.inner_text() == "7"
     notebook.page.keyboard.press("c")
     api.expect(canvas.locator(".told")).not_to_contain_text("read as")
+
+
+@needs_axe
+@pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
+def test_outputs_keep_axe_s_rules(notebook, painting, theme):
+    notebook.run(AT_CANVAS)
+    notebook.run(AT_GUESS)
+    notebook.run(AT_PLAYER)
+    notebook.choose_theme(theme)
+    assert list_violations(notebook.page, ".jp-OutputArea-output") == []
+    ink = read_ink(notebook.output(AT_GUESS), "b")
+    for place, part in ((AT_PAINT, "canvas"), (AT_CANVAS, ".told"), (AT_PLAYER, "svg")):
+        assert read_ink(notebook.output(place), part) == ink
