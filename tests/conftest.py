@@ -25,6 +25,7 @@ sys.modules.setdefault("rfc3987_syntax", None)
 import pytest
 import torch
 from _pytest.assertion import rewrite
+from browser import open_chromium
 
 from weft.base.cores import count_cores
 from weft.timing.results import device_name, stamp_row, write_json
@@ -136,6 +137,15 @@ def target(request) -> str:
 @pytest.fixture
 def device(target) -> torch.device:
     return torch.device(target)
+
+
+@pytest.fixture(
+    scope="module"
+)  # other modules run event loops, which exclude each other
+def browser():
+    """Start a Chromium for the tests of a module."""
+    with open_chromium() as browser:
+        yield browser
 
 
 @functools.cache  # each lookup hashes all sources of the library

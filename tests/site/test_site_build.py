@@ -1,81 +1,36 @@
 """The built site in a browser: no network, no wide page, terms, players, colours.
 
 The site is built from the last outputs of the lessons; `make site` executes them. These
-tests need the packages of docs/site/requirements.txt, and for a part playwright with a
-Chromium (CHROMIUM names its program, if playwright has none of its own).
+tests need docs/site/requirements.txt, and for a part tests/requirements.txt.
 """
 
-import importlib.util
-import os
-import shutil
-
 import check_site
-import lessons
-import make_site
 import pytest
+from browser import PHONE, WIDTHS
+from built_site import needs_builder, needs_lessons
 
-NEEDED = ("sphinx", "myst_nb", "pydata_sphinx_theme", "latex2mathml", "brotli")
-missing = [name for name in NEEDED if not importlib.util.find_spec(name)]
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}"),
-]
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+pytestmark = [pytest.mark.slow, needs_builder]
 LESSON = "01a_kernels_in_python.html"
-executed = pytest.mark.skipif(
-    not (lessons.BUILD / "01a_kernels_in_python.ipynb").exists(),
-    reason="no lesson has been executed: make site",
-)
+# The theme lets an article that is too wide scroll.
+WIDTH = """Math.max(...["html", ".bd-article-container"].map(
+  (one) => document.querySelector(one)?.scrollWidth ?? 0))"""
+INK = "getComputedStyle(document.querySelector('article p')).color"
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """Build the whole site in a folder of its own."""
-    folder = tmp_path_factory.mktemp("site")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(make_site, "SOURCE", folder / "source")
-        patch.setattr(make_site, "MADE", folder / "html" / "site")
-        patch.setattr(make_site, "SITE", folder / "site")
-        make_site.write_sources()
-        make_site.run_sphinx()
-    return folder / "site"
+def each_look(test):
+    """Run a test in light and dark, on a phone, a tablet and a desk."""
+    schemes = pytest.mark.parametrize("scheme", ["light", "dark"])
+    return schemes(pytest.mark.parametrize("width", WIDTHS)(test))
 
 
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    with playwright.sync_playwright() as running:
-        try:
-            browser = running.chromium.launch(
-                executable_path=program, args=["--no-sandbox"]
-            )
-        except playwright.Error as error:
-            pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
-        yield browser
-        browser.close()
+def choose_look(scheme, width):
+    return {"color_scheme": scheme, "viewport": {"width": width, "height": 900}}
 
 
-@pytest.fixture
-def visit(site, browser):
-    """Return a function that opens a page, and lists its requests and errors."""
-    contexts = []
-
-    def visit(name, query="", **options):
-        context = browser.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
-        page.requested, page.errors = [], []
-        page.on("request", lambda request: page.requested.append(request.url))
-        page.on("pageerror", lambda error: page.errors.append(str(error)))
-        page.goto((site / name).as_uri() + query)
-        page.wait_for_load_state("load")
-        page.wait_for_timeout(300)
-        return page
-
-    yield visit
-    for context in contexts:
-        context.close()
+def assert_inside(page, part):
+    """Expect that a part of the page needs no scrolling to the right."""
+    box = part.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= page.viewport_size["width"]
 
 
 def test_links_pictures_requests_and_sizes(site):
@@ -91,13 +46,13 @@ def test_a_lesson_has_solutions_a_download_and_its_neighbours(site):
 
 
 def test_no_page_needs_a_network_raises_an_error_or_is_wider_than_a_phone(site, visit):
+    page = visit("index.html", **PHONE)
     for path in check_site.list_pages(site):
-        page = visit(path.relative_to(site), **PHONE)
+        page.goto(path.as_uri())
         outside = [u for u in page.requested if not u.startswith(("file:", "data:"))]
         assert not outside and not page.errors, path.name
-        width = page.evaluate("document.documentElement.scrollWidth")
+        width = page.evaluate(WIDTH)
         assert width <= 390, f"{path.name}: {width} pixels"
-        page.close()
 
 
 def test_a_tap_on_a_term_shows_its_definition_and_the_next_opens_the_glossary(visit):
@@ -138,26 +93,36 @@ def test_the_search_finds_a_word_without_a_server(visit):
     page.wait_for_selector("#search-results li a")
 
 
-@executed
-def test_a_player_answers_its_slider_in_the_page_s_colours(visit):
-    page = visit(LESSON, color_scheme="dark")
-    host = page.locator("[data-weft]").first
+@needs_lessons
+@each_look
+def test_a_player_answers_its_slider_in_the_page_s_colours(visit, scheme, width):
+    page = visit(LESSON, **choose_look(scheme, width))
+    host = page.locator("[data-weft]", has=page.locator("input")).first
     shown = "host => host.shadowRoot.querySelector('g.now').innerHTML"
     before = host.evaluate(shown)
-    host.locator("button").nth(1).click()
+    host.locator("button[aria-label$=forward]").first.click()
     assert host.evaluate(shown) != before
     colour = "host => getComputedStyle(host.shadowRoot.querySelector('svg')).color"
-    body = "getComputedStyle(document.querySelector('article p')).color"
-    assert host.evaluate(colour) == page.evaluate(body)
+    assert host.evaluate(colour) == page.evaluate(INK)
+    assert_inside(page, host.locator("input").first)
 
 
-@executed
-def test_a_recorded_painting_moves(visit):
-    page = visit("00_start_here.html")
+@needs_lessons
+@each_look
+def test_a_recorded_painting_moves(visit, scheme, width):
+    page = visit("00_start_here.html", **choose_look(scheme, width))
     painting = page.locator(".weft-paint")
     drawn = "root => root.querySelector('canvas').toDataURL()"
     before = painting.evaluate(drawn)
-    painting.locator("button").click()
+    painting.locator("button", has_text="Play").click()
     page.wait_for_timeout(700)
-    assert painting.evaluate(drawn) != before
+    painting.locator("button", has_text="Pause").click()
+    moved = painting.evaluate(drawn)
+    assert moved != before
+    page.wait_for_timeout(200)
+    assert painting.evaluate(drawn) == moved
     assert "48 recorded pictures" in painting.inner_text()
+    assert painting.evaluate("root => getComputedStyle(root).color") == page.evaluate(
+        INK
+    )
+    assert_inside(page, painting)

@@ -2,6 +2,7 @@
 
 import html
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from weft.base.paths import SITE
 from weft.benchmarks import sentences
 from weft.benchmarks.phrases import write_duration
 from weft.puzzles.lessons import list_lessons
+from weft.see.pictures import svg
 
 LESSONS = list_lessons()
 # The script computes in float64. Each of the 14 sines stretches a difference at most by
@@ -85,10 +87,27 @@ def test_the_cells_of_a_lessons_picture_exist(lesson):
 
 
 def test_a_picture_has_a_text_and_names_of_its_own():
-    svg = '<svg viewBox="0 0 4 2"><g id="a"/><use href="#a"/></svg>'
-    labelled = pictures.label(svg, "two dots", "p1-")
+    drawn = '<svg viewBox="0 0 4 2"><g id="a"/><use href="#a"/></svg>'
+    labelled = pictures.label(drawn, "two dots", "p1-")
     assert 'aria-label="two dots"' in labelled
     assert 'id="p1-a"' in labelled and 'href="#p1-a"' in labelled
+
+
+def test_the_picture_of_a_player_is_its_still_and_no_icon():
+    text = '<svg role="img" aria-label="a" viewBox="0 0 9 9"><path d="M0 1"/></svg>'
+    output = {"text/html": svg.write_html(text, "a line")}
+    labelled = pictures.label(pictures.find_picture(output), "one line", "p1-")
+    assert dict(ElementTree.fromstring(labelled).attrib) == {
+        **{"role": "img", "aria-label": "one line", "viewBox": "0 0 9 9"}
+    }
+    assert "M0 1" in labelled and "<style>" not in labelled
+
+
+def test_a_report_in_a_card_has_nothing_to_click():
+    report = {"text/html": '<p style="border-left:1px"><summary>a</summary></p>'}
+    assert '"two words"><div inert>' in pictures.label(
+        pictures.find_picture(report), "two words", "p1-"
+    )
 
 
 def test_a_card_has_title_question_and_minutes():
@@ -112,6 +131,9 @@ def test_every_lesson_has_a_picture(tmp_path):
     assert {*drawn, "00"} == {lesson.number for lesson in LESSONS}
     for number, picture in drawn.items():
         assert re.search(r'(aria-label|alt)="\w', picture), number
+        assert "<script" not in picture
+        if picture.startswith("<svg"):
+            assert len(list(ElementTree.fromstring(picture).iter())) > 5, number
 
 
 @pytest.mark.slow

@@ -1,17 +1,15 @@
 """Whole decks in a browser: each slide fits, code is legible, nothing is loaded.
 
 The decks contain the last outputs of the lessons; `make slides` executes them. These
-tests need docs/slides/requirements.txt, and playwright with a Chromium (CHROMIUM names
-its program, if playwright has none of its own).
+tests need docs/slides/requirements.txt and tests/requirements.txt.
 """
 
 import importlib.util
-import os
-import shutil
 
 import lessons
 import make_slides
 import pytest
+from browser import list_violations, needs_axe, open_watched
 
 NAMES = ("02a_shared_memory", "07a_memory")
 SMALLEST = 0.5  # at this zoom of a picture, text of 13 px is hardly legible
@@ -61,45 +59,28 @@ def decks(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    with playwright.sync_playwright() as running:
-        try:
-            browser = running.chromium.launch(
-                executable_path=program, args=["--no-sandbox"]
-            )
-        except playwright.Error as error:
-            pytest.skip(f"no Chromium: {str(error).splitlines()[0]}")
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def visit(decks, browser):
     """Return a function that opens a deck, and lists its requests and errors."""
-    contexts = []
 
     def visit(name, query="", **options):
-        size = {"width": 1280, "height": 720}
-        context = browser.new_context(viewport=size, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.requested, page.errors = [], []
-        page.on("request", lambda request: page.requested.append(request.url))
-        page.on("pageerror", lambda error: page.errors.append(str(error)))
-        page.on(
-            "console",
-            lambda one: page.errors.append(one.text) if one.type == "error" else None,
-        )
-        page.goto((decks / f"{name}.html").as_uri() + query)
+        options = {"viewport": {"width": 1280, "height": 720}, **options}
+        address = (decks / f"{name}.html").as_uri() + query
+        page = open_watched(browser, address, **options)
         page.wait_for_selector("html[data-ready]", state="attached", timeout=60_000)
         return page
 
     yield visit
-    for context in contexts:
+    for context in browser.contexts:
         context.close()
+
+
+def list_slides(page):
+    """Return the place of each slide: its column, and its row in the column."""
+    return page.evaluate(
+        "[...document.querySelectorAll('section > .page')].map(page => "
+        "Reveal.getIndices(page.parentElement)).map(i => [i.h, i.v ?? 0])"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -108,10 +89,7 @@ class TestDeck:
 
     def test_each_slide_fits_and_loads_nothing(self, visit, name):
         page = visit(name)
-        slides = page.evaluate(
-            "[...document.querySelectorAll('section > .page')].map(page => "
-            "Reveal.getIndices(page.parentElement)).map(i => [i.h, i.v ?? 0])"
-        )
+        slides = list_slides(page)
         assert len(slides) > 20
         problems = {}
         for h, v in slides:
@@ -157,6 +135,22 @@ class TestDeck:
         page.wait_for_selector(".pdf-page")
         count = page.locator("section > .page").count()
         assert page.locator(".pdf-page").count() == count
+
+
+class TestRules:
+    pytestmark = built
+
+    @needs_axe
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_slides_keep_axe_s_rules(self, visit, scheme):
+        """Check every sixth slide, since each takes a good part of a second."""
+        page = visit(NAMES[0], color_scheme=scheme, reduced_motion="reduce")
+        problems = {}
+        for h, v in list_slides(page)[::6]:
+            page.evaluate(f"Reveal.slide({h}, {v}, 99)")
+            if found := list_violations(page):
+                problems[h, v] = found
+        assert not problems
 
 
 class TestPlayer:

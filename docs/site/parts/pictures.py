@@ -27,6 +27,8 @@ from weft.see.pictures.show import Picture
 from weft.see.pictures.svg import Drawing
 
 VIEW = re.compile(r'viewBox="([^"]+)"')
+DRAWN = re.compile(r"<svg\b.*?</svg>", re.S)
+STILL = re.compile(r'src="data:image/svg\+xml;base64,([^"]+)"')
 LARGE = 400  # width of a large picture, in SVG units
 IMPORTS = "from utils import *\n"
 
@@ -197,10 +199,10 @@ def open_shell() -> Iterator[tuple[InteractiveShell, CapturingDisplayPublisher]]
 
 def find_picture(data: Mapping[str, Any]) -> str:
     """Return the picture of an output as SVG, or as an image with its bytes; or ""."""
-    for kind in ("image/svg+xml", "text/html"):
-        drawn = re.findall(r"<svg\b.*?</svg>", str(data.get(kind, "")), re.S)
-        if drawn:
-            return max(drawn, key=len)
+    drawn = DRAWN.findall(data.get("image/svg+xml", ""))
+    drawn = drawn or find_drawings(data.get("text/html", ""))
+    if drawn:
+        return max(drawn, key=len)
     if "border-left" in data.get("text/html", ""):  # the output is a report
         return f"<div>{data['text/html']}</div>"
     if "image/png" in data:
@@ -210,19 +212,32 @@ def find_picture(data: Mapping[str, Any]) -> str:
     return ""
 
 
+def find_drawings(text: str) -> list[str]:
+    """Return the SVGs of an output's HTML, in the page's own colours.
+
+    A player's still is an image with a background; its script contains an icon.
+    """
+    stills = (base64.b64decode(data).decode() for data in STILL.findall(text))
+    grounds = (re.sub(r"<style>.*?</style>", "", still, count=1) for still in stills)
+    plain = re.sub(r"<script\b.*?</script>", "", text, flags=re.S)
+    return [*grounds, *DRAWN.findall(plain)]
+
+
 def label(picture: str, words: str, prefix: str) -> str:
     """Give a picture its alternative text, and names that no other picture has."""
     if picture.startswith("<img"):
         return picture.replace("<img", f'<img alt="{words}"', 1)
     if picture.startswith("<div"):
-        # The picture may be inside a link.
+        # The picture may be in a link, which has no other links and buttons in it.
         picture = re.sub(r"<a\b.*?</a>", "", picture)
-        return picture.replace("<div", f'<div role="img" aria-label="{words}"', 1)
+        return f'<div role="img" aria-label="{words}"><div inert>{picture}</div></div>'
     for name in set(re.findall(r'\bid="([^"]+)"', picture)):
         escaped = re.escape(name)
         picture = re.sub(rf'\bid="{escaped}"', f'id="{prefix}{name}"', picture)
         picture = re.sub(rf"#{escaped}(?=[\")])", f"#{prefix}{name}", picture)
     picture = re.sub(r"<metadata>.*?</metadata>", "", picture, flags=re.S)
+    root, body = picture.split(">", 1)
+    picture = re.sub(r' (role|aria-label|class)="[^"]*"', "", root) + ">" + body
     wide, high = map(float, re.findall(r"[\d.]+", VIEW.search(picture)[1])[-2:])
     # A card shows the top of a large drawing, whose text would be too small.
     shape = ' class="tall"' if high > wide > LARGE else ""

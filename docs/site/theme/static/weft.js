@@ -1,8 +1,8 @@
 // Definitions of terms: a card appears under the mouse, on focus, and on tap.
 (() => {
-  const terms = [...document.querySelectorAll("article a[title]")].filter((link) =>
-    /glossary\.html#/.test(link.href) || (/glossary\.html/.test(location.pathname)
-      && link.hash && link.pathname === location.pathname));
+  // The glossary's own headings link to themselves, and need no card.
+  const links = document.querySelectorAll("article a[title]:not(.headerlink)");
+  const terms = [...links].filter((link) => /glossary\.html#/.test(link.href));
   if (!terms.length) return;
   const card = document.createElement("div");
   Object.assign(card, { className: "definition", hidden: true, id: "definition" });
@@ -68,4 +68,17 @@
   document.addEventListener("pointerdown", (event) => {
     if (shown && !card.contains(event.target) && event.target !== shown) hide();
   });
+})();
+
+// Keys scroll what is wider than its place, also below a fold that opens later.
+(() => {
+  const wide = new ResizeObserver((entries) => {
+    for (const { target } of entries)
+      target.tabIndex = target.scrollWidth > target.clientWidth
+        || target.scrollHeight > target.clientHeight ? 0 : -1;
+  });
+  const places = document.querySelectorAll(`.drawing, .formula, .weft-report, pre,
+    .weft-sheet dt, .weft-sheet .scroll, .cell_output, .pst-scrollable-table-container,
+    article [style*="overflow"]`);
+  for (const place of places) wide.observe(place);
 })();

@@ -12,7 +12,7 @@
     button { font: inherit; color: inherit; background: none; cursor: pointer;
              border: 1px solid currentColor; border-radius: 4px; width: 28px;
              height: 24px; opacity: .75; padding: 0 }
-    button:focus-visible, input:focus-visible { outline: 2px solid #0072B2 }
+    button:focus-visible, input:focus-visible, .picture:focus-visible { outline: 2px solid #0072B2 }
     output { min-width: 160px }
     .full { position: absolute; top: 0; right: 0; opacity: 0 }
     :host(:hover) .full, .full:focus-visible { opacity: 1 }
@@ -47,6 +47,10 @@
     svg.setAttribute("width", image.getAttribute("width"));
     svg.removeAttribute("height");
     svg.style.cssText = image.style.cssText;
+    // Keys scroll a picture that is wider than its place.
+    new ResizeObserver(() => {
+      holder.tabIndex = holder.scrollWidth > holder.clientWidth ? 0 : -1;
+    }).observe(holder);
     return holder;
   };
 
