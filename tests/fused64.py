@@ -11,6 +11,9 @@ ULP times its length. A sum of k products has LAMBDA ULP sqrt(k) ||terms||_2 (Hi
 Mary, SIAM J. Sci. Comput. 42(5), 2020), and LAMBDA times the root of the sum of its
 factors' squared errors. Tensor cores truncate, so their bound is MMA times as large.
 
+Rung "winograd" keeps the bounds of the direct products, although the worst case of its
+form is about 7 times as large (kernels/mnist/reference/cnn_winograd.h).
+
 Like terms. Both roots assume that roundings are independent, but where two places of a
 batch are alike, their roundings are equal. Most of a black image's 196 pixels have the
 same c2, and so the same rounding error. If m places are alike, their errors add up to m

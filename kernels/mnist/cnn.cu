@@ -26,7 +26,8 @@
 #endif
 
 // Shared memory decides which GPUs run the fused rungs. They need 72 KB per
-// block in fp32, 106 KB in 16 bits and 208 KB in tf32. A block has 64 KB at
+// block in fp32, 106 KB in 16 bits, 208 KB in tf32 and 215 KB in Winograd's
+// form. A block has 64 KB at
 // compute capability 7.5, 163 KB at 8.0, 99 KB at 8.6 and 8.9, and 227 KB at
 // 9.0.
 WEFT_RUNGS({"mnist", "reference", "plain C, layers fused, vectorised", "fp32",

@@ -30,7 +30,7 @@ SIZES = {"cpu": (2, 2), "cuda": (50, 64)}  # (steps, batch) for each target
 # Errors below this are as small as the last bit of the result itself.
 LAST_BIT = 2.0**-23
 UNITS = {"fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8}
-RUNGS = ("fused", "graph", "pdl", "tf32", "bf16", "fp16")
+RUNGS = ("fused", "graph", "pdl", "winograd", "tf32", "bf16", "fp16")
 
 
 def rungs(*targets: str) -> list:

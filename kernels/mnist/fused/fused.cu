@@ -11,7 +11,8 @@
  * Lesson:  notebooks/15b_mnist_gpu.ipynb
  *
  * The rungs differ in the number type of the products and in the way they
- * launch their kernels. The kernels are the same. */
+ * launch their kernels. The kernels are the same, except that rung "winograd"
+ * has its own for two of conv2's products (winograd.cuh). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -30,6 +30,7 @@ from ..timing.results import Row
 from ..toolchain import native
 
 PRECISIONS = ("fp32", "tf32", "bf16")
+STRICT = ("fused", "graph", "pdl", "winograd")  # fp32 rungs
 
 
 class RaceRows:
@@ -174,7 +175,7 @@ class RaceRows:
             return print(f"batch {batch}: {problem}")
         strict, fastest = (
             min(us for name in names if (us := self.us_of(name, batch)) > 0)
-            for names in (("fused", "graph", "pdl"), ("graph", "tf32", "bf16"))
+            for names in (STRICT, ("graph", "tf32", "bf16"))
         )
         print(
             f"batch {batch}, {rung}: {row['us']:.1f} µs per step, "

@@ -324,7 +324,8 @@ def _draw_roof(axes: Axes, roofs: dict[str, Row], precision: str) -> None:
 def _draw_sections(axes: Axes, rows: Sequence[Row], elsewhere: bool) -> None:
     marks = ("o", "s", "D", "^")
     for mark, row in zip(marks, rows):
-        intensities = list_intensities(row["layers_us"], row["batch"], row["precision"])
+        kind = row["batch"], row["precision"], row["rung"]
+        intensities = list_intensities(row["layers_us"], *kind)
         for section, (intensity, tflops) in intensities.items():
             colour = _name_section(section)[1]
             fill = kit.fill_of(colour, not elsewhere)

@@ -70,14 +70,22 @@ class SectionWork:
 
 
 def count_work(
-    section: str, sections: Sequence[str], batch: int, precision: str = "fp32"
+    section: str,
+    sections: Sequence[str],
+    batch: int,
+    precision: str = "fp32",
+    rung: str = "",
 ) -> SectionWork | None:
     """Return a section's flops and bytes, or None for a section without known work.
 
     section: name from Cnn.profile(). sections: names of all sections of the step, which
     determine the section's products: conv2's gradients are in one section or in two.
+    rung: "winograd" does 16 multiplications for 36 in conv2, except for the gradient
+    of its weights.
     """
     flops = _count_flops(section, sections)
+    if rung == "winograd" and "conv2" in section and section != _WEIGHT:
+        flops -= PRODUCTS["conv2"] * (1 - 16 / 36)
     if section in _FUSED:
         images, once = (count(BYTES[precision]) for count in _FUSED[section])
         bytes_ = batch * images + once
@@ -160,7 +168,7 @@ def _count_layer_bytes(section: str, batch: int) -> float | None:
 
 
 def list_intensities(
-    layers_us: Mapping[str, float], batch: int, precision: str
+    layers_us: Mapping[str, float], batch: int, precision: str, rung: str = ""
 ) -> dict:
     """Return {section: (flops per byte, TFLOP/s)} for the sections with known work.
 
@@ -168,7 +176,7 @@ def list_intensities(
     """
     intensities, min_flops = {}, 0.01 * batch * STEP_FLOPS
     for section, us in layers_us.items():
-        work = count_work(section, [*layers_us], batch, precision)
+        work = count_work(section, [*layers_us], batch, precision, rung)
         if work and work.flops >= min_flops and us > 0:
             intensities[section] = (work.intensity, work.flops / us / 1e6)
     return intensities
@@ -212,7 +220,8 @@ def find_limits(row: Row, roof: Row, launch_us: float) -> list[StepPart]:
     scale = row["us"] / sum(layers.values())
     parts = []
     for section, us in layers.items():
-        work = count_work(section, [*layers], row["batch"], row["precision"])
+        kind = row["precision"], row["rung"]
+        work = count_work(section, [*layers], row["batch"], *kind)
         flops, bytes_ = (work.flops, work.bytes) if work else (0.0, 0.0)
         at_roof = flops / roof["tflops"] / 1e6, bytes_ / roof["gbs"] / 1e3
         parts.append(StepPart(section, us * scale, *at_roof, launch_us))
