@@ -231,6 +231,14 @@ int weft_copy(int rung, float *y, const float *x, size_t count,
 int weft_copy_backward(int rung, float *dx, const float *dy, size_t count,
                        weft_stream stream);
 
+/* Compute y (cols,rows), the transpose of x (rows,cols). */
+int weft_transpose(int rung, float *y, const float *x, int rows, int cols,
+                   weft_stream stream);
+
+/* Compute dx (rows,cols), the transpose of dy (cols,rows). */
+int weft_transpose_backward(int rung, float *dx, const float *dy, int rows,
+                            int cols, weft_stream stream);
+
 struct weft_reduce_options {
     int blocks; /* blocks of the grid; 0: as many as keep the device busy. The
                  * rungs "reference", "atomic", "tree" and "shuffle" ignore it.

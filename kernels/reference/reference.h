@@ -61,6 +61,8 @@ int relu_reference_backward(float *dx, const float *dy, const float *y,
 
 int copy_reference(float *y, const float *x, size_t count);
 
+int transpose_reference(float *y, const float *x, int rows, int cols);
+
 int reduce_reference(float *sum, const float *x, size_t count);
 
 int reduce_reference_backward(float *dx, const float *dsum, size_t count);
