@@ -10,7 +10,7 @@
 enum {
     SIDE = 64,        // rows and columns of a block
     LINE = 16,        // floats of a cache line
-    ALONE = 1 << 14,  // with fewer floats, a second thread costs more than it
+    ALONE = 1 << 17,  // with fewer floats, a second thread costs more than it
                       // saves
     CACHED = 1 << 22, // fewer floats may stay in the caches: 16 MiB per array
     CHUNK = 1 << 12   // blocks between interrupt checks: 64 MiB
