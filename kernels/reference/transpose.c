@@ -12,7 +12,7 @@ enum {
     LINE = 16,        // floats of a cache line
     ALONE = 1 << 17,  // with fewer floats, a second thread costs more than it
                       // saves
-    CACHED = 1 << 22, // fewer floats may stay in the caches: 16 MiB per array
+    CACHED = 1 << 20, // fewer floats may stay in the caches: 4 MiB per array
     CHUNK = 1 << 12   // blocks between interrupt checks: 64 MiB
 };
 
