@@ -184,20 +184,16 @@ SIMT_INLINE Box box_of(void (*now)(simt::Later *), const tensor_map *map,
 SIMT_INLINE void load(void *shared, const tensor_map *map, uint64_t *bar,
                       int col, int row, int z) {
     const Box box = box_of(load_now, map, shared, bar, col, row, z);
-    touch_array(box, [](char *at, size_t there, bool first)
-                         __attribute__((always_inline)) {
-                             simt::looks(at, there, first);
-                         });
+    touch_array(box, [](char *at, size_t there, bool first) __attribute__((
+                         always_inline)) { simt::looks(at, there, first); });
     simt::ask_bulk(box, bar);
 }
 
 SIMT_INLINE void store(const tensor_map *map, const void *shared, int col,
                        int row, int z) {
     const Box box = box_of(store_now, map, shared, NULL, col, row, z);
-    touch_array(box, [](char *at, size_t there, bool first)
-                         __attribute__((always_inline)) {
-                             simt::puts_at(at, there, first);
-                         });
+    touch_array(box, [](char *at, size_t there, bool first) __attribute__((
+                         always_inline)) { simt::puts_at(at, there, first); });
     simt::ask(simt::STORES, box);
 }
 

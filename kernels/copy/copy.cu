@@ -22,8 +22,7 @@ enum { REFERENCE, BYTE, WORD, VECTOR, BULK };
 
 static int run(int rung, const struct duplication *d) {
     switch (rung) {
-    case REFERENCE:
-        return WEFT_REFERENCE(copy_reference(d->y, d->x, d->count));
+    case REFERENCE: return WEFT_REFERENCE(copy_reference(d->y, d->x, d->count));
     case BYTE: return copy_byte(d);
     case WORD: return copy_word(d);
     case VECTOR: return copy_vector(d);

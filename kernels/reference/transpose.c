@@ -2,8 +2,8 @@
  *
  * A square of VLEN x VLEN floats is transposed in registers. Squares are taken
  * in blocks of 64 x 64, so that all of a cache line is used while it is there.
- * If the rows of y begin at cache lines and the arrays exceed the caches, stores
- * skip the caches, as in copy.c. */
+ * If the rows of y begin at cache lines and the arrays exceed the caches,
+ * stores skip the caches, as in copy.c. */
 #include "reference.h"
 #include "simd.h"
 
@@ -23,32 +23,35 @@ struct matrix {
     int streams; // whether stores skip the caches
 };
 
-/* The lanes of two vectors a and b, as __builtin_shuffle() numbers them: a 2 x 2
- * matrix whose entries are groups of `half` lanes is transposed. */
+/* The lanes of two vectors a and b, as __builtin_shuffle() numbers them: a 2 x
+ * 2 matrix whose entries are groups of `half` lanes is transposed. */
 #define UPPER(j, half) ((j) & (half) ? VLEN + (j) - (half) : (j))
 #define LOWER(j, half) ((j) & (half) ? VLEN + (j) : (j) + (half))
-#define LANES4(f, j, half) f(j, half), f(j + 1, half), f(j + 2, half), f(j + 3, half)
+#define LANES4(f, j, half) \
+    f(j, half), f(j + 1, half), f(j + 2, half), f(j + 3, half)
 #if defined(__AVX512F__)
-#define LANES(f, half)                                                    \
-    (vlanes) {                                                            \
-        LANES4(f, 0, half), LANES4(f, 4, half), LANES4(f, 8, half),       \
-            LANES4(f, 12, half)                                           \
+#define LANES(f, half)                                              \
+    (vlanes) {                                                      \
+        LANES4(f, 0, half), LANES4(f, 4, half), LANES4(f, 8, half), \
+            LANES4(f, 12, half)                                     \
     }
 #elif defined(__AVX__)
-#define LANES(f, half) (vlanes){LANES4(f, 0, half), LANES4(f, 4, half)}
+#define LANES(f, half) \
+    (vlanes) { LANES4(f, 0, half), LANES4(f, 4, half) }
 #else
-#define LANES(f, half) (vlanes){LANES4(f, 0, half)}
+#define LANES(f, half) \
+    (vlanes) { LANES4(f, 0, half) }
 #endif
 typedef int32_t vlanes __attribute__((vector_size(4 * VLEN)));
 
 /* Transpose v in groups of `half` x `half` floats within those of twice the
  * side. The halves 1, 2, 4, ... VLEN / 2 transpose all of v. */
-#define EXCHANGE(v, half)                                               \
-    _Pragma("GCC unroll 16") for (int i = 0; i < VLEN; i++) {           \
-        if (i & (half)) continue;                                       \
-        const vfloat a = v[i], b = v[i + (half)];                       \
-        v[i] = __builtin_shuffle(a, b, LANES(UPPER, half));             \
-        v[i + (half)] = __builtin_shuffle(a, b, LANES(LOWER, half));    \
+#define EXCHANGE(v, half)                                            \
+    _Pragma("GCC unroll 16") for (int i = 0; i < VLEN; i++) {        \
+        if (i & (half)) continue;                                    \
+        const vfloat a = v[i], b = v[i + (half)];                    \
+        v[i] = __builtin_shuffle(a, b, LANES(UPPER, half));          \
+        v[i + (half)] = __builtin_shuffle(a, b, LANES(LOWER, half)); \
     }
 
 SIMD_INLINE void transpose_square(float *y, const float *x, size_t rows,
@@ -79,9 +82,8 @@ SIMD_INLINE void transpose_squares(const struct matrix *m, size_t row,
     for (size_t i = row; i < below; i += LINE)
         for (size_t j = col; j < right; j += VLEN)
             for (size_t h = i; h < i + LINE && h < below; h += VLEN)
-                transpose_square(m->y + j * m->rows + h,
-                                 m->x + h * m->cols + j, m->rows, m->cols,
-                                 streams);
+                transpose_square(m->y + j * m->rows + h, m->x + h * m->cols + j,
+                                 m->rows, m->cols, streams);
 }
 
 static void transpose_numbers(const struct matrix *m, size_t row, size_t col,
@@ -107,7 +109,8 @@ static void transpose_block(const struct matrix *m, size_t row, size_t col) {
 
 int transpose_reference(float *y, const float *x, int rows, int cols) {
     const size_t count = (size_t)rows * cols;
-    const int whole = (uintptr_t)y % (LINE * sizeof *y) == 0 && rows % LINE == 0;
+    const int whole =
+        (uintptr_t)y % (LINE * sizeof *y) == 0 && rows % LINE == 0;
     const struct matrix m = {y, x, rows, cols, whole && count >= CACHED};
     const size_t across = (m.cols + SIDE - 1) / SIDE;
     const size_t blocks = (m.rows + SIDE - 1) / SIDE * across;

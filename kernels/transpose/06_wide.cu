@@ -28,21 +28,24 @@ static __global__ void transpose_wide(float *y, const float *x, unsigned rows,
 #pragma unroll
     for (int i = 0; i < STRIPS; i++) // all loads are in flight before a store
         if (row + i * STRIP < rows && col < cols)
-            v[i] = *(const float4 *)(x + (size_t)(row + i * STRIP) * cols + col);
+            v[i] =
+                *(const float4 *)(x + (size_t)(row + i * STRIP) * cols + col);
 #pragma unroll
     for (int i = 0; i < STRIPS; i++) {
         float *four = &tile[down + i * STRIP][across];
         four[0] = v[i].x, four[1] = v[i].y, four[2] = v[i].z, four[3] = v[i].w;
     }
     __syncthreads();
-    row = blockIdx.x * SIDE + down, col = blockIdx.y * SIDE + across; // now of y
+    row = blockIdx.x * SIDE + down,
+    col = blockIdx.y * SIDE + across; // now of y
 #pragma unroll
     for (int i = 0; i < STRIPS; i++) {
         const float *four = &tile[across][down + i * STRIP];
         const int next = SIDE + 1;
         if (row + i * STRIP < cols && col < rows)
             *(float4 *)(y + (size_t)(row + i * STRIP) * rows + col) =
-                make_float4(four[0], four[next], four[2 * next], four[3 * next]);
+                make_float4(four[0], four[next], four[2 * next],
+                            four[3 * next]);
     }
 }
 

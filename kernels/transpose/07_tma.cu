@@ -31,7 +31,8 @@ static __device__ __forceinline__ float4 *chunk_at(char *tile, unsigned row,
 /* Transpose a tile in place; each of 256 threads has a square of 4 x 4. */
 static __device__ __forceinline__ void transpose_squares(char *tile) {
     const unsigned t = threadIdx.x;
-    // A square's place in its quadrant of 8 x 8, on a diagonal, and in the tile.
+    // A square's place in its quadrant of 8 x 8, on a diagonal, and in the
+    // tile.
     const unsigned col = t % 8, row = col ^ t / 8 % 8;
     const unsigned across = t / 64 % 2 * 8 + col, down = t / 128 * 8 + row;
     float4 v[SQUARE];

@@ -8,22 +8,19 @@
 
 #define EVERYWHERE (WEFT_CPU | WEFT_CUDA)
 
-WEFT_RUNGS({"transpose", "reference", "plain C, squares in vector registers",
-            "fp32", WEFT_CPU, 0},
-           {"transpose", "naive", "one thread per number", "fp32", EVERYWHERE,
-            0},
-           {"transpose", "tiled", "a tile in shared memory", "fp32", EVERYWHERE,
-            0},
-           {"transpose", "padded", "a tile with an unused column", "fp32",
-            EVERYWHERE, 0},
-           {"transpose", "swizzled", "a tile with permuted rows", "fp32",
-            EVERYWHERE, 0},
-           {"transpose", "strips", "four numbers per thread", "fp32",
-            EVERYWHERE, 0},
-           {"transpose", "wide", "tiles of 64 x 64, 16 bytes at a time", "fp32",
-            EVERYWHERE, 0},
-           {"transpose", "tma", "the TMA moves the tiles", "fp32", EVERYWHERE,
-            90});
+WEFT_RUNGS(
+    {"transpose", "reference", "plain C, squares in vector registers", "fp32",
+     WEFT_CPU, 0},
+    {"transpose", "naive", "one thread per number", "fp32", EVERYWHERE, 0},
+    {"transpose", "tiled", "a tile in shared memory", "fp32", EVERYWHERE, 0},
+    {"transpose", "padded", "a tile with an unused column", "fp32", EVERYWHERE,
+     0},
+    {"transpose", "swizzled", "a tile with permuted rows", "fp32", EVERYWHERE,
+     0},
+    {"transpose", "strips", "four numbers per thread", "fp32", EVERYWHERE, 0},
+    {"transpose", "wide", "tiles of 64 x 64, 16 bytes at a time", "fp32",
+     EVERYWHERE, 0},
+    {"transpose", "tma", "the TMA moves the tiles", "fp32", EVERYWHERE, 90});
 
 enum { REFERENCE, NAIVE, TILED, PADDED, SWIZZLED, STRIPS, WIDE, TMA };
 

@@ -38,9 +38,9 @@ typedef void (*transpose_kernel)(float *y, const float *x, unsigned rows,
 
 /* Launch a kernel with a block for each tile of `side` x `side`, in blocks of
  * `threads`. A grid has at most 65535 blocks in y. A higher matrix is cut into
- * slabs of so many tiles; the last slab overlaps the one before it. So each slab
- * consists of whole tiles, and the kernel's check of `rows`, which is that of
- * the whole matrix, need not change. */
+ * slabs of so many tiles; the last slab overlaps the one before it. So each
+ * slab consists of whole tiles, and the kernel's check of `rows`, which is that
+ * of the whole matrix, need not change. */
 static inline int launch_tiles(const struct matrix *m, transpose_kernel kernel,
                                const char *name, unsigned side, dim3 threads) {
     const unsigned down = CEIL_DIV(m->rows, side), most = 65535;
@@ -49,8 +49,8 @@ static inline int launch_tiles(const struct matrix *m, transpose_kernel kernel,
     const size_t slab = (size_t)most * side;
     size_t first = 0;
     for (;;) {
-        WEFT_TRY(launch_kernel(l, kernel, m->y + first,
-                               m->x + first * m->cols, m->rows, m->cols));
+        WEFT_TRY(launch_kernel(l, kernel, m->y + first, m->x + first * m->cols,
+                               m->rows, m->cols));
         if (first + slab >= m->rows) return WEFT_OK;
         first = first + 2 * slab < m->rows ? first + slab : m->rows - slab;
     }

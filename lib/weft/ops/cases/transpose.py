@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-
 from ..op import Bench, Op
 from . import Answer, Case, random
 
