@@ -47,7 +47,7 @@ class Launchers:
         bytes_[0] = 0
 
     def copy(self, y, x, count) -> None:
-        self.run(bodies.copy, count, y, x, count)
+        self.run(bodies.copy_words, count, y, x, count)
 
     def copy_backward(self, dx, dy, count) -> None:
         self.copy(dx, dy, count)

@@ -191,7 +191,7 @@ def kernels() -> Iterator[tuple[str, str, str]]:
                 yield (
                     str(path.relative_to(ROOT)),
                     name,
-                    re.sub("_(naive|coalesced|words)", "", name),
+                    re.sub("_(naive|coalesced)", "", name),
                 )
 
 
@@ -265,7 +265,7 @@ def tokens(text: str) -> list[str]:
     text = re.sub(r"/\*.*?\*/|//[^\n]*|[{}]", " ", text, flags=re.S)
     text = re.sub(r"\b(static|const|int|float|size_t|u?int\d+_t|bool)\b", "", text)
     text = re.sub(
-        r"\b(long|unsigned|char|return)\b|_naive|_coalesced|_words|\(\s*\)", "", text
+        r"\b(long|unsigned|char|return)\b|_naive|_coalesced|\(\s*\)", "", text
     )
     return re.findall(r"\w+|[^\s\w]", text.replace("half_", "half"))
 

@@ -426,7 +426,7 @@ def gather(x, target, images, labels, order, batch, pixels, mean, std):
 # ---- numbers that only move ----
 
 
-def copy(y, x, count):
+def copy_words(y, x, count):
     """y (count) = x, of any type: rungs byte and word. One thread per number."""
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < count:
