@@ -152,12 +152,12 @@ def source(path: str, name: str | None = None) -> str:
 def listing(path: str, name: str | None = None, against: str | None = None) -> None:
     """Show a file of the lab, or one function in it, in colour.
 
-    against: another function of that file, or another path. If given, listing()
-    shows only the differences between the two.
+    against: another function of that file, another path, or both as "path:function".
+    If given, listing() shows only the differences between the two.
     """
     text, language = source(path, name), "python" if path.endswith(".py") else "cuda"
     if against:
-        other = source(against) if "/" in against else source(path, against)
+        other = _source_against(against, path)
         text, language = _diff(other, text, against, name or path), "diff"
     try:
         from IPython import get_ipython
@@ -168,6 +168,14 @@ def listing(path: str, name: str | None = None, against: str | None = None) -> N
         display(HTML(highlight_text(text, language)))
     else:
         print(text)
+
+
+def _source_against(against: str, path: str) -> str:
+    """Return the text that listing() compares with."""
+    if "/" not in against:
+        return source(path, against)
+    file, _, name = against.partition(":")
+    return source(file, name or None)
 
 
 def _defines_python(line: str, name: str) -> bool:

@@ -222,6 +222,23 @@ int weft_cross_entropy_backward(int rung, float *dlogits, const float *dloss,
                                 const float *prob, const int64_t *target, int n,
                                 int classes, weft_stream stream);
 
+/* Compute y = x for `count` elements, bit for bit. Rung "byte" copies at most
+ * 2^37 - 64 elements. */
+int weft_copy(int rung, float *y, const float *x, size_t count,
+              weft_stream stream);
+
+/* Compute dx = dy for `count` elements. */
+int weft_copy_backward(int rung, float *dx, const float *dy, size_t count,
+                       weft_stream stream);
+
+/* Compute y (cols,rows), the transpose of x (rows,cols). */
+int weft_transpose(int rung, float *y, const float *x, int rows, int cols,
+                   weft_stream stream);
+
+/* Compute dx (rows,cols), the transpose of dy (cols,rows). */
+int weft_transpose_backward(int rung, float *dx, const float *dy, int rows,
+                            int cols, weft_stream stream);
+
 struct weft_reduce_options {
     int blocks; /* blocks of the grid; 0: as many as keep the device busy. The
                  * rungs "reference", "atomic", "tree" and "shuffle" ignore it.

@@ -43,6 +43,9 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
         launch()
     floats = torch.zeros(1)
     cases[bodies.grey] = floats, floats, 1
+    cases[bodies.copy_words] = floats, floats, 1
+    for body in bodies.transpose, bodies.transpose_tiled, bodies.transpose_padded:
+        cases[body] = floats, floats, 1, 1
     for product in bodies.matmul, bodies.matmul_tiled:
         cases[product] = floats, floats, floats, 1, 1, 1
     return cases

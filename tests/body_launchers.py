@@ -29,9 +29,12 @@ class Launchers:
     """Replaces a native.Library; tensors replace pointers, and NULL means none."""
 
     def __init__(
-        self, run: Callable[..., None], product: Callable[..., None] = bodies.matmul
+        self,
+        run: Callable[..., None],
+        product: Callable[..., None] = bodies.matmul,
+        transposed: Callable[..., None] = bodies.transpose,
     ) -> None:
-        self.run, self.product = run, product
+        self.run, self.product, self.transposed = run, product, transposed
 
     def call(self, function: str, rung: int, *args: Any) -> None:
         """Replace native.Library.call(); the last argument is the stream."""
@@ -43,6 +46,18 @@ class Launchers:
 
     def matmul_workspace(self, bytes_, *sizes) -> None:
         bytes_[0] = 0
+
+    def copy(self, y, x, count) -> None:
+        self.run(bodies.copy_words, count, y, x, count)
+
+    def copy_backward(self, dx, dy, count) -> None:
+        self.copy(dx, dy, count)
+
+    def transpose(self, y, x, rows, cols) -> None:
+        self.run(self.transposed, (rows, cols), y, x, rows, cols)
+
+    def transpose_backward(self, dx, dy, rows, cols) -> None:
+        self.transpose(dx, dy, cols, rows)
 
     def relu(self, y, x, count) -> None:
         self.run(bodies.relu, count, y, x, count)

@@ -159,3 +159,10 @@ def zoo_library(op: str, target: str) -> native.Library:
 def first_kernel(op: str) -> str:
     """Return the name of an op's first rung in CUDA C."""
     return next(rung.name for rung in native.rungs(op) if "cuda" in rung.targets)
+
+
+def want_memory(gigabytes: int) -> None:
+    """Skip the test if the machine has less free memory."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if free < gigabytes << 30:
+        pytest.skip(f"needs {gigabytes} GB of memory")

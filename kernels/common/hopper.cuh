@@ -157,7 +157,7 @@ PTX_INLINE void fence_proxy_async() {
 #endif
 }
 
-/* ---- copies of boxes, each by one thread --------------------------------- */
+/* ---- copies of boxes and of pieces, each by one thread ------------------- */
 
 /* Prefetch a map, so that the first copy need not wait for it. */
 PTX_INLINE void tensor_map_fetch(const tensor_map *map) {
@@ -218,6 +218,38 @@ PTX_INLINE void tma_store(const tensor_map *map, const void *shared, int col,
                  "{%2, %3, %4}], [%1];" ::"l"(map),
                  "r"(shared_address(shared)), "r"(col), "r"(row), "r"(z)
                  : "memory");
+#else
+    __trap();
+#endif
+}
+
+/* Load `bytes` bytes, a multiple of 16, into shared memory at an address that
+ * is a multiple of 16, too. `bar` counts them. No map is needed. */
+PTX_INLINE void bulk_load(void *shared, const void *from, mbarrier *bar,
+                          unsigned bytes) {
+#if PTX_TWIN
+    hopper_twin::load_piece(shared, from, bar, bytes);
+#elif HOPPER
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
+                 "bytes [%0], [%1], %3, [%2];" ::"r"(shared_address(shared)),
+                 "l"(__cvta_generic_to_global(from)), "r"(shared_address(bar)),
+                 "r"(bytes)
+                 : "memory");
+#else
+    __trap();
+#endif
+}
+
+/* Store `bytes` bytes, a multiple of 16, like tma_store(). */
+PTX_INLINE void bulk_store(void *to, const void *shared, unsigned bytes) {
+#if PTX_TWIN
+    hopper_twin::store_piece(to, shared, bytes);
+#elif HOPPER
+    asm volatile(
+        "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
+            __cvta_generic_to_global(to)),
+        "r"(shared_address(shared)), "r"(bytes)
+        : "memory");
 #else
     __trap();
 #endif

@@ -106,6 +106,9 @@ static inline size_t inside(const struct tensor *t, int col, int row, int z,
     return left < bytes ? left : bytes;
 }
 
+/* Whether `at` is the first byte of one of the 32-byte sectors of memory. */
+SIMT_INLINE bool begins_sector(const void *at) { return (size_t)at % 32 == 0; }
+
 /* A box in flight. It contains a copy of the map, because the map is an
  * argument of the kernel. The argument of the thread that issues the copy may
  * no longer exist when the box arrives. */
@@ -127,7 +130,8 @@ struct Box : simt::Later {
 };
 
 /* Count each piece of the array as read or written by the thread that issues
- * the copy, at that moment. The watch build uses this. */
+ * the copy, at that moment. The watch build uses this. A row moves in whole
+ * sectors: the second 16 bytes of a sector cost nothing. */
 template <class Touch>
 SIMT_INLINE void touch_array(const Box &box, Touch touch) {
 #ifdef SIMT_CHECK
@@ -135,7 +139,7 @@ SIMT_INLINE void touch_array(const Box &box, Touch touch) {
     for (int i = 0; i < box.map.box.rows; i++)
         for (size_t byte = 0; byte < box.width(); byte += 16)
             if (const size_t there = box.in_array(i, byte, &at))
-                touch(at, there);
+                touch(at, there, !byte || begins_sector(at));
 #endif
     (void)box;
     (void)touch;
@@ -180,19 +184,58 @@ SIMT_INLINE Box box_of(void (*now)(simt::Later *), const tensor_map *map,
 SIMT_INLINE void load(void *shared, const tensor_map *map, uint64_t *bar,
                       int col, int row, int z) {
     const Box box = box_of(load_now, map, shared, bar, col, row, z);
-    touch_array(box, [](char *at, size_t there) __attribute__((always_inline)) {
-        simt::looks(at, there);
-    });
+    touch_array(box, [](char *at, size_t there, bool first) __attribute__((
+                         always_inline)) { simt::looks(at, there, first); });
     simt::ask_bulk(box, bar);
 }
 
 SIMT_INLINE void store(const tensor_map *map, const void *shared, int col,
                        int row, int z) {
     const Box box = box_of(store_now, map, shared, NULL, col, row, z);
-    touch_array(box, [](char *at, size_t there) __attribute__((always_inline)) {
-        simt::puts_at(at, there);
-    });
+    touch_array(box, [](char *at, size_t there, bool first) __attribute__((
+                         always_inline)) { simt::puts_at(at, there, first); });
     simt::ask(simt::STORES, box);
+}
+
+/* A piece of an array in flight. */
+struct Piece : simt::Later {
+    char *array;
+    uint64_t *bar; /* counts the bytes of a load */
+};
+
+static inline void load_piece_now(simt::Later *later) {
+    const Piece piece = *(const Piece *)later;
+    memcpy(piece.shared, piece.array, piece.bytes);
+    arrive(piece.bar, 0, -(int)piece.bytes);
+}
+
+static inline void store_piece_now(simt::Later *later) {
+    const Piece piece = *(const Piece *)later;
+    memcpy(piece.array, piece.shared, piece.bytes);
+}
+
+SIMT_INLINE Piece piece_of(void (*now)(simt::Later *), const void *array,
+                           const void *shared, uint64_t *bar, unsigned bytes) {
+    // The hardware requires multiples of 16, too.
+    if (((size_t)array | (size_t)shared | bytes) % 16) __builtin_trap();
+    return {{now, (void *)shared, bytes, sizeof(Piece), 0}, (char *)array, bar};
+}
+
+SIMT_INLINE void load_piece(void *shared, const void *from, uint64_t *bar,
+                            unsigned bytes) {
+    const Piece piece = piece_of(load_piece_now, from, shared, bar, bytes);
+    for (unsigned byte = 0; byte < bytes; byte += 16)
+        simt::looks(piece.array + byte, 16,
+                    !byte || begins_sector(piece.array + byte));
+    simt::ask_bulk(piece, bar);
+}
+
+SIMT_INLINE void store_piece(void *to, const void *shared, unsigned bytes) {
+    const Piece piece = piece_of(store_piece_now, to, shared, NULL, bytes);
+    for (unsigned byte = 0; byte < bytes; byte += 16)
+        simt::puts_at(piece.array + byte, 16,
+                      !byte || begins_sector(piece.array + byte));
+    simt::ask(simt::STORES, piece);
 }
 
 } // namespace hopper_twin

@@ -59,6 +59,10 @@ int relu_reference(float *y, const float *x, size_t count);
 int relu_reference_backward(float *dx, const float *dy, const float *y,
                             size_t count);
 
+int copy_reference(float *y, const float *x, size_t count);
+
+int transpose_reference(float *y, const float *x, int rows, int cols);
+
 int reduce_reference(float *sum, const float *x, size_t count);
 
 int reduce_reference_backward(float *dx, const float *dsum, size_t count);

@@ -9,6 +9,9 @@
 #define WEFT_SIMD_H
 #include <stddef.h>
 #include <stdint.h>
+#if defined(__SSE__)
+#include <immintrin.h>
+#endif
 
 /* VLEN: floats in a vector. VREGS: vector registers that the compiler may use;
  * the accumulators and operands of a blocked loop must fit in them. */
@@ -34,6 +37,26 @@ typedef uint8_t vbyte __attribute__((vector_size(VLEN), aligned(1), may_alias));
 SIMD_INLINE vfloat vload(const float *p) { return *(const vfloat *)p; }
 
 SIMD_INLINE void vstore(float *p, vfloat v) { *(vfloat *)p = v; }
+
+/* Store a vector without reading its cache line and without keeping it in the
+ * caches; p is aligned to the vector. vstream_end() orders such stores before
+ * later ones. A thread calls it before other threads may read the vectors. */
+SIMD_INLINE void vstream(float *p, vfloat v) {
+#if defined(__AVX512F__)
+    _mm512_stream_ps(p, (__m512)v);
+#elif defined(__AVX__)
+    _mm256_stream_ps(p, (__m256)v);
+#elif defined(__SSE__)
+    _mm_stream_ps(p, (__m128)v);
+#else
+    vstore(p, v);
+#endif
+}
+SIMD_INLINE void vstream_end(void) {
+#if defined(__SSE__)
+    _mm_sfence();
+#endif
+}
 
 SIMD_INLINE vfloat vsplat(float x) {
     return x - (vfloat){0}; // x - 0 is x, even for -0

@@ -1,6 +1,7 @@
 """`weft bench transpose` checks every contender before timing it."""
 
 import pytest
+import torch
 from drawings import drawn
 
 from weft import bench
@@ -8,27 +9,49 @@ from weft.base.paths import ROOT
 from weft.benchmarks import plot_transpose
 from weft.benchmarks import transpose as bench_transpose
 from weft.benchmarks.plot_bodies import load_elsewhere
+from weft.toolchain import native
 
 
-def test_rows_of_each_transpose_and_of_a_copy(target):
+def test_rows_of_the_rungs_of_transpose_and_copy(target):
     rows = bench_transpose.rows(target, [33], samples=1)
     by_name = {(row["op"], row["impl"], row["rung"]): row for row in rows}
-    assert rows[0]["op"] == "copy" and rows[0]["vs_copy"] == 1
-    for name in bench_transpose.TRANSPOSES:
-        row = by_name["transpose", "weft", name]
+    plainest = by_name["copy", "weft", bench_transpose.PLAINEST[target]]
+    assert plainest["vs_copy"] == 1
+    for rung in native.library("transpose", target).here():
+        key = "transpose", "weft", rung.name
+        assert (key in by_name) == (target == "cuda" or rung.targets == ("cpu",))
+    for row in by_name["transpose", "torch", "copy_"], plainest:
         assert row["us"] > 0 and row["rows"] == row["cols"] == 33
-        assert row["vs_copy"] == pytest.approx(rows[0]["us"] / row["us"])
+        assert row["vs_copy"] == pytest.approx(plainest["us"] / row["us"])
         assert row["gbs"] == pytest.approx(8 * 33 * 33 / row["us"] / 1e3)
-    # The elements 0, 32, ..., 1088.
-    assert by_name["strided", "weft", "stride 32"]["count"] == 35
+    strided = by_name.get(("strided", "weft", "stride 32"), {"count": None})
+    assert strided["count"] == (35 if target == "cuda" else None)  # 0, 32, ... 1088
     assert bench.table(rows, bench_transpose.SHOWN)
-    assert ("do not represent" in bench_transpose.note(rows)) == (target == "cpu")
     assert all(("graph" in row["timer"]) == (target == "cuda") for row in rows)
+
+
+def test_a_rung_can_be_selected():
+    rows = bench_transpose.rows("cpu", [33], ["wide"], samples=1)
+    ours = [(row["op"], row["rung"]) for row in rows if row["impl"] == "weft"]
+    assert ours == [("copy", "reference"), ("transpose", "wide")]
+
+
+def test_the_strided_copy_picks_every_stride_th_number():
+    x, y = torch.arange(100.0), torch.full((100,), torch.nan)
+    bench_transpose._make_strided(y, x, 34, 3)()
+    assert torch.equal(y[:34], x[::3]) and y[34:].isnan().all()
 
 
 def test_a_side_below_one_is_refused():
     with pytest.raises(ValueError, match="--sizes 0"):
         bench_transpose.rows("cpu", [0])
+
+
+def test_a_wrong_result_is_not_timed(monkeypatch):
+    """A rung has passed its check, but its cases are smaller than the benchmark's."""
+    monkeypatch.setattr(native.Library, "call", lambda *args: None)
+    with pytest.raises(RuntimeError, match="weft copy reference is wrong for 33 x 33"):
+        bench_transpose.rows("cpu", [33], samples=1)
 
 
 def row(op, impl, rung, us, gbs, **more):
@@ -37,7 +60,7 @@ def row(op, impl, rung, us, gbs, **more):
 
 
 HERE = [
-    row("copy", "weft", "copy", 10.0, 3000.0, vs_copy=1.0),
+    row("copy", "weft", "word", 10.0, 3000.0, vs_copy=1.0),
     row("transpose", "weft", "naive", 40.0, 750.0, vs_copy=0.25),
     row("strided", "weft", "stride 1", 10.0, 3000.0),
     row("strided", "weft", "stride 8", 12.0, 400.0),
@@ -45,7 +68,7 @@ HERE = [
 THERE = {
     "machine": {"device": "that GPU", "date": "2026-01-02"},
     "rows": [
-        row("copy", "weft", "copy", 20.0, 1500.0, vs_copy=1.0),
+        row("copy", "weft", "word", 20.0, 1500.0, vs_copy=1.0),
         row("transpose", "weft", "padded", 25.0, 1234.0, vs_copy=0.8),
         row("strided", "weft", "stride 1", 20.0, 1500.0),
     ],
@@ -155,6 +178,16 @@ def test_lesson_07a_names_the_card_of_the_rows_and_has_its_copies_too():
     assert copies["machine"]["device"] == CARD["machine"]["device"]
     rungs = {(r["op"], r["rung"]) for r in copies["rows"]}
     assert {("copy", "four"), ("strided", "stride 32")} <= rungs
+    ours = {r["rung"] for r in copies["rows"] if r["impl"] == "weft"}
+    names = {rung for _, impl, rung in plot_transpose.NAMES if impl == "weft"}
+    assert all(rung in names or rung.startswith("stride ") for rung in ours)
+
+
+def test_every_rung_has_a_name_in_the_chart():
+    for op in "copy", "transpose":
+        for rung in native.rungs(op):
+            named = (op, "weft", rung.name) in plot_transpose.NAMES
+            assert named or rung.targets == ("cpu",), rung.name
 
 
 def test_in_order_a_fetch_brings_two_sectors_and_explains_the_strided_copies():

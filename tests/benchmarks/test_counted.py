@@ -32,6 +32,23 @@ def test_the_rungs_of_reduce_are_ranked_by_their_bytes():
         assert 1 <= moved[rung] / (4 * count) < 1.05, rung
 
 
+@pytest.mark.parametrize("op, size", [("copy", 2**15), ("transpose", 64)])
+def test_a_copy_and_a_transpose_move_what_they_must(op, size):
+    rows = {row["rung"]: row for row in counted.rows(op, [size])}
+    for rung, row in rows.items():
+        assert row["over_floor"] == (4.5 if rung == "naive" else 1), rung
+    # A float per lane: 4 sectors; a column: 32; 16 bytes per lane: 16.
+    per_request = {"byte": 1, "word": 4, "vector": 16, "naive": (4 + 32) / 2}
+    per_request |= dict.fromkeys(["tiled", "padded", "swizzled", "strips"], 4)
+    for rung, sectors in (per_request | {"wide": 16}).items():
+        if rung in rows:
+            assert rows[rung]["sectors_per_request"] == sectors, rung
+    # Each of a tile's 32 rows takes 31 turns too many.
+    tiles = (size // 32) ** 2
+    for rung, row in rows.items():
+        assert row["bank_conflicts"] == (31 * 32 * tiles if rung == "tiled" else 0)
+
+
 def test_a_rung_in_plain_c_has_no_counts():
     with pytest.raises(ArgumentError, match="relu 'reference' is not CUDA C"):
         counted.rows("relu", rungs=["reference"])
@@ -47,8 +64,9 @@ def test_a_fault_in_a_counted_rung_is_an_error(monkeypatch):
 def test_the_command_prints_the_table_and_refuses_other_benchmarks(run_bench):
     text = run_bench("relu", "--counted", "--sizes", "1000")
     assert "over_floor" in text and "sector of global memory" in text
-    with pytest.raises(ValueError, match="--counted: transpose is not one of"):
-        run_bench("transpose", "--counted")
+    with pytest.raises(ValueError, match="--counted: sectors is not one of"):
+        run_bench("sectors", "--counted")
+    assert "bank_conflicts" in run_bench("transpose", "--counted", "--sizes", "32")
 
 
 @pytest.fixture

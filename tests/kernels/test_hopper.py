@@ -102,6 +102,18 @@ def test_a_ring_hands_boxes_from_one_thread_to_many_and_back(hopper, rows, cols)
     np.testing.assert_array_equal(out, 2 * x)
 
 
+@pytest.mark.parametrize("first, count", [(0, 4), (4, 100), (8, 4096)])
+def test_a_piece_comes_and_goes_and_nothing_else(hopper, first, count):
+    x = aligned(np.arange(4200, dtype=np.float32))
+    out = aligned(np.full(4200, np.nan, np.float32))
+    args = pointer(out[first:]), pointer(x[first:]), 4 * count
+    assert hopper.run_one_piece(*args) == 0
+    copied = slice(first, first + count)
+    np.testing.assert_array_equal(out[copied], x[copied])
+    out[copied] = np.nan
+    assert np.isnan(out).all()
+
+
 def test_what_tma_cannot_do_is_refused_with_the_numbers(hopper):
     x = aligned(np.zeros((1, 16, 34), np.float32))
     sizes = (34, 16, 34, 1, 0, 32, 1, 0, 0, 0)

@@ -10,7 +10,7 @@ from weft.toolchain import build
 # Limits of a block, a thread, and static shared memory.
 REGISTERS, PER_THREAD, SHARED = 1 << 16, 255, 48 << 10
 NEWER = re.compile(  # the files whose rungs need a later capability
-    r"11_tma|12_k_groups|\d\d_(wmma|mma)_(bf16|tf32|3xtf32)|3\d_wgmma|_mma$|conv2_mma"
+    r"04_bulk|\d\d_tma|12_k_groups|\d\d_(wmma|mma)_(bf16|tf32|3xtf32)|3\d_wgmma|_mma$|conv2_mma"
 )
 SOURCES = sorted(
     path

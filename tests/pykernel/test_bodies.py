@@ -53,6 +53,9 @@ def check(case: Case, run: Callable[..., Any]) -> None:
     """Check one case, with all arrays between guard zones and all outputs poisoned."""
     if case.op == "matmul":
         check_with(case, Launchers(run, product=bodies.matmul_tiled))
+    if case.op == "transpose":
+        for body in bodies.transpose_tiled, bodies.transpose_padded:
+            check_with(case, Launchers(run, transposed=body))
     check_with(case, Launchers(run))
 
 
@@ -82,12 +85,14 @@ def plain(case: Case) -> bool:
 FEW = {
     "batchnorm2d": "n=2 c=1 h=1 w=1 offset=0.0",
     "conv2d": "n=3 ic=2 h=4 w=4 oc=5 kh=2 kw=3 padding=2",
+    "copy": "count=33",
     "cross_entropy": "n=2 classes=3 factor=1.0",
     "linear": "n=5 in=7 out=11 bias=True",
     "matmul": "m=5 n=2 k=3 trans=nn",
     "maxpool2d": "n=2 c=3 h=5 w=7 kh=2 kw=2",
     "relu": "count=33",
     "sgd": "count=32",
+    "transpose": "rows=3, cols=5",
 }
 
 
@@ -108,6 +113,7 @@ def test_numba(op):
 # runs these.
 LONG = ("n=64 in=128", "n=70 in=257", "n=3 ic=32", "c=33")
 LONG += ("m=64", "m=133", "m=261", "m=130", "k=700")
+LONG += ("count=4099", "count=12289", "rows=6", "rows=1", "rows=256")
 
 
 def simulated(order: str) -> Callable[..., None]:
@@ -177,7 +183,8 @@ def test_a_bad_target_is_not_hidden():
 def kernels() -> Iterator[tuple[str, str, str]]:
     """Yield each naive kernel's file, its name there, and the name of its body."""
     inside = ["batchnorm2d/batchnorm2d", "conv2d/conv2d", "mnist/layers"]
-    inside += ["matmul/02_coalesced"]  # this kernel has the body's rows and columns
+    inside += ["matmul/02_coalesced"]  # it has the body's rows and columns
+    inside += ["copy/02_word", "transpose/01_naive"]
     paths = [ROOT / f"kernels/{name}.cu" for name in inside]
     for path in [*(ROOT / "kernels").glob("*.cu"), *paths]:
         for name in re.findall(r"__global__ void (\w+)\(", path.read_text()):
@@ -275,4 +282,5 @@ def test_cuda_c_of_a_body_reads_like_the_naive_kernel(path, name, body):
     # matmul's text is that of the lesson: no batch, and one row per y.
     least = {"matmul": 0.75, "cross_entropy": 0.8, "cross_entropy_loss": 0.85}
     least["linear"] = 0.9  # the bias of linear may be NULL
+    least["transpose"] = 0.75  # tiles have 32 rows; tx, ty have names
     assert ratio > least.get(body, 0.93), " ".join(own)

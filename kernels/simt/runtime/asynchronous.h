@@ -64,9 +64,10 @@ bool later_land(const void *barrier, const void *phase);
 void later_copy(Later *copy); /* performs a LaterCopy */
 
 /* Record for the watch build, at the time of issue, that the running thread
- * reads, writes, or issues an operation. */
-void checked_look(const void *at, size_t bytes);
-void checked_put(void *at, size_t bytes);
+ * reads, writes, or issues an operation. costs: false for bytes of a sector
+ * that another call has counted. */
+void checked_look(const void *at, size_t bytes, bool costs);
+void checked_put(void *at, size_t bytes, bool costs);
 void checked_ask(Errand errand, Later *later);
 void checked_bulk(Later *later, const void *barrier);
 /* Record that the running thread reads 16 bytes of shared memory. */
@@ -106,10 +107,12 @@ SIMT_INLINE void reads16(const Later &later, const void *at) {
     checked_read16(&later, at);
 }
 SIMT_INLINE bool may_be_late() { return true; }
-SIMT_INLINE void looks(const void *at, size_t bytes) {
-    checked_look(at, bytes);
+SIMT_INLINE void looks(const void *at, size_t bytes, bool costs = true) {
+    checked_look(at, bytes, costs);
 }
-SIMT_INLINE void puts_at(void *at, size_t bytes) { checked_put(at, bytes); }
+SIMT_INLINE void puts_at(void *at, size_t bytes, bool costs = true) {
+    checked_put(at, bytes, costs);
+}
 #else
 template <class What> SIMT_INLINE void ask(Errand errand, const What &what) {
     Pending *pending = pending_at(here());
@@ -127,8 +130,8 @@ struct Unseen {
 };
 SIMT_INLINE void reads16(const Later &, const void *) {}
 SIMT_INLINE bool may_be_late() { return pending_at(here()); }
-SIMT_INLINE void looks(const void *, size_t) {}
-SIMT_INLINE void puts_at(void *, size_t) {}
+SIMT_INLINE void looks(const void *, size_t, bool = true) {}
+SIMT_INLINE void puts_at(void *, size_t, bool = true) {}
 #endif
 
 /* Make the operations since the last commit a group. */

@@ -40,11 +40,22 @@ static void touch(const void *at, size_t bytes, const void *pc, Mark mark) {
     }
 }
 
-void checked_look(const void *at, size_t bytes) {
-    touch(at, bytes, __builtin_return_address(0), READING);
+/* Record an access like touch(); it is counted only if it costs anything. */
+static void touch_counted(const void *at, size_t bytes, const void *pc,
+                          Mark mark, bool costs) {
+    Checker *checker = checker_here();
+    if (costs || !checker) return touch(at, bytes, pc, mark);
+    const bool log_on = checker->log_on;
+    checker->log_on = false;
+    touch(at, bytes, pc, mark);
+    checker->log_on = log_on;
 }
-void checked_put(void *at, size_t bytes) {
-    touch(at, bytes, __builtin_return_address(0), WRITING);
+
+void checked_look(const void *at, size_t bytes, bool costs) {
+    touch_counted(at, bytes, __builtin_return_address(0), READING, costs);
+}
+void checked_put(void *at, size_t bytes, bool costs) {
+    touch_counted(at, bytes, __builtin_return_address(0), WRITING, costs);
 }
 
 /* Return the states of the operation's bytes, or NULL if they are not in shared

@@ -50,7 +50,7 @@ def rows(
                 f"--counted: {op} '{rung.name}' is not CUDA C that runs on the CPU"
             )
     results = []
-    problems = [{bench.size: n, **bench.others} for n in sizes or bench.usual[:1]]
+    problems = [bench.sizes_for(size) for size in sizes or bench.usual[:1]]
     steps = len(selection) * len(problems)
     with Progress(f"counting {op}", steps, "rungs", delay=PATIENCE) as job:
         for problem in problems:

@@ -123,7 +123,7 @@ def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> f
 def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
     """Return the problem of the given size from the op's cases file."""
     spec, bench = cases_file(op).OP, cases_file(op).BENCH
-    sizes = {bench.size: size, **bench.others}
+    sizes = bench.sizes_for(size)
     inputs = spec.draw(sizes, device)
     arrays = [x for x in inputs if isinstance(x, torch.Tensor)]
     options = inputs[len(arrays) :]

@@ -20,14 +20,19 @@ from ..timing.results import ResultFile, Row
 
 COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # of the lines in one chart
 NAMES = {  # (op, impl, rung) of a row: the text beside its bar
-    ("copy", "weft", "copy"): "copy",
-    ("copy", "weft", "four"): "copy, four each",
+    ("copy", "weft", "byte"): "copy, a byte each",
+    ("copy", "weft", "word"): "copy",
+    ("copy", "weft", "four"): "copy, four each",  # measured before copy was an op
+    ("copy", "weft", "vector"): "copy, 16 bytes each",
+    ("copy", "weft", "bulk"): "bulk copy",
     ("copy", "torch", "copy_"): "torch's copy",
     ("transpose", "weft", "naive"): "naive",
     ("transpose", "weft", "tiled"): "tile",
     ("transpose", "weft", "padded"): "padded tile",
     ("transpose", "weft", "swizzled"): "swizzled tile",
-    ("transpose", "weft", "four"): "padded, four each",
+    ("transpose", "weft", "strips"): "padded, four each",
+    ("transpose", "weft", "wide"): "64 x 64, 16 bytes each",
+    ("transpose", "weft", "tma"): "by TMA",
     ("transpose", "torch", "copy_"): "torch's transpose",
 }
 

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from ..benchmarks.ops import PROBLEMS
 
     what = f"a benchmark ({', '.join(BENCHMARKS)}) or an op ({', '.join(PROBLEMS)})"
-    names = [*BENCHMARKS, *PROBLEMS]
+    names = dict.fromkeys([*BENCHMARKS, *PROBLEMS])
     parser.add_argument("what", metavar="WHAT", choices=names, help=what)
     device = "device to measure: cpu, cuda or cuda:N (default: %(default)s)"
     parser.add_argument("--device", default="cpu", help=device)
@@ -84,7 +84,7 @@ def _measure(args: argparse.Namespace) -> tuple[Any, list[dict[str, Any]], Any, 
     from ..ops.cases import cases_file
 
     if args.counted:
-        if args.what in BENCHMARKS:
+        if args.what not in ops.PROBLEMS:
             raise ValueError(
                 f"--counted: {args.what} is not one of {', '.join(ops.PROBLEMS)}"
             )

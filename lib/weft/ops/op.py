@@ -29,14 +29,20 @@ _NO_NAMES: dict[str, Any] = {"__builtins__": {}}
 class Bench:
     """The sizes for timing an op, by name.
 
-    size: the size that varies, with the values `usual`; others: the fixed sizes. flop:
-    the number of floating-point operations for these sizes, if it limits the speed.
+    size: the size that varies, with the values `usual`; others: the fixed sizes; same:
+    sizes that equal the one that varies. flop: the number of floating-point operations
+    for these sizes, if it limits the speed.
     """
 
     size: str
     usual: Sequence[int]
     others: Mapping[str, int] = field(default_factory=dict)
+    same: Sequence[str] = ()
     flop: Callable[[Mapping[str, int]], float] = lambda sizes: 0.0
+
+    def sizes_for(self, size: int) -> dict[str, int]:
+        """Return all sizes of the problem whose varying size is `size`."""
+        return {name: size for name in (self.size, *self.same)} | dict(self.others)
 
 
 class Op:

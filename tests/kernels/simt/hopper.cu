@@ -41,6 +41,25 @@ EXPORT int run_one_box(char *out, const void *data, int type, int cols,
     return cudaGetLastError();
 }
 
+/* Load `bytes` bytes into shared memory, and store them, by one thread. */
+static __global__ void one_piece(char *out, const char *in, unsigned bytes) {
+    __shared__ __align__(16) char piece_s[1 << 14];
+    __shared__ mbarrier full;
+    mbarrier_init(&full, 1);
+    fence_barrier_init();
+    mbarrier_expect(&full, bytes);
+    bulk_load(piece_s, in, &full, bytes);
+    mbarrier_wait(&full, 0);
+    bulk_store(out, piece_s, bytes);
+    tma_store_commit();
+    tma_store_wait<0>();
+}
+
+EXPORT int run_one_piece(char *out, const char *in, int bytes) {
+    one_piece<<<1, 1>>>(out, in, (unsigned)bytes);
+    return cudaGetLastError();
+}
+
 /* Store rows of numbers, twice the loaded ones, through a ring: x (rows,cols)
  * comes by boxes of ROWS x 32 floats. The last warp fills, two warps double,
  * and then the first thread stores. */
