@@ -69,7 +69,15 @@ def cases() -> list:
             params += [("cuda", rung, kind, 64) for kind in CASES]
             params += [("cuda", rung, "noise", batch) for batch in LARGE]
             params.append(("cuda", rung, "again", 1000))
-    return [pytest.param(*case, id="-".join(map(str, case))) for case in params]
+    return [
+        pytest.param(
+            *case,
+            id="-".join(map(str, case)),
+            # fp16 uses the kernels of bf16.
+            marks=[pytest.mark.slow] * (case[:2] == ("cpu", "fp16")),
+        )
+        for case in params
+    ]
 
 
 FEW = [("noise", 3), ("digits", 2), ("black", 1), LIKE, ("pixel", 2)]

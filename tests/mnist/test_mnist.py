@@ -517,7 +517,7 @@ def test_ctrl_c_on_the_command_line_saves_the_weights(tmp_path):
     program += ["--iterations", "1", "--save", str(path)]
     job = subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
     output = b""
-    while b"epoch 2/" not in output:
+    while b"epoch 1/" not in output:
         output += os.read(job.stderr.fileno(), 4096)
     job.send_signal(signal.SIGINT)
     errors = job.stderr.read().decode()

@@ -1,6 +1,7 @@
 """The trained weights that come with the lab."""
 
 import numpy as np
+import pytest
 import torch
 
 from weft.lessons.widgets.canvas import Reader
@@ -8,6 +9,7 @@ from weft.mnist import Cnn, data
 from weft.mnist.weights import TRAINED, load_trained
 
 
+@pytest.mark.slow
 def test_the_weights_read_the_test_set_with_at_least_98_9_percent():
     test, reader = data.load("test"), Reader()
     right = 0
