@@ -11,8 +11,11 @@ ULP times its length. A sum of k products has LAMBDA ULP sqrt(k) ||terms||_2 (Hi
 Mary, SIAM J. Sci. Comput. 42(5), 2020), and LAMBDA times the root of the sum of its
 factors' squared errors. Tensor cores truncate, so their bound is MMA times as large.
 
-Rung "winograd" keeps the bounds of the direct products, although the worst case of its
-form is about 7 times as large (kernels/mnist/reference/cnn_winograd.h).
+Winograd's form has other terms (kernels/mnist/reference/cnn_winograd.h). Its products
+are those of transformed factors, so the terms are those of |B'| |x| |B|, |G| |g| |G'|
+and |A| |dy| |A'|. Each rounding of a transform, of which a term has at most ten, counts
+as an addition. So a sum of k/9 or k/4 products has fewer roundings than k, the number
+of direct products, by which its bound is computed.
 
 Like terms. Both roots assume that roundings are independent, but where two places of a
 batch are alike, their roundings are equal. Most of a black image's 196 pixels have the
@@ -74,6 +77,7 @@ class Look:
     gradients: Tensors
     loss: float
     seen: Tensors  # the arrays between kernels
+    winograd: bool = False  # conv2 has that form
 
     def changed(self, **arrays: torch.Tensor) -> Look:
         return replace(self, seen=self.seen | arrays)
@@ -127,7 +131,9 @@ PEEKS = ("p1", "code1", "c2", "m2", "code2", "sum2", "hidden", "logits", "h", "d
 PEEKS += ("head", "dp2", "sum4", "winners", "dw2")
 
 
-def look(cnn: Cnn, precision: str, order: np.ndarray, split, lr: float) -> Look:
+def look(
+    cnn: Cnn, precision: str, order: np.ndarray, split, lr: float, winograd=False
+) -> Look:
     """Take a step on `order` of the split that the model has as "train"."""
 
     def tensor(array: np.ndarray) -> torch.Tensor:
@@ -147,6 +153,7 @@ def look(cnn: Cnn, precision: str, order: np.ndarray, split, lr: float) -> Look:
         gradients={n: tensor(g) for n, g in cnn.gradients.items()},
         loss=float(cnn.losses()[0]),
         seen={name: tensor(cnn.peek(name)) for name in PEEKS},
+        winograd=winograd,
     )
 
 
@@ -220,6 +227,40 @@ def patches(x: torch.Tensor) -> torch.Tensor:
 
 def conv(x, w):
     return F.conv2d(x, w, padding=1)
+
+
+# ---- Winograd's form ---------------------------------------------------------------
+
+BT = ((1, 0, 1, 0), (0, 1, 1, 0), (0, 1, 1, 0), (0, 1, 0, 1))  # |B'|
+G = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), (0, 0, 1))  # |G|
+AT = ((1, 1, 1, 0), (0, 1, 1, 1))  # |A'|
+
+
+def transform(matrix, x: torch.Tensor, power: int = 1, back: bool = False):
+    """Return m x m' for (...,k,k), with the elements of m to that power."""
+    m = torch.tensor(matrix, dtype=x.dtype, device=x.device) ** power
+    m = m.T if back else m
+    return m @ x @ m.T
+
+
+def tiles(x: torch.Tensor) -> torch.Tensor:
+    """Convert the input (n,c,14,14) of a convolution to (n,c,7,7,4,4)."""
+    return F.pad(x, (1, 1, 1, 1)).unfold(2, 4, 2).unfold(3, 4, 2)
+
+
+def winograd_conv(x: torch.Tensor, w: torch.Tensor, power: int) -> torch.Tensor:
+    """Return, for each output of conv(x, w), the sum of the terms to that power."""
+    v, u = transform(BT, tiles(x.abs())) ** power, transform(G, w.abs()) ** power
+    y = transform(AT, torch.einsum("nchwij,ocij->nohwij", v, u), power)
+    return y.transpose(3, 4).flatten(4, 5).flatten(2, 3)
+
+
+def winograd_weight(x: torch.Tensor, dy: torch.Tensor, power: int) -> torch.Tensor:
+    """Return, for each weight's gradient, the sum of the terms to that power."""
+    v = transform(BT, tiles(x.abs())) ** power
+    d = dy.abs().unfold(2, 2, 2).unfold(3, 2, 2)
+    d = transform(AT, d, back=True) ** power
+    return transform(G, torch.einsum("nchwij,nohwij->ocij", v, d), power, back=True)
 
 
 # ---- batch norm ------------------------------------------------------------------
@@ -309,7 +350,8 @@ def conv2(s: Look) -> None:
     """Check c2, m2, code2, sum2 from p1."""
     p1, w = planes(s.seen["p1"], 14), s.narrow("conv2.weight")
     want = conv(p1, w)
-    norm = conv(p1**2, w**2).sqrt()
+    squares = winograd_conv(p1, w, 2) if s.winograd else conv(p1**2, w**2)
+    norm = squares.sqrt()
     c2 = planes(s.seen["c2"], 14)
     bound = s.product(288) * norm + s.stored * want.abs() + LEAST[s.precision]
     agree("c2", c2, want, bound)
@@ -329,7 +371,9 @@ def conv2(s: Look) -> None:
         off = s.stored * (i + 1) * v.abs()
         off = added((like * off**2).sum((0, 2, 3)), off.sum((0, 2, 3)))
         sizes = v.abs().sum((0, 2, 3))
-        off = off + CHAIN * sizes + LAMBDA * s.product(288) * (i + 1) * sizes
+        growth = 64 / 9 if s.winograd else 1.0  # of terms alike; see cnn_winograd.h
+        more = growth * LAMBDA * s.product(288) * (i + 1) * sizes
+        off = off + CHAIN * sizes + more
         agree(f"sum2[{i}]", s.seen["sum2"].sum(0)[i], v.sum((0, 2, 3)), off)
 
 
@@ -419,7 +463,11 @@ def conv2_dx(s: Look) -> None:
 
     dp1 = back(value, w)
     wrong = LAMBDA**2 * back(like * off**2, w**2)
-    wrong = wrong + images * s.product(576) ** 2 * back(value**2, w**2)
+    if s.winograd:
+        squares = winograd_conv(value, w.flip(2, 3).transpose(0, 1), 2)
+    else:
+        squares = back(value**2, w**2)
+    wrong = wrong + images * s.product(576) ** 2 * squares
     wrong = wrong + images * (s.eps * dp1) ** 2
     code, taps = s.seen["code1"], patches(s.x)
     d = spread(dp1.flatten(2).transpose(1, 2), code)
@@ -438,14 +486,21 @@ def conv2_dw(s: Look) -> None:
     p1 = planes(s.seen["p1"], 14)
 
     def product(x, d):
-        weight = torch.nn.grad.conv2d_weight(x, (C2, C1, 3, 3), d, padding=1)
+        return in_taps(torch.nn.grad.conv2d_weight(x, (C2, C1, 3, 3), d, padding=1))
+
+    def in_taps(weight):
         return weight.permute(2, 3, 0, 1).flatten(0, 1)  # (9,64,32)
 
+    def terms(d, power):
+        if s.winograd:
+            return in_taps(winograd_weight(p1, d, power))
+        return product(p1**power, d.abs() ** power)
+
     limit = added(product(p1**2, like * off**2), product(p1, off))
-    limit = limit + s.product(s.batch * 196) * product(p1**2, value**2).sqrt()
+    limit = limit + s.product(s.batch * 196) * terms(value, 2).sqrt()
     slots = s.seen["dw2"]
     chain = -(-s.batch // len(slots)) * 196
-    limit = limit + ULP * chain * product(p1, value.abs() * (like > 1))
+    limit = limit + ULP * chain * terms(value * (like > 1), 1)
     agree("dw2", slots.sum(0), product(p1, value), limit)
 
 

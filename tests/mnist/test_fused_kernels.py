@@ -98,7 +98,8 @@ def looked(target: str, rung: str, kind: str, batch: int) -> Look:
     with mnist.Cnn(rung, target, max_batch=batch) as cnn:
         cnn.set_weights(mixed())
         cnn.data(split)
-        return fused64.look(cnn, PRECISIONS[rung], order, split, lr=0.05)
+        form = rung == "winograd"
+        return fused64.look(cnn, PRECISIONS[rung], order, split, 0.05, form)
 
 
 @pytest.mark.parametrize("target, rung, kind, batch", cases())

@@ -48,18 +48,6 @@ static __global__ void __launch_bounds__(DW_GROUP, 2)
         conv2_dw_block<1, 1, DY_COMPUTE>(shared, dw, block - half, half);
 }
 
-static struct conv2_dw_arrays dw_arrays(const struct fused *f, int batch) {
-    struct conv2_dw_arrays a;
-    a.dy = dy_from(f, batch);
-    a.p1 = (const float *)f->p1;
-    a.c2 = (const float *)f->c2;
-    a.dp2 = (const float *)f->dp2;
-    a.code2 = f->code2;
-    a.dw2 = f->dw2.data;
-    a.batch = batch;
-    return a;
-}
-
 template <int COT, int SPLIT, int BLOCKS, int STAGES>
 static int launch_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
     typedef dx_shape<COT, SPLIT> S;
@@ -78,7 +66,7 @@ static int launch_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
     f->dw2.count = slots;
     LAUNCH(f, (conv2_dw_fp32<GROUPS, BLOCKS, STAGES>), slots * DW_CUTS,
            GROUPS * DW_GROUP, (DW_NUMBERS + STAGES * DW_STAGE) * sizeof(float),
-           stream, dw_arrays(f, batch));
+           stream, conv2_dw_arrays_of(f, batch));
     return WEFT_OK;
 }
 
@@ -92,7 +80,7 @@ static int launch_conv2_back(struct fused *f, int batch, cudaStream_t stream) {
     f->dw2_made = 1;
     LAUNCH_PAIRS(f, conv2_back_fp32, 2 * slots * CUTS, DW_GROUP,
                  FLOATS * sizeof(float), stream, conv2_dx_arrays_of(f, batch),
-                 dw_arrays(f, batch));
+                 conv2_dw_arrays_of(f, batch));
     return WEFT_OK;
 }
 
@@ -108,6 +96,7 @@ int fused_conv2_dx(struct fused *f, int batch, cudaStream_t stream) {
 
 int fused_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
     if (f->precision != FP32) return fused_conv2_dw_mma(f, batch, stream);
+    if (f->winograd) return fused_conv2_dw_winograd(f, batch, stream);
     if (has_large_blocks()) return launch_conv2_dw<2, 1, 2>(f, batch, stream);
     return launch_conv2_dw<2, 2, 1>(f, batch, stream);
 }

@@ -39,6 +39,19 @@ struct conv2_dw_arrays {
     int batch;
 };
 
+static inline struct conv2_dw_arrays conv2_dw_arrays_of(const struct fused *f,
+                                                        int batch) {
+    struct conv2_dw_arrays a;
+    a.dy = dy_from(f, batch);
+    a.p1 = (const float *)f->p1;
+    a.c2 = (const float *)f->c2;
+    a.dp2 = (const float *)f->dp2;
+    a.code2 = f->code2;
+    a.dw2 = f->dw2.data;
+    a.batch = batch;
+    return a;
+}
+
 /* Zero an image's border: rows 0 and 15, and the pixels to the left of the rows
  * between them. */
 static __device__ __forceinline__ void dw_clear_border(float *image_s,

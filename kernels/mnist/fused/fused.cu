@@ -12,7 +12,7 @@
  *
  * The rungs differ in the number type of the products and in the way they
  * launch their kernels. The kernels are the same, except that rung "winograd"
- * has its own for two of conv2's products (winograd.cuh). */
+ * has its own for conv2's products (winograd.cuh). */
 #include <stdlib.h>
 #include <string.h>
 

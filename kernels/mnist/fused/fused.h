@@ -204,5 +204,6 @@ int fused_conv2_dw_mma(struct fused *f, int batch, cudaStream_t stream);
 /* The versions in Winograd's form, likewise. */
 int fused_conv2_winograd(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dx_winograd(struct fused *f, int batch, cudaStream_t stream);
+int fused_conv2_dw_winograd(struct fused *f, int batch, cudaStream_t stream);
 
 #endif

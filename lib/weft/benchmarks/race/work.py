@@ -80,11 +80,10 @@ def count_work(
 
     section: name from Cnn.profile(). sections: names of all sections of the step, which
     determine the section's products: conv2's gradients are in one section or in two.
-    rung: "winograd" does 16 multiplications for 36 in conv2, except for the gradient
-    of its weights.
+    rung: "winograd" does 16 multiplications for 36 in conv2.
     """
     flops = _count_flops(section, sections)
-    if rung == "winograd" and "conv2" in section and section != _WEIGHT:
+    if rung == "winograd" and "conv2" in section:
         flops -= PRODUCTS["conv2"] * (1 - 16 / 36)
     if section in _FUSED:
         images, once = (count(BYTES[precision]) for count in _FUSED[section])
