@@ -22,8 +22,8 @@ static __global__ void copy_pieces(float *y, const float *x, struct parts p) {
     copy_ends(y, x, p);
     if (threadIdx.x) return;
     const size_t first = (size_t)blockIdx.x * PIECE, end = 16 * p.fours;
-    const unsigned bytes =
-        (unsigned)(end - first < PIECE ? end - first : PIECE);
+    const size_t rest = end - first, whole = PIECE;
+    const unsigned bytes = (unsigned)(rest < whole ? rest : whole);
     mbarrier_init(&arrived_s, 1);
     fence_barrier_init();
     mbarrier_expect(&arrived_s, bytes);

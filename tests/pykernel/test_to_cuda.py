@@ -30,8 +30,8 @@ __global__ void matmul_tiled(float *c, const float *a, const float *b, int m,
 
     float acc = 0.0f;
     for (int k0 = 0; k0 < k; k0 += TILE) {
-        // Past an edge load zeros: they add nothing. No thread returns early,
-        // since it would leave a hole in the tile its neighbours read.
+        // Load zeros past an edge, since they add nothing. A thread that returned early
+        // would leave a hole in the tile that its neighbours read.
         a_s[ty][tx] = row < m && k0 + tx < k ? a[row * k + k0 + tx] : 0.0f;
         b_s[ty][tx] = k0 + ty < k && col < n ? b[(k0 + ty) * n + col] : 0.0f;
         __syncthreads(); // both tiles are complete ...
@@ -83,10 +83,10 @@ def commented(x, n):
 
     # in the
     # middle
-    if i < n:  # a comment of an if
+    if i < n:  # of an if
         x[i] = 1
         # at the end of a block
-    else:  # a comment of an else
+    else:  # of an else
         x[i] = 2
         x[0] = 3
     # at the end
