@@ -225,6 +225,7 @@ def on_a_small_disk(lab, disk, size, cache, *words, **env):
         pytest.param(CELL, "3\n", "300k", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_full_cache_is_one_error_and_works_when_there_is_room(
     lab, tmp_path, script, right, size
 ):

@@ -233,22 +233,27 @@ def test_what_limits_a_step_is_what_the_committed_rows_say():
     launch_us = plot_graphs.find_value(
         "chain", "a graph", [], load_elsewhere("graphs"), count=100
     )
-    largest = {}
+    steps = sentences.select(rows, measure="step")
+    batches = sorted({row["batch"] for row in steps})
+    direct = sentences.select(steps, rung="pdl")
+    fastest, without = [], []
     for roof in sentences.select(rows, measure="roof"):
-        for batch in sorted({row["batch"] for row in rows if row["measure"] == "step"}):
-            row = fastest_of(rows, roof["precision"], batch)
-            part = sum_parts(find_limits(row, roof, launch_us)).binds
-            largest.setdefault(roof["precision"], []).append((batch, part))
-    batches = [batch for batch, _ in largest["fp32"]]
-    assert batches[:2] == [64, 256]
-    waiting = [(batch, "waiting") for batch in batches]
-    products = [(batch, "products") for batch in batches]
-    assert largest["fp32"] == waiting[:1] + products[1:]
-    assert largest["tf32"] == largest["bf16"] == waiting
+
+        def find_largest(row, roof=roof):
+            return sum_parts(find_limits(row, roof, launch_us)).binds
+
+        best = [fastest_of(rows, roof["precision"], batch) for batch in batches]
+        fastest += [find_largest(row) for row in best]
+        if roof["precision"] == "fp32":
+            assert {row["rung"] for row in best} == {"winograd"}
+            without = [(row["batch"], find_largest(row)) for row in direct]
+    assert batches[:2] == [64, 256] and set(fastest) == {"waiting"}
+    expected = {batch: "products" if batch >= 256 else "waiting" for batch in batches}
+    assert dict(without) == expected
     page = one_line(readme.RESULTS_PAGE.read_text(encoding="utf-8"))
-    assert "At 64 images, the largest part of a step is waiting" in page
-    assert "In fp32, the products become the largest part from 256 images on" in page
-    assert "in tf32 and bf16, they never do" in page
+    assert "The largest part of our fastest steps is waiting" in page
+    assert "the fastest rung is `winograd`" in page
+    assert "the products are the largest part from 256 images on" in page
 
 
 def test_a_processors_race_gives_step_epoch_and_how_they_were_sampled():

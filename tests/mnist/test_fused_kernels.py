@@ -73,11 +73,15 @@ def cases() -> list:
         pytest.param(
             *case,
             id="-".join(map(str, case)),
-            # fp16 uses the kernels of bf16.
-            marks=[pytest.mark.slow] * (case[:2] == ("cpu", "fp16")),
+            marks=[pytest.mark.slow] * is_slow(*case),
         )
         for case in params
     ]
+
+
+def is_slow(target: str, rung: str, *images) -> bool:
+    """fp16 has the kernels of bf16; like images cover few lines that others do not."""
+    return target == "cpu" and (rung == "fp16" or (rung != "fused" and images == LIKE))
 
 
 FEW = [("noise", 3), ("digits", 2), ("black", 1), LIKE, ("pixel", 2)]

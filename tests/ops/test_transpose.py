@@ -36,6 +36,7 @@ def test_a_matrix_that_begins_at_an_odd_address(rung, shift):
 
 
 @pytest.mark.parametrize("extra", only([1], [0, 1, 40]))
+@pytest.mark.slow
 def test_a_matrix_higher_than_a_grid_is_cut_into_slabs(extra):
     x = count_up(MOST * 32 + extra, 1)
     assert torch.equal(weft.transpose(x, rung="strips"), x.T)

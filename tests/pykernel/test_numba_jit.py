@@ -291,6 +291,7 @@ def test_a_loop_that_does_not_end_is_ended():
 
 
 @simulated
+@pytest.mark.slow
 def test_ctrl_c_ends_it():
     run(fill, np.zeros(1), 1, 1)  # this call starts the process
     child = simulator.running_process().child

@@ -353,6 +353,7 @@ def test_a_loop_that_never_runs_is_no_index_from_the_end():
     assert "for (int col = 0; col < row; col++) y[row] += x[row * 4 + col];" in text
 
 
+@pytest.mark.slow
 def test_gcc_has_no_warning(everything):
     flags = "-Wall -Wextra -Werror -Wsign-compare -Wunused-function"
     assert load_cuda(everything, target="cpu", flags=flags).warnings == []

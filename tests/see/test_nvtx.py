@@ -73,6 +73,7 @@ def run(command, **options):
 
 
 @pytest.mark.skipif(build.nvcc() is None, reason="no nvcc")
+@pytest.mark.slow
 def test_a_tool_receives_the_ranges_of_the_library(tmp_path):
     tool, program = tmp_path / "listener.so", tmp_path / "program"
     flags = ["-shared", "-Xcompiler", "-fPIC"]

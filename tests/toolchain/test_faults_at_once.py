@@ -123,6 +123,7 @@ def test_a_lock_of_a_process_that_lives_is_waited_for(lab, tmp_path):
 
 
 @pytest.mark.parametrize("harm", only(["half"], ["empty", "half", "text"]))
+@pytest.mark.slow
 def test_a_damaged_library_is_built_anew(lab, tmp_path, harm):
     """A loss of power may leave such a library."""
     assert python(lab, tmp_path / "cache", "-c", LIBRARY).returncode == 0

@@ -68,6 +68,7 @@ def left_over(folder) -> list[str]:
 
 
 @pytest.mark.parametrize("fault", only(["fails"], FAULTS))
+@pytest.mark.slow
 def test_a_compiler_that_goes_wrong_is_one_error(lab, tmp_path, fault):
     fault_script, message = FAULTS[fault]
     cxx = compiler(tmp_path, COMPILER.replace("FAULT", fault_script))
