@@ -242,7 +242,7 @@ static void time_fetches(struct chain c) {
  * one. */
 static void time_crowds(struct chain c, int processors) {
     if (!has_dependent_launch) return; // a block has less shared memory, too
-    const int claim = 120 << 10;       // bytes, of 227 KB
+    const int claim = 120 << 10; // bytes, of 227 KB
     c.kind = WORK, c.threads = 1024, c.n = processors * c.threads, c.uneven = 1;
     CHECK(cudaFuncSetAttribute(
         work, cudaFuncAttributeMaxDynamicSharedMemorySize, claim));
