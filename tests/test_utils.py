@@ -124,6 +124,15 @@ def test_listing_prints_a_difference(capsys):
     assert "--- listing" in out and "+def cdiv" in out and "-def listing" in out
 
 
+def test_a_listing_compares_with_a_function_of_another_file(capsys):
+    folder = "kernels/transpose"
+    other = f"{folder}/02_tiled.cu:transpose_tiled"
+    utils.listing(f"{folder}/03_padded.cu", "transpose_padded", against=other)
+    text = capsys.readouterr().out
+    assert "-    __shared__ float tile[32][32];" in text
+    assert "+    __shared__ float tile[32][33];" in text and "#include" not in text
+
+
 def test_code_brings_its_own_font():
     """The style sheets of an exported page and of a preview may set another font."""
     for page in (highlight_text("x = 1", "python"), with_code("Let `x` be 1 < 2.")):

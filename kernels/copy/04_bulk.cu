@@ -21,9 +21,9 @@ static __global__ void copy_pieces(float *y, const float *x, struct parts p) {
     __shared__ mbarrier arrived_s;
     copy_ends(y, x, p);
     if (threadIdx.x) return;
-    const size_t first = (size_t)blockIdx.x * PIECE, end = 16 * p.fours;
-    const size_t rest = end - first, whole = PIECE;
-    const unsigned bytes = (unsigned)(rest < whole ? rest : whole);
+    const size_t first = (size_t)blockIdx.x * PIECE;
+    const size_t left = 16 * p.fours - first, most = PIECE;
+    const unsigned bytes = (unsigned)(left < most ? left : most);
     mbarrier_init(&arrived_s, 1);
     fence_barrier_init();
     mbarrier_expect(&arrived_s, bytes);

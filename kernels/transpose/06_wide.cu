@@ -36,8 +36,8 @@ static __global__ void transpose_wide(float *y, const float *x, unsigned rows,
         four[0] = v[i].x, four[1] = v[i].y, four[2] = v[i].z, four[3] = v[i].w;
     }
     __syncthreads();
-    row = blockIdx.x * SIDE + down,
-    col = blockIdx.y * SIDE + across; // now of y
+    row = blockIdx.x * SIDE + down; // now of y
+    col = blockIdx.y * SIDE + across;
 #pragma unroll
     for (int i = 0; i < STRIPS; i++) {
         const float *four = &tile[across][down + i * STRIP];
