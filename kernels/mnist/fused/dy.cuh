@@ -145,12 +145,14 @@ dy_finish(struct dy_numbers *numbers, const double *totals,
     static_assert(sizeof(struct dy_numbers) == FUSED_DY_BYTES, "see fused.h");
     float *in_shared = (float *)numbers, *stored = (float *)from.stored;
     if (ROLE != DY_LOAD) dy_compute(numbers, totals, from);
-    for (int i = threadIdx.x; ROLE == DY_LOAD && i < FLOATS; i += blockDim.x)
-        in_shared[i] = stored[i];
+    float *to = ROLE == DY_LOAD ? in_shared : stored;
+    const float *read = ROLE == DY_LOAD ? stored : in_shared;
+    const bool copies =
+        ROLE == DY_LOAD || (ROLE == DY_STORE && blockIdx.x == 0);
+    for (int i = copies ? (int)threadIdx.x : (int)FLOATS; i < FLOATS;
+         i += blockDim.x)
+        to[i] = read[i];
     if (ROLE == DY_LOAD) __syncthreads();
-    if (ROLE != DY_STORE || blockIdx.x != 0) return;
-    for (int i = threadIdx.x; i < FLOATS; i += blockDim.x)
-        stored[i] = in_shared[i];
 }
 
 /* Do all three steps with all THREADS threads (128 or more) of a block; ends
