@@ -44,7 +44,7 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
     floats = torch.zeros(1)
     cases[bodies.grey] = floats, floats, 1
     cases[bodies.copy_words] = floats, floats, 1
-    for body in bodies.transpose, bodies.transpose_tiled, bodies.transpose_padded:
+    for body in bodies.transpose, bodies.transpose_tiled:
         cases[body] = floats, floats, 1, 1
     for product in bodies.matmul, bodies.matmul_tiled:
         cases[product] = floats, floats, floats, 1, 1, 1

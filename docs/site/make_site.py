@@ -25,7 +25,7 @@ ROOT = HERE.parents[1]
 SOURCE = ROOT / "build" / "site"
 SITE = ROOT / "site"
 MADE = ROOT / "build" / "html" / "site"  # myst-nb writes a folder beside it
-# Pages of the main menu, in its order; those of `pages/` appear if they exist.
+# The main menu lists these pages in this order. A page of `pages/` may be absent.
 MENU = (
     *("lessons", "glossary", "cheat_sheet", "errors"),
     *("teaching/index", "results", "api/index"),

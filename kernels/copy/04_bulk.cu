@@ -7,7 +7,7 @@
  *             the bytes that arrive. A second instruction sends them to y. No
  *             byte passes through a register.
  * Prediction: the bandwidth of rung 3 with a thousandth of the instructions.
- *             13 blocks of a multiprocessor keep 208 KB in flight.
+ *             The 13 blocks on a multiprocessor keep 208 KB in flight.
  * Limit:      the memory. Needs compute capability 9.0, and addresses that are
  *             multiples of 16, as rung 3 does. */
 #include "copy.cuh"

@@ -86,7 +86,7 @@ def test_without_cgroups_there_is_no_quota(tmp_path):
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Return a function that invents the cores of the affinity and of the quota."""
+    """Return a function that sets the numbers of cores by affinity and by quota."""
 
     def invent(affine: int, quota: float) -> None:
         monkeypatch.setattr(cores, "_count_affine", lambda: affine)

@@ -548,7 +548,7 @@ def test_benchmark_rows():
 @pytest.mark.slow
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="bounds of the asm switch")
 def test_bounds_in_cpu_time():
-    """One core is at least half as fast as two must be, measured in CPU time."""
+    """One core needs at most twice the time that two cores may take, in CPU time."""
     simt = Simt("asm")
     simt.runtime.simt_set_threads(1)
     lib = bench_simt.open_library("asm")

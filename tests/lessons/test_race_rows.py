@@ -25,11 +25,17 @@ def test_without_a_gpu_the_rows_are_those_that_came_with_the_lab(rows):
 def test_what_nobody_has_measured_is_empty_and_said(rows, capsys):
     assert rows.row_of("no rung") == {} and rows.fastest_torch("no kind") == {}
     assert math.isnan(rows.us_of("no rung")) and rows.roof_of("fp8") is None
-    assert rows.conv2_back_of("fp8") is None
+    assert rows.conv2_back_of("no rung") is None
     rows.print_limits("no rung")
     rows.print_choice(64, None)
     output = capsys.readouterr().out
     assert output == "no rung, batch 64: not measured yet\nbatch 64: choose a rung\n"
+
+
+def test_conv2s_backward_pass_is_that_of_the_named_rung(rows):
+    graph, winograd = map(rows.conv2_back_of, ("graph", "winograd"))
+    assert winograd.us < graph.us < rows.us_of("graph")
+    assert winograd.products < graph.products
 
 
 def test_the_parts_of_a_step_add_up_to_it(rows):

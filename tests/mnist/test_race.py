@@ -435,6 +435,8 @@ def test_winograd_does_16_multiplications_for_36_in_conv2():
     ]
     saved = 3 * 64 * work.PRODUCTS["conv2"] * 20 / 36
     assert flops[0] - flops[1] == pytest.approx(saved)
+    floors = work.floor_us(64, 51.0), work.floor_us(64, 51.0, "winograd")
+    assert floors[0] - floors[1] == pytest.approx(saved / 51e6)
 
 
 def test_half_the_bytes_where_numbers_have_half_of_them():

@@ -1,4 +1,4 @@
-"""The kernel of the front page, and the lab's reports about it without its guard.
+"""Define the front page's kernel, and collect the lab's reports without its guard.
 
 The page's script repeats the kernel's arithmetic, as no visitor has a compiler. The
 picture below the script, and each report, come from the lab itself.

@@ -10,18 +10,18 @@
  * in registers. While a row of windows is multiplied, the next one is
  *          transformed.
  * Limit:   reads of shared memory, 16 numbers for 64 multiply-adds.
- * Shared:  169 KB: 107 for two images of p1 and dy, 60 for the factors of two
- *          rows of windows.
+ * Shared:  171 KB: 109 for two images of p1 and dy, 60 for the factors of two
+ *          rows of windows, 2 for the numbers of dy.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 /* g++: -O1 */
 #include "conv2_dw_fp32.cuh"
 #include "element.cuh"
 #include "launch.cuh"
+#include "winograd.cuh"
 
 enum {
     THREADS = 256,
-    POSITIONS = 16, /* 4 * row + column of a transformed 4x4 tile */
-    SUMS_SIDE = 8,  /* channels of a thread, along both sides */
+    SUMS_SIDE = 8, /* channels of a thread, along both sides */
     // A row of windows at one position, (7,32). The next position is 16 banks
     // further, since a warp reads two.
     PLANE = SIDE3 * C1 + 16,
@@ -46,25 +46,23 @@ static __device__ __forceinline__ struct sums_place sums_place() {
 }
 
 /* Transform the 4x4 pixels of a window of p1: V = B' x B. */
-static __device__ __forceinline__ void transform_pixels(float *v_s,
+static __device__ __forceinline__ void transform_window(float *v_s,
                                                         const float *image) {
-    float t[4][4];
+    float t[4][4]; // t[column][row]
 #pragma unroll
     for (int x = 0; x < 4; x++) {
         float p[4];
 #pragma unroll
         for (int y = 0; y < 4; y++) p[y] = image[y * DW_ROW + x * C1];
-        t[0][x] = p[0] - p[2];
-        t[1][x] = p[1] + p[2];
-        t[2][x] = p[2] - p[1];
-        t[3][x] = p[1] - p[3];
+        transform_pixels(t[x], p);
     }
 #pragma unroll
     for (int y = 0; y < 4; y++) {
-        v_s[(4 * y + 0) * PLANE] = t[y][0] - t[y][2];
-        v_s[(4 * y + 1) * PLANE] = t[y][1] + t[y][2];
-        v_s[(4 * y + 2) * PLANE] = t[y][2] - t[y][1];
-        v_s[(4 * y + 3) * PLANE] = t[y][1] - t[y][3];
+        const float row[4] = {t[0][y], t[1][y], t[2][y], t[3][y]};
+        float v[4];
+        transform_pixels(v, row);
+#pragma unroll
+        for (int x = 0; x < 4; x++) v_s[(4 * y + x) * PLANE] = v[x];
     }
 }
 
@@ -98,7 +96,7 @@ static __device__ __forceinline__ void transform_row(float *factors,
     const int window = threadIdx.x / 32, channel = threadIdx.x % 32;
     if (window >= SIDE3) return;
     float *to = factors + window * C1 + channel;
-    transform_pixels(to,
+    transform_window(to,
                      image_s + 2 * row * DW_ROW + 2 * window * C1 + channel);
     transform_dy(to + FACTORS,
                  dy_s + (2 * row * SIDE2 + 2 * window) * DW_OUT + channel);

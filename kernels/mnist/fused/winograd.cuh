@@ -78,6 +78,20 @@ static __device__ __forceinline__ struct winograd_place winograd_place() {
     return at;
 }
 
+/* Transform a column or a row of three weights: G g. */
+static __device__ __forceinline__ void
+transform_weights(float u[4], float first, float middle, float last) {
+    const float even = 0.5f * (first + last), odd = 0.5f * middle;
+    u[0] = first, u[1] = even + odd, u[2] = even - odd, u[3] = last;
+}
+
+/* Transform a column or a row of four pixels: B' p. */
+static __device__ __forceinline__ void transform_pixels(float v[4],
+                                                        const float p[4]) {
+    v[0] = p[0] - p[2], v[1] = p[1] + p[2];
+    v[2] = p[2] - p[1], v[3] = p[1] - p[3];
+}
+
 /* Transform the weights (CIN,9,all) of COT channels: U = G g G'. A thread has
  * four output channels of one input channel. */
 template <class S, int CIN, int COT>
@@ -86,37 +100,27 @@ winograd_weights(float *u_s, const float *weights, int all) {
     enum { QUADS = COT / 4 };
     for (int i = threadIdx.x; i < CIN * QUADS; i += S::THREADS) {
         const int ci = i / QUADS, co = i % QUADS * 4;
-        float g[TAPS][4], t[4][3][4];
+        float g[TAPS][4], t[3][4][4]; // t[column][channel][row]
 #pragma unroll
         for (int tap = 0; tap < TAPS; tap++)
             load4(g[tap], weights + (size_t)(ci * TAPS + tap) * all + co);
 #pragma unroll
         for (int x = 0; x < 3; x++)
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                const float even = 0.5f * (g[x][k] + g[6 + x][k]);
-                const float odd = 0.5f * g[3 + x][k];
-                t[0][x][k] = g[x][k];
-                t[1][x][k] = even + odd;
-                t[2][x][k] = even - odd;
-                t[3][x][k] = g[6 + x][k];
-            }
+            for (int k = 0; k < 4; k++)
+                transform_weights(t[x][k], g[x][k], g[3 + x][k], g[6 + x][k]);
         float *out = u_s + ci * COT + co;
 #pragma unroll
         for (int y = 0; y < 4; y++) {
-            float u[4][4];
+            float u[4][4]; // u[channel][column]
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                const float even = 0.5f * (t[y][0][k] + t[y][2][k]);
-                const float odd = 0.5f * t[y][1][k];
-                u[0][k] = t[y][0][k];
-                u[1][k] = even + odd;
-                u[2][k] = even - odd;
-                u[3][k] = t[y][2][k];
+            for (int k = 0; k < 4; k++)
+                transform_weights(u[k], t[0][k][y], t[1][k][y], t[2][k][y]);
+#pragma unroll
+            for (int x = 0; x < 4; x++) {
+                const float four[4] = {u[0][x], u[1][x], u[2][x], u[3][x]};
+                put4(out + (4 * y + x) * S::U_POSITION, four);
             }
-#pragma unroll
-            for (int x = 0; x < 4; x++)
-                put4(out + (4 * y + x) * S::U_POSITION, u[x]);
         }
     }
 }
@@ -135,7 +139,7 @@ static __device__ __forceinline__ void winograd_pixels(float *v_s,
             x[row][i] = image[row * S::ROW + i * S::PIXEL];
 #pragma unroll
     for (int row = 0; row < 4; row++) {
-        float t[PIXELS], v[4][4] = {};
+        float t[PIXELS], v[4][4] = {}; // v[window][column]
 #pragma unroll
         for (int i = 0; i < PIXELS; i++)
             t[i] = row == 0   ? x[0][i] - x[2][i]
@@ -143,16 +147,12 @@ static __device__ __forceinline__ void winograd_pixels(float *v_s,
                    : row == 2 ? x[2][i] - x[1][i]
                               : x[1][i] - x[3][i];
 #pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            const float *p = t + 2 * i;
-            v[0][i] = p[0] - p[2];
-            v[1][i] = p[1] + p[2];
-            v[2][i] = p[2] - p[1];
-            v[3][i] = p[1] - p[3];
-        }
+        for (int i = 0; i < COUNT; i++) transform_pixels(v[i], t + 2 * i);
 #pragma unroll
-        for (int column = 0; column < 4; column++)
-            put4(v_s + (4 * row + column) * S::V_POSITION, v[column]);
+        for (int x = 0; x < 4; x++) {
+            const float four[4] = {v[0][x], v[1][x], v[2][x], v[3][x]};
+            put4(v_s + (4 * row + x) * S::V_POSITION, four);
+        }
     }
 }
 

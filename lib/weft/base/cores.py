@@ -50,7 +50,7 @@ def limit_threads(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def read_quota(cgroups: Path = CGROUPS, own: Path = OWN_CGROUPS) -> float:
-    """Return the least quota of this process's cgroups, in cores; inf without one.
+    """Return the least quota of this process's cgroups, in cores, or inf.
 
     cgroups: the folder where they are mounted. own: the file that names this process's.
     """

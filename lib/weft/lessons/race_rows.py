@@ -30,7 +30,6 @@ from ..timing.results import Row
 from ..toolchain import native
 
 PRECISIONS = ("fp32", "tf32", "bf16")
-STRICT = ("fused", "graph", "pdl", "winograd")  # fp32 rungs
 
 
 class RaceRows:
@@ -94,9 +93,10 @@ class RaceRows:
         """Return the sum of a step's sections, with its limit."""
         return sum_parts(self.parts_of(row))
 
-    def conv2_back_of(self, precision: str, batch: int = 64) -> StepPart | None:
-        """Return conv2's backward pass in our fastest step, per 64 images, or None."""
-        row, roof = self.fastest(precision, batch), self.roof_of(precision)
+    def conv2_back_of(self, rung: str, batch: int = 64) -> StepPart | None:
+        """Return conv2's backward pass in a rung's step, per 64 images, or None."""
+        row = self.row_of(rung, batch)
+        roof = row and self.roof_of(row["precision"])
         return conv2_back(row, roof, self._launch_us) if row and roof else None
 
     # ---- text --------------------------------------------------------------------
@@ -113,7 +113,7 @@ class RaceRows:
             f"{step.products:.1f}, its bytes {step.bytes:.1f}, "
             f"its launches {step.launch:.1f} (on {self._launch_device});"
         )
-        factor = step.us / floor_us(batch, roof["tflops"])
+        factor = step.us / floor_us(batch, roof["tflops"], rung)
         print(f"    {factor:.1f} times the products' floor; limited by {step.binds}")
 
     def _explain_missing(self, rung: str) -> str:
@@ -173,10 +173,9 @@ class RaceRows:
         if not (row := self.row_of(rung, batch) if rung else {}):
             problem = "not measured" if rung else "choose a rung"
             return print(f"batch {batch}: {problem}")
-        strict, fastest = (
-            min(us for name in names if (us := self.us_of(name, batch)) > 0)
-            for names in (STRICT, ("graph", "tf32", "bf16"))
-        )
+        rows = [self.fastest(precision, batch) for precision in PRECISIONS]
+        strict = rows[0]["us"]
+        fastest = min(row["us"] for row in rows if row)
         print(
             f"batch {batch}, {rung}: {row['us']:.1f} µs per step, "
             f"{row['us'] / strict:.2f} times the fastest fp32 rung's and "

@@ -1,12 +1,10 @@
 """The lab's kernels as Python functions: one body for sim, numba_jit and cuda_c.
 
-The layers of the CNN come first, in the order of the network's parts. Each matches the
-naive rung of its file in kernels/ line by line: conv2d/conv2d.cu, batchnorm2d/
-batchnorm2d.cu, relu.cu, maxpool2d.cu, linear.cu, cross_entropy.cu and sgd.cu. gather()
-reads a batch, as in kernels/mnist/layers.cu. Then come the first rungs of kernels/copy
-and kernels/transpose. The last kernels belong to the first lessons: grey values, and
-two matrix products. The lessons derive matmul_tiled; kernels/matmul/02_coalesced.cu has
-the first product.
+The layers of the CNN come first. Each matches the naive rung of its op in kernels/ line
+by line. gather() reads a batch, as in kernels/mnist/layers.cu. Then come first rungs of
+kernels/copy and kernels/transpose. The last kernels belong to the first lessons: grey
+values, and two matrix products. The lessons derive matmul_tiled;
+kernels/matmul/02_coalesced.cu has the first product.
 
 Arguments have the names and the order of the .cu file: outputs, inputs, sizes. Arrays
 are flat, contiguous and float32, unless stated otherwise. Every argument is required:
@@ -444,22 +442,6 @@ def transpose(y, x, rows, cols):
 def transpose_tiled(y, x, rows, cols):
     """Like transpose(), but blocks of TILE x TILE threads transpose a tile."""
     tile = cuda.shared.array((TILE, TILE), float32)
-    tx = cuda.threadIdx.x
-    ty = cuda.threadIdx.y
-    row = cuda.blockIdx.y * TILE + ty
-    col = cuda.blockIdx.x * TILE + tx
-    if row < rows and col < cols:
-        tile[ty, tx] = x[row * cols + col]
-    cuda.syncthreads()  # the tile is complete
-    row = cuda.blockIdx.x * TILE + ty  # now of y
-    col = cuda.blockIdx.y * TILE + tx
-    if row < cols and col < rows:
-        y[row * rows + col] = tile[tx, ty]
-
-
-def transpose_padded(y, x, rows, cols):
-    """Like transpose_tiled(), but an unused column shifts each row by one bank."""
-    tile = cuda.shared.array((TILE, TILE + 1), float32)
     tx = cuda.threadIdx.x
     ty = cuda.threadIdx.y
     row = cuda.blockIdx.y * TILE + ty

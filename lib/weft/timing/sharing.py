@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
 
 TASKS = Path("/proc/self/task")
-# Products of 512 x 512 on 2 cores, in spans of 0.3 s: a thread waited for at most 0.1 %
-# of its time on an idle machine, and 42 to 51 % beside two programs that never pause.
-# On 16 idle cores with 16 threads, one span of 0.3 s had 1.6 %.
+# Products of 512 x 512 on 2 cores of an H100's host, in spans of 0.3 s: a thread waited
+# at most 0.1 % of its time on the idle machine, and 42 to 51 % beside two programs that
+# never pause. On the host's 16 idle cores, with 16 threads, one span had 1.6 %.
 SHARED = 0.1  # least share of the time
 # Spans of 20 ms with 16 threads waited up to 12 ms, since Linux takes a while to give
 # each thread a core. Such short waits are few turns of its scheduler, of 4 ms each, and

@@ -153,9 +153,9 @@ def _draw_floors(
     axes: Axes, rows: Sequence[Row], order: Sequence[tuple], batch: int
 ) -> None:
     roofs = roofs_of(rows)
-    for place, (precision, _) in enumerate(order):
+    for place, (precision, rung) in enumerate(order):
         if precision in roofs:
-            us = floor_us(batch, roofs[precision]["tflops"])
+            us = floor_us(batch, roofs[precision]["tflops"], rung)
             ends = [place - 0.3, place + 0.3]
             axes.plot([us] * 2, ends, **kit.reference_line(width=2))
             first = [name for name, _ in order].index(precision)

@@ -83,8 +83,8 @@ def count_work(
     rung: "winograd" does 16 multiplications for 36 in conv2.
     """
     flops = _count_flops(section, sections)
-    if rung == "winograd" and "conv2" in section:
-        flops -= PRODUCTS["conv2"] * (1 - 16 / 36)
+    if "conv2" in section:
+        flops -= _count_saved(rung)
     if section in _FUSED:
         images, once = (count(BYTES[precision]) for count in _FUSED[section])
         bytes_ = batch * images + once
@@ -93,9 +93,18 @@ def count_work(
     return SectionWork(batch * flops, bytes_) if flops and bytes_ else None
 
 
-def floor_us(batch: int, tflops: float) -> float:
-    """Return the time in µs of a step's products alone, at `tflops`."""
-    return batch * STEP_FLOPS / tflops / 1e6
+def floor_us(batch: int, tflops: float, rung: str = "") -> float:
+    """Return the time in µs of a step's products alone, at `tflops`.
+
+    rung: "winograd" needs fewer multiplications in conv2's three products.
+    """
+    flops = STEP_FLOPS - (1 + BACK["conv2"]) * _count_saved(rung)
+    return batch * flops / tflops / 1e6
+
+
+def _count_saved(rung: str) -> float:
+    """Return the flops per image that a rung saves in each of conv2's products."""
+    return PRODUCTS["conv2"] * (1 - 16 / 36) if rung == "winograd" else 0.0
 
 
 def _count_flops(section: str, sections: Sequence[str]) -> float:

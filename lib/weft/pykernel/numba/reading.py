@@ -135,7 +135,7 @@ _NOISE = re.compile(
     r"from|Enable logging|This error may have|<source elided>|\^|With argument)"
 )
 
-# Matches the message of ptxas, whichever linker Numba uses.
+# This pattern matches ptxas's message with each of Numba's linkers.
 _TOO_MUCH_SHARED = re.compile(
     r"uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max"
 )
