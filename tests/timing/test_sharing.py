@@ -155,7 +155,7 @@ def test_a_timing_without_it_has_no_such_key():
 
 
 def test_a_shared_timing_reports_it(shared):
-    text = repr(bench(lambda: None, seconds=0.01))
+    text = repr(bench(lambda: None, device="cpu", seconds=0.01))
     assert SENTENCE in text
 
 
@@ -166,7 +166,7 @@ def test_a_benchmark_on_a_shared_machine_reports_it(shared, capsys):
 
 def test_a_quiet_timing_does_not_mention_it(monkeypatch):
     monkeypatch.setattr(CoreWait, "share", lambda self: 0.02)
-    assert "shared" not in repr(bench(lambda: None, seconds=0.01))
+    assert "shared" not in repr(bench(lambda: None, device="cpu", seconds=0.01))
 
 
 # ---- pictures ------------------------------------------------------------------
