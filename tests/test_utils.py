@@ -22,6 +22,7 @@ def test_size_is_small_only_where_it_is_asked_for(monkeypatch):
     assert utils.size(5120, 64) == 64
 
 
+@pytest.mark.slow
 def test_star_brings_what_a_kernel_needs_and_does_not_import_numba():
     program = "from utils import *; import sys; assert 'numba' not in sys.modules"
     program += "; float32(0), uint8(1), cuda.threadIdx, cdiv, size, exercise"

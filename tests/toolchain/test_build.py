@@ -422,3 +422,15 @@ def test_only_native_objects_belong_to_one_kind_of_processor(
     here = build._object_path(source, command)
     monkeypatch.setattr(tools, "cpu_flags", lambda: "another processor's")
     assert (build._object_path(source, command) != here) == differ
+
+
+def test_the_runtime_is_hashed_again_only_after_a_change(monkeypatch, tmp_path):
+    source, links = tmp_path / "fiber.cpp", []
+    source.write_text("")
+    flavour = build.Flavour.here("cpu")
+    path = build.simt_runtime(flavour)
+    monkeypatch.setattr(build.keys, "list_sources", lambda *places: [source])
+    monkeypatch.setattr(build, "_link", lambda *parts: links.append(parts) or path)
+    for seconds, count in [(1, 1), (1, 1), (2, 2)]:
+        os.utime(source, (seconds, seconds))
+        assert build.simt_runtime(flavour) == path and len(links) == count

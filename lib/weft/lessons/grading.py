@@ -45,14 +45,18 @@ SECONDS, MEMORY = 120, 4.0  # the limits of an answer: seconds, and GB of new me
 class Task:
     """An exercise or a puzzle of a lesson.
 
-    answer, check: the lab's cells. needed: the sources of the cells that both need.
+    answer, check: the lab's cells. above: the cells above the answer.
     """
 
     name: str
     kind: str
     answer: Any
     check: Any
-    needed: tuple[str, ...]
+    above: Sequence[Any]
+
+    def list_needed(self) -> list[str]:
+        """Return the sources of the cells above that the answer or the check needs."""
+        return _list_needed(self.above, [self.answer, self.check])
 
 
 @dataclass
@@ -190,8 +194,7 @@ def list_tasks(lesson: Lesson) -> list[Task]:
             name, kind = puzzle["name"].replace("-", "_"), "puzzle"
         else:
             continue
-        needed = tuple(_list_needed(cells[:at], [cell, check]))
-        tasks.append(Task(name, kind, cell, check, needed))
+        tasks.append(Task(name, kind, cell, check, cells[:at]))
     return tasks
 
 
@@ -278,7 +281,7 @@ def _run_answers(
     """Yield the number of each submitted answer and its result."""
     jobs = [
         {
-            **{"number": number, "needed": task.needed, "answer": answer},
+            **{"number": number, "needed": task.list_needed(), "answer": answer},
             **{"check": task.check.source, "assigned": [*names(task.answer)[0]]},
             "used": [*names(task.check)[1]],
         }
