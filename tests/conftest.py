@@ -27,7 +27,7 @@ from _pytest.assertion import rewrite
 from browser import open_chromium
 
 from weft.base import device as devices
-from weft.base.cores import count_cores
+from weft.base.device import count_cores
 from weft.timing.results import device_name, stamp_row, write_json
 from weft.toolchain import build, native
 

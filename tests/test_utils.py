@@ -47,7 +47,7 @@ def test_importing_weft_does_not_wait_for_what_draws_or_translates():
 @pytest.mark.slow
 def test_a_name_of_weft_is_the_function_also_once_its_module_was_imported():
     program = (
-        "import weft.see.pictures.show, weft.pykernel.sim.record, weft.check.cases\n"
+        "import weft.see.pictures.show, weft.pykernel.sim.layout, weft.check.cases\n"
     )
     program += "import weft.report.raw\n"
     program += "import inspect, weft\n"

@@ -30,8 +30,8 @@ from weft.cells.gpu import nvrtc
 from weft.lessons import course as glossary_module
 from weft.lessons import first_cell as hosted
 from weft.lessons import maker as lessons
-from weft.lessons.cell_names import names, plain
 from weft.lessons.course import place_of
+from weft.lessons.grading import names, plain
 from weft.puzzles.catalogue import GROUPS, LESSONS
 from weft.puzzles.lessons import CORE, NOTEBOOKS, SOLUTIONS, find_source, list_kinds
 from weft.pykernel import bodies

@@ -13,7 +13,7 @@ import textwrap
 import pytest
 
 from weft.base import store
-from weft.base.cores import count_cores
+from weft.base.device import count_cores
 from weft.base.errors import BuildError
 from weft.ops import cases
 from weft.toolchain import build, native, tools
@@ -399,6 +399,7 @@ def test_the_runtime_of_cells_is_built_without_any_op(monkeypatch, tmp_path):
         return tmp_path / name
 
     monkeypatch.setattr(build, "_link", record)
+    monkeypatch.setattr(build, "_runtimes", {})
     assert build.main(parser.parse_args(["--runtime"])) == 0
     [(name, flavour, files)] = linked
     assert (name, flavour) == ("simt", build.Flavour.here("cpu")) and files > 1

@@ -21,6 +21,7 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..base import device, store
 from ..base.errors import BuildError
@@ -153,23 +154,18 @@ def simt_runtime(flavour: Flavour) -> Path:
     Plain and watched code share it. Its folder program/ is only for CUDA programs.
     """
     sources = keys.list_sources(*keys.RUNTIME)
-    changed = max(path.stat().st_mtime_ns for path in sources)
     flavour = replace(flavour, check=False)
-    path = _link_runtime(flavour, changed, tuple(sources), find_tool("g++"))
-    if not store.is_elf(path):
-        _link_runtime.cache_clear()
-        path = _link_runtime(flavour, changed, tuple(sources), find_tool("g++"))
-    return path
+    changed = max(path.stat().st_mtime_ns for path in sources)
+    key = flavour, tuple(sources), changed, find_tool("g++")
+    if key not in _runtimes or not store.is_elf(_runtimes[key]):
+        files = [path for path in sources if path.suffix == ".cpp"]
+        files = [path for path in files if path.parent.name != "program"]
+        _runtimes[key] = _link("simt", files, flavour, [])
+    return _runtimes[key]
 
 
-@functools.cache  # every library asks for it, and the hash covers a hundred files
-def _link_runtime(
-    flavour: Flavour, changed: int, sources: tuple[Path, ...], compiler: str
-) -> Path:
-    """Link the runtime. changed: the newest source's time; compiler: g++'s path."""
-    files = [path for path in sources if path.suffix == ".cpp"]
-    files = [path for path in files if path.parent.name != "program"]
-    return _link("simt", files, flavour, [])
+# Every library needs the runtime, whose hash covers a hundred files.
+_runtimes: dict[tuple[Any, ...], Path] = {}
 
 
 def build_all(target: str) -> list[Path]:
