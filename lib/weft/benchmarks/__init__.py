@@ -7,7 +7,7 @@ bodies, launch, edit   a body on every runner; launch cost; time from edit to re
 sim, simt, check       the cost of running kernels on a CPU
 counters               our counts, Nsight Compute's, and the allowed differences
 sanitizer              NVIDIA's compute-sanitizer over every rung
-plot_bodies            charts; the size at which a GPU overtakes the CPU
+plot_bodies, plot_transpose  charts; the size at which a GPU overtakes the CPU
 readme, sentences      blocks of results for README and docs/results.md
 phrases                formatted numbers, times and devices for these sentences
 """
