@@ -16,38 +16,30 @@ Integers go undetected, as do operations that change the pattern, such as max().
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from ...base.errors import KernelFault
-from ...base.tracebacks import Short
-from ...csource.diagnostics import CELL
-from ...csource.signature import Param
-from ..arguments import Array
-from ..structs import CScalar
-from .arena import Arena
-
-if TYPE_CHECKING:
-    from ..reached_arrays import Reached
-
-
 import functools
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...base.errors import KernelFault
+from ...base.tracebacks import Short
 from ...csource import scanner
-from ...csource.diagnostics import Diagnostic, diagnose
+from ...csource.diagnostics import CELL, Diagnostic, diagnose
+from ...csource.signature import Param
 from ...report import symbols
 from ...report.model import Finding
 from ...toolchain import build
+from ..arguments import Array
+from ..structs import CScalar
 from . import arena
+from .arena import Arena
 
 if TYPE_CHECKING:
+    from ..reached_arrays import Reached
     from .launch import Prepared
 
 
