@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from nbformat import NotebookNode
 
-from weft.lessons.cell_names import plain
+from weft.lessons.grading import plain
 from weft.lessons.maker import SOURCES, is_tagged, is_withheld, read_source
 
 KINDS = ("imports", "paths", "pictures", "tables", "helpers")

@@ -102,7 +102,7 @@ def replace_clock(clock: Clock) -> None:
 
 def name_machine(machine: dict[str, Any]) -> None:
     """Let the lab report the machine of the record, whose times the page shows."""
-    import weft.base.cores as cores
+    import weft.base.device as cores
     import weft.base.device as device
 
     device.cpu_name = lambda: machine["cpu"]

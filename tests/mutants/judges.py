@@ -17,7 +17,7 @@ from weft import puzzles
 from weft.base.tracebacks import Short
 from weft.check.runners import time_limit
 from weft.lessons import maker as lessons
-from weft.lessons.cell_names import names
+from weft.lessons.grading import names
 from weft.lessons.progress import EXERCISE
 from weft.puzzles import puzzle as puzzle_module
 from weft.puzzles.lessons import NOTEBOOKS, SOLUTIONS

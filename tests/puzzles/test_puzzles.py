@@ -265,7 +265,7 @@ def test_parameters_in_another_order_in_c_are_reported_with_reset():
         puzzles.map.check(kernel)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", only(FIRST, NAMES))
 def test_the_published_answer_is_accepted_in_many_sizes_and_launches(name):
     puzzle = puzzles[name]
     solved = puzzle.check(puzzle.answer)

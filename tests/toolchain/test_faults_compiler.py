@@ -144,6 +144,7 @@ def test_no_compiler_on_the_path(lab, tmp_path):
     assert (proc.returncode, proc.stderr) == (1, f"weft build: {cure}")
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_none_is_refused(lab, tmp_path):
     for text in ("soon", "0", "-1", "nan"):
         env = {"WEFT_COMPILE_SECONDS": text}

@@ -28,8 +28,7 @@ from ..base import style as kit
 from ..base.paths import ROOT
 from ..base.style import INK, OPPONENT, READ, WRITTEN
 from ..timing import STATISTIC, read_json
-from ..timing.results import ResultFile, Row, Timing
-from ..timing.sharing import guard_figure, hide_times
+from ..timing.results import ResultFile, Row, Timing, guard_figure, hide_times
 from ..toolchain.native import set_threads
 from . import ops
 

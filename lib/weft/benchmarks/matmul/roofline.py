@@ -22,7 +22,7 @@ from matplotlib.ticker import NullFormatter, NullLocator
 from ...base import style as kit
 from ...base.style import BESIDE, INK, OPPONENT
 from ...timing.peaks import ceilings
-from ...timing.sharing import guard_figure
+from ...timing.results import guard_figure
 from .comparison import (
     OURSELVES,
     PLOTTED,

@@ -39,8 +39,7 @@ from ..scanner import (
     split_commas,
 )
 from .preprocess import PreprocessedSource
-from .shared import rewrite_lockstep, rewrite_shared
-from .unsupported import ASM, device_bodies, refuse
+from .shared import ASM, device_bodies, refuse, rewrite_lockstep, rewrite_shared
 
 __all__ = ["RewriteError", "rewrite", "rewrite_program"]
 

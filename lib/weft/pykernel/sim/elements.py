@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..trees import get_name, split_chain
-from .names import POSITIVE, WHOLE
-from .record import READ, SITES, WRITE, AccessPlace, Entity
-from .syntax import (
+from .intrinsics import (
     add,
     assign,
     compare,
@@ -27,6 +25,8 @@ from .syntax import (
     place_node,
     tuple_of,
 )
+from .layout import READ, SITES, WRITE, AccessPlace, Entity
+from .names import POSITIVE, WHOLE
 
 if TYPE_CHECKING:
     from .rewrite import Rewriter

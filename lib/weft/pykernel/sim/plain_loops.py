@@ -27,8 +27,7 @@ import numpy as np
 
 from ..trees import get_name
 from . import names
-from .record import SITES, position_of
-from .syntax import (
+from .intrinsics import (
     add_whole,
     assign,
     load,
@@ -39,6 +38,7 @@ from .syntax import (
     place_node,
     whole_value,
 )
+from .layout import SITES, position_of
 from .walks import (
     LONG,
     SHORT,

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..trees import split_chain
 from .elements import find_static
-from .names import POSITIVE, WHOLE
-from .record import Entity
-from .syntax import (
+from .intrinsics import (
     add_whole,
     assign,
     call,
@@ -27,6 +25,8 @@ from .syntax import (
     tuple_of,
     whole_value,
 )
+from .layout import Entity
+from .names import POSITIVE, WHOLE
 
 if TYPE_CHECKING:
     from .rewrite import Rewriter
