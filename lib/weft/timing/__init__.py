@@ -23,12 +23,13 @@ from .results import (
     table,
     write_json,
 )
-from .sharing import hide_times
+from .sharing import CoreWait, hide_times
 from .timers import time_call
 
 __all__ = [
     "BAND",
     "STATISTIC",
+    "CoreWait",
     "Timing",
     "commit",
     "device_name",

@@ -29,6 +29,7 @@ from ..base.cores import count_cores
 from ..base.device import cpu_name, driver_version
 from ..base.paths import ROOT
 from ..toolchain.tools import toolkit_version
+from .sharing import describe_wait
 
 if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice
@@ -55,6 +56,10 @@ class Timing:
     timer: str
     samples: int
     waited: float | None = None
+
+    def __str__(self) -> str:
+        """The fields, and a sentence if others had the cores for too long."""
+        return "; ".join(filter(None, [repr(self), describe_wait(self.waited)]))
 
     def scaled(self, factor: float) -> Timing:
         """Return the timing of `factor` times the work."""
