@@ -91,6 +91,23 @@ def test_the_roofline_has_few_labels_and_a_list_of_all_rungs():
     assert 11 * 358 / (72 * figure.get_figwidth()) >= 9
 
 
+def test_labels_of_the_roofline_cover_neither_marks_nor_one_another():
+    """The label of 3xtf32's narrow roof was on the marks of another precision."""
+    figure = plot_roofline([], None, "4096")
+    figure.draw_without_rendering()
+    right = figure.axes[1]
+    boxes = [text.get_window_extent() for text in right.texts]
+    centres = [
+        right.transData.transform((dot.get_xdata()[0], dot.get_ydata()[0]))
+        for dot in dots(figure)
+    ]
+    for text, box in zip(right.texts, boxes):
+        wider = box.padded(2)
+        assert not any(wider.contains(*at) for at in centres), text.get_text()
+        assert box.count_overlaps(boxes) == 1, text.get_text()
+        assert box.x1 <= figure.bbox.x1, text.get_text()
+
+
 def test_the_roofline_draws_only_the_requested_rungs_and_the_readers():
     own = row("mine", "my tiles", "fp32", 12.5, (4096,) * 3)
     figure = plot_roofline([*rows(), own], [], "4096", ["fp32"], ["naive"])

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from weft import __main__ as command
 from weft import bench
+from weft.base import style as kit
 from weft.base.device import Device
 from weft.base.errors import ArgumentError
 from weft.benchmarks import plot_bodies
@@ -148,6 +149,22 @@ def test_timings_on_a_processor_contain_the_share():
     assert 0 <= bench.time_call(lambda: None, samples=2).row()["waited"] <= 1
     results = race({"a": Contender(call=lambda: None)}, "cpu", rounds=2)
     assert 0 <= results["a"].row()["waited"] <= 1
+
+
+def test_a_timing_as_text_ends_with_the_sentence_on_a_shared_machine():
+    assert str(bench.summarize([1.0], "wall", 0.38)).endswith(f"; {SENTENCE}")
+    assert "shared" not in str(bench.summarize([1.0], "wall", 0.02))
+
+
+def test_samples_are_not_drawn_on_a_shared_machine():
+    samples = [1.0, 2.0, 3.0]
+    with kit.style():
+        axes = Figure().subplots()
+        plot_bodies.plot_samples(axes, samples, bench.summarize(samples, "w", 0.38))
+        assert not axes.lines and SENTENCE[:40] in axes.texts[0].get_text()
+        axes = Figure().subplots()
+        plot_bodies.plot_samples(axes, samples, bench.summarize(samples, "w", 0.02))
+        assert axes.lines
 
 
 def test_a_timing_without_it_has_no_such_key():

@@ -14,6 +14,7 @@ from ..base.lazy import callable_as
 from .results import (
     BAND,
     STATISTIC,
+    CoreWait,
     Timing,
     commit,
     device_name,
@@ -29,6 +30,7 @@ from .timers import time_call
 __all__ = [
     "BAND",
     "STATISTIC",
+    "CoreWait",
     "Timing",
     "commit",
     "device_name",

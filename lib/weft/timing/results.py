@@ -5,7 +5,7 @@
                us_high, us_mean, ...}]}
 
 us is the median over samples; us_low and us_high are the 20th and 80th percentiles.
-waited is the share of the time in which a thread waited for a core (CPU; sharing.py).
+waited is the share of the time in which a thread waited for a core (CPU; see below).
 vs_<peer> is the peer's time over ours in the same run: above 1, ours is faster. Values
 that cannot be measured are null.
 
@@ -74,6 +74,10 @@ class Timing:
     timer: str
     samples: int
     waited: float | None = None
+
+    def __str__(self) -> str:
+        """The fields, and a sentence if others had the cores for too long."""
+        return "; ".join(filter(None, [repr(self), describe_wait(self.waited)]))
 
     def scaled(self, factor: float) -> Timing:
         """Return the timing of `factor` times the work."""
