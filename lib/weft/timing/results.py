@@ -64,7 +64,7 @@ STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
 class Timing:
     """The time of one call in microseconds, the timer and the number of samples.
 
-    waited: the share of the time in which a thread waited for a core; see sharing.py.
+    waited: the share of the time in which a thread waited for a core; see CoreWait.
     """
 
     median: float
