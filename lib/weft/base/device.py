@@ -1,4 +1,4 @@
-"""The machine: processor, driver, and GPUs by name, without PyTorch.
+"""The machine: processor, cores, driver, and GPUs by name, without PyTorch.
 
 Importing PyTorch takes seconds, and training with our kernels does not need it. If
 PyTorch is loaded and uses the GPU, its current stream and device apply; otherwise the
@@ -7,9 +7,8 @@ default stream and the driver's current device apply.
 libcuda exists wherever a GPU can run a kernel. Only this module binds it. Its functions
 are the same in CUDA 12 and 13: https://docs.nvidia.com/cuda/cuda-driver-api/
 
-The processor cores that this process really gets.
-
-In a container, the machine may have 64 cores, and the process may get the time of two:
+In a container, the machine may have 64 cores, and the process may get the time of two.
+count_cores() returns the number that this process really gets. Besides the affinity,
 cgroups limit its CPU time by a quota per period. The files are described in
 https://docs.kernel.org/admin-guide/cgroup-v2.html (cpu.max) and, for version 1, in
 https://docs.kernel.org/scheduler/sched-bwc.html (cpu.cfs_quota_us).

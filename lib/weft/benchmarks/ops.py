@@ -71,9 +71,9 @@ def rows(
     rungs: names; () selects all that run on `device`. On a CPU these are the rungs in
     plain C, since the time of a simulated CUDA kernel is meaningless. samples: the
     number per contender; a rung that reaches SLOWEST seconds gets fewer. compiled:
-    whether PyTorch's compiled op competes, too, on a GPU. timer: "" means "graph"
-    on a GPU; "event" includes the host's launches. Raises ArgumentError
-    for an unknown rung and Mismatch for a wrong result.
+    whether PyTorch's compiled op also competes on a GPU. timer: "" means "graph" on a
+    GPU; "event" includes the host's launches. Raises ArgumentError for an unknown rung
+    and Mismatch for a wrong result.
     """
     make, usual = PROBLEMS[op]
     target = torch.device(device)
@@ -81,32 +81,25 @@ def rows(
     usable = [r for r in lib.rungs if target.type in r.targets]
     plain = [r for r in usable if r.targets == (target.type,) or target.type == "cuda"]
     selection = [lib.rung(name) for name in rungs] or plain
+    on_gpu = target.type == "cuda"
+    timer = timer or ("graph" if on_gpu else "wall")
     results = []
     steps = len(selection) + len(sizes or usual)
     with Progress(f"measuring {op}", steps, "steps", delay=PATIENCE) as job:
         for rung in selection:
             check_rung(lib, rung)
             job.update()
-        timer = timer or ("graph" if target.type == "cuda" else "wall")
         for size in sizes or usual:
             problem = make(size, target)
-            peers = _make_peers(problem, compiled and target.type == "cuda")
-            results += _race_rungs(
-                op, problem, selection, peers, timer, samples, target
-            )
+            peers = _make_peers(problem, compiled and on_gpu)
+            ours = _make_contenders(problem, selection)
+            results += _race(op, problem, ours, peers, target, timer, samples)
             job.update()
     return results
 
 
-def _race_rungs(
-    op, problem, rungs, peers, timer, samples, device
-) -> list[dict[str, Any]]:
-    contenders = {}
-    for rung in rungs:
-        call = partial(problem.ours, *problem.inputs, rung=rung.name)
-        row = {"impl": "weft", "rung": rung.name, "precision": rung.precision}
-        contenders[rung.name] = Contender(call=call, row=row, limit=SLOWEST)
-    contenders |= peers
+def _race(op, problem, ours, peers, device, timer, samples) -> list[dict[str, Any]]:
+    contenders = ours | peers
     with precision("fp32"):
         errors = {n: _measure_error(problem, c.call) for n, c in contenders.items()}
         if device.type == "cpu":
@@ -126,6 +119,16 @@ def _race_rungs(
         }
         for name, timed in results.items()
     ]
+
+
+def _make_contenders(problem: SizedProblem, rungs: list) -> dict[str, Contender]:
+    """Return our rungs as contenders, by name."""
+    contenders = {}
+    for rung in rungs:
+        call = partial(problem.ours, *problem.inputs, rung=rung.name)
+        row = {"impl": "weft", "rung": rung.name, "precision": rung.precision}
+        contenders[rung.name] = Contender(call=call, row=row, limit=SLOWEST)
+    return contenders
 
 
 def _make_peers(problem: SizedProblem, compiled: bool) -> dict[str, Contender]:

@@ -37,7 +37,7 @@ def main(args: argparse.Namespace) -> int:
     points = _read_points(args.points) if args.points else {}
     if args.nbgrader:
         name, path = args.nbgrader
-        tasks = grading.write(name, Path(path), points)
+        tasks = grading.write_assignment(name, Path(path), points)
         print(f"{path}: {tasks} tasks of {name}")
         return 0
     if not args.notebook:

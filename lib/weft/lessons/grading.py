@@ -13,13 +13,10 @@ may forge a verdict. Grade strangers' work in a container.
 
 commands/graded_process.py is the program in which the answers run.
 
-Write a lesson as an assignment for nbgrader.
-
-nbgrader reads the same marks of answers as the lab (### BEGIN SOLUTION). Each answer
-becomes a cell that it clears, and each check a locked cell with points. The checks run
-under WEFT_GRADE=1, so that an unsolved task fails.
-
-The names that a cell of a notebook assigns, and those that it uses.
+write_assignment() writes a lesson as an assignment for nbgrader, which reads the same
+marks of answers as the lab (### BEGIN SOLUTION). Each answer becomes a cell that
+nbgrader clears, and each check a locked cell with points. The checks run under
+WEFT_GRADE=1, so that an unsolved task fails.
 """
 
 from __future__ import annotations
@@ -227,8 +224,8 @@ def _list_needed(above: Sequence[Any], cells: Sequence[Any]) -> list[str]:
 
     A cell is needed for a name that it assigns, or for a file that it writes.
     """
-    wanted = set().union(*(names(cell)[1] for cell in cells))
-    wanted -= set().union(*(names(cell)[0] for cell in cells))
+    wanted = set().union(*(list_names(cell)[1] for cell in cells))
+    wanted -= set().union(*(list_names(cell)[0] for cell in cells))
     texts, needed = [cell.source for cell in cells], []
     for cell in reversed(above):
         tags = {*cell.metadata.get("tags", ())}
@@ -236,7 +233,7 @@ def _list_needed(above: Sequence[Any], cells: Sequence[Any]) -> list[str]:
         if cell.cell_type != "code" or attempt or "\nexercise(" in cell.source:
             continue
         written = WRITTEN.match(cell.source)
-        assigned, used = names(cell)
+        assigned, used = list_names(cell)
         is_file = written and any(written["file"] in text for text in texts)
         if is_file or assigned & wanted or cell.source.startswith(IMPORTS):
             wanted |= used | {*re.findall(r"\{(\w+)", written[0] if written else "")}
@@ -280,7 +277,7 @@ def _define_names(cell: Any) -> set[str]:
     if first.startswith("%%writefile"):
         return {first}
     try:
-        return {*names(cell)[0]}
+        return {*list_names(cell)[0]}
     except (SyntaxError, ValueError):
         return set()
 
@@ -296,8 +293,8 @@ def _run_answers(
     jobs = [
         {
             **{"number": number, "needed": task.list_needed(), "answer": answer},
-            **{"check": task.check.source, "assigned": [*names(task.answer)[0]]},
-            "used": [*names(task.check)[1]],
+            **{"check": task.check.source, "assigned": [*list_names(task.answer)[0]]},
+            "used": [*list_names(task.check)[1]],
         }
         for number, (task, answer) in enumerate(zip(tasks, answers))
         if answer is not None
@@ -338,7 +335,7 @@ GRADED = 'import os; os.environ["WEFT_GRADE"] = "1"\n'
 LEFT_OUT = {"mistakes", "spellings"}  # tags of cells that readers do not see
 
 
-def write(name: str, path: Path, points: Mapping[str, float]) -> int:
+def write_assignment(name: str, path: Path, points: Mapping[str, float]) -> int:
     """Write the assignment of a lesson, such as "02a"; return its number of tasks.
 
     points: points by task, 1 for others. Raises ArgumentError for an unknown lesson.
@@ -389,7 +386,7 @@ def _make_metadata(
 # ---- names in cells ------------------------------------------------------------------
 
 
-def names(cell) -> tuple[frozenset[str], frozenset[str]]:
+def list_names(cell) -> tuple[frozenset[str], frozenset[str]]:
     """Return the global names that a cell assigns, and those that it uses."""
     return _names_of(cell.source)
 
@@ -414,7 +411,7 @@ def _names_of(source: str) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(assigned), frozenset(used)
 
 
-def plain(cell) -> str:
+def write_plain_python(cell) -> str:
     """Return the cell as Python: its % and ! lines become calls of IPython."""
     return _plain_of(cell.source)
 

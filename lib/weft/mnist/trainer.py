@@ -1,12 +1,10 @@
-"""The base class of all trainers of the CNN.
+"""The base class of all trainers of the CNN, and the trainer of kernels/mnist/.
 
 The model has two blocks of conv3x3, batch norm, ReLU and max pool 2. Linear, ReLU,
 linear and cross entropy follow. Plain SGD trains it. Batch norm has no running
 statistics. In training and in evaluation, it uses the batch's statistics, so the result
 for an image depends a little on the other images. Evaluation uses batches of 1000, here
 and in the PyTorch twin.
-
-The CNN trainer of kernels/mnist/ as a Python object.
 """
 
 from __future__ import annotations

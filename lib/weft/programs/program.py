@@ -26,7 +26,7 @@ from ..csource.diagnostics import _clean
 from ..csource.rewriter import preprocess
 from ..csource.rewriter.preprocess import MARKER, original_column, unquote_name
 from ..csource.rewriter.rewrite import rewrite_program
-from ..csource.rewriter.shared import (
+from ..csource.rewriter.unsupported import (
     device_names,
     kind_of_code,
     missing_header,

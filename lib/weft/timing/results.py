@@ -5,11 +5,12 @@
                us_high, us_mean, ...}]}
 
 us is the median over samples; us_low and us_high are the 20th and 80th percentiles.
-waited is the share of the time in which a thread waited for a core (CPU; see below).
+waited is the share of the time in which a thread waited for a core (CPU; see CoreWait).
 vs_<peer> is the peer's time over ours in the same run: above 1, ours is faster. Values
 that cannot be measured are null.
 
-How long threads waited for a core, since others use the machine at the same time.
+Others may use the machine at the same time. CoreWait measures how long threads waited
+for a core.
 
     wait = CoreWait(device)
     ...                     work that is timed

@@ -155,8 +155,8 @@ def simt_runtime(flavour: Flavour) -> Path:
     """
     sources = keys.list_sources(*keys.RUNTIME)
     flavour = replace(flavour, check=False)
-    changed = max(path.stat().st_mtime_ns for path in sources)
-    key = flavour, tuple(sources), changed, find_tool("g++")
+    stamps = tuple((path, path.stat().st_mtime_ns) for path in sources)
+    key = flavour, stamps, find_tool("g++")
     if key not in _runtimes or not store.is_elf(_runtimes[key]):
         files = [path for path in sources if path.suffix == ".cpp"]
         files = [path for path in files if path.parent.name != "program"]

@@ -4,8 +4,6 @@ Session.path(), read() and write() store earlier results: a file in the cache fo
 kernel, device and set of sizes. The files can be recreated in seconds, so they are
 pruned and cleared together with all other files of the cache.
 
-Compile candidates, time them in turn, and drop the slow ones early.
-
 ptxas reports a kernel's registers and shared memory, which limit the number of its
 warps on a multiprocessor. If no warp fits, the kernel cannot be launched. A kernel with
 far fewer warps than other candidates has none to run while its warps wait for memory.

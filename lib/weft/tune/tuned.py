@@ -1,6 +1,7 @@
-"""The result of autotune(): the winner, ready to launch, and a row per candidate.
+"""The candidates of autotune(), and its result.
 
-List every combination of the constants' values, and track the state of each.
+list_combinations() lists all combinations of the constants' values. Each Candidate has
+a state. Tuned is the result: the winner, ready to launch, and a row per candidate.
 """
 
 from __future__ import annotations

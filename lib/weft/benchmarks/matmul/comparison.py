@@ -7,8 +7,7 @@ number of threads.
 compare_fastest(rows)   lines of a table that compares our fastest rungs with cuBLAS
 committed_results()     the results in notebooks/results
 series_of(rows)         the rows to show together, for each machine
-
-Write the matmul tables of docs/results.md for weft.benchmarks.readme.
+matmul_table()          the tables of docs/results.md
 """
 
 from __future__ import annotations

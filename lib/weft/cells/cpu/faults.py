@@ -1,14 +1,14 @@
-"""The exceptions for failed launches on the CPU: one sentence each, with advice.
+"""Turn failed launches on the CPU into exceptions: one sentence each, with advice.
 
-Checks that g++ alone does not make: host functions in kernels, unset variables.
+The module also makes two checks that g++ lacks.
 
 list_called() finds the functions of the host's system that a kernel of a cell calls. On
 a GPU they do not exist, and NVRTC refuses them, whereas g++ accepts them from any
 header. A kernel could use them to end the session, close its files or leave its stack,
 and no signal handler could prevent that.
 
-find() reports local variables that are read before they are written. The watch build
-fills local variables with a pattern (GCC 12 and later). As a float the pattern is
+find_unset() reports local variables that are read before they are written. The watch
+build fills local variables with a pattern (GCC 12 and later). As a float the pattern is
 -1.69e38, so large that adding ordinary numbers leaves every bit unchanged. If an array
 contains it after a launch, and none did before, a thread has stored such a variable.
 Integers go undetected, as do operations that change the pattern, such as max().
@@ -246,7 +246,9 @@ def unset_flags() -> tuple[str, ...]:
     return ("-ftrivial-auto-var-init=pattern",) if is_new else ()
 
 
-def find(launch: Prepared, kernel: str, texts: Mapping[str, str]) -> list[Finding]:
+def find_unset(
+    launch: Prepared, kernel: str, texts: Mapping[str, str]
+) -> list[Finding]:
     """Return one finding for each array in which a launch stored an unset variable.
 
     texts: the cell and its headers, by name.

@@ -182,7 +182,7 @@ class CheckedLauncher(CpuLauncher):
             text = raw_report()
         readers = self.readers
         shape = tuple(launch.config[:3]), tuple(launch.config[3:])
-        more = [] if failure else faults.find(launch, self.name, readers.texts)
+        more = [] if failure else faults.find_unset(launch, self.name, readers.texts)
         self.last = WatchedLaunch(text, readers, self.name, shape, seconds, more)
         self.watch(self.last)
         if failure is not None:

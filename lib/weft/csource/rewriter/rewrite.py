@@ -39,7 +39,8 @@ from ..scanner import (
     split_commas,
 )
 from .preprocess import PreprocessedSource
-from .shared import ASM, device_bodies, refuse, rewrite_lockstep, rewrite_shared
+from .shared import rewrite_lockstep, rewrite_shared
+from .unsupported import ASM, device_bodies, refuse
 
 __all__ = ["RewriteError", "rewrite", "rewrite_program"]
 

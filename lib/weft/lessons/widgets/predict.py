@@ -1,9 +1,11 @@
 """Guess first, then measure: predict("How many GB/s?", 500, "GB/s").measured(rate).
 
 The guess is drawn as a dashed bar above the measurement; without a guess, nothing is
-drawn. compare_guesses() draws several answers on one axis. Pictures are <img>s, as in
-see/pictures/svg.py. The user's cache folder
+drawn. compare_guesses() draws several answers on one axis. The user's cache folder
 keeps a score, with one entry per question, so that running a cell again adds none.
+
+Pictures are images, which front ends show even in notebooks that are not trusted; see
+see/pictures/svg.py.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 """Run kernels thread by thread in plain Python: sim(kernel)[grid, block](*args).
 
-launch, schedule         runs a launch, whose threads take turns; stops one that hangs
+launch, schedule         runs a launch, whose threads take turns
 memory, numbers, warp    arrays, C's arithmetic, and communication in a warp
 rewrite, program         rewrites a kernel: accesses are logged, waits become yields
-names                    rewriting: the meaning of names
-intrinsics               rewriting: calls of the language, the kernel's arrays, and the
-                         limits of its syntax
+syntax, names            rewriting: the trees, their limits, and the meaning of names
+intrinsics               rewriting: calls of the language, and the kernel's arrays
 elements                 rewriting: assignments, and reads and writes of elements
 plain_loops, walks       rewriting: loops whose accesses are logged all at once
 log, layout              the records: Intervals of accesses, and their columns
 judge, races, blocks     faults: within a block, and between blocks
 counters                 costs
-faults                   the reasons for which a launch ends early
+faults, watchdog         the reasons for which a launch ends early
 """
 
 from __future__ import annotations

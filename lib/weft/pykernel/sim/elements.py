@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..trees import get_name, split_chain
-from .intrinsics import (
+from .layout import READ, SITES, WRITE, AccessPlace, Entity
+from .names import POSITIVE, WHOLE
+from .syntax import (
     add,
     assign,
     compare,
@@ -25,8 +27,6 @@ from .intrinsics import (
     place_node,
     tuple_of,
 )
-from .layout import READ, SITES, WRITE, AccessPlace, Entity
-from .names import POSITIVE, WHOLE
 
 if TYPE_CHECKING:
     from .rewrite import Rewriter

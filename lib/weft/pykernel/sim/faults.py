@@ -21,7 +21,7 @@ from ..trees import split_chain
 from .layout import AccessPlace
 from .memory import HALF, has
 from .rewrite import THREAD
-from .schedule import Stop, TooLong
+from .watchdog import Stop, TooLong
 
 if TYPE_CHECKING:
     from .launch import SimulatedLaunch

@@ -1,14 +1,12 @@
-"""The addresses of a launch's arrays, and the accesses of intervals as columns.
-
-Each distinguishable granule of memory has an address. A granule is an element, or a
-byte if elements of several sizes share the memory. A local array has separate addresses
-for each thread; a shared array has the same addresses in each block.
-
-The simulator's records of a launch: accesses, and their places in the source.
+"""The records of a launch: accesses, the addresses of arrays, and columns of both.
 
 The rewriter makes an AccessPlace wherever a kernel touches an array. The engine fills
 Intervals, one for each block and stretch between two barriers. The judge computes
 findings and counters from them, and pictures show them.
+
+Each distinguishable granule of memory has an address. A granule is an element, or a
+byte if elements of several sizes share the memory. A local array has separate addresses
+for each thread; a shared array has the same addresses in each block.
 """
 
 from __future__ import annotations

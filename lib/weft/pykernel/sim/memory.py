@@ -19,7 +19,7 @@ from ..language import explain_unfit, refuse_unfit
 from . import numbers
 from .layout import SITES, AccessPlace
 from .numbers import cast
-from .schedule import Stop
+from .watchdog import Stop
 
 HALF = ": n / 2 is a float, n // 2 a whole number"  # ends messages about indices
 POISON = 0xA5  # each byte of unwritten integers

@@ -27,7 +27,8 @@ import numpy as np
 
 from ..trees import get_name
 from . import names
-from .intrinsics import (
+from .layout import SITES, position_of
+from .syntax import (
     add_whole,
     assign,
     load,
@@ -38,7 +39,6 @@ from .intrinsics import (
     place_node,
     whole_value,
 )
-from .layout import SITES, position_of
 from .walks import (
     LONG,
     SHORT,

@@ -12,11 +12,12 @@ import numpy as np
 from ...base.errors import ArgumentError
 from ..language import FunctionSource, PythonKernel, source_of, value_of
 from ..trees import get_name, list_bound
-from . import intrinsics, names
-from .intrinsics import BARRIERS, WAITING, load, parse_declaration
+from . import names, syntax
+from .intrinsics import BARRIERS, WAITING, parse_declaration
 from .layout import AccessPlace, Entity, Position, Variant, position_of
 from .names import ANY, Kinds
 from .rewrite import Rewriter
+from .syntax import load
 
 MAX_STATIC = 48 << 10  # bytes of shared memory with a size in the source
 
@@ -98,9 +99,7 @@ class RewrittenKernel:
             source = source_of(function)
             # Decorators run at the definition; they are not part of the body.
             source.tree.decorator_list.clear()
-            intrinsics.check(
-                source, function.__name__, function is self.kernel.function
-            )
+            syntax.check(source, function.__name__, function is self.kernel.function)
             self._sources[function] = source
             self._remember(function, source.tree)
         return self._sources[function]
@@ -211,7 +210,7 @@ class RewrittenKernel:
         if self._waits.get(function, False) is None:
             source, name = self.source(function), function.__name__
             what = "a helper cannot call itself; write a loop instead"
-            raise intrinsics.make_refusal(source, source.tree, name, what)
+            raise syntax.make_refusal(source, source.tree, name, what)
         if function not in self._waits:
             self._waits[function] = None
             tree = self.source(function).tree

@@ -19,10 +19,10 @@ from .. import language
 from ..trees import LOOP_HINT, as_range, explain_idle
 from . import elements, intrinsics, names
 from .elements import find_entity
-from .intrinsics import assign, call, load, make_constant, make_refusal, place_node
 from .layout import SITES, STEP, AccessPlace, Entity, Variant, position_of
 from .numbers import TYPES, converted
 from .plain_loops import is_simple, rewrite_plain_loop
+from .syntax import assign, call, load, make_constant, make_refusal, place_node
 
 if TYPE_CHECKING:
     from .program import RewrittenKernel

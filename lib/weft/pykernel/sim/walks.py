@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from ..trees import split_chain
 from .elements import find_static
-from .intrinsics import (
+from .layout import Entity
+from .names import POSITIVE, WHOLE
+from .syntax import (
     add_whole,
     assign,
     call,
@@ -25,8 +27,6 @@ from .intrinsics import (
     tuple_of,
     whole_value,
 )
-from .layout import Entity
-from .names import POSITIVE, WHOLE
 
 if TYPE_CHECKING:
     from .rewrite import Rewriter

@@ -1,6 +1,6 @@
-"""Write the statements that UnitWriter delegates: loops, assignments, calls, return.
+"""Infer the types of variables from a function's statements, and write these in C.
 
-Infer the types of a function's variables from its statements.
+UnitWriter delegates loops, assignments, calls and return to the functions here.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 find_meaning() returns the meaning of nonlocal names. A Unit is one function for given
 argument types, and TranslatedUnits is the kernel with its helpers.
-
-The arrays that a kernel declares: shared, local and constant arrays, and views.
+declare_array() reads the declarations of arrays: shared, local, constant, and views.
 """
 
 from __future__ import annotations
