@@ -376,6 +376,13 @@ def test_the_roofline_shows_a_rung_once_in_its_fastest_layout():
     assert [word for word in words if "wgmma_tf32" in word] == ["F wgmma_tf32 456"]
 
 
+def test_equally_high_roofs_side_by_side_share_a_text():
+    fp16 = {"precision": "fp16", "race": "fp16"}
+    half = [row | fp16 for row in rows() if row["precision"] == "bf16"]
+    words = texts(plot_roofline([*rows(), *half, *peak_rows()], []))
+    assert "fp16, bf16: 960" in words and "tf32: 480" in words
+
+
 # ---- peaks ---------------------------------------------------------------------
 
 

@@ -226,22 +226,37 @@ def _draw_levels(
     """Draw the roof and the opponent's speed across the rungs of each precision."""
     widest: list[tuple[float, Row]] = []  # each precision's rung with the widest line
     opponent = None
+    spans: dict[str, list[float]] = {}  # both ends of each precision's roof
     for kind, peer in peers.items():
         pairs = zip(_place_rungs(marked), marked)
         group = [pair for pair in pairs if pair[1]["precision"] == kind]
         ends = [group[0][0] - 0.6, group[-1][0] + 0.6]
         if kind in roofs:
             axes.plot(ends, [roofs[kind]] * 2, **kit.reference_line(width=1.4))
-        if kind in roofs and not (kind == "fp16" and "bf16" in roofs.keys() & peers):
-            text = f"{kind}: {_find_unit(marked)[1] * roofs[kind]:.3g}"
-            _name_roof(axes, text, ends, roofs[kind], marked)
+            spans[kind] = ends
         if peer is None:
             continue
         axes.plot(ends, [peer["tflops"]] * 2, color=OPPONENT, lw=1.8, zorder=2)
         if len(group) > len(widest):
             widest, opponent = group, peer
+    _name_roofs(axes, spans, roofs, marked)
     if opponent:
         _name_opponent(axes, opponent, widest)
+
+
+def _name_roofs(
+    axes: Axes,
+    spans: dict[str, list[float]],
+    roofs: dict[str, float],
+    marked: Sequence[Row],
+) -> None:
+    """Write the height of each roof; equally high neighbours share one text."""
+    unit = _find_unit(marked)[1]
+    for height, group in itertools.groupby(spans, lambda k: f"{unit * roofs[k]:.3g}"):
+        kinds = list(group)
+        ends = spans[kinds[0]][0], spans[kinds[-1]][1]
+        text = f"{', '.join(kinds)}: {height}"
+        _name_roof(axes, text, ends, roofs[kinds[-1]], marked)
 
 
 def _name_roof(
