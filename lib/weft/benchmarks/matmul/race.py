@@ -196,11 +196,11 @@ class RaceOptions:
 class Speeds:
     """Each contender's last TFLOP/s, from which its next time is estimated."""
 
-    seen: dict[str, float] = field(default_factory=dict)
+    tflops: dict[str, float] = field(default_factory=dict)
 
     def seconds(self, contender: Contender, size: Size) -> float | None:
         """Estimate the seconds of a call; None if no speed was measured."""
-        speed = self.seen.get(contender.name)
+        speed = self.tflops.get(contender.name)
         return None if speed is None else size.flop / speed / 1e12
 
 
@@ -340,13 +340,13 @@ def _note_speed(
 
     The first call is not timed, because it compiles Numba code and loads libraries.
     """
-    if one.name not in speeds.seen:
+    if one.name not in speeds.tflops:
         one.run(0)
     times: list[float] = []
     while len(times) < 5 and sum(times) < 1e6 * LONGEST[where.type]:
         timing = time_call(lambda: one.run(0), str(where), 1, warmup=0)
         times.append(timing.median)
-    speeds.seen[one.name] = size.flop / min(times) / 1e6
+    speeds.tflops[one.name] = size.flop / min(times) / 1e6
 
 
 def _make_row(
