@@ -5,7 +5,7 @@
  * Idea:        use the instructions themselves (ptx.cuh): the code determines
  *              which lane holds which element. ldmatrix loads four 8 x 8
  *              matrices at a time from tiles that are swizzled instead of
- *              padded, and sums go straight from registers to c. Copies are
+ *              padded. Sums go straight from registers to c. Copies are
  *              asynchronous, in a ring, and each step's fragments are loaded
  *              while the previous step is multiplied (mma_tile.cuh).
  * Prediction:  a warp computes 64 x 64 elements: 8 loads of 512 bytes take 32

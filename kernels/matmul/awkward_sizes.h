@@ -3,7 +3,7 @@
  * of both (12_split_k.cu).
  *
  * If c has too few blocks for all multiprocessors, k is cut into parts. Each
- * part stores its sums in the scratch memory as a separate matrix, and a second
+ * part stores its sums in the scratch memory as a separate matrix. A second
  * kernel (partials.cu) adds them, always in the same order. */
 #ifndef WEFT_MATMUL_AWKWARD_H
 #define WEFT_MATMUL_AWKWARD_H

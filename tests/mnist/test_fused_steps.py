@@ -153,7 +153,7 @@ def test_each_step_is_at_most_twice_as_far_from_float64_as_pytorchs(target, rung
 
 
 def accuracy(side: Cnn | TwinTrainer, schedule: Schedule, seed: int) -> float:
-    """Return the test accuracy in percent after a training by that schedule."""
+    """Return the test accuracy, in percent, of a model trained by that schedule."""
     steps, total = 0, schedule.epochs * (60000 // schedule.batch)
     for epoch in range(schedule.epochs):
         order = epoch_order(seed, epoch, 60000, schedule.batch)

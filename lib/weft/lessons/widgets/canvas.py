@@ -66,7 +66,7 @@ class Reading:
 
 
 class Reader:
-    """Reads single digits with the ops of weft.ops and a model's weights.
+    """A reader of single digits, with the ops of weft.ops and a model's weights.
 
     cnn: the model; None: the trained weights that come with the lab. companions:
     (count,28,28) uint8, the other digits of the batch; None: the first of the test set.
@@ -232,7 +232,8 @@ class Canvas:
 if anywidget:
 
     class _Sheet(anywidget.AnyWidget):
-        """Receives strokes from the front end (canvas.js), and sends readings."""
+        """The link to the front end (canvas.js): it receives strokes, and sends
+        readings."""
 
         _esm = Path(__file__).with_suffix(".js")
         side = traitlets.Int(SHEET).tag(sync=True)

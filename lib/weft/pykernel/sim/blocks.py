@@ -21,7 +21,7 @@ from .warp import WARP
 
 _READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]
 _FENCE = CODES[FENCE]
-MANY = -1  # replaces a block's number if several blocks made the access
+MANY = -1  # the block's number if several blocks made the access
 
 
 @dataclass(frozen=True)
