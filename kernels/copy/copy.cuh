@@ -1,4 +1,4 @@
-/* copy.cuh -- declares the rungs of copy, and what they share.
+/* copy.cuh -- declares the rungs of copy, and their common code.
  *
  * Loads and stores of 16 bytes require addresses that are multiples of 16. If x
  * and y are equally far from such an address, up to three floats precede the

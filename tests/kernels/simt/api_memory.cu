@@ -360,7 +360,7 @@ CHECK(reset_frees_everything) {
     return 0;
 }
 
-/* Overruns an allocation, which the end of the process must report. */
+/* Overrun an allocation, which the end of the process must report. */
 EXPORT void overrun_and_exit(void) {
     int *p;
     cudaMalloc(&p, 1000 * sizeof *p);

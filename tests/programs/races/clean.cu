@@ -143,7 +143,7 @@ __global__ void partial_masks(int *out) {
     __syncwarp();
     if (TID < 12) {
         s[TID] = TID;
-        int v = __shfl_down_sync(0xfff, TID, 1); // which waits for these lanes
+        int v = __shfl_down_sync(0xfff, TID, 1); // it waits for these lanes
         s[11 - TID] += v;
     }
     __syncwarp();

@@ -106,7 +106,7 @@ class Knowledge:
 
 
 class Between:
-    """Examines the accesses of a launch's blocks for races between the blocks."""
+    """The search for races between the blocks of a launch, in all their accesses."""
 
     def __init__(self, layout: MemoryLayout, blocks: int) -> None:
         self.layout, self.blocks = layout, blocks
