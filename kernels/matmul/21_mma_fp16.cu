@@ -16,7 +16,7 @@
  *              TFLOP/s, 0.65 of cuBLAS.
  * Measured:    H200, 4096^3: 452 TFLOP/s, 0.62 of cuBLAS; 1.75 times wmma.
  *              Tried: shapes of 128 x 256 and 128 x 128 (two blocks) are
- *              equally fast, so neither the barriers nor the ends of blocks
+ *              equally fast. So neither the barriers nor the ends of blocks
  *              cost the missing time.
  * Limit:       operands pass through registers; only wgmma reaches the other
  *              0.31 of the tensor cores (rung wgmma_fp16).

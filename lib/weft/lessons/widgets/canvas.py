@@ -210,9 +210,9 @@ class Canvas:
 
     Without `cnn`, the trained weights that come with the lab read it.
 
-    Without a front end for widgets (a notebook run by a program, a saved page), or
-    without anywidget, the reader sees the figure of `examples` instead: test digits,
-    given by number.
+    A notebook run by a program and a saved page have no front end for widgets. There,
+    and without anywidget, the reader sees the figure of `examples` instead: test
+    digits, given by number.
     """
 
     def __init__(self, cnn: Cnn | None = None, examples: Sequence[int] = (0, 8, 18)):
