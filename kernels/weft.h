@@ -19,9 +19,9 @@
  * with a beta adds to c. Images are n c h w, filters oc ic kh kw.
  *
  * An op returns WEFT_EINVAL and launches nothing if an argument is invalid.
- * An invalid argument is a rung that cannot run on this target or device, a size
- * below 1, NULL for an array that is not optional, or an array of more than 2^39
- * - 256 elements. A value outside a limit in a comment is invalid, too. */
+ * Invalid arguments are: a rung that cannot run on this target or device, a
+ * size below 1, NULL for an array that is not optional, and an array of more
+ * than 2^39 - 256 elements. Comments give the limits of other arguments. */
 #ifndef WEFT_H
 #define WEFT_H
 #include <stddef.h>
