@@ -212,7 +212,7 @@ def list_tasks(lesson: Lesson) -> list[Task]:
 def _name_exercise(check: Any) -> str:
     """Return the name of the answer in a check's call exercise(answer, check).
 
-    The name of a function from a C file is the file's.
+    For a function from a C file, this is the name of the file.
     """
     call = re.search(r"\bexercise\((.*)", check.source, re.S)
     from_file = re.match(r"\s*from_c\([\"'](\w+)\.c", call[1])

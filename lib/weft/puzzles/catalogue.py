@@ -78,7 +78,7 @@ GROUPS = {
     ),
 }
 
-# The lesson that teaches the knowledge for a group, and contains its puzzles.
+# The lesson that teaches what a group requires, and contains its puzzles.
 LESSONS = {
     "threads": "01a_kernels_in_python.ipynb",
     "grids": "01b_warps.ipynb",

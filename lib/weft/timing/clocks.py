@@ -265,7 +265,7 @@ class EventTimer(WallTimer):
             work()
             end.record(stream)
             if watch:
-                watch.look()  # reads the clock while the work runs
+                watch.look()  # this reads the clock while the work runs
             end.synchronize()
         return 1e3 * begin.until(end)
 
@@ -362,7 +362,7 @@ class KernelTimer(WallTimer):
         tick: Callable[[], object] = lambda: None,
     ) -> dict[str, list[float]]:
         with warnings.catch_warnings(), start_profile(True) as profile:
-            # Suppresses the warning about the profiler's cycles.
+            # This suppresses the warning about the profiler's cycles.
             warnings.simplefilter("ignore", UserWarning)
             for name, one in contenders.items():
                 self.wait()

@@ -393,7 +393,7 @@ def _make_calls(
         yield (kind, rung, side, k), ours if rung else partial(Gemm(kind), c, a, b)
 
 
-_numbers = lru_cache(maxsize=1)(numbers_of)  # keeps the last product's inputs
+_numbers = lru_cache(maxsize=1)(numbers_of)  # the last product's inputs
 
 
 SHOWN = ["op", "impl", "rung", "precision", "k", "every", "signs", "mode", "added"]
