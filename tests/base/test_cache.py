@@ -12,6 +12,7 @@ import pytest
 
 from weft.base import store
 from weft.base.errors import ArgumentError
+from weft.base.tracebacks import defer_interrupts
 from weft.cells import load_cuda
 from weft.mnist import weights
 
@@ -147,7 +148,7 @@ def test_progress_never_executes_what_is_in_its_file(fresh, monkeypatch, capsys)
 def test_ctrl_c_waits_for_what_must_not_be_torn():
     handler = signal.getsignal(signal.SIGINT)
     events = []
-    with pytest.raises(KeyboardInterrupt), store.defer_interrupts():
+    with pytest.raises(KeyboardInterrupt), defer_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
         events.append("to its end")
     assert events and signal.getsignal(signal.SIGINT) is handler

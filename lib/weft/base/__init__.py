@@ -10,5 +10,5 @@ text        values and numbers in messages and sentences
 errors      errors that a reader may catch
 progress    the line that shows long work
 lazy        packages that import a public name on first use
-tracebacks  tracebacks that end at the reader's line, in IPython
+tracebacks  tracebacks that end at the reader's line, in IPython; delays of Ctrl-C
 """

@@ -25,22 +25,19 @@ import itertools
 import json
 import os
 import shutil
-import signal
 import stat
 import struct
 import sys
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import platformdirs
 
-from .tracebacks import Short
+from .tracebacks import Short, defer_interrupts
 
 PART = "libweft_part_"  # prefix of unfinished files, which `make clean` uses
 LEFT = 86400.0  # age in seconds at which an unfinished file counts as abandoned
@@ -107,24 +104,6 @@ def sweep(folder: Path) -> None:
         with contextlib.suppress(OSError):  # another process may have deleted it first
             if _is_abandoned(path, path.lstat()):
                 path.unlink()
-
-
-@contextlib.contextmanager
-def defer_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C until the block ends, so that its results are recorded."""
-    handler = signal.getsignal(signal.SIGINT)
-    in_main = threading.current_thread() is threading.main_thread()
-    if not (in_main and callable(handler)):
-        yield
-        return
-    interrupts: list[tuple[int, FrameType | None]] = []
-    try:
-        signal.signal(signal.SIGINT, lambda *event: interrupts.append(event))
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if interrupts:
-            handler(*interrupts[0])
 
 
 @contextlib.contextmanager
@@ -401,12 +380,9 @@ def main(args: argparse.Namespace) -> int:
         return 0
     used = f"{measure_cache() / 2**20:.1f} of at most {LIMIT / 2**20:.0f} MiB used"
     print(f"{cache_folder()}: {used}")
-    sizes: dict[str, list[int]] = {}
-    for path, status in _list_files():
-        part = path.relative_to(cache_folder()).parts[0]
-        sizes.setdefault(part, []).append(status.st_size)
-    for part, files in sorted(sizes.items()):
-        print(f"  {part:<12} {sum(files) / 2**20:8.1f} MiB in {len(files)} files")
+    for part in sorted(path for path in cache_folder().iterdir() if path.is_dir()):
+        sizes = [status.st_size for _, status in _list_files(part.name)]
+        print(f"  {part.name:<12} {sum(sizes) / 2**20:8.1f} MiB in {len(sizes)} files")
     return 0
 
 
@@ -496,20 +472,16 @@ def _is_abandoned(path: Path, status: os.stat_result) -> bool:
     return path.name.startswith(PART) and status.st_mtime < time.time() - LEFT
 
 
-def _list_files() -> list[tuple[Path, os.stat_result]]:
-    """List the cache's files, without KEPT and without what disappears meanwhile.
+def _list_files(*parts: str) -> list[tuple[Path, os.stat_result]]:
+    """List the files below a part of the cache, without those in KEPT.
 
-    Other processes add and delete files and folders at any time. os.walk() skips a
-    folder that is gone; Path.rglob() raises FileNotFoundError.
+    os.walk() skips a folder that another process deletes meanwhile; rglob() raises.
     """
-    files = []
-    kept_folder = cache_folder() / KEPT
-    for folder, folders, names in os.walk(cache_folder()):
-        if Path(folder) == kept_folder:
-            folders.clear()
-            continue
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        for path in [Path(folder, name) for name in [*names, *links]]:
-            with contextlib.suppress(OSError):
-                files.append((path, path.lstat()))
+    files, kept_folder = [], cache_folder() / KEPT
+    for folder, folders, names in os.walk(cache_folder().joinpath(*parts)):
+        for path in [Path(folder, name) for name in [*folders, *names]]:
+            with contextlib.suppress(OSError):  # another process may have deleted it
+                status = path.lstat()
+                if not stat.S_ISDIR(status.st_mode) and kept_folder not in path.parents:
+                    files.append((path, status))
     return files

@@ -1,12 +1,17 @@
-"""Short errors in notebooks: a traceback to the reader's line, or only a message."""
+"""Short errors in notebooks: a traceback to the reader's line, or only a message.
+
+defer_interrupts() delays Ctrl-C, so that no error appears in the middle of a write.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import linecache
+import signal
 import textwrap
+import threading
 from collections.abc import Iterator
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from .paths import PACKAGE, SITE
@@ -143,3 +148,21 @@ def _describe_stop(error: BaseException, answer: Any, check: Any) -> list[str]:
         number, text = line_of(check, error)
     is_redundant = not text or f"`{text}`" in str(error)
     return [] if is_redundant else [f"{function.__name__}, line {number}: `{text}`"]
+
+
+@contextlib.contextmanager
+def defer_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C until the block ends, so that its results are recorded."""
+    handler = signal.getsignal(signal.SIGINT)
+    in_main = threading.current_thread() is threading.main_thread()
+    if not (in_main and callable(handler)):
+        yield
+        return
+    interrupts: list[tuple[int, FrameType | None]] = []
+    try:
+        signal.signal(signal.SIGINT, lambda *event: interrupts.append(event))
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if interrupts:
+            handler(*interrupts[0])
