@@ -257,8 +257,9 @@ def test_a_program_on_a_full_disk_is_one_line(lab, tmp_path):
     words = ("-m", "weft", "run", str(tmp_path / "a.cu"))
     out, full, well, _ = on_a_small_disk(lab, disk, "16k", disk / "cache", *words)
     lines = [line for line in full[0].splitlines() if "building" not in line]
-    assert full[1] == 1 and len(lines) == 1
+    assert full[1] == 1 and len(lines) == 2
     assert lines[0].startswith("weft run: ") and "No space left" in lines[0]
+    assert lines[1].startswith("explain: ")
     assert out == "it runs\n" and well[1] == 0
 
 

@@ -145,7 +145,7 @@ COUNT = """
 import ctypes, os, sys
 quota, affine = float(sys.argv[1]), {int(core) for core in sys.argv[2].split(",")}
 os.sched_setaffinity(0, affine)
-import weft.base.device as cores
+from weft.base import device
 device.read_quota = lambda: quota
 device.limit_threads()
 import torch
