@@ -57,7 +57,7 @@ def rows(
             group = []
             for rung in selection:
                 check_rung(plain, rung)
-                group.append(_count_rung(spec, watched, rung, problem))
+                group.append(count_rung(spec, watched, rung, problem))
                 job.update()
             results += sorted(group, key=lambda row: row["bytes"])
     return results
@@ -68,9 +68,14 @@ def _list_simulated(lib: native.Library) -> list[native.Rung]:
     return [rung for rung in lib.rungs if rung.targets == ("cpu", "cuda")]
 
 
-def _count_rung(
+def count_rung(
     spec: Op, lib: native.Library, rung: native.Rung, sizes: Mapping[str, int]
 ) -> dict[str, Any]:
+    """Return the row of one rung of a watched library.
+
+    Besides COUNTS, the row has the requests to global memory, the atomic updates there
+    and the barriers of all blocks. Raises Mismatch if the launch has a fault.
+    """
     launcher, drawn = spec.plan.launcher, spec.draw(sizes)
     inputs = dict(zip(spec.parameters, drawn))
     tensors = {n: x for n, x in inputs.items() if isinstance(x, torch.Tensor)}
@@ -107,4 +112,9 @@ def _count_rung(
         **{"bytes": moved, "floor": floor, "over_floor": moved / floor},
         "sectors_per_request": total.sectors_per_request,
         "bank_conflicts": conflicts,
+        **{
+            "requests": total.requests,
+            "atomics": sum(report.counters.atomics.values()),
+        },
+        "barriers": sum(kernel.counters.barriers for kernel in report.kernels),
     }
