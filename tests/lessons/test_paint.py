@@ -224,6 +224,18 @@ def test_a_request_is_answered_with_its_picture(live):
     assert painting.widget.first == painting.frame(0.0).tobytes()
 
 
+@pytest.mark.parametrize("option", ["", "draw"])
+def test_a_live_picture_shows_no_time_of_a_shared_machine(live, monkeypatch, option):
+    monkeypatch.setenv("WEFT_SHARED", option)
+    monkeypatch.setattr(CoreWait, "share", lambda self: 0.38)
+    monkeypatch.setattr(paint_module, "PERIOD", 0.0)
+    painting, log = live()
+    ask(painting, 1.0)
+    answer = log[0][0]
+    assert "a thread waited 38 % of its time" in answer["shared"]
+    assert (answer["ms"] is None) == (option == "")
+
+
 def test_pixels_without_a_colour_are_counted(live):
     painting, log = live(lambda col, *_: (np.where(col > 5, np.nan, 1.0), 0.0, 0.0))
     ask(painting, 0)
@@ -363,7 +375,7 @@ const model = {
 };
 const message = (content, ...buffers) => calls["msg:custom"](content, buffers);
 const answer = (value, more = {}) =>
-  message({...latest, kind: "frame", ms: 2, unwritten: 0, ...more}, view(value));
+  message({...latest, kind: "frame", ms: 2, shared: "", unwritten: 0, ...more}, view(value));
 const el = new Element("div");
 const { default: widget } = await import(process.argv[1]);
 const done = widget.render({model, el});
@@ -431,6 +443,8 @@ canvas.on.pointerleave({pointerType: "touch"});
 out.tapped = pointed.textContent;
 canvas.on.pointerleave({pointerType: "mouse"});
 out.left = pointed.textContent;
+message({...latest, kind: "frame", ms: null, shared: "shared", unwritten: 0}, view(9));
+out.shared = said();
 out.announced = [tag("input").attributes, tag("output").attributes, pointed.attributes];
 done();
 out.after = [Object.keys(calls), Object.keys(page), eye, timers.length];
@@ -467,6 +481,10 @@ def test_the_numbers_stand_below_or_that_no_answer_comes(front):
     early, late = front["patience"]
     assert early == front["answered"] == numbers
     assert late.startswith("No answer yet")
+
+
+def test_a_shared_machine_is_named_in_place_of_times(front):
+    assert front["shared"] == "8 x 8 = 64 pixels, a thread for each, on the CPU; shared"
 
 
 def test_playing_keeps_to_the_clock_and_to_30_pictures_a_second(front):

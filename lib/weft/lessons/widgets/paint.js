@@ -195,15 +195,16 @@ function render({ model, el }) {
     soon();
   }
 
-  function tell({ ms, unwritten, note }) {
+  function tell({ ms, shared, unwritten, note }) {
     if (note) { numbers.textContent = sizeOf(model) + note; return; }
     const now = performance.now();
     pictures += 1;
     if (playing && now - told < TELL) return;
     const rate = (1000 * pictures) / (now - told);
     const calm = !playing || now - told > 4 * TELL;
-    numbers.textContent = `${sizeOf(model)}: ${ms.toFixed(1)} ms a picture`
-      + (calm ? "" : `, ${rate.toFixed(0)} pictures a second`)
+    const times = ms === null ? "" : `: ${ms.toFixed(1)} ms a picture`
+      + (calm ? "" : `, ${rate.toFixed(0)} pictures a second`);
+    numbers.textContent = sizeOf(model) + times + (shared ? `; ${shared}` : "")
       + (unwritten ? `; ${count(unwritten)} pixels have no colour` : "");
     [told, pictures] = [now, 0];
   }

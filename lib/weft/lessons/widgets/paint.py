@@ -37,6 +37,7 @@ from ...base.tracebacks import running_shell
 from ...cells.module import Kernel, Launch
 from ...cells.trial import rehearse
 from ...timing import CoreWait, Timing, summarize
+from ...timing.results import describe_wait, is_drawn
 from ...toolchain.native import convert_int
 from . import make_bundle
 
@@ -49,6 +50,7 @@ except ImportError:  # without these packages, the strip replaces the live pictu
 LARGEST = 4096  # maximum side, in pixels
 BLOCK = 1024  # maximum number of threads per block
 MOMENTS = 5  # number of pictures in a strip
+PERIOD = 1.0  # minimum seconds between two looks at how long threads wait for a core
 
 _latest: dict[str, Painting] = {}  # the latest picture of each kernel, by name
 
@@ -243,7 +245,9 @@ if anywidget:
         """Receives times from the front end (paint.js), and sends pictures.
 
         in    {kind: "frame", view, t, playing}
-        out   {kind: "frame", view, t, ms, unwritten}, with the pixels as its buffer
+        out   {kind: "frame", view, t, ms, shared, unwritten}, with the pixels as its
+              buffer. shared: a sentence if other programs had the cores; ms is then
+              null, unless WEFT_SHARED is "draw".
               {kind: "error", view, text}
               {kind: "changed"}: the kernel has changed
         """
@@ -267,6 +271,8 @@ if anywidget:
                 place=painting.device.type,
             )
             self.painting = painting
+            self._wait, self._looked = CoreWait(painting.device, True), time.monotonic()
+            self._share: float | None = None
             self.on_msg(self._answer_message)
 
         def _answer_message(self, _: Any, message: dict[str, Any], __: Any) -> None:
@@ -283,5 +289,16 @@ if anywidget:
                 return
             ms = 1e3 * (time.perf_counter() - start)
             unwritten = int((pixels[..., 3] == 0).sum())
-            fields = {"view": view, "t": painting.t, "ms": ms, "unwritten": unwritten}
+            share = self._measure_share()
+            fields = {"view": view, "t": painting.t, "unwritten": unwritten}
+            fields["ms"] = ms if is_drawn(share) else None
+            fields["shared"] = describe_wait(share)
             self.send({"kind": "frame", **fields}, [memoryview(pixels)])
+
+        def _measure_share(self) -> float | None:
+            """Return the threads' share of waiting for a core in the last PERIOD."""
+            if time.monotonic() - self._looked >= PERIOD:
+                self._share = self._wait.share()
+                self._wait = CoreWait(self.painting.device, True)
+                self._looked = time.monotonic()
+            return self._share
