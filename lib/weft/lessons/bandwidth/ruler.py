@@ -17,6 +17,7 @@ from ...base import style as kit
 from ...base.errors import ArgumentError
 from ...base.style import READ, SHARED, WRITTEN
 from ...benchmarks import counted
+from ...benchmarks import ops as bench_ops
 from ...benchmarks import transpose as bench_transpose
 from ...benchmarks.plot_bodies import load_elsewhere
 from ...see.view import figure
@@ -27,6 +28,7 @@ from ...toolchain import native
 
 COLOURS = {"copy": READ, "transpose": WRITTEN, "reduce": SHARED}
 GPU_SIDE = 8192  # side of the matrices on a GPU
+LONGEST = 100  # times the floor, up to which a bar is drawn whole
 SECONDS = 0.4  # time limit of a measurement
 
 
@@ -65,22 +67,46 @@ def time_ops(side: int) -> list[Row]:
     return [row | {"over_floor": fastest / row["gbs"]} for row in rows]
 
 
-def list_gpu_rungs() -> list[Row]:
-    """List copies and transposes of `weft bench transpose`, timed on a GPU.
+def list_gpu_rungs(op: str) -> list[Row]:
+    """List copies and the rungs of an op, timed on a GPU.
 
-    If there is no GPU, the rows are committed results, with the key elsewhere: the
-    card and the date. The keys are those of time_ops(), with rung instead of waited.
+    op: "transpose" or "reduce". If there is no GPU, the rows are committed results,
+    with the key elsewhere: the cards and the dates. The keys are those of time_ops(),
+    with rung instead of waited.
     """
+    time, files = GPU_RUNS[op]
     if torch.cuda.is_available():
-        rows, elsewhere = bench_transpose.rows("cuda", [GPU_SIDE]), ""
+        rows, elsewhere = time(), ""
     else:
-        results = load_elsewhere("transpose")
-        rows = [row for result in results[:1] for row in result["rows"]]
-        elsewhere = kit.list_machines(results[:1])
-    rows = [row for row in rows if row["op"] in ("copy", "transpose")]
-    fastest = max((row["gbs"] for row in rows if row["op"] == "copy"), default=0.0)
+        results = [result for name in files for result in load_elsewhere(name)]
+        rows = [row for result in results for row in _select_largest(result["rows"])]
+        elsewhere = kit.list_machines(results)
+    rows = [row for row in rows if row["op"] in ("copy", op)]
+    fastest = max(row["gbs"] for row in rows if row["op"] == "copy")
     more = {"elsewhere": elsewhere}
     return [row | more | {"over_floor": fastest / row["gbs"]} for row in rows]
+
+
+def _time_transposes() -> list[Row]:
+    return bench_transpose.rows("cuda", [GPU_SIDE])
+
+
+def _time_sums() -> list[Row]:
+    sizes, ops = [GPU_SIDE**2], ("copy", "reduce")
+    return [row for op in ops for row in bench_ops.rows(op, "cuda", sizes)]
+
+
+# For each op: the function that times it on a GPU, and the names of committed results.
+GPU_RUNS: dict[str, tuple[Callable[[], list[Row]], Sequence[str]]] = {
+    "transpose": (_time_transposes, ["transpose"]),
+    "reduce": (_time_sums, ["copy", "reduce"]),
+}
+
+
+def _select_largest(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of the largest problem, which is larger than any cache."""
+    largest = max(row.get("rows", row["count"]) for row in rows)
+    return [row for row in rows if row.get("rows", row["count"]) == largest]
 
 
 def _call_op(op: str, *arguments: Any) -> Callable[[], object]:
@@ -117,22 +143,40 @@ def draw_ruler(rows: Sequence[Row]) -> None:
 
 def _draw_bars(ax: Axes, rows: Sequence[Row]) -> None:
     what = "time" if "us" in rows[0] else "bytes"
+    end = _find_end([row["over_floor"] for row in rows])
     for place, row in enumerate(rows):
-        value, colour = row["over_floor"], COLOURS[row["op"]]
+        value, colour = min(row["over_floor"], end), COLOURS[row["op"]]
         look = kit.bar_look(colour, here=not row.get("elsewhere"))
         ax.barh(place, value, height=0.62, **look)
-        text = f"{value:.2f}" + (f", {row['gbs']:.1f} GB/s" if "us" in row else "")
-        kit.label_beside(ax, text, (value, place))
+        # The text of a bar below the floor is to the right of the floor's line.
+        kit.label_beside(ax, _write_value(row, end), (max(value, 1), place))
     kit.name_lines(ax, [f"{row['op']}, {_name_row(row)}" for row in rows])
     ax.axvline(1, label="the floor", **kit.reference_line())
     ax.text(1, -0.62, " the floor", size=9, va="bottom", color=kit.INK)
-    ax.set_xlim(0, 1.25 * max(row["over_floor"] for row in rows))
+    ax.set_xlim(0, 1.3 * min(end, max(row["over_floor"] for row in rows)))
     where = rows[0].get("elsewhere")
     hollow = f"; hollow: {where}" if where else ""
     ax.set_xlabel(f"{what} over the floor's (left is better){hollow}")
     kit.hide_lines(ax)
 
 
+def _find_end(values: Sequence[float]) -> float:
+    """Return where longer bars are cut off, since they would hide the others."""
+    return 1.4 * max((value for value in values if value <= LONGEST), default=LONGEST)
+
+
+def _write_value(row: Row, end: float) -> str:
+    """Write a bar's value and, if it was timed, its rate."""
+    value = row["over_floor"]
+    text = f"{value:,.0f} (cut off)" if value > end else f"{value:.2f}"
+    if "us" not in row:
+        return text
+    digits = 0 if row["gbs"] >= 100 else 1
+    return f"{text}, {row['gbs']:,.{digits}f} GB/s"
+
+
 def _name_row(row: Row) -> str:
     """Return the rung's name, or who computed the row."""
-    return "PyTorch" if row.get("impl") == "torch" else row.get("rung") or row["impl"]
+    if row.get("impl") != "torch":
+        return row.get("rung") or row["impl"]
+    return "PyTorch, compiled" if row["rung"] == "compile" else "PyTorch"

@@ -35,7 +35,7 @@ def draw_sums(
         kit.name_lines(ax, list(sums))
         ax.set_xscale("log")
         ax.set_xlim(least / 2, 30 * max(bounds.values()))
-        ax.set_xlabel(f"distance from the exact sum, {exact:.6f} (left is better)")
+        ax.set_xlabel(f"distance from the exact sum, {exact:,.6f} (left is better)")
         kit.hide_lines(ax)
 
 
