@@ -24,7 +24,7 @@ from ..see.inspect import WatchedTensor, load_watched_library, report_watched
 from ..toolchain import native
 
 COUNTS = ["kernels", "bytes", "floor", "over_floor", "sectors_per_request"]
-COUNTS += ["bank_conflicts"]
+COUNTS += ["bank_conflicts", "requests", "atomics", "barriers"]
 NOTE = (
     "bytes: 32 per sector of global memory, between the L1 caches and the rest; "
     "floor: each input read and each output written once;\ncounted on the CPU by "
@@ -73,8 +73,8 @@ def count_rung(
 ) -> dict[str, Any]:
     """Return the row of one rung of a watched library.
 
-    Besides COUNTS, the row has the requests to global memory, the atomic updates there
-    and the barriers of all blocks. Raises Mismatch if the launch has a fault.
+    Requests and atomic updates are those of global memory; barriers are those of all
+    blocks. Raises Mismatch if the launch has a fault.
     """
     launcher, drawn = spec.plan.launcher, spec.draw(sizes)
     inputs = dict(zip(spec.parameters, drawn))
@@ -112,9 +112,7 @@ def count_rung(
         **{"bytes": moved, "floor": floor, "over_floor": moved / floor},
         "sectors_per_request": total.sectors_per_request,
         "bank_conflicts": conflicts,
-        **{
-            "requests": total.requests,
-            "atomics": sum(report.counters.atomics.values()),
-        },
+        "requests": total.requests,
+        "atomics": report.counters.of("global", "atomic").accesses,
         "barriers": sum(kernel.counters.barriers for kernel in report.kernels),
     }

@@ -8,6 +8,7 @@ together; the first request is coloured, with lines from its lanes.
 
 from __future__ import annotations
 
+from ...base.errors import ArgumentError
 from ...base.style import DIM, READ, WIDTH
 from ...base.text import count_things
 from . import svg
@@ -21,7 +22,13 @@ THREADS, ROW, HIGH = 86.0, 168.0, 34.0  # y of the lanes and of the row; its hei
 
 
 def draw_widths(start: int = 4) -> Drawing:
-    """Return the picture of one warp's requests. start: the first width, in bytes."""
+    """Return the picture of one warp's requests.
+
+    start: the width that is shown first, in bytes; ArgumentError if it is not in WIDTHS.
+    """
+    if start not in WIDTHS:
+        known = ", ".join(map(str, WIDTHS))
+        raise ArgumentError(f"draw_widths({start}): a lane loads {known} bytes")
     title = f"A warp moves {BYTES} bytes: {BYTES // SECTOR} sectors, in any width"
     base = label(EDGE, 20, title, 16, bold=True) + _draw_lanes() + _draw_sectors()
     frames = {(at,): _draw_width(width) for at, width in enumerate(WIDTHS)}
