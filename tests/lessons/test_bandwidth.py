@@ -34,7 +34,7 @@ def make_row(over_floor, op="reduce", **more):
     return {"op": op, "rung": "naive", "over_floor": over_floor, **more}
 
 
-# ---- rungs, counted and timed ---------------------------------------------------------
+# ---- rungs, counted and timed --------------------------------------------------------
 
 
 def test_counted_rows_are_in_the_order_of_the_names():
@@ -80,7 +80,7 @@ def test_with_a_gpu_its_own_copies_and_sums_are_timed(monkeypatch):
     assert not rows["copy"]["elsewhere"]
 
 
-# ---- the picture ----------------------------------------------------------------------
+# ---- the picture ---------------------------------------------------------------------
 
 
 def test_a_bar_has_its_name_its_value_and_its_rate(figures):
@@ -118,7 +118,7 @@ def test_a_ruler_needs_rows():
         draw_ruler([])
 
 
-# ---- a reader's own rung --------------------------------------------------------------
+# ---- a reader's own rung -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_copy_that_cannot_be_made_is_refused(op, name, file, why, tmp_path):
     assert not any(tmp_path.iterdir()) and not (KERNELS / "new.cu").exists()
 
 
-# ---- sums -----------------------------------------------------------------------------
+# ---- sums ----------------------------------------------------------------------------
 
 
 def test_a_sum_is_drawn_at_its_distance_from_the_exact_one(figures):

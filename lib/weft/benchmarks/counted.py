@@ -100,9 +100,9 @@ def count_rung(
     if report.findings:
         raise Mismatch(f"{title}: {report.findings[0].text}")
     total = Sums()
-    for place in report.counters.places:
-        if place.space == "global":
-            total.add(place)
+    places = [place for place in report.counters.places if place.space == "global"]
+    for place in places:
+        total.add(place)
     conflicts = sum(report.counters.bank_conflicts.values())
     moved, floor = 32 * total.sectors, spec.count_bytes(sizes)
     return {
@@ -113,6 +113,6 @@ def count_rung(
         "sectors_per_request": total.sectors_per_request,
         "bank_conflicts": conflicts,
         "requests": total.requests,
-        "atomics": report.counters.of("global", "atomic").accesses,
+        "atomics": sum(place.accesses for place in places if place.kind == "atomic"),
         "barriers": sum(kernel.counters.barriers for kernel in report.kernels),
     }

@@ -24,7 +24,7 @@ THREADS, ROW, HIGH = 86.0, 168.0, 34.0  # y of the lanes and of the row; its hei
 def draw_widths(start: int = 4) -> Drawing:
     """Return the picture of one warp's requests.
 
-    start: the width that is shown first, in bytes; ArgumentError if it is not in WIDTHS.
+    start: the width that is shown first, in bytes, one of WIDTHS; else ArgumentError.
     """
     if start not in WIDTHS:
         known = ", ".join(map(str, WIDTHS))
