@@ -69,8 +69,8 @@ def test_without_a_gpu_the_rows_came_with_the_lab(op):
 
 
 def test_with_a_gpu_its_own_copies_and_sums_are_timed(monkeypatch):
-    def time_rows(op, device, sizes):
-        assert (device, sizes) == ("cuda", [2**26])
+    def time_rows(op, device, sizes, compiled):
+        assert (device, sizes, compiled) == ("cuda", [2**26], False)
         return [{"op": op, "gbs": {"copy": 40.0, "reduce": 10.0}[op]}]
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
