@@ -9,9 +9,9 @@
  *
  * Naive
  * Idea:    one thread per row writes its probabilities. Then one block adds the
- *          rows' losses in a tree in shared memory, since blocks cannot wait
- *          for each other within a launch, and one block always adds in the
- *          same order.
+ *          rows' losses in a tree in shared memory: blocks cannot wait for
+ *          each other within a launch. One block always adds in the same
+ *          order.
  * Limit:   neighbouring threads read rows that are `classes` apart, so loads do
  *          not coalesce; maximum and sum are computed twice, and one block uses
  *          only one multiprocessor. For 10 classes the launches cost more than

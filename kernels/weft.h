@@ -19,9 +19,9 @@
  * with a beta adds to c. Images are n c h w, filters oc ic kh kw.
  *
  * An op returns WEFT_EINVAL and launches nothing if an argument is invalid.
- * Invalid arguments are a rung that cannot run on this target or device, a size
- * below 1, NULL for an array that is not optional, an array of more than 2^39 -
- * 256 elements, and any value outside a limit in the function's comment. */
+ * Invalid arguments are: a rung that cannot run on this target or device, a
+ * size below 1, NULL for an array that is not optional, and an array of more
+ * than 2^39 - 256 elements. Comments give the limits of other arguments. */
 #ifndef WEFT_H
 #define WEFT_H
 #include <stddef.h>
@@ -114,9 +114,9 @@ struct weft_matmul_options {
  * floats for the others. c, bias and the sums are float. n and k are at most
  * INT_MAX - 4095.
  *
- * Returns WEFT_EINVAL also if the rung needs a workspace and options->workspace
- * is smaller than weft_matmul_workspace() reports or not aligned to 256
- * bytes. */
+ * If the rung needs a workspace, returns WEFT_EINVAL also if options->workspace
+ * is not aligned to 256 bytes, or smaller than weft_matmul_workspace()
+ * reports. */
 int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
                 int k, const struct weft_matmul_options *options,
                 weft_stream stream);
@@ -162,7 +162,7 @@ int weft_batchnorm2d(int rung, float *y, float *mean, float *rstd,
                      int n, int c, int h, int w, float eps, weft_stream stream);
 
 /* Compute dx (n,c,h,w), dweight (c) and dbias (c) from dy (n,c,h,w), x
- * (n,c,h,w), weight (c), and the mean (c) and rstd (c) of the forward pass. All
+ * (n,c,h,w), weight (c), and the forward pass's mean (c) and rstd (c). All
  * three gradients are required. */
 int weft_batchnorm2d_backward(int rung, float *dx, float *dweight, float *dbias,
                               const float *dy, const float *x,

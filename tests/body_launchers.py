@@ -26,7 +26,7 @@ TREES = (
 
 
 class Launchers:
-    """Replaces a native.Library; tensors replace pointers, and NULL means none."""
+    """A stand-in for native.Library; tensors replace pointers, and NULL means none."""
 
     def __init__(
         self,

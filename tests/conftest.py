@@ -41,7 +41,7 @@ def can_use_gpu() -> bool:
     """Return whether PyTorch has a GPU."""
     if not devices.count():
         return False
-    import torch  # takes seconds, and pytest-xdist's controller does not need it
+    import torch  # the import takes seconds; pytest-xdist's controller does not need it
 
     return torch.cuda.is_available()
 
@@ -102,7 +102,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
                 rewrite._write_pyc(state, code, source, compiled)
 
 
-@pytest.hookimpl(trylast=True)  # runs after the selection by marks
+@pytest.hookimpl(trylast=True)  # after the selection by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let each worker begin with long tests; one of them at the end would run alone.
 

@@ -7,16 +7,16 @@ magnitudes, except with a probability below 2 K exp(-LAMBDA^2 / 2) (Higham and M
 SIAM J. Sci. Comput. 41(5), 2019).
 
 Decisions. ReLU and max pool have kinks: a value nearer to a kink than its own rounding
-error may fall on either side, and then a whole term of the gradient appears or
-vanishes. At batch 64 every step has such values. So the forward pass also computes an
-error bound for each value: for an inner product of k terms t of mixed sign, LAMBDA
-2^-24 sqrt(k) ||t||_2 (the same authors, SIAM J. Sci. Comput. 42(5), 2020), added in
-squares from layer to layer. Where a decision is within its bound, its possible change
-of the gradient there is propagated back through the layers, together with all such
-changes and with random signs. The largest norm of SAMPLES draws, times SIGNS, is added
-to the bound: sums of vectors with independent signs stay below that, and few of the
-changes occur. The images must have no ties: on a plain background all values of a
-window are equal, and any of them may win.
+error may fall on either side. Then a whole term of the gradient appears or vanishes. At
+batch 64 every step has such values. So the forward pass also computes an error bound
+for each value: for an inner product of k terms t of mixed sign, LAMBDA 2^-24 sqrt(k)
+||t||_2 (the same authors, SIAM J. Sci. Comput. 42(5), 2020), added in squares from
+layer to layer. Where a decision is within its bound, it may change the gradient. This
+change is propagated back through the layers, together with all such changes and with
+random signs. The largest norm of SAMPLES draws, times SIGNS, is added to the bound:
+sums of vectors with independent signs stay below that, and few of the changes occur.
+The images must have no ties: on a plain background all values of a window are equal,
+and any of them may win.
 
 Bounds and errors are compared in the Frobenius norm, tensor by tensor.
 """

@@ -1,4 +1,4 @@
-"""Reports the share of plumbing in each lesson's code: `python
+"""Report the share of plumbing in each lesson's code: `python
 tests/lesson_plumbing.py`.
 
 The script counts the lines of a lesson's source that are neither blank nor comments. It

@@ -44,7 +44,7 @@ class CellTime:
 
 
 class Stopwatch:
-    """Notes the times of a lesson's cells; a NotebookClient calls its methods."""
+    """The times of a lesson's cells; a NotebookClient calls the methods."""
 
     def __init__(self, lesson: str) -> None:
         self.lesson, self.times = lesson, list[CellTime]()

@@ -90,8 +90,8 @@ class Case:
         return [f"{self.name}, {text}" for text in missing + strays]
 
     def _is_reported(self, mark: Mark, finding: Finding) -> bool:
-        # A stack overflows wherever it is used next, and threads that wait for each
-        # other do so at several lines.
+        # A full stack is reported at the line that uses it next. Threads that wait for
+        # each other wait at several lines.
         anywhere = finding.kind in {"stack", "deadlock", "hang"} & mark.kinds
         return mark.tells(finding) or (anywhere and finding.line in self.lines)
 

@@ -75,7 +75,7 @@ class Refused(Exception):
 
 
 class Maker:
-    """Makes expressions as text, with their values for every thread."""
+    """A generator of expressions as text, with their values for every thread."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)

@@ -198,7 +198,8 @@ def test_a_variant_that_did_not_run_everywhere_is_not_claimed():
 
 
 def test_pytorch_is_at_its_best_in_each_committed_race():
-    """It trains without the biases that batch norm cancels, in a CUDA graph."""
+    """The fastest twin trains without the biases that batch norm cancels, in a
+    graph."""
     races = sentences._group_races(sentences.load_newest("race", "cuda")["rows"])
     assert len(races) == 15
     for (_, batch), rows in races.items():

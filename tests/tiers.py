@@ -1,4 +1,4 @@
-"""Selects the quick tier's cases of a test; each case runs in one of the tiers."""
+"""Select the quick tier's cases of a test; each case runs in one of the tiers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The trained weights that come with the lab, with which lesson 15a begins.
 
 python tests/trained_weights.py trains the CNN for two epochs on the CPU by the schedule
-of the race, and writes lib/weft/mnist/files/trained.npz.
+of the race. It writes lib/weft/mnist/files/trained.npz.
 """
 
 from __future__ import annotations

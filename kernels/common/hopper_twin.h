@@ -114,7 +114,7 @@ SIMT_INLINE bool begins_sector(const void *at) { return (size_t)at % 32 == 0; }
  * no longer exist when the box arrives. */
 struct Box : simt::Later {
     tensor_map map;
-    uint64_t *bar; /* counts the bytes of a load */
+    uint64_t *bar; /* it counts the bytes of a load */
     int col, row, z;
 
     size_t width() const {
@@ -200,7 +200,7 @@ SIMT_INLINE void store(const tensor_map *map, const void *shared, int col,
 /* A piece of an array in flight. */
 struct Piece : simt::Later {
     char *array;
-    uint64_t *bar; /* counts the bytes of a load */
+    uint64_t *bar; /* it counts the bytes of a load */
 };
 
 static inline void load_piece_now(simt::Later *later) {

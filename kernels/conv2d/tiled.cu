@@ -25,8 +25,8 @@
 
 /* ---- forward, and the gradient of x -------------------------------------- */
 
-/* The convolution result (n,rows,result_h,result_w) = correlation of source
- * (n,depth,h,w) with kh x kw filters, with `pad` zeros above and left of the
+/* The convolution result (n,rows,result_h,result_w) = source (n,depth,h,w)
+ * correlated with kh x kw filters, with `pad` zeros above and left of the
  * source. Filter position t of row r and source channel k is weight[r *
  * row_stride + k * depth_stride + t]. If `turned`, positions are counted
  * backwards from the last one. */

@@ -1,6 +1,6 @@
 /* 01_byte.cu -- copy, rung 1: a thread copies a byte.
  *
- * Idea:       one thread per byte. A warp's 32 bytes lie side by side, so each
+ * Idea:       one thread per byte. A warp's 32 bytes are adjacent, so each
  *             request is a single sector, and no byte moves in vain.
  * Prediction: the bytes are the fewest possible, and yet this is slow. 2048
  *             threads of a multiprocessor keep 2 KB in flight. At an H200's

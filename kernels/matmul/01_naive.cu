@@ -1,7 +1,7 @@
 /* 01_naive.cu -- matmul, rung 1: one thread per element of c.
  *
- * Idea:        thread (x,y) owns element (row,col) of c, walks along its row of
- *              a and down its column of b, and keeps the sum in a register.
+ * Idea:        thread (x,y) owns element (row,col) of c. It walks along its row
+ *              of a and down its column of b, and keeps the sum in a register.
  * Prediction:  each multiply-add requests 8 bytes of global memory: 550 GB at
  *              4096^3, 8.4 MB per block. A warp's load from a touches 16 rows
  *              and its load from b one, 17 lines in all. The L1 cache looks up

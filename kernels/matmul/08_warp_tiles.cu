@@ -4,7 +4,7 @@
  *              of c. For one step of k it needs 16 different floats of a and
  *              128 of b.
  * Idea:        arrange a warp as 4 x 8 lanes, which compute WM x WN = 32 x 64
- *              elements and need 32 floats of a and 64 of b.
+ *              elements. They need 32 floats of a and 64 of b.
  * Prediction:  a third fewer different floats, but as many loads. The watch
  *              build assigns 8 lanes to a wavefront and so counts 136
  *              wavefronts for 8 steps of k, as before. If the GPU counts the

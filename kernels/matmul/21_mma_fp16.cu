@@ -5,7 +5,7 @@
  * Idea:        use the instructions themselves (ptx.cuh): the code determines
  *              which lane holds which element. ldmatrix loads four 8 x 8
  *              matrices at a time from tiles that are swizzled instead of
- *              padded, and sums go straight from registers to c. Copies are
+ *              padded. Sums go straight from registers to c. Copies are
  *              asynchronous, in a ring, and each step's fragments are loaded
  *              while the previous step is multiplied (mma_tile.cuh).
  * Prediction:  a warp computes 64 x 64 elements: 8 loads of 512 bytes take 32
@@ -16,7 +16,7 @@
  *              TFLOP/s, 0.65 of cuBLAS.
  * Measured:    H200, 4096^3: 452 TFLOP/s, 0.62 of cuBLAS; 1.75 times wmma.
  *              Tried: shapes of 128 x 256 and 128 x 128 (two blocks) are
- *              equally fast, so neither the barriers nor the ends of blocks
+ *              equally fast. So neither the barriers nor the ends of blocks
  *              cost the missing time.
  * Limit:       operands pass through registers; only wgmma reaches the other
  *              0.31 of the tensor cores (rung wgmma_fp16).

@@ -20,7 +20,7 @@
  *             2^-17 + k / 32 * 2^-24
  *          Infinities make lo a NaN, so elements whose result is NaN are
  *          computed again, one by one.
- * Prediction: a stage takes 3 * 512 cycles of the tensor cores, so 4096 takes
+ * Prediction: a stage takes 3 * 512 cycles of the tensor cores. So 4096 takes
  *          794 us at 1.98 GHz, 3.4 times as fast as fp32. The pass reads and
  *          writes 64 MB of b in 32 us. Shared memory delivers 128 bytes a
  *          cycle. wgmma reads b for each product, 96 KB a stage; with TMA's 48

@@ -3,7 +3,7 @@
  * of both (12_split_k.cu).
  *
  * If c has too few blocks for all multiprocessors, k is cut into parts. Each
- * part stores its sums in the scratch memory as a separate matrix, and a second
+ * part stores its sums in the scratch memory as a separate matrix. A second
  * kernel (partials.cu) adds them, always in the same order. */
 #ifndef WEFT_MATMUL_AWKWARD_H
 #define WEFT_MATMUL_AWKWARD_H
@@ -71,9 +71,9 @@ static inline struct product matmul_on_its_side(const struct product *q) {
     return side;
 }
 
-/* Compute the product with the kernel of 12_narrow.cu, where a must not be
- * transposed, or of 12_short.cu, where b must not be. With `on_side`,
- * store c transposed. The other two functions return the bytes of scratch
+/* Compute the product with the kernel of 12_narrow.cu, if a is not
+ * transposed, or of 12_short.cu, if b is not. With `on_side`, store c
+ * transposed. The other two functions return the bytes of scratch
  * memory needed. T is the type of a and b: float, __half or
  * __nv_bfloat16. */
 template <typename T>

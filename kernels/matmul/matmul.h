@@ -45,7 +45,7 @@ enum needs {
     PLAIN = 0,   /* a (m,k) and b (k,n), any address, rows without gaps */
     ANY_A = 1,   /* also accepts a stored (k,m): q->trans_a */
     ANY_B = 2,   /* also accepts b stored (n,k): q->trans_b */
-    B_BY_N = 4,  /* requires b stored (n,k): q->trans_b is always 1 */
+    B_BY_N = 4,  /* the rung requires b stored (n,k): q->trans_b is always 1 */
     ALIGNED = 8, /* requires addresses, pitches and batch steps in multiples of
                   * 16 bytes */
 };

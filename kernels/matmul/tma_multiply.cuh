@@ -50,8 +50,8 @@ PTX_INLINE float4 read4(address at) {
 }
 
 /* The addresses at which a thread reads in a stage. Quad q of its first row of
- * `a` (four steps along k) is at a ^ q * QUAD_BYTES, since TMA swizzles the
- * chunks of a row by exclusive or. Row r of b is at b + r * BN * 4. */
+ * `a` (four steps along k) is at a ^ q * QUAD_BYTES: TMA swizzles the chunks of
+ * a row by exclusive or. Row r of b is at b + r * BN * 4. */
 struct places {
     address a, b;
 };

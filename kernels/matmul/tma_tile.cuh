@@ -69,8 +69,8 @@ static __device__ __forceinline__ void start_ring(const struct ring<S> &r) {
  * registers for this struct. If it were in shared memory, its fields, and with
  * them every stage, would arrive late. */
 struct box {
-    int k0, steps, row0, col0; /* number of steps of BK left, and the
-                                * position */
+    int k0, steps, row0, col0; /* steps of BK that are left, and the place in
+                                * the matrices */
     int z_a, z_b;
     int piece, pieces; /* index of the piece, and number of the block's
                         * pieces */

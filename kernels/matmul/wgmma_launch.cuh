@@ -94,8 +94,8 @@ static inline int best_cluster(const struct product *q,
 }
 
 /* Return the fastest combination of width and number of parts. The search
- * begins with as many parts as fill a round, or with 8 if that is more, since
- * the last of several rounds wastes less. */
+ * begins with as many parts as fill a round, or with 8 if that is more. The
+ * last of several rounds wastes less. */
 static inline struct tiles best_tiles(const struct product *q,
                                       const struct making *how, int sms) {
     struct tiles best = {};
@@ -121,8 +121,8 @@ static inline struct tiles best_tiles(const struct product *q,
 }
 
 /* Return the time in microseconds that a rung's matmul_wgmma_..._us() reports.
- * This is the time of the launches, plus the time of the computation or, if
- * longer, the time to read and write a, b and c. */
+ * This is the time of the launches, plus the longer of two times: the
+ * computation, and the reads and writes of a, b and c. */
 static inline double best_us(const struct product *q,
                              const struct making *how) {
     const int sms = matmul_multiprocessors();

@@ -4,7 +4,7 @@
  * Idea: the vendor's kernels, without the overhead of PyTorch. Limit: one or
  * more kernels for each layer, as before.
  *
- * A search at the first step of each batch size chooses the algorithm of a
+ * At the first step of each batch size, a search chooses the algorithm of a
  * convolution and the kernels of a batch norm (cudnn_plans.cuh). It times all
  * of them on the step's own arrays and keeps the fastest, as PyTorch does with
  * cudnn.benchmark. The choice may vary between runs, and with it the order of

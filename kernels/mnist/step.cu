@@ -178,7 +178,7 @@ int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
     WEFT_TRY(check_training(cnn, __func__, order, batch, batch, lr));
     WEFT_TRY(make_marks(marks));
     WEFT_TRY(cnn_send_order(&cnn->order, order, batch, stream));
-    WEFT_TRY(weft_sync(stream)); // so that no earlier work is timed
+    WEFT_TRY(weft_sync(stream)); // exclude earlier work from the time
 
     marks->count = 0;
     marks->error = cudaEventRecord(marks->events[0], weft_cuda_stream(stream));

@@ -5,8 +5,8 @@
  * Idea:       the rounding error of a + b is itself a float, which six
  *             additions compute (Knuth's two-sum). Each thread adds its errors
  *             beside its sum; at the end, the sum of the errors corrects the
- *             sum. So the sum is as if it had been computed with twice the
- *             digits, then rounded once (Ogita, Rump and Oishi, Accurate Sum
+ *             sum. So the sum is as good as one with twice the digits, rounded
+ *             once (Ogita, Rump and Oishi, Accurate Sum
  *             and Dot Product, 2005, algorithm Sum2).
  * Prediction: the speed of rung 6. A number needs 7 additions. An H200 loads
  *             1.2e12 numbers per second, whose 8.4e12 additions are a quarter

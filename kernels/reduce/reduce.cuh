@@ -61,14 +61,14 @@ static __device__ __forceinline__ float add_threads(float value,
     return add_lanes(lane < WARPS ? sums_s[lane] : -0.0f);
 }
 
-/* Return number i of x, or -0 behind its end. */
+/* Return number i of x, or -0 past its end. */
 static __device__ __forceinline__ float number_at(const float *x, size_t i,
                                                   size_t count) {
     return i < count ? x[i] : -0.0f;
 }
 
-/* Return numbers 4 i to 4 i + 3 of x; -0 behind its end. `aligned`: whether x
- * is aligned to 16 bytes, so that one load can fetch them. */
+/* Return numbers 4 i to 4 i + 3 of x; -0 past its end. `aligned`: whether x is
+ * aligned to 16 bytes, so that one load can fetch them. */
 static __device__ __forceinline__ float4 four_at(const float *x, size_t i,
                                                  size_t count, bool aligned) {
     if (aligned && 4 * i + 4 <= count) return ((const float4 *)x)[i];

@@ -140,9 +140,9 @@ static void gather_row_at_end(float *cols, const struct piece *pieces,
 static void gather(float *cols, const struct piece *pieces, int count,
                    const struct conv *s, const float *x, int k0, int k) {
     const ptrdiff_t total = (ptrdiff_t)s->n * s->ic * s->h * s->w;
-    // Check all pieces, since their starts may decrease. If the padding is
-    // larger than the image, the end of one image's output is further on in x
-    // than the start of the next image's output.
+    // Check all pieces, since their starts may decrease. With a padding larger
+    // than the image, the end of one image's output is further on in x than the
+    // start of the next one's output.
     ptrdiff_t least = pieces[0].start, most = least;
     for (int i = 1; i < count; i++) {
         least = pieces[i].start < least ? pieces[i].start : least;

@@ -10,7 +10,7 @@
  *          The loads limit it to 4 / 5 of a core's peak.
  * Measured: AMD EPYC with AVX-512, one core, GFLOP/s: 1024^3 63, 2048^3 60
  *          (NumPy 246, 248): equally fast, but 23 % of a core's peak.
- * Limit:   still 5 loads and a store for 4 multiply-adds, while a core can do 2
+ * Limit:   still 5 loads and a store for 4 multiply-adds. A core can do 2
  *          loads and 2 multiply-adds at the same time, so it waits for
  *          loads. */
 #include "matmul_c.h"

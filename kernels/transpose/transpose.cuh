@@ -1,4 +1,4 @@
-/* transpose.cuh -- declares the rungs of transpose, and what they share.
+/* transpose.cuh -- declares the rungs of transpose, and their common code.
  *
  * In all rungs, x (rows,cols) is read along its rows, and y (cols,rows) is
  * written along its rows, except by the naive one. A block moves one tile. */

@@ -116,7 +116,7 @@ def test_pruning_survives_a_folder_that_another_process_deletes(fresh, monkeypat
 
 
 class Payload:
-    """Creates a file when it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = str(path)

@@ -128,7 +128,7 @@ def test_a_fork_starts_without_its_parents_jobs(screen):
         assert len(progress._jobs) == 1
 
 
-# Builds two small libraries, as an op's first call does.
+# The cell builds two small libraries, as an op's first call does.
 CELL = """
 from pathlib import Path
 from weft.toolchain import build

@@ -1,7 +1,7 @@
 """The costs of accesses, as counted by the simulator and the watch build.
 
-The number of times that a thread polls a flag is chance. So a case in CUDA C runs three
-times, and counters that differ between these runs are not compared.
+The number of times that a thread polls a flag depends on chance. So a case in CUDA C
+runs three times, and counters that differ between these runs are not compared.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ def in_python() -> dict[str, Any]:
 def summarise(reports: list[Any]) -> dict[str, Any]:
     """Return the findings of a case's runs: their kinds, their places, and their texts.
 
-    The place of a kernel that counts as hanging, or whose stack is full, is chance.
+    The place of a kernel that counts as hanging, or whose stack is full, depends on
+    chance.
     """
     kinds = [" ".join(f.kind for f in report.findings) for report in reports]
     entry = {"kinds": kinds[0] if len({*kinds}) == 1 else kinds}
@@ -80,7 +81,7 @@ def summarise(reports: list[Any]) -> dict[str, Any]:
 def places(report: Any) -> list[list[Any]]:
     """Return the place of each finding, and how often it occurred.
 
-    Which of many blocks conflict, and where, is chance; that some do is not.
+    Chance decides which of many blocks conflict, and where, but not whether some do.
     """
     findings = report.findings
     between_blocks = [f.other is not None and f.thread is None for f in findings]

@@ -14,7 +14,7 @@ import pytest
 
 
 class Listener:
-    """Collects outcomes in the main process, to which xdist's workers send reports."""
+    """The outcomes in the main process, to which xdist's workers send reports."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Writes a table of the tests that moved since a commit: moved_tests.py COMMIT.
+"""Write a table of the tests that moved since a commit: moved_tests.py COMMIT.
 
 The script collects the tests of both tiers, in the commit and in this checkout. It
 writes Markdown: the tests that became slow, that another test replaces or that were

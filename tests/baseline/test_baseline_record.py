@@ -121,7 +121,7 @@ def {name}():
 
 @pytest.fixture
 def suite(tmp_path, monkeypatch):
-    """Runs the section over one file of tests."""
+    """Return a function that runs the section over one file of tests."""
     monkeypatch.setattr(outcomes, "ROOT", tmp_path)
     monkeypatch.setenv("WEFT_SMALL", "1")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow\n")

@@ -107,7 +107,7 @@ def test_a_far_slower_contender_is_timed_three_times(monkeypatch):
     seconds = {"weft ijk fp32 nn": 6e-3, "weft reference fp32 nn": 4e-3}
 
     def set_speed(one, size, where, speeds):
-        speeds.seen[one.name] = size.flop / seconds.get(one.name, 1e-3) / 1e12
+        speeds.tflops[one.name] = size.flop / seconds.get(one.name, 1e-3) / 1e12
 
     monkeypatch.setattr(racing, "_note_speed", set_speed)
     rungs = ["ijk", "reference"]

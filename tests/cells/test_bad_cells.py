@@ -117,7 +117,7 @@ def run_bad_cell(session: Session, cell: Cell, options: str) -> str:
         outcome = session.run("k[2, 32](x, 64)")
     next_outcome = Outcome(ended=True) if outcome.ended else session.run(NEXT)
     if next_outcome.ended or next_outcome.error:
-        session.end()  # so that the next cell gets a working session
+        session.end()  # the next cell needs a working session
         session.start()
     assert not outcome.ended, "the cell ended the session"
     assert not next_outcome.ended, (

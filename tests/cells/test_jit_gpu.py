@@ -262,12 +262,12 @@ def test_launches_use_torchs_current_stream_or_their_argument():
         y.zero_()
         torch.cuda.synchronize()
         with torch.cuda.stream(side):
-            torch.cuda._sleep(200_000_000)  # keeps the stream busy for about 0.1 s
+            torch.cuda._sleep(200_000_000)  # the stream is busy for about 0.1 s
             if stream is None:
                 k[4, 256](y, x, 2.0, n)
         if stream is not None:
             k[4, 256, 0, stream](y, x, 2.0, n)
-        snapshot = y.clone()  # runs on the default stream, which does not wait
+        snapshot = y.clone()  # the default stream does not wait
         assert snapshot.sum().item() == 0
         side.synchronize()
         assert y.sum().item() == 2 * n

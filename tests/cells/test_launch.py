@@ -16,7 +16,7 @@ from weft.cells.gpu import launch
 from weft.csource import signature
 from weft.toolchain import launch_config, native
 
-# Copies the configuration and 16 bytes at each address, as a driver would.
+# The stand-in copies the configuration and 16 bytes at each address, like a driver.
 STAND_IN = """
 #include <stdint.h>
 #include <string.h>

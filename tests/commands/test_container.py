@@ -132,7 +132,7 @@ def test_a_container_copies_lessons_but_not_over_the_users(start, tmp_path):
 
 
 def test_a_container_starts_even_if_the_home_folder_cannot_be_written(start, tmp_path):
-    home = tmp_path / "file"  # not a folder: root may write to any folder
+    home = tmp_path / "file"  # root may write to any folder, but not into a file
     home.write_text("")
     assert start(home, "echo", "started") == "started\n"
 

@@ -32,7 +32,7 @@ from weft.csource.scanner import RewriteError
 from weft.mnist import data, weights
 from weft.mnist.data import DataError
 
-# Keeps hypothesis's files out of the checkout.
+# This keeps hypothesis's files out of the checkout.
 set_hypothesis_home_dir(store.cache_folder("hypothesis"))
 OURS = Short, BuildError, RewriteError, DataError
 LONGEST = 3000  # the most characters of an error message

@@ -110,7 +110,7 @@ TENSOR_CHANGES = [
 
 
 class Unwilling:
-    """Raises an error in every method."""
+    """An object that raises an error in every method."""
 
     def _refuse(self, *_):
         raise RuntimeError("unwilling")
@@ -120,14 +120,14 @@ class Unwilling:
 
 
 class Speechless:
-    """Raises an error in repr()."""
+    """An object that raises an error in repr()."""
 
     def __repr__(self):
         raise ValueError("speechless")
 
 
 class Coy:
-    """Returns values of the wrong types."""
+    """An object whose methods return values of the wrong types."""
 
     def __bool__(self):
         return None

@@ -50,7 +50,7 @@ def test_k_is_in_parts_where_that_is_worth_a_second_kernel(rung):
     assert _sums(rung, 9, 16, 8) == 0
 
 
-@pytest.mark.slow  # builds the watch build of the whole ladder
+@pytest.mark.slow  # it builds the watch build of the whole ladder
 @ANY_KERNEL
 def test_parts_are_right_and_clean_and_what_comes_last_comes_once(rung):
     q = Product(9, 16, DEEP[rung.precision], alpha=0.5, beta=2.0, bias=True, relu=True)

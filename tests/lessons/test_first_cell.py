@@ -18,7 +18,7 @@ from weft.lessons import first_cell as hosted
 from weft.lessons import maker
 from weft.puzzles.catalogue import LessonError
 
-# Runs its arguments as cells, in order, in a Python without the lab.
+# The program runs its arguments as cells, in order, in a Python without the lab.
 SHELL = """
 import os, sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -30,7 +30,7 @@ done = [shell.run_cell(cell).success for cell in sys.argv[1:]]
 sys.stdout.flush()
 print("done:", *done)
 """
-# Replaces the network: writes a tarball, of which `cut` bytes are missing.
+# It replaces the network: it writes a tarball, of which `cut` bytes are missing.
 CURL = """#!/bin/sh
 echo curl "$@" >> {log}
 test -z "$OFFLINE" || {{ echo "curl: (6) Could not resolve host" >&2; exit 6; }}

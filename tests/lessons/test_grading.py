@@ -1,5 +1,6 @@
 """weft grade: verdicts on right, wrong, missing and hostile answers."""
 
+import ast
 import copy
 import json
 
@@ -160,6 +161,29 @@ def test_nbgraders_assignment_has_a_solution_and_a_locked_check_for_each_task(tm
     assert not any("mistakes" in c.metadata.get("tags", ()) for c in cells)
     with pytest.raises(ArgumentError, match="expected one of 01a_kernels"):
         grading.write_assignment("99", path, {})
+
+
+@pytest.mark.parametrize("lesson", ["02a", "06"])
+def test_otters_questions_hide_the_solution_and_run_the_check(tmp_path, lesson):
+    path = tmp_path / "assignment.ipynb"
+    count = grading.write_otter(lesson, path, {"shared": 2})
+    cells = nbformat.read(path, as_version=4).cells
+    starts = [
+        place
+        for place, cell in enumerate(cells)
+        if cell.cell_type == "raw" and cell.source.startswith("# BEGIN QUESTION")
+    ]
+    assert cells[0].source.startswith("# ASSIGNMENT CONFIG") and len(starts) == count
+    for start in starts:
+        question, _, stub, _, _, solution, _, _, test, *_ = cells[start : start + 11]
+        # otter drops the lines between its marks; they must be all of the solution.
+        first, *_, last = solution.source.splitlines()
+        assert (first, last) == ("# BEGIN SOLUTION NO PROMPT", "# END SOLUTION")
+        assert "### " not in solution.source and "### " not in stub.source
+        (function,) = ast.parse(test.source).body  # otter accepts one function
+        assert function.name.startswith("test_")
+        points = 2 if "name: shared\n" in question.source else 1
+        assert f"points: {points}" in question.source
 
 
 def test_points_must_be_numbers(tmp_path):

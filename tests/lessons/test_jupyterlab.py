@@ -66,7 +66,7 @@ def painting(notebook):
     notebook.run(AT_PAINT)
     painting = notebook.output(AT_PAINT)
     painting.locator("input").focus()
-    notebook.page.keyboard.press("Home")  # It began at the time of the last one.
+    notebook.page.keyboard.press("Home")  # A picture starts at the last one's time.
     wait_for_colour(notebook, RED)
     return painting
 

@@ -64,7 +64,9 @@ def test_the_loop_may_hold_one_that_waits_for_a_barrier():
 def test_without_nvcc_the_counts_are_those_that_came_with_the_lab(monkeypatch):
     monkeypatch.setattr(results, "nvcc", lambda: None)
     fmas, waits = COUNTED["pipeline"]
-    assert register_waits("10_pipeline") == RegisterWaits(fmas, waits, told=True)
+    assert register_waits("10_pipeline") == RegisterWaits(
+        fmas, waits, is_committed=True
+    )
     with pytest.raises(BuildError):
         register_waits("naive")
 
@@ -79,7 +81,7 @@ def test_the_counts_that_came_with_the_lab_are_right(rung):
         pytest.skip("no nvdisasm")
     count = register_waits(rung)
     fmas, waits = COUNTED[rung]
-    assert count.fmas == fmas and not count.told
+    assert count.fmas == fmas and not count.is_committed
     # Other versions of nvcc may differ.
     assert count.waits == pytest.approx(waits, abs=0.05 * fmas)
 

@@ -375,7 +375,8 @@ const model = {
 };
 const message = (content, ...buffers) => calls["msg:custom"](content, buffers);
 const answer = (value, more = {}) =>
-  message({...latest, kind: "frame", ms: 2, shared: "", unwritten: 0, ...more}, view(value));
+  message(
+    {...latest, kind: "frame", ms: 2, shared: "", unwritten: 0, ...more}, view(value));
 const el = new Element("div");
 const { default: widget } = await import(process.argv[1]);
 const done = widget.render({model, el});

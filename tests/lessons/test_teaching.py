@@ -1,4 +1,4 @@
-"""The teaching kit: what the notes and the syllabi promise is true of the lessons."""
+"""The teaching kit: the statements of the notes and the syllabi hold in the lessons."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The CNN trainer in C: each of its rungs against PyTorch in float64.
 
 The bound on a gradient is derived, not guessed. A gradient is a sum of products
-(dweight = sum of dy x, dbias = sum of dy), and each of its terms depends on the sums of
-all previous layers. K is the number of terms of all the sums on that path. Independent
+(dweight = sum of dy x, dbias = sum of dy). Each of its terms depends on the sums of all
+previous layers. K is the number of terms of all the sums on that path. Independent
 roundings then give an error of at most LAMBDA sqrt(K) 2^-24 times the sum of the terms'
 magnitudes, except with a probability below 2 K exp(-LAMBDA^2 / 2) (Higham and Mary,
 SIAM J. Sci. Comput. 41(5), 2019). The Frobenius norm of those magnitudes is the scale.

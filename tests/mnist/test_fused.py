@@ -151,7 +151,7 @@ def test_a_graph_computes_what_single_launches_do(target):
     seen = []
     for rung in rungs:
         cnn = ready(target, rung, MODEL)
-        cnn.train(np.arange(9), 1, 0.01)  # runs a graph of 8 steps, and a graph of 1
+        cnn.train(np.arange(9), 1, 0.01)  # one graph of 8 steps, and one of 1
         cnn.data(TRAIN, images, labels)
         cnn.train(np.arange(2), 1, 0.02)
         cnn.train(np.arange(3), 2, 0.01)

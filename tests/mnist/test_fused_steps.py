@@ -2,10 +2,10 @@
 
 Both have the same precision and start each step from float64's weights, at full size.
 FACTOR is two, since either side's error in a step is one random draw of roundings. The
-limit uses PyTorch's error in that step, or its median over the steps. Decisions of a
-ReLU or a pool next to its kink are luck on both sides. decisions.py separates them from
-rounding: gradients are compared with a float64 step that decides alike. Our side may
-have at most FACTOR times as many such decisions, and as wide ones.
+limit uses PyTorch's error in that step, or its median over the steps. Next to the kink
+of a ReLU or a pool, decisions depend on luck on both sides. decisions.py separates them
+from rounding: gradients are compared with a float64 step that decides alike. Our side
+may have at most FACTOR times as many such decisions, and as wide ones.
 
 On a GPU, each rung takes 50 steps at batch 64; on the CPU a few at batch 2.
 """
@@ -153,7 +153,7 @@ def test_each_step_is_at_most_twice_as_far_from_float64_as_pytorchs(target, rung
 
 
 def accuracy(side: Cnn | TwinTrainer, schedule: Schedule, seed: int) -> float:
-    """Return the test accuracy in percent after a training by that schedule."""
+    """Return the test accuracy, in percent, of a model trained by that schedule."""
     steps, total = 0, schedule.epochs * (60000 // schedule.batch)
     for epoch in range(schedule.epochs):
         order = epoch_order(seed, epoch, 60000, schedule.batch)

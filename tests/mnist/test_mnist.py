@@ -184,7 +184,7 @@ def test_files_that_do_not_fit(cnn, tmp_path):
             cnn.load(path)
     np.savez_compressed(path, **original)
     data = path.read_bytes()
-    stream = data.index(b".npy") + 24  # skips the name and 20 bytes of NumPy
+    stream = data.index(b".npy") + 24  # skip the name and 20 bytes of NumPy
     version = data.index(b"PK\1\2") + 6  # the zip version in the central directory
     for damaged in (data[:300], _flipped(data, stream), _flipped(data, version)):
         path.write_bytes(damaged)

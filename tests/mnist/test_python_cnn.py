@@ -250,7 +250,7 @@ def test_several_rungs_are_timed_and_trained_side_by_side(monkeypatch, tmp_path)
     ))  # fmt: skip
     splits = {name: load(name).first(40) for name in ("train", "test")}
     monkeypatch.setattr(train.data, "load", splits.get)
-    # So evaluation needs less memory.
+    # With small batches, evaluation needs less memory.
     monkeypatch.setattr(train, "EVALUATION_BATCH", 40)
     config = Config(
         **{"rung": "reference,numba", "epochs": 1, "limit": 8, "batch": 4},

@@ -71,7 +71,7 @@ def test_errors_are_relative_and_a_nan_is_one(train):
     errors = exact.errors(1.02 * exact.loss, scaled)
     assert errors["loss_error"] == pytest.approx(0.02)
     assert errors["gradient_error"] == pytest.approx(0.01)
-    assert "conv1.bias" not in errors["gradient_errors"]  # it is zero up to rounding
+    assert "conv1.bias" not in errors["gradient_errors"]  # its gradient is 0
     scaled["fc2.bias"] = scaled["fc2.bias"] * np.nan
     assert np.isnan(exact.errors(exact.loss, scaled)["gradient_error"])
 

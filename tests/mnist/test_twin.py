@@ -1,8 +1,8 @@
 """The steps of PyTorch's twin in each of its forms, against float64.
 
-A step may be compiled in parts or as one function, may lack the biases that batch norm
-cancels, and may be one of many in a launch. The bounds are those of float64.py. Without
-a GPU, the steps of a launch run without a capture.
+A step may be compiled in parts or as one function, and may be one of many in a launch.
+It may lack the biases that batch norm cancels. The bounds are those of float64.py.
+Without a GPU, the steps of a launch run without a capture.
 """
 
 from __future__ import annotations
@@ -289,8 +289,8 @@ def test_launches_train_as_single_steps_do(train, uncompiled, rung):
 def test_captured_steps_are_float64s(train, rung, layout):
     options = {"device": "cuda", "capture": True, "layout": layout}
     twin = twin_of(train, rung, **options)
-    check_step(twin, train)  # checks a launch of one step
-    check_launch(twin, train)  # checks a launch of eight steps
+    check_step(twin, train)  # a launch of one step
+    check_launch(twin, train)  # a launch of eight steps
     # At a rate of 0, the first weights give each loss of a launch.
     twin.set_weights(initial_weights(0, **SMALL))
     twin.set_lr(0.0)

@@ -1,4 +1,4 @@
-"""Checks that every published answer with one slip is refused: `make mutants`.
+"""Check that every published answer with one slip is refused: `make mutants`.
 
     python tests/mutants [--only NAME ...] [--sample N] [--seed N] [--jobs N]
 

@@ -62,7 +62,7 @@ def test_every_rung_of_matmul_is_right_for_sizes_and_all_else_at_random(rung, ta
 MARCHES = ["native"] + ["x86-64"] * (platform.machine() == "x86_64")
 
 
-@pytest.mark.slow  # runs every rung, in a process for each instruction set
+@pytest.mark.slow  # every rung runs in a process for each instruction set
 @pytest.mark.parametrize("march", MARCHES)
 def test_no_rung_reads_or_writes_beyond_its_arrays(march):
     program = [sys.executable, Path(__file__).with_name("fenced.py"), *cases.OPS]
@@ -99,7 +99,7 @@ def test_the_zoo_of_wrong_kernels_is_refused(op, animal, target):
         pytest.skip("a GPU may win this race every time; the CPU's orders lose it")
     lib = zoo_library(op, target)
     rung = lib.rung(animal)
-    if animal.startswith("right"):  # so the check refuses the others for their faults
+    if animal.startswith("right"):  # the check refuses the others for their faults
         assert check_rung(lib, rung).worst <= 1
     else:
         with pytest.raises(Mismatch, match=rf"{op} '{animal}' on {target}"):

@@ -91,7 +91,7 @@ def test_too_many_bytes_for_a_grid_are_refused_with_their_number():
 @pytest.mark.slow
 def test_more_than_2_to_the_31_numbers():
     want_memory(10)
-    x = torch.empty(2**31 + 17)  # what is not written takes no memory
+    x = torch.empty(2**31 + 17)  # untouched pages take no memory
     x[-1], x[2**31] = 5.0, 7.0
     y = weft.copy(x)
     assert y[-1] == 5 and y[2**31] == 7

@@ -186,7 +186,7 @@ def test_gradients_of_16_bits_have_16_bits(precision, device):
         left, right = left.double(), right.double()
         product = error_bound(precision, left.shape[1]) * (left.abs() @ right.abs())
         want = left @ right
-        # It is then rounded to 16 bits, or to 2^-24 where fp16 is subnormal.
+        # The result is then rounded to 16 bits, or to 2^-24 where fp16 is subnormal.
         rounding = torch.finfo(dtype).eps / 2 * (want.abs() + product) + 2.0**-25
         assert x.grad.dtype == dtype and within(x.grad, want, product + rounding)
 

@@ -34,7 +34,7 @@ def is_float(x: Any) -> bool:
 
 
 def close(got: torch.Tensor, want: torch.Tensor) -> None:
-    """Compare with fp32's error for a few terms; NaN must coincide."""
+    """Compare within fp32's error for a few terms; NaNs must be at the same places."""
     assert got.dtype == torch.float32 and got.shape == want.shape
     limits = {"atol": 1e-5, "rtol": 1e-5}
     torch.testing.assert_close(got.double(), want, **limits, equal_nan=True)

@@ -88,7 +88,7 @@ def test_what_is_no_matrix_or_too_large_is_refused_with_the_numbers():
 @pytest.mark.slow
 def test_more_than_2_to_the_31_numbers():
     want_memory(10)
-    x = torch.empty(2**16 + 1, 2**15 + 1)  # what is not written takes no memory
+    x = torch.empty(2**16 + 1, 2**15 + 1)  # untouched pages take no memory
     x[-1, -1], x[-1, 0], x[0, -1] = 5.0, 7.0, 9.0
     y = weft.transpose(x)
     assert y[-1, -1] == 5 and y[0, -1] == 7 and y[-1, 0] == 9

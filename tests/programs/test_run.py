@@ -284,7 +284,7 @@ int main() {
     assert lines[0].startswith(f"a.cu:4:{len(caret) - 4}: error: 'threadidx' was not")
     assert lines[1:3] == [line, caret]
     assert lines[3].startswith("a.cu:6: error: no match for 'operator<'")
-    assert len(lines) == 5  # so no line of the standard library
+    assert len(lines) == 5  # no line is from the standard library
 
 
 def test_a_file_without_main_is_reported_in_one_line(tmp_path, monkeypatch):

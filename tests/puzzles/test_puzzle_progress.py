@@ -498,5 +498,5 @@ def test_the_puzzle_that_completes_a_group_gets_the_groups_cloth():
     wide = cloth(make_puzzle(first))
     assert wide.name == f"gamp of {len(middle) + 2} bands" and "memory" in str(wide)
     solve("map")
-    assert "gamp" not in cloth(make_puzzle(first)).name  # it has been shown before
+    assert "gamp" not in cloth(make_puzzle(first)).name  # the puzzle was shown before
     assert "gamp" in cloth(make_puzzle(last)).name  # the last puzzle shows it again

@@ -182,7 +182,7 @@ def test_a_bad_target_is_not_hidden():
 def kernels() -> Iterator[tuple[str, str, str]]:
     """Yield each naive kernel's file, its name there, and the name of its body."""
     inside = ["batchnorm2d/batchnorm2d", "conv2d/conv2d", "mnist/layers"]
-    inside += ["matmul/02_coalesced"]  # it has the body's rows and columns
+    inside += ["matmul/02_coalesced"]  # this rung has the body's rows and columns
     inside += ["copy/02_word", "transpose/01_naive"]
     paths = [ROOT / f"kernels/{name}.cu" for name in inside]
     for path in [*(ROOT / "kernels").glob("*.cu"), *paths]:

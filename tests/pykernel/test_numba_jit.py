@@ -587,7 +587,8 @@ def test_a_fault_on_a_gpu_is_told():
     assert "told" in result.stdout, result.stderr
 
 
-# ---- what is refused before anything starts -------------------------------------
+# ---- mistakes that are refused before anything starts
+# -------------------------------------
 
 
 def shuffles(c):

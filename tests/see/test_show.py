@@ -303,7 +303,7 @@ def test_no_arrow_crosses_a_number_or_a_word(picture, name):
         for node in root.iter("text"):
             text, size = "".join(node.itertext()), float(node.get("font-size"))
             x, y = float(node.get("x")), float(node.get("y"))
-            wide = 0.5 * size * len(text)  # excludes the space around the text
+            wide = 0.5 * size * len(text)  # without the space around the text
             left = x - wide * {"middle": 0.5, "end": 1.0}.get(
                 node.get("text-anchor"), 0
             )

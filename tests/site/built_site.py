@@ -1,4 +1,4 @@
-"""What tests of the built site need: packages that build it, and executed lessons."""
+"""The requirements of tests of the built site: its packages, and executed lessons."""
 
 import importlib.util
 

@@ -18,9 +18,9 @@ from weft.see.pictures import svg
 
 LESSONS = list_lessons()
 # The script computes in float64. Each of the 14 sines stretches a difference at most by
-# 1 + 1.5 * a, and float32 rounds each of them by a few parts of 2^-24.
+# 1 + 1.5 * a. Float32 rounds each of them by a few parts of 2^-24.
 STRETCH = (1 + 1.5 * 0.7) ** 14
-LEVELS = 1 + 255 / 2 * STRETCH * 8 * 2**-24  # and one for the last rounding
+LEVELS = 1 + 255 / 2 * STRETCH * 8 * 2**-24  # the 1 is for the last rounding
 
 
 def strip_tags(text):

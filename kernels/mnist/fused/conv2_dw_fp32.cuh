@@ -3,7 +3,7 @@
  * Idea:    dw[tap][oc][ic] is the sum of p1 (moved by the tap) times dy over
  *          all pixels of all images. A thread owns all 9 taps of 2 ic x 4 oc,
  *          72 sums in registers. It walks along rows of pixels with a 3x3
- *          window of p1 in registers, and each step reads 3 pairs of p1 and 4
+ *          window of p1 in registers. Each step reads 3 pairs of p1 and 4
  *          values of dy for 72 multiply-adds. 128 threads cover 32 x 32
  *          channels. Two such groups take half of the rows each, and their sums
  *          are added at the end.

@@ -4,7 +4,7 @@
  *          block also selects each window's winner and adds up the sums for
  *          BN2's mean and variance. Since batch norm is monotone for each
  *          channel, the winner is the largest value if batch norm's weight is
- *          positive and the smallest if it is negative.
+ *          positive. It is the smallest if the weight is negative.
  * Limit:   the reduction and the epilogue, which take a tenth of the
  *          instructions.
  * Shared:  36 KB for the weights, 34 for an image or 49 for its four parts.

@@ -1,4 +1,4 @@
-/* conv2_output.cuh -- what conv2's kernels in strict fp32 read and write: an
+/* conv2_output.cuh -- the arrays that conv2's kernels in strict fp32 use: an
  * image of p1, c2, the raw pool and BN2's sums. */
 #ifndef WEFT_CONV2_OUTPUT_CUH
 #define WEFT_CONV2_OUTPUT_CUH

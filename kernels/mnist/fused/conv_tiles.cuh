@@ -7,7 +7,7 @@
  *          warp owns groups of 8 windows (2x2 pixels). For all 9 taps of its 4
  *          pixels, a window needs only the 4x4 pixels around it. The fragment
  *          of pixels (y,0) and (y,1) at tap (ky,kx) depends only on y + ky and
- *          kx, so 12 fragments serve 18 products.
+ *          kx. So 12 fragments serve 18 products.
  * Limit:   each warp reads the weights again. More groups per warp would share
  *          them, but need more registers. */
 #ifndef WEFT_CONV_TILES_CUH
@@ -45,8 +45,8 @@ static __device__ __forceinline__ struct group_offsets offsets_of(int group,
 }
 
 /* Load fragment a for the channels that start at byte `step`. Of the 4x4 pixels
- * around each window of a group, its rows 0 to 7 are pixel (y,x), and its rows
- * 8 to 15 are pixel (y,x + 1). */
+ * around each window of a group, its rows 0 to 7 are pixel (y,x). Its rows 8 to
+ * 15 are pixel (y,x + 1). */
 template <class T, int CHANNELS>
 static __device__ __forceinline__ void
 load_pixels(uint32_t a[4], const char *image,

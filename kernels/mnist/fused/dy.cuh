@@ -22,7 +22,7 @@ struct dy_numbers {
     float scale[C2], constant[C2], slope[C2];
 };
 
-/* What a kernel does with the numbers: compute them, also store them, or load
+/* The role of a kernel: it computes the numbers, also stores them, or loads
  * them. */
 enum dy_role { DY_COMPUTE, DY_STORE, DY_LOAD };
 
@@ -135,7 +135,7 @@ dy_compute(struct dy_numbers *numbers, const double *totals,
     __syncthreads();
 }
 
-/* Do what ROLE says with the numbers. The function begins with a barrier,
+/* Do the work of ROLE with the numbers. The function begins with a barrier,
  * unless it loads them, and ends with one. */
 template <enum dy_role ROLE>
 static __device__ __forceinline__ void

@@ -22,8 +22,8 @@ dy_image_of(const float *c2, const float *dp2, const uint8_t *code2,
 
 /* One thread's share of dy for CHANNELS channels: windows at a fixed distance,
  * all of the same four channels. The winners and their gradients stay in
- * registers, and c2 in shared memory at the place of dy, until the numbers of
- * dy.cuh are known. */
+ * registers until the numbers of dy.cuh exist; c2 stays in shared memory at the
+ * place of dy. */
 template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
     enum {
         QUADS = CHANNELS / 4,

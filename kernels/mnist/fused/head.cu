@@ -7,8 +7,8 @@
  *          the gradient in registers. So only an image's numbers are loaded. A
  *          logit is a sum over the lanes. Shuffles deliver it to every lane, so
  *          each lane computes the softmax without further communication. At the
- *          end the warps of a block combine their sums in shared memory, and
- *          the block stores its part of the sums over the batch in a slot.
+ *          end the warps of a block combine their sums in shared memory. The
+ *          block stores its part of the sums over the batch in a slot.
  * Limit:   at 64 images, three waits for memory, one after the other: the
  *          image's number, its label, and the parts of fc1. At 16384 images,
  *          the reads of fc1's parts and the writes of h and dh.

@@ -1,7 +1,7 @@
 /* image.cuh -- an image of the batch, normalised, in shared memory.
  *
- * Pixels are stored as the original uint8, one byte to read instead of four,
- * and become x = (p/255 - mean)/std when they are used. The image has the
+ * Pixels are stored as the original uint8: one byte to read, not four. A kernel
+ * turns them into x = (p/255 - mean)/std when it uses them. The image has the
  * convolution's border of zeros (zeros of x, not of p), so no tap needs a
  * bounds check. */
 #ifndef WEFT_IMAGE_H

@@ -1,11 +1,11 @@
 /* lines.cuh -- the layout of images and weights in shared memory for conv2's
  * kernels on tensor cores.
  *
- * ldmatrix reads 8 rows of 16 bytes at a time, which is free of conflicts if
- * the rows are in 8 different groups of 4 banks. Shared memory is treated as
- * lines of 128 bytes (all 32 banks), each of 8 chunks of 16 bytes. The position
- * of a chunk in its line is the exclusive or of its number with a key, so no
- * byte is spent on padding:
+ * ldmatrix reads 8 rows of 16 bytes at a time. There is no conflict if the rows
+ * are in 8 different groups of 4 banks. Shared memory is treated as lines of
+ * 128 bytes (all 32 banks), each of 8 chunks of 16 bytes. The position of a
+ * chunk in its line is the exclusive or of its number with a key, so no byte is
+ * spent on padding:
  *
  * images   16 x 16 pixels, NHWC; the outermost are the border of zeros. The 8
  *          rows of a matrix are the same pixel of 8 neighbouring windows (2x2,

@@ -185,10 +185,10 @@ cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, void (*kernel)(P...),
         bytes, (const void *)kernel, blocks, block_size);
 }
 
-/* Find the block size with which the most threads run at the same time on a
- * multiprocessor, and the number of such blocks that fill the device. Of
- * several equally good sizes, the largest is chosen. `shared_of` returns the
- * bytes of dynamic shared memory for a block size. */
+/* Find the block size with which a multiprocessor runs the most threads at the
+ * same time, and the number of such blocks that fill the device. Of several
+ * equally good sizes, the largest is chosen. `shared_of` returns the bytes of
+ * dynamic shared memory for a block size. */
 template <class Kernel, class SharedOf>
 cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(
     int *min_grid, int *block_size, Kernel kernel, SharedOf shared_of,

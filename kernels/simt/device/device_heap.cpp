@@ -47,7 +47,7 @@ void *heap_malloc(size_t size) {
 }
 
 bool heap_free(void *memory) {
-    if (!taken) return false; // speeds up the host if no kernel allocates
+    if (!taken) return false; // a shortcut if no kernel allocates
     std::lock_guard<std::mutex> guard(kept->lock);
     const auto found = kept->sizes.find(memory);
     if (found == kept->sizes.end()) return false;

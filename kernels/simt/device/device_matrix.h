@@ -55,9 +55,9 @@ template <int bytes> SIMT_INLINE void move_run(void *to, const void *from) {
 #pragma GCC visibility push(default)
 
 /* End the launch with a fault if `name` receives arguments that no GPU accepts.
- * Such arguments are an address that is not a multiple of 32 bytes, or a
- * distance between rows (or columns), `ldm` elements of `size` bytes, that is
- * not a multiple of 16 bytes. */
+ * The address must be a multiple of 32 bytes. The distance between rows (or
+ * columns), `ldm` elements of `size` bytes, must be a multiple of 16
+ * bytes. */
 void check_matrix(const char *name, const void *at, unsigned ldm,
                   unsigned size);
 /* End the launch with a fault if lanes are missing or pass different addresses

@@ -285,8 +285,8 @@ void yield(Fiber *self) {
     Worker *worker = worker_of(self->block);
     go_inside(worker);
     promote(self);
-    worker->vain = 0; // not asleep: this thread may end the wait of other
-                      // threads
+    worker->vain = 0; // it does not sleep: this thread may end the wait of
+                      // other threads
     if (self->next != self) pass(self);
     go_outside(worker);
 }

@@ -240,7 +240,7 @@ SIMT_INLINE void go_outside(Block *block) {
 }
 
 template <class T> SIMT_INLINE T look(const T &at) {
-    return *(const volatile T *)&at; // not moved before the last volatile store
+    return *(const volatile T *)&at; // stays after the volatile stores
 }
 
 template <class Body, bool plain = __is_trivially_copyable(Body)>

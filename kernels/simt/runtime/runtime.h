@@ -150,8 +150,8 @@ extern thread_local Worker *this_worker;
 Worker *create_worker();                   /* NULL: out of memory */
 Worker *worker_number(int i);              /* worker number i, or NULL past the
                                               last */
-void run_blocks(Worker *worker, Job *job); /* runs blocks until none is left */
-void yield(Fiber *self); /* lets the other threads of the block run */
+void run_blocks(Worker *worker, Job *job); /* run blocks until none is left */
+void yield(Fiber *self); /* let the other threads of the block run */
 /* Leave the block permanently; its threads never continue. */
 [[noreturn]] void abandon(Worker *worker);
 
@@ -175,7 +175,7 @@ bool prepare_grid(Job *job); /* false: there are too few workers */
 void leave_grid(Worker *worker);
 
 /* signals.cpp */
-void provide_stack(); /* gives this thread's handlers an alternate stack */
+void provide_stack(); /* give this thread's handlers an alternate stack */
 void catch_faults();
 void release_faults(); /* both require launching() to be held */
 
@@ -193,7 +193,7 @@ void forget_watchdog(); /* for a forked child */
 simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
                        cudaError_t error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-void report_fault(const simt_fault *fault); /* reports it to this thread's
+void report_fault(const simt_fault *fault); /* report it to this thread's
                                              * callers */
 /* Return the error of a faulty launch that no call has reported yet, or
  * cudaSuccess. Synchronising calls and cudaGetLastError() report it once,

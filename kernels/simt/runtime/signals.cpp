@@ -3,7 +3,7 @@
  * The runtime handles the signals of faults while a launch runs, and for some
  * milliseconds after it (watchdog.cpp). Installing and removing five handlers
  * for each launch would double the cost of a short one. If the stack pointer is
- * on a fiber, the handler records the fault and makes the thread continue in
+ * on a fiber, the handler records the fault. It makes the thread continue in
  * land(), at the top of its stack. The thread never returns to its old place.
  * All other signals go to the previously installed handler. */
 #include "signals.h"

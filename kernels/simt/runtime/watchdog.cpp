@@ -42,8 +42,8 @@ enum {
     IDLE_LOOKS = 50,      // checks without a launch before the watchdog sleeps
     STUCK_MS = 6000,      // milliseconds without progress after which a checked
                           // launch is ended
-    STUCK_CPU_MS = 4000,  // milliseconds of CPU time in which it could have
-                          // made progress
+    STUCK_CPU_MS = 4000,  // least CPU time in that period, in
+                          // milliseconds
     STUCK = 255,          // a reason in addition to enum simt_fault_kind
     GIVE_UP_LOOKS = 5000, // checks of a launch that does not end, before a
                           // message

@@ -83,7 +83,7 @@ struct Arrival {
     const void *pc;
     const char *file; /* NULL: unknown */
     unsigned line, epoch;
-    const void *met; /* where it waits for lanes of its warp; NULL: unknown */
+    const void *met; /* the place where it waits for lanes; NULL: unknown */
     bool left;       /* whether it has since left a device function before that
                       * function's end */
     bool ended;      /* whether it has reached the end of the kernel without

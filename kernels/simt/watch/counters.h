@@ -117,7 +117,7 @@ struct Tally {
     StepTally **steps; /* a hash table by pc */
     unsigned steps_count, steps_size;
     struct Row *rows; /* match.cpp: the requests of lanes on different paths, */
-    struct Met *met;  /* and the sites that they reached */
+    struct Met *met;  /* the sites that they reached */
 };
 
 /* ---- match.cpp ---------------------------------------------------------- */

@@ -185,8 +185,8 @@ static void write_finding(Sink *sink, const Kept &kept) {
 }
 
 /* Return whether another finding explains `found`. A finding about an early use
- * of the same copy explains why nothing orders the two accesses, or why no
- * thread has waited for the copy. */
+ * of the same copy explains why nothing orders the accesses, or why no thread
+ * has waited for the copy. */
 static bool is_told_better(const Found &found) {
     const bool race = !strcmp(found.kind, "race");
     if (!race && (strcmp(found.kind, "unwaited") || found.other_site))

@@ -1,10 +1,10 @@
 /* log.h -- the accesses of each thread, in order, until its warp is counted.
  *
  * A hook only appends eight bytes to the log of its thread: the site and the
- * address, or a basic block's pc. When the threads of a block have met at a
- * barrier or ended, or a log is full, the logs of each warp are combined
- * (match.cpp). A thread's k-th visit to a site since the barrier belongs to the
- * warp's k-th request at that site, as in lib/weft/pykernel/sim/counters.py.
+ * address, or a basic block's pc. match.cpp combines the logs of each warp when
+ * the block's threads have met at a barrier or ended, or when a log is full. A
+ * thread's k-th visit to a site since the barrier belongs to the warp's k-th
+ * request at that site, as in lib/weft/pykernel/sim/counters.py.
  *
  * The functions of the log are called only if the checker's log_on is set. */
 #ifndef SIMT_CHECK_LOG_H

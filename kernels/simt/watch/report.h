@@ -15,7 +15,7 @@ namespace simt::SIMT_FIBERS {
 struct Sink {
     std::string text;
     void print(const char *format, ...) __attribute__((format(printf, 2, 3)));
-    void quote(const char *string); /* writes it as a JSON string */
+    void quote(const char *string); /* write it as a JSON string */
     /* Write [module, offset], or null: the place of the instruction that calls
      * a hook which returns to `pc`. */
     void place(const void *pc);
@@ -32,8 +32,8 @@ void found_uneven(Checker *checker);
 
 /* ---- absent.cpp --------------------------------------------------------- */
 
-/* Report lanes that do not take part in the call of the lanes in `group`,
- * although the call's mask includes them or a lane reads their values. */
+/* Report lanes that are absent from the call of the lanes in `group`, although
+ * the call's mask includes them or a lane reads their values. */
 void find_absent(Checker *checker, const Warp *warp, unsigned group);
 
 /* ---- meetings.cpp ------------------------------------------------------- */
@@ -50,7 +50,7 @@ void write_findings(Sink *sink); /* writes a JSON list */
 
 /* ---- counters.cpp ------------------------------------------------------- */
 
-void write_counters(Sink *sink); /* writes a JSON list of kernels */
+void write_counters(Sink *sink); /* write a JSON list of kernels */
 
 /* ---- report.cpp --------------------------------------------------------- */
 

@@ -38,18 +38,18 @@ void simt_check_begin(void);
  *                              "sectors", "wavefronts", "needed"}],
  *                   "steps": [{"site", "threads", "executions"}]}]}
  *
- * A site is a place in a module's code. It consists of the number of the module
- * in "modules" and of the offset of the instruction in the file's own
- * addresses, as addr2line expects them. It is null if the place is unknown.
- * "file" is "" and "line" and "column" are 0 unless the compiler supplied them.
- * "thread", "other", "index" and "array" may be null like "block". Kinds are
- * those of weft.report.KINDS. "index" is a number, or a list of them if the
- * array is declared with several sides. "barriers" lists the barriers that the
- * block of a race had left by then. For each of them, "visits" is the number of
- * times that the block had left it. "before" has the visits of all barriers
- * when the block last left this one. "last" is the index in "at" of the barrier
- * that it left last, or -1. "one_warp" is whether the two threads of each such
- * race are in the same warp.
+ * A site is a place in a module's code. It consists of the module's number in
+ * "modules" and of the instruction's offset in the file's own addresses, as
+ * addr2line expects them. It is null if the place is unknown. "file" is "" and
+ * "line" and "column" are 0 unless the compiler supplied them. "thread",
+ * "other", "index" and "array" may be null like "block". Kinds are those of
+ * weft.report.KINDS. "index" is a number, or a list of them if the array is
+ * declared with several sides. "barriers" lists the barriers that the block of
+ * a race had left by then. For each of them, "visits" is the number of times
+ * that the block had left it. "before" has the visits of all barriers when the
+ * block last left this one. "last" is the index in "at" of the barrier that it
+ * left last, or -1. "one_warp" is whether the two threads of each such race are
+ * in the same warp.
  *
  * Kernels are summed over their launches; grid and block are those of the last
  * launch. The numbers of a site are those of weft.report.Place, "size" is in

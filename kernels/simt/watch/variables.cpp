@@ -24,7 +24,7 @@ struct Variable {
     size_t size;
     std::string name;
     bool is_writable;
-    Array stand_in; // not created yet if its number is 0
+    Array stand_in; // number 0: it does not exist yet
 };
 
 struct Module {

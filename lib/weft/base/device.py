@@ -367,22 +367,23 @@ def count_threads() -> int:
 def limit_threads(environment: MutableMapping[str, str] = os.environ) -> None:
     """Let OpenMP and PyTorch start no more threads than this process gets cores.
 
-    They respect the affinity, but no quota. A value that the user has set stays, and
-    applies to child processes, too. So does the value that is set here.
+    They respect the affinity, but ignore quotas. A value that the user has set is kept.
+    The value, whoever set it, also applies to child processes.
     """
     cores = count_cores()
     if environment.get(THREADS) or cores >= _count_affine():
         return
     environment[THREADS] = str(cores)
     torch = sys.modules.get("torch")
-    if hasattr(torch, "set_num_threads"):  # it has read the environment already
+    if hasattr(torch, "set_num_threads"):  # torch read the environment earlier
         torch.set_num_threads(cores)
 
 
 def read_quota(cgroups: Path = CGROUPS, own: Path = OWN_CGROUPS) -> float:
     """Return the least quota of this process's cgroups, in cores, or inf.
 
-    cgroups: the folder where they are mounted. own: the file that names this process's.
+    cgroups: the folder where they are mounted. own: the file that lists this process's
+    cgroups.
     """
     try:
         lines = own.read_text().splitlines()

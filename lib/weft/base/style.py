@@ -69,7 +69,7 @@ def write_colour(colour: str, name: str = "color") -> str:
 
 RULES = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "weft",  # so equal pictures become equal files
+    "svg.hashsalt": "weft",  # equal pictures become equal files
     "font.family": "sans-serif",
     "font.size": 11,
     "axes.labelsize": 11,

@@ -48,8 +48,8 @@ class Short:
 def explain(error: BaseException) -> list[str]:
     """Return a line with the address of the error's entry; [] if there is none.
 
-    A report has its own links, so an error that a report accompanies needs none, nor
-    does an error whose message is a report with addresses.
+    A report has its own links. So an error that a report accompanies needs none, and
+    neither does an error whose message is a report with addresses.
     """
     if write_address("") in str(error):
         return []

@@ -36,7 +36,7 @@ from ..toolchain import native
 from . import say
 
 Call = Callable[[], torch.Tensor]
-_compile_c = functools.cache(cuda_c)  # compiles each body only once
+_compile_c = functools.cache(cuda_c)  # each body is compiled only once
 Part = slice | tuple[slice, ...]
 Shape = tuple[Any, Any]  # grid, block
 SIZES = ("786432", "5x784x10", "512x512x512")

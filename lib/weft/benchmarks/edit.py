@@ -255,7 +255,7 @@ def _time(
     """Time launch(source, out, x) for new sources; return the row."""
     out, x, host = _make_arrays(target)
     (first, _), *_ = make_edits(1)
-    launch(first, out, x)  # loads the compilers and creates the contexts
+    launch(first, out, x)  # this loads the compilers and creates the contexts
     _finish(target)
     texts = [*make_edits(edits)]
     computes = iter(texts)

@@ -192,7 +192,7 @@ static int named(const char *rung, int count, char **names) {
 }
 
 int main(int argc, char **argv) {
-    setvbuf(stdout, NULL, _IOLBF, 0); // shows progress line by line
+    setvbuf(stdout, NULL, _IOLBF, 0); // progress appears line by line
     void *const library = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
     if (!library) {
         printf("every_rung LIBRARY [RUNG...]: %s\n", argc > 1 ? dlerror() : "");

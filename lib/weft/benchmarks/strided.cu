@@ -1,4 +1,4 @@
-/* strided.cu -- a copy that picks numbers, for the lesson on memory.
+/* strided.cu -- a copy of every n-th number, for the lesson on memory.
  *
  * Lesson:  notebooks/07a_memory.ipynb, "What a warp requests" */
 

@@ -164,5 +164,5 @@ def time_on(contender: Contender, where: torch.device, samples: int) -> Timing:
     """Return the time of one call; on a GPU, this excludes the cost of a launch."""
     if where.type == "cpu":
         return time_call(contender.call, where, samples=samples)
-    contender.call()  # compiles the kernel before the graph records it
+    contender.call()  # this compiles the kernel before the graph records it
     return time_graph(contender.call, where, samples, LAUNCHES)

@@ -56,7 +56,7 @@ class Process:
                 [sys.executable, *arguments, str(child_end.fileno())],
                 pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # so that only the parent handles Ctrl-C
+                start_new_session=True,  # only the parent handles Ctrl-C
                 env={**os.environ, "PYTHONPATH": paths, **environment},
             )
         atexit.register(self.end)

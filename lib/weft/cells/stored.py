@@ -113,7 +113,7 @@ def load_program(
     path = _stored_path(source, arch, flags, expressions, headers)
     cached = _read(path) if store.has_file(path) else None
     if cached:
-        os.utime(path)  # marks the file as used: prune() deletes the oldest first
+        os.utime(path)  # this marks the file as used; prune() deletes the oldest first
         return cached, True
     try:
         program = nvrtc.compile(source, CELL, arch, flags, expressions, headers)

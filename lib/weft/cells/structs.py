@@ -47,7 +47,7 @@ class CScalar:
     def numbers(self, value: Any) -> tuple[Any, ...]:
         """Return `value` as one number per component, for struct.pack() with `code`.
 
-        Raises TypeError for a value that is not a number of this kind, and
+        Raises TypeError for a value that is not a number of this kind. Raises
         OverflowError, which states the limits, for a number that does not fit.
         """
         if self.count == 1:
@@ -109,7 +109,7 @@ def _convert_real(value: Any, name: str) -> float:
     if getattr(value, "ndim", 0):
         raise TypeError(f"{name} takes one number, not an array")
     is_unfit = isinstance(value, (str, bytes, bytearray))
-    if isinstance(value, np.ndarray):  # also true for np.ma.masked
+    if isinstance(value, np.ndarray):  # this is also true for np.ma.masked
         is_unfit = value.dtype.kind in "SU" or isinstance(value, np.ma.MaskedArray)
     if is_unfit or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         raise TypeError(f"{name} takes a number")
@@ -342,14 +342,14 @@ def _make_layout(
 
 
 _DECLARATOR = re.compile(r"(.*?)([\s*]*)\b(\w+)\s*((?:\[[^\]]*\]\s*)*)", re.S)
-# Represents a member of unknown type; its struct has no layout.
+# A member of unknown type; its struct has no layout.
 _UNKNOWN = ("?", "", "?", "")
 _STRANGE = re.compile(
     r"\b(?:virtual|union|struct\s+\w*\s*\{|template|operator\b.*\bvirtual)|#|&|\(\s*\*"
     r"|\balignas\b|__align__|(?<!:):(?!:)"
 )
 _NO_FUNCTION = r"\(\s*\*|\bvirtual\b|\b__align__\b|\balignas\b"
-_METHOD = re.compile(r"\)[\s\w]*(?::[^{;]*)?$")  # precedes the brace of a method's body
+_METHOD = re.compile(r"\)[\s\w]*(?::[^{;]*)?$")  # the text before a method's body
 
 
 def list_declarators(body: str) -> Iterator[tuple[str, str, str, str]]:

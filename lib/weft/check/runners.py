@@ -84,7 +84,7 @@ class Runner:
     most = NATIVE
     few = False  # launches are slow, so check() makes only a few
     watched = False  # whether launches are slow, so that check() makes only a few
-    where = ""  # follows the name in messages: "on cuda:0"
+    where = ""  # added to the name in messages: "on cuda:0"
 
     def __init__(self, name: str, parameters: Sequence[str], text: str = "") -> None:
         self.name, self.parameters = name, tuple(parameters)
@@ -128,7 +128,7 @@ class PythonRunner(Runner):
 
 
 class SimulatedRunner(PythonRunner):
-    """Runs a Python kernel on the simulator, whose report may have findings."""
+    """A Python kernel on the simulator, whose report may have findings."""
 
     orders = ORDERS
     most = SLOW

@@ -3,6 +3,7 @@
 weft grade alice_02a_shared_memory.ipynb --json alice.json
 weft grade submission.ipynb --gradescope results.json
 weft grade --nbgrader 02a_shared_memory release.ipynb   write nbgrader's assignment
+weft grade --otter 02a_shared_memory 02a.ipynb          a notebook for otter
 """
 
 from __future__ import annotations
@@ -28,20 +29,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--memory", type=float, default=MEMORY, metavar="GB", help=f"memory {limit}")
     add("--json", metavar="PATH", help="write the grade, which `weft class` reads")
     add("--gradescope", metavar="PATH", help="write Gradescope's results.json")
-    help_nbgrader = "write a lesson as an assignment for nbgrader"
-    add("--nbgrader", nargs=2, metavar=("LESSON", "PATH"), help=help_nbgrader)
+    pair = {"nargs": 2, "metavar": ("LESSON", "PATH")}
+    add("--nbgrader", help="write a lesson as an assignment for nbgrader", **pair)
+    add("--otter", help="write a lesson for `otter assign`", **pair)
 
 
 def main(args: argparse.Namespace) -> int:
     """Grade, or write an assignment; return the exit status."""
     points = _read_points(args.points) if args.points else {}
-    if args.nbgrader:
-        name, path = args.nbgrader
-        tasks = grading.write_assignment(name, Path(path), points)
-        print(f"{path}: {tasks} tasks of {name}")
-        return 0
+    for pair, write_notebook in (
+        (args.nbgrader, grading.write_assignment),
+        (args.otter, grading.write_otter),
+    ):
+        if pair:
+            name, path = pair
+            tasks = write_notebook(name, Path(path), points)
+            print(f"{path}: {tasks} tasks of {name}")
+            return 0
     if not args.notebook:
-        raise ArgumentError("expected a notebook to grade, or --nbgrader LESSON PATH")
+        options = "--nbgrader LESSON PATH or --otter LESSON PATH"
+        raise ArgumentError(f"expected a notebook to grade, {options}")
     result = grade(
         args.notebook,
         **{"student": args.student, "points": points},

@@ -19,7 +19,7 @@ class RewriteError(ValueError):
     """Raised for a source that cannot run on the CPU, with place, reason and cure."""
 
 
-BLANK = "\x01"  # replaces characters that are not code; never occurs in code
+BLANK = "\x01"  # in place of characters that are not code; never part of code
 NOT_CODE = re.compile(
     r"""//(?:\\\n|[^\n])*            # a comment, continued lines included
       | /\*.*?\*/
@@ -39,7 +39,7 @@ DEFINE = re.compile(
 ATTRIBUTE = re.compile(
     r"\b(?:alignas|__align__|__attribute__)\s*\(+[^()]*(?:\([^()]*\)[^()]*)*\)+"
 )
-# Matches a word that is not part of a type: __global__, __launch_bounds__(256), ...
+# A pattern of words that belong to no type: __global__, __launch_bounds__(256), ...
 SPECIFIER = re.compile(r"\b__\w+__\b\s*(?:\((?:[^()]|\([^()]*\))*\))?")
 LAUNCH = re.compile(r"(?<!operator)(?<!operator )<<[^\S\n]*<")
 _NVCC_ONLY = r"(?:__CUDACC__|__CUDA_ARCH__|__NVCC__)"

@@ -8,8 +8,8 @@ The text of a lesson or a puzzle has links such as [threads](glossary.ipynb#thre
 with the first sentence of the entry as the link's title, which appears under the mouse.
 Each entry ends with the lessons that link to it. An entry is a cell whose id is the
 term. JupyterLab finds #cell-id= among all cells of a notebook. It finds any other
-anchor only among the cells that it has drawn, which are the first ones of a long
-notebook that was just opened. nbconvert gives each cell of a page this id.
+anchor only among the cells that it has drawn. In a long notebook that was just opened,
+these are the first ones. nbconvert gives each cell of a page this id.
 
 The folder notebooks/sources, sorted by name, is the list of lessons. `make notebooks`
 adds two cells to each lesson: the time that it takes, below the head, and the link to

@@ -30,7 +30,7 @@ import subprocess
 import symtable
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -212,7 +212,7 @@ def list_tasks(lesson: Lesson) -> list[Task]:
 def _name_exercise(check: Any) -> str:
     """Return the name of the answer in a check's call exercise(answer, check).
 
-    The name of a function from a C file is the file's.
+    For a function from a C file, this is the name of the file.
     """
     call = re.search(r"\bexercise\((.*)", check.source, re.S)
     from_file = re.match(r"\s*from_c\([\"'](\w+)\.c", call[1])
@@ -327,41 +327,82 @@ def _make_environment(folder: str) -> dict[str, str]:
     }
 
 
-# ---- assignments for nbgrader --------------------------------------------------------
+# ---- assignments for nbgrader and otter ----------------------------------------------
 
 
 SCHEMA = 3  # the version of nbgrader's metadata
 GRADED = 'import os; os.environ["WEFT_GRADE"] = "1"\n'
+OTTER = """# ASSIGNMENT CONFIG
+tests:
+  ok_format: false
+generate: true
+init_cell: false
+export_cell: false
+check_all_cell: false
+"""
+MARKED = re.compile(r"^.*### (BEGIN|END) SOLUTION.*\n?", re.M)  # nbgrader's marks
 LEFT_OUT = {"mistakes", "spellings"}  # tags of cells that readers do not see
 
 
 def write_assignment(name: str, path: Path, points: Mapping[str, float]) -> int:
-    """Write the assignment of a lesson, such as "02a"; return its number of tasks.
+    """Write nbgrader's assignment of a lesson, such as "02a"; return its tasks' number.
 
     points: points by task, 1 for others. Raises ArgumentError for an unknown lesson.
     """
-    import nbformat  # imported lazily, so that other commands need not wait for it
+    lesson = _find_assigned(name)
+    tasks = list_tasks(lesson)
+    cells = {cell.id: cell for cell in _copy_cells(lesson.source)}
+    for task in tasks:
+        _mark_task(task, cells, points.get(task.name, 1))
+    _write_cells(path, lesson, cells.values())
+    return len(tasks)
 
+
+def write_otter(name: str, path: Path, points: Mapping[str, float]) -> int:
+    """Write the notebook from which `otter assign` makes an assignment and its grader.
+
+    Its questions have the lab's answers as solutions, the lesson's stubs as prompts and
+    the lab's checks as tests. Arguments, result and errors are write_assignment()'s.
+    """
+    lesson = _find_assigned(name)
+    tasks = list_tasks(lesson)
+    questions = {task.answer.id: task for task in tasks}
+    cells = [_make_raw(OTTER)]
+    for cell in _copy_cells(_read_notebook(lesson.path)):
+        task = questions.get(cell.id)
+        cells += (
+            _make_question(task, cell, points.get(task.name, 1)) if task else [cell]
+        )
+    _write_cells(path, lesson, cells)
+    return len(tasks)
+
+
+def _find_assigned(name: str) -> Lesson:
     lessons = [lesson for lesson in list_lessons() if list_tasks(lesson)]
     matches = [one for one in lessons if one.path.stem.startswith(name)]
     if len(matches) != 1:
         stems = ", ".join(one.path.stem for one in lessons)
-        raise ArgumentError(f"--nbgrader {name}: expected one of {stems}")
-    tasks = list_tasks(matches[0])
-    notebook = copy.deepcopy(matches[0].source)
-    notebook.cells = [
+        raise ArgumentError(f"lesson {name}: expected one of {stems}")
+    return matches[0]
+
+
+def _copy_cells(notebook: Any) -> list[Any]:
+    return [
         cell
-        for cell in notebook.cells
+        for cell in copy.deepcopy(notebook.cells)
         if not LEFT_OUT & {*cell.metadata.get("tags", ())}
     ]
-    cells = {cell.id: cell for cell in notebook.cells}
-    for task in tasks:
-        _mark_task(task, cells, points.get(task.name, 1))
+
+
+def _write_cells(path: Path, lesson: Lesson, cells: Iterable[Any]) -> None:
+    import nbformat  # imported lazily, so that other commands need not wait for it
+
+    notebook = copy.deepcopy(lesson.source)
+    notebook.cells = list(cells)
     notebook.metadata["kernelspec"] = {
         **{"name": "python3", "display_name": "Python 3", "language": "python"}
     }
     store.write(path, nbformat.writes(notebook) + "\n")
-    return len(tasks)
 
 
 def _mark_task(task: Task, cells: Mapping[str, Any], points: float) -> None:
@@ -372,6 +413,38 @@ def _mark_task(task: Task, cells: Mapping[str, Any], points: float) -> None:
     check.metadata["nbgrader"] = _make_metadata(f"check_{task.name}", grade=True)
     check.metadata["nbgrader"]["points"] = points
     check.source = GRADED + check.source
+
+
+def _make_question(task: Task, stub: Any, points: float) -> Iterator[Any]:
+    """Yield otter's cells of a task.
+
+    The solution is Python even for CUDA C, because otter's marks are Python comments.
+    The test runs the check's Python among the submission's names, as a cell would.
+    """
+    from nbformat.v4 import new_code_cell  # imported lazily, see _write_cells
+
+    solution = _plain_of(MARKED.sub("", task.answer.source))
+    solution = f"# BEGIN SOLUTION NO PROMPT\n{solution.rstrip()}\n# END SOLUTION"
+    test = f"def test_{task.name}(env):\n    import os\n"
+    test += '    os.environ["WEFT_GRADE"] = "1"\n'
+    test += f"    exec({write_plain_python(task.check)!r}, env)\n"
+    yield _make_raw(f"# BEGIN QUESTION\nname: {task.name}\npoints: {points}")
+    yield _make_raw("# BEGIN PROMPT")
+    yield stub
+    yield _make_raw("# END PROMPT")
+    yield _make_raw("# BEGIN SOLUTION")
+    yield new_code_cell(solution)
+    yield _make_raw("# END SOLUTION")
+    yield _make_raw("# BEGIN TESTS")
+    yield new_code_cell(test)
+    yield _make_raw("# END TESTS")
+    yield _make_raw("# END QUESTION")
+
+
+def _make_raw(text: str) -> Any:
+    from nbformat.v4 import new_raw_cell  # imported lazily, see _write_cells
+
+    return new_raw_cell(text)
 
 
 def _make_metadata(

@@ -95,7 +95,7 @@ def read_raw(folder: Path, name: str) -> bytes | mmap.mmap:
         with contextlib.suppress(OSError, ValueError):
             data = _map_file(copy)
             if hashlib.sha256(data).hexdigest() == expected:
-                # Marks the copy as used: store.prune() deletes the oldest.
+                # This marks the copy as used; store.prune() deletes the oldest.
                 os.utime(copy)
                 return data
     data = _unpack_file(folder / f"{name}.gz", expected)

@@ -125,7 +125,7 @@ class _Race:
 
         from .twin import LAYOUTS, TwinTrainer  # this module imports PyTorch, too
 
-        torch.compiler.reset()  # drops the code that an earlier run compiled
+        torch.compiler.reset()  # this drops the code that an earlier run compiled
         options = {"device": self.device, "batch": self.config.batch}
         options["lr"] = self.config.lr
         twins = {}
@@ -171,7 +171,7 @@ class _Race:
             row |= {"layout": "nchw", "steps": sizes[name], "peak_bytes": cnn.bytes}
             profile = functools.partial(cnn.profile, lr=self.config.lr)
             row |= self.sections(profile, order, name)
-            cnn.losses()  # discards the losses of the timed steps
+            cnn.losses()  # this discards the losses of the timed steps
             cnn.set_weights(self.start)
         for name, twin in twins.items():
             row = self.row("torch", twin.rung, twin.precision, timings[name])

@@ -7,9 +7,9 @@ tf32    products of fp32 numbers cut to 10 bits of mantissa (GPUs from sm_80)
 bf16    forward pass under torch.autocast, parameters and update in float32
 fp16    like bf16, with a scaled loss, so that small gradients are not lost
 
-A TwinTrainer has a memory layout for images, and a rung, a way to run a step, such as
-"eager" or "compile-step+graph64+nobias" (rungs.py, TwinRung). weights.exact_step() is
-one training step in float64.
+A TwinTrainer has a memory layout for images, and a rung. A rung is a way to run a step,
+such as "eager" or "compile-step+graph64+nobias" (rungs.py, TwinRung).
+weights.exact_step() is one training step in float64.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def _from_manifest(manifest: Path) -> Path | None:
         path = manifest.parent / manifest_data["executable"]
         if not store.has_file(path):
             return None
-        os.utime(path)  # marks the program as used: store.prune() deletes the oldest
+        os.utime(path)  # now it counts as used; store.prune() deletes the oldest
         os.utime(manifest)
         return path
     except (OSError, ValueError, KeyError):

@@ -32,8 +32,8 @@ from ..see.pictures.values import (
     LARGEST,
     Values,
     arranged_as,
+    describe_value,
     in_a_line,
-    said,
     stacked,
 )
 from .answers import PuzzleAnswer, is_stub, parse_answer
@@ -87,12 +87,15 @@ def describe_verdict(case: Instance, got: dict[str, np.ndarray]) -> tuple[str, b
 def _describe_element(case: Instance, name: str, got: np.ndarray, element: int) -> str:
     """Describe a wrong element, such as "out[3] is 0, but should be 14"."""
     element_name = write_element(name, case.wants[name], element)
-    expected = f"should be {said(narrow_dtype(case, name).reshape(-1)[element])}"
+    expected = (
+        f"should be {describe_value(narrow_dtype(case, name).reshape(-1)[element])}"
+    )
     if np.shape(got) != case.wants[name].shape:
         return f"its shape is {np.shape(got)}, but should be {case.wants[name].shape}"
     if element in _find_unwritten(case, name, got):
         return f"{element_name} was not written, but {expected}"
-    return f"{element_name} is {said(np.reshape(got, -1)[element])}, but {expected}"
+    value = describe_value(np.reshape(got, -1)[element])
+    return f"{element_name} is {value}, but {expected}"
 
 
 def _find_unwritten(case: Instance, name: str, got: np.ndarray) -> np.ndarray:
@@ -111,12 +114,12 @@ def draw_outcome(
     report: Any,
     *,
     drawn: bool = False,
-    told: bool = False,
+    elsewhere: bool = False,
 ) -> tuple[str, float]:
     """Write the verdict; draw the results and the goal if they differ.
 
-    drawn: whether to draw the results even if they are right. told: whether another
-    part of the picture shows the results. Also returns where the drawing ends.
+    drawn: whether to draw the results even if they are right. elsewhere: whether
+    another part of the picture shows the results. Also returns where the drawing ends.
     """
     text, right = describe_verdict(case, got)
     sign, colour = ("✓", SHARED) if right else ("✗", FAULT)
@@ -127,7 +130,7 @@ def draw_outcome(
     y = top + 28
     for name in case.wants:
         wrong = _find_differences(case, name, got[name])
-        if (len(wrong) or drawn) and not told:
+        if (len(wrong) or drawn) and not elsewhere:
             body, y = _draw_compared(case, name, got[name], wrong, y + 8)
             out += body
     return f'<g data-outcome="{"right" if right else "wrong"}">{out}</g>', y + 4
@@ -252,7 +255,7 @@ def _draw_python(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
     image &= bool(case.problem.data)
     aside = draw_beside(case, got, drawing, image)
     start = (case, got, drawing.height, picture.report)
-    body, drawing.height = draw_outcome(*start, drawn=image, told=bool(aside))
+    body, drawing.height = draw_outcome(*start, drawn=image, elsewhere=bool(aside))
     drawing.base += aside + body
     drawing.account += f"\n{describe_verdict(case, got)[0]}"
     return picture

@@ -79,7 +79,7 @@ GROUPS = {
     "bandwidth": ("wide_loads", "last_block", "same_bits"),
 }
 
-# The lesson that teaches the knowledge for a group, and contains its puzzles.
+# The lesson that teaches what a group requires, and contains its puzzles.
 LESSONS = {
     "threads": "01a_kernels_in_python.ipynb",
     "grids": "01b_warps.ipynb",

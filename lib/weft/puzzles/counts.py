@@ -59,8 +59,8 @@ SAME, TWICE, ANY = "the same", "twice as much and one more", "any number"
 class Count:
     """One of the counts: the numbers to sum, and the wording.
 
-    of: the wording for a row. said: the wording of a refusal, with the number and, for
-    global memory, the array. space, kind: which places to sum ("" for any kind).
+    of: the wording for a row. refusal: the wording of a refusal, with the number and,
+    for global memory, the array. space, kind: which places to sum ("" for any kind).
     column: the column to sum. per: "thread", "block" or "warp", the divisor for a row;
     a limit covers the whole launch, unless `per` is "block" or "warp". least: whether
     more is better. budget: SAME, TWICE or ANY, the allowed amount relative to the best
@@ -68,7 +68,7 @@ class Count:
     """
 
     of: str
-    said: str
+    refusal: str
     thing: str = "element"
     space: str = "global"
     kind: str = ""
@@ -247,7 +247,7 @@ def list_refusals(
             counted, wants = yours, f"requires at least {write_short(least)}"
         number = write_short(counted) if counted else "no"
         things = f"{number} {count.thing}{'s' * (counted != 1)}"
-        text = count.said.format(things, array or "global memory")
+        text = count.refusal.format(things, array or "global memory")
         message = f"the numbers are right, but it {text}, and this puzzle {wants}"
         place = _find_line(report, count, array) if counted else ""
         yield f"{name}: {message}{place}", array, key

@@ -22,7 +22,14 @@ from ..see.pictures.panels import EDGE, LEFT
 from ..see.pictures.show import Picture
 from ..see.pictures.svg import Drawing, Slider, label
 from ..see.pictures.touches import listed
-from ..see.pictures.values import LARGEST, Values, in_a_line, in_rows, line, said
+from ..see.pictures.values import (
+    LARGEST,
+    Values,
+    describe_value,
+    in_a_line,
+    in_rows,
+    line,
+)
 from .instance import COULD, MANY, NOW, Instance, find_dependences, make_instance
 
 
@@ -213,7 +220,7 @@ def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
 
 def _place_beside(wishes: list[Values], top: float) -> list[Values]:
     """Place one-dimensional arrays in one row; return [] if there is no room."""
-    names = [max(60.0, svg.width_of(one.said, 11)) + 28 for one in wishes]
+    names = [max(60.0, svg.width_of(one.caption, 11)) + 28 for one in wishes]
     names[0] = LEFT
     cells = sum(one.array.size for one in wishes)
     side = min(LARGEST, (WIDTH - EDGE - sum(names)) // max(cells, 1))
@@ -290,7 +297,7 @@ def _draw_lines(
 
 def _write_sentence(case: Instance, links: np.ndarray, number: int) -> str:
     name, element = _place(case, number)
-    value = said(narrow_dtype(case, name).reshape(-1)[element])
+    value = describe_value(narrow_dtype(case, name).reshape(-1)[element])
     parts, at, could = [], 0, False
     for one, array in case.inputs.items():
         row = links[at : at + array.size]
@@ -391,7 +398,9 @@ def _choose_wished(case: Instance, numbers: Sequence[int]) -> int:
 def _write_counts(case: Instance, launch: tuple | None) -> str:
     wants, numbers = case.wants.items(), case.numbers.items()
     text = listed([f"{count_things(w.size, 'element')} of {n}" for n, w in wants])
-    numbers = ", ".join(f"{n} = {said(v)}" for n, v in numbers if np.ndim(v) == 0)
+    numbers = ", ".join(
+        f"{n} = {describe_value(v)}" for n, v in numbers if np.ndim(v) == 0
+    )
     if launch is not None:
         threads = int(np.prod(launch[0]) * np.prod(launch[1]))
         text = f"{launch_words(*launch)}: {count_things(threads, 'thread')} for {text}"

@@ -281,10 +281,11 @@ def rows_of_many_kinds(rng, shape):
 def bound(x, want):
     """Return the allowed errors: none in q, except where either integer may be right.
 
-    x / scale takes three roundings in float32: the division by 127, the division by the
-    scale, and the sum with 0.5. They change a number up to 127.5 by less than 4 * 2^-24
-    of its value. If x / scale is nearer than that to a half, either integer is right,
-    and `back` may be off by a scale. If the scale is 1, nothing is rounded.
+    The answer rounds three times in float32: in the division by 127, in the division by
+    the scale, and in the addition of 0.5. These roundings change a number up to 127.5
+    by less than 4 * 2^-24 of its value. If x / scale is that close to a half, either
+    integer is right, and `back` may differ by one scale. If the scale is 1, the answer
+    rounds nothing.
     """
     unit = 2.0**-24
     scale = want["scale"][:, None]

@@ -48,7 +48,7 @@ _NEAR = 40  # number of lines above an access that are searched for its guard
 
 
 class Readers(Protocol):
-    """Selects the files that belong to the reader."""
+    """A selection of the files that belong to the reader."""
 
     def name(self, file: str) -> str:
         """Return the display name of a file; "" if it is not the reader's."""
@@ -60,7 +60,7 @@ class Readers(Protocol):
 
 
 class Files:
-    """Selects a program's files: all except the system's, kernels/simt's and PTX's.
+    """A selection of a program's files: not the system's, kernels/simt's or PTX's.
 
     File names are paths relative to the working folder.
     """

@@ -217,13 +217,13 @@ def _read_unit(reader: _ByteReader, width: int) -> Iterator[tuple[int, int, int]
     if not 2 <= version <= 5:
         return
     if version == 5:
-        reader.at += 2  # skips the sizes of an address and of a segment selector
+        reader.at += 2  # skip the sizes of an address and of a segment selector
     length = reader.number(width)
     program = reader.at + length
     min_length = reader.number(1)
     if version >= 4:
-        reader.at += 1  # skips the maximum operations per VLIW instruction
-    reader.at += 1  # skips the default of is_stmt
+        reader.at += 1  # skip the maximum operations per VLIW instruction
+    reader.at += 1  # skip the default of is_stmt
     # The line's smallest step, the number of its steps, and the first opcode that
     # changes both address and line.
     base, span, first = reader.number(1, True), reader.number(1), reader.number(1)

@@ -42,7 +42,7 @@ MARKS = {
     "FMA": "FMA: plain float32 multiply-adds, named sgemm, simt or scudnn",
 }
 
-# Maps a pattern of the name to (short name, work, library); the first match counts.
+# By a pattern of the name: (short name, work, library); the first match counts.
 RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"^Memcpy (\w+)", r"copy \1", "a copy between memories", "CUDA"),
     (r"^Memset", "set", "fill memory with a byte", "CUDA"),
@@ -194,7 +194,7 @@ RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"cutlass", "", "", "CUTLASS"),
 )
 
-# Maps a pattern of an elementwise kernel's template arguments to the operation.
+# The operation, by a pattern of an elementwise kernel's template arguments.
 OPERATIONS = (
     (r"launch_clamp_scalar", "relu", "max(x, 0), as clamp"),
     (r"threshold_kernel", "relu backward", "the gradient where x > 0"),

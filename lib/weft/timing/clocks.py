@@ -65,20 +65,20 @@ class Watch:
     """The states of a GPU at each look(); for a CPU, every value is null."""
 
     device: AnyDevice
-    seen: list[GpuState] = field(default_factory=list)
+    states: list[GpuState] = field(default_factory=list)
 
     def look(self) -> None:
         """Record the current state."""
         if self.device.type == "cuda" and (state := read_state(self.device.index or 0)):
-            self.seen.append(state)
+            self.states.append(state)
 
     def row(self) -> dict[str, Any]:
         """Return a row's keys: clocks in MHz, degrees Celsius, the highest power in
         watts, and reasons for throttling. Unknown values are null."""
-        clocks = [state.clock for state in self.seen if state.clock]
-        heat = [state.temperature for state in self.seen if state.temperature]
-        power = [state.power for state in self.seen if state.power]
-        reasons = sorted({word for state in self.seen for word in state.throttled})
+        clocks = [state.clock for state in self.states if state.clock]
+        heat = [state.temperature for state in self.states if state.temperature]
+        power = [state.power for state in self.states if state.power]
+        reasons = sorted({word for state in self.states for word in state.throttled})
         return {
             "clock": [clocks[0], clocks[-1]] if clocks else None,
             "clock_median": statistics.median(clocks) if clocks else None,
@@ -265,7 +265,7 @@ class EventTimer(WallTimer):
             work()
             end.record(stream)
             if watch:
-                watch.look()  # reads the clock while the work runs
+                watch.look()  # this reads the clock while the work runs
             end.synchronize()
         return 1e3 * begin.until(end)
 
@@ -362,7 +362,7 @@ class KernelTimer(WallTimer):
         tick: Callable[[], object] = lambda: None,
     ) -> dict[str, list[float]]:
         with warnings.catch_warnings(), start_profile(True) as profile:
-            # Suppresses the warning about the profiler's cycles.
+            # This suppresses the warning about the profiler's cycles.
             warnings.simplefilter("ignore", UserWarning)
             for name, one in contenders.items():
                 self.wait()

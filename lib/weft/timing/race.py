@@ -51,7 +51,7 @@ class Contender:
 
     run: Callable[[int], object] | None = None
     copies: int = 1  # copies of its inputs; more than one only for cold runs
-    flush: Callable[[], object] | None = None  # empties the cache before each call
+    flush: Callable[[], object] | None = None  # a function that empties the cache
     calls: int = 0  # calls in a sample; 0: as many as fill a burst
     burst: float = 0.0  # approximate seconds of a burst
     # Calls of run() so far, since each burst continues with the next copy.

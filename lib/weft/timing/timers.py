@@ -139,7 +139,7 @@ def synchronize(device: AnyDevice) -> None:
         torch.cuda.synchronize(device)
 
 
-Run = Callable[[int], object]  # queues the given number of steps
+Run = Callable[[int], object]  # a function that queues the given number of steps
 
 
 def bench(

@@ -288,7 +288,7 @@ def _compile_object(source: Path, flavour: Flavour) -> Path:
     if store.has_file(target):
         for path in (target, _warnings_path(target)):
             with contextlib.suppress(FileNotFoundError):
-                os.utime(path)  # marks the file as used: prune() deletes the oldest
+                os.utime(path)  # now it counts as used; prune() deletes the oldest
         return target
     if flavour.target == "cpu" and source.suffix == ".cu":
         text = rewriter.rewrite(source.read_text(), str(source))

@@ -107,7 +107,7 @@ def _start_compiler(
             # A compiler's messages quote file names, which may contain any bytes.
             **{"encoding": "utf-8", "errors": "surrogateescape"},
             **{"process_group": 0, "env": _make_environment(), "cwd": folder},
-            close_fds=False,  # so that Python can use vfork()
+            close_fds=False,  # otherwise Python could not use vfork()
         )
     except OSError as error:
         raise BuildError(f"cannot start {command[0]}: {error.strerror}") from None
@@ -124,7 +124,7 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
     with concurrent.futures.ThreadPoolExecutor(count_cores(), "", join_pool) as pool:
         try:
             yield pool
-        except BaseException:  # also on Ctrl-C, since the compilers may need a minute
+        except BaseException:  # Ctrl-C must work, since the compilers may need a minute
             pool.shutdown(wait=False, cancel_futures=True)
             crew.end()
             raise

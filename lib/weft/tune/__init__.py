@@ -52,18 +52,18 @@ def autotune(
     kernel: a kernel of %%cuda or load_cuda(), CUDA C as a string, or the path of a .cu
     file. Its enumerators, macros and const numbers with names in `space` are set to the
     values; names that it uses but does not define become -DNAME=value. It may also be
-    plain C, as a string or a .c file, or a Python kernel, numba_jit(k) or cuda_c(k),
-    whose module defines the names. Finally, it may be a function of the constants that
-    returns a kernel, or any function to call. space: the values of each constant.
-    where: a function of constants, by their names; False excludes a combination.
-    launch: a function of constants that returns (grid, block), or (grid, block, bytes
-    of dynamic shared memory); None for a plain function. args: the arguments of a
-    launch; the result is tuned for their sizes, and the kernel writes to copies.
-    check: the reference for a check before timing. It is a function of the inputs
-    (floats as float64), by the kernel's names or in order, that returns the written
-    arrays. outputs: names of the arrays that are only written, by default all pointers
-    without const; inout: names of those that are also read. terms: the number of
-    products summed into an element; by default derived from the arrays' shapes.
+    plain C, as a string or a .c file. It may be a Python kernel, numba_jit(k) or
+    cuda_c(k), whose module defines the names. Finally, it may be a function of the
+    constants that returns a kernel, or any function to call. space: the values of each
+    constant. where: a function of constants, by their names; False excludes a
+    combination. launch: a function of constants that returns (grid, block), or (grid,
+    block, bytes of dynamic shared memory); None for a plain function. args: the
+    arguments of a launch; the result is tuned for their sizes, and the kernel writes to
+    copies. check: the reference for a check before timing. It is a function of the
+    inputs (floats as float64), by the kernel's names or in order, that returns the
+    written arrays. outputs: names of the arrays that are only written, by default all
+    pointers without const; inout: names of those that are also read. terms: the number
+    of products summed into an element; by default derived from the arrays' shapes.
     occupancy: a candidate with less than this share of the best occupancy is not timed.
     The default is low, since fast kernels may have few warps that use many registers.
     timer: a timer of bench(); "graph" by default on a GPU. flags: compiler flags; name:

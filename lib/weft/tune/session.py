@@ -9,7 +9,7 @@ warps on a multiprocessor. If no warp fits, the kernel cannot be launched. A ker
 far fewer warps than other candidates has none to run while its warps wait for memory.
 
 Timing is by successive halving: all candidates run for a short time, the slower half is
-dropped, the others run twice as long, and so on (Karnin, Koren and Somekh, ICML 2013;
+dropped, the others run twice as long, etc. (Karnin, Koren and Somekh, ICML 2013;
 Jamieson and Talwalkar, AISTATS 2016, for tuning). The last few are timed until their
 medians are reliable.
 """
@@ -61,7 +61,7 @@ def read(path: Path) -> dict[str, Any] | None:
     try:
         contents = json.loads(path.read_text())
         contents["rows"], contents["best"]
-        os.utime(path)  # marks the file as used: pruning starts with the oldest
+        os.utime(path)  # this marks the file as used; pruning starts with the oldest
         return contents
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -137,7 +137,7 @@ CHECK(captures_that_a_gpu_refuses) {
     EXPECT(!cudaStreamEndCapture(a, &graph) && nodes_of(graph) == 0);
     EXPECT(!cudaGraphDestroy(graph));
     BEGIN();
-    add<<<1, 1>>>(p, 1, 1); // runs on the legacy stream
+    add<<<1, 1>>>(p, 1, 1); // on the legacy stream
     EXPECT(cudaGetLastError() == cudaErrorStreamCaptureImplicit);
     add<<<1, 1, 0, a>>>(p, 1, 1);
     EXPECT(cudaGetLastError() == cudaErrorStreamCaptureInvalidated);

@@ -137,7 +137,7 @@ CHECK(red_zones_find_an_overrun) {
     return 0;
 }
 
-/* Makes so many allocations that Linux would run out of mappings. */
+/* Make so many allocations that Linux would run out of mappings. */
 static cudaError_t use_up_mappings(void) {
     int *p;
     cudaError_t error = cudaSuccess;
@@ -360,7 +360,7 @@ CHECK(reset_frees_everything) {
     return 0;
 }
 
-/* Overruns an allocation, which the end of the process must report. */
+/* Overrun an allocation, which the end of the process must report. */
 EXPORT void overrun_and_exit(void) {
     int *p;
     cudaMalloc(&p, 1000 * sizeof *p);
@@ -392,7 +392,7 @@ EXPORT int copy_to_a_host_pointer(void) {
     return 10000 * wrong + 100 * right + symbol;
 }
 
-/* Returns the nanoseconds of a cudaMalloc() and cudaFree() of `size` bytes. */
+/* Return the nanoseconds of a cudaMalloc() and cudaFree() of `size` bytes. */
 EXPORT long long time_of_malloc(size_t size, int repeats) {
     const long long start = simt_nanoseconds();
     for (int i = 0; i < repeats; i++) {

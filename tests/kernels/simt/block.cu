@@ -22,7 +22,7 @@ EXPORT int run_block_sum(float *out, const float *x, int blocks, int threads) {
     return cudaGetLastError();
 }
 
-/* Does the same without the barrier between writes and reads. */
+/* Do the same without the barrier between writes and reads. */
 static __global__ void neighbour_without_barrier(int *out) {
     __shared__ int s[256];
     s[threadIdx.x] = threadIdx.x + 1;

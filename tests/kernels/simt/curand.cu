@@ -35,7 +35,7 @@ EXPORT int run_numbers(double *out, const u64 *from, int n, int philox) {
     return cudaGetLastError();
 }
 
-/* Draws four numbers at a time. */
+/* Draw four numbers at a time. */
 static __global__ void fours(double *out, const u64 *from) {
     const int t = threadIdx.x;
     curandStatePhilox4_32_10_t s;

@@ -78,14 +78,14 @@ static __global__ void faulty(int what, int *data, uintptr_t address, int where,
     atomicAdd(data, 1);
 }
 
-/* Returns the result of cudaGetLastError() after the launch. */
+/* Return the result of cudaGetLastError() after the launch. */
 EXPORT int run_faulty(int what, int *data, uintptr_t address, int blocks,
                       int where, int who, int wait) {
     faulty<<<blocks, dim3(32, 4)>>>(what, data, address, where, who, wait);
     return cudaGetLastError();
 }
 
-/* Makes the host's own code fault. */
+/* Make the host's own code fault. */
 EXPORT int host_fault(int what, int *data, uintptr_t address) {
     go_wrong(what, data, address);
     return 0;

@@ -87,7 +87,7 @@ static __global__ void comparisons(int *out, const T *a, const T *b, int n) {
 RUN(half, half)
 RUN(nv_bfloat16, bfloat16)
 
-/* Rounds floats towards zero, up and down, and doubles to the nearest. */
+/* Round floats towards zero, up and down, and doubles to the nearest. */
 static __global__ void directed(u16 *out, const double *x, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;

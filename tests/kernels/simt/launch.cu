@@ -6,7 +6,7 @@
 
 static __global__ void touch(int *count) { atomicAdd(count, 1); }
 
-/* Launches any shape; *peeked receives the result of cudaPeekAtLastError(). */
+/* Launch any shape; *peeked receives the result of cudaPeekAtLastError(). */
 EXPORT int run_shape(int *count, const unsigned *g, const unsigned *b,
                      size_t shared, int *peeked) {
     touch<<<dim3(g[0], g[1], g[2]), dim3(b[0], b[1], b[2]), shared>>>(count);
@@ -64,7 +64,7 @@ EXPORT int run_slow(float *out, int blocks, int work, int barriers) {
     return cudaGetLastError();
 }
 
-/* Waits for a flag that is never set. */
+/* Wait for a flag that is never set. */
 static __global__ void wait_for_ever(int *flag) {
     while (atomicAdd(flag, 0) == 0) {
     }

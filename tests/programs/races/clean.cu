@@ -143,7 +143,7 @@ __global__ void partial_masks(int *out) {
     __syncwarp();
     if (TID < 12) {
         s[TID] = TID;
-        int v = __shfl_down_sync(0xfff, TID, 1); // which waits for these lanes
+        int v = __shfl_down_sync(0xfff, TID, 1); // it waits for these lanes
         s[11 - TID] += v;
     }
     __syncwarp();
@@ -217,7 +217,7 @@ CASE(barrier_object) { barrier_object<<<2, 128>>>(memory); }
 
 struct Total {
     int *s;
-    __device__ void operator()() { // runs after all threads have written
+    __device__ void operator()() { // all threads have written before
         int sum = 0;
         for (int i = 0; i < 64; i++) sum += s[i];
         s[64] = sum;

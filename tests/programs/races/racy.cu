@@ -111,7 +111,7 @@ __global__ void half_synchronised(int *out) {
         __syncwarp(0x0000ffff);
     else
         __syncwarp(0xffff0000);
-    out[TID] = s[(TID + 16) % 32]; // reads the other half's numbers
+    out[TID] = s[(TID + 16) % 32]; // the other half's numbers
 }
 CASE(half_synchronised) { half_synchronised<<<1, 32>>>(memory); }
 
@@ -119,7 +119,7 @@ __global__ void warp_for_block(int *out) {
     __shared__ int s[64];
     s[TID] = TID;
     __syncwarp();
-    out[TID] = s[63 - TID]; // reads the other warp's numbers
+    out[TID] = s[63 - TID]; // the other warp's numbers
 }
 CASE(warp_for_block) { warp_for_block<<<1, 64>>>(memory); }
 

@@ -70,7 +70,7 @@ def softmax_by_those_with_a_column(out, a, cols):
         out[row * cols + col] = math.exp(s[col] - most) / total
 
 
-@right("softmax")  # reads s less often than ours, but calls exp() more often
+@right("softmax")  # fewer reads of s than ours, but more calls of exp()
 def softmax_in_one_walk(out, a, cols):
     s = cuda.shared.array(8, float32)
     col, row = cuda.threadIdx.x, cuda.blockIdx.x

@@ -241,7 +241,7 @@ static void time_fetches(struct chain c) {
  * of half as many blocks. A multiprocessor has room for two blocks or for only
  * one. */
 static void time_crowds(struct chain c, int processors) {
-    if (!has_dependent_launch) return; // else a block has less shared memory
+    if (!has_dependent_launch) return; // older GPUs have less shared memory
     const int claim = 120 << 10; // claimed bytes, more than half of 227 KB
     c.kind = WORK, c.threads = 1024, c.n = processors * c.threads, c.uneven = 1;
     CHECK(cudaFuncSetAttribute(

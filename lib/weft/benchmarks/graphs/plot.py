@@ -235,8 +235,9 @@ def plot_ratios(
 def plot_streams(rows: list[Row], others: list[ResultFile], parts: int) -> Figure:
     """Draw the time of copies and kernels over the number of streams.
 
-    parts: the number of parts. If all steps of a part take equally long, a dashed line
-    at (parts + 2) / (3 parts) of one stream's time is the best that streams can reach.
+    parts: the number of parts. A dashed line at (parts + 2) / (3 parts) of one stream's
+    time is the best that streams can reach. It assumes that all steps of a part take
+    equally long.
     """
     series = _group_rows(rows, others, "overlap", None)
     with kit.style():

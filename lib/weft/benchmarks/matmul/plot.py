@@ -74,7 +74,7 @@ def ladder_plot(
         values = [end for row in ours if _ratio_of(row) for end in _band_of(row)]
         low = min(50.0, *(0.7 * value for value in values))
         high = 1.15 * max(120.0, *values)
-        # Leaves room for the texts on the right.
+        # The limit leaves room for the texts on the right.
         axes.set_xlim(low, high * (high / low) ** 0.34)
         for number, (machine, part) in enumerate(series):
             _draw_dots(axes, part, places, machine is None)
@@ -223,7 +223,7 @@ def _draw_opponent(
         axes.plot([100, 100], ends, color=OPPONENT, lw=1.6, zorder=1)
         name = f"{name_of(peer)}, {speed_text(peer['tflops'])}"
         name += " (hollow)" * (number > 0)
-        # So that the two texts do not overlap.
+        # Opposite alignments keep the two texts apart.
         alignment = {"ha": "left"} if number else {"ha": "right"}
         look = BESIDE | {"color": OPPONENT} | alignment
         axes.annotate(name, (100, heights[0] - 0.65), (5 if number else -5, 0), **look)

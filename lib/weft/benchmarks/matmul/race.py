@@ -164,7 +164,7 @@ TIMER = {"cuda": "graph", "cpu": "wall"}
 LONGEST = {"cuda": 0.5, "cpu": 2.5}  # time limit in seconds for one call
 PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first measured
 SECONDS = {"cuda": 0.8, "cpu": 2.0}  # seconds of timing per contender and race
-COOL_SECONDS = 5.0  # replaces SECONDS if most of the time is spent in pauses
+COOL_SECONDS = 5.0  # in place of SECONDS, if pauses take most of the time
 # A contender SLOW times slower than the fastest, with calls of SLOW_SECONDS or more, is
 # timed only three times, since long calls vary less.
 SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
@@ -196,11 +196,11 @@ class RaceOptions:
 class Speeds:
     """Each contender's last TFLOP/s, from which its next time is estimated."""
 
-    seen: dict[str, float] = field(default_factory=dict)
+    tflops: dict[str, float] = field(default_factory=dict)
 
     def seconds(self, contender: Contender, size: Size) -> float | None:
         """Estimate the seconds of a call; None if no speed was measured."""
-        speed = self.seen.get(contender.name)
+        speed = self.tflops.get(contender.name)
         return None if speed is None else size.flop / speed / 1e12
 
 
@@ -340,13 +340,13 @@ def _note_speed(
 
     The first call is not timed, because it compiles Numba code and loads libraries.
     """
-    if one.name not in speeds.seen:
+    if one.name not in speeds.tflops:
         one.run(0)
     times: list[float] = []
     while len(times) < 5 and sum(times) < 1e6 * LONGEST[where.type]:
         timing = time_call(lambda: one.run(0), str(where), 1, warmup=0)
         times.append(timing.median)
-    speeds.seen[one.name] = size.flop / min(times) / 1e6
+    speeds.tflops[one.name] = size.flop / min(times) / 1e6
 
 
 def _make_row(

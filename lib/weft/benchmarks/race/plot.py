@@ -200,7 +200,7 @@ def _draw_steps(
         text += f" · {_write_ratio(ratio)}" if ratio else ""
         edge = max(row["us"], row["us_high"]) / scale
         if best and edge < best["us"] / scale < edge + 0.3 * longest:
-            edge = best["us"] / scale  # so PyTorch's line does not cross the text
+            edge = best["us"] / scale  # PyTorch's line must not cross the text
         kit.label_beside(axes, text, (edge, place))
     names = [_name(row, place < len(elsewhere)) for place, row in enumerate(all_rows)]
     kit.name_lines(axes, names, -1.1 if best else -0.6)

@@ -197,7 +197,7 @@ class Heat:
     train: data.Split
     rounds: int = 25
     seed: int = 0
-    lr: float = 0.01  # so small that numbers stay finite in thousands of steps
+    lr: float = 0.01  # at this rate, numbers stay finite in thousands of steps
     say: Say = print
     model: dict[str, Any] = field(default_factory=dict)
 
@@ -238,7 +238,7 @@ def run_heat(
             f"batch={batch}: expected 1 to {count}, the training images"
         )
     heat = Heat(precision, batch, where, train, rounds, seed, say=say, model=model)
-    torch.compiler.reset()  # drops the code compiled for other batches
+    torch.compiler.reset()  # this drops the code compiled for other batches
     contenders: list[TrainingContender] = []
     try:
         with native.on_device(where):

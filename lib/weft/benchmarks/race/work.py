@@ -170,7 +170,8 @@ def _count_layer_bytes(section: str, batch: int) -> float | None:
     weights = WHOLE * WEIGHTS.get(name, 0)
     if direction == "forward":
         return WHOLE * batch * (into + OUTPUTS[name]) + weights
-    # Reads the output's gradient and the input; writes the gradients of input, weights.
+    # The layer reads the output's gradient and the input, and writes the gradients of
+    # the input and of the weights.
     after = into if place else 0
     return WHOLE * batch * (OUTPUTS[name] + into + after) + 2 * weights
 

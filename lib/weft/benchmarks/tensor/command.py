@@ -265,7 +265,7 @@ def _time_bursts(call: Callable[[], object], mode: str, where: AnyDevice) -> Row
         end_event.synchronize()
         us = 1e3 * start_event.elapsed_time(end_event) / calls
         calls = max(1, round(1e6 * BURST / us))
-        reading = watch.seen[-1] if watch.seen else None
+        reading = watch.states[-1] if watch.states else None
         state = [reading.clock, reading.power] if reading else [None, None]
         series.append([1e3 * elapsed, flop / us / 1e6, *state])
         if mode == "cool":
@@ -393,7 +393,7 @@ def _make_calls(
         yield (kind, rung, side, k), ours if rung else partial(Gemm(kind), c, a, b)
 
 
-_numbers = lru_cache(maxsize=1)(numbers_of)  # keeps the last product's inputs
+_numbers = lru_cache(maxsize=1)(numbers_of)  # the last product's inputs
 
 
 SHOWN = ["op", "impl", "rung", "precision", "k", "every", "signs", "mode", "added"]

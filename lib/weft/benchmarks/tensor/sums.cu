@@ -25,7 +25,7 @@ __global__ void promoted(float *c, const __half *a, const __half *b, int n,
         wmma::mma_sync(sums, a_f, b_f, sums); // adds in a tensor core
         if ((k0 + 16) % every == 0 || k0 + 16 == k) {
             for (int i = 0; i < totals.num_elements; i++)
-                totals.x[i] += sums.x[i]; // adds in an ordinary core
+                totals.x[i] += sums.x[i]; // an ordinary core adds
             wmma::fill_fragment(sums, 0.0f);
         }
     }

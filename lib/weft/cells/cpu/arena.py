@@ -46,7 +46,7 @@ _libc = ffi.dlopen(None)
 _NONE, _READ_WRITE = 0, 3
 _PRIVATE_ANONYMOUS = 0x22 if sys.platform == "linux" else 0x1002
 _NORESERVE = 0x4000 if sys.platform == "linux" else 0x40
-# Matches a cast to a vector type, and code that may contain one.
+# Patterns of a cast to a vector type, and of code that may contain one.
 _TYPES = (
     r"(?:u?(?:char|short|int|long|longlong)|float|double|(?:__)?half|(?:__)?nv_bfloat16)"
     r"[1-4]\b"

@@ -257,7 +257,7 @@ _COOPERATIVE = re.compile(r"\b(?:this_grid|grid_group)\b")
 _FLAGS = [
     *("-O1", "-pipe", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-DSIMT_CELL"),
     *("-fno-math-errno", "-ffp-contract=off", "-fno-gnu-unique"),
-    "-fno-builtin-printf",  # else g++ turns printf into puts, which is not counted
+    "-fno-builtin-printf",  # g++ must not turn printf into puts, which is not counted
     build.PLAIN_LIBRARY,
     "-fwrapv",  # an overflowing int wraps, as on a GPU
     "-fcheck-new",  # new returns NULL if the heap is full, as on a GPU

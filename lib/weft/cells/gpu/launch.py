@@ -1,9 +1,9 @@
 """Turn Python's arguments into a launch on the GPU, in a few microseconds.
 
 The module generates one function per kernel, which checks and packs the kernel's
-arguments. Arguments that the function does not recognize are passed to the careful way
-(arguments.py), which accepts every valid argument and explains errors in all others.
-This module itself needs no GPU: loader.py supplies the calls.
+arguments. Arguments that the function does not recognize go to the careful way
+(arguments.py). It accepts every valid argument and explains errors in all others. This
+module itself needs no GPU: loader.py supplies the calls.
 """
 
 from __future__ import annotations

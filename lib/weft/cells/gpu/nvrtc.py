@@ -127,7 +127,7 @@ def compile(
         return _compile(source, name, options, requested, texts)
 
 
-# Matches the __device__ in [=] __device__ (int i) { ... }. nvcc accepts it with
+# The pattern of the __device__ in [=] __device__ (int i) { ... }. nvcc accepts it with
 # --extended-lambda, and NVRTC never does, since it compiles device code only.
 _LAMBDA = re.compile(r"(?<=\])[ \t]*(?:__(?:device|host)__[ \t]*)+(?=[({])")
 

@@ -159,7 +159,7 @@ def _after_program_h(marks: list[re.Match[str] | None], simt: str) -> int:
 
 
 class _Sorter:
-    """Receives lines one by one; the program's own keep their line numbers."""
+    """The texts, sorted line by line; the program's own lines keep their numbers."""
 
     def __init__(self) -> None:
         self.own: list[str] = []

@@ -264,7 +264,7 @@ def _list_references(text: ScannedText, start: int, brace: int) -> list[str]:
     return names
 
 
-# Matches a parameter's name, the end of the type before it, and brackets after it.
+# A pattern of a parameter's name, the end of its type, and the brackets after it.
 _PARAMETER = re.compile(
     r"(?:[*&>]|[\w>]\s)(?:\s|\b(?:const|volatile|__restrict__|__restrict)\b)*"
     r"\b(?P<name>[A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$"

@@ -161,13 +161,13 @@ class Results:
     it has measured any product of that size. Otherwise, it is the machine of the first
     committed results that include the size. Products not measured on it are NaN.
 
-    rows: rows measured here, including peaks; you may append to .rows. told: results in
-    the form of committed_results(); None: the committed results.
+    rows: rows measured here, including peaks; you may append to .rows. committed:
+    results in the form of committed_results(); None: the committed results.
     """
 
-    def __init__(self, rows: Sequence[Row] = (), told: list[Any] | None = None):
+    def __init__(self, rows: Sequence[Row] = (), committed: list[Any] | None = None):
         self.rows = list(rows)
-        self.told = committed_results() if told is None else told
+        self.committed = committed_results() if committed is None else committed
 
     def row(
         self, rung: str, size: int | str = 4096, precision: str = "fp32"
@@ -196,13 +196,13 @@ class Results:
         The keys are "gbs" and the precisions (TFLOP/s) that were measured on it.
         """
         machine, rows = self._find_rows(size)
-        tables = [r["rows"] for r in self.told if r["machine"] is machine]
+        tables = [r["rows"] for r in self.committed if r["machine"] is machine]
         return ceilings([*tables, self.rows][0]) if rows else {}
 
     def _find_rows(self, size: int | str) -> tuple[dict | None, list[Row]]:
         """Return the machine of a size (None: this one), and its rows of that size."""
         sizes = size_of(str(size))
-        for machine, rows in series_of(self.rows, self.told):
+        for machine, rows in series_of(self.rows, self.committed):
             if matches := select_size(rows, sizes):
                 return machine, matches
         return None, []
@@ -221,7 +221,9 @@ class Results:
 
     def ladder(self, rungs: Sequence[str], size: int | str = 4096) -> None:
         """Draw the ladder with only these rungs and the reader's own."""
-        elsewhere = [r | {"rows": _select_rungs(r["rows"], rungs)} for r in self.told]
+        elsewhere = [
+            r | {"rows": _select_rungs(r["rows"], rungs)} for r in self.committed
+        ]
         rows, sizes = _select_rungs(self.rows, rungs), size_of(str(size))
         everywhere = [rows, *(result["rows"] for result in elsewhere)]
         is_measured = any(select_size(r, sizes) for r in everywhere)
@@ -230,7 +232,7 @@ class Results:
     def source(self) -> str:
         """Return the source of the numbers: this machine, or devices and dates."""
         devices = list(dict.fromkeys(row["device"] for row in self.rows))
-        machines = list_machines(self.told)
+        machines = list_machines(self.committed)
         words = [f"here: {', '.join(devices)}"] * bool(devices)
         words += [f"came with the lab: {machines}"] * bool(machines)
         return "; ".join(words) or "nothing measured yet"
@@ -283,11 +285,11 @@ COUNTED = {
 @dataclass(frozen=True)
 class RegisterWaits:
     """A rung's waits for registers. fmas: multiply-adds in a pass of the inner loop.
-    waits: cycles lost in it. told: whether the counts come from COUNTED."""
+    waits: cycles lost in it. is_committed: whether the counts come from COUNTED."""
 
     fmas: int
     waits: int
-    told: bool = False
+    is_committed: bool = False
 
     @property
     def ceiling(self) -> float:
@@ -295,22 +297,22 @@ class RegisterWaits:
         return self.fmas / (self.fmas + self.waits)
 
 
-def register_waits(rung: str | Path, told: bool = False) -> RegisterWaits:
+def register_waits(rung: str | Path, committed: bool = False) -> RegisterWaits:
     """Return a rung's waits, from its code compiled here or from COUNTED.
 
     rung: its name or the path of its file. If it has several kernels, the one with the
-    most registers counts. told: whether to prefer COUNTED to a compilation. Raises
+    most registers counts. committed: whether to prefer COUNTED to a compilation. Raises
     BuildError if the rung cannot be compiled and is not in COUNTED.
     """
     path = rung_path(rung)
     name = rung_name(path)
     try:
-        if not nvcc() or (told and name in COUNTED):
+        if not nvcc() or (committed and name in COUNTED):
             raise BuildError("not compiled")
         view = sass(str(path), f"matmul_{name}", arch="sm_90")
     except BuildError:
         if name in COUNTED:
-            return RegisterWaits(*COUNTED[name], told=True)
+            return RegisterWaits(*COUNTED[name], is_committed=True)
         raise
     largest = max(view.kernels, key=lambda kernel: kernel.usage.registers)
     return counted(largest.code)

@@ -66,7 +66,7 @@ class Reading:
 
 
 class Reader:
-    """Reads single digits with the ops of weft.ops and a model's weights.
+    """A reader of single digits, with the ops of weft.ops and a model's weights.
 
     cnn: the model; None: the trained weights that come with the lab. companions:
     (count,28,28) uint8, the other digits of the batch; None: the first of the test set.
@@ -210,9 +210,9 @@ class Canvas:
 
     Without `cnn`, the trained weights that come with the lab read it.
 
-    Without a front end for widgets (a notebook run by a program, a saved page), or
-    without anywidget, the reader sees the figure of `examples` instead: test digits,
-    given by number.
+    A notebook run by a program and a saved page have no front end for widgets. There,
+    and without anywidget, the reader sees the figure of `examples` instead: test
+    digits, given by number.
     """
 
     def __init__(self, cnn: Cnn | None = None, examples: Sequence[int] = (0, 8, 18)):
@@ -232,7 +232,8 @@ class Canvas:
 if anywidget:
 
     class _Sheet(anywidget.AnyWidget):
-        """Receives strokes from the front end (canvas.js), and sends readings."""
+        """The link to the front end (canvas.js): it receives strokes, and sends
+        readings."""
 
         _esm = Path(__file__).with_suffix(".js")
         side = traitlets.Int(SHEET).tag(sync=True)

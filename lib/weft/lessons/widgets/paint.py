@@ -242,7 +242,7 @@ def _follow_cell(painting: Painting, name: str) -> None:
 if anywidget:
 
     class _Picture(anywidget.AnyWidget):
-        """Receives times from the front end (paint.js), and sends pictures.
+        """The link to the front end (paint.js): it receives times, and sends pictures.
 
         in    {kind: "frame", view, t, playing}
         out   {kind: "frame", view, t, ms, shared, unwritten}, with the pixels as its

@@ -1,8 +1,8 @@
 """The checks of ops: cases, their answers in float64, and error bounds.
 
 A bound is the largest allowed distance of a correct float32 result from the float64
-result. It is derived, not guessed. With u = 2^-24, a sum of k products differs from the
-exact one by at most 1.01 k u times the sum of the absolute products. This holds for any
+result. It is derived, not guessed. A sum of k products differs from the exact one by at
+most 1.01 k u times the sum of the absolute products, with u = 2^-24. This holds for any
 order, with or without fused multiply-adds (Higham, Accuracy and Stability of Numerical
 Algorithms, 2nd ed., section 3.1; 1.01 covers the higher orders for k u < 0.01). The
 bound is tight enough to detect that TF32 was left on.

@@ -28,7 +28,7 @@ from . import Answer, Case, U
 
 # All other precisions have operands in float32.
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
-GAP = 7.25  # fills the gaps between matrices of c; a call must preserve it
+GAP = 7.25  # the value in the gaps between matrices of c; a call must preserve it
 # Sizes for GPUs and the slow tests: primes, and neighbors of powers of two.
 LARGE = [
     *[(127, 131, 137), (257, 263, 269), (509, 521, 523), (1021, 67, 1031)],
@@ -205,7 +205,7 @@ def _put_specials(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
     a[0, last_m // 3, last_k // 2] = inf
     a[0, last_m // 4, 0] = -inf  # in memory, this follows the previous row's end
     b[0, last_k // 4, last_n // 3] = nan
-    b[0, 0, 2 * last_n // 3] = inf  # follows a column's end if b is stored transposed
+    b[0, 0, 2 * last_n // 3] = inf  # the number after a column's end if b is transposed
     c[0, 0, last_n // 5] = nan
     c[0, last_m // 5, 0] = inf
 

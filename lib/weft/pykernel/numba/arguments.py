@@ -128,7 +128,7 @@ class SeenTensor:
 
 
 SEEN: dict[int, SeenTensor] = {}  # the tensors by id(tensor)
-# Maps each of Numba's array types to a number, since hashing a type is slow.
+# A number for each of Numba's array types, since hashing a type is slow.
 _kinds: dict[Any, int] = {}
 
 
@@ -352,7 +352,7 @@ def _send_span(
 ) -> None:
     """Copy overlapping arrays, as one span of bytes."""
     start, length = span
-    shift = start % _ALIGNED  # keeps the alignment of each element
+    shift = start % _ALIGNED  # the copy keeps the alignment of each element
     copy = torch.empty(shift + length, dtype=torch.uint8, device=device)
     host = np.frombuffer(arena.view_memory(start, length), np.uint8)
     copy[shift:].copy_(torch.from_numpy(host))

@@ -206,7 +206,7 @@ def build(
     """
     copy = {id(part): _rename_function(part) for part in root.parts()}
     callables = {key: device(f) for key, f in copy.items() if key != id(root)}
-    callables.setdefault(id(root), copy[id(root)])  # since a kernel may call itself
+    callables.setdefault(id(root), copy[id(root)])  # a kernel may call itself
     for part in root.parts():
         function = copy[id(part)]
         values = {n: _value_of(m, cuda, callables) for n, m in part.names.items()}

@@ -173,7 +173,7 @@ def explain(kernel: str, part: KernelPart, error: BaseException) -> Exception:
     return ArgumentError(f"{kernel}{where}: Numba: {_message_sentence(error)}")
 
 
-# Matches the driver's, nvJitLink's and ptxas's messages about PTX of a newer CUDA.
+# Messages of the driver, nvJitLink and ptxas about PTX of a newer CUDA.
 _TOO_NEW = re.compile(
     r"UNSUPPORTED_PTX_VERSION|unsupported \.version|PTX was compiled", re.I
 )

@@ -21,7 +21,7 @@ from .warp import WARP
 
 _READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]
 _FENCE = CODES[FENCE]
-MANY = -1  # replaces a block's number if several blocks made the access
+MANY = -1  # the block's number if several blocks made the access
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Knowledge:
 
 
 class Between:
-    """Examines the accesses of a launch's blocks for races between the blocks."""
+    """The search for races between the blocks of a launch, in all their accesses."""
 
     def __init__(self, layout: MemoryLayout, blocks: int) -> None:
         self.layout, self.blocks = layout, blocks

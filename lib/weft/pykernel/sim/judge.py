@@ -46,7 +46,7 @@ NOUNS = {CODES[READ]: "read", CODES[WRITE]: "write", CODES[ATOMIC]: "update"}
 
 
 class Judge:
-    """Collects the intervals of a launch, and finally returns the launch's findings.
+    """The collector of a launch's intervals, which finally returns the findings.
 
     arrays, sites: the launch's lists, which may grow.
     grid, block: shapes as (x, y, z).

@@ -97,7 +97,7 @@ class Variant:
     kinds: Any = None
     yields: bool = False
     uses: list[str] = field(default_factory=list)  # the engine's names, and free names
-    maker: types.CodeType | None = None  # makes the function, given the names in `uses`
+    maker: types.CodeType | None = None  # the code that makes the function from `uses`
     code: types.CodeType | None = None  # the function's code
     places: dict[Position, AccessPlace] = field(default_factory=dict)
 

@@ -105,8 +105,8 @@ class Piece:
         return self.columns.values[self._value : self.end.values]
 
 
-# Maps a piece, and a function that decodes pieces, to a replacement for the interval,
-# or to None.
+# A function of a piece, and of a function that decodes pieces. It returns a replacement
+# for the interval, or None.
 Find = Callable[[Piece, Callable[[list[Piece]], list[Interval]]], Interval | None]
 
 

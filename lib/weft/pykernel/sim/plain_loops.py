@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-HEADER = SITES - 1  # marks an entry with a LoopShape's number instead of a site
+HEADER = SITES - 1  # the mark of an entry with a LoopShape instead of a site
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class LoopShape:
 
 
 class LoopShapes(dict):
-    """Maps (count, step, step, ...) to the number of the loop's LoopShape."""
+    """The number of a loop's LoopShape, by (count, step, step, ...)."""
 
     def __init__(self, known: list[LoopShape]) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ SPIN = 1000  # loop turns after which each further turn yields to other threads
 
 
 class Rewriter(ast.NodeTransformer):
-    """Rewrites the function of one Variant."""
+    """The rewriter of the function of one Variant."""
 
     entity = elements.find_entity
     visit_Subscript = elements.rewrite_subscript

@@ -3,8 +3,9 @@
     types = ("float32[:]", "float32[:]", "float32[:]", "int", "int", "int")
     print(to_cuda(matmul, types))
 
-The C code computes the same values as the kernel on the simulator, bit for bit where
-the kernel spells out its types (float32(0), int32(1)). The types on each runner are:
+The C code computes the same values as the kernel on the simulator. They agree bit for
+bit where the kernel states its types (float32(0), int32(1)). The types on each runner
+are:
 
                           sim                  Numba     C by to_cuda
     0.5 * float32         float32              float64   float: 0.5f
@@ -127,7 +128,7 @@ def translate(kernel: Any, types: Sequence[Any]) -> Translation:
     return translate_kernel(kernel, arguments)
 
 
-# Matches the type half, not a variable of that name.
+# A pattern of the type half, but not of a variable with that name.
 HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"
 
 

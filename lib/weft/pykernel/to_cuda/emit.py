@@ -17,7 +17,7 @@ Line = tuple[str, int]  # a line of the C text, and the number of its source lin
 
 
 class UnitWriter:
-    """Writes one unit of the translation into `lines`."""
+    """The writer of one unit of the translation, as `lines`."""
 
     _For = statements.write_for
 

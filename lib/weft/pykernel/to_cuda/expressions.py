@@ -29,7 +29,7 @@ from .unit import UNKNOWN, Extent, KnownFunction, LanguageName, Unit
 
 
 class Expressions:
-    """Writes the expressions of one unit. All units share `output`."""
+    """The writer of one unit's expressions. All units share `output`."""
 
     operand = operators.write_operand
     _BinOp = operators.write_binary

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Desugar(ast.NodeTransformer):
-    """Rewrites the statements of one function; see the top of the file."""
+    """The rewriter of one function's statements; see the top of the file."""
 
     def __init__(self, source, name: str) -> None:
         self.source, self.name = source, name
@@ -317,7 +317,7 @@ def warn(unit: Unit) -> None:
 
 @dataclass
 class _UnboundSearch:
-    """Finds the first read of each of these locals that may have no value."""
+    """A search for the first read of each of these locals without a certain value."""
 
     names: set[str]
     unbound: dict[str, Unbound] = field(default_factory=dict)

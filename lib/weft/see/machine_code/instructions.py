@@ -142,7 +142,7 @@ def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
             above = at
             while order[above] > order[to]:
                 above = parent[above]
-            if above == to:  # since it dominates the branch to it
+            if above == to:  # it dominates the branch to it
                 bodies.setdefault(to, {to}).update(_find_body(to, at, predecessors))
     loops = [CodeLoop(head, frozenset(body)) for head, body in sorted(bodies.items())]
     return [

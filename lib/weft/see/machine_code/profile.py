@@ -42,7 +42,7 @@ class MetricRow:
         return ncu.difference(self.ours, self.theirs)
 
     @property
-    def said(self) -> bool:
+    def is_shown(self) -> bool:
         """Whether the row has a number other than zero."""
         return bool(self.ours or self.theirs)
 
@@ -69,14 +69,14 @@ class Profile:
 
     def shown(self) -> list[list[str]]:
         """Return the rows that have a number other than zero, as text."""
-        return [row.cells() for row in self.rows if row.said]
+        return [row.cells() for row in self.rows if row.is_shown]
 
     def __getitem__(self, name: str) -> MetricRow:
         """Return the row of a metric, by its name in the table."""
         for row in self.rows:
             if row.metric.name == name:
                 return row
-        names = ", ".join(row.metric.name for row in self.rows if row.said)
+        names = ", ".join(row.metric.name for row in self.rows if row.is_shown)
         raise KeyError(f"{name!r}: there are {names}")
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class Profile:
 
     def _repr_html_(self) -> str:
         head = [make_cell(name, kind="th") for name in HEAD[: self._count_columns]]
-        body = [self._write_row(row) for row in self.rows if row.said]
+        body = [self._write_row(row) for row in self.rows if row.is_shown]
         why = [html.write_remark(self.why, "without ncu")] * bool(self.why)
         title = html.write_title(self.name, [])
         return make_page([title, *why, make_table([head, *body])])

@@ -12,8 +12,8 @@ instruction represents each access to global or shared memory, each statement th
 computes something (an operator or a call outside of an index), and each barrier.
 Indices and the turns of a `for` loop are free; local arrays are in registers. An
 instruction waits for the names it uses. As in compiled code, loads move to the front of
-a straight piece of code, but not past a store to the same kind of memory. Turns of a
-loop do not overlap (`#pragma unroll 1`).
+a straight piece of code. They do not move past a store to the same kind of memory.
+Turns of a loop do not overlap (`#pragma unroll 1`).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Wish:
     array: TracedArray
     lines: int  # number of lines of index expressions
     gutter: float
-    said: str = ""  # text that replaces shape and type
+    caption: str = ""  # text that replaces shape and type
     before: float = 0.0  # pixels for a cell before the first one, outside the array
     after: float = 0.0  # pixels for a cell after the last one, outside the array
     words: float = 0.0  # width of its index expressions in pixels
@@ -55,7 +55,7 @@ class Wish:
     def note(self) -> str:
         """The text after the name: by default the array's shape and type."""
         shared = ", shared" * (self.array.space == "shared")
-        return self.said or f"{size_of(self.array)} {self.array.dtype}{shared}"
+        return self.caption or f"{size_of(self.array)} {self.array.dtype}{shared}"
 
     @property
     def name_width(self) -> float:

@@ -114,13 +114,13 @@ def show(
 
     view: "access" (the cells that each thread touches), "heat" (how often each cell is
     touched), "lanes" (the active lanes of a warp at each step), or "timeline" (the work
-    of each thread or warp between two barriers). thread, block: the index, (x, y, z) or
-    shorter, of a thread or block to select. arrays: the names of the arrays to draw,
-    including shared ones; None: all. shapes: flat arrays to draw with rows and columns,
-    such as {"a": ("m", "k")}, in numbers or names of parameters. timeout: time limit in
-    seconds for one block; a block that hangs is drawn up to that point. Raises
-    ArgumentError for invalid arguments, and the launch's own exceptions. A KernelFault
-    that can be drawn appears in the picture, in vermilion.
+    between two barriers). thread, block: the index, (x, y, z) or shorter, of a thread
+    or block to select. arrays: the names of the arrays to draw, including shared ones;
+    None: all. shapes: flat arrays to draw with rows and columns, such as {"a": ("m",
+    "k")}, in numbers or names of parameters. timeout: time limit in seconds for one
+    block; a block that hangs is drawn up to that point. Raises ArgumentError for
+    invalid arguments, and the launch's own exceptions. A KernelFault that can be drawn
+    appears in the picture, in vermilion.
     """
     if view not in VIEWS:
         raise ArgumentError(f"view={view!r}: there are {', '.join(VIEWS)}")

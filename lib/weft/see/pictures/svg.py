@@ -245,7 +245,7 @@ def hatch(name: str, colour: str, angle: int) -> str:
     )
 
 
-Mark = Callable[[float, float], str]  # draws the mark of a legend at x and y
+Mark = Callable[[float, float], str]  # draw a legend's mark at x and y
 
 
 def legend(

@@ -55,7 +55,7 @@ class Values:
         if not self.above:
             return self.grid.width
         name = svg.width_of(self.name, 14, mono=True)
-        title = name + 8 + svg.width_of(self.said, 11)
+        title = name + 8 + svg.width_of(self.caption, 11)
         return max(self.gutter + self.grid.width, title)
 
     @property
@@ -70,7 +70,7 @@ class Values:
         return 7.0 * len(str(rows - 1)) + 8 if self.above and rows > 1 else 0.0
 
     @property
-    def said(self) -> str:
+    def caption(self) -> str:
         """The text beside or below the name."""
         if self.about:
             return self.about
@@ -120,11 +120,11 @@ class Values:
             x, y = grid.left - self.gutter, grid.top - LINE - 9
             out = label(x, y, self.name, 14, mono=True, bold=True)
             start = x + svg.width_of(self.name, 14, mono=True) + 8
-            return out + remark(start, y, self.said)
+            return out + remark(start, y, self.caption)
         x, y = grid.left - 14, grid.top + min(grid.height, 30) / 2 + 2
         name = svg.clipped(self.name, LEFT - EDGE - 14, 14, mono=True)
         out = label(x, y, name, 14, anchor="end", mono=True, bold=True)
-        text = svg.clipped(self.said, LEFT - EDGE, 11)
+        text = svg.clipped(self.caption, LEFT - EDGE, 11)
         return out + remark(x, y + 15, text, anchor="end")
 
     def _draw_numbers(self) -> str:
@@ -322,7 +322,7 @@ def _measure_width(text: str) -> float:
     return svg.SMALL * sum(0.34 if letter in ".-" else 0.63 for letter in text)
 
 
-def said(value: object) -> str:
+def describe_value(value: object) -> str:
     """Write a value for use in a sentence."""
     return _write_value(value, 60) or f"{float(value):.3g}"  # type: ignore[arg-type]
 

@@ -28,7 +28,7 @@ __global__ void make(Padded *p) {
     p[threadIdx.x].count = 3;
 }
 __global__ void copy_structs(Padded *to, const Padded *from) {
-    to[threadIdx.x] = from[N - 1 - threadIdx.x]; // copies the padding as well
+    to[threadIdx.x] = from[N - 1 - threadIdx.x]; // the padding is copied, too
 }
 __global__ void sum_structs(double *out, const Padded *p) {
     const Padded mine = p[threadIdx.x];

@@ -39,7 +39,7 @@ __global__ void too_few(int *out, const int *x, int tiles) {
     for (int k = 0; k < tiles; k++) {
         __pipeline_memcpy_async(&s[k % 2][4 * t], &x[4 * t], 16); // OTHER
         __pipeline_commit();
-        __pipeline_wait_prior(1); // must be 0, since this copy is needed now
+        __pipeline_wait_prior(1); // 0 would be right: this copy is needed now
         __syncthreads();
         sum += s[k % 2][t]; // FAULT: unwaited, s
         __syncthreads();
