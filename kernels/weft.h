@@ -258,6 +258,21 @@ int weft_reduce(int rung, float *sum, const float *x, size_t count,
 int weft_reduce_backward(int rung, float *dx, const float *dsum, size_t count,
                          weft_stream stream);
 
+/* Compute y (rows,cols), the softmax of each row of x (rows,cols): exp(x - m) /
+ * sum(exp(x - m)) with the row's maximum m. A row becomes NaN if it has a NaN,
+ * or if m is an infinity. Each rung gives the same bits for each run.
+ * "split_rows", and "tuned" where it selects that rung, give other bits on a
+ * device with another number of multiprocessors. They return WEFT_ENOMEM
+ * without memory for partial results: 12 bytes for each of a row's parts, at
+ * most. */
+int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
+                 weft_stream stream);
+
+/* Compute dx (rows,cols) = y * (dy - sum(dy * y)) with the sum of each row,
+ * from dy (rows,cols) and the output y (rows,cols) of the forward pass. */
+int weft_softmax_backward(int rung, float *dx, const float *dy, const float *y,
+                          int rows, int cols, weft_stream stream);
+
 /* Subtract lr * grad from param for `count` elements, in place and without
  * momentum. lr must be finite. */
 int weft_sgd(int rung, float *param, const float *grad, size_t count, float lr,

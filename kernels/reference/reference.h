@@ -67,6 +67,11 @@ int reduce_reference(float *sum, const float *x, size_t count);
 
 int reduce_reference_backward(float *dx, const float *dsum, size_t count);
 
+int softmax_reference(float *y, const float *x, int rows, int cols);
+
+int softmax_reference_backward(float *dx, const float *dy, const float *y,
+                               int rows, int cols);
+
 int maxpool2d_reference(float *y, int32_t *argmax, const float *x, int n, int c,
                         int h, int w, int kh, int kw);
 

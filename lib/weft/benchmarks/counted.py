@@ -8,6 +8,7 @@ moves few bytes more than the floor: each input read once, each output written o
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..cells.cpu.launch import open_runtime
 from ..ops.cases import cases_file
 from ..ops.check import check_rung
 from ..ops.op import Op
-from ..report.costs import Sums
+from ..report.costs import CostPlace, Sums
 from ..see.inspect import WatchedTensor, load_watched_library, report_watched
 from ..toolchain import native
 
@@ -28,7 +29,8 @@ COUNTS += ["bank_conflicts"]
 NOTE = (
     "bytes: 32 per sector of global memory, between the L1 caches and the rest; "
     "floor: each input read and each output written once;\ncounted on the CPU by "
-    "Nsight Compute's definitions, without copies by cudaMemcpy and cudaMemset"
+    "Nsight Compute's definitions, without copies by cudaMemcpy and cudaMemset, and\n"
+    "without volatile reads: their number depends on how long a block waits"
 )
 
 
@@ -50,7 +52,7 @@ def rows(
                 f"--counted: {op} '{rung.name}' is not CUDA C that runs on the CPU"
             )
     results = []
-    problems = [bench.sizes_for(size) for size in sizes or bench.usual[:1]]
+    problems = [bench.sizes_for(size, True) for size in sizes or bench.usual[:1]]
     steps = len(selection) * len(problems)
     with Progress(f"counting {op}", steps, "rungs", delay=PATIENCE) as job:
         for problem in problems:
@@ -96,7 +98,7 @@ def _count_rung(
         raise Mismatch(f"{title}: {report.findings[0].text}")
     total = Sums()
     for place in report.counters.places:
-        if place.space == "global":
+        if place.space == "global" and not _is_poll(place):
             total.add(place)
     conflicts = sum(report.counters.bank_conflicts.values())
     moved, floor = 32 * total.sectors, spec.count_bytes(sizes)
@@ -108,3 +110,12 @@ def _count_rung(
         "sectors_per_request": total.sectors_per_request,
         "bank_conflicts": conflicts,
     }
+
+
+def _is_poll(place: CostPlace) -> bool:
+    """Return whether the place is a volatile read, by which a block waits for others.
+
+    How often it reads depends on the time, not only on the kernel and its sizes.
+    """
+    is_read = place.kind == "read"
+    return is_read and "volatile" in linecache.getline(place.file, place.line)

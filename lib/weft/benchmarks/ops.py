@@ -33,13 +33,19 @@ COLUMNS = {
         "tflops",
         "error",
         "vs_torch",
+        "copy_gbs",
+        "of_copy",
     ),
 }
 
 
 @dataclass(frozen=True)
 class SizedProblem:
-    """One size of an op: ours(*inputs, rung=...) computes the same as torch()."""
+    """One size of an op: ours(*inputs, rung=...) computes the same as torch().
+
+    into(*inputs) is torch() into memory of its own, which is timed instead, beside a
+    copy. Then ours() also reuses its memory.
+    """
 
     sizes: dict[str, int]
     inputs: Sequence[torch.Tensor]
@@ -48,6 +54,7 @@ class SizedProblem:
     flop: float  # flops of the computation; 0 if they are not the limit
     # Bytes that move if each input is read once and each output written once.
     bytes: float
+    into: Callable[..., torch.Tensor] | None = None
 
 
 def rows(
@@ -88,15 +95,20 @@ def _race_rungs(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
         call = partial(problem.ours, *inputs, rung=rung.name)
         row = {"impl": "weft", "rung": rung.name, "precision": rung.precision}
         contenders[rung.name] = Contender(call=call, row=row)
-    call, row = partial(problem.torch, *inputs), {"impl": "torch", "rung": "eager"}
+    call = partial(problem.into or problem.torch, *inputs)
+    row = {"impl": "torch", "rung": "eager"}
     contenders["torch"] = Contender(call=call, row=row | {"precision": "fp32"})
     with precision("fp32"):
         errors = {n: _measure_error(problem, c.call) for n, c in contenders.items()}
+        if problem.into:
+            contenders["copy"] = Contender(call=_prepare("copy", [inputs[0]]))
         once = time_call(contenders["torch"].call, device, samples=5).median
         for one in contenders.values():  # a sample of PyTorch takes about 2 ms
             one.calls = max(1, min(200, int(2000 / once)))
         results = race(contenders, device, rounds=samples)
     peer = results["torch"].us
+    copy = results.pop("copy", None)
+    rate = 2 * inputs[0].nbytes / copy.us / 1e3 if copy else 0.0
     return [
         {
             **{"op": op, **contenders[name].row},
@@ -105,9 +117,22 @@ def _race_rungs(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
             "gbs": problem.bytes / timed.us / 1e3,
             "tflops": problem.flop / timed.us / 1e6 or None,
             **{"error": errors[name], "vs_torch": peer / timed.us},
+            **(_compare(problem.bytes / timed.us / 1e3, rate) if copy else {}),
         }
         for name, timed in results.items()
     ]
+
+
+def _compare(gbs: float, copy: float) -> dict[str, float]:
+    """Return the columns that compare a rate with that of a copy, both in GB/s."""
+    return {"copy_gbs": copy, "of_copy": gbs / copy}
+
+
+def _prepare(op: str, args: Sequence[Any], rung: str | None = None) -> Callable:
+    """Return a function that calls the op with `args` and reuses its outputs."""
+    plan = cases_file(op).OP.plan
+    tensors, numbers = plan.bind(args)
+    return lambda: plan.forward(rung, tensors, numbers)
 
 
 def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> float:
@@ -127,6 +152,17 @@ def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
     inputs = spec.draw(sizes, device)
     arrays = [x for x in inputs if isinstance(x, torch.Tensor)]
     options = inputs[len(arrays) :]
+    if bench.into:
+        plan = spec.plan
+        made, numbers = plan.bind(inputs)
+        y = torch.empty(tuple(spec.shape_of(plan.result, sizes)), device=device)
+        return SizedProblem(
+            *(sizes, arrays),
+            lambda *tensors, rung: plan.forward(rung, made, numbers),
+            lambda *tensors: spec.twin(*tensors, *options),
+            *(bench.flop(sizes), spec.count_bytes(sizes)),
+            lambda *tensors: bench.into(*tensors, *options, y),
+        )
     return SizedProblem(
         *(sizes, arrays),
         lambda *tensors, rung: spec.run([*tensors, *options], rung),

@@ -22,6 +22,7 @@ from .calls import Array, same_kind, wants_gradients
 from .cases import Answer, Case, Tensors
 from .plan import ANY, LEADING, CallPlan, Differentiable, Extents
 
+OtherSize = int | Callable[[int], int]
 _NO_NAMES: dict[str, Any] = {"__builtins__": {}}
 
 
@@ -29,20 +30,32 @@ _NO_NAMES: dict[str, Any] = {"__builtins__": {}}
 class Bench:
     """The sizes for timing an op, by name.
 
-    size: the size that varies, with the values `usual`; others: the fixed sizes; same:
-    sizes that equal the one that varies. flop: the number of floating-point operations
-    for these sizes, if it limits the speed.
+    size: the size that varies, with the values `usual`; others: the other sizes, fixed
+    or a function of the one that varies; same: sizes that equal it. counted: those of
+    the others that differ if the traffic is counted. flop: the number of floating-point
+    operations for these sizes, if it limits the speed. into: the twin with an
+    additional last argument, the array to write to; then every contender reuses its
+    memory, and a copy shows what the memory can do.
     """
 
     size: str
     usual: Sequence[int]
-    others: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, OtherSize] = field(default_factory=dict)
     same: Sequence[str] = ()
     flop: Callable[[Mapping[str, int]], float] = lambda sizes: 0.0
+    counted: Mapping[str, OtherSize] = field(default_factory=dict)
+    into: Callable[..., Any] | None = None
 
-    def sizes_for(self, size: int) -> dict[str, int]:
-        """Return all sizes of the problem whose varying size is `size`."""
-        return {name: size for name in (self.size, *self.same)} | dict(self.others)
+    def sizes_for(self, size: int, counted: bool = False) -> dict[str, int]:
+        """Return all sizes of the problem whose varying size is `size`.
+
+        counted: whether its traffic is counted instead of timed.
+        """
+        others = dict(self.others) | (dict(self.counted) if counted else {})
+        sizes = dict.fromkeys((self.size, *self.same), size)
+        for name, other in others.items():
+            sizes[name] = other(size) if callable(other) else other
+        return sizes
 
 
 class Op:

@@ -329,9 +329,14 @@ class CallPlan:
     def forward(
         self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
     ) -> torch.Tensor:
-        """Launch the op, add its outputs to `tensors`, and return the first output."""
+        """Launch the op, add its outputs to `tensors`, and return the first output.
+
+        Outputs that `tensors` already contains are overwritten.
+        """
         first = tensors[self.inputs[0].name]
         for out in self.outputs:
+            if out.name in tensors:
+                continue
             if out.like:
                 made = torch.empty_like(tensors[out.like], dtype=out.dtype)
             else:

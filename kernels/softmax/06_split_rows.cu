@@ -1,0 +1,216 @@
+/* 06_split_rows.cu -- softmax, rung 6: several blocks share a row.
+ *
+ * Before:     rung 5 gives each row to a block, whose shared memory is too
+ *             small for long rows. A single row uses one multiprocessor.
+ * Idea:       each block keeps a part of the row in shared memory. It publishes
+ *             the part's maximum and sum, and waits for those of the other
+ *             parts. Every block merges all pairs in the same order. All blocks
+ *             of the grid run at the same time, so each of them arrives.
+ * Prediction: one read and one write of rows of several million numbers, and
+ *             all multiprocessors for a single row. The pairs are 8 bytes per
+ *             part.
+ * Limit:      a block waits about 2 us for each row, in which other blocks of
+ *             its multiprocessor must keep the memory busy. */
+#include "softmax.cuh"
+
+#include "common/scratch.cuh"
+
+enum { LEAST = 4 * THREADS }; // numbers of a part that occupy a block's threads
+
+/* A GPU runs all blocks at the same time only if the launch requires it. The
+ * CPU target starts more blocks if all that have begun wait. */
+#ifdef __CUDACC__
+enum { TOGETHER = 1 };
+#else
+enum { TOGETHER = 0 };
+#endif
+
+/* The division of rows among the blocks of a grid: groups of `parts` blocks
+ * take a row each, and then the next one. */
+struct division {
+    unsigned parts;  // blocks that share a row
+    unsigned length; // numbers of a part; the last part may be shorter
+    unsigned kept;   // groups of four that a thread keeps of a part
+    unsigned groups; // groups of blocks
+};
+
+/* Publish value, count this block, and wait until all `parts` blocks of the row
+ * have done the same. `arrived` is 0 before the launch. */
+template <class T>
+static __device__ __forceinline__ void
+exchange(T *value, T own, unsigned *arrived, unsigned parts) {
+    if (threadIdx.x == 0) {
+        *value = own;
+        __threadfence(); // the value is visible before the count
+        atomicAdd(arrived, 1u);
+        while (*(volatile unsigned *)arrived < parts) __nanosleep(100);
+        __threadfence(); // the count is read before the values
+    }
+    __syncthreads(); // all parts of the row have arrived
+}
+
+template <bool WIDE>
+static __global__ void soften_parts(float *y, const float *x, unsigned rows,
+                                    unsigned cols, division d, pair *pairs,
+                                    unsigned *arrived) {
+    __shared__ float values_s[WARPS];
+    extern __shared__ __align__(16) float part_s[];
+    const sharer<WIDE> thread = {threadIdx.x, THREADS};
+    const unsigned part = blockIdx.x % d.parts, start = part * d.length;
+    const unsigned left = cols - start, count = min(left, d.length);
+    const unsigned groups = thread.count_groups(count);
+    for (unsigned row = blockIdx.x / d.parts; row < rows; row += d.groups) {
+        const float *const from = x + (size_t)row * cols + start;
+        float *const to = y + (size_t)row * cols + start;
+        pair own = no_pair(), all = no_pair();
+#pragma unroll 4
+        for (unsigned j = 0; j < groups; j++) {
+            const four v = thread.load(from, j, count, -INFINITY);
+            if (j < d.kept) thread.store(part_s, j, count, v);
+            own.most = fmaxf(own.most, max_four(v));
+        }
+        own.most = max_threads(own.most, values_s);
+        for (unsigned j = 0; j < groups; j++) {
+            const bool kept = j < d.kept;
+            const four v =
+                thread.load(kept ? part_s : from, j, count, -INFINITY);
+            const four power = shrink_four(v, own.most);
+            if (kept) thread.store(part_s, j, count, power);
+            own.sum += add_four(power);
+        }
+        own.sum = add_threads(own.sum, values_s);
+        pair *const published = pairs + (size_t)row * d.parts;
+        exchange(published + part, own, arrived + row, d.parts);
+        for (unsigned p = threadIdx.x % WARP; p < d.parts; p += WARP)
+            all = merge(all, published[p]);
+        all = merge_lanes(all);
+        const float factor = shrink(own.most, all.most) * invert(all);
+        for (unsigned j = 0; j < groups; j++) {
+            const bool kept = j < d.kept;
+            const four v =
+                thread.load(kept ? part_s : from, j, count, -INFINITY);
+            const four power = kept ? v : shrink_four(v, own.most);
+            thread.store(to, j, count, scale_four(power, factor));
+        }
+    }
+}
+
+template <bool WIDE>
+static __global__ void
+differentiate_parts(float *dx, const float *dy, const float *y, unsigned rows,
+                    unsigned cols, division d, float *sums, unsigned *arrived) {
+    __shared__ float sums_s[WARPS];
+    extern __shared__ __align__(16) float dy_s[];
+    float *const y_s = dy_s + d.kept * LEAST;
+    const sharer<WIDE> thread = {threadIdx.x, THREADS};
+    const unsigned part = blockIdx.x % d.parts, start = part * d.length;
+    const unsigned left = cols - start, count = min(left, d.length);
+    const unsigned groups = thread.count_groups(count);
+    for (unsigned row = blockIdx.x / d.parts; row < rows; row += d.groups) {
+        const size_t first = (size_t)row * cols + start;
+        float own = 0.0f, dot = 0.0f;
+#pragma unroll 4
+        for (unsigned j = 0; j < groups; j++) {
+            const four a = thread.load(dy + first, j, count, 0.0f);
+            const four b = thread.load(y + first, j, count, 0.0f);
+            if (j < d.kept) thread.store(dy_s, j, count, a);
+            if (j < d.kept) thread.store(y_s, j, count, b);
+            own += dot_four(a, b);
+        }
+        own = add_threads(own, sums_s);
+        float *const published = sums + (size_t)row * d.parts;
+        exchange(published + part, own, arrived + row, d.parts);
+        for (unsigned p = threadIdx.x % WARP; p < d.parts; p += WARP)
+            dot += published[p];
+        dot = add_lanes(dot);
+        for (unsigned j = 0; j < groups; j++) {
+            const bool kept = j < d.kept;
+            const four a =
+                thread.load(kept ? dy_s : dy + first, j, count, 0.0f);
+            const four b = thread.load(kept ? y_s : y + first, j, count, 0.0f);
+            thread.store(dx + first, j, count, differentiate_four(b, a, dot));
+        }
+    }
+}
+
+/* Return how many blocks of the kernel with all of the shared memory run at the
+ * same time. On the CPU target it is the same on every machine. */
+template <class Kernel> static unsigned count_resident(Kernel kernel) {
+#ifdef __CUDACC__
+    const size_t bytes = count_room() * sizeof(float);
+    const struct launch l = {"softmax", 1, THREADS, bytes, 0, 0};
+    int blocks = 0;
+    if (claim_shared(l, (const void *)kernel)) return 1;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, THREADS,
+                                                  bytes);
+    blocks *= device_has(cudaDevAttrMultiProcessorCount);
+    return blocks > 1 ? (unsigned)blocks : 1;
+#else
+    (void)kernel;
+    return 16;
+#endif
+}
+
+/* Divide rows of which `arrays` arrays must be kept. A row has enough parts for
+ * the shared memory of their blocks. A few rows have more, so that all blocks
+ * have work. */
+static division divide(unsigned rows, unsigned cols, unsigned resident,
+                       unsigned arrays) {
+    const unsigned room = count_room() / arrays / LEAST * LEAST;
+    const unsigned spread = min(resident / rows, CEIL_DIV(cols, LEAST));
+    const unsigned wanted = max(CEIL_DIV(cols, room), max(spread, 1u));
+    const unsigned blocks = min(wanted, resident);
+    division d;
+    d.length = CEIL_DIV(CEIL_DIV(cols, blocks), WARP) * WARP;
+    d.parts = CEIL_DIV(cols, d.length);
+    d.kept = min(CEIL_DIV(d.length, LEAST), room / LEAST);
+    d.groups = min(max(resident / d.parts, 1u), rows);
+    return d;
+}
+
+/* Claim memory for a value of `bytes` bytes per part, and the zeroed counts of
+ * blocks that have arrived at each row. */
+static int claim_parts(scratch *memory, unsigned rows, unsigned parts,
+                       size_t bytes, unsigned **arrived) {
+    const size_t values = (size_t)rows * parts * bytes;
+    const size_t counts = rows * sizeof(unsigned);
+    WEFT_TRY(memory->claim("softmax", values + counts));
+    *arrived = (unsigned *)((char *)memory->memory + values);
+    WEFT_CUDA_TRY(cudaMemsetAsync(*arrived, 0, counts, memory->stream));
+    return WEFT_OK;
+}
+
+int softmax_split(const struct softening *s) {
+    const auto kernel = rows_are_aligned(s->y, s->x, s->x, s->cols)
+                            ? soften_parts<true>
+                            : soften_parts<false>;
+    const division d = divide(s->rows, s->cols, count_resident(kernel), 1);
+    scratch memory(s->stream);
+    unsigned *arrived;
+    WEFT_TRY(claim_parts(&memory, s->rows, d.parts, sizeof(pair), &arrived));
+    struct launch l = {"soften_parts", d.parts * d.groups,
+                       THREADS,        d.kept * LEAST * sizeof(float),
+                       s->stream,      0};
+    l.together = TOGETHER;
+    return launch_kernel(l, kernel, s->y, s->x, s->rows, s->cols, d,
+                         (pair *)memory.memory, arrived);
+}
+
+int softmax_split_backward(const struct differentiation *c) {
+    const auto kernel = rows_are_aligned(c->dx, c->dy, c->y, c->cols)
+                            ? differentiate_parts<true>
+                            : differentiate_parts<false>;
+    const division d = divide(c->rows, c->cols, count_resident(kernel), 2);
+    scratch memory(c->stream);
+    unsigned *arrived;
+    WEFT_TRY(claim_parts(&memory, c->rows, d.parts, sizeof(float), &arrived));
+    struct launch l = {"differentiate_parts",
+                       d.parts * d.groups,
+                       THREADS,
+                       2 * d.kept * LEAST * sizeof(float),
+                       c->stream,
+                       0};
+    l.together = TOGETHER;
+    return launch_kernel(l, kernel, c->dx, c->dy, c->y, c->rows, c->cols, d,
+                         (float *)memory.memory, arrived);
+}

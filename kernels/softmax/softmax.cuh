@@ -1,0 +1,232 @@
+/* softmax.cuh -- the rungs of softmax, and the code that they share.
+ *
+ * Numbers behind the end of a row count as -infinity, whose exponential is 0.
+ * Numbers that a thread handles alone are in groups of four. If rows begin at
+ * multiples of 16 bytes, the four are neighbours, and one load fetches them.
+ * Otherwise the four are as far apart as the group has threads, so that the
+ * threads of a warp load neighbours in each of four loads. */
+#ifndef WEFT_SOFTMAX_CUH
+#define WEFT_SOFTMAX_CUH
+#include "common/internal.cuh"
+
+#include <math.h>
+
+#include "common/checks.cuh"
+#include "common/launch.cuh"
+
+/* The arguments of weft_softmax(), which the rungs receive. */
+struct softening {
+    float *y;       // (rows,cols)
+    const float *x; // (rows,cols)
+    unsigned rows, cols;
+    cudaStream_t stream;
+};
+
+/* The arguments of weft_softmax_backward(). */
+struct differentiation {
+    float *dx;           // (rows,cols)
+    const float *dy, *y; // (rows,cols)
+    unsigned rows, cols;
+    cudaStream_t stream;
+};
+
+/* Queue the work of a rung; each returns a weft_status. The backward pass of
+ * `online` is that of `three_passes`. */
+int softmax_three_passes(const struct softening *s);
+int softmax_three_passes_backward(const struct differentiation *d);
+int softmax_online(const struct softening *s);
+int softmax_warp(const struct softening *s);
+int softmax_warp_backward(const struct differentiation *d);
+int softmax_block(const struct softening *s);
+int softmax_block_backward(const struct differentiation *d);
+int softmax_shared(const struct softening *s);
+int softmax_shared_backward(const struct differentiation *d);
+int softmax_split(const struct softening *s);
+int softmax_split_backward(const struct differentiation *d);
+
+enum { WARP = 32, WARPS = THREADS / WARP };
+
+/* ---- maxima and sums ----------------------------------------------------- */
+
+/* A maximum, and the sum of the exponentials of the distances from it. */
+struct pair {
+    float most, sum;
+};
+
+static __device__ __forceinline__ pair no_pair() { return {-INFINITY, 0.0f}; }
+
+/* Return exp(x - most) for x <= most, and 1 if both are the same infinity. */
+static __device__ __forceinline__ float shrink(float x, float most) {
+    return x == most ? 1.0f : expf(x - most);
+}
+
+static __device__ __forceinline__ pair merge(pair a, pair b) {
+    const float most = a.most > b.most ? a.most : b.most;
+    return {most, a.sum * shrink(a.most, most) + b.sum * shrink(b.most, most)};
+}
+
+/* Return 1 / sum. It is NaN if the maximum is an infinity: such a row has no
+ * softmax. */
+static __device__ __forceinline__ float invert(pair row) {
+    return 1.0f / (row.sum + (row.most - row.most));
+}
+
+static __device__ __forceinline__ pair merge_lanes(pair value) {
+    for (int distance = WARP / 2; distance > 0; distance /= 2)
+        value =
+            merge(value, {__shfl_xor_sync(0xffffffff, value.most, distance),
+                          __shfl_xor_sync(0xffffffff, value.sum, distance)});
+    return value;
+}
+
+static __device__ __forceinline__ float max_lanes(float value) {
+    for (int distance = WARP / 2; distance > 0; distance /= 2)
+        value = fmaxf(value, __shfl_xor_sync(0xffffffff, value, distance));
+    return value;
+}
+
+static __device__ __forceinline__ float add_lanes(float value) {
+    for (int distance = WARP / 2; distance > 0; distance /= 2)
+        value += __shfl_xor_sync(0xffffffff, value, distance);
+    return value;
+}
+
+/* Return the merged pair of a block of THREADS threads to each of them. The
+ * order of the merges is always the same. */
+static __device__ __forceinline__ pair merge_threads(pair value,
+                                                     pair pairs_s[WARPS]) {
+    const int lane = threadIdx.x % WARP;
+    value = merge_lanes(value);
+    __syncthreads(); // no thread uses the pairs of an earlier call
+    if (lane == 0) pairs_s[threadIdx.x / WARP] = value;
+    __syncthreads(); // the pairs of all warps are stored
+    return merge_lanes(lane < WARPS ? pairs_s[lane] : no_pair());
+}
+
+static __device__ __forceinline__ float max_threads(float value,
+                                                    float values_s[WARPS]) {
+    const int lane = threadIdx.x % WARP;
+    value = max_lanes(value);
+    __syncthreads(); // no thread uses the values of an earlier call
+    if (lane == 0) values_s[threadIdx.x / WARP] = value;
+    __syncthreads(); // the maxima of all warps are stored
+    return max_lanes(lane < WARPS ? values_s[lane] : -INFINITY);
+}
+
+static __device__ __forceinline__ float add_threads(float value,
+                                                    float values_s[WARPS]) {
+    const int lane = threadIdx.x % WARP;
+    value = add_lanes(value);
+    __syncthreads(); // no thread uses the values of an earlier call
+    if (lane == 0) values_s[threadIdx.x / WARP] = value;
+    __syncthreads(); // the sums of all warps are stored
+    return add_lanes(lane < WARPS ? values_s[lane] : 0.0f);
+}
+
+/* ---- groups of four ------------------------------------------------------ */
+
+struct four {
+    float at[4];
+};
+
+/* A thread among `width` that share a row or a part of one. Its group j has the
+ * numbers that find() returns. WIDE: whether the four are neighbours. */
+template <bool WIDE> struct sharer {
+    unsigned own, width;
+
+    __device__ __forceinline__ size_t find(unsigned j, unsigned k) const {
+        const size_t first = (size_t)j * width;
+        return WIDE ? 4 * (first + own) + k : 4 * first + k * width + own;
+    }
+    /* Return the number of groups that a row of `count` numbers needs. */
+    __device__ __forceinline__ unsigned count_groups(unsigned count) const {
+        return CEIL_DIV(count, 4 * width);
+    }
+    /* Load group j of x; numbers from `count` on are `other`. */
+    __device__ __forceinline__ four load(const float *x, unsigned j,
+                                         unsigned count, float other) const {
+        four v = {other, other, other, other};
+        if (WIDE) {
+            const size_t i = find(j, 0);
+            if (i < count) {
+                const float4 wide = *(const float4 *)(x + i);
+                v = {wide.x, wide.y, wide.z, wide.w};
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (find(j, k) < count) v.at[k] = x[find(j, k)];
+        }
+        return v;
+    }
+    __device__ __forceinline__ void store(float *y, unsigned j, unsigned count,
+                                          four v) const {
+        if (WIDE) {
+            const size_t i = find(j, 0);
+            if (i < count)
+                *(float4 *)(y + i) =
+                    make_float4(v.at[0], v.at[1], v.at[2], v.at[3]);
+        } else {
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (find(j, k) < count) y[find(j, k)] = v.at[k];
+        }
+    }
+};
+
+/* Return whether every row begins at a multiple of 16 bytes in each array. */
+static inline bool rows_are_aligned(const void *a, const void *b, const void *c,
+                                    unsigned cols) {
+    return (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 | cols % 4) == 0;
+}
+
+static __device__ __forceinline__ float max_four(four v) {
+    return fmaxf(fmaxf(v.at[0], v.at[1]), fmaxf(v.at[2], v.at[3]));
+}
+
+static __device__ __forceinline__ float add_four(four v) {
+    return (v.at[0] + v.at[1]) + (v.at[2] + v.at[3]);
+}
+
+/* Return shrink(x, most) for each of four numbers. */
+static __device__ __forceinline__ four shrink_four(four x, float most) {
+    return {shrink(x.at[0], most), shrink(x.at[1], most), shrink(x.at[2], most),
+            shrink(x.at[3], most)};
+}
+
+static __device__ __forceinline__ four scale_four(four v, float factor) {
+    return {v.at[0] * factor, v.at[1] * factor, v.at[2] * factor,
+            v.at[3] * factor};
+}
+
+static __device__ __forceinline__ float dot_four(four a, four b) {
+    return (a.at[0] * b.at[0] + a.at[1] * b.at[1]) +
+           (a.at[2] * b.at[2] + a.at[3] * b.at[3]);
+}
+
+/* Return the gradient y * (dy - dot) of four numbers. */
+static __device__ __forceinline__ four differentiate_four(four y, four dy,
+                                                          float dot) {
+    return {y.at[0] * (dy.at[0] - dot), y.at[1] * (dy.at[1] - dot),
+            y.at[2] * (dy.at[2] - dot), y.at[3] * (dy.at[3] - dot)};
+}
+
+/* Add four numbers to a pair: the maximum may grow, which shrinks the sum. */
+static __device__ __forceinline__ void take_four(pair *p, four x) {
+    const float most = fmaxf(p->most, max_four(x));
+    p->sum = p->sum * shrink(p->most, most) + add_four(shrink_four(x, most));
+    p->most = most;
+}
+
+/* ---- parts of a row that stay on the chip ---------------------------------
+ */
+
+/* Return how many floats of dynamic shared memory a block may use: 64 KB less
+ * what a kernel declares itself, or 100 KB where two such blocks fit. */
+static inline unsigned count_room(void) {
+    const int most = device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    const int bytes = most < 100 << 10 ? most : 100 << 10;
+    return (unsigned)(bytes - 1024) / (4 * THREADS * 4) * (4 * THREADS);
+}
+
+#endif
