@@ -65,9 +65,10 @@ int weft_set_device(int device);
 int weft_set_threads(int threads);
 
 /* Set the order in which the CPU build runs the threads of a block between two
- * barriers: 0 forward (the default), 1 reverse, 2 shuffled. A kernel that lacks
- * a barrier usually fails in one of them. The setting holds for the whole
- * process. The CUDA build ignores it. */
+ * barriers: 0 forward (the default), 1 reverse, 2 shuffled; a larger value is
+ * the seed of another shuffle. A kernel that lacks a barrier usually fails in
+ * one of them. The setting holds for the whole process. The CUDA build ignores
+ * it. */
 int weft_set_order(int order);
 
 enum weft_target { WEFT_CPU = 1, WEFT_CUDA = 2 };

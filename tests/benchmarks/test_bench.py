@@ -115,6 +115,19 @@ def test_an_op_is_timed_beside_pytorch_with_its_error(op, target):
         assert row["error"] <= 3136 * 2.0**-24 and (row["error"] > 0 or op in EXACT)
 
 
+def test_an_op_of_rows_is_timed_beside_a_copy_and_reuses_its_memory(capsys):
+    found = {r["rung"]: r for r in bench_ops.rows("softmax", sizes=[33], samples=1)}
+    assert found.keys() == {"reference", "eager"}
+    for row in found.values():
+        assert row["of_copy"] == row["gbs"] / row["copy_gbs"] > 0
+    problem = bench_ops.PROBLEMS["softmax"][0](33, torch.device("cpu"))
+    ours = [problem.ours(*problem.inputs, rung="reference").data_ptr() for _ in "ab"]
+    theirs = [problem.into(*problem.inputs).data_ptr() for _ in "ab"]
+    assert len({*ours, *theirs}) == 2
+    assert command.main(["bench", "softmax", "--sizes", "33"]) == 0
+    assert "of_copy" in capsys.readouterr().out
+
+
 EXACT = ("relu", "maxpool2d", "copy", "transpose")
 
 

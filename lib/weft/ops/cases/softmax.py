@@ -30,7 +30,7 @@ BENCH = Bench(
 _SHAPES = (
     *((1, 1), (3, 1), (5, 2), (2, 31), (9, 32), (3, 33), (4, 127), (2, 128), (2, 129)),
     *((7, 255), (2, 257), (2, 1000), (2, 1023), (1, 1024), (2, 1025), (1, 4100)),
-    *((1, 8191), (1, 26_003), (1, 40_000)),
+    *((1, 8191), (1, 26_003)),
 )
 
 
@@ -38,8 +38,9 @@ def cases(generator) -> Iterator[Case]:
     for rows, cols in _SHAPES:
         x, dy = 3 * random(generator, rows, cols), random(generator, rows, cols)
         title = f"rows={rows}, cols={cols}"
-        yield _forward_case(title, x)
-        yield _backward_case(title, dy, x.softmax(-1))
+        for case in (_forward_case(title, x), _backward_case(title, dy, x.softmax(-1))):
+            case.every_order = cols < 4096
+            yield case
     x = random(generator, 5, 70)
     yield _forward_case("large numbers", 1000 + 30 * x)
     yield _forward_case("tiny results", 100 * x)
