@@ -11,7 +11,7 @@
 #include "simd.h"
 
 enum {
-    SHORT = 1 << 14, // numbers of a row that is not divided: 64 KiB
+    SHORT = 1 << 16, // numbers of a row that is not divided: 256 KiB
     PIECES = 64,     // of a longer row
     LINE = 16,       // floats of a cache line
     ALONE = 1 << 13, // with fewer numbers, a second thread costs more than it

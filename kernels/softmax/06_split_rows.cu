@@ -13,41 +13,7 @@
  *             its multiprocessor must keep the memory busy. */
 #include "softmax.cuh"
 
-#include "common/scratch.cuh"
-
-enum { LEAST = 4 * THREADS }; // numbers of a part that occupy a block's threads
-
-/* A GPU runs all blocks at the same time only if the launch requires it. The
- * CPU target starts more blocks if all that have begun wait. */
-#ifdef __CUDACC__
-enum { TOGETHER = 1 };
-#else
-enum { TOGETHER = 0 };
-#endif
-
-/* The division of rows among the blocks of a grid: groups of `parts` blocks
- * take a row each, and then the next one. */
-struct division {
-    unsigned parts;  // blocks that share a row
-    unsigned length; // numbers of a part; the last part may be shorter
-    unsigned kept;   // groups of four that a thread keeps of a part
-    unsigned groups; // groups of blocks
-};
-
-/* Publish value, count this block, and wait until all `parts` blocks of the row
- * have done the same. `arrived` is 0 before the launch. */
-template <class T>
-static __device__ __forceinline__ void
-exchange(T *value, T own, unsigned *arrived, unsigned parts) {
-    if (threadIdx.x == 0) {
-        *value = own;
-        __threadfence(); // the value is visible before the count
-        atomicAdd(arrived, 1u);
-        while (*(volatile unsigned *)arrived < parts) __nanosleep(100);
-        __threadfence(); // the count is read before the values
-    }
-    __syncthreads(); // all parts of the row have arrived
-}
+#include "common/split.cuh"
 
 template <bool WIDE>
 static __global__ void soften_parts(float *y, const float *x, unsigned rows,
@@ -133,53 +99,6 @@ differentiate_parts(float *dx, const float *dy, const float *y, unsigned rows,
     }
 }
 
-/* Return how many blocks of the kernel with all of the shared memory run at the
- * same time. On the CPU target it is the same on every machine. */
-template <class Kernel> static unsigned count_resident(Kernel kernel) {
-#ifdef __CUDACC__
-    const size_t bytes = count_room() * sizeof(float);
-    const struct launch l = {"softmax", 1, THREADS, bytes, 0, 0};
-    int blocks = 0;
-    if (claim_shared(l, (const void *)kernel)) return 1;
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, THREADS,
-                                                  bytes);
-    blocks *= device_has(cudaDevAttrMultiProcessorCount);
-    return blocks > 1 ? (unsigned)blocks : 1;
-#else
-    (void)kernel;
-    return 16;
-#endif
-}
-
-/* Divide rows of which `arrays` arrays must be kept. A row has enough parts for
- * the shared memory of their blocks. A few rows have more, so that all blocks
- * have work. */
-static division divide(unsigned rows, unsigned cols, unsigned resident,
-                       unsigned arrays) {
-    const unsigned room = count_room() / arrays / LEAST * LEAST;
-    const unsigned spread = min(resident / rows, CEIL_DIV(cols, LEAST));
-    const unsigned wanted = max(CEIL_DIV(cols, room), max(spread, 1u));
-    const unsigned blocks = min(wanted, resident);
-    division d;
-    d.length = CEIL_DIV(CEIL_DIV(cols, blocks), WARP) * WARP;
-    d.parts = CEIL_DIV(cols, d.length);
-    d.kept = min(CEIL_DIV(d.length, LEAST), room / LEAST);
-    d.groups = min(max(resident / d.parts, 1u), rows);
-    return d;
-}
-
-/* Claim memory for a value of `bytes` bytes per part, and the zeroed counts of
- * blocks that have arrived at each row. */
-static int claim_parts(scratch *memory, unsigned rows, unsigned parts,
-                       size_t bytes, unsigned **arrived) {
-    const size_t values = (size_t)rows * parts * bytes;
-    const size_t counts = rows * sizeof(unsigned);
-    WEFT_TRY(memory->claim("softmax", values + counts));
-    *arrived = (unsigned *)((char *)memory->memory + values);
-    WEFT_CUDA_TRY(cudaMemsetAsync(*arrived, 0, counts, memory->stream));
-    return WEFT_OK;
-}
-
 int softmax_split(const struct softening *s) {
     const auto kernel = rows_are_aligned(s->y, s->x, s->x, s->cols)
                             ? soften_parts<true>
@@ -187,7 +106,8 @@ int softmax_split(const struct softening *s) {
     const division d = divide(s->rows, s->cols, count_resident(kernel), 1);
     scratch memory(s->stream);
     unsigned *arrived;
-    WEFT_TRY(claim_parts(&memory, s->rows, d.parts, sizeof(pair), &arrived));
+    WEFT_TRY(claim_parts("softmax", &memory, s->rows, d.parts, sizeof(pair),
+                         &arrived));
     struct launch l = {"soften_parts", d.parts * d.groups,
                        THREADS,        d.kept * LEAST * sizeof(float),
                        s->stream,      0};
@@ -203,7 +123,8 @@ int softmax_split_backward(const struct differentiation *c) {
     const division d = divide(c->rows, c->cols, count_resident(kernel), 2);
     scratch memory(c->stream);
     unsigned *arrived;
-    WEFT_TRY(claim_parts(&memory, c->rows, d.parts, sizeof(float), &arrived));
+    WEFT_TRY(claim_parts("softmax", &memory, c->rows, d.parts, sizeof(float),
+                         &arrived));
     struct launch l = {"differentiate_parts",
                        d.parts * d.groups,
                        THREADS,

@@ -1,10 +1,7 @@
 /* softmax.cuh -- the rungs of softmax, and the code that they share.
  *
- * Numbers behind the end of a row count as -infinity, whose exponential is 0.
- * Numbers that a thread handles alone are in groups of four. If rows begin at
- * multiples of 16 bytes, the four are neighbours, and one load fetches them.
- * Otherwise the four are as far apart as the group has threads, so that the
- * threads of a warp load neighbours in each of four loads. */
+ * Numbers behind the end of a row count as -infinity, whose exponential is
+ * 0. */
 #ifndef WEFT_SOFTMAX_CUH
 #define WEFT_SOFTMAX_CUH
 #include "common/internal.cuh"
@@ -13,6 +10,7 @@
 
 #include "common/checks.cuh"
 #include "common/launch.cuh"
+#include "common/rows.cuh"
 
 /* The arguments of weft_softmax(), which the rungs receive. */
 struct softening {
@@ -43,8 +41,6 @@ int softmax_shared(const struct softening *s);
 int softmax_shared_backward(const struct differentiation *d);
 int softmax_split(const struct softening *s);
 int softmax_split_backward(const struct differentiation *d);
-
-enum { WARP = 32, WARPS = THREADS / WARP };
 
 /* ---- maxima and sums ----------------------------------------------------- */
 
@@ -85,12 +81,6 @@ static __device__ __forceinline__ float max_lanes(float value) {
     return value;
 }
 
-static __device__ __forceinline__ float add_lanes(float value) {
-    for (int distance = WARP / 2; distance > 0; distance /= 2)
-        value += __shfl_xor_sync(0xffffffff, value, distance);
-    return value;
-}
-
 /* Return the merged pair of a block of THREADS threads to each of them. The
  * order of the merges is always the same. */
 static __device__ __forceinline__ pair merge_threads(pair value,
@@ -113,95 +103,14 @@ static __device__ __forceinline__ float max_threads(float value,
     return max_lanes(lane < WARPS ? values_s[lane] : -INFINITY);
 }
 
-static __device__ __forceinline__ float add_threads(float value,
-                                                    float values_s[WARPS]) {
-    const int lane = threadIdx.x % WARP;
-    value = add_lanes(value);
-    __syncthreads(); // no thread uses the values of an earlier call
-    if (lane == 0) values_s[threadIdx.x / WARP] = value;
-    __syncthreads(); // the sums of all warps are stored
-    return add_lanes(lane < WARPS ? values_s[lane] : 0.0f);
-}
-
-/* ---- groups of four ------------------------------------------------------ */
-
-struct four {
-    float at[4];
-};
-
-/* A thread among `width` that share a row or a part of one. Its group j has the
- * numbers that find() returns. WIDE: whether the four are neighbours. */
-template <bool WIDE> struct sharer {
-    unsigned own, width;
-
-    __device__ __forceinline__ size_t find(unsigned j, unsigned k) const {
-        const size_t first = (size_t)j * width;
-        return WIDE ? 4 * (first + own) + k : 4 * first + k * width + own;
-    }
-    /* Return the number of groups that a row of `count` numbers needs. */
-    __device__ __forceinline__ unsigned count_groups(unsigned count) const {
-        return CEIL_DIV(count, 4 * width);
-    }
-    /* Load group j of x; numbers from `count` on are `other`. */
-    __device__ __forceinline__ four load(const float *x, unsigned j,
-                                         unsigned count, float other) const {
-        four v = {other, other, other, other};
-        if (WIDE) {
-            const size_t i = find(j, 0);
-            if (i < count) {
-                const float4 wide = *(const float4 *)(x + i);
-                v = {wide.x, wide.y, wide.z, wide.w};
-            }
-        } else {
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                if (find(j, k) < count) v.at[k] = x[find(j, k)];
-        }
-        return v;
-    }
-    __device__ __forceinline__ void store(float *y, unsigned j, unsigned count,
-                                          four v) const {
-        if (WIDE) {
-            const size_t i = find(j, 0);
-            if (i < count)
-                *(float4 *)(y + i) =
-                    make_float4(v.at[0], v.at[1], v.at[2], v.at[3]);
-        } else {
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                if (find(j, k) < count) y[find(j, k)] = v.at[k];
-        }
-    }
-};
-
-/* Return whether every row begins at a multiple of 16 bytes in each array. */
-static inline bool rows_are_aligned(const void *a, const void *b, const void *c,
-                                    unsigned cols) {
-    return (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 | cols % 4) == 0;
-}
-
 static __device__ __forceinline__ float max_four(four v) {
     return fmaxf(fmaxf(v.at[0], v.at[1]), fmaxf(v.at[2], v.at[3]));
-}
-
-static __device__ __forceinline__ float add_four(four v) {
-    return (v.at[0] + v.at[1]) + (v.at[2] + v.at[3]);
 }
 
 /* Return shrink(x, most) for each of four numbers. */
 static __device__ __forceinline__ four shrink_four(four x, float most) {
     return {shrink(x.at[0], most), shrink(x.at[1], most), shrink(x.at[2], most),
             shrink(x.at[3], most)};
-}
-
-static __device__ __forceinline__ four scale_four(four v, float factor) {
-    return {v.at[0] * factor, v.at[1] * factor, v.at[2] * factor,
-            v.at[3] * factor};
-}
-
-static __device__ __forceinline__ float dot_four(four a, four b) {
-    return (a.at[0] * b.at[0] + a.at[1] * b.at[1]) +
-           (a.at[2] * b.at[2] + a.at[3] * b.at[3]);
 }
 
 /* Return the gradient y * (dy - dot) of four numbers. */
@@ -216,17 +125,6 @@ static __device__ __forceinline__ void take_four(pair *p, four x) {
     const float most = fmaxf(p->most, max_four(x));
     p->sum = p->sum * shrink(p->most, most) + add_four(shrink_four(x, most));
     p->most = most;
-}
-
-/* ---- parts of a row that stay on the chip ---------------------------------
- */
-
-/* Return how many floats of dynamic shared memory a block may use: 64 KB less
- * what a kernel declares itself, or 100 KB where two such blocks fit. */
-static inline unsigned count_room(void) {
-    const int most = device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-    const int bytes = most < 100 << 10 ? most : 100 << 10;
-    return (unsigned)(bytes - 1024) / (4 * THREADS * 4) * (4 * THREADS);
 }
 
 #endif
