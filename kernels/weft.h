@@ -274,6 +274,47 @@ int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
 int weft_softmax_backward(int rung, float *dx, const float *dy, const float *y,
                           int rows, int cols, weft_stream stream);
 
+/* Compute y (rows,cols) = (s - mean) * rstd * weight + bias for each row, where
+ * s = x + residual, rstd = 1 / sqrt(var + eps), and mean and the biased
+ * variance var are those of the row. x, y (rows,cols); residual (rows,cols;
+ * NULL: none); weight, bias (cols; NULL: ones and zeros); mean, rstd (rows).
+ * total (rows,cols) receives s; it is NULL if and only if residual is. mean and
+ * rstd are kept for the backward pass. eps must be finite and above 0. Source:
+ * Ba, Kiros and Hinton, Layer Normalization, 2016. */
+int weft_layernorm(int rung, float *y, float *total, float *mean, float *rstd,
+                   const float *x, const float *residual, const float *weight,
+                   const float *bias, int rows, int cols, float eps,
+                   weft_stream stream);
+
+/* Compute dx and dresidual (rows,cols), which are equal, dweight (cols) and
+ * dbias (cols) from dy (rows,cols), weight (cols; NULL: ones), and the arrays
+ * of the forward pass: mean (rows), rstd (rows), and total (rows,cols; NULL
+ * without residual) or x (rows,cols), which may be NULL if total is not. Each
+ * of the gradients may be NULL and is then skipped. dweight and dbias have the
+ * same bits for every grid. Returns WEFT_ENOMEM without memory for their
+ * partial sums: about 8 * cols bytes for each 64 rows. */
+int weft_layernorm_backward(int rung, float *dx, float *dresidual,
+                            float *dweight, float *dbias, const float *dy,
+                            const float *x, const float *total,
+                            const float *weight, const float *mean,
+                            const float *rstd, int rows, int cols,
+                            weft_stream stream);
+
+/* Compute y (rows,cols) = s * rstd * weight for each row, where s = x +
+ * residual and rstd = 1 / sqrt(mean(s^2) + eps). The arrays are those of
+ * weft_layernorm(), without mean and bias. Source: Zhang and Sennrich, Root
+ * Mean Square Layer Normalization, 2019. */
+int weft_rmsnorm(int rung, float *y, float *total, float *rstd, const float *x,
+                 const float *residual, const float *weight, int rows, int cols,
+                 float eps, weft_stream stream);
+
+/* Compute dx, dresidual (rows,cols) and dweight (cols), as
+ * weft_layernorm_backward() does. */
+int weft_rmsnorm_backward(int rung, float *dx, float *dresidual, float *dweight,
+                          const float *dy, const float *x, const float *total,
+                          const float *weight, const float *rstd, int rows,
+                          int cols, weft_stream stream);
+
 /* Subtract lr * grad from param for `count` elements, in place and without
  * momentum. lr must be finite. */
 int weft_sgd(int rung, float *param, const float *grad, size_t count, float lr,

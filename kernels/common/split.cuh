@@ -60,7 +60,7 @@ template <class Kernel> static unsigned count_resident(Kernel kernel) {
  * the shared memory of their blocks. A few rows have more, so that all blocks
  * have work. */
 static inline division divide(unsigned rows, unsigned cols, unsigned resident,
-                       unsigned arrays) {
+                              unsigned arrays) {
     const unsigned room = count_room() / arrays / LEAST * LEAST;
     const unsigned spread = min(resident / rows, CEIL_DIV(cols, LEAST));
     const unsigned wanted = max(CEIL_DIV(cols, room), max(spread, 1u));
@@ -75,8 +75,9 @@ static inline division divide(unsigned rows, unsigned cols, unsigned resident,
 
 /* Claim memory for a value of `bytes` bytes per part, and the zeroed counts of
  * blocks that have arrived at each row. */
-static inline int claim_parts(const char *op, scratch *memory, unsigned rows, unsigned parts,
-                       size_t bytes, unsigned **arrived) {
+static inline int claim_parts(const char *op, scratch *memory, unsigned rows,
+                              unsigned parts, size_t bytes,
+                              unsigned **arrived) {
     const size_t values = (size_t)rows * parts * bytes;
     const size_t counts = rows * sizeof(unsigned);
     WEFT_TRY(memory->claim(op, values + counts));

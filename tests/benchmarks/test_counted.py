@@ -63,6 +63,14 @@ def test_the_tuned_softmax_moves_each_number_once_in_and_once_out(cols):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("cols", [32, 128, 1024, 2048, 8192])
+@pytest.mark.parametrize("op", ["layernorm", "rmsnorm"])
+def test_the_tuned_norms_read_weight_and_bias_for_many_rows(op, cols):
+    (row,) = counted.rows(op, [cols], ["tuned"])
+    assert 1 <= row["over_floor"] <= 1.05 and row["bank_conflicts"] == 0
+
+
+@pytest.mark.slow
 def test_each_pass_over_the_rows_counts():
     rows = {row["rung"]: row["over_floor"] for row in counted.rows("softmax", [4096])}
     # A thread's float takes a sector, 32 bytes for 4: eight times the bytes.

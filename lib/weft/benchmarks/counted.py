@@ -79,7 +79,7 @@ def _count_rung(
     numbers = {**sizes, **{n: x for n, x in inputs.items() if n not in tensors}}
     arrays = {n: WatchedTensor(x, n, True) for n, x in tensors.items()}
     for name in launcher.outputs:
-        if name not in arrays:
+        if name not in arrays and name not in spec.omitted:
             shape, dtype = spec.shape_of(name, sizes), launcher.dtypes[name]
             arrays[name] = WatchedTensor(
                 torch.empty(tuple(shape), dtype=dtype), name, False
@@ -87,7 +87,10 @@ def _count_rung(
     title = f"{spec.name} '{rung.name}'"
     open_runtime().simt_check_begin()
     try:
-        pointers = [arrays[name].pointer for name in launcher.dtypes]
+        pointers = [
+            arrays[name].pointer if name in arrays else native.NULL
+            for name in launcher.dtypes
+        ]
         values = launcher.values(numbers)
         lib.call(launcher.function, rung.index, *pointers, *values, native.NULL)
         report = report_watched(title)

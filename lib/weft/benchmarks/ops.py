@@ -5,7 +5,9 @@ python -m weft bench conv2d --sizes 64,256 --rungs reference
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -43,8 +45,7 @@ COLUMNS = {
 class SizedProblem:
     """One size of an op: ours(*inputs, rung=...) computes the same as torch().
 
-    into(*inputs) is torch() into memory of its own, which is timed instead, beside a
-    copy. Then ours() also reuses its memory.
+    beside_copy: whether a copy of the first input is timed, too.
     """
 
     sizes: dict[str, int]
@@ -54,7 +55,7 @@ class SizedProblem:
     flop: float  # flops of the computation; 0 if they are not the limit
     # Bytes that move if each input is read once and each output written once.
     bytes: float
-    into: Callable[..., torch.Tensor] | None = None
+    beside_copy: bool = False
 
 
 def rows(
@@ -95,13 +96,17 @@ def _race_rungs(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
         call = partial(problem.ours, *inputs, rung=rung.name)
         row = {"impl": "weft", "rung": rung.name, "precision": rung.precision}
         contenders[rung.name] = Contender(call=call, row=row)
-    call = partial(problem.into or problem.torch, *inputs)
+    call = partial(problem.torch, *inputs)
     row = {"impl": "torch", "rung": "eager"}
     contenders["torch"] = Contender(call=call, row=row | {"precision": "fp32"})
     with precision("fp32"):
         errors = {n: _measure_error(problem, c.call) for n, c in contenders.items()}
-        if problem.into:
-            contenders["copy"] = Contender(call=_prepare("copy", [inputs[0]]))
+    held = 2 * problem.bytes if problem.beside_copy and device.type == "cpu" else 0
+    with precision("fp32"), hold_memory(held):
+        if problem.beside_copy:
+            contenders["copy"] = Contender(
+                call=partial(cases_file("copy").OP.function(), inputs[0])
+            )
         once = time_call(contenders["torch"].call, device, samples=5).median
         for one in contenders.values():  # a sample of PyTorch takes about 2 ms
             one.calls = max(1, min(200, int(2000 / once)))
@@ -123,16 +128,35 @@ def _race_rungs(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
     ]
 
 
+@contextlib.contextmanager
+def hold_memory(bytes_: float) -> Iterator[None]:
+    """Keep the memory of results of up to `bytes_` bytes in all for the next results.
+
+    Otherwise, each large result takes new pages from the system, which costs several
+    times the time of an op of rows. Only for the main thread. 0 bytes, or a C library other than glibc: do
+    nothing. A GPU's memory is always kept.
+    """
+    libc = ctypes.CDLL(None)
+    if not bytes_ or not hasattr(libc, "mallopt"):
+        yield
+        return
+    trim_threshold, mmap_max = -1, -4  # as <malloc.h> defines them
+    libc.mallopt(mmap_max, 0)
+    libc.mallopt(trim_threshold, 2**31 - 1)
+    # One free block with room to spare. A block of the exact size would be too small
+    # as soon as a small array takes a piece of it.
+    torch.empty(int(bytes_) + (16 << 20), dtype=torch.uint8)
+    try:
+        yield
+    finally:
+        libc.mallopt(mmap_max, 65536)  # glibc's defaults
+        libc.mallopt(trim_threshold, 128 << 10)
+        libc.malloc_trim(0)
+
+
 def _compare(gbs: float, copy: float) -> dict[str, float]:
     """Return the columns that compare a rate with that of a copy, both in GB/s."""
     return {"copy_gbs": copy, "of_copy": gbs / copy}
-
-
-def _prepare(op: str, args: Sequence[Any], rung: str | None = None) -> Callable:
-    """Return a function that calls the op with `args` and reuses its outputs."""
-    plan = cases_file(op).OP.plan
-    tensors, numbers = plan.bind(args)
-    return lambda: plan.forward(rung, tensors, numbers)
 
 
 def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> float:
@@ -152,22 +176,11 @@ def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
     inputs = spec.draw(sizes, device)
     arrays = [x for x in inputs if isinstance(x, torch.Tensor)]
     options = inputs[len(arrays) :]
-    if bench.into:
-        plan = spec.plan
-        made, numbers = plan.bind(inputs)
-        y = torch.empty(tuple(spec.shape_of(plan.result, sizes)), device=device)
-        return SizedProblem(
-            *(sizes, arrays),
-            lambda *tensors, rung: plan.forward(rung, made, numbers),
-            lambda *tensors: spec.twin(*tensors, *options),
-            *(bench.flop(sizes), spec.count_bytes(sizes)),
-            lambda *tensors: bench.into(*tensors, *options, y),
-        )
     return SizedProblem(
         *(sizes, arrays),
         lambda *tensors, rung: spec.run([*tensors, *options], rung),
         lambda *tensors: spec.twin(*tensors, *options),
-        *(bench.flop(sizes), spec.count_bytes(sizes)),
+        *(bench.flop(sizes), spec.count_bytes(sizes), bench.beside_copy),
     )
 
 

@@ -33,9 +33,8 @@ class Bench:
     size: the size that varies, with the values `usual`; others: the other sizes, fixed
     or a function of the one that varies; same: sizes that equal it. counted: those of
     the others that differ if the traffic is counted. flop: the number of floating-point
-    operations for these sizes, if it limits the speed. into: the twin with an
-    additional last argument, the array to write to; then every contender reuses its
-    memory, and a copy shows what the memory can do.
+    operations for these sizes, if it limits the speed. beside_copy: whether to time a
+    copy, too, which shows what the memory can do.
     """
 
     size: str
@@ -44,7 +43,7 @@ class Bench:
     same: Sequence[str] = ()
     flop: Callable[[Mapping[str, int]], float] = lambda sizes: 0.0
     counted: Mapping[str, OtherSize] = field(default_factory=dict)
-    into: Callable[..., Any] | None = None
+    beside_copy: bool = False
 
     def sizes_for(self, size: int, counted: bool = False) -> dict[str, int]:
         """Return all sizes of the problem whose varying size is `size`.
@@ -72,7 +71,9 @@ class Op:
     skipped: gradients that the backward pass leaves out if their pointer is NULL.
     below: for an array of integers, the size that its elements must be below. only:
     additional parameters of PyTorch's function, each with the one value that the op
-    supports, or with the name of the parameter whose value it shares.
+    supports, or with the name of the parameter whose value it shares. extra: outputs
+    that exist only if an optional array is given, by the array's name. Benchmarks omit
+    both.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Op:
         skipped: Sequence[str] = (),
         below: Mapping[str, str] | None = None,
         only: Mapping[str, Any] | None = None,
+        extra: Mapping[str, str] | None = None,
     ):
         self.name, self.twin = twin.__name__, twin
         texts = shapes.items()
@@ -89,6 +91,8 @@ class Op:
         self.shapes = {n: _parse_dims(text.removeprefix(LEADING)) for n, text in texts}
         self.extents = {name: _make_extents(dims) for name, dims in self.shapes.items()}
         self.skipped, self.below, self.only = skipped, below or {}, only or {}
+        self.extra = extra or {}
+        self.omitted = {*self.extra, *self.extra.values()}
         self.parameters = inspect.signature(twin).parameters
         self._plan: tuple[Any, CallPlan | None] = None, None
 
@@ -204,8 +208,11 @@ class Op:
 
     def count_bytes(self, numbers: Mapping[str, int]) -> float:
         """Count the bytes of all arrays: inputs read once, outputs written once."""
-        types = self.plan.launcher.dtypes.items()
-        sizes = (math.prod(self.shape_of(n, numbers)) * t.itemsize for n, t in types)
+        sizes = (
+            math.prod(self.shape_of(name, numbers)) * dtype.itemsize
+            for name, dtype in self.plan.launcher.dtypes.items()
+            if name not in self.omitted
+        )
         return float(sum(sizes))
 
     def array(self, name: str) -> str:
@@ -224,6 +231,8 @@ class Op:
         return sizes
 
     def _draw(self, name: str, numbers: Mapping[str, Any], device: Any) -> Any:
+        if name in self.omitted:
+            return None
         if name not in self.plan.launcher.dtypes:
             default = self.parameters[name].default
             values = [numbers.get(n, default) for n in self.shapes.get(name, (name,))]
