@@ -133,8 +133,8 @@ def hold_memory(bytes_: float) -> Iterator[None]:
     """Keep the memory of results of up to `bytes_` bytes in all for the next results.
 
     Otherwise, each large result takes new pages from the system, which costs several
-    times the time of an op of rows. Only for the main thread. 0 bytes, or a C library other than glibc: do
-    nothing. A GPU's memory is always kept.
+    times the time of an op of rows. This works in the main thread, with glibc. 0 bytes:
+    do nothing. A GPU's memory is always kept.
     """
     libc = ctypes.CDLL(None)
     if not bytes_ or not hasattr(libc, "mallopt"):
