@@ -263,9 +263,9 @@ int weft_reduce_backward(int rung, float *dx, const float *dsum, size_t count,
  * sum(exp(x - m)) with the row's maximum m. A row becomes NaN if it has a NaN,
  * or if m is an infinity. Each rung gives the same bits for each run.
  * "split_rows", and "tuned" where it selects that rung, give other bits on a
- * device with another number of multiprocessors. They return WEFT_ENOMEM
- * without memory for partial results: 12 bytes for each of a row's parts, at
- * most. */
+ * device with another number of multiprocessors or other shared memory. They
+ * return WEFT_ENOMEM without memory for partial results: at most 12 bytes for
+ * each of a row's parts. */
 int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
                  weft_stream stream);
 
