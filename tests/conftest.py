@@ -23,11 +23,11 @@ os.environ.pop("WEFT_KEEP", None)  # the tests' records must not join the user's
 sys.modules.setdefault("rfc3987_syntax", None)
 
 import pytest
-import torch
 from _pytest.assertion import rewrite
 from browser import open_chromium
 
-from weft.base.cores import count_cores
+from weft.base import device as devices
+from weft.base.device import count_cores
 from weft.timing.results import device_name, stamp_row, write_json
 from weft.toolchain import build, native
 
@@ -36,7 +36,17 @@ from weft.toolchain import build, native
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-TARGETS = ["cpu", *["cuda"] * torch.cuda.is_available()]
+
+def can_use_gpu() -> bool:
+    """Return whether PyTorch has a GPU."""
+    if not devices.count():
+        return False
+    import torch  # takes seconds, and pytest-xdist's controller does not need it
+
+    return torch.cuda.is_available()
+
+
+TARGETS = ["cpu", *["cuda"] * can_use_gpu()]
 ZOO = Path(__file__).parent / "zoo"
 
 
@@ -135,7 +145,9 @@ def target(request) -> str:
 
 
 @pytest.fixture
-def device(target) -> torch.device:
+def device(target):
+    import torch  # imported lazily, as in can_use_gpu()
+
     return torch.device(target)
 
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from nbformat import NotebookNode
 
-from weft.lessons.cell_names import plain
+from weft.lessons.grading import write_plain_python
 from weft.lessons.maker import SOURCES, is_tagged, is_withheld, read_source
 
 KINDS = ("imports", "paths", "pictures", "tables", "helpers")
@@ -70,7 +70,7 @@ def count_plumbing(source: NotebookNode) -> Plumbing:
         lines += len(_find_code(cell.source))
         if cell.source.startswith("%%"):
             continue
-        text = plain(cell)
+        text = write_plain_python(cell)
         answers = is_tagged(cell, "exercise") or "exercise(" in text
         code, kind_of = _find_code(text), {}
         for kind, first, last in _list_plumbing(ast.parse(text).body, matter, answers):

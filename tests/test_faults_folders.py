@@ -14,7 +14,6 @@ import sys
 
 import pytest
 from faults import bind_by_modes, copy_lab, libraries, python, surroundings
-from tiers import only
 
 LIBRARY = """
 from weft.toolchain import native
@@ -109,9 +108,8 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(
-    "harm", only([break_mode], BROKEN), ids=lambda harm: harm.__name__
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", BROKEN, ids=lambda harm: harm.__name__)
 def test_a_cache_that_cannot_be_used_is_said_in_a_line(lab, tmp_path, harm):
     cache, temporary = tmp_path / "kept/cache", tmp_path / "tmp"
     temporary.mkdir()

@@ -22,6 +22,7 @@ def test_size_is_small_only_where_it_is_asked_for(monkeypatch):
     assert utils.size(5120, 64) == 64
 
 
+@pytest.mark.slow
 def test_star_brings_what_a_kernel_needs_and_does_not_import_numba():
     program = "from utils import *; import sys; assert 'numba' not in sys.modules"
     program += "; float32(0), uint8(1), cuda.threadIdx, cdiv, size, exercise"
@@ -46,7 +47,7 @@ def test_importing_weft_does_not_wait_for_what_draws_or_translates():
 @pytest.mark.slow
 def test_a_name_of_weft_is_the_function_also_once_its_module_was_imported():
     program = (
-        "import weft.see.pictures.show, weft.pykernel.sim.record, weft.check.cases\n"
+        "import weft.see.pictures.show, weft.pykernel.sim.layout, weft.check.cases\n"
     )
     program += "import weft.report.raw\n"
     program += "import inspect, weft\n"

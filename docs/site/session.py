@@ -102,11 +102,10 @@ def replace_clock(clock: Clock) -> None:
 
 def name_machine(machine: dict[str, Any]) -> None:
     """Let the lab report the machine of the record, whose times the page shows."""
-    import weft.base.cores as cores
     import weft.base.device as device
 
     device.cpu_name = lambda: machine["cpu"]
-    cores.count_cores = lambda: machine["cores"]
+    device.count_cores = lambda: machine["cores"]
 
 
 def seed_generators() -> None:

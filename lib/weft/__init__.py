@@ -25,7 +25,7 @@ Each folder imports only from the folders above it in this list.
 import sys
 from pathlib import Path
 
-from .base.cores import limit_threads
+from .base.device import limit_threads
 from .base.lazy import make_lazy
 
 limit_threads()  # before PyTorch is imported

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from .base.errors import BuildError
+from .base.tracebacks import explain
 
 # Modules are imported on demand, since `doctor` must run where other commands cannot.
 COMMANDS = {
@@ -44,7 +45,8 @@ COMMANDS = {
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return the exit status.
 
-    A user's error is reported as one sentence on stderr, without a traceback.
+    A user's error is reported as one sentence on stderr, without a traceback. The
+    address of its explanation follows if there is one.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments:
@@ -63,7 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"weft {name}: stopped. {stop}".rstrip(), file=sys.stderr)
         return 130
     except list_expected_errors() as error:
-        print(f"weft {name}: {error}", file=sys.stderr)
+        lines = [f"weft {name}: {error}", *explain(error)]
+        print(*lines, sep="\n", file=sys.stderr)
         return 1
 
 

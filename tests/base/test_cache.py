@@ -98,6 +98,23 @@ def test_pruning_deletes_a_link_and_not_what_it_points_at(fresh, tmp_path):
     assert target.exists() and not (fresh / "cells" / "link").is_symlink()
 
 
+def test_pruning_survives_a_folder_that_another_process_deletes(fresh, monkeypatch):
+    unfinished = store.cache_folder("cells") / "unfinished"
+    unfinished.mkdir()
+    (store.cache_folder("cells") / "old.so").write_bytes(bytes(1000))
+    scandir = os.scandir
+
+    def delete_then_scan(folder="."):
+        """Delete the folder just before it is read, as its owner may do."""
+        if os.fspath(folder) == os.fspath(unfinished):
+            unfinished.rmdir()
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", delete_then_scan)
+    store.prune(limit=0)
+    assert not unfinished.exists() and store.measure_cache() == 0
+
+
 class Payload:
     """Creates a file when it is unpickled."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.base import cores
+from weft.base import device
 
 # Each case: the process's cgroups, files below /sys/fs/cgroup, and the quota in cores.
 TREES = {
@@ -77,11 +77,11 @@ def test_quota(tmp_path, name):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
     (tmp_path / "own").write_text(f"{own}\n")
-    assert cores.read_quota(tmp_path / "cgroup", tmp_path / "own") == expected
+    assert device.read_quota(tmp_path / "cgroup", tmp_path / "own") == expected
 
 
 def test_without_cgroups_there_is_no_quota(tmp_path):
-    assert cores.read_quota(tmp_path, tmp_path / "none") == math.inf
+    assert device.read_quota(tmp_path, tmp_path / "none") == math.inf
 
 
 @pytest.fixture
@@ -89,9 +89,9 @@ def machine(monkeypatch):
     """Return a function that sets the numbers of cores by affinity and by quota."""
 
     def invent(affine: int, quota: float) -> None:
-        monkeypatch.setattr(cores, "_count_affine", lambda: affine)
-        monkeypatch.setattr(cores, "read_quota", lambda: quota)
-        monkeypatch.delenv(cores.THREADS, raising=False)
+        monkeypatch.setattr(device, "_count_affine", lambda: affine)
+        monkeypatch.setattr(device, "read_quota", lambda: quota)
+        monkeypatch.delenv(device.THREADS, raising=False)
 
     return invent
 
@@ -102,7 +102,7 @@ def machine(monkeypatch):
 )
 def test_the_lesser_of_affinity_and_quota_counts(machine, affine, quota, expected):
     machine(affine, quota)
-    assert cores.count_cores() == expected
+    assert device.count_cores() == expected
 
 
 @pytest.mark.parametrize(
@@ -110,24 +110,24 @@ def test_the_lesser_of_affinity_and_quota_counts(machine, affine, quota, expecte
 )
 def test_the_users_number_of_threads_wins(machine, monkeypatch, text, expected):
     machine(8, 4)
-    monkeypatch.setenv(cores.THREADS, text)
-    assert cores.count_threads() == expected
-    assert cores.count_cores() == 4
+    monkeypatch.setenv(device.THREADS, text)
+    assert device.count_threads() == expected
+    assert device.count_cores() == 4
 
 
 def test_a_quota_limits_openmp_but_not_against_the_user(machine):
     machine(64, 4)
-    ours, users = {}, {cores.THREADS: "7"}
-    cores.limit_threads(ours)
-    cores.limit_threads(users)
-    assert ours == {cores.THREADS: "4"}
-    assert users == {cores.THREADS: "7"}
+    ours, users = {}, {device.THREADS: "7"}
+    device.limit_threads(ours)
+    device.limit_threads(users)
+    assert ours == {device.THREADS: "4"}
+    assert users == {device.THREADS: "7"}
 
 
 def test_without_a_quota_openmp_counts_for_itself(machine):
     machine(4, math.inf)
     environment = {}
-    cores.limit_threads(environment)
+    device.limit_threads(environment)
     assert not environment
 
 
@@ -137,7 +137,7 @@ def test_a_loaded_torch_gets_the_same_number(machine, monkeypatch):
     numbers = []
     monkeypatch.setattr(torch, "set_num_threads", numbers.append)
     machine(64, 3)
-    cores.limit_threads({})
+    device.limit_threads({})
     assert numbers == [3]
 
 
@@ -145,20 +145,20 @@ COUNT = """
 import ctypes, os, sys
 quota, affine = float(sys.argv[1]), {int(core) for core in sys.argv[2].split(",")}
 os.sched_setaffinity(0, affine)
-import weft.base.cores as cores
-cores.read_quota = lambda: quota
-cores.limit_threads()
+import weft.base.device as cores
+device.read_quota = lambda: quota
+device.limit_threads()
 import torch
 from weft.toolchain import build
 runtime = ctypes.CDLL(str(build.simt_runtime(build.Flavour.here("cpu"))))
-print(cores.count_cores(), cores.count_threads(), torch.get_num_threads())
+print(device.count_cores(), device.count_threads(), torch.get_num_threads())
 print(runtime.simt_threads())
 """
 
 
 def count_in_child(quota: float, affine: set[int], **variables: str) -> list[int]:
     """Return the counts of cores, threads, torch's threads and those of CUDA C."""
-    environment = {k: v for k, v in os.environ.items() if k != cores.THREADS}
+    environment = {k: v for k, v in os.environ.items() if k != device.THREADS}
     names = ",".join(map(str, affine))
     process = subprocess.run(
         [sys.executable, "-c", COUNT, str(quota), names],

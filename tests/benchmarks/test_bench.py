@@ -106,7 +106,8 @@ def test_table_aligns_words_left_and_numbers_right():
 
 @pytest.mark.parametrize("op", bench_ops.PROBLEMS)
 def test_an_op_is_timed_beside_pytorch_with_its_error(op, target):
-    ours, *_, theirs = rows = bench_ops.rows(op, target, sizes=[64], samples=1)
+    options = {"sizes": [64], "samples": 1, "compiled": False}  # compiling takes 10 s
+    ours, *_, theirs = rows = bench_ops.rows(op, target, **options)
     keys = "op impl rung precision target device timer us us_low us_high gbs tflops "
     assert {*(keys + "error vs_torch").split()} <= ours.keys() == theirs.keys()
     assert (ours["impl"], theirs["impl"], theirs["rung"]) == ("weft", "torch", "eager")
@@ -171,6 +172,29 @@ def test_pytorch_is_timed_in_the_precision_that_the_row_names(monkeypatch):
     bench_ops.rows("relu", samples=1)
     assert flags and not any(flags)
     assert torch.backends.cudnn.allow_tf32
+
+
+def test_a_slow_rung_gets_fewer_samples(monkeypatch):
+    calls = []
+
+    def ours(x, rung):
+        calls.append(rung)
+        return x.relu()
+
+    def make(size, device):
+        inputs = (torch.ones(size),)
+        return bench_ops.SizedProblem({}, inputs, ours, torch.relu, 0.0, 1.0)
+
+    monkeypatch.setitem(bench_ops.PROBLEMS, "relu", (make, (8,)))
+    monkeypatch.setattr(bench_ops, "SAMPLE", 0.0)  # a call per sample
+    counts = []
+    for seconds in (1e-9, 10.0):
+        calls.clear()
+        monkeypatch.setattr(bench_ops, "SLOWEST", seconds)
+        bench_ops.rows("relu", samples=5)
+        counts.append(len(calls))
+    # One call measures the error; an untimed call precedes each sample.
+    assert counts == [1 + 2, 1 + 2 * 5]
 
 
 def test_the_command_prints_and_writes_an_ops_rows(tmp_path, capsys):

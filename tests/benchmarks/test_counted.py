@@ -22,6 +22,7 @@ def test_relu_moves_each_number_once_in_and_once_out():
     assert rows["tiled"]["sectors_per_request"] == 16
 
 
+@pytest.mark.slow
 def test_the_rungs_of_reduce_are_ranked_by_their_bytes():
     count = 2**15
     rows = counted.rows("reduce", [count])

@@ -9,7 +9,7 @@ from drawings import texts
 from invented_products import elsewhere, peak_rows, row, rows
 
 from weft.base.style import spread_heights, write_svg
-from weft.benchmarks.matmul import comparison, readme
+from weft.benchmarks.matmul import comparison
 from weft.benchmarks.matmul.comparison import beside_fastest, select_timed
 from weft.benchmarks.matmul.plot import ladder_plot, size_plot
 from weft.benchmarks.matmul.roofline import plot_roofline
@@ -91,6 +91,23 @@ def test_the_roofline_has_few_labels_and_a_list_of_all_rungs():
     assert 11 * 358 / (72 * figure.get_figwidth()) >= 9
 
 
+def test_labels_of_the_roofline_cover_neither_marks_nor_one_another():
+    """The label of 3xtf32's narrow roof was on the marks of another precision."""
+    figure = plot_roofline([], None, "4096")
+    figure.draw_without_rendering()
+    right = figure.axes[1]
+    boxes = [text.get_window_extent() for text in right.texts]
+    centres = [
+        right.transData.transform((dot.get_xdata()[0], dot.get_ydata()[0]))
+        for dot in dots(figure)
+    ]
+    for text, box in zip(right.texts, boxes):
+        wider = box.padded(2)
+        assert not any(wider.contains(*at) for at in centres), text.get_text()
+        assert box.count_overlaps(boxes) == 1, text.get_text()
+        assert box.x1 <= figure.bbox.x1, text.get_text()
+
+
 def test_the_roofline_draws_only_the_requested_rungs_and_the_readers():
     own = row("mine", "my tiles", "fp32", 12.5, (4096,) * 3)
     figure = plot_roofline([*rows(), own], [], "4096", ["fp32"], ["naive"])
@@ -160,7 +177,7 @@ def test_results_of_a_processor_are_not_mistaken_for_a_gpus(monkeypatch, tmp_pat
     first, second = comparison.committed_results()
     assert {r["target"] for r in first["rows"]} == {"cuda"}
     assert {r["device"] for r in second["rows"]} == {"A CPU"}
-    assert "| tuned | tuned's idea | fp32 | 54.0 | 108 % |" in readme.matmul_table()
+    assert "| tuned | tuned's idea | fp32 | 54.0 | 108 % |" in comparison.matmul_table()
     assert "54 TFLOP/s · 108 %" in texts(ladder_plot([], size="4096"))
 
 
@@ -169,11 +186,11 @@ def test_the_table_states_its_runs_and_its_precision():
     facts = {"spread": 0.004, "run": one}
     measured = [row | facts for row in rows()]
     results = elsewhere() | {"rows": measured}
-    table = readme.matmul_table([results])
+    table = comparison.matmul_table([results])
     assert "in one run (2026-01-02 03:04 UTC) of `python" in table
     assert "Medians (known to 0.4 % or better), warm caches" in table
     measured[0] |= {"run": two, "spread": None, "m": 4096, "k": 4096, "n": 4096}
-    table = readme.matmul_table([results])
+    table = comparison.matmul_table([results])
     assert "in 2 runs (2026-01-02 03:04 UTC, 2026-01-02 09:10 UTC) of" in table
     assert "1 of " in table and "have too few samples for this" in table
     assert "2 runs" in " ".join(texts(ladder_plot([], [results], "4096")))
@@ -184,8 +201,8 @@ def test_cold_transposed_and_batched_products_have_their_own_tables():
     transposed = row("weft", "tuned", "fp32", 54.0, cube, vs_cublas=0.97, layout="nt")
     batched = row("weft", "tuned", "fp32", 9.0, (256,) * 3, vs_torch=1.5, batch=64)
     cold = [r | {"cache": "cold, rotated", "vs_cublas": 0.91} for r in rows()]
-    plain = readme.matmul_table([results])
-    table = readme.matmul_table(
+    plain = comparison.matmul_table([results])
+    table = comparison.matmul_table(
         [results | {"rows": [*cold, *results["rows"], transposed, batched]}]
     )
     assert "| times cuBLAS | 4096 nt | 64 of 256 |" in table
@@ -215,12 +232,12 @@ def a_processors(threads=(1, 2)):
 
 
 def test_plain_c_is_compared_with_the_faster_of_numpy_and_torch():
-    table = readme.matmul_table([elsewhere(), a_processors()])
+    table = comparison.matmul_table([elsewhere(), a_processors()])
     assert "| threads | rung | ours | NumPy | torch.mm | factor |" in table
     assert "| 1024 | 1 | reference | 100 | 160 | 125 | 0.625 |" in table
     assert "| 1024 | 2 | reference | 200 | 160 | 250 | 0.800 |" in table
     assert "A CPU, PyTorch 2.13, 2026-01-02, measured in turn" in table
-    assert "torch.mm" not in readme.matmul_table([elsewhere()])
+    assert "torch.mm" not in comparison.matmul_table([elsewhere()])
 
 
 def test_committed_rows_of_a_processor_have_both_opponents_at_each_size():
@@ -239,8 +256,8 @@ def test_committed_rows_of_a_processor_have_both_opponents_at_each_size():
                 min(r["us"] for r in same_threads if r["impl"] == impl)
                 for impl in ("weft", "numpy", "torch")
             )
-            factor = readme.write_digits(min(peers) / ours)
-            lines = readme.matmul_table([elsewhere(), results]).splitlines()
+            factor = comparison.write_digits(min(peers) / ours)
+            lines = comparison.matmul_table([elsewhere(), results]).splitlines()
             (line,) = (x for x in lines if x.startswith(f"| {size} | {threads} | "))
             assert line.endswith(f" | {factor} |")
 
@@ -272,14 +289,14 @@ def test_pictures_prefer_rows_with_warm_caches():
 
 
 def test_the_table_compares_every_rung_with_cublas():
-    table = readme.matmul_table([elsewhere()])
+    table = comparison.matmul_table([elsewhere()])
     lines = table.splitlines()
     assert "| naive | naive's idea | fp32 | 0.600 | 1.20 % | 1.0e-06 |" in lines
     ours = "| wgmma_3xtf32 | wgmma_3xtf32's idea | 3xtf32 | 143 | 286 % | 5.0e-07 |"
     assert ours in lines
     assert sum(line.startswith("| *cuBLAS*") for line in lines) == 3
     assert "That GPU, driver 580, CUDA 13.0, PyTorch 2.11, 2026-01-02" in table
-    assert "has not been measured yet" in readme.matmul_table([])
+    assert "has not been measured yet" in comparison.matmul_table([])
 
 
 def test_the_table_has_a_line_for_each_faster_layout():
@@ -287,19 +304,19 @@ def test_the_table_has_a_line_for_each_faster_layout():
     tf32 = (r for r in rows(device="That GPU") if r["rung"] == "wgmma_tf32")
     (nn,) = (r for r in tf32 if r["m"] == 4096)
     nt = nn | {"layout": "nt", "tflops": 420.0}
-    table = readme.matmul_table([results | {"rows": [*results["rows"], nt]}])
+    table = comparison.matmul_table([results | {"rows": [*results["rows"], nt]}])
     assert "| wgmma_tf32 | wgmma_tf32's idea | tf32 | 410 |" in table
     assert "| wgmma_tf32, b stored (n,k) | wgmma_tf32's idea | tf32 | 420 |" in table
     # Slower, so only the table of layouts has it.
     tn = nn | {"layout": "tn", "tflops": 400.0}
-    table = readme.matmul_table([results | {"rows": [*results["rows"], tn]}])
+    table = comparison.matmul_table([results | {"rows": [*results["rows"], tn]}])
     assert "wgmma_tf32, a stored" not in table
 
 
 def test_layouts_are_sorted_by_size_and_batches_follow():
     names = ["64 of 256", "4096 nt", "1023 tn", "1000 of 32", "1023 nt"]
     want = ["1023 nt", "1023 tn", "4096 nt", "64 of 256", "1000 of 32"]
-    assert sorted(names, key=readme._sort_key) == want
+    assert sorted(names, key=comparison._sort_key) == want
 
 
 def test_fp32_is_compared_with_cublas_in_the_same_layout():
@@ -323,7 +340,7 @@ def test_fp32_is_compared_with_cublas_in_the_same_layout():
     )
     # Compared with "nt", cuBLAS's "nn" reaches 50 %; in its own group, 100 %.
     beside_fastest(all_rows)
-    table = readme.matmul_table([results | {"rows": all_rows}])
+    table = comparison.matmul_table([results | {"rows": all_rows}])
     assert "| *cuBLAS* | gemm_ex's idea | fp32 | 50.0 | 100 % |" in table
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from drawings import texts
+from matplotlib.path import Path
+from matplotlib.text import Annotation
 from tiers import only
 
+from weft.base.paths import RESULTS
 from weft.base.style import write_svg
 from weft.benchmarks.race.plot import plot_versions
 from weft.benchmarks.race.plot_batches import plot_batches
 from weft.benchmarks.race.plot_ladder import plot_ladder, plot_roofline
-from weft.timing.results import add_torch_ratios
+from weft.timing.results import add_torch_ratios, read_json
 
 LAYERS = {"forward.conv2+pool2": 10.0, "backward.conv2.weight": 20.0, "update": 3.0}
 
@@ -98,6 +103,20 @@ def test_the_roofline_has_the_sections_whose_work_is_known():
     assert len(marks) == 4
     conv2 = 2 * 9 * 32 * 64 * 196  # flops per image
     assert marks[0].get_ydata()[0] == pytest.approx(64 * conv2 / 10.0 / 1e6)
+
+
+def test_lines_to_the_names_of_sections_do_not_cross():
+    """In fp32, conv1's line crossed those of two other sections."""
+    figure = plot_roofline([], [read_json(RESULTS / "race_nvidia_h100.json")])
+    for axes in figure.axes:
+        lines = [
+            axes.transData.transform([text.xy, text.get_position()])
+            for text in axes.texts
+            if isinstance(text, Annotation)
+        ]
+        assert len(lines) > 4
+        for one, other in itertools.combinations(lines, 2):
+            assert not Path(one).intersects_path(Path(other))
 
 
 @pytest.mark.parametrize("draw", only(DRAW[:1], DRAW))

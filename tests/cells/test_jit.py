@@ -16,7 +16,7 @@ from weft.base.errors import KernelFault
 from weft.cells import CompileError, OrderDependence, headers, load_cuda
 from weft.cells.arguments import ArgumentError
 from weft.csource import signature
-from weft.timing.sharing import CoreWait
+from weft.timing.results import CoreWait
 
 SOURCE = """
 #include <math.h>

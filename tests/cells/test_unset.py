@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from weft import inspect, load_cuda
-from weft.cells.cpu import code_checks
+from weft.cells.cpu import faults
 
 pytestmark = pytest.mark.skipif(
-    not code_checks.unset_flags(), reason="g++ fills no variables"
+    not faults.unset_flags(), reason="g++ fills no variables"
 )
 
 SOURCE = """

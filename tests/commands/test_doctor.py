@@ -4,7 +4,7 @@ import json
 
 import torch
 
-from weft.base.cores import count_cores
+from weft.base.device import count_cores
 from weft.cells.gpu import nvrtc
 from weft.commands import doctor
 from weft.pykernel.numba import gpu as numba_gpu

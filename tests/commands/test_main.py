@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
+from weft import ArgumentError
 from weft import __main__ as weft_main
+from weft.base.paths import SITE
 from weft.commands import doctor
 
 
@@ -44,6 +46,22 @@ def test_a_folder_that_is_not_ours_is_told(never, capsys, tmp_path, monkeypatch)
 def test_a_picture_nobody_can_draw_is_told(capsys, tmp_path, name):
     message = one_sentence(capsys, "mnist", "--plot", str(tmp_path / name))
     assert "use .svg, .png or .pdf" in message
+
+
+def test_a_refusal_ends_with_the_address_of_its_explanation(capsys):
+    assert weft_main.main(["puzzles", "no_such_puzzle"]) == 1
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last == f"explain: {SITE}/errors.html#error-{ArgumentError.entry}"
+
+
+def test_a_wrong_answer_ends_with_the_address_of_its_explanation(capsys, tmp_path):
+    path = tmp_path / "wrong.py"
+    path.write_text(
+        "def add_ten(out, a):\n    i = cuda.threadIdx.x\n    out[i] = a[i]\n"
+    )
+    assert weft_main.main(["puzzles", "check", str(path), "map"]) == 1
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.startswith(f"explain: {SITE}/errors.html#error-")
 
 
 def test_without_a_command_it_lists_them_all():

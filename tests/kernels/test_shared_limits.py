@@ -61,7 +61,8 @@ def test_a_capability_that_is_not_in_the_table_is_refused(pretend):
     assert pretend((3, 5)) == -1
 
 
-@pytest.mark.parametrize("capability", only(CAPABILITIES[-1:], CAPABILITIES))
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", CAPABILITIES)
 def test_a_step_of_the_cnn_fits_the_shared_memory(pretend, capability):
     pretend(capability)
     for rung in native.rungs("mnist"):

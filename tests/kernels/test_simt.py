@@ -16,7 +16,7 @@ import pytest
 import simt_device
 from simt_device import FIBERS, FOLDER, ORDERS, pointer, poison
 
-from weft.base.cores import count_threads
+from weft.base.device import count_threads
 from weft.benchmarks import simt as bench_simt
 from weft.toolchain import build
 

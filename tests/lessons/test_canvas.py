@@ -23,8 +23,8 @@ from weft.lessons.widgets.canvas import (
     centre,
 )
 from weft.mnist import Twin, initial_weights
-from weft.mnist.cnn import Cnn
 from weft.mnist.data import Split, load
+from weft.mnist.trainer import Cnn
 from weft.see.view import mosaic
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"

@@ -276,6 +276,9 @@ def test_progress_counts_guesses_puzzles_and_exercises(monkeypatch):
     assert done()["guess"] == (1, 3) and done()["exercise"] == (1, 1)
     page = progress.progress()._repr_html_()
     assert "1 of 3 guesses" in page and "1 of 1 exercise" in page
+    # Front ends drop inline SVG from notebooks that are not trusted.
+    assert "<svg" not in page
+    assert re.search(r'<img alt="a bar, \d+% full: 1 of 3 guesses, ', page)
 
 
 def test_the_lessons_of_readme_are_those_of_the_folder():

@@ -132,7 +132,8 @@ def test_a_copy_of_an_earlier_notebook_gets_the_lab_too(open_notebook, tmp_path)
     assert "A card." in output and output.endswith("done: True True\n"), output
 
 
-@pytest.mark.parametrize("left", only(["download"], ["download", "unpacked"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("left", ["download", "unpacked"])
 def test_after_an_interruption_the_cell_fetches_the_lab_again(
     open_notebook, tmp_path, left
 ):

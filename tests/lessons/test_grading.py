@@ -10,7 +10,7 @@ from weft import puzzles
 from weft.base.errors import ArgumentError, NotSolved
 from weft.commands import grade as command
 from weft.commands.puzzles import _load_answer
-from weft.lessons import assignment
+from weft.lessons import grading
 from weft.lessons.exercises import exercise
 from weft.lessons.grading import (
     MISSING,
@@ -146,7 +146,7 @@ def test_an_unsolved_task_raises_only_when_it_is_graded(monkeypatch, capsys, tmp
 
 def test_nbgraders_assignment_has_a_solution_and_a_locked_check_for_each_task(tmp_path):
     path = tmp_path / "assignment.ipynb"
-    assert assignment.write("02a", path, {"shared": 2}) == len(NAMES)
+    assert grading.write_assignment("02a", path, {"shared": 2}) == len(NAMES)
     cells = nbformat.read(path, as_version=4).cells
     marked = {
         c.metadata.nbgrader.grade_id: c for c in cells if "nbgrader" in c.metadata
@@ -159,7 +159,7 @@ def test_nbgraders_assignment_has_a_solution_and_a_locked_check_for_each_task(tm
         assert 'os.environ["WEFT_GRADE"] = "1"' in check.source
     assert not any("mistakes" in c.metadata.get("tags", ()) for c in cells)
     with pytest.raises(ArgumentError, match="expected one of 01a_kernels"):
-        assignment.write("99", path, {})
+        grading.write_assignment("99", path, {})
 
 
 def test_points_must_be_numbers(tmp_path):

@@ -22,6 +22,7 @@ from weft.cells import load_cuda
 from weft.cells.module import Launch
 from weft.lessons.widgets import paint as paint_module
 from weft.lessons.widgets.paint import Painting, paint
+from weft.timing import CoreWait
 
 
 class Kernel:
@@ -552,3 +553,9 @@ def test_colab_loads_the_widget_manager_of_a_painting(monkeypatch):
     assert enabled == [True] and kind in data and "image/png" in data
     manager = metadata[kind]["colab"]["custom_widget_manager"]
     assert manager == {"url": "https://colab/manager.js"}
+
+
+def test_the_timing_contains_how_long_others_had_the_cores(monkeypatch):
+    monkeypatch.setattr(CoreWait, "share", lambda self: 0.38)
+    timing = picture(gradient, 4, 4).timing(samples=1)
+    assert timing.waited == 0.38 and "this machine is shared" in str(timing)

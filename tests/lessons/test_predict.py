@@ -1,8 +1,10 @@
 """A guess beside its answer, and a score that reruns do not spoil."""
 
+import base64
 import importlib
 import json
 import math
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -25,6 +27,31 @@ def own_memory(tmp_path, monkeypatch):
 
 def rectangles(svg):
     return [e for e in ET.fromstring(svg).iter() if e.tag.endswith("rect")]
+
+
+IMAGE = r'<img alt="([^"]*)"[^>]* src="data:image/svg\+xml;base64,([^"]*)"/>'
+
+
+def images(page):
+    """Return (alternative text, SVG) of each image of a page."""
+    return [(alt, base64.b64decode(data)) for alt, data in re.findall(IMAGE, page)]
+
+
+def without_scripts(page):
+    """Return the page of a notebook that is not trusted."""
+    return re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+
+
+def test_pictures_remain_where_scripts_and_inline_svg_are_dropped():
+    predict("Fewer?", 20).measured(10)
+    page = predict("How many?", 25, "GB/s").measured(100)._repr_html_()
+    assert "<svg" not in without_scripts(page)
+    (bars, bars_svg), (dots, dots_svg) = images(page)
+    assert "axis from 0" in bars and "your guess 25 GB/s, measured 100 GB/s" in bars
+    assert "logarithmic axis" in dots and dots.endswith(": 2, 0.25")
+    for text, svg in ((bars, bars_svg), (dots, dots_svg)):
+        root = ET.fromstring(svg)
+        assert root.get("role") == "img" and root.get("aria-label") == text
 
 
 def test_the_guess_is_a_hollow_dashed_bar_in_proportion_to_the_measured_one():
@@ -56,7 +83,7 @@ def test_without_a_guess_the_answer_is_folded_away_and_nothing_is_scored(own_mem
     page = ET.fromstring(answer._repr_html_())
     (fold,) = page.iter("details")
     assert fold.get("open") is None
-    assert answer.svg() == "" and "<svg" not in answer._repr_html_()
+    assert answer.svg() == "" and not images(answer._repr_html_())
     assert "It is 1,234 blocks." in "".join(fold.itertext())
     page.remove(fold)
     text = ET.tostring(page, encoding="unicode")
@@ -71,8 +98,9 @@ def test_predictions_of_a_loop_share_one_axis_and_one_score():
         predict(f"How fast is {name}?", guess, "GB/s").measured(rate)
         for name, (guess, rate) in rates.items()
     )
-    page = ET.fromstring(answers._repr_html_())
-    bars = [e for e in page.iter("rect") if e.get("stroke-width")]
+    page = ET.fromstring(without_scripts(answers._repr_html_()))
+    drawn = [rectangles(svg) for _, svg in images(answers._repr_html_())]
+    bars = [e for part in drawn for e in part if e.get("stroke-width")]
     widths = [float(bar.get("width")) for bar in bars]
     assert widths == pytest.approx([70, 280, 17.5, 35])  # 80 GB/s are 280 wide
     (fold,) = page.iter("details")
@@ -85,9 +113,9 @@ def test_predictions_of_a_loop_share_one_axis_and_one_score():
 def test_a_loop_without_guesses_draws_nothing():
     answers = compare_guesses(predict(f"Step {i}?", None).measured(i) for i in (1, 2))
     page = answers._repr_html_()
-    assert "<svg" not in page
+    assert not images(page)
     assert page.count(predict_module.NO_GUESS) == 1
-    assert "<svg" not in compare_guesses([])._repr_html_()
+    assert not images(compare_guesses([])._repr_html_())
 
 
 def test_the_answer_can_be_had_without_a_guess():
@@ -149,11 +177,13 @@ def test_the_page_is_well_formed_and_leaves_ink_and_ground_to_the_page():
     predict("Fewer?", 900).measured(3)
     answer = predict('More <threads> & "blocks"?', 3, "<ms>").measured(1e-9)
     page = answer._repr_html_()
-    root = ET.fromstring(page)  # raises an error for a page that is not well formed
-    texts = [e for e in root.iter() if e.tag.endswith("text")]
+    ET.fromstring(without_scripts(page))  # raises an error if it is not well formed
+    roots = [ET.fromstring(svg) for _, svg in images(page)]
+    elements = [e for root in roots for e in root.iter()]
+    texts = [e for e in elements if e.tag.endswith("text")]
     assert {e.get("fill") for e in texts} == {"currentColor"}
     assert all(float(e.get("font-size")) >= 11 for e in texts)
-    assert "background" not in page
-    circles = [e for e in root.iter() if e.tag.endswith("circle")]
+    assert all(b"weft-ground" in svg for _, svg in images(page))
+    circles = [e for e in elements if e.tag.endswith("circle")]
     assert len(circles) == 2 and all(0 <= float(c.get("cx")) <= 480 for c in circles)
     assert circles[-1].get("fill-opacity") is None  # the last guess is opaque

@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,7 @@ def pointer(array: np.ndarray | None, ctype: str):
     return NULL if array is None else native.ffi.cast(ctype, array.ctypes.data)
 
 
+@cache  # each call allocates the model
 def takes(target: str, rung: str, shape: Shape) -> bool:
     """Return whether the rung runs here and supports models of that shape."""
     try:

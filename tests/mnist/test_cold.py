@@ -52,6 +52,7 @@ def test_a_training_imports_no_torch_and_computes_the_same(rung):
         assert cnn.forward("train", [0, 1]).tolist() == logits
 
 
+@pytest.mark.slow
 def test_the_command_imports_torch_only_to_compare(tmp_path):
     words = ["mnist", "--limit", "128", "--epochs", "1", "--iterations", "1"]
     program = "import sys\nfrom weft.__main__ import main\n"

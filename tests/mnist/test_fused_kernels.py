@@ -80,8 +80,13 @@ def cases() -> list:
 
 
 def is_slow(target: str, rung: str, *images) -> bool:
-    """fp16 has the kernels of bf16; like images cover few lines that others do not."""
-    return target == "cpu" and (rung == "fp16" or (rung != "fused" and images == LIKE))
+    """fp16 has the kernels of bf16; like images cover few lines that others do not.
+
+    Large batches take tensor cores, which are simulated, a second or more.
+    """
+    tensor_cores = rung in ("tf32", "bf16") and images == ("noise", MANY[rung])
+    like = rung != "fused" and images == LIKE
+    return target == "cpu" and (rung == "fp16" or like or tensor_cores)
 
 
 FEW = [("noise", 3), ("digits", 2), ("black", 1), LIKE, ("pixel", 2)]

@@ -19,7 +19,6 @@ import torch
 from drawings import texts
 from test_cnn import memory_limit
 from test_training import noisy
-from tiers import only
 
 import weft
 from weft import __main__ as command
@@ -308,7 +307,8 @@ def test_a_model_outlives_a_reload(cnn, train):
         assert same(second_model.weights, cnn.weights)
 
 
-@pytest.mark.parametrize("way", only(["train"], ["train", "chunks"]))
+@pytest.mark.slow  # the quick tier interrupts the command
+@pytest.mark.parametrize("way", ["train", "chunks"])
 def test_ctrl_c_ends_training_and_leaves_the_weights(way):
     model = Cnn()
     model.data(load("train"))

@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT / "lib"), str(ROOT), str(HERE.parent)]
 
 from mutants.run import NAMES, run  # noqa: E402
 
-from weft.base.cores import count_cores  # noqa: E402
+from weft.base.device import count_cores  # noqa: E402
 
 
 def main():

@@ -17,7 +17,7 @@ from weft import puzzles
 from weft.base.tracebacks import Short
 from weft.check.runners import time_limit
 from weft.lessons import maker as lessons
-from weft.lessons.cell_names import names
+from weft.lessons.grading import list_names
 from weft.lessons.progress import EXERCISE
 from weft.puzzles import puzzle as puzzle_module
 from weft.puzzles.lessons import NOTEBOOKS, SOLUTIONS
@@ -115,10 +115,10 @@ def _needed(notebook, check, end: int) -> list:
     """Return the cells above on which a check depends, directly or indirectly."""
     above = [c for c in notebook.cells[:end] if c.cell_type == "code"]
     above = [c for c in above if not lessons.is_withheld(c)]
-    _, required = names(check)
+    _, required = list_names(check)
     cells = []
     for cell in reversed(above):
-        assigned, used = names(cell)
+        assigned, used = list_names(cell)
         if assigned & required or "import *" in cell.source:
             cells.insert(0, cell)
             required |= used

@@ -290,6 +290,7 @@ def test_a_fault_is_in_the_picture():
     assert "but see the faults below" in svg and "✓" not in svg
 
 
+@pytest.mark.slow
 def test_an_endless_loop_is_stopped_and_drawn():
     svg = puzzles.guards.show(endless).svg()
     assert "ran for longer than" in svg

@@ -303,6 +303,7 @@ def test_ctrl_c_ends_it():
     assert child.poll() is not None
 
 
+@pytest.mark.slow
 @simulated
 def test_a_process_that_ends_is_said_and_replaced():
     c = np.zeros(1)

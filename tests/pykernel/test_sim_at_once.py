@@ -9,8 +9,8 @@ import pytest
 
 from weft import KernelFault, cuda, sim
 from weft.pykernel.sim import plain_loops
+from weft.pykernel.sim.layout import SITES, AccessPlace
 from weft.pykernel.sim.log import Log, site_of
-from weft.pykernel.sim.record import SITES, AccessPlace
 
 f4 = np.float32
 

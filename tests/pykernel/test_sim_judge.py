@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft.pykernel.sim.judge import Judge
-from weft.pykernel.sim.record import (
+from weft.pykernel.sim.layout import (
     ATOMIC,
     FENCE,
     GLOBAL,

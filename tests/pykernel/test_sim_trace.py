@@ -7,7 +7,7 @@ import pytest
 
 from weft import cuda, sim
 from weft.pykernel import bodies
-from weft.pykernel.sim.record import FENCE, LOCAL, READ, SHARED, STEP, WRITE
+from weft.pykernel.sim.layout import FENCE, LOCAL, READ, SHARED, STEP, WRITE
 
 SCALE = 2
 

@@ -9,8 +9,8 @@ from numpy import float32
 
 from weft import ArgumentError, cuda, cuda_c, numba_jit, sim
 from weft.pykernel import language
+from weft.pykernel.sim.layout import WRITE, Site
 from weft.pykernel.sim.log import Log
-from weft.pykernel.sim.record import WRITE, Site
 from weft.pykernel.to_cuda import TranslationError
 
 WHOLE = "one thread handles one element"

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from weft.base.errors import Mismatch
+from weft.base.paths import SITE
 from weft.base.style import FAULT, write_ink
 from weft.report.costs import CostPlace, Counters, list_remarks
 from weft.report.cures import KINDS
@@ -109,6 +110,16 @@ def test_many_findings_are_not_all_shown():
     races = [race(line=n) for n in range(20)]
     assert "... and 12 more findings" in write_text(report(*races))
     assert "... and 12 more findings" in report(*races)._repr_html_()
+
+
+def test_the_address_of_each_kind_follows_its_findings_in_a_terminal():
+    races = [race(line=n) for n in range(20)]
+    lines = write_text(report(*races, Finding("hang", "it ran"))).splitlines()
+    after = lines.index("... and 13 more findings") + 1
+    kinds = "race", "hang"
+    address = f"explain: {SITE}/errors.html#error-"
+    assert lines[after : after + 2] == [f"{address}{kind}" for kind in kinds]
+    assert "explain" not in write_text(report())
 
 
 def test_where_there_is_no_html_a_report_is_its_text():

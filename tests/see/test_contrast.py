@@ -17,6 +17,8 @@ from contrast import (
 from weft import cuda, last_report, latency, occupancy, puzzles, show
 from weft.base import style
 from weft.benchmarks import readme
+from weft.benchmarks.matmul.comparison import committed_results
+from weft.benchmarks.matmul.roofline import plot_roofline
 from weft.report.costs import CostCell
 from weft.report.html import _warm_colour, highlight_text, write_html
 from weft.see import sketches, view
@@ -53,6 +55,13 @@ def draw_figure(draw, *args):
     return style.write_svg(figures[0])
 
 
+def draw_own_roofline():
+    """Return the SVG of fp32 rungs as if this machine had been measured."""
+    files = [f for f in committed_results() if "H200" in f["machine"]["device"]]
+    rows = [row for results in files for row in results["rows"]]
+    return style.write_svg(plot_roofline(rows, [], precisions=("fp32",)))
+
+
 def draw_memory():
     view.memory("p 0x1000 8 0x1008\nq 0x1008 8 (nil)")
 
@@ -74,6 +83,10 @@ PICTURES = {
     "warps": lambda: draw_figure(sketches.warps, (16, 4)),
     "memory": lambda: draw_figure(draw_memory),
     "ladder": lambda: style.write_svg(readme.PICTURES["race_ladder_nvidia_h100"]()),
+    "roofline": lambda: style.write_svg(
+        readme.PICTURES["matmul_roofline_nvidia_h200"]()
+    ),
+    "roofline of this machine": lambda: draw_own_roofline(),
     "batches": lambda: style.write_svg(readme.PICTURES["race_nvidia_h100"]()),
 }
 

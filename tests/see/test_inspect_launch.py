@@ -375,6 +375,7 @@ def test_a_clean_programs_output_and_status_are_its_own(program):
     assert report["kernels"][0]["counters"]["bytes"] == {"x": 1024}
 
 
+@pytest.mark.slow
 def test_a_faulty_program_is_reported_at_its_lines_with_status_1(program):
     result = command(program, "--listing", "all", "--json", "-", "--", "128")
     assert result.returncode == 1

@@ -376,7 +376,7 @@ def test_active_lanes_of_a_branch(picture):
 
 
 def test_lanes_that_leave_a_loop_early_reconverge_after_it():
-    record = importlib.import_module("weft.pykernel.sim.record")
+    record = importlib.import_module("weft.pykernel.sim.layout")
     sites = [record.Site("step", -1, "", "k", line, 0, line) for line in (1, 3, 5)]
     rows = [(0, 0), (0, 1), (0, 1), (0, 2), (1, 0), (1, 2)]
     thread, site = np.array(rows).T

@@ -45,6 +45,7 @@ def test_the_hosts_calls_are_not_work():
     assert result.us == 23 and result.gaps() == [(12, 20)]
 
 
+@pytest.mark.slow
 def test_operators_on_the_cpu():
     a = torch.ones(64, 64)
     if torch.cuda.is_available():

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from weft import __main__ as command
 from weft import bench
+from weft.base import style as kit
 from weft.base.device import Device
 from weft.base.errors import ArgumentError
 from weft.benchmarks import plot_bodies
@@ -19,9 +20,9 @@ from weft.benchmarks.matmul import plot as matmul
 from weft.benchmarks.matmul import roofline
 from weft.benchmarks.race import plot as race_plot
 from weft.benchmarks.race import plot_batches
-from weft.timing import sharing
+from weft.timing import results
 from weft.timing.race import Contender, race
-from weft.timing.sharing import CoreWait
+from weft.timing.results import CoreWait
 
 CPU = Device("cpu")
 BUSY, QUIET = {"waited": 0.38}, {"waited": 0.02}
@@ -33,7 +34,7 @@ SENTENCE = (
 
 @pytest.fixture(autouse=True)
 def no_option(monkeypatch):
-    monkeypatch.delenv(sharing.OPTION)
+    monkeypatch.delenv(results.OPTION)
 
 
 @pytest.fixture
@@ -49,14 +50,14 @@ def test_the_kernels_counts_are_in_seconds(tmp_path):
     for thread, text in ("7", "2000000000 500000000 9\n"), ("8", "0 0 0"), ("9", ""):
         (tmp_path / thread).mkdir()
         (tmp_path / thread / "schedstat").write_text(text)
-    assert sharing.read_threads(tmp_path) == {"7": (2.0, 0.5), "8": (0.0, 0.0)}
-    assert sharing.read_threads(tmp_path / "none") == {}
+    assert results.read_threads(tmp_path) == {"7": (2.0, 0.5), "8": (0.0, 0.0)}
+    assert results.read_threads(tmp_path / "none") == {}
 
 
 def wait_between(monkeypatch, *counts, pauses: bool = False) -> float | None:
     """Return the share between two states of the threads: (ran, waited) by name."""
     states = iter(counts)
-    monkeypatch.setattr(sharing, "read_threads", lambda: next(states))
+    monkeypatch.setattr(results, "read_threads", lambda: next(states))
     return CoreWait(CPU, pauses).share()
 
 
@@ -77,7 +78,7 @@ def test_a_few_turns_of_the_scheduler_do_not_count(monkeypatch):
     assert wait_between(monkeypatch, before, {"1": (0.02, 0.021)}) > 0.5
 
 
-@pytest.mark.skipif(not sharing.read_threads(), reason="the kernel counts no waits")
+@pytest.mark.skipif(not results.read_threads(), reason="the kernel counts no waits")
 def test_beside_a_busy_program_on_the_same_core_this_thread_waits():
     every = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(every)})
@@ -103,8 +104,8 @@ def test_work_on_a_gpu_is_not_measured():
 def clocks_between(monkeypatch, *readings, pauses: bool = False) -> float | None:
     """Return the share without counts: (wall, thread, process, sleeps) twice."""
     states = iter(readings)
-    monkeypatch.setattr(sharing, "read_threads", dict)
-    monkeypatch.setattr(sharing, "_read_clocks", lambda: next(states))
+    monkeypatch.setattr(results, "read_threads", dict)
+    monkeypatch.setattr(results, "_read_clocks", lambda: next(states))
     return CoreWait(CPU, pauses).share()
 
 
@@ -120,22 +121,22 @@ def clocks_between(monkeypatch, *readings, pauses: bool = False) -> float | None
 def test_without_counts_a_single_thread_is_compared_with_the_clock(
     monkeypatch, after, expected
 ):
-    begin = sharing._Clocks(0.0, 0.0, 0.0, 3)
-    assert clocks_between(monkeypatch, begin, sharing._Clocks(*after)) == expected
+    begin = results._Clocks(0.0, 0.0, 0.0, 3)
+    assert clocks_between(monkeypatch, begin, results._Clocks(*after)) == expected
 
 
 def test_without_counts_pauses_or_clocks_nothing_is_known(monkeypatch):
-    begin = sharing._Clocks(0.0, 0.0, 0.0, 0)
-    end = sharing._Clocks(2.0, 0.5, 0.5, 0)
+    begin = results._Clocks(0.0, 0.0, 0.0, 0)
+    end = results._Clocks(2.0, 0.5, 0.5, 0)
     assert clocks_between(monkeypatch, begin, end, pauses=True) is None
     assert clocks_between(monkeypatch, None, None) is None
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs Linux")
 def test_the_clocks_run():
-    first = sharing._read_clocks()
+    first = results._read_clocks()
     time.sleep(0.01)
-    second = sharing._read_clocks()
+    second = results._read_clocks()
     assert second.wall - first.wall >= 0.01
     assert second.sleeps > first.sleeps
 
@@ -143,11 +144,27 @@ def test_the_clocks_run():
 # ---- rows ----------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not sharing.read_threads(), reason="the kernel counts no waits")
+@pytest.mark.skipif(not results.read_threads(), reason="the kernel counts no waits")
 def test_timings_on_a_processor_contain_the_share():
     assert 0 <= bench.time_call(lambda: None, samples=2).row()["waited"] <= 1
     results = race({"a": Contender(call=lambda: None)}, "cpu", rounds=2)
     assert 0 <= results["a"].row()["waited"] <= 1
+
+
+def test_a_timing_as_text_ends_with_the_sentence_on_a_shared_machine():
+    assert str(bench.summarize([1.0], "wall", 0.38)).endswith(f"; {SENTENCE}")
+    assert "shared" not in str(bench.summarize([1.0], "wall", 0.02))
+
+
+def test_samples_are_not_drawn_on_a_shared_machine():
+    samples = [1.0, 2.0, 3.0]
+    with kit.style():
+        axes = Figure().subplots()
+        plot_bodies.plot_samples(axes, samples, bench.summarize(samples, "w", 0.38))
+        assert not axes.lines and SENTENCE[:40] in axes.texts[0].get_text()
+        axes = Figure().subplots()
+        plot_bodies.plot_samples(axes, samples, bench.summarize(samples, "w", 0.02))
+        assert axes.lines
 
 
 def test_a_timing_without_it_has_no_such_key():
@@ -155,7 +172,7 @@ def test_a_timing_without_it_has_no_such_key():
 
 
 def test_a_shared_timing_reports_it(shared):
-    text = repr(bench(lambda: None, seconds=0.01))
+    text = repr(bench(lambda: None, device="cpu", seconds=0.01))
     assert SENTENCE in text
 
 
@@ -166,7 +183,7 @@ def test_a_benchmark_on_a_shared_machine_reports_it(shared, capsys):
 
 def test_a_quiet_timing_does_not_mention_it(monkeypatch):
     monkeypatch.setattr(CoreWait, "share", lambda self: 0.02)
-    assert "shared" not in repr(bench(lambda: None, seconds=0.01))
+    assert "shared" not in repr(bench(lambda: None, device="cpu", seconds=0.01))
 
 
 # ---- pictures ------------------------------------------------------------------
@@ -192,31 +209,31 @@ def test_a_picture_shows_the_sentence_in_place_of_shared_times(draw):
 
 
 def test_quiet_times_are_drawn(monkeypatch):
-    draw = sharing.guard_figure(lambda rows, color: (rows, color))
+    draw = results.guard_figure(lambda rows, color: (rows, color))
     assert draw([QUIET], color="red") == ([QUIET], "red")
     assert isinstance(draw([BUSY], color="red"), Figure)
-    monkeypatch.setenv(sharing.OPTION, "draw")
+    monkeypatch.setenv(results.OPTION, "draw")
     assert draw([BUSY], color="red") == ([BUSY], "red")
 
 
 def test_the_option_draws_all_the_same(monkeypatch):
     axes = Figure().subplots()
-    assert sharing.hide_times(axes, [BUSY])
-    monkeypatch.setenv(sharing.OPTION, "draw")
-    assert not sharing.hide_times(axes, [BUSY])
-    assert "times are not drawn" not in sharing.describe_wait(0.38)
-    assert "waited 38 %" in sharing.describe_wait(0.38)
+    assert results.hide_times(axes, [BUSY])
+    monkeypatch.setenv(results.OPTION, "draw")
+    assert not results.hide_times(axes, [BUSY])
+    assert "times are not drawn" not in results.describe_wait(0.38)
+    assert "waited 38 %" in results.describe_wait(0.38)
 
 
 def test_another_value_of_the_option_is_an_error(monkeypatch):
-    monkeypatch.setenv(sharing.OPTION, "hide")
+    monkeypatch.setenv(results.OPTION, "hide")
     with pytest.raises(ArgumentError, match="WEFT_SHARED is 'hide', expected draw"):
-        sharing.is_drawn(0.0)
+        results.is_drawn(0.0)
 
 
 @pytest.mark.parametrize("rows", [[], [QUIET], [{"us": 1.0}], [{"waited": None}]])
 def test_rows_without_a_long_wait_are_drawn(rows):
-    assert not sharing.hide_times(Figure().subplots(), rows)
+    assert not results.hide_times(Figure().subplots(), rows)
 
 
 def test_several_panels_have_one_sentence():

@@ -13,7 +13,7 @@ import textwrap
 import pytest
 
 from weft.base import store
-from weft.base.cores import count_cores
+from weft.base.device import count_cores
 from weft.base.errors import BuildError
 from weft.ops import cases
 from weft.toolchain import build, native, tools
@@ -399,6 +399,7 @@ def test_the_runtime_of_cells_is_built_without_any_op(monkeypatch, tmp_path):
         return tmp_path / name
 
     monkeypatch.setattr(build, "_link", record)
+    monkeypatch.setattr(build, "_runtimes", {})
     assert build.main(parser.parse_args(["--runtime"])) == 0
     [(name, flavour, files)] = linked
     assert (name, flavour) == ("simt", build.Flavour.here("cpu")) and files > 1
@@ -422,3 +423,15 @@ def test_only_native_objects_belong_to_one_kind_of_processor(
     here = build._object_path(source, command)
     monkeypatch.setattr(tools, "cpu_flags", lambda: "another processor's")
     assert (build._object_path(source, command) != here) == differ
+
+
+def test_the_runtime_is_hashed_again_only_after_a_change(monkeypatch, tmp_path):
+    source, links = tmp_path / "fiber.cpp", []
+    source.write_text("")
+    flavour = build.Flavour.here("cpu")
+    path = build.simt_runtime(flavour)
+    monkeypatch.setattr(build.keys, "list_sources", lambda *places: [source])
+    monkeypatch.setattr(build, "_link", lambda *parts: links.append(parts) or path)
+    for seconds, count in [(1, 1), (1, 1), (2, 2)]:
+        os.utime(source, (seconds, seconds))
+        assert build.simt_runtime(flavour) == path and len(links) == count

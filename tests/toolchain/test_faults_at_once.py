@@ -102,6 +102,7 @@ def test_what_a_killed_process_left_is_swept_away(lab, tmp_path):
     assert not old.exists() and new.exists()
 
 
+@pytest.mark.slow
 def test_a_lock_of_a_process_that_lives_is_waited_for(lab, tmp_path):
     holder = f"""
     import fcntl, sys, time

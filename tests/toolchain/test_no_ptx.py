@@ -59,6 +59,7 @@ def test_libraries_embed_machine_code_only(sm, tmp_path):
     assert kinds_of(library.read_bytes()) == {ELF}
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_embedded_ptx_would_be_found(tmp_path):
     command = [build.nvcc(), "-c", "-arch=sm_75"]

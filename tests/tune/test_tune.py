@@ -14,10 +14,10 @@ from weft.cells.gpu import nvrtc
 from weft.timing.clocks import WallTimer
 from weft.timing.race import Timed
 from weft.toolchain import launch_config, native
-from weft.tune import fit, right, session
+from weft.tune import right, session
 from weft.tune.plain_c import load_c
 from weft.tune.sources import bound, with_globals, with_values
-from weft.tune.space import Candidate
+from weft.tune.tuned import Candidate
 
 TWICE = """
 enum { T = 64, OFF = 0 };
@@ -232,13 +232,15 @@ def test_too_much_static_shared_memory_is_a_separate_reason():
     best = tuned(large, {"OFF": (1, 0), "T": 32})
     assert best["OFF"] == 0 and best.counts == {"shared memory": 1}
     one = Candidate({"T": 1}, shape=launch_config.parse("twice", (1, 32)))
-    fit._check_occupancy(one, "twice", nvrtc.Usage(registers=8, shared=50_000), "sm_90")
+    session._check_occupancy(
+        one, "twice", nvrtc.Usage(registers=8, shared=50_000), "sm_90"
+    )
     assert one.why.startswith("50000 bytes of static shared memory, at most 49152")
 
 
 def test_a_candidate_with_far_fewer_warps_than_the_best_is_pruned():
     candidates = [Candidate({"T": i}, occupancy=i / 100) for i in (4, 11, 100)]
-    fit.keep_occupied([*candidates, Candidate({"T": 0})], 0.1)
+    session.keep_occupied([*candidates, Candidate({"T": 0})], 0.1)
     assert [one.state for one in candidates] == ["pruned", "ready", "ready"]
     assert candidates[0].why == (
         "occupancy 4.0%, less than 0.1 times the 100.0% of T=100"
@@ -369,7 +371,7 @@ def clock(monkeypatch):
         return float(calls_us[-1])
 
     calls_us = []
-    monkeypatch.setattr(fit, "race", race)
+    monkeypatch.setattr(session, "race", race)
     monkeypatch.setattr(WallTimer, "span", span)
     return SimpleNamespace(rounds=rounds, taken=calls_us)
 
@@ -420,7 +422,7 @@ def test_candidates_as_fast_as_the_best_stay_and_the_race_ends(clock):
 
 
 def test_ctrl_c_returns_the_results_so_far(clock, monkeypatch):
-    race, rounds = fit.race, []
+    race, rounds = session.race, []
 
     def interrupted(*args, **more):
         rounds.append(1)
@@ -428,7 +430,7 @@ def test_ctrl_c_returns_the_results_so_far(clock, monkeypatch):
             raise KeyboardInterrupt
         return race(*args, **more)
 
-    monkeypatch.setattr(fit, "race", interrupted)
+    monkeypatch.setattr(session, "race", interrupted)
     best = tune_functions(clock, [130, 120, 110, 140, 150, 160, 170])
     assert best["US"] == 110 and best.stopped and "stopped before the end" in repr(best)
 
@@ -472,7 +474,7 @@ def total(source=SUM, n=1000, check=torch.sum, **more):
 
 
 def test_a_choice_is_remembered_by_source_and_size(remembered, monkeypatch):
-    monkeypatch.setattr(fit, "SECONDS", 0.02)
+    monkeypatch.setattr(session, "SECONDS", 0.02)
     first = total()
     assert first.us > 0 and not first.cached and first["STEP"] in (1, 8)
     second = total()
@@ -495,7 +497,7 @@ def test_a_choice_is_remembered_by_source_and_size(remembered, monkeypatch):
 
 
 def test_each_device_has_its_own_choice(remembered, monkeypatch):
-    monkeypatch.setattr(fit, "SECONDS", 0.02)
+    monkeypatch.setattr(session, "SECONDS", 0.02)
     assert not total().cached and total().cached
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(session, "device_name", lambda device: "Invented GPU")

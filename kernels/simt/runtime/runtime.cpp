@@ -253,7 +253,7 @@ extern "C" void simt_set_threads(int n) {
 extern "C" int simt_threads(void) {
     if (wanted_threads > 0) return wanted_threads;
     // In a container with a quota of CPU time, `import weft` sets it, unless
-    // the user has done so: see lib/weft/base/cores.py.
+    // the user has done so: see lib/weft/base/device.py.
     const char *text = getenv("OMP_NUM_THREADS");
     const int chosen = text ? atoi(text) : 0;
     if (chosen > 0) return chosen > MAX_WORKERS ? (int)MAX_WORKERS : chosen;

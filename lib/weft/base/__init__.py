@@ -1,8 +1,8 @@
 """Modules that every other folder may use; they import from no other folder.
 
 paths       paths of the checkout, the kernels and the package
-cores       the cores that this process really gets
-device      the processor, GPUs by name, and facts from the CUDA driver
+device      the processor and the cores that this process really gets, GPUs by name,
+            and facts from the CUDA driver
 arrays      arrays between guard zones, poison, comparisons
 store       files: the user's cache, permanent records, atomic writes
 style       colours, size and axes of every chart

@@ -103,10 +103,9 @@ def is_elf(path: Path) -> bool:
 
 def sweep(folder: Path) -> None:
     """Delete unfinished files in a folder that are older than LEFT."""
-    oldest = time.time() - LEFT
     for path in folder.glob(f"{PART}*"):
         with contextlib.suppress(OSError):  # another process may have deleted it first
-            if path.lstat().st_mtime < oldest:
+            if _is_abandoned(path, path.lstat()):
                 path.unlink()
 
 
@@ -369,8 +368,9 @@ def prune(limit: int = LIMIT) -> None:
     The files in KEPT stay and do not count.
     """
     files = sorted(_list_files(), key=lambda item: item[1].st_mtime)
-    for parent in {path.parent for path, _ in files}:
-        sweep(parent)
+    for path, status in files:
+        if _is_abandoned(path, status):
+            path.unlink(missing_ok=True)
     total = sum(status.st_size for _, status in files)
     for path, status in files:
         if total <= limit:
@@ -401,9 +401,12 @@ def main(args: argparse.Namespace) -> int:
         return 0
     used = f"{measure_cache() / 2**20:.1f} of at most {LIMIT / 2**20:.0f} MiB used"
     print(f"{cache_folder()}: {used}")
-    for part in sorted(path for path in cache_folder().iterdir() if path.is_dir()):
-        files = [path.stat().st_size for path in part.rglob("*") if path.is_file()]
-        print(f"  {part.name:<12} {sum(files) / 2**20:8.1f} MiB in {len(files)} files")
+    sizes: dict[str, list[int]] = {}
+    for path, status in _list_files():
+        part = path.relative_to(cache_folder()).parts[0]
+        sizes.setdefault(part, []).append(status.st_size)
+    for part, files in sorted(sizes.items()):
+        print(f"  {part:<12} {sum(files) / 2**20:8.1f} MiB in {len(files)} files")
     return 0
 
 
@@ -489,12 +492,24 @@ def _is_private(group: int) -> bool:
     return group == user.pw_gid and entry.gr_name == user.pw_name and not members
 
 
+def _is_abandoned(path: Path, status: os.stat_result) -> bool:
+    return path.name.startswith(PART) and status.st_mtime < time.time() - LEFT
+
+
 def _list_files() -> list[tuple[Path, os.stat_result]]:
+    """List the cache's files, without KEPT and without what disappears meanwhile.
+
+    Other processes add and delete files and folders at any time. os.walk() skips a
+    folder that is gone; Path.rglob() raises FileNotFoundError.
+    """
     files = []
     kept_folder = cache_folder() / KEPT
-    for path in cache_folder().rglob("*"):
-        with contextlib.suppress(OSError):  # another process may have deleted it
-            status = path.lstat()
-            if not stat.S_ISDIR(status.st_mode) and kept_folder not in path.parents:
-                files.append((path, status))
+    for folder, folders, names in os.walk(cache_folder()):
+        if Path(folder) == kept_folder:
+            folders.clear()
+            continue
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for path in [Path(folder, name) for name in [*names, *links]]:
+            with contextlib.suppress(OSError):
+                files.append((path, path.lstat()))
     return files

@@ -48,15 +48,23 @@ class Short:
 def explain(error: BaseException) -> list[str]:
     """Return a line with the address of the error's entry; [] if there is none.
 
-    A report has its own links, so an error that a report accompanies needs none.
+    A report has its own links, so an error that a report accompanies needs none, nor
+    does an error whose message is a report with addresses.
     """
+    if write_address("") in str(error):
+        return []
     return [] if getattr(error, "report", None) is not None else link_entry(error)
 
 
 def link_entry(error: BaseException) -> list[str]:
     """Return explain()'s line for an error that is shown without its report."""
     entry = getattr(error, "entry", "")
-    return [f"explain: {SITE}/errors.html#error-{entry}"] if entry else []
+    return [f"explain: {write_address(entry)}"] if entry else []
+
+
+def write_address(entry: str) -> str:
+    """Return the address of an entry of the site's page of errors."""
+    return f"{SITE}/errors.html#error-{entry}"
 
 
 def cut_traceback(traceback: TracebackType | None) -> TracebackType | None:

@@ -1,6 +1,9 @@
 """Check an op's rungs, then time them and PyTorch in turn.
 
 python -m weft bench conv2d --sizes 64,256 --rungs reference
+
+On a GPU, PyTorch also competes with its op compiled. Each contender's calls are then in
+a CUDA graph, so the times exclude what the host needs for a launch.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ from ..ops.check import check_rung
 from ..timing import device_name, time_call
 from ..timing.race import Contender, race
 from ..toolchain import native
+
+SLOWEST = 1.0  # seconds of timing after which a slow rung gets no more samples
+SAMPLE = 2000.0  # approximate microseconds of a sample on a CPU
 
 # The keys of every row; all other keys are sizes of the row's problem.
 COLUMNS = {
@@ -64,13 +70,18 @@ def rows(
     sizes: Sequence[int] = (),
     rungs: Sequence[str] = (),
     samples: int = 20,
+    compiled: bool = True,
+    timer: str = "",
 ) -> list[dict[str, Any]]:
     """Time `op`'s rungs and PyTorch on problems of the given sizes.
 
     sizes: one number per problem, as PROBLEMS defines; () selects the usual ones.
     rungs: names; () selects all that run on `device`. On a CPU these are the rungs in
-    plain C, since the time of a simulated CUDA kernel is meaningless. Raises
-    ArgumentError for an unknown rung and Mismatch for a wrong result.
+    plain C, since the time of a simulated CUDA kernel is meaningless. samples: the
+    number per contender; a rung that reaches SLOWEST seconds gets fewer. compiled:
+    whether PyTorch's compiled op also competes on a GPU. timer: "" means "graph" on a
+    GPU; "event" includes the host's launches. Raises ArgumentError for an unknown rung
+    and Mismatch for a wrong result.
     """
     make, usual = PROBLEMS[op]
     target = torch.device(device)
@@ -78,6 +89,8 @@ def rows(
     usable = [r for r in lib.rungs if target.type in r.targets]
     plain = [r for r in usable if r.targets == (target.type,) or target.type == "cuda"]
     selection = [lib.rung(name) for name in rungs] or plain
+    on_gpu = target.type == "cuda"
+    timer = timer or ("graph" if on_gpu else "wall")
     results = []
     steps = len(selection) + len(sizes or usual)
     with Progress(f"measuring {op}", steps, "steps", delay=PATIENCE) as job:
@@ -85,35 +98,30 @@ def rows(
             check_rung(lib, rung)
             job.update()
         for size in sizes or usual:
-            results += _race_rungs(op, make(size, target), selection, target, samples)
+            problem = make(size, target)
+            peers = _make_peers(problem, compiled and on_gpu)
+            ours = _make_contenders(problem, selection)
+            results += _race(op, problem, ours, peers, target, timer, samples)
             job.update()
     return results
 
 
-def _race_rungs(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
-    inputs, contenders = problem.inputs, {}
-    for rung in rungs:
-        call = partial(problem.ours, *inputs, rung=rung.name)
-        row = {"impl": "weft", "rung": rung.name, "precision": rung.precision}
-        contenders[rung.name] = Contender(call=call, row=row)
-    call = partial(problem.torch, *inputs)
-    row = {"impl": "torch", "rung": "eager"}
-    contenders["torch"] = Contender(call=call, row=row | {"precision": "fp32"})
+def _race(op, problem, ours, peers, device, timer, samples) -> list[dict[str, Any]]:
+    contenders = ours | peers
     with precision("fp32"):
         errors = {n: _measure_error(problem, c.call) for n, c in contenders.items()}
     held = 2 * problem.bytes if problem.beside_copy and device.type == "cpu" else 0
     with precision("fp32"), hold_memory(held):
         if problem.beside_copy:
-            contenders["copy"] = Contender(
-                call=partial(cases_file("copy").OP.function(), inputs[0])
-            )
-        once = time_call(contenders["torch"].call, device, samples=5).median
-        for one in contenders.values():  # a sample of PyTorch takes about 2 ms
-            one.calls = max(1, min(200, int(2000 / once)))
-        results = race(contenders, device, rounds=samples)
-    peer = results["torch"].us
+            contenders["copy"] = _make_copy(problem)
+        if device.type == "cpu":
+            once = time_call(peers["eager"].call, device, samples=5).median
+            for one in contenders.values():
+                one.calls = max(1, min(200, int(SAMPLE / once)))
+        results = race(contenders, device, timer, rounds=samples)
+    best = min(results[name].us for name in peers)
     copy = results.pop("copy", None)
-    rate = 2 * inputs[0].nbytes / copy.us / 1e3 if copy else 0.0
+    rate = 2 * problem.inputs[0].nbytes / copy.us / 1e3 if copy else 0.0
     return [
         {
             **{"op": op, **contenders[name].row},
@@ -121,7 +129,7 @@ def _race_rungs(op, problem, rungs, device, samples) -> list[dict[str, Any]]:
             **{**timed.timing.row(), **problem.sizes},
             "gbs": problem.bytes / timed.us / 1e3,
             "tflops": problem.flop / timed.us / 1e6 or None,
-            **{"error": errors[name], "vs_torch": peer / timed.us},
+            **{"error": errors[name], "vs_torch": best / timed.us},
             **(_compare(problem.bytes / timed.us / 1e3, rate) if copy else {}),
         }
         for name, timed in results.items()
@@ -157,6 +165,36 @@ def hold_memory(bytes_: float) -> Iterator[None]:
 def _compare(gbs: float, copy: float) -> dict[str, float]:
     """Return the columns that compare a rate with that of a copy, both in GB/s."""
     return {"copy_gbs": copy, "of_copy": gbs / copy}
+
+
+def _make_copy(problem: SizedProblem) -> Contender:
+    """Return the copy of the first input as a contender."""
+    copy = cases_file("copy").OP.function()
+    return Contender(call=partial(copy, problem.inputs[0]))
+
+
+def _make_contenders(problem: SizedProblem, rungs: list) -> dict[str, Contender]:
+    """Return our rungs as contenders, by name."""
+    contenders = {}
+    for rung in rungs:
+        call = partial(problem.ours, *problem.inputs, rung=rung.name)
+        row = {"impl": "weft", "rung": rung.name, "precision": rung.precision}
+        contenders[rung.name] = Contender(call=call, row=row, limit=SLOWEST)
+    return contenders
+
+
+def _make_peers(problem: SizedProblem, compiled: bool) -> dict[str, Contender]:
+    """Return PyTorch's op as contenders, by the name of their rung."""
+    functions = {"eager": problem.torch}
+    if compiled:
+        functions["compile"] = torch.compile(problem.torch, dynamic=False)
+    return {
+        name: Contender(
+            call=partial(function, *problem.inputs),
+            row={"impl": "torch", "rung": name, "precision": "fp32"},
+        )
+        for name, function in functions.items()
+    }
 
 
 def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> float:

@@ -28,8 +28,7 @@ from ..base import style as kit
 from ..base.paths import ROOT
 from ..base.style import INK, OPPONENT, READ, WRITTEN
 from ..timing import STATISTIC, read_json
-from ..timing.results import ResultFile, Row, Timing
-from ..timing.sharing import guard_figure, hide_times
+from ..timing.results import ResultFile, Row, Timing, guard_figure, hide_times
 from ..toolchain.native import set_threads
 from . import ops
 
@@ -235,7 +234,12 @@ def plot_launches(ax: Axes, rows: list[Row]) -> None:
 
 
 def plot_samples(ax: Axes, samples: Sequence[float], summary: Timing) -> None:
-    """Draw samples in microseconds, in order, with their median, mean and band."""
+    """Draw samples in microseconds, in order, with their median, mean and band.
+
+    On a shared machine, a sentence replaces them; see timing/results.py.
+    """
+    if hide_times(ax, [summary.row()]):
+        return
     ax.semilogy(samples, ".", color=INK, subs=[2, 5])
     ax.axhspan(summary.low, summary.high, **kit.outlined(READ))
     for name, us, width in ("median", summary.median, 2), ("mean", summary.mean, 0.7):
@@ -258,8 +262,10 @@ def time_relu(sizes: Sequence[int], device: str) -> list[Row]:
     rows = ops.rows("relu", "cpu", sizes, samples=7)
     set_threads(threads[0])
     torch.set_num_threads(threads[1])
-    on_gpu = device == "cuda"
-    return rows + (ops.rows("relu", "cuda", sizes, samples=7) if on_gpu else [])
+    if device == "cuda":  # a short array's time is that of its launch
+        options = {"samples": 7, "compiled": False, "timer": "event"}
+        rows += ops.rows("relu", "cuda", sizes, **options)
+    return rows
 
 
 @guard_figure

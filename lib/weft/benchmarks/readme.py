@@ -17,14 +17,15 @@ from ..base.paths import ROOT
 from ..base.style import save
 from . import sentences
 from .matmul.comparison import (
+    SIZE,
     Row,
     committed_results,
     compare_fastest,
     fastest_row,
+    matmul_table,
     select_size,
 )
 from .matmul.plot import ladder_plot
-from .matmul.readme import SIZE, matmul_table
 from .matmul.roofline import plot_roofline
 from .phrases import fill_lines, write_duration, write_table
 from .race.plot_batches import plot_batches

@@ -16,7 +16,7 @@ import torch
 from ..base.errors import BuildError, KernelError, KernelFault
 from ..csource import scanner
 from ..timing import time_call
-from ..timing.sharing import describe_wait
+from ..timing.results import describe_wait
 from . import output
 from .arguments import Array, Binder, describe, list_held_arrays
 from .arrays import decode_bfloat16

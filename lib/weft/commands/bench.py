@@ -9,7 +9,7 @@ from typing import Any
 from ..base import device as devices
 from ..base.progress import PATIENCE, Progress
 from ..timing import STATISTIC, table, write_json
-from ..timing.sharing import describe_rows
+from ..timing.results import describe_rows
 
 # The benchmarks besides the timing of ops (ops.py). Each module defines rows() or
 # rows_of(arguments), which return a list of rows. It can also define SHOWN, the columns

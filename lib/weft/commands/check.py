@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..base.errors import ArgumentError, Mismatch
+from ..base.tracebacks import link_entry
 from ..benchmarks import sanitizer
 from ..ops.cases import OPS
 from ..ops.check import RungVerdict, check_rung
@@ -88,7 +89,7 @@ def _select_rungs(op: str, rung: str | None, target: str) -> list[native.Rung]:
 
 def _write_line(result: RungVerdict | Mismatch) -> str:
     if isinstance(result, Mismatch):
-        return f"WRONG  {result}"
+        return "\n".join([f"WRONG  {result}", *link_entry(result)])
     return (
         f"ok     {result.op:<14} {result.rung:<12} {result.target:<5} "
         f"{result.runs:>4} runs, largest error {result.worst:.2f} of its bound"

@@ -18,8 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..base import store
-from ..base.cores import count_cores
-from ..base.device import cpu_name, driver_version
+from ..base.device import count_cores, cpu_name, driver_version
 from ..base.errors import BuildError, KernelFault
 from ..timing import machine
 from ..toolchain import build, native, tools

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..base import store
 from ..base.errors import ArgumentError
-from ..lessons import assignment
+from ..lessons import grading
 from ..lessons.grading import MEMORY, SECONDS, grade
 
 
@@ -37,7 +37,7 @@ def main(args: argparse.Namespace) -> int:
     points = _read_points(args.points) if args.points else {}
     if args.nbgrader:
         name, path = args.nbgrader
-        tasks = assignment.write(name, Path(path), points)
+        tasks = grading.write_assignment(name, Path(path), points)
         print(f"{path}: {tasks} tasks of {name}")
         return 0
     if not args.notebook:

@@ -11,8 +11,7 @@ from ..base.paths import ROOT
 from ..mnist.rungs import Config
 from ..mnist.train import Result, run
 from ..timing import STATISTIC, read_json, table, write_json
-from ..timing.results import label_row
-from ..timing.sharing import describe_rows
+from ..timing.results import describe_rows, label_row
 
 RESULTS = ROOT / "notebooks/results"
 COLUMNS = (

@@ -21,6 +21,7 @@ import numpy as np
 from .. import cuda
 from ..base import store
 from ..base.errors import ArgumentError, Mismatch
+from ..base.tracebacks import link_entry
 from ..cells import load_cuda
 from ..check.cases import divide_up
 from ..lessons.grading import SOLVED, UNSOLVED, WRONG
@@ -73,7 +74,7 @@ def _check(path: Path, puzzle: Puzzle, json_path: str | None) -> int:
             print(solved)
     except Mismatch as error:
         solved, verdict, text = None, WRONG, str(error)
-        print(error)
+        print(error, *link_entry(error), sep="\n")
     if json_path:
         counts = {row.what: row.yours for row in solved.score.rows} if solved else {}
         result = {"puzzle": puzzle.name, "file": path.name, "verdict": verdict}

@@ -6,9 +6,8 @@ course      the tables of lessons, the cells that `make notebooks` adds, and lin
 progress    the reader's progress through the course
 first_cell  the first cell of each notebook, and its work on Colab and Kaggle
 exercises   the check below an exercise, and matrices to multiply
-grading     grades a submitted lesson
-assignment  writes a lesson as an assignment for nbgrader
-cell_names  the names that a cell assigns and uses
+grading     grades a submitted lesson, writes a lesson as an assignment for nbgrader,
+            and lists the names that a cell assigns and uses
 race_rows   lesson 15b: reads, prints and draws measured training steps
 ladder/     the steps from rung to rung of matmul
 widgets/    live pictures: paint, a canvas, a guess beside its answer

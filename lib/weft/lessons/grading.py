@@ -12,14 +12,22 @@ The answers run with your permissions, and code that attacks its own process on 
 may forge a verdict. Grade strangers' work in a container.
 
 commands/graded_process.py is the program in which the answers run.
+
+write_assignment() writes a lesson as an assignment for nbgrader, which reads the same
+marks of answers as the lab (### BEGIN SOLUTION). Each answer becomes a cell that
+nbgrader clears, and each check a locked cell with points. The checks run under
+WEFT_GRADE=1, so that an unsolved task fails.
 """
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import os
 import re
 import subprocess
+import symtable
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,12 +35,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from IPython.core.inputtransformer2 import TransformerManager
+
 from ..base import store
 from ..base.errors import ArgumentError
 from ..base.paths import ROOT
 from ..base.progress import Progress
+from ..csource import signature
+from ..puzzles.catalogue import load
 from ..puzzles.lessons import PUZZLE, Lesson, list_lessons
-from .cell_names import names
 
 SOLVED, UNSOLVED, WRONG = "solved", "not solved yet", "wrong"
 STOPPED, MISSING = "stopped", "missing"
@@ -45,14 +56,18 @@ SECONDS, MEMORY = 120, 4.0  # the limits of an answer: seconds, and GB of new me
 class Task:
     """An exercise or a puzzle of a lesson.
 
-    answer, check: the lab's cells. needed: the sources of the cells that both need.
+    answer, check: the lab's cells. above: the cells above the answer.
     """
 
     name: str
     kind: str
     answer: Any
     check: Any
-    needed: tuple[str, ...]
+    above: Sequence[Any]
+
+    def list_needed(self) -> list[str]:
+        """Return the sources of the cells above that the answer or the check needs."""
+        return _list_needed(self.above, [self.answer, self.check])
 
 
 @dataclass
@@ -190,8 +205,7 @@ def list_tasks(lesson: Lesson) -> list[Task]:
             name, kind = puzzle["name"].replace("-", "_"), "puzzle"
         else:
             continue
-        needed = tuple(_list_needed(cells[:at], [cell, check]))
-        tasks.append(Task(name, kind, cell, check, needed))
+        tasks.append(Task(name, kind, cell, check, cells[:at]))
     return tasks
 
 
@@ -210,8 +224,8 @@ def _list_needed(above: Sequence[Any], cells: Sequence[Any]) -> list[str]:
 
     A cell is needed for a name that it assigns, or for a file that it writes.
     """
-    wanted = set().union(*(names(cell)[1] for cell in cells))
-    wanted -= set().union(*(names(cell)[0] for cell in cells))
+    wanted = set().union(*(list_names(cell)[1] for cell in cells))
+    wanted -= set().union(*(list_names(cell)[0] for cell in cells))
     texts, needed = [cell.source for cell in cells], []
     for cell in reversed(above):
         tags = {*cell.metadata.get("tags", ())}
@@ -219,7 +233,7 @@ def _list_needed(above: Sequence[Any], cells: Sequence[Any]) -> list[str]:
         if cell.cell_type != "code" or attempt or "\nexercise(" in cell.source:
             continue
         written = WRITTEN.match(cell.source)
-        assigned, used = names(cell)
+        assigned, used = list_names(cell)
         is_file = written and any(written["file"] in text for text in texts)
         if is_file or assigned & wanted or cell.source.startswith(IMPORTS):
             wanted |= used | {*re.findall(r"\{(\w+)", written[0] if written else "")}
@@ -263,7 +277,7 @@ def _define_names(cell: Any) -> set[str]:
     if first.startswith("%%writefile"):
         return {first}
     try:
-        return {*names(cell)[0]}
+        return {*list_names(cell)[0]}
     except (SyntaxError, ValueError):
         return set()
 
@@ -278,9 +292,9 @@ def _run_answers(
     """Yield the number of each submitted answer and its result."""
     jobs = [
         {
-            **{"number": number, "needed": task.needed, "answer": answer},
-            **{"check": task.check.source, "assigned": [*names(task.answer)[0]]},
-            "used": [*names(task.check)[1]],
+            **{"number": number, "needed": task.list_needed(), "answer": answer},
+            **{"check": task.check.source, "assigned": [*list_names(task.answer)[0]]},
+            "used": [*list_names(task.check)[1]],
         }
         for number, (task, answer) in enumerate(zip(tasks, answers))
         if answer is not None
@@ -311,3 +325,97 @@ def _make_environment(folder: str) -> dict[str, str]:
         # A fork cannot use a GPU, nor the threads of OpenMP, that its parent started.
         **{"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"},
     }
+
+
+# ---- assignments for nbgrader --------------------------------------------------------
+
+
+SCHEMA = 3  # the version of nbgrader's metadata
+GRADED = 'import os; os.environ["WEFT_GRADE"] = "1"\n'
+LEFT_OUT = {"mistakes", "spellings"}  # tags of cells that readers do not see
+
+
+def write_assignment(name: str, path: Path, points: Mapping[str, float]) -> int:
+    """Write the assignment of a lesson, such as "02a"; return its number of tasks.
+
+    points: points by task, 1 for others. Raises ArgumentError for an unknown lesson.
+    """
+    import nbformat  # imported lazily, so that other commands need not wait for it
+
+    lessons = [lesson for lesson in list_lessons() if list_tasks(lesson)]
+    matches = [one for one in lessons if one.path.stem.startswith(name)]
+    if len(matches) != 1:
+        stems = ", ".join(one.path.stem for one in lessons)
+        raise ArgumentError(f"--nbgrader {name}: expected one of {stems}")
+    tasks = list_tasks(matches[0])
+    notebook = copy.deepcopy(matches[0].source)
+    notebook.cells = [
+        cell
+        for cell in notebook.cells
+        if not LEFT_OUT & {*cell.metadata.get("tags", ())}
+    ]
+    cells = {cell.id: cell for cell in notebook.cells}
+    for task in tasks:
+        _mark_task(task, cells, points.get(task.name, 1))
+    notebook.metadata["kernelspec"] = {
+        **{"name": "python3", "display_name": "Python 3", "language": "python"}
+    }
+    store.write(path, nbformat.writes(notebook) + "\n")
+    return len(tasks)
+
+
+def _mark_task(task: Task, cells: Mapping[str, Any], points: float) -> None:
+    answer, check = cells[task.answer.id], cells[task.check.id]
+    if task.kind == "puzzle":
+        answer.source = load(task.name).marked_text
+    answer.metadata["nbgrader"] = _make_metadata(task.name, solution=True)
+    check.metadata["nbgrader"] = _make_metadata(f"check_{task.name}", grade=True)
+    check.metadata["nbgrader"]["points"] = points
+    check.source = GRADED + check.source
+
+
+def _make_metadata(
+    name: str, solution: bool = False, grade: bool = False
+) -> dict[str, Any]:
+    return {
+        **{"grade_id": name, "solution": solution, "grade": grade},
+        **{"locked": grade, "task": False, "schema_version": SCHEMA},
+    }
+
+
+# ---- names in cells ------------------------------------------------------------------
+
+
+def list_names(cell) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the global names that a cell assigns, and those that it uses."""
+    return _names_of(cell.source)
+
+
+@functools.cache  # the tests often analyse the same cell
+def _names_of(source: str) -> tuple[frozenset[str], frozenset[str]]:
+    if source.startswith("%%cuda"):
+        return frozenset(kernel.name for kernel in signature.parse(source)), frozenset()
+    assigned: set[str] = set()
+    used: set[str] = set()
+    todo = [symtable.symtable(_plain_of(source), "cell", "exec")]
+    while todo:
+        table = todo.pop()
+        todo += table.get_children()
+        top = table.get_type() == "module"
+        for symbol in table.get_symbols():
+            if (top or symbol.is_global()) and symbol.is_referenced():
+                used.add(symbol.get_name())
+            written = symbol.is_assigned() or symbol.is_imported()
+            if (top or symbol.is_declared_global()) and written:
+                assigned.add(symbol.get_name())
+    return frozenset(assigned), frozenset(used)
+
+
+def write_plain_python(cell) -> str:
+    """Return the cell as Python: its % and ! lines become calls of IPython."""
+    return _plain_of(cell.source)
+
+
+@functools.cache
+def _plain_of(source: str) -> str:
+    return TransformerManager().transform_cell(source)

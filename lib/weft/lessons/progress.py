@@ -24,6 +24,7 @@ from ..puzzles.catalogue import is_withheld
 from ..puzzles.lessons import PUZZLE, Lesson, list_lessons, name_puzzle, write_minutes
 from ..puzzles.progress import OPEN, read_progress
 from ..puzzles.table import CELL
+from ..see.pictures.svg import write_image
 from .widgets.predict import guessed_questions
 
 QUESTION = re.compile(r'\bpredict\(\s*(f?)"([^"]+)"')
@@ -136,15 +137,15 @@ def _draw_bar(row: LessonRow) -> str:
     if not str(row):
         return ""
     width, height = 120, 8
-    return (
-        f'<svg width="{width}" height="{height}" role="img" aria-label="{row}">'
-        f"<title>{row}</title>"
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">'
         f'<rect x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="3" '
         f'fill="none" stroke="{INK}"/>'
         f'<rect width="{width * row.share:.1f}" height="{height}" rx="3" '
         f'fill="{SHARED}"/></svg>'
-        f'<div style="font-size:11px;opacity:.8">{row}</div>'
     )
+    image = write_image(svg, f"a bar, {row.share:.0%} full: {row}")
+    return f'{image}<div style="font-size:11px;opacity:.8">{row}</div>'
 
 
 # ---- another folder for what a user would miss -------------------------------------

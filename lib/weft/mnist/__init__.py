@@ -1,8 +1,7 @@
 """The main job: a CNN that trains on MNIST with our own kernels.
 
 data        loads and verifies images and labels; orders the images of an epoch
-trainer     defines what all trainers share
-cnn         Cnn: the trainer of kernels/mnist/ as a Python object
+trainer     defines what all trainers share; Cnn: the trainer of kernels/mnist/
 python_cnn  PythonCnn: the same trainer with Python kernels
 numpy_cnn   computes the CNN in NumPy, with one function per layer and per gradient
 twin        Twin: the model in PyTorch, in each precision
@@ -18,7 +17,7 @@ from ..base.lazy import make_lazy
 __all__ = make_lazy(
     __name__,
     {
-        "cnn": ("Cnn",),
+        "trainer": ("Cnn",),
         "data": ("DataError", "Split", "epoch_order", "load"),
         "python_cnn": ("PythonCnn",),
         "rungs": ("Config", "rungs", "trainer"),

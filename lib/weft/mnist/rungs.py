@@ -15,9 +15,8 @@ from ..base.device import Device
 from ..base.errors import ArgumentError
 from ..toolchain import native
 from ..toolchain.native import Rung
-from .cnn import Cnn
 from .data import MEAN, STD
-from .trainer import Trainer, checked_device
+from .trainer import Cnn, Trainer, checked_device
 from .weights import parameter_shapes
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class Config:
     batch: int = 64
     lr: float = 0.1
     seed: int = 0
-    threads: int = 0  # CPU threads for ours and PyTorch; 0: weft.base.cores
+    threads: int = 0  # CPU threads for ours and PyTorch; 0: weft.base.device
     compare: bool = False
     twins: tuple[str, ...] | None = None  # twins to race, "eager nchw", ...; None: all
     iterations: int = 100  # steps timed per contender

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.cores import count_threads
+from ..base.device import count_threads
 from ..base.errors import ArgumentError
 from ..base.progress import PATIENCE, Progress, remark
 from ..timing import Timing, device_name

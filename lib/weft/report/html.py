@@ -17,10 +17,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..base import style
-from ..base.paths import SITE
 from ..base.style import FAULT, SHARED, WRITTEN, write_colour
 from ..base.text import round_number, write_thousands
-from ..base.tracebacks import running_shell
+from ..base.tracebacks import running_shell, write_address
 from .costs import (
     COLUMNS,
     HOT,
@@ -164,7 +163,7 @@ def _write_finding(report: Report | ProgramReport, finding: Finding) -> str:
 
 def link_entry(kind: str) -> str:
     """Return a small link to the explanation of a kind of finding on the site."""
-    address = f"{SITE}/errors.html#error-{kind}"
+    address = write_address(kind)
     look = f"color:inherit;{FAINT}font-size:11px;margin-left:6px"
     return f'<a href="{address}" target="_blank" style="{look}">explain</a>'
 

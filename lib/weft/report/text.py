@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..base.text import count_things
+from ..base.tracebacks import write_address
 from .costs import (
     HOT,
     CostCell,
@@ -38,11 +39,15 @@ def write_text(report: Report) -> str:
 
 
 def write_findings(report: Report | ProgramReport) -> list[str]:
-    """Return the first findings, and the number of the remaining ones."""
+    """Return the first findings, the number of the remaining ones, and addresses.
+
+    The site's page of errors explains each kind of finding at its address.
+    """
     parts = [write_finding(report, finding) for finding in report.findings[:SHOWN]]
     if len(report.findings) > SHOWN:
         parts.append(f"... and {len(report.findings) - SHOWN} more findings")
-    return parts
+    kinds = dict.fromkeys(finding.kind for finding in report.findings)
+    return parts + [f"explain: {write_address(kind)}" for kind in kinds]
 
 
 def write_listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
@@ -163,6 +168,7 @@ _MARKS = [
     (re.compile(r"(\S+) !(?=\s|$)", re.M), rf"{_YELLOW}\1 !{_END}"),
     (re.compile(r"\b(\d+ findings?)(?=$|;)", re.M), rf"{_BOLD}\1{_END}"),
     (re.compile(r"^(\s+usually cured by: .*)$", re.M), rf"{_FAINT}\1{_END}"),
+    (re.compile(r"^(explain: .*)$", re.M), rf"{_FAINT}\1{_END}"),
 ]
 
 

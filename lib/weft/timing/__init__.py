@@ -5,8 +5,8 @@ The package can be called as weft.bench(f, x); see timers.py.
 timers   times one call, with the uncertainty of the result
 race     describes work to time, and times several contenders in turn
 clocks   measures durations; reads a GPU's clock, temperature and power
-sharing  measures how long threads wait for a core, and hides such times in pictures
-results  writes and reads the JSON of all measurements, and formats tables
+results  writes and reads the JSON of all measurements, and formats tables; measures
+         how long threads wait for a core, and hides such times in pictures
 peaks    measures the highest rates of this machine, and calls cuBLAS
 """
 
@@ -14,21 +14,23 @@ from ..base.lazy import callable_as
 from .results import (
     BAND,
     STATISTIC,
+    CoreWait,
     Timing,
     commit,
     device_name,
+    hide_times,
     machine,
     read_json,
     summarize,
     table,
     write_json,
 )
-from .sharing import hide_times
 from .timers import time_call
 
 __all__ = [
     "BAND",
     "STATISTIC",
+    "CoreWait",
     "Timing",
     "commit",
     "device_name",

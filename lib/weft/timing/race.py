@@ -29,8 +29,7 @@ import numpy as np
 from ..base import device as devices
 from ..base.text import round_number
 from .clocks import BURST, WallTimer, Watch, burst_of, clock_for, timer_named
-from .results import Row, Timing, device_name, summarize
-from .sharing import CoreWait, describe_wait
+from .results import CoreWait, Row, Timing, describe_wait, device_name, summarize
 
 if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice

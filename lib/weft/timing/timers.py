@@ -26,8 +26,7 @@ from ..base import device as devices
 from ..base.errors import ArgumentError
 from .clocks import HostTimer, Watch, clock_for
 from .race import SPREAD, Contender, Timed, race
-from .results import Timing, summarize
-from .sharing import CoreWait
+from .results import CoreWait, Timing, summarize
 
 if TYPE_CHECKING:
     from ..toolchain.native import AnyDevice

@@ -21,6 +21,7 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..base import device, store
 from ..base.errors import BuildError
@@ -154,9 +155,19 @@ def simt_runtime(flavour: Flavour) -> Path:
 
     Plain and watched code share it. Its folder program/ is only for CUDA programs.
     """
-    files = [path for path in keys.list_sources(*keys.RUNTIME) if path.suffix == ".cpp"]
-    files = [path for path in files if path.parent.name != "program"]
-    return _link("simt", files, replace(flavour, check=False), [])
+    sources = keys.list_sources(*keys.RUNTIME)
+    flavour = replace(flavour, check=False)
+    stamps = tuple((path, path.stat().st_mtime_ns) for path in sources)
+    key = flavour, stamps, find_tool("g++")
+    if key not in _runtimes or not store.is_elf(_runtimes[key]):
+        files = [path for path in sources if path.suffix == ".cpp"]
+        files = [path for path in files if path.parent.name != "program"]
+        _runtimes[key] = _link("simt", files, flavour, [])
+    return _runtimes[key]
+
+
+# Every library needs the runtime, whose hash covers a hundred files.
+_runtimes: dict[tuple[Any, ...], Path] = {}
 
 
 def build_all(target: str) -> list[Path]:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import device
-from ..base.cores import count_cores
+from ..base.device import count_cores
 from ..base.errors import BuildError
 from ..base.paths import ROOT
 from ..base.store import defer_interrupts

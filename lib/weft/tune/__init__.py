@@ -7,13 +7,13 @@
                     args=(c, a, b, m, n, k), check=lambda a, b: a @ b)
     best(c, a, b, m, n, k)
 
-space       all combinations, without those that `where` or a launch excludes
 sources     kernels whose constants can be set: CUDA C, a Python kernel;
             plain_c: C without a GPU
-fit         compile candidates, leave out those with too few warps, time them in turn
 right       check against the reference, before any timing
-session     these steps in sequence, and the results of earlier calls
-tuned       the winner and all rows; picture: drawings of them
+session     all steps in sequence, and the results of earlier calls; compiles
+            candidates, leaves out those with too few warps, and times them in turn
+tuned       all combinations but those that `where` or a launch excludes; the
+            winner; picture: drawings of them
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ import torch
 from ..base.errors import ArgumentError
 from .session import Session
 from .sources import SourceOptions, source_for
-from .space import checked_space, list_combinations, require_some, set_shape
-from .tuned import Tuned
+from .tuned import Tuned, checked_space, list_combinations, require_some, set_shape
 
 
 def autotune(

@@ -18,7 +18,7 @@ import torch
 
 from ..base.arrays import GUARD, describe_mismatch, guard_value, poison
 from ..base.errors import ArgumentError, Mismatch
-from .space import parameters_in
+from .tuned import parameters_in
 
 UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float64: 2.0**-53}
 MORE = 8  # terms for the roundings outside the sum

@@ -35,7 +35,7 @@ from ..pykernel.numba import NumbaKernel, numba_jit
 from ..pykernel.to_cuda.cuda_c import TranslatedKernel, cuda_c
 from ..see.machine_code.compilation import complete, find_usage
 from .plain_c import CFunction, is_c, load_c
-from .space import Candidate, Constants, parameters_in
+from .tuned import Candidate, Constants, parameters_in
 
 
 def with_values(

@@ -20,7 +20,7 @@ from matplotlib.ticker import NullLocator
 from ...base import style as kit
 from ...base.style import BESIDE, OPPONENT, OURS
 from ...timing import STATISTIC
-from ...timing.sharing import guard_figure
+from ...timing.results import guard_figure
 from .comparison import (
     OURSELVES,
     PEERS,

@@ -22,7 +22,7 @@ from matplotlib.ticker import NullFormatter, NullLocator
 from ...base import style as kit
 from ...base.style import BESIDE, INK, OPPONENT
 from ...timing.peaks import ceilings
-from ...timing.sharing import guard_figure
+from ...timing.results import guard_figure
 from .comparison import (
     OURSELVES,
     PLOTTED,
@@ -44,6 +44,7 @@ WIDE = 430
 LEFT, RIGHT = 3.0, 3e3  # flops per byte at the ends of the left half
 COLUMNS, LINE = 3, 15  # columns of the list, and the height of its lines
 MANY = 24  # one row has no room for more letters
+LETTER, TALL = 0.026, 1.7  # a letter over the right half's width; a line, as a factor
 
 
 @guard_figure
@@ -172,7 +173,7 @@ def _draw_small(axes: Axes, rows: Sequence[Row], shape: tuple) -> bool:
     sizes = dict.fromkeys((r["m"], r["k"], r["n"]) for r in rows)
     found = [fastest_row(select_size(rows, size)) for size in sizes if size != shape]
     for row in filter(None, found):
-        look = {"ms": 6, "alpha": 0.6, "color": colour_of(row)}
+        look = {"ms": 4, "color": colour_of(row)}
         axes.plot(count_intensity(row), row["tflops"], ".", **look)
     return any(found)
 
@@ -193,7 +194,7 @@ def _draw_rungs(axes: Axes, marked: Sequence[Row], here: bool) -> None:
     for place, row in zip(places, marked):
         y, colour = row["tflops"], colour_of(row)
         ends = [y * row["us"] / row[end] for end in ("us_high", "us_low")]
-        look = {"lw": 5 if here else 2, "alpha": 0.4, "solid_capstyle": "butt"}
+        look = {"lw": 2, "solid_capstyle": "butt"}
         axes.plot([place, place], ends, color=colour, **look)
         kit.draw_dot(axes, (place, y), colour, here, mark=MARKS[row["impl"]], size=7)
     axes.set_xlim(-0.9, places[-1] + 0.9 if places else 1)
@@ -232,11 +233,8 @@ def _draw_levels(
         if kind in roofs:
             axes.plot(ends, [roofs[kind]] * 2, **kit.reference_line(width=1.4))
         if kind in roofs and not (kind == "fp16" and "bf16" in roofs.keys() & peers):
-            text, look = (
-                f"{kind}: {_find_unit(marked)[1] * roofs[kind]:.3g}",
-                {"va": "bottom"},
-            )
-            axes.annotate(text, (ends[0], roofs[kind]), (0, 2), **BESIDE | look)
+            text = f"{kind}: {_find_unit(marked)[1] * roofs[kind]:.3g}"
+            _name_roof(axes, text, ends, roofs[kind], marked)
         if peer is None:
             continue
         axes.plot(ends, [peer["tflops"]] * 2, color=OPPONENT, lw=1.8, zorder=2)
@@ -244,6 +242,26 @@ def _draw_levels(
             widest, opponent = group, peer
     if opponent:
         _name_opponent(axes, opponent, widest)
+
+
+def _name_roof(
+    axes: Axes, text: str, ends: Sequence[float], speed: float, marked: Sequence[Row]
+) -> None:
+    """Write a text above a roof, from its left end on or up to its right end.
+
+    A text is wider than the roof of a few rungs. It goes to the side with fewer marks.
+    """
+    places = _place_rungs(marked)
+    wide = LETTER * len(text) * (places[-1] + 1.8)
+
+    def count_marks(left: float) -> int:
+        near = [row["tflops"] for x, row in zip(places, marked) if 0 < x - left < wide]
+        return sum(0.8 < tflops / speed < TALL for tflops in near)
+
+    left, right = ends
+    side = "right" if count_marks(right - wide) < count_marks(left) else "left"
+    look = {"ha": side, "va": "bottom", "xytext": (0, 2)}
+    axes.annotate(text, (right if side == "right" else left, speed), **BESIDE | look)
 
 
 def _name_opponent(axes: Axes, peer: Row, group: Sequence[tuple[float, Row]]) -> None:

@@ -17,7 +17,7 @@ from matplotlib.patches import FancyBboxPatch, Patch
 
 from ...base import style as kit
 from ...base.style import INK, OURS, READ, SHARED, THREAD, WRITTEN
-from ...mnist.cnn import Cnn
+from ...mnist.trainer import Cnn
 from ...see.view import draw_image, mosaic, sheet
 from .plot_batches import time_text
 from .race import Row

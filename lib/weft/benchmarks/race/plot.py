@@ -25,8 +25,7 @@ from ...base import style as kit
 from ...base.style import BESIDE, INK, OPPONENT, OURS
 from ...mnist.train import PARTS
 from ...timing import STATISTIC, machine
-from ...timing.results import Row, label_row
-from ...timing.sharing import guard_figure
+from ...timing.results import Row, guard_figure, label_row
 
 PYTHON = ("numba",)  # our rungs in Python, drawn thinner than those in C
 

@@ -18,8 +18,7 @@ from ...base import style as kit
 from ...base.style import BESIDE, INK, OPPONENT, OURS
 from ...mnist.rungs import parse_twin
 from ...timing import STATISTIC
-from ...timing.results import ResultFile
-from ...timing.sharing import guard_figure
+from ...timing.results import ResultFile, guard_figure
 from .race import Row
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")

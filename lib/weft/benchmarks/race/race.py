@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...base.cores import count_cores
+from ...base.device import count_cores
 from ...base.errors import ArgumentError, DeviceLost
 from ...base.paths import LIB
 from ...mnist import data

@@ -2,7 +2,7 @@
 
 compiler        compiles a cell: the rewriter's C++, g++, a shared library
 launch, arena   binds the arguments, copies the arrays between fences, launches
-faults          turns the fault of a launch into a Python exception
+faults          turns the fault of a launch into a Python exception; finds reads of
+                unset variables, and host functions in kernels
 watched         the watch build: its findings, shown below the cell
-code_checks     finds reads of unset variables, and host functions in kernels
 """

@@ -35,7 +35,7 @@ from ...report.model import CellSource
 from ...toolchain import build, keys, tools
 from .. import stored, variables
 from ..headers import CPU_HEADERS, MACRO_LINES, follow_includes, std_headers
-from . import code_checks
+from . import faults
 from .launch import FILE, CpuLauncher, ffi, open_runtime, runtime_path, write_launcher
 from .watched import CheckedLauncher
 
@@ -188,8 +188,8 @@ class _LibraryInputs:
                 library = output.read_bytes()
                 if not library:
                     raise BuildError(tools.said_by(result))
-                if host_calls := code_checks.list_called(library):
-                    errors = [code_checks.refuse_call(host_calls[0], self.source)]
+                if host_calls := faults.list_called(library):
+                    errors = [faults.refuse_call(host_calls[0], self.source)]
                     raise CompileError(errors, self.source, self.name)
                 os.chmod(output, 0o755)
             return errors
@@ -274,7 +274,7 @@ _FLAGS = [
 
 def _list_flags(checked: bool) -> list[str]:
     """List the flags with which every cell is compiled."""
-    watch_flags = [*build.CHECK_FLAGS, *code_checks.unset_flags()] if checked else []
+    watch_flags = [*build.CHECK_FLAGS, *faults.unset_flags()] if checked else []
     fibers = build.Flavour.here("cpu").fibers
     return [*_FLAGS, *watch_flags, *["-DSIMT_UCONTEXT"] * (fibers == "ucontext")]
 

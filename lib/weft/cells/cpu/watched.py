@@ -26,7 +26,7 @@ from ...report.model import CellSource, Finding, Report
 from ...report.text import write_finding
 from ..arguments import Array
 from ..reached_arrays import Reached
-from . import arena, code_checks, faults
+from . import arena, faults
 from .launch import CpuLauncher, Prepared, ffi, open_runtime
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class CheckedLauncher(CpuLauncher):
             text = raw_report()
         readers = self.readers
         shape = tuple(launch.config[:3]), tuple(launch.config[3:])
-        more = [] if failure else code_checks.find(launch, self.name, readers.texts)
+        more = [] if failure else faults.find_unset(launch, self.name, readers.texts)
         self.last = WatchedLaunch(text, readers, self.name, shape, seconds, more)
         self.watch(self.last)
         if failure is not None:

@@ -26,8 +26,8 @@ from ... import ops
 from ...base.errors import ArgumentError
 from ...base.style import OURS, outlined, style
 from ...mnist import data
-from ...mnist.cnn import Cnn
 from ...mnist.numpy_cnn import softmax
+from ...mnist.trainer import Cnn
 from ...mnist.weights import load_trained
 from ...see.view import choose_grid, draw_image, mosaic
 from . import make_bundle

@@ -36,7 +36,7 @@ from ...base.style import INK, style
 from ...base.tracebacks import running_shell
 from ...cells.module import Kernel, Launch
 from ...cells.trial import rehearse
-from ...timing import Timing, summarize
+from ...timing import CoreWait, Timing, summarize
 from ...toolchain.native import convert_int
 from . import make_bundle
 
@@ -119,12 +119,12 @@ class Painting:
 
     def timing(self, samples: int = 30) -> Timing:
         """Time a picture (its kernel and its transfer), without a front end."""
-        times = []
+        times, wait = [], CoreWait(self.device)
         for i in range(samples + 3):
             start = time.perf_counter_ns()
             self.frame(self.seconds * i / samples)
             times.append((time.perf_counter_ns() - start) / 1e3)
-        return summarize(times[3:], "wall")
+        return summarize(times[3:], "wall", wait.share())
 
     def change(self, kernel: Any) -> None:
         """Paint with another kernel from now on; the time does not change."""

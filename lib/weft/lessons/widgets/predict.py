@@ -3,6 +3,9 @@
 The guess is drawn as a dashed bar above the measurement; without a guess, nothing is
 drawn. compare_guesses() draws several answers on one axis. The user's cache folder
 keeps a score, with one entry per question, so that running a cell again adds none.
+
+Pictures are images, which front ends show even in notebooks that are not trusted; see
+see/pictures/svg.py.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import numpy as np
 from ...base.errors import ArgumentError
 from ...base.store import Kept
 from ...base.style import OURS, REFERENCE
+from ...see.pictures.svg import write_html
 
 RIGHT = 1.1  # a guess within this factor counts as right
 FOLD = "Show it without a guess"
@@ -200,7 +204,8 @@ def _write_page(answers: Sequence[Measured]) -> str:
     question, longest = "", _find_longest(guessed)
     for a in guessed:
         parts += [_write_line(a.question, "b")] * (a.question != question)
-        parts += [_write_line(a.sentence), _draw_bars(a, longest)]
+        bars = write_html(_draw_bars(a, longest), _describe_bars(a))
+        parts += [_write_line(a.sentence), bars]
         question = a.question
     if hidden:
         questions = dict.fromkeys(a.question for a in hidden)
@@ -214,7 +219,9 @@ def _write_page(answers: Sequence[Measured]) -> str:
     if guessed:
         score = guessed[-1].score
         parts.append(_write_line(str(score)))
-        parts += [_draw_dots(score.factors)] * (len(score.factors) > 1)
+        if len(score.factors) > 1:
+            dots = _draw_dots(score.factors)
+            parts.append(write_html(dots, _describe_dots(score.factors)))
     return f'<div style="max-width:{_WIDTH}px">{"".join(parts)}</div>'
 
 
@@ -257,7 +264,15 @@ def _draw_bars(a: Measured, longest: float) -> str:
         f'<line x1="{_LEFT}" x2="{_LEFT}" y1="0" y2="66" stroke="currentColor" '
         f'stroke-opacity=".5"/>'
     )
-    return _wrap_svg(66, a.sentence, "".join(parts) + base)
+    return _wrap_svg(66, _describe_bars(a), "".join(parts) + base)
+
+
+def _describe_bars(a: Measured) -> str:
+    """Return the bars in words: the axis, then each bar."""
+    unit = a.unit or "1"
+    guess, value = (_format_value(v or 0.0, a.unit) for v in (a.guess, a.value))
+    axis = f"bars on an axis from 0, in units of {unit}"
+    return f"{axis}: your guess {guess}, measured {value}"
 
 
 def _draw_dots(factors: list[float]) -> str:
@@ -294,13 +309,20 @@ def _draw_dots(factors: list[float]) -> str:
         height = 24 + (0 if is_last else 7 * ((number % 3) - 1))
         size = 5.5 if is_last else 4
         parts.append(f'<circle cx="{x(log):.1f}" cy="{height}" r="{size}" {look}/>')
-    label = "each guess over its truth; shaded: within a factor of 2"
-    return _wrap_svg(62, label, "".join(parts))
+    return _wrap_svg(62, _describe_dots(factors), "".join(parts))
+
+
+def _describe_dots(factors: Sequence[float]) -> str:
+    """Return the dots in words: the axis, then each guess."""
+    dots = ", ".join(_format_number(float(f"{factor:.2g}")) for factor in factors)
+    axis = "dots on a logarithmic axis, each guess over its truth"
+    return f"{axis}; shaded: within a factor of 2: {dots}"
 
 
 def _wrap_svg(height: float, label: str, content: str) -> str:
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" '
+        f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
         f'style="max-width:100%;display:block;margin:6px 0" role="img" '
         f'aria-label="{html.escape(label)}" font-family="system-ui, sans-serif">'
         f"{content}</svg>"

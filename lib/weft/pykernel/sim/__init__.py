@@ -7,7 +7,7 @@ syntax, names            rewriting: the trees, their limits, and the meaning of 
 intrinsics               rewriting: calls of the language, and the kernel's arrays
 elements                 rewriting: assignments, and reads and writes of elements
 plain_loops, walks       rewriting: loops whose accesses are logged all at once
-record, log, layout      the records: Intervals of accesses, and their columns
+log, layout              the records: Intervals of accesses, and their columns
 judge, races, blocks     faults: within a block, and between blocks
 counters                 costs
 faults, watchdog         the reasons for which a launch ends early

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .layout import CODES, Batch, MemoryLayout, mark_heads
+from .layout import ATOMIC, CODES, FENCE, READ, WRITE, Batch, MemoryLayout, mark_heads
 from .races import find_suspects
-from .record import ATOMIC, FENCE, READ, WRITE
 from .warp import WARP
 
 _READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]

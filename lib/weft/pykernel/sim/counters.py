@@ -27,8 +27,19 @@ from __future__ import annotations
 import numpy as np
 
 from ...report.costs import CostPlace, Counters
-from .layout import CODES, SPACES, Batch, MemoryLayout, count_bits, mark_heads
-from .record import ATOMIC, FENCE, GLOBAL, SHARED, Interval
+from .layout import (
+    ATOMIC,
+    CODES,
+    FENCE,
+    GLOBAL,
+    SHARED,
+    SPACES,
+    Batch,
+    Interval,
+    MemoryLayout,
+    count_bits,
+    mark_heads,
+)
 from .warp import WARP
 
 _ATOMIC, _FENCE = CODES[ATOMIC], CODES[FENCE]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..trees import get_name, split_chain
+from .layout import READ, SITES, WRITE, AccessPlace, Entity
 from .names import POSITIVE, WHOLE
-from .record import READ, SITES, WRITE, AccessPlace, Entity
 from .syntax import (
     add,
     assign,

@@ -18,8 +18,8 @@ from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
 from .. import language
 from ..trees import split_chain
+from .layout import AccessPlace
 from .memory import HALF, has
-from .record import AccessPlace
 from .rewrite import THREAD
 from .watchdog import Stop, TooLong
 

@@ -17,7 +17,7 @@ from .. import language
 from ..language import FunctionSource
 from ..trees import with_constants
 from . import names
-from .record import ATOMIC, FENCE
+from .layout import ATOMIC, FENCE
 from .syntax import add, load, make_constant, make_product, make_refusal, tuple_of
 from .warp import FULL, WARP
 

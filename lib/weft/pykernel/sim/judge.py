@@ -21,20 +21,22 @@ from ...report.turns import Barriers, Turns, add_turns, find_python_loops, find_
 from ..language import FunctionSource
 from .blocks import MANY, Between, Meeting
 from .counters import SiteSums
-from .layout import CODES, Batch, MemoryLayout
-from .log import Repeats, Rest
-from .races import Offence, blank_reads, in_block
-from .record import (
+from .layout import (
     ATOMIC,
+    CODES,
     LOCAL,
     READ,
     SHARED,
     WRITE,
     AccessPlace,
+    Batch,
     Interval,
+    MemoryLayout,
     Site,
     TracedArray,
 )
+from .log import Repeats, Rest
+from .races import Offence, blank_reads, in_block
 from .warp import WARP
 
 ROWS = 1 << 14  # number of collected accesses that triggers an examination

@@ -22,13 +22,13 @@ from ...toolchain.launch_config import LaunchConfig
 from ..language import PythonKernel
 from . import faults, memory, warp
 from .judge import Judge
+from .layout import GLOBAL, LOCAL, SHARED, Entity, Trace, TracedArray
 from .log import Log, Spread, site_of
 from .memory import CASTS, Accesses, ArrayView
 from .names import kind_of, list_rebound
 from .numbers import NUMBERS, math_function
 from .plain_loops import LoopShapes
 from .program import RewrittenKernel
-from .record import GLOBAL, LOCAL, SHARED, Entity, Trace, TracedArray
 from .schedule import run_barriers, run_block, run_plain
 from .watchdog import Watchdog
 

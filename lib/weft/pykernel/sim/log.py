@@ -25,10 +25,8 @@ import numpy as np
 
 from . import plain_loops
 from .counters import SECTOR, SiteSums
-from .layout import CODES, Batch, MemoryLayout
-from .plain_loops import HEADER
-from .races import in_block
-from .record import (
+from .layout import (
+    CODES,
     FENCE,
     GLOBAL,
     READ,
@@ -37,9 +35,13 @@ from .record import (
     STEP,
     WRITE,
     AccessPlace,
+    Batch,
     Interval,
+    MemoryLayout,
     Site,
 )
+from .plain_loops import HEADER
+from .races import in_block
 
 MANY = 1 << 15  # number of entries at which the log counts as full
 # The layout of a strided array: its shape, the number of elements by which each index

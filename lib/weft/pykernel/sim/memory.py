@@ -17,8 +17,8 @@ import torch
 from ...base.errors import ArgumentError
 from ..language import explain_unfit, refuse_unfit
 from . import numbers
+from .layout import SITES, AccessPlace
 from .numbers import cast
-from .record import SITES, AccessPlace
 from .watchdog import Stop
 
 HALF = ": n / 2 is a float, n // 2 a whole number"  # ends messages about indices

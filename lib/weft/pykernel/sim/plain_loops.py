@@ -27,7 +27,7 @@ import numpy as np
 
 from ..trees import get_name
 from . import names
-from .record import SITES, position_of
+from .layout import SITES, position_of
 from .syntax import (
     add_whole,
     assign,

@@ -14,8 +14,8 @@ from ..language import FunctionSource, PythonKernel, source_of, value_of
 from ..trees import get_name, list_bound
 from . import names, syntax
 from .intrinsics import BARRIERS, WAITING, parse_declaration
+from .layout import AccessPlace, Entity, Position, Variant, position_of
 from .names import ANY, Kinds
-from .record import AccessPlace, Entity, Position, Variant, position_of
 from .rewrite import Rewriter
 from .syntax import load
 

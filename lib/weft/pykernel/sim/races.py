@@ -14,8 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .layout import CODES, SPACES, Batch, count_bits, mark_heads
-from .record import ATOMIC, GLOBAL, READ, WRITE
+from .layout import (
+    ATOMIC,
+    CODES,
+    GLOBAL,
+    READ,
+    SPACES,
+    WRITE,
+    Batch,
+    count_bits,
+    mark_heads,
+)
 from .warp import WARP
 
 _READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]

@@ -19,9 +19,9 @@ from .. import language
 from ..trees import LOOP_HINT, as_range, explain_idle
 from . import elements, intrinsics, names
 from .elements import find_entity
+from .layout import SITES, STEP, AccessPlace, Entity, Variant, position_of
 from .numbers import TYPES, converted
 from .plain_loops import is_simple, rewrite_plain_loop
-from .record import SITES, STEP, AccessPlace, Entity, Variant, position_of
 from .syntax import assign, call, load, make_constant, make_refusal, place_node
 
 if TYPE_CHECKING:

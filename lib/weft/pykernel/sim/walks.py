@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ..trees import split_chain
 from .elements import find_static
+from .layout import Entity
 from .names import POSITIVE, WHOLE
-from .record import Entity
 from .syntax import (
     add_whole,
     assign,

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...report.model import Finding
 from ...report.places import Index, unflatten, write_index
-from .record import AccessPlace
+from .layout import AccessPlace
 
 
 def make_barrier_finding(

@@ -11,7 +11,7 @@ import threading
 import time
 from types import FrameType
 
-from .record import AccessPlace
+from .layout import AccessPlace
 
 
 class Stop(Exception):

@@ -47,10 +47,12 @@ cuda_c(kernel, flags="--fmad=false").
 
     types                           types of values; the error for untranslatable code
     scope                           one assignment per statement; homes of locals
-    unit                            a function for its argument types, and its names
-    infer, statements               types and value ranges of all expressions
-    calls, arrays                   types of calls and of arrays
-    emit, emit_statements           statements in C
+    unit                            a function for its argument types, its names, and
+                                    its arrays
+    infer                           types and value ranges of all expressions
+    calls                           types of calls
+    statements                      types of variables; statements in C
+    emit                            functions in C
     emit_calls                      calls in C
     expressions, operators          expressions in C
     output, text                    names, constants and text, shared by the above

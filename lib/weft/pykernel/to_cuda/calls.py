@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from ..language import LISTED, call, explain_unknown, list_names
-from .arrays import evaluate_constant
 from .types import (
     BOOL,
     F64,
@@ -24,7 +23,16 @@ from .types import (
     note_write,
     promote,
 )
-from .unit import ANY, UNKNOWN, KnownFunction, LanguageName, Span, Unit, merge
+from .unit import (
+    ANY,
+    UNKNOWN,
+    KnownFunction,
+    LanguageName,
+    Span,
+    Unit,
+    evaluate_constant,
+    merge,
+)
 
 FENCES = ("syncthreads", "threadfence", "threadfence_block", "threadfence_system")
 # For some functions of numbers, the count of arguments and the type of the result.

@@ -6,9 +6,9 @@ import ast
 from typing import Any
 
 from ...csource.scanner import find_close
-from . import emit_statements
-from .emit_statements import check_loops, is_dropped, write_number, write_simple
+from . import statements
 from .expressions import Expressions
+from .statements import check_loops, is_dropped, write_number, write_simple
 from .text import WIDTH, Comment, wrap, write_docstring
 from .types import CONST, ScalarType
 from .unit import Unit
@@ -19,7 +19,7 @@ Line = tuple[str, int]  # a line of the C text, and the number of its source lin
 class UnitWriter:
     """Writes one unit of the translation into `lines`."""
 
-    _For = emit_statements.write_for
+    _For = statements.write_for
 
     def __init__(self, unit: Unit, output: Any) -> None:
         self.unit, self.output = unit, output

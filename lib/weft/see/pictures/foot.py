@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.style import FAULT, WIDTH
 from ...base.text import round_number
-from ...pykernel.sim.record import TracedArray
+from ...pykernel.sim.layout import TracedArray
 from ...report.model import Finding
 from . import svg
 from .grid import Grid

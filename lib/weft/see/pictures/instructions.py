@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...pykernel.sim.record import (
+from ...pykernel.sim.layout import (
     ATOMIC,
     GLOBAL,
     LOCAL,

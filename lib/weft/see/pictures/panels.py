@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...base.style import DIM, PALE, READ, SHARED, WIDTH
-from ...pykernel.sim.record import TracedArray
+from ...pykernel.sim.layout import TracedArray
 from . import svg
 from .grid import LARGEST, NOWHERE, Grid, fit, fit_line
 from .svg import label, num, remark, width_of

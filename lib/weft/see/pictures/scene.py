@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...base.style import DIM, PALE, THREAD, WIDTH
-from ...pykernel.sim.record import LOCAL, Trace, TracedArray
+from ...pykernel.sim.layout import LOCAL, Trace, TracedArray
 from ...report.model import Finding, Report
 from . import svg
 from .grid import Grid, fit

@@ -25,7 +25,7 @@ from . import access
 from .scene import scene
 
 if TYPE_CHECKING:
-    from ...pykernel.sim.record import Trace
+    from ...pykernel.sim.layout import Trace
     from .svg import Drawing
 
 VIEWS = {  # the module and the drawing function of each view

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...base.text import count_things
-from ...pykernel.sim.record import ATOMIC, READ, WRITE, Trace, TracedArray
+from ...pykernel.sim.layout import ATOMIC, READ, WRITE, Trace, TracedArray
 
 Index3 = tuple[int, int, int]
 
