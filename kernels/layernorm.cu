@@ -20,7 +20,9 @@ WEFT_RUNGS({"layernorm", "reference", "plain C, a row stays in the cache",
             WEFT_CPU | WEFT_CUDA, 0},
            {"layernorm", "row_in_shared", "the row stays in shared memory",
             "fp32", WEFT_CPU | WEFT_CUDA, 0},
-           {"layernorm", "tuned", "the rung that suits the length", "fp32",
+           {"layernorm", "split_rows", "several blocks share a row", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"layernorm", "tuned", "the rung that suits the shape", "fp32",
             WEFT_CPU | WEFT_CUDA, 0});
 
 int weft_layernorm(int rung, float *y, float *total, float *mean, float *rstd,
@@ -46,7 +48,7 @@ int weft_layernorm(int rung, float *y, float *total, float *mean, float *rstd,
     if (rung == NORM_REFERENCE)
         return WEFT_REFERENCE(layernorm_reference(
             y, total, mean, rstd, x, residual, weight, bias, rows, cols, eps));
-    return weft_norm(rung, n, weft_cuda_stream(stream));
+    return weft_norm("layernorm", rung, n, weft_cuda_stream(stream));
 }
 
 int weft_layernorm_backward(int rung, float *dx, float *dresidual,

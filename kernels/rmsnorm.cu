@@ -20,7 +20,9 @@ WEFT_RUNGS({"rmsnorm", "reference", "plain C, a row stays in the cache", "fp32",
             WEFT_CPU | WEFT_CUDA, 0},
            {"rmsnorm", "row_in_shared", "the row stays in shared memory",
             "fp32", WEFT_CPU | WEFT_CUDA, 0},
-           {"rmsnorm", "tuned", "the rung that suits the length", "fp32",
+           {"rmsnorm", "split_rows", "several blocks share a row", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"rmsnorm", "tuned", "the rung that suits the shape", "fp32",
             WEFT_CPU | WEFT_CUDA, 0});
 
 int weft_rmsnorm(int rung, float *y, float *total, float *rstd, const float *x,
@@ -44,7 +46,7 @@ int weft_rmsnorm(int rung, float *y, float *total, float *rstd, const float *x,
     if (rung == NORM_REFERENCE)
         return WEFT_REFERENCE(rmsnorm_reference(y, total, rstd, x, residual,
                                                 weight, rows, cols, eps));
-    return weft_norm(rung, n, weft_cuda_stream(stream));
+    return weft_norm("rmsnorm", rung, n, weft_cuda_stream(stream));
 }
 
 int weft_rmsnorm_backward(int rung, float *dx, float *dresidual, float *dweight,

@@ -265,12 +265,14 @@ int weft_reduce_backward(int rung, float *dx, const float *dsum, size_t count,
  * "split_rows", and "tuned" where it selects that rung, give other bits on a
  * device with another number of multiprocessors or other shared memory. They
  * return WEFT_ENOMEM without memory for partial results: at most 12 bytes for
- * each of a row's parts. */
+ * each of a row's parts. Source: Milakov and Gimelshein, Online normalizer
+ * calculation for softmax, 2018. */
 int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
                  weft_stream stream);
 
 /* Compute dx (rows,cols) = y * (dy - sum(dy * y)) with the sum of each row,
- * from dy (rows,cols) and the output y (rows,cols) of the forward pass. */
+ * from dy (rows,cols) and the output y (rows,cols) of the forward pass. The
+ * bits and errors are as in weft_softmax(). */
 int weft_softmax_backward(int rung, float *dx, const float *dy, const float *y,
                           int rows, int cols, weft_stream stream);
 
@@ -279,8 +281,14 @@ int weft_softmax_backward(int rung, float *dx, const float *dy, const float *y,
  * variance var are those of the row. x, y (rows,cols); residual (rows,cols;
  * NULL: none); weight, bias (cols; NULL: ones and zeros); mean, rstd (rows).
  * total (rows,cols) receives s; it is NULL if and only if residual is. mean and
- * rstd are kept for the backward pass. eps must be finite and above 0. Source:
- * Ba, Kiros and Hinton, Layer Normalization, 2016. */
+ * rstd are kept for the backward pass. eps must be finite and above 0. A row
+ * becomes NaN if it has a NaN or an infinity, or if the sum of its numbers
+ * overflows; if only that of the squares does, rstd is 0. Each rung gives the
+ * same bits for each run; "split_rows", and "tuned" where it selects that rung,
+ * are as in weft_softmax(), with at most 16 bytes for each part. Sources: Ba,
+ * Kiros and Hinton, Layer Normalization, 2016; for the moments, Chan, Golub and
+ * LeVeque, Updating formulae and a pairwise algorithm for computing sample
+ * variances, 1979. */
 int weft_layernorm(int rung, float *y, float *total, float *mean, float *rstd,
                    const float *x, const float *residual, const float *weight,
                    const float *bias, int rows, int cols, float eps,
@@ -291,8 +299,10 @@ int weft_layernorm(int rung, float *y, float *total, float *mean, float *rstd,
  * of the forward pass: mean (rows), rstd (rows), and total (rows,cols; NULL
  * without residual) or x (rows,cols), which may be NULL if total is not. Each
  * of the gradients may be NULL and is then skipped. dweight and dbias have the
- * same bits for every grid. Returns WEFT_ENOMEM without memory for their
- * partial sums: about 8 * cols bytes for each 64 rows. */
+ * same bits for every grid and kernel; those of "reference" can differ. Returns
+ * WEFT_ENOMEM without memory for their partial sums: about 8 * cols bytes for
+ * each 64 rows, or 8 * cols bytes for each of at most 64 pieces in
+ * "reference". */
 int weft_layernorm_backward(int rung, float *dx, float *dresidual,
                             float *dweight, float *dbias, const float *dy,
                             const float *x, const float *total,
@@ -302,8 +312,9 @@ int weft_layernorm_backward(int rung, float *dx, float *dresidual,
 
 /* Compute y (rows,cols) = s * rstd * weight for each row, where s = x +
  * residual and rstd = 1 / sqrt(mean(s^2) + eps). The arrays are those of
- * weft_layernorm(), without mean and bias. Source: Zhang and Sennrich, Root
- * Mean Square Layer Normalization, 2019. */
+ * weft_layernorm(), without mean and bias; so are the bits and errors. A row
+ * with a NaN becomes NaN. An infinity makes rstd 0, and itself NaN. Source:
+ * Zhang and Sennrich, Root Mean Square Layer Normalization, 2019. */
 int weft_rmsnorm(int rung, float *y, float *total, float *rstd, const float *x,
                  const float *residual, const float *weight, int rows, int cols,
                  float eps, weft_stream stream);

@@ -103,11 +103,11 @@ static __device__ __forceinline__ float dot_four(four a, four b) {
            (a.at[2] * b.at[2] + a.at[3] * b.at[3]);
 }
 
-/* ---- parts of a row that stay on the chip ---------------------------------
- */
+/* ---- parts of a row that stay on the chip -------------------------------- */
 
-/* Return how many floats of dynamic shared memory a block may use: 64 KB less
- * what a kernel declares itself, or 100 KB where two such blocks fit. */
+/* Return how many floats of dynamic shared memory a block may use: whole groups
+ * of four per thread, of 64 KB on a device of 7.5 and of 100 KB on others, less
+ * 1 KB for what a kernel declares itself. */
 static inline unsigned count_room(void) {
     const int most = device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     const int bytes = most < 100 << 10 ? most : 100 << 10;

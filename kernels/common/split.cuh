@@ -23,19 +23,34 @@ struct division {
     unsigned groups; // groups of blocks
 };
 
+/* Return whether a row of which `arrays` arrays are kept needs several blocks:
+ * it does not fit in the shared memory of one, or there are too few rows for
+ * all multiprocessors. */
+static inline bool must_split(unsigned rows, unsigned cols, unsigned arrays) {
+#ifdef __CUDACC__
+    const unsigned enough = device_has(cudaDevAttrMultiProcessorCount);
+#else
+    const unsigned enough = 2; // the same on every machine
+#endif
+    if (rows < enough && cols >= 8192) return true;
+    return cols > count_room() / arrays;
+}
+
 /* Publish value, count this block, and wait until all `parts` blocks of the row
- * have done the same. `arrived` is 0 before the launch. */
+ * have done the same. The lanes of one warp call this, and may then read all
+ * values. Other warps wait at the block's next barrier, so the values are read
+ * once per block. `arrived` is 0 before the launch. */
 template <class T>
 static __device__ __forceinline__ void
 exchange(T *value, T own, unsigned *arrived, unsigned parts) {
-    if (threadIdx.x == 0) {
+    if (threadIdx.x % WARP == 0) {
         *value = own;
         __threadfence(); // the value is visible before the count
         atomicAdd(arrived, 1u);
         while (*(volatile unsigned *)arrived < parts) __nanosleep(100);
         __threadfence(); // the count is read before the values
     }
-    __syncthreads(); // all parts of the row have arrived
+    __syncwarp(); // all parts of the row have arrived
 }
 
 /* Return how many blocks of the kernel with all of the shared memory run at the
@@ -52,7 +67,7 @@ template <class Kernel> static unsigned count_resident(Kernel kernel) {
     return blocks > 1 ? (unsigned)blocks : 1;
 #else
     (void)kernel;
-    return 16;
+    return 32;
 #endif
 }
 

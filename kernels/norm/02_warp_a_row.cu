@@ -84,7 +84,7 @@ static __global__ void differentiate_in_registers(normal_backward n) {
     slopes sums = {0.0f, 0.0f};
 #pragma unroll
     for (int j = 0; j < GROUPS; j++)
-        load_both(n, lane, row, j, &g[j], &xhat[j]);
+        load_both(n, lane, row, row * n.cols, j, &g[j], &xhat[j]);
 #pragma unroll
     for (int j = 0; j < GROUPS; j++) {
         sums.plain += add_four(g[j]);
@@ -107,14 +107,14 @@ static __global__ void differentiate_by_warp(normal_backward n) {
     four g, xhat;
     slopes sums = {0.0f, 0.0f};
     for (unsigned j = 0; j < groups; j++) {
-        load_both(n, lane, row, j, &g, &xhat);
+        load_both(n, lane, row, row * n.cols, j, &g, &xhat);
         sums.plain += add_four(g);
         sums.scaled += dot_four(g, xhat);
     }
     sums = {add_lanes(sums.plain), add_lanes(sums.scaled)};
     const slopes means = find_means<CENTRED>(sums, n.cols);
     for (unsigned j = 0; j < groups; j++) {
-        load_both(n, lane, row, j, &g, &xhat);
+        load_both(n, lane, row, row * n.cols, j, &g, &xhat);
         store_gradient(n, lane, row * n.cols, j,
                        slope_four(g, xhat, means, n.rstd[row]));
     }

@@ -39,7 +39,7 @@ static __global__ void differentiate_by_block(normal_backward n) {
     four g, xhat;
     slopes sums = {0.0f, 0.0f};
     for (unsigned j = 0; j < groups; j++) {
-        load_both(n, thread, row, j, &g, &xhat);
+        load_both(n, thread, row, row * n.cols, j, &g, &xhat);
         sums.plain += add_four(g);
         sums.scaled += dot_four(g, xhat);
     }
@@ -47,7 +47,7 @@ static __global__ void differentiate_by_block(normal_backward n) {
     sums.scaled = add_threads(sums.scaled, sums_s);
     const slopes means = find_means<CENTRED>(sums, n.cols);
     for (unsigned j = 0; j < groups; j++) {
-        load_both(n, thread, row, j, &g, &xhat);
+        load_both(n, thread, row, row * n.cols, j, &g, &xhat);
         store_gradient(n, thread, row * n.cols, j,
                        slope_four(g, xhat, means, n.rstd[row]));
     }

@@ -3,8 +3,8 @@
  * Both scale a row by 1 / sqrt(spread + eps). In layernorm, the spread is the
  * mean square of the distances from the row's mean, which is subtracted
  * (CENTRED). In rmsnorm it is the mean square of the numbers themselves. The
- * rungs are the same: 01_thread_a_row.cu to 04_row_in_shared.cu, and
- * 05_weights.cu for the gradients of weight and bias. layernorm.cu and
+ * rungs are the same: 01_thread_a_row.cu to 05_split_rows.cu, and
+ * 06_weights.cu for the gradients of weight and bias. layernorm.cu and
  * rmsnorm.cu check the arguments.
  *
  * A row is x, or x + residual, which is stored in total. */
@@ -49,12 +49,13 @@ enum norm_rung {
     NORM_WARP_A_ROW,
     NORM_BLOCK_A_ROW,
     NORM_ROW_IN_SHARED,
+    NORM_SPLIT_ROWS,
     NORM_TUNED
 };
 
 /* Queue a pass by a rung; each returns a weft_status. The backward pass
  * includes the weights' gradients. op: the op's name, for messages. */
-int weft_norm(int rung, const normal &n, cudaStream_t stream);
+int weft_norm(const char *op, int rung, const normal &n, cudaStream_t stream);
 int weft_norm_backward(const char *op, int rung, const normal_backward &n,
                        cudaStream_t stream);
 
@@ -66,14 +67,16 @@ int norm_block_a_row(const normal &n, cudaStream_t stream);
 int norm_block_a_row_backward(const normal_backward &n, cudaStream_t stream);
 int norm_row_in_shared(const normal &n, cudaStream_t stream);
 int norm_row_in_shared_backward(const normal_backward &n, cudaStream_t stream);
+int norm_split_rows(const char *op, const normal &n, cudaStream_t stream);
+int norm_split_rows_backward(const char *op, const normal_backward &n,
+                             cudaStream_t stream);
 
 /* Compute dweight and dbias, unless both are NULL. */
 int norm_weights(const char *op, const normal_backward &n, cudaStream_t stream);
 
 enum { IN_REGISTERS = 1024 }; // numbers of a row that a warp's registers hold
 
-/* ---- moments --------------------------------------------------------------
- */
+/* ---- moments ------------------------------------------------------------- */
 
 /* Numbers so far, their mean, and the sum of squares of the distances from it.
  * In rmsnorm, the mean stays 0. */
@@ -89,7 +92,8 @@ static __device__ __forceinline__ moments merge(moments a, moments b) {
     if (!CENTRED || all.count == 0.0f) return all;
     const float share = b.count / all.count, distance = b.mean - a.mean;
     all.mean = a.mean + distance * share;
-    all.squares += distance * distance * (a.count * share);
+    // In this order, an empty set adds 0 to the moments of large numbers.
+    all.squares += distance * (a.count * share) * distance;
     return all;
 }
 
@@ -120,8 +124,7 @@ static __device__ __forceinline__ moments merge_threads(moments value,
     return merge_lanes<CENTRED>(lane < WARPS ? all_s[lane] : moments{});
 }
 
-/* ---- rows -----------------------------------------------------------------
- */
+/* ---- rows ---------------------------------------------------------------- */
 
 /* Store a row's mean and rstd, by one of its threads. */
 static __device__ __forceinline__ void keep_moments(const normal &n, size_t row,
@@ -201,8 +204,7 @@ static __device__ __forceinline__ moments find_moments(four v, Sharer thread,
     return {count, mean, add_squares<CENTRED>(v, mean, thread, j, cols)};
 }
 
-/* ---- gradients of a row ----------------------------------------------------
- */
+/* ---- gradients of a row -------------------------------------------------- */
 
 /* The sums over a row of g and of g * xhat, where g = dy * weight and xhat = (x
  * - mean) * rstd. In rmsnorm, the first is not used. */
@@ -246,20 +248,18 @@ store_gradient(const normal_backward &n, Sharer thread, size_t first,
     if (n.dresidual) thread.store(n.dresidual + first, j, n.cols, gradient);
 }
 
-/* Load g and xhat of group j. */
+/* Load g and xhat of group j of a row that begins at element `first`. */
 template <class Sharer>
 static __device__ __forceinline__ void
-load_both(const normal_backward &n, Sharer thread, size_t row, unsigned j,
-          four *g, four *xhat) {
-    const size_t first = row * n.cols;
+load_both(const normal_backward &n, Sharer thread, size_t row, size_t first,
+          unsigned j, four *g, four *xhat) {
     *g = thread.load(n.dy + first, j, n.cols, 0.0f);
     *xhat = thread.load(n.x + first, j, n.cols, 0.0f);
     const four weight = load_scale(n.weight, thread, j, n.cols, 1.0f);
     scale_both(g, xhat, weight, n.mean ? n.mean[row] : 0.0f, n.rstd[row]);
 }
 
-/* ---- launches ---------------------------------------------------------------
- */
+/* ---- launches ------------------------------------------------------------ */
 
 /* Return whether rows of all arrays begin at multiples of 16 bytes. */
 static inline bool rows_are_aligned(const normal &n) {

@@ -5,9 +5,10 @@
  * reads and writes at the same time. If the arrays exceed the caches, stores
  * skip them, as in copy.c.
  *
- * Backward, rows are divided into PIECES, each of which adds its part of the
- * weights' gradients in an array of its own. The pieces depend on the number of
- * rows only, so the number of threads does not affect the bits. */
+ * Backward, rows are divided into at most PIECES pieces, each of which adds its
+ * part of the weights' gradients in an array of its own. The pieces depend on
+ * the number of rows only, so the number of threads does not affect the bits.
+ */
 #ifndef WEFT_NORM_H
 #define WEFT_NORM_H
 #include <math.h>
@@ -29,11 +30,11 @@ struct norm {
 
 /* The arguments of the backward pass. x is total if there is a residual. */
 struct norm_backward {
-    struct rows rows; // of pieces
+    struct rows rows; // of pieces, each of which has `length` rows
     float *dx, *dresidual;
-    float *sums; // (PIECES,2,cols): the pieces' dweight and dbias; NULL: none
+    float *sums; // (pieces,2,cols): the pieces' dweight and dbias; NULL: none
     const float *dy, *x, *weight, *mean, *rstd;
-    size_t count, cols; // of rows, and of columns
+    size_t count, cols, length; // of rows, of columns, and of a piece
     int centred;
 };
 
@@ -125,8 +126,7 @@ static inline int normalize_rows(struct norm *n) {
     return for_rows(&n->rows, normalize_row, n);
 }
 
-/* ---- backward --------------------------------------------------------------
- */
+/* ---- backward ------------------------------------------------------------ */
 
 /* The numbers of a row that the loops below use. */
 struct slope {
@@ -203,10 +203,9 @@ static void differentiate_row(const struct norm_backward *n, size_t row,
 
 static void differentiate_piece(const void *call, size_t piece) {
     const struct norm_backward *n = call;
-    const size_t length = (n->count + PIECES - 1) / PIECES;
-    const size_t end = (piece + 1) * length;
+    const size_t end = (piece + 1) * n->length;
     float *const sums = n->sums ? n->sums + piece * 2 * n->cols : NULL;
-    for (size_t row = piece * length; row < end && row < n->count; row++)
+    for (size_t row = piece * n->length; row < end && row < n->count; row++)
         differentiate_row(n, row, sums);
 }
 
@@ -214,7 +213,7 @@ static void differentiate_piece(const void *call, size_t piece) {
 static void add_pieces(const struct norm_backward *n, float *dweight,
                        float *dbias) {
     float *const all = n->sums;
-    for (size_t piece = 1; piece < PIECES; piece++)
+    for (size_t piece = 1; piece < n->rows.rows; piece++)
 #pragma omp simd
         for (size_t i = 0; i < 2 * n->cols; i++)
             all[i] += all[piece * 2 * n->cols + i];
@@ -227,14 +226,15 @@ static void add_pieces(const struct norm_backward *n, float *dweight,
 static inline int differentiate_rows(struct norm_backward *n, float *dweight,
                                      float *dbias) {
     n->count = n->rows.rows, n->cols = n->rows.cols;
-    n->rows.rows = PIECES, n->rows.together = 0;
-    n->rows.cols *= (n->count + PIECES - 1) / PIECES;
+    n->length = (n->count + PIECES - 1) / PIECES;
+    n->rows.rows = (n->count + n->length - 1) / n->length;
+    n->rows.cols *= n->length, n->rows.together = 0;
     if (dweight || dbias) {
-        n->sums = calloc(2 * PIECES * n->cols, sizeof *n->sums);
+        const size_t sums = n->rows.rows * 2 * n->cols;
+        n->sums = calloc(sums, sizeof *n->sums);
         if (!n->sums)
             return weft_fail(WEFT_ENOMEM, "%s: out of memory: %zu bytes",
-                             n->rows.op,
-                             2 * PIECES * n->cols * sizeof *n->sums);
+                             n->rows.op, sums * sizeof *n->sums);
     }
     const int status = for_rows(&n->rows, differentiate_piece, n);
     if (n->sums && !status) add_pieces(n, dweight, dbias);

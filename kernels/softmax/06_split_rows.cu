@@ -20,6 +20,7 @@ static __global__ void soften_parts(float *y, const float *x, unsigned rows,
                                     unsigned cols, division d, pair *pairs,
                                     unsigned *arrived) {
     __shared__ float values_s[WARPS];
+    __shared__ pair all_s;
     extern __shared__ __align__(16) float part_s[];
     const sharer<WIDE> thread = {threadIdx.x, THREADS};
     const unsigned part = blockIdx.x % d.parts, start = part * d.length;
@@ -45,11 +46,16 @@ static __global__ void soften_parts(float *y, const float *x, unsigned rows,
             own.sum += add_four(power);
         }
         own.sum = add_threads(own.sum, values_s);
-        pair *const published = pairs + (size_t)row * d.parts;
-        exchange(published + part, own, arrived + row, d.parts);
-        for (unsigned p = threadIdx.x % WARP; p < d.parts; p += WARP)
-            all = merge(all, published[p]);
-        all = merge_lanes(all);
+        if (threadIdx.x < WARP) {
+            pair *const published = pairs + (size_t)row * d.parts;
+            exchange(published + part, own, arrived + row, d.parts);
+            for (unsigned p = threadIdx.x; p < d.parts; p += WARP)
+                all = merge(all, published[p]);
+            all = merge_lanes(all);
+            if (threadIdx.x == 0) all_s = all;
+        }
+        __syncthreads(); // the row's pair is stored
+        all = all_s;
         const float factor = shrink(own.most, all.most) * invert(all);
         for (unsigned j = 0; j < groups; j++) {
             const bool kept = j < d.kept;
@@ -65,7 +71,7 @@ template <bool WIDE>
 static __global__ void
 differentiate_parts(float *dx, const float *dy, const float *y, unsigned rows,
                     unsigned cols, division d, float *sums, unsigned *arrived) {
-    __shared__ float sums_s[WARPS];
+    __shared__ float sums_s[WARPS], dot_s;
     extern __shared__ __align__(16) float dy_s[];
     float *const y_s = dy_s + d.kept * LEAST;
     const sharer<WIDE> thread = {threadIdx.x, THREADS};
@@ -84,11 +90,16 @@ differentiate_parts(float *dx, const float *dy, const float *y, unsigned rows,
             own += dot_four(a, b);
         }
         own = add_threads(own, sums_s);
-        float *const published = sums + (size_t)row * d.parts;
-        exchange(published + part, own, arrived + row, d.parts);
-        for (unsigned p = threadIdx.x % WARP; p < d.parts; p += WARP)
-            dot += published[p];
-        dot = add_lanes(dot);
+        if (threadIdx.x < WARP) {
+            float *const published = sums + (size_t)row * d.parts;
+            exchange(published + part, own, arrived + row, d.parts);
+            for (unsigned p = threadIdx.x; p < d.parts; p += WARP)
+                dot += published[p];
+            dot = add_lanes(dot);
+            if (threadIdx.x == 0) dot_s = dot;
+        }
+        __syncthreads(); // the row's sum is stored
+        dot = dot_s;
         for (unsigned j = 0; j < groups; j++) {
             const bool kept = j < d.kept;
             const four a =

@@ -6,6 +6,7 @@
  * PyTorch. */
 #include "softmax.cuh"
 
+#include "common/split.cuh"
 #include "reference/reference.h"
 
 #define EVERYWHERE (WEFT_CPU | WEFT_CUDA)
@@ -42,14 +43,8 @@ enum {
  * for short rows, shared memory for longer ones, and several blocks if the row
  * does not fit or if there are too few rows for all multiprocessors. */
 static int choose(unsigned rows, unsigned cols, unsigned arrays) {
-#ifdef __CUDACC__
-    const unsigned enough = device_has(cudaDevAttrMultiProcessorCount);
-#else
-    const unsigned enough = 2; // the same on every machine
-#endif
     if (cols <= 1024) return WARP_A_ROW;
-    if (rows < enough && cols >= 8192) return SPLIT_ROWS;
-    return cols <= count_room() / arrays ? ROW_IN_SHARED : SPLIT_ROWS;
+    return must_split(rows, cols, arrays) ? SPLIT_ROWS : ROW_IN_SHARED;
 }
 
 int weft_softmax(int rung, float *y, const float *x, int rows, int cols,

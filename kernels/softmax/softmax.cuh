@@ -56,9 +56,13 @@ static __device__ __forceinline__ float shrink(float x, float most) {
     return x == most ? 1.0f : expf(x - most);
 }
 
+/* Merge two pairs. merge(a, b) and merge(b, a) have the same bits, also where
+ * the compiler fuses the product and the addition: lanes merge each other's
+ * pairs, and all of them need the same result. */
 static __device__ __forceinline__ pair merge(pair a, pair b) {
-    const float most = a.most > b.most ? a.most : b.most;
-    return {most, a.sum * shrink(a.most, most) + b.sum * shrink(b.most, most)};
+    const pair large = a.most > b.most ? a : b;
+    const pair small = a.most > b.most ? b : a;
+    return {large.most, large.sum + small.sum * shrink(small.most, large.most)};
 }
 
 /* Return 1 / sum. It is NaN if the maximum is an infinity: such a row has no

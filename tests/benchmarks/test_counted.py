@@ -64,7 +64,7 @@ def test_the_tuned_softmax_moves_each_number_once_in_and_once_out(cols):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cols", [32, 128, 1024, 2048, 8192])
+@pytest.mark.parametrize("cols", [32, 128, 1024, 2048, 8192, 16384, 32768, 262144])
 @pytest.mark.parametrize("op", ["layernorm", "rmsnorm"])
 def test_the_tuned_norms_read_weight_and_bias_for_many_rows(op, cols):
     (row,) = counted.rows(op, [cols], ["tuned"])

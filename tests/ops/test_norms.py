@@ -1,5 +1,8 @@
 """layernorm and rmsnorm: residuals, odd rows, equal bits, large shapes, gradients."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -58,6 +61,17 @@ def test_odd_rows_are_those_of_pytorch(op, rung):
     for numbers in (x, wide):
         got, want = call(op, numbers, rung=rung), compute_twin(op, numbers)
         torch.testing.assert_close(got, want, rtol=1e-4, atol=2e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("op, rung", RUNGS)
+def test_large_numbers_whose_sum_is_a_float(op, rung):
+    """PyTorch's layer norm of these rows is NaN in float32, but not in float64."""
+    for cols in (4, 1100):
+        x = torch.full((2, cols), 1e30)
+        if op == "rmsnorm":
+            x *= 1e-15  # the sum of the squares is a float, too
+        got, want = call(op, x, rung=rung), compute_twin(op, x.double())
+        torch.testing.assert_close(got, want.float(), rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("power", only([5, 10], range(1, 14)))
@@ -137,10 +151,43 @@ def test_plain_c_stores_large_results_past_the_caches(op, rows, cols):
 @pytest.mark.slow
 @pytest.mark.parametrize("op, rung", KERNELS)
 def test_rows_longer_than_any_shared_memory(op, rung):
-    got = compute_gradients(op, rung, 2, 60_001)
-    want = compute_gradients(op, None, 2, 60_001, compute_twin)
+    # 32 blocks of the CPU target keep at most 32 * 24,576 numbers.
+    cols = 800_003 if rung == "split_rows" else 60_001
+    got = compute_gradients(op, rung, 2, cols)
+    want = compute_gradients(op, None, 2, cols, compute_twin)
     for g, w in zip(got, want, strict=True):
         torch.testing.assert_close(g, w, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cols", [9000, 16_385])
+@pytest.mark.parametrize("op", OPS)
+def test_groups_of_blocks_take_one_row_after_the_other(op, cols):
+    got = compute_gradients(op, "split_rows", 40, cols)
+    want = compute_gradients(op, None, 40, cols, compute_twin)
+    for g, w in zip(got, want, strict=True):
+        torch.testing.assert_close(g, w, rtol=1e-3, atol=1e-4)
+
+
+ONE_ROW = """
+import re, resource
+import torch, weft
+
+x, w = torch.ones(1, 2**22, requires_grad=True), torch.ones(2**22, requires_grad=True)
+y = weft.rmsnorm(x, w, rung="reference")
+size = int(re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1]) << 10
+resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 30),) * 2)
+y.sum().backward()
+print(float(w.grad.min()))
+"""
+
+
+@pytest.mark.slow
+def test_one_row_needs_the_sums_of_one_piece():
+    command = [sys.executable, "-c", ONE_ROW]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(1, rel=1e-5)
 
 
 @pytest.mark.parametrize("op", OPS)

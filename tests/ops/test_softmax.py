@@ -68,13 +68,33 @@ def test_rows_that_begin_at_odd_addresses(rung, shift):
 @pytest.mark.slow
 @pytest.mark.parametrize("rung", ["block_a_row", "row_in_shared", "split_rows"])
 def test_rows_longer_than_any_shared_memory(rung):
-    # 16 blocks of the CPU target keep at most 16 * 24,576 numbers.
-    x, dy = draw(1, 400_000), draw(1, 400_000, seed=1)
+    # 32 blocks of the CPU target keep at most 32 * 24,576 numbers.
+    x, dy = draw(1, 800_000), draw(1, 800_000, seed=1)
     want_softmax(x, rung)
     leaf, wide = x.clone().requires_grad_(), x.double().requires_grad_()
     weft.softmax(leaf, rung=rung).backward(dy)
     wide.softmax(-1).backward(dy.double())
     torch.testing.assert_close(leaf.grad, wide.grad.float(), rtol=1e-3, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cols", [25_000, 25_001])
+def test_groups_of_blocks_take_one_row_after_the_other(cols):
+    x, dy = draw(40, cols), draw(40, cols, seed=1)
+    want_softmax(x, "split_rows")
+    leaf, wide = x.clone().requires_grad_(), x.double().requires_grad_()
+    weft.softmax(leaf, rung="split_rows").backward(dy)
+    wide.softmax(-1).backward(dy.double())
+    torch.testing.assert_close(leaf.grad, wide.grad.float(), rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("cols", [64, 1100, 9000])
+@pytest.mark.parametrize("rung", [name for name in RUNGS if name != "split_rows"])
+def test_equal_numbers_of_a_row_have_equal_results(rung, cols):
+    """All lanes and warps merge to the same bits. A part of a split row does not."""
+    half = 3 * draw(2, cols // 2)
+    y = weft.softmax(torch.cat([half, half.flip(1)], 1), rung=rung)
+    assert torch.equal(y, y.flip(1))
 
 
 @pytest.mark.parametrize("rung", KERNELS)

@@ -18,6 +18,14 @@ _SHAPES = (  # rows, columns, and an offset added to x
 KINDS = ("", "weight", "weight residual")
 
 
+def count_rows(cols: int) -> int:
+    """Return how many rows of `cols` numbers to count the traffic of.
+
+    Blocks read weight and bias once, which must be little beside their rows.
+    """
+    return max(64, 2 ** (19 if cols <= 8192 else 23) // cols)
+
+
 def norm_cases(op: Any, centred: bool, eps: float, generator) -> Iterator[Case]:
     """Yield cases of layernorm (centred) or rmsnorm, with and without options."""
     for turn, (rows, cols, offset) in enumerate(_SHAPES):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from ..op import Bench, Op
 from . import Case
-from ._norms import norm_cases
+from ._norms import count_rows, norm_cases
 
 EPS = 1e-5
 
@@ -36,7 +36,7 @@ OP = Op(
 )
 BENCH = Bench(
     *("cols", (1024, 4096, 16384), {"rows": lambda cols: 2**26 // max(1024, cols)}),
-    counted={"rows": lambda cols: max(64, 2**19 // cols)},
+    counted={"rows": count_rows},
     beside_copy=True,
 )
 
