@@ -1,4 +1,5 @@
-/* 05_split_rows.cu -- layernorm and rmsnorm, rung 5: several blocks share a row.
+/* 05_split_rows.cu -- layernorm and rmsnorm, rung 5: several blocks share a
+ * row.
  *
  * Before:     rung 4 gives each row to a block. The shared memory is too small
  *             for long rows, or for weight and bias beside them. A few rows
@@ -24,8 +25,9 @@ static __device__ __forceinline__ normal take_part(normal n, unsigned start,
     return n;
 }
 
-static __device__ __forceinline__ normal_backward
-take_part(normal_backward n, unsigned start, unsigned count) {
+static __device__ __forceinline__ normal_backward take_part(normal_backward n,
+                                                            unsigned start,
+                                                            unsigned count) {
     n.dy += start, n.x += start, n.cols = count;
     if (n.dx) n.dx += start;
     if (n.dresidual) n.dresidual += start;
@@ -104,8 +106,12 @@ static int launch(const char *op, const normal &n, cudaStream_t stream) {
     unsigned *arrived;
     WEFT_TRY(
         claim_parts(op, &memory, n.rows, d.parts, sizeof(moments), &arrived));
-    struct launch l = {"normalize_parts",  d.parts * d.groups, THREADS,
-                       kept.count_bytes(), stream,             0};
+    struct launch l = {"normalize_parts",
+                       d.parts * d.groups,
+                       THREADS,
+                       kept.count_bytes(),
+                       stream,
+                       0};
     l.together = TOGETHER;
     return launch_kernel(l, kernel, n, d, kept, (moments *)memory.memory,
                          arrived);
@@ -122,8 +128,12 @@ static int launch_backward(const char *op, const normal_backward &n,
     unsigned *arrived;
     WEFT_TRY(
         claim_parts(op, &memory, n.rows, d.parts, sizeof(slopes), &arrived));
-    struct launch l = {"differentiate_parts",  d.parts * d.groups, THREADS,
-                       2 * d.kept * 16 * THREADS, stream,             0};
+    struct launch l = {"differentiate_parts",
+                       d.parts * d.groups,
+                       THREADS,
+                       2 * d.kept * 16 * THREADS,
+                       stream,
+                       0};
     l.together = TOGETHER;
     return launch_kernel(l, kernel, n, d, (slopes *)memory.memory, arrived);
 }
