@@ -265,8 +265,9 @@ int weft_reduce_backward(int rung, float *dx, const float *dsum, size_t count,
  * "split_rows", and "tuned" where it selects that rung, give other bits on a
  * device with another number of multiprocessors or other shared memory. They
  * return WEFT_ENOMEM without memory for partial results: at most 12 bytes for
- * each of a row's parts. Source: Milakov and Gimelshein, Online normalizer
- * calculation for softmax, 2018. */
+ * each of a row's parts. "reference" does so without 1 MiB for each thread.
+ * Source: Milakov and Gimelshein, Online normalizer calculation for softmax,
+ * 2018. */
 int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
                  weft_stream stream);
 

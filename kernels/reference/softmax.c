@@ -6,15 +6,18 @@
  * the caches, stores skip them, as in copy.c.
  *
  * A longer row is divided into PIECES. Each has a maximum and a sum of its own,
- * which are merged; then the row is read again. Threads share rows, or the
- * pieces of a row if there are fewer rows than threads. The additions have the
- * same order in both cases. */
+ * which are merged. The exponentials of up to KEPT numbers, relative to their
+ * piece's maximum, stay in a buffer; otherwise the row is read again. Threads
+ * share rows, or the pieces of a row if there are fewer rows than threads. The
+ * additions have the same order in both cases. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "rows.h"
 
 enum {
-    BLOCK = 1 << 12, // numbers of a long row between two maxima
+    KEPT = 1 << 18,  // numbers of a row whose exponentials are kept: 1 MiB
+    BLOCK = 1 << 12, // numbers of a longer row between two maxima
     SUMS = 4         // sums that are added side by side
 };
 
@@ -105,12 +108,14 @@ struct soften {
     struct rows rows;
     float *y;
     const float *x;
+    float *kept; // (threads,cols): exponentials of each thread's row; or NULL
 };
 
 /* A long row of a call: its pieces' pairs, then the row's. */
 struct soften_row {
     const struct soften *call;
     size_t first; // number of the row's first element
+    float *kept;  // (cols): the exponentials; NULL: not kept
     struct pair pairs[PIECES], row;
 };
 
@@ -130,14 +135,43 @@ static void soften_piece(void *row, int piece, size_t at, size_t count) {
                exp_of(x[i] - most) * factor);
 }
 
-static void soften_long(const void *call, size_t row) {
+/* As read_piece(), but keep the exponentials. */
+static void keep_piece(void *row, int piece, size_t at, size_t count) {
+    struct soften_row *r = row;
+    const float *const x = r->call->x + r->first + at;
+    const float most = find_most(x, count);
+    const float base = most == -INFINITY ? 0.0f : most;
+    const float sum = add_exps(r->kept + at, x, count, base);
+    r->pairs[piece] = (struct pair){most, sum};
+}
+
+static void scale_piece(void *row, int piece, size_t at, size_t count) {
+    const struct soften_row *r = row;
+    float *const y = r->call->y + r->first + at;
+    const float *const kept = r->kept + at, most = r->pairs[piece].most;
+    // An empty piece's factor is 0, or NaN if the row is empty, too.
+    const float factor = expf(most - r->row.most) / r->row.sum;
+    STORE_EACH(y, count, r->call->rows.streams, vload(kept + i) * factor,
+               kept[i] * factor);
+}
+
+static void soften_pieces(const void *call, size_t row, float *kept) {
     const struct soften *c = call;
     const struct pair none = {-INFINITY, 0.0f};
-    struct soften_row r = {c, row * c->rows.cols, {}, none};
+    struct soften_row r = {c, row * c->rows.cols, kept, {}, none};
     for (int p = 0; p < PIECES; p++) r.pairs[p] = none;
-    for_pieces(&c->rows, read_piece, &r);
+    for_pieces(&c->rows, kept ? keep_piece : read_piece, &r);
     for (int p = 0; p < PIECES; p++) r.row = merge(r.row, r.pairs[p]);
-    for_pieces(&c->rows, soften_piece, &r);
+    for_pieces(&c->rows, kept ? scale_piece : soften_piece, &r);
+}
+
+static void soften_long(const void *call, size_t row) {
+    soften_pieces(call, row, NULL);
+}
+
+static void soften_kept(const void *call, size_t row) {
+    const struct soften *c = call;
+    soften_pieces(call, row, c->kept + omp_get_thread_num() * c->rows.cols);
 }
 
 static void soften_short(const void *call, size_t row) {
@@ -152,9 +186,17 @@ static void soften_short(const void *call, size_t row) {
 }
 
 int softmax_reference(float *y, const float *x, int rows, int cols) {
-    const struct soften call = {make_rows("softmax", rows, cols), y, x};
-    return for_rows(&call.rows, cols > SHORT ? soften_long : soften_short,
-                    &call);
+    struct soften call = {make_rows("softmax", rows, cols), y, x, NULL};
+    if (cols <= SHORT) return for_rows(&call.rows, soften_short, &call);
+    if (cols > KEPT) return for_rows(&call.rows, soften_long, &call);
+    const size_t bytes = call.rows.cols * omp_get_max_threads() * sizeof *y;
+    call.kept = malloc(bytes);
+    if (!call.kept)
+        return weft_fail(WEFT_ENOMEM, "softmax: out of memory: %zu bytes",
+                         bytes);
+    const int status = for_rows(&call.rows, soften_kept, &call);
+    free(call.kept);
+    return status;
 }
 
 /* Return the sum of dy * y. */

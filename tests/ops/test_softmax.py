@@ -43,10 +43,13 @@ def test_odd_rows_are_those_of_pytorch(rung):
         *([1e-42, -1e-42, 0], [-0.0, 0.0, -0.0]),
     ]
     x = torch.tensor(rows, dtype=torch.float32)
-    # Each row also in the middle of a row that several lanes and warps share.
-    wide = torch.full((len(rows), 1100), -INFINITY)
-    wide[:, 500:503] = x
-    for numbers in (x, wide):
+    # Each row also in the middle of a row that several lanes and warps share, or the
+    # pieces of plain C, which keeps exponentials of up to 262,144 numbers.
+    lengths = [1100] + [70_001, 270_001] * (rung == "reference")
+    rows_of = {cols: torch.full((len(rows), cols), -INFINITY) for cols in lengths}
+    for cols, wide in rows_of.items():
+        wide[:, cols // 2 : cols // 2 + 3] = x
+    for numbers in (x, *rows_of.values()):
         got, want = weft.softmax(numbers, rung=rung), numbers.softmax(-1)
         torch.testing.assert_close(got, want, rtol=1e-5, atol=2e-45, equal_nan=True)
 
@@ -110,7 +113,9 @@ def test_the_bits_depend_on_no_schedule(rung):
         library.call("weft_set_order", 0)
 
 
-@pytest.mark.parametrize("rows, cols", [(9, 1000), (1, 70_001), (3, 70_001)])
+@pytest.mark.parametrize(
+    "rows, cols", [(9, 1000), (1, 70_001), (3, 70_001), (1, 300_001)]
+)
 def test_the_bits_of_plain_c_depend_on_no_number_of_threads(rows, cols):
     library = native.library("softmax", "cpu")
     x, dy = draw(rows, cols), draw(rows, cols, seed=1)
@@ -135,7 +140,9 @@ def test_the_exponential_of_plain_c_has_its_documented_error():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows, cols", [(300, 16_400), (4200, 1024), (5, 1_000_003)])
+@pytest.mark.parametrize(
+    "rows, cols", [(300, 16_400), (4200, 1024), (34, 130_001), (5, 1_000_003)]
+)
 def test_plain_c_stores_large_results_past_the_caches(rows, cols):
     x = draw(rows, cols)
     want_softmax(x, "reference")
