@@ -31,7 +31,7 @@ from weft.mnist import numpy_cnn as mnist_numpy
 from weft.ops import cases
 from weft.ops.cases import Case
 from weft.ops.check import _start
-from weft.pykernel import bodies
+from weft.pykernel import bandwidth, bodies
 from weft.pykernel.bodies import THREADS, TILE
 from weft.pykernel.sim import sim
 from weft.pykernel.to_cuda.cuda_c import cuda_c
@@ -54,7 +54,7 @@ def check(case: Case, run: Callable[..., Any]) -> None:
     if case.op == "matmul":
         check_with(case, Launchers(run, product=bodies.matmul_tiled))
     if case.op == "transpose":
-        check_with(case, Launchers(run, transposed=bodies.transpose_tiled))
+        check_with(case, Launchers(run, transposed=bandwidth.transpose_tiled))
     check_with(case, Launchers(run))
 
 
