@@ -522,6 +522,17 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert result.returncode == 0
 
 
+def test_guard_pages_leave_mappings_for_new_threads(simt):
+    """Linux allows 65530 mappings. Without any left, Thread.start() never returns."""
+    body = """
+runtime.simt_set_threads(120)
+assert lib.run_slow(pointer(out), 4000, 1000, 3) == 0
+assert sum(1 for _ in open("/proc/self/maps")) < 30_000
+"""
+    result = subprocess.run(script(simt, body), capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
 def test_a_stack_that_overflows_hits_its_guard_page(simt):
     flag = np.array([100], np.int32)
     lib = simt.load("launch")
