@@ -118,6 +118,7 @@ def test_an_op_is_timed_beside_pytorch_with_its_error(op, target):
         assert row["error"] <= 3136 * 2.0**-24 and (row["error"] > 0 or op in EXACT)
 
 
+@pytest.mark.slow
 def test_an_op_of_rows_is_timed_beside_a_copy(capsys):
     found = {r["rung"]: r for r in bench_ops.rows("softmax", sizes=[33], samples=1)}
     assert found.keys() == {"reference", "eager"}

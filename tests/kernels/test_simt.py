@@ -465,6 +465,7 @@ assert lib.run_slow(pointer(out), 4, 10, 1) == 0  # and all is well again
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_launch_that_switches_fibers_stops_at_any_instruction(simt):
     """A stop may come in the middle of a switch, and sanitizers must survive that."""
     body = f"""
