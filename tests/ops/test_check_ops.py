@@ -32,8 +32,8 @@ RUNGS = [
 def family(case: tuple[str, str, str]) -> tuple[str, ...]:
     """Return the key of a rung's family: wmma_bf16, wmma_fp16 and wmma_tf32 are one.
 
-    The ladder of matmul has families. rmsnorm runs the kernels of layernorm, so only its
-    choice among them is of its own.
+    The ladder of matmul has families. rmsnorm runs layernorm's kernels, so only its
+    choice among them is new.
     """
     op, rung, target = case
     if op == "matmul":
