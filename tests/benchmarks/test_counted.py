@@ -50,6 +50,19 @@ def test_a_copy_and_a_transpose_move_what_they_must(op, size):
         assert row["bank_conflicts"] == (31 * 32 * tiles if rung == "tiled" else 0)
 
 
+def test_requests_atomics_and_barriers_are_counted():
+    names, count = ["atomic", "shuffle", "last_block"], 2**12
+    rows = {row["rung"]: row for row in counted.rows("reduce", [count], names)}
+    blocks = count // 256
+    assert rows["atomic"]["atomics"] == count and rows["atomic"]["barriers"] == 0
+    # A request per warp to read, and one per block to add.
+    assert rows["shuffle"]["requests"] == count // 32 + blocks
+    assert rows["shuffle"]["atomics"] == rows["shuffle"]["barriers"] == blocks
+    # A block of last_block loads four numbers per thread, and counts itself.
+    assert rows["last_block"]["atomics"] == blocks / 4
+    assert {"requests", "atomics", "barriers"} <= set(counted.COUNTS)
+
+
 def test_a_rung_in_plain_c_has_no_counts():
     with pytest.raises(ArgumentError, match="relu 'reference' is not CUDA C"):
         counted.rows("relu", rungs=["reference"])

@@ -256,9 +256,10 @@ def describe_dates(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def list_machines(others: Iterable[Mapping[str, Any]]) -> str:
-    """List the devices of results from other machines, each with its date."""
+    """List the devices of results from other machines, each with its dates."""
     machines = (file["machine"] for file in others)
-    return "; ".join(f"{machine['device']}, {machine['date']}" for machine in machines)
+    names = [f"{machine['device']}, {machine['date']}" for machine in machines]
+    return "; ".join(dict.fromkeys(names))
 
 
 def describe_hollow(others: Iterable[Mapping[str, Any]], what: str) -> str:

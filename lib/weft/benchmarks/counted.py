@@ -24,7 +24,7 @@ from ..see.inspect import WatchedTensor, load_watched_library, report_watched
 from ..toolchain import native
 
 COUNTS = ["kernels", "bytes", "floor", "over_floor", "sectors_per_request"]
-COUNTS += ["bank_conflicts"]
+COUNTS += ["bank_conflicts", "requests", "atomics", "barriers"]
 NOTE = (
     "bytes: 32 per sector of global memory, between the L1 caches and the rest; "
     "floor: each input read and each output written once;\ncounted on the CPU by "
@@ -57,7 +57,7 @@ def rows(
             group = []
             for rung in selection:
                 check_rung(plain, rung)
-                group.append(_count_rung(spec, watched, rung, problem))
+                group.append(count_rung(spec, watched, rung, problem))
                 job.update()
             results += sorted(group, key=lambda row: row["bytes"])
     return results
@@ -68,9 +68,14 @@ def _list_simulated(lib: native.Library) -> list[native.Rung]:
     return [rung for rung in lib.rungs if rung.targets == ("cpu", "cuda")]
 
 
-def _count_rung(
+def count_rung(
     spec: Op, lib: native.Library, rung: native.Rung, sizes: Mapping[str, int]
 ) -> dict[str, Any]:
+    """Return the row of one rung of a watched library.
+
+    Requests and atomic updates are those of global memory; barriers are those of all
+    blocks. Raises Mismatch if the launch has a fault.
+    """
     launcher, drawn = spec.plan.launcher, spec.draw(sizes)
     inputs = dict(zip(spec.parameters, drawn))
     tensors = {n: x for n, x in inputs.items() if isinstance(x, torch.Tensor)}
@@ -95,9 +100,9 @@ def _count_rung(
     if report.findings:
         raise Mismatch(f"{title}: {report.findings[0].text}")
     total = Sums()
-    for place in report.counters.places:
-        if place.space == "global":
-            total.add(place)
+    places = [place for place in report.counters.places if place.space == "global"]
+    for place in places:
+        total.add(place)
     conflicts = sum(report.counters.bank_conflicts.values())
     moved, floor = 32 * total.sectors, spec.count_bytes(sizes)
     return {
@@ -107,4 +112,7 @@ def _count_rung(
         **{"bytes": moved, "floor": floor, "over_floor": moved / floor},
         "sectors_per_request": total.sectors_per_request,
         "bank_conflicts": conflicts,
+        "requests": total.requests,
+        "atomics": sum(place.accesses for place in places if place.kind == "atomic"),
+        "barriers": sum(kernel.counters.barriers for kernel in report.kernels),
     }
