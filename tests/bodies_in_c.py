@@ -46,6 +46,8 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
     cases[bodies.copy_words] = floats, floats, 1
     for body in bodies.transpose, bodies.transpose_tiled:
         cases[body] = floats, floats, 1, 1
+    cases[bodies.softmax] = floats, floats, 1, 1
+    cases[bodies.softmax_dx] = floats, floats, floats, 1, 1
     for product in bodies.matmul, bodies.matmul_tiled:
         cases[product] = floats, floats, floats, 1, 1, 1
     return cases

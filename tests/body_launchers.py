@@ -59,6 +59,12 @@ class Launchers:
     def transpose_backward(self, dx, dy, rows, cols) -> None:
         self.transpose(dx, dy, cols, rows)
 
+    def softmax(self, y, x, rows, cols) -> None:
+        self.run(bodies.softmax, rows, y, x, rows, cols)
+
+    def softmax_backward(self, dx, dy, y, rows, cols) -> None:
+        self.run(bodies.softmax_dx, rows, dx, dy, y, rows, cols)
+
     def relu(self, y, x, count) -> None:
         self.run(bodies.relu, count, y, x, count)
 

@@ -91,6 +91,7 @@ FEW = {
     "maxpool2d": "n=2 c=3 h=5 w=7 kh=2 kw=2",
     "relu": "count=33",
     "sgd": "count=32",
+    "softmax": "rows=5, cols=2",
     "transpose": "rows=3, cols=5",
 }
 
@@ -112,7 +113,17 @@ def test_numba(op):
 # runs these.
 LONG = ("n=64 in=128", "n=70 in=257", "n=3 ic=32", "c=33")
 LONG += ("m=64", "m=133", "m=261", "m=130", "k=700")
-LONG += ("count=4099", "count=12289", "rows=6", "rows=1", "rows=256")
+LONG += (
+    "cols=40000",
+    "cols=26003",
+    "cols=8191",
+    "cols=4100",
+    "count=4099",
+    "count=12289",
+    "rows=6",
+    "rows=1",
+    "rows=256",
+)
 
 
 def simulated(order: str) -> Callable[..., None]:

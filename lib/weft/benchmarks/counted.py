@@ -8,6 +8,7 @@ moves few bytes more than the floor: each input read once, each output written o
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..cells.cpu.launch import open_runtime
 from ..ops.cases import cases_file
 from ..ops.check import check_rung
 from ..ops.op import Op
-from ..report.costs import Sums
+from ..report.costs import CostPlace, Sums
 from ..see.inspect import WatchedTensor, load_watched_library, report_watched
 from ..toolchain import native
 
@@ -28,7 +29,8 @@ COUNTS += ["bank_conflicts", "requests", "atomics", "barriers"]
 NOTE = (
     "bytes: 32 per sector of global memory, between the L1 caches and the rest; "
     "floor: each input read and each output written once;\ncounted on the CPU by "
-    "Nsight Compute's definitions, without copies by cudaMemcpy and cudaMemset"
+    "Nsight Compute's definitions, without copies by cudaMemcpy and cudaMemset, and\n"
+    "without volatile reads: their number depends on how long a block waits"
 )
 
 
@@ -50,7 +52,7 @@ def rows(
                 f"--counted: {op} '{rung.name}' is not CUDA C that runs on the CPU"
             )
     results = []
-    problems = [bench.sizes_for(size) for size in sizes or bench.usual[:1]]
+    problems = [bench.sizes_for(size, True) for size in sizes or bench.usual[:1]]
     steps = len(selection) * len(problems)
     with Progress(f"counting {op}", steps, "rungs", delay=PATIENCE) as job:
         for problem in problems:
@@ -82,7 +84,7 @@ def count_rung(
     numbers = {**sizes, **{n: x for n, x in inputs.items() if n not in tensors}}
     arrays = {n: WatchedTensor(x, n, True) for n, x in tensors.items()}
     for name in launcher.outputs:
-        if name not in arrays:
+        if name not in arrays and name not in spec.omitted:
             shape, dtype = spec.shape_of(name, sizes), launcher.dtypes[name]
             arrays[name] = WatchedTensor(
                 torch.empty(tuple(shape), dtype=dtype), name, False
@@ -90,7 +92,10 @@ def count_rung(
     title = f"{spec.name} '{rung.name}'"
     open_runtime().simt_check_begin()
     try:
-        pointers = [arrays[name].pointer for name in launcher.dtypes]
+        pointers = [
+            arrays[name].pointer if name in arrays else native.NULL
+            for name in launcher.dtypes
+        ]
         values = launcher.values(numbers)
         lib.call(launcher.function, rung.index, *pointers, *values, native.NULL)
         report = report_watched(title)
@@ -102,7 +107,8 @@ def count_rung(
     total = Sums()
     places = [place for place in report.counters.places if place.space == "global"]
     for place in places:
-        total.add(place)
+        if not _is_poll(place):
+            total.add(place)
     conflicts = sum(report.counters.bank_conflicts.values())
     moved, floor = 32 * total.sectors, spec.count_bytes(sizes)
     return {
@@ -116,3 +122,12 @@ def count_rung(
         "atomics": sum(place.accesses for place in places if place.kind == "atomic"),
         "barriers": sum(kernel.counters.barriers for kernel in report.kernels),
     }
+
+
+def _is_poll(place: CostPlace) -> bool:
+    """Return whether the place is a volatile read, by which a block waits for others.
+
+    How often it reads depends on the time, not only on the kernel and its sizes.
+    """
+    is_read = place.kind == "read"
+    return is_read and "volatile" in linecache.getline(place.file, place.line)

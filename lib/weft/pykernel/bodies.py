@@ -397,6 +397,31 @@ def cross_entropy_dlogits(dlogits, dloss, prob, target, n, classes):
     dlogits[index] = (prob[index] - onehot) * (dloss[0] / float32(n))
 
 
+def softmax(y, x, rows, cols):
+    """y (rows,cols) = softmax of each row of x. One thread per row, three passes."""
+    row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if row >= rows:
+        return
+    first = row * cols
+    most = row_max(x, first, cols)
+    sum = row_sum(x, first, cols, most)
+    for j in range(cols):
+        y[first + j] = math.exp(x[first + j] - most) / sum
+
+
+def softmax_dx(dx, dy, y, rows, cols):
+    """dx = y * (dy - sum(dy * y)) with the sum of each row. One thread per row."""
+    row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if row >= rows:
+        return
+    first = row * cols
+    dot = float32(0)
+    for j in range(cols):
+        dot += dy[first + j] * y[first + j]
+    for j in range(cols):
+        dx[first + j] = y[first + j] * (dy[first + j] - dot)
+
+
 def sgd(param, grad, count, lr):
     """param (count) -= lr * grad; lr is float32. One thread per parameter."""
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
