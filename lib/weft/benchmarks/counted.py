@@ -8,6 +8,7 @@ moves few bytes more than the floor: each input read once, each output written o
 
 from __future__ import annotations
 
+import functools
 import linecache
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -58,12 +59,17 @@ def rows(
         for problem in problems:
             group = []
             for rung in selection:
-                if problem is problems[0]:  # a check covers all sizes
-                    check_rung(plain, rung)
+                _check_once(plain, rung)
                 group.append(count_rung(spec, watched, rung, problem))
                 job.update()
             results += sorted(group, key=lambda row: row["bytes"])
     return results
+
+
+@functools.cache
+def _check_once(lib: native.Library, rung: native.Rung) -> None:
+    """Check a rung, whose cases are the same for all sizes that are counted."""
+    check_rung(lib, rung)
 
 
 def _list_simulated(lib: native.Library) -> list[native.Rung]:

@@ -25,17 +25,17 @@ def spec_merge_softmax(a, b):
 
 def merge_pairs(out, a, b, n):
     i = cuda.grid(1)
-    ### BEGIN SOLUTION
     if i < n:
         most, total = a[2 * i], a[2 * i + 1]
         less, extra = b[2 * i], b[2 * i + 1]
+        ### BEGIN SOLUTION
         if most < less:
             most, total, less, extra = less, extra, most, total
         if less < most:
             extra *= math.exp(less - most)
         out[2 * i] = most
         out[2 * i + 1] = total + extra
-    ### END SOLUTION
+        ### END SOLUTION
 
 
 def make_pairs(rng, shape):
@@ -64,10 +64,10 @@ def bound_merged(a, b, want):
 MERGE_SOFTMAX = Puzzle(
     title="Merge two softmaxes",
     text=(
-        "Pair `i` of `a` belongs to a part of row `i`: `a[2 * i]` is the part's "
-        "maximum, and `a[2 * i + 1]` the sum of `math.exp(x - maximum)` over its "
-        "numbers. `b` has the pairs of the other parts. Write the pairs of the whole "
-        "rows into `out`. An empty part has the pair `-inf` and 0."
+        "`a[2 * i]` is the maximum of one part of row `i`, and `a[2 * i + 1]` the sum "
+        "of `math.exp(x - maximum)` over its numbers; `b` has the pairs of the other "
+        "parts. Write the whole rows' pairs into `out`. An empty part has the pair "
+        "`-inf` and 0."
     ),
     spec=spec_merge_softmax,
     answer=merge_pairs,
@@ -107,30 +107,23 @@ def spec_warp_a_row(a):
 
 
 def soften_rows(out, a, cols):
-    lane = cuda.threadIdx.x
-    first = cuda.blockIdx.x * cols
+    lane, first = cuda.threadIdx.x, cuda.blockIdx.x * cols
     most, total = float32(-np.inf), float32(0)
-    ### BEGIN SOLUTION
     for col in range(lane, cols, 32):
         x = a[first + col]
-        if x > most:
-            total = total * math.exp(most - x) + float32(1)
-            most = x
-        else:
-            total += math.exp(x - most)
+        ### BEGIN SOLUTION
+        new = max(most, x)
+        most, total = new, total * math.exp(most - new) + math.exp(x - new)
     for half in range(5):
         other = cuda.shfl_xor_sync(0xFFFFFFFF, most, 16 >> half)
         extra = cuda.shfl_xor_sync(0xFFFFFFFF, total, 16 >> half)
-        if other > most:
-            total = total * math.exp(most - other) + extra
-            most = other
-        elif other < most:
-            total += extra * math.exp(other - most)
-        else:
-            total += extra
+        new = max(most, other)
+        if total + extra > 0:  # at least one of the two lanes has numbers
+            total = total * math.exp(most - new) + extra * math.exp(other - new)
+        most = new
+    ### END SOLUTION
     for col in range(lane, cols, 32):
         out[first + col] = math.exp(a[first + col] - most) / total
-    ### END SOLUTION
 
 
 def make_rows(rng, shape):
@@ -145,17 +138,17 @@ def bound_softened(a, want):
     out = want["out"]
     distance = a.max(axis=1, keepdims=True) - a
     mean = (out * distance).sum(axis=1, keepdims=True)
-    steps = 6 * (a.shape[1] + 7)  # an exp, a product and a sum in each
+    steps = 8 * (a.shape[1] + 7)  # in each, an exp (4 units), products and a sum
     return 1.01 * 2.0**-24 * out * (2 * (distance + mean) + steps) + 1e-37
 
 
 WARP_A_ROW = Puzzle(
     title="A warp a row",
     text=(
-        "Each row of `a` becomes its [softmax](glossary.ipynb#softmax). A row has a "
-        "block of 32 threads, and any number of columns. Read each number only twice: "
-        "once for the row's maximum and sum, and once for the quotient. Use no shared "
-        "memory: let [lanes](glossary.ipynb#lane) exchange their pairs."
+        "Each row of `a` becomes its [softmax](glossary.ipynb#softmax); it belongs to "
+        "a warp, and has any number of columns. Each [lane](glossary.ipynb#lane) "
+        "merges its own numbers first, if it has any. Then the lanes exchange pairs, "
+        "without shared memory, so that all of them get that of the row."
     ),
     spec=spec_warp_a_row,
     answer=soften_rows,
@@ -166,21 +159,23 @@ WARP_A_ROW = Puzzle(
         bound=bound_softened,
         launch=lambda rows: (rows, 32),
         sizes=every_size(
-            [(2, 40), (1, 1), (3, 2), (4, 31), (4, 32), (4, 33), (2, 64), (3, 65)],
-            (5, 331),
-            most=(8, 16),
+            [(2, 16), (1, 1), (3, 2), (4, 31), (4, 32), (4, 33), (2, 64), (3, 65)],
+            (3, 331),
+            most=(16, 16),
         ),
     ),
-    drawn=dict(rows=2, cols=40),
+    drawn=dict(rows=2, cols=16),
     launch=(2, 32),
     hints=[
-        "Lane `k` takes the columns k, k + 32, k + 64, and so on. If a number is larger "
-        "than the maximum so far, shrink the sum first, then add 1.",
         "`cuda.shfl_xor_sync(0xFFFFFFFF, most, 16)` is the maximum of the lane 16 "
         "further on or back. Exchange the sum as well, and merge the two pairs. Then "
         "do the same for 8, 4, 2 and 1: all lanes get the row's pair.",
-        "A lane without a number has the pair `-inf` and 0. If both lanes have it, the "
-        "difference of their maxima is NaN. Which case needs no difference?",
+        "For a new maximum, the sum shrinks by `math.exp(most - new)`, and 1 is added. "
+        "Otherwise nothing shrinks: the same factor is 1.",
+        "Both lanes of an exchange read before they merge: store what the shuffles "
+        "return in two new variables.",
+        "With fewer than 32 columns, some lanes have no number, and the pair `-inf` "
+        "and 0. If both lanes have it, the difference of their maxima is NaN.",
     ],
     better=(
         "Each number is read twice, and each lane merges its own numbers first. Five "
@@ -224,17 +219,27 @@ def find_two(out, a, cols):
 
 
 def make_ties(rng, shape):
-    """Return whole numbers, of which many are equal; some rows are all negative."""
-    return rng.integers(-6, 7, shape) - 8 * rng.integers(0, 2, (shape[0], 1))
+    """Return rows of few different numbers, of many, and rows that rise.
+
+    Some rows are all negative. In some, the largest two belong to the same lane.
+    """
+    rows, cols = shape
+    few = rng.integers(0, 2, (rows, 1)) == 1
+    x = np.where(few, rng.integers(-6, 7, shape), 9 * rng.standard_normal(shape))
+    x = np.where(rng.integers(0, 2, (rows, 1)) == 1, np.sort(x, axis=1), x)
+    if cols > 32:
+        col = rng.integers(cols - 32)
+        x[::2, [col, col + 32]] = [50, 49]
+    return x - 40 * rng.integers(0, 2, (rows, 1))
 
 
 TOP_TWO = Puzzle(
     title="Top two in one pass",
     text=(
         "`out[2 * row]` is the largest number of row `row`, and `out[2 * row + 1]` the "
-        "second largest: the same number, if the largest one occurs twice. With a "
-        "single column, it is `-inf`. Each row has a block of 32 threads. Read each "
-        "number once, and use no shared memory."
+        "second largest: the same one if it occurs twice, `-inf` if the row has one "
+        "number. Each row has a block of 32 threads. Read each number once, without "
+        "shared memory."
     ),
     spec=spec_top_two,
     answer=find_two,
@@ -245,16 +250,16 @@ TOP_TWO = Puzzle(
         terms=0,  # the numbers are only compared: each bit must match
         launch=lambda rows: (rows, 32),
         sizes=every_size(
-            [(2, 40), (1, 1), (3, 2), (4, 31), (4, 32), (4, 33), (2, 64), (3, 65)],
-            (5, 331),
-            most=(8, 16),
+            [(1, 40), (1, 1), (3, 2), (4, 31), (4, 32), (4, 33), (2, 64), (3, 65)],
+            (3, 331),
+            most=(16, 16),
         ),
     ),
-    drawn=dict(rows=2, cols=40),
-    launch=(2, 32),
+    drawn=dict(rows=1, cols=40),
+    launch=(1, 32),
     hints=[
-        "A pair (largest, second) stands for all numbers seen so far. Which pair stands "
-        "for them and one more number?",
+        "A pair (largest, second) stands for all numbers so far. Which pair stands for "
+        "them and one more number?",
         "If two pairs merge, the larger of the two largest numbers wins. The second is "
         "one of three others: the loser, or one of the two second numbers.",
         "`max(second, extra)` is the better of the two second numbers; `min(most, "
@@ -267,6 +272,7 @@ TOP_TWO = Puzzle(
     scored=dict(rows=4, cols=64, launch=(4, 32)),
     limits={
         "reads.a": lambda rows, cols: rows * cols,
+        "writes.out": lambda rows: 2 * rows,
         "lanes.a": 32,
         "shared_writes": 0,
         "barriers": 0,
