@@ -17,6 +17,8 @@ from .puzzle import Puzzle
 
 
 def spec_merge_softmax(a, b):
+    if min(a[:, 1].min(), b[:, 1].min()) < 0:
+        raise ValueError("a sum of powers cannot be negative")
     most = np.maximum(a[:, 0], b[:, 0])
     base = np.where(np.isinf(most), 0, most)
     sums = [part[:, 1] * np.exp(part[:, 0] - base) for part in (a, b)]
@@ -41,10 +43,11 @@ def merge_pairs(out, a, b, n):
 def make_pairs(rng, shape):
     """Return pairs (n,2): maxima, of which many are equal, and sums from 1 to 4.
 
-    Some pairs are those of empty parts.
+    Some pairs are those of empty parts; if there are several, the last one is.
     """
-    most = rng.choice([-np.inf, -500, 0, 1, 2.5, 1000], shape[0])
-    total = np.where(np.isinf(most), 0, rng.integers(4, 17, shape[0]) / 4)
+    most = rng.choice([-np.inf, -90, 0, 1, 2, 90], shape[0])
+    most[3:][-1:] = -np.inf
+    total = np.where(np.isinf(most), 0, rng.integers(2, 9, shape[0]) / 2)
     return np.stack([most, total], axis=1)
 
 
@@ -77,9 +80,9 @@ MERGE_SOFTMAX = Puzzle(
         data={"a": make_pairs, "b": make_pairs},
         bound=bound_merged,
         launch=[blocks_of(32), blocks_of(64, 1)],
-        sizes=every_size([12, 1, 2, 3, 31, 32, 33, 64, 100], 1009),
+        sizes=every_size([8, 1, 2, 3, 31, 32, 33, 64, 100], 1009),
     ),
-    drawn=dict(n=12),
+    drawn=dict(n=8),
     launch=(1, 32),
     hints=[
         "The larger maximum is that of the row, and the sum that belongs to it is "
