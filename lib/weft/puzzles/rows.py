@@ -105,8 +105,8 @@ MERGE_SOFTMAX = Puzzle(
 
 
 def spec_warp_a_row(a):
-    e = np.exp(a - a.max(axis=1, keepdims=True))
-    return e / e.sum(axis=1, keepdims=True)
+    powers = np.exp(a.T - a.max(axis=1))
+    return (powers / powers.sum(axis=0)).T
 
 
 def soften_rows(out, a, cols):
