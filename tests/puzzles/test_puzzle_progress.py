@@ -427,10 +427,8 @@ def test_puzzles_solved_under_an_older_order_of_groups_count(folder, monkeypatch
     new_session(monkeypatch)
     assert read_progress().count == len(old)
     assert {read_progress().state(name) for name in old} == {WITHIN}
-    assert (
-        len(list(puzzles)) == sum(map(len, GROUPS.values()))
-        and puzzles.next() is puzzles.zip
-    )
+    assert len(list(puzzles)) == sum(map(len, GROUPS.values()))
+    assert puzzles.next() is puzzles.zip
 
 
 # ---- cloth ---------------------------------------------------------------------------
