@@ -70,6 +70,11 @@ def test_a_new_maximum_and_an_equal_one_are_told_apart():
     assert "4: a new maximum; the sum shrinks by exp(2 - 4) = 0.135" in account
 
 
+def test_the_still_picture_shows_the_last_new_maximum():
+    assert play_online([1, 7, 6, 7]).start == (2,)
+    assert play_online([3]).start == (1,)
+
+
 def test_huge_numbers_do_not_overflow():
     assert play_online([1000, 1001]).account.endswith(f"sum {1 + math.exp(-1):.3f}")
 

@@ -122,8 +122,10 @@ def play_online(numbers: Sequence[float]) -> Drawing:
         label(EDGE, 24, title, 16, bold=True),
         f"{title}. {'; '.join(steps)}",
     )
-    sliders, start = [Slider("number", stops)], (len(numbers),)
-    return Drawing(title, WIDTH, BAR + 146, base, sliders, frames, start, account)
+    # The still picture shows the last new maximum, where the sum shrinks.
+    start = max(at for at in range(1, len(pairs)) if pairs[at][0] > pairs[at - 1][0])
+    sliders = [Slider("number", stops)]
+    return Drawing(title, WIDTH, BAR + 146, base, sliders, frames, (start,), account)
 
 
 Pairs = Sequence[tuple[float, float]]  # the maximum and the sum after each number
