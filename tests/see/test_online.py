@@ -64,7 +64,7 @@ def test_the_bars_are_the_sum_before_and_after_each_number():
     assert player.account.endswith(f"sum {exact:.3f}")
 
 
-def test_a_new_maximum_and_an_equal_one_are_told_apart():
+def test_a_new_maximum_differs_from_an_equal_number():
     account = play_online([2, 2, 4]).account
     assert "2: exp(2 - 2) = 1.000 is added; sum 2.000" in account
     assert "4: a new maximum; the sum shrinks by exp(2 - 4) = 0.135" in account
