@@ -125,7 +125,12 @@ def test_a_ruler_needs_rows():
     "op, name",
     only(
         [("transpose", "padded")],
-        [("transpose", "padded"), ("reduce", "vector"), ("copy", "word")],
+        [
+            ("transpose", "padded"),
+            ("reduce", "vector"),
+            ("copy", "word"),
+            ("softmax", "online"),
+        ],
         names=2,
     ),
 )

@@ -121,6 +121,10 @@ CHOICES = {
         "how a warp's lanes load 512 bytes: four requests of four sectors",
         ("draw_widths()",),
     ),
+    "09b": Choice(
+        "an online softmax: the old sum shrinks when a larger number comes",
+        ("def read_online",),
+    ),
     "10": Choice(
         "a pool passes each gradient to the largest pixel of its window",
         ("def windows", "def maxpool_backward", "x_pool = "),

@@ -8,6 +8,7 @@ moves few bytes more than the floor: each input read once, each output written o
 
 from __future__ import annotations
 
+import functools
 import linecache
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -58,11 +59,17 @@ def rows(
         for problem in problems:
             group = []
             for rung in selection:
-                check_rung(plain, rung)
+                _check_once(plain, rung)
                 group.append(count_rung(spec, watched, rung, problem))
                 job.update()
             results += sorted(group, key=lambda row: row["bytes"])
     return results
+
+
+@functools.cache
+def _check_once(lib: native.Library, rung: native.Rung) -> None:
+    """Check a rung, whose cases are the same for all sizes that are counted."""
+    check_rung(lib, rung)
 
 
 def _list_simulated(lib: native.Library) -> list[native.Rung]:
@@ -75,8 +82,9 @@ def count_rung(
 ) -> dict[str, Any]:
     """Return the row of one rung of a watched library.
 
-    Requests and atomic updates are those of global memory; barriers are those of all
-    blocks. Raises Mismatch if the launch has a fault.
+    lanes: the mean number of active threads per request. Requests and atomic updates
+    are those of global memory; barriers are those of all blocks. Raises Mismatch if the
+    launch has a fault.
     """
     launcher, drawn = spec.plan.launcher, spec.draw(sizes)
     inputs = dict(zip(spec.parameters, drawn))
@@ -119,6 +127,7 @@ def count_rung(
         "sectors_per_request": total.sectors_per_request,
         "bank_conflicts": conflicts,
         "requests": total.requests,
+        "lanes": total.lanes,
         "atomics": sum(place.accesses for place in places if place.kind == "atomic"),
         "barriers": sum(kernel.counters.barriers for kernel in report.kernels),
     }

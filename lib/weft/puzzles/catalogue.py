@@ -77,6 +77,7 @@ GROUPS = {
         *("scan_blocks", "scan_add", "compact"),
     ),
     "bandwidth": ("wide_loads", "last_block", "same_bits"),
+    "rows": ("merge_softmax", "warp_a_row", "top_two"),
 }
 
 # The lesson that teaches what a group requires, and contains its puzzles.
@@ -89,6 +90,7 @@ LESSONS = {
     "memory": "07a_memory.ipynb",
     "execution": "07b_execution.ipynb",
     "bandwidth": "09a_bytes.ipynb",
+    "rows": "09b_rows.ipynb",
 }
 
 

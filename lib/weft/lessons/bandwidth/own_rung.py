@@ -84,7 +84,7 @@ class OwnRung:
         """
         self.check()
         lib, file = self.library(check=True), cases_file(self.op)
-        sizes = file.BENCH.sizes_for(size)
+        sizes = file.BENCH.sizes_for(size, True)
         row = count_rung(file.OP, lib, lib.rung(self.name), sizes)
         return row | {"rung": self.path.stem}
 

@@ -27,9 +27,12 @@ from ...timing.timers import bench
 from ...toolchain import native
 
 COLOURS = {"copy": READ, "transpose": WRITTEN, "reduce": SHARED}
+COLOURS |= {"softmax": WRITTEN, "layernorm": SHARED, "rmsnorm": SHARED}
 GPU_SIDE = 8192  # side of the matrices on a GPU
 LONGEST = 100  # times the floor, up to which a bar is drawn whole
 SECONDS = 0.4  # time limit of a measurement
+
+Calls = dict[tuple[str, str], Callable[[], object]]  # by op, and who computes it
 
 
 def count_rungs(op: str, rungs: Sequence[str], size: int) -> list[Row]:
@@ -50,19 +53,40 @@ def time_ops(side: int) -> list[Row]:
     x = np.random.default_rng(0).random((side, side), np.float32)
     y, total = np.empty_like(x), np.empty(1, np.float32)
     xt, yt, sum_t = map(torch.from_numpy, (x, y, total))
-    # Each call writes into existing memory: new pages take longer than the copy.
-    calls: dict[tuple[str, str], Callable[[], object]] = {
-        ("copy", "NumPy"): lambda: np.copyto(y, x),
-        ("copy", "PyTorch"): lambda: yt.copy_(xt),
-        ("copy", "Weft"): _call_op("copy", yt, xt, x.size),
-        ("transpose", "NumPy"): lambda: np.copyto(y, x.T),
-        ("transpose", "PyTorch"): lambda: yt.copy_(xt.t()),
-        ("transpose", "Weft"): _call_op("transpose", yt, xt, side, side),
-        ("reduce", "NumPy"): lambda: np.sum(x),
-        ("reduce", "PyTorch"): lambda: torch.sum(xt),
-        ("reduce", "Weft"): _call_op("reduce", sum_t, xt, x.size, native.NULL),
+    return time_calls(
+        x.nbytes,
+        list_copies(xt, yt)
+        | {
+            ("transpose", "NumPy"): lambda: np.copyto(y, x.T),
+            ("transpose", "PyTorch"): lambda: yt.copy_(xt.t()),
+            ("transpose", "Weft"): call_op("transpose", yt, xt, side, side),
+            ("reduce", "NumPy"): lambda: np.sum(x),
+            ("reduce", "PyTorch"): lambda: torch.sum(xt),
+            ("reduce", "Weft"): call_op("reduce", sum_t, xt, x.size, native.NULL),
+        },
+    )
+
+
+def list_copies(x: torch.Tensor, y: torch.Tensor) -> Calls:
+    """Return calls that copy x into y, for time_calls().
+
+    They write into existing memory: new pages take longer than the copy.
+    """
+    numbers, target = x.numpy(), y.numpy()
+    return {
+        ("copy", "NumPy"): lambda: np.copyto(target, numbers),
+        ("copy", "PyTorch"): lambda: y.copy_(x),
+        ("copy", "Weft"): call_op("copy", y, x, x.numel()),
     }
-    rows = [_time_op(*names, call, x.nbytes) for names, call in calls.items()]
+
+
+def time_calls(nbytes: int, calls: Calls) -> list[Row]:
+    """Time calls of ops by (op, who computes it); one op must be "copy".
+
+    nbytes: of the input; all ops but reduce write as much. Returns rows like
+    time_ops().
+    """
+    rows = [_time_op(*names, call, nbytes) for names, call in calls.items()]
     fastest = max(row["gbs"] for row in rows if row["op"] == "copy")
     return [row | {"over_floor": fastest / row["gbs"]} for row in rows]
 
@@ -113,7 +137,7 @@ def _select_largest(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.get("rows", row["count"]) == largest]
 
 
-def _call_op(op: str, *arguments: Any) -> Callable[[], object]:
+def call_op(op: str, *arguments: Any) -> Callable[[], object]:
     """Return a call of an op's fastest rung on the CPU, with these arguments."""
     lib = native.library(op, "cpu")
     values = [
