@@ -1,12 +1,12 @@
-"""One line about long work, which updates in place and ends grey.
+"""One line about long work, which is updated in place and ends up grey.
 
     with Progress("building relu", 3, "files") as job:
         job.update()
 
 A notebook shows the line below the cell, once for all jobs of the cell; stderr, which a
-notebook shows in red, is left to errors. A terminal shows the line at the cursor. A job
-within a job replaces the text until it ends. Where nothing can be updated, such as in a
-log, each job without a delay writes one line to stderr when it begins.
+notebook shows in red, is reserved for errors. A terminal shows the line at the cursor.
+A job within a job replaces the text until it ends. Where nothing can be updated, such
+as in a log, each job without a delay writes one line to stderr when it begins.
 """
 
 from __future__ import annotations
