@@ -360,7 +360,8 @@ def count_cores() -> int:
 
 def count_threads() -> int:
     """Count the threads to use by default: OMP_NUM_THREADS, otherwise count_cores()."""
-    first = os.environ.get(THREADS, "").partition(",")[0].strip()  # of nested teams
+    # A list has an entry for each level of nested teams.
+    first = os.environ.get(THREADS, "").partition(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else count_cores()
 
 

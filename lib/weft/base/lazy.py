@@ -12,7 +12,7 @@ from typing import Any
 class Lazy(ModuleType):
     """A package that imports a public name's module on the name's first use.
 
-    A module and a public name may have the same name (weft.check). The package
+    A public name may also be the name of a module (weft.check). The package
     attribute is then always the public name, no matter when the module is imported.
     """
 

@@ -1,4 +1,4 @@
-"""One line about long work, which is updated in place and ends up grey.
+"""One line about long-running work, which is updated in place and ends up grey.
 
     with Progress("building relu", 3, "files") as job:
         job.update()
@@ -178,7 +178,7 @@ def _make_line() -> Any:
     if hasattr(shell, "kernel"):
         session = getattr(shell.kernel, "session", None)
         if getattr(session, "pid", os.getpid()) != os.getpid():
-            return _Log(None)  # A fork cannot use the notebook's connection.
+            return _Log(None)  # A forked process cannot use the notebook's connection.
         parent = getattr(shell, "get_parent", dict)() or {}
         message = parent.get("header", {}).get("msg_id", "")
         # A part of the cell whose output is captured has a display_pub of its own.

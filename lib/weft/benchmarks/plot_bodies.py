@@ -52,8 +52,8 @@ def find_crossing(
 ) -> float | None:
     """Return the size from which `faster` needs less time than `slower`, or None.
 
-    Interpolates linearly on logarithmic axes. Returns None if `faster` is behind at the
-    largest size, and the smallest common size if it is always ahead.
+    The function interpolates linearly on logarithmic axes. It returns None if `faster`
+    is behind at the largest size, and the smallest common size if it is always ahead.
     """
     sizes = sorted(set(slower) & set(faster))
     lead = [math.log(slower[size] / faster[size]) for size in sizes]

@@ -218,7 +218,7 @@ def _guess_mistakes(
         pattern = ""  # a sentence has already reported the pattern
     is_explained = any(not text.startswith("looks like the ") for text in guesses)
     if (is_explained or not first.by_value) and "threadIdx" in pattern:
-        # Another sentence has reported it, or there are several blocks.
+        # Another sentence gives this hint, or there are several blocks.
         pattern = pattern.partition(":")[0] + "."
     if guesses and pattern.endswith(" is 1.") and "only where" in pattern:
         # Most mistakes stay hidden at size 1.
