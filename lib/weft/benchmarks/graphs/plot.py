@@ -84,8 +84,8 @@ class Group:
     """Ways to do one thing. rungs: the name of each in the chart.
 
     reference: the op and the rung whose time is 1 on the axis. least: the theoretical
-    least times of some rungs, as factors of the reference. For any other rung, the
-    factor is its bytes over the reference's, if the rows contain bytes.
+    least times of some rungs, as factors of the reference. If a row contains bytes, its
+    factor is instead the ratio of its bytes to the reference's.
     """
 
     title: str
