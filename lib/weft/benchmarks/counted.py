@@ -3,7 +3,7 @@
 The watch build runs each CUDA rung on the CPU and counts sectors, requests and bank
 conflicts by Nsight Compute's definitions. The counts depend on the kernel and on the
 sizes only, so every machine gives the same table. A memory-bound kernel is good if it
-moves few bytes more than the floor: each input read once, each output written once.
+moves few more bytes than the floor: each input read once, each output written once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NOTE = (
 def rows(
     op: str, sizes: Sequence[int] = (), rungs: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Count the traffic of `op`'s CUDA rungs; return the rows with the least first.
+    """Count the traffic of `op`'s CUDA rungs; return the rows, least traffic first.
 
     sizes: one number per problem; () selects the smallest usual one. rungs: names; ()
     selects all that run on the CPU target. Raises ArgumentError for a rung that does

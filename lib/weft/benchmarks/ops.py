@@ -2,8 +2,8 @@
 
 python -m weft bench conv2d --sizes 64,256 --rungs reference
 
-On a GPU, PyTorch also competes with its op compiled. Each contender's calls are then in
-a CUDA graph, so the times exclude what the host needs for a launch.
+On a GPU, PyTorch's op also competes in compiled form. Each contender's calls are then
+in a CUDA graph, so the times exclude what the host needs for a launch.
 """
 
 from __future__ import annotations
