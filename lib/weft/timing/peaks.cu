@@ -1,6 +1,6 @@
 /* peaks.cu -- the highest rates of copies and multiply-adds on this GPU.
  *
- * Each kernel does one thing alone, on operands in registers or, for wgmma, in
+ * Each kernel does only one thing, on operands in registers or, for wgmma, in
  * shared memory. No matrix product can be faster, since it must also fetch its
  * operands. The numbers are random, since zeros need less power and raise the
  * clock. Every sum is stored, so that no compiler removes it. peaks.py

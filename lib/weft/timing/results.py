@@ -431,7 +431,7 @@ def _read_clocks() -> _Clocks | None:
     """Return this moment's clocks, or None if the system lacks one of them."""
     if not hasattr(resource, "RUSAGE_THREAD"):
         return None
-    # The site replays the readings of perf_counter(), so it would not do.
+    # The site replays the readings of perf_counter(), so that clock is unsuitable.
     wall = time.clock_gettime(time.CLOCK_MONOTONIC)
     sleeps = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
     return _Clocks(wall, time.thread_time(), time.process_time(), sleeps)

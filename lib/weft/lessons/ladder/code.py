@@ -43,7 +43,7 @@ MARKS = {"-": "\N{MINUS SIGN}", "+": "+"}
 def rung_path(name: str | Path) -> Path:
     """Return the file of a rung: "tiled", "03_tiled", or a path that ends in .cu.
 
-    Raises ArgumentError, with the existing rungs, if there is none of that name.
+    Raises ArgumentError, with the existing rungs, if none has that name.
     """
     if str(name).endswith((".cu", ".cuh")):
         for path in (Path(name), FOLDER / name):
