@@ -184,7 +184,7 @@ class RaceRows:
         )
 
     def print_milestones(self) -> None:
-        """Print our times and PyTorch's: for an epoch, for 99 %, and for five seeds."""
+        """Print our times and PyTorch's: for an epoch, to 99 %, and for five seeds."""
         for row in self.every:
             if row["measure"] not in ("epoch", "target", "seeds"):
                 continue

@@ -295,7 +295,7 @@ TASKS = Path("/proc/self/task")
 # never pause. On the host's 16 idle cores, with 16 threads, one span had 1.6 %.
 SHARED = 0.1  # least share of the time
 # Spans of 20 ms with 16 threads waited up to 12 ms, since Linux takes a while to give
-# each thread a core. Such short waits are few turns of its scheduler, of 4 ms each, and
+# each thread a core. Such waits are only a few of its scheduler's 4 ms turns, and
 # hardly move a median.
 LEAST = 20e-3  # least seconds
 OPTION = "WEFT_SHARED"

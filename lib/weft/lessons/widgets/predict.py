@@ -34,7 +34,7 @@ _kept = Kept("guesses", lambda records, others: _add_newer(records, others))
 def predict(question: str, guess: float | None, unit: str = "") -> Guess:
     """Return a guess at the answer to a question, before it is measured.
 
-    guess: a number from 0 on; None: no guess yet, so measured() shows the answer
+    guess: a number, at least 0; None: no guess yet, so measured() shows the answer
     folded. Raises ArgumentError for anything else.
     """
     if not isinstance(question, str) or not question.strip():
