@@ -55,7 +55,7 @@ static __global__ void read_past_l1(float *out, const float4 *from,
 }
 
 /* Each thread runs SUMS independent chains of fused multiply-adds,
- * enough to hide the latency of one. x and y stay in the operand cache. */
+ * more than enough to hide one's latency. x and y stay in the operand cache. */
 static __global__ void chain_ffma(float *out, int turns) {
     const int thread = blockIdx.x * THREADS + threadIdx.x;
     const float x = random_number(2 * thread),
