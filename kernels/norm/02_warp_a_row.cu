@@ -14,7 +14,8 @@
 enum { PER_WARP = 4 * WARP, SECTOR = 8 }; // floats
 
 template <bool CENTRED, bool WIDE, int GROUPS>
-static __global__ void normalize_in_registers(normal n, unsigned batch) {
+static __global__ void __launch_bounds__(THREADS)
+    normalize_in_registers(normal n, unsigned batch) {
     const sharer<WIDE> lane = {threadIdx.x % WARP, WARP};
     const size_t warps = (size_t)gridDim.x * WARPS;
     four weight[GROUPS], bias[GROUPS], own[GROUPS];
@@ -76,7 +77,8 @@ static __global__ void normalize_by_warp(normal n, unsigned) {
 }
 
 template <bool CENTRED, bool WIDE, int GROUPS>
-static __global__ void differentiate_in_registers(normal_backward n) {
+static __global__ void __launch_bounds__(THREADS)
+    differentiate_in_registers(normal_backward n) {
     const size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     if (row >= n.rows) return;
     const sharer<WIDE> lane = {threadIdx.x % WARP, WARP};

@@ -36,8 +36,9 @@ static __device__ __forceinline__ normal_backward take_part(normal_backward n,
 }
 
 template <bool CENTRED, bool WIDE>
-static __global__ void normalize_parts(normal n, division d, room kept,
-                                       moments *all, unsigned *arrived) {
+static __global__ void __launch_bounds__(THREADS)
+    normalize_parts(normal n, division d, room kept, moments *all,
+                    unsigned *arrived) {
     __shared__ float sums_s[WARPS];
     __shared__ moments whole_s;
     extern __shared__ __align__(16) float part_s[];
@@ -67,8 +68,9 @@ static __global__ void normalize_parts(normal n, division d, room kept,
 }
 
 template <bool CENTRED, bool WIDE>
-static __global__ void differentiate_parts(normal_backward n, division d,
-                                           slopes *all, unsigned *arrived) {
+static __global__ void __launch_bounds__(THREADS)
+    differentiate_parts(normal_backward n, division d, slopes *all,
+                        unsigned *arrived) {
     __shared__ float sums_s[WARPS];
     __shared__ slopes whole_s;
     extern __shared__ __align__(16) float g_s[];

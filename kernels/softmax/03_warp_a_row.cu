@@ -14,8 +14,9 @@ enum { MOST = 1024, PER_WARP = 4 * WARP };
 
 /* Soften rows of up to GROUPS * PER_WARP numbers. */
 template <bool WIDE, int GROUPS>
-static __global__ void soften_in_registers(float *y, const float *x,
-                                           unsigned rows, unsigned cols) {
+static __global__ void __launch_bounds__(THREADS)
+    soften_in_registers(float *y, const float *x, unsigned rows,
+                        unsigned cols) {
     const size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     if (row >= rows) return;
     const sharer<WIDE> lane = {threadIdx.x % WARP, WARP};
@@ -61,9 +62,9 @@ static __global__ void soften_by_warp(float *y, const float *x, unsigned rows,
 
 /* Differentiate rows of up to GROUPS * PER_WARP numbers. */
 template <bool WIDE, int GROUPS>
-static __global__ void differentiate_in_registers(float *dx, const float *dy,
-                                                  const float *y, unsigned rows,
-                                                  unsigned cols) {
+static __global__ void __launch_bounds__(THREADS)
+    differentiate_in_registers(float *dx, const float *dy, const float *y,
+                               unsigned rows, unsigned cols) {
     const size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     if (row >= rows) return;
     const sharer<WIDE> lane = {threadIdx.x % WARP, WARP};

@@ -16,9 +16,9 @@
 #include "common/split.cuh"
 
 template <bool WIDE>
-static __global__ void soften_parts(float *y, const float *x, unsigned rows,
-                                    unsigned cols, division d, pair *pairs,
-                                    unsigned *arrived) {
+static __global__ void __launch_bounds__(THREADS)
+    soften_parts(float *y, const float *x, unsigned rows, unsigned cols,
+                 division d, pair *pairs, unsigned *arrived) {
     __shared__ float values_s[WARPS];
     __shared__ pair all_s;
     extern __shared__ __align__(16) float part_s[];
@@ -68,9 +68,10 @@ static __global__ void soften_parts(float *y, const float *x, unsigned rows,
 }
 
 template <bool WIDE>
-static __global__ void
-differentiate_parts(float *dx, const float *dy, const float *y, unsigned rows,
-                    unsigned cols, division d, float *sums, unsigned *arrived) {
+static __global__ void __launch_bounds__(THREADS)
+    differentiate_parts(float *dx, const float *dy, const float *y,
+                        unsigned rows, unsigned cols, division d, float *sums,
+                        unsigned *arrived) {
     __shared__ float sums_s[WARPS], dot_s;
     extern __shared__ __align__(16) float dy_s[];
     float *const y_s = dy_s + d.kept * LEAST;

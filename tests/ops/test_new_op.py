@@ -1,4 +1,4 @@
-"""A new op, rmsnorm, takes only the steps that CONTRIBUTING lists (in a copy)."""
+"""A new op, unitrms, takes only the steps that CONTRIBUTING lists (in a copy)."""
 
 import os
 import re
@@ -30,7 +30,7 @@ want = [t.double().requires_grad_() for t in (x, weight)]
 for rung in (None, "naive"):
     for t in (*got, *want):
         t.grad = None
-    y = ops.rmsnorm(*got, rung=rung)
+    y = ops.unitrms(*got, rung=rung)
     exact = twin(want[0], (40,), want[1], 1e-6)
     dy = torch.randn_like(y)
     y.backward(dy)
@@ -38,11 +38,11 @@ for rung in (None, "naive"):
     assert torch.allclose(y.double(), exact, rtol=1e-5, atol=1e-5)
     for g, w in zip(got, want):
         assert torch.allclose(g.grad.double(), w.grad, rtol=1e-4, atol=1e-4)
-assert ops.rmsnorm is weft.rmsnorm and "rmsnorm" in dir(weft)
-assert [*inspect.signature(weft.rmsnorm).parameters] == ["x", "weight", "eps", "rung"]
-assert "mean square" in weft.rmsnorm.__doc__
+assert ops.unitrms is weft.unitrms and "unitrms" in dir(weft)
+assert [*inspect.signature(weft.unitrms).parameters] == ["x", "weight", "eps", "rung"]
+assert "mean square" in weft.unitrms.__doc__
 try:
-    weft.rmsnorm(x, weight[:3])
+    weft.unitrms(x, weight[:3])
 except weft.ArgumentError as error:
     print(error)
 """
@@ -141,7 +141,7 @@ def test_a_number_among_the_arrays_of_a_case_is_one_line():
 @pytest.mark.slow
 def test_the_commands_of_the_steps_know_the_op(root):
     check, bench = (run(root, "-m", *words.split()) for words in COMMANDS)
-    assert check.count("ok     rmsnorm") == 2 and "WRONG" not in check
+    assert check.count("ok     unitrms") == 2 and "WRONG" not in check
     assert re.search(r"^weft +reference +64 +1024 ", bench, re.M), bench
     assert re.search(r"^torch +eager +64 +1024 ", bench, re.M), bench
 
@@ -149,7 +149,7 @@ def test_the_commands_of_the_steps_know_the_op(root):
 @pytest.mark.slow
 def test_the_op_is_a_python_function_with_gradients(root):
     output = run(root, "-c", USE)
-    assert "rmsnorm: weight is (3,), expected (40,), since x is (33, 40)" in output
+    assert "unitrms: weight is (3,), expected (40,), since x is (33, 40)" in output
 
 
 @pytest.mark.slow
@@ -160,7 +160,7 @@ def test_the_suite_takes_the_op_along(root):
         "see/test_inspect_kernels.py",
     )
     paths = [f"tests/{name}" for name in files]
-    chosen = "rmsnorm or every_op or beyond_its_arrays"
+    chosen = "unitrms or every_op or beyond_its_arrays"
     output = run(root, "-m", "pytest", "-q", "-n", "0", *paths, "-k", chosen)
     assert int(re.search(r"(\d+) passed", output)[1]) >= 6
 
@@ -170,4 +170,4 @@ def test_the_suite_takes_the_op_along(root):
 def test_nvcc_compiles_the_op(root):
     script = "from weft.toolchain import build; from pathlib import Path; import sys; "
     script += "build.compile_check(Path(sys.argv[1]), build.Flavour('cuda', sm='80'))"
-    run(root, "-c", script, str(root / "kernels/rmsnorm.cu"))
+    run(root, "-c", script, str(root / "kernels/unitrms.cu"))

@@ -175,9 +175,10 @@ def test_the_published_answer_differs_in_nothing_from_the_best_known(puzzle):
 
 @pytest.mark.slow
 def test_no_answer_is_better_than_ours_by_accident():
-    """This other method goes over each row only once."""
+    """These other methods shrink both sums, or go over each row only once."""
     better = [c for c in RIGHT if alone(c) and score(puzzles[c.puzzle], c.given).beats]
-    assert [str(case) for case in better] == ["softmax-softmax_in_one_walk"]
+    names = ["merge_softmax-both_shrink", "softmax-softmax_in_one_walk"]
+    assert sorted(str(case) for case in better) == names
 
 
 def test_only_shared_memory_and_barriers_may_cost_twice_as_much():

@@ -1,4 +1,4 @@
-"""rmsnorm in PyTorch, with the cases and sizes for its checks and timings."""
+"""unitrms in PyTorch, with the cases and sizes for its checks and timings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..op import Bench, Op
 from . import Answer, Case, U, random, sum_bound
 
 
-def rmsnorm(x, weight, eps=1e-6):
+def unitrms(x, weight, eps=1e-6):
     """Divide rows of x (n,d) by the root of their mean square + eps, times weight."""
     return F.rms_norm(x, weight.shape, weight, eps)
 
 
-OP = Op(rmsnorm, {"x": "n, d", "weight": "d", "y": "n, d", "rstd": "n"})
+OP = Op(unitrms, {"x": "n, d", "weight": "d", "y": "n, d", "rstd": "n"})
 BENCH = Bench("n", (64, 256), {"d": 1024})
 
 _SIZES = [(1, 1), (2, 3), (5, 7), (3, 64), (33, 65), (4, 257)]  # (n, d) of each case
@@ -34,7 +34,7 @@ def _rstd(x, eps):
 
 
 def _forward(title, x, weight, eps) -> Case:
-    want, rstd = rmsnorm(x.double(), weight.double(), eps), _rstd(x, eps)
+    want, rstd = unitrms(x.double(), weight.double(), eps), _rstd(x, eps)
     # The roundings are those of a sum of d squares, its root, the quotient and two
     # products.
     relative = 0.51 * (x.shape[1] + 3) * U + 4 * U

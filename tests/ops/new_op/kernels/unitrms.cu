@@ -1,4 +1,4 @@
-/* rmsnorm.cu -- divides each row by its root mean square, times a weight.
+/* unitrms.cu -- divides each row by its root mean square, times a weight.
  *
  * Naive
  * Idea:    one thread for each row or, for the weight's gradient, each column.
@@ -8,8 +8,8 @@
 
 #include "common/checks.cuh"
 
-WEFT_RUNGS({"rmsnorm", "reference", "plain C, row by row", "fp32", WEFT_CPU, 0},
-           {"rmsnorm", "naive", "one thread per row", "fp32",
+WEFT_RUNGS({"unitrms", "reference", "plain C, row by row", "fp32", WEFT_CPU, 0},
+           {"unitrms", "naive", "one thread per row", "fp32",
             WEFT_CPU | WEFT_CUDA, 0});
 
 enum { REFERENCE, NAIVE };
@@ -51,7 +51,7 @@ static inline __host__ __device__ float normalise_dweight(const float *dy,
 /* ---- naive ----------------------------------------------------------------
  */
 
-static __global__ void rmsnorm_naive(float *y, float *rstd, const float *x,
+static __global__ void unitrms_naive(float *y, float *rstd, const float *x,
                                      const float *weight, int n, int d,
                                      float eps) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -60,7 +60,7 @@ static __global__ void rmsnorm_naive(float *y, float *rstd, const float *x,
     normalise(y + row, rstd + i, x + row, weight, d, eps);
 }
 
-static __global__ void rmsnorm_naive_dx(float *dx, const float *dy,
+static __global__ void unitrms_naive_dx(float *dx, const float *dy,
                                         const float *x, const float *weight,
                                         const float *rstd, int n, int d) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -69,7 +69,7 @@ static __global__ void rmsnorm_naive_dx(float *dx, const float *dy,
     normalise_dx(dx + row, dy + row, x + row, weight, rstd[i], d);
 }
 
-static __global__ void rmsnorm_naive_dweight(float *dweight, const float *dy,
+static __global__ void unitrms_naive_dweight(float *dweight, const float *dy,
                                              const float *x, const float *rstd,
                                              int n, int d) {
     const int j = blockIdx.x * blockDim.x + threadIdx.x;
@@ -80,7 +80,7 @@ static __global__ void rmsnorm_naive_dweight(float *dweight, const float *dy,
  */
 
 #ifndef __CUDACC__
-static int rmsnorm_reference(float *y, float *rstd, const float *x,
+static int unitrms_reference(float *y, float *rstd, const float *x,
                              const float *weight, int n, int d, float eps) {
 #pragma omp parallel for schedule(static) if ((size_t)n * d > 1 << 15)
     for (int i = 0; i < n; i++) {
@@ -90,7 +90,7 @@ static int rmsnorm_reference(float *y, float *rstd, const float *x,
     return WEFT_OK;
 }
 
-static int rmsnorm_reference_backward(float *dx, float *dweight,
+static int unitrms_reference_backward(float *dx, float *dweight,
                                       const float *dy, const float *x,
                                       const float *weight, const float *rstd,
                                       int n, int d) {
@@ -107,7 +107,7 @@ static int rmsnorm_reference_backward(float *dx, float *dweight,
 /* ---- launchers -------------------------------------------------------------
  */
 
-int weft_rmsnorm(int rung, float *y, float *rstd, const float *x,
+int weft_unitrms(int rung, float *y, float *rstd, const float *x,
                  const float *weight, int n, int d, float eps,
                  weft_stream stream) {
     WEFT_CHECK_RUNG(rung);
@@ -120,14 +120,14 @@ int weft_rmsnorm(int rung, float *y, float *rstd, const float *x,
     CHECK_ARRAY(x);
     CHECK_ARRAY(weight);
     if (rung == REFERENCE)
-        return WEFT_REFERENCE(rmsnorm_reference(y, rstd, x, weight, n, d, eps));
-    rmsnorm_naive<<<blocks_for(n), THREADS, 0, weft_cuda_stream(stream)>>>(
+        return WEFT_REFERENCE(unitrms_reference(y, rstd, x, weight, n, d, eps));
+    unitrms_naive<<<blocks_for(n), THREADS, 0, weft_cuda_stream(stream)>>>(
         y, rstd, x, weight, n, d, eps);
-    WEFT_LAUNCHED(rmsnorm_naive);
+    WEFT_LAUNCHED(unitrms_naive);
     return WEFT_OK;
 }
 
-int weft_rmsnorm_backward(int rung, float *dx, float *dweight, const float *dy,
+int weft_unitrms_backward(int rung, float *dx, float *dweight, const float *dy,
                           const float *x, const float *weight,
                           const float *rstd, int n, int d, weft_stream stream) {
     WEFT_CHECK_RUNG(rung);
@@ -142,13 +142,13 @@ int weft_rmsnorm_backward(int rung, float *dx, float *dweight, const float *dy,
     CHECK_ARRAY(rstd);
     if (rung == REFERENCE)
         return WEFT_REFERENCE(
-            rmsnorm_reference_backward(dx, dweight, dy, x, weight, rstd, n, d));
-    rmsnorm_naive_dx<<<blocks_for(n), THREADS, 0, weft_cuda_stream(stream)>>>(
+            unitrms_reference_backward(dx, dweight, dy, x, weight, rstd, n, d));
+    unitrms_naive_dx<<<blocks_for(n), THREADS, 0, weft_cuda_stream(stream)>>>(
         dx, dy, x, weight, rstd, n, d);
-    WEFT_LAUNCHED(rmsnorm_naive_dx);
-    rmsnorm_naive_dweight<<<blocks_for(d), THREADS, 0,
+    WEFT_LAUNCHED(unitrms_naive_dx);
+    unitrms_naive_dweight<<<blocks_for(d), THREADS, 0,
                             weft_cuda_stream(stream)>>>(dweight, dy, x, rstd, n,
                                                         d);
-    WEFT_LAUNCHED(rmsnorm_naive_dweight);
+    WEFT_LAUNCHED(unitrms_naive_dweight);
     return WEFT_OK;
 }
