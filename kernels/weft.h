@@ -65,9 +65,10 @@ int weft_set_device(int device);
 int weft_set_threads(int threads);
 
 /* Set the order in which the CPU build runs the threads of a block between two
- * barriers: 0 forward (the default), 1 reverse, 2 shuffled. A kernel that lacks
- * a barrier usually fails in one of them. The setting holds for the whole
- * process. The CUDA build ignores it. */
+ * barriers: 0 forward (the default), 1 reverse, 2 shuffled; a larger value is
+ * the seed of another shuffle. A kernel that lacks a barrier usually fails in
+ * one of them. The setting holds for the whole process. The CUDA build ignores
+ * it. */
 int weft_set_order(int order);
 
 enum weft_target { WEFT_CPU = 1, WEFT_CUDA = 2 };
@@ -257,6 +258,74 @@ int weft_reduce(int rung, float *sum, const float *x, size_t count,
  * the target's memory. */
 int weft_reduce_backward(int rung, float *dx, const float *dsum, size_t count,
                          weft_stream stream);
+
+/* Compute y (rows,cols), the softmax of each row of x (rows,cols): exp(x - m) /
+ * sum(exp(x - m)) with the row's maximum m. A row becomes NaN if it has a NaN,
+ * or if m is an infinity. Each rung gives the same bits for each run.
+ * "split_rows", and "tuned" where it selects that rung, give other bits on a
+ * device with another number of multiprocessors or other shared memory. They
+ * return WEFT_ENOMEM without memory for partial results: at most 12 bytes for
+ * each of a row's parts. "reference" does so without 1 MiB for each thread.
+ * Source: Milakov and Gimelshein, Online normalizer calculation for softmax,
+ * 2018. */
+int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
+                 weft_stream stream);
+
+/* Compute dx (rows,cols) = y * (dy - sum(dy * y)) with the sum of each row,
+ * from dy (rows,cols) and the output y (rows,cols) of the forward pass. The
+ * bits and errors are as in weft_softmax(). */
+int weft_softmax_backward(int rung, float *dx, const float *dy, const float *y,
+                          int rows, int cols, weft_stream stream);
+
+/* Compute y (rows,cols) = (s - mean) * rstd * weight + bias for each row, where
+ * s = x + residual, rstd = 1 / sqrt(var + eps), and mean and the biased
+ * variance var are those of the row. x, y (rows,cols); residual (rows,cols;
+ * NULL: none); weight, bias (cols; NULL: ones and zeros); mean, rstd (rows).
+ * total (rows,cols) receives s; it is NULL if and only if residual is. mean and
+ * rstd are kept for the backward pass. eps must be finite and above 0. A row
+ * becomes NaN if it has a NaN or an infinity, or if the sum of its numbers
+ * overflows; if only that of the squares does, rstd is 0. Each rung gives the
+ * same bits for each run; "split_rows", and "tuned" where it selects that rung,
+ * are as in weft_softmax(), with at most 16 bytes for each part. Sources: Ba,
+ * Kiros and Hinton, Layer Normalization, 2016; for the moments, Chan, Golub and
+ * LeVeque, Updating formulae and a pairwise algorithm for computing sample
+ * variances, 1979. */
+int weft_layernorm(int rung, float *y, float *total, float *mean, float *rstd,
+                   const float *x, const float *residual, const float *weight,
+                   const float *bias, int rows, int cols, float eps,
+                   weft_stream stream);
+
+/* Compute dx and dresidual (rows,cols), which are equal, dweight (cols) and
+ * dbias (cols) from dy (rows,cols), weight (cols; NULL: ones), and the arrays
+ * of the forward pass: mean (rows), rstd (rows), and total (rows,cols; NULL
+ * without residual) or x (rows,cols), which may be NULL if total is not. Each
+ * of the gradients may be NULL and is then skipped. dweight and dbias have the
+ * same bits for every grid and kernel; those of "reference" can differ. Returns
+ * WEFT_ENOMEM without memory for their partial sums: about 8 * cols bytes for
+ * each 64 rows, or 8 * cols bytes for each of at most 64 pieces in
+ * "reference". */
+int weft_layernorm_backward(int rung, float *dx, float *dresidual,
+                            float *dweight, float *dbias, const float *dy,
+                            const float *x, const float *total,
+                            const float *weight, const float *mean,
+                            const float *rstd, int rows, int cols,
+                            weft_stream stream);
+
+/* Compute y (rows,cols) = s * rstd * weight for each row, where s = x +
+ * residual and rstd = 1 / sqrt(mean(s^2) + eps). The arrays are those of
+ * weft_layernorm(), without mean and bias; so are the bits and errors. A row
+ * with a NaN becomes NaN. An infinity makes rstd 0, and itself NaN. Source:
+ * Zhang and Sennrich, Root Mean Square Layer Normalization, 2019. */
+int weft_rmsnorm(int rung, float *y, float *total, float *rstd, const float *x,
+                 const float *residual, const float *weight, int rows, int cols,
+                 float eps, weft_stream stream);
+
+/* Compute dx, dresidual (rows,cols) and dweight (cols), as
+ * weft_layernorm_backward() does. */
+int weft_rmsnorm_backward(int rung, float *dx, float *dresidual, float *dweight,
+                          const float *dy, const float *x, const float *total,
+                          const float *weight, const float *rstd, int rows,
+                          int cols, weft_stream stream);
 
 /* Subtract lr * grad from param for `count` elements, in place and without
  * momentum. lr must be finite. */

@@ -11,7 +11,7 @@ import torch
 from weft import load_cuda
 from weft.mnist import weights
 from weft.mnist.python_cnn import PythonStep
-from weft.pykernel import bodies
+from weft.pykernel import bandwidth, bodies
 from weft.pykernel.to_cuda.cuda_c import cuda_c
 
 TINY = {"height": 4, "width": 4, "channels1": 1, "channels2": 1, "hidden": 1}
@@ -43,9 +43,11 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
         launch()
     floats = torch.zeros(1)
     cases[bodies.grey] = floats, floats, 1
-    cases[bodies.copy_words] = floats, floats, 1
-    for body in bodies.transpose, bodies.transpose_tiled:
+    cases[bandwidth.copy_words] = floats, floats, 1
+    for body in bandwidth.transpose, bandwidth.transpose_tiled:
         cases[body] = floats, floats, 1, 1
+    cases[bandwidth.softmax] = floats, floats, 1, 1
+    cases[bandwidth.softmax_dx] = floats, floats, floats, 1, 1
     for product in bodies.matmul, bodies.matmul_tiled:
         cases[product] = floats, floats, floats, 1, 1, 1
     return cases

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from weft.pykernel import bodies
+from weft.pykernel import bandwidth, bodies
 from weft.pykernel.bodies import THREADS
 from weft.toolchain.native import NULL
 
@@ -32,7 +32,7 @@ class Launchers:
         self,
         run: Callable[..., None],
         product: Callable[..., None] = bodies.matmul,
-        transposed: Callable[..., None] = bodies.transpose,
+        transposed: Callable[..., None] = bandwidth.transpose,
     ) -> None:
         self.run, self.product, self.transposed = run, product, transposed
 
@@ -48,7 +48,7 @@ class Launchers:
         bytes_[0] = 0
 
     def copy(self, y, x, count) -> None:
-        self.run(bodies.copy_words, count, y, x, count)
+        self.run(bandwidth.copy_words, count, y, x, count)
 
     def copy_backward(self, dx, dy, count) -> None:
         self.copy(dx, dy, count)
@@ -58,6 +58,12 @@ class Launchers:
 
     def transpose_backward(self, dx, dy, rows, cols) -> None:
         self.transpose(dx, dy, cols, rows)
+
+    def softmax(self, y, x, rows, cols) -> None:
+        self.run(bandwidth.softmax, rows, y, x, rows, cols)
+
+    def softmax_backward(self, dx, dy, y, rows, cols) -> None:
+        self.run(bandwidth.softmax_dx, rows, dx, dy, y, rows, cols)
 
     def relu(self, y, x, count) -> None:
         self.run(bodies.relu, count, y, x, count)

@@ -53,6 +53,7 @@ def lab(tmp_path_factory):
     return copy_lab(tmp_path_factory.mktemp("plain") / "lab")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", only(["letters"], NAMES))
 def test_programs_and_caches_may_have_any_name(lab, tmp_path, name):
     """Use such names for the current folder, the cache, the program, and its header's
@@ -93,6 +94,7 @@ def test_cells_in_folders_of_any_name(lab, tmp_path, name):
     assert result.stdout == "3\n", result.stderr
 
 
+@pytest.mark.slow
 def test_an_error_in_a_header_names_it_with_its_spaces(lab, tmp_path):
     (tmp_path / "head er.cuh").write_text("#include <cstdio>\nint x = undeclared;\n")
     (tmp_path / "a program.cu").write_text(PROGRAM)
@@ -104,6 +106,7 @@ def test_an_error_in_a_header_names_it_with_its_spaces(lab, tmp_path):
     assert re.search(r"head er\.cuh:2: .*no such\.cuh", result.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", only(["quote"], NAMES))
 def test_the_lab_itself_may_lie_anywhere_but_where_gxx_cannot_read(tmp_path, name):
     lab = copy_lab(tmp_path / NAMES[name])

@@ -18,7 +18,7 @@ from PIL import Image
 
 HERE = Path(__file__).parent
 FRAMES, COLUMNS = 48, 8  # recorded pictures, and how many of them are in a row
-LARGEST = 100_000  # bytes of all pictures of a widget
+LARGEST = 92_000  # bytes of all pictures of a widget
 QUALITIES = range(80, 10, -10)  # qualities of WebP, from the best on
 
 

@@ -23,7 +23,8 @@ struct launch {
      * (ptx.cuh) before it reads the results of other kernels. This saves 1 or 2
      * us between two kernels. */
     int early;
-    int cluster = 1; /* number of blocks along x that form a cluster */
+    int cluster = 1;  /* number of blocks along x that form a cluster */
+    int together = 0; /* whether all blocks must run at the same time */
 };
 
 /* Permit the kernel's blocks to use their dynamic shared memory if it exceeds
@@ -49,7 +50,7 @@ template <class... P, class... A>
 static int launch_kernel(const struct launch &l, void (*kernel)(P...),
                          A... arguments) {
     WEFT_TRY(claim_shared(l, (const void *)kernel));
-    cudaLaunchAttribute asked[2] = {};
+    cudaLaunchAttribute asked[3] = {};
     unsigned count = 0;
     if (l.early && device_has(cudaDevAttrComputeCapabilityMajor) >= 9) {
         asked[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -60,6 +61,10 @@ static int launch_kernel(const struct launch &l, void (*kernel)(P...),
         asked[count].val.clusterDim.x = (unsigned)l.cluster;
         asked[count].val.clusterDim.y = asked[count].val.clusterDim.z = 1;
         count++;
+    }
+    if (l.together) {
+        asked[count].id = cudaLaunchAttributeCooperative;
+        asked[count++].val.cooperative = 1;
     }
     cudaLaunchConfig_t config = {};
     config.gridDim = l.grid;

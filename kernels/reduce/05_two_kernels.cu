@@ -26,7 +26,7 @@ static __global__ void add_partials(float *sum, const float *x, size_t count) {
 int reduce_two_kernels(const struct reduction *r) {
     const unsigned blocks = reduce_grid(r, CEIL_DIV(r->count, 4 * THREADS));
     scratch partials(r->stream);
-    WEFT_TRY(partials.claim(blocks * sizeof(float)));
+    WEFT_TRY(partials.claim("reduce", blocks * sizeof(float)));
     float *sums = (float *)partials.memory;
     add_blocks<<<blocks, THREADS, 0, r->stream>>>(sums, r->x, r->count);
     WEFT_LAUNCHED(add_blocks);

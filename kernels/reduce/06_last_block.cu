@@ -27,7 +27,7 @@ static __global__ void add_and_finish(float *sum, float *partials,
 int reduce_last_block(const struct reduction *r) {
     const unsigned blocks = reduce_grid(r, CEIL_DIV(r->count, 4 * THREADS));
     scratch partials(r->stream);
-    WEFT_TRY(partials.claim((blocks + 1) * sizeof(float)));
+    WEFT_TRY(partials.claim("reduce", (blocks + 1) * sizeof(float)));
     float *sums = (float *)partials.memory;
     unsigned *arrived = (unsigned *)(sums + blocks);
     WEFT_CUDA_TRY(cudaMemsetAsync(arrived, 0, sizeof *arrived, r->stream));

@@ -81,7 +81,7 @@ int reduce_fixed_order(const struct reduction *r) {
     for (size_t left = pieces; left > 1; left = CEIL_DIV(left, PIECE))
         sums += left;
     scratch levels(r->stream);
-    WEFT_TRY(levels.claim((sums + 1) * sizeof(float)));
+    WEFT_TRY(levels.claim("reduce", (sums + 1) * sizeof(float)));
     unsigned *arrived = (unsigned *)levels.memory + sums;
     WEFT_CUDA_TRY(cudaMemsetAsync(arrived, 0, sizeof *arrived, r->stream));
     add_in_order<<<blocks, THREADS, 0, r->stream>>>(

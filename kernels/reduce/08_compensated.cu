@@ -87,7 +87,8 @@ static __global__ void add_exact(float *sum, exact *partials, unsigned *arrived,
 int reduce_compensated(const struct reduction *r) {
     const unsigned blocks = reduce_grid(r, CEIL_DIV(r->count, 4 * THREADS));
     scratch partials(r->stream);
-    WEFT_TRY(partials.claim(blocks * sizeof(exact) + sizeof(unsigned)));
+    WEFT_TRY(
+        partials.claim("reduce", blocks * sizeof(exact) + sizeof(unsigned)));
     exact *sums = (exact *)partials.memory;
     unsigned *arrived = (unsigned *)(sums + blocks);
     WEFT_CUDA_TRY(cudaMemsetAsync(arrived, 0, sizeof *arrived, r->stream));

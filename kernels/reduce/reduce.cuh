@@ -8,6 +8,7 @@
 
 #include "common/checks.cuh"
 #include "common/launch.cuh"
+#include "common/scratch.cuh"
 
 /* The arguments of weft_reduce(), which the rungs receive. */
 struct reduction {
@@ -108,31 +109,6 @@ static __device__ __forceinline__ float add_own(const float *x, size_t count) {
     const float4 left = add_fours(sums[0], sums[1]);
     return add_four(add_fours(left, add_fours(sums[2], sums[3])));
 }
-
-/* Memory for the blocks' sums between a kernel's launches, which belongs to the
- * launch's stream. */
-struct scratch {
-    void *memory = NULL;
-    cudaStream_t stream;
-
-    explicit scratch(cudaStream_t stream_) : stream(stream_) {}
-    scratch(const scratch &) = delete;
-    ~scratch() {
-        if (memory) cudaFreeAsync(memory, stream);
-    }
-    /* Allocate `bytes`, and return a weft_status. */
-    int claim(size_t bytes) {
-        const cudaError_t error = cudaMallocAsync(&memory, bytes, stream);
-        if (error == cudaSuccess) return WEFT_OK;
-        cudaGetLastError(); // clear the error, which is not sticky
-        if (error != cudaErrorMemoryAllocation)
-            return weft_cuda_fail(error, "cudaMallocAsync");
-        return weft_fail(WEFT_ENOMEM,
-                         "reduce: out of memory: %zu bytes for the sums of "
-                         "blocks",
-                         bytes);
-    }
-};
 
 /* Count the blocks that have stored their results, and return to every thread
  * whether this is the last one of the grid. `arrived` is 0 before the launch.

@@ -67,6 +67,31 @@ int reduce_reference(float *sum, const float *x, size_t count);
 
 int reduce_reference_backward(float *dx, const float *dsum, size_t count);
 
+int softmax_reference(float *y, const float *x, int rows, int cols);
+
+int softmax_reference_backward(float *dx, const float *dy, const float *y,
+                               int rows, int cols);
+
+int layernorm_reference(float *y, float *total, float *mean, float *rstd,
+                        const float *x, const float *residual,
+                        const float *weight, const float *bias, int rows,
+                        int cols, float eps);
+
+/* In this function and the next one but one, x is total if there is one. */
+int layernorm_reference_backward(float *dx, float *dresidual, float *dweight,
+                                 float *dbias, const float *dy, const float *x,
+                                 const float *weight, const float *mean,
+                                 const float *rstd, int rows, int cols);
+
+int rmsnorm_reference(float *y, float *total, float *rstd, const float *x,
+                      const float *residual, const float *weight, int rows,
+                      int cols, float eps);
+
+int rmsnorm_reference_backward(float *dx, float *dresidual, float *dweight,
+                               const float *dy, const float *x,
+                               const float *weight, const float *rstd, int rows,
+                               int cols);
+
 int maxpool2d_reference(float *y, int32_t *argmax, const float *x, int n, int c,
                         int h, int w, int kh, int kw);
 

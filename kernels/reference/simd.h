@@ -82,6 +82,42 @@ SIMD_INLINE vint vselect_int(vint mask, vint a, vint b) {
 
 SIMD_INLINE vfloat vmax(vfloat a, vfloat b) { return vselect(a > b, a, b); }
 
+/* Return v * 2^n lane by lane. n: whole numbers from -152 to 0. */
+SIMD_INLINE vfloat vscale(vfloat v, vfloat n) {
+#if defined(__AVX512F__)
+    return (vfloat)_mm512_scalef_ps((__m512)v, (__m512)n);
+#else
+    // 2^n may be below the least float, so it is a product of two powers. The
+    // last digits of a float near 1.5 * 2^23 are a whole number.
+    const vint whole = (vint)(n + 0x1.8p23f) - (vint)vsplat(0x1.8p23f);
+    const vint half = whole >> 1, rest = whole - half;
+    return v * (vfloat)((half + 127) << 23) * (vfloat)((rest + 127) << 23);
+#endif
+}
+
+/* Return e^v for lanes that are at most 0 or NaN, which stays NaN. The relative
+ * error is below 2^-23 for results of at least 2^-126; smaller ones are off by
+ * at most 2^-149.
+ *
+ * v = n ln 2 + r with a whole n and |r| <= ln(2) / 2. The polynomial is the
+ * minimax one of degree 6 for e^r, with a relative error of 2^-28; its
+ * roundings add the rest. ln 2 is split into a part of 9 bits, whose product
+ * with n is exact, and the remainder. */
+SIMD_INLINE vfloat vexp(vfloat v) {
+    const vfloat least = vsplat(-105.0f); // e^-105 rounds to 0
+    v = vselect(v < least, least, v);
+    const vfloat shifted = v * 0x1.715476p0f + 0x1.8p23f; // without fraction
+    const vfloat n = shifted - 0x1.8p23f;
+    const vfloat r = (v - n * 0x1.63p-1f) - n * -0x1.bd0106p-13f;
+    vfloat p = r * 0.00138145985f + 0.00836871689f;
+    p = p * r + 0.041668388f;
+    p = p * r + 0.166665206f;
+    p = p * r + 0.499999934f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return vscale(p, n);
+}
+
 SIMD_INLINE float vsum(vfloat v) {
     float sum = 0.0f;
     for (int i = 0; i < VLEN; i++) sum += v[i];

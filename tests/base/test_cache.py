@@ -174,6 +174,7 @@ def test_an_old_filelock_locks_too(tmp_path, monkeypatch):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+@pytest.mark.slow
 def test_a_lock_is_waited_for_and_then_done_without(tmp_path):
     messages = []
     path = tmp_path / "lock"

@@ -173,6 +173,7 @@ def test_a_timing_may_be_slower_by_three_percent_or_the_spread():
     assert lines(timings.differences({"a": quiet}, {}, PLAIN))
 
 
+@pytest.mark.slow
 def test_an_import_that_takes_longer_is_reported(monkeypatch):
     monkeypatch.setattr(timings, "STARTS", 1)
     monkeypatch.setattr(timings, "edits", dict)

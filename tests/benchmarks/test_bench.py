@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -114,6 +116,41 @@ def test_an_op_is_timed_beside_pytorch_with_its_error(op, target):
     # even a single product is off by 5e-4.
     for row in (row for row in rows if row["precision"] == "fp32"):
         assert row["error"] <= 3136 * 2.0**-24 and (row["error"] > 0 or op in EXACT)
+
+
+@pytest.mark.slow
+def test_an_op_of_rows_is_timed_beside_a_copy(capsys):
+    found = {r["rung"]: r for r in bench_ops.rows("softmax", sizes=[33], samples=1)}
+    assert found.keys() == {"reference", "eager"}
+    for row in found.values():
+        assert row["of_copy"] == row["gbs"] / row["copy_gbs"] > 0
+    assert command.main(["bench", "softmax", "--sizes", "33"]) == 0
+    assert "of_copy" in capsys.readouterr().out
+
+
+HELD = """
+import resource
+import torch
+from weft.benchmarks.ops import hold_memory
+
+def count_faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(2**24)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+with hold_memory(2**27):
+    print(min(count_faults() for _ in range(4)))
+print(count_faults())
+"""
+
+
+@pytest.mark.slow
+def test_memory_that_is_held_is_used_again():
+    # glibc keeps no large blocks for other threads, so this needs a process of its own.
+    command = [sys.executable, "-c", HELD]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    held, usual = map(int, done.stdout.split())
+    assert held * 10 < usual
 
 
 EXACT = ("relu", "maxpool2d", "copy", "transpose")

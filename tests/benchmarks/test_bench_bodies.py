@@ -7,6 +7,7 @@ from weft import bench
 from weft.benchmarks import bodies as bench_bodies
 
 
+@pytest.mark.slow
 def test_all_contenders_do_the_same_work(target):
     rows = bench_bodies.rows(target, ["70", "3x4x5"], patience=0.001)
     assert {row["op"] for row in rows} == {"grey", "matmul"}

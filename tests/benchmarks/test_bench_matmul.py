@@ -75,6 +75,7 @@ def test_a_batch_races_bmm():
     assert 0 < ours["error_rms"] < 1e-6
 
 
+@pytest.mark.slow
 def test_our_fastest_rung_in_tf32_races_in_every_layout():
     """The product is the same in every layout of the operands."""
     results = bench_matmul.rows(sizes=["33"], seconds=0.01,
@@ -344,6 +345,7 @@ def test_a_sustained_load_is_timed_after_an_equal_load(monkeypatch):
     assert 1e3 <= keys["sustained_us"] < 1e5 and keys["sustained_s"] == 0.05
 
 
+@pytest.mark.slow
 def test_a_rows_sustained_speed_is_of_its_size():
     row = bench_matmul.rows("cpu", ["64"], ["simd"], sustain=0.01)[0]
     speed = 2 * 64**3 / row["sustained_us"] / 1e6

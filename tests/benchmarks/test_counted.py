@@ -3,6 +3,7 @@
 import argparse
 
 import pytest
+from tiers import only
 
 from weft.base.errors import ArgumentError, Mismatch
 from weft.benchmarks import counted
@@ -48,6 +49,48 @@ def test_a_copy_and_a_transpose_move_what_they_must(op, size):
     tiles = (size // 32) ** 2
     for rung, row in rows.items():
         assert row["bank_conflicts"] == (31 * 32 * tiles if rung == "tiled" else 0)
+
+
+def test_requests_atomics_and_barriers_are_counted():
+    names, count = ["atomic", "shuffle", "last_block"], 2**12
+    rows = {row["rung"]: row for row in counted.rows("reduce", [count], names)}
+    blocks = count // 256
+    assert rows["atomic"]["atomics"] == count and rows["atomic"]["barriers"] == 0
+    # A request per warp to read, and one per block to add.
+    assert rows["shuffle"]["requests"] == count // 32 + blocks
+    assert rows["shuffle"]["atomics"] == rows["shuffle"]["barriers"] == blocks
+    # A block of last_block loads four numbers per thread, and counts itself.
+    assert rows["last_block"]["atomics"] == blocks / 4
+    assert {"requests", "atomics", "barriers"} <= set(counted.COUNTS)
+
+
+@pytest.mark.parametrize(
+    "cols", only([2048], [32 * 8**i for i in range(5)] + [64, 32768, 262144])
+)
+def test_the_tuned_softmax_moves_each_number_once_in_and_once_out(cols):
+    (row,) = counted.rows("softmax", [cols], ["tuned"])
+    assert row["rows"] == max(1, 2**16 // cols)
+    # The parts of a split row have two sectors each, and every part reads all pairs.
+    split = cols > 24_576
+    assert 1 <= row["over_floor"] <= (1.05 if split else 1) and row["kernels"] == 1
+    assert row["bank_conflicts"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cols", [32, 128, 1024, 2048, 8192, 16384, 32768, 262144])
+@pytest.mark.parametrize("op", ["layernorm", "rmsnorm"])
+def test_the_tuned_norms_read_weight_and_bias_for_many_rows(op, cols):
+    (row,) = counted.rows(op, [cols], ["tuned"])
+    assert 1 <= row["over_floor"] <= 1.05 and row["bank_conflicts"] == 0
+
+
+@pytest.mark.slow
+def test_each_pass_over_the_rows_counts():
+    rows = {row["rung"]: row["over_floor"] for row in counted.rows("softmax", [4096])}
+    # A thread's float takes a sector, 32 bytes for 4: eight times the bytes.
+    assert rows["three_passes"] == 8 * (3 + 1) / 2 and rows["online"] == 8 * (2 + 1) / 2
+    assert rows["warp_a_row"] == rows["block_a_row"] == 1.5
+    assert rows["row_in_shared"] == 1
 
 
 def test_a_rung_in_plain_c_has_no_counts():

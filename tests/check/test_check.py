@@ -1,6 +1,7 @@
 """check() refuses the wrong kernels of wrong_kernels.py, and accepts the right ones."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -300,6 +301,14 @@ def test_an_infinity_that_is_wanted_takes_no_other_number():
     reference = lambda a: np.where(a > 0, np.inf, 1.0)  # noqa: E731
     check(reference, reference, inputs={"a": 20})
     refused(lambda a: np.ones(20), reference, inputs={"a": 20})
+
+
+def test_infinite_inputs_cause_no_warning():
+    make = {"a": lambda rng, shape: rng.choice([-np.inf, 1.0], shape)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for options in ({}, {"terms": 0}):
+            check(np.negative, np.negative, inputs={"a": 20}, data=make, **options)
 
 
 # ---- plans -------------------------------------------------------------------------

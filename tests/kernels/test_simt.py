@@ -465,6 +465,7 @@ assert lib.run_slow(pointer(out), 4, 10, 1) == 0  # and all is well again
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_launch_that_switches_fibers_stops_at_any_instruction(simt):
     """A stop may come in the middle of a switch, and sanitizers must survive that."""
     body = f"""
@@ -520,6 +521,17 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     result = subprocess.run(script(simt, body), timeout=60)
     assert result.returncode == 0
+
+
+def test_guard_pages_leave_mappings_for_new_threads(simt):
+    """Linux allows 65530 mappings. Without any left, Thread.start() never returns."""
+    body = """
+runtime.simt_set_threads(120)
+assert lib.run_slow(pointer(out), 4000, 1000, 3) == 0
+assert sum(1 for _ in open("/proc/self/maps")) < 30_000
+"""
+    result = subprocess.run(script(simt, body), capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 def test_a_stack_that_overflows_hits_its_guard_page(simt):

@@ -381,6 +381,7 @@ assert faulty(0, -1) == 0
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_handlers_are_removed_after_the_launch(simt):
     body = f"""
 mine = {{signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}}

@@ -125,6 +125,7 @@ def test_where_notebooks_are_hosted_the_lab_is_fetched_once(open_notebook, host)
     assert len(output.splitlines()) <= 5
 
 
+@pytest.mark.slow
 def test_a_copy_of_an_earlier_notebook_gets_the_lab_too(open_notebook, tmp_path):
     open_notebook(CELL, COLAB_RELEASE_TAG="1")
     old = f"%run {tmp_path}/home/{NAME}/lib/weft/lessons/first_cell.py"

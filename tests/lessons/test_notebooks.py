@@ -87,7 +87,11 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path, monkeypatch)
     run_with_attempts(read(find_source(path)))
 
 
-@notebooks
+@pytest.mark.parametrize(
+    "path",
+    [path for path in PATHS if path.stem != "glossary"],  # the slow tier runs it
+    ids=lambda path: path.stem,
+)
 def test_the_first_sections_run_and_their_exercises_can_be_solved(path, monkeypatch):
     """The kernel is a fork of a process that has imported the lab."""
     warm_kernel.start_warm_kernels(monkeypatch)

@@ -1,8 +1,11 @@
 """Only a small share of a lesson's code is plumbing."""
 
+import functools
+from pathlib import Path
+
 import nbformat
 import pytest
-from lesson_plumbing import SOURCES, count_plumbing
+from lesson_plumbing import SOURCES, Plumbing, count_plumbing
 
 from weft.lessons.maker import read_source
 
@@ -16,15 +19,21 @@ LARGER = {  # lessons with larger shares, which must shrink
 each_lesson = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
+@functools.cache
+def count_of(path: Path) -> Plumbing:
+    """Return the counts of a lesson; parsing its source takes longer than counting."""
+    return count_plumbing(read_source(path))
+
+
 @each_lesson
 def test_little_of_a_lesson_is_plumbing(path):
-    counts = count_plumbing(read_source(path))
+    counts = count_of(path)
     assert counts.share <= LARGER.get(path.stem, SHARE), dict(counts.kinds)
 
 
 @each_lesson
 def test_imports_are_in_one_small_cell(path):
-    counts = count_plumbing(read_source(path))
+    counts = count_of(path)
     assert counts.import_cells <= IMPORT_CELLS
     assert counts.import_lines <= IMPORT_LINES
 

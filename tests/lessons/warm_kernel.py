@@ -80,6 +80,7 @@ def _become_kernel(
     os.environ.update(env)
     os.chdir(folder)
     sys.path[:] = [path for path in sys.path if not path.startswith(TESTS)]
+    sys.modules["debugpy"] = None  # ipykernel starts sooner without the debugger
     sys.argv = words[words.index("ipykernel_launcher") :]
     sys.argv.append(f"--IPKernelApp.parent_handle={os.getppid()}")
     # `import weft` could not register %%cuda, as no session existed when it ran.

@@ -121,7 +121,9 @@ def test_the_words_for_a_launch_name_x_and_y_if_they_differ():
     assert launch_words((3, 1, 1), (4, 1, 1)) == "3 blocks of 4 threads"
 
 
-HEATS = {"image_filter", "transpose"}  # images: their values are drawn as strengths
+HEATS = {  # images: their values are drawn as strengths
+    *("image_filter", "transpose", "wide_loads")
+}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in HEATS])

@@ -31,7 +31,7 @@ from weft.mnist import numpy_cnn as mnist_numpy
 from weft.ops import cases
 from weft.ops.cases import Case
 from weft.ops.check import _start
-from weft.pykernel import bodies
+from weft.pykernel import bandwidth, bodies
 from weft.pykernel.bodies import THREADS, TILE
 from weft.pykernel.sim import sim
 from weft.pykernel.to_cuda.cuda_c import cuda_c
@@ -54,7 +54,7 @@ def check(case: Case, run: Callable[..., Any]) -> None:
     if case.op == "matmul":
         check_with(case, Launchers(run, product=bodies.matmul_tiled))
     if case.op == "transpose":
-        check_with(case, Launchers(run, transposed=bodies.transpose_tiled))
+        check_with(case, Launchers(run, transposed=bandwidth.transpose_tiled))
     check_with(case, Launchers(run))
 
 
@@ -91,6 +91,7 @@ FEW = {
     "maxpool2d": "n=2 c=3 h=5 w=7 kh=2 kw=2",
     "relu": "count=33",
     "sgd": "count=32",
+    "softmax": "rows=5, cols=2",
     "transpose": "rows=3, cols=5",
 }
 
@@ -112,7 +113,17 @@ def test_numba(op):
 # runs these.
 LONG = ("n=64 in=128", "n=70 in=257", "n=3 ic=32", "c=33")
 LONG += ("m=64", "m=133", "m=261", "m=130", "k=700")
-LONG += ("count=4099", "count=12289", "rows=6", "rows=1", "rows=256")
+LONG += (
+    "cols=40000",
+    "cols=26003",
+    "cols=8191",
+    "cols=4100",
+    "count=4099",
+    "count=12289",
+    "rows=6",
+    "rows=1",
+    "rows=256",
+)
 
 
 def simulated(order: str) -> Callable[..., None]:
@@ -197,6 +208,7 @@ def kernels() -> Iterator[tuple[str, str, str]]:
 
 def test_every_naive_kernel_has_a_body_with_its_parameters():
     naive_kernels = list(kernels())
+    all_bodies = vars(bodies) | vars(bandwidth)
     assert len(naive_kernels) > 20
     for path, name, body in naive_kernels:
         text = re.sub(r"/\*.*?\*/", "", (ROOT / path).read_text(), flags=re.S)
@@ -204,7 +216,7 @@ def test_every_naive_kernel_has_a_body_with_its_parameters():
         parameters = [re.search(r"\w+$", p)[0] for p in listed.split(",")]
         # Without the struct of extra arguments.
         parameters = [p for p in parameters if p != "x" or body != "matmul"]
-        own_names = inspect.signature(getattr(bodies, body)).parameters
+        own_names = inspect.signature(all_bodies[body]).parameters
         assert [p.rstrip("_") for p in own_names] == parameters, name
 
 

@@ -313,6 +313,7 @@ def test_a_process_that_ends_is_said_and_replaced():
     assert c[0] == 1
 
 
+@pytest.mark.slow
 @simulated
 def test_threads_that_go_on_end_with_their_process():
     def kernel(c):
@@ -327,6 +328,7 @@ def test_threads_that_go_on_end_with_their_process():
     assert before.poll() is not None
 
 
+@pytest.mark.slow
 def test_the_process_ends_with_its_parent_whatever_it_runs():
     part = meaning.read(spins)
     job = (

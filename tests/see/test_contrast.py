@@ -19,14 +19,23 @@ from weft.base import style
 from weft.benchmarks import readme
 from weft.benchmarks.matmul.comparison import committed_results
 from weft.benchmarks.matmul.roofline import plot_roofline
+from weft.lessons.bandwidth import draw_ruler, draw_sums
 from weft.report.costs import CostCell
 from weft.report.html import _warm_colour, highlight_text, write_html
 from weft.see import sketches, view
+from weft.see.pictures.online import play_online, play_passes
+from weft.see.pictures.owners import draw_owners
+from weft.see.pictures.rounds import play_tree
+from weft.see.pictures.widths import draw_widths
 from weft.see.timeline import HOST, KERNEL, TO_DEVICE, TO_HOST, Span, Timeline
 
 BLACK = (0, 0, 0)
 NAMES = ("READ", "WRITTEN", "SHARED", "THREAD", "FAULT")
 KINDS = (TO_DEVICE, KERNEL, TO_HOST, HOST)
+COUNTED = [
+    {"op": op, "rung": "a", "over_floor": 2.0} for op in ("copy", "transpose", "reduce")
+]
+OWNER = {"rung": "a", "rows": 1, "cols": 8, "over_floor": 3.0, "lanes": 8.0}
 SPANS = [Span(f"row {i}", "k", kind, 9 * i, 8) for i, kind in enumerate(KINDS)]
 
 
@@ -80,6 +89,16 @@ PICTURES = {
         f"goal of {name}": lambda name=name: puzzles.load(name).goal().svg()
         for name in ("map", "conv1d", "transpose")
     },
+    "widths": lambda: draw_widths().svg(),
+    "passes": lambda: play_passes([1, 2], ["sum", "quotients"]).svg((3,)),
+    "online": lambda: play_online([1, 3, 2]).svg((2,)),
+    "owners": lambda: draw_owners([OWNER]).svg(),
+    "rounds": lambda: play_tree(range(8)).svg((2,)),
+    "ruler": lambda: draw_figure(draw_ruler, COUNTED),
+    "ruler of another machine": lambda: draw_figure(
+        draw_ruler, [row | {"elsewhere": "there"} for row in COUNTED]
+    ),
+    "sums": lambda: draw_figure(draw_sums, {"a": [1.5]}, 1.0, {"a": 4.0}),
     "warps": lambda: draw_figure(sketches.warps, (16, 4)),
     "memory": lambda: draw_figure(draw_memory),
     "ladder": lambda: style.write_svg(readme.PICTURES["race_ladder_nvidia_h100"]()),

@@ -390,6 +390,7 @@ def test_a_faulty_program_is_reported_at_its_lines_with_status_1(program):
     assert rows[at - 1][rows[at].index("^") :] == "x[i] = 1;"
 
 
+@pytest.mark.slow
 def test_a_killed_program_keeps_its_report_and_its_signal(program):
     result = command(program, "--", "256", str(int(signal.SIGTERM)))
     assert result.returncode == -signal.SIGTERM

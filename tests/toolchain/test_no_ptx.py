@@ -45,6 +45,7 @@ def compile_with(command, tmp_path) -> bytes:
     return target.read_bytes()
 
 
+@pytest.mark.slow
 @needs_nvcc
 @pytest.mark.parametrize("sm", only(["90a"], ["75", "90a"]))
 def test_libraries_embed_machine_code_only(sm, tmp_path):

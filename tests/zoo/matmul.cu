@@ -224,3 +224,6 @@ int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
     ZOO(LAUNCH)
     return WEFT_EINVAL;
 }
+
+/* These kernels need not be fast, and -O1 compiles them sooner than -O3. */
+/* g++: -O1 */

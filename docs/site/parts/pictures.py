@@ -117,6 +117,14 @@ CHOICES = {
         ("def eight_rows", 'banks({f"a_s, rows of {pitch}"'),
     ),
     "08c": Choice("the bits of fp32, tf32, fp16 and bf16", ('bits({"fp32"',)),
+    "09a": Choice(
+        "how a warp's lanes load 512 bytes: four requests of four sectors",
+        ("draw_widths()",),
+    ),
+    "09b": Choice(
+        "an online softmax: the old sum shrinks when a larger number comes",
+        ("def read_online",),
+    ),
     "10": Choice(
         "a pool passes each gradient to the largest pixel of its window",
         ("def windows", "def maxpool_backward", "x_pool = "),

@@ -95,13 +95,17 @@ Worker *worker_at(uintptr_t address) {
 }
 
 /* Give the first `count` slots their guard pages. Each guard splits a mapping
- * in two, and Linux allows a process 65530 mappings. Beyond that, on a machine
- * with more than thirty cores, the remaining slots have no guards. */
+ * in two, and Linux allows a process 65530 mappings. Without any left, a new
+ * system thread never starts. Two runtimes in a process therefore use at most
+ * 57344: with more than 14 workers, some slots have no guards. */
 static void guard(Worker *worker, int count) {
+    static std::atomic<int> guards;
     const long page = sysconf(_SC_PAGESIZE);
     for (; worker->guarded < count; worker->guarded++) {
         char *low = worker->slots + (size_t)worker->guarded * SIMT_STACK;
-        if (page > SIMT_STACK / 4 || mprotect(low, page, PROT_NONE)) {
+        const bool is_allowed = guards.fetch_add(1) < 14 * MAX_THREADS;
+        if (page > SIMT_STACK / 4 || !is_allowed ||
+            mprotect(low, page, PROT_NONE)) {
             worker->guarded = MAX_THREADS;
             return;
         }

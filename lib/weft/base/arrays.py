@@ -1,4 +1,4 @@
-"""The basis of every check: arrays between guard zones, poison, and the comparison.
+"""The basis of every check: arrays between guard zones, poison, and comparisons.
 
 check/ uses it for the reader's kernels, and ops/check.py for the rungs of the ops.
 """
@@ -25,8 +25,8 @@ def poison(dtype: Any, turn: int = 0) -> np.generic:
     """Return the value of an output's elements before a launch, for a NumPy dtype.
 
     It is NaN, or an odd number far from any answer. A bool or a byte can be right by
-    chance, so its value changes with `turn`, and two launches reveal that it was not
-    written.
+    chance, so its value changes with `turn`. Two launches then reveal an element that
+    was not written.
     """
     dtype = np.dtype(dtype)
     if dtype.type in _NAN_BITS:

@@ -7,9 +7,9 @@ default stream and the driver's current device apply.
 libcuda exists wherever a GPU can run a kernel. Only this module binds it. Its functions
 are the same in CUDA 12 and 13: https://docs.nvidia.com/cuda/cuda-driver-api/
 
-In a container, the machine may have 64 cores, and the process may get the time of two.
-count_cores() returns the number that this process really gets. Besides the affinity,
-cgroups limit its CPU time by a quota per period. The files are described in
+In a container, a process may get the time of only two of the machine's 64 cores.
+count_cores() returns the number that this process really gets. Besides the affinity
+mask, cgroups limit its CPU time by a quota per period. The files are described in
 https://docs.kernel.org/admin-guide/cgroup-v2.html (cpu.max) and, for version 1, in
 https://docs.kernel.org/scheduler/sched-bwc.html (cpu.cfs_quota_us).
 """
@@ -360,15 +360,16 @@ def count_cores() -> int:
 
 def count_threads() -> int:
     """Count the threads to use by default: OMP_NUM_THREADS, otherwise count_cores()."""
-    first = os.environ.get(THREADS, "").partition(",")[0].strip()  # of nested teams
+    # A list has an entry for each level of nested teams.
+    first = os.environ.get(THREADS, "").partition(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else count_cores()
 
 
 def limit_threads(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let OpenMP and PyTorch start no more threads than this process gets cores.
+    """Limit the threads of OpenMP and PyTorch to this process's number of cores.
 
-    They respect the affinity, but ignore quotas. A value that the user has set is kept.
-    The value, whoever set it, also applies to child processes.
+    Both libraries respect the affinity mask, but ignore quotas. A value that the user
+    has set is kept. The value, whoever set it, also applies to child processes.
     """
     cores = count_cores()
     if environment.get(THREADS) or cores >= _count_affine():

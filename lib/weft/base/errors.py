@@ -63,7 +63,7 @@ class Mismatch(Short, AssertionError):
 class KernelFault(KernelError):
     """A kernel made an illegal access or did not end; its launch was stopped.
 
-    Its arrays have their values from before the launch, unless it ran in place.
+    Its arrays keep their values from before the launch, unless it ran in place.
     kernel: the name. block, thread: the failing ones as (x, y, z), or None. report: the
     observations so far if the launch was watched. kind: the runtime's fault number.
     """

@@ -12,8 +12,8 @@ from typing import Any
 class Lazy(ModuleType):
     """A package that imports a public name's module on the name's first use.
 
-    A module and a public name may be spelled alike (weft.check). The package attribute
-    is then always the public name, no matter when the module is imported.
+    A public name may also be the name of a module (weft.check). The package
+    attribute is then always the public name, no matter when the module is imported.
     """
 
     _home: dict[str, str]  # public name -> its module

@@ -1,12 +1,12 @@
-"""One line about long work, which updates in place and ends grey.
+"""One line about long-running work, which is updated in place and ends up grey.
 
     with Progress("building relu", 3, "files") as job:
         job.update()
 
 A notebook shows the line below the cell, once for all jobs of the cell; stderr, which a
-notebook shows in red, is left to errors. A terminal shows the line at the cursor. A job
-within a job replaces the text until it ends. Where nothing can be updated, such as in a
-log, each job without a delay writes one line to stderr when it begins.
+notebook shows in red, is reserved for errors. A terminal shows the line at the cursor.
+A job within a job replaces the text until it ends. Where nothing can be updated, such
+as in a log, each job without a delay writes one line to stderr when it begins.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _make_line() -> Any:
     if hasattr(shell, "kernel"):
         session = getattr(shell.kernel, "session", None)
         if getattr(session, "pid", os.getpid()) != os.getpid():
-            return _Log(None)  # A fork cannot use the notebook's connection.
+            return _Log(None)  # A forked process cannot use the notebook's connection.
         parent = getattr(shell, "get_parent", dict)() or {}
         message = parent.get("header", {}).get("msg_id", "")
         # A part of the cell whose output is captured has a display_pub of its own.

@@ -216,7 +216,7 @@ class Kept:
         return dict(self._records)
 
     def resume(self, others: Records) -> None:
-        """Add records to the file, also if an earlier write failed.
+        """Add records to the file, even if an earlier write failed.
 
         Raises CannotWrite if writing fails again.
         """
@@ -262,7 +262,7 @@ class Kept:
 KEPT = "kept"  # folder of data that cannot be recomputed; see Kept
 KEEP = "WEFT_KEEP"  # the variable with another path of this folder; weft.keep() sets it
 SAVED = "// Saved from a notebook's cell by %%cuda --save: "
-LIMIT = 1 << 30  # maximal size of the cache, in bytes
+LIMIT = 1 << 30  # maximum size of the cache, in bytes
 
 
 def kept_folder(*parts: str) -> Path:

@@ -2,9 +2,9 @@
 
 Text stays text and the background is transparent, so a figure is legible on light and
 dark pages. A mark has a contrast of 3:1 with both. A coloured text has a contrast of
-4.5:1, since write_ink() mixes its colour with that of the page's text. A full mark was
-measured on this machine, a hollow one elsewhere. Functions import matplotlib
-themselves, since it is slow to import.
+4.5:1, since write_ink() mixes its colour with that of the page's text. A filled mark
+shows a measurement from this machine; a hollow one, from elsewhere. Functions import
+matplotlib themselves, since it is slow to import.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GROUND = (
     "<style>.weft-ground{color:#24292f;background:#fff}@media(prefers-color-scheme:"
     "dark){.weft-ground{color:#d7dce2;background:#16191d}}</style>"
 )
-WIDTH = 920  # maximal width of an SVG, in pixels
+WIDTH = 920  # maximum width of an SVG, in pixels
 # The element's own style sets this, since style sheets of an exported page cannot
 # override it.
 MONO = "ui-monospace, Menlo, Consolas, monospace"
@@ -256,9 +256,10 @@ def describe_dates(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def list_machines(others: Iterable[Mapping[str, Any]]) -> str:
-    """List the devices of results from other machines, each with its date."""
+    """List the devices of results from other machines, each with its dates."""
     machines = (file["machine"] for file in others)
-    return "; ".join(f"{machine['device']}, {machine['date']}" for machine in machines)
+    names = [f"{machine['device']}, {machine['date']}" for machine in machines]
+    return "; ".join(dict.fromkeys(names))
 
 
 def describe_hollow(others: Iterable[Mapping[str, Any]], what: str) -> str:

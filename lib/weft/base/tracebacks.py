@@ -1,4 +1,4 @@
-"""Short errors in notebooks: a traceback to the reader's line, or only a message.
+"""Short errors in notebooks: a traceback down to the reader's line, or a message.
 
 defer_interrupts() delays Ctrl-C, so that no error appears in the middle of a write.
 """
@@ -53,8 +53,8 @@ class Short:
 def explain(error: BaseException) -> list[str]:
     """Return a line with the address of the error's entry; [] if there is none.
 
-    A report has its own links. So an error that a report accompanies needs none, and
-    neither does an error whose message is a report with addresses.
+    A report has its own links. An error therefore needs none if a report accompanies
+    it, or if its message is a report with addresses.
     """
     if write_address("") in str(error):
         return []

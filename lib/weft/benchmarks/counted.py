@@ -3,11 +3,13 @@
 The watch build runs each CUDA rung on the CPU and counts sectors, requests and bank
 conflicts by Nsight Compute's definitions. The counts depend on the kernel and on the
 sizes only, so every machine gives the same table. A memory-bound kernel is good if it
-moves few bytes more than the floor: each input read once, each output written once.
+moves few more bytes than the floor: each input read once, each output written once.
 """
 
 from __future__ import annotations
 
+import functools
+import linecache
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,23 +21,24 @@ from ..cells.cpu.launch import open_runtime
 from ..ops.cases import cases_file
 from ..ops.check import check_rung
 from ..ops.op import Op
-from ..report.costs import Sums
+from ..report.costs import CostPlace, Sums
 from ..see.inspect import WatchedTensor, load_watched_library, report_watched
 from ..toolchain import native
 
 COUNTS = ["kernels", "bytes", "floor", "over_floor", "sectors_per_request"]
-COUNTS += ["bank_conflicts"]
+COUNTS += ["bank_conflicts", "requests", "atomics", "barriers"]
 NOTE = (
     "bytes: 32 per sector of global memory, between the L1 caches and the rest; "
     "floor: each input read and each output written once;\ncounted on the CPU by "
-    "Nsight Compute's definitions, without copies by cudaMemcpy and cudaMemset"
+    "Nsight Compute's definitions, without copies by cudaMemcpy and cudaMemset, and\n"
+    "without volatile reads: their number depends on how long a block waits"
 )
 
 
 def rows(
     op: str, sizes: Sequence[int] = (), rungs: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Count the traffic of `op`'s CUDA rungs; return the rows with the least first.
+    """Count the traffic of `op`'s CUDA rungs; return the rows, least traffic first.
 
     sizes: one number per problem; () selects the smallest usual one. rungs: names; ()
     selects all that run on the CPU target. Raises ArgumentError for a rung that does
@@ -50,17 +53,23 @@ def rows(
                 f"--counted: {op} '{rung.name}' is not CUDA C that runs on the CPU"
             )
     results = []
-    problems = [bench.sizes_for(size) for size in sizes or bench.usual[:1]]
+    problems = [bench.sizes_for(size, True) for size in sizes or bench.usual[:1]]
     steps = len(selection) * len(problems)
     with Progress(f"counting {op}", steps, "rungs", delay=PATIENCE) as job:
         for problem in problems:
             group = []
             for rung in selection:
-                check_rung(plain, rung)
-                group.append(_count_rung(spec, watched, rung, problem))
+                _check_once(plain, rung)
+                group.append(count_rung(spec, watched, rung, problem))
                 job.update()
             results += sorted(group, key=lambda row: row["bytes"])
     return results
+
+
+@functools.cache
+def _check_once(lib: native.Library, rung: native.Rung) -> None:
+    """Check a rung, whose cases are the same for all sizes that are counted."""
+    check_rung(lib, rung)
 
 
 def _list_simulated(lib: native.Library) -> list[native.Rung]:
@@ -68,16 +77,22 @@ def _list_simulated(lib: native.Library) -> list[native.Rung]:
     return [rung for rung in lib.rungs if rung.targets == ("cpu", "cuda")]
 
 
-def _count_rung(
+def count_rung(
     spec: Op, lib: native.Library, rung: native.Rung, sizes: Mapping[str, int]
 ) -> dict[str, Any]:
+    """Return the row of one rung of a watched library.
+
+    lanes: the mean number of active threads per request. Requests and atomic updates
+    are those of global memory; barriers are those of all blocks. Raises Mismatch if the
+    launch has a fault.
+    """
     launcher, drawn = spec.plan.launcher, spec.draw(sizes)
     inputs = dict(zip(spec.parameters, drawn))
     tensors = {n: x for n, x in inputs.items() if isinstance(x, torch.Tensor)}
     numbers = {**sizes, **{n: x for n, x in inputs.items() if n not in tensors}}
     arrays = {n: WatchedTensor(x, n, True) for n, x in tensors.items()}
     for name in launcher.outputs:
-        if name not in arrays:
+        if name not in arrays and name not in spec.omitted:
             shape, dtype = spec.shape_of(name, sizes), launcher.dtypes[name]
             arrays[name] = WatchedTensor(
                 torch.empty(tuple(shape), dtype=dtype), name, False
@@ -85,7 +100,10 @@ def _count_rung(
     title = f"{spec.name} '{rung.name}'"
     open_runtime().simt_check_begin()
     try:
-        pointers = [arrays[name].pointer for name in launcher.dtypes]
+        pointers = [
+            arrays[name].pointer if name in arrays else native.NULL
+            for name in launcher.dtypes
+        ]
         values = launcher.values(numbers)
         lib.call(launcher.function, rung.index, *pointers, *values, native.NULL)
         report = report_watched(title)
@@ -95,8 +113,9 @@ def _count_rung(
     if report.findings:
         raise Mismatch(f"{title}: {report.findings[0].text}")
     total = Sums()
-    for place in report.counters.places:
-        if place.space == "global":
+    places = [place for place in report.counters.places if place.space == "global"]
+    for place in places:
+        if not _is_poll(place):
             total.add(place)
     conflicts = sum(report.counters.bank_conflicts.values())
     moved, floor = 32 * total.sectors, spec.count_bytes(sizes)
@@ -107,4 +126,17 @@ def _count_rung(
         **{"bytes": moved, "floor": floor, "over_floor": moved / floor},
         "sectors_per_request": total.sectors_per_request,
         "bank_conflicts": conflicts,
+        "requests": total.requests,
+        "lanes": total.lanes,
+        "atomics": sum(place.accesses for place in places if place.kind == "atomic"),
+        "barriers": sum(kernel.counters.barriers for kernel in report.kernels),
     }
+
+
+def _is_poll(place: CostPlace) -> bool:
+    """Return whether the place is a volatile read, by which a block waits for others.
+
+    How often it reads depends on the time, not only on the kernel and its sizes.
+    """
+    is_read = place.kind == "read"
+    return is_read and "volatile" in linecache.getline(place.file, place.line)

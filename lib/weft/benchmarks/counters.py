@@ -1,8 +1,8 @@
 """Compare the CPU's counters with ncu's: `python -m weft bench counters`.
 
 The watch build counts the costs of the kernels in counters.cu on the CPU, and Nsight
-Compute counts them on the GPU. Counts must be equal, except that a GPU may have 2 %
-more sectors of atomics. Ratios must agree within 2 %. Without ncu or a GPU, only the
+Compute counts them on the GPU. Counts must be equal, except that a GPU may count 2 %
+more sectors for atomics. Ratios must agree within 2 %. Without ncu or a GPU, only the
 CPU's counts are printed. The exit status is 1 if a row differs without a reason.
 
 find_excuse() looks for the reason for a difference. The compiler merges accesses, lets

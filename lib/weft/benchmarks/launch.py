@@ -2,7 +2,7 @@
 
 The kernel takes five arrays and three numbers and does almost no work. All times are
 host times. `burst` times a few launches until the last one is queued, before the GPU
-has caught up. It is Python's own cost. `loop` times many launches and one wait at the
+has caught up. This is Python's own cost. `loop` times many launches and one wait at the
 end. Its time per launch is therefore never shorter than the GPU's.
 """
 

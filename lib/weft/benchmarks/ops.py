@@ -2,13 +2,15 @@
 
 python -m weft bench conv2d --sizes 64,256 --rungs reference
 
-On a GPU, PyTorch also competes with its op compiled. Each contender's calls are then in
-a CUDA graph, so the times exclude what the host needs for a launch.
+On a GPU, PyTorch's op also competes in compiled form. Each contender's calls are then
+in a CUDA graph, so the times exclude what the host needs for a launch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,13 +41,18 @@ COLUMNS = {
         "tflops",
         "error",
         "vs_torch",
+        "copy_gbs",
+        "of_copy",
     ),
 }
 
 
 @dataclass(frozen=True)
 class SizedProblem:
-    """One size of an op: ours(*inputs, rung=...) computes the same as torch()."""
+    """One size of an op: ours(*inputs, rung=...) computes the same as torch().
+
+    beside_copy: whether a copy of the first input is timed, too.
+    """
 
     sizes: dict[str, int]
     inputs: Sequence[torch.Tensor]
@@ -54,6 +61,7 @@ class SizedProblem:
     flop: float  # flops of the computation; 0 if they are not the limit
     # Bytes that move if each input is read once and each output written once.
     bytes: float
+    beside_copy: bool = False
 
 
 def rows(
@@ -102,12 +110,18 @@ def _race(op, problem, ours, peers, device, timer, samples) -> list[dict[str, An
     contenders = ours | peers
     with precision("fp32"):
         errors = {n: _measure_error(problem, c.call) for n, c in contenders.items()}
+    held = 2 * problem.bytes if problem.beside_copy and device.type == "cpu" else 0
+    with precision("fp32"), hold_memory(held):
+        if problem.beside_copy:
+            contenders["copy"] = _make_copy(problem)
         if device.type == "cpu":
             once = time_call(peers["eager"].call, device, samples=5).median
             for one in contenders.values():
                 one.calls = max(1, min(200, int(SAMPLE / once)))
         results = race(contenders, device, timer, rounds=samples)
     best = min(results[name].us for name in peers)
+    copy = results.pop("copy", None)
+    rate = 2 * problem.inputs[0].nbytes / copy.us / 1e3 if copy else 0.0
     return [
         {
             **{"op": op, **contenders[name].row},
@@ -116,9 +130,47 @@ def _race(op, problem, ours, peers, device, timer, samples) -> list[dict[str, An
             "gbs": problem.bytes / timed.us / 1e3,
             "tflops": problem.flop / timed.us / 1e6 or None,
             **{"error": errors[name], "vs_torch": best / timed.us},
+            **(_compare(problem.bytes / timed.us / 1e3, rate) if copy else {}),
         }
         for name, timed in results.items()
     ]
+
+
+@contextlib.contextmanager
+def hold_memory(bytes_: float) -> Iterator[None]:
+    """Keep the memory of results of up to `bytes_` bytes in all for the next results.
+
+    Otherwise, each large result takes new pages from the system, which costs several
+    times the time of an op of rows. This works in the main thread, with glibc. 0 bytes:
+    do nothing. A GPU's memory is always kept.
+    """
+    libc = ctypes.CDLL(None)
+    if not bytes_ or not hasattr(libc, "mallopt"):
+        yield
+        return
+    trim_threshold, mmap_max = -1, -4  # as <malloc.h> defines them
+    libc.mallopt(mmap_max, 0)
+    libc.mallopt(trim_threshold, 2**31 - 1)
+    # One free block with room to spare. A block of the exact size would be too small
+    # as soon as a small array takes a piece of it.
+    torch.empty(int(bytes_) + (16 << 20), dtype=torch.uint8)
+    try:
+        yield
+    finally:
+        libc.mallopt(mmap_max, 65536)  # glibc's defaults
+        libc.mallopt(trim_threshold, 128 << 10)
+        libc.malloc_trim(0)
+
+
+def _compare(gbs: float, copy: float) -> dict[str, float]:
+    """Return the columns that compare a rate with that of a copy, both in GB/s."""
+    return {"copy_gbs": copy, "of_copy": gbs / copy}
+
+
+def _make_copy(problem: SizedProblem) -> Contender:
+    """Return the copy of the first input as a contender."""
+    copy = cases_file("copy").OP.function()
+    return Contender(call=partial(copy, problem.inputs[0]))
 
 
 def _make_contenders(problem: SizedProblem, rungs: list) -> dict[str, Contender]:
@@ -166,7 +218,7 @@ def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
         *(sizes, arrays),
         lambda *tensors, rung: spec.run([*tensors, *options], rung),
         lambda *tensors: spec.twin(*tensors, *options),
-        *(bench.flop(sizes), spec.count_bytes(sizes)),
+        *(bench.flop(sizes), spec.count_bytes(sizes), bench.beside_copy),
     )
 
 

@@ -36,8 +36,8 @@ from . import ops
 def lowest_times(rows: Iterable[Mapping[str, Any]], target: str) -> dict[int, float]:
     """Map each size to the microseconds of our fastest rung on a target.
 
-    rows: the result of ops.rows(). Uses each row's lowest sample, not the median, since
-    other work on the machine only adds time.
+    rows: the result of ops.rows(). The function uses each row's lowest sample, not the
+    median, since other work on the machine only adds time.
     """
     lowest: dict[int, float] = {}
     for row in rows:
@@ -52,8 +52,8 @@ def find_crossing(
 ) -> float | None:
     """Return the size from which `faster` needs less time than `slower`, or None.
 
-    Interpolates linearly on logarithmic axes. Returns None if `faster` is behind at the
-    largest size, and the smallest common size if it is always ahead.
+    The function interpolates linearly on logarithmic axes. It returns None if `faster`
+    is behind at the largest size, and the smallest common size if it is always ahead.
     """
     sizes = sorted(set(slower) & set(faster))
     lead = [math.log(slower[size] / faster[size]) for size in sizes]
@@ -255,7 +255,7 @@ MARKS = ("o-", "s-", "^-")  # marks of other machines
 def time_relu(sizes: Sequence[int], device: str) -> list[Row]:
     """Time relu on one core and, if `device` is "cuda", on the GPU.
 
-    Uses a single core because several would compete with other programs.
+    The CPU's time is that of one core, since several would compete with other programs.
     """
     threads = set_threads(1), torch.get_num_threads()
     torch.set_num_threads(1)

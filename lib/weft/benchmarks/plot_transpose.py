@@ -58,7 +58,8 @@ def plot_transposes(ax: Axes, rows: list[Row], others: list[ResultFile]) -> None
             row, y = by_key[key], place + (number + 0.5) * height - 0.4
             ax.barh(y, row["gbs"], 0.85 * height, **look)
             text = f"{row['gbs']:,.0f} GB/s, {100 * row['gbs'] / copied:.0f} %"
-            inside = row["gbs"] > 0.7 * copied  # an outside text would cross the line
+            # A text outside the bar would cross the line.
+            inside = row["gbs"] > 0.7 * copied
             side = {"right": -6, "ha": "right"} if inside else {}
             kit.label_beside(ax, text, (row["gbs"], y), fontsize=9, **side)
     most = max(row["gbs"] for by_key in rows_by_key for row in by_key.values())
@@ -177,7 +178,8 @@ def measure_effects(rows: list[Row]) -> dict[str, float]:
 def runs_a_second(rows: list[Row]) -> dict[int, float]:
     """Count the runs that begin per second, by run length in bytes.
 
-    Uses the rows with the smallest footprint and the GPU's usual fetch limit.
+    The function uses the rows with the smallest footprint and the GPU's usual fetch
+    limit.
     """
     runs = [row for row in rows if row["run"] and row["usual"]]
     near = min(row["footprint"] for row in runs)

@@ -1,12 +1,13 @@
 """Compare transposes with copies: `python -m weft bench transpose`.
 
-Times the rungs of the ops copy and transpose and PyTorch's on one square matrix, all
-with the same two arrays; on a GPU also copies of every stride-th number. A rung is
-timed only after its check. gbs is the rate in GB/s if each number is read once and
-written once. vs_copy is the time of the plainest copy (one float per thread, or plain
-C), divided by the row's. On a GPU the time covers only the kernel, from a CUDA graph of
-several launches, and the matrix is larger than any cache. On a CPU, only rungs in plain
-C are timed, since the times of simulated threads are meaningless.
+The benchmark times the rungs of the ops copy and transpose, and PyTorch's, on one
+square matrix. All use the same two arrays. On a GPU, it also times copies of every
+stride-th number. A rung is timed only after its check. gbs is the rate in GB/s if each
+number is read once and written once. vs_copy is the time of the plainest copy (one
+float per thread, or plain C), divided by the row's. On a GPU the time covers only the
+kernel, from a CUDA graph of several launches, and the matrix is larger than any cache.
+On a CPU, only rungs in plain C are timed, since the times of simulated threads are
+meaningless.
 
 --device cuda; --sizes 8192: the side of the matrix; --rungs NAME,NAME: transposes.
 `--counted` counts the transposes' bytes instead: see counted.py.

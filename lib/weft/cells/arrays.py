@@ -1,6 +1,6 @@
 """A common view of arrays from torch, NumPy, DLPack and __cuda_array_interface__.
 
-The module also has the advice for arrays that do not fit: which copy to pass
+The module also gives advice on arrays that do not fit: which copy to pass
 instead, and how to copy the result back.
 """
 

@@ -60,7 +60,7 @@ def select_used(source: str, folder: Path | None = None) -> dict[str, str]:
 def follow_includes(source: str, read: Callable[..., str | None]) -> dict[str, str]:
     """Return the headers, by name, that `source` includes, directly or indirectly.
 
-    read: function of a bracket (" or <) and a name that returns the text or None
+    read: function that takes a bracket (" or <) and a name; returns the text or None
     """
     included: dict[str, str] = {}
     texts = [source]

@@ -321,7 +321,7 @@ class Kernel:
             raise
 
     def _launch(self, shape: launch_config.LaunchConfig) -> Callable[..., None]:
-        """Return the callable for [grid, block]; on a GPU it tries the quick way."""
+        """Return the callable for [grid, block]; on a GPU it tries the quick path."""
         launch, module = Launch(self, shape), self.module
         slow = module.check or module.time or module.isolated or module.rehearsed
         plain = not (slow or module.state.variables)

@@ -320,7 +320,7 @@ def default_sizes(
 def _at_most(
     row: list[int], most: int, symbols: Sequence[str], sides: Mapping[str, int]
 ) -> list[int]:
-    """Limit a row's product to `most`; first shrink the sizes that no block covers."""
+    """Limit the sizes' product to `most`; first shrink sizes that no block covers."""
     row = list(row)
     while math.prod(row) > most:
         uncovered = [i for i, s in enumerate(symbols) if s not in sides and row[i] > 2]

@@ -82,7 +82,8 @@ def fan_in(
             continue  # Integers select elements, so changing them proves nothing.
         for place in sorted({0, array.size // 2, array.size - 1} - {-1}):
             probe = array.copy()
-            probe.flat[place] += STEP * (1 + abs(probe.flat[place]))
+            with np.errstate(invalid="ignore"):  # -infinity becomes NaN
+                probe.flat[place] += STEP * (1 + abs(probe.flat[place]))
             for output, count in _count_changed(answer, {name: probe}, want).items():
                 per_element = -(-array.size * count // max(1, want[output].size))
                 counts[output] = max(counts[output], per_element)
@@ -224,7 +225,8 @@ class Problem:
             if name in floats:
                 terms = self._terms(name, trial, want, fan_ins.get(name, 0))
                 unit = UNIT.get(dtype if name in trial.starts else None, 2.0**-24)
-                bound = 1.01 * terms * unit * sizes[name] + 1e-38 * (terms > 0)
+                with np.errstate(invalid="ignore"):  # 0 terms of infinity
+                    bound = 1.01 * terms * unit * sizes[name] + 1e-38 * (terms > 0)
             trial.bound[name] = np.where(np.isfinite(bound), bound, 0.0)
 
     def _magnitudes(self, trial: Trial) -> Arrays:

@@ -102,7 +102,8 @@ def _map_element(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None
 EXPLORED = 12  # maximum number of later cases that are run to see whether they fail
 
 
-# again(number, order) runs that case of the plan; again(number, order, case), `case`.
+# again(number, order) runs the plan's case of that number; again(number, order, case)
+# runs `case` instead.
 Again = Callable[..., Attempt]
 
 
@@ -178,7 +179,7 @@ def _probe(
         if not size:
             continue
         sizes = base.sizes | {name: size}
-        with contextlib.suppress(Exception):  # The caller may not intend these sizes.
+        with contextlib.suppress(Exception):  # These sizes may be invalid.
             shape = plan.shape_for_sizes(problem, base.shape, sizes)
             probes.append(again(cases + len(probes), failing[0].order, (sizes, shape)))
             if _is_hanging(probes[-1]):
@@ -217,7 +218,7 @@ def _guess_mistakes(
         pattern = ""  # a sentence has already reported the pattern
     is_explained = any(not text.startswith("looks like the ") for text in guesses)
     if (is_explained or not first.by_value) and "threadIdx" in pattern:
-        # Another sentence has reported it, or there are several blocks.
+        # Another sentence gives this hint, or there are several blocks.
         pattern = pattern.partition(":")[0] + "."
     if guesses and pattern.endswith(" is 1.") and "only where" in pattern:
         # Most mistakes stay hidden at size 1.

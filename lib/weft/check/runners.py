@@ -66,7 +66,7 @@ def time_limit(name: str, seconds: float) -> Iterator[None]:
             state["inside"] = False
 
 
-# Largest products of the sizes: native code, simulators.
+# The largest product of the sizes, in native code and on simulators.
 NATIVE, SLOW = 4_000_000, 15_000
 
 

@@ -114,7 +114,7 @@ _FAULTY_CELL = """__global__ void overrun(int *x) {
 
 
 def _examine_watch_build() -> list[Examination]:
-    """Launch a faulty kernel to examine whether the watch build reports it."""
+    """Launch a faulty kernel to check that the watch build reports its fault."""
     import torch
 
     # Imported here, since doctor must run even if this import fails.

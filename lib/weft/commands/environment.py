@@ -6,7 +6,7 @@ The script needs only python3. It uses the first of these: the interpreter named
 PYTHON, an active conda or virtual environment, the Python of a hosted notebook (Colab,
 Kaggle), or .venv, which the script creates. environment.yml lists the packages. .venv
 gets exactly the listed versions. Elsewhere, installed packages (above all torch) keep
-their versions, and pip adds only missing ones, from the CUDA release of that torch. pip
+their versions, and pip adds only missing ones, built for that torch's CUDA release. pip
 also gets the options in PIP_ARGS. The user's Jupyter gets a kernel named Weft that runs
 this Python.
 
@@ -224,7 +224,7 @@ def list_missing(wanted: list[str], installed: Installed) -> list[str]:
     """List the packages in `wanted` of which no version is installed.
 
     A user's environment keeps its versions, even if .venv requires others, and gets
-    missing packages from the CUDA release that its torch is built with.
+    missing packages built for its torch's CUDA release.
     """
     torch = installed.versions.get("torch")
     if torch and parse_version(torch) < OLDEST_TORCH:

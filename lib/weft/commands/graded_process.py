@@ -159,7 +159,7 @@ def _restore(
 
 
 def _describe(error: BaseException) -> str:
-    """Return an error as one line; the names of kinds that are its message go first."""
+    """Return an error as one line: usually its kind, then its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     kind = type(error).__name__
     if isinstance(error, MemoryError):

@@ -1,9 +1,9 @@
 """Compiler messages on the reader's own lines, with a caret and one hint.
 
-The first functions find hints for common mistakes in a cell. The others convert
-messages to one form, from g++, which reads the rewritten cell, and from NVRTC, which
-reads the cell itself. A g++ message about code around the cell (simt's headers, the
-launcher) is moved to the line of the cell that caused it.
+The first functions find hints for common mistakes in a cell. The others convert both
+compilers' messages to one form: g++'s about the rewritten cell, and NVRTC's about the
+cell itself. A g++ message about code around the cell (simt's headers, the launcher) is
+moved to the line of the cell that caused it.
 """
 
 from __future__ import annotations

@@ -304,7 +304,7 @@ def _count_section_minutes(
 ) -> float:
     """Return the minutes of a section's cells, counted in the source.
 
-    The answers count with all their lines, although the reader sees stubs.
+    All lines of the answers count, although the reader sees stubs.
     """
     source = {cell.id: cell for cell in lesson.source.cells}
     cells = notebook.cells[section.start : section.end]

@@ -171,7 +171,7 @@ def grade(
 
 
 def find_lesson(path: Path, submission: Any) -> Lesson:
-    """Return the lesson of a submission, by its file's name or by its cells' ids."""
+    """Return the lesson of a submission, found by its file name or its cells' ids."""
     lessons = [lesson for lesson in list_lessons() if list_tasks(lesson)]
     named = [lesson for lesson in lessons if lesson.path.stem in path.stem]
     if len(named) == 1:
@@ -345,7 +345,7 @@ LEFT_OUT = {"mistakes", "spellings"}  # tags of cells that readers do not see
 
 
 def write_assignment(name: str, path: Path, points: Mapping[str, float]) -> int:
-    """Write nbgrader's assignment of a lesson, such as "02a"; return its tasks' number.
+    """Write nbgrader's assignment for a lesson ("02a"); return the number of tasks.
 
     points: points by task, 1 for others. Raises ArgumentError for an unknown lesson.
     """

@@ -41,7 +41,7 @@ def remember_exercise(name: str) -> None:
 
 
 def progress() -> CourseProgress:
-    """Return the rows of all lessons, with the reader's progress until now."""
+    """Return the rows of all lessons, with the reader's progress so far."""
     guessed, puzzles = guessed_questions(), read_progress()
     exercised = set(_solved.read())
 
@@ -148,7 +148,7 @@ def _draw_bar(row: LessonRow) -> str:
     return f'{image}<div style="font-size:11px;opacity:.8">{row}</div>'
 
 
-# ---- another folder for what a user would miss -------------------------------------
+# ---- another folder for files a user would miss -------------------------------------
 
 DRIVE = Path("/content/drive")  # where Colab mounts the user's Drive
 TUNED, KERNELS = "tuned", "kernels"

@@ -102,7 +102,7 @@ class RaceRows:
     # ---- text --------------------------------------------------------------------
 
     def print_limits(self, rung: str, batch: int = 64) -> None:
-        """Print the parts of a step's time, and which part limits the step."""
+        """Print a breakdown of a step's time, and the part that limits the step."""
         row = self.row_of(rung, batch)
         roof = row and self.roof_of(row["precision"])
         if not roof:
@@ -153,7 +153,7 @@ class RaceRows:
                 )
 
     def print_factors(self) -> None:
-        """Print our fastest steps' speedups over PyTorch, and what takes their time."""
+        """Print our fastest steps' speedups over PyTorch, and where their time goes."""
         for line in compare_best([r for r in self.every if r["measure"] == "step"]):
             print(
                 f"{line['precision']} {line['batch']:>6}: "
@@ -184,7 +184,7 @@ class RaceRows:
         )
 
     def print_milestones(self) -> None:
-        """Print our times and PyTorch's: for an epoch, for 99 %, and for five seeds."""
+        """Print our times and PyTorch's: for an epoch, to 99 %, and for five seeds."""
         for row in self.every:
             if row["measure"] not in ("epoch", "target", "seeds"):
                 continue

@@ -67,7 +67,7 @@ def from_windows(values: np.ndarray) -> np.ndarray:
 
 
 def max_pool(x: np.ndarray) -> np.ndarray:
-    """Return the largest of every 2x2 window: (n,c,h,w) -> (n,c,h//2,w//2)."""
+    """Return the largest value of every 2x2 window: (n,c,h,w) -> (n,c,h//2,w//2)."""
     return windows(x).max(axis=-1)
 
 

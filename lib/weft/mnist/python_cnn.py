@@ -279,7 +279,7 @@ class PythonCnn(Trainer):
                 raise ArgumentError(f"{name} = {value}, expected at least {minimum}")
         self._plans: dict[tuple[str, int], list[Launch]] = {}
         self._sets: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        # How many losses were returned, and how many steps are done.
+        # The number of losses returned so far, and of steps done.
         self._given = self._done = 0
         model = self.config, self.shapes, self.eps
         with self._room():

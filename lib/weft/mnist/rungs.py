@@ -169,7 +169,7 @@ def check_precision(name: str, device: Device) -> None:
 
 
 # The twins of a race. Most people would write "eager" or "graph", which have never won;
-# each of the others won at times. On an H200 a step of 64 images took (us, nchw /
+# each of the others has won at times. On an H200 a step of 64 images took (us, nchw /
 # channels-last):
 #
 #                                  fp32          tf32          bf16

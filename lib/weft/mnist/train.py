@@ -362,5 +362,5 @@ def _summarize_steps(statistic: Callable[[Any], Any], steps: list[dict]) -> dict
 
 
 def _count_threads(config: Config) -> int:
-    """Return the number of CPU threads, for ours and for PyTorch."""
+    """Return the number of CPU threads for our kernels and for PyTorch."""
     return config.threads or count_threads()

@@ -22,6 +22,7 @@ from .calls import Array, same_kind, wants_gradients
 from .cases import Answer, Case, Tensors
 from .plan import ANY, LEADING, CallPlan, Differentiable, Extents
 
+OtherSize = int | Callable[[int], int]
 _NO_NAMES: dict[str, Any] = {"__builtins__": {}}
 
 
@@ -29,20 +30,31 @@ _NO_NAMES: dict[str, Any] = {"__builtins__": {}}
 class Bench:
     """The sizes for timing an op, by name.
 
-    size: the size that varies, with the values `usual`; others: the fixed sizes; same:
-    sizes that equal the one that varies. flop: the number of floating-point operations
-    for these sizes, if it limits the speed.
+    size: the size that varies, with the values `usual`; others: the other sizes, fixed
+    or a function of the one that varies; same: sizes that equal it. counted: those of
+    the others that differ if the traffic is counted. flop: the number of floating-point
+    operations for these sizes, if it limits the speed. beside_copy: whether to time a
+    copy, too, which shows what the memory can do.
     """
 
     size: str
     usual: Sequence[int]
-    others: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, OtherSize] = field(default_factory=dict)
     same: Sequence[str] = ()
     flop: Callable[[Mapping[str, int]], float] = lambda sizes: 0.0
+    counted: Mapping[str, OtherSize] = field(default_factory=dict)
+    beside_copy: bool = False
 
-    def sizes_for(self, size: int) -> dict[str, int]:
-        """Return all sizes of the problem whose varying size is `size`."""
-        return {name: size for name in (self.size, *self.same)} | dict(self.others)
+    def sizes_for(self, size: int, counted: bool = False) -> dict[str, int]:
+        """Return all sizes of the problem whose varying size is `size`.
+
+        counted: whether its traffic is counted instead of timed.
+        """
+        others = dict(self.others) | (dict(self.counted) if counted else {})
+        sizes = dict.fromkeys((self.size, *self.same), size)
+        for name, other in others.items():
+            sizes[name] = other(size) if callable(other) else other
+        return sizes
 
 
 class Op:
@@ -59,7 +71,9 @@ class Op:
     skipped: gradients that the backward pass leaves out if their pointer is NULL.
     below: for an array of integers, the size that its elements must be below. only:
     additional parameters of PyTorch's function, each with the one value that the op
-    supports, or with the name of the parameter whose value it shares.
+    supports, or with the name of the parameter whose value it shares. extra: outputs
+    that exist only if an optional array is given, by the array's name. Benchmarks omit
+    both.
     """
 
     def __init__(
@@ -69,6 +83,7 @@ class Op:
         skipped: Sequence[str] = (),
         below: Mapping[str, str] | None = None,
         only: Mapping[str, Any] | None = None,
+        extra: Mapping[str, str] | None = None,
     ):
         self.name, self.twin = twin.__name__, twin
         texts = shapes.items()
@@ -76,6 +91,8 @@ class Op:
         self.shapes = {n: _parse_dims(text.removeprefix(LEADING)) for n, text in texts}
         self.extents = {name: _make_extents(dims) for name, dims in self.shapes.items()}
         self.skipped, self.below, self.only = skipped, below or {}, only or {}
+        self.extra = extra or {}
+        self.omitted = {*self.extra, *self.extra.values()}
         self.parameters = inspect.signature(twin).parameters
         self._plan: tuple[Any, CallPlan | None] = None, None
 
@@ -191,8 +208,11 @@ class Op:
 
     def count_bytes(self, numbers: Mapping[str, int]) -> float:
         """Count the bytes of all arrays: inputs read once, outputs written once."""
-        types = self.plan.launcher.dtypes.items()
-        sizes = (math.prod(self.shape_of(n, numbers)) * t.itemsize for n, t in types)
+        sizes = (
+            math.prod(self.shape_of(name, numbers)) * dtype.itemsize
+            for name, dtype in self.plan.launcher.dtypes.items()
+            if name not in self.omitted
+        )
         return float(sum(sizes))
 
     def array(self, name: str) -> str:
@@ -211,6 +231,8 @@ class Op:
         return sizes
 
     def _draw(self, name: str, numbers: Mapping[str, Any], device: Any) -> Any:
+        if name in self.omitted:
+            return None
         if name not in self.plan.launcher.dtypes:
             default = self.parameters[name].default
             values = [numbers.get(n, default) for n in self.shapes.get(name, (name,))]

@@ -254,7 +254,7 @@ class CallPlan:
         """
         tensors: Tensors = {}
         numbers: dict[str, Any] = {}
-        device = None
+        device = leading = None
         for i in self.inputs:
             array = args[i.at]
             if array is None and i.optional:
@@ -267,6 +267,10 @@ class CallPlan:
             elif where != device:
                 want_one_device(self.name, tensors)
             shape = tensor.shape
+            if i.many:
+                leading = shape[:-1] if leading is None else leading
+                if shape[:-1] != leading:
+                    self._refuse(i, tensors, numbers)
             if i.many and len(shape) != 2 and len(shape):
                 numbers[LEADING] = shape[:-1]
                 shape = shape[:-1].numel(), shape[-1]
@@ -285,7 +289,7 @@ class CallPlan:
                 numbers[name] = number_of(what, value, self.kinds[name])
         if LEADING in numbers:
             for i in self.inputs:
-                if i.many:
+                if i.many and tensors[i.name] is not None:
                     sizes = [numbers[dim] for dim in i.dims]
                     tensors[i.name] = tensors[i.name].view(sizes)
         return tensors, numbers
@@ -332,6 +336,8 @@ class CallPlan:
         """Launch the op, add its outputs to `tensors`, and return the first output."""
         first = tensors[self.inputs[0].name]
         for out in self.outputs:
+            if tensors.get(self.op.extra.get(out.name, self.names[0])) is None:
+                continue
             if out.like:
                 made = torch.empty_like(tensors[out.like], dtype=out.dtype)
             else:

@@ -23,7 +23,8 @@ iterates over its puzzles, and each is one of its attributes.
     progress, table       the record of solved puzzles, and its display by lesson
     cloth                 the cloth that is shown for a solved puzzle
     example               a puzzle that shows how puzzles work
-    threads, grids, tiles, counting, sums, memory, execution    the puzzles
+    threads, grids, tiles, counting, sums, memory,        the puzzles
+    execution, bandwidth, rows
 """
 
 from __future__ import annotations

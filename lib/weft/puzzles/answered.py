@@ -164,7 +164,7 @@ def draw_beside(
 def _draw_pairs(
     case: Instance, differences: list[np.ndarray], layout: list, x: float, y: float
 ) -> str:
-    """Draw the pairs one below another, from the upper left corner (x, y) on.
+    """Draw the pairs one below another, starting at the upper left corner (x, y).
 
     layout: for each pair, its placed values and where they end.
     """

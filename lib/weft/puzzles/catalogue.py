@@ -76,6 +76,8 @@ GROUPS = {
         *("warp_sum", "histogram", "histogram_private"),
         *("scan_blocks", "scan_add", "compact"),
     ),
+    "bandwidth": ("wide_loads", "last_block", "same_bits"),
+    "rows": ("merge_softmax", "warp_a_row", "top_two"),
 }
 
 # The lesson that teaches what a group requires, and contains its puzzles.
@@ -87,6 +89,8 @@ LESSONS = {
     "sums": "02c_sums.ipynb",
     "memory": "07a_memory.ipynb",
     "execution": "07b_execution.ipynb",
+    "bandwidth": "09a_bytes.ipynb",
+    "rows": "09b_rows.ipynb",
 }
 
 

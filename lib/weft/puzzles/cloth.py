@@ -124,7 +124,7 @@ class Cloth:
     line: str = ""
 
     def svg(self) -> str:
-        """Return the cloth as SVG: threads on transparent ground."""
+        """Return the cloth as SVG: threads on a transparent background."""
         wide, high = PITCH * len(self.warp), PITCH * len(self.weft)
         threads = self._runs().items()
         paths = "".join(f'<path d="{d}" stroke="{colour}"/>' for colour, d in threads)

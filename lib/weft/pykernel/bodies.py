@@ -1,10 +1,10 @@
 """The lab's kernels as Python functions: one body for sim, numba_jit and cuda_c.
 
 The layers of the CNN come first. Each matches the naive rung of its op in kernels/ line
-by line. gather() reads a batch, as in kernels/mnist/layers.cu. Then come first rungs of
-kernels/copy and kernels/transpose. The last kernels belong to the first lessons: grey
-values, and two matrix products. The lessons derive matmul_tiled;
-kernels/matmul/02_coalesced.cu has the first product.
+by line. gather() reads a batch, as in kernels/mnist/layers.cu. The last kernels belong
+to the first lessons: grey values, and two matrix products. The lessons derive
+matmul_tiled; kernels/matmul/02_coalesced.cu has the first product. The first rungs of
+ops that memory limits are in bandwidth.py.
 
 Arguments have the names and the order of the .cu file: outputs, inputs, sizes. Arrays
 are flat, contiguous and float32, unless stated otherwise. Every argument is required:
@@ -419,40 +419,6 @@ def gather(x, target, images, labels, order, batch, pixels, mean, std):
     x[i] = (float32(p) / float32(255) - mean) / std
     if pixel == 0:
         target[i // pixels] = labels[image]
-
-
-# ---- numbers that only move ----
-
-
-def copy_words(y, x, count):
-    """y (count) = x, of any type: rungs byte and word. One thread per number."""
-    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-    if i < count:
-        y[i] = x[i]
-
-
-def transpose(y, x, rows, cols):
-    """y (cols,rows) = x (rows,cols) transposed. One thread per number."""
-    row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
-    col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-    if row < rows and col < cols:
-        y[col * rows + row] = x[row * cols + col]
-
-
-def transpose_tiled(y, x, rows, cols):
-    """Like transpose(), but blocks of TILE x TILE threads transpose a tile."""
-    tile = cuda.shared.array((TILE, TILE), float32)
-    tx = cuda.threadIdx.x
-    ty = cuda.threadIdx.y
-    row = cuda.blockIdx.y * TILE + ty
-    col = cuda.blockIdx.x * TILE + tx
-    if row < rows and col < cols:
-        tile[ty, tx] = x[row * cols + col]
-    cuda.syncthreads()  # the tile is complete
-    row = cuda.blockIdx.x * TILE + ty  # now of y
-    col = cuda.blockIdx.y * TILE + tx
-    if row < cols and col < rows:
-        y[row * rows + col] = tile[tx, ty]
 
 
 # ---- the first lessons ----

@@ -282,7 +282,7 @@ class PythonKernel:
     ) -> dict[str, Any]:
         """Return the arguments by parameter; raise ArgumentError for an unsuitable one.
 
-        named: arguments passed by keyword; any such argument is an error, too.
+        named: arguments passed by keyword; any such argument is also an error.
         """
         if named:
             order = ", ".join(self.parameters)

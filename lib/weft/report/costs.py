@@ -40,7 +40,7 @@ class Sums:
 
     @property
     def lanes(self) -> float:
-        """Mean number of active threads per request, of 32."""
+        """Mean number of active threads per request, out of 32."""
         return self.accesses / self.requests if self.requests else 0.0
 
     @property
@@ -231,7 +231,7 @@ class Counters:
 
     @property
     def active_lanes(self) -> float | None:
-        """Mean active threads per warp instruction, of 32; None without steps.
+        """Mean active threads per warp instruction, out of 32; None without steps.
 
         ncu: smsp__thread_inst_executed_per_inst_executed.ratio. A step counts as one
         instruction. sim(kernel, steps=True) and every picture record steps, because

@@ -263,7 +263,7 @@ def table(rows: Mapping | Iterable, *heads: str) -> Table:
     rows: dicts, whose keys are the heads; sequences with a value for each head; or one
     dict, whose items are the rows. A float is rounded to three digits, so give a string
     for another format. A missing value is a dash. Columns of numbers are aligned to the
-    right. A unit belongs into the head, after a comma: "time, µs".
+    right. A unit belongs in the head, after a comma: "time, µs".
 
     Raises ValueError if a row's number of values is not that of the heads.
     """

@@ -401,7 +401,7 @@ class _Raw:
 def _is_moving(line: str, array: str) -> bool:
     """Return whether a line copies one array element to another: x[i] = x[i + 1].
 
-    If the rewriter changed the line much, both columns may belong to one element.
+    If the rewriter changed the line a lot, both columns may belong to one element.
     """
     matches = list(re.finditer(rf"\b{re.escape(array)}(?=\s*\[)", line))
     starts = [len(line[: match.start()].encode()) for match in matches]

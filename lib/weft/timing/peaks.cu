@@ -1,6 +1,6 @@
 /* peaks.cu -- the highest rates of copies and multiply-adds on this GPU.
  *
- * Each kernel does one thing alone, on operands in registers or, for wgmma, in
+ * Each kernel does only one thing, on operands in registers or, for wgmma, in
  * shared memory. No matrix product can be faster, since it must also fetch its
  * operands. The numbers are random, since zeros need less power and raise the
  * clock. Every sum is stored, so that no compiler removes it. peaks.py
@@ -54,8 +54,8 @@ static __global__ void read_past_l1(float *out, const float4 *from,
     out[thread] = sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-/* Each thread runs SUMS independent chains of fused multiply-adds, more than
- * cover the latency of one. x and y stay in the operand cache. */
+/* Each thread runs SUMS independent chains of fused multiply-adds,
+ * more than enough to hide one's latency. x and y stay in the operand cache. */
 static __global__ void chain_ffma(float *out, int turns) {
     const int thread = blockIdx.x * THREADS + threadIdx.x;
     const float x = random_number(2 * thread),

@@ -295,7 +295,7 @@ TASKS = Path("/proc/self/task")
 # never pause. On the host's 16 idle cores, with 16 threads, one span had 1.6 %.
 SHARED = 0.1  # least share of the time
 # Spans of 20 ms with 16 threads waited up to 12 ms, since Linux takes a while to give
-# each thread a core. Such short waits are few turns of its scheduler, of 4 ms each, and
+# each thread a core. Such waits are only a few of its scheduler's 4 ms turns, and
 # hardly move a median.
 LEAST = 20e-3  # least seconds
 OPTION = "WEFT_SHARED"
@@ -431,7 +431,7 @@ def _read_clocks() -> _Clocks | None:
     """Return this moment's clocks, or None if the system lacks one of them."""
     if not hasattr(resource, "RUSAGE_THREAD"):
         return None
-    # The site replays the readings of perf_counter(), so it would not do.
+    # The site replays the readings of perf_counter(), so that clock is unsuitable.
     wall = time.clock_gettime(time.CLOCK_MONOTONIC)
     sleeps = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
     return _Clocks(wall, time.thread_time(), time.process_time(), sleeps)

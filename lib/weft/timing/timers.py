@@ -39,7 +39,7 @@ def time_call(
     calls: int = 1,
     warmup: int = 3,
 ) -> Timing:
-    """Time `call` by `samples` samples, each the mean of `calls` consecutive calls."""
+    """Time `call` in `samples` samples, each the mean of `calls` consecutive calls."""
     if samples < 1 or calls < 1 or warmup < 0:
         raise ValueError(f"samples={samples}, calls={calls}, warmup={warmup}")
     clock = clock_for(device)

@@ -32,7 +32,7 @@ def parse(kernel: str, key: Any) -> LaunchConfig:
     """Return the LaunchConfig for kernel[key].
 
     grid, block: an int, up to three ints, or an object with x, y and z. shared: bytes
-    of dynamic shared memory. Raises ArgumentError for an invalid or too large value.
+    of dynamic shared memory. Raises ArgumentError for an invalid or excessive value.
     """
     parts = key if isinstance(key, tuple) else (key,)
     if not 2 <= len(parts) <= 4:

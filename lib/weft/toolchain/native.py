@@ -40,7 +40,7 @@ class Rung:
     idea: str
     precision: str
     targets: tuple[str, ...]  # "cpu", "cuda" or both
-    sm: int  # minimal compute capability times 10; 0: any
+    sm: int  # lowest compute capability times 10; 0: any
     index: int  # the rung's number in the C functions
 
 

@@ -133,7 +133,7 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
 def version_of(compiler: str, flags: Sequence[str] = ()) -> str:
     """Return a compiler's version message and a description of this machine.
 
-    flags: if one of them is -march=native or the like, its processor's features belong
+    flags: if one of them is -march=native or the like, the processor's features belong
     to the description. Other objects can be used on a similar machine.
     """
     is_native = any(flag.endswith("=native") for flag in flags)
@@ -235,7 +235,7 @@ def vendor_headers(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def pip_command(package: str) -> str:
-    """Return the command that installs a package of NVIDIA's for torch's CUDA release.
+    """Return the command that installs an NVIDIA package for torch's CUDA release.
 
     package: its name for CUDA 13.
     """

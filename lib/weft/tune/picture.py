@@ -1,4 +1,4 @@
-"""Draw the result of a tuning: time over each constant, and over two of them."""
+"""Draw a tuning result: time over each constant, and over two of them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def draw_heat(tuned: Tuned, x: str, y: str) -> TuningPicture:
 
 
 def _scale(axes: Axes, times: list[float]) -> None:
-    """Scale times from 0, or by a log axis if far apart; leave room for labels."""
+    """Scale times from 0, or on a log axis if far apart; leave room for labels."""
     low, high = min(times), max(times)
     if high < 4 * low:
         axes.set_ylim(-0.14 * high, 1.08 * high)

@@ -401,3 +401,6 @@ EXPORT long long time_of_malloc(size_t size, int repeats) {
     }
     return (simt_nanoseconds() - start) / repeats;
 }
+
+/* These kernels need not be fast, and -O1 compiles them sooner than -O3. */
+/* g++: -O1 */

@@ -168,3 +168,6 @@ EXPORT int run_pairs(half *total, half2 *pair, float *out, const half2 *a,
     pairs<<<1, 64>>>(total, pair, out, a, b);
     return cudaGetLastError();
 }
+
+/* These kernels need not be fast, and -O1 compiles them sooner than -O3. */
+/* g++: -O1 */

@@ -121,3 +121,6 @@ EXPORT int run_doubled(float *out, const float *x, int rows, int cols) {
 }
 
 EXPORT const char *last_error(void) { return weft_last_error(); }
+
+/* These kernels need not be fast, and -O1 compiles them sooner than -O3. */
+/* g++: -O1 */

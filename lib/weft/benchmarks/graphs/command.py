@@ -15,11 +15,11 @@ Lesson 14 explains the measurements. The op of a row is one of these:
     steps     a call of `count` training steps on an idle GPU, see step_rows()
 
 Timelines show copies that overlap kernels on 1, 2 and 4 streams, and a chain of short
-kernels, one by one and in a graph. Others show training steps of the MNIST model,
-PyTorch's and ours. If RUN training steps are queued together, a timeline contains the
-last STEPS, since the start of a run delays its first step. us is measured separately,
-without the profiler, which slows the host down. For a training step, us is the time of
-RUN steps. step_rows() measures the cost of a run's start.
+kernels, one by one and in a graph. Other timelines show training steps of the MNIST
+model, PyTorch's and ours. If RUN training steps are queued together, a timeline
+contains the last STEPS, since the start of a run delays its first step. us is measured
+separately, without the profiler, which slows the host down. For a training step, us is
+the time of RUN steps. step_rows() measures the cost of a run's start.
 
 graphs.cu is a separate program, since it launches chains from C; fusion.cu contains the
 kernels of fusion and remat. On a CPU everything but timelines and steps runs and is
@@ -75,7 +75,7 @@ __global__ void halve(float *y, const float *x, int n, int turns) {
     y[i] = v;
 }
 """
-# Timed where they are available.
+# Each rung is timed where it is available.
 OURS = ("naive", "tiled", "fused", "graph", "pdl", "tf32", "bf16")
 THEIRS = ("eager", "graph", "compile+graph")
 

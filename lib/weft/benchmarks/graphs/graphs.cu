@@ -15,7 +15,7 @@
 
 enum { THREADS = 256 };
 
-/* Whether the GPU has programmatic dependent launch, which begins with compute
+/* Whether the GPU has programmatic dependent launch, which requires compute
  * capability 9.0. Without it, the program prints no rows about it. */
 static int has_dependent_launch;
 

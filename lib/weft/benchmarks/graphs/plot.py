@@ -83,9 +83,9 @@ def plot_chains(
 class Group:
     """Ways to do one thing. rungs: the name of each in the chart.
 
-    reference: the op and the rung whose time is 1 on the axis. least: the least time in
-    theory, as a factor of the reference, of some rungs; that of others is their bytes
-    as a factor of the reference's, if these are in their rows.
+    reference: the op and the rung whose time is 1 on the axis. least: the theoretical
+    least times of some rungs, as factors of the reference. If a row contains bytes, its
+    factor is instead the ratio of its bytes to the reference's.
     """
 
     title: str

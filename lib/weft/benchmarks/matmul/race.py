@@ -98,7 +98,8 @@ def race_of(
     size: Size, kind: str, rungs: tuple[native.Rung, ...] = (), part: str = EVERY
 ) -> Race:
     """Make the race of a size and precision; part: EVERY, BEST, QUICK, ..."""
-    # Only cubes use each side's best layout; other products use the same layout.
+    # Races of cubes in the precisions of BETTER try every layout, and others only "nn",
+    # unless `part` determines the layouts.
     counts = kind in BETTER and size.m == size.k == size.n
     better = ("nn", "nt", "tn") if counts else ("nn",)
     layouts = {QUICK: ("nn",), TRANSPOSED: ("nt", "tn")}.get(part, better)

@@ -44,7 +44,9 @@ WIDE = 430
 LEFT, RIGHT = 3.0, 3e3  # flops per byte at the ends of the left half
 COLUMNS, LINE = 3, 15  # columns of the list, and the height of its lines
 MANY = 24  # one row has no room for more letters
-LETTER, TALL = 0.026, 1.7  # a letter over the right half's width; a line, as a factor
+# The width of a letter, as a share of the right half; the height of a line, as a
+# factor.
+LETTER, TALL = 0.026, 1.7
 
 
 @guard_figure

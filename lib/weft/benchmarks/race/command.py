@@ -8,8 +8,8 @@ other milestones (milestones.py): an epoch, the time to 99 % accuracy on the tes
 the accuracy over seeds, a cold start, and the machine's roofs for the kernels.
 
 A file at --json keeps this device's rows until they are measured again, so a sweep can
-be made in parts. The file is written after each part. Every row contains its date and
-commit.
+be split into parts. The file is written after each part. Every row contains its date
+and commit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Draw one image's path through a fused step, and the parts of its longest kernel.
+"""Draw one image's path through a fused step, and the step's longest kernel.
 
 draw_inside(cnn, image, number)   after cnn has taken a step: Cnn.peek() as pictures
 conv2_back(row, roof, launch_us)  the time of conv2's backward pass, and its floors

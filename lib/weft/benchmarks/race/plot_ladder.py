@@ -365,7 +365,7 @@ def _uncross(
     pairs = [*itertools.combinations(range(len(marks)), 2)]
 
     def height(i: int, at: float) -> float:
-        """Return the height of a line where it has the abscissa `at`."""
+        """Return a line's height at the abscissa `at`."""
         (left, low), high = marks[i], places[i]
         return low + (high - low) * (at - left) / (x - left)
 

@@ -1,7 +1,7 @@
 """Turn Python's arguments into a launch on the GPU, in a few microseconds.
 
 The module generates one function per kernel, which checks and packs the kernel's
-arguments. Arguments that the function does not recognize go to the careful way
+arguments. Arguments that the function does not recognize take the careful path
 (arguments.py). It accepts every valid argument and explains errors in all others. This
 module itself needs no GPU: loader.py supplies the calls.
 """
@@ -154,8 +154,8 @@ class GpuLauncher:
     ) -> Callable[..., None]:
         """Return a function of the kernel's arguments that launches in this shape.
 
-        otherwise: called for arguments that the quick way rejects, which include the
-            first launch's arguments. It passes the rooms on to the careful way.
+        otherwise: called for arguments that the quick path rejects, which include the
+            first launch's arguments. It passes the rooms on to the careful path.
         """
         rooms: Rooms = {}
 
@@ -182,13 +182,13 @@ def stream_number(stream: Any) -> int:
     raise ArgumentError(f"{stream!r} is not a stream: {cure}")
 
 
-# ---- the quick way ------------------------------------------------------------
+# ---- the quick path -----------------------------------------------------------
 
 
 def _make_quick_launch(
     binder: Binder, target: LaunchTarget, head: bytes
 ) -> Callable[..., Any] | None:
-    """Return make(rooms, otherwise) -> launch(*args); None: use the careful way."""
+    """Return make(rooms, otherwise) -> launch(*args); None: use the careful path."""
     lines = _quick_lines(binder, target, head)
     if lines is None:
         return None
@@ -203,7 +203,7 @@ def _make_quick_launch(
 
 
 def _quick_lines(binder: Binder, target: LaunchTarget, head: bytes) -> list[str] | None:
-    """Return the source of `make`; None if a parameter needs the careful way."""
+    """Return the source of `make`; None if a parameter needs the careful path."""
     names = [f"a{i}" for i in range(len(binder.params))]
     conditions, packed, first = ["not native._lost"], [], None
     for name, param, kind in zip(names, binder.params, binder.types):
@@ -257,7 +257,7 @@ def _array_conditions(name: str, param: Any, kind: Any, first: str | None) -> li
     """Return the conditions under which a torch tensor may be passed unchanged.
 
     Only tensors have a torch dtype. A subclass without memory, such as FakeTensor,
-    raises an error when its address is requested, which leads to the careful way.
+    raises an error when its address is requested, which leads to the careful path.
     """
     compare = "is" if len(_dtypes_of(kind)) == 1 else "in"  # `is` is twice as fast
     conditions = [f"{name}.dtype {compare} dtypes_{name}", f"{name}.is_contiguous()"]
@@ -296,7 +296,7 @@ def _make_layout(binder: Binder, attributes: bool) -> struct.Struct:
     return struct.Struct(form)
 
 
-# ---- the careful way ----------------------------------------------------------
+# ---- the careful path ---------------------------------------------------------
 
 
 def _device_of(kernel: str, arrays: list[Array | None], target: LaunchTarget) -> int:

@@ -192,7 +192,7 @@ def _drop_terms(s: WrongOutput) -> Changed:
             yield text, kept
 
 
-Range = tuple[str, int, int]  # a guess, and the terms that the sum then adds up
+Range = tuple[str, int, int]  # a guess, and the terms that such a sum would contain
 
 
 def _list_ranges(dim: str, n: int, block: Sequence[int]) -> Iterator[Range]:

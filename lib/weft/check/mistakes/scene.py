@@ -148,7 +148,8 @@ def _describe_literal(name: str, shape: tuple, run: Launched, step: int) -> str:
 
 
 Run = tuple[dict[str, int], tuple | None]  # sizes and block
-Judged = tuple[dict[str, int], tuple | None, bool]  # sizes, block, was it right?
+# Sizes, block, whether the run was right.
+Judged = tuple[dict[str, int], tuple | None, bool]
 FACTORS = (1, 2, 4)  # possible numbers of elements per thread, along a block's side
 
 

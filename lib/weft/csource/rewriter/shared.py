@@ -6,9 +6,9 @@ Kernels from before 2017 sum the halves of a warp without a __syncwarp():
     s[i] += s[i + 32];
     s[i] += s[i + 16];
 
-They rely on every lane reading before any lane writes, and mark this by `volatile`.
-Such a statement becomes s[i] += simt::lockstep([&] { return s[i + 32]; }). The lanes
-that reach it together then meet before the write and after it.
+These kernels rely on every lane reading before any lane writes, and declare the array
+`volatile`. Such a statement becomes s[i] += simt::lockstep([&] { return s[i + 32]; }).
+The lanes that reach it together then meet before the write and after it.
 
 __shared__ declarations become members of a struct that the runtime places.
 """

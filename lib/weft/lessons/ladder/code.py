@@ -43,7 +43,7 @@ MARKS = {"-": "\N{MINUS SIGN}", "+": "+"}
 def rung_path(name: str | Path) -> Path:
     """Return the file of a rung: "tiled", "03_tiled", or a path that ends in .cu.
 
-    Raises ArgumentError, with the existing rungs, if there is none of that name.
+    Raises ArgumentError, with the existing rungs, if none has that name.
     """
     if str(name).endswith((".cu", ".cuh")):
         for path in (Path(name), FOLDER / name):
@@ -286,7 +286,7 @@ def order_drawn(ax: Axes, order: Sequence[Tile], blocks: int, title: str) -> Non
 
 # ---- the tiles of a block and of a thread ------------------------------------------
 
-PANEL, TALL = 292.0, 346.0  # width and height of a panel in pixels: 3 fit into a page
+PANEL, TALL = 292.0, 346.0  # width and height of a panel in pixels: 3 fit across a page
 ROOM, GAP = 240.0, 8.0  # pixels for all three matrices, and the gap between two
 LEFT, TOP = 42.0, 64.0  # the upper left corner of this room
 FULL = 256  # rows and columns of the matrices in the first panel

@@ -114,7 +114,7 @@ def _choose_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-# ---- from strokes to a digit as MNIST has them -------------------------------------
+# ---- from strokes to a digit in MNIST's format -------------------------------------
 
 
 def centre(strokes: np.ndarray) -> np.ndarray | None:

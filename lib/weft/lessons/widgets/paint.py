@@ -50,7 +50,7 @@ except ImportError:  # without these packages, the strip replaces the live pictu
 LARGEST = 4096  # maximum side, in pixels
 BLOCK = 1024  # maximum number of threads per block
 MOMENTS = 5  # number of pictures in a strip
-PERIOD = 1.0  # minimum seconds between two looks at how long threads wait for a core
+PERIOD = 1.0  # minimum seconds between two measurements of waiting for a core
 
 _latest: dict[str, Painting] = {}  # the latest picture of each kernel, by name
 

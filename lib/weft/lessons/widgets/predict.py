@@ -34,7 +34,7 @@ _kept = Kept("guesses", lambda records, others: _add_newer(records, others))
 def predict(question: str, guess: float | None, unit: str = "") -> Guess:
     """Return a guess at the answer to a question, before it is measured.
 
-    guess: a number from 0 on; None: no guess yet, so measured() shows the answer
+    guess: a number, at least 0; None: no guess yet, so measured() shows the answer
     folded. Raises ArgumentError for anything else.
     """
     if not isinstance(question, str) or not question.strip():
@@ -71,7 +71,7 @@ class Guess:
     def measured(self, value: float) -> Measured:
         """Return the answer, drawn with the guess, and the score so far.
 
-        value: a number from 0 on, in the guess's unit. Without a guess, the answer is
+        value: a number, at least 0, in the guess's unit. Without a guess, the answer is
         folded, and the score does not change.
         """
         truth = _check_number("measured", value)
@@ -384,7 +384,7 @@ def _format_number(value: float) -> str:
 
 
 def _format_factor(factor: float) -> str:
-    """Format a factor with two digits, or as a whole number from 10 on."""
+    """Format a factor with two digits, or as a whole number if it is at least 10."""
     if factor >= 9.95:
         return f"{factor:,.0f}" if factor < 1e6 else f"{factor:.0e}"
     return f"{factor:.1f}".removesuffix(".0")

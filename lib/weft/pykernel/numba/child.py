@@ -2,8 +2,8 @@
 
 The process receives launches and returns results through the pipe FD. The module
 imports nothing from weft, since importing PyTorch alone would take seconds. It corrects
-two faults of Numba's simulator: two shared arrays on one line would be the same array.
-Threads that reach a shared array at the same time could get separate arrays.
+two faults of Numba's simulator: two shared arrays on one line would be the same array,
+and threads that reach a shared array at the same time could get separate arrays.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def sim(
     """Return a runner that executes a kernel of the weft.cuda language in this process.
 
     sim(kernel)[grid, block](*args) runs it for every thread and returns a Report of its
-    faults and costs. [grid, block, stream, bytes] is accepted, too: the stream is
+    faults and costs. [grid, block, stream, bytes] is also accepted: the stream is
     ignored, and `bytes` is the size of dynamic shared memory. Arrays may come from
     NumPy, torch, or any library that shares its memory; the kernel writes them in
     place.

@@ -94,7 +94,7 @@ def number_memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
 
 
 def linear_number(index: tuple[int, int, int], shape: tuple[int, int, int]) -> int:
-    """Return the number of a block or thread; x runs fastest."""
+    """Return the number of a block or thread; x varies fastest."""
     return (index[2] * shape[1] + index[1]) * shape[0] + index[0]
 
 

@@ -18,7 +18,7 @@ statement that contains all the uses.
 warn() reports reads of a local without a value, for which Python raises
 UnboundLocalError, while C reads 0. It assumes that loops run. It also assumes that a
 local assigned under a condition has a value in other branches under that condition. It
-thus reports only code that cannot be intended.
+thus reports only code that must be a mistake.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def of_argument(name: str, value: Any) -> Argument:
                 f"{MOST}: pass np.int64({name})"
             )
         return Argument(INT, bool(value >= 0))
-    if isinstance(value, np.generic):  # np.float64 is a Python float, too
+    if isinstance(value, np.generic):  # np.float64 is also a Python float
         return Argument(_element_type(name, value.dtype))
     if isinstance(value, float):
         return Argument(FLOAT)

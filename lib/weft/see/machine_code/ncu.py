@@ -37,7 +37,7 @@ _PLACES = (
 
 
 class NoCounters(KernelError):
-    """Raised if ncu returns no counters; the message contains reason and cure."""
+    """Raised if ncu returns no counters; the message gives the reason and the cure."""
 
 
 def find() -> str | None:

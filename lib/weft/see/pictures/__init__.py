@@ -10,5 +10,8 @@ streams              a GPU's work over time, with a row for each stream
 latency              latency(): warps that take turns, and their picture
 issue, instructions  ... a model of one multiprocessor; instructions of its warps
 values               arrays with their values
+widths               one warp's requests, with a slider for the width of a load
+online, owners       passes over a row, and who reads it, with sliders
+rounds               rounds in which places take numbers from others: trees, scans
 foot                 the part below a picture: findings, counts, legend
 """

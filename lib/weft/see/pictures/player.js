@@ -1,5 +1,5 @@
 (() => {
-  // Adds sliders and a button for full screen to a still picture in an output.
+  // Adds sliders and a full-screen button to a still picture in an output.
   const story = STORY;
   const style = `
     :host { display: block; position: relative; max-width: 920px; color: inherit }
@@ -40,7 +40,7 @@
     const text = new TextDecoder().decode(
       Uint8Array.from(bytes, (letter) => letter.charCodeAt(0)));
     const holder = element("div", { innerHTML: text });
-    // Removes the style of its background; the page has its own.
+    // Removes the style of the picture's background; the page has its own.
     holder.querySelector("style").remove();
     holder.className = "picture";
     const svg = holder.querySelector("svg");
@@ -112,7 +112,7 @@
   // The same output may appear on the page several times: each gets its own sliders.
   for (const host of document.querySelectorAll('[data-weft="MARK"]')) {
     if (host.shadowRoot || !host.querySelector("img")) continue;
-    // So arrow keys move sliders.
+    // With this attribute, arrow keys move the sliders.
     host.setAttribute("data-lm-suppress-shortcuts", "true");
     const picture = pictureIn(host.querySelector("img"));
     const root = host.attachShadow({ mode: "open" });
@@ -123,7 +123,7 @@
       now.innerHTML = parts.map((part) => story.parts[part]).join("");
     };
     const moving = story.sliders.filter((one) => one[1].length > 1);
-    // Pixels below the picture of a full screen.
+    // Pixels below a full-screen picture.
     const rows = String(40 + 32 * moving.length);
     root.append(element("style", { textContent: style.replace("ROWS", rows) }), picture);
     story.sliders.forEach((one, number) => {

@@ -358,6 +358,9 @@ class Drawing:
         }
         return write_html(self.svg(), self.account or self.title, story)
 
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/html": self.html(), "text/plain": self.account or self.title}
+
     def _write_body(self, at: Sequence[int] | None) -> str:
         now = self.frames[tuple(self.start if at is None else at)]
         return f'{self.base}<g class="now">{"".join(now)}</g>'

@@ -1,0 +1,117 @@
+/* rows.cuh -- how threads share a row: its loads, its sums, and its memory.
+ *
+ * Numbers that a thread handles alone are in groups of four. If rows begin at
+ * multiples of 16 bytes, the four are neighbours, and one load fetches them.
+ * Otherwise the four are as far apart as the group has threads, so that the
+ * threads of a warp load neighbours in each of four loads. */
+#ifndef WEFT_ROWS_CUH
+#define WEFT_ROWS_CUH
+#include "internal.cuh"
+
+#include "checks.cuh"
+#include "launch.cuh"
+
+enum { WARP = 32, WARPS = THREADS / WARP };
+
+/* Return the sum over the warp's lanes to every lane, added in a tree. */
+static __device__ __forceinline__ float add_lanes(float value) {
+    for (int distance = WARP / 2; distance > 0; distance /= 2)
+        value += __shfl_xor_sync(0xffffffff, value, distance);
+    return value;
+}
+
+/* Return the sum over a block of THREADS threads to each of them. The order of
+ * the additions is always the same. */
+static __device__ __forceinline__ float add_threads(float value,
+                                                    float values_s[WARPS]) {
+    const int lane = threadIdx.x % WARP;
+    value = add_lanes(value);
+    __syncthreads(); // no thread uses the values of an earlier call
+    if (lane == 0) values_s[threadIdx.x / WARP] = value;
+    __syncthreads(); // the sums of all warps are stored
+    return add_lanes(lane < WARPS ? values_s[lane] : 0.0f);
+}
+
+/* ---- groups of four ------------------------------------------------------ */
+
+struct four {
+    float at[4];
+};
+
+/* A thread among `width` that share a row or a part of one. Its group j has the
+ * numbers that find() returns. WIDE: whether the four are neighbours. */
+template <bool WIDE> struct sharer {
+    unsigned own, width;
+
+    __device__ __forceinline__ size_t find(unsigned j, unsigned k) const {
+        const size_t first = (size_t)j * width;
+        return WIDE ? 4 * (first + own) + k : 4 * first + k * width + own;
+    }
+    /* Return the number of groups that a row of `count` numbers needs. */
+    __device__ __forceinline__ unsigned count_groups(unsigned count) const {
+        return CEIL_DIV(count, 4 * width);
+    }
+    /* Load group j of x; numbers from `count` on are `other`. */
+    __device__ __forceinline__ four load(const float *x, unsigned j,
+                                         unsigned count, float other) const {
+        four v = {other, other, other, other};
+        if (WIDE) {
+            const size_t i = find(j, 0);
+            if (i < count) {
+                const float4 wide = *(const float4 *)(x + i);
+                v = {wide.x, wide.y, wide.z, wide.w};
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (find(j, k) < count) v.at[k] = x[find(j, k)];
+        }
+        return v;
+    }
+    __device__ __forceinline__ void store(float *y, unsigned j, unsigned count,
+                                          four v) const {
+        if (WIDE) {
+            const size_t i = find(j, 0);
+            if (i < count)
+                *(float4 *)(y + i) =
+                    make_float4(v.at[0], v.at[1], v.at[2], v.at[3]);
+        } else {
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (find(j, k) < count) y[find(j, k)] = v.at[k];
+        }
+    }
+};
+
+/* Return whether every row begins at a multiple of 16 bytes in each array. */
+static inline bool rows_are_aligned(const void *a, const void *b, const void *c,
+                                    unsigned cols) {
+    return (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 | cols % 4) == 0;
+}
+
+static __device__ __forceinline__ float add_four(four v) {
+    return (v.at[0] + v.at[1]) + (v.at[2] + v.at[3]);
+}
+
+static __device__ __forceinline__ four scale_four(four v, float factor) {
+    return {v.at[0] * factor, v.at[1] * factor, v.at[2] * factor,
+            v.at[3] * factor};
+}
+
+static __device__ __forceinline__ float dot_four(four a, four b) {
+    return (a.at[0] * b.at[0] + a.at[1] * b.at[1]) +
+           (a.at[2] * b.at[2] + a.at[3] * b.at[3]);
+}
+
+/* ---- parts of a row that stay on the chip -------------------------------- */
+
+/* Return how many floats of dynamic shared memory a block may use: whole groups
+ * of four per thread, of 64 KB on a device of 7.5 and of 100 KB on others, less
+ * 1 KB for what a kernel declares itself. */
+static inline unsigned count_room(void) {
+    const int most = device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    const int bytes = most < 100 << 10 ? most : 100 << 10;
+    return (unsigned)(bytes - 1024) / (4 * THREADS * 4) * (4 * THREADS);
+}
+
+#endif

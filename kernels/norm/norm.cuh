@@ -1,0 +1,286 @@
+/* norm.cuh -- the code that the rungs of layernorm and rmsnorm share.
+ *
+ * Both scale a row by 1 / sqrt(spread + eps). In layernorm, the spread is the
+ * mean square of the distances from the row's mean, which is subtracted
+ * (CENTRED). In rmsnorm it is the mean square of the numbers themselves. The
+ * rungs are the same: 01_thread_a_row.cu to 05_split_rows.cu, and
+ * 06_weights.cu for the gradients of weight and bias. layernorm.cu and
+ * rmsnorm.cu check the arguments.
+ *
+ * A row is x, or x + residual, which is stored in total. */
+#ifndef WEFT_NORM_CUH
+#define WEFT_NORM_CUH
+#include "../common/internal.cuh"
+
+#include "../common/checks.cuh"
+#include "../common/launch.cuh"
+#include "../common/rows.cuh"
+#include "../common/scratch.cuh"
+
+/* The arguments of the forward pass. */
+struct normal {
+    float *y;                   // (rows,cols)
+    float *total;               // (rows,cols); NULL without residual
+    float *mean;                // (rows); NULL in rmsnorm
+    float *rstd;                // (rows)
+    const float *x;             // (rows,cols)
+    const float *residual;      // (rows,cols); NULL: none
+    const float *weight, *bias; // (cols) each; NULL: ones, and zeros
+    unsigned rows, cols;
+    float eps;
+    bool centred; // layernorm, not rmsnorm
+};
+
+/* The arguments of the backward pass. Each output may be NULL. */
+struct normal_backward {
+    float *dx, *dresidual;    // (rows,cols), the same numbers
+    float *dweight, *dbias;   // (cols)
+    const float *dy, *x;      // (rows,cols); x is total if there is a residual
+    const float *weight;      // (cols); NULL: ones
+    const float *mean, *rstd; // (rows); mean is NULL in rmsnorm
+    unsigned rows, cols;
+    bool centred;
+};
+
+/* The rungs of both ops, in the order of their tables. */
+enum norm_rung {
+    NORM_REFERENCE,
+    NORM_THREAD_A_ROW,
+    NORM_WARP_A_ROW,
+    NORM_BLOCK_A_ROW,
+    NORM_ROW_IN_SHARED,
+    NORM_SPLIT_ROWS,
+    NORM_TUNED
+};
+
+/* Queue a pass by a rung; each returns a weft_status. The backward pass
+ * includes the weights' gradients. op: the op's name, for messages. */
+int weft_norm(const char *op, int rung, const normal &n, cudaStream_t stream);
+int weft_norm_backward(const char *op, int rung, const normal_backward &n,
+                       cudaStream_t stream);
+
+int norm_thread_a_row(const normal &n, cudaStream_t stream);
+int norm_thread_a_row_backward(const normal_backward &n, cudaStream_t stream);
+int norm_warp_a_row(const normal &n, cudaStream_t stream);
+int norm_warp_a_row_backward(const normal_backward &n, cudaStream_t stream);
+int norm_block_a_row(const normal &n, cudaStream_t stream);
+int norm_block_a_row_backward(const normal_backward &n, cudaStream_t stream);
+int norm_row_in_shared(const normal &n, cudaStream_t stream);
+int norm_row_in_shared_backward(const normal_backward &n, cudaStream_t stream);
+int norm_split_rows(const char *op, const normal &n, cudaStream_t stream);
+int norm_split_rows_backward(const char *op, const normal_backward &n,
+                             cudaStream_t stream);
+
+/* Compute dweight and dbias, unless both are NULL. */
+int norm_weights(const char *op, const normal_backward &n, cudaStream_t stream);
+
+enum { IN_REGISTERS = 1024 }; // numbers of a row that a warp's registers hold
+
+/* ---- moments ------------------------------------------------------------- */
+
+/* Numbers so far, their mean, and the sum of squares of the distances from it.
+ * In rmsnorm, the mean stays 0. */
+struct moments {
+    float count, mean, squares;
+};
+
+/* Merge the moments of two sets (Chan, Golub and LeVeque, Updating formulae and
+ * a pairwise algorithm for computing sample variances, 1979). */
+template <bool CENTRED>
+static __device__ __forceinline__ moments merge(moments a, moments b) {
+    moments all = {a.count + b.count, 0.0f, a.squares + b.squares};
+    if (!CENTRED || all.count == 0.0f) return all;
+    const float share = b.count / all.count, distance = b.mean - a.mean;
+    all.mean = a.mean + distance * share;
+    // In this order, an empty set adds 0 to the moments of large numbers.
+    all.squares += distance * (a.count * share) * distance;
+    return all;
+}
+
+template <bool CENTRED>
+static __device__ __forceinline__ moments merge_lanes(moments value) {
+    for (int distance = WARP / 2; distance > 0; distance /= 2) {
+        const moments other = {
+            __shfl_xor_sync(0xffffffff, value.count, distance),
+            __shfl_xor_sync(0xffffffff, value.mean, distance),
+            __shfl_xor_sync(0xffffffff, value.squares, distance)};
+        // Both lanes merge in the same order, so both have the same bits.
+        const bool upper = threadIdx.x & distance;
+        value =
+            upper ? merge<CENTRED>(other, value) : merge<CENTRED>(value, other);
+    }
+    return value;
+}
+
+/* Return the merged moments of a block of THREADS threads to each of them. */
+template <bool CENTRED>
+static __device__ __forceinline__ moments merge_threads(moments value,
+                                                        moments all_s[WARPS]) {
+    const int lane = threadIdx.x % WARP;
+    value = merge_lanes<CENTRED>(value);
+    __syncthreads(); // no thread uses the moments of an earlier call
+    if (lane == 0) all_s[threadIdx.x / WARP] = value;
+    __syncthreads(); // the moments of all warps are stored
+    return merge_lanes<CENTRED>(lane < WARPS ? all_s[lane] : moments{});
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+/* Store a row's mean and rstd, by one of its threads. */
+static __device__ __forceinline__ void keep_moments(const normal &n, size_t row,
+                                                    float mean, float rstd) {
+    if (n.mean) n.mean[row] = mean;
+    n.rstd[row] = rstd;
+}
+
+static __device__ __forceinline__ float find_rstd(const normal &n,
+                                                  float squares) {
+    return 1.0f / sqrtf(squares / (float)n.cols + n.eps);
+}
+
+/* Load group j of a row that begins at element `first`, and store the sum with
+ * the residual. Numbers behind the end are 0. */
+template <class Sharer>
+static __device__ __forceinline__ four load_row(const normal &n, Sharer thread,
+                                                size_t first, unsigned j) {
+    four v = thread.load(n.x + first, j, n.cols, 0.0f);
+    if (n.residual) {
+        const four other = thread.load(n.residual + first, j, n.cols, 0.0f);
+#pragma unroll
+        for (int k = 0; k < 4; k++) v.at[k] += other.at[k];
+        thread.store(n.total + first, j, n.cols, v);
+    }
+    return v;
+}
+
+/* Load group j of a row again. */
+template <class Sharer>
+static __device__ __forceinline__ four load_again(const normal &n,
+                                                  Sharer thread, size_t first,
+                                                  unsigned j) {
+    return thread.load((n.residual ? n.total : n.x) + first, j, n.cols, 0.0f);
+}
+
+/* Load group j of weight or bias, or `other` where it is NULL. */
+template <class Sharer>
+static __device__ __forceinline__ four load_scale(const float *scale,
+                                                  Sharer thread, unsigned j,
+                                                  unsigned cols, float other) {
+    return scale ? thread.load(scale, j, cols, other)
+                 : four{other, other, other, other};
+}
+
+static __device__ __forceinline__ four normalize_four(four v, float mean,
+                                                      float rstd, four weight,
+                                                      four bias) {
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        v.at[k] = (v.at[k] - mean) * rstd * weight.at[k] + bias.at[k];
+    return v;
+}
+
+/* Return the sum of squares of the distances from the mean in group j, without
+ * the zeros behind the end of a row of `cols` numbers. */
+template <bool CENTRED, class Sharer>
+static __device__ __forceinline__ float
+add_squares(four v, float mean, Sharer thread, unsigned j, unsigned cols) {
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        v.at[k] = CENTRED && thread.find(j, k) >= cols ? 0.0f : v.at[k] - mean;
+    return dot_four(v, v);
+}
+
+/* Return the moments of group j. */
+template <bool CENTRED, class Sharer>
+static __device__ __forceinline__ moments find_moments(four v, Sharer thread,
+                                                       unsigned j,
+                                                       unsigned cols) {
+    if (!CENTRED) return {0.0f, 0.0f, dot_four(v, v)};
+    float count = 0.0f;
+#pragma unroll
+    for (int k = 0; k < 4; k++) count += thread.find(j, k) < cols;
+    if (count == 0.0f) return moments{};
+    const float mean = add_four(v) / count;
+    return {count, mean, add_squares<CENTRED>(v, mean, thread, j, cols)};
+}
+
+/* ---- gradients of a row -------------------------------------------------- */
+
+/* The sums over a row of g and of g * xhat, where g = dy * weight and xhat = (x
+ * - mean) * rstd. In rmsnorm, the first is not used. */
+struct slopes {
+    float plain, scaled;
+};
+
+/* Return g and xhat of four numbers in the places of dy and x. */
+static __device__ __forceinline__ void
+scale_both(four *dy, four *x, four weight, float mean, float rstd) {
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        dy->at[k] *= weight.at[k];
+        x->at[k] = (x->at[k] - mean) * rstd;
+    }
+}
+
+/* Return dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), where the first
+ * mean is 0 in rmsnorm. */
+static __device__ __forceinline__ four slope_four(four g, four xhat,
+                                                  slopes means, float rstd) {
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        g.at[k] = rstd * (g.at[k] - means.plain - xhat.at[k] * means.scaled);
+    return g;
+}
+
+/* Return the means of a row from the sums of its numbers. */
+template <bool CENTRED>
+static __device__ __forceinline__ slopes find_means(slopes sums,
+                                                    unsigned cols) {
+    return {CENTRED ? sums.plain / (float)cols : 0.0f,
+            sums.scaled / (float)cols};
+}
+
+template <class Sharer>
+static __device__ __forceinline__ void
+store_gradient(const normal_backward &n, Sharer thread, size_t first,
+               unsigned j, four gradient) {
+    if (n.dx) thread.store(n.dx + first, j, n.cols, gradient);
+    if (n.dresidual) thread.store(n.dresidual + first, j, n.cols, gradient);
+}
+
+/* Load g and xhat of group j of a row that begins at element `first`. */
+template <class Sharer>
+static __device__ __forceinline__ void
+load_both(const normal_backward &n, Sharer thread, size_t row, size_t first,
+          unsigned j, four *g, four *xhat) {
+    *g = thread.load(n.dy + first, j, n.cols, 0.0f);
+    *xhat = thread.load(n.x + first, j, n.cols, 0.0f);
+    const four weight = load_scale(n.weight, thread, j, n.cols, 1.0f);
+    scale_both(g, xhat, weight, n.mean ? n.mean[row] : 0.0f, n.rstd[row]);
+}
+
+/* ---- launches ------------------------------------------------------------ */
+
+/* Return whether rows of all arrays begin at multiples of 16 bytes. */
+static inline bool rows_are_aligned(const normal &n) {
+    return rows_are_aligned(n.y, n.x, n.weight, n.cols) &&
+           rows_are_aligned(n.total, n.residual, n.bias, n.cols);
+}
+
+static inline bool rows_are_aligned(const normal_backward &n) {
+    return rows_are_aligned(n.dx, n.dresidual, n.weight, n.cols) &&
+           rows_are_aligned(n.dy, n.x, n.x, n.cols);
+}
+
+/* Return a grid of blocks that take several rows each: enough to keep the
+ * device busy, at most `most`. On the CPU target it is always the same. */
+static inline unsigned count_busy(unsigned most) {
+#ifdef __CUDACC__
+    const unsigned blocks = 4 * device_has(cudaDevAttrMultiProcessorCount);
+#else
+    const unsigned blocks = 2;
+#endif
+    return blocks < most ? blocks : most;
+}
+
+#endif

@@ -1,0 +1,268 @@
+/* softmax.c -- softmax of each row in plain C.
+ *
+ * A row of up to SHORT numbers is read once from memory. The maximum's pass
+ * brings it into the cache, from which the pass of exponentials takes it. The
+ * exponentials stay in a buffer until their sum is known. If the arrays exceed
+ * the caches, stores skip them, as in copy.c.
+ *
+ * A longer row is divided into PIECES. Each has a maximum and a sum of its own,
+ * which are merged. The exponentials of up to KEPT numbers, relative to their
+ * piece's maximum, stay in a buffer; otherwise the row is read again. Threads
+ * share rows, or the pieces of a row if there are fewer rows than threads. The
+ * additions have the same order in both cases. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "rows.h"
+
+enum {
+    KEPT = 1 << 18,  // numbers of a row whose exponentials are kept: 1 MiB
+    BLOCK = 1 << 12, // numbers of a longer row between two maxima
+    SUMS = 4         // sums that are added side by side
+};
+
+/* A maximum, and the sum of the exponentials of the distances from it. */
+struct pair {
+    float most, sum;
+};
+
+/* Return the first `count` numbers of x, with `other` behind them. */
+SIMD_INLINE vfloat vload_some(const float *x, size_t count, float other) {
+    vfloat v = vsplat(other);
+    for (size_t i = 0; i < count; i++) v[i] = x[i];
+    return v;
+}
+
+SIMD_INLINE void vstore_some(float *y, vfloat v, size_t count) {
+    for (size_t i = 0; i < count; i++) y[i] = v[i];
+}
+
+/* Return the maximum of x without its NaNs; -infinity if there is none. */
+static float find_most(const float *x, size_t count) {
+    vfloat most[SUMS];
+    for (int s = 0; s < SUMS; s++) most[s] = vsplat(-INFINITY);
+    size_t i = 0;
+    for (; i + SUMS * VLEN <= count; i += SUMS * VLEN)
+#pragma GCC unroll 4
+        for (int s = 0; s < SUMS; s++)
+            most[s] = vmax(vload(x + i + s * VLEN), most[s]);
+    for (; i < count; i += VLEN) {
+        const size_t left = count - i < VLEN ? count - i : VLEN;
+        most[0] = vmax(vload_some(x + i, left, -INFINITY), most[0]);
+    }
+    const vfloat all = vmax(vmax(most[0], most[1]), vmax(most[2], most[3]));
+    float found = all[0];
+    for (int j = 1; j < VLEN; j++) found = all[j] > found ? all[j] : found;
+    return found;
+}
+
+/* Return the sum of exp(x - most), and store the exponentials in e unless it is
+ * NULL. Meanwhile, the numbers behind x are fetched, which come next: the
+ * memory would be idle otherwise. */
+SIMD_INLINE float add_exps(float *e, const float *x, size_t count, float most) {
+    vfloat sums[SUMS] = {};
+    size_t i = 0;
+    for (; i + SUMS * VLEN <= count; i += SUMS * VLEN)
+#pragma GCC unroll 4
+        for (int s = 0; s < SUMS; s++) {
+            const float *const at = x + i + s * VLEN;
+            __builtin_prefetch(at + count, 0, 2);
+            const vfloat power = vexp(vload(at) - most);
+            if (e) vstore(e + i + s * VLEN, power);
+            sums[s] += power;
+        }
+    for (; i < count; i += VLEN) {
+        const size_t left = count - i < VLEN ? count - i : VLEN;
+        const vfloat power = vexp(vload_some(x + i, left, -INFINITY) - most);
+        if (e) vstore_some(e + i, power, left);
+        sums[0] += power;
+    }
+    return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+/* Merge two pairs. A maximum of -infinity has the sum 0, or NaN. */
+static struct pair merge(struct pair a, struct pair b) {
+    const float most = a.most > b.most ? a.most : b.most;
+    if (most == -INFINITY) return (struct pair){most, a.sum + b.sum};
+    return (struct pair){most, a.sum * expf(a.most - most) +
+                                   b.sum * expf(b.most - most)};
+}
+
+static struct pair read_pair(const float *x, size_t count) {
+    struct pair pair = {-INFINITY, 0.0f};
+    for (size_t i = 0; i < count; i += BLOCK) {
+        const size_t left = count - i < BLOCK ? count - i : BLOCK;
+        const float most = find_most(x + i, left);
+        // exp(-infinity - 0) is 0, and a NaN remains one.
+        const float base = most == -INFINITY ? 0.0f : most;
+        const float sum = add_exps(NULL, x + i, left, base);
+        pair = merge(pair, (struct pair){most, sum});
+    }
+    return pair;
+}
+
+SIMD_INLINE float exp_of(float x) { return vexp(vsplat(x))[0]; }
+
+/* A call of the forward pass. */
+struct soften {
+    struct rows rows;
+    float *y;
+    const float *x;
+    float *kept; // (threads,cols): exponentials of each thread's row; or NULL
+};
+
+/* A long row of a call: its pieces' pairs, then the row's. */
+struct soften_row {
+    const struct soften *call;
+    size_t first; // number of the row's first element
+    float *kept;  // (cols): the exponentials; NULL: not kept
+    struct pair pairs[PIECES], row;
+};
+
+static void read_piece(void *row, int piece, size_t at, size_t count) {
+    struct soften_row *r = row;
+    r->pairs[piece] = read_pair(r->call->x + r->first + at, count);
+}
+
+static void soften_piece(void *row, int piece, size_t at, size_t count) {
+    const struct soften_row *r = row;
+    float *const y = r->call->y + r->first + at;
+    const float *const x = r->call->x + r->first + at;
+    const float factor = 1.0f / r->row.sum, most = r->row.most;
+    (void)piece;
+    STORE_EACH(y, count, r->call->rows.streams,
+               vexp(vload(x + i) - most) * factor,
+               exp_of(x[i] - most) * factor);
+}
+
+/* As read_piece(), but keep the exponentials. */
+static void keep_piece(void *row, int piece, size_t at, size_t count) {
+    struct soften_row *r = row;
+    const float *const x = r->call->x + r->first + at;
+    const float most = find_most(x, count);
+    const float base = most == -INFINITY ? 0.0f : most;
+    const float sum = add_exps(r->kept + at, x, count, base);
+    r->pairs[piece] = (struct pair){most, sum};
+}
+
+static void scale_piece(void *row, int piece, size_t at, size_t count) {
+    const struct soften_row *r = row;
+    float *const y = r->call->y + r->first + at;
+    const float *const kept = r->kept + at, most = r->pairs[piece].most;
+    // An empty piece's factor is 0, or NaN if the row is empty, too.
+    const float factor = expf(most - r->row.most) / r->row.sum;
+    STORE_EACH(y, count, r->call->rows.streams, vload(kept + i) * factor,
+               kept[i] * factor);
+}
+
+static void soften_pieces(const void *call, size_t row, float *kept) {
+    const struct soften *c = call;
+    const struct pair none = {-INFINITY, 0.0f};
+    struct soften_row r = {c, row * c->rows.cols, kept, {}, none};
+    for (int p = 0; p < PIECES; p++) r.pairs[p] = none;
+    for_pieces(&c->rows, kept ? keep_piece : read_piece, &r);
+    for (int p = 0; p < PIECES; p++) r.row = merge(r.row, r.pairs[p]);
+    for_pieces(&c->rows, kept ? scale_piece : soften_piece, &r);
+}
+
+static void soften_long(const void *call, size_t row) {
+    soften_pieces(call, row, NULL);
+}
+
+static void soften_kept(const void *call, size_t row) {
+    const struct soften *c = call;
+    soften_pieces(call, row, c->kept + omp_get_thread_num() * c->rows.cols);
+}
+
+static void soften_short(const void *call, size_t row) {
+    const struct soften *c = call;
+    const size_t count = c->rows.cols;
+    float *const y = c->y + row * count, buffer[SHORT];
+    const float *const x = c->x + row * count;
+    float *const e = c->rows.streams ? buffer : y;
+    const float most = find_most(x, count);
+    const float factor = 1.0f / add_exps(e, x, count, most);
+    STORE_EACH(y, count, c->rows.streams, vload(e + i) * factor, e[i] * factor);
+}
+
+int softmax_reference(float *y, const float *x, int rows, int cols) {
+    struct soften call = {make_rows("softmax", rows, cols), y, x, NULL};
+    if (cols <= SHORT) return for_rows(&call.rows, soften_short, &call);
+    if (cols > KEPT) return for_rows(&call.rows, soften_long, &call);
+    const size_t bytes = call.rows.cols * omp_get_max_threads() * sizeof *y;
+    call.kept = malloc(bytes);
+    if (!call.kept)
+        return weft_fail(WEFT_ENOMEM, "softmax: out of memory: %zu bytes",
+                         bytes);
+    const int status = for_rows(&call.rows, soften_kept, &call);
+    free(call.kept);
+    return status;
+}
+
+/* Return the sum of dy * y. */
+static float add_products(const float *dy, const float *y, size_t count) {
+    vfloat sums[SUMS] = {};
+    size_t i = 0;
+    for (; i + SUMS * VLEN <= count; i += SUMS * VLEN)
+#pragma GCC unroll 4
+        for (int s = 0; s < SUMS; s++)
+            sums[s] += vload(dy + i + s * VLEN) * vload(y + i + s * VLEN);
+    float rest = 0.0f;
+    for (; i < count; i++) rest += dy[i] * y[i];
+    return vsum((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest;
+}
+
+/* A call of the backward pass. */
+struct differentiate {
+    struct rows rows;
+    float *dx;
+    const float *dy, *y;
+};
+
+/* A row of a call: its pieces' sums of dy * y, then the row's. */
+struct differentiate_row {
+    const struct differentiate *call;
+    size_t first; // number of the row's first element
+    float sums[PIECES], dot;
+};
+
+static void add_piece(void *row, int piece, size_t at, size_t count) {
+    struct differentiate_row *r = row;
+    const size_t first = r->first + at;
+    r->sums[piece] =
+        add_products(r->call->dy + first, r->call->y + first, count);
+}
+
+static void differentiate_piece(void *row, int piece, size_t at, size_t count) {
+    const struct differentiate_row *r = row;
+    const size_t first = r->first + at;
+    float *const dx = r->call->dx + first;
+    const float *const dy = r->call->dy + first, *const y = r->call->y + first;
+    const float dot = r->dot;
+    (void)piece;
+    STORE_EACH(dx, count, r->call->rows.streams,
+               vload(y + i) * (vload(dy + i) - dot), y[i] * (dy[i] - dot));
+}
+
+static void differentiate_long(const void *call, size_t row) {
+    const struct differentiate *c = call;
+    struct differentiate_row r = {c, row * c->rows.cols, {0}, 0.0f};
+    for_pieces(&c->rows, add_piece, &r);
+    for (int p = 0; p < PIECES; p++) r.dot += r.sums[p];
+    for_pieces(&c->rows, differentiate_piece, &r);
+}
+
+static void differentiate_short(const void *call, size_t row) {
+    const struct differentiate *c = call;
+    struct differentiate_row r = {c, row * c->rows.cols, {0}, 0.0f};
+    r.dot = add_products(c->dy + r.first, c->y + r.first, c->rows.cols);
+    differentiate_piece(&r, 0, 0, c->rows.cols);
+}
+
+int softmax_reference_backward(float *dx, const float *dy, const float *y,
+                               int rows, int cols) {
+    const struct differentiate c = {make_rows("softmax", rows, cols), dx, dy,
+                                    y};
+    return for_rows(
+        &c.rows, cols > SHORT ? differentiate_long : differentiate_short, &c);
+}

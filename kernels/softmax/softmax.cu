@@ -1,0 +1,97 @@
+/* softmax.cu -- softmax of each row: its rungs, their launchers and the choice.
+ *
+ * A softmax reads every number once and writes one for it, so at best it is as
+ * fast as a copy. Each rung has a file; each diff shows one idea. A row whose
+ * maximum is an infinity or NaN, and a row with a NaN, becomes NaN, as in
+ * PyTorch. */
+#include "softmax.cuh"
+
+#include "common/split.cuh"
+#include "reference/reference.h"
+
+#define EVERYWHERE (WEFT_CPU | WEFT_CUDA)
+
+WEFT_RUNGS({"softmax", "reference", "plain C, a row stays in the cache", "fp32",
+            WEFT_CPU, 0},
+           {"softmax", "three_passes", "the definition, a thread per row",
+            "fp32", EVERYWHERE, 0},
+           {"softmax", "online", "maximum and sum in one pass", "fp32",
+            EVERYWHERE, 0},
+           {"softmax", "warp_a_row", "a warp per row, in registers", "fp32",
+            EVERYWHERE, 0},
+           {"softmax", "block_a_row", "a block per row, read twice", "fp32",
+            EVERYWHERE, 0},
+           {"softmax", "row_in_shared", "the row stays in shared memory",
+            "fp32", EVERYWHERE, 0},
+           {"softmax", "split_rows", "several blocks share a row", "fp32",
+            EVERYWHERE, 0},
+           {"softmax", "tuned", "the rung that suits the shape", "fp32",
+            EVERYWHERE, 0});
+
+enum {
+    REFERENCE,
+    THREE_PASSES,
+    ONLINE,
+    WARP_A_ROW,
+    BLOCK_A_ROW,
+    ROW_IN_SHARED,
+    SPLIT_ROWS,
+    TUNED
+};
+
+/* Return the rung for a shape of which a block keeps `arrays` arrays: registers
+ * for short rows, shared memory for longer ones, and several blocks if the row
+ * does not fit or if there are too few rows for all multiprocessors. */
+static int choose(unsigned rows, unsigned cols, unsigned arrays) {
+    if (cols <= 1024) return WARP_A_ROW;
+    return must_split(rows, cols, arrays) ? SPLIT_ROWS : ROW_IN_SHARED;
+}
+
+int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
+                 weft_stream stream) {
+    WEFT_CHECK_RUNG(rung);
+    CHECK_SIZE(rows);
+    CHECK_SIZE(cols);
+    CHECK_COUNT(x, (double)rows * cols);
+    CHECK_ARRAY(y);
+    CHECK_ARRAY(x);
+    const struct softening s = {y, x, (unsigned)rows, (unsigned)cols,
+                                weft_cuda_stream(stream)};
+    if (rung == TUNED) rung = choose(s.rows, s.cols, 1);
+    switch (rung) {
+    case REFERENCE: return WEFT_REFERENCE(softmax_reference(y, x, rows, cols));
+    case THREE_PASSES: return softmax_three_passes(&s);
+    case ONLINE: return softmax_online(&s);
+    case WARP_A_ROW: return softmax_warp(&s);
+    case BLOCK_A_ROW: return softmax_block(&s);
+    case ROW_IN_SHARED: return softmax_shared(&s);
+    case SPLIT_ROWS: return softmax_split(&s);
+    }
+    return WEFT_OK;
+}
+
+int weft_softmax_backward(int rung, float *dx, const float *dy, const float *y,
+                          int rows, int cols, weft_stream stream) {
+    WEFT_CHECK_RUNG(rung);
+    CHECK_SIZE(rows);
+    CHECK_SIZE(cols);
+    CHECK_COUNT(dx, (double)rows * cols);
+    CHECK_ARRAY(dx);
+    CHECK_ARRAY(dy);
+    CHECK_ARRAY(y);
+    const struct differentiation d = {
+        dx, dy, y, (unsigned)rows, (unsigned)cols, weft_cuda_stream(stream)};
+    if (rung == TUNED) rung = choose(d.rows, d.cols, 2);
+    switch (rung) {
+    case REFERENCE:
+        return WEFT_REFERENCE(
+            softmax_reference_backward(dx, dy, y, rows, cols));
+    case THREE_PASSES:
+    case ONLINE: return softmax_three_passes_backward(&d);
+    case WARP_A_ROW: return softmax_warp_backward(&d);
+    case BLOCK_A_ROW: return softmax_block_backward(&d);
+    case ROW_IN_SHARED: return softmax_shared_backward(&d);
+    case SPLIT_ROWS: return softmax_split_backward(&d);
+    }
+    return WEFT_OK;
+}

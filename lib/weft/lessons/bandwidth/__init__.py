@@ -1,0 +1,24 @@
+"""Functions of lesson 09a: rungs that move bytes, counted and timed over their floor.
+
+    rows = count_rungs("transpose", ["naive", "tiled"], 256)
+    draw_ruler(rows)                                    a bar over the floor per rung
+    mine = copy_rung("transpose", "padded", "mine.cu")  a copy for the reader to edit
+    mine.check(); rows.append(mine.count(256))
+    draw_ruler(time_ops(4096))                          the ops on this processor
+    draw_sums(sums, exact, bounds)                      sums beside the exact one
+
+own_rung   a reader's copy of a rung, in a library of its own
+ruler      bytes and times over the floor, as rows and as bars
+sums       the errors of sums, with their bounds
+"""
+
+from ...base.lazy import make_lazy
+
+__all__ = make_lazy(
+    __name__,
+    {
+        "own_rung": ("OwnRung", "copy_rung"),
+        "ruler": ("count_rungs", "draw_ruler", "list_gpu_rungs", "time_ops"),
+        "sums": ("draw_sums",),
+    },
+)

@@ -1,0 +1,210 @@
+"""The ruler of lesson 09a: bytes, or times, over those of the floor.
+
+The floor of an op is its bytes, each input read once and each output written once. The
+floor of its time is that number, divided by the rate of this machine's fastest copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+
+from ...base import style as kit
+from ...base.errors import ArgumentError
+from ...base.style import READ, SHARED, WRITTEN
+from ...benchmarks import counted
+from ...benchmarks import ops as bench_ops
+from ...benchmarks import transpose as bench_transpose
+from ...benchmarks.plot_bodies import load_elsewhere
+from ...see.view import figure
+from ...timing import hide_times
+from ...timing.results import Row
+from ...timing.timers import bench
+from ...toolchain import native
+
+COLOURS = {"copy": READ, "transpose": WRITTEN, "reduce": SHARED}
+COLOURS |= {"softmax": WRITTEN, "layernorm": SHARED, "rmsnorm": SHARED}
+GPU_SIDE = 8192  # side of the matrices on a GPU
+LONGEST = 100  # times the floor, up to which a bar is drawn whole
+SECONDS = 0.4  # time limit of a measurement
+
+Calls = dict[tuple[str, str], Callable[[], object]]  # by op, and who computes it
+
+
+def count_rungs(op: str, rungs: Sequence[str], size: int) -> list[Row]:
+    """Count the traffic of an op's rungs without a GPU, in the order of `rungs`.
+
+    size: the op's varying size: the count of numbers, or a transpose's side.
+    """
+    rows = {row["rung"]: row for row in counted.rows(op, [size], rungs)}
+    return [rows[name] for name in rungs]
+
+
+def time_ops(side: int) -> list[Row]:
+    """Time copy, transpose and sum of side x side floats on this machine's processor.
+
+    Each row has op, impl, us (the median), waited (the time without a core, as a share
+    of the work), bytes, gbs (10^9 bytes per second) and over_floor.
+    """
+    x = np.random.default_rng(0).random((side, side), np.float32)
+    y, total = np.empty_like(x), np.empty(1, np.float32)
+    xt, yt, sum_t = map(torch.from_numpy, (x, y, total))
+    return time_calls(
+        x.nbytes,
+        list_copies(xt, yt)
+        | {
+            ("transpose", "NumPy"): lambda: np.copyto(y, x.T),
+            ("transpose", "PyTorch"): lambda: yt.copy_(xt.t()),
+            ("transpose", "Weft"): call_op("transpose", yt, xt, side, side),
+            ("reduce", "NumPy"): lambda: np.sum(x),
+            ("reduce", "PyTorch"): lambda: torch.sum(xt),
+            ("reduce", "Weft"): call_op("reduce", sum_t, xt, x.size, native.NULL),
+        },
+    )
+
+
+def list_copies(x: torch.Tensor, y: torch.Tensor) -> Calls:
+    """Return calls that copy x into y, for time_calls().
+
+    They write into existing memory: new pages take longer than the copy.
+    """
+    numbers, target = x.numpy(), y.numpy()
+    return {
+        ("copy", "NumPy"): lambda: np.copyto(target, numbers),
+        ("copy", "PyTorch"): lambda: y.copy_(x),
+        ("copy", "Weft"): call_op("copy", y, x, x.numel()),
+    }
+
+
+def time_calls(nbytes: int, calls: Calls) -> list[Row]:
+    """Time calls of ops by (op, who computes it); one op must be "copy".
+
+    nbytes: of the input; all ops but reduce write as much. Returns rows like
+    time_ops().
+    """
+    rows = [_time_op(*names, call, nbytes) for names, call in calls.items()]
+    fastest = max(row["gbs"] for row in rows if row["op"] == "copy")
+    return [row | {"over_floor": fastest / row["gbs"]} for row in rows]
+
+
+def list_gpu_rungs(op: str) -> list[Row]:
+    """List copies and the rungs of an op, timed on a GPU.
+
+    op: "transpose" or "reduce". If there is no GPU, the rows are committed results,
+    with the key elsewhere: the cards and the dates. The keys are those of time_ops(),
+    with rung instead of waited.
+    """
+    time, files = GPU_RUNS[op]
+    if torch.cuda.is_available():
+        rows, elsewhere = time(), ""
+    else:
+        results = [result for name in files for result in load_elsewhere(name)]
+        rows = [row for result in results for row in _select_largest(result["rows"])]
+        elsewhere = kit.list_machines(results)
+    rows = [row for row in rows if row["op"] in ("copy", op)]
+    fastest = max(row["gbs"] for row in rows if row["op"] == "copy")
+    more = {"elsewhere": elsewhere}
+    return [row | more | {"over_floor": fastest / row["gbs"]} for row in rows]
+
+
+def _time_transposes() -> list[Row]:
+    return bench_transpose.rows("cuda", [GPU_SIDE])
+
+
+def _time_sums() -> list[Row]:
+    return [
+        row
+        for op in ("copy", "reduce")
+        # PyTorch's compiler would take longer than all measurements.
+        for row in bench_ops.rows(op, "cuda", [GPU_SIDE**2], compiled=False)
+    ]
+
+
+# For each op: the function that times it on a GPU, and the names of committed results.
+GPU_RUNS: dict[str, tuple[Callable[[], list[Row]], Sequence[str]]] = {
+    "transpose": (_time_transposes, ["transpose"]),
+    "reduce": (_time_sums, ["copy", "reduce"]),
+}
+
+
+def _select_largest(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of the largest problem, which is larger than any cache."""
+    largest = max(row.get("rows", row["count"]) for row in rows)
+    return [row for row in rows if row.get("rows", row["count"]) == largest]
+
+
+def call_op(op: str, *arguments: Any) -> Callable[[], object]:
+    """Return a call of an op's fastest rung on the CPU, with these arguments."""
+    lib = native.library(op, "cpu")
+    values = [
+        native.pointer(a) if isinstance(a, torch.Tensor) else a for a in arguments
+    ]
+    index = lib.rung().index
+    return lambda: lib.call(f"weft_{op}", index, *values, native.NULL)
+
+
+def _time_op(op: str, impl: str, call: Callable[[], object], nbytes: int) -> Row:
+    """Time one call. nbytes: of the input; all but the sum write as much."""
+    moved = nbytes if op == "reduce" else 2 * nbytes
+    timing = bench(call, device="cpu", seconds=SECONDS).timing
+    us = timing.median
+    names = {"op": op, "impl": impl, "us": us, "waited": timing.waited}
+    return names | {"bytes": moved, "gbs": moved / us / 1e3}
+
+
+def draw_ruler(rows: Sequence[Row]) -> None:
+    """Draw a bar over the floor for each row, counted or timed; the floor is a line.
+
+    rows: counted (count_rungs(), OwnRung.count()) or timed (time_ops(),
+    list_gpu_rungs()), and drawn in this order. Raises ArgumentError if there are none.
+    """
+    if not rows:
+        raise ArgumentError("draw_ruler: no rows")
+    with figure(9, 0.9 + 0.3 * len(rows)) as ax:
+        if not hide_times(ax, [row for row in rows if "us" in row]):
+            _draw_bars(ax, rows)
+
+
+def _draw_bars(ax: Axes, rows: Sequence[Row]) -> None:
+    what = "time" if "us" in rows[0] else "bytes"
+    end = _find_end([row["over_floor"] for row in rows])
+    for place, row in enumerate(rows):
+        value, colour = min(row["over_floor"], end), COLOURS[row["op"]]
+        look = kit.bar_look(colour, here=not row.get("elsewhere"))
+        ax.barh(place, value, height=0.62, **look)
+        # The text of a bar below the floor is to the right of the floor's line.
+        kit.label_beside(ax, _write_value(row, end), (max(value, 1), place))
+    kit.name_lines(ax, [f"{row['op']}, {_name_row(row)}" for row in rows])
+    ax.axvline(1, label="the floor", **kit.reference_line())
+    ax.text(1, -0.62, " the floor", size=9, va="bottom", color=kit.INK)
+    ax.set_xlim(0, 1.3 * min(end, max(row["over_floor"] for row in rows)))
+    where = rows[0].get("elsewhere")
+    hollow = f"; hollow: {where}" if where else ""
+    ax.set_xlabel(f"{what} over the floor's (left is better){hollow}")
+    kit.hide_lines(ax)
+
+
+def _find_end(values: Sequence[float]) -> float:
+    """Return where longer bars are cut off, since they would hide the others."""
+    return 1.4 * max((value for value in values if value <= LONGEST), default=LONGEST)
+
+
+def _write_value(row: Row, end: float) -> str:
+    """Write a bar's value and, if it was timed, its rate."""
+    value = row["over_floor"]
+    text = f"{value:,.0f} (cut off)" if value > end else f"{value:.2f}"
+    if "us" not in row:
+        return text
+    digits = 0 if row["gbs"] >= 100 else 1
+    return f"{text}, {row['gbs']:,.{digits}f} GB/s"
+
+
+def _name_row(row: Row) -> str:
+    """Return the rung's name, or who computed the row."""
+    if row.get("impl") != "torch":
+        return row.get("rung") or row["impl"]
+    return "PyTorch, compiled" if row["rung"] == "compile" else "PyTorch"

@@ -1,0 +1,183 @@
+"""layernorm in PyTorch, with the cases and sizes for its checks and timings.
+
+rmsnorm.py uses the same cases, without a mean and a bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ..op import Bench, Op
+from . import Answer, Case, U, autograd, random, sum_bound
+
+EPS = 1e-5
+
+
+def layernorm(x, weight=None, bias=None, residual=None, eps=EPS):
+    """Return (s - mean) / sqrt(var + eps) * weight + bias, where s = x + residual.
+
+    mean and the biased variance are those of each row of s (rows, cols). weight and
+    bias are (cols). x may have any number of dimensions before the last; residual has
+    the shape of x. The result keeps the shape.
+    """
+    s = x if residual is None else x + residual
+    return F.layer_norm(s, s.shape[-1:], weight, bias, eps)
+
+
+def choose_rows(cols: int) -> int:
+    """Return how many rows of `cols` numbers to count the traffic of.
+
+    Blocks read weight and bias once, which must be little beside their rows.
+    """
+    return max(64, 2 ** (19 if cols <= 8192 else 23) // cols)
+
+
+OP = Op(
+    layernorm,
+    {
+        **{"x": "*rows, cols", "weight": "cols", "bias": "cols"},
+        **{"residual": "*rows, cols", "y": "*rows, cols", "total": "*rows, cols"},
+        **{"mean": "rows", "rstd": "rows"},
+    },
+    skipped=("dx", "dresidual", "dweight", "dbias"),
+    extra={"total": "residual"},
+)
+BENCH = Bench(
+    *("cols", (1024, 4096, 16384), {"rows": lambda cols: 2**26 // max(1024, cols)}),
+    counted={"rows": choose_rows},
+    beside_copy=True,
+)
+
+_SHAPES = (  # rows, columns, and an offset added to x
+    *((1, 1, 0.0), (3, 1, 0.0), (5, 2, 0.0), (2, 31, 0.0), (9, 32, 100.0)),
+    *((3, 33, 0.0), (70, 127, 0.0), (2, 128, -3.0), (2, 129, 0.0), (130, 12, 0.0)),
+    *((2, 257, 0.0), (2, 1000, 0.0), (19, 1024, 0.0), (2, 1025, 10.0), (2, 4100, 0.0)),
+    *((1, 8191, 0.0), (1, 26_003, 0.0)),
+)
+KINDS = ("", "weight", "weight residual")
+
+
+def cases(generator) -> Iterator[Case]:
+    yield from norm_cases(OP, True, EPS, generator)
+
+
+def norm_cases(op: Any, centred: bool, eps: float, generator) -> Iterator[Case]:
+    """Yield cases of layernorm (centred) or rmsnorm, with and without options."""
+    for turn, (rows, cols, offset) in enumerate(_SHAPES):
+        kind = KINDS[turn % 3] if cols > 1000 else ""
+        for options in [kind] if cols > 1000 else KINDS:
+            x = random(generator, rows, cols) + offset
+            names = ["weight", "bias"] if "weight" in options else []
+            scales = {
+                n: random(generator, cols) for n in names if centred or n[0] == "w"
+            }
+            other = random(generator, rows, cols) if "residual" in options else None
+            dy = random(generator, rows, cols)
+            title = f"rows={rows} cols={cols} offset={offset} {options}".rstrip()
+            call = _NormCall(op, centred, eps, title, x, other, scales, dy)
+            for case in (call.forward(), call.backward()):
+                case.every_order = cols < 4096
+                yield case
+
+
+class _NormCall:
+    """One call: its arrays, and the moments of its rows in float64 with bounds."""
+
+    def __init__(self, op, centred, eps, title, x, residual, scales, dy):
+        self.op, self.centred, self.eps, self.title = op, centred, eps, title
+        self.x, self.residual, self.scales, self.dy = x, residual, scales, dy
+        self.total = x if residual is None else x + residual
+        wide, count = self.total.double(), x.shape[1]
+        size = wide.abs().mean(1, keepdim=True)
+        self.mean = wide.mean(1, keepdim=True) if centred else 0 * size
+        self.mean_bound = 1.01 * (count + 2) * U * size + 1e-38 if centred else 0 * size
+        spread = (wide - self.mean).square().mean(1, keepdim=True)
+        # A sum of (x - m)^2 about a mean m with error d is the exact sum plus count
+        # d^2. Each term has 3 roundings, and the sum has count more. Merged moments
+        # have means of their own, each with such an error, and 4 roundings per merge.
+        spread_bound = 1.01 * (5 * count + 4) * U * spread + 4 * self.mean_bound**2
+        self.rstd = (spread + eps).rsqrt()
+        relative = 0.51 * spread_bound / (spread + eps) + 4 * U
+        self.rstd_bound = self.rstd * relative
+
+    @property
+    def weight(self) -> torch.Tensor:
+        ones = torch.ones(self.x.shape[1])
+        return self.scales.get("weight", ones).double()
+
+    def forward(self) -> Case:
+        wide = self.total.double()
+        bias = self.scales.get("bias", torch.zeros(1)).double()
+        scaled = (wide - self.mean) * self.rstd * self.weight
+        bound = self.weight.abs() * (self.rstd + self.rstd_bound) * self.mean_bound
+        bound = bound + scaled.abs() * (self.rstd_bound / self.rstd + 5 * U)
+        bound = bound + 2 * U * (scaled + bias).abs() + 1e-38
+        answers = {"y": Answer(scaled + bias, bound)}
+        if self.residual is not None:
+            answers["total"] = Answer(wide)
+        answers |= self._name_moments(self._make_answer)
+        names = ["weight", "bias"] if self.centred else ["weight"]
+        inputs = {"x": self.x, "residual": self.residual}
+        inputs |= {name: self.scales.get(name) for name in names}
+        return self.op.case(self.title, inputs, answers, eps=self.eps)
+
+    def backward(self) -> Case:
+        """Return a case for autograd's gradients, with moments rounded to float32."""
+        scales = [self.weight, torch.zeros_like(self.weight)][: 1 + self.centred]
+        wide, count = self.total.double(), self.x.shape[1]
+
+        def compute(x, weight, bias=0.0):
+            mean = x.mean(1, keepdim=True) if self.centred else 0.0
+            spread = (x - mean).square().mean(1, keepdim=True)
+            return (x - mean) * (spread + self.eps).rsqrt() * weight + bias
+
+        _, (dx, *gradients) = autograd(compute, [self.total, *scales], self.dy)
+        size = self.dy.double().abs()
+        xhat = (wide - self.mean) * self.rstd
+        hat_bound = 4 * U * xhat.abs() + 1.01 * U * (self.mean.abs() * self.rstd)
+        answers = {"dx": Answer(dx, self._bound_dx(xhat, hat_bound, count))}
+        if self.residual is not None:
+            answers["dresidual"] = answers["dx"]
+        rows = len(self.x)
+        sums = sum_bound(rows + 2, (size * xhat.abs()).sum(0))
+        bounds = [sums + (size * hat_bound).sum(0), sum_bound(rows, size.sum(0))]
+        names = ["dweight", "dbias"]
+        for name, gradient, bound in zip(names, gradients, bounds):
+            answers[name] = Answer(gradient, bound)
+        inputs = {"dy": self.dy, "weight": self.scales.get("weight")}
+        known = {"x": self.x, "total": None}
+        if self.residual is not None:
+            known = {"x": None, "total": self.total}
+        inputs |= known | self._name_moments(lambda value, _: value[:, 0].float())
+        return self.op.case(self.title, inputs, answers)
+
+    def _bound_dx(self, xhat, hat_bound, count: int) -> torch.Tensor:
+        """Return the bound of rstd * (g - mean(g) - xhat * mean(g * xhat))."""
+        g = self.dy.double() * self.weight
+        size, scaled = g.abs(), (g * xhat).abs()
+        plain_mean = g.mean(1, keepdim=True).abs() * self.centred
+        scaled_mean = (g * xhat).mean(1, keepdim=True).abs()
+        plain_bound = sum_bound(count + 2, size.mean(1, keepdim=True)) * self.centred
+        scaled_bound = sum_bound(count + 4, scaled.mean(1, keepdim=True))
+        scaled_bound = scaled_bound + (size * hat_bound).mean(1, keepdim=True)
+        inner = (
+            8 * U * (size + plain_mean + xhat.abs() * scaled_mean)
+            + plain_bound
+            + (xhat.abs() + hat_bound) * scaled_bound
+            + hat_bound * scaled_mean
+        )
+        return self.rstd * (1 + 4 * U) * inner + 1e-38
+
+    def _make_answer(self, value, bound) -> Answer:
+        return Answer(value[:, 0], bound[:, 0])
+
+    def _name_moments(self, make) -> dict[str, Any]:
+        """Return make(value, bound) of the mean, if it is used, and of rstd."""
+        moments = {"rstd": make(self.rstd, self.rstd_bound)}
+        if self.centred:
+            moments["mean"] = make(self.mean, self.mean_bound)
+        return moments

@@ -1,0 +1,44 @@
+"""rmsnorm in PyTorch, with the cases and sizes for its checks and timings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch.nn.functional as F
+
+from ..op import Bench, Op
+from . import Case
+from .layernorm import choose_rows, norm_cases
+
+EPS = 2.0**-23  # PyTorch's, for float32
+
+
+def rmsnorm(x, weight=None, residual=None, eps=EPS):
+    """Return s / sqrt(mean(s^2) + eps) * weight, where s = x + residual.
+
+    The mean is that of each row of s (rows, cols). weight is (cols). x may have any
+    number of dimensions before the last; residual has the shape of x. The result keeps
+    the shape.
+    """
+    s = x if residual is None else x + residual
+    return F.rms_norm(s, s.shape[-1:], weight, eps)
+
+
+OP = Op(
+    rmsnorm,
+    {
+        **{"x": "*rows, cols", "weight": "cols", "residual": "*rows, cols"},
+        **{"y": "*rows, cols", "total": "*rows, cols", "rstd": "rows"},
+    },
+    skipped=("dx", "dresidual", "dweight"),
+    extra={"total": "residual"},
+)
+BENCH = Bench(
+    *("cols", (1024, 4096, 16384), {"rows": lambda cols: 2**26 // max(1024, cols)}),
+    counted={"rows": choose_rows},
+    beside_copy=True,
+)
+
+
+def cases(generator) -> Iterator[Case]:
+    yield from norm_cases(OP, False, EPS, generator)

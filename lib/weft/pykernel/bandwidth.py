@@ -1,0 +1,68 @@
+"""First rungs of ops that memory limits, as Python functions: copy, transpose, softmax.
+
+Each matches its rung in kernels/copy, kernels/transpose or kernels/softmax line by
+line. The arguments follow the rules of bodies.py.
+"""
+
+import math
+
+from numpy import float32
+
+from .. import cuda
+from .bodies import TILE, row_max, row_sum
+
+
+def copy_words(y, x, count):
+    """y (count) = x, of any type: rungs byte and word. One thread per number."""
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < count:
+        y[i] = x[i]
+
+
+def transpose(y, x, rows, cols):
+    """y (cols,rows) = x (rows,cols) transposed. One thread per number."""
+    row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+    col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if row < rows and col < cols:
+        y[col * rows + row] = x[row * cols + col]
+
+
+def transpose_tiled(y, x, rows, cols):
+    """Like transpose(), but blocks of TILE x TILE threads transpose a tile."""
+    tile = cuda.shared.array((TILE, TILE), float32)
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    row = cuda.blockIdx.y * TILE + ty
+    col = cuda.blockIdx.x * TILE + tx
+    if row < rows and col < cols:
+        tile[ty, tx] = x[row * cols + col]
+    cuda.syncthreads()  # the tile is complete
+    row = cuda.blockIdx.x * TILE + ty  # now of y
+    col = cuda.blockIdx.y * TILE + tx
+    if row < cols and col < rows:
+        y[row * rows + col] = tile[tx, ty]
+
+
+def softmax(y, x, rows, cols):
+    """y (rows,cols) = softmax of each row of x. One thread per row, three passes."""
+    row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if row >= rows:
+        return
+    first = row * cols
+    most = row_max(x, first, cols)
+    sum = row_sum(x, first, cols, most)
+    for j in range(cols):
+        y[first + j] = math.exp(x[first + j] - most) / sum
+
+
+def softmax_dx(dx, dy, y, rows, cols):
+    """dx = y * (dy - sum(dy * y)) with the sum of each row. One thread per row."""
+    row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if row >= rows:
+        return
+    first = row * cols
+    dot = float32(0)
+    for j in range(cols):
+        dot += dy[first + j] * y[first + j]
+    for j in range(cols):
+        dx[first + j] = y[first + j] * (dy[first + j] - dot)

@@ -1,0 +1,179 @@
+"""Play the passes over a row, and the maximum and sum that one pass can find.
+
+    play_passes([3, 1, 7, 0], ["maximum", "sum", "quotients"])
+    play_online([3, 1, 7, 0])
+
+Sliders move a thread through the row. play_online() shows how the old sum shrinks when
+a larger number comes (Milakov and Gimelshein, Online normalizer calculation for
+softmax, 2018).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...base.errors import ArgumentError
+from ...base.style import PALE, READ, REFERENCE, SHARED, WIDTH, WRITTEN
+from ...base.text import count_things
+from . import svg
+from .panels import EDGE
+from .svg import Drawing, Slider, box, label, num, remark
+
+LEFT, SIDE = 130.0, 44.0  # x of the first cell, and the side of a cell, in pixels
+FIRST, APART = 82.0, 92.0  # y of the first pass's cells, and between two passes
+LONGEST = 16  # cells that have room
+BAR, HIGH = 172.0, 30.0  # y of the old sum's bar, and the height of a bar
+
+
+def _check_row(name: str, numbers: Sequence[float]) -> None:
+    """Raise ArgumentError unless the numbers are finite and have room."""
+    if not 1 <= len(numbers) <= LONGEST:
+        count = len(numbers)
+        raise ArgumentError(f"{name}: {count} numbers; 1 to {LONGEST} have room")
+    if not all(map(math.isfinite, numbers)):
+        raise ArgumentError(f"{name}: {list(numbers)} are not all finite")
+
+
+def _draw_cells(
+    numbers: Sequence[float], top: float, done: int, *, written: bool = False
+) -> str:
+    """Draw a row of cells, of which the first `done` are read, and the thread below."""
+    out = ""
+    for place, number in enumerate(numbers):
+        x = LEFT + place * SIDE
+        look = {"colour": READ, "fill": svg.FILL} if place < done else {"strength": 0.6}
+        out += box(x + 2, top, SIDE - 4, SIDE - 10, **look)
+        out += label(x + SIDE / 2, top + 22, f"{number:g}", 13, anchor="middle")
+        if written and place < done:
+            path = svg.corner(x + 2, top - 6, SIDE - 4)
+            out += f'<path d="{path}" fill="{WRITTEN}"/>'
+    if done:
+        out += svg.thread(LEFT + (done - 0.5) * SIDE, top + SIDE + 2, 8)
+    return out
+
+
+# ---- passes --------------------------------------------------------------------------
+
+
+def play_passes(numbers: Sequence[float], passes: Sequence[str]) -> Drawing:
+    """Return the picture of passes over a row, with a slider over the steps.
+
+    numbers: 1 to 16 numbers; passes: what each pass computes. The last one also writes.
+    Raises ArgumentError for other numbers, or without passes.
+    """
+    _check_row("play_passes", numbers)
+    if not passes:
+        raise ArgumentError("play_passes: no passes")
+    count, total = len(numbers), len(passes) * len(numbers)
+    title = f"{count_things(len(passes), 'pass')} over a row"
+    frames = {(at,): _draw_passes(numbers, passes, at) for at in range(total + 1)}
+    stops = tuple(str(at) for at in range(total + 1))
+    size = max(LEFT + count * SIDE + EDGE, 480.0), FIRST + APART * len(passes) - 20
+    account = f"{title}: {', '.join(passes)}. {_count_accesses(count, passes, total)}"
+    base, sliders = label(EDGE, 24, title, 16, bold=True), [Slider("step", stops)]
+    return Drawing(title, *size, base, sliders, frames, (total,), account)
+
+
+def _count_accesses(count: int, passes: Sequence[str], steps: int) -> str:
+    writes = max(0, steps - (len(passes) - 1) * count)
+    return f"{count_things(steps, 'read')}, {count_things(writes, 'write')}"
+
+
+def _draw_passes(
+    numbers: Sequence[float], passes: Sequence[str], steps: int
+) -> list[str]:
+    """Draw all passes after `steps` numbers have been read."""
+    count, out = len(numbers), []
+    for turn, name in enumerate(passes):
+        top = FIRST + turn * APART
+        done = min(max(steps - turn * count, 0), count)
+        writes = turn == len(passes) - 1
+        out.append(label(EDGE, top + 16, f"pass {turn + 1}", 13, bold=True))
+        out.append(remark(EDGE, top + 34, name))
+        out.append(_draw_cells(numbers, top, done, written=writes))
+    counts = f"{_count_accesses(count, passes, steps)} so far"
+    return [*out, label(EDGE, 50, counts, 13)]
+
+
+# ---- one pass ------------------------------------------------------------------------
+
+
+def play_online(numbers: Sequence[float]) -> Drawing:
+    """Return the picture of an online softmax, with a slider over the numbers.
+
+    numbers: 1 to 16 finite numbers; else ArgumentError. Two bars show the sum before
+    and after each number: it shrinks if the number is a new maximum.
+    """
+    _check_row("play_online", numbers)
+    pairs = [(-math.inf, 0.0)]
+    for number in numbers:
+        most = max(pairs[-1][0], number)
+        kept = pairs[-1][1] * math.exp(pairs[-1][0] - most)
+        pairs.append((most, kept + math.exp(number - most)))
+    unit = (WIDTH - LEFT - 60) / max(total for _, total in pairs)
+    title = "Maximum and sum in one pass"
+    frames = {(0,): [_draw_cells(numbers, FIRST, 0), remark(EDGE, 50, "before")]}
+    for at in range(1, len(pairs)):
+        frames[at,] = _draw_step(numbers, pairs, at, unit)
+    stops = ("before", *(f"{at}: {x:g}" for at, x in enumerate(numbers, 1)))
+    steps = (_describe_step(numbers, pairs, at) for at in range(1, len(pairs)))
+    base, account = (
+        label(EDGE, 24, title, 16, bold=True),
+        f"{title}. {'; '.join(steps)}",
+    )
+    # The still picture shows the last new maximum, where the sum shrinks.
+    start = max(at for at in range(1, len(pairs)) if pairs[at][0] > pairs[at - 1][0])
+    sliders = [Slider("number", stops)]
+    return Drawing(title, WIDTH, BAR + 146, base, sliders, frames, (start,), account)
+
+
+Pairs = Sequence[tuple[float, float]]  # the maximum and the sum after each number
+
+
+def _describe_step(numbers: Sequence[float], pairs: Pairs, at: int) -> str:
+    """Describe what the number does to the maximum and to the sum."""
+    number, (before, _), (most, total) = numbers[at - 1], pairs[at - 1], pairs[at]
+    now = f"sum {total:.3f}"
+    if at == 1:
+        return f"{number:g}: the first maximum; {now}"
+    if number > before:
+        factor = math.exp(before - most)
+        shrinks = f"the sum shrinks by exp({before:g} - {number:g}) = {factor:.3f}"
+        return f"{number:g}: a new maximum; {shrinks}, and 1 is added; {now}"
+    term = math.exp(number - most)
+    return f"{number:g}: exp({number:g} - {most:g}) = {term:.3f} is added; {now}"
+
+
+def _draw_step(
+    numbers: Sequence[float], pairs: Pairs, at: int, unit: float
+) -> list[str]:
+    """Draw the state after `at` numbers; unit: the width of 1 in pixels."""
+    (before, old), (most, total) = pairs[at - 1], pairs[at]
+    kept = old * math.exp(before - most) * unit
+    below, words = BAR + HIGH + 28, _describe_step(numbers, pairs, at)
+    names = [("sum before", BAR), ("sum now", below)]
+    out = [_draw_cells(numbers, FIRST, at), label(EDGE, 50, words, 13)]
+    out += [remark(LEFT - 12, y + 19, name, anchor="end") for name, y in names]
+    dashed = f'<path d="{_outline(LEFT, BAR, old * unit)}" fill="none" {PALE} '
+    out.append(f"{dashed}{REFERENCE}/>")
+    # The lines lead from the old sum's ends to what is left of it.
+    ends = (
+        f"M{num(LEFT + old * unit)} {num(BAR + HIGH)}L{num(LEFT + kept)} {num(below)}"
+    )
+    out.append(f'<path d="{ends}" fill="none" {PALE}/>')
+    out.append(box(LEFT, below, kept, HIGH, colour=SHARED, fill=svg.FILL, radius=0))
+    new = total * unit - kept
+    out.append(box(LEFT + kept, below, new, HIGH, colour=READ, fill=0.5, radius=0))
+    marks = [
+        (svg.square(colour=SHARED, fill=svg.FILL), "what is left of the old sum"),
+        (svg.square(colour=READ, fill=0.5), "the new number's term"),
+    ]
+    legend, _ = svg.legend(LEFT, below + HIGH + 24, marks)
+    state = f"{total:.3f}, for the maximum {most:g}"
+    at_end = label(LEFT, below + HIGH + 46, state, 13)
+    return [*out, legend, at_end]
+
+
+def _outline(x: float, y: float, width: float) -> str:
+    return f"M{num(x)} {num(y)}h{num(width)}v{num(HIGH)}h{num(-width)}z"
