@@ -4,8 +4,8 @@
  * Idea:    one thread per element. Neighbours in a warp read neighbours in
  *          memory, so the loads and stores are already coalesced.
  * Limit:   the memory's bandwidth, since 8 bytes move for one comparison. Only
- *          a kernel that does more work between load and store uses the GPU
- *          better.
+ *          a kernel that does more work between load and store makes better use
+ *          of the GPU.
  * Lesson:  notebooks/10_backwards.ipynb
  *
  * Tiled

@@ -38,7 +38,7 @@ enum weft_status {
     WEFT_EINVAL = -1, /* An argument is invalid; nothing was launched. */
     WEFT_ECUDA = -2,  /* A CUDA call failed; the context is still usable. */
     WEFT_ELOST = -3,  /* A kernel faulted: restart the notebook's kernel. */
-    WEFT_ENOMEM = -4, /* Out of memory; the message gives the request. */
+    WEFT_ENOMEM = -4, /* Out of memory; the message gives the size. */
     WEFT_EINTR = -5   /* Ctrl-C ended the call; its outputs are incomplete. */
 };
 
@@ -250,7 +250,7 @@ struct weft_reduce_options {
  * and "fixed_order" give the same bits on every target and for every grid;
  * "two_kernels", "last_block" and "compensated" for every grid of the same
  * size. The others add in an order that changes. Returns WEFT_EINVAL also for
- * negative blocks, and WEFT_ENOMEM without memory for the blocks' sums. */
+ * negative blocks, and WEFT_ENOMEM if it cannot allocate the blocks' sums. */
 int weft_reduce(int rung, float *sum, const float *x, size_t count,
                 const struct weft_reduce_options *options, weft_stream stream);
 
@@ -410,8 +410,8 @@ int weft_cnn_train(weft_cnn *cnn, const int32_t *order, int count, int batch,
 /* Copy the losses of the steps since the last call of this function to the host
  * array `out`, which has room for `capacity` floats. The oldest loss is first.
  * *count receives the number of losses. If they do not fit, the function
- * returns WEFT_EINVAL and keeps all of them. A model keeps the last 65536.
- * Waits. */
+ * returns WEFT_EINVAL and keeps all of them. A model keeps the last 65536
+ * losses. Waits. */
 int weft_cnn_losses(weft_cnn *cnn, float *out, int capacity, int *count,
                     weft_stream stream);
 

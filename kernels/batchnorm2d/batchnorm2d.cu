@@ -30,7 +30,7 @@ WEFT_RUNGS({"batchnorm2d", "reference", "plain C, a channel at a time", "fp32",
 
 enum { REFERENCE, NAIVE, TILED };
 
-/* Return the sum of `value` over the block's threads to all of them. partial
+/* Return to every thread the sum of `value` over the block's threads. partial
  * has THREADS floats of shared memory. */
 static __device__ float block_sum(float value, float *partial) {
     const int tid = threadIdx.x;

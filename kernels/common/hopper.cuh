@@ -224,7 +224,7 @@ PTX_INLINE void tma_store(const tensor_map *map, const void *shared, int col,
 }
 
 /* Load `bytes` bytes, a multiple of 16, into shared memory at an address that
- * is a multiple of 16, too. `bar` counts them. No map is needed. */
+ * is also a multiple of 16. `bar` counts them. No map is needed. */
 PTX_INLINE void bulk_load(void *shared, const void *from, mbarrier *bar,
                           unsigned bytes) {
 #if PTX_TWIN
@@ -276,7 +276,7 @@ template <int N> PTX_INLINE void tma_store_wait() {
 
 /* ---- warps with different work ------------------------------------------- */
 
-/* Set the number of registers per thread by setmaxnreg. All warps of a
+/* Set the number of registers per thread with setmaxnreg. All warps of a
  * warpgroup call it; N is a multiple of 8 from 24 to 240. */
 #if HOPPER_SPECIFIC
 template <int N> PTX_INLINE void registers_up() {

@@ -92,8 +92,8 @@ static inline char *place(const tensor_map *map, void *shared, int row,
     return (char *)at;
 }
 
-/* Return the number of bytes inside the array, of the `bytes` bytes from
- * element (row,col) on. *at receives the address of the first. */
+/* Of the `bytes` bytes from element (row,col) on, return how many are inside
+ * the array. *at receives the address of the first. */
 static inline size_t inside(const struct tensor *t, int col, int row, int z,
                             size_t bytes, char **at) {
     const size_t element = tensor_element(t->type);
@@ -114,14 +114,14 @@ SIMT_INLINE bool begins_sector(const void *at) { return (size_t)at % 32 == 0; }
  * no longer exist when the box arrives. */
 struct Box : simt::Later {
     tensor_map map;
-    uint64_t *bar; /* it counts the bytes of a load */
+    uint64_t *bar; /* barrier that counts a load's bytes */
     int col, row, z;
 
     size_t width() const {
         return map.box.cols * tensor_element(map.array.type);
     }
-    /* Return the number of bytes inside the array, of the 16 bytes from byte
-     * `byte` of row `i` on. *at receives the address of the first. */
+    /* Of the 16 bytes from byte `byte` of row `i` on, return how many are
+     * inside the array. *at receives the address of the first. */
     size_t in_array(int i, size_t byte, char **at) const {
         const int element = (int)tensor_element(map.array.type);
         return inside(&map.array, col + (int)byte / element, row + i, z, 16,
@@ -200,7 +200,7 @@ SIMT_INLINE void store(const tensor_map *map, const void *shared, int col,
 /* A piece of an array in flight. */
 struct Piece : simt::Later {
     char *array;
-    uint64_t *bar; /* it counts the bytes of a load */
+    uint64_t *bar; /* barrier that counts a load's bytes */
 };
 
 static inline void load_piece_now(simt::Later *later) {

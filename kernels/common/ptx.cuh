@@ -79,7 +79,7 @@ PTX_INLINE float relu(float x) {
 /* Add a * b to *sum. The compiler keeps these calls in order. The register file
  * has two banks. An instruction that reads two registers of one bank waits a
  * cycle, unless an earlier instruction has left one of them in the reuse
- * cache. So the order of the calls determines the waits. */
+ * cache. So the order of the calls determines how often instructions wait. */
 PTX_INLINE void multiply_add(float *sum, float a, float b) {
 #if PTX_TWIN
     *sum += a * b;
@@ -251,7 +251,7 @@ static inline void ptx_mma(enum ptx_format format, float c[4],
 #endif
 
 /* Multiply a (16,8) by b (8,8). Both must already be rounded, since the
- * hardware truncates. Needs sm_80. */
+ * hardware truncates. The instruction needs sm_80. */
 PTX_INLINE void mma_tf32(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if PTX_TWIN
     ptx_mma(PTX_TF32, c, a, b);
@@ -267,7 +267,7 @@ PTX_INLINE void mma_tf32(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #endif
 }
 
-/* Multiply a (16,16) by b (16,8). Needs sm_80. */
+/* Multiply a (16,16) by b (16,8). The instruction needs sm_80. */
 PTX_INLINE void mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if PTX_TWIN
     ptx_mma(PTX_BF16, c, a, b);

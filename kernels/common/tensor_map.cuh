@@ -33,8 +33,8 @@ struct tensor {
     size_t cols, rows;  /* size of a matrix; elements beyond it count as
                          * zeros */
     size_t pitch;       /* elements from one row to the next */
-    size_t batch, step; /* matrices, and elements from one to the next; if
-                           step is 0, all are the first one, at z = 0 */
+    size_t batch, step; /* matrices, and elements from one to the next; with
+                           step 0, z is always 0 */
 };
 
 /* The box that one load moves. If `swizzled`, a row has at most 128 bytes, and

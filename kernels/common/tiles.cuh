@@ -49,7 +49,7 @@ multiply_tiles(float sums[4][4], const float (*left_s)[LEFT_PITCH],
     }
 }
 
-/* Return the sum over the warp's lanes, added in a tree, to every lane. */
+/* Return to every lane the sum over the warp's lanes, added in a tree. */
 static __device__ __forceinline__ float warp_sum(float value) {
     for (int distance = 16; distance > 0; distance /= 2)
         value += __shfl_xor_sync(0xffffffff, value, distance);

@@ -250,7 +250,7 @@ int conv2d_tiled_forward(float *y, const float *x, const float *weight,
     return correlate(y, x, weight, bias, &c, stream);
 }
 
-/* The maximum number of dweight's blocks that is too small for a GPU. */
+/* With at most this many blocks, dweight would leave most of a GPU idle. */
 enum { FEW_BLOCKS = 32 };
 
 static int launch_dweight(float *dweight, const float *dy, const float *x,

@@ -1,11 +1,11 @@
 /* 01_byte.cu -- copy, rung 1: a thread copies a byte.
  *
  * Idea:       one thread per byte. A warp's 32 bytes are adjacent, so each
- *             request is a single sector, and no byte moves in vain.
- * Prediction: the bytes are the fewest possible, and yet this is slow. 2048
- *             threads of a multiprocessor keep 2 KB in flight. At an H200's
- *             4.8 TB/s, and at 700 ns per load, each of its 132
- *             multiprocessors needs 25 KB.
+ *             request is a single sector, and no byte is wasted.
+ * Prediction: no copy moves fewer bytes, and yet this one is slow. 2048 threads
+ *             of a multiprocessor keep 2 KB in flight. At an H200's 4.8 TB/s,
+ *             and at 700 ns per load, each of its 132 multiprocessors needs 25
+ *             KB.
  * Limit:      the number of requests: 8 for the 256 bytes that two requests of
  *             rung 2 move. */
 #include "copy.cuh"

@@ -8,8 +8,8 @@
  *             byte passes through a register.
  * Prediction: the bandwidth of rung 3 with a thousandth of the instructions.
  *             The 13 blocks on a multiprocessor keep 208 KB in flight.
- * Limit:      the memory. Needs compute capability 9.0, and addresses that are
- *             multiples of 16, as rung 3 does. */
+ * Limit:      the memory. The rung needs compute capability 9.0 and, like rung
+ *             3, addresses that are multiples of 16. */
 #include "copy.cuh"
 
 #include "common/hopper.cuh"

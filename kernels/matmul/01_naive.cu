@@ -15,8 +15,8 @@
  *              suggests that banks set the limit rather than lookups: the L1
  *              cache is the same memory as shared memory.
  * Limit:       x numbers the rows, so neighbours in a warp read floats of a and
- *              write floats of c that are whole rows apart. Each moves a sector
- *              of 32 bytes and uses 4. Rung 2 changes that.
+ *              write floats of c that are whole rows apart. Each access moves a
+ *              sector of 32 bytes and uses 4. Rung 2 changes that.
  * Error:       k products are added one after another in float. The error is at
  *              most 1.01 k 2^-24 of the same sum over absolute values, as in
  *              every fp32 rung.

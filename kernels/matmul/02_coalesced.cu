@@ -9,8 +9,8 @@
  *              the peak.
  * Measured:    H200, 4096^3: 4.7 TFLOP/s, 7.1 %.
  * Limit:       still two loads from global memory for each multiply-add: a is
- *              read n times and b m times. Caches catch much of it, but the
- *              loads keep the multipliers waiting. Rung 3 changes that.
+ *              read n times and b m times. Caches serve many of these loads,
+ *              but they all keep the multipliers waiting. Rung 3 changes that.
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 

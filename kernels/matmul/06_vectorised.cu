@@ -3,8 +3,8 @@
  * Before:      for each float of its tiles, rung 5 needs a load, a guard and an
  *              address: 142 instructions in addition to 512 multiply-adds and
  *              32 loads from shared memory. nvcc merges these loads in fours.
- *              For a the four run along k, so loads fetch 4 steps of k at once,
- *              which occupy 32 registers.
+ *              In a, the four are neighbours along k, so loads fetch 4 steps of
+ *              k at once, which occupy 32 registers.
  * Idea:        use float4 for all loads and stores. The tile of a is transposed
  *              on its way to shared memory, so that a thread's rows are
  *              adjacent.

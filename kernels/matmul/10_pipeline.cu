@@ -12,9 +12,9 @@
  *                every gridDim.x-th tile. Tiles are ordered in groups of GROUP
  *                rows, so those computed at the same time share their rows of a
  *                and columns of b.
- *              - A thread computes 8 x 16 elements. a keeps its layout of
- *                global memory, so a copy has 16 bytes, and a load takes four
- *                steps of k of a row. Operands of the next step are loaded
+ *              - A thread computes 8 x 16 elements. a keeps its layout from
+ *                global memory, so a copy moves 16 bytes, and a load takes four
+ *                steps of k from a row. Operands of the next step are loaded
  *                before this step's multiply-adds.
  *              - The multiply-adds run back and forth along the rows. Each
  *                reuses an operand of the previous one, so the register file

@@ -60,8 +60,8 @@ static __device__ __forceinline__ int place(int i) {
 
 /* Copy rows k0 .. k0 + DEPTH of b (length,n), columns from col0 on, to shared
  * memory with k along the rows, in the order that take() uses. Beyond the
- * edges, write zeros up to the end of a step. A thread copies all columns for a
- * k, so the indices need no division. */
+ * edges, write zeros up to the end of a step. A thread copies all columns for
+ * one k, so the indices need no division. */
 template <typename T, int COLS, int DEPTH, int LANES, bool VECTORS>
 static __device__ __forceinline__ void
 stage(float (*b_s)[DEPTH + 4], const T *b, int n, int length, int col0, int k0,

@@ -69,7 +69,7 @@ template <int ROWS> struct piece {
 
 /* Copy columns k0 .. k0 + DEPTH of rows of a (m,length), from row0 on, to
  * shared memory with k down the rows. Beyond the edges, write zeros up to the
- * end of a step. A thread copies all rows for a k, so the indices need no
+ * end of a step. A thread copies all rows for one k, so the indices need no
  * division. */
 template <typename T, int ROWS>
 static __device__ __forceinline__ void

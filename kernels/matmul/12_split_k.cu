@@ -32,7 +32,7 @@ struct view {
     const float *array; /* address of the block's first tile row and first k */
     size_t pitch;
     int rows, length; /* rows and steps of k from `array` to the end */
-    int k_runs;       /* 1: k runs along the memory; 0: tile rows do */
+    int k_runs;       /* 1: steps of k are adjacent; 0: tile rows are */
     int vectors;      /* whether 16 bytes may be copied at a time */
 };
 

@@ -7,7 +7,7 @@
  * Prediction:  the same speed as fp16.
  * Measured:    H200, 4096^3: 171 TFLOP/s, two thirds of fp16, because the
  *              compiler generates other code for the loads of fragments.
- * Limit:       the same as in 20_wmma_fp16.cu. Needs sm_80.
+ * Limit:       the same as in 20_wmma_fp16.cu. The rung needs sm_80.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 #include "wmma_tile.cuh"
 

@@ -10,8 +10,8 @@
  *              the bytes: half the speed of fp16, 150 TFLOP/s.
  * Measured:    H200, 4096^3: 57 TFLOP/s, 0.14 of cuBLAS.
  * Limit:       the same as in 20_wmma_fp16.cu. In addition, 192 registers leave
- *              room for only one block, which waits at every barrier. Needs
- *              sm_80.
+ *              room for only one block, which waits at every barrier. The rung
+ *              needs sm_80.
  * Error:       2^-11 of each factor.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 #include "wmma_tile.cuh"

@@ -14,7 +14,7 @@
  *              1.5 times cuBLAS in fp32.
  * Measured:    H200, 4096^3: 56 TFLOP/s, 1.08 times cuBLAS in fp32, and a
  *              root-mean-square relative error of 3.2e-7 (fp32: 1.1e-6).
- * Limit:       the rate of mma.sync. Needs sm_80.
+ * Limit:       the rate of mma.sync. The rung needs sm_80.
  * Error:       2^-22 of each product, plus the truncation in each sum of 32:
  *              less than fp32 loses.
  * Beyond:      if hi or lo is infinite, the result may be NaN by mistake, so

@@ -5,7 +5,7 @@
  *              same size, and only the tensor cores interpret their bits.
  * Prediction:  the same speed as fp16.
  * Measured:    H200, 4096^3: 454 TFLOP/s, 0.60 of cuBLAS.
- * Limit:       the same as in 21_mma_fp16.cu. Needs sm_80.
+ * Limit:       the same as in 21_mma_fp16.cu. The rung needs sm_80.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */
 #include "mma_tile.cuh"

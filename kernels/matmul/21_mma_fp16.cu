@@ -9,11 +9,11 @@
  *              asynchronous, in a ring, and each step's fragments are loaded
  *              while the previous step is multiplied (mma_tile.cuh).
  * Prediction:  a warp computes 64 x 64 elements: 8 loads of 512 bytes take 32
- *              cycles of shared memory, and the copies take 12 more. They feed
- *              32 instructions of 2048 multiply-adds, which take 53 cycles at
- *              the rate of mma.sync on an H200 (640 TFLOP/s measured, 0.69 of
- *              wgmma). So the tensor cores should be busy most of the time: 500
- *              TFLOP/s, 0.65 of cuBLAS.
+ *              cycles of shared memory, and the copies take 12 more. These
+ *              loads feed 32 instructions of 2048 multiply-adds, which take 53
+ *              cycles at the rate of mma.sync on an H200 (640 TFLOP/s measured,
+ *              0.69 of wgmma). So the tensor cores should be busy most of the
+ *              time: 500 TFLOP/s, 0.65 of cuBLAS.
  * Measured:    H200, 4096^3: 452 TFLOP/s, 0.62 of cuBLAS; 1.75 times wmma.
  *              Tried: shapes of 128 x 256 and 128 x 128 (two blocks) are
  *              equally fast. So neither the barriers nor the ends of blocks

@@ -13,7 +13,7 @@
  *              mma.sync, measured). Hence 260 TFLOP/s, 0.65 of cuBLAS.
  * Measured:    H200, 4096^3: 203 TFLOP/s, 0.50 of cuBLAS. Tried: without the
  *              rounding, 210.
- * Limit:       the same as in 21_mma_fp16.cu. Needs sm_80.
+ * Limit:       the same as in 21_mma_fp16.cu. The rung needs sm_80.
  * Error:       2^-11 of each factor.
  * Lesson:      notebooks/08c_matmul_tensor_cores.ipynb */
 /* g++: -O1 */

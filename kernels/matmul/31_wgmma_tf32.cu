@@ -18,7 +18,7 @@
  *          cycles without bank conflicts (256 with two-way conflicts), as many
  *          as wgmma itself would take. The 64 KB of a take 512 cycles, and
  *          TMA's 48 KB take 384.
- * Measured: H200, cool, us, and speed relative to cuBLAS's better layout.
+ * Measured: H200, cool: us, and speed relative to cuBLAS in its better layout.
  *            b stored (k,n)    b stored (n,k), by tuned_tf32 like row 8192
  *   4096      339  1.00         338  1.00
  *   8192     2662  1.00        2668  1.00

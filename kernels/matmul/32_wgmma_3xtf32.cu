@@ -10,7 +10,7 @@
  *          hi, since tensor cores ignore the low 13 bits. b comes from shared
  *          memory: TMA rounds it to hi. A preceding pass writes the lo of b to
  *          the scratch memory; otherwise m / 128 blocks would each compute it
- *          again. Tensor cores truncate downwards where fp32 rounds, so the
+ *          again. Tensor cores truncate towards zero where fp32 rounds, so the
  *          sums of 32 of k are added up in ordinary registers.
  * Error:   relative to the sum of absolute products, lo lo is below 2^-21. Of
  *          lo's 13 bits, tf32 holds 11 from the first 1 on, so less than 3 *

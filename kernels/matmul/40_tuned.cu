@@ -10,8 +10,8 @@
  *          most 5 %, where two rungs are nearly equal, and nothing elsewhere. A
  *          tf32 product may use floats that were not rounded: if memory sets
  *          the pace, the fp32 rungs are as fast and more exact.
- * Prediction: as fast as the best rung at every size, except for the 5 % of an
- *          estimate and for copies of operands in a layout that no rung takes.
+ * Prediction: as fast as the best rung at every size, except for an estimate's
+ *          5 % and for copies of operands in a layout that no rung takes.
  * Measured: H200: 1024^3 47.3 us, k_groups alone 47.4; 4096^3 55.8 TFLOP/s, tma
  *          alone 55.9; bf16 182 us, like wgmma_bf16; tf32 339, like wgmma_tf32.
  *          Compared with the best of cuBLAS: see README.md.
@@ -93,7 +93,7 @@ static double reads_us(const struct product *q, int element, double rate) {
     return numbers * q->batch * element / (1000 * rate);
 }
 
-/* Return the time in microseconds by mma.sync, whose large tiles reach `full`
+/* Return the time of mma.sync in microseconds; its large tiles reach `full`
  * times RATE. */
 static double mma_us(const struct product *q, double full) {
     const double large = tiles_us(q, 128, 256, 1, full, full, 0);

@@ -1,9 +1,9 @@
 /* mma_tile.cuh -- code shared by the mma rungs: tiles in a ring of stages,
  * their fragments, and the stores of the sums.
  *
- * A stage is 128 bytes of k of every row of a and the same k of b: 64 numbers
- * of 16 bits, or 32 of tf32. In any precision it has STEPS = 4 steps of 32
- * bytes, each the depth of one instruction.
+ * A stage has 128 bytes along k of every row of a, and the same steps of k of
+ * b: 64 numbers of 16 bits, or 32 of tf32. In any precision it has STEPS = 4
+ * steps of 32 bytes, each the depth of one instruction.
  *
  * Ring:    all threads start the copies of the stage that is STAGES - 1 ahead
  *          (by cp.async, which bypasses registers). One barrier per stage

@@ -1,9 +1,9 @@
 /* recompute.cuh -- elements that three products in tf32 cannot compute.
  *
  * x is split into hi + lo, both tf32. If x is infinite, or so large that
- * rounding makes hi infinite, lo is the opposite infinity or NaN. A result that
- * should be infinite or finite then becomes NaN. An element that is not NaN is
- * correct and needs no check. */
+ * rounding makes hi infinite, lo is the opposite infinity or NaN. The result
+ * then becomes NaN, although it should be infinite or finite. An element that
+ * is not NaN is correct and needs no check. */
 #ifndef WEFT_MATMUL_REDO_CUH
 #define WEFT_MATMUL_REDO_CUH
 #include "common/internal.cuh"

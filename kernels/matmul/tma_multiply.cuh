@@ -235,9 +235,9 @@ store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
                                    acc[i][j + 3]));
         return;
     }
-    // This path handles edges and operations beyond alpha. It is much code, so
-    // it exists only once. The rows move to the front because registers cannot
-    // be indexed.
+    // This path handles edges and operations beyond alpha. It is a lot of code,
+    // so it exists only once. The rows move to the front because registers
+    // cannot be indexed.
 #pragma unroll 1
     for (int i = 0; i < ROWS; i++, row += 8) {
 #pragma unroll

@@ -10,7 +10,7 @@ enum {
     BK = 32, // a row of a's tile is 128 bytes, as the swizzle requires
     TM = 8,  // rows and columns of c per thread
     TN = 16,
-    QUAD = 4,       // steps of k of a that a thread reads at a time
+    QUAD = 4,       // steps of k that a thread reads of a at a time
     WARP_ROWS = 32, // rows of c that a warp computes
     WARP_COLS = 128,
 };

@@ -81,9 +81,9 @@ static inline double cycles(const struct product *q, const struct tiles &t,
     return whole + cut_rounds * (t.part_steps * stage + start) + add;
 }
 
-/* Return the cluster size, 1 or 2. A cluster pays if blocks compute many long
- * tiles, since it waits for the slower of two blocks. The CPU target has no
- * clusters. */
+/* Return the cluster size, 1 or 2. A cluster pays only if blocks compute many
+ * long tiles, since it waits for the slower of two blocks. The CPU target has
+ * no clusters. */
 static inline int best_cluster(const struct product *q,
                                const struct making *how, int width, int sms) {
     const struct tiles t = cut(q, how, width, 1);
@@ -94,8 +94,8 @@ static inline int best_cluster(const struct product *q,
 }
 
 /* Return the fastest combination of width and number of parts. The search
- * begins with as many parts as fill a round, or with 8 if that is more. The
- * last of several rounds wastes less. */
+ * begins with as many parts as fill a round, or with 8 if that is more. Then
+ * the parts take several rounds, and an incomplete last one wastes less. */
 static inline struct tiles best_tiles(const struct product *q,
                                       const struct making *how, int sms) {
     struct tiles best = {};

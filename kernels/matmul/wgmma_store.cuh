@@ -31,7 +31,7 @@
 template <int TURNED> struct spot {
     int row, col, rows, cols; // place of the first accumulator; size of c
 
-    /* `thread` counts the threads of both consumers. */
+    /* `thread`: the thread's index among both consumers. */
     __device__ __forceinline__ spot(const struct tile &at,
                                     const struct tiles &t, int thread) {
         const int warp = thread % WARPGROUP / 32;

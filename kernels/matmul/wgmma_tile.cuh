@@ -17,7 +17,7 @@
  * Each loads half of b's stage and sends it to both, so b is read from the L2
  * cache once for two blocks.
  *
- * Bytes:   a stage has 128 bytes of k of every row of a and b. With BN = 256
+ * Bytes:   a stage has 128 bytes along k of every row of a and b. With BN = 256
  *          and bf16 that is 48 KB for 128 x 256 x 64 multiply-adds, 1024 cycles
  *          of the tensor cores; with a cluster 32 KB from L2: 32 bytes a
  *          cycle. */

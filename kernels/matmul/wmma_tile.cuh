@@ -12,7 +12,7 @@
  * Banks:   rows of a tile are 16 bytes longer than a multiple of 128, so that 8
  *          rows of 16 bytes use all 32 banks. The b of tf32 is read word by
  *          word, so its rows are 32 bytes longer: 4 rows of 8 words.
- * Flight:  the next tiles are loaded to registers while the current ones are
+ * Flight:  the next tiles are loaded into registers while the current ones are
  *          multiplied. */
 #ifndef WEFT_WMMA_TILE_CUH
 #define WEFT_WMMA_TILE_CUH

@@ -2,8 +2,8 @@
  *
  * Idea:       one thread per number adds it to the sum. The addition is atomic,
  *             so that no thread's number is lost.
- * Prediction: atomic additions to one address follow one another. The time is
- *             the number of additions, not the memory's.
+ * Prediction: atomic additions to one address follow one another. Their number
+ *             determines the time, not the bandwidth of the memory.
  * Error:      the additions form one chain of `count`. A sum of 2^24 ones stays
  *             there, since 2^24 + 1 is no float.
  * Limit:      the unit of the L2 cache that adds. Rung 2 adds a block's numbers

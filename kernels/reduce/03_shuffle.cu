@@ -3,8 +3,8 @@
  * Before:     rung 2 needs eight barriers and a round trip through shared
  *             memory for each.
  * Idea:       the lanes of a warp exchange their sums by shuffles, 5 rounds
- *             without a barrier. Shared memory only carries one sum per warp to
- *             the first warp, behind the only barrier.
+ *             without a barrier. Shared memory carries only one sum per warp to
+ *             the first warp, across the only barrier.
  * Prediction: fewer instructions and barriers for the same bytes, so nothing is
  *             gained once the memory is busy.
  * Limit:      still one load of 4 bytes per thread. Rung 4 widens it. */

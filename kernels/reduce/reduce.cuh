@@ -1,7 +1,7 @@
 /* reduce.cuh -- the rungs of reduce, and the code that they share.
  *
- * The identity of a float's addition is -0, not 0: x + -0 is x for every x, but
- * -0 + 0 is 0. So lanes without a number add -0. */
+ * The identity of floating-point addition is -0, not 0: x + -0 is x for every
+ * x, but -0 + 0 is 0. So lanes without a number add -0. */
 #ifndef WEFT_REDUCE_CUH
 #define WEFT_REDUCE_CUH
 #include "common/internal.cuh"
@@ -32,8 +32,8 @@ int reduce_compensated(const struct reduction *r);
 enum { WARP = 32, WARPS = THREADS / WARP };
 
 /* Return the number of blocks for kernels whose blocks take several parts of x.
- * It is the caller's, or enough to keep the device busy, but at most `most`. On
- * the CPU target it is the same on every machine. */
+ * That is the caller's number, or enough to keep the device busy, but at most
+ * `most`. On the CPU target it is the same everywhere. */
 static inline unsigned reduce_grid(const struct reduction *r, size_t most) {
     size_t blocks = r->blocks;
 #ifdef __CUDACC__
@@ -44,7 +44,7 @@ static inline unsigned reduce_grid(const struct reduction *r, size_t most) {
     return (unsigned)(blocks < most ? blocks : most);
 }
 
-/* Return the sum over the warp's lanes to every lane, added in a tree. */
+/* Return to every lane the sum over the warp's lanes, added in a tree. */
 static __device__ __forceinline__ float add_lanes(float value) {
     for (int distance = WARP / 2; distance > 0; distance /= 2)
         value += __shfl_xor_sync(0xffffffff, value, distance);

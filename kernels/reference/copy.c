@@ -3,7 +3,7 @@
  * An ordinary store first reads its cache line from memory. So a copy of n
  * bytes moves 3 n. Stores that skip the caches (simd.h) write whole lines
  * without that read, and move 2 n. They pay off only if the arrays exceed the
- * caches; otherwise the next reader would find y there. */
+ * caches; otherwise ordinary stores leave y there for its next reader. */
 #include <string.h>
 
 #include "reference.h"
@@ -15,7 +15,7 @@ enum {
     CACHED = 1 << 22, // fewer floats may stay in the caches: 16 MiB per array
     PIECE = 1 << 12,  // floats that a thread copies at a time: 16 KiB
     CHUNK = 1 << 24,  // floats between interrupt checks: 64 MiB
-    LINE = 16         // floats of a cache line
+    LINE = 16         // floats in a cache line
 };
 
 /* Copy whole lines past the caches; y is aligned to one. */

@@ -1,7 +1,7 @@
 /* transpose.c -- the transpose of a matrix in plain C.
  *
  * A square of VLEN x VLEN floats is transposed in registers. Squares are taken
- * in blocks of 64 x 64, so that all of a cache line is used while it is there.
+ * in blocks of 64 x 64, so that all of a cache line is used while it is cached.
  * If the rows of y begin at cache lines and the arrays exceed the caches,
  * stores skip the caches, as in copy.c. */
 #include "reference.h"
@@ -9,7 +9,7 @@
 
 enum {
     SIDE = 64,        // rows and columns of a block
-    LINE = 16,        // floats of a cache line
+    LINE = 16,        // floats in a cache line
     ALONE = 1 << 17,  // with fewer floats, a second thread costs more than it
                       // saves
     CACHED = 1 << 20, // fewer floats may stay in the caches: 4 MiB per array

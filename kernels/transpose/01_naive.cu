@@ -1,11 +1,11 @@
 /* 01_naive.cu -- transpose, rung 1: a thread moves a number.
  *
- * Idea:       one thread per number. A warp reads along a row of x and writes
- *             down a column of y.
- * Prediction: a request to read takes 4 sectors, and a request to write 32,
- * each for a single number: 4.5 times the bytes needed. Limit:      the sectors
- * of the writes. No numbering of the threads is good for both sides. Rung 2
- * takes a detour. Lesson:     notebooks/07a_memory.ipynb, "Transpose" */
+ * Idea:       a warp reads along a row of x and writes down a column of y.
+ * Prediction: a request to read takes 4 sectors, and a request to write 32, one
+ *             for each number: 4.5 times the bytes needed.
+ * Limit:      the sectors of the writes. No numbering of the threads is good
+ *             for both sides. Rung 2 takes a detour.
+ * Lesson:     notebooks/07a_memory.ipynb, "Transpose" */
 #include "transpose.cuh"
 
 /* y (cols,rows) = x (rows,cols) transposed, with one thread per number. */

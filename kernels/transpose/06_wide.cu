@@ -2,7 +2,7 @@
  *
  * Before:     rung 5 needs a load and a store for each 4 bytes.
  * Idea:       a thread loads four times four numbers of a row of x, and stores
- *             as many of rows of y: 64 bytes in flight, and rows of 256 bytes.
+ *             as many to rows of y: 64 bytes in flight, and rows of 256 bytes.
  *             Eight lanes share 128 bytes of a row, and a warp covers four
  *             rows. With rows of 65 numbers, the lanes of each step then use
  *             all 32 banks, in both directions.

@@ -1,4 +1,4 @@
-/* 07_tma.cu -- transpose, rung 7: the TMA brings and takes the tiles.
+/* 07_tma.cu -- transpose, rung 7: the TMA fetches and stores the tiles.
  *
  * Before:     a thread of rung 6 computes an address for each 16 bytes, and
  *             moves each number through shared memory by itself.
@@ -13,10 +13,10 @@
  *             of 16384 x 16384 moves at 4095 GB/s in this order, and at 3870
  *             along the rows of x.
  * Prediction: a quarter of rung 6's instructions for shared memory, and no
- *             checks of edges, at the same sectors. 8 blocks of a
+ *             checks of edges, for the same sectors. The 8 blocks on a
  *             multiprocessor keep 128 KB in flight.
- * Limit:      the memory. Needs compute capability 9.0; rows must begin at
- *             multiples of 16 bytes, or rung 5 runs. */
+ * Limit:      the memory. The rung needs compute capability 9.0; rows must
+ *             begin at multiples of 16 bytes, or rung 5 runs. */
 #include "transpose.cuh"
 
 #include "common/hopper.cuh"

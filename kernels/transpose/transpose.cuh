@@ -37,8 +37,8 @@ typedef void (*transpose_kernel)(float *y, const float *x, unsigned rows,
                                  unsigned cols);
 
 /* Launch a kernel with a block for each tile of `side` x `side`, in blocks of
- * `threads`. A grid has at most 65535 blocks in y. A higher matrix is cut into
- * slabs of so many tiles; the last slab overlaps the one before it. So each
+ * `threads`. A grid has at most 65535 blocks in y. A taller matrix is cut into
+ * slabs of that many tiles; the last slab overlaps the one before it. So each
  * slab consists of whole tiles, and the kernel's check of `rows`, which is that
  * of the whole matrix, need not change. */
 static inline int launch_tiles(const struct matrix *m, transpose_kernel kernel,

@@ -88,7 +88,7 @@ static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
     const int jy = j / 3, jx = j % 3, ky = k / 3, kx = k % 3;
     // Rows top..bottom are 0..27, without the first if a tap reads above the
     // image and the last if one reads below. They are moved by jy - 1, as tap j
-    // is. Columns left..right are similar.
+    // is. Columns left..right are analogous.
     const int top = (jy == 0 || ky == 0) + jy - 1;
     const int bottom = SIDE1 - 1 - (jy == 2 || ky == 2) + jy - 1;
     const int left = (jx == 0 || kx == 0) + jx - 1;
@@ -109,8 +109,8 @@ static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
     return sum;
 }
 
-/* Return the number of places, of the 28 in one direction, at which both taps
- * are inside. */
+/* Return at how many of the 28 places in one direction both taps are
+ * inside. */
 static __device__ __forceinline__ int both_inside(int j, int k) {
     return SIDE1 - (j == 0 || k == 0) - (j == 2 || k == 2);
 }

@@ -8,7 +8,7 @@
  *          33.9, and with an early start (PDL) 31.1 instead of 31.7. With 256
  *          images one launch is slower, 106 us instead of 95, so larger batches
  *          use two.
- * Limit:   two warps per quarter of an SM, with all of its registers.
+ * Limit:   two warps per quarter of an SM, which take all of its registers.
  * Shared:  98.7 KB per block, of which conv2_dw uses 56.6.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 /* g++: -O1 */

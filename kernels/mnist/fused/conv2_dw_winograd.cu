@@ -1,13 +1,13 @@
 /* conv2_dw_winograd.cu -- the gradient of conv2's weights in strict fp32 in
  * Winograd's form.
  *
- * Before:  conv2_dw_fp32.cuh does 36 multiplications for a 2x2 window of dy, an
- *          input and an output channel.
+ * Before:  conv2_dw_fp32.cuh does 36 multiplications for each 2x2 window of dy
+ *          and pair of input and output channels.
  * Idea:    the adjoint of winograd.cuh's form needs 16:
  *          dg = G' [sum over windows of V * (A dy A')] G with V = B' x B. Each
  *          position is a matrix product, 32 input x 32 output channels, over
  *          the windows. A thread owns one position of 8 x 8 channels: 64 sums
- * in registers. While a row of windows is multiplied, the next one is
+ *          in registers. While a row of windows is multiplied, the next one is
  *          transformed.
  * Limit:   reads of shared memory, 16 numbers for 64 multiply-adds.
  * Shared:  171 KB: 109 for two images of p1 and dy, 60 for the factors of two
@@ -87,8 +87,8 @@ static __device__ __forceinline__ void transform_dy(float *d_s,
     }
 }
 
-/* Transform row `row` of windows. A warp has a window, a lane a channel of
- * both. */
+/* Transform row `row` of windows. A warp has one window, and a lane one channel
+ * of p1 and of dy. */
 static __device__ __forceinline__ void transform_row(float *factors,
                                                      const float *image_s,
                                                      const float *dy_s,

@@ -4,7 +4,7 @@
  * Idea:    use the form of the forward pass (winograd.cuh), from 64 channels of
  *          dy to 16 of p1, with the taps reversed. Two blocks share an image.
  *          Both build all of its dy, and transform 16 channels at a time, since
- *          V of all channels exceeds shared memory.
+ *          V of all channels does not fit in shared memory.
  * Limit:   barriers between transforms and products, with one block per SM.
  * Shared:  196 KB: 64 for U, 61 for V and later the products, 61 for dy, 7 for
  *          the input image and the codes of its winners.

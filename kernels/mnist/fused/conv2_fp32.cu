@@ -8,8 +8,8 @@
  * Limit:   the reduction and the epilogue, which take a tenth of the
  *          instructions.
  * Shared:  36 KB for the weights, 34 for an image or 49 for its four parts.
- *          That is 85 KB up to a batch of half as many images as the GPU has
- *          SMs, and 70 KB beyond, or 105 KB with room for two images.
+ *          That is 85 KB if the batch has at most half as many images as the
+ *          GPU has SMs, else 70 KB, or 105 KB with room for two images.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 /* g++: -O1 */
 #include "conv2_output.cuh"

@@ -1,11 +1,11 @@
 /* conv2_winograd.cu -- conv2 in strict fp32 in Winograd's form.
  *
- * Idea:    see winograd.cuh. A 2x2 window of Winograd's form is also a window
- * of the pool, so the thread that computes its four pixels selects the winner.
- * The weights are transformed while the previous kernel ends. Limit:   barriers
- * between transforms and product, with one block per SM. Shared:  215 KB: 64
- * for U, 120 for V and later the products, 31 for an image. It is loaded while
- * the previous one is multiplied. Lesson:  notebooks/15b_mnist_gpu.ipynb. */
+ * Idea:    see winograd.cuh. A 2x2 window of Winograd's form is also one of the
+ *          pool, so the thread that computes its pixels selects the winner. The
+ *          weights are transformed while the previous kernel ends.
+ * Limit:   barriers between transforms and product, with one block per SM.
+ * Shared:  215 KB: U 64, V and later the products 120, the next image 31.
+ * Lesson:  notebooks/15b_mnist_gpu.ipynb. */
 /* g++: -O1 */
 #include "conv2_output.cuh"
 #include "launch.cuh"

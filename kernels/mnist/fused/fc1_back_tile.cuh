@@ -74,7 +74,7 @@ template <class TILE> struct back_block {
     int pixel, channel;  /* the block's first pixel and channel */
 
     __device__ __forceinline__ explicit back_block(void *shared) {
-        out = (float *)shared; // first, since it begins as the doubles of
+        out = (float *)shared; // first, since it initially holds the doubles of
                                // bn2_affine
         weights = (T *)(out + TILE::OUT_FLOATS);
         a = weights + HIDDEN * TILE::PITCH;

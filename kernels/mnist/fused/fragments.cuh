@@ -82,8 +82,8 @@ fragment_rows_across(uint32_t a[4], const T *from, int pitch) {
                              lane / 8 % 2 * 8);
 }
 
-/* Load two neighbouring b (K,8) without transposing them: row k is at from + k
- * * pitch. */
+/* Load two neighbouring fragments `b` (K,8) without transposing them: row k is
+ * at from + k * pitch. */
 static __device__ __forceinline__ void
 fragment_columns_across(uint32_t b[4], const float *from, int pitch) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;

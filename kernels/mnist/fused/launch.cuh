@@ -18,7 +18,7 @@
                           (shared_bytes), (stream), __VA_ARGS__))
 
 /* Launch a kernel whose blocks fit on a multiprocessor in pairs and all run at
- * the same time. They cannot crowd on some multiprocessors, so they may start
+ * the same time. They cannot crowd onto some multiprocessors, so they may start
  * early without the claim of fused_alone(). */
 #define LAUNCH_PAIRS(f, kernel, grid, threads, shared_bytes, stream, ...) \
     WEFT_TRY(fused_launch((f), 1, #kernel, kernel, (grid), (threads),     \

@@ -24,7 +24,7 @@
  * times the same columns (25 sums).
  *
  * Limit:   four multiply-adds of bytes per instruction (dp4a): 48 instructions
- *          for four pixels. A float version needs 54 for each. */
+ *          for four pixels. A float version needs 54 for each pixel. */
 #ifndef WEFT_MOMENTS_H
 #define WEFT_MOMENTS_H
 #include "fused.h"

@@ -1,8 +1,8 @@
 /* winograd.cuh -- a 3x3 convolution of one 14x14 image in Winograd's form, for
  * conv2's forward pass and its data gradient.
  *
- * Before:  conv2_fp32.cuh does 36 multiplications for a 2x2 window of the
- *          output, an input and an output channel, and FFMA's issue limits it.
+ * Before:  conv2_fp32.cuh does 36 multiplications for each 2x2 output window
+ *          and pair of input and output channels, and FFMA's issue limits it.
  * Idea:    Winograd's F(2x2, 3x3) needs 16: the window is A' [U * V] A, with
  *          V = B' x B of the 4x4 pixels around the window, and U = G g G' of
  *          the weights (mnist/reference/cnn_winograd.h has the matrices, the
@@ -126,7 +126,7 @@ winograd_weights(float *u_s, const float *weights, int all) {
 }
 
 /* Transform COUNT neighbouring windows of one channel: V = B' x B. `image`
- * points at the pixel left above the first window. */
+ * points at the pixel above and to the left of the first window. */
 template <class S, int COUNT>
 static __device__ __forceinline__ void winograd_pixels(float *v_s,
                                                        const float *image) {
@@ -172,7 +172,7 @@ static __device__ __forceinline__ void winograd_image(float *v_s,
     }
 }
 
-/* One input channel's factors of a thread. */
+/* A thread's factors for one input channel. */
 struct winograd_factors {
     float windows[8], columns[COLUMNS];
 };

@@ -124,8 +124,8 @@ static void set_sizes(struct cnn_model *m, const struct weft_cnn_config *c) {
     m->blocks_in = m->blocks2 * m->h2 * m->w2;
     m->blocks_hidden = blocks(c->hidden);
     m->blocks_out = blocks(c->classes);
-    // Add one image to the whole blocks. With a power of two, the values of one
-    // image in all feature blocks would share the same few sets of the cache.
+    // Add room for one more image. With a power of two, an image's values in
+    // all feature blocks would share the same few sets of the cache.
     m->images = blocks(c->max_batch) * BLOCK + 1;
     // The number of threads may be raised later, but never beyond the number of
     // cores.

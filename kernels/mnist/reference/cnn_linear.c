@@ -151,8 +151,8 @@ static void backward_dx(float *dx, const float *weight, const float *dy_t,
         for (int r = 0; r < LINEAR_ROWS; r++) dx[i * BLOCK + r] = part[r][i];
 }
 
-/* Compute the gradient of LINEAR_ROWS rows and one block of outputs of the
- * weight, and update these rows. */
+/* Compute the weight's gradient for LINEAR_ROWS inputs and one block of
+ * outputs, and update that part of the weight. */
 static void backward_dw(float *dweight, float *weight, const float *x,
                         const float *dy, int n, float lr) {
     vfloat acc[LINEAR_ROWS][2];
@@ -168,8 +168,8 @@ static void backward_dw(float *dweight, float *weight, const float *x,
         }
 }
 
-/* Compute dx and the gradients of a layer from dy and dy_t, and update the
- * layer. */
+/* Compute a layer's dx and gradients from dy and dy_t, and update the layer's
+ * parameters. */
 static void backward(const struct cnn_model *m, const struct layer *l,
                      float *dx, const float *x, const float *dy,
                      const float *dy_t, int n, float lr) {

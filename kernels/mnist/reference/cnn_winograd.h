@@ -13,7 +13,7 @@
  * The sum over input channels may be taken before A' . A, so a layer has three
  * steps. It converts all 4x4 tiles of the input into 16 numbers each (B),
  * and multiplies 16 matrices (tiles, input channels) @ (input channels, output
- * channels). Last, it turns each 16 numbers into four outputs (A). The
+ * channels). Finally, it turns every 16 numbers into four outputs (A). The
  * backward pass is the adjoint of each step in reverse order, with the same 16
  * positions, so it costs the same:
  *

@@ -28,7 +28,7 @@ bool judge_elsewhere(Checker *checker, Fiber *self, Access *access, Mark mark);
 [[noreturn]] void judge_misaligned(Checker *checker, Fiber *self,
                                    const Access &access);
 
-/* Report that a copy of these bytes is in flight, and the thread that requested
+/* Report a copy of these bytes that is in flight, and the thread that requested
  * it, if known. coming: whether the copy writes the bytes; otherwise it reads
  * them. */
 void tell_under_way(Checker *checker, const Fiber *self, const Access &access,
