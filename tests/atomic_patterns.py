@@ -1,8 +1,8 @@
 """Patterns of atomic additions to ints by the 32 lanes of a warp, and their costs.
 
-PATTERNS: (indices, sectors, wavefronts). sectors: in global memory, each measured by
-Nsight Compute on an H200 (l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum);
-wavefronts: in shared memory, the lanes of the busiest bank.
+PATTERNS: (indices, sectors, wavefronts). sectors: the cost in global memory, measured
+by Nsight Compute on an H200 (l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum).
+wavefronts: the cost in shared memory, the number of lanes that access the busiest bank.
 """
 
 _FEW = [

@@ -2,9 +2,9 @@
 
 Each cell is CUDA C with a kernel `k(int *x, int n)`, which the session compiles and
 launches as k[2, 32](x, 64) with 64 zeros. `says` is a pattern of the one sentence that
-reports the failure. MODES harm only later computations. Some of CELLS are marked
-`may_pass`: only a watch build reports their faults. LOST end the session unless they
-are --isolated.
+reports the failure. The cells of MODES harm only later computations. Some of CELLS are
+marked `may_pass`: only a watch build reports their faults. The cells of LOST end the
+session unless they run with --isolated.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ bad("store to code", WROTE, "*(int *)(void *)f = n;", "__device__ void f() {}\n"
 bad("store through a wild pointer", WROTE, "int **p = (int **)x; *p[3] = 1;")
 bad("atomic on null", WROTE, "atomicAdd((int *)0, 1);")
 bad("atomic past the end", WROTE, "atomicAdd(x + (1 << 28), 1);")
-# The address is 16 TiB lower, between the heap and the mapped memory, where no store
-# can succeed. Further up, an earlier watched cell or a library may have mapped memory.
+# The address is 16 TiB below s, between the heap and the mapped memory, where no store
+# can succeed. Closer to s, an earlier watched cell or a library may have mapped memory.
 bad(
     "shared memory far before its start",
     WROTE,

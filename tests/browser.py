@@ -1,7 +1,7 @@
 """Chromium for tests of pages, if this machine has one.
 
 The tests need the packages of tests/requirements.txt, and a Chromium. CHROMIUM names
-its program; otherwise it is the one on the path, or playwright's own.
+its program; without it, the tests use the one on the path, or playwright's own.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def open_page(content: str, **options: Any) -> Iterator[Any]:
 def open_watched(browser: Any, address: str, **options: Any) -> Any:
     """Open an address in a context of its own.
 
-    The page lists what it requests (`requested`), and the errors of its scripts
-    (`errors`).
+    The page's attribute `requested` lists its requests, and `errors` the errors of its
+    scripts.
     """
     page = browser.new_context(**options).new_page()
     page.requested, page.errors = [], []

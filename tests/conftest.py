@@ -15,7 +15,7 @@ STARTED = time.monotonic()
 # This must precede the import of torch. Several workers share the cores, and threads
 # that spin while they wait would slow down the threads that they wait for.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# Pictures of times must be the same on a busy machine.
+# Pictures of times must not depend on how busy the machine is.
 os.environ["WEFT_SHARED"] = "draw"
 os.environ.pop("WEFT_KEEP", None)  # the tests' records must not join the user's
 
@@ -82,15 +82,15 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile this worker's share of the test files, in a fresh checkout.
 
-    Every worker collects all files. Otherwise each worker would rewrite the assertions
-    of all files, which takes more than half of the collection's time.
+    Every worker collects all files. Without shares, each worker would also rewrite the
+    assertions of all files, which takes more than half of the collection's time.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is None or sys.dont_write_bytecode:
         return
     files = sorted(Path(__file__).parent.rglob("test_*.py"))
     count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    # These functions of pytest are private: without them, nothing is shared.
+    # These functions of pytest are private. If a version lacks them, nothing is shared.
     with contextlib.suppress(AttributeError, KeyError, OSError, TypeError):
         state = session.config.stash[rewrite.assertstate_key]
         for file in files[int(worker.removeprefix("gw")) :: count]:

@@ -25,7 +25,7 @@ Colour = tuple[float, float, float]
 
 
 def read_colour(text: str, ink: Colour) -> Colour | None:
-    """Return red, green and blue of a CSS colour from 0 to 1; None for no colour."""
+    """Return a CSS colour's red, green and blue, from 0 to 1; None for no colour."""
     text = text.strip()
     if text in ("none", "transparent", ""):
         return None
@@ -44,7 +44,7 @@ def read_colour(text: str, ink: Colour) -> Colour | None:
 
 
 def read_style(text: str) -> dict[str, str]:
-    """Return the declarations of an element's style; the last of equal ones counts."""
+    """Map the properties of an element's style to values; the last value counts."""
     pairs = (one.partition(":") for one in text.split(";") if ":" in one)
     return {key.strip(): value.strip() for key, _, value in pairs}
 
@@ -70,7 +70,7 @@ def list_faint(svg: str, page: str) -> list[str]:
     """Return the marks and texts of an SVG with too little contrast on a page.
 
     Grid lines, ticks and marks that only repeat others (data-behind, data-ground) need
-    none. Neither do the lower levels of a heat map.
+    no contrast, nor do the lower levels of a heat map.
     """
     paper, ink = (read_colour(text, (0, 0, 0)) for text in PAGES[page])
     root = ElementTree.fromstring(svg[svg.index("<svg") :])
@@ -118,7 +118,7 @@ def _measure(look, kind: str, opacity: float, paper: Colour, ink: Colour) -> flo
 
 
 class _Page(HTMLParser):
-    """Find texts with too little contrast to the background of their element."""
+    """Find texts with too little contrast with the background of their element."""
 
     def __init__(self, paper: Colour, ink: Colour) -> None:
         super().__init__()

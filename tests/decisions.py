@@ -40,7 +40,7 @@ class Decisions:
 
 @dataclass(frozen=True)
 class Decided:
-    """A step's result, and the gaps of decisions that float64 would take otherwise."""
+    """A step's result, and the gaps of decisions that float64 takes differently."""
 
     loss: float
     gradients: dict[str, np.ndarray]
@@ -78,7 +78,7 @@ def of_cnn(cnn: Cnn, weights: Mapping[str, np.ndarray], device: Any) -> Decision
 
 @torch.no_grad()
 def of_twin(model: Twin, x: torch.Tensor, name: str) -> Decisions:
-    """Return PyTorch's decisions in that precision on x, normalised and in fp32."""
+    """Return PyTorch's decisions in the named precision; x is normalised, in fp32."""
     codes = []
     with precision(name), use_half(name, x.device):
         for i in "12":

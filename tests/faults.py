@@ -28,7 +28,7 @@ def copy_lab(folder: Path) -> Path:
 
 
 def libraries(lab: Path) -> list[str]:
-    """List the contents of its lib/ except the package and the runtime."""
+    """List the contents of a lab's lib/ except the package and the runtime."""
     names = sorted(path.name for path in (lab / "lib").iterdir())
     return [name for name in names if name != "weft" and "_simt_" not in name]
 

@@ -15,8 +15,8 @@ layer to layer. Where a decision is within its bound, it may change the gradient
 change is propagated back through the layers, together with all such changes and with
 random signs. The largest norm of SAMPLES draws, times SIGNS, is added to the bound:
 sums of vectors with independent signs stay below that, and few of the changes occur.
-The images must have no ties: on a plain background all values of a window are equal,
-and any of them may win.
+The images must have no plain background: there, all values of a window are equal, and
+any of them may win.
 
 Bounds and errors are compared in the Frobenius norm, tensor by tensor.
 """
@@ -232,7 +232,7 @@ def _pool_changes(out, errors, i: str) -> torch.Tensor:
     y = out[f"bn{i}"].detach()
     windows, off = _windows(y), _windows(errors[f"bn{i}"].total)
     best, at = windows.max(-1, keepdim=True)
-    # Any element that may reach the minimum of the best one may win.
+    # An element may win if its upper bound reaches the best one's lower bound.
     near = (windows + off >= best - off.gather(-1, at)) & (windows + off >= 0)
     sure = (near.sum(-1) == 1) & (best > off.gather(-1, at)).squeeze(-1)
     change = torch.where(sure, 0.0, out[f"pool{i}"].grad)

@@ -15,12 +15,13 @@ Winograd's form has other terms (kernels/mnist/reference/cnn_winograd.h). Its pr
 are those of transformed factors, so the terms are those of |B'| |x| |B|, |G| |g| |G'|
 and |A| |dy| |A'|. Each rounding of a transform, of which a term has at most ten, counts
 as an addition. So a sum of k/9 or k/4 products has fewer roundings than k, the number
-of direct products, by which its bound is computed.
+of direct products. Its bound is computed from k.
 
 Like terms. Both roots assume that roundings are independent, but where two places of a
 batch are alike, their roundings are equal. Most of a black image's 196 pixels have the
 same c2, and so the same rounding error. If m places are alike, their errors add up to m
-times one of them. So its square counts m^2 times, or each of theirs m times,
+times one of them. So the square of one error counts m^2 times or, equivalently, the
+square of each of them m times:
 
     |sum of errors| <= LAMBDA sqrt(sum of m_i e_i^2)
 
@@ -30,16 +31,17 @@ the sum of all e_i, so the bound is the smaller of the two (`added`). If no plac
 alike, all m are 1, and the first bound is the root from above.
 
 The roundings inside a sum are also alike: between two powers of two, adding the same
-number rounds off the same amount. Then only the worst case holds: a term takes part in
-at most as many additions as its chain has, and each addition rounds by at most ULP of
-the partial sum (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 4.2).
-A tensor core adds 8 products or more at once and truncates by MMA = 8 ULP, which is as
-much. So terms with m > 1 add ULP chain |term| to the root.
+number rounds off the same amount. Then only the worst-case bound holds: a term takes
+part in at most as many additions as its chain has, and each addition rounds by at most
+ULP of the partial sum (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
+4.2). A tensor core adds 8 products or more at once and truncates by MMA = 8 ULP, which
+amounts to the same. So terms with m > 1 add ULP chain |term| to the root.
 
 The following are alike: places of conv2's output whose 3 x 3 pixels of p1 are equal in
-all channels; of dy, those that also get the same dp2; of BN2's output, windows of four
-such places each, at the same pixel of two images; images with the same dh, if dh has
-the error. Equal numbers at unlike places (16 bits have few) do not count as alike.
+all channels; those places of dy that also get the same dp2; windows of BN2's output
+with four such places each, at the same pixel of two images; images with the same dh, if
+dh has the error. Equal numbers at unlike places (16 bits have few) do not count as
+alike.
 """
 
 from __future__ import annotations
@@ -183,7 +185,7 @@ def mixed(x: torch.Tensor) -> torch.Tensor:
 
 
 def alike(x: torch.Tensor) -> torch.Tensor:
-    """Return (...): for each k numbers of (...,k), how often they occur in x."""
+    """Return (...): how often each row of k numbers occurs in x (...,k)."""
     _, number, counts = mixed(x).unique(return_inverse=True, return_counts=True)
     return counts[number].double()
 
@@ -299,7 +301,7 @@ def bn2_gradients(s: Look) -> Tensors:
 
 
 def dy(s: Look) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the gradient of conv2's output (n,64,14,14), its error by T, and the
+    """Return the gradient of conv2's output (n,64,14,14), its error due to T, and the
     number of equal places."""
     bn, d = bn2(s), bn2_gradients(s)
     scale = bn.scale[:, None, None]
@@ -371,7 +373,7 @@ def conv2(s: Look) -> None:
         off = s.stored * (i + 1) * v.abs()
         off = added((like * off**2).sum((0, 2, 3)), off.sum((0, 2, 3)))
         sizes = v.abs().sum((0, 2, 3))
-        growth = 64 / 9 if s.winograd else 1.0  # of terms alike; see cnn_winograd.h
+        growth = 64 / 9 if s.winograd else 1.0  # of like terms; see cnn_winograd.h
         more = growth * LAMBDA * s.product(288) * (i + 1) * sizes
         off = off + CHAIN * sizes + more
         agree(f"sum2[{i}]", s.seen["sum2"].sum(0)[i], v.sum((0, 2, 3)), off)

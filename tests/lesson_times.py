@@ -3,9 +3,10 @@
     python tests/lesson_times.py               all lessons, one after another
     python tests/lesson_times.py 00 04_numba   the lessons whose names begin so
 
-A busy machine changes the seconds of the clock, but hardly those of the processors. So
-the table has both: "wall", and "cpu", in user and system mode with all compilers. The
-caches are empty at first, as for a new reader, and the lessons share them.
+A busy machine changes the wall time, but hardly the processor time. So the table has
+both: "wall" and "cpu". The latter adds up user and system mode, and includes all
+compilers. The caches are empty at first, as for a new reader, and the lessons share
+them.
 """
 
 from __future__ import annotations

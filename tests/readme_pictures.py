@@ -54,7 +54,7 @@ PICTURES = {"goal": draw_goal, "fault": draw_fault, "silk": draw_silk}
 
 
 def draw(name: str) -> str:
-    """Return the SVG of a picture; all but the silk need a background of their own."""
+    """Return the SVG of a picture; every picture but the silk gets a background."""
     svg = PICTURES[name]()
     return (svg if name == "silk" else set_ground(svg)) + "\n"
 

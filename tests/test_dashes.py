@@ -48,7 +48,7 @@ def dashes(source: str) -> Iterator[str]:
 
 
 def _literals(value: ast.AST) -> Iterator[str]:
-    """Yield the texts that an expression may be, except those in its calls."""
+    """Yield the strings in an expression, except those in its calls."""
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         yield value.value
     elif isinstance(value, ast.IfExp | ast.Tuple | ast.List | ast.Dict | ast.BinOp):

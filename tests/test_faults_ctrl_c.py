@@ -2,7 +2,7 @@
 
 Each ends in KeyboardInterrupt (a command: in one line and status 130), or the signal
 came too late. The same work, done again, gives the right result, and no process, file
-or handler is left.
+or handler is left behind.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ int main() {
 
 @pytest.mark.slow
 def test_ctrl_c_at_random_moments_of_a_command(tmp_path):
-    """Interrupt commands from the moment that Python has read their own code."""
+    """Interrupt commands at a random moment after Python has loaded their code."""
     lab, source = copy_lab(tmp_path / "lab"), tmp_path / "a.cu"
     words = ["-m", "weft", "run", str(source), "-O0"]
     source.write_text(PROGRAM)
@@ -170,7 +170,7 @@ def test_ctrl_c_at_random_moments_of_a_command(tmp_path):
         statuses.append(child.returncode)
         assert child.returncode in (130, -signal.SIGINT, 7), stderr
         assert "Traceback" not in stderr
-        # The command had ended: the machine was busier before.
+        # The command ended before the signal: the machine was busier when it was timed.
         if child.returncode == 7:
             seconds *= 0.8
         if child.returncode == 130:

@@ -275,7 +275,7 @@ def test_weights_on_a_full_disk_leave_those_of_before(lab, tmp_path):
 
 
 def test_modes_bind_the_children_of_these_tests(tmp_path):
-    """Verify that the tests above can fail, since root may write everywhere."""
+    """Verify that file modes bind the children; root could otherwise write anywhere."""
     tmp_path.chmod(0o555)
     result = subprocess.run(
         ["touch", str(tmp_path / "file")], preexec_fn=bind_by_modes, capture_output=True

@@ -8,8 +8,8 @@ import pytest
 from faults import copy_lab, python
 
 EDITS, LIBRARIES = 480, 20
-# A library stays open, since a kernel of it may still be in use. It costs a few pages
-# and five mappings, of the 65,530 that Linux allows.
+# A library stays open, since one of its kernels may still be in use. It costs a few
+# pages and five mappings, of the 65,530 that Linux allows.
 MAPPINGS, KILOBYTES = 6, 120
 
 SESSION = f"""

@@ -17,7 +17,7 @@ def test_there_are_results():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_committed_rows_were_measured_at_a_commit(path):
-    """bench.commit() ends in "+" if files differ from it."""
+    """bench.commit() ends in "+" if files differ from that commit."""
     record = json.loads(path.read_text())
     commits = {part.get("commit") for part in (record["machine"], *record["rows"])}
     assert not [name for name in commits if name and name.endswith("+")]

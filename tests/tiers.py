@@ -11,7 +11,7 @@ import pytest
 def first_of_each(
     cases: Iterable[Any], key: Callable[[Any], Any], names: int = 1
 ) -> list[Any]:
-    """Mark each case as slow whose key an earlier case has; for parametrize().
+    """Mark as slow each case whose key an earlier case has; for parametrize().
 
     So the quick tier runs one case of each kind. names: number of parameters of a case.
     """

@@ -457,8 +457,8 @@ _seen = {}
 
 
 def remembers(a, b):
-    """Return the right answer the first time, and the same one again for every such
-    size."""
+    """Return the right product for the first matrices of each size, and the same one
+    for all later matrices of that size."""
     return _seen.setdefault((a.shape, b.shape), a @ b)
 
 

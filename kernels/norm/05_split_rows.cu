@@ -10,7 +10,7 @@
  *             same order. Then the blocks take the next row.
  * Prediction: one read and one write of rows of up to 8192 numbers per resident
  *             block. The moments are 12 bytes per part.
- * Limit:      a block waits about 2 us for each row, in which other blocks of
+ * Limit:      a block waits for the others in each row. Meanwhile, other blocks of
  *             its multiprocessor must keep the memory busy. */
 #include "on_chip.cuh"
 

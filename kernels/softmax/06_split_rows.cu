@@ -9,7 +9,7 @@
  * Prediction: one read and one write of rows of several million numbers, and
  *             all multiprocessors for a single row. The pairs are 8 bytes per
  *             part.
- * Limit:      a block waits about 2 us for each row, in which other blocks of
+ * Limit:      a block waits for the others in each row. Meanwhile, other blocks of
  *             its multiprocessor must keep the memory busy. */
 #include "softmax.cuh"
 

@@ -78,7 +78,7 @@ def test_a_gpu_without_dependent_launch_omits_its_rows(monkeypatch, tmp_path):
     assert not [rung for _, rung in names if "dependent" in rung or "early" in rung]
     assert {op for op, _ in names} == {"chain", "fetch", "many", "fork"}
     others = load_elsewhere("graphs")
-    # Both draw the other GPU's rows.
+    # Both charts draw the other GPU's rows.
     for groups in plot_graphs.OVERLAPS, plot_graphs.HURTS:
         assert "early" in texts(plot_graphs.plot_ratios(groups, rows, others, "plain"))
     assert bench_graphs.rows("cpu", ["crowd"], samples=1) == []

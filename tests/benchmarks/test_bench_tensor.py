@@ -47,7 +47,7 @@ def test_in_committed_results_a_gpu_truncates_and_promotion_helps():
     for results in committed():
         steps = [row for row in results["rows"] if row["op"] == "staircase"]
         assert [row["added"] for row in steps] == [math.floor(r["x"]) for r in steps]
-        # To the nearest, these would be rounded up.
+        # Rounding to nearest would round these up.
         assert any(row["x"] % 1 > 0.5 for row in steps)
         errors = {
             (row["every"], row["k"]): row["error_rms"]

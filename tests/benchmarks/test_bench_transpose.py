@@ -48,7 +48,7 @@ def test_a_side_below_one_is_refused():
 
 
 def test_a_wrong_result_is_not_timed(monkeypatch):
-    """A rung has passed its check, but its cases are smaller than the benchmark's."""
+    """A rung has passed its check, but the check's cases are smaller than these."""
     monkeypatch.setattr(native.Library, "call", lambda *args: None)
     with pytest.raises(RuntimeError, match="weft copy reference is wrong for 33 x 33"):
         bench_transpose.rows("cpu", [33], samples=1)

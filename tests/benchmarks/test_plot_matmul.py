@@ -87,7 +87,7 @@ def test_the_roofline_has_few_labels_and_a_list_of_all_rungs():
     assert len({*letters}) == len(letters) > 30
     places = [dot.get_xdata()[0] for dot in dots(figure)]
     assert sorted({*places}) == places  # two rungs never share a place
-    # On a phone, 358 pixels wide, an 11-point letter has at least 9 pixels.
+    # On a phone, 358 pixels wide, an 11-point letter is at least 9 pixels high.
     assert 11 * 358 / (72 * figure.get_figwidth()) >= 9
 
 

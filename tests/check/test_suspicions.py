@@ -337,7 +337,7 @@ def test_a_literal_where_the_blocks_length_is_due_is_told_from_what_was_written(
 
 
 def test_too_few_blocks_of_their_number_of_threads_are_too_few_blocks():
-    """If gridDim.x equals blockDim.x, the guess does not call one a mistake."""
+    """If gridDim.x equals blockDim.x, the guess does not blame a mix-up of the two."""
     error = refused(
         *(literal(4), lambda x: x),
         outputs={"y": "n"},

@@ -215,8 +215,8 @@ def read_image(path):
 def resolve(wanted, image, python):
     """Return the packages that `wanted` adds to an image, by requirement.
 
-    Follows the requirements of packages that are installed here. Fails if one of them
-    requires another version of a package in the image.
+    The function follows the requirements of packages that are installed here. It fails
+    if one of them requires another version of a package in the image.
     """
     added, seen = {}, set()
     pending = [Requirement(line.replace(" ", "")) for line in wanted]
@@ -237,7 +237,7 @@ def resolve(wanted, image, python):
 
 
 def list_needs(one, python):
-    """Return what a package requires that is installed here, for a Python."""
+    """Return the requirements of a package installed here, for one Python."""
     try:
         package = importlib.metadata.distribution(one.name)
     except importlib.metadata.PackageNotFoundError:

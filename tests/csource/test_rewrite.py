@@ -390,7 +390,7 @@ def test_lockstep_needs_no_space_after_the_equals_sign():
 
 
 def test_lockstep_is_limited_to_the_scope_of_the_volatile_name():
-    """Other functions of the file have their own s: lockstep would hide its races."""
+    """Other functions of the file have their own s, whose races lockstep would hide."""
     step = "s[i] += s[i + 1];"
     unchanged = [
         f"template <class T> void plain(T *s, int i) {{ {step} }}",

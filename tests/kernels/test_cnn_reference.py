@@ -299,7 +299,7 @@ def test_same_seed_same_bits(library):
 
 
 def test_training_learns(library):
-    """Let it memorise nine images with random labels."""
+    """Let the model memorise nine images with random labels."""
     rung = model(library)
     losses = [rung.step(range(9), 0.05) for _ in range(100)]
     rung.close()

@@ -83,8 +83,9 @@ def test_nothing_is_copied_of_what_lies_transposed_or_misaligned(
     assert _workspace(rung, a, b, m, n, k, trans_a, trans_b) == 0
 
 
-# coalesced requires copies of transposed operands; vectorised also of operands whose
-# rows do not start at 16 bytes. A tile that is copied has 64 rows and columns.
+# coalesced requires copies of transposed operands; vectorised also requires copies of
+# operands whose rows do not start at multiples of 16 bytes. A tile that is copied has
+# 64 rows and columns.
 @pytest.mark.parametrize("rung", ["coalesced", "vectorised"])
 @pytest.mark.parametrize(("rows", "cols"), [(1, 70), (64, 64), (63, 65), (129, 31)])
 def test_copies_hold_every_number_where_it_belongs(rung, rows, cols):

@@ -35,7 +35,7 @@ def test_the_workspace_is_that_of_the_slab_that_wants_most(lib, rows):
 
 
 def test_copies_are_as_large_as_the_largest_slab_of_them(lib):
-    """Rows of 5 floats are copied to rows of 8, which start at 16 bytes."""
+    """Rows of 5 floats are copied to rows of 8, aligned to 16 bytes."""
     size = workspace(lib, "vectorised", SLAB, 8, 5)
     assert size >= SLAB * 8 * 4
     assert workspace(lib, "vectorised", SLAB + 9, 8, 5) == size

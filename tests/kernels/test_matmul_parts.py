@@ -60,7 +60,8 @@ def test_parts_are_right_and_clean_and_what_comes_last_comes_once(rung):
     assert not findings(), findings()
 
 
-# Five tiles for four blocks: of one matrix whose rows start anywhere, or of five.
+# Five tiles for four blocks: of one matrix whose rows start anywhere, or of five
+# matrices.
 @ANY_RUNG
 @pytest.mark.parametrize("batch", [1, 5])
 def test_whole_tiles_and_tiles_in_parts_are_one_matrix(rung, batch):

@@ -17,7 +17,7 @@ SOURCES = sorted(
     for path in {p for op in build.list_ops() for p in build.list_sources(op, "cuda")}
     if not NEWER.search(path.stem)
 )
-# ptxas does not learn the number of threads in these launches, which is constant.
+# These launches have a constant number of threads, which ptxas does not receive.
 LAUNCHED = {
     "conv2d_tiled": 128,
     "linear_tiled": 128,

@@ -560,7 +560,7 @@ def test_benchmark_rows():
 @pytest.mark.slow
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="bounds of the asm switch")
 def test_bounds_in_cpu_time():
-    """One core needs at most twice the time that two cores may take, in CPU time."""
+    """In CPU time, one core needs at most twice the time allowed for two cores."""
     simt = Simt("asm")
     simt.runtime.simt_set_threads(1)
     lib = bench_simt.open_library("asm")

@@ -75,8 +75,7 @@ def test_functions_of_mathematics(ordered, kind):
 
 
 def test_inverse_functions_at_their_ends(simt):
-    """Test where p is 0, and erfinv and similar functions are 0 or infinite; near it,
-    exact."""
+    """Test p = 0, where erfinv and its like are 0 or infinite, and p near 0."""
     x = np.array([1.0, 3 + 2.0**-40, 2 + 2.0**-50, 5 - 2.0**-48])
     out = poison((4, 20), np.float64)
     assert simt.load("math").run_doubles(pointer(out), pointer(x), 4) == 0

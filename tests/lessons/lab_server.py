@@ -86,7 +86,7 @@ class Notebook:
         return self.cell(number).locator(".jp-OutputArea")
 
     def run(self, number: int) -> None:
-        """Run a cell by its keys, and wait until it has finished."""
+        """Run a cell by the keyboard, and wait until it has finished."""
         cell = self.cell(number)
         cell.locator(".cm-content").click()
         # The prompt has a star instead of a number while the cell waits or runs.
@@ -100,7 +100,7 @@ class Notebook:
         )
 
     def edit(self, number: int, source: str) -> None:
-        """Replace the text of a cell by keys, as a reader does."""
+        """Replace the text of a cell by the keyboard, as a reader does."""
         self.cell(number).locator(".cm-content").click()
         self.page.keyboard.press("Control+A")
         self.page.keyboard.insert_text(source)

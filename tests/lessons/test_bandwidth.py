@@ -113,6 +113,17 @@ def test_times_of_a_shared_machine_are_not_drawn(figures, monkeypatch):
     assert not figures[0].axes[0].patches
 
 
+@pytest.mark.parametrize("call, message", [
+    (lambda: count_rungs("transpos", [], 64), "transpos is not one of .*softmax"),
+    (lambda: count_rungs("matmul", ["naive"], 64), "matmul is not one of"),
+    (lambda: list_gpu_rungs("softmax"), "'softmax' is not one of .*'reduce'"),
+    (lambda: time_ops(0), r"time_ops\(0\): the side must be at least 1"),
+])  # fmt: skip
+def test_what_cannot_be_counted_or_timed_is_refused(call, message):
+    with pytest.raises(ArgumentError, match=message):
+        call()
+
+
 def test_a_ruler_needs_rows():
     with pytest.raises(ArgumentError, match="no rows"):
         draw_ruler([])

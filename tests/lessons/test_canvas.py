@@ -47,7 +47,7 @@ def stroke(top: int, left: int, height: int, width: int) -> np.ndarray:
 
 @pytest.mark.parametrize("scale", [1, 3, 5])
 def test_mnists_own_digits_stay_as_they_are(scale):
-    """A test digit that is drawn larger, and anywhere, returns pixel by pixel."""
+    """A test digit, drawn larger and at any place, is recovered pixel by pixel."""
     for image in load("test").images[:100]:
         large = np.kron(image, np.ones((scale, scale), np.uint8))
         padded = np.pad(large, ((7, 0), (3, 11)))

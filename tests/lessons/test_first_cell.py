@@ -30,7 +30,7 @@ done = [shell.run_cell(cell).success for cell in sys.argv[1:]]
 sys.stdout.flush()
 print("done:", *done)
 """
-# It replaces the network: it writes a tarball, of which `cut` bytes are missing.
+# This program replaces the network: it writes a tarball without its last CUT bytes.
 CURL = """#!/bin/sh
 echo curl "$@" >> {log}
 test -z "$OFFLINE" || {{ echo "curl: (6) Could not resolve host" >&2; exit 6; }}

@@ -176,7 +176,7 @@ def test_otters_questions_hide_the_solution_and_run_the_check(tmp_path, lesson):
     assert cells[0].source.startswith("# ASSIGNMENT CONFIG") and len(starts) == count
     for start in starts:
         question, _, stub, _, _, solution, _, _, test, *_ = cells[start : start + 11]
-        # otter drops the lines between its marks; they must be all of the solution.
+        # otter drops the lines between its marks, which must be the whole solution.
         first, *_, last = solution.source.splitlines()
         assert (first, last) == ("# BEGIN SOLUTION NO PROMPT", "# END SOLUTION")
         assert "### " not in solution.source and "### " not in stub.source

@@ -66,7 +66,7 @@ def painting(notebook):
     notebook.run(AT_PAINT)
     painting = notebook.output(AT_PAINT)
     painting.locator("input").focus()
-    notebook.page.keyboard.press("Home")  # A picture starts at the last one's time.
+    notebook.page.keyboard.press("Home")  # A picture starts at the previous one's time.
     wait_for_colour(notebook, RED)
     return painting
 
@@ -107,7 +107,7 @@ def test_the_slider_and_play_set_the_time(notebook, painting):
     notebook.page.keyboard.press("End")
     wait_for_colour(notebook, PURPLE)
     expect_text(painting.locator("output"), "t = 10.00 s")
-    painting.locator("button", has_text="Play").click()  # It begins again at 0.
+    painting.locator("button", has_text="Play").click()  # The time restarts at 0.
     api.expect(painting.locator("output")).not_to_have_text("t = 10.00 s")
     painting.locator("button", has_text="Pause").click()
 

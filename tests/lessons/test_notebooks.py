@@ -449,7 +449,7 @@ def in_sections(notebook) -> list[list[int]]:
 
 
 def first_sections(notebook) -> list[nbformat.NotebookNode]:
-    """Return the cells above the second ##, and sections up to a quarter of the code.
+    """Return the cells above the second ##, and more sections up to 1/4 of the code.
 
     For a notebook without sections, return the first quarter.
     """

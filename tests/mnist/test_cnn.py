@@ -388,7 +388,7 @@ WRONG += ["no relu1", "no relu2", "no relu3"]
 @each_backend
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_models_are_refused(target, rung, wrong):
-    """The bound is tight enough: with a mistake in the float64 step, nothing agrees."""
+    """The bound is tight enough to reveal each mistake in the float64 step."""
     shape = Shape(9, 12, 4, 5, 8, 5, max_batch=6)
     cnn = ready(target, rung, shape)
     images, labels = random_data(shape, 20)

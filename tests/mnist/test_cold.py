@@ -1,4 +1,4 @@
-"""A training starts without PyTorch, and computes the same as with it."""
+"""Training starts without PyTorch, and computes the same results as with it."""
 
 import json
 import subprocess

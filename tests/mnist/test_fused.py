@@ -146,7 +146,7 @@ def test_a_call_takes_the_same_steps_as_many_calls(target, rung):
 def test_a_graph_computes_what_single_launches_do(target):
     """The results agree even for a rate, images and batches that were not captured."""
     rungs = [p.values[1] for p in fused(("fp32",)) if p.values[0] == target]
-    rungs.remove("winograd")  # its form rounds differently
+    rungs.remove("winograd")  # Winograd's form rounds differently
     images, labels = random_data(MODEL, 9, seed=8)
     seen = []
     for rung in rungs:

@@ -190,11 +190,11 @@ def test_a_model_may_go_while_its_steps_are_queued(rung):
 @each_gpu_rung
 @pytest.mark.parametrize("batch", [64, 1024])
 def test_memory_is_no_more_than_pytorchs(rung, batch):
-    """At 64 images in 16 bits PyTorch's fp32 step is the limit.
+    """At 64 images in 16 bits, the limit is the memory of PyTorch's fp32 step.
 
-    Its 16-bit step takes less than ours there: 69.4 MB are ours and 68.7 PyTorch's on
-    an H200 with the whole data set. On an H100 PyTorch's varies with the algorithms
-    that cuDNN chooses by timing them.
+    PyTorch's 16-bit step needs less memory than ours there: 68.7 MB against 69.4 on an
+    H200 with the whole data set. On an H100, PyTorch's memory varies with the
+    algorithms that cuDNN chooses by timing them.
     """
     train = mnist.load("train").first(2048)
     exceeded = batch == 64 and rung in ("bf16", "fp16")

@@ -82,7 +82,7 @@ def cases() -> list:
 def is_slow(target: str, rung: str, *images) -> bool:
     """fp16 has the kernels of bf16; like images cover few lines that others do not.
 
-    Large batches take tensor cores, which are simulated, a second or more.
+    A large batch takes a second or more, since its tensor cores are simulated.
     """
     tensor_cores = rung in ("tf32", "bf16") and images == ("noise", MANY[rung])
     like = rung != "fused" and images == LIKE

@@ -4,8 +4,9 @@ Both have the same precision and start each step from float64's weights, at full
 FACTOR is two, since either side's error in a step is one random draw of roundings. The
 limit uses PyTorch's error in that step, or its median over the steps. Next to the kink
 of a ReLU or a pool, decisions depend on luck on both sides. decisions.py separates them
-from rounding: gradients are compared with a float64 step that decides alike. Our side
-may have at most FACTOR times as many such decisions, and as wide ones.
+from rounding: gradients are compared with a float64 step that takes the same decisions.
+Our side may have at most FACTOR times as many decisions that differ from float64's,
+with gaps at most FACTOR times as wide.
 
 On a GPU, each rung takes 50 steps at batch 64; on the CPU a few at batch 2.
 """
@@ -172,7 +173,8 @@ def accuracy(side: Cnn | TwinTrainer, schedule: Schedule, seed: int) -> float:
 
 # On either side, accuracies spread by 0.06 to 0.09 points, and differences of two by
 # 0.12 (five seeds, fp32, H200). The mean of 25 differences has an error of 0.025, a
-# quarter of the limit. With five seeds, it is 0.055, too much to detect 0.1 points.
+# quarter of the limit. With five seeds, it is 0.055, too large to detect a difference
+# of 0.1 points.
 SEEDS = 25
 
 

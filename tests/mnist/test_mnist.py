@@ -383,7 +383,7 @@ QUICK = Config(epochs=2, limit=320, batch=32, iterations=5, progress=False)
 def result():
     """Return a short run against the eager twins, on a small test set.
 
-    Compiling takes half a minute, so here it fails.
+    Compiling would take half a minute, so the fixture makes it fail.
     """
     test = load("test").first(500)
     with pytest.MonkeyPatch.context() as patch:

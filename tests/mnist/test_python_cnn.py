@@ -204,7 +204,7 @@ def test_bad_sizes(change):
 
 
 def test_a_step_has_as_many_threads_as_it_launches():
-    """Another runner counts the threads whose number the message contains."""
+    """A counting runner confirms the number of threads that the message contains."""
     shape = Shape(5, 6, 2, 3, 4, 3, max_batch=4)
     threads = []
 

@@ -76,7 +76,7 @@ def test_errors_are_relative_and_a_nan_is_one(train):
     assert np.isnan(exact.errors(exact.loss, scaled)["gradient_error"])
 
 
-# The smallest error (else the precision is another one) and the largest error.
+# The least error, below which the precision must be another one, and the greatest.
 BOUNDS = {"fp32": (0, 1e-3), "bf16": (1e-3, 0.3), "fp16": (1e-4, 0.3)}
 
 
@@ -342,7 +342,7 @@ def test_milestones_train_both_sides_alike(train, measure, given):
 
 
 def test_milestones_leave_out_rungs_of_other_precisions():
-    """Their rows would have this precision's name. Unknown rungs are reported later."""
+    """Their rows would bear this precision's name. Unknown rungs are reported later."""
     names = ["pdl", "tf32", "bf16", "quick"]
     cpu = torch.device("cpu")
     assert milestones._select_rungs(names, "tf32", cpu, 64) == ["tf32", "quick"]
@@ -374,7 +374,8 @@ def test_compiling_ahead_starts_a_process_for_each_twin(monkeypatch):
     monkeypatch.setattr(race.subprocess, "Popen", Job)
     cells = [("fp32", 8), ("bf16", 16)]
     names = ["compile nchw", "eager nchw"]
-    # The same code without its graph; one that times kernels; an unknown one.
+    # These start no process: the same code with a graph; one that times kernels; one
+    # that is unknown.
     more = ["compile+graph64", "compile+autotune nchw", "quick nchw"]
     race.warm_twins(cells, "cpu", [*names, *more], log.append)
     # Each process has its own thread, so their order varies.

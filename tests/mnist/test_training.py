@@ -36,7 +36,7 @@ SMALL = {"channels": (3, 5), "hidden": 17}
 
 
 def noisy(count: int) -> Split:
-    """Return digits in noise; without a plain background, no two pixels tie."""
+    """Return digits in noise; on a plain background, a window's values would tie."""
     digits = load("train").first(count)
     noise = np.random.default_rng(1).integers(0, 64, digits.images.shape, np.uint8)
     return Split(digits.images // 4 * 3 + noise, digits.labels)
@@ -47,7 +47,7 @@ def rounded(weights: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
 
 
 def follow(cnn: Cnn, model_sizes: dict, batch: int) -> None:
-    """Take 50 steps in float64, and from each one's weights one of our steps."""
+    """Take 50 float64 steps, and one of our steps from the weights before each."""
     train = noisy(STEPS * batch)
     cnn.data(train)
     first = initial_weights(0, **model_sizes)
@@ -169,7 +169,7 @@ def test_three_seeds_reach_the_accuracy_of_pytorch():
 
     In fp32, five seeds have means of 98.74 to 98.80 % and standard deviations of 0.16
     to 0.22 % (race_nvidia_h100.json). So the mean of three seeds has a standard error
-    of about 0.12 %, and 98.5 is two of them below those means.
+    of about 0.12 %, and 98.5 is two such errors below those means.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     # One thread: threads of a step that wait for cores of other tests take much longer.

@@ -21,7 +21,7 @@ from weft.mnist.weights import MOVELESS
 
 SMALL = {"channels": (2, 3), "hidden": 5}
 BATCH, LR = 10, 0.1
-# No rounding can decide any of eight steps on these images at this rate.
+# On these images at this rate, rounding changes no decision in any of eight steps.
 CLEAR_IMAGES, LOW_LR = np.arange(140, 150), 2.0**-11
 LAYOUTS = ("nchw", "channels_last")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -29,7 +29,7 @@ on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 @pytest.fixture(scope="module")
 def train() -> Split:
-    """Return noise, in which no two values of a window are equal."""
+    """Return noise; on a plain background, all values of a window would tie."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (400, 28, 28), np.uint8)
     return Split(images, rng.integers(0, 10, 400).astype(np.uint8))
@@ -101,7 +101,7 @@ def model_of(weights: dict[str, np.ndarray]) -> Twin:
 
 
 def find_clear_step(train: Split) -> tuple[np.ndarray, float64.Step]:
-    """Return images whose step no rounding can decide, and that step in float64."""
+    """Return images for which rounding changes no decision, and their float64 step."""
     model = model_of(initial_weights(0, **SMALL))
     for part in np.arange(len(train)).reshape(-1, BATCH):
         step = float64.step(model, train.images[part], train.labels[part])
@@ -130,7 +130,7 @@ def check_step(twin: TwinTrainer, train: Split) -> None:
         rounding = float64.ULP * (np.linalg.norm(exact) + np.linalg.norm(w) / PROBE)
         assert np.linalg.norm(gradients[name] - exact) <= bound + rounding, name
         if name in weights:
-            # The update rounds lr, their product and their difference.
+            # The update rounds lr, its product with the gradient, and the difference.
             size = np.linalg.norm(w) + LR * np.linalg.norm(exact)
             update = LR * bound + 3 * float64.ULP * size
             assert np.linalg.norm(weights[name] - (w - LR * exact)) <= update, name
@@ -291,7 +291,7 @@ def test_captured_steps_are_float64s(train, rung, layout):
     twin = twin_of(train, rung, **options)
     check_step(twin, train)  # a launch of one step
     check_launch(twin, train)  # a launch of eight steps
-    # At a rate of 0, the first weights give each loss of a launch.
+    # At a learning rate of 0, every loss of a launch is that of the initial weights.
     twin.set_weights(initial_weights(0, **SMALL))
     twin.set_lr(0.0)
     losses = twin.train(twin.order(np.arange(17 * BATCH)))

@@ -34,7 +34,7 @@ Slip = tuple[ast.AST, ast.AST]  # the original node, and its replacement
 @dataclass(frozen=True)
 class Mutant:
     """slip: the statement -> its replacement; with #2 if it is the second such
-    statement. source: that of the whole function."""
+    statement. source: the text of the whole function."""
 
     slip: str
     source: str

@@ -34,7 +34,7 @@ def judged(tasks: dict[str, tuple], judge, jobs: int) -> Iterator[tuple[str, str
 
 
 class Worker:
-    """One worker process; it restarts after it had to be killed."""
+    """One worker process; it is restarted after it was killed."""
 
     def __init__(self, judge):
         self.judge, self.process = judge, None

@@ -137,7 +137,7 @@ def test_compare_refuses_nan_infinity_and_a_thousandth(wrong):
 
 
 def test_a_fused_thread_order_that_hides_a_missing_barrier_is_not_enough():
-    """Only all three orders together reveal the missing second barrier."""
+    """At least one of the three orders reveals the missing second barrier."""
     lib = zoo_library("matmul", "cpu")
     rung = lib.rung("missing_second_barrier")
     refused = []

@@ -1,4 +1,4 @@
-"""copy: bits, alignments and sizes that the checks of all ops lack."""
+"""copy: bits, alignments and sizes that the checks common to all ops do not cover."""
 
 import numpy as np
 import pytest

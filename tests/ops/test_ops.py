@@ -95,8 +95,8 @@ def test_a_small_net_learns_as_torch_in_float64_does(rung, device):
     want = [p.double().requires_grad_() for p in params]
     loss64 = loss_of(x.double(), target, want, theirs)
     loss64.backward()
-    # Any path through this net has fewer than 200 roundings, and batch norm
-    # amplifies none of them more than 30 times on these inputs.
+    # Any path through this net has fewer than 200 roundings, and batch norm amplifies
+    # none of them by more than a factor of 30 on these inputs.
     tolerance = 200 * 30 * 2.0**-24
     assert abs(loss.item() - loss64.item()) <= tolerance * abs(loss64.item())
     largest = max(w.grad.abs().max() for w in want)

@@ -293,7 +293,7 @@ def test_an_odd_option_is_one_line(op, option):
         assert op in line and "\n" not in line and len(line) < 300
 
 
-# ---- what is particular --------------------------------------------------------------
+# ---- particular cases ----------------------------------------------------------------
 
 
 def test_no_array_broadcasts_where_shapes_differ():

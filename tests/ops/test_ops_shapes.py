@@ -1,4 +1,5 @@
-"""Every shape of arguments: an op returns PyTorch's float64 result, or one line.
+"""Every shape of arguments: an op returns PyTorch's float64 result or a one-line
+error.
 
 The tests cover sizes of 0, dimensions, batches, strides, and PyTorch's other options.
 """
@@ -230,7 +231,7 @@ def test_matmul_takes_the_matrices_of_batches_as_they_lie():
     assert weft.matmul(*half).dtype == torch.float32
 
 
-# ---- what PyTorch takes besides, and strides --------------------------------------
+# ---- other options of PyTorch, and strides ----------------------------------------
 
 X, WEIGHT = torch.randn(2, 3, 6, 5), torch.randn(4, 3, 3, 2)
 ONLY = {  # by argument of PyTorch: a supported value, and an unsupported one

@@ -1,4 +1,4 @@
-"""transpose: alignments, high and wide matrices, large ones in plain C, gradients."""
+"""transpose: alignments, tall and wide matrices, large ones in plain C, gradients."""
 
 import numpy as np
 import pytest

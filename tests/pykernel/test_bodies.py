@@ -267,7 +267,7 @@ def test_nvrtc_compiles_every_body():
 
 
 def test_comments_stay_where_they_are_in_cuda_c():
-    """Each comment is above or behind the same words as in Python."""
+    """Each comment is above or after the same words as in Python."""
     text = re.sub(r"\s*//\s*|\s+", " ", bodies_in_c.source())
     assert "not an earlier NaN. const bool nan_wins = value != value" in text
     assert "__syncthreads(); all values are in `partial`" in text

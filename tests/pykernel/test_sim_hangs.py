@@ -279,7 +279,7 @@ def test_a_loop_without_end_ends_in_time(kernel, checks):
     assert sim(past)[1, 1](X, np.zeros(1)).ok  # the simulator still works
 
 
-# ---- what is no launch --------------------------------------------------------------
+# ---- what is not a launch -----------------------------------------------------------
 
 
 def gives(x):
@@ -465,7 +465,7 @@ def test_leaving_does_not_wait_for_an_end_that_was_swallowed():
 
 def test_a_launch_that_is_over_is_not_ended(monkeypatch):
     def launch():
-        # Simulates an exception that arrives before __exit__ has any effect.
+        # This simulates an exception that arrives before __exit__ has any effect.
         watch = watchdog.Watchdog(0.02)
         watch.__enter__()
         return watch

@@ -78,7 +78,8 @@ def test_a_figure_is_no_wider_than_its_page(figures):
         view.thread(ax, 0, 0, 5)
     image = re.search("<img[^>]*", figures[0]["text/html"])[0]
     assert 'width="1920"' in image and "max-width:100%" in image
-    # Its smallest text has 8.5 of 1440 points, so narrower pages scroll.
+    # The image is 1440 points wide and its smallest text 8.5 high; narrower pages
+    # scroll.
     assert float(re.search(r"min-width:([\d.]+)px", image)[1]) * 8.5 / 1440 >= 9
 
 
@@ -143,7 +144,7 @@ def test_a_drawing_is_described_row_by_row():
 
 
 def test_an_output_has_a_text_for_screen_readers_and_legible_text_on_phones(figures):
-    """Check the least width of a picture: its smallest text has 9 pixels there."""
+    """At a picture's least width, its smallest text must be 9.33 pixels high."""
     with view.figure(9.5, 3) as ax:
         view.sheet(ax, 30, 3)
         view.cells(ax, [[1, 2]], 0, 1, "x", "2")

@@ -1,7 +1,7 @@
 """The built site in a browser: no network, no wide page, terms, players, colours.
 
 The site is built from the last outputs of the lessons; `make site` executes them. These
-tests need docs/site/requirements.txt, and for a part tests/requirements.txt.
+tests need docs/site/requirements.txt, and some also tests/requirements.txt.
 """
 
 import check_site

@@ -24,6 +24,7 @@ from ..ops.op import Op
 from ..report.costs import CostPlace, Sums
 from ..see.inspect import WatchedTensor, load_watched_library, report_watched
 from ..toolchain import native
+from .ops import PROBLEMS
 
 COUNTS = ["kernels", "bytes", "floor", "over_floor", "sectors_per_request"]
 COUNTS += ["bank_conflicts", "requests", "atomics", "barriers"]
@@ -42,8 +43,10 @@ def rows(
 
     sizes: one number per problem; () selects the smallest usual one. rungs: names; ()
     selects all that run on the CPU target. Raises ArgumentError for a rung that does
-    not, and Mismatch for a wrong result or a fault.
+    not or an op without counts, and Mismatch for a wrong result or a fault.
     """
+    if op not in PROBLEMS:
+        raise ArgumentError(f"--counted: {op} is not one of {', '.join(PROBLEMS)}")
     spec, bench = cases_file(op).OP, cases_file(op).BENCH
     plain, watched = native.library(op, "cpu"), load_watched_library(op)
     selection = [plain.rung(name) for name in rungs] or _list_simulated(plain)

@@ -84,10 +84,6 @@ def _measure(args: argparse.Namespace) -> tuple[Any, list[dict[str, Any]], Any, 
     from ..ops.cases import cases_file
 
     if args.counted:
-        if args.what not in ops.PROBLEMS:
-            raise ValueError(
-                f"--counted: {args.what} is not one of {', '.join(ops.PROBLEMS)}"
-            )
         rows = counted.rows(args.what, *_list_choices(args))
         columns = ["rung", cases_file(args.what).BENCH.size, *counted.COUNTS]
         return counted, rows, columns, counted.NOTE

@@ -13,14 +13,14 @@ from .bodies import TILE, row_max, row_sum
 
 
 def copy_words(y, x, count):
-    """y (count) = x, of any type: rungs byte and word. One thread per number."""
+    """Copy x (count), of any type, to y with a thread per number."""
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < count:
         y[i] = x[i]
 
 
 def transpose(y, x, rows, cols):
-    """y (cols,rows) = x (rows,cols) transposed. One thread per number."""
+    """Write x (rows,cols) transposed to y (cols,rows), with a thread per number."""
     row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
     col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if row < rows and col < cols:
@@ -44,7 +44,7 @@ def transpose_tiled(y, x, rows, cols):
 
 
 def softmax(y, x, rows, cols):
-    """y (rows,cols) = softmax of each row of x. One thread per row, three passes."""
+    """Compute y (rows,cols), the softmax of each row of x, with a thread per row."""
     row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if row >= rows:
         return
@@ -56,7 +56,7 @@ def softmax(y, x, rows, cols):
 
 
 def softmax_dx(dx, dy, y, rows, cols):
-    """dx = y * (dy - sum(dy * y)) with the sum of each row. One thread per row."""
+    """Compute dx = y * (dy - sum(dy * y)), row by row, with a thread per row."""
     row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if row >= rows:
         return

@@ -182,7 +182,7 @@ def batchnorm2d(y, x, weight, bias, mean, rstd, n, c, plane):
 
 
 def batchnorm2d_sums(dweight, dbias, dy, x, mean, rstd, n, c, plane):
-    """dbias (c) = sum of dy, dweight (c) = sum of dy * (x - mean) * rstd.
+    """Compute dbias (c) = sum of dy, dweight (c) = sum of dy * (x - mean) * rstd.
 
     One block per channel.
     """
@@ -219,7 +219,7 @@ def batchnorm2d_dx(dx, dweight, dbias, dy, x, weight, mean, rstd, n, c, plane):
 
 
 def relu(y, x, count):
-    """y (count) = max(x, 0). One thread per element."""
+    """Compute y (count) = max(x, 0) with a thread per element."""
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i >= count:
         return
@@ -345,7 +345,7 @@ def row_sum(x, first, classes, most):
 
 
 def cross_entropy(prob, logits, n, classes):
-    """prob (n,classes) = softmax of logits. One thread per row."""
+    """Compute prob (n,classes), the softmax of logits, with a thread per row."""
     row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if row >= n:
         return
@@ -357,7 +357,7 @@ def cross_entropy(prob, logits, n, classes):
 
 
 def cross_entropy_loss(loss, logits, target, n, classes):
-    """loss (1) = the mean of the rows' losses. target (n) is int64. One block."""
+    """Compute loss (1), the mean of the rows, in one block. target (n) is int64."""
     partial = cuda.shared.array(THREADS, float32)
     tid = cuda.threadIdx.x
 
@@ -405,7 +405,7 @@ def sgd(param, grad, count, lr):
 
 
 def gather(x, target, images, labels, order, batch, pixels, mean, std):
-    """x (batch,pixels) = (p / 255 - mean) / std of the images order[0..batch).
+    """Compute x (batch,pixels) = (p / 255 - mean) / std of the images order[0..batch).
 
     target (batch), int64: their labels. images (count,pixels) and labels (count) are
     uint8, order is int32, mean and std are float32. One thread per pixel.
@@ -433,7 +433,7 @@ def grey(y, x, n):
 
 
 def matmul(c, a, b, m, n, k):
-    """c (m,n) = a (m,k) @ b (k,n). One thread per element of c."""
+    """Compute c (m,n) = a (m,k) @ b (k,n) with a thread per element of c."""
     row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
     col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if row < m and col < n:
@@ -444,7 +444,7 @@ def matmul(c, a, b, m, n, k):
 
 
 def matmul_tiled(c, a, b, m, n, k):
-    """c (m,n) = a (m,k) @ b (k,n). Blocks of TILE x TILE threads share two tiles."""
+    """Compute c (m,n) = a (m,k) @ b (k,n); TILE x TILE threads share tiles."""
     a_s = cuda.shared.array((TILE, TILE), float32)
     b_s = cuda.shared.array((TILE, TILE), float32)
     tx = cuda.threadIdx.x

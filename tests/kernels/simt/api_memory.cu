@@ -303,7 +303,7 @@ CHECK(what_a_pointer_is) {
     EXPECT(a.type == cudaMemoryTypeHost);
     EXPECT(!cudaPointerGetAttributes(&a, &own));
     EXPECT(a.type == cudaMemoryTypeUnregistered && !a.devicePointer);
-    // An address one past its end.
+    // The address just past the array's end.
     EXPECT(!cudaPointerGetAttributes(&a, device + 4));
     EXPECT(a.type == cudaMemoryTypeUnregistered);
     EXPECT(!cudaFree(device) && !cudaFree(managed) && !cudaFreeHost(pinned));
@@ -360,7 +360,7 @@ CHECK(reset_frees_everything) {
     return 0;
 }
 
-/* Overrun an allocation, which the end of the process must report. */
+/* Overrun an allocation; the process must report this at its end. */
 EXPORT void overrun_and_exit(void) {
     int *p;
     cudaMalloc(&p, 1000 * sizeof *p);

@@ -120,8 +120,8 @@ EXPORT int run_endless(int what, int *data, int blocks) {
 
 /* ---- threads that wait for each other, without a barrier ---------------- */
 
-/* Thread i waits until all threads after it, in the order of the ring or not,
- * have reported their arrival. data[0..n) is 0. */
+/* Each thread waits until all n threads, whether before or after it, have
+ * reported their arrival. data[0..n) is 0. */
 static __global__ void wait_for_all(volatile int *data, double *sums, int n) {
     const int i = threadIdx.x;
     double x = i, y = 1.0 / (i + 1);

@@ -41,7 +41,7 @@ EXPORT int run_one_box(char *out, const void *data, int type, int cols,
     return cudaGetLastError();
 }
 
-/* Load `bytes` bytes into shared memory, and store them, by one thread. */
+/* One thread loads `bytes` bytes into shared memory and stores them. */
 static __global__ void one_piece(char *out, const char *in, unsigned bytes) {
     __shared__ __align__(16) char piece_s[1 << 14];
     __shared__ mbarrier full;

@@ -1,4 +1,4 @@
-"""The ruler of lesson 09a: bytes, or times, over those of the floor.
+"""Draw the ruler of lesson 09a: bytes or times, divided by those of the floor.
 
 The floor of an op is its bytes, each input read once and each output written once. The
 floor of its time is that number, divided by the rate of this machine's fastest copy.
@@ -48,8 +48,11 @@ def time_ops(side: int) -> list[Row]:
     """Time copy, transpose and sum of side x side floats on this machine's processor.
 
     Each row has op, impl, us (the median), waited (the time without a core, as a share
-    of the work), bytes, gbs (10^9 bytes per second) and over_floor.
+    of the work), bytes, gbs (10^9 bytes per second) and over_floor. Raises
+    ArgumentError for a side below 1.
     """
+    if side < 1:
+        raise ArgumentError(f"time_ops({side}): the side must be at least 1")
     x = np.random.default_rng(0).random((side, side), np.float32)
     y, total = np.empty_like(x), np.empty(1, np.float32)
     xt, yt, sum_t = map(torch.from_numpy, (x, y, total))
@@ -96,11 +99,13 @@ def list_gpu_rungs(op: str) -> list[Row]:
 
     op: "transpose" or "reduce". If there is no GPU, the rows are committed results,
     with the key elsewhere: the cards and the dates. The keys are those of time_ops(),
-    with rung instead of waited.
+    with rung instead of waited. Raises ArgumentError for another op.
     """
-    time, files = GPU_RUNS[op]
+    if op not in GPU_RUNS:
+        raise ArgumentError(f"list_gpu_rungs: {op!r} is not one of {[*GPU_RUNS]}")
+    measure, files = GPU_RUNS[op]
     if torch.cuda.is_available():
-        rows, elsewhere = time(), ""
+        rows, elsewhere = measure(), ""
     else:
         results = [result for name in files for result in load_elsewhere(name)]
         rows = [row for result in results for row in _select_largest(result["rows"])]

@@ -271,7 +271,8 @@ if anywidget:
                 place=painting.device.type,
             )
             self.painting = painting
-            self._wait, self._looked = CoreWait(painting.device, True), time.monotonic()
+            self._wait = CoreWait(painting.device, pauses=True)
+            self._looked = time.monotonic()
             self._share: float | None = None
             self.on_msg(self._answer_message)
 
@@ -299,6 +300,6 @@ if anywidget:
             """Return the threads' share of waiting for a core in the last PERIOD."""
             if time.monotonic() - self._looked >= PERIOD:
                 self._share = self._wait.share()
-                self._wait = CoreWait(self.painting.device, True)
+                self._wait = CoreWait(self.painting.device, pauses=True)
                 self._looked = time.monotonic()
             return self._share
