@@ -77,7 +77,8 @@ static __global__ void scatter(float *y, const place *firsts, const float *x,
     place at = firsts[blockIdx.x] + add_earlier(b.kept, counts_s, &all);
 #pragma unroll
     for (int j = 0; j < ITEMS; j++) {
-        if (b.value[j] > threshold) y[at + count_below(b.votes[j])] = b.value[j];
+        if (b.value[j] > threshold)
+            y[at + count_below(b.votes[j])] = b.value[j];
         at += __popc(b.votes[j]);
     }
 }

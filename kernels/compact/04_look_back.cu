@@ -35,7 +35,8 @@ static __device__ __forceinline__ four load_four(const float *x, size_t i,
 
 enum { LOCAL = 1, GLOBAL = 2 };
 
-static __device__ __forceinline__ void publish(place *word, unsigned status, place value) {
+static __device__ __forceinline__ void publish(place *word, unsigned status,
+                                               place value) {
     atomicExch(word, (place)status << 62 | value);
 }
 
@@ -46,12 +47,14 @@ static __device__ place look_back(place *words, unsigned tile, unsigned own) {
     for (long long i = (long long)tile - 1 - lane; tile; i -= WARP) {
         place word = (place)GLOBAL << 62;
         if (i >= 0)
-            while (!((word = *(volatile place *)(words + i)) >> 62)) __nanosleep(20);
+            while (!((word = *(volatile place *)(words + i)) >> 62))
+                __nanosleep(20);
         __syncwarp();
         const unsigned finals = __ballot_sync(0xffffffff, word >> 62 == GLOBAL);
         const unsigned nearest = finals ? __ffs(finals) - 1 : WARP;
         place sum = lane <= nearest ? word << 2 >> 2 : 0;
-        for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffff, sum, d);
+        for (int d = 16; d > 0; d /= 2)
+            sum += __shfl_xor_sync(0xffffffff, sum, d);
         before += sum;
         if (finals) break;
     }
@@ -101,9 +104,8 @@ struct wide_ballots {
 
 /* Copy a tile's kept numbers to y. Each warp writes whole lines of 128 bytes;
  * the first and the last line may be shared with other tiles. */
-static __device__ __forceinline__ void write_lines(float *y,
-                                                   const float *values_s,
-                                                   unsigned kept) {
+static __device__ __forceinline__ void
+write_lines(float *y, const float *values_s, unsigned kept) {
     const int past = (int)((uintptr_t)y / sizeof(float) % LINE);
     for (int i = (int)threadIdx.x - past; i < (int)kept; i += THREADS)
         if (i >= 0) y[i] = values_s[i];

@@ -1,18 +1,22 @@
 /* compact.c -- the numbers above a threshold in plain C.
  *
- * Threads take pieces of x in turn. A thread first writes the kept numbers of
- * its piece to a buffer in its cache. Then it waits until the earlier pieces
- * are counted, which gives its place in y, and moves its buffer there. So x is
- * read from memory once, and y has the order of x for any number of threads. */
+ * A place in y depends on all earlier numbers. So threads first write the kept
+ * numbers of each piece of x to a buffer. Then they add the counts of earlier
+ * pieces, which gives a piece's place in y, and move it there. The pieces of a
+ * round stay in the caches, so x is read from memory once. y has the order of x
+ * for any number of threads. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "reference.h"
 #include "simd.h"
 
 enum {
-    PIECE = 1 << 14,  // numbers of a piece: 64 KiB
-    CHUNK = 1 << 24,  // numbers between interrupt checks: 64 MiB
-    CACHED = 1 << 22, // with fewer numbers, y may stay in the caches
+    PIECE = 1 << 14,        // numbers of a piece: 64 KiB
+    PIECES = 256,           // pieces of a round
+    ROUND = PIECES * PIECE, // 16 MiB
+    CHUNK = 4 * ROUND,      // numbers between interrupt checks
+    CACHED = 1 << 22,       // with fewer numbers, y may stay in the caches
     ALONE = 2 * PIECE // with fewer, a second thread costs more than it saves
 };
 
@@ -56,10 +60,9 @@ SIMD_INLINE int pack(float *out, vfloat v, vfloat threshold) {
 
 /* Write the kept numbers of x to `packed`, which has room for count + VLEN
  * numbers, and return their number. */
-static int pack_piece(float *packed, const float *x, size_t count,
+static int pack_piece(float *packed, const float *x, int count,
                       float threshold) {
-    int kept = 0;
-    size_t i = 0;
+    int i = 0, kept = 0;
     for (; i + VLEN <= count; i += VLEN)
         kept += pack(packed + kept, vload(x + i), vsplat(threshold));
     for (; i < count; i++) {
@@ -80,32 +83,64 @@ static void move_piece(float *y, const float *packed, int kept, int streams) {
     memcpy(y + i, packed + i, (size_t)(kept - i) * sizeof *y);
 }
 
+static size_t add_counts(const int *counts, int pieces) {
+    size_t sum = 0;
+    for (int i = 0; i < pieces; i++) sum += (size_t)counts[i];
+    return sum;
+}
+
+/* The kept numbers of a piece; pack() may write VLEN numbers more. */
+typedef float buffer[PIECE + VLEN];
+
+/* Write the kept numbers of a chunk to y, and return their number. buffers: of
+ * `pieces` pieces. A thread has the same pieces in every round. It may pack
+ * them while others still add the last round's counts: two arrays of counts. */
+static size_t compact_chunk(float *y, const float *x, size_t count,
+                            float threshold, int streams, buffer *buffers,
+                            int pieces) {
+    int counts[2][PIECES];
+    size_t kept = 0;
+#pragma omp parallel if (count >= ALONE)
+    {
+        size_t at = 0; // place of the round's first number; the same everywhere
+        for (size_t start = 0; start < count; start += ROUND) {
+            int *const own = counts[start / ROUND % 2];
+#pragma omp for schedule(static)
+            for (int p = 0; p < pieces; p++) {
+                const size_t i = start + (size_t)p * PIECE;
+                const size_t left = i < count ? count - i : 0;
+                own[p] =
+                    pack_piece(buffers[p], x + i,
+                               left < PIECE ? (int)left : PIECE, threshold);
+            }
+#pragma omp for schedule(static) nowait
+            for (int p = 0; p < pieces; p++)
+                move_piece(y + at + add_counts(own, p), buffers[p], own[p],
+                           streams);
+            at += add_counts(own, pieces);
+        }
+        vstream_end();
+#pragma omp master
+        kept = at;
+    }
+    return kept;
+}
+
 int compact_reference(float *y, int64_t *kept, const float *x, size_t count,
                       float threshold) {
-    const int streams = count >= CACHED;
-    int64_t total = 0;
-    for (size_t start = 0; start < count; start += CHUNK) {
-        const size_t end = count - start < CHUNK ? count : start + CHUNK;
-        if (weft_interrupted())
-            return weft_fail(WEFT_EINTR, "compact: Ctrl-C");
-#pragma omp parallel if (count >= ALONE)
-        {
-            float packed[PIECE + VLEN];
-#pragma omp for schedule(static, 1) ordered nowait
-            for (size_t i = start; i < end; i += PIECE) {
-                const size_t length = end - i < PIECE ? end - i : PIECE;
-                const int own = pack_piece(packed, x + i, length, threshold);
-                int64_t first;
-#pragma omp ordered
-                {
-                    first = total;
-                    total += own;
-                }
-                move_piece(y + first, packed, own, streams);
-            }
-            vstream_end();
-        }
-    }
-    *kept = total;
+    const int pieces =
+        count < ROUND ? (int)(count + PIECE - 1) / PIECE : PIECES;
+    buffer *const buffers = malloc((size_t)pieces * sizeof *buffers);
+    if (!buffers)
+        return weft_fail(WEFT_ENOMEM, "compact: out of memory: %zu bytes",
+                         (size_t)pieces * sizeof *buffers);
+    size_t total = 0, start = 0;
+    for (; start < count && !weft_interrupted(); start += CHUNK)
+        total += compact_chunk(y + total, x + start,
+                               count - start < CHUNK ? count - start : CHUNK,
+                               threshold, count >= CACHED, buffers, pieces);
+    free(buffers);
+    if (start < count) return weft_fail(WEFT_EINTR, "compact: Ctrl-C");
+    *kept = (int64_t)total;
     return WEFT_OK;
 }

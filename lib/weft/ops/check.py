@@ -74,9 +74,7 @@ def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> RungVer
         device = torch.device("cuda", torch.cuda.current_device())
     runs, worst = 0, 0.0
     with Progress(f"checking {rung.op} {rung.name}", delay=PATIENCE) as job:
-        for turn, case in enumerate(
-            cases(rung.op, 0, rung.precision, wide, rung.name)
-        ):
+        for turn, case in enumerate(cases(rung.op, 0, rung.precision, wide, rung.name)):
             for order in _set_orders(lib, rung, None if case.every_order else turn):
                 try:
                     worst = max(worst, run_case(lib, rung.index, case, device))
