@@ -264,8 +264,7 @@ int weft_reduce_backward(int rung, float *dx, const float *dsum, size_t count,
  * unchanged. NaN is never greater. y has the order of x and the same bits for
  * each run, except that the rungs "atomic" and "ballot" write the numbers in an
  * order that changes. "three_kernels" and "look_back" return WEFT_ENOMEM
- * without memory for 8 bytes per 4096 numbers, "reference" without up to 16 MiB
- * for packed numbers. */
+ * without memory for 8 bytes per 4096 numbers. */
 int weft_compact(int rung, float *y, int64_t *kept, const float *x,
                  size_t count, float threshold, weft_stream stream);
 

@@ -69,8 +69,9 @@ static __global__ void scan_counts(place *counts, place *kept, unsigned tiles) {
     if (threadIdx.x == 0) *kept = before;
 }
 
-static __global__ void scatter(float *y, const place *firsts, const float *x,
-                               size_t count, float threshold) {
+static __global__ void __launch_bounds__(THREADS)
+    scatter(float *y, const place *firsts, const float *x, size_t count,
+            float threshold) {
     __shared__ unsigned counts_s[WARPS];
     const ballots b(x, find_part(blockIdx.x), count, threshold);
     unsigned all;

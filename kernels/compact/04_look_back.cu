@@ -15,6 +15,8 @@
 
 #include <stdint.h>
 
+#include "common/look_back.cuh"
+
 enum { FOURS = ITEMS / 4, LINE = 32 }; // floats of 128 bytes
 
 /* Return numbers i to i + 3 of x; NaN, which is never kept, past its end.
@@ -31,35 +33,6 @@ static __device__ __forceinline__ four load_four(const float *x, size_t i,
             if (i + k < count) v.at[k] = x[i + k];
     }
     return v;
-}
-
-enum { LOCAL = 1, GLOBAL = 2 };
-
-static __device__ __forceinline__ void publish(place *word, unsigned status,
-                                               place value) {
-    atomicExch(word, (place)status << 62 | value);
-}
-
-static __device__ place look_back(place *words, unsigned tile, unsigned own) {
-    const unsigned lane = threadIdx.x % WARP;
-    if (lane == 0) publish(words + tile, tile ? LOCAL : GLOBAL, own);
-    place before = 0;
-    for (long long i = (long long)tile - 1 - lane; tile; i -= WARP) {
-        place word = (place)GLOBAL << 62;
-        if (i >= 0)
-            while (!((word = *(volatile place *)(words + i)) >> 62))
-                __nanosleep(20);
-        __syncwarp();
-        const unsigned finals = __ballot_sync(0xffffffff, word >> 62 == GLOBAL);
-        const unsigned nearest = finals ? __ffs(finals) - 1 : WARP;
-        place sum = lane <= nearest ? word << 2 >> 2 : 0;
-        for (int d = 16; d > 0; d /= 2)
-            sum += __shfl_xor_sync(0xffffffff, sum, d);
-        before += sum;
-        if (finals) break;
-    }
-    if (lane == 0 && tile) publish(words + tile, GLOBAL, before + own);
-    return before;
 }
 
 /* The numbers of a thread in a warp's part of a tile, four neighbours at a
@@ -111,21 +84,29 @@ write_lines(float *y, const float *values_s, unsigned kept) {
         if (i >= 0) y[i] = values_s[i];
 }
 
-static __global__ void compact_tiles(float *y, place *kept, place *words,
-                                     unsigned *ticket, const float *x,
-                                     size_t count, float threshold) {
+/* Publish the tile's count, and return its place in y to every lane of the
+ * calling warp. */
+static __device__ __forceinline__ unsigned
+find_place(const chain<unsigned> &tiles, unsigned tile, unsigned own) {
+    const bool publishes = threadIdx.x % WARP == 0;
+    if (publishes && tile) tiles.publish(tile, TILE_SUM, own);
+    const unsigned first = tile ? tiles.look_back_warp(tile) : 0;
+    if (publishes) tiles.publish(tile, TILE_PREFIX, first + own);
+    return first;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    compact_tiles(float *y, place *kept, chain<unsigned> tiles, const float *x,
+                  size_t count, float threshold) {
     __shared__ float values_s[TILE];
-    __shared__ unsigned counts_s[WARPS], tile_s;
-    __shared__ place first_s;
-    if (threadIdx.x == 0) tile_s = atomicAdd(ticket, 1u);
-    __syncthreads(); // tile_s is stored
-    const unsigned tile = tile_s;
+    __shared__ unsigned counts_s[WARPS], tile_s, first_s;
+    const unsigned tile = tiles.take_tile(&tile_s);
     const wide_ballots b(x, find_part(tile), count, threshold);
     unsigned all;
     const unsigned earlier = add_earlier(b.kept, counts_s, &all);
     if (threadIdx.x < WARP) {
-        const place before = look_back(words, tile, all);
-        if (threadIdx.x == 0) first_s = before;
+        const unsigned first = find_place(tiles, tile, all);
+        if (threadIdx.x == 0) first_s = first;
     }
     b.store(values_s + earlier, threshold);
     __syncthreads(); // first_s and the tile's kept numbers are stored
@@ -134,15 +115,14 @@ static __global__ void compact_tiles(float *y, place *kept, place *words,
 }
 
 int compact_look_back(const struct compaction *c) {
-    const unsigned tiles = (unsigned)CEIL_DIV(c->count, TILE);
-    const size_t bytes = (tiles + 1) * sizeof(place);
+    // A tile publishes 32 bits, too few for the places of more numbers.
+    if (c->count >> 32) return compact_three_kernels(c);
+    const unsigned blocks = (unsigned)CEIL_DIV(c->count, TILE);
     scratch memory(c->stream);
-    WEFT_TRY(memory.claim("compact", bytes));
-    WEFT_CUDA_TRY(cudaMemsetAsync(memory.memory, 0, bytes, c->stream));
-    place *words = (place *)memory.memory;
-    compact_tiles<<<tiles, THREADS, 0, c->stream>>>(
-        c->y, (place *)c->kept, words, (unsigned *)(words + tiles), c->x,
-        c->count, c->threshold);
+    chain<unsigned> tiles;
+    WEFT_TRY(claim_chain("compact", &memory, blocks, &tiles));
+    compact_tiles<<<blocks, THREADS, 0, c->stream>>>(
+        c->y, (place *)c->kept, tiles, c->x, c->count, c->threshold);
     WEFT_LAUNCHED(compact_tiles);
     return WEFT_OK;
 }

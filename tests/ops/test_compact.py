@@ -15,7 +15,8 @@ from weft.toolchain import native
 RUNGS = [rung.name for rung in native.rungs("compact")]
 UNORDERED = "atomic", "ballot"
 ORDERED = [rung for rung in RUNGS if rung not in UNORDERED]
-ROUND = 1 << 22  # numbers of a round of kernels/reference/compact.c
+PIECE = 1 << 14  # numbers of a piece of kernels/reference/compact.c
+CACHED = 1 << 22  # from so many numbers on, it writes past the caches
 
 
 def draw(count: int, seed: int = 0) -> torch.Tensor:
@@ -100,10 +101,12 @@ def test_nothing_is_written_behind_the_kept_numbers(rung):
             assert room[:shift].isnan().all() and y[kept:].isnan().all()
 
 
-@pytest.mark.parametrize(("threads", "shift"), [(1, 0), (3, 3)])
-def test_plain_c_takes_rounds_of_any_number_of_pieces(threads, shift):
+@pytest.mark.parametrize("shift", [0, 3])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("count", [PIECE, 2 * PIECE, 9 * PIECE + 5, CACHED + 1])
+def test_plain_c_keeps_the_order_for_any_number_of_threads(count, threads, shift):
     library = native.library("compact", "cpu")
-    x, room = draw(ROUND * 5 + 17), torch.full((ROUND * 5,), torch.nan)
+    x, room = draw(count), torch.full((count + shift,), torch.nan)
     library.call("weft_set_threads", threads)
     try:
         kept = keep("reference", room[shift:], x, 0.5)
