@@ -6,17 +6,21 @@
  *             the place of the tile's first number. A third reads x again and
  *             writes every kept number to its place.
  * Prediction: the order of x and the same bits for each run. x is read twice,
- *             so 10 bytes move for each number of which half are kept, not 6.
+ *             so at least 10 bytes move for each number of which half are kept,
+ *             not 6. Counted tables show 16: they take the k-th stores of all
+ *             lanes as one request, though lanes that have skipped a row are in
+ *             different rows.
  * Limit:      the second reading. Rung 4 reads x once. */
 #include "compact.cuh"
 
-/* The lanes' votes on a warp's part of a tile, in its order. */
-struct ballots {
+/* A thread's numbers of a warp's part of a tile: one in each row of the part.
+ * The warp keeps `kept` of its numbers. */
+struct part {
     float value[ITEMS];
-    unsigned votes[ITEMS], kept; // the same in all lanes
+    unsigned kept;
 
-    __device__ __forceinline__ ballots(const float *x, size_t first,
-                                       size_t count, float threshold)
+    __device__ __forceinline__ part(const float *x, size_t first, size_t count,
+                                    float threshold)
         : kept(0) {
 #pragma unroll
         for (int j = 0; j < ITEMS; j++) {
@@ -24,19 +28,17 @@ struct ballots {
             value[j] = i < count ? x[i] : NAN; // NaN is never kept
         }
 #pragma unroll
-        for (int j = 0; j < ITEMS; j++) {
-            votes[j] = __ballot_sync(0xffffffff, value[j] > threshold);
-            kept += __popc(votes[j]);
-        }
+        for (int j = 0; j < ITEMS; j++)
+            kept += __popc(__ballot_sync(0xffffffff, value[j] > threshold));
     }
 };
 
 static __global__ void count_tiles(place *counts, const float *x, size_t count,
                                    float threshold) {
     __shared__ unsigned counts_s[WARPS];
-    const ballots b(x, find_part(blockIdx.x), count, threshold);
+    const part p(x, find_part(blockIdx.x), count, threshold);
     unsigned all;
-    add_earlier(b.kept, counts_s, &all);
+    add_earlier(p.kept, counts_s, &all);
     if (threadIdx.x == 0) counts[blockIdx.x] = all;
 }
 
@@ -69,18 +71,18 @@ static __global__ void scan_counts(place *counts, place *kept, unsigned tiles) {
     if (threadIdx.x == 0) *kept = before;
 }
 
-static __global__ void __launch_bounds__(THREADS)
-    scatter(float *y, const place *firsts, const float *x, size_t count,
-            float threshold) {
+static __global__ void scatter(float *y, const place *firsts, const float *x,
+                               size_t count, float threshold) {
     __shared__ unsigned counts_s[WARPS];
-    const ballots b(x, find_part(blockIdx.x), count, threshold);
+    const part p(x, find_part(blockIdx.x), count, threshold);
     unsigned all;
-    place at = firsts[blockIdx.x] + add_earlier(b.kept, counts_s, &all);
+    place at = firsts[blockIdx.x] + add_earlier(p.kept, counts_s, &all);
 #pragma unroll
     for (int j = 0; j < ITEMS; j++) {
-        if (b.value[j] > threshold)
-            y[at + count_below(b.votes[j])] = b.value[j];
-        at += __popc(b.votes[j]);
+        const bool keeps = p.value[j] > threshold;
+        const unsigned votes = __ballot_sync(0xffffffff, keeps);
+        if (keeps) y[at + count_below(votes)] = p.value[j];
+        at += __popc(votes);
     }
 }
 
