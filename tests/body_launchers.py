@@ -65,6 +65,11 @@ class Launchers:
     def softmax_backward(self, dx, dy, y, rows, cols) -> None:
         self.run(bandwidth.softmax_dx, rows, dx, dy, y, rows, cols)
 
+    def compact(self, y, kept, x, count, threshold) -> None:
+        kept.zero_()
+        threshold = np.float32(threshold)
+        self.run(bandwidth.keep_each, count, y, kept, x, count, threshold)
+
     def relu(self, y, x, count) -> None:
         self.run(bodies.relu, count, y, x, count)
 

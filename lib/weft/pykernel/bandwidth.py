@@ -1,6 +1,6 @@
-"""First rungs of ops that memory limits, as Python functions: copy, transpose, softmax.
+"""First rungs of ops that memory limits: copy, transpose, softmax, compact.
 
-Each matches its rung in kernels/copy, kernels/transpose or kernels/softmax line by
+Each is a Python function that matches its rung in the op's folder of kernels/ line by
 line. The arguments follow the rules of bodies.py.
 """
 
@@ -66,3 +66,13 @@ def softmax_dx(dx, dy, y, rows, cols):
         dot += dy[first + j] * y[first + j]
     for j in range(cols):
         dx[first + j] = y[first + j] * (dy[first + j] - dot)
+
+
+def keep_each(y, kept, x, count, threshold):
+    """Write the numbers of x (count) above `threshold` to y (count), in any order.
+
+    kept: int64 (1), 0 before the launch; receives their number. A thread per number.
+    """
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < count and x[i] > threshold:
+        y[cuda.atomic.add(kept, 0, 1)] = x[i]
