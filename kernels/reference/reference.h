@@ -70,6 +70,9 @@ int reduce_reference_backward(float *dx, const float *dsum, size_t count);
 int compact_reference(float *y, int64_t *kept, const float *x, size_t count,
                       float threshold);
 
+int scan_reference(float *y, const float *x, size_t count, int exclusive,
+                   int reverse);
+
 int softmax_reference(float *y, const float *x, int rows, int cols);
 
 int softmax_reference_backward(float *dx, const float *dy, const float *y,

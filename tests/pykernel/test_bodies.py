@@ -56,6 +56,8 @@ def check(case: Case, run: Callable[..., Any]) -> None:
         check_with(case, Launchers(run, product=bodies.matmul_tiled))
     if case.op == "transpose":
         check_with(case, Launchers(run, transposed=bandwidth.transpose_tiled))
+    if case.op == "scan":
+        check_with(case, Launchers(run, scanned=bandwidth.scan_tiles_brent_kung))
     check_with(case, Launchers(run))
 
 
@@ -92,6 +94,7 @@ FEW = {
     "matmul": "m=5 n=2 k=3 trans=nn",
     "maxpool2d": "n=2 c=3 h=5 w=7 kh=2 kw=2",
     "relu": "count=33",
+    "scan": "count=33",
     "sgd": "count=32",
     "softmax": "rows=5, cols=2",
     "transpose": "rows=3, cols=5",
@@ -101,7 +104,8 @@ FEW = {
 OPS = tuple(FEW)  # ops that have bodies in Python
 
 
-@pytest.mark.parametrize("op", OPS)
+# Each launch of scan has 256 threads and 17 barriers.
+@pytest.mark.parametrize("op", only([op for op in OPS if op != "scan"], OPS))
 def test_numba(op):
     chosen = [
         case for case in cases.cases(op, rung="atomic") if case.title.endswith(FEW[op])
@@ -129,6 +133,7 @@ LONG += (
     "rows=1",
     "rows=256",
 )
+SCANS = "count=33", "count=257, exclusive, reverse"  # one tile, and two
 
 
 def simulated(order: str) -> Callable[..., None]:
@@ -144,7 +149,8 @@ def simulated(order: str) -> Callable[..., None]:
 @pytest.mark.parametrize("op", OPS)
 def test_sim(op, order):
     for case in filter(plain, cases.cases(op, rung="atomic")):
-        if not any(size in case.title for size in LONG):
+        is_long = any(size in case.title for size in LONG)
+        if not is_long and (op != "scan" or case.title.endswith(SCANS)):
             check(case, simulated(order))
 
 
