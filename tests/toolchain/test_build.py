@@ -191,7 +191,7 @@ def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     second_run = run_python(script, checkout / "lib")
     (checkout / "kernels/common/internal.cuh").open("a").write("/* newer */\n")
     newer = run_python(script, checkout / "lib")
-    (checkout / "lib/weft/csource/rewriter/rewrite.py").open("a").write("# newer\n")
+    (checkout / "lib/weft/csource/rewrite.py").open("a").write("# newer\n")
     rewritten = run_python(script, checkout / "lib")
     assert first.stdout == second_run.stdout == newer.stdout == "[0.0, 2.0]\n"
     assert "building relu for cpu" in rewritten.stderr
