@@ -16,7 +16,7 @@
 enum {
     PIECE = 1 << 14, // numbers of a piece: 64 KiB
     ACROSS = 4,      // vectors of sums that are added side by side
-    ALONE = 4,       // with fewer pieces, a second thread costs more than it
+    ALONE = 16,      // with fewer pieces, a second thread costs more than it
                      // saves
     APART = 1 << 21, // from this count on, stores skip the caches
     PATIENCE = 1000  // looks at the other threads' progress before help
@@ -156,7 +156,9 @@ int scan_reference(float *y, const float *x, size_t count, int exclusive,
                    int reverse) {
     const size_t pieces = (count + PIECE - 1) / PIECE;
     const size_t bytes = (pieces + 1) * sizeof(float);
-    struct scan s = {y, x, count, pieces, exclusive, reverse};
+    struct scan s = {.y = y, .x = x, .count = count, .pieces = pieces};
+    s.exclusive = exclusive;
+    s.reverse = reverse;
     s.apart = count >= APART && (uintptr_t)y % sizeof(vfloat) == 0;
     s.before = malloc(bytes);
     if (!s.before)
