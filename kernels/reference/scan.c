@@ -52,18 +52,20 @@ SIMD_INLINE vfloat vshift(vfloat v, int distance, int reverse) {
                    : __builtin_shuffle((vfloat){}, v, from);
 }
 
-/* Replace v by its running sums after *sum, and add v to *sum. */
-SIMD_INLINE vfloat vscan(vfloat v, float *sum, int exclusive, int reverse) {
+/* Return the running sums of v after *sum, whose lanes are equal, and add v to
+ * it. */
+SIMD_INLINE vfloat vscan(vfloat v, vfloat *sum, int exclusive, int reverse) {
 #pragma GCC unroll 4
     for (int distance = 1; distance < VLEN; distance *= 2)
         v += vshift(v, distance, reverse);
-    const vfloat before = vsplat(*sum);
-    *sum += v[reverse ? 0 : VLEN - 1];
-    return before + (exclusive ? vshift(v, 1, reverse) : v);
+    const vfloat upto = *sum + v;
+    if (exclusive) v = *sum + vshift(v, 1, reverse);
+    *sum = __builtin_shuffle(upto, (vint){} + (reverse ? 0 : VLEN - 1));
+    return exclusive ? v : upto;
 }
 
 /* The same for the `count` numbers behind the last whole vector. */
-SIMD_INLINE void scan_rest(float *y, const float *x, size_t count, float *sum,
+SIMD_INLINE void scan_rest(float *y, const float *x, size_t count, vfloat *sum,
                            int exclusive, int reverse) {
     float padded[VLEN] = {0};
     for (size_t i = 0; i < count; i++) padded[i] = x[i];
@@ -72,8 +74,10 @@ SIMD_INLINE void scan_rest(float *y, const float *x, size_t count, float *sum,
 }
 
 /* The flags are constants at each call, so that the loop has no branches. */
-SIMD_INLINE void scan_piece(float *y, const float *x, size_t count, float sum,
-                            int apart, int exclusive, int reverse) {
+SIMD_INLINE void scan_piece(float *y, const float *x, size_t count,
+                            float before, int apart, int exclusive,
+                            int reverse) {
+    vfloat sum = vsplat(before);
     const size_t vectors = count / VLEN, rest = count % VLEN, at = count - rest;
     if (rest && reverse) scan_rest(y + at, x + at, rest, &sum, exclusive, 1);
     for (size_t i = 0; i < vectors; i++) {
