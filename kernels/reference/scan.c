@@ -27,9 +27,10 @@ struct scan {
     const float *x;
     size_t count, pieces;
     int exclusive, reverse;
+    int ended;     // whether Ctrl-C has ended the scan
     int apart;     // whether stores skip the caches
     float *before; // (pieces + 1), the sums of all earlier pieces
-    size_t taken;  // pieces that threads have begun
+    size_t taken;  // pieces that threads have taken
     size_t added;  // before[0] to before[added] are known
 };
 
@@ -73,15 +74,17 @@ SIMD_INLINE void scan_rest(float *y, const float *x, size_t count, vfloat *sum,
     for (size_t i = 0; i < count; i++) y[i] = padded[i];
 }
 
-/* The flags are constants at each call, so that the loop has no branches. */
+/* Scan a piece, and fetch the numbers from `ahead` on into the cache meanwhile.
+ * The flags are constants at each call, so that the loop has no branches. */
 SIMD_INLINE void scan_piece(float *y, const float *x, size_t count,
-                            float before, int apart, int exclusive,
-                            int reverse) {
+                            const float *ahead, float before, int apart,
+                            int exclusive, int reverse) {
     vfloat sum = vsplat(before);
     const size_t vectors = count / VLEN, rest = count % VLEN, at = count - rest;
     if (rest && reverse) scan_rest(y + at, x + at, rest, &sum, exclusive, 1);
     for (size_t i = 0; i < vectors; i++) {
         const size_t first = (reverse ? vectors - 1 - i : i) * VLEN;
+        __builtin_prefetch(ahead + first, 0, 2);
         const vfloat v = vscan(vload(x + first), &sum, exclusive, reverse);
         if (apart)
             vstream(y + first, v);
@@ -93,18 +96,18 @@ SIMD_INLINE void scan_piece(float *y, const float *x, size_t count,
 }
 
 static void scan_flagged(const struct scan *s, size_t first, size_t count,
-                         float sum) {
+                         size_t next, float sum) {
     float *const y = s->y + first;
-    const float *const x = s->x + first;
+    const float *const x = s->x + first, *const ahead = s->x + next;
     switch (s->apart << 2 | s->exclusive << 1 | s->reverse) {
-    case 0: return scan_piece(y, x, count, sum, 0, 0, 0);
-    case 1: return scan_piece(y, x, count, sum, 0, 0, 1);
-    case 2: return scan_piece(y, x, count, sum, 0, 1, 0);
-    case 3: return scan_piece(y, x, count, sum, 0, 1, 1);
-    case 4: return scan_piece(y, x, count, sum, 1, 0, 0);
-    case 5: return scan_piece(y, x, count, sum, 1, 0, 1);
-    case 6: return scan_piece(y, x, count, sum, 1, 1, 0);
-    case 7: return scan_piece(y, x, count, sum, 1, 1, 1);
+    case 0: return scan_piece(y, x, count, ahead, sum, 0, 0, 0);
+    case 1: return scan_piece(y, x, count, ahead, sum, 0, 0, 1);
+    case 2: return scan_piece(y, x, count, ahead, sum, 0, 1, 0);
+    case 3: return scan_piece(y, x, count, ahead, sum, 0, 1, 1);
+    case 4: return scan_piece(y, x, count, ahead, sum, 1, 0, 0);
+    case 5: return scan_piece(y, x, count, ahead, sum, 1, 0, 1);
+    case 6: return scan_piece(y, x, count, ahead, sum, 1, 1, 0);
+    case 7: return scan_piece(y, x, count, ahead, sum, 1, 1, 1);
     }
 }
 
@@ -143,17 +146,21 @@ static float find_before(struct scan *s, size_t piece) {
     return before;
 }
 
+/* A thread takes its next piece before it scans one, to fetch it meanwhile. */
 static void scan_pieces(struct scan *s) {
-    while (!weft_interrupted()) {
-        const size_t piece = __atomic_fetch_add(&s->taken, 1, __ATOMIC_RELAXED);
-        if (piece >= s->pieces) return;
-        size_t count;
+    size_t piece = __atomic_fetch_add(&s->taken, 1, __ATOMIC_RELAXED);
+    while (piece < s->pieces && !weft_interrupted()) {
+        size_t count, most;
         const size_t first = find_piece(s, piece, &count);
         const float own = add_piece(s->x + first, count);
         const float before = find_before(s, piece);
         record_sum(s, piece, own);
-        scan_flagged(s, first, count, before);
+        piece = __atomic_fetch_add(&s->taken, 1, __ATOMIC_RELAXED);
+        const size_t next =
+            piece < s->pieces ? find_piece(s, piece, &most) : first;
+        scan_flagged(s, first, count, next, before);
     }
+    if (piece < s->pieces) __atomic_store_n(&s->ended, 1, __ATOMIC_RELAXED);
 }
 
 int scan_reference(float *y, const float *x, size_t count, int exclusive,
@@ -171,5 +178,5 @@ int scan_reference(float *y, const float *x, size_t count, int exclusive,
 #pragma omp parallel if (pieces >= ALONE)
     scan_pieces(&s);
     free(s.before);
-    return s.taken < pieces ? weft_fail(WEFT_EINTR, "scan: Ctrl-C") : WEFT_OK;
+    return s.ended ? weft_fail(WEFT_EINTR, "scan: Ctrl-C") : WEFT_OK;
 }
