@@ -5,8 +5,9 @@
  * Then it scans the piece, which is still in the cache. The sum of all earlier
  * pieces is usually there, since the previous piece needed only its own
  * addition. If it is not, because the thread that has it does not run, then the
- * waiting thread adds that piece itself. The order of additions is always the
- * same, so any number of threads gives the same bits. A reverse scan counts
+ * waiting thread adds that piece itself. The sums of pieces are added in double
+ * precision. The order of additions is always the same, so any number of
+ * threads gives the same bits. A reverse scan counts
  * pieces and vectors from the end. */
 #include <stdlib.h>
 
@@ -27,11 +28,11 @@ struct scan {
     const float *x;
     size_t count, pieces;
     int exclusive, reverse;
-    int ended;     // whether Ctrl-C has ended the scan
-    int apart;     // whether stores skip the caches
-    float *before; // (pieces + 1), the sums of all earlier pieces
-    size_t taken;  // pieces that threads have taken
-    size_t added;  // before[0] to before[added] are known
+    int ended;      // whether Ctrl-C has ended the scan
+    int apart;      // whether stores skip the caches
+    double *before; // (pieces + 1), the sums of all earlier pieces
+    size_t taken;   // pieces that threads have taken
+    size_t added;   // before[0] to before[added] are known
 };
 
 static float add_piece(const float *x, size_t count) {
@@ -65,33 +66,39 @@ SIMD_INLINE vfloat vscan(vfloat v, vfloat *sum, int exclusive, int reverse) {
     return exclusive ? v : upto;
 }
 
-/* The same for the `count` numbers behind the last whole vector. */
-SIMD_INLINE void scan_rest(float *y, const float *x, size_t count, vfloat *sum,
-                           int exclusive, int reverse) {
+/* Scan the `count` numbers behind the last whole vector. */
+SIMD_INLINE void scan_rest(float *y, const float *x, size_t count,
+                           vfloat earlier, vfloat *sum, int exclusive,
+                           int reverse) {
     float padded[VLEN] = {0};
     for (size_t i = 0; i < count; i++) padded[i] = x[i];
-    vstore(padded, vscan(vload(padded), sum, exclusive, reverse));
+    vstore(padded, earlier + vscan(vload(padded), sum, exclusive, reverse));
     for (size_t i = 0; i < count; i++) y[i] = padded[i];
 }
 
 /* Scan a piece, and fetch the numbers from `ahead` on into the cache meanwhile.
- * The flags are constants at each call, so that the loop has no branches. */
+ * Its sums begin at 0 and so are small: they round less than sums that begin at
+ * `before`, which is added to each once. The flags are constants at each call,
+ * so that the loop has no branches. */
 SIMD_INLINE void scan_piece(float *y, const float *x, size_t count,
                             const float *ahead, float before, int apart,
                             int exclusive, int reverse) {
-    vfloat sum = vsplat(before);
+    const vfloat earlier = vsplat(before);
+    vfloat sum = vsplat(0.0f); // of this piece
     const size_t vectors = count / VLEN, rest = count % VLEN, at = count - rest;
-    if (rest && reverse) scan_rest(y + at, x + at, rest, &sum, exclusive, 1);
+    if (rest && reverse)
+        scan_rest(y + at, x + at, rest, earlier, &sum, exclusive, 1);
     for (size_t i = 0; i < vectors; i++) {
         const size_t first = (reverse ? vectors - 1 - i : i) * VLEN;
         __builtin_prefetch(ahead + first, 0, 2);
         const vfloat v = vscan(vload(x + first), &sum, exclusive, reverse);
         if (apart)
-            vstream(y + first, v);
+            vstream(y + first, earlier + v);
         else
-            vstore(y + first, v);
+            vstore(y + first, earlier + v);
     }
-    if (rest && !reverse) scan_rest(y + at, x + at, rest, &sum, exclusive, 0);
+    if (rest && !reverse)
+        scan_rest(y + at, x + at, rest, earlier, &sum, exclusive, 0);
     if (apart) vstream_end();
 }
 
@@ -123,7 +130,7 @@ static size_t find_piece(const struct scan *s, size_t piece, size_t *count) {
  * record the same bits. */
 static void record_sum(struct scan *s, size_t piece, float sum) {
     if (__atomic_load_n(&s->added, __ATOMIC_ACQUIRE) != piece) return;
-    float before, after;
+    double before, after;
     __atomic_load(s->before + piece, &before, __ATOMIC_RELAXED);
     after = before + sum;
     __atomic_store(s->before + piece + 1, &after, __ATOMIC_RELAXED);
@@ -133,7 +140,7 @@ static void record_sum(struct scan *s, size_t piece, float sum) {
 
 /* Return the sum of all pieces before a piece. If it remains unknown, add the
  * pieces that are missing. */
-static float find_before(struct scan *s, size_t piece) {
+static double find_before(struct scan *s, size_t piece) {
     int looks = 0;
     size_t added, count;
     while ((added = __atomic_load_n(&s->added, __ATOMIC_ACQUIRE)) < piece) {
@@ -141,7 +148,7 @@ static float find_before(struct scan *s, size_t piece) {
         const size_t first = find_piece(s, added, &count);
         record_sum(s, added, add_piece(s->x + first, count));
     }
-    float before;
+    double before;
     __atomic_load(s->before + piece, &before, __ATOMIC_RELAXED);
     return before;
 }
@@ -153,7 +160,7 @@ static void scan_pieces(struct scan *s) {
         size_t count, most;
         const size_t first = find_piece(s, piece, &count);
         const float own = add_piece(s->x + first, count);
-        const float before = find_before(s, piece);
+        const float before = (float)find_before(s, piece);
         record_sum(s, piece, own);
         piece = __atomic_fetch_add(&s->taken, 1, __ATOMIC_RELAXED);
         const size_t next =
@@ -166,7 +173,7 @@ static void scan_pieces(struct scan *s) {
 int scan_reference(float *y, const float *x, size_t count, int exclusive,
                    int reverse) {
     const size_t pieces = (count + PIECE - 1) / PIECE;
-    const size_t bytes = (pieces + 1) * sizeof(float);
+    const size_t bytes = (pieces + 1) * sizeof(double);
     struct scan s = {.y = y, .x = x, .count = count, .pieces = pieces};
     s.exclusive = exclusive;
     s.reverse = reverse;
@@ -174,7 +181,7 @@ int scan_reference(float *y, const float *x, size_t count, int exclusive,
     s.before = malloc(bytes);
     if (!s.before)
         return weft_fail(WEFT_ENOMEM, "scan: out of memory: %zu bytes", bytes);
-    s.before[0] = 0.0f;
+    s.before[0] = 0.0;
 #pragma omp parallel if (pieces >= ALONE)
     scan_pieces(&s);
     free(s.before);
