@@ -7,8 +7,8 @@
  * addition. If it is not, because the thread that has it does not run, then the
  * waiting thread adds that piece itself. The sums of pieces are added in double
  * precision. The order of additions is always the same, so any number of
- * threads gives the same bits. A reverse scan counts
- * pieces and vectors from the end. */
+ * threads gives the same bits. A reverse scan counts pieces and vectors from
+ * the end. */
 #include <stdlib.h>
 
 #include "reference.h"
