@@ -3,11 +3,12 @@
  * The array is divided into pieces that fit into a core's cache. A thread takes
  * the next piece, adds its numbers, and needs the sum of all earlier pieces.
  * Then it scans the piece, which is still in the cache. The sum of all earlier
- * pieces is usually known by then, since the previous piece needed only its own
- * addition. If the thread that has that piece does not run, the waiting thread
- * adds the piece itself. The pieces' sums are added in double precision, always
- * in the same order, so any number of threads gives the same bits. A reverse
- * scan counts pieces and vectors from the end. */
+ * pieces is usually there, since the previous piece needed only its own
+ * addition. If it is not, because the thread that has it does not run, then the
+ * waiting thread adds that piece itself. The sums of pieces are added in double
+ * precision. The order of additions is always the same, so any number of
+ * threads gives the same bits. A reverse scan counts pieces and vectors from
+ * the end. */
 #include <stdlib.h>
 
 #include "reference.h"
