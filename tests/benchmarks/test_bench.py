@@ -118,6 +118,15 @@ def test_an_op_is_timed_beside_pytorch_with_its_error(op, target):
         assert row["error"] <= 3136 * 2.0**-24 and (row["error"] > 0 or op in EXACT)
 
 
+@pytest.mark.parametrize("op", ["compact", "copy", "reduce", "scan", "transpose"])
+def test_an_op_is_timed_beside_numpy_on_a_cpu(op):
+    rows = bench_ops.rows(op, sizes=[64], samples=1, compiled=False)
+    theirs = [row for row in rows if row["impl"] == "numpy"]
+    assert theirs and all(row["error"] < 1e-5 for row in theirs)
+    best = min(row["us"] for row in theirs)
+    assert all(row["vs_numpy"] == best / row["us"] for row in rows)
+
+
 @pytest.mark.slow
 def test_an_op_of_rows_is_timed_beside_a_copy(capsys):
     found = {r["rung"]: r for r in bench_ops.rows("softmax", sizes=[33], samples=1)}

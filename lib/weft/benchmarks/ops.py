@@ -1,4 +1,4 @@
-"""Check an op's rungs, then time them and PyTorch in turn.
+"""Check an op's rungs, then time them, PyTorch and NumPy in turn.
 
 python -m weft bench conv2d --sizes 64,256 --rungs reference
 
@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..base.progress import PATIENCE, Progress
@@ -26,6 +27,7 @@ from ..timing.race import Contender, race
 from ..toolchain import native
 
 SLOWEST = 1.0  # seconds of timing after which a slow rung gets no more samples
+BESIDE = "copy of the first input"  # the name of that contender
 SAMPLE = 2000.0  # approximate microseconds of a sample on a CPU
 
 # The keys of every row; all other keys are sizes of the row's problem.
@@ -41,6 +43,7 @@ COLUMNS = {
         "tflops",
         "error",
         "vs_torch",
+        "vs_numpy",
         "copy_gbs",
         "of_copy",
     ),
@@ -52,7 +55,8 @@ class SizedProblem:
     """One size of an op: ours(*inputs, rung=...) computes the same as torch().
 
     beside_copy: whether a copy of the first input is timed, too. keeps_some: whether
-    the data determine the length of the result.
+    the data determine the length of the result. numpy: NumPy's functions by name, which
+    take the inputs' arrays.
     """
 
     sizes: dict[str, int]
@@ -64,6 +68,7 @@ class SizedProblem:
     bytes: float
     beside_copy: bool = False
     keeps_some: bool = False
+    numpy: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
 def rows(
@@ -75,7 +80,7 @@ def rows(
     compiled: bool = True,
     timer: str = "",
 ) -> list[dict[str, Any]]:
-    """Time `op`'s rungs and PyTorch on problems of the given sizes.
+    """Time `op`'s rungs, PyTorch and NumPy on problems of the given sizes.
 
     sizes: one number per problem, as PROBLEMS defines; () selects the usual ones.
     rungs: names; () selects all that run on `device`. On a CPU these are the rungs in
@@ -114,17 +119,22 @@ def _race(op, problem, ours, peers, device, timer, samples) -> list[dict[str, An
     contenders = ours | peers
     with precision("fp32"):
         errors = {n: _measure_error(problem, c.call) for n, c in contenders.items()}
-    held = 2 * problem.bytes if problem.beside_copy and device.type == "cpu" else 0
+    held = 2 * problem.bytes if device.type == "cpu" else 0
     with precision("fp32"), hold_memory(held):
         if problem.beside_copy:
-            contenders["copy"] = _make_copy(problem)
+            contenders[BESIDE] = _make_copy(problem)
         if device.type == "cpu":
             once = time_call(peers["eager"].call, device, samples=5).median
             for one in contenders.values():
                 one.calls = max(1, min(200, int(SAMPLE / once)))
         results = race(contenders, device, timer, rounds=samples)
-    best = min(results[name].us for name in peers)
-    copy = results.pop("copy", None)
+    best = {
+        f"vs_{impl}": min(
+            results[n].us for n, c in peers.items() if c.row["impl"] == impl
+        )
+        for impl in dict.fromkeys(c.row["impl"] for c in peers.values())
+    }
+    copy = results.pop(BESIDE, None)
     rate = 2 * problem.inputs[0].nbytes / copy.us / 1e3 if copy else 0.0
     return [
         {
@@ -133,7 +143,8 @@ def _race(op, problem, ours, peers, device, timer, samples) -> list[dict[str, An
             **{**timed.timing.row(), **problem.sizes},
             "gbs": problem.bytes / timed.us / 1e3,
             "tflops": problem.flop / timed.us / 1e6 or None,
-            **{"error": errors[name], "vs_torch": best / timed.us},
+            "error": errors[name],
+            **{versus: us / timed.us for versus, us in best.items()},
             **(_compare(problem.bytes / timed.us / 1e3, rate) if copy else {}),
         }
         for name, timed in results.items()
@@ -188,16 +199,34 @@ def _make_contenders(problem: SizedProblem, rungs: list) -> dict[str, Contender]
 
 
 def _make_peers(problem: SizedProblem, compiled: bool) -> dict[str, Contender]:
-    """Return PyTorch's op as contenders, by the name of their rung."""
+    """Return PyTorch's op and, on a CPU, NumPy's as contenders, by their rung."""
     functions = {"eager": problem.torch}
     if compiled:
         functions["compile"] = torch.compile(problem.torch, dynamic=False)
-    return {
+    peers = {
         name: Contender(
             call=partial(function, *problem.inputs),
             row={"impl": "torch", "rung": name, "precision": "fp32"},
         )
         for name, function in functions.items()
+    }
+    if problem.inputs[0].is_cpu:
+        peers = _make_numpy_peers(problem) | peers
+    return peers
+
+
+def _make_numpy_peers(problem: SizedProblem) -> dict[str, Contender]:
+    arrays = [x.numpy() for x in problem.inputs]
+
+    def call(function: Callable[..., Any]) -> torch.Tensor:
+        return torch.from_numpy(np.asarray(function(*arrays)))
+
+    return {
+        name: Contender(
+            call=partial(call, function),
+            row={"impl": "numpy", "rung": name, "precision": "fp32"},
+        )
+        for name, function in problem.numpy.items()
     }
 
 
@@ -229,6 +258,10 @@ def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
         lambda *tensors: spec.twin(*tensors, *options),
         *(bench.flop(sizes), spec.count_bytes(sizes), bench.beside_copy),
         bool(spec.length),
+        {
+            name: lambda *arrays, call=call: call(*arrays, *options)
+            for name, call in bench.numpy.items()
+        },
     )
 
 

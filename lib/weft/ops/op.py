@@ -34,7 +34,8 @@ class Bench:
     or a function of the one that varies; same: sizes that equal it. counted: those of
     the others that differ if the traffic is counted. flop: the number of floating-point
     operations for these sizes, if it limits the speed. beside_copy: whether to time a
-    copy, too, which shows what the memory can do.
+    copy, too, which shows what the memory can do. numpy: the op on NumPy arrays and the
+    twin's other arguments, by the name of NumPy's function.
     """
 
     size: str
@@ -44,6 +45,7 @@ class Bench:
     flop: Callable[[Mapping[str, int]], float] = lambda sizes: 0.0
     counted: Mapping[str, OtherSize] = field(default_factory=dict)
     beside_copy: bool = False
+    numpy: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     def sizes_for(self, size: int, counted: bool = False) -> dict[str, int]:
         """Return all sizes of the problem whose varying size is `size`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 from ..op import Bench, Op
@@ -27,7 +28,14 @@ OP = Op(
     # On average, half of the random numbers are kept. With `kept`, 8 bytes.
     floor=lambda sizes: 4 * (sizes["count"] + sizes["count"] / 2) + 8,
 )
-BENCH = Bench("count", (2**16, 2**20, 2**26), {"threshold": 0}, beside_copy=True)
+BENCH = Bench(
+    *("count", (2**16, 2**20, 2**26), {"threshold": 0}),
+    beside_copy=True,
+    numpy={
+        "index": lambda x, threshold: x[x > threshold],
+        "compress": lambda x, threshold: np.compress(x > threshold, x),
+    },
+)
 
 _COUNTS = (1, 2, 3, 5, 31, 32, 33, 255, 257, 1023, 1024, 1025, 4095, 4096, 4097, 33000)
 _UNORDERED = "atomic", "ballot"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 from ..op import Bench, Op
@@ -16,7 +17,7 @@ def copy(x):
 
 
 OP = Op(copy, {"x": "...", "y": "..."})
-BENCH = Bench("count", (2**10, 2**20, 2**26))
+BENCH = Bench("count", (2**10, 2**20, 2**26), numpy={"copy": np.copy})
 
 _COUNTS = (1, 2, 3, 4, 5, 31, 32, 33, 255, 257, 1023, 1024, 1025, 4095, 4097, 12289)
 # Distances of x and of y from an address that is a multiple of 16, in floats.

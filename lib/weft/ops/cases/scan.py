@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -24,7 +25,11 @@ def scan(x, exclusive=False, reverse=False):
 
 
 OP = Op(scan, {"x": "count", "y": "count"}, only={"dim": 0})
-BENCH = Bench("count", (2**16, 2**20, 2**26), beside_copy=True)
+BENCH = Bench(
+    *("count", (2**16, 2**20, 2**26)),
+    beside_copy=True,
+    numpy={"cumsum": lambda x, exclusive, reverse: np.cumsum(x)},
+)
 
 _COUNTS = (1, 2, 3, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 4095, 4096, 4097)
 
