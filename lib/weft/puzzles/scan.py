@@ -10,7 +10,6 @@ from numpy import float32, int32
 
 from weft import cuda
 
-from ..check.cases import divide_up
 from .execution import chosen
 from .instance import blocks_of, every_size
 from .puzzle import Puzzle
@@ -23,10 +22,8 @@ def spec_stable_compaction(a):
 
 def keep_even(out, count, a, n):
     i = cuda.threadIdx.x
-    counts = cuda.shared.array(4, int32)
-    x = int32(1)
-    if i < n:
-        x = a[i]
+    counts = cuda.shared.array(32, int32)
+    x = a[i] if i < n else int32(1)
     ### BEGIN SOLUTION
     votes = cuda.ballot_sync(0xFFFFFFFF, x % 2 == 0)
     if cuda.laneid == 0:
@@ -37,24 +34,23 @@ def keep_even(out, count, a, n):
         begin += counts[warp]
     if x % 2 == 0:
         out[begin + cuda.popc(votes & cuda.lanemask_lt())] = x
-    if i == 127:
-        count[0] = begin + counts[3]
+    if i == cuda.blockDim.x - 1:
+        count[0] = begin + counts[i // 32]
     ### END SOLUTION
 
 
 def make_parities(rng, n, kept):
     """Return n whole numbers of both signs, of which `kept` are even."""
-    return 2 * rng.integers(-20, 20, n) + np.where(chosen(n, kept), 0, 1)
+    return 2 * rng.integers(-4, 16, n) + np.where(chosen(n, kept), 0, 1)
 
 
 STABLE_COMPACTION = Puzzle(
     title="Stable compaction",
     text=(
         "`out` gets the even numbers of `a`, in order and without gaps, and `count[0]` "
-        "gets how many they are. One block of 128 threads, so four "
-        "[warps](glossary.ipynb#warp), keeps up to 128 numbers. A "
-        "[ballot](glossary.ipynb#ballot) counts those of a warp; `counts` is for the "
-        "four warps. Read each number once, without atomic operations."
+        "their count. One block has several [warps](glossary.ipynb#warp), and at least "
+        "`n` threads; `counts` has room for a count from each warp. Read each number "
+        "once, without atomic operations."
     ),
     spec=spec_stable_compaction,
     answer=keep_even,
@@ -62,107 +58,93 @@ STABLE_COMPACTION = Puzzle(
         outputs={"out": "int32[kept]", "count": "int32[1]"},
         inputs={"a": "int32[n]"},
         data={"a": make_parities},
-        launch=[lambda n: (1, 128)],
+        launch=[lambda n: (1, 128), lambda n: (1, 160)],
         sizes=[
-            *[(70, 34), (1, 1), (3, 1), (31, 30), (32, 16), (33, 33), (64, 40)],
-            *[(96, 50), (100, 41), (127, 90), (128, 128), (128, 1), (128, 64)],
+            *[(48, 26), (1, 1), (3, 1), (31, 30), (33, 33), (64, 40), (96, 50)],
+            *[(n, n // 2 + 1) for n in every_size([2])],
+            *[(100, 41), (127, 90), (128, 128), (128, 1), (128, 64)],
         ],
     ),
-    drawn=dict(n=70, kept=34),
+    drawn=dict(n=48, kept=26),
     launch=(1, 128),
     hints=[
         "`cuda.ballot_sync(0xFFFFFFFF, x % 2 == 0)` has a bit for each lane that keeps "
         "its number, and `cuda.popc(bits)` counts bits. `cuda.lanemask_lt()` has a bit "
         "for each lower lane.",
         "A number's place is the count of the earlier warps, plus that of the earlier "
-        "lanes of its own warp. The first of the two is an exclusive scan of four "
-        "numbers.",
+        "lanes of its own warp. The first of the two is an exclusive scan of a "
+        "few numbers.",
         "One lane of each warp stores its warp's count in `counts`. All threads must "
         "wait before they read the counts of other warps.",
-        "Add up `counts[warp]` for all earlier warps: `for warp in range(i // 32)`.",
+        "A thread adds up `counts[warp]` for all warps before its own, which is the "
+        "warp `i // 32`.",
     ],
     better=(
-        "A ballot is a scan of 32 bits in one instruction. Only four counts are left, "
-        "with one barrier, and each thread adds up at most three of them."
+        "A ballot and a count of bits replace the scan of a warp. Only one count per "
+        "warp is left, and one barrier."
     ),
     limits={
         "reads.a": lambda n: n,
         "writes.out": lambda kept: kept,
-        "barriers": 4,
+        "barriers": 4,  # one for each of the four warps
         "atomics": 0,
     },
 )
 
 
-def spec_the_hang(a, n):
-    tiles = divide_up(n, 4)
-    totals = np.cumsum(a)
-    ends = np.minimum(4 * np.arange(1, tiles + 1), n) - 1
-    return totals, totals[ends], np.ones(tiles), [tiles]
+def spec_the_hang(a):
+    return np.cumsum(a), np.ones(len(a)), [len(a)]
 
 
-def wait_by_block(out, sums, ready, ticket, a, n):
-    tile = cuda.blockIdx.x
-    total = int32(0)
-    if tile > 0:
-        while cuda.atomic.add(ready, tile - 1, 0) == 0:
-            pass
-        cuda.threadfence()
-        total = sums[tile - 1]
-    for i in range(4 * tile, min(4 * tile + 4, n)):
-        total += a[i]
-        out[i] = total
-    sums[tile] = total
+def wait_by_block(out, ready, ticket, a):
+    i = cuda.blockIdx.x
+    while i > 0 and cuda.atomic.add(ready, i - 1, 0) == 0:
+        pass
     cuda.threadfence()
-    cuda.atomic.exch(ready, tile, 1)
+    out[i] = a[i] if i == 0 else out[i - 1] + a[i]
+    cuda.threadfence()
+    cuda.atomic.exch(ready, i, 1)
 
 
-def wait_by_ticket(out, sums, ready, ticket, a, n):
+def wait_by_ticket(out, ready, ticket, a):
     ### BEGIN SOLUTION
-    tile = cuda.atomic.add(ticket, 0, 1)
+    i = cuda.atomic.add(ticket, 0, 1)
     ### END SOLUTION
-    total = int32(0)
-    if tile > 0:
-        while cuda.atomic.add(ready, tile - 1, 0) == 0:
-            pass
-        cuda.threadfence()
-        total = sums[tile - 1]
-    for i in range(4 * tile, min(4 * tile + 4, n)):
-        total += a[i]
-        out[i] = total
-    sums[tile] = total
+    while i > 0 and cuda.atomic.add(ready, i - 1, 0) == 0:
+        pass
     cuda.threadfence()
-    cuda.atomic.exch(ready, tile, 1)
+    out[i] = a[i] if i == 0 else out[i - 1] + a[i]
+    cuda.threadfence()
+    cuda.atomic.exch(ready, i, 1)
 
 
 THE_HANG = Puzzle(
     title="The hang",
     text=(
-        "A [scan](glossary.ipynb#scan) in one launch: each block has one thread and a "
-        "tile of four numbers. It waits until the tile before it is `ready`, and adds "
-        "that tile's running sum. If the blocks begin in another order, the kernel "
-        "never ends. `ticket[0]` is 0 at first, and counts the tiles that have been "
-        "taken at the end. Change one line."
+        "In this [scan](glossary.ipynb#scan), each number has a block of one thread, "
+        "which waits until the number before is `ready`. If the blocks begin in "
+        "another order, the kernel never ends. Change one line: `ticket[0]` is 0 at "
+        "first, and must count the blocks at the end."
     ),
     spec=spec_the_hang,
     answer=wait_by_ticket,
     start=wait_by_block,
     checks=dict(
-        outputs={"out": "int32[n]", "sums": "int32[cdiv(n, 4)]"},
-        inout={"ready": "int32[cdiv(n, 4)]", "ticket": "int32[1]"},
+        outputs={"out": "int32[n]"},
+        inout={"ready": "int32[n]", "ticket": "int32[1]"},
         inputs={"a": "int32[n]"},
         data={
             "a": lambda rng, shape: rng.integers(-9, 10, shape),
             "ready": lambda shape: np.zeros(shape),
             "ticket": lambda shape: np.zeros(shape),
         },
-        launch=[lambda n: (divide_up(n, 4), 1)],
-        # With 300 blocks, not all of them run at the same time on a processor.
-        sizes=[10, 1, 2, 3, 4, 5, 8, 33, 64, 1200],
+        launch=[lambda n: (n, 1)],
+        # A processor does not run 300 blocks at the same time.
+        sizes=every_size([10, 1, 2, 3, 31, 64], 300),
         timeout=1.5,
     ),
     drawn=dict(n=10),
-    launch=(3, 1),
+    launch=(10, 1),
     hints=[
         "Block 7 waits for block 6. What if block 6 has not begun, and cannot begin "
         "until another block has ended?",
@@ -171,11 +153,10 @@ THE_HANG = Puzzle(
         "`cuda.atomic.add(ticket, 0, 1)` adds 1, and returns the number before.",
     ],
     better=(
-        "A block takes its number when it begins. So each tile that it waits for "
+        "A block takes its number when it begins. So each number that it waits for "
         "belongs to a block that has begun, and the first of them waits for nobody."
     ),
     limits={
-        "reads.a": lambda n: n,
         "writes.out": lambda n: n,
         "atomics.ticket": lambda blocks: blocks,
     },
@@ -193,10 +174,8 @@ def spec_segmented_scan(a, heads):
 def add_segments(out, a, heads, n):
     i = cuda.grid(1)
     lane = cuda.threadIdx.x
-    v, begins = float32(0), int32(0)
-    if i < n:
-        v = a[i]
-        begins = heads[i]
+    v = a[i] if i < n else float32(0)
+    begins = heads[i] if i < n else int32(0)
     ### BEGIN SOLUTION
     step = 1
     while step < 32:
@@ -229,7 +208,7 @@ SEGMENTED_SCAN = Puzzle(
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n", "heads": "int32[n]"},
-        data={"heads": make_heads},
+        data={"a": lambda rng, shape: rng.integers(-3, 6, shape), "heads": make_heads},
         launch=[blocks_of(32), blocks_of(32, 1)],
         sizes=every_size([40, 1, 2, 3, 31, 32, 33, 63, 97], 1009),
     ),
@@ -240,8 +219,8 @@ SEGMENTED_SCAN = Puzzle(
         "the second number of a pair.",
         "If the right part contains a head, its running sum stays as it is. Otherwise, "
         "the left part's sum is added.",
-        "The merged part contains a head if either part does: `begins |= begun`. Do "
-        "this after the sum, which needs the old `begins`.",
+        "The merged part contains a head if either part does. Merge the sums first, "
+        "since they need the right part's own mark.",
     ],
     better=(
         "The scan of a warp, with a pair in place of a number: five rounds of two "
