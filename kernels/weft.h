@@ -259,6 +259,27 @@ int weft_reduce(int rung, float *sum, const float *x, size_t count,
 int weft_reduce_backward(int rung, float *dx, const float *dsum, size_t count,
                          weft_stream stream);
 
+struct weft_scan_options {
+    int exclusive; /* 1: a sum excludes the number at its own place */
+    int reverse;   /* 1: sums run from the last number to the first */
+};
+
+/* Compute the running sums y (count) of x (count): y[i] = x[0] + ... + x[i].
+ * The rungs "look_back", "look_back_warp", "items" and "fallback" give bits
+ * that depend on the schedule. Every other CUDA rung gives the same bits for
+ * each run, target and device, and "reference" for any number of threads. A sum
+ * is never -0. Returns WEFT_ENOMEM if it cannot allocate 8 bytes for each 256
+ * numbers. Source: Merrill and Garland, Single-pass Parallel Prefix Scan with
+ * Decoupled Look-back, 2016. */
+int weft_scan(int rung, float *y, const float *x, size_t count,
+              const struct weft_scan_options *options, weft_stream stream);
+
+/* Compute dx (count), the running sums of dy (count) from the other end. The
+ * options are those of the forward pass, and the bits as in weft_scan(). */
+int weft_scan_backward(int rung, float *dx, const float *dy, size_t count,
+                       const struct weft_scan_options *options,
+                       weft_stream stream);
+
 /* Compute y (rows,cols), the softmax of each row of x (rows,cols): exp(x - m) /
  * sum(exp(x - m)) with the row's maximum m. A row becomes NaN if it has a NaN,
  * or if m is an infinity. Each rung gives the same bits for each run.

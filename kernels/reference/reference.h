@@ -67,6 +67,9 @@ int reduce_reference(float *sum, const float *x, size_t count);
 
 int reduce_reference_backward(float *dx, const float *dsum, size_t count);
 
+int scan_reference(float *y, const float *x, size_t count, int exclusive,
+                   int reverse);
+
 int softmax_reference(float *y, const float *x, int rows, int cols);
 
 int softmax_reference_backward(float *dx, const float *dy, const float *y,

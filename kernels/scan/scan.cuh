@@ -1,0 +1,265 @@
+/* scan.cuh -- the rungs of scan, and the code that they share.
+ *
+ * A block scans a tile of neighbouring numbers: it loads the tile, computes the
+ * running sums within it, and stores them with the sum of all earlier tiles
+ * added. Every sum begins at 0, also that of a thread or tile without numbers,
+ * so a result is never -0. A reverse scan counts tiles, and the numbers in
+ * them, from the end of the array. */
+#ifndef WEFT_SCAN_CUH
+#define WEFT_SCAN_CUH
+#include "common/internal.cuh"
+
+#include "common/checks.cuh"
+#include "common/launch.cuh"
+#include "common/look_back.cuh"
+#include "common/rows.cuh"
+
+/* The arguments of weft_scan(), which the rungs receive. */
+struct scanning {
+    float *y;       // (count)
+    const float *x; // (count)
+    size_t count;
+    bool exclusive, reverse;
+    cudaStream_t stream;
+};
+
+/* Queue the work of a rung; each returns a weft_status. */
+int scan_kogge_stone(const struct scanning *s);
+int scan_brent_kung(const struct scanning *s);
+int scan_shuffle(const struct scanning *s);
+int scan_three_kernels(const struct scanning *s);
+int scan_chained(const struct scanning *s);
+int scan_look_back(const struct scanning *s);
+int scan_look_back_warp(const struct scanning *s);
+int scan_items(const struct scanning *s);
+int scan_fallback(const struct scanning *s);
+int scan_fixed_order(const struct scanning *s);
+
+static __device__ __forceinline__ float shift_lanes(float value, int distance) {
+    const float left = __shfl_up_sync(0xffffffff, value, distance);
+    return threadIdx.x % WARP >= (unsigned)distance ? left : 0.0f;
+}
+
+/* Return to each lane the sum over the lanes up to and including itself. */
+static __device__ __forceinline__ float scan_lanes(float value) {
+    for (int distance = 1; distance < WARP; distance *= 2)
+        value += shift_lanes(value, distance);
+    return value;
+}
+
+/* Return to each thread the sum over all earlier warps, from the sum of its own
+ * warp, which lane 0 has. *total receives the sum over the block. */
+static __device__ __forceinline__ float
+add_earlier_warps(float own, float sums_s[WARPS], float *total) {
+    const unsigned warp = threadIdx.x / WARP;
+    float sum = 0.0f, before = 0.0f;
+    if (threadIdx.x % WARP == 0) sums_s[warp] = own;
+    __syncthreads(); // the sums of all warps are stored
+#pragma unroll
+    for (unsigned w = 0; w < WARPS; w++) {
+        if (w == warp) before = sum;
+        sum += sums_s[w];
+    }
+    *total = sum;
+    return before;
+}
+
+/* ---- tiles --------------------------------------------------------------- */
+
+/* A tile of THREADS numbers, one per thread. Block::add_before() returns to
+ * each thread the sum over all earlier threads, and the total. */
+template <class Block> struct singles {
+    enum { NUMBERS = THREADS, SHARED = THREADS };
+    float own, before;
+
+    static __device__ __forceinline__ size_t find(const scanning &s,
+                                                  unsigned tile) {
+        const size_t i = (size_t)tile * NUMBERS + threadIdx.x;
+        return s.reverse ? s.count - 1 - i : i; // behind the end: >= count
+    }
+    __device__ __forceinline__ void load(const scanning &s, unsigned tile) {
+        const size_t i = find(s, tile);
+        own = i < s.count ? s.x[i] : 0.0f;
+    }
+    /* Scan the tile and return its sum to every thread. */
+    __device__ __forceinline__ float scan(float sums_s[SHARED]) {
+        float total;
+        before = Block::add_before(own, sums_s, &total);
+        return total;
+    }
+    __device__ __forceinline__ void store(const scanning &s, unsigned tile,
+                                          float earlier) const {
+        const size_t i = find(s, tile);
+        const float base = earlier + before;
+        if (i < s.count) s.y[i] = s.exclusive ? base : base + own;
+    }
+};
+
+static __device__ __forceinline__ four swap_four(four v) {
+    return {v.at[3], v.at[2], v.at[1], v.at[0]};
+}
+
+static __device__ __forceinline__ bool is_aligned(const scanning &s) {
+    return ((uintptr_t)s.x | (uintptr_t)s.y) % sizeof(float4) == 0;
+}
+
+/* A tile of ROWS groups of four numbers per thread. A warp's numbers are
+ * neighbours: ROWS rows of 128, which its lanes load 16 bytes at a time. */
+template <int ROWS> struct fours {
+    enum { GROUPS = ROWS * THREADS, NUMBERS = 4 * GROUPS, SHARED = WARPS };
+    four sums[ROWS];    // within each group
+    float before[ROWS]; // the sum of the tile's numbers before each group
+
+    static __device__ __forceinline__ size_t find(const scanning &s,
+                                                  unsigned tile, int row) {
+        const unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+        const size_t first = (size_t)tile * GROUPS;
+        const size_t group = first + (warp * ROWS + row) * WARP + lane;
+        const size_t all = CEIL_DIV(s.count, (size_t)NUMBERS) * GROUPS;
+        return s.reverse ? all - 1 - group : group;
+    }
+    __device__ __forceinline__ void load(const scanning &s, unsigned tile) {
+        const bool aligned = is_aligned(s);
+#pragma unroll
+        for (int row = 0; row < ROWS; row++) {
+            const size_t i = 4 * find(s, tile, row);
+            four v = {0.0f, 0.0f, 0.0f, 0.0f};
+            if (aligned && i + 4 <= s.count) {
+                const float4 wide = *(const float4 *)(s.x + i);
+                v = {wide.x, wide.y, wide.z, wide.w};
+            } else {
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    if (i + k < s.count) v.at[k] = s.x[i + k];
+            }
+            sums[row] = s.reverse ? swap_four(v) : v;
+        }
+    }
+    __device__ __forceinline__ float scan(float sums_s[SHARED]) {
+        float warp = 0.0f, total; // the sum of the warp's rows up to here
+#pragma unroll
+        for (int row = 0; row < ROWS; row++) {
+            float *const at = sums[row].at;
+            for (int k = 1; k < 4; k++) at[k] += at[k - 1];
+            const float upto = scan_lanes(at[3]);
+            before[row] = warp + shift_lanes(upto, 1);
+            warp += __shfl_sync(0xffffffff, upto, WARP - 1);
+        }
+        const float earlier = add_earlier_warps(warp, sums_s, &total);
+#pragma unroll
+        for (int row = 0; row < ROWS; row++) before[row] += earlier;
+        return total;
+    }
+    __device__ __forceinline__ void store(const scanning &s, unsigned tile,
+                                          float earlier) const {
+        const bool aligned = is_aligned(s);
+#pragma unroll
+        for (int row = 0; row < ROWS; row++) {
+            const size_t i = 4 * find(s, tile, row);
+            const float *const at = sums[row].at, base = earlier + before[row];
+            four v = {base + at[0], base + at[1], base + at[2], base + at[3]};
+            if (s.exclusive) v = {base, v.at[0], v.at[1], v.at[2]};
+            if (s.reverse) v = swap_four(v);
+            if (aligned && i + 4 <= s.count) {
+                *(float4 *)(s.y + i) =
+                    make_float4(v.at[0], v.at[1], v.at[2], v.at[3]);
+            } else {
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    if (i + k < s.count) s.y[i + k] = v.at[k];
+            }
+        }
+    }
+};
+
+template <class Tile> static unsigned count_tiles(const scanning *s) {
+    return (unsigned)CEIL_DIV(s->count, (size_t)Tile::NUMBERS);
+}
+
+/* ---- three kernels ------------------------------------------------------- */
+
+/* The first kernel: store the sum of a tile per block. */
+template <class Tile>
+static __device__ __forceinline__ void add_tile(float *sums, const scanning &s,
+                                                float sums_s[Tile::SHARED]) {
+    Tile t;
+    t.load(s, blockIdx.x);
+    const float total = t.scan(sums_s);
+    if (threadIdx.x == 0) sums[blockIdx.x] = total;
+}
+
+/* The second kernel, in scan.cu: replace each of `count` sums by the sum of all
+ * earlier ones. Returns a weft_status. */
+int scan_sums(float *sums, unsigned count, cudaStream_t stream);
+
+/* The third kernel: scan a tile per block. */
+template <class Tile>
+static __device__ __forceinline__ void
+scan_tile(const scanning &s, const float *earlier, float sums_s[Tile::SHARED]) {
+    Tile t;
+    t.load(s, blockIdx.x);
+    t.scan(sums_s);
+    t.store(s, blockIdx.x, earlier[blockIdx.x]);
+}
+
+template <class Tile>
+static int scan_in_three(const scanning *s, void (*add)(float *, scanning),
+                         void (*finish)(scanning, const float *)) {
+    const unsigned tiles = count_tiles<Tile>(s);
+    scratch memory(s->stream);
+    WEFT_TRY(memory.claim("scan", tiles * sizeof(float)));
+    float *const sums = (float *)memory.memory;
+    const struct launch l = {"add_tiles", tiles, THREADS, 0, s->stream, 0};
+    WEFT_TRY(launch_kernel(l, add, sums, *s));
+    WEFT_TRY(scan_sums(sums, tiles, s->stream));
+    return launch_kernel(l, finish, *s, (const float *)sums);
+}
+
+/* ---- one kernel ---------------------------------------------------------- */
+
+/* The shared memory of a block that scans a tile. */
+struct room {
+    float sums[WARPS], earlier;
+    unsigned tile;
+};
+
+/* Scan a tile per block. The first warp calls Finder::find(), which publishes
+ * what the tile adds, and returns to lane 0 the sum of all earlier tiles. */
+template <class Tile, class Finder>
+static __device__ __forceinline__ void
+scan_once(const scanning &s, const chain<float> &c, room *room_s) {
+    const unsigned tile = c.take_tile(&room_s->tile);
+    Tile t;
+    t.load(s, tile);
+    const float total = t.scan(room_s->sums);
+    if (threadIdx.x < WARP) {
+        const float earlier = Finder::find(c, tile, total);
+        if (threadIdx.x == 0) room_s->earlier = earlier;
+    }
+    __syncthreads(); // the sum of all earlier tiles is stored
+    t.store(s, tile, room_s->earlier);
+}
+
+template <class Tile>
+static int scan_in_one(const scanning *s, const char *name,
+                       void (*kernel)(scanning, chain<float>)) {
+    const unsigned tiles = count_tiles<Tile>(s);
+    scratch memory(s->stream);
+    chain<float> c;
+    WEFT_TRY(claim_chain("scan", &memory, tiles, &c));
+    const struct launch l = {name, tiles, THREADS, 0, s->stream, 0};
+    return launch_kernel(l, kernel, *s, c);
+}
+
+/* Rungs 7 and 8: a warp looks back. */
+struct warp_finder {
+    static __device__ __forceinline__ float find(const chain<float> &c,
+                                                 unsigned tile, float total) {
+        if (threadIdx.x == 0) c.publish(tile, TILE_SUM, total);
+        const float earlier = c.look_back_warp(tile);
+        if (threadIdx.x == 0) c.publish(tile, TILE_PREFIX, earlier + total);
+        return earlier;
+    }
+};
+
+#endif
