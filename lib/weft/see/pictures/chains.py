@@ -35,8 +35,8 @@ class Schedule:
     """A run of all blocks.
 
     steps: the state of each tile after each step. blocks: the block of each tile, None
-    if it never began. windows: the number of flags that each finished tile needed,
-    in the order in which the tiles finished.
+    if it never began. windows: the number of flags that each tile needed, 0
+    if it never finished. A tile adds the final sum of the first tile of its window.
     """
 
     steps: list[list[int]]
@@ -75,7 +75,8 @@ def run_blocks(
         raise ArgumentError(f"run_blocks: slots={slots}, times={times}: at least 1")
     flags, left = [ABSENT] * count, list(times)
     blocks: list[int | None] = [None] * count
-    steps, windows, begun, running = [], [], 0, []
+    windows: list[int] = [0] * count
+    steps, begun, running = [], 0, []
     while True:
         while begun < count and len(running) < slots:
             tile = begun if ticket else order[begun]
@@ -90,7 +91,7 @@ def run_blocks(
                 changed = True
             elif window := _find_window(before, tile, look_back):
                 flags[tile], changed = FINAL, True
-                windows.append(window)
+                windows[tile] = window
                 running.remove(tile)
         steps.append(list(flags))
         if not changed or FINAL * count == sum(flags):
