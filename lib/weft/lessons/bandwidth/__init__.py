@@ -1,4 +1,4 @@
-"""Functions of lessons 09a to 09c: rungs that move bytes, counted and timed over their floor.
+"""Functions of lessons 09a to 09c: rungs of bytes, counted and timed over their floor.
 
     rows = count_rungs("transpose", ["naive", "tiled"], 256)
     draw_ruler(rows)                                    a bar over the floor per rung

@@ -82,4 +82,3 @@ def time_scans(count: int) -> list[Row]:
         ("scan", "Weft"): call_op("scan", y, x, count, native.NULL),
     }
     return time_calls(x.nbytes, list_copies(x, y) | scans)
-
