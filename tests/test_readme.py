@@ -159,8 +159,8 @@ def test_the_race_is_between_the_fastest_of_both_sides():
     text = one_line(sentences.describe_race(results_of(*RACE, *MILESTONES)))
     assert "| 64 | 10.0 µs | 41.0 µs | 4.10 |" in text
     assert "costs the host 0.500 to 0.500 µs" in text
-    assert "of PyTorch costs it 20.0 to 30.0 µs, an eager one 1.50 to 1.50 ms" in text
-    assert "takes 10.0 ms in fp32, PyTorch's 30.0 ms (medians of five)" in text
+    assert "of PyTorch costs it 20.0 to 30.0 µs; an eager one costs 1.50 to" in text
+    assert "takes 10.0 ms in fp32, and PyTorch's takes 30.0 ms (medians" in text
     assert "accuracy is 99.00 %, and PyTorch's is 98.00 %" in text
 
 
@@ -266,8 +266,8 @@ def test_a_processors_race_gives_step_epoch_and_how_they_were_sampled():
     text = one_line(sentences.describe_processor_race(results_of(ours, theirs, eager)))
     assert "64 images takes 10.0 ms (9.00 to 12.0)" in text
     assert "PyTorch 2.9's two variants" in text and "2.0 times as long. An" in text
-    assert "takes 5.00 s (4.75 to 5.25), PyTorch's 7.50 s, 1.5 times as long" in text
-    assert "epochs: means, fastest and slowest of two" in text
+    assert "takes 5.00 s (4.75 to 5.25), and PyTorch's takes 7.50 s, 1.5 times" in text
+    assert "epochs as means with the fastest and slowest of two" in text
     assert "percentiles of 20 samples of 5 steps" in text
 
 

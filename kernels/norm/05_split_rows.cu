@@ -10,8 +10,8 @@
  *             same order. Then the blocks take the next row.
  * Prediction: one read and one write of rows of up to 8192 numbers per resident
  *             block. The moments are 12 bytes per part.
- * Limit:      a block waits for the others in each row. Meanwhile, other blocks of
- *             its multiprocessor must keep the memory busy. */
+ * Limit:      a block waits for the others in each row. Meanwhile, other
+ *             blocks of its multiprocessor must keep the memory busy. */
 #include "on_chip.cuh"
 
 /* Return the arguments for `count` columns from `start` on. Rows begin as far

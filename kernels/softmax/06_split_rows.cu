@@ -9,8 +9,8 @@
  * Prediction: one read and one write of rows of several million numbers, and
  *             all multiprocessors for a single row. The pairs are 8 bytes per
  *             part.
- * Limit:      a block waits for the others in each row. Meanwhile, other blocks of
- *             its multiprocessor must keep the memory busy. */
+ * Limit:      a block waits for the others in each row. Meanwhile, other
+ *             blocks of its multiprocessor must keep the memory busy. */
 #include "softmax.cuh"
 
 #include "common/split.cuh"

@@ -80,8 +80,9 @@ def write_twins(kinds: Sequence[TwinRung], our_graph: int) -> str:
         f"{functions}{', also with `max-autotune`' * autotunes}. CUDA graphs capture "
         f"{join_words(graphs)}; ours are of {our_graph} steps. All of these "
         "run in both memory layouts, with `cudnn.benchmark`. The fused optimizer "
-        "updates, unless the compiled function does. Batch norm cancels the biases "
-        f"before it: our fused rungs skip them, and so do {count} of PyTorch's."
+        "updates the weights, unless the compiled function does. Batch norm cancels "
+        "the biases before it: our fused rungs skip them, and so do "
+        f"{count} of PyTorch's."
     )
 
 

@@ -147,7 +147,7 @@ def _describe_epochs(rows: Sequence[Row]) -> str:
     ours, theirs = both("epoch")
     text = (
         f"An epoch at {BATCH} images a step, with its shuffle and its evaluation, "
-        f"takes {write_times(ours)} in {join_words(kinds)}, PyTorch's "
+        f"takes {write_times(ours)} in {join_words(kinds)}, and PyTorch's takes "
         f"{write_times(theirs)} (medians of {spell_count(ours[0]['samples'])}). "
     )
     for measure in ("target", "seeds"):
@@ -156,7 +156,7 @@ def _describe_epochs(rows: Sequence[Row]) -> str:
         text += (
             f"{spell_count(epochs).capitalize()} epochs"
             f"{' with a one-cycle schedule' * ours[0]['one_cycle']} take "
-            f"{write_times(ours)}, PyTorch's {write_times(theirs)}. Over "
+            f"{write_times(ours)}, and PyTorch's take {write_times(theirs)}. Over "
             f"{spell_count(seeds)} seeds their mean accuracy is "
             f"{write_accuracies(ours)}, and PyTorch's is {write_accuracies(theirs)}. "
         )
@@ -180,8 +180,8 @@ def _describe_host(rows: Sequence[Row]) -> str:
     return fill_lines(
         f"Queueing a step of {BATCH} images costs the host {write_range(ours)} when "
         f"{HOST_STEPS['weft']} steps are queued by one call. A captured step of "
-        f"PyTorch costs it {costs}, an eager one {write_range(eager)}. The same seed "
-        "always gives the same bits, since no sum uses atomics."
+        f"PyTorch costs it {costs}; an eager one costs {write_range(eager)}. The same "
+        "seed always gives the same bits, since no sum uses atomics."
     )
 
 
@@ -281,7 +281,7 @@ def describe_processor_race(results: Results | None = None) -> str:
         samples = f" of {ours['samples']} samples of {ours['steps']} steps"
     if "epochs_s" in ours:
         count = spell_count(ours["epochs"])
-        spread = f"; epochs: means, fastest and slowest of {count}"
+        spread = f", and epochs as means with the fastest and slowest of {count}"
     text = fill_lines(
         "Without a GPU the network trains in plain C with its layers fused. On "
         f"{write_cores(machine)} a step of {ours['batch']} images takes "
@@ -289,10 +289,12 @@ def describe_processor_race(results: Results | None = None) -> str:
         f"{variants} variants (eager and compiled, both layouts"
         f"{', with and without biases before batch norm' * both}) takes "
         f"{write_band(theirs)}, {theirs['us'] / ours['us']:.1f} times as long. An "
-        f"epoch takes {_epoch_band(epochs[0])}, PyTorch's {_epoch_band(epochs[1])}, "
-        f"{epochs[1]['epoch_s'] / epochs[0]['epoch_s']:.1f} times as long. Steps: "
-        f"medians and 20th to 80th percentiles{samples}, taken side by side{spread}; "
-        f"fp32, {write_days(rows, machine)}. `make mnist` measures your machine."
+        f"epoch takes {_epoch_band(epochs[0])}, and PyTorch's takes "
+        f"{_epoch_band(epochs[1])}, "
+        f"{epochs[1]['epoch_s'] / epochs[0]['epoch_s']:.1f} times as long. Steps are "
+        f"given as medians with 20th to 80th percentiles{samples}, taken side by side"
+        f"{spread} (fp32, {write_days(rows, machine)}). `make mnist` measures your "
+        "machine."
     )
     stem = results.get("stem", "")
     if not (RESULTS / f"{stem}.svg").is_file():
@@ -352,11 +354,11 @@ def _describe_launches(launches: Results | None) -> str:
     us = {row["impl"]: write_duration(row["us"], 2) for row in rows}
     count = {row["impl"]: spell_count(row["arguments"]) for row in rows}
     return (
-        f"Launching a kernel with {count['weft']} parameters from Python costs "
-        f"{us['weft']} of the host's time on "
-        f"{add_article(launches['machine']['device'])}, the driver's own call costs "
-        f"{us['driver']}, CuPy's RawKernel {us['cupy']}, Numba {us['numba']}, and a "
-        f"PyTorch `add` with {count['torch']} parameters {us['torch']} (medians of "
+        f"From Python, a launch of a kernel with {count['weft']} parameters costs the "
+        f"host {us['weft']} on {add_article(launches['machine']['device'])}. The "
+        f"driver's own call costs {us['driver']}, CuPy's RawKernel {us['cupy']}, "
+        f"Numba {us['numba']}, and a PyTorch `add` with {count['torch']} parameters "
+        f"{us['torch']} (medians of "
         f"bursts of {launch.BURST} launches, one run, "
         f"{write_days([], launches['machine'])})."
     )

@@ -369,7 +369,7 @@ def _write_spread(rows: list[Row]) -> str:
     worst = f"known to {100 * max(spreads):.2g} % or better" if spreads else ""
     few = len(rows) - len(spreads)
     unknown = f"{few} of {len(rows)} have too few samples for this" if few else ""
-    return f"({', '.join(filter(None, (worst, unknown)))})"
+    return f"({'; '.join(filter(None, (worst, unknown)))})"
 
 
 def _write_runs(rows: list[Row]) -> str:
