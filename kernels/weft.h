@@ -259,6 +259,15 @@ int weft_reduce(int rung, float *sum, const float *x, size_t count,
 int weft_reduce_backward(int rung, float *dx, const float *dsum, size_t count,
                          weft_stream stream);
 
+/* Write the numbers of x (count) that are greater than `threshold` to the start
+ * of y (count), and their number to kept (1), int64. The rest of y is left
+ * unchanged. NaN is never greater. y has the order of x and the same bits for
+ * each run, except that the rungs "atomic" and "ballot" write the numbers in an
+ * order that changes. "three_kernels" and "look_back" return WEFT_ENOMEM
+ * without memory for 8 bytes per 4096 numbers. */
+int weft_compact(int rung, float *y, int64_t *kept, const float *x,
+                 size_t count, float threshold, weft_stream stream);
+
 struct weft_scan_options {
     int exclusive; /* 1: a sum excludes the number at its own place */
     int reverse;   /* 1: sums run from the last number to the first */

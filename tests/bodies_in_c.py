@@ -48,6 +48,11 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
         cases[body] = floats, floats, 1, 1
     cases[bandwidth.softmax] = floats, floats, 1, 1
     cases[bandwidth.softmax_dx] = floats, floats, floats, 1, 1
+    count = torch.zeros(1, dtype=torch.int64)
+    cases[bandwidth.keep_each] = floats, count, floats, 1, 1.0
+    cases[bandwidth.add_tiles] = floats, floats, 1, 0
+    for body in bandwidth.scan_tiles, bandwidth.scan_tiles_brent_kung:
+        cases[body] = floats, floats, floats, 1, 0, 0
     for product in bodies.matmul, bodies.matmul_tiled:
         cases[product] = floats, floats, floats, 1, 1, 1
     return cases

@@ -22,6 +22,7 @@ from weft.toolchain.native import NULL
 TREES = (
     *(bodies.batchnorm2d_stats, bodies.batchnorm2d_sums),
     bodies.cross_entropy_loss,
+    *(bandwidth.add_tiles, bandwidth.scan_tiles, bandwidth.scan_tiles_brent_kung),
 )
 
 
@@ -33,8 +34,10 @@ class Launchers:
         run: Callable[..., None],
         product: Callable[..., None] = bodies.matmul,
         transposed: Callable[..., None] = bandwidth.transpose,
+        scanned: Callable[..., None] = bandwidth.scan_tiles,
     ) -> None:
         self.run, self.product, self.transposed = run, product, transposed
+        self.scanned = scanned
 
     def call(self, function: str, rung: int, *args: Any) -> None:
         """Replace native.Library.call(); the last argument is the stream."""
@@ -64,6 +67,28 @@ class Launchers:
 
     def softmax_backward(self, dx, dy, y, rows, cols) -> None:
         self.run(bandwidth.softmax_dx, rows, dx, dy, y, rows, cols)
+
+    def compact(self, y, kept, x, count, threshold) -> None:
+        kept.zero_()
+        threshold = np.float32(threshold)
+        self.run(bandwidth.keep_each, count, y, kept, x, count, threshold)
+
+    def scan(self, y, x, count, options) -> None:
+        flags = (0, 0) if options == NULL else (options.exclusive, options.reverse)
+        self._scan(y, x, count, *flags)
+
+    def scan_backward(self, dx, dy, count, options) -> None:
+        flags = (0, 0) if options == NULL else (options.exclusive, options.reverse)
+        self._scan(dx, dy, count, flags[0], 1 - flags[1])
+
+    def _scan(self, y, x, count, exclusive, reverse) -> None:
+        tiles = bodies.blocks_for(count)
+        sums, earlier = torch.zeros(tiles), torch.zeros(tiles)
+        self.run(bandwidth.add_tiles, count, sums, x, count, reverse)
+        if tiles > 1:
+            self._scan(earlier, sums, tiles, 1, 0)
+        args = earlier, count, exclusive, reverse
+        self.run(self.scanned, count, y, x, *args)
 
     def relu(self, y, x, count) -> None:
         self.run(bodies.relu, count, y, x, count)

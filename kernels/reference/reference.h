@@ -67,6 +67,9 @@ int reduce_reference(float *sum, const float *x, size_t count);
 
 int reduce_reference_backward(float *dx, const float *dsum, size_t count);
 
+int compact_reference(float *y, int64_t *kept, const float *x, size_t count,
+                      float threshold);
+
 int scan_reference(float *y, const float *x, size_t count, int exclusive,
                    int reverse);
 

@@ -1,13 +1,14 @@
 /* scan.c -- running sums in plain C, in one pass over memory.
  *
  * The array is divided into pieces that fit into a core's cache. A thread takes
- * the next piece, adds its numbers, waits for the sum of all earlier pieces,
- * and publishes the sum that includes its own. Then it scans the piece, which
- * is still in the cache. The wait is short, since the previous piece needed
- * only its own addition. The order of additions is always the same, so any
- * number of threads gives the same bits. A reverse scan counts pieces and
- * vectors from the end. */
-#include <sched.h>
+ * the next piece, adds its numbers, and needs the sum of all earlier pieces.
+ * Then it scans the piece, which is still in the cache. The sum of all earlier
+ * pieces is usually there, since the previous piece needed only its own
+ * addition. If it is not, because the thread that has it does not run, then the
+ * waiting thread adds that piece itself. The order of additions is always the
+ * same, so any number of threads gives the same bits. A reverse scan counts
+ * pieces and vectors from the end. */
+#include <stdlib.h>
 
 #include "reference.h"
 #include "simd.h"
@@ -18,7 +19,7 @@ enum {
     ALONE = 4,       // with fewer pieces, a second thread costs more than it
                      // saves
     APART = 1 << 21, // from this count on, stores skip the caches
-    PATIENCE = 300   // looks at the other threads' progress before a yield
+    PATIENCE = 1000  // looks at the other threads' progress before help
 };
 
 struct scan {
@@ -26,10 +27,10 @@ struct scan {
     const float *x;
     size_t count, pieces;
     int exclusive, reverse;
-    int apart;    // whether stores skip the caches
-    size_t taken; // pieces that threads have begun
-    size_t added; // pieces whose sums are in `sum`
-    float sum;
+    int apart;     // whether stores skip the caches
+    float *before; // (pieces + 1), the sums of all earlier pieces
+    size_t taken;  // pieces that threads have begun
+    size_t added;  // before[0] to before[added] are known
 };
 
 static float add_piece(const float *x, size_t count) {
@@ -103,38 +104,66 @@ static void scan_flagged(const struct scan *s, size_t first, size_t count,
     }
 }
 
-/* Add the sum of piece number `piece` to that of all earlier ones, as soon as
- * this is known, and return the latter. */
-static float exchange_sums(struct scan *s, size_t piece, float own) {
+/* Return the first number of a piece and, in *count, how many it has. */
+static size_t find_piece(const struct scan *s, size_t piece, size_t *count) {
+    const size_t place = s->reverse ? s->pieces - 1 - piece : piece;
+    const size_t first = place * PIECE, left = s->count - first;
+    *count = left < PIECE ? left : PIECE;
+    return first;
+}
+
+/* Record the sum of a piece, unless a thread has done so. All threads would
+ * record the same bits. */
+static void record_sum(struct scan *s, size_t piece, float sum) {
+    if (__atomic_load_n(&s->added, __ATOMIC_ACQUIRE) != piece) return;
+    float before, after;
+    __atomic_load(s->before + piece, &before, __ATOMIC_RELAXED);
+    after = before + sum;
+    __atomic_store(s->before + piece + 1, &after, __ATOMIC_RELAXED);
+    __atomic_compare_exchange_n(&s->added, &piece, piece + 1, 0,
+                                __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
+/* Return the sum of all pieces before a piece. If it remains unknown, add the
+ * pieces that are missing. */
+static float find_before(struct scan *s, size_t piece) {
     int looks = 0;
-    while (__atomic_load_n(&s->added, __ATOMIC_ACQUIRE) != piece)
-        if (++looks > PATIENCE) sched_yield();
-    const float before = s->sum;
-    s->sum = before + own;
-    __atomic_store_n(&s->added, piece + 1, __ATOMIC_RELEASE);
+    size_t added, count;
+    while ((added = __atomic_load_n(&s->added, __ATOMIC_ACQUIRE)) < piece) {
+        if (++looks % PATIENCE) continue;
+        const size_t first = find_piece(s, added, &count);
+        record_sum(s, added, add_piece(s->x + first, count));
+    }
+    float before;
+    __atomic_load(s->before + piece, &before, __ATOMIC_RELAXED);
     return before;
 }
 
-/* Scan pieces until all are taken. A thread finishes the piece that it has
- * taken, so no other waits in vain after Ctrl-C. */
 static void scan_pieces(struct scan *s) {
     while (!weft_interrupted()) {
         const size_t piece = __atomic_fetch_add(&s->taken, 1, __ATOMIC_RELAXED);
         if (piece >= s->pieces) return;
-        const size_t place = s->reverse ? s->pieces - 1 - piece : piece;
-        const size_t first = place * PIECE, left = s->count - first;
-        const size_t count = left < PIECE ? left : PIECE;
+        size_t count;
+        const size_t first = find_piece(s, piece, &count);
         const float own = add_piece(s->x + first, count);
-        scan_flagged(s, first, count, exchange_sums(s, piece, own));
+        const float before = find_before(s, piece);
+        record_sum(s, piece, own);
+        scan_flagged(s, first, count, before);
     }
 }
 
 int scan_reference(float *y, const float *x, size_t count, int exclusive,
                    int reverse) {
-    struct scan s = {y,         x,      count, (count + PIECE - 1) / PIECE,
-                     exclusive, reverse};
+    const size_t pieces = (count + PIECE - 1) / PIECE;
+    const size_t bytes = (pieces + 1) * sizeof(float);
+    struct scan s = {y, x, count, pieces, exclusive, reverse};
     s.apart = count >= APART && (uintptr_t)y % sizeof(vfloat) == 0;
-#pragma omp parallel if (s.pieces >= ALONE)
+    s.before = malloc(bytes);
+    if (!s.before)
+        return weft_fail(WEFT_ENOMEM, "scan: out of memory: %zu bytes", bytes);
+    s.before[0] = 0.0f;
+#pragma omp parallel if (pieces >= ALONE)
     scan_pieces(&s);
-    return s.added < s.pieces ? weft_fail(WEFT_EINTR, "scan: Ctrl-C") : WEFT_OK;
+    free(s.before);
+    return s.taken < pieces ? weft_fail(WEFT_EINTR, "scan: Ctrl-C") : WEFT_OK;
 }

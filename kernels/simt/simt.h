@@ -18,7 +18,7 @@
  * signals.cpp and faulting_address.cpp report a kernel's faults. watchdog.cpp,
  * preempt.cpp and interrupt.cpp end kernels that run too long.
  *
- * lib/weft/csource/rewriter/rewrite.py converts the few constructs that are not
+ * lib/weft/csource/rewrite.py converts the few constructs that are not
  * C++ (<<<>>>, __shared__) to calls of the runtime. Only the three cheapest C
  * headers are included, since <math.h> alone would double the compile time of a
  * small program. For the same reason, rarely used functions are only declared

@@ -153,7 +153,7 @@ def test_memory_that_is_held_is_used_again():
     assert held * 10 < usual
 
 
-EXACT = ("relu", "maxpool2d", "copy", "transpose")
+EXACT = ("relu", "maxpool2d", "copy", "transpose", "compact")
 
 
 def test_pytorch_is_timed_in_the_precision_that_the_row_names(monkeypatch):

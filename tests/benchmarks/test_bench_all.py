@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from drawings import drawn, texts
 
-from weft.benchmarks import plot_transpose
-from weft.benchmarks.graphs import command as bench_graphs
-from weft.benchmarks.graphs import plot as plot_graphs
+from weft.benchmarks import graphs as bench_graphs
+from weft.benchmarks import plot_graphs
+from weft.benchmarks import transpose as bench_transpose
 
 
 def test_a_wrong_kernel_is_not_timed(monkeypatch, tmp_path):
@@ -24,8 +24,8 @@ def test_a_wrong_kernel_is_not_timed(monkeypatch, tmp_path):
     "command, draw, args",
     [
         ("graphs", plot_graphs.plot_chains, ([], [], 0.1)),
-        ("transpose", plot_transpose.plot_transposes, ([], [])),
-        ("transpose", plot_transpose.plot_strides, ([], [])),
+        ("transpose", bench_transpose.plot_transposes, ([], [])),
+        ("transpose", bench_transpose.plot_strides, ([], [])),
     ],
 )
 def test_a_chart_without_measurements_explains_how_to_make_one(command, draw, args):

@@ -7,9 +7,8 @@ from drawings import drawn, texts
 
 from weft import bench
 from weft.base.paths import ROOT
-from weft.benchmarks.graphs import command as bench_graphs
-from weft.benchmarks.graphs import command as bench_timelines
-from weft.benchmarks.graphs import plot as plot_graphs
+from weft.benchmarks import graphs as bench_graphs
+from weft.benchmarks import plot_graphs
 from weft.benchmarks.plot_bodies import load_elsewhere
 from weft.see.timeline import HOST, KERNEL, TO_DEVICE, Span, Timeline
 
@@ -117,7 +116,7 @@ def test_calls_of_steps_require_a_gpu(target):
     if target == "cpu":
         return
     by = {(row["rung"], row["count"]): row["us"] for row in rows}
-    assert {count for _, count in by} == set(bench_timelines.CALLS)
+    assert {count for _, count in by} == set(bench_graphs.CALLS)
     assert by["fused", 64] > by["fused", 8] > by["fused", 1]
 
 
@@ -128,7 +127,7 @@ def test_the_last_steps_of_a_run_are_kept_without_its_start():
         for i, name in enumerate(names)
     ]
     spans += [Span("host", "launch", HOST, start, 5) for start in (1, 55, 85)]
-    last = bench_timelines.last_steps(Timeline(spans, "that GPU"), run=4, kept=2)
+    last = bench_graphs.last_steps(Timeline(spans, "that GPU"), run=4, kept=2)
     work = [(span.name, span.start) for span in last.work]
     assert work == [("a", 0), ("b", 10), ("a", 20), ("b", 30)]
     assert last.us == 42 and last.device == "that GPU"
@@ -137,7 +136,7 @@ def test_the_last_steps_of_a_run_are_kept_without_its_start():
 
 def test_a_timeline_is_a_row():
     record = Timeline([Span("stream 7", "k", KERNEL, 0, 3)], "that GPU")
-    row = bench_timelines.timeline_row("weft", "mnist, tf32", timing(5.0), record)
+    row = bench_graphs.timeline_row("weft", "mnist, tf32", timing(5.0), record)
     assert row["us"] == 5 and row["span_us"] == row["busy_us"] == 3
     assert row["precision"] == "tf32" and row["spans"] == record.json()
 

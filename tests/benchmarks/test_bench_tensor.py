@@ -9,11 +9,9 @@ from matplotlib.figure import Figure
 
 from weft import bench
 from weft.base import style
+from weft.benchmarks import plot_tensor
+from weft.benchmarks import tensor as bench_tensor
 from weft.benchmarks.plot_bodies import load_elsewhere
-from weft.benchmarks.tensor import command as bench_tensor
-from weft.benchmarks.tensor import command as bench_tensor_limits
-from weft.benchmarks.tensor import command as bench_tensor_sums
-from weft.benchmarks.tensor import plot as plot_tensor
 from weft.see import sketches as tensor_view
 
 
@@ -35,7 +33,7 @@ def test_errors_follow_from_the_bits_of_each_precision():
     rows = bench_tensor.rows("cpu", ["error"])
     errors = {(row["precision"], row["k"]): row["error_rms"] for row in rows}
     depths = {k for _, k in errors}
-    assert {kind for kind, _ in errors} == set(bench_tensor_sums.PRECISIONS)
+    assert {kind for kind, _ in errors} == set(bench_tensor.PRECISIONS)
     for k in depths:
         assert errors["bf16", k] == pytest.approx(8 * errors["fp16", k], rel=0.2)
         assert errors["tf32", k] == pytest.approx(errors["fp16", k], rel=0.05)
@@ -83,7 +81,7 @@ def test_counters_of_ncu_are_separated_by_kernel():
     text = '"ID","Kernel Name","Metric Name","Metric Value"\n'
     text += '"0","bitwise_not_kernel","gpu__time_duration.sum","1,000"\n'
     text += '"1","matmul_x","gpu__time_duration.sum","2,000"\n'
-    assert list(bench_tensor_limits._list_launches(text)) == [
+    assert list(bench_tensor._list_launches(text)) == [
         ("bitwise_not_kernel", {"gpu__time_duration.sum": 1000.0}),
         ("matmul_x", {"gpu__time_duration.sum": 2000.0}),
     ]
@@ -95,7 +93,7 @@ def test_the_longest_of_several_kernels_supplies_the_counters():
         ("void matmul_x<4>(float *)", {"gpu__time_duration.sum": 8e3}),
         ("add(float *)", {"gpu__time_duration.sum": 1e3}),
     ]
-    row = bench_tensor_limits._summarize_kernels(launches, 100, 40)
+    row = bench_tensor._summarize_kernels(launches, 100, 40)
     assert (row["us"], row["others_us"], row["kernel"]) == (8.0, 3.0, "matmul_x")
     assert row["active"] is None and row["tflops"] == pytest.approx(0.1)
     assert (row["m"], row["k"], row["n"]) == (100, 40, 100)

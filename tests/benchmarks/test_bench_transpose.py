@@ -6,7 +6,6 @@ from drawings import drawn
 
 from weft import bench
 from weft.base.paths import ROOT
-from weft.benchmarks import plot_transpose
 from weft.benchmarks import transpose as bench_transpose
 from weft.benchmarks.plot_bodies import load_elsewhere
 from weft.toolchain import native
@@ -76,24 +75,24 @@ THERE = {
 
 
 def test_this_machine_is_full_and_another_one_hollow():
-    text = drawn(plot_transpose.plot_transposes, HERE, [THERE])
+    text = drawn(bench_transpose.plot_transposes, HERE, [THERE])
     assert "750 GB/s, 25 %" in text and "1,234 GB/s, 82 %" in text
     # Lines for the fastest copy of each card.
     assert text.count("stroke-dasharray") == 2
-    assert "that GPU, 2026-01-02" in plot_transpose.make_caption([THERE])
+    assert "that GPU, 2026-01-02" in bench_transpose.make_caption([THERE])
 
 
 def test_transposes_are_compared_with_the_fastest_copy_of_their_card():
     """PyTorch's copy may be faster than ours, with more loads in flight."""
     faster = row("copy", "torch", "copy_", 5.0, 6000.0)
-    text = drawn(plot_transpose.plot_transposes, [*HERE, faster], [])
+    text = drawn(bench_transpose.plot_transposes, [*HERE, faster], [])
     assert "750 GB/s, 12 %" in text and "6,000 GB/s, 100 %" in text
 
 
 def test_strides_of_both_machines_are_drawn():
-    text = drawn(plot_transpose.plot_strides, HERE, [THERE])
+    text = drawn(bench_transpose.plot_strides, HERE, [THERE])
     assert "that GPU" in text and "400" in text
-    assert "that GPU" not in drawn(plot_transpose.plot_strides, HERE, [])
+    assert "that GPU" not in drawn(bench_transpose.plot_strides, HERE, [])
 
 
 def sector_row(rung, tbs, fetch=64, **place):
@@ -118,12 +117,12 @@ SECTORS = [
 
 
 def test_each_effect_that_a_count_of_sectors_misses_has_a_line():
-    device, *lines = plot_transpose.describe_sectors(SECTORS, [])
+    device, *lines = bench_transpose.describe_sectors(SECTORS, [])
     assert (
         device == "this GPU"
-        and len(lines) == len(plot_transpose.measure_effects(SECTORS)) + 3
+        and len(lines) == len(bench_transpose.measure_effects(SECTORS)) + 3
     )
-    assert plot_transpose.measure_effects(SECTORS) == pytest.approx(
+    assert bench_transpose.measure_effects(SECTORS) == pytest.approx(
         {
             "the fetch, in order, limit 64: 32 bytes apart vs 64": 2.0,
             "the fetch, scattered sectors: limit 64 vs 32": 1 / 9,
@@ -131,14 +130,14 @@ def test_each_effect_that_a_count_of_sectors_misses_has_a_line():
             "the TLB: scattered sectors in 1 GiB vs 8": 2.5,
         }
     )
-    assert plot_transpose.describe_sectors([], []) == [
+    assert bench_transpose.describe_sectors([], []) == [
         "nothing measured yet: python -m weft bench sectors --device cuda"
     ]
 
 
 def test_a_chart_of_sectors_names_its_footprints_once():
     def both(ax, *args):
-        plot_transpose.plot_distances([ax, ax.figure.add_subplot()], *args)
+        bench_transpose.plot_distances([ax, ax.figure.add_subplot()], *args)
 
     text = drawn(both, SECTORS, [{"machine": {"device": "a card"}, "rows": SECTORS}])
     for name in "1 GiB", "8 GiB", "64 bytes, the usual":
@@ -153,10 +152,10 @@ def test_a_strided_copy_is_paired_with_reads_on_the_same_card():
         | {"us": us, "sectors": 100}
         for fetch, us in ((32, 12.0), (64, 16.0))
     ]
-    assert plot_transpose.strided_reads(copies, reads) == [(64, 50, 9.0, 8.0, 6.0)]
+    assert bench_transpose.strided_reads(copies, reads) == [(64, 50, 9.0, 8.0, 6.0)]
     one, other = ({"machine": {"device": f"{name} GPU"}} for name in ("that", "no"))
     results = [one | {"rows": copies}], [one | {"rows": reads}, other | {"rows": reads}]
-    device, _, line = plot_transpose.describe_copies([], [], *results)
+    device, _, line = bench_transpose.describe_copies([], [], *results)
     assert device == "that GPU" and line.split() == ["64", "50", "9.0", "8.0", "6.0"]
 
 
@@ -179,23 +178,23 @@ def test_lesson_07a_names_the_card_of_the_rows_and_has_its_copies_too():
     rungs = {(r["op"], r["rung"]) for r in copies["rows"]}
     assert {("copy", "four"), ("strided", "stride 32")} <= rungs
     ours = {r["rung"] for r in copies["rows"] if r["impl"] == "weft"}
-    names = {rung for _, impl, rung in plot_transpose.NAMES if impl == "weft"}
+    names = {rung for _, impl, rung in bench_transpose.NAMES if impl == "weft"}
     assert all(rung in names or rung.startswith("stride ") for rung in ours)
 
 
 def test_every_rung_has_a_name_in_the_chart():
     for op in "copy", "transpose":
         for rung in native.rungs(op):
-            named = (op, "weft", rung.name) in plot_transpose.NAMES
+            named = (op, "weft", rung.name) in bench_transpose.NAMES
             assert named or rung.targets == ("cpu",), rung.name
 
 
 def test_in_order_a_fetch_brings_two_sectors_and_explains_the_strided_copies():
-    effects = plot_transpose.measure_effects(ROWS)
+    effects = bench_transpose.measure_effects(ROWS)
     assert effects["the fetch, in order, limit 64: 32 bytes apart vs 64"] > 1.9
     assert effects["the fetch, in order, limit 32: 32 bytes apart vs 64"] < 1.15
     (copies,) = load_elsewhere("transpose")
-    reads = plot_transpose.strided_reads(copies["rows"], ROWS)
+    reads = bench_transpose.strided_reads(copies["rows"], ROWS)
     assert [distance for distance, *_ in reads] == [32, 64, 128]
     for _, _, copy, read, _ in reads:  # the reads take over 90 % of the copy's time
         assert 0.9 < read / copy < 1
@@ -204,7 +203,7 @@ def test_in_order_a_fetch_brings_two_sectors_and_explains_the_strided_copies():
 
 
 def test_scattered_sectors_are_slow_for_lack_of_neighbours_and_nothing_else():
-    effects = plot_transpose.measure_effects(ROWS)
+    effects = bench_transpose.measure_effects(ROWS)
     assert effects["the fetch, scattered sectors: limit 64 vs 32"] == pytest.approx(
         1, abs=0.01
     )
@@ -221,13 +220,13 @@ def test_scattered_sectors_are_slow_for_lack_of_neighbours_and_nothing_else():
 
 
 def test_lone_sectors_and_pairs_begin_equally_often():
-    count = plot_transpose.runs_a_second(ROWS)
+    count = bench_transpose.runs_a_second(ROWS)
     assert count[32] == pytest.approx(count[64], rel=0.05)
     assert count[128] < 0.7 * count[64]
 
 
 def test_in_order_neighbours_within_256_bytes_count_and_no_others():
-    effects = plot_transpose.measure_effects(ROWS)
+    effects = bench_transpose.measure_effects(ROWS)
     wide = "neighbours, in order, limit 32: 128 bytes apart vs 256"
     row_of_dram = "a row of DRAM, in order, limit 32: 256 apart vs 8,192"
     assert effects[wide] > 1.5 and 1 < effects[row_of_dram] < 1.05

@@ -93,6 +93,27 @@ def test_each_pass_over_the_rows_counts():
     assert rows["row_in_shared"] == 1
 
 
+@pytest.mark.parametrize("count", only([2**12], [2**10, 2**12, 2**16, 2**20 + 4]))
+def test_the_scan_in_a_fixed_order_moves_each_number_once_in_and_once_out(count):
+    (row,) = counted.rows("scan", [count], ["fixed_order"])
+    assert 1 <= row["over_floor"] <= 1.05 and row["kernels"] == 1
+    assert row["bank_conflicts"] == 0 and row["atomics"] == -(-count // 4096)
+
+
+@pytest.mark.slow
+def test_three_kernels_of_scan_read_twice():
+    rows = {row["rung"]: row for row in counted.rows("scan", [2**16])}
+    # Two reads and one write for each pair; small tiles have more sums of their own.
+    for rung, most in {"three_kernels": 1.55, "kogge_stone": 1.65}.items():
+        assert 1.5 < rows[rung]["over_floor"] < most and rows[rung]["kernels"] == 3
+    assert rows["brent_kung"]["bank_conflicts"] > rows["shuffle"]["bank_conflicts"] == 0
+    # A barrier per tile and kernel instead of 17, and two in the sums' kernel.
+    tiles = 2**16 // 256
+    assert rows["shuffle"]["barriers"] == 2 * tiles + 2
+    assert rows["kogge_stone"]["barriers"] == 17 * 2 * tiles + 2
+    assert rows["items"]["over_floor"] < rows["look_back_warp"]["over_floor"] < 1.05
+
+
 def test_a_rung_in_plain_c_has_no_counts():
     with pytest.raises(ArgumentError, match="relu 'reference' is not CUDA C"):
         counted.rows("relu", rungs=["reference"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.csource.rewriter.rewrite import RewriteError, rewrite
+from weft.csource.rewrite import RewriteError, rewrite
 from weft.toolchain import build, tools
 
 PRELUDE = 2  # the rewriter adds an #include and a #line before the source
@@ -301,7 +301,7 @@ def test_the_standard_library_is_all_it_needs():
         import sys, types
         weft = sys.modules["weft"] = types.ModuleType("weft")
         weft.__path__ = [sys.argv[1]]
-        from weft.csource.rewriter import rewrite"""
+        from weft.csource import rewrite"""
     folder = build.ROOT / "lib" / "weft"
     result = subprocess.run(
         [sys.executable, "-S", "-I", "-c", code, str(folder)], capture_output=True

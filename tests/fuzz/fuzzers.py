@@ -27,7 +27,7 @@ from weft.base.errors import BuildError
 from weft.base.tracebacks import Short
 from weft.cells import checks
 from weft.csource import signature
-from weft.csource.rewriter.rewrite import rewrite
+from weft.csource.rewrite import rewrite
 from weft.csource.scanner import RewriteError
 from weft.mnist import data, weights
 from weft.mnist.data import DataError

@@ -12,7 +12,7 @@ from fuzz.launch_arguments import Speechless, Unwilling
 
 from weft import cuda, cuda_c, load_cuda, numba_jit, sim, to_cuda
 from weft.base.errors import ArgumentError, BuildError, KernelError
-from weft.csource.rewriter.rewrite import rewrite
+from weft.csource.rewrite import rewrite
 from weft.csource.signature import parse
 from weft.mnist import data
 

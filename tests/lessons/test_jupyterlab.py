@@ -8,8 +8,9 @@ import re
 
 import pytest
 
-pytest.importorskip("jupyterlab", reason="jupyterlab not installed")
+# Playwright precedes, since the import of jupyterlab takes half a second.
 api = pytest.importorskip("playwright.sync_api", reason="playwright not installed")
+pytest.importorskip("jupyterlab", reason="jupyterlab not installed")
 
 from browser import list_violations, needs_axe  # noqa: E402
 from lab_server import open_notebook, open_server  # noqa: E402

@@ -29,8 +29,9 @@ pytestmark = pytest.mark.filterwarnings(
 NUMBERS = {
     **{"n": 4, "c": 3, "ic": 3, "oc": 2, "h": 6, "w": 5, "kh": 3, "kw": 2, "d": 5},
     **{"in": 5, "out": 3, "classes": 7, "count": 12, "lr": 0.25, "padding": 1},
-    **{"rows": 3, "cols": 4},
+    **{"rows": 3, "cols": 4, "threshold": 0.25},
 }
+WITH_GRADIENTS = [op for op in OPS if op not in ("compact", "sgd")]
 
 
 @dataclass
@@ -221,7 +222,7 @@ def test_none_is_refused_unless_the_twin_has_it_by_default(op):
             assert call.name(at) in call.tried(args)
 
 
-@pytest.mark.parametrize("op", [op for op in OPS if op != "sgd"])
+@pytest.mark.parametrize("op", WITH_GRADIENTS)
 def test_gradients_of_every_subset_are_pytorchs(op):
     """Test each array alone, then all together, with a dy that is not contiguous."""
     call = call_of(op)
@@ -242,7 +243,7 @@ def test_gradients_of_every_subset_are_pytorchs(op):
                 assert got[i].grad is None
 
 
-@pytest.mark.parametrize("op", [op for op in OPS if op != "sgd"])
+@pytest.mark.parametrize("op", WITH_GRADIENTS)
 def test_a_gradient_that_cannot_be_is_refused_and_not_left_out(op):
     call = call_of(op)
     args = changed(call, 0, lambda x: x.requires_grad_())
@@ -275,6 +276,7 @@ OPTIONS = {  # values that raise an error of one line, by (op, option)
     ("conv2d", "padding"): [-1, 1.5, (1, 1), "same", None, float("nan"), 2**40],
     ("maxpool2d", "kernel_size"): [0, -1, [], [1, 2, 3], "ab", None, 1e9, 99],
     ("batchnorm2d", "eps"): ["x", None, float("nan"), -1.0, [1.0, 2.0]],
+    ("compact", "threshold"): ["x", None, [1.0, 2.0]],
     ("sgd", "lr"): ["x", None, float("nan"), float("inf"), [1.0, 2.0]],
     ("matmul", "alpha"): ["x", None, [1.0, 2.0]],
     ("matmul", "precision"): [3, [], {}, b"x", "x", np.ones(1)],

@@ -13,7 +13,7 @@ import pytest
 from tiers import only
 
 from weft.base.errors import BuildError
-from weft.csource.rewriter.rewrite import RewriteError
+from weft.csource.rewrite import RewriteError
 from weft.programs import program, run
 
 PROGRAMS = Path(__file__).parent

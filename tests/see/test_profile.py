@@ -13,7 +13,7 @@ from weft import cuda, cuda_c, load_cuda, numba_jit, profile
 from weft.base.errors import ArgumentError
 from weft.benchmarks import counters as bench_counters
 from weft.report.costs import CostPlace, Counters
-from weft.see.machine_code import ncu, replay
+from weft.see.machine_code import ncu
 from weft.see.machine_code.profile import Comparison
 
 GPU = torch.cuda.is_available()
@@ -38,7 +38,7 @@ if unknown or "text" in answer:
     error = f"==ERROR== Failed to find metric {unknown[0]}" if unknown else ""
     print(error or answer["text"])
     sys.exit(1)
-assert os.path.getsize(words[-1]) and "weft.see.machine_code.replay" in words
+assert os.path.getsize(words[-1]) and "weft.see.machine_code.ncu" in words
 print("==PROF== Connected to process 1")
 print('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"')
 for metric in metrics:
@@ -121,12 +121,12 @@ def test_a_refusal_of_ncu_is_reported_with_its_cure(fake_ncu, text, says):
 def test_the_launch_is_recorded_as_it_was_before_it_ran():
     y, x = _arrays()
     kernel = load_cuda(SHIFT).shift[3]
-    name, launch = replay.record(kernel, (2, 32, 16), (y, x, 64))
+    name, launch = ncu.record(kernel, (2, 32, 16), (y, x, 64))
     y.fill_(7)
     assert name == "shift" and launch["expression"] == "shift<3>"
     assert (launch["grid"][0], launch["block"][0], launch["shared"]) == (2, 32, 16)
     assert launch["args"][0].eq(0).all() and launch["args"][2] == 64
-    both = replay.record(load_cuda(SHIFT).plain, (1, 64), (y, y))[1]["args"]
+    both = ncu.record(load_cuda(SHIFT).plain, (1, 64), (y, y))[1]["args"]
     assert both[0] is both[1] and both[0] is not y
 
 
@@ -136,12 +136,12 @@ def test_the_other_process_repeats_the_recorded_launch(monkeypatch):
     from weft.cells.gpu import loader as gpu
 
     y, x = _arrays()
-    _, launch = replay.record(load_cuda(SHIFT).shift[3], (2, 32), (y, x, 64))
+    _, launch = ncu.record(load_cuda(SHIFT).shift[3], (2, 32), (y, x, 64))
     monkeypatch.setattr(gpu, "compile", cpu.compile)
     monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch, "load", lambda path, weights_only: [launch])
-    replay.main("launches.pt")
+    ncu.main("launches.pt")
     assert torch.equal(launch["args"][0], x[3 : 64 + 3]) and y.eq(0).all()
 
 
@@ -153,7 +153,7 @@ def test_a_python_kernel_is_recorded_as_c_with_its_added_parameters():
 
     y, x = np.zeros(4, np.float32), np.ones((4, 2), np.float32)
     for kernel in (column, cuda_c(column)):
-        name, launch = replay.record(kernel, (1, 4), (y, x))
+        name, launch = ncu.record(kernel, (1, 4), (y, x))
         assert name == "column" and len(launch["args"]) == len(launch["params"]) > 2
         assert "__global__" in launch["source"]
 

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from import_graph import imports
 
 from weft.base import store
 from weft.base.paths import PACKAGE, ROOT
@@ -57,9 +58,8 @@ def test_each_place_of_a_key_changes_it(edit):
 
 
 def test_the_keys_cover_what_decides_a_result():
-    """The keys cover each file of the rewriter, the CPU runtime and the builder."""
+    """The keys cover each file of the CPU runtime, the builder, cells and programs."""
     for name, folders in {
-        "REWRITER": [PACKAGE / "csource/rewriter"],
         "RUNTIME": [ROOT / "kernels/simt"],
         "BUILDER": [PACKAGE / "toolchain"],
         "CELL": [PACKAGE / "csource", PACKAGE / "cells", ROOT / "kernels/simt"],
@@ -76,11 +76,20 @@ def test_the_keys_cover_what_decides_a_result():
             assert expected and expected <= covered, f"{name}: {expected - covered}"
 
 
+def test_the_key_of_the_rewriter_covers_all_that_it_imports():
+    edges = [(link.source, link.target) for link in imports()]
+    needed = {"csource.rewrite"}
+    while more := {b for a, b in edges if a in needed} - needed:
+        needed |= more
+    expected = {PACKAGE / f"{name.replace('.', '/')}.py" for name in needed}
+    assert len(expected) > 1 and expected <= {*SOURCES[keys.REWRITER]}
+
+
 def test_an_object_of_cuda_c_is_named_after_the_rewriter(edit):
     source = build.KERNELS / "relu.cu"
     command = build._make_command(source, build.Flavour("cpu"))
     original = build._object_path(source, command)
-    edit(PACKAGE / "csource/rewriter/shared.py")
+    edit(PACKAGE / "csource/shared.py")
     assert build._object_path(source, command) != original
 
 
@@ -110,7 +119,7 @@ def test_a_program_is_built_again_after_an_edit_of_its_builder(tmp_path, monkeyp
     executable, manifest = tmp_path / "prog.any", tmp_path / "prog.json"
     executable.touch()
     files = {str(f): program._file_state(str(f)) for f in SOURCES[keys.PROGRAM]}
-    rewriter = str(PACKAGE / "csource/rewriter/rewrite.py")
+    rewriter = str(PACKAGE / "csource/rewrite.py")
     for state, expected in ((files[rewriter], True), ([0, 0, "another hash"], False)):
         files[rewriter] = state
         manifest.write_text(json.dumps({"executable": executable.name, "files": files}))

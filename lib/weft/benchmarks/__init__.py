@@ -1,13 +1,14 @@
 """Benchmarks, one per module, and charts of their rows: `python -m weft bench WHAT`.
 
 ops, counted           an op's rungs compared with PyTorch; their bytes over the floor
-matmul/, tensor/, graphs/, race/, transpose, torch_kernels  the speed that a GPU reaches
+matmul/, race/, transpose, torch_kernels  the speed that a GPU reaches
+tensor, graphs         errors and limits of tensor cores; the time between kernels
 sectors, streams       effects that sector counts miss; copies on several streams
 bodies, launch, edit   a body on every runner; launch cost; time from edit to result
 sim, simt, check       the cost of running kernels on a CPU
 counters               our counts, Nsight Compute's, and the allowed differences
 sanitizer              NVIDIA's compute-sanitizer over every rung
-plot_bodies, plot_transpose  charts; the size at which a GPU overtakes the CPU
+plot_bodies, plot_graphs, plot_tensor  charts of these rows
 readme, sentences      blocks of results for README and docs/results.md
 phrases                formatted numbers, times and devices for these sentences
 """

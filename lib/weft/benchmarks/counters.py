@@ -28,7 +28,7 @@ from ..base.errors import BuildError
 from ..cells import load_cuda
 from ..report.costs import CostPlace, Counters
 from ..see.inspect import inspect
-from ..see.machine_code import ncu, replay, sass
+from ..see.machine_code import ncu, sass
 from ..see.machine_code.instructions import Instruction, find_loops
 from ..see.machine_code.ncu import Metric
 from ..timing import device_name
@@ -312,7 +312,7 @@ def status(rows: list[dict[str, Any]]) -> int:
 
 def _run_ncu(cases: Sequence[CounterCase]) -> list[dict[str, float]]:
     launches = [
-        replay.record(_find_kernel(c.kernel, c.template), c.shape, c.args)[1]
+        ncu.record(_find_kernel(c.kernel, c.template), c.shape, c.args)[1]
         for c in cases
     ]
     names = ncu.ncu_names(ncu.ALL)

@@ -17,7 +17,7 @@ import torch
 from ..mnist.twin import TwinTrainer, precision
 from ..mnist.weights import initial_weights
 from ..see.torch_kernels import torch_kernels
-from .graphs.command import random_data
+from .graphs import random_data
 
 BATCH, REPEAT = 64, 20
 PRECISIONS = ("fp32", "tf32")

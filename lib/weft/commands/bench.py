@@ -29,8 +29,8 @@ BENCHMARKS = {
     "sectors": "weft.benchmarks.sectors",
     "streams": "weft.benchmarks.streams",
     "counters": "weft.benchmarks.counters",
-    "graphs": "weft.benchmarks.graphs.command",
-    "tensor": "weft.benchmarks.tensor.command",
+    "graphs": "weft.benchmarks.graphs",
+    "tensor": "weft.benchmarks.tensor",
 }
 
 # Benchmarks with additional options, which define TITLE and add_arguments().

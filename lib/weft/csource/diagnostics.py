@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from ..base.errors import BuildError
 from ..base.tracebacks import explain
 from . import scanner
-from .rewriter.preprocess import original_column
+from .preprocess import original_column
 
 _CUDA = [
     *("threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "__syncthreads"),

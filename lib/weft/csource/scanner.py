@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from .rewriter import preprocess
+from . import preprocess
 
 
 class RewriteError(ValueError):

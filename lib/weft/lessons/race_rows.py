@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from ..base.errors import ArgumentError
-from ..benchmarks.graphs.plot import find_value
 from ..benchmarks.plot_bodies import load_elsewhere
+from ..benchmarks.plot_graphs import find_value
 from ..benchmarks.race import plot_batches, plot_ladder
 from ..benchmarks.race.command import compare_best
 from ..benchmarks.race.inside import conv2_back, draw_conv2_back

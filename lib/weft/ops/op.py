@@ -73,7 +73,8 @@ class Op:
     additional parameters of PyTorch's function, each with the one value that the op
     supports, or with the name of the parameter whose value it shares. extra: outputs
     that exist only if an optional array is given, by the array's name. Benchmarks omit
-    both.
+    both. length: the output with the number of the first output's elements that are the
+    result. floor: the bytes that the op must move, if not those of all arrays.
     """
 
     def __init__(
@@ -84,6 +85,8 @@ class Op:
         below: Mapping[str, str] | None = None,
         only: Mapping[str, Any] | None = None,
         extra: Mapping[str, str] | None = None,
+        length: str = "",
+        floor: Callable[[Mapping[str, int]], float] | None = None,
     ):
         self.name, self.twin = twin.__name__, twin
         texts = shapes.items()
@@ -91,7 +94,7 @@ class Op:
         self.shapes = {n: _parse_dims(text.removeprefix(LEADING)) for n, text in texts}
         self.extents = {name: _make_extents(dims) for name, dims in self.shapes.items()}
         self.skipped, self.below, self.only = skipped, below or {}, only or {}
-        self.extra = extra or {}
+        self.extra, self.length, self.floor = extra or {}, length, floor
         self.omitted = {*self.extra, *self.extra.values()}
         self.parameters = inspect.signature(twin).parameters
         self._plan: tuple[Any, CallPlan | None] = None, None
@@ -208,6 +211,8 @@ class Op:
 
     def count_bytes(self, numbers: Mapping[str, int]) -> float:
         """Count the bytes of all arrays: inputs read once, outputs written once."""
+        if self.floor:
+            return self.floor(numbers)
         sizes = (
             math.prod(self.shape_of(name, numbers)) * dtype.itemsize
             for name, dtype in self.plan.launcher.dtypes.items()

@@ -333,7 +333,10 @@ class CallPlan:
     def forward(
         self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
     ) -> torch.Tensor:
-        """Launch the op, add its outputs to `tensors`, and return the first output."""
+        """Launch the op, add its outputs to `tensors`, and return the first output.
+
+        If another output is its length, the result is that much of it.
+        """
         first = tensors[self.inputs[0].name]
         for out in self.outputs:
             if tensors.get(self.op.extra.get(out.name, self.names[0])) is None:
@@ -347,6 +350,8 @@ class CallPlan:
         args = self.launcher.pointers(tensors)
         args += self.launcher.values(numbers)
         launch(self.name, self.launcher.function, rung, first, args)
+        if self.op.length:
+            return tensors[self.result][: tensors[self.op.length].item()]
         return tensors[self.result]
 
     def of_nothing(

@@ -22,17 +22,17 @@ from pathlib import Path
 from ..base import store
 from ..base.errors import BuildError
 from ..base.paths import SIMT
+from ..csource import preprocess
 from ..csource.diagnostics import _clean
-from ..csource.rewriter import preprocess
-from ..csource.rewriter.preprocess import MARKER, original_column, unquote_name
-from ..csource.rewriter.rewrite import rewrite_program
-from ..csource.rewriter.unsupported import (
+from ..csource.preprocess import MARKER, original_column, unquote_name
+from ..csource.rewrite import rewrite_program
+from ..csource.scanner import RewriteError, ScannedText
+from ..csource.unsupported import (
     device_names,
     kind_of_code,
     missing_header,
     refuse_driver_api,
 )
-from ..csource.scanner import RewriteError, ScannedText
 from ..toolchain import build, keys, tools
 
 LIMIT = 8  # number of errors shown; later ones seldom help

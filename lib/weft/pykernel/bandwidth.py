@@ -1,7 +1,7 @@
-"""First rungs of ops that memory limits, as Python functions: copy, transpose, softmax.
+"""First rungs of ops that memory limits, as Python functions.
 
-Each matches its rung in kernels/copy, kernels/transpose or kernels/softmax line by
-line. The arguments follow the rules of bodies.py.
+They are those of copy, transpose, softmax, compact and scan. Each matches its rung in
+kernels/<op> line by line. The arguments follow the rules of bodies.py.
 """
 
 import math
@@ -9,7 +9,7 @@ import math
 from numpy import float32
 
 from .. import cuda
-from .bodies import TILE, row_max, row_sum
+from .bodies import THREADS, TILE, row_max, row_sum
 
 
 def copy_words(y, x, count):
@@ -66,3 +66,95 @@ def softmax_dx(dx, dy, y, rows, cols):
         dot += dy[first + j] * y[first + j]
     for j in range(cols):
         dx[first + j] = y[first + j] * (dy[first + j] - dot)
+
+
+def keep_each(y, kept, x, count, threshold):
+    """Write the numbers of x (count) above `threshold` to y (count), in any order.
+
+    kept: int64 (1), 0 before the launch; receives their number. A thread per number.
+    """
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < count and x[i] > threshold:
+        y[cuda.atomic.add(kept, 0, 1)] = x[i]
+
+
+def kogge_stone(own, sums):
+    """Return the sum of `own` over all earlier threads; sums[-1] is the total."""
+    i = cuda.threadIdx.x
+    sums[i] = own
+    d = 1
+    while d < THREADS:
+        cuda.syncthreads()  # the sums of the last step are stored
+        left = sums[i - d] if i >= d else float32(0)
+        cuda.syncthreads()  # all threads have read
+        sums[i] += left
+        d *= 2
+    cuda.syncthreads()  # all sums are complete
+    return sums[i - 1] if i > 0 else float32(0)
+
+
+def brent_kung(own, sums):
+    """Like kogge_stone(), by a tree up and the same tree down."""
+    i = cuda.threadIdx.x
+    sums[i] = own
+    d = 1
+    while d < THREADS:
+        right = (i + 1) * 2 * d - 1
+        cuda.syncthreads()  # the sums of the last step are stored
+        if right < THREADS:
+            sums[right] += sums[right - d]
+        d *= 2
+    d = THREADS // 4
+    while d > 0:
+        left = (i + 1) * 2 * d - 1
+        cuda.syncthreads()  # the sums of the last step are stored
+        if left + d < THREADS:
+            sums[left + d] += sums[left]
+        d //= 2
+    cuda.syncthreads()  # all sums are complete
+    return sums[i - 1] if i > 0 else float32(0)
+
+
+def add_tiles(sums, x, count, reverse):
+    """Compute sums (tiles), the sum of each tile of x (count). One block per tile.
+
+    reverse: 1 to count tiles and numbers from the end.
+    """
+    sums_s = cuda.shared.array(THREADS, float32)
+    i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+    own = float32(0)
+    if i < count:
+        own = x[count - 1 - i if reverse else i]
+    kogge_stone(own, sums_s)
+    if cuda.threadIdx.x == 0:
+        sums[cuda.blockIdx.x] = sums_s[THREADS - 1]
+
+
+def scan_tiles(y, x, earlier, count, exclusive, reverse):
+    """Compute y, the running sums of x (count). One block per tile.
+
+    earlier (tiles): the sum of all earlier tiles. exclusive: 1 to leave out a number at
+    its own place.
+    """
+    sums_s = cuda.shared.array(THREADS, float32)
+    i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+    place = count - 1 - i if reverse else i
+    own = float32(0)
+    if i < count:
+        own = x[place]
+    before = earlier[cuda.blockIdx.x] + kogge_stone(own, sums_s)
+    if i < count:
+        y[place] = before if exclusive else before + own
+
+
+def scan_tiles_brent_kung(y, x, earlier, count, exclusive, reverse):
+    """Like scan_tiles(), with brent_kung()."""
+    sums_s = cuda.shared.array(THREADS, float32)
+    i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+    place = count - 1 - i if reverse else i
+    own = float32(0)
+    if i < count:
+        own = x[place]
+    before = earlier[cuda.blockIdx.x] + brent_kung(own, sums_s)
+    if i < count:
+        y[place] = before if exclusive else before + own

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..csource.rewriter.preprocess import original_column
+from ..csource.preprocess import original_column
 from ..csource.scanner import find_close, find_open
 
 if TYPE_CHECKING:

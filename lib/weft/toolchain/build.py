@@ -27,7 +27,7 @@ from ..base import device, store
 from ..base.errors import BuildError
 from ..base.paths import KERNELS, ROOT
 from ..base.progress import PATIENCE, Progress, remark
-from ..csource.rewriter import rewrite as rewriter
+from ..csource import rewrite as rewriter
 from . import keys, tools
 from .tools import find_tool, live_sm, nvcc, vendor_headers, version_of
 

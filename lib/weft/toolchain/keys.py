@@ -56,7 +56,10 @@ def _in_any(folders: Iterable[str], name: str) -> list[str]:
 
 SUFFIXES = {".py", ".c", ".cpp", ".cu", ".cuh", ".h", ""}
 
-REWRITER = ("csource/rewriter", "csource/scanner.py")
+REWRITER = (
+    *("csource/rewrite.py", "csource/preprocess.py", "csource/scanner.py"),
+    *("csource/shared.py", "csource/unsupported.py"),
+)
 RUNTIME = ("kernels/simt",)
 BUILDER = ("toolchain",)
 CELL = ("csource", "cells", "kernels/simt")

@@ -27,8 +27,8 @@ from ...base.errors import BuildError
 from ...base.paths import COMMON
 from ...base.progress import PATIENCE, Progress
 from ...csource import diagnostics, scanner, signature
+from ...csource import rewrite as rewriter
 from ...csource.diagnostics import CompileError, Diagnostic
-from ...csource.rewriter import rewrite as rewriter
 from ...csource.signature import Param
 from ...report import symbols
 from ...report.model import CellSource

@@ -21,7 +21,7 @@ from typing import Any
 from cffi import FFI
 
 from ...base.errors import ArgumentError
-from ...csource.rewriter import rewrite as rewriter
+from ...csource import rewrite as rewriter
 from ...csource.signature import Param
 from ...toolchain import build
 from .. import output

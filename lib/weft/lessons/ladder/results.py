@@ -46,7 +46,7 @@ from ...benchmarks.matmul.comparison import (
 )
 from ...benchmarks.matmul.plot import ladder_plot
 from ...benchmarks.plot_bodies import load_elsewhere
-from ...benchmarks.tensor.command import STALLS
+from ...benchmarks.tensor import STALLS
 from ...see.machine_code import ptx, sass
 from ...see.machine_code.instructions import CodeLoop, Instruction, KernelCode
 from ...see.view import show_figure

@@ -30,11 +30,15 @@ Tensors = dict[str, torch.Tensor]
 
 @dataclass
 class Answer:
-    """An expected output: `want`, in float64 or integers, and its error bound."""
+    """An expected output: `want`, in float64 or integers, and its error bound.
+
+    any_order: how many of the first elements may have any order.
+    """
 
     want: torch.Tensor
     bound: torch.Tensor | float = 0.0
     dtype: torch.dtype = torch.float32
+    any_order: int = 0
 
 
 @dataclass
@@ -98,16 +102,17 @@ def cases_file(op: str) -> ModuleType:
 
 
 def cases(
-    op: str, seed: int = 0, precision: str = "fp32", wide: int = 0
+    op: str, seed: int = 0, precision: str = "fp32", wide: int = 0, rung: str = ""
 ) -> Iterator[Case]:
     """Yield the cases of `op` with random signed inputs from `seed`.
 
     precision: the rung's precision, which determines the inputs and bounds. wide:
     number of additional random cases; if it is not 0, large cases are added, too. Only
-    matmul has either.
+    matmul has either. rung: the rung's name, for ops whose rungs differ in the order of
+    their results.
     """
     make = cases_file(op).cases
-    options = {"precision": precision, "wide": wide}
+    options = {"precision": precision, "wide": wide, "rung": rung}
     names = options.keys() & inspect.signature(make).parameters.keys()
     generator = torch.Generator().manual_seed(seed)
     yield from make(generator, **{name: options[name] for name in names})

@@ -9,8 +9,7 @@ instructions parse PTX and SASS into instructions, their kinds and their loops
 listing       display a kernel's instructions, folded
 residency     occupancy(), its picture, and the limits of a multiprocessor
 profile       profile(): Nsight Compute's counters next to the CPU's
-ncu           run Nsight Compute and parse its output; the formulas of its counters
-replay        the process that Nsight Compute profiles
+ncu           run Nsight Compute on recorded launches; its output and its formulas
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from ...report.costs import Counters
 from ...report.html import BOLD, FAINT, make_cell, make_page, make_table
 from ...timing import read_json
 from ..inspect import inspect
-from . import ncu, replay
+from . import ncu
 from .ncu import Metric
 
 HEAD = ("", "CPU", "ncu", "difference")
@@ -128,7 +128,7 @@ class Profiled:
         def run(*args: Any) -> Profile:
             shape = key if isinstance(key, tuple) else (key,)
             # Record the arguments before the launch, which may overwrite them.
-            name, launch = replay.record(self.kernel, shape, args)
+            name, launch = ncu.record(self.kernel, shape, args)
             report = counted(self.kernel, key, args)
             theirs, why = {}, ""
             try:

@@ -17,7 +17,7 @@ CPU, tensor cores are simulated: they round a sum once, where a GPU's truncate i
 clock and ncu require a GPU; a CPU can check the others. The kernel in sums.cu uses
 wmma, so that any GPU from sm_70 on can run it.
 
-As a program, `python -m weft.benchmarks.tensor.command`, this module launches the
+As a program, `python -m weft.benchmarks.tensor`, this module launches the
 kernels that ncu profiles.
 
 --device cuda; --rungs promotion,error: only those ops.
@@ -41,18 +41,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ... import ops
-from ...base.paths import ROOT
-from ...cells import load_cuda
-from ...see.machine_code import ncu
-from ...timing import device_name, summarize
-from ...timing.clocks import Watch
-from ...timing.peaks import CUBLAS_KINDS, Gemm
-from ...timing.results import Row, merge_rows, stamp_row
-from ...toolchain import native
+from .. import ops
+from ..base.paths import ROOT
+from ..cells import load_cuda
+from ..see.machine_code import ncu
+from ..timing import device_name, summarize
+from ..timing.clocks import Watch
+from ..timing.peaks import CUBLAS_KINDS, Gemm
+from ..timing.results import Row, merge_rows, stamp_row
+from ..toolchain import native
 
 if TYPE_CHECKING:
-    from ...toolchain.native import AnyDevice
+    from ..toolchain.native import AnyDevice
 
 
 STAIRCASE = Path(__file__).with_name("sums.cu")
@@ -347,7 +347,7 @@ def _run_ncu(metrics: list[str]) -> str:
     """Return ncu's output, without metrics that this GPU lacks."""
     command = [ncu.require(), "--csv", "--print-units", "base"]
     command += ["--target-processes", "all", "--profile-from-start", "off"]
-    child = [sys.executable, "-W", "ignore", "-m", "weft.benchmarks.tensor.command"]
+    child = [sys.executable, "-W", "ignore", "-m", "weft.benchmarks.tensor"]
     path = os.pathsep.join([str(ROOT / "lib"), *filter(None, sys.path)])
     env = {**os.environ, "PYTHONPATH": path}
     while True:

@@ -42,20 +42,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...base.errors import BuildError
-from ...cells import load_cuda
-from ...mnist.data import Split
-from ...mnist.rungs import trainer
-from ...mnist.twin import TwinTrainer, precision
-from ...mnist.weights import initial_weights
-from ...programs.program import Program, build_executable
-from ...see.timeline import KERNEL, Timeline, committed, timeline
-from ...timing import Timing, device_name, summarize, time_call
-from ...timing.race import Contender
-from ...timing.results import Row, first_line
-from ...toolchain import build, native
-from .. import say
-from ..transpose import time_on
+from ..base.errors import BuildError
+from ..cells import load_cuda
+from ..mnist.data import Split
+from ..mnist.rungs import trainer
+from ..mnist.twin import TwinTrainer, precision
+from ..mnist.weights import initial_weights
+from ..programs.program import Program, build_executable
+from ..see.timeline import KERNEL, Timeline, committed, timeline
+from ..timing import Timing, device_name, summarize, time_call
+from ..timing.race import Contender
+from ..timing.results import Row, first_line
+from ..toolchain import build, native
+from . import say
+from .transpose import time_on
 
 RUN, STEPS = 8, 2  # training steps queued together, and the number kept
 BATCH, LR = 64, 0.1

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 
-from ..scanner import (
+from .scanner import (
     ATTRIBUTE,
     BLANK,
     RewriteError,

@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import re
 
-from ..scanner import (
+from .preprocess import PreprocessedSource
+from .scanner import (
     BLANK,
     DIRECTIVE,
     LAUNCH,
@@ -38,7 +39,6 @@ from ..scanner import (
     replace_spans,
     split_commas,
 )
-from .preprocess import PreprocessedSource
 from .shared import rewrite_lockstep, rewrite_shared
 from .unsupported import ASM, device_bodies, refuse
 

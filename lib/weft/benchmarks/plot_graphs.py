@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...base import style as kit
-from ...base.style import INK, OPPONENT, READ
-from ...timing.results import ResultFile, Row
+from ..base import style as kit
+from ..base.style import INK, OPPONENT, READ
+from ..timing.results import ResultFile, Row
 
 WIDE = 430  # SVG points: a phone shows a figure of this width with text of 9 pixels
 THICK = {"color": INK, "lw": 3, "solid_capstyle": "butt"}

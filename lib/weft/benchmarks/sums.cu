@@ -1,7 +1,7 @@
 /* sums.cu -- how tensor cores add: products in half, sums in float.
  *
  * The inputs have 16 bits, so every product is exact in float, and all errors
- * of c come from the additions. command.py describes the measurements. */
+ * of c come from the additions. tensor.py describes the measurements. */
 #include <cuda_fp16.h>
 #include <mma.h>
 

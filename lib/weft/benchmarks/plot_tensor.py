@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from ...base import style as kit
-from ...base.style import INK, OPPONENT, OURS, READ, SHARED, THREAD, WRITTEN
-from ...timing.results import ResultFile, Row
+from ..base import style as kit
+from ..base.style import INK, OPPONENT, OURS, READ, SHARED, THREAD, WRITTEN
+from ..timing.results import ResultFile, Row
 
 # The rows, and whether this machine measured them.
 Series = list[tuple[list[Row], bool]]

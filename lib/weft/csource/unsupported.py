@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .. import scanner
-from ..scanner import RewriteError, ScannedText
+from . import scanner
 from .preprocess import MARKER
+from .scanner import RewriteError, ScannedText
 
 ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b(?=[\s\w]*\()")
 _FEATURES = [

@@ -1,0 +1,63 @@
+/* compact.cuh -- the rungs of compact, and the code that they share.
+ *
+ * A warp asks all its lanes at once whether they keep their numbers: a ballot
+ * has a bit per lane. The bits below a lane's own are the kept numbers before
+ * its number, so popc of them is the lane's place. */
+#ifndef WEFT_COMPACT_CUH
+#define WEFT_COMPACT_CUH
+#include "common/internal.cuh"
+
+#include "common/rows.cuh"
+#include "common/scratch.cuh"
+
+/* The arguments of weft_compact(), which the rungs receive. */
+struct compaction {
+    float *y;       // (count), of which the first *kept are written
+    int64_t *kept;  // (1)
+    const float *x; // (count)
+    size_t count;
+    float threshold;
+    cudaStream_t stream;
+};
+
+/* Queue the work of a rung; each returns a weft_status. */
+int compact_atomic(const struct compaction *c);
+int compact_ballot(const struct compaction *c);
+int compact_three_kernels(const struct compaction *c);
+int compact_look_back(const struct compaction *c);
+
+/* An index of y, in the type of CUDA's atomic additions of 64 bits. */
+typedef unsigned long long place;
+
+/* A block of the rungs 3 and 4 handles a tile of x, and each of its warps a
+ * part of it without gaps. */
+enum { ITEMS = 16, TILE = ITEMS * THREADS };
+
+/* Return where the warp's part of tile `tile` begins in x. */
+static __device__ __forceinline__ size_t find_part(size_t tile) {
+    return tile * TILE + threadIdx.x / WARP * (ITEMS * WARP);
+}
+
+/* Return the number of bits of `votes` below the lane's own. */
+static __device__ __forceinline__ unsigned count_below(unsigned votes) {
+    return __popc(votes & ((1u << threadIdx.x % WARP) - 1));
+}
+
+/* Return the sum of `own` over the warps before the calling one, and store the
+ * sum over all warps in *all. The lanes of a warp have the same `own`. No
+ * thread may be using counts_s. */
+static __device__ __forceinline__ unsigned
+add_earlier(unsigned own, unsigned counts_s[WARPS], unsigned *all) {
+    const unsigned warp = threadIdx.x / WARP;
+    if (threadIdx.x % WARP == 0) counts_s[warp] = own;
+    __syncthreads(); // the counts of all warps are stored
+    unsigned before = 0;
+    *all = 0;
+    for (unsigned i = 0; i < WARPS; i++) {
+        if (i < warp) before += counts_s[i];
+        *all += counts_s[i];
+    }
+    return before;
+}
+
+#endif
