@@ -3,11 +3,11 @@
  * The array is divided into pieces that fit into a core's cache. A thread takes
  * the next piece, adds its numbers, and needs the sum of all earlier pieces.
  * Then it scans the piece, which is still in the cache. The sum of all earlier
- * pieces is usually there, since the previous piece needed only its own
- * addition. If it is not, because the thread that has it does not run, then the
- * waiting thread adds that piece itself. The order of additions is always the
- * same, so any number of threads gives the same bits. A reverse scan counts
- * pieces and vectors from the end. */
+ * pieces is usually known by then, since the previous piece needed only its own
+ * addition. If the thread that has that piece does not run, the waiting thread
+ * adds the piece itself. The pieces' sums are added in double precision, always
+ * in the same order, so any number of threads gives the same bits. A reverse
+ * scan counts pieces and vectors from the end. */
 #include <stdlib.h>
 
 #include "reference.h"
@@ -16,7 +16,7 @@
 enum {
     PIECE = 1 << 14, // numbers of a piece: 64 KiB
     ACROSS = 4,      // vectors of sums that are added side by side
-    ALONE = 4,       // with fewer pieces, a second thread costs more than it
+    ALONE = 16,      // with fewer pieces, a second thread costs more than it
                      // saves
     APART = 1 << 21, // from this count on, stores skip the caches
     PATIENCE = 1000  // looks at the other threads' progress before help
@@ -27,10 +27,11 @@ struct scan {
     const float *x;
     size_t count, pieces;
     int exclusive, reverse;
-    int apart;     // whether stores skip the caches
-    float *before; // (pieces + 1), the sums of all earlier pieces
-    size_t taken;  // pieces that threads have begun
-    size_t added;  // before[0] to before[added] are known
+    int ended;      // whether Ctrl-C has ended the scan
+    int apart;      // whether stores skip the caches
+    double *before; // (pieces + 1), the sums of all earlier pieces
+    size_t taken;   // pieces that threads have taken
+    size_t added;   // before[0] to before[added] are known
 };
 
 static float add_piece(const float *x, size_t count) {
@@ -52,55 +53,67 @@ SIMD_INLINE vfloat vshift(vfloat v, int distance, int reverse) {
                    : __builtin_shuffle((vfloat){}, v, from);
 }
 
-/* Replace v by its running sums after *sum, and add v to *sum. */
-SIMD_INLINE vfloat vscan(vfloat v, float *sum, int exclusive, int reverse) {
+/* Return the running sums of v after *sum, whose lanes are equal, and add v to
+ * it. */
+SIMD_INLINE vfloat vscan(vfloat v, vfloat *sum, int exclusive, int reverse) {
 #pragma GCC unroll 4
     for (int distance = 1; distance < VLEN; distance *= 2)
         v += vshift(v, distance, reverse);
-    const vfloat before = vsplat(*sum);
-    *sum += v[reverse ? 0 : VLEN - 1];
-    return before + (exclusive ? vshift(v, 1, reverse) : v);
+    const vfloat upto = *sum + v;
+    if (exclusive) v = *sum + vshift(v, 1, reverse);
+    *sum = __builtin_shuffle(upto, (vint){} + (reverse ? 0 : VLEN - 1));
+    return exclusive ? v : upto;
 }
 
-/* The same for the `count` numbers behind the last whole vector. */
-SIMD_INLINE void scan_rest(float *y, const float *x, size_t count, float *sum,
-                           int exclusive, int reverse) {
+/* Scan the `count` numbers behind the last whole vector. */
+SIMD_INLINE void scan_rest(float *y, const float *x, size_t count,
+                           vfloat earlier, vfloat *sum, int exclusive,
+                           int reverse) {
     float padded[VLEN] = {0};
     for (size_t i = 0; i < count; i++) padded[i] = x[i];
-    vstore(padded, vscan(vload(padded), sum, exclusive, reverse));
+    vstore(padded, earlier + vscan(vload(padded), sum, exclusive, reverse));
     for (size_t i = 0; i < count; i++) y[i] = padded[i];
 }
 
-/* The flags are constants at each call, so that the loop has no branches. */
-SIMD_INLINE void scan_piece(float *y, const float *x, size_t count, float sum,
-                            int apart, int exclusive, int reverse) {
+/* Scan a piece, and fetch the numbers from `ahead` on into the cache meanwhile.
+ * Its sums begin at 0 and so are small: they round less than sums that begin at
+ * `before`, which is added to each once. The flags are constants at each call,
+ * so that the loop has no branches. */
+SIMD_INLINE void scan_piece(float *y, const float *x, size_t count,
+                            const float *ahead, float before, int apart,
+                            int exclusive, int reverse) {
+    const vfloat earlier = vsplat(before);
+    vfloat sum = vsplat(0.0f); // of this piece
     const size_t vectors = count / VLEN, rest = count % VLEN, at = count - rest;
-    if (rest && reverse) scan_rest(y + at, x + at, rest, &sum, exclusive, 1);
+    if (rest && reverse)
+        scan_rest(y + at, x + at, rest, earlier, &sum, exclusive, 1);
     for (size_t i = 0; i < vectors; i++) {
         const size_t first = (reverse ? vectors - 1 - i : i) * VLEN;
+        __builtin_prefetch(ahead + first, 0, 2);
         const vfloat v = vscan(vload(x + first), &sum, exclusive, reverse);
         if (apart)
-            vstream(y + first, v);
+            vstream(y + first, earlier + v);
         else
-            vstore(y + first, v);
+            vstore(y + first, earlier + v);
     }
-    if (rest && !reverse) scan_rest(y + at, x + at, rest, &sum, exclusive, 0);
+    if (rest && !reverse)
+        scan_rest(y + at, x + at, rest, earlier, &sum, exclusive, 0);
     if (apart) vstream_end();
 }
 
 static void scan_flagged(const struct scan *s, size_t first, size_t count,
-                         float sum) {
+                         size_t next, float sum) {
     float *const y = s->y + first;
-    const float *const x = s->x + first;
+    const float *const x = s->x + first, *const ahead = s->x + next;
     switch (s->apart << 2 | s->exclusive << 1 | s->reverse) {
-    case 0: return scan_piece(y, x, count, sum, 0, 0, 0);
-    case 1: return scan_piece(y, x, count, sum, 0, 0, 1);
-    case 2: return scan_piece(y, x, count, sum, 0, 1, 0);
-    case 3: return scan_piece(y, x, count, sum, 0, 1, 1);
-    case 4: return scan_piece(y, x, count, sum, 1, 0, 0);
-    case 5: return scan_piece(y, x, count, sum, 1, 0, 1);
-    case 6: return scan_piece(y, x, count, sum, 1, 1, 0);
-    case 7: return scan_piece(y, x, count, sum, 1, 1, 1);
+    case 0: return scan_piece(y, x, count, ahead, sum, 0, 0, 0);
+    case 1: return scan_piece(y, x, count, ahead, sum, 0, 0, 1);
+    case 2: return scan_piece(y, x, count, ahead, sum, 0, 1, 0);
+    case 3: return scan_piece(y, x, count, ahead, sum, 0, 1, 1);
+    case 4: return scan_piece(y, x, count, ahead, sum, 1, 0, 0);
+    case 5: return scan_piece(y, x, count, ahead, sum, 1, 0, 1);
+    case 6: return scan_piece(y, x, count, ahead, sum, 1, 1, 0);
+    case 7: return scan_piece(y, x, count, ahead, sum, 1, 1, 1);
     }
 }
 
@@ -116,7 +129,7 @@ static size_t find_piece(const struct scan *s, size_t piece, size_t *count) {
  * record the same bits. */
 static void record_sum(struct scan *s, size_t piece, float sum) {
     if (__atomic_load_n(&s->added, __ATOMIC_ACQUIRE) != piece) return;
-    float before, after;
+    double before, after;
     __atomic_load(s->before + piece, &before, __ATOMIC_RELAXED);
     after = before + sum;
     __atomic_store(s->before + piece + 1, &after, __ATOMIC_RELAXED);
@@ -126,7 +139,7 @@ static void record_sum(struct scan *s, size_t piece, float sum) {
 
 /* Return the sum of all pieces before a piece. If it remains unknown, add the
  * pieces that are missing. */
-static float find_before(struct scan *s, size_t piece) {
+static double find_before(struct scan *s, size_t piece) {
     int looks = 0;
     size_t added, count;
     while ((added = __atomic_load_n(&s->added, __ATOMIC_ACQUIRE)) < piece) {
@@ -134,36 +147,42 @@ static float find_before(struct scan *s, size_t piece) {
         const size_t first = find_piece(s, added, &count);
         record_sum(s, added, add_piece(s->x + first, count));
     }
-    float before;
+    double before;
     __atomic_load(s->before + piece, &before, __ATOMIC_RELAXED);
     return before;
 }
 
+/* A thread takes its next piece before it scans one, to fetch it meanwhile. */
 static void scan_pieces(struct scan *s) {
-    while (!weft_interrupted()) {
-        const size_t piece = __atomic_fetch_add(&s->taken, 1, __ATOMIC_RELAXED);
-        if (piece >= s->pieces) return;
-        size_t count;
+    size_t piece = __atomic_fetch_add(&s->taken, 1, __ATOMIC_RELAXED);
+    while (piece < s->pieces && !weft_interrupted()) {
+        size_t count, most;
         const size_t first = find_piece(s, piece, &count);
         const float own = add_piece(s->x + first, count);
-        const float before = find_before(s, piece);
+        const float before = (float)find_before(s, piece);
         record_sum(s, piece, own);
-        scan_flagged(s, first, count, before);
+        piece = __atomic_fetch_add(&s->taken, 1, __ATOMIC_RELAXED);
+        const size_t next =
+            piece < s->pieces ? find_piece(s, piece, &most) : first;
+        scan_flagged(s, first, count, next, before);
     }
+    if (piece < s->pieces) __atomic_store_n(&s->ended, 1, __ATOMIC_RELAXED);
 }
 
 int scan_reference(float *y, const float *x, size_t count, int exclusive,
                    int reverse) {
     const size_t pieces = (count + PIECE - 1) / PIECE;
-    const size_t bytes = (pieces + 1) * sizeof(float);
-    struct scan s = {y, x, count, pieces, exclusive, reverse};
+    const size_t bytes = (pieces + 1) * sizeof(double);
+    struct scan s = {.y = y, .x = x, .count = count, .pieces = pieces};
+    s.exclusive = exclusive;
+    s.reverse = reverse;
     s.apart = count >= APART && (uintptr_t)y % sizeof(vfloat) == 0;
     s.before = malloc(bytes);
     if (!s.before)
         return weft_fail(WEFT_ENOMEM, "scan: out of memory: %zu bytes", bytes);
-    s.before[0] = 0.0f;
+    s.before[0] = 0.0;
 #pragma omp parallel if (pieces >= ALONE)
     scan_pieces(&s);
     free(s.before);
-    return s.taken < pieces ? weft_fail(WEFT_EINTR, "scan: Ctrl-C") : WEFT_OK;
+    return s.ended ? weft_fail(WEFT_EINTR, "scan: Ctrl-C") : WEFT_OK;
 }

@@ -151,7 +151,7 @@ def test_a_block_computes_sums_of_tiles_that_have_not_begun(library):
     assert not torch.equal(weft.scan(x, rung="fallback"), want)
 
 
-@pytest.mark.parametrize("count", [1000, 70_001, 2**21 + 1])
+@pytest.mark.parametrize("count", [1000, 300_001, 2**21 + 1])
 def test_the_bits_of_plain_c_depend_on_no_number_of_threads(count, library):
     schedules = [(0, threads) for threads in (1, 2, 5)]
     assert len(collect_bits(library, "reference", draw(count), schedules)) == 1

@@ -48,9 +48,9 @@ def cases(generator) -> Iterator[Case]:
 def bound_scan(x: torch.Tensor, exclusive=False, reverse=False) -> torch.Tensor:
     """Return the bound of the error of each number of scan(x), in float64.
 
-    Each result adds at most `count` numbers, in any order; a 0 adds no error. Rungs add
-    the sum of earlier tiles to that of a tile, so a number takes part in fewer
-    additions than there are numbers, or in those within a tile.
+    Each result is a tree of additions over its own numbers: those of its tile, and the
+    sums of earlier tiles. So no number takes part in more additions than the result has
+    numbers. The addition of a 0 is exact.
     """
     sizes = scan(x.double().abs(), exclusive, reverse)
     places = scan(torch.ones_like(sizes), exclusive, reverse)
