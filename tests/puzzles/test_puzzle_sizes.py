@@ -16,6 +16,7 @@ MOST = {  # the maximum length of a side, where it is below 16
     "quantise": {"rows": 8},
     "coalescing": {"each": 8},
     "compact": {"kept": 9},
+    "stable_compaction": {"kept": 9},
 }
 
 

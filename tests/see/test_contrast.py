@@ -23,9 +23,11 @@ from weft.lessons.bandwidth import draw_ruler, draw_sums
 from weft.report.costs import CostCell
 from weft.report.html import _warm_colour, highlight_text, write_html
 from weft.see import sketches, view
+from weft.see.pictures.chains import draw_windows, play_chain
 from weft.see.pictures.online import play_online, play_passes
 from weft.see.pictures.owners import draw_owners
 from weft.see.pictures.rounds import play_tree
+from weft.see.pictures.scans import draw_compaction, play_scans
 from weft.see.pictures.widths import draw_widths
 from weft.see.timeline import HOST, KERNEL, TO_DEVICE, TO_HOST, Span, Timeline
 
@@ -93,6 +95,11 @@ PICTURES = {
     "passes": lambda: play_passes([1, 2], ["sum", "quotients"]).svg((3,)),
     "online": lambda: play_online([1, 3, 2]).svg((2,)),
     "owners": lambda: draw_owners([OWNER]).svg(),
+    "compaction": lambda: draw_compaction([3, 8, 4], [0, 1, 1]).svg(),
+    "scans": lambda: play_scans([3, 1, 7, 0]).svg((1,)),
+    "chain": lambda: play_chain().svg((2, 0)),
+    "look-back": lambda: play_chain(look_back=True).svg((1, 1)),
+    "windows": lambda: draw_windows().svg((1,)),
     "rounds": lambda: play_tree(range(8)).svg((2,)),
     "ruler": lambda: draw_figure(draw_ruler, COUNTED),
     "ruler of another machine": lambda: draw_figure(

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from tiers import first_of_each
+from tiers import first_of_each, only
 
 import weft
 from weft import cuda, cuda_c, inspect
@@ -201,12 +201,11 @@ def test_a_cell_with_state_has_its_lines(cell):
     assert raised.value.report.findings[0].line == 38
 
 
-def test_a_launch_without_progress_is_stopped_with_advice(cell):
+def test_a_launch_without_progress_is_stopped_with_what_it_waits_for(cell):
     short = load_cuda(SOURCE, target="cpu", watched=True, timeout=0.3)
     with pytest.raises(KernelFault) as raised:
         short.waits[1, 1](torch.zeros(1, dtype=torch.int32))
-    message = str(raised.value)
-    assert "0.3 s under the watch build" in message and "--fast" in message
+    assert "after 0.3 s, thread 0 still waits for x[0]" in str(raised.value)
     (one,) = raised.value.report.findings
     assert (one.kind, one.line) == ("hang", 29)
 
@@ -499,3 +498,52 @@ def test_a_program_has_its_lines_in_whatever_folder_it_is_built(tmp_path):
             command, cwd=tmp_path / folder, capture_output=True, text=True, timeout=120
         )
         assert "five.cu:1: bounds: thread 4 writes x[4]" in result.stderr, folder
+
+
+# ---- what a thread waits for ---------------------------------------------------------
+
+CHAIN = """
+__global__ void chain(unsigned *flag, int n) {
+    int i = blockIdx.x;
+    if (i > 0)
+        while (atomicAdd(&flag[i - 1], 0u) == %s) {}
+    atomicExch(&flag[i], 1u);
+}
+__global__ void climb(volatile int *x) {
+    while (true) x[0] = x[0] + 1;
+}
+"""
+
+
+def hang(kernel, *args, grid, order):
+    with pytest.raises(KernelFault) as raised:
+        inspect(kernel, order=order, quiet=True, timeout=0.3)[grid, 1](*args)
+    return raised.value
+
+
+EMPTY = [("0u", "0"), ("1000000u", "0xf4240")]  # a small value, and a large one
+
+
+@pytest.mark.parametrize("empty, value", only(EMPTY[:1], EMPTY, names=2))
+def test_a_wait_names_its_block_its_element_and_the_value(empty, value):
+    kernel = load_cuda(CHAIN % empty, target="cpu").chain
+    flag = np.full(200, int(empty[:-1]), np.uint32)
+    fault = hang(kernel, flag, 200, grid=200, order="reverse")
+    said = re.match(
+        r"chain: after 0\.3 s, thread 0 of block (\d+) still waits for flag\[(\d+)\], "
+        r"whose value was (\w+) at each of \d+ looks \(cell, line 5\)",
+        str(fault),
+    )
+    assert said, str(fault)
+    block, flag_index = int(said[1]), int(said[2])
+    assert flag_index == block - 1 and said[3] == value
+    assert fault.block == (block, 0, 0)
+    (one,) = fault.report.findings
+    assert f"it waits for flag[{flag_index}]" in one.text
+
+
+def test_a_loop_whose_reads_change_is_no_wait():
+    kernel = load_cuda(CHAIN % "0u", target="cpu").climb
+    fault = hang(kernel, np.zeros(1, np.int32), grid=1, order="forward")
+    assert "waits for" not in str(fault) and "--fast" in str(fault)
+    assert "0.3 s under the watch build" in str(fault)

@@ -194,7 +194,8 @@ __global__ void odd_and_even(int *x) {
         "a launch that does not end",
         "A loop has run for longer than the time limit, without anything that could "
         "end it: its counter does not advance, or it waits for a flag that no thread "
-        "sets.",
+        "sets. If a thread reads an element by atomics or `volatile`, again and again, "
+        "and the value does not change, the report names the element and the value.",
         "Look for a loop whose condition no thread changes. If the kernel is only "
         "slow, allow more time: `%%cuda --timeout 60`, or `load_cuda(..., "
         "timeout=60)`.",

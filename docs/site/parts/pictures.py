@@ -125,6 +125,10 @@ CHOICES = {
         "an online softmax: the old sum shrinks when a larger number comes",
         ("def read_online",),
     ),
+    "09c": Choice(
+        "a chained scan in reverse order: four blocks wait, and four cannot begin",
+        ("play_chain()",),
+    ),
     "10": Choice(
         "a pool passes each gradient to the largest pixel of its window",
         ("def windows", "def maxpool_backward", "x_pool = "),

@@ -279,7 +279,7 @@ void in_vain(Fiber *self) {
 void spin(Fiber *self) {
     Worker *worker = worker_of(self->block);
     if (++worker->spins % SPINS_PER_YIELD) return;
-    leave_if_stopped(worker);
+    leave_if_stopped(worker, self);
     if (worker->spins % (SPINS_PER_YIELD * CHECK_EVERY) == 0)
         sched_yield(); // another worker may have to end the wait
     yield(self);

@@ -180,8 +180,10 @@ void catch_faults();
 void release_faults(); /* both require launching() to be held */
 
 /* watchdog.cpp */
-bool stopped(Worker *worker); /* whether the launch has a fault or must end */
-void leave_if_stopped(Worker *worker);
+/* Return whether the launch has a fault or must end. self: the running thread,
+ * or NULL. */
+bool stopped(Worker *worker, const Fiber *self = 0);
+void leave_if_stopped(Worker *worker, const Fiber *self = 0);
 void watch_launch(Job *job);
 void unwatch_launch();
 void forget_watchdog(); /* for a forked child */

@@ -75,6 +75,14 @@ static int requested(const Worker *worker) {
     return it >> 8 == worker->job->number ? (int)(it & 255) : 0;
 }
 
+/* What a thread waits for, as the end of a sentence. */
+struct Wait {
+    char text[260];
+    Wait(const Worker *worker, const Fiber *self) {
+        describe_wait(worker, self, text, sizeof text);
+    }
+};
+
 static void note_stuck(Worker *worker, const Fiber *self) {
     const int waiting = worker->promoted ? worker->arrived : 0;
     if (waiting)
@@ -86,14 +94,15 @@ static void note_stuck(Worker *worker, const Fiber *self) {
     else
         note_fault(worker, self, SIMT_FAULT_TIMEOUT, cudaErrorLaunchTimeout,
                    "does not end: for %d s no thread of the launch has stored "
-                   "anything new, met others or ended",
-                   STUCK_MS / 1000);
+                   "anything new, met others or ended%s",
+                   STUCK_MS / 1000, Wait(worker, self).text);
 }
 
 static void note_end(Worker *worker, const Fiber *self, int kind) {
     if (kind == SIMT_FAULT_TIMEOUT)
         note_fault(worker, self, SIMT_FAULT_TIMEOUT, cudaErrorLaunchTimeout,
-                   "ran longer than the limit of %d ms", timeout_ms.load());
+                   "ran longer than the limit of %d ms%s", timeout_ms.load(),
+                   Wait(worker, self).text);
     else if (kind == STUCK)
         note_stuck(worker, self);
     else if (kind)
@@ -101,16 +110,16 @@ static void note_end(Worker *worker, const Fiber *self, int kind) {
                    "interrupted");
 }
 
-bool stopped(Worker *worker) {
+bool stopped(Worker *worker, const Fiber *self) {
     const bool interrupted = interrupt_seen.load(std::memory_order_relaxed);
     const int kind =
         interrupted ? (int)SIMT_FAULT_INTERRUPT : requested(worker);
-    if (kind) note_end(worker, 0, kind);
+    if (kind) note_end(worker, self, kind);
     return worker->job->failed.load(std::memory_order_relaxed);
 }
 
-void leave_if_stopped(Worker *worker) {
-    if (stopped(worker)) abandon(worker);
+void leave_if_stopped(Worker *worker, const Fiber *self) {
+    if (stopped(worker, self)) abandon(worker);
 }
 
 #if SIMT_SIGNALS

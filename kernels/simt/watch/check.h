@@ -20,6 +20,7 @@
  *     block_signals.*                      the order between blocks
  *     race_findings.cpp                    the sentence about a race
  *     faults.cpp                           faults of a block or a launch
+ *     waits.cpp                            the element that a thread waits for
  *     names.cpp                            the names of arrays and threads
  *     log.*, match.cpp                     from accesses to requests of warps
  *     tally.cpp, cost.cpp, counters.*      the cost of requests, and the sums
@@ -90,6 +91,14 @@ struct Arrival {
                       * leaving early */
 };
 
+/* A thread's latest volatile or atomic read: a wait is a series of equal
+ * ones. */
+struct Look {
+    Access access;
+    uint64_t value; /* its bytes, before the access */
+    unsigned count; /* consecutive reads of this address with this value */
+};
+
 /* The barriers that a block has passed, with the number of passes for each
  * line. These numbers count the iterations of a loop, so an access after a
  * barrier can be assigned to its iteration. */
@@ -128,6 +137,7 @@ struct Checker {
     uint16_t first_arrival;
     bool arrivals_differ;
     Barriers barriers;
+    Look looks[MAX_THREADS]; /* the latest one of each thread of the block */
     Races races;
     Log log;
 };
@@ -215,6 +225,11 @@ void add_finding(const Job *job, const Found &found);
 bool count_known(const Job *job, const Found &found);
 size_t findings_known();
 void clear_findings();
+
+/* ---- waits.cpp ---------------------------------------------------------- */
+
+/* Note a volatile or atomic read of at most eight bytes. */
+void note_look(Checker *checker, const Fiber *self, const Access &access);
 
 /* ---- names.cpp ---------------------------------------------------------- */
 

@@ -116,6 +116,9 @@ SIMT_INLINE void access(Checker *checker, Fiber *self, uintptr_t address,
         told = judge_states(checker, self, it, mark, states);
     if (SIMT_UNLIKELY(skewed)) judge_misaligned(checker, self, it);
     if (SIMT_UNLIKELY(told)) return;
+    if ((mark.kind == ATOMIC || mark.is_volatile) && size <= 8 &&
+        mark.effect & EFFECT_READS)
+        note_look(checker, self, it);
     if (checker->races_on) races_access(checker, self, it);
 }
 

@@ -73,6 +73,7 @@ void check_begin_block(Worker *worker) {
     checker->arrivals_differ = false;
     checker->barriers.count = 0;
     checker->ended = 0;
+    for (int i = 0; i < worker->threads; i++) checker->looks[i].count = 0;
     for (int i = 0; i < worker->threads; i++)
         checker->arrivals[i] = {0, 0, 0, worker->epoch - 1, 0, false, false};
     if (checker->races_on) races_begin_block(checker, worker);

@@ -25,6 +25,13 @@ uint64_t check_changes(const Worker *worker);
 /* Return the start of the basic block that the worker was last in. */
 const void *check_step(const Worker *worker);
 
+/* ---- waits.cpp ---------------------------------------------------------- */
+
+/* Write "; it waits for flag[3], ..." if this thread of the worker reads one
+ * element again and again, and its value does not change; otherwise "". */
+void describe_wait(const Worker *worker, const Fiber *self, char *text,
+                   size_t size);
+
 /* ---- meetings.cpp ------------------------------------------------------- */
 
 /* Return whether all live lanes of the mask wait for each other. */

@@ -78,6 +78,7 @@ GROUPS = {
     ),
     "bandwidth": ("wide_loads", "last_block", "same_bits"),
     "rows": ("merge_softmax", "warp_a_row", "top_two"),
+    "scan": ("stable_compaction", "the_hang", "segmented_scan"),
 }
 
 # The lesson that teaches what a group requires, and contains its puzzles.
@@ -91,6 +92,7 @@ LESSONS = {
     "execution": "07b_execution.ipynb",
     "bandwidth": "09a_bytes.ipynb",
     "rows": "09b_rows.ipynb",
+    "scan": "09c_scan.ipynb",
 }
 
 

@@ -91,6 +91,7 @@ def tell(module: Cell, launch: WatchedLaunch, always: bool = False) -> None:
 
 
 TIMEOUT = 60.0  # default time limit of a watched launch, in seconds
+WAIT = re.compile(r"(?P<thread>thread .*?): ran longer .*?; it (?P<wait>waits .*)")
 SLOWDOWN = "about 20 times slower than the plain build"
 ENDING = {
     *("bounds", "use-after-free", "misaligned", "host-pointer", "deadlock", "hang"),
@@ -253,11 +254,7 @@ def _explain(fault: KernelFault, launch: WatchedLaunch, timeout: float) -> Kerne
     if ending is not None:
         text = ending.text
         if "ran longer than the limit" in text:
-            text = (
-                f"it ran longer than {timeout:g} s under the watch build, {SLOWDOWN}, "
-                f"and was stopped: allow more time with timeout= (--timeout), or run "
-                f"it unwatched (--fast)"
-            )
+            text = _describe_end(text, timeout)
         message = _with_line(report, ending, f"{launch.kernel}: {text}")
         block, thread = ending.block, ending.thread
     else:  # for an assertion or a division by zero, the fault is clearer
@@ -270,6 +267,17 @@ def _explain(fault: KernelFault, launch: WatchedLaunch, timeout: float) -> Kerne
     error = KernelFault("\n".join(parts), launch.kernel, block, thread)
     error.report, error.kind = report, fault.kind
     return error
+
+
+def _describe_end(text: str, timeout: float) -> str:
+    """Describe a launch that reached its time limit: what it waits for, or advice."""
+    if wait := WAIT.match(text):
+        return f"after {timeout:g} s, {wait['thread']} still {wait['wait']}"
+    return (
+        f"it ran longer than {timeout:g} s under the watch build, {SLOWDOWN}, "
+        f"and was stopped: allow more time with timeout= (--timeout), or run "
+        f"it unwatched (--fast)"
+    )
 
 
 def _with_line(report: Report, one: Finding, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Functions of lesson 09a: rungs that move bytes, counted and timed over their floor.
+"""Functions of lessons 09a to 09c: rungs of bytes, counted and timed over their floor.
 
     rows = count_rungs("transpose", ["naive", "tiled"], 256)
     draw_ruler(rows)                                    a bar over the floor per rung
@@ -9,7 +9,7 @@
 
 own_rung   a reader's copy of a rung, in a library of its own
 ruler      bytes and times over the floor, as rows and as bars
-sums       the errors of sums, with their bounds
+sums       the errors of sums, with their bounds; running sums
 """
 
 from ...base.lazy import make_lazy
@@ -19,6 +19,6 @@ __all__ = make_lazy(
     {
         "own_rung": ("OwnRung", "copy_rung"),
         "ruler": ("count_rungs", "draw_ruler", "list_gpu_rungs", "time_ops"),
-        "sums": ("draw_sums",),
+        "sums": ("draw_sums", "time_scans"),
     },
 )

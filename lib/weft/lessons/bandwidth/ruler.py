@@ -28,6 +28,7 @@ from ...toolchain import native
 
 COLOURS = {"copy": READ, "transpose": WRITTEN, "reduce": SHARED}
 COLOURS |= {"softmax": WRITTEN, "layernorm": SHARED, "rmsnorm": SHARED}
+COLOURS |= {"scan": WRITTEN, "compact": SHARED}
 GPU_SIDE = 8192  # side of the matrices on a GPU
 LONGEST = 100  # times the floor, up to which a bar is drawn whole
 SECONDS = 0.4  # time limit of a measurement

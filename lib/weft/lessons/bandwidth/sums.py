@@ -1,15 +1,24 @@
-"""The errors of float32 sums, beside the exact sum and the bounds of their orders."""
+"""Sums of float32: their errors and bounds (09a), and running sums (09c).
+
+draw_sums(sums, exact, bounds)    sums beside the exact one
+time_scans(2**22)                 copies and running sums, for draw_ruler()
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+import torch
 from matplotlib.axes import Axes
 
 from ...base import style as kit
 from ...base.errors import ArgumentError
 from ...base.style import OPPONENT, SHARED
 from ...see.view import figure
+from ...timing.results import Row
+from ...toolchain import native
+from .ruler import call_op, list_copies, time_calls
 
 COLOURS = (OPPONENT, SHARED)
 
@@ -51,3 +60,25 @@ def _draw_errors(ax: Axes, place: int, errors: Sequence[float], bound: float) ->
 
 def _write_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
+# ---- running sums --------------------------------------------------------------------
+
+
+def time_scans(count: int) -> list[Row]:
+    """Time copy and running sums of `count` floats on this machine's processor.
+
+    Returns rows like time_ops(): NumPy, PyTorch and Weft's plain C. Raises
+    ArgumentError for a count below 1.
+    """
+    if count < 1:
+        raise ArgumentError(f"time_scans({count}): the count must be at least 1")
+    x = torch.from_numpy(np.random.default_rng(0).random(count, np.float32))
+    y = torch.empty_like(x)
+    numbers, target = x.numpy(), y.numpy()
+    scans = {
+        ("scan", "NumPy"): lambda: np.cumsum(numbers, out=target),
+        ("scan", "PyTorch"): lambda: torch.cumsum(x, 0, out=y),
+        ("scan", "Weft"): call_op("scan", y, x, count, native.NULL),
+    }
+    return time_calls(x.nbytes, list_copies(x, y) | scans)

@@ -13,5 +13,6 @@ values               arrays with their values
 widths               one warp's requests, with a slider for the width of a load
 online, owners       passes over a row, and who reads it, with sliders
 rounds               rounds in which places take numbers from others: trees, scans
+scans, chains        where kept numbers go; scans of a block, and of waiting blocks
 foot                 the part below a picture: findings, counts, legend
 """

@@ -59,7 +59,7 @@ def play_rounds(
     of rounds and of merges. Raises ArgumentError for a place that does not exist, or if
     the picture would be too wide.
     """
-    rows = _compute_rows(values, rounds, merge)
+    rows = compute_rows(values, rounds, merge)
     texts = [[write(value) for value in row] for row in rows]
     wide = max(svg.width_of(text) for row in texts for text in row) + 18
     width = LEFT + len(values) * max(wide, 44.0) + EDGE
@@ -71,7 +71,7 @@ def play_rounds(
     done = f"{count_things(len(rounds), 'round')}, {count_things(merges, 'merge')}"
     title = title or f"{count_things(len(values), 'value')}: {done}"
     stops = ["before", *(f"round {number}" for number in range(1, len(rows)))]
-    board = _Board(texts, rounds, max(wide, 44.0))
+    board = Board(texts, rounds, max(wide, 44.0))
     frames = {(at,): board.draw_until(at) for at in range(len(rows))}
     base = label(EDGE, 22, title, 16, bold=True)
     account = f"{title}. " + "; ".join(map(board.describe, range(len(rows))))
@@ -80,7 +80,7 @@ def play_rounds(
     return Drawing(title, *size, base, [slider], frames, start, account)
 
 
-def _compute_rows(
+def compute_rows(
     values: Sequence[Any], rounds: Sequence[Round], merge: Callable[[Any, Any], Any]
 ) -> list[list[Any]]:
     """Return the values of all places before the first round and after each round."""
@@ -98,8 +98,11 @@ def _compute_rows(
     return rows
 
 
-class _Board:
-    """The rows of a picture: texts by row and place, and the width of a place."""
+class Board:
+    """The rows of a picture: texts by row and place, and the width of a place.
+
+    texts: a row before the first round, and one after each round.
+    """
 
     def __init__(
         self, texts: list[list[str]], rounds: Sequence[Round], wide: float
