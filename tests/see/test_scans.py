@@ -131,8 +131,8 @@ def test_the_player_hangs_in_reverse_order_without_tickets():
         assert "reverse, blockIdx: it never ends: tile 4 waits for" in player.account
         assert player.account.count("it never ends") == 1
         hang = read_texts(player.svg((2, 0)))
-        assert hang.count("not begun") == hang.count("waits for ever") == 4
-        assert "waits for ever" not in read_texts(player.svg((2, 1)))
+        assert hang.count("not begun") == hang.count("waits forever") == 4
+        assert "waits forever" not in read_texts(player.svg((2, 1)))
 
 
 def test_windows_are_longer_if_more_blocks_run():

@@ -148,8 +148,9 @@ def play_chain(look_back: bool = False) -> Drawing:
         f"{order}, {number}: {_describe_run(runs[key])}"
         for key, (order, number) in zip(runs, names)
     )
-    # The still picture shows the run that hangs.
-    return Drawing(title, *size, base, sliders, frames, (2, 0), account)
+    # At first, the chained scan hangs; look-back takes a ticket, and ends.
+    start = 2, int(look_back)
+    return Drawing(title, *size, base, sliders, frames, start, account)
 
 
 def _describe_run(run: Schedule) -> str:
@@ -179,7 +180,7 @@ def _draw_run(run: Schedule) -> list[str]:
         ]
         end = LEFT + len(run.steps) * COLUMN + 6
         if run.hangs and run.steps[-1][tile] == PARTIAL:
-            out.append(label(end, y + 17, "waits for ever", 12, colour=FAULT))
+            out.append(label(end, y + 17, "waits forever", 12, colour=FAULT))
     bottom = FIRST + TILES * ROW + 16
     out.append(remark(LEFT, bottom, "time: one column for each step"))
     return out
