@@ -1,4 +1,4 @@
-"""The main job: a CNN that trains on MNIST with our own kernels.
+"""The main example: a CNN that our own kernels train on MNIST.
 
 data        loads and verifies images and labels; orders the images of an epoch
 trainer     defines what all trainers share; Cnn: the trainer of kernels/mnist/
@@ -6,7 +6,7 @@ python_cnn  PythonCnn: the same trainer with Python kernels
 numpy_cnn   computes the CNN in NumPy, with one function per layer and per gradient
 twin        Twin: the model in PyTorch, in each precision
 rungs       maps a rung's name to its trainer; Config: the options of a run
-weights     defines the parameters by name, their first values and their file; runs a
+weights     defines the parameters by name, their initial values and their file; runs a
             step in float64
 train       run(Config(...)) trains, times and compares
 """

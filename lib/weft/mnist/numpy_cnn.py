@@ -102,7 +102,7 @@ def conv3x3_backward(
 def batch_norm_backward(
     dy: np.ndarray, x: np.ndarray, weight: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return dx, dweight, dbias; dx includes how mean and deviation depend on x."""
+    """Return dx, dweight, dbias; dx includes the effects of mean and deviation."""
     xhat, axes = standardise(x), (0, 2, 3)
     dweight, dbias = (dy * xhat).sum(axes), dy.sum(axes)
     count = dy.size // len(weight)
@@ -184,7 +184,7 @@ def backward(params: Params, y: Outputs, labels: np.ndarray) -> tuple[Params, Ou
 
 
 def margin(y: Outputs) -> float:
-    """Return the smallest change of a value that changes a decision.
+    """Return the smallest change in a value that would change a decision.
 
     A ReLU decides whether its input is above 0; a pool selects the largest of four
     values. Rounding can change a decision, and then a gradient flows along another
@@ -215,7 +215,7 @@ def closest_window(y: Outputs, layer: str) -> tuple[tuple[int, ...], np.ndarray]
 
 
 def turn_window(y: Outputs, layer: str, place: tuple[int, ...]) -> Outputs:
-    """Return the outputs in which the window's second largest value is the largest."""
+    """Return the outputs with the window's two largest values exchanged."""
     name = layer.replace("bn", "relu")
     values = windows(y[name]).copy()
     second, first = np.argsort(windows(y[layer])[place])[-2:]
@@ -224,7 +224,7 @@ def turn_window(y: Outputs, layer: str, place: tuple[int, ...]) -> Outputs:
 
 
 def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
-    """Return float32's error bounds: of the "loss", and of each gradient's norm.
+    """Return float32's error bounds: for the "loss", and for each gradient's norm.
 
     A gradient is a sum of products dy x, with K terms in all sums that lead to it.
     The error from independent roundings of 2^-24 is at most LAMBDA sqrt(K) 2^-24 times

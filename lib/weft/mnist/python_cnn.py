@@ -204,8 +204,8 @@ class PythonStep:
         """Run the backward pass of pool, ReLU, batch norm and convolution.
 
         The gradient of the block's input ends up in the array `dy`; `dx` is scratch.
-        The first convolution computes no such gradient, since that of the images is
-        not used.
+        The first convolution computes no such gradient, since the gradient of the
+        images is not used.
         """
         launch, m, p, g = self.launch, self.memory, self.p, self.g
         ic, oc, h, w = self.convs[i]
@@ -279,7 +279,7 @@ class PythonCnn(Trainer):
                 raise ArgumentError(f"{name} = {value}, expected at least {minimum}")
         self._plans: dict[tuple[str, int], list[Launch]] = {}
         self._sets: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        # The number of losses returned so far, and of steps done.
+        # The numbers of losses returned and of steps done so far.
         self._given = self._done = 0
         model = self.config, self.shapes, self.eps
         with self._room():

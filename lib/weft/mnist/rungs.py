@@ -42,7 +42,7 @@ class Config:
     twins: tuple[str, ...] | None = None  # twins to race, "eager nchw", ...; None: all
     iterations: int = 100  # steps timed per contender
     limit: int | None = None  # number of training images, from the first; None: all
-    load: str | Path | None = None  # file of the first weights
+    load: str | Path | None = None  # file of the initial weights
     save: str | Path | None = None
     progress: bool = True
 
@@ -118,8 +118,8 @@ class TwinRung:
     def fill_launch(self, steps: int) -> int:
         """Return the number of steps to time: `steps` or, if larger, a whole launch.
 
-        A launch of more than 8 times `steps` would be too slow, so `steps` is then
-        returned.
+        A launch of more than 8 times `steps` steps would be too slow: the result is
+        then `steps`.
         """
         return self.graph if steps < self.graph <= 8 * steps else steps
 
@@ -177,8 +177,8 @@ def check_precision(name: str, device: Device) -> None:
 #     compile+graph64+nobias       272.6 / 291   252 / 212.3   227 / 201.3
 #     compile-step+graph64+nobias  277 / 289     228 / 213     not measured
 #
-# "compile+graph" does the same with more work. "autotune" took 309 us instead of 291 us
-# (fp32, channels-last); nobody has measured it on a CPU.
+# TWINS omits "compile+graph", which does the same with more work. "autotune" took 309
+# us instead of 291 us (fp32, channels-last); nobody has measured it on a CPU.
 TWINS = {
     "cpu": ("eager", "eager+nobias", "compile+nobias", "compile-step+nobias"),
     "cuda": (

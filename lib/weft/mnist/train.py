@@ -1,4 +1,4 @@
-"""The main job: train the CNN with our kernels and, on request, race PyTorch.
+"""Train the CNN with our kernels and, on request, race PyTorch.
 
     result = run(Config(compare=True))
     result.rows            one row per contender, as in a file of results
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 PARTS = ("batch", "forward", "backward", "update", "zero")
 BLOCK = 5  # steps in a sample on a CPU
 SLOW = " (it may compile for a minute)"
-SYNC_STEPS = 64  # steps of a twin until its losses are read and Ctrl-C takes effect
+SYNC_STEPS = 64  # after so many steps, a twin's losses are read and Ctrl-C works
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The base class of all trainers of the CNN, and the trainer of kernels/mnist/.
+"""The base class of all the CNN's trainers, and the trainer of kernels/mnist/.
 
 The model has two blocks of conv3x3, batch norm, ReLU and max pool 2. Linear, ReLU,
 linear and cross entropy follow. Plain SGD trains it. Batch norm has no running
@@ -177,7 +177,7 @@ class Trainer(ABC):
         """Train as train() does, with an order that has been checked."""
 
     def chunks(self, order: Any, batch: int, lr: float) -> Iterator[np.ndarray]:
-        """Train as train() does; yield the losses about every fifth of a second.
+        """Train as train() does; yield the losses about five times a second.
 
         The iterator trains while it is consumed, so Ctrl-C soon stops it on a GPU, too.
         It yields arrays (steps) float32: the loss of each step before its update.
@@ -373,7 +373,7 @@ class Cnn(Trainer):
         self._call("weft_sync", owned=False)
 
     def peek(self, name: str) -> np.ndarray:
-        """Return a float32 copy of an array between two kernels of the last step.
+        """Return a float32 copy of an array that the last step's kernels passed on.
 
         Only fused rungs have such arrays: "p1" (batch,196,32), "c2" (batch,196,64),
         "m2", "dp2" and others, which kernels/mnist/fused/fused.h lists. The shape is

@@ -116,7 +116,7 @@ class Twin(nn.Module):
         return x
 
 
-VERSIONS = 64  # limit of torch.compile's versions of one function
+VERSIONS = 64  # maximum number of compiled versions of one function
 # A learning rate so large that the weight disappears in rounding: the update is the
 # gradient.
 PROBE = 2.0**40
@@ -132,8 +132,8 @@ class TwinTrainer:
     and the captured graph; None on a CPU.
 
     A graph of 64 steps has two smaller graphs beside it, for the remaining steps. A
-    partial batch uses the eager step. capture=False runs the steps of a graph without a
-    capture, so that tests on a CPU can follow them.
+    partial batch uses the eager step. capture=False runs a graph's steps without
+    capturing them, so that tests can run on a CPU.
     """
 
     def __init__(
@@ -173,13 +173,13 @@ class TwinTrainer:
         # fused: one kernel for all parameters, the fastest variant in torch.
         parameters = self.model.parameters()
         self.optimizer = torch.optim.SGD(parameters, lr=self._lr, fused=True)
-        # Without requires_grad, since a function that updates values must not have it.
+        # These values must not require gradients, since a step updates them in place.
         self._values = {n: p.detach() for n, p in self.model.named_parameters()}
         self._loss, self._whole = self._forward, self._step_by_parts
         compiler = contextlib.nullcontext()
         if self.kind.compiled:
-            # Layouts, precisions, modes and biases need versions of one function. After
-            # 8 versions, PyTorch would run further ones without compilation.
+            # Each layout, precision, mode and choice of biases needs its own version of
+            # a function. After 8 versions, PyTorch would not compile any others.
             compiler = torch._dynamo.config.patch(recompile_limit=VERSIONS)
             mode = "max-autotune-no-cudagraphs" if self.kind.autotune else None
         if self.kind.compiled == "compile":
@@ -280,7 +280,7 @@ class TwinTrainer:
     def step(self, index: torch.Tensor) -> torch.Tensor:
         """Run one step on the images `index`; return the loss, on the device.
 
-        The next captured step overwrites the loss of a captured step.
+        If the step was captured, the next captured step overwrites this loss.
         """
         if not self._launches or len(index) != self.batch:
             return self._step(index)
@@ -387,7 +387,7 @@ class TwinTrainer:
     def _scaled_loss(
         self, values: dict[str, torch.Tensor], index: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the scaled loss, which has the gradients, and the loss."""
+        """Return the scaled loss, which is differentiated, and the loss itself."""
         with use_half(self.precision, self.device):
             x, target = self._batch(index)
             logits = torch.func.functional_call(self.model, values, (x,))
@@ -465,7 +465,7 @@ class TwinTrainer:
     def _measure(self, call: Callable[[], object]) -> None:
         """Store the peak memory of `call` in peak_bytes.
 
-        PyTorch must have chosen the kernels before, since that choice takes memory.
+        PyTorch must have chosen its kernels beforehand, since that choice takes memory.
         """
         self.peak_bytes: int | None = None
         if self.device.type == "cpu":

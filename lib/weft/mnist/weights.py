@@ -1,4 +1,4 @@
-"""Define the CNN's parameters by name: their shapes, first values and file.
+"""Define the CNN's parameters by name: their shapes, initial values and file.
 
 exact_step() is one training step in float64; TrainingStep.errors() compares with it.
 """
@@ -162,8 +162,8 @@ def load_trained() -> dict[str, np.ndarray]:
 
 # ---- gradients ---------------------------------------------------------------
 
-# Batch norm cancels a convolution's bias. The bias's gradient is only rounding, so a
-# relative error is meaningless.
+# Batch norm cancels a convolution's bias. The bias's gradient is only rounding error,
+# so its relative error is meaningless.
 MOVELESS = ("conv1.bias", "conv2.bias")
 
 
@@ -200,7 +200,7 @@ def exact_step(
     labels: np.ndarray,
     device: str | torch.device = "cpu",
 ) -> TrainingStep:
-    """Run forward and backward pass in float64 on images (n,h,w), labels (n), uint8.
+    """Run both passes in float64 on images (n,h,w) and labels (n), uint8.
 
     The shapes of the weights, a dictionary like Cnn.weights, set the model's sizes.
     """
