@@ -32,10 +32,10 @@ class Bench:
 
     size: the size that varies, with the values `usual`; others: the other sizes, fixed
     or a function of the one that varies; same: sizes that equal it. counted: those of
-    the others that differ if the traffic is counted. flop: the number of floating-point
-    operations for these sizes, if it limits the speed. beside_copy: whether to time a
-    copy, too, which shows what the memory can do. numpy: the op on NumPy arrays and the
-    twin's other arguments, by the name of NumPy's function.
+    the others that have other values if the traffic is counted. flop: the number of
+    floating-point operations for these sizes, if it limits the speed. beside_copy:
+    whether to time a copy, too, which shows what the memory can do. numpy: the op on
+    NumPy arrays and the twin's other arguments, by the name of NumPy's function.
     """
 
     size: str
@@ -75,8 +75,8 @@ class Op:
     additional parameters of PyTorch's function, each with the one value that the op
     supports, or with the name of the parameter whose value it shares. extra: outputs
     that exist only if an optional array is given, by the array's name. Benchmarks omit
-    both. length: the output with the number of the first output's elements that are the
-    result. floor: the bytes that the op must move, if not those of all arrays.
+    both. length: the output that contains the number of valid elements in the first
+    output. floor: the bytes that the op must move, if not those of all arrays.
     """
 
     def __init__(

@@ -335,7 +335,7 @@ class CallPlan:
     ) -> torch.Tensor:
         """Launch the op, add its outputs to `tensors`, and return the first output.
 
-        If another output is its length, the result is that much of it.
+        If another output gives its length, the result is cut to that length.
         """
         first = tensors[self.inputs[0].name]
         for out in self.outputs:

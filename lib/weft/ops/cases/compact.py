@@ -25,7 +25,7 @@ OP = Op(
     compact,
     {"x": "count", "y": "count", "kept": "1"},
     length="kept",
-    # On average, half of the random numbers are kept. With `kept`, 8 bytes.
+    # On average, half of the random numbers are kept. `kept` adds 8 bytes.
     floor=lambda sizes: 4 * (sizes["count"] + sizes["count"] / 2) + 8,
 )
 BENCH = Bench(

@@ -29,9 +29,9 @@ def layernorm(x, weight=None, bias=None, residual=None, eps=EPS):
 
 
 def choose_rows(cols: int) -> int:
-    """Return how many rows of `cols` numbers to count the traffic of.
+    """Return the number of rows, of `cols` numbers each, whose traffic to count.
 
-    Blocks read weight and bias once, which must be little beside their rows.
+    Each block reads weight and bias once. Its rows must be far larger than both.
     """
     return max(64, 2 ** (19 if cols <= 8192 else 23) // cols)
 

@@ -13,8 +13,8 @@ from . import Answer, Case, random, sum_bound
 def reduce(x, blocks=0):
     """Return the sum of x, an array of any shape, as one number of shape ().
 
-    blocks: the number of blocks of the grid; 0 chooses it. PyTorch has no such
-    parameter: it shows which rungs give the same bits for every grid.
+    blocks: the number of blocks of the grid; 0 chooses it. PyTorch lacks this
+    parameter. It serves to show which rungs give the same bits for every grid.
     """
     return x.sum()
 

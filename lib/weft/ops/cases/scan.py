@@ -51,11 +51,11 @@ def cases(generator) -> Iterator[Case]:
 
 
 def bound_scan(x: torch.Tensor, exclusive=False, reverse=False) -> torch.Tensor:
-    """Return the bound of the error of each number of scan(x), in float64.
+    """Return an error bound for each number of scan(x), in float64.
 
     Each result is a tree of additions over its own numbers: those of its tile, and the
     sums of earlier tiles. So no number takes part in more additions than the result has
-    numbers. The addition of a 0 is exact.
+    terms. The addition of a 0 is exact.
     """
     sizes = scan(x.double().abs(), exclusive, reverse)
     places = scan(torch.ones_like(sizes), exclusive, reverse)

@@ -51,15 +51,15 @@ def cases(generator) -> Iterator[Case]:
 
 
 def bound_softmax(x: torch.Tensor) -> torch.Tensor:
-    """Return the bound of the error of each number of softmax(x).
+    """Return an error bound for each number of softmax(x).
 
     With d = maximum - x, the subtraction is off by u d, which exp() turns into a
     relative error. exp() itself is off by 2 units in the last place, or 4 u. Rungs
     reach the maximum in steps; the exponents add up to d, so their errors add up to
     those of one subtraction. A step has an exp(), a product and an addition, 6 u in
     all, and there are at most as many steps as numbers. The quotient adds 4 u, and a
-    part's factor another step. The sum has the weighted mean of its terms' errors.
-    Below 2^-126, a float is a multiple of 2^-149: two products round there.
+    part's factor another step. The sum's error is the weighted mean of its terms'
+    errors. Below 2^-126, a float is a multiple of 2^-149: two products round there.
     """
     depth = (x.amax(-1, keepdim=True) - x).double()
     y = x.double().softmax(-1)
@@ -84,7 +84,7 @@ def _backward_case(title: str, dy: torch.Tensor, y: torch.Tensor) -> Case:
 
 
 def _with_infinities(x: torch.Tensor) -> torch.Tensor:
-    """Return x with odd rows: infinities of both signs, and all minus infinity."""
+    """Return x with infinities of both signs, a row of minus infinity, and a NaN."""
     x = x.clone()
     infinity = float("inf")
     x[0, 3], x[1, ::2], x[2], x[3, 7] = infinity, -infinity, -infinity, float("nan")
